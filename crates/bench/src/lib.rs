@@ -1,0 +1,2 @@
+//! Micro-benchmarks of the cache beside others.
+#![forbid(unsafe_code)]

@@ -1,0 +1,3 @@
+//! `larder`: the tool beside the cache.
+#![forbid(unsafe_code)]
+fn main() {}

@@ -1,0 +1,2 @@
+//! Index, segments, eviction and expiry over a region.
+#![forbid(unsafe_code)]

@@ -1,0 +1,20 @@
+//! What an item is, before anybody stores or sends it.
+//!
+//! An item is a key, a value, client flags, a deadline and a cas token. This crate holds the rules
+//! about each that every other crate must agree on. It performs no I/O, reads no clock and knows
+//! neither the wire nor the memory.
+//!
+//! Files in reading order: [`key`], [`deadline`], [`meta`], [`mode`], [`number`].
+#![forbid(unsafe_code)]
+
+pub mod deadline;
+pub mod key;
+pub mod meta;
+pub mod mode;
+pub mod number;
+
+pub use deadline::{Deadline, Epoch, Second};
+pub use key::{KEY_BYTES_MAX, KeyError, check_key};
+pub use meta::Meta;
+pub use mode::StoreMode;
+pub use number::{Direction, NotANumber, Number};

@@ -1,0 +1,2 @@
+//! The one table of options.
+#![forbid(unsafe_code)]

@@ -1,0 +1,24 @@
+//! memcached's wire: bytes to [`Command`], [`Response`] to bytes.
+//!
+//! ```text
+//! bytes ─▶ text::Parser ─▶ Command + Frame ─▶ (whoever executes) ─▶ Response + Frame ─▶ text::render ─▶ bytes
+//! ```
+//!
+//! This crate never opens a socket, never sees the cache, never reads a clock and never allocates by a
+//! length that a peer announced. All dialects share [`Command`] and [`Response`]; what differs between
+//! them is in [`Frame`].
+//!
+//! Files in reading order: [`command`], [`frame`], [`response`], [`parsed`], [`number`], [`text`].
+#![forbid(unsafe_code)]
+
+pub mod command;
+pub mod frame;
+pub mod number;
+pub mod parsed;
+pub mod response;
+pub mod text;
+
+pub use command::{Command, StatsSection, Store};
+pub use frame::{Dialect, Frame};
+pub use parsed::{Bad, Parsed};
+pub use response::{ClientError, Response, ServerError};

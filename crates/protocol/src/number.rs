@@ -1,0 +1,1 @@
+//! Numbers as memcached's text dialects write them.

@@ -1,0 +1,36 @@
+//! What a parser makes of the bytes at hand.
+
+use crate::{ClientError, Command, Frame};
+
+/// The next thing in a stream of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parsed<'a> {
+    /// A command; its first `consumed` bytes are used up. A [`Command::Store`] is followed by
+    /// `value_bytes` bytes and a line end that belong to it.
+    Command {
+        /// What was asked.
+        command: Command<'a>,
+        /// How to answer.
+        frame: Frame,
+        /// Bytes used up.
+        consumed: usize,
+    },
+    /// The bytes are the beginning of something; ask again when there are more.
+    NeedMore,
+    /// The bytes are no command.
+    Bad(Bad),
+}
+
+/// Bytes that are no command, and where the next one begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bad {
+    /// What to tell the peer; nothing where `None`.
+    pub error: Option<ClientError>,
+    /// Bytes used up.
+    pub consumed: usize,
+    /// So many bytes that follow, some of which may not have arrived, are not commands either: the
+    /// value of a refused store. The error is told once they have passed.
+    pub swallow: u64,
+    /// The stream cannot be understood any further: tell the error and close.
+    pub close: bool,
+}

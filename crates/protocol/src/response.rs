@@ -1,0 +1,85 @@
+//! What happened to a command. Says nothing about how it is written.
+
+/// The outcome of one command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Response {
+    /// The item was found and [`text::render::hit_head`](crate::text::render::hit_head) and its value
+    /// have been written; what follows a value is still due.
+    Hit,
+    /// No live item has the key.
+    Miss,
+    /// All keys of a request have been answered.
+    EndOfKeys,
+    /// The item was stored.
+    Stored,
+    /// The condition of the store did not hold.
+    NotStored,
+    /// The item's cas token is another one.
+    Exists,
+    /// There is no item to change.
+    NotFound,
+    /// The item was removed.
+    Deleted,
+    /// The item has its new exptime.
+    Touched,
+    /// The counter's new number.
+    Number(u64),
+    /// Done.
+    Ok,
+    /// The statistics were reset.
+    Reset,
+    /// This version.
+    Version,
+    /// Statistics were written; their end is still due.
+    EndOfStats,
+    /// The connection is to be closed without an answer.
+    Close,
+    /// The peer made a mistake.
+    ClientError(ClientError),
+    /// The server could not do it.
+    ServerError(ServerError),
+}
+
+/// A mistake of the peer's. Each has memcached's exact words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientError {
+    /// No such command.
+    UnknownCommand,
+    /// The line does not have the form its command needs.
+    BadFormat,
+    /// The value was not followed by a line end.
+    BadDataChunk,
+    /// An exptime is no number.
+    BadExptime,
+    /// A delta is no number.
+    BadDelta,
+    /// The item's value is no number.
+    NonNumeric,
+    /// `flush_all` is switched off.
+    FlushNotAllowed,
+    /// `shutdown` is switched off.
+    ShutdownNotEnabled,
+    /// `shutdown` has another word than `graceful`.
+    BadShutdownMode,
+    /// `delete` has a number behind its key.
+    BadDeleteUsage,
+}
+
+/// Something the server could not do. Each has memcached's exact words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServerError {
+    /// The item is larger than items may be.
+    TooLarge,
+    /// There is no memory for the item, and nothing may be evicted.
+    OutOfMemoryStoring,
+    /// Memory ran out while a large value was arriving.
+    OutOfMemoryDuringRead,
+    /// The connection may not buffer that much input.
+    OutOfMemoryReadingRequest,
+    /// The counter could not be stored.
+    OutOfMemory,
+    /// The memory limit asked for is below what is possible.
+    MemoryLimitTooSmall,
+    /// The memory limit cannot be changed to that.
+    MemoryLimitAdjustFailed,
+}

@@ -1,0 +1,6 @@
+//! The classic text protocol.
+
+pub mod parse;
+pub mod render;
+
+pub use parse::Parser;

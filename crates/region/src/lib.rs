@@ -1,0 +1,1 @@
+//! One position-independent region of memory.

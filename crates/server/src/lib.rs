@@ -1,0 +1,2 @@
+//! larderd: the cache as a daemon.
+#![forbid(unsafe_code)]

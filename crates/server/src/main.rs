@@ -1,0 +1,3 @@
+//! The `larderd` binary.
+#![forbid(unsafe_code)]
+fn main() {}
