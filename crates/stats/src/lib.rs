@@ -12,4 +12,4 @@ pub mod docs;
 pub mod table;
 
 pub use counters::Counters;
-pub use table::{Counter, Gauge, Section, Source, Stat, TABLE};
+pub use table::{Condition, Counter, Gauge, Section, Source, Stat, TABLE};
