@@ -174,13 +174,13 @@ General {
     "read_buf_bytes_free" level ReadBufferBytesFree "Memory of the input buffers that no connection uses, in bytes.";
     "read_buf_oom" counter ReadBufferOom "Connections closed because their input would not fit the memory for buffers.";
     "reserved_fds" gauge DescriptorsReserved "File descriptors the server needs besides the connections'.";
-    "cmd_get" counter CmdGet "Keys asked for with get, gets, gat, gats or mg.";
+    "cmd_get" counter CmdGet "Keys asked for with get, gets or mg; gat, gats and mg with T on a hit count as touches.";
     "cmd_set" counter CmdSet "Storage commands that got memory for their item.";
     "cmd_flush" counter CmdFlush "flush_all commands.";
-    "cmd_touch" counter CmdTouch "Keys touched with touch, gat or gats, found or not.";
+    "cmd_touch" counter CmdTouch "Keys touched with touch, gat, gats or mg with T, found or not.";
     "cmd_meta" counter CmdMeta "me commands.";
-    "get_hits" counter GetHits "Keys asked for and found.";
-    "get_misses" counter GetMisses "Keys asked for and not found, for whatever reason.";
+    "get_hits" counter GetHits "Keys found by the commands of `cmd_get`.";
+    "get_misses" counter GetMisses "Keys not found by the commands of `cmd_get`, for whatever reason.";
     "get_expired" counter GetExpired "Misses whose item was past its deadline.";
     "get_flushed" counter GetFlushed "Misses whose item was invalidated by flush_all.";
     "delete_misses" counter DeleteMisses "Deletes of keys that were not there.";
@@ -192,8 +192,8 @@ General {
     "cas_misses" counter CasMisses "Compare-and-set on keys that were not there.";
     "cas_hits" counter CasHits "Compare-and-set that stored.";
     "cas_badval" counter CasBadval "Compare-and-set refused: the item has another cas token.";
-    "touch_hits" counter TouchHits "Touches that found their item.";
-    "touch_misses" counter TouchMisses "Touches of keys that were not there.";
+    "touch_hits" counter TouchHits "Keys found by the commands of `cmd_touch`.";
+    "touch_misses" counter TouchMisses "Keys not found by the commands of `cmd_touch`.";
     "store_too_large" counter StoreTooLarge "Stores refused because the item is larger than `-I` allows.";
     "store_no_memory" counter StoreNoMemory "Stores refused for want of memory.";
     "auth_cmds" counter AuthCmds "Authentication attempts.";
@@ -272,14 +272,14 @@ Slabs {
     "used_chunks" gauge SegmentsUsed "Segments that hold items or a part of the index.";
     "free_chunks" gauge SegmentsFree "Segments that hold nothing.";
     "free_chunks_end" constant "0" "Always 0, as in memcached.";
-    "get_hits" same Counter GetHits "Keys asked for and found.";
+    "get_hits" same Counter GetHits "Keys found by the commands of `cmd_get`.";
     "cmd_set" same Counter CmdSet "Storage commands that got memory for their item.";
     "delete_hits" same Counter DeleteHits "Items deleted by a client.";
     "incr_hits" same Counter IncrHits "Increments done.";
     "decr_hits" same Counter DecrHits "Decrements done.";
     "cas_hits" same Counter CasHits "Compare-and-set that stored.";
     "cas_badval" same Counter CasBadval "Compare-and-set refused: the item has another cas token.";
-    "touch_hits" same Counter TouchHits "Touches that found their item.";
+    "touch_hits" same Counter TouchHits "Keys found by the commands of `cmd_touch`.";
 }
 SlabsTotal {
     "active_slabs" constant "1" "Always 1: Larder has one class.";
@@ -299,3 +299,6 @@ Larder {
     "groups_overflow" gauge GroupOverflowCount "Groups that hold what did not fit into the group of its hash.";
 }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,113 @@
+use std::collections::HashSet;
+
+use super::*;
+use crate::Counters;
+
+fn names(section: Section) -> Vec<&'static str> {
+    section.rows().map(|stat| stat.name).collect()
+}
+
+#[test]
+fn a_name_stands_once_in_an_answer() {
+    for section in Section::ALL {
+        let unique: HashSet<_> = names(section).into_iter().collect();
+        assert_eq!(unique.len(), section.rows().count(), "{section:?}");
+    }
+}
+
+#[test]
+fn stats_has_memcacheds_keys_in_memcacheds_order() {
+    assert_eq!(names(Section::General), GENERAL.split_whitespace().collect::<Vec<_>>());
+}
+
+#[test]
+fn items_and_slabs_have_memcacheds_keys_or_say_that_they_are_declined() {
+    for (section, keys, declined) in [
+        (Section::Items, ITEMS, ITEMS_DECLINED),
+        (Section::Slabs, SLABS, ""),
+        (Section::SlabsTotal, "active_slabs total_malloced", ""),
+    ] {
+        let declined: HashSet<_> = declined.split_whitespace().collect();
+        let kept: Vec<_> = keys.split_whitespace().filter(|key| !declined.contains(key)).collect();
+        assert_eq!(names(section), kept, "{section:?}");
+    }
+}
+
+#[test]
+fn the_suites_start_without_crawler_and_maintainer_shows_84_keys() {
+    let off = [Condition::LruCrawler, Condition::LruMaintainer, Condition::IdleTimeout];
+    let shown = Section::General
+        .rows()
+        .filter(|stat| stat.condition.is_none_or(|condition| !off.contains(&condition)));
+    assert_eq!(shown.count(), 84);
+}
+
+#[test]
+fn every_doc_is_a_sentence_and_every_constant_says_why_it_is_constant() {
+    for stat in TABLE {
+        assert!(stat.doc.ends_with('.') && !stat.doc.contains('|'), "{}", stat.name);
+        if let Source::Constant(text) = stat.source {
+            let promise = [format!("Always {text}"), format!("Always `{text}`")];
+            let says = promise.iter().any(|promise| stat.doc.starts_with(promise.as_str()));
+            assert!(says || stat.name == "pointer_size", "{}", stat.name);
+        }
+    }
+}
+
+#[test]
+fn every_counter_and_gauge_is_shown_by_a_row() {
+    let shown: HashSet<_> = TABLE.iter().map(|stat| stat.source).collect();
+    assert!(Counter::ALL.iter().all(|counter| shown.contains(&Source::Counter(*counter))));
+    assert!(Gauge::ALL.iter().all(|gauge| shown.contains(&Source::Gauge(*gauge))));
+}
+
+#[test]
+fn a_reset_leaves_what_says_how_many_there_are_now() {
+    assert!(Counter::GetHits.is_reset() && Counter::ItemsTotal.is_reset());
+    assert!(!Counter::ItemsCurrent.is_reset() && !Counter::BytesLive.is_reset());
+    assert!(!Counter::ConnectionsCurrent.is_reset());
+}
+
+#[test]
+fn a_level_goes_down_by_adding_the_twos_complement() {
+    let counters = Counters::default();
+    counters.add(Counter::ItemsCurrent, 3);
+    counters.add(Counter::ItemsCurrent, 1u64.wrapping_neg());
+    counters.count(Counter::ItemsTotal);
+    assert_eq!(counters.read(Counter::ItemsCurrent), 2);
+    assert_eq!(counters.read(Counter::ItemsTotal), 1);
+}
+
+/// `stats` of memcached 1.6.45 without a flash tier, a proxy and TLS, all conditions fulfilled.
+const GENERAL: &str = "pid uptime time version libevent pointer_size rusage_user rusage_system
+    max_connections curr_connections total_connections rejected_connections connection_structures
+    response_obj_oom response_obj_count response_obj_bytes read_buf_count read_buf_bytes
+    read_buf_bytes_free read_buf_oom reserved_fds cmd_get cmd_set cmd_flush cmd_touch cmd_meta
+    get_hits get_misses get_expired get_flushed delete_misses delete_hits incr_misses incr_hits
+    decr_misses decr_hits cas_misses cas_hits cas_badval touch_hits touch_misses store_too_large
+    store_no_memory auth_cmds auth_errors idle_kicks bytes_read bytes_written limit_maxbytes
+    accepting_conns listen_disabled_num time_in_listen_disabled_us threads conn_yields
+    hash_power_level hash_bytes hash_is_expanding slab_reassign_rescues
+    slab_reassign_chunk_rescues slab_reassign_inline_reclaim slab_reassign_busy_items
+    slab_reassign_busy_deletes slab_reassign_busy_nomem slab_reassign_last_busy_status
+    slab_reassign_running slabs_moved lru_crawler_running lru_crawler_starts
+    lru_maintainer_juggles malloc_fails log_worker_dropped log_worker_written log_watcher_skipped
+    log_watcher_sent log_watchers unexpected_napi_ids round_robin_fallback bytes curr_items
+    total_items slab_global_page_pool expired_unfetched evicted_unfetched evicted_active evictions
+    reclaimed crawler_reclaimed crawler_items_checked lrutail_reflocked moves_to_cold
+    moves_to_warm moves_within_lru direct_reclaims lru_bumps_dropped";
+
+const ITEMS: &str = "number number_hot number_warm number_cold number_temp age_hot age_warm age
+    mem_requested evicted evicted_nonzero evicted_time outofmemory tailrepairs reclaimed
+    expired_unfetched evicted_unfetched evicted_active crawler_reclaimed crawler_items_checked
+    lrutail_reflocked moves_to_cold moves_to_warm moves_within_lru direct_reclaims hits_to_hot
+    hits_to_warm hits_to_cold hits_to_temp";
+
+/// memcached leaves these out itself when it runs without its LRU maintainer; Larder has no such
+/// queues to report.
+const ITEMS_DECLINED: &str = "number_hot number_warm number_cold number_temp age_hot age_warm
+    evicted_active moves_to_cold moves_to_warm moves_within_lru direct_reclaims hits_to_hot
+    hits_to_warm hits_to_cold hits_to_temp";
+
+const SLABS: &str = "chunk_size chunks_per_page total_pages total_chunks used_chunks free_chunks
+    free_chunks_end get_hits cmd_set delete_hits incr_hits decr_hits cas_hits cas_badval touch_hits";
