@@ -43,14 +43,14 @@ pub enum Command<'a> {
     },
     /// Make everything stored so far invisible, at once or at a time given as an exptime.
     FlushAll {
-        /// 0 or negative: now. Otherwise as an item's exptime.
+        /// When, read as an item's exptime is; 0 or negative is now.
         exptime: i64,
     },
     /// Which version is this?
     Version,
     /// How much to log.
     Verbosity {
-        /// The level asked for.
+        /// The level asked for, however high.
         level: u32,
     },
     /// Show statistics.
@@ -64,7 +64,7 @@ pub enum Command<'a> {
     },
     /// Change the memory limit.
     MemoryLimit {
-        /// The new limit, in MiB.
+        /// The new limit, in MiB: 8 to 1,000,000,000.
         mebibytes: u64,
     },
 }
@@ -82,7 +82,7 @@ pub struct Store<'a> {
     pub flags: u32,
     /// When the item shall die, as on the wire.
     pub exptime: i64,
-    /// Bytes of the value that follows.
+    /// Bytes of the value that follows, without its line end.
     pub value_bytes: usize,
 }
 

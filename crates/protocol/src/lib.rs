@@ -8,17 +8,21 @@
 //! length that a peer announced. All dialects share [`Command`] and [`Response`]; what differs between
 //! them is in [`Frame`].
 //!
-//! Files in reading order: [`command`], [`frame`], [`response`], [`parsed`], [`number`], [`text`].
+//! Files in reading order: [`command`], [`frame`], [`response`], [`parsed`], `number`, [`text`],
+//! [`version`].
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
 pub mod command;
 pub mod frame;
-pub mod number;
+mod number;
 pub mod parsed;
 pub mod response;
 pub mod text;
+pub mod version;
 
 pub use command::{Command, StatsSection, Store};
 pub use frame::{Dialect, Frame};
 pub use parsed::{Bad, Parsed};
 pub use response::{ClientError, Response, ServerError};
+pub use version::WIRE_VERSION;

@@ -1,1 +1,124 @@
 //! Numbers as memcached's text dialects write them.
+//!
+//! Most arguments are read strictly: digits and nothing else, in a width that the argument fixes. The
+//! flags and the exptime of a store are older than that rule: they are read at 64 bits and then lose
+//! their upper half.
+
+/// The longest text of a 32-bit number, leading zeros and sign included.
+const TEXT_32_BYTES_MAX: usize = 11;
+/// The longest text of a 64-bit number, leading zeros included.
+const TEXT_64_BYTES_MAX: usize = 22;
+
+/// Digits only, below 2^32.
+pub(crate) fn unsigned_32(token: &[u8]) -> Option<u32> {
+    short(token, TEXT_32_BYTES_MAX).and_then(digits)?.try_into().ok()
+}
+
+/// Digits only, below 2^64.
+pub(crate) fn unsigned_64(token: &[u8]) -> Option<u64> {
+    short(token, TEXT_64_BYTES_MAX).and_then(digits)
+}
+
+/// Digits, perhaps behind a minus sign, from -2^31 to 2^31 - 1.
+pub(crate) fn signed_32(token: &[u8]) -> Option<i32> {
+    signed(short(token, TEXT_32_BYTES_MAX)?)?.try_into().ok()
+}
+
+/// The exptime of `touch`, `gat`, `gats` and `flush_all`: a [`signed_32`], or the [`unsigned_32`] with
+/// the same bits.
+///
+/// The second form is a router's way to write a negative exptime.
+pub(crate) fn exptime(token: &[u8]) -> Option<i64> {
+    signed_32(token).or_else(|| unsigned_32(token).map(u32::cast_signed)).map(i64::from)
+}
+
+/// The exptime of a store: digits, perhaps behind a sign, within 64 bits, of which the lower 32 count.
+pub(crate) fn exptime_wrapping(token: &[u8]) -> Option<i64> {
+    let wide: i64 = match token.strip_prefix(b"+") {
+        Some(positive) => digits(positive)?.try_into().ok()?,
+        None => signed(token)?,
+    };
+    Some(i64::from(wide as i32))
+}
+
+/// The flags of a store: digits, perhaps behind a plus sign, within 64 bits, of which the lower 32
+/// count.
+pub(crate) fn flags_wrapping(token: &[u8]) -> Option<u32> {
+    digits(token.strip_prefix(b"+").unwrap_or(token)).map(|wide| wide as u32)
+}
+
+/// Digits only, below 2^64, however many.
+pub(crate) fn digits(token: &[u8]) -> Option<u64> {
+    if token.is_empty() {
+        return None;
+    }
+    token.iter().try_fold(0u64, |number, byte| {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        number.checked_mul(10)?.checked_add(u64::from(digit))
+    })
+}
+
+fn signed(token: &[u8]) -> Option<i64> {
+    match token.strip_prefix(b"-") {
+        Some(positive) => 0i64.checked_sub_unsigned(digits(positive)?),
+        None => digits(token)?.try_into().ok(),
+    }
+}
+
+fn short(token: &[u8], bytes_max: usize) -> Option<&[u8]> {
+    (token.len() <= bytes_max).then_some(token)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strict_numbers_are_digits_within_their_width() {
+        assert_eq!(unsigned_32(b"4294967295"), Some(u32::MAX));
+        assert_eq!(unsigned_32(b"00000000007"), Some(7));
+        assert_eq!(unsigned_64(b"18446744073709551615"), Some(u64::MAX));
+        assert_eq!(unsigned_64(b"0000000000000000000007"), Some(7));
+        for bad in [&b""[..], b"4294967296", b"000000000007", b"-1", b"+1", b" 1", b"1\t", b"1a"] {
+            assert_eq!(unsigned_32(bad), None, "{bad:?}");
+        }
+        for bad in [&b"18446744073709551616"[..], b"00000000000000000000007", b"-1", b"x"] {
+            assert_eq!(unsigned_64(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn signed_numbers_take_a_minus_only() {
+        assert_eq!(signed_32(b"-2147483648"), Some(i32::MIN));
+        assert_eq!(signed_32(b"2147483647"), Some(i32::MAX));
+        assert_eq!(signed_32(b"-0"), Some(0));
+        for bad in [&b"2147483648"[..], b"-2147483649", b"-", b"--1", b"+1", b""] {
+            assert_eq!(signed_32(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn an_exptime_above_the_signed_range_is_a_negative_one() {
+        assert_eq!(exptime(b"100"), Some(100));
+        assert_eq!(exptime(b"-1"), Some(-1));
+        assert_eq!(exptime(b"4294967295"), Some(-1));
+        assert_eq!(exptime(b"4294967296"), None);
+        assert_eq!(exptime(b"soon"), None);
+    }
+
+    #[test]
+    fn the_numbers_of_a_store_lose_their_upper_half() {
+        assert_eq!(flags_wrapping(b"4294967296"), Some(0));
+        assert_eq!(flags_wrapping(b"+5"), Some(5));
+        assert_eq!(flags_wrapping(b"18446744073709551616"), None);
+        assert_eq!(flags_wrapping(b"-1"), None);
+        assert_eq!(exptime_wrapping(b"4294967295"), Some(-1));
+        assert_eq!(exptime_wrapping(b"-1"), Some(-1));
+        assert_eq!(exptime_wrapping(b"+9"), Some(9));
+        assert_eq!(exptime_wrapping(b"9223372036854775808"), None);
+        assert_eq!(exptime_wrapping(b"+-1"), None);
+    }
+}

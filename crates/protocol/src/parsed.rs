@@ -1,6 +1,6 @@
 //! What a parser makes of the bytes at hand.
 
-use crate::{ClientError, Command, Frame};
+use crate::{Command, Frame, Response};
 
 /// The next thing in a stream of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,10 +12,10 @@ pub enum Parsed<'a> {
         command: Command<'a>,
         /// How to answer.
         frame: Frame,
-        /// Bytes used up.
+        /// Bytes used up, at least one.
         consumed: usize,
     },
-    /// The bytes are the beginning of something; ask again when there are more.
+    /// The bytes are the beginning of something; ask again when there are more behind them.
     NeedMore,
     /// The bytes are no command.
     Bad(Bad),
@@ -24,9 +24,10 @@ pub enum Parsed<'a> {
 /// Bytes that are no command, and where the next one begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bad {
-    /// What to tell the peer; nothing where `None`.
-    pub error: Option<ClientError>,
-    /// Bytes used up.
+    /// What to tell the peer, in an ordinary [`Frame`]; nothing where `None`. Always a
+    /// [`Response::ClientError`] or a [`Response::ServerError`].
+    pub error: Option<Response>,
+    /// Bytes used up, at least one.
     pub consumed: usize,
     /// So many bytes that follow, some of which may not have arrived, are not commands either: the
     /// value of a refused store. The error is told once they have passed.

@@ -40,6 +40,18 @@ pub enum Response {
     ServerError(ServerError),
 }
 
+impl From<ClientError> for Response {
+    fn from(error: ClientError) -> Self {
+        Self::ClientError(error)
+    }
+}
+
+impl From<ServerError> for Response {
+    fn from(error: ServerError) -> Self {
+        Self::ServerError(error)
+    }
+}
+
 /// A mistake of the peer's. Each has memcached's exact words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientError {
@@ -53,19 +65,21 @@ pub enum ClientError {
     BadExptime,
     /// A delta is no number.
     BadDelta,
+    /// `delete` has a number behind its key.
+    BadDeleteUsage,
+    /// `shutdown` has another word than `graceful`.
+    BadShutdownMode,
     /// The item's value is no number.
     NonNumeric,
     /// `flush_all` is switched off.
     FlushNotAllowed,
-    /// `shutdown` is switched off.
-    ShutdownNotEnabled,
-    /// `shutdown` has another word than `graceful`.
-    BadShutdownMode,
-    /// `delete` has a number behind its key.
-    BadDeleteUsage,
+    /// The memory limit asked for is less than a server can run with.
+    MemoryLimitTooSmall,
+    /// The memory limit asked for is so large that bytes must have been meant.
+    MemoryLimitInBytes,
 }
 
-/// Something the server could not do. Each has memcached's exact words.
+/// Something the server could not or may not do. Each has memcached's exact words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerError {
     /// The item is larger than items may be.
@@ -76,10 +90,16 @@ pub enum ServerError {
     OutOfMemoryDuringRead,
     /// The connection may not buffer that much input.
     OutOfMemoryReadingRequest,
+    /// The connection may not buffer that much output: the items of one request.
+    OutOfMemoryWritingHits,
+    /// The connection may not buffer that much output: statistics.
+    OutOfMemoryWritingStats,
     /// The counter could not be stored.
     OutOfMemory,
-    /// The memory limit asked for is below what is possible.
-    MemoryLimitTooSmall,
-    /// The memory limit cannot be changed to that.
-    MemoryLimitAdjustFailed,
+    /// The memory limit cannot be changed to what was asked for.
+    MemoryLimitFixed,
+    /// `shutdown` is switched off.
+    ShutdownNotEnabled,
+    /// The server has as many connections as it may have; this one is closed.
+    TooManyConnections,
 }

@@ -1,1 +1,116 @@
 //! Outcomes to bytes.
+
+use std::io::Write;
+
+use larder_item::Meta;
+
+use super::LINE_END;
+use crate::{ClientError, Frame, Response, ServerError, WIRE_VERSION};
+
+/// Appends what stands before a hit's value. The value follows, then [`Response::Hit`].
+#[inline]
+pub fn hit_head(out: &mut Vec<u8>, key: &[u8], meta: &Meta, with_cas: bool) {
+    out.reserve(HIT_HEAD_BYTES_MAX + key.len());
+    out.extend_from_slice(b"VALUE ");
+    out.extend_from_slice(key);
+    out.push(b' ');
+    push_number(out, meta.flags);
+    out.push(b' ');
+    push_number(out, meta.value_bytes);
+    if with_cas {
+        out.push(b' ');
+        push_number(out, meta.cas);
+    }
+    out.extend_from_slice(LINE_END);
+}
+
+/// Appends the answer to a command, if it has one and the peer wants to hear it.
+///
+/// This is the one place that knows what a quiet peer is not told: everything, failures included.
+/// Mistakes in a line that could not be understood are told in an ordinary [`Frame`].
+#[inline]
+pub fn response(out: &mut Vec<u8>, response: &Response, frame: &Frame) {
+    if frame.quiet {
+        return;
+    }
+    match *response {
+        Response::Miss | Response::Close => {}
+        Response::Hit => out.extend_from_slice(LINE_END),
+        Response::Number(number) => {
+            push_number(out, number);
+            out.extend_from_slice(LINE_END);
+        }
+        Response::Version => push_line(out, &["VERSION ", WIRE_VERSION]),
+        Response::EndOfKeys | Response::EndOfStats => out.extend_from_slice(b"END\r\n"),
+        Response::Stored => out.extend_from_slice(b"STORED\r\n"),
+        Response::NotStored => out.extend_from_slice(b"NOT_STORED\r\n"),
+        Response::Exists => out.extend_from_slice(b"EXISTS\r\n"),
+        Response::NotFound => out.extend_from_slice(b"NOT_FOUND\r\n"),
+        Response::Deleted => out.extend_from_slice(b"DELETED\r\n"),
+        Response::Touched => out.extend_from_slice(b"TOUCHED\r\n"),
+        Response::Ok => out.extend_from_slice(b"OK\r\n"),
+        Response::Reset => out.extend_from_slice(b"RESET\r\n"),
+        Response::ClientError(error) => push_line(out, &[client_error(error)]),
+        Response::ServerError(error) => push_line(out, &[server_error(error)]),
+    }
+}
+
+/// Appends one statistic. The list of them is closed by [`Response::EndOfStats`].
+pub fn stat(out: &mut Vec<u8>, name: impl std::fmt::Display, value: impl std::fmt::Display) {
+    write!(out, "STAT {name} {value}\r\n").expect("a vector takes any number of bytes");
+}
+
+/// Appends a number in decimal.
+#[inline]
+pub(super) fn push_number(out: &mut Vec<u8>, number: impl itoa::Integer) {
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+}
+
+fn push_line(out: &mut Vec<u8>, words: &[&str]) {
+    for word in words {
+        out.extend_from_slice(word.as_bytes());
+    }
+    out.extend_from_slice(LINE_END);
+}
+
+/// memcached's words for a mistake of the peer's.
+fn client_error(error: ClientError) -> &'static str {
+    match error {
+        ClientError::UnknownCommand => "ERROR",
+        ClientError::BadFormat => "CLIENT_ERROR bad command line format",
+        ClientError::BadDataChunk => "CLIENT_ERROR bad data chunk",
+        ClientError::BadExptime => "CLIENT_ERROR invalid exptime argument",
+        ClientError::BadDelta => "CLIENT_ERROR invalid numeric delta argument",
+        ClientError::BadDeleteUsage => {
+            "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]"
+        }
+        ClientError::BadShutdownMode => "CLIENT_ERROR invalid shutdown mode",
+        ClientError::NonNumeric => "CLIENT_ERROR cannot increment or decrement non-numeric value",
+        ClientError::FlushNotAllowed => "CLIENT_ERROR flush_all not allowed",
+        ClientError::MemoryLimitTooSmall => {
+            "MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m"
+        }
+        ClientError::MemoryLimitInBytes => {
+            "MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes"
+        }
+    }
+}
+
+/// memcached's words for what the server could not or may not do.
+fn server_error(error: ServerError) -> &'static str {
+    match error {
+        ServerError::TooLarge => "SERVER_ERROR object too large for cache",
+        ServerError::OutOfMemoryStoring => "SERVER_ERROR out of memory storing object",
+        ServerError::OutOfMemoryDuringRead => "SERVER_ERROR Out of memory during read",
+        ServerError::OutOfMemoryReadingRequest => "SERVER_ERROR out of memory reading request",
+        ServerError::OutOfMemoryWritingHits => "SERVER_ERROR out of memory writing get response",
+        ServerError::OutOfMemoryWritingStats => "SERVER_ERROR out of memory writing stats",
+        ServerError::OutOfMemory => "SERVER_ERROR out of memory",
+        ServerError::MemoryLimitFixed => "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust",
+        ServerError::ShutdownNotEnabled => "SERVER_ERROR: shutdown not enabled",
+        ServerError::TooManyConnections => "ERROR Too many open connections",
+    }
+}
+
+/// Bytes of a hit's head without its key: `VALUE`, spaces, line end, and three numbers of full width.
+const HIT_HEAD_BYTES_MAX: usize = 6 + 3 + 2 + 10 + 20 + 20;

@@ -1,0 +1,24 @@
+//! The other side of the wire: [`request`] writes what a client asks, [`reply`] reads what a server
+//! answers. Without I/O, as everything here.
+//!
+//! ```
+//! use larder_protocol::text::client::{Reading, Reply, read_reply, request};
+//!
+//! let mut out = Vec::new();
+//! request::get(&mut out, &[b"first", b"second"], false, None)?;
+//! assert_eq!(out, b"get first second\r\n");
+//!
+//! let received = b"VALUE first 0 5\r\nhello\r\nEND\r\n";
+//! let Reading::Reply { reply: Reply::Value(hit), consumed } = read_reply(received) else {
+//!     panic!("a hit comes first");
+//! };
+//! assert_eq!((hit.key, hit.value), (&b"first"[..], &b"hello"[..]));
+//! assert_eq!(read_reply(&received[consumed..]), Reading::Reply { reply: Reply::End, consumed: 5 });
+//! # Ok::<(), request::UnsendableKey>(())
+//! ```
+
+pub mod reply;
+pub mod request;
+
+pub use reply::{Hit, Reading, Reply, read_reply};
+pub use request::UnsendableKey;

@@ -1,0 +1,213 @@
+//! Requests to bytes.
+
+use larder_item::{Direction, KeyError, StoreMode, check_key};
+
+use crate::text::LINE_END;
+use crate::text::render::push_number;
+use crate::{Command, Frame, StatsSection, Store};
+
+/// Why bytes cannot be sent as a key in the text protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnsendableKey {
+    /// They are no key at all.
+    Length(KeyError),
+    /// They contain a byte that would end the key or the line.
+    Byte {
+        /// The byte: a space, a carriage return or a newline.
+        found: u8,
+        /// Its position.
+        position: usize,
+    },
+}
+
+impl std::fmt::Display for UnsendableKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Length(error) => error.fmt(f),
+            Self::Byte { found, position } => write!(
+                f,
+                "the key has the byte {found:#04x} at position {position}, \
+                 expected neither space, carriage return nor newline"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for UnsendableKey {}
+
+/// Appends the line of one request. A [`Command::Get`] asks for one key, see [`get`] for several; a
+/// [`Command::Store`] has its value still to come, see [`store`] for both together.
+/// [`Command::EndOfKeys`] is no request of its own and writes nothing.
+///
+/// A quiet `frame` adds `noreply`, except to requests that are answered in any case: get, stats,
+/// version, quit, shutdown.
+///
+/// # Errors
+/// [`UnsendableKey`]; nothing has been appended.
+pub fn command(
+    out: &mut Vec<u8>,
+    command: &Command<'_>,
+    frame: &Frame,
+) -> Result<(), UnsendableKey> {
+    match *command {
+        Command::Get { key, with_cas, exptime } => return get(out, &[key], with_cas, exptime),
+        Command::Store(head) => return store_head(out, &head, frame),
+        Command::EndOfKeys => return Ok(()),
+        Command::Delete { key } => {
+            check_sendable(key)?;
+            push_words(out, &[b"delete", key]);
+        }
+        Command::Arithmetic { key, direction, delta } => {
+            check_sendable(key)?;
+            let name: &[u8] = match direction {
+                Direction::Increment => b"incr",
+                Direction::Decrement => b"decr",
+            };
+            push_words(out, &[name, key, b""]);
+            push_number(out, delta);
+        }
+        Command::Touch { key, exptime } => {
+            check_sendable(key)?;
+            push_words(out, &[b"touch", key, b""]);
+            push_number(out, exptime);
+        }
+        Command::FlushAll { exptime: 0 } => push_words(out, &[b"flush_all"]),
+        Command::FlushAll { exptime } => {
+            push_words(out, &[b"flush_all", b""]);
+            push_number(out, exptime);
+        }
+        Command::Verbosity { level } => {
+            push_words(out, &[b"verbosity", b""]);
+            push_number(out, level);
+        }
+        Command::MemoryLimit { mebibytes } => {
+            push_words(out, &[b"cache_memlimit", b""]);
+            push_number(out, mebibytes);
+        }
+        Command::Shutdown { graceful: false } => push_words(out, &[b"shutdown"]),
+        Command::Shutdown { graceful: true } => push_words(out, &[b"shutdown", b"graceful"]),
+        Command::Stats(section) => push_words(out, stats_words(section)),
+        Command::Version => push_words(out, &[b"version"]),
+        Command::Quit => push_words(out, &[b"quit"]),
+    }
+    let answerable = !matches!(
+        command,
+        Command::Stats(_) | Command::Version | Command::Quit | Command::Shutdown { .. }
+    );
+    push_line_end(out, frame.quiet && answerable);
+    Ok(())
+}
+
+/// Appends a request for some keys: `get` or `gets`, with an `exptime` `gat` or `gats`. Writes nothing
+/// where there are no keys.
+///
+/// # Errors
+/// [`UnsendableKey`]; nothing has been appended.
+pub fn get(
+    out: &mut Vec<u8>,
+    keys: &[&[u8]],
+    with_cas: bool,
+    exptime: Option<i64>,
+) -> Result<(), UnsendableKey> {
+    keys.iter().try_for_each(|key| check_sendable(key))?;
+    if keys.is_empty() {
+        return Ok(());
+    }
+    let name: &[u8] = match (exptime.is_some(), with_cas) {
+        (false, false) => b"get",
+        (false, true) => b"gets",
+        (true, false) => b"gat",
+        (true, true) => b"gats",
+    };
+    out.extend_from_slice(name);
+    if let Some(exptime) = exptime {
+        out.push(b' ');
+        push_number(out, exptime);
+    }
+    for key in keys {
+        out.push(b' ');
+        out.extend_from_slice(key);
+    }
+    push_line_end(out, false);
+    Ok(())
+}
+
+/// Appends a store and its value. The number of bytes announced is that of `value`, whatever
+/// `head.value_bytes` says.
+///
+/// # Errors
+/// [`UnsendableKey`]; nothing has been appended.
+pub fn store(
+    out: &mut Vec<u8>,
+    head: &Store<'_>,
+    value: &[u8],
+    frame: &Frame,
+) -> Result<(), UnsendableKey> {
+    store_head(out, &Store { value_bytes: value.len(), ..*head }, frame)?;
+    out.extend_from_slice(value);
+    out.extend_from_slice(LINE_END);
+    Ok(())
+}
+
+/// A store's line. With a cas token it is a `cas`, which knows no mode.
+fn store_head(out: &mut Vec<u8>, head: &Store<'_>, frame: &Frame) -> Result<(), UnsendableKey> {
+    check_sendable(head.key)?;
+    let name: &[u8] = match (head.cas, head.mode) {
+        (Some(_), _) => b"cas",
+        (None, StoreMode::Set) => b"set",
+        (None, StoreMode::Add) => b"add",
+        (None, StoreMode::Replace) => b"replace",
+        (None, StoreMode::Append) => b"append",
+        (None, StoreMode::Prepend) => b"prepend",
+    };
+    push_words(out, &[name, head.key, b""]);
+    push_number(out, head.flags);
+    out.push(b' ');
+    push_number(out, head.exptime);
+    out.push(b' ');
+    push_number(out, head.value_bytes);
+    if let Some(cas) = head.cas {
+        out.push(b' ');
+        push_number(out, cas);
+    }
+    push_line_end(out, frame.quiet);
+    Ok(())
+}
+
+fn stats_words(section: StatsSection) -> &'static [&'static [u8]] {
+    match section {
+        StatsSection::General => &[b"stats"],
+        StatsSection::Settings => &[b"stats", b"settings"],
+        StatsSection::Items => &[b"stats", b"items"],
+        StatsSection::Slabs => &[b"stats", b"slabs"],
+        StatsSection::Sizes => &[b"stats", b"sizes"],
+        StatsSection::Larder => &[b"stats", b"larder"],
+        StatsSection::Reset => &[b"stats", b"reset"],
+    }
+}
+
+fn check_sendable(key: &[u8]) -> Result<(), UnsendableKey> {
+    check_key(key).map_err(UnsendableKey::Length)?;
+    let bad = key.iter().enumerate().find(|(_, byte)| matches!(byte, b' ' | b'\r' | b'\n'));
+    match bad {
+        Some((position, &found)) => Err(UnsendableKey::Byte { found, position }),
+        None => Ok(()),
+    }
+}
+
+/// Appends words with a space between each two; an empty last word leaves room for a number.
+fn push_words(out: &mut Vec<u8>, words: &[&[u8]]) {
+    for (index, word) in words.iter().enumerate() {
+        if index > 0 {
+            out.push(b' ');
+        }
+        out.extend_from_slice(word);
+    }
+}
+
+fn push_line_end(out: &mut Vec<u8>, quiet: bool) {
+    if quiet {
+        out.extend_from_slice(b" noreply");
+    }
+    out.extend_from_slice(LINE_END);
+}
