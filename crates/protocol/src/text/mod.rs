@@ -1,10 +1,28 @@
-//! The classic text protocol: [`parse`] and [`render`] for the server's side, [`client`] for the other.
+//! The classic text protocol: [`parse`] and [`render`] are the server's side, [`client`] is the other.
+//!
+//! A line of words, its name first, ended by a newline that may have a carriage return before it. A
+//! value follows the line that announces its length, and must end in [`LINE_END`].
+//!
+//! Files in reading order: [`parse`], `line`, `words`, `keys`, `arguments`, [`render`], [`client`].
 
+mod arguments;
 pub mod client;
+mod keys;
+mod line;
 pub mod parse;
 pub mod render;
+mod words;
 
 pub use parse::Parser;
 
-/// What ends a line and a value.
+/// What ends a value, and every line of an answer.
 pub const LINE_END: &[u8] = b"\r\n";
+
+/// The longest line, without its end, of most commands. A longer one ends the connection.
+pub const SHORT_LINE_BYTES_MAX: usize = 2048;
+
+/// The longest line, without its end, that names keys: `get`, `gets`, `gat` and `gats`.
+pub const LINE_BYTES_MAX: usize = 1024 * 1024;
+
+/// The longest value a line can announce. What a cache takes is less.
+pub const VALUE_BYTES_MAX: usize = i32::MAX as usize - LINE_END.len();

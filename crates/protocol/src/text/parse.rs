@@ -1,15 +1,143 @@
 //! Bytes to commands.
 
-use crate::Parsed;
+use larder_item::{Direction, StoreMode};
+
+use super::arguments::Arguments;
+use super::keys::Keys;
+use super::line::{Found, Line, find};
+use super::words::Words;
+use crate::{Bad, ClientError, Command, Parsed, number};
 
 /// Finds the commands in a connection's bytes.
+///
+/// The caller keeps the bytes: each call gets those that are not used up yet, from the first, and the
+/// parser remembers only where in them it stands. After [`Parsed::NeedMore`] the same bytes come again
+/// with more behind them.
+///
+/// ```
+/// use larder_protocol::{Command, Parsed, text::Parser};
+///
+/// let mut parser = Parser::default();
+/// let input = b"get k\r\n";
+/// let Parsed::Command { command, consumed, .. } = parser.next(input) else { panic!("a get") };
+/// assert_eq!(command, Command::Get { key: b"k", with_cas: false, exptime: None });
+/// let Parsed::Command { command, .. } = parser.next(&input[consumed..]) else { panic!("its end") };
+/// assert_eq!(command, Command::EndOfKeys);
+/// ```
 #[derive(Clone, Debug, Default)]
-pub struct Parser {}
+pub struct Parser {
+    /// The line being worked through, if it names keys.
+    keys: Option<Keys>,
+    /// Bytes at the beginning of the next line that hold no newline. Without this a line that arrives
+    /// byte by byte would be searched from its beginning as often.
+    scanned_bytes: usize,
+}
 
 impl Parser {
-    /// Looks at the bytes that have arrived and are not used up yet.
+    /// The next command of `input`, the bytes that have arrived and are not used up.
+    #[inline]
     pub fn next<'a>(&mut self, input: &'a [u8]) -> Parsed<'a> {
-        let _ = input;
-        Parsed::NeedMore
+        if let Some(keys) = &mut self.keys {
+            let parsed = keys.next(input);
+            if matches!(parsed, Parsed::Command { command: Command::EndOfKeys, .. }) {
+                self.keys = None;
+            }
+            return parsed;
+        }
+        let line = match find(input, self.scanned_bytes) {
+            Found::Line(line) => line,
+            Found::Beginning => {
+                self.scanned_bytes = input.len();
+                return Parsed::NeedMore;
+            }
+            Found::TooLong(bad) => return Parsed::Bad(bad),
+        };
+        self.scanned_bytes = 0;
+        match line.text.strip_prefix(b"get ") {
+            Some(names) => self.begin_keys(&line, names, false, None),
+            None => self.line(&line),
+        }
+    }
+
+    /// Any line. [`Self::next`] has taken a shortcut for the most frequent one.
+    fn line<'a>(&mut self, line: &Line<'a>) -> Parsed<'a> {
+        if line.bytes < LINE_BYTES_MIN {
+            return bad_format(line);
+        }
+        let mut words = Words::new(line.text);
+        let name = if line.text.starts_with(b" ") { None } else { words.next() };
+        let rest = words.rest();
+        let arguments = Arguments { words, consumed: line.bytes };
+        match name.unwrap_or_default() {
+            b"get" => self.begin_keys(line, rest, false, None),
+            b"gets" => self.begin_keys(line, rest, true, None),
+            b"gat" => self.begin_touched_keys(line, arguments, false),
+            b"gats" => self.begin_touched_keys(line, arguments, true),
+            b"set" => arguments.store(StoreMode::Set, false),
+            b"add" => arguments.store(StoreMode::Add, false),
+            b"replace" => arguments.store(StoreMode::Replace, false),
+            b"append" => arguments.store(StoreMode::Append, false),
+            b"prepend" => arguments.store(StoreMode::Prepend, false),
+            b"cas" => arguments.store(StoreMode::Set, true),
+            b"delete" => arguments.delete(),
+            b"incr" => arguments.arithmetic(Direction::Increment),
+            b"decr" => arguments.arithmetic(Direction::Decrement),
+            b"touch" => arguments.touch(),
+            b"flush_all" => arguments.flush_all(),
+            b"version" => arguments.answered(Command::Version),
+            b"verbosity" => arguments.verbosity(),
+            b"stats" => arguments.stats(),
+            b"quit" => arguments.answered(Command::Quit),
+            b"shutdown" => arguments.shutdown(),
+            b"cache_memlimit" => arguments.memory_limit(),
+            _ => arguments.unknown(),
+        }
+    }
+
+    /// `<exptime> <key>+`
+    fn begin_touched_keys<'a>(
+        &mut self,
+        line: &Line<'a>,
+        mut arguments: Arguments<'a>,
+        with_cas: bool,
+    ) -> Parsed<'a> {
+        let exptime = arguments.words.next();
+        let names = arguments.words.rest();
+        match exptime.map(number::exptime) {
+            None => bad_format(line),
+            Some(_) if names.is_empty() => bad_format(line),
+            Some(None) => arguments.refuse(ClientError::BadExptime, false),
+            Some(exptime) => self.begin_keys(line, names, with_cas, exptime),
+        }
+    }
+
+    /// `<key>+`
+    #[inline]
+    fn begin_keys<'a>(
+        &mut self,
+        line: &Line<'a>,
+        names: &'a [u8],
+        with_cas: bool,
+        exptime: Option<i64>,
+    ) -> Parsed<'a> {
+        match Keys::begin(line, names, with_cas, exptime) {
+            Some((keys, first)) => {
+                self.keys = Some(keys);
+                first
+            }
+            None => bad_format(line),
+        }
     }
 }
+
+#[cold]
+fn bad_format<'a>(line: &Line<'a>) -> Parsed<'a> {
+    let error = Some(ClientError::BadFormat.into());
+    Parsed::Bad(Bad { error, consumed: line.bytes, swallow: 0, close: false })
+}
+
+/// A shorter line, its end included, is refused whatever it says.
+const LINE_BYTES_MIN: usize = 4;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,213 @@
+//! Arguments: what stands behind a command's name, one function for each form of it.
+
+use larder_item::{Direction, KEY_BYTES_MAX, StoreMode};
+
+use super::words::Words;
+use super::{LINE_END, VALUE_BYTES_MAX};
+use crate::{Bad, ClientError, Command, Frame, Parsed, StatsSection, Store, number};
+
+/// The arguments of a line of `consumed` bytes. `words` have passed its name.
+pub(super) struct Arguments<'a> {
+    pub(super) words: Words<'a>,
+    pub(super) consumed: usize,
+}
+
+impl<'a> Arguments<'a> {
+    /// `<key> <flags> <exptime> <bytes> [<cas>] [noreply]`
+    ///
+    /// From the moment the length is known a refusal swallows the value, and tells of it as the peer
+    /// wished. Before that neither is possible.
+    pub(super) fn store(mut self, mode: StoreMode, with_cas: bool) -> Parsed<'a> {
+        let words = &mut self.words;
+        let (Some(key), Some(flags), Some(exptime), Some(bytes)) =
+            (words.next(), words.next(), words.next(), words.next())
+        else {
+            return self.refuse(ClientError::BadFormat, false);
+        };
+        let Some(value_bytes) = value_bytes(bytes) else {
+            return self.refuse(ClientError::BadFormat, false);
+        };
+        let cas = if with_cas {
+            words.next().and_then(number::unsigned_64).map(Some)
+        } else {
+            Some(None)
+        };
+        let quiet = self.words.end_in_noreply();
+        let (Some(key), Some(flags), Some(exptime), Some(cas)) =
+            (short(key), number::flags_wrapping(flags), number::exptime_wrapping(exptime), cas)
+        else {
+            let error = (!quiet).then_some(ClientError::BadFormat.into());
+            let swallow = (value_bytes + LINE_END.len()) as u64;
+            return Parsed::Bad(Bad { error, consumed: self.consumed, swallow, close: false });
+        };
+        let head = Store { key, mode, cas, flags, exptime, value_bytes };
+        command(Command::Store(head), quiet, self.consumed)
+    }
+
+    /// `<key> [noreply]`
+    ///
+    /// A number behind the key once was a delay. Zero meant none; any other is a request for something
+    /// that does not exist, which must not delete at once.
+    pub(super) fn delete(mut self) -> Parsed<'a> {
+        let Some(key) = self.words.next() else {
+            return self.refuse(ClientError::BadFormat, false);
+        };
+        let delay = self.words.next().is_some_and(is_number_but_zero);
+        let quiet = self.words.end_in_noreply();
+        match short(key) {
+            None => self.refuse(ClientError::BadFormat, quiet),
+            Some(_) if delay => self.refuse(ClientError::BadDeleteUsage, quiet),
+            Some(key) => command(Command::Delete { key }, quiet, self.consumed),
+        }
+    }
+
+    /// `<key> <delta> [noreply]`
+    pub(super) fn arithmetic(mut self, direction: Direction) -> Parsed<'a> {
+        let (Some(key), Some(delta)) = (self.words.next(), self.words.next()) else {
+            return self.refuse(ClientError::BadFormat, false);
+        };
+        let quiet = self.words.end_in_noreply();
+        let Some(key) = short(key) else {
+            return self.refuse(ClientError::BadFormat, quiet);
+        };
+        match number::unsigned_64(delta) {
+            None => self.refuse(ClientError::BadDelta, quiet),
+            Some(delta) => {
+                command(Command::Arithmetic { key, direction, delta }, quiet, self.consumed)
+            }
+        }
+    }
+
+    /// `<key> <exptime> [noreply]`
+    pub(super) fn touch(mut self) -> Parsed<'a> {
+        let (Some(key), Some(exptime)) = (self.words.next(), self.words.next()) else {
+            return self.refuse(ClientError::BadFormat, false);
+        };
+        let quiet = self.words.end_in_noreply();
+        let Some(key) = short(key) else {
+            return self.refuse(ClientError::BadFormat, quiet);
+        };
+        match number::exptime(exptime) {
+            None => self.refuse(ClientError::BadExptime, quiet),
+            Some(exptime) => command(Command::Touch { key, exptime }, quiet, self.consumed),
+        }
+    }
+
+    /// `[<exptime>] [noreply]`
+    pub(super) fn flush_all(mut self) -> Parsed<'a> {
+        let exptime = match self.words.next() {
+            None => Some(0),
+            Some(b"noreply") if self.words.rest().is_empty() => Some(0),
+            Some(delay) => number::exptime(delay),
+        };
+        let quiet = self.words.end_in_noreply();
+        match exptime {
+            None => self.refuse(ClientError::BadExptime, quiet),
+            Some(exptime) => command(Command::FlushAll { exptime }, quiet, self.consumed),
+        }
+    }
+
+    /// `<level> [noreply]`
+    pub(super) fn verbosity(mut self) -> Parsed<'a> {
+        let level = self.words.next().and_then(number::unsigned_32);
+        let quiet = self.words.end_in_noreply();
+        match level {
+            None => self.refuse(ClientError::BadFormat, quiet),
+            Some(level) => command(Command::Verbosity { level }, quiet, self.consumed),
+        }
+    }
+
+    /// `<mebibytes> [noreply]`
+    pub(super) fn memory_limit(mut self) -> Parsed<'a> {
+        let mebibytes = self.words.next().and_then(number::unsigned_32);
+        let quiet = self.words.end_in_noreply();
+        match mebibytes {
+            None => self.refuse(ClientError::UnknownCommand, quiet),
+            Some(..8) => self.refuse(ClientError::MemoryLimitTooSmall, quiet),
+            Some(1_000_000_001..) => self.refuse(ClientError::MemoryLimitInBytes, quiet),
+            Some(mebibytes) => {
+                let mebibytes = u64::from(mebibytes);
+                command(Command::MemoryLimit { mebibytes }, quiet, self.consumed)
+            }
+        }
+    }
+
+    /// `[graceful]`, of which a beginning will do. A `noreply` is one word too many.
+    pub(super) fn shutdown(mut self) -> Parsed<'a> {
+        let graceful = match (self.words.next(), self.words.next()) {
+            (None, _) => Some(false),
+            (Some(mode), None) if b"graceful".starts_with(mode) => Some(true),
+            _ => None,
+        };
+        let quiet = self.words.end_in_noreply();
+        match graceful {
+            None => self.refuse(ClientError::BadShutdownMode, quiet),
+            Some(graceful) => command(Command::Shutdown { graceful }, quiet, self.consumed),
+        }
+    }
+
+    /// `[<section>]`: `items`, `slabs`, `sizes` and `larder` in full, `reset` and `settings` also by any
+    /// beginning.
+    pub(super) fn stats(mut self) -> Parsed<'a> {
+        let section = match self.words.next() {
+            None => StatsSection::General,
+            Some(b"items") => StatsSection::Items,
+            Some(b"slabs") => StatsSection::Slabs,
+            Some(b"sizes") => StatsSection::Sizes,
+            Some(b"larder") => StatsSection::Larder,
+            Some(word) if b"reset".starts_with(word) => StatsSection::Reset,
+            Some(word) if b"settings".starts_with(word) => StatsSection::Settings,
+            Some(_) => return self.refuse(ClientError::UnknownCommand, false),
+        };
+        self.answered(Command::Stats(section))
+    }
+
+    /// Any number of words without a meaning, behind a command that is answered in any case.
+    pub(super) fn answered(self, asked: Command<'a>) -> Parsed<'a> {
+        command(asked, false, self.consumed)
+    }
+
+    /// No command at all. What looks like a web browser is hung up on.
+    pub(super) fn unknown(mut self) -> Parsed<'a> {
+        let more = self.words.next().is_some();
+        let last = self.words.skip_to_last();
+        if more && last.starts_with(b"HTTP/") {
+            let consumed = self.consumed;
+            return Parsed::Bad(Bad { error: None, consumed, swallow: 0, close: true });
+        }
+        self.refuse(ClientError::UnknownCommand, last == b"noreply")
+    }
+
+    /// A line that is no command and has nothing behind it. A `quiet` peer is not told.
+    pub(super) fn refuse(&self, error: ClientError, quiet: bool) -> Parsed<'a> {
+        Parsed::Bad(Bad {
+            error: (!quiet).then_some(error.into()),
+            consumed: self.consumed,
+            swallow: 0,
+            close: false,
+        })
+    }
+}
+
+#[inline]
+fn command(command: Command<'_>, quiet: bool, consumed: usize) -> Parsed<'_> {
+    Parsed::Command { command, frame: Frame { quiet, ..Frame::default() }, consumed }
+}
+
+/// A key, unless it is too long. Words are never empty.
+#[inline]
+fn short(key: &[u8]) -> Option<&[u8]> {
+    (key.len() <= KEY_BYTES_MAX).then_some(key)
+}
+
+fn value_bytes(word: &[u8]) -> Option<usize> {
+    let bytes = usize::try_from(number::signed_32(word)?).ok()?;
+    (bytes <= VALUE_BYTES_MAX).then_some(bytes)
+}
+
+fn is_number_but_zero(word: &[u8]) -> bool {
+    let digits = word.strip_prefix(b"-").unwrap_or(word);
+    !digits.is_empty()
+        && digits.iter().all(u8::is_ascii_digit)
+        && digits.iter().any(|digit| *digit != b'0')
+}

@@ -1,0 +1,79 @@
+//! The keys of one `get`, `gets`, `gat` or `gats`, handed out one by one.
+
+use larder_item::KEY_BYTES_MAX;
+use memchr::memchr;
+
+use super::line::Line;
+use super::words::trim_spaces;
+use crate::{Command, Frame, Parsed};
+
+/// What is left of a line that names keys, once it has been checked. The line itself stays with the
+/// caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Keys {
+    with_cas: bool,
+    exptime: Option<i64>,
+    /// Bytes of the line that are not used up, its end included.
+    left_bytes: usize,
+}
+
+impl Keys {
+    /// Begins with the keys that `line` names in `names`, its last part, and takes the first one. All
+    /// keys are checked before any is answered: `None` if there are none or if one is too long.
+    #[inline]
+    pub(super) fn begin<'a>(
+        line: &Line<'a>,
+        names: &'a [u8],
+        with_cas: bool,
+        exptime: Option<i64>,
+    ) -> Option<(Self, Parsed<'a>)> {
+        let names = trim_spaces(names);
+        if names.is_empty() || !all_short(names) {
+            return None;
+        }
+        let end_bytes = line.bytes - line.text.len();
+        let mut keys = Self { with_cas, exptime, left_bytes: names.len() + end_bytes };
+        let skipped_bytes = line.bytes - keys.left_bytes;
+        let first = keys.take_first(names, skipped_bytes);
+        Some((keys, first))
+    }
+
+    /// The next key, or [`Command::EndOfKeys`] for the line's end, which is when the line is used up.
+    /// `input` begins where the line was left.
+    #[inline]
+    pub(super) fn next<'a>(&mut self, input: &'a [u8]) -> Parsed<'a> {
+        let Some(with_end) = input.get(..self.left_bytes) else {
+            return Parsed::NeedMore;
+        };
+        let names = Line::new(with_end).text;
+        if names.is_empty() {
+            return Parsed::Command {
+                command: Command::EndOfKeys,
+                frame: Frame::default(),
+                consumed: with_end.len(),
+            };
+        }
+        self.take_first(names, 0)
+    }
+
+    /// Takes the key that `names` begin with and the spaces behind it.
+    #[inline]
+    fn take_first<'a>(&mut self, names: &'a [u8], skipped_bytes: usize) -> Parsed<'a> {
+        let key_bytes = memchr(b' ', names).unwrap_or(names.len());
+        let (key, rest) = names.split_at(key_bytes);
+        let used_bytes = names.len() - trim_spaces(rest).len();
+        self.left_bytes -= used_bytes;
+        Parsed::Command {
+            command: Command::Get { key, with_cas: self.with_cas, exptime: self.exptime },
+            frame: Frame::default(),
+            consumed: skipped_bytes + used_bytes,
+        }
+    }
+}
+
+/// Is no key longer than keys may be?
+#[inline]
+fn all_short(names: &[u8]) -> bool {
+    names.len() <= KEY_BYTES_MAX
+        || names.split(|byte| *byte == b' ').all(|key| key.len() <= KEY_BYTES_MAX)
+}

@@ -1,0 +1,336 @@
+//! What each command accepts, what it refuses, and where the next command begins.
+
+use super::*;
+use crate::text::{LINE_BYTES_MAX, SHORT_LINE_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::{Frame, Response, ServerError, StatsSection, Store};
+
+const KEY_251: &str = concat!(
+    "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234",
+    "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234",
+    "012345678901234567890123456789012345678901234567890123456789012345678901234567890",
+);
+
+/// The only command of a line, and whether it is quiet. The line must be used up.
+fn command(line: &str) -> (Command<'_>, bool) {
+    match Parser::default().next(line.as_bytes()) {
+        Parsed::Command { command, frame: Frame { quiet, .. }, consumed } => {
+            assert_eq!(consumed, line.len(), "{line:?}");
+            (command, quiet)
+        }
+        other => panic!("{line:?}: {other:?}"),
+    }
+}
+
+/// What a refused line is answered, and how many bytes behind it are swallowed. The line must be used
+/// up and the connection stay.
+fn refused(line: &str) -> (Option<Response>, u64) {
+    match Parser::default().next(line.as_bytes()) {
+        Parsed::Bad(Bad { error, consumed, swallow, close: false }) => {
+            assert_eq!(consumed, line.len(), "{line:?}");
+            (error, swallow)
+        }
+        other => panic!("{line:?}: {other:?}"),
+    }
+}
+
+fn told(error: ClientError) -> (Option<Response>, u64) {
+    (Some(Response::ClientError(error)), 0)
+}
+
+/// All keys of the line that `input` begins with, as text, and the bytes it has.
+fn keys(input: &[u8]) -> (Vec<String>, usize) {
+    let mut parser = Parser::default();
+    let (mut keys, mut position) = (Vec::new(), 0);
+    loop {
+        match parser.next(&input[position..]) {
+            Parsed::Command { command, consumed, .. } => {
+                position += consumed;
+                match command {
+                    Command::Get { key, .. } => {
+                        keys.push(String::from_utf8(key.to_vec()).unwrap());
+                    }
+                    Command::EndOfKeys => return (keys, position),
+                    other => panic!("{other:?}"),
+                }
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn get_yields_its_keys_one_by_one_and_then_the_end() {
+    assert_eq!(keys(b"get a\r\nget b\r\n"), (vec!["a".into()], 7));
+    assert_eq!(keys(b"get  a b   c \n"), (vec!["a".into(), "b".into(), "c".into()], 14));
+    assert_eq!(keys(b"gets noreply\r\n"), (vec!["noreply".into()], 14));
+    assert_eq!(keys(b"gat 10 a b\r\n"), (vec!["a".into(), "b".into()], 12));
+}
+
+#[test]
+fn get_says_whether_cas_and_a_new_exptime_are_wanted() {
+    for (line, with_cas, exptime) in [
+        (&b"get k\r\n"[..], false, None),
+        (b"gets k\r\n", true, None),
+        (b"gat 0 k\r\n", false, Some(0)),
+        (b"gats  -1 k\r\n", true, Some(-1)),
+        (b"gat 4294967295 k\r\n", false, Some(-1)),
+    ] {
+        let parsed = Parser::default().next(line);
+        let Parsed::Command { command, frame, .. } = parsed else { panic!("{parsed:?}") };
+        assert_eq!(command, Command::Get { key: b"k", with_cas, exptime });
+        assert_eq!(frame, Frame::default());
+    }
+}
+
+#[test]
+fn get_without_keys_or_with_one_that_is_too_long_is_refused_as_a_whole() {
+    for line in ["get\r\n", "get \r\n", "gets\r\n", "gat\r\n", "gat 10\r\n", "gat x\r\n"] {
+        assert_eq!(refused(line), told(ClientError::BadFormat), "{line:?}");
+    }
+    let with_long_key = format!("get a {KEY_251} b\r\n");
+    assert_eq!(refused(&with_long_key), told(ClientError::BadFormat));
+    assert_eq!(keys(format!("get a {}\r\n", &KEY_251[1..]).as_bytes()).0.len(), 2);
+    assert_eq!(refused("gat x k\r\n"), told(ClientError::BadExptime));
+}
+
+#[test]
+fn get_takes_more_keys_than_a_line_has_indexed_words() {
+    let line = format!("gats 5 {}\r\n", "key ".repeat(100));
+    assert_eq!(keys(line.as_bytes()).0.len(), 100);
+}
+
+#[test]
+fn a_line_may_end_in_a_bare_newline_and_loses_one_carriage_return_only() {
+    assert_eq!(keys(b"get k\n").0, ["k"]);
+    assert_eq!(keys(b"get k\r\r\n").0, ["k\r"]);
+    assert_eq!(command("version\n").0, Command::Version);
+}
+
+#[test]
+fn a_line_shorter_than_four_bytes_has_a_bad_format() {
+    for line in ["\n", "\r\n", "a\r\n", "ab\n", " \r\n"] {
+        assert_eq!(refused(line), told(ClientError::BadFormat), "{line:?}");
+    }
+    assert_eq!(refused("ab\r\n"), told(ClientError::UnknownCommand));
+}
+
+#[test]
+fn names_are_lower_case_and_begin_their_line() {
+    for line in [" get k\r\n", "GET k\r\n", "get\tk\r\n", "getk\r\n", "\u{80}ab\r\n", "mn  \r\n"] {
+        assert_eq!(refused(line), told(ClientError::UnknownCommand), "{line:?}");
+    }
+}
+
+#[test]
+fn an_unknown_command_is_not_answered_when_it_asks_not_to_be() {
+    assert_eq!(refused("fetch k noreply\r\n"), (None, 0));
+    assert_eq!(refused("fetch k noreplY\r\n"), told(ClientError::UnknownCommand));
+}
+
+#[test]
+fn a_web_browser_is_hung_up_on_without_a_word() {
+    let line = b"GET / HTTP/1.1\r\n";
+    let bad = Bad { error: None, consumed: line.len(), swallow: 0, close: true };
+    assert_eq!(Parser::default().next(line), Parsed::Bad(bad));
+    assert_eq!(keys(b"get / HTTP/1.1\r\n").0, ["/", "HTTP/1.1"]);
+}
+
+#[test]
+fn stores_name_a_mode_and_announce_a_value() {
+    let head =
+        Store { key: b"k", mode: StoreMode::Set, cas: None, flags: 7, exptime: -1, value_bytes: 3 };
+    for (name, mode) in [
+        ("set", StoreMode::Set),
+        ("add", StoreMode::Add),
+        ("replace", StoreMode::Replace),
+        ("append", StoreMode::Append),
+        ("prepend", StoreMode::Prepend),
+    ] {
+        let line = format!("{name} k 7 -1 3\r\n");
+        assert_eq!(command(&line), (Command::Store(Store { mode, ..head }), false));
+    }
+    let compared = Store { cas: Some(99), ..head };
+    assert_eq!(command("cas k 7 -1 3 99 noreply\r\n"), (Command::Store(compared), true));
+    assert_eq!(command("set  k   7 -1 3 \n"), (Command::Store(head), false));
+}
+
+#[test]
+fn noreply_is_the_exact_last_word_and_other_words_are_ignored() {
+    assert!(command("set k 0 0 1 noreply\r\n").1);
+    assert!(command("set k 0 0 1 more noreply \r\n").1);
+    assert!(!command("set k 0 0 1 noreplY\r\n").1);
+    assert!(!command("set k 0 0 1 noreply more\r\n").1);
+    let indexed = format!("set k 0 0 1{} noreply", " x".repeat(17));
+    assert!(command(&format!("{indexed} more\r\n")).1);
+    assert!(!command(&format!("set k 0 0 1{} noreply\r\n", " x".repeat(18))).1);
+}
+
+#[test]
+fn flags_and_exptime_of_a_store_are_cut_to_32_bits() {
+    let (Command::Store(head), _) = command("set k 4294967297 4294967295 1\r\n") else {
+        panic!("a store");
+    };
+    assert_eq!((head.flags, head.exptime), (1, -1));
+}
+
+#[test]
+fn a_store_whose_length_is_unusable_is_refused_aloud_and_nothing_is_swallowed() {
+    for length in ["-1", "abc", "", "2147483646", "4294967297", "18446744073709551614", "1.5"] {
+        let line = format!("set k 0 0 {length} noreply\r\n");
+        assert_eq!(refused(&line), told(ClientError::BadFormat), "{line:?}");
+    }
+    assert_eq!(refused("set k 0 0\r\n"), told(ClientError::BadFormat));
+    assert_eq!(refused("set k 0 0 noreply\r\n"), told(ClientError::BadFormat));
+    let (Command::Store(head), _) = command("set k 0 0 2147483645\r\n") else { panic!("a store") };
+    assert_eq!(head.value_bytes, VALUE_BYTES_MAX);
+}
+
+#[test]
+fn a_store_refused_for_another_reason_swallows_its_value() {
+    let swallowed = (Some(Response::ClientError(ClientError::BadFormat)), 5);
+    let long_key = format!("set {KEY_251} 0 0 3\r\n");
+    for line in
+        ["set k x 0 3\r\n", "set k -1 0 3\r\n", "set k 0 x 3\r\n", "cas k 0 0 3\r\n", &long_key]
+    {
+        assert_eq!(refused(line), swallowed, "{line:?}");
+        let quiet = line.replace("\r\n", " noreply\r\n");
+        assert_eq!(refused(&quiet), (None, 5), "{quiet:?}");
+    }
+    assert_eq!(refused("cas k 0 0 3 x\r\n"), swallowed);
+}
+
+#[test]
+fn delete_takes_a_key_and_refuses_a_delay() {
+    let delete = Command::Delete { key: b"k" };
+    assert_eq!(command("delete k\r\n"), (delete, false));
+    assert_eq!(command("delete k 0\r\n"), (delete, false));
+    assert_eq!(command("delete k 0 noreply\r\n"), (delete, true));
+    assert_eq!(command("delete k noreplY\r\n"), (delete, false));
+    assert_eq!(command("delete noreply\r\n"), (Command::Delete { key: b"noreply" }, true));
+    assert_eq!(refused("delete k 10\r\n"), told(ClientError::BadDeleteUsage));
+    assert_eq!(refused("delete k -10\r\n"), told(ClientError::BadDeleteUsage));
+    assert_eq!(refused("delete k 10 noreply\r\n"), (None, 0));
+    assert_eq!(refused("delete\r\n"), told(ClientError::BadFormat));
+    assert_eq!(refused(&format!("delete {KEY_251}\r\n")), told(ClientError::BadFormat));
+}
+
+#[test]
+fn arithmetic_takes_a_key_and_an_unsigned_delta() {
+    let increment =
+        Command::Arithmetic { key: b"k", direction: Direction::Increment, delta: u64::MAX };
+    assert_eq!(command("incr k 18446744073709551615\r\n"), (increment, false));
+    let decrement = Command::Arithmetic { key: b"k", direction: Direction::Decrement, delta: 1 };
+    assert_eq!(command("decr k 1 noreply\r\n"), (decrement, true));
+    assert_eq!(refused("incr k -1\r\n"), told(ClientError::BadDelta));
+    assert_eq!(refused("incr k x noreply\r\n"), (None, 0));
+    assert_eq!(refused("incr k\r\n"), told(ClientError::BadFormat));
+    assert_eq!(refused(&format!("decr {KEY_251} 1\r\n")), told(ClientError::BadFormat));
+}
+
+#[test]
+fn touch_takes_a_negative_exptime_as_routers_write_it() {
+    let touch = Command::Touch { key: b"k", exptime: -1 };
+    assert_eq!(command("touch k -1\r\n"), (touch, false));
+    assert_eq!(command("touch k 4294967295 noreply\r\n"), (touch, true));
+    assert_eq!(refused("touch k 4294967296\r\n"), told(ClientError::BadExptime));
+    assert_eq!(refused("touch k\r\n"), told(ClientError::BadFormat));
+    assert_eq!(refused("touch k noreply\r\n"), (None, 0));
+}
+
+#[test]
+fn flush_all_may_have_a_delay() {
+    assert_eq!(command("flush_all\r\n"), (Command::FlushAll { exptime: 0 }, false));
+    assert_eq!(command("flush_all noreply\r\n"), (Command::FlushAll { exptime: 0 }, true));
+    assert_eq!(command("flush_all 10 noreply\r\n"), (Command::FlushAll { exptime: 10 }, true));
+    assert_eq!(command("flush_all -10\r\n"), (Command::FlushAll { exptime: -10 }, false));
+    assert_eq!(refused("flush_all soon\r\n"), told(ClientError::BadExptime));
+    assert_eq!(refused("flush_all noreply 10\r\n"), told(ClientError::BadExptime));
+}
+
+#[test]
+fn version_and_quit_ignore_what_follows() {
+    assert_eq!(command("version noreply\r\n"), (Command::Version, false));
+    assert_eq!(command("quit now\r\n"), (Command::Quit, false));
+}
+
+#[test]
+fn verbosity_takes_a_level() {
+    assert_eq!(command("verbosity 9 noreply\r\n"), (Command::Verbosity { level: 9 }, true));
+    assert_eq!(refused("verbosity\r\n"), told(ClientError::BadFormat));
+    assert_eq!(refused("verbosity -1\r\n"), told(ClientError::BadFormat));
+    assert_eq!(refused("verbosity noreply\r\n"), (None, 0));
+}
+
+#[test]
+fn stats_names_a_section_of_which_two_may_be_abbreviated() {
+    for (line, section) in [
+        ("stats\r\n", StatsSection::General),
+        ("stats items\r\n", StatsSection::Items),
+        ("stats slabs x\r\n", StatsSection::Slabs),
+        ("stats sizes\r\n", StatsSection::Sizes),
+        ("stats larder\r\n", StatsSection::Larder),
+        ("stats s\r\n", StatsSection::Settings),
+        ("stats settings\r\n", StatsSection::Settings),
+        ("stats r\r\n", StatsSection::Reset),
+    ] {
+        assert_eq!(command(line), (Command::Stats(section), false), "{line:?}");
+    }
+    for word in ["i", "si", "l", "detail", "conns", "cachedump", "settingss", "noreply", "maps"] {
+        assert_eq!(refused(&format!("stats {word}\r\n")), told(ClientError::UnknownCommand));
+    }
+}
+
+#[test]
+fn shutdown_may_be_graceful_in_as_few_letters_as_one_likes() {
+    assert_eq!(command("shutdown\r\n").0, Command::Shutdown { graceful: false });
+    assert_eq!(command("shutdown g\r\n").0, Command::Shutdown { graceful: true });
+    assert_eq!(command("shutdown graceful\r\n").0, Command::Shutdown { graceful: true });
+    assert_eq!(refused("shutdown now\r\n"), told(ClientError::BadShutdownMode));
+    assert_eq!(refused("shutdown graceful x\r\n"), told(ClientError::BadShutdownMode));
+    assert_eq!(refused("shutdown noreply\r\n"), (None, 0));
+}
+
+#[test]
+fn the_memory_limit_is_neither_tiny_nor_in_bytes() {
+    assert_eq!(command("cache_memlimit 8\r\n").0, Command::MemoryLimit { mebibytes: 8 });
+    assert_eq!(refused("cache_memlimit 7\r\n"), told(ClientError::MemoryLimitTooSmall));
+    assert_eq!(refused("cache_memlimit 1000000001\r\n"), told(ClientError::MemoryLimitInBytes));
+    assert_eq!(refused("cache_memlimit\r\n"), told(ClientError::UnknownCommand));
+    assert_eq!(refused("cache_memlimit 64m noreply\r\n"), (None, 0));
+}
+
+#[test]
+fn a_long_line_ends_the_connection_unless_it_names_keys() {
+    let closed = |input: &[u8]| match Parser::default().next(input) {
+        Parsed::Bad(Bad { error, consumed, swallow: 0, close: true }) => {
+            assert_eq!(consumed, input.len());
+            Some(error)
+        }
+        _ => None,
+    };
+    let long = [b'x'; SHORT_LINE_BYTES_MAX + 1];
+    assert_eq!(closed(&long[1..]), None);
+    assert_eq!(closed(&long), Some(None));
+    assert_eq!(closed(&[&long[..], b"\r\n"].concat()), Some(None));
+    for name in [&b"get "[..], b"gets ", b"gat ", b"gats "] {
+        assert_eq!(closed(&[name, &long].concat()), None);
+    }
+    let hidden_by = |spaces: usize| [&b" ".repeat(spaces)[..], b"get ", &long].concat();
+    assert_eq!(closed(&hidden_by(100)), None);
+    assert_eq!(closed(&hidden_by(101)), Some(None));
+
+    let endless = [&b"get "[..], &b"k ".repeat(LINE_BYTES_MAX / 2)].concat();
+    let error = ServerError::OutOfMemoryReadingRequest;
+    assert_eq!(closed(&endless[..LINE_BYTES_MAX]), None);
+    assert_eq!(closed(&endless), Some(Some(error.into())));
+}
+
+#[test]
+fn a_line_that_is_not_complete_is_waited_for() {
+    let mut parser = Parser::default();
+    let input = b"get some_key\r\n";
+    for cut in 0..input.len() {
+        assert_eq!(parser.next(&input[..cut]), Parsed::NeedMore, "{cut}");
+    }
+    assert!(matches!(parser.next(input), Parsed::Command { consumed: 12, .. }));
+}

@@ -1,0 +1,81 @@
+//! Words: what a line consists of.
+
+/// The words of a line, separated by any number of spaces. A tab is part of a word.
+///
+/// Only the first [`Words::COUNT_MAX`] words of a line exist; the keys of a get, which have no such
+/// limit, are not read through this.
+#[derive(Clone, Debug)]
+pub(super) struct Words<'a> {
+    rest: &'a [u8],
+    last: &'a [u8],
+    left_count: u8,
+}
+
+impl<'a> Words<'a> {
+    /// memcached's tokens per line; what follows them is ignored.
+    pub(super) const COUNT_MAX: u8 = 23;
+
+    /// The words of a line without its end.
+    pub(super) fn new(line: &'a [u8]) -> Self {
+        Self { rest: line, last: b"", left_count: Self::COUNT_MAX }
+    }
+
+    /// What follows the words taken so far, from the first byte of the next one.
+    pub(super) fn rest(&self) -> &'a [u8] {
+        trim_spaces(self.rest)
+    }
+
+    /// The line's last word, taken or not. Those before it are skipped.
+    pub(super) fn skip_to_last(&mut self) -> &'a [u8] {
+        while self.next().is_some() {}
+        self.last
+    }
+
+    /// Is the line's last word, taken or not, `noreply`? Those before it are skipped.
+    pub(super) fn end_in_noreply(&mut self) -> bool {
+        self.skip_to_last() == b"noreply"
+    }
+}
+
+impl<'a> Iterator for Words<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let rest = trim_spaces(self.rest);
+        if rest.is_empty() || self.left_count == 0 {
+            return None;
+        }
+        let end = rest.iter().position(|byte| *byte == b' ').unwrap_or(rest.len());
+        (self.last, self.rest) = rest.split_at(end);
+        self.left_count -= 1;
+        Some(self.last)
+    }
+}
+
+/// Drops the spaces that `bytes` begin with.
+#[inline]
+pub(super) fn trim_spaces(bytes: &[u8]) -> &[u8] {
+    let spaces = bytes.iter().take_while(|byte| **byte == b' ').count();
+    bytes.get(spaces..).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spaces_separate_words_however_many() {
+        let words: Vec<_> = Words::new(b"  set  k\t 0 ").collect();
+        assert_eq!(words, [&b"set"[..], b"k\t", b"0"]);
+    }
+
+    #[test]
+    fn the_last_word_is_the_twenty_third_at_most() {
+        let mut line = b"a ".repeat(22);
+        line.extend_from_slice(b"noreply");
+        assert!(Words::new(&line).end_in_noreply());
+        assert!(Words::new(&[&line[..], b" more"].concat()).end_in_noreply());
+        assert!(!Words::new(&[b"a ", &line[..]].concat()).end_in_noreply());
+    }
+}
