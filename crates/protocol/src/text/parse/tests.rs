@@ -326,11 +326,13 @@ fn a_long_line_ends_the_connection_unless_it_names_keys() {
 }
 
 #[test]
-fn a_line_that_is_not_complete_is_waited_for() {
+fn a_line_that_is_not_complete_is_waited_for_and_never_searched_twice() {
     let mut parser = Parser::default();
     let input = b"get some_key\r\n";
     for cut in 0..input.len() {
         assert_eq!(parser.next(&input[..cut]), Parsed::NeedMore, "{cut}");
+        assert_eq!(parser.scanned_bytes, cut);
     }
     assert!(matches!(parser.next(input), Parsed::Command { consumed: 12, .. }));
+    assert_eq!(parser.scanned_bytes, 0);
 }

@@ -1,0 +1,194 @@
+//! What the client's side writes the server's side reads, and the other way round.
+
+use larder_item::{Deadline, Direction, Meta, StoreMode};
+use larder_protocol::text::client::{Hit, Reading, Reply, UnsendableKey, read_reply, request};
+use larder_protocol::text::{LINE_END, Parser, render};
+use larder_protocol::{
+    ClientError, Command, Frame, Parsed, Response, ServerError, StatsSection, Store, WIRE_VERSION,
+};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+fn key() -> impl Strategy<Value = Vec<u8>> {
+    let byte = any::<u8>().prop_filter("not sendable", |byte| !b" \r\n".contains(byte));
+    vec(byte, 1..=250)
+}
+
+/// All commands of one line that carry a key, given one.
+fn keyed_command(key: &[u8], form: u8, number: u64) -> Command<'_> {
+    let exptime = i64::from(number as i32);
+    match form % 5 {
+        0 => Command::Delete { key },
+        1 => Command::Arithmetic { key, direction: Direction::Increment, delta: number },
+        2 => Command::Arithmetic { key, direction: Direction::Decrement, delta: number },
+        3 => Command::Touch { key, exptime },
+        _ => Command::FlushAll { exptime },
+    }
+}
+
+/// The commands of `bytes`, all of which must be used up but for the last `left_bytes`.
+fn parse(bytes: &[u8], left_bytes: usize) -> Vec<(Command<'_>, Frame)> {
+    let mut parser = Parser::default();
+    let (mut commands, mut rest) = (Vec::new(), bytes);
+    while rest.len() > left_bytes {
+        match parser.next(rest) {
+            Parsed::Command { command, frame, consumed } => {
+                commands.push((command, frame));
+                rest = &rest[consumed..];
+            }
+            other => panic!("{other:?} in {bytes:?}"),
+        }
+    }
+    commands
+}
+
+proptest! {
+    #[test]
+    fn a_command_is_read_as_it_was_written(
+        key in key(), form in any::<u8>(), number in any::<u64>(), quiet in any::<bool>(),
+    ) {
+        let (command, frame) = (keyed_command(&key, form, number), Frame { quiet, ..Frame::default() });
+        let mut out = Vec::new();
+        request::command(&mut out, &command, &frame).unwrap();
+        prop_assert_eq!(parse(&out, 0), [(command, frame)]);
+    }
+
+    #[test]
+    fn a_store_is_read_as_it_was_written(
+        key in key(),
+        mode in prop::sample::select(vec![
+            StoreMode::Set, StoreMode::Add, StoreMode::Replace, StoreMode::Append, StoreMode::Prepend,
+        ]),
+        cas in prop::option::of(any::<u64>()),
+        (flags, exptime) in (any::<u32>(), any::<i32>()),
+        value in vec(any::<u8>(), 0..100),
+        quiet in any::<bool>(),
+    ) {
+        let mode = if cas.is_some() { StoreMode::Set } else { mode };
+        let exptime = i64::from(exptime);
+        let head = Store { key: &key, mode, cas, flags, exptime, value_bytes: value.len() };
+        let frame = Frame { quiet, ..Frame::default() };
+        let mut out = Vec::new();
+        request::store(&mut out, &head, &value, &frame).unwrap();
+        let block_bytes = value.len() + LINE_END.len();
+        prop_assert_eq!(parse(&out, block_bytes), [(Command::Store(head), frame)]);
+        prop_assert_eq!(&out[out.len() - block_bytes..], [&value[..], LINE_END].concat());
+    }
+
+    #[test]
+    fn a_request_for_keys_is_read_as_it_was_written(
+        keys in vec(key(), 1..30), with_cas in any::<bool>(), exptime in prop::option::of(any::<i32>()),
+    ) {
+        let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        let exptime = exptime.map(i64::from);
+        let mut out = Vec::new();
+        request::get(&mut out, &keys, with_cas, exptime).unwrap();
+        let commands: Vec<_> = parse(&out, 0).into_iter().map(|(command, _)| command).collect();
+        let mut expected: Vec<_> =
+            keys.iter().map(|key| Command::Get { key, with_cas, exptime }).collect();
+        expected.push(Command::EndOfKeys);
+        prop_assert_eq!(commands, expected);
+    }
+
+    #[test]
+    fn a_hit_is_read_as_it_was_rendered(
+        key in key(), flags in any::<u32>(), cas in any::<u64>(), with_cas in any::<bool>(),
+        value in vec(any::<u8>(), 0..100),
+    ) {
+        let meta = Meta { flags, deadline: Deadline::NEVER, cas, value_bytes: value.len() };
+        let mut out = Vec::new();
+        render::hit_head(&mut out, &key, &meta, with_cas);
+        out.extend_from_slice(&value);
+        render::response(&mut out, &Response::Hit, &Frame::default());
+        let hit = Hit { key: &key, flags, value: &value, cas: with_cas.then_some(cas) };
+        let consumed = out.len();
+        prop_assert_eq!(read_reply(&out), Reading::Reply { reply: Reply::Value(hit), consumed });
+    }
+
+    #[test]
+    fn arbitrary_bytes_are_no_reply_or_one_that_fits(bytes in vec(any::<u8>(), 0..200)) {
+        if let Reading::Reply { consumed, .. } = read_reply(&bytes) {
+            prop_assert!(0 < consumed && consumed <= bytes.len());
+        }
+    }
+}
+
+#[test]
+fn commands_without_a_key_are_read_as_they_were_written() {
+    for command in [
+        Command::Version,
+        Command::Quit,
+        Command::Verbosity { level: 2 },
+        Command::MemoryLimit { mebibytes: 64 },
+        Command::Shutdown { graceful: false },
+        Command::Shutdown { graceful: true },
+        Command::Stats(StatsSection::General),
+        Command::Stats(StatsSection::Settings),
+        Command::Stats(StatsSection::Items),
+        Command::Stats(StatsSection::Slabs),
+        Command::Stats(StatsSection::Sizes),
+        Command::Stats(StatsSection::Larder),
+        Command::Stats(StatsSection::Reset),
+    ] {
+        let mut out = Vec::new();
+        request::command(&mut out, &command, &Frame::default()).unwrap();
+        assert_eq!(parse(&out, 0), [(command, Frame::default())]);
+    }
+}
+
+#[test]
+fn a_key_that_would_end_its_line_is_not_sent() {
+    let mut out = Vec::new();
+    for (key, found, position) in [(&b"a b"[..], b' ', 1), (b"\r", b'\r', 0), (b"ab\n", b'\n', 2)] {
+        let refused = request::get(&mut out, &[b"k", key], false, None);
+        assert_eq!(refused, Err(UnsendableKey::Byte { found, position }));
+    }
+    assert!(request::command(&mut out, &Command::Delete { key: b"" }, &Frame::default()).is_err());
+    assert!(out.is_empty());
+}
+
+#[test]
+fn outcomes_are_read_as_they_were_rendered() {
+    for (response, reply) in [
+        (Response::EndOfKeys, Reply::End),
+        (Response::EndOfStats, Reply::End),
+        (Response::Stored, Reply::Stored),
+        (Response::NotStored, Reply::NotStored),
+        (Response::Exists, Reply::Exists),
+        (Response::NotFound, Reply::NotFound),
+        (Response::Deleted, Reply::Deleted),
+        (Response::Touched, Reply::Touched),
+        (Response::Number(u64::MAX), Reply::Number(u64::MAX)),
+        (Response::Ok, Reply::Ok),
+        (Response::Reset, Reply::Reset),
+        (Response::Version, Reply::Version(WIRE_VERSION.as_bytes())),
+        (ClientError::UnknownCommand.into(), Reply::Error(b"ERROR")),
+        (ServerError::OutOfMemory.into(), Reply::Error(b"SERVER_ERROR out of memory")),
+    ] {
+        let mut out = Vec::new();
+        render::response(&mut out, &response, &Frame::default());
+        assert_eq!(read_reply(&out), Reading::Reply { reply, consumed: out.len() });
+    }
+    let mut out = Vec::new();
+    render::stat(&mut out, format_args!("items:{}:number", 1), 7);
+    let reply = Reply::Stat { name: b"items:1:number", value: b"7" };
+    assert_eq!(read_reply(&out), Reading::Reply { reply, consumed: out.len() });
+}
+
+#[test]
+fn a_quiet_peer_hears_neither_success_nor_failure() {
+    let quiet = Frame { quiet: true, ..Frame::default() };
+    for response in [Response::Stored, Response::Number(1), ServerError::TooLarge.into()] {
+        let mut out = Vec::new();
+        render::response(&mut out, &response, &quiet);
+        assert!(out.is_empty(), "{response:?}");
+    }
+}
+
+#[test]
+fn a_miss_and_a_close_are_silent() {
+    let mut out = Vec::new();
+    render::response(&mut out, &Response::Miss, &Frame::default());
+    render::response(&mut out, &Response::Close, &Frame::default());
+    assert!(out.is_empty());
+}
