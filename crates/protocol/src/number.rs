@@ -1,8 +1,8 @@
 //! Numbers as memcached's text dialects write them.
 //!
-//! Most arguments are read strictly: digits and nothing else, in a width that the argument fixes. The
-//! flags and the exptime of a store are older than that rule: they are read at 64 bits and then lose
-//! their upper half.
+//! Most arguments are read strictly: digits and nothing else, in a width that the argument fixes.
+//! The flags and the exptime of a store are older than that rule: they are read at 64 bits and then
+//! lose their upper half.
 
 /// The longest text of a 32-bit number, leading zeros and sign included.
 const TEXT_32_BYTES_MAX: usize = 11;
@@ -24,15 +24,16 @@ pub(crate) fn signed_32(token: &[u8]) -> Option<i32> {
     signed(short(token, TEXT_32_BYTES_MAX)?)?.try_into().ok()
 }
 
-/// The exptime of `touch`, `gat`, `gats` and `flush_all`: a [`signed_32`], or the [`unsigned_32`] with
-/// the same bits.
+/// The exptime of `touch`, `gat`, `gats` and `flush_all`: a [`signed_32`], or the [`unsigned_32`]
+/// with the same bits.
 ///
 /// The second form is a router's way to write a negative exptime.
 pub(crate) fn exptime(token: &[u8]) -> Option<i64> {
     signed_32(token).or_else(|| unsigned_32(token).map(u32::cast_signed)).map(i64::from)
 }
 
-/// The exptime of a store: digits, perhaps behind a sign, within 64 bits, of which the lower 32 count.
+/// The exptime of a store: digits, perhaps behind a sign, within 64 bits, of which the lower 32
+/// count.
 pub(crate) fn exptime_wrapping(token: &[u8]) -> Option<i64> {
     let wide: i64 = match token.strip_prefix(b"+") {
         Some(positive) => digits(positive)?.try_into().ok()?,

@@ -3,8 +3,8 @@
 /// The outcome of one command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Response {
-    /// The item was found and [`text::render::hit_head`](crate::text::render::hit_head) and its value
-    /// have been written; what follows a value is still due.
+    /// The item was found and [`text::render::hit_head`](crate::text::render::hit_head) and its
+    /// value have been written; what follows a value is still due.
     Hit,
     /// No live item has the key.
     Miss,

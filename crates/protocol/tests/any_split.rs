@@ -51,15 +51,46 @@ fn see<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Seen {
     seen
 }
 
+const WORDS: &[&str] = &[
+    "get",
+    "gets",
+    "gat",
+    "gats",
+    "set",
+    "add",
+    "replace",
+    "append",
+    "prepend",
+    "cas",
+    "delete",
+    "incr",
+    "decr",
+    "touch",
+    "flush_all",
+    "version",
+    "verbosity",
+    "stats",
+    "quit",
+    "shutdown",
+    "cache_memlimit",
+    "noreply",
+    "settings",
+    "k",
+    "key",
+    "0",
+    "1",
+    "3",
+    "-1",
+    "4294967295",
+    "99999999999999999999",
+    "HTTP/1.1",
+    "mg",
+];
+
 /// Bytes that are likely to mean something: words of the protocol with anything between them.
 fn stream() -> impl Strategy<Value = Vec<u8>> {
     let word = prop_oneof![
-        100 => prop::sample::select(vec![
-            "get", "gets", "gat", "gats", "set", "add", "replace", "append", "prepend", "cas", "delete",
-            "incr", "decr", "touch", "flush_all", "version", "verbosity", "stats", "quit", "shutdown",
-            "cache_memlimit", "noreply", "settings", "k", "key", "0", "1", "3", "-1", "4294967295",
-            "99999999999999999999", "HTTP/1.1", "mg",
-        ]).prop_map(|word| word.as_bytes().to_vec()),
+        100 => prop::sample::select(WORDS).prop_map(|word| word.as_bytes().to_vec()),
         12 => vec(any::<u8>(), 0..12),
         1 => (1usize..3000).prop_map(|count| vec![b'x'; count]),
     ];

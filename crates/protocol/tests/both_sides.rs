@@ -42,12 +42,16 @@ fn parse(bytes: &[u8], left_bytes: usize) -> Vec<(Command<'_>, Frame)> {
     commands
 }
 
+const MODES: &[StoreMode] =
+    &[StoreMode::Set, StoreMode::Add, StoreMode::Replace, StoreMode::Append, StoreMode::Prepend];
+
 proptest! {
     #[test]
     fn a_command_is_read_as_it_was_written(
         key in key(), form in any::<u8>(), number in any::<u64>(), quiet in any::<bool>(),
     ) {
-        let (command, frame) = (keyed_command(&key, form, number), Frame { quiet, ..Frame::default() });
+        let command = keyed_command(&key, form, number);
+        let frame = Frame { quiet, ..Frame::default() };
         let mut out = Vec::new();
         request::command(&mut out, &command, &frame).unwrap();
         prop_assert_eq!(parse(&out, 0), [(command, frame)]);
@@ -56,9 +60,7 @@ proptest! {
     #[test]
     fn a_store_is_read_as_it_was_written(
         key in key(),
-        mode in prop::sample::select(vec![
-            StoreMode::Set, StoreMode::Add, StoreMode::Replace, StoreMode::Append, StoreMode::Prepend,
-        ]),
+        mode in prop::sample::select(MODES),
         cas in prop::option::of(any::<u64>()),
         (flags, exptime) in (any::<u32>(), any::<i32>()),
         value in vec(any::<u8>(), 0..100),
@@ -77,7 +79,9 @@ proptest! {
 
     #[test]
     fn a_request_for_keys_is_read_as_it_was_written(
-        keys in vec(key(), 1..30), with_cas in any::<bool>(), exptime in prop::option::of(any::<i32>()),
+        keys in vec(key(), 1..30),
+        with_cas in any::<bool>(),
+        exptime in prop::option::of(any::<i32>()),
     ) {
         let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
         let exptime = exptime.map(i64::from);

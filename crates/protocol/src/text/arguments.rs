@@ -15,8 +15,8 @@ pub(super) struct Arguments<'a> {
 impl<'a> Arguments<'a> {
     /// `<key> <flags> <exptime> <bytes> [<cas>] [noreply]`
     ///
-    /// From the moment the length is known a refusal swallows the value, and tells of it as the peer
-    /// wished. Before that neither is possible.
+    /// From the moment the length is known a refusal swallows the value, and tells of it as the
+    /// peer wished. Before that neither is possible.
     pub(super) fn store(mut self, mode: StoreMode, with_cas: bool) -> Parsed<'a> {
         let words = &mut self.words;
         let (Some(key), Some(flags), Some(exptime), Some(bytes)) =
@@ -46,8 +46,8 @@ impl<'a> Arguments<'a> {
 
     /// `<key> [noreply]`
     ///
-    /// A number behind the key once was a delay. Zero meant none; any other is a request for something
-    /// that does not exist, which must not delete at once.
+    /// A number behind the key once was a delay. Zero meant none; any other is a request for
+    /// something that does not exist, which must not delete at once.
     pub(super) fn delete(mut self) -> Parsed<'a> {
         let Some(key) = self.words.next() else {
             return self.refuse(ClientError::BadFormat, false);
@@ -146,8 +146,8 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// `[<section>]`: `items`, `slabs`, `sizes` and `larder` in full, `reset` and `settings` also by any
-    /// beginning.
+    /// `[<section>]`: `items`, `slabs`, `sizes` and `larder` in full, `reset` and `settings` also
+    /// by any beginning.
     pub(super) fn stats(mut self) -> Parsed<'a> {
         let section = match self.words.next() {
             None => StatsSection::General,

@@ -18,8 +18,8 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// Begins with the keys that `line` names in `names`, its last part, and takes the first one. All
-    /// keys are checked before any is answered: `None` if there are none or if one is too long.
+    /// Begins with the keys that `line` names in `names`, its last part, and takes the first one.
+    /// All keys are checked before any is answered: `None` if there are none or if one is too long.
     #[inline]
     pub(super) fn begin<'a>(
         line: &Line<'a>,
@@ -38,8 +38,8 @@ impl Keys {
         Some((keys, first))
     }
 
-    /// The next key, or [`Command::EndOfKeys`] for the line's end, which is when the line is used up.
-    /// `input` begins where the line was left.
+    /// The next key, or [`Command::EndOfKeys`] for the line's end, which is when the line is used
+    /// up. `input` begins where the line was left.
     #[inline]
     pub(super) fn next<'a>(&mut self, input: &'a [u8]) -> Parsed<'a> {
         let Some(with_end) = input.get(..self.left_bytes) else {

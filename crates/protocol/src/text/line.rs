@@ -34,8 +34,9 @@ pub(super) enum Found<'a> {
     TooLong(Bad),
 }
 
-/// Looks for the end of the line that `input` begins with. Its first `scanned_bytes` are known to hold
-/// no newline. Whether a line is too long depends on its bytes alone, not on how many arrive at once.
+/// Looks for the end of the line that `input` begins with. Its first `scanned_bytes` are known to
+/// hold no newline. Whether a line is too long depends on its bytes alone, not on how many arrive
+/// at once.
 #[inline]
 pub(super) fn find(input: &[u8], scanned_bytes: usize) -> Found<'_> {
     let unscanned = input.get(scanned_bytes..).unwrap_or_default();

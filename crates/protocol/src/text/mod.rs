@@ -1,4 +1,5 @@
-//! The classic text protocol: [`parse`] and [`render`] are the server's side, [`client`] is the other.
+//! The classic text protocol: [`parse`] and [`render`] are the server's side, [`client`] is the
+//! other.
 //!
 //! A line of words, its name first, ended by a newline that may have a carriage return before it. A
 //! value follows the line that announces its length, and must end in [`LINE_END`].

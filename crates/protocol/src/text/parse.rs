@@ -10,9 +10,9 @@ use crate::{Bad, ClientError, Command, Parsed, number};
 
 /// Finds the commands in a connection's bytes.
 ///
-/// The caller keeps the bytes: each call gets those that are not used up yet, from the first, and the
-/// parser remembers only where in them it stands. After [`Parsed::NeedMore`] the same bytes come again
-/// with more behind them.
+/// The caller keeps the bytes: each call gets those that are not used up yet, from the first, and
+/// the parser remembers only where in them it stands. After [`Parsed::NeedMore`] the same bytes
+/// come again with more behind them.
 ///
 /// ```
 /// use larder_protocol::{Command, Parsed, text::Parser};
@@ -28,8 +28,8 @@ use crate::{Bad, ClientError, Command, Parsed, number};
 pub struct Parser {
     /// The line being worked through, if it names keys.
     keys: Option<Keys>,
-    /// Bytes at the beginning of the next line that hold no newline. Without this a line that arrives
-    /// byte by byte would be searched from its beginning as often.
+    /// Bytes at the beginning of the next line that hold no newline. Without this a line that
+    /// arrives byte by byte would be searched from its beginning as often.
     scanned_bytes: usize,
 }
 

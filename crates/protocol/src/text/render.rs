@@ -112,5 +112,6 @@ fn server_error(error: ServerError) -> &'static str {
     }
 }
 
-/// Bytes of a hit's head without its key: `VALUE`, spaces, line end, and three numbers of full width.
+/// Bytes of a hit's head without its key: `VALUE`, spaces, line end, and three numbers of full
+/// width.
 const HIT_HEAD_BYTES_MAX: usize = 6 + 3 + 2 + 10 + 20 + 20;

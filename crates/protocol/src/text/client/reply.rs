@@ -43,8 +43,8 @@ pub enum Reply<'a> {
     Reset,
     /// `VERSION`: the server's version.
     Version(&'a [u8]),
-    /// A line that begins with `ERROR`, `CLIENT_ERROR`, `SERVER_ERROR` or `MEMLIMIT_`, as it was sent,
-    /// without its end.
+    /// A line that begins with `ERROR`, `CLIENT_ERROR`, `SERVER_ERROR` or `MEMLIMIT_`, as it was
+    /// sent, without its end.
     Error(&'a [u8]),
 }
 
@@ -72,7 +72,8 @@ pub enum Reading<'a> {
         consumed: usize,
     },
     /// The bytes are the beginning of a reply that has at least `bytes_min` bytes; ask again when
-    /// there are that many. The number comes from the peer: bound it before trusting it with memory.
+    /// there are that many. The number comes from the peer: bound it before trusting it with
+    /// memory.
     NeedMore {
         /// Bytes the reply has at least, more than there are now.
         bytes_min: u64,

@@ -98,8 +98,8 @@ pub fn command(
     Ok(())
 }
 
-/// Appends a request for some keys: `get` or `gets`, with an `exptime` `gat` or `gats`. Writes nothing
-/// where there are no keys.
+/// Appends a request for some keys: `get` or `gets`, with an `exptime` `gat` or `gats`. Writes
+/// nothing where there are no keys.
 ///
 /// # Errors
 /// [`UnsendableKey`]; nothing has been appended.

@@ -21,8 +21,8 @@ fn command(line: &str) -> (Command<'_>, bool) {
     }
 }
 
-/// What a refused line is answered, and how many bytes behind it are swallowed. The line must be used
-/// up and the connection stay.
+/// What a refused line is answered, and how many bytes behind it are swallowed. The line must be
+/// used up and the connection stay.
 fn refused(line: &str) -> (Option<Response>, u64) {
     match Parser::default().next(line.as_bytes()) {
         Parsed::Bad(Bad { error, consumed, swallow, close: false }) => {

@@ -1,0 +1,377 @@
+//! docs/protocol.md, written from the rows here and from the words of [`text::render`](crate::text::render).
+
+use std::fmt::Write;
+
+use crate::text::{LINE_BYTES_MAX, SHORT_LINE_BYTES_MAX, render};
+use crate::{ClientError, Frame, Response, ServerError, WIRE_VERSION};
+
+/// The text of docs/protocol.md.
+pub fn protocol_md() -> String {
+    let mut page = head();
+    page.push_str("\n## Commands\n\n| command | replies | meaning |\n|---|---|---|\n");
+    for row in COMMANDS {
+        push_row(&mut page, &[&code(row.form), &replies(row.replies), row.meaning]);
+    }
+    page.push_str(ERRORS_HEAD);
+    for (error, meaning) in ERRORS {
+        push_row(&mut page, &[&code(&words(error)), meaning]);
+    }
+    page.push_str(DIFFERENCES_HEAD);
+    for row in DIFFERENCES {
+        push_row(&mut page, &[row.memcached, row.larder, row.reason]);
+    }
+    page
+}
+
+/// A command.
+struct CommandRow {
+    form: &'static str,
+    /// Separated by ` / `; no replies where empty.
+    replies: &'static str,
+    meaning: &'static str,
+}
+
+/// Something that Larder answers otherwise than memcached, on purpose.
+struct Difference {
+    memcached: &'static str,
+    larder: &'static str,
+    reason: &'static str,
+}
+
+/// Appends a row of a table. A bar would end its cell.
+fn push_row(page: &mut String, cells: &[&str]) {
+    for cell in cells {
+        write!(page, "| {} ", cell.replace('|', "\\|")).expect("a string takes any text");
+    }
+    page.push_str("|\n");
+}
+
+fn code(text: &str) -> String {
+    format!("`{text}`")
+}
+
+fn replies(replies: &str) -> String {
+    if replies.is_empty() {
+        return "none".to_owned();
+    }
+    replies.split(" / ").map(code).collect::<Vec<_>>().join(" · ")
+}
+
+/// How an error is written on the wire, without its line end.
+fn words(error: &Response) -> String {
+    let mut line = Vec::new();
+    render::response(&mut line, error, &Frame::default());
+    String::from_utf8_lossy(&line).trim_end().to_owned()
+}
+
+fn head() -> String {
+    format!(
+        "\
+<!-- Written from crates/protocol/src/docs.rs. Change a row there, then run
+     `LARDER_BLESS=1 cargo test -p larder-protocol`. -->
+
+# Protocol
+
+Larder speaks the classic text protocol as memcached {WIRE_VERSION} does. What it answers otherwise,
+it does on purpose; all of that is under [Differences](#differences).
+
+## Lines, words, values
+
+- A request is a line of words. It ends in a newline, which may have one carriage return before it.
+- Words are separated by one or more spaces. A line that begins with a space is no command. A tab is
+  part of a word.
+- A line shorter than 4 bytes, its end included, is refused. A line longer than
+  {SHORT_LINE_BYTES_MAX} bytes ends the connection without an answer; one of `get`, `gets`, `gat` or
+  `gats` may have {LINE_BYTES_MAX} bytes.
+- A key has 1 to 250 bytes, any but space and newline.
+- `noreply` is recognised where a command's form names it, and behind unknown commands: as the last
+  word of the line, or as the 23rd where there are more, in exactly this spelling. It hides whatever
+  would have been answered, failures included. Other words that mean nothing are ignored.
+- A value follows the line that announces its length, and must be followed by `\\r\\n`. Where the
+  line is refused although its length is understood, the value is skipped before the refusal is
+  told. Where the length is not understood, the refusal is told even after `noreply`, and what
+  follows is read as commands.
+- Numbers are decimal digits, with a minus sign where negative ones make sense. The flags and the
+  exptime of a storage command are read at 64 bits, of which the lower 32 count.
+- An exptime of 0 means never, 1 to 2592000 means so many seconds from now, more is a Unix time. A
+  negative one, or a Unix time that is past, means that the item is dead at once.
+"
+    )
+}
+
+const ERRORS_HEAD: &str = "
+Each storage command is followed by a value of `<bytes>` bytes and `\\r\\n`.
+
+## Errors
+
+These may answer any command that has the part in question. The connection stays open unless the
+meaning says otherwise.
+
+| line | meaning |
+|---|---|
+";
+
+const DIFFERENCES_HEAD: &str = "
+## Differences
+
+| memcached | Larder | why |
+|---|---|---|
+";
+
+const STORED: &str = "STORED / NOT_STORED";
+
+const COMMANDS: &[CommandRow] = &[
+    CommandRow {
+        form: "get <key>+",
+        replies: "VALUE <key> <flags> <bytes>, value / END",
+        meaning: "The items that exist, then `END`. If one key is too long, none is looked up.",
+    },
+    CommandRow {
+        form: "gets <key>+",
+        replies: "VALUE <key> <flags> <bytes> <cas>, value / END",
+        meaning: "As `get`, with each item's cas token.",
+    },
+    CommandRow {
+        form: "gat <exptime> <key>+",
+        replies: "VALUE <key> <flags> <bytes>, value / END",
+        meaning: "As `get`, and gives each item a new exptime.",
+    },
+    CommandRow {
+        form: "gats <exptime> <key>+",
+        replies: "VALUE <key> <flags> <bytes> <cas>, value / END",
+        meaning: "As `gets`, and gives each item a new exptime.",
+    },
+    CommandRow {
+        form: "set <key> <flags> <exptime> <bytes> [noreply]",
+        replies: "STORED",
+        meaning: "Stores always. If the item is too large or there is no memory, the one it would \
+            have replaced is removed too.",
+    },
+    CommandRow {
+        form: "add <key> <flags> <exptime> <bytes> [noreply]",
+        replies: STORED,
+        meaning: "Stores if there is no such item.",
+    },
+    CommandRow {
+        form: "replace <key> <flags> <exptime> <bytes> [noreply]",
+        replies: STORED,
+        meaning: "Stores if there is such an item.",
+    },
+    CommandRow {
+        form: "append <key> <flags> <exptime> <bytes> [noreply]",
+        replies: STORED,
+        meaning: "Puts the value behind that of an item, which keeps its flags and exptime.",
+    },
+    CommandRow {
+        form: "prepend <key> <flags> <exptime> <bytes> [noreply]",
+        replies: STORED,
+        meaning: "Puts the value before that of an item, which keeps its flags and exptime.",
+    },
+    CommandRow {
+        form: "cas <key> <flags> <exptime> <bytes> <cas> [noreply]",
+        replies: "STORED / EXISTS / NOT_FOUND",
+        meaning: "Stores if the item still has this cas token.",
+    },
+    CommandRow {
+        form: "delete <key> [0] [noreply]",
+        replies: "DELETED / NOT_FOUND",
+        meaning: "Removes an item.",
+    },
+    CommandRow {
+        form: "incr <key> <delta> [noreply]",
+        replies: "<number> / NOT_FOUND",
+        meaning: "Adds to an item that is a number below 2^64, and wraps there.",
+    },
+    CommandRow {
+        form: "decr <key> <delta> [noreply]",
+        replies: "<number> / NOT_FOUND",
+        meaning: "Subtracts, and stops at 0. A text that becomes shorter is filled up with spaces.",
+    },
+    CommandRow {
+        form: "touch <key> <exptime> [noreply]",
+        replies: "TOUCHED / NOT_FOUND",
+        meaning: "Gives an item a new exptime.",
+    },
+    CommandRow {
+        form: "flush_all [<exptime>] [noreply]",
+        replies: "OK",
+        meaning: "Makes all items invisible, now or at the time given. A negative one is now.",
+    },
+    CommandRow { form: "version", replies: "VERSION <version>", meaning: "See the differences." },
+    CommandRow {
+        form: "verbosity <level> [noreply]",
+        replies: "OK",
+        meaning: "How much is logged; more than 2 is 2.",
+    },
+    CommandRow {
+        form: "stats [settings | items | slabs | sizes | larder]",
+        replies: "STAT <name> <value> / END",
+        meaning: "Statistics, see [stats.md](stats.md). `settings` may be abbreviated to any of \
+            its beginnings.",
+    },
+    CommandRow {
+        form: "stats reset",
+        replies: "RESET",
+        meaning: "Sets counters to 0. Any beginning of `reset` will do, so `stats r` resets.",
+    },
+    CommandRow {
+        form: "cache_memlimit <mebibytes> [noreply]",
+        replies: "OK",
+        meaning: "Changes the memory limit.",
+    },
+    CommandRow {
+        form: "shutdown [graceful]",
+        replies: "",
+        meaning: "Closes the connection and stops the server, if it was started with `-A`.",
+    },
+    CommandRow {
+        form: "quit",
+        replies: "",
+        meaning: "Closes the connection once everything before it is answered.",
+    },
+];
+
+const ERRORS: &[(Response, &str)] = &[
+    (
+        Response::ClientError(ClientError::UnknownCommand),
+        "There is no such command. If the line's last word begins with `HTTP/`, the connection is \
+         closed instead, without a word.",
+    ),
+    (
+        Response::ClientError(ClientError::BadFormat),
+        "The line is too short, lacks arguments, has a key that is too long or a number that is \
+         none.",
+    ),
+    (
+        Response::ClientError(ClientError::BadDataChunk),
+        "The value is not followed by `\\r\\n`. Its bytes and two more are used up.",
+    ),
+    (
+        Response::ClientError(ClientError::BadExptime),
+        "The exptime of `touch`, `gat`, `gats` or `flush_all` is no number.",
+    ),
+    (Response::ClientError(ClientError::BadDelta), "The delta is no unsigned number below 2^64."),
+    (Response::ClientError(ClientError::BadDeleteUsage), "A number other than 0 follows the key."),
+    (
+        Response::ClientError(ClientError::NonNumeric),
+        "The item's value is no unsigned decimal number below 2^64.",
+    ),
+    (Response::ClientError(ClientError::FlushNotAllowed), "The server was started with `-F`."),
+    (
+        Response::ClientError(ClientError::BadShutdownMode),
+        "`shutdown` knows no word but `graceful`, or any beginning of it.",
+    ),
+    (Response::ServerError(ServerError::ShutdownNotEnabled), "The server runs without `-A`."),
+    (Response::ClientError(ClientError::MemoryLimitTooSmall), "The limit is below 8."),
+    (Response::ClientError(ClientError::MemoryLimitInBytes), "The limit is above 1000000000."),
+    (
+        Response::ServerError(ServerError::MemoryLimitFixed),
+        "The memory limit cannot be changed to that.",
+    ),
+    (
+        Response::ServerError(ServerError::TooLarge),
+        "The item is larger than `-I` allows. Its value is skipped.",
+    ),
+    (
+        Response::ServerError(ServerError::OutOfMemoryStoring),
+        "There is no memory for the item. Its value is skipped.",
+    ),
+    (
+        Response::ServerError(ServerError::OutOfMemoryDuringRead),
+        "Memory ran out while the value was arriving. The rest of it is skipped.",
+    ),
+    (Response::ServerError(ServerError::OutOfMemory), "There is no memory for the longer number."),
+    (
+        Response::ServerError(ServerError::OutOfMemoryReadingRequest),
+        "The line is longer than any may be. The connection is closed.",
+    ),
+    (
+        Response::ServerError(ServerError::OutOfMemoryWritingHits),
+        "The answer does not fit the memory for buffers.",
+    ),
+    (
+        Response::ServerError(ServerError::OutOfMemoryWritingStats),
+        "The answer does not fit the memory for buffers.",
+    ),
+    (
+        Response::ServerError(ServerError::TooManyConnections),
+        "Sent unasked to a connection beyond `-c`, which is closed.",
+    ),
+];
+
+const DIFFERENCES: &[Difference] = &[
+    Difference {
+        memcached: "`version` and `stats` tell the version of the server.",
+        larder: "They tell the version of the memcached whose behaviour is followed.",
+        reason: "Clients read it to learn which commands they may use.",
+    },
+    Difference {
+        memcached: "The meta commands, `slabs`, `lru`, `lru_crawler`, `watch`, `stats detail`, \
+            `stats conns` and `stats cachedump` exist.",
+        larder: "They are answered `ERROR`.",
+        reason: "They are not written yet.",
+    },
+    Difference {
+        memcached: "The binary protocol, UDP, TLS and authentication exist.",
+        larder: "They do not; the first byte of a binary request is read as the beginning of a \
+            line.",
+        reason: "They are not written yet.",
+    },
+    Difference {
+        memcached: "`stats larder` is an error.",
+        larder: "It shows what memcached has no statistic for. It must be spelt in full.",
+        reason: "memcached's own lists stay as they are.",
+    },
+    Difference {
+        memcached: "A key that is too long in a request for several sends an empty line behind \
+            the error.",
+        larder: "Only the error is sent.",
+        reason: "A client that counts lines is out of step from there on.",
+    },
+    Difference {
+        memcached: "A line of `get` or `gets` may have any length.",
+        larder: "It may have 1 MiB. A longer one is answered `SERVER_ERROR out of memory reading \
+            request`, and the connection is closed.",
+        reason: "A peer that never ends its line must not take all memory.",
+    },
+    Difference {
+        memcached: "Any other line beyond 2048 bytes is understood if all of it arrives at once, \
+            else the connection is closed.",
+        larder: "`gat` and `gats` may be as long as `get`. All others end the connection, however \
+            they arrive.",
+        reason: "An answer must not depend on how a network cuts a stream.",
+    },
+    Difference {
+        memcached: "`touch`, `gat`, `gats` and `flush_all` refuse an exptime from 2147483648 to \
+            4294967295.",
+        larder: "It is the negative number with the same 32 bits, as in storage commands.",
+        reason: "mcrouter writes `touch k 4294967295` where its client wrote -1.",
+    },
+    Difference {
+        memcached: "`delete k 10` deletes: the number is ignored.",
+        larder: "It is refused, as memcached 1.6.18 does, unless the number is 0. Other words are \
+            ignored.",
+        reason: "Who writes it wants the item to live on for a while.",
+    },
+    Difference {
+        memcached: "The flags and exptime of a storage command are read by C's `strtoul` and \
+            `strtol`: a tab may follow, and flags of -18446744073709551615 are 1.",
+        larder: "They are digits behind at most one sign, flags not negative.",
+        reason: "The words of a line are separated by spaces and nothing else.",
+    },
+    Difference {
+        memcached: "The names of administrative commands may be abbreviated: `flush` is \
+            `flush_all`, `sh` is `shutdown`.",
+        larder: "The name of a command is written in full.",
+        reason: "A slip of the finger must neither empty nor stop a cache.",
+    },
+    Difference {
+        memcached: "`flush_all` and `shutdown` look at their arguments only where they are \
+            switched on.",
+        larder: "Wrong arguments are told first.",
+        reason: "A line is understood before it is executed.",
+    },
+];
+
+#[cfg(test)]
+mod tests;
