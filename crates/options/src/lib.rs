@@ -1,2 +1,40 @@
 //! The one table of options.
+//!
+//! An option is a row of the table: its name, its letter or `-o` word, the values it takes and what
+//! Larder does with it. Everything else is derived from the rows: the command line as memcached reads
+//! it, `LARDER_*` variables, the TOML file, the string map of the bindings, `-h`, `--print-config`
+//! and docs/options.md.
+//!
+//! Files in reading order:
+//!
+//! - what an option is: `row`, `kind`, [`listen`], `table`;
+//! - what was given: `values`, [`error`];
+//! - where it was given: `getopt` and `command_line`, `environment`, `file`;
+//! - what comes of it: [`mod@options`], [`request`], and `process`, which alone touches the process;
+//! - what is shown of it: `help`, `config`, [`mod@settings`], [`docs`].
 #![forbid(unsafe_code)]
+
+mod command_line;
+mod config;
+pub mod docs;
+mod environment;
+pub mod error;
+mod file;
+mod getopt;
+mod help;
+mod kind;
+pub mod listen;
+pub mod options;
+mod process;
+pub mod request;
+mod row;
+pub mod settings;
+mod table;
+mod values;
+
+pub use error::OptionError;
+pub use listen::Listen;
+pub use options::{Accepted, Options, Protocol};
+pub use process::from_process;
+pub use request::{Request, Sources};
+pub use settings::settings;

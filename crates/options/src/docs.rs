@@ -1,0 +1,1 @@
+//! docs/options.md, written from the rows.

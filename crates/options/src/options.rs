@@ -1,0 +1,216 @@
+//! The options in effect, typed.
+
+use std::path::PathBuf;
+
+use crate::error::{EXIT_USAGE, OptionError};
+use crate::listen::{self, Listen};
+use crate::row::Group;
+use crate::table::Id;
+use crate::values::{Origin, Values};
+
+/// The options in effect. The default is memcached's.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// `-p`: TCP port; `None`: no TCP, 0: any free port.
+    pub port: Option<u16>,
+    /// `-l`: addresses to listen on; empty: every address of the machine.
+    pub listen: Vec<Listen>,
+    /// `-s`: path of a unix socket, instead of TCP.
+    pub unix_socket: Option<PathBuf>,
+    /// `-a`: permissions of the unix socket.
+    pub unix_mask: u32,
+    /// `-A`: clients may end the server.
+    pub shutdown: bool,
+    /// `-d`: run in the background.
+    pub daemon: bool,
+    /// `-r`: raise the limit for core files.
+    pub core_dumps: bool,
+    /// `-u`: user to run as.
+    pub user: Option<String>,
+    /// `-m`: memory for items and their index.
+    pub memory_bytes: u64,
+    /// Not `-M`: evict when memory is full.
+    pub evict: bool,
+    /// `-c`: connections allowed at once.
+    pub connection_count_max: usize,
+    /// `-k`: keep all memory out of swap.
+    pub lock_memory: bool,
+    /// `-v`, counted.
+    pub verbosity: u8,
+    /// `-P`: file to write the process id to.
+    pub pidfile: Option<PathBuf>,
+    /// `-t`: workers.
+    pub worker_count: usize,
+    /// `-R`: commands of one connection executed in its turn.
+    pub commands_per_turn_max: usize,
+    /// Not `-C`: keep cas tokens.
+    pub cas: bool,
+    /// `-b`: connections that may wait to be accepted.
+    pub backlog: u32,
+    /// `-B`: protocol of the clients.
+    pub protocol: Protocol,
+    /// `-I`: largest item.
+    pub item_bytes_max: u64,
+    /// Not `-F`: clients may flush all items.
+    pub flush_all: bool,
+    /// `-o maxconns_fast`: refuse connections above `-c` instead of letting them wait.
+    pub maxconns_fast: bool,
+    /// `-o idle_timeout`: close TCP connections that sent no command for so long; 0: never.
+    pub idle_timeout_secs: u32,
+    /// `-o track_sizes`: `stats sizes` answers.
+    pub track_sizes: bool,
+    /// `-o slab_reassign`: show its keys in `stats`.
+    pub slab_reassign: bool,
+    /// `-o lru_crawler`: show its keys in `stats`.
+    pub lru_crawler: bool,
+    /// `-o lru_maintainer`: show its keys in `stats`.
+    pub lru_maintainer: bool,
+    /// The values of options without effect, for `stats settings`.
+    pub accepted: Accepted,
+}
+
+/// Protocol of the clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// Told from the first byte. There is only the text protocol to tell.
+    Auto,
+    /// The text protocol.
+    Ascii,
+}
+
+/// The values of options that Larder accepts without doing anything.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Accepted(pub(crate) Values);
+
+impl Default for Options {
+    fn default() -> Self {
+        Self::new(Values::defaults())
+    }
+}
+
+impl Options {
+    /// Reads options by their names in a TOML file, from texts as on the command line, for programs
+    /// that keep Larder's options among their own. The second value is what the user should be
+    /// warned about.
+    ///
+    /// # Errors
+    /// Names the first option that does not exist or has a value that is not allowed.
+    pub fn from_map<'a>(
+        map: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<(Self, Vec<String>), OptionError> {
+        let mut values = Values::none();
+        for (name, text) in map {
+            let id = Id::ALL.iter().find(|id| id.row().is_configurable() && id.row().name == name);
+            let id = id.ok_or_else(|| {
+                OptionError::new(EXIT_USAGE, format!("option {name}: there is none such"))
+            })?;
+            values.set(*id, text, &Origin::Map)?;
+        }
+        let values = Values::defaults().overridden_by(values);
+        let warnings = check(&values)?;
+        Ok((Self::new(values), warnings))
+    }
+
+    /// The addresses to bind, each with its port, 0 being any free one; a host of `None` is every
+    /// address of the machine. Empty where there is no TCP: with `-s` and with `-p 0`.
+    pub fn tcp_addresses(&self) -> Vec<(Option<&str>, u16)> {
+        let Some(port) = self.port.filter(|_| self.unix_socket.is_none()) else {
+            return Vec::new();
+        };
+        if self.listen.is_empty() {
+            return vec![(None, port)];
+        }
+        let address = |listen: &'_ Listen| listen.port.unwrap_or(port);
+        self.listen.iter().map(|listen| (listen.host.as_deref(), address(listen))).collect()
+    }
+
+    pub(crate) fn new(values: Values) -> Self {
+        let port = values.number(Id::Port).expect("the row has a default");
+        Self {
+            port: if port == 0 { None } else { Some(u16::try_from(port).unwrap_or(0)) },
+            listen: values.listen(Id::Listen),
+            unix_socket: values.text(Id::UnixSocket).map(PathBuf::from),
+            unix_mask: values.mask(Id::UnixMask),
+            shutdown: values.switch(Id::EnableShutdown),
+            daemon: values.switch(Id::Daemon),
+            core_dumps: values.switch(Id::EnableCoredumps),
+            user: values.text(Id::User).map(str::to_owned),
+            memory_bytes: values.bytes(Id::MemoryLimit),
+            evict: !values.switch(Id::DisableEvictions),
+            connection_count_max: values.unsigned(Id::ConnLimit),
+            lock_memory: values.switch(Id::LockMemory),
+            verbosity: values.unsigned(Id::Verbose),
+            pidfile: values.text(Id::Pidfile).map(PathBuf::from),
+            worker_count: values.unsigned(Id::Threads),
+            commands_per_turn_max: values.unsigned(Id::MaxReqsPerEvent),
+            cas: !values.switch(Id::DisableCas),
+            backlog: values.unsigned(Id::ListenBacklog),
+            protocol: match values.text(Id::Protocol) {
+                Some("ascii") => Protocol::Ascii,
+                _ => Protocol::Auto,
+            },
+            item_bytes_max: values.bytes(Id::MaxItemSize),
+            flush_all: !values.switch(Id::DisableFlushAll),
+            maxconns_fast: values.switch(Id::MaxconnsFast),
+            idle_timeout_secs: values.unsigned(Id::IdleTimeout),
+            track_sizes: values.switch(Id::TrackSizes),
+            slab_reassign: values.switch(Id::SlabReassign),
+            lru_crawler: values.switch(Id::LruCrawler),
+            lru_maintainer: values.switch(Id::LruMaintainer),
+            accepted: Accepted(values),
+        }
+    }
+}
+
+/// Checks the values against each other and collects the warnings.
+pub(crate) fn check(values: &Values) -> Result<Vec<String>, OptionError> {
+    let (item, memory) = (values.bytes(Id::MaxItemSize), values.bytes(Id::MemoryLimit));
+    if item > memory / 2 {
+        return Err(contradiction(
+            values,
+            Id::MaxItemSize,
+            format!("{item} bytes are more than half of the {memory} bytes of -m"),
+        ));
+    }
+    if values.given(Id::TemporaryTtl).is_some() && !values.switch(Id::LruMaintainer) {
+        let what = "it cannot be set without lru_maintainer".to_owned();
+        return Err(contradiction(values, Id::TemporaryTtl, what));
+    }
+    let percent = |id| values.number(id).unwrap_or(0);
+    let (hot, warm) = (percent(Id::HotLruPct), percent(Id::WarmLruPct));
+    if hot + warm > 80 {
+        let what = format!("{hot} and the {warm} of warm_lru_pct are more than 80 together");
+        return Err(contradiction(values, Id::HotLruPct, what));
+    }
+    Ok(warnings(values))
+}
+
+fn contradiction(values: &Values, id: Id, what: String) -> OptionError {
+    let origin = values.given(id).map_or(&Origin::Default, |given| &given.origin);
+    OptionError::new(EXIT_USAGE, format!("{}: {what}", origin.spelling(id.row())))
+}
+
+fn warnings(values: &Values) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for id in Id::ALL {
+        let row = id.row();
+        if let (Group::Warned(reason), Some(given)) = (row.group, values.given(*id))
+            && given.origin != Origin::Default
+        {
+            warnings.push(format!("{}: it has no effect: {reason}", given.origin.spelling(row)));
+        }
+    }
+    let workers: usize = values.unsigned(Id::Threads);
+    if workers > WORKER_COUNT_SENSIBLE {
+        warnings.push(format!("option -t: {workers} workers are more than any machine gains from"));
+    }
+    warnings
+}
+
+/// `inter` of `stats settings`: the list of `-l`, if one was given.
+pub(crate) fn listen_text(options: &Options) -> Option<String> {
+    (!options.listen.is_empty()).then(|| listen::text(&options.listen))
+}
+
+/// Above it memcached warns.
+const WORKER_COUNT_SENSIBLE: usize = 64;

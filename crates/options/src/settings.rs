@@ -1,0 +1,161 @@
+//! The rows of `stats settings`.
+
+use crate::kind::{KIBIBYTE, Kind, MEBIBYTE};
+use crate::options::{Options, Protocol, listen_text};
+use crate::table::Id;
+use crate::values::Values;
+
+/// The rows of `stats settings`, in memcached's order. What Larder does not have is shown with the
+/// value of a memcached that does not use it.
+pub fn settings(options: &Options) -> Vec<(&'static str, String)> {
+    ROWS.iter().map(|(name, setting)| (*name, text(*setting, options))).collect()
+}
+
+/// Where a row's text comes from.
+#[derive(Clone, Copy)]
+enum Setting {
+    /// An option that has an effect.
+    Behaves(fn(&Options) -> String),
+    /// An option without effect, as it was given.
+    Accepted(Id),
+    /// An option without effect, in another unit.
+    Scaled(Id, u64),
+    /// Always this.
+    Constant(&'static str),
+}
+use Setting::{Accepted, Behaves, Constant, Scaled};
+
+fn text(setting: Setting, options: &Options) -> String {
+    match setting {
+        Behaves(text) => text(options),
+        Accepted(id) => accepted(&options.accepted.0, id),
+        Scaled(id, factor) => (options.accepted.0.unsigned::<u64>(id) * factor).to_string(),
+        Constant(text) => text.to_owned(),
+    }
+}
+
+fn accepted(values: &Values, id: Id) -> String {
+    match id.row().kind {
+        Kind::Switch => yes(values.switch(id)),
+        Kind::Real { .. } => format!("{:.2}", values.real(id)),
+        Kind::Number { .. } => values.number(id).unwrap_or(0).to_string(),
+        _ => values.text(id).unwrap_or("NULL").to_owned(),
+    }
+}
+
+fn yes(on: bool) -> String {
+    if on { "yes" } else { "no" }.to_owned()
+}
+
+/// `-o slab_chunk_max` in bytes. memcached 1.6.45 counts it in KiB, older ones in bytes: more than
+/// 1024 cannot be KiB, nor can what would be larger than the largest item and than the default.
+fn slab_chunk_bytes(options: &Options) -> String {
+    let number: u64 = options.accepted.0.unsigned(Id::SlabChunkMax);
+    let kibibytes = number * KIBIBYTE;
+    let is_kibibytes = number <= 1024 && kibibytes <= options.item_bytes_max.max(512 * KIBIBYTE);
+    if is_kibibytes { kibibytes } else { number }.to_string()
+}
+
+fn port(options: &Options) -> String {
+    match options.port {
+        None => "0".to_owned(),
+        Some(0) => "-1".to_owned(),
+        Some(port) => port.to_string(),
+    }
+}
+
+const ROWS: &[(&str, Setting)] = &[
+    ("maxbytes", Behaves(|o| o.memory_bytes.to_string())),
+    ("maxconns", Behaves(|o| o.connection_count_max.to_string())),
+    ("tcpport", Behaves(port)),
+    ("udpport", Accepted(Id::UdpPort)),
+    ("inter", Behaves(|o| or_null(listen_text(o)))),
+    ("verbosity", Behaves(|o| o.verbosity.to_string())),
+    ("oldest", Constant("0")),
+    ("evictions", Behaves(|o| if o.evict { "on" } else { "off" }.to_owned())),
+    (
+        "domain_socket",
+        Behaves(|o| or_null(o.unix_socket.as_ref().map(|path| path.display().to_string()))),
+    ),
+    ("umask", Behaves(|o| format!("{:o}", o.unix_mask))),
+    ("shutdown_command", Behaves(|o| yes(o.shutdown))),
+    ("growth_factor", Accepted(Id::SlabGrowthFactor)),
+    ("chunk_size", Accepted(Id::SlabMinSize)),
+    ("num_threads", Behaves(|o| o.worker_count.to_string())),
+    ("num_threads_per_udp", Behaves(|o| o.worker_count.to_string())),
+    ("stat_key_prefix", Accepted(Id::StatPrefix)),
+    ("detail_enabled", Constant("no")),
+    ("reqs_per_event", Behaves(|o| o.commands_per_turn_max.to_string())),
+    ("cas_enabled", Behaves(|o| yes(o.cas))),
+    ("tcp_backlog", Behaves(|o| o.backlog.to_string())),
+    (
+        "binding_protocol",
+        Behaves(|o| match o.protocol {
+            Protocol::Auto => "auto-negotiate".to_owned(),
+            Protocol::Ascii => "ascii".to_owned(),
+        }),
+    ),
+    ("auth_enabled_sasl", Constant("no")),
+    ("auth_enabled_ascii", Constant("no")),
+    ("item_size_max", Behaves(|o| o.item_bytes_max.to_string())),
+    ("maxconns_fast", Behaves(|o| yes(o.maxconns_fast))),
+    ("hashpower_init", Accepted(Id::Hashpower)),
+    ("slab_reassign", Behaves(|o| yes(o.slab_reassign))),
+    ("slab_automove", Accepted(Id::SlabAutomove)),
+    ("slab_automove_ratio", Accepted(Id::SlabAutomoveRatio)),
+    ("slab_automove_window", Accepted(Id::SlabAutomoveWindow)),
+    ("slab_chunk_max", Behaves(slab_chunk_bytes)),
+    ("lru_crawler", Behaves(|o| yes(o.lru_crawler))),
+    ("lru_crawler_sleep", Accepted(Id::LruCrawlerSleep)),
+    ("lru_crawler_tocrawl", Accepted(Id::LruCrawlerTocrawl)),
+    ("tail_repair_time", Accepted(Id::TailRepairTime)),
+    ("flush_enabled", Behaves(|o| yes(o.flush_all))),
+    ("dump_enabled", Behaves(|o| yes(!o.accepted.0.switch(Id::DisableDumping)))),
+    ("hash_algorithm", Accepted(Id::HashAlgorithm)),
+    ("lru_maintainer_thread", Behaves(|o| yes(o.lru_maintainer))),
+    ("lru_segmented", Behaves(|o| yes(o.lru_maintainer))),
+    ("hot_lru_pct", Accepted(Id::HotLruPct)),
+    ("warm_lru_pct", Accepted(Id::WarmLruPct)),
+    ("hot_max_factor", Accepted(Id::HotMaxFactor)),
+    ("warm_max_factor", Accepted(Id::WarmMaxFactor)),
+    ("temp_lru", Behaves(|o| yes(o.accepted.0.given(Id::TemporaryTtl).is_some()))),
+    ("temporary_ttl", Behaves(|o| o.accepted.0.number(Id::TemporaryTtl).unwrap_or(61).to_string())),
+    ("idle_timeout", Behaves(|o| o.idle_timeout_secs.to_string())),
+    ("watcher_logbuf_size", Scaled(Id::WatcherLogbufSize, KIBIBYTE)),
+    ("worker_logbuf_size", Scaled(Id::WorkerLogbufSize, KIBIBYTE)),
+    ("read_buf_mem_limit", Scaled(Id::ReadBufMemLimit, MEBIBYTE)),
+    ("track_sizes", Behaves(|o| yes(o.track_sizes))),
+    ("inline_ascii_response", Constant("no")),
+    ("ext_item_size", Accepted(Id::ExtItemSize)),
+    ("ext_item_age", Accepted(Id::ExtItemAge)),
+    ("ext_low_ttl", Accepted(Id::ExtLowTtl)),
+    ("ext_recache_rate", Accepted(Id::ExtRecacheRate)),
+    ("ext_wbuf_size", Scaled(Id::ExtWbufSize, MEBIBYTE)),
+    ("ext_compact_under", Accepted(Id::ExtCompactUnder)),
+    ("ext_drop_under", Accepted(Id::ExtDropUnder)),
+    ("ext_max_sleep", Accepted(Id::ExtMaxSleep)),
+    ("ext_max_frag", Accepted(Id::ExtMaxFrag)),
+    (
+        "slab_automove_freeratio",
+        Behaves(|o| format!("{:.3}", o.accepted.0.real(Id::SlabAutomoveFreeratio))),
+    ),
+    ("ext_drop_unread", Accepted(Id::ExtDropUnread)),
+    ("ssl_enabled", Constant("no")),
+    ("ssl_chain_cert", Constant("(null)")),
+    ("ssl_key", Constant("(null)")),
+    ("ssl_verify_mode", Constant("0")),
+    ("ssl_keyformat", Constant("1")),
+    ("ssl_ciphers", Constant("NULL")),
+    ("ssl_ca_cert", Constant("NULL")),
+    ("ssl_wbuf_size", Constant("16384")),
+    ("ssl_session_cache", Constant("no")),
+    ("ssl_kernel_tls", Constant("no")),
+    ("ssl_min_version", Constant("tlsv1.2")),
+    ("num_napi_ids", Constant("(null)")),
+    ("memory_file", Constant("(null)")),
+    ("client_flags_size", Constant("4")),
+];
+
+fn or_null(text: Option<String>) -> String {
+    text.unwrap_or_else(|| "NULL".to_owned())
+}
