@@ -1,2 +1,50 @@
 //! Index, segments, eviction and expiry over a region.
+//!
+//! ```text
+//! hash ─▶ group of 15 slots ─▶ slot names segment, offset ─▶ record: header, fields, key, value
+//! ```
+//!
+//! Writers append records to segments and publish each with one store to a slot, under the lock of the
+//! slot's group. Readers take no lock: they look, copy, and look again. When memory runs out a segment is
+//! emptied: every record in it is unlinked, then its sequence moves on, and whoever read from it meanwhile
+//! notices.
+//!
+//! This crate performs no I/O, reads no clock (every operation is told the second it happens in) and holds
+//! no `unsafe` code: it reaches memory through [`larder_region::Memory`] only.
+//!
+//! Files in reading order: `slot`, `record`, `group` (the formats); `seat`, `segment`, `head` (who writes
+//! where); `find`, [`read`]; [`store`], `publish`; [`large`]; `empty`, `relocate`, `grow`, `flush`;
+//! [`engine`], [`report`], [`validate`].
 #![forbid(unsafe_code)]
+
+mod empty;
+pub mod engine;
+mod find;
+mod flush;
+mod group;
+mod grow;
+mod head;
+pub mod large;
+mod publish;
+pub mod read;
+mod record;
+mod relocate;
+pub mod report;
+mod seat;
+mod segment;
+mod slot;
+pub mod store;
+pub mod validate;
+mod wait;
+
+pub use engine::{Config, CreateError, Engine};
+pub use large::{Evicted, LargeValue, Upload};
+pub use read::{Miss, Read};
+pub use report::Report;
+pub use seat::Seat;
+pub use store::{Arithmetic, Request, StoreError, Stored};
+pub use validate::Broken;
+
+/// No segment can be had, or none for this purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NoMemory;

@@ -55,7 +55,7 @@ impl Number {
     /// see the padding.
     pub fn text_over(self, old_bytes: usize) -> Vec<u8> {
         let mut text = self.0.to_string().into_bytes();
-        if old_bytes <= Self::TEXT_BYTES_MAX && text.len() < old_bytes {
+        if text.len() < old_bytes {
             text.resize(old_bytes, b' ');
         }
         text

@@ -1,0 +1,45 @@
+//! The one place where a cache reads the time.
+
+use larder_item::{Epoch, Second};
+use rustix::time::{ClockId, clock_gettime};
+
+/// Who moves a cache's clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Clock {
+    /// Every operation reads the system's coarse monotonic clock, a few nanoseconds without a system call.
+    #[default]
+    System,
+    /// The owner calls [`Cache::tick`](crate::Cache::tick): a server once per turn of its loop, a test or a
+    /// replay with the time it plays.
+    Ticked,
+}
+
+/// A cache's time: where its seconds begin, and who counts them.
+#[derive(Debug)]
+pub(crate) struct Time {
+    pub(crate) clock: Clock,
+    started_monotonic_secs: i64,
+    started_unix_secs: i64,
+}
+
+impl Time {
+    pub(crate) fn starting_now(clock: Clock) -> Self {
+        Self {
+            clock,
+            started_monotonic_secs: clock_gettime(ClockId::MonotonicCoarse).tv_sec,
+            started_unix_secs: clock_gettime(ClockId::Realtime).tv_sec,
+        }
+    }
+
+    pub(crate) fn started_unix_secs(&self) -> i64 {
+        self.started_unix_secs
+    }
+
+    /// The second of the cache's life by the system's clock. It is monotonic: setting the wall clock moves no
+    /// deadline.
+    #[inline]
+    pub(crate) fn system_second(&self) -> Second {
+        let lived = clock_gettime(ClockId::MonotonicCoarse).tv_sec - self.started_monotonic_secs;
+        Second::try_from(lived).unwrap_or(0).saturating_add(Epoch::FIRST_SECOND)
+    }
+}

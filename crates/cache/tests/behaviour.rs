@@ -1,0 +1,335 @@
+//! What a user of the library can rely on, one behaviour a test.
+
+use std::time::Duration;
+
+use larder::{
+    Arithmetic, Cache, Clock, Deadline, Direction, Read, Request, StoreError, StoreMode, Stored,
+};
+
+fn ticked(memory_bytes: u64) -> Cache {
+    Cache::builder().memory_bytes(memory_bytes).clock(Clock::Ticked).cas(true).open().unwrap()
+}
+
+fn request(key: &[u8], mode: StoreMode) -> Request<'_> {
+    Request { key, mode, cas: None, flags: 7, deadline: Deadline::NEVER }
+}
+
+/// A value that depends on its key and length, so that a wrong one is seen.
+fn value_of(key: u64, bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|at| (key.wrapping_mul(31) as usize + at * 7) as u8).collect()
+}
+
+#[test]
+fn what_is_set_is_got_until_it_is_deleted() {
+    let cache = ticked(1 << 20);
+    assert_eq!(cache.get(b"k"), None);
+    cache.set(b"k", b"one", None).unwrap();
+    cache.set(b"k", b"two", None).unwrap();
+    assert_eq!(cache.get(b"k").as_deref(), Some(&b"two"[..]));
+    assert!(cache.delete(b"k") && !cache.delete(b"k"));
+    assert_eq!((cache.get(b"k"), cache.len()), (None, 0));
+    cache.validate().unwrap();
+}
+
+#[test]
+fn keys_of_every_length_are_kept_apart() {
+    let cache = ticked(4 << 20);
+    let key = |bytes: usize| vec![b'k'; bytes];
+    for bytes in 1..=250 {
+        cache.set(&key(bytes), &value_of(1, bytes), None).unwrap();
+    }
+    for bytes in 1..=250 {
+        assert_eq!(cache.get(&key(bytes)), Some(value_of(1, bytes)));
+    }
+    assert!(matches!(cache.set(&key(251), b"v", None), Err(StoreError::Key(_))));
+    assert!(matches!(cache.set(b"", b"v", None), Err(StoreError::Key(_))));
+    cache.validate().unwrap();
+}
+
+#[test]
+fn an_item_dies_in_the_second_of_its_deadline() {
+    let cache = ticked(1 << 20);
+    cache.set(b"k", b"v", Some(Duration::from_secs(3))).unwrap();
+    cache.tick(cache.now() + 2);
+    assert!(cache.get(b"k").is_some());
+    cache.tick(cache.now() + 1);
+    assert!(cache.get(b"k").is_none());
+    assert_eq!(cache.len(), 0, "a read that finds an item dead buries it");
+    cache.validate().unwrap();
+}
+
+#[test]
+fn touching_gives_an_item_without_deadline_one_and_keeps_its_cas_token() {
+    let cache = ticked(1 << 20);
+    cache.store(&request(b"k", StoreMode::Set), b"v").unwrap();
+    let mut value = Vec::new();
+    let before = cache.get_into(b"k", &mut value).unwrap();
+    assert!(cache.touch(b"k", Deadline::after(cache.now(), 5)).unwrap());
+    let after = cache.get_into(b"k", &mut value).unwrap();
+    assert_eq!((after.cas, after.flags), (before.cas, 7));
+    assert_eq!(value, b"vv");
+    assert!(cache.touch(b"k", Deadline::NEVER).unwrap());
+    cache.tick(cache.now() + 10);
+    assert!(cache.get(b"k").is_some());
+    assert!(!cache.touch(b"other", Deadline::NEVER).unwrap());
+    cache.validate().unwrap();
+}
+
+#[test]
+fn store_modes_look_at_what_is_there() {
+    let cache = ticked(1 << 20);
+    let store = |mode, value: &[u8]| cache.store(&request(b"k", mode), value).unwrap();
+    assert_eq!(store(StoreMode::Replace, b"r"), Stored::NotStored);
+    assert_eq!(store(StoreMode::Append, b"a"), Stored::NotStored);
+    assert!(matches!(store(StoreMode::Add, b"b"), Stored::Stored { .. }));
+    assert_eq!(store(StoreMode::Add, b"c"), Stored::NotStored);
+    store(StoreMode::Append, b">");
+    store(StoreMode::Prepend, b"<");
+    assert_eq!(cache.get(b"k").as_deref(), Some(&b"<b>"[..]));
+    cache.validate().unwrap();
+}
+
+#[test]
+fn a_cas_token_admits_one_change() {
+    let cache = ticked(1 << 20);
+    let with = |cas| Request { cas: Some(cas), ..request(b"k", StoreMode::Set) };
+    assert_eq!(cache.store(&with(1), b"v"), Ok(Stored::NotFound));
+    let Ok(Stored::Stored { cas }) = cache.store(&request(b"k", StoreMode::Set), b"1") else {
+        panic!("a plain set stores");
+    };
+    assert_eq!(cache.store(&with(cas + 1), b"2"), Ok(Stored::Exists));
+    assert!(matches!(cache.store(&with(cas), b"2"), Ok(Stored::Stored { .. })));
+    assert_eq!(cache.store(&with(cas), b"3"), Ok(Stored::Exists));
+    assert_eq!(cache.get(b"k").as_deref(), Some(&b"2"[..]));
+}
+
+#[test]
+fn counters_move_and_shorter_numbers_are_padded() {
+    let cache = ticked(1 << 20);
+    let add = |delta| cache.arithmetic(b"n", Direction::Increment, delta).unwrap();
+    assert_eq!(add(1), Arithmetic::NotFound);
+    cache.set(b"n", b"99", None).unwrap();
+    assert!(matches!(add(1), Arithmetic::Number { number: 100, .. }));
+    let down = cache.arithmetic(b"n", Direction::Decrement, 95).unwrap();
+    assert!(matches!(down, Arithmetic::Number { number: 5, .. }));
+    assert_eq!(cache.get(b"n").as_deref(), Some(&b"5  "[..]));
+    cache.set(b"n", b"x", None).unwrap();
+    assert_eq!(add(1), Arithmetic::NonNumeric);
+}
+
+#[test]
+fn clearing_hides_what_was_stored_before_and_nothing_stored_after() {
+    let cache = ticked(4 << 20);
+    for key in 0..1000u32 {
+        cache.set(&key.to_le_bytes(), b"old", None).unwrap();
+    }
+    cache.clear();
+    cache.set(&7u32.to_le_bytes(), b"new", None).unwrap();
+    for key in 0..1000u32 {
+        assert_eq!(cache.get(&key.to_le_bytes()).is_some(), key == 7);
+    }
+    assert_eq!(cache.len(), 1);
+    cache.validate().unwrap();
+}
+
+#[test]
+fn a_clear_to_come_happens_at_its_second() {
+    let cache = ticked(1 << 20);
+    cache.clear_at(cache.now() + 2);
+    cache.set(b"k", b"v", None).unwrap();
+    cache.tick(cache.now() + 1);
+    assert!(cache.get(b"k").is_some());
+    cache.tick(cache.now() + 1);
+    assert!(cache.get(b"k").is_none());
+    cache.set(b"k", b"v", None).unwrap();
+    cache.tick(cache.now() + 9);
+    assert!(cache.get(b"k").is_some(), "it happens once");
+}
+
+#[test]
+fn maintenance_takes_back_what_was_cleared_and_what_expired() {
+    let cache = ticked(8 << 20);
+    for key in 0..20_000u32 {
+        cache.set(&key.to_le_bytes(), &[0; 200], Some(Duration::from_secs(5))).unwrap();
+    }
+    let full = cache.report();
+    cache.tick(cache.now() + 5);
+    for _ in 0..10 {
+        cache.maintain();
+    }
+    let report = cache.report();
+    assert_eq!((report.items, report.live_bytes, report.segments_items), (0, 0, 0));
+    assert!(full.segments_items > 50 && report.segments_free > 50, "{full:?} {report:?}");
+    cache.validate().unwrap();
+}
+
+#[test]
+fn large_values_are_kept_in_pieces_and_come_back_whole() {
+    let cache = ticked(16 << 20);
+    for bytes in [7_000, 8_192, 8_193, 65_536, 300_000, 1 << 19, (1 << 20) - 100] {
+        let value = value_of(bytes as u64, bytes);
+        cache.set(b"large", &value, None).unwrap();
+        assert_eq!(cache.get(b"large"), Some(value.clone()), "{bytes} bytes");
+        cache.store(&request(b"large", StoreMode::Append), b"tail").unwrap();
+        assert_eq!(cache.get(b"large"), Some([&value[..], b"tail"].concat()));
+        cache.validate().unwrap();
+    }
+    assert!(cache.touch(b"large", Deadline::after(cache.now(), 1)).unwrap());
+    assert_eq!(cache.get(b"large").map(|value| value.len()), Some((1 << 20) - 96));
+    assert!(cache.delete(b"large"));
+    cache.validate().unwrap();
+    assert_eq!(cache.report().live_bytes, 0);
+}
+
+#[test]
+fn an_upload_is_invisible_until_it_is_stored_and_gives_everything_back_if_not() {
+    let cache = ticked(16 << 20);
+    let value = value_of(1, 500_000);
+    let mut upload = cache.upload(b"u", value.len()).unwrap();
+    for part in value.chunks(1234) {
+        assert_eq!(cache.get(b"u"), None);
+        upload.push(part).unwrap();
+    }
+    assert_eq!(upload.push(b"x"), Err(StoreError::TooLarge));
+    upload.store(&request(b"u", StoreMode::Set)).unwrap();
+    assert_eq!(cache.get(b"u"), Some(value.clone()));
+    let live_bytes = cache.report().live_bytes;
+
+    let mut upload = cache.upload(b"u", value.len()).unwrap();
+    upload.push(&value[..400_000]).unwrap();
+    drop(upload);
+    assert_eq!(cache.report().live_bytes, live_bytes);
+    let mut upload = cache.upload(b"u", value.len()).unwrap();
+    upload.push(&value).unwrap();
+    assert_eq!(upload.store(&request(b"u", StoreMode::Add)), Ok(Stored::NotStored));
+    assert_eq!(cache.report().live_bytes, live_bytes);
+    cache.validate().unwrap();
+}
+
+#[test]
+fn an_item_too_large_is_refused_and_takes_the_old_one_with_it() {
+    let cache = ticked(16 << 20);
+    cache.set(b"k", b"old", None).unwrap();
+    let huge = vec![0; 1 << 20];
+    let add = cache.store(&request(b"k", StoreMode::Append), &huge);
+    assert_eq!((add, cache.get(b"k").is_some()), (Err(StoreError::TooLarge), true));
+    assert_eq!(cache.set(b"k", &huge, None), Err(StoreError::TooLarge));
+    assert_eq!(cache.get(b"k"), None);
+}
+
+#[test]
+fn a_full_cache_evicts_the_oldest_and_never_gives_a_wrong_value() {
+    let cache = ticked(4 << 20);
+    for key in 0..100_000u64 {
+        let bytes = (key % 400) as usize + if key % 1000 == 0 { 100_000 } else { 0 };
+        cache.set(&key.to_le_bytes(), &value_of(key, bytes), None).unwrap();
+    }
+    cache.validate().unwrap();
+    let mut hits = 0;
+    for key in 0..100_000u64 {
+        let bytes = (key % 400) as usize + if key % 1000 == 0 { 100_000 } else { 0 };
+        if let Some(value) = cache.get(&key.to_le_bytes()) {
+            assert_eq!(value, value_of(key, bytes));
+            hits += 1;
+        }
+    }
+    assert!(hits > 5_000, "{hits} of 100000");
+    assert!(cache.get(&99_999u64.to_le_bytes()).is_some(), "the youngest item stays");
+    let report = cache.report();
+    assert!(report.live_bytes < report.memory_bytes);
+}
+
+#[test]
+fn without_eviction_a_full_cache_refuses_until_something_goes() {
+    let cache = Cache::builder().memory_bytes(2 << 20).evict(false).open().unwrap();
+    let mut stored = 0u32;
+    while cache.set(&stored.to_le_bytes(), &[1; 500], None).is_ok() {
+        stored += 1;
+        assert!(stored < 10_000, "two megabytes hold no more than that");
+    }
+    assert!(stored > 2_000, "{stored}");
+    for key in 0..stored {
+        assert!(cache.get(&key.to_le_bytes()).is_some(), "{key}");
+    }
+    // Every second item goes: no segment is empty, so survivors must be moved together.
+    for key in (0..stored).step_by(2) {
+        assert!(cache.delete(&key.to_le_bytes()));
+    }
+    let again = (0..stored / 4).filter(|key| {
+        let key = (stored + key).to_le_bytes();
+        cache.set(&key, &[2; 500], None).is_ok()
+    });
+    assert_eq!(again.count() as u32, stored / 4);
+    for key in (1..stored).step_by(2) {
+        assert!(cache.get(&key.to_le_bytes()).is_some(), "{key}");
+    }
+    assert!(cache.report().bytes_relocated > 0);
+    cache.validate().unwrap();
+}
+
+#[test]
+fn overwriting_one_key_for_ever_needs_no_eviction() {
+    let cache = Cache::builder().memory_bytes(1 << 20).evict(false).open().unwrap();
+    for round in 0..100_000u32 {
+        cache.set(b"k", &round.to_le_bytes(), None).unwrap();
+    }
+    assert_eq!(cache.len(), 1);
+    cache.validate().unwrap();
+}
+
+#[test]
+fn the_index_grows_with_small_items_and_finds_them_all() {
+    let cache = Cache::builder().memory_bytes(64 << 20).open().unwrap();
+    let keys = 600_000u32;
+    for key in 0..keys {
+        cache.set(&key.to_le_bytes(), &key.to_be_bytes(), None).unwrap();
+    }
+    let lost = (0..keys)
+        .filter(|key| cache.get(&key.to_le_bytes()).as_deref() != Some(&key.to_be_bytes()))
+        .count();
+    assert_eq!(lost, 0);
+    cache.validate().unwrap();
+    let report = cache.report();
+    let per_item = report.index_bytes as f64 / f64::from(keys);
+    assert!(per_item < 16.0, "{per_item} bytes of index an item, {report:?}");
+}
+
+#[test]
+fn large_reads_report_that_they_come_in_pieces() {
+    let cache = ticked(16 << 20);
+    cache.set(b"large", &value_of(3, 200_000), None).unwrap();
+    let mut out = Vec::new();
+    let read = cache.read(b"large", &mut out, |out, meta| {
+        out.extend_from_slice(meta.value_bytes.to_string().as_bytes());
+    });
+    let Read::Large(meta, mut large) = read else { panic!("{read:?}") };
+    assert_eq!((meta.value_bytes, &out[..]), (200_000, &b"200000"[..]));
+    out.clear();
+    while large.next_piece(&mut out).unwrap() {}
+    assert_eq!(out, value_of(3, 200_000));
+}
+
+#[test]
+fn a_large_value_evicted_under_its_reader_is_an_error_not_a_mix() {
+    let cache = ticked(2 << 20);
+    cache.set(b"large", &value_of(3, 200_000), None).unwrap();
+    let mut out = Vec::new();
+    let Read::Large(_, mut large) = cache.read(b"large", &mut out, |_, _| ()) else {
+        panic!("200,000 bytes are large in two megabytes");
+    };
+    assert_eq!(large.next_piece(&mut out), Ok(true));
+    for key in 0..20_000u32 {
+        cache.set(&key.to_le_bytes(), &[0; 200], None).unwrap();
+    }
+    let before = out.len();
+    assert!(large.next_piece(&mut out).is_err());
+    assert_eq!(out.len(), before);
+}
+
+#[test]
+fn sizes_out_of_bounds_are_refused_by_name() {
+    let error = Cache::builder().memory_bytes(1000).open().unwrap_err().to_string();
+    assert!(error.contains("1000") && error.contains("1048576"), "{error}");
+    let error = Cache::builder().item_bytes_max(100 << 20).open().unwrap_err().to_string();
+    assert!(error.contains("half"), "{error}");
+}

@@ -1,0 +1,175 @@
+//! The engine: a region and what is derived from its superblock.
+
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+use larder_item::{Epoch, KEY_BYTES_MAX};
+use larder_region::layout::{self, global, superblock};
+use larder_region::{Layout, LayoutError, MapError, Memory};
+use rapidhash::v3::{RapidSecrets, rapidhash_v3_seeded};
+
+use crate::group::Control;
+use crate::record::HEADER_BYTES;
+use crate::seat::SEAT_BYTES;
+use crate::segment::State;
+use crate::slot::TAG_BITS;
+
+/// What an engine is created with.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// All memory of the cache, index and statistics included.
+    pub memory_bytes: usize,
+    /// The largest item, as [`Engine::accepts`] counts it.
+    pub item_bytes_max: usize,
+    /// Does each item carry a version, its cas token? It costs 8 bytes an item.
+    pub keeps_versions: bool,
+    /// May live items be evicted to make room?
+    pub evicts: bool,
+    /// Seed of the key hash; unpredictable where keys come from strangers.
+    pub hash_seed: u64,
+    /// What second 0 is in Unix time.
+    pub epoch: Epoch,
+}
+
+/// Why an engine could not be created.
+#[derive(Debug, thiserror::Error)]
+pub enum CreateError {
+    /// The memory asked for cannot be laid out.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// The system gave no memory.
+    #[error(transparent)]
+    Map(#[from] MapError),
+    /// Items may not be larger than half of the memory.
+    #[error("an item may have at most half of the memory, {half} bytes, found {asked}")]
+    ItemTooLarge {
+        /// What was asked for.
+        asked: usize,
+        /// What is possible.
+        half: usize,
+    },
+}
+
+/// A cache's index and segments. All methods take `&self`; any number of threads may use it, each with a
+/// [`Seat`](crate::Seat) of its own.
+#[derive(Debug)]
+pub struct Engine {
+    pub(crate) memory: Memory,
+    pub(crate) layout: Layout,
+    pub(crate) keeps_versions: bool,
+    pub(crate) evicts: bool,
+    item_bytes_max: usize,
+    epoch: Epoch,
+    secrets: RapidSecrets,
+    /// How many low bits of a hash every group has in common with none other from the start.
+    pub(crate) first_level: u32,
+    /// A group's number without so many low bits is the number of its segment in the directory.
+    pub(crate) group_shift: u32,
+}
+
+/// The index begins with this part of the memory: enough for items of about a kilobyte. It grows with the
+/// items.
+const FIRST_INDEX_PART: usize = 128;
+
+/// What memcached adds to key and value when it compares an item with `-I`: 48 bytes of header, 8 of cas
+/// token, the key's end and the value's line end. Clients that know the limit know it by this account.
+const MEMCACHED_HEADER_BYTES: usize = 48;
+const MEMCACHED_CAS_BYTES: usize = 8;
+const MEMCACHED_ENDS_BYTES: usize = 3;
+
+impl Engine {
+    /// Creates an empty cache in private memory.
+    ///
+    /// # Errors
+    /// [`CreateError`] names the size that was wrong or could not be had.
+    pub fn create(config: &Config) -> Result<Self, CreateError> {
+        let layout = Layout::new(config.memory_bytes, SEAT_BYTES)?;
+        let half = config.memory_bytes / 2;
+        if config.item_bytes_max > half {
+            return Err(CreateError::ItemTooLarge { asked: config.item_bytes_max, half });
+        }
+        let groups_per_segment = layout.groups_per_segment();
+        let first_groups =
+            (config.memory_bytes / FIRST_INDEX_PART / layout::GROUP_BYTES).max(groups_per_segment);
+        let engine = Self {
+            memory: Memory::private(layout.region_bytes)?,
+            layout,
+            keeps_versions: config.keeps_versions,
+            evicts: config.evicts,
+            item_bytes_max: config.item_bytes_max,
+            epoch: config.epoch,
+            secrets: RapidSecrets::seed(config.hash_seed),
+            first_level: first_groups.ilog2(),
+            group_shift: groups_per_segment.ilog2(),
+        };
+        engine.write_superblock(config.hash_seed);
+        engine.lay_out_index();
+        Ok(engine)
+    }
+
+    fn write_superblock(&self, hash_seed: u64) {
+        let layout = &self.layout;
+        let half = |at, value: usize| self.memory.half(at).store(value as u32, Relaxed);
+        half(superblock::FORMAT, layout::FORMAT as usize);
+        half(superblock::SEGMENT_BYTES, layout.segment_bytes);
+        half(superblock::SEGMENTS, layout.segments);
+        half(superblock::SEATS, layout.seats);
+        half(superblock::SEAT_BYTES, layout.seat_bytes);
+        half(superblock::STRIPES, layout.stripes);
+        let word = |at, value: u64| self.memory.word(at).store(value, Relaxed);
+        word(superblock::REGION_BYTES, layout.region_bytes as u64);
+        word(superblock::HASH_SEED, hash_seed);
+        word(superblock::EPOCH_UNIX_SECS, self.epoch.unix_secs.cast_unsigned());
+        half(global::CLOCK, Epoch::FIRST_SECOND as usize);
+        word(global::NEXT_SEQUENCE, 1);
+        // Last: a region without it is not one yet.
+        self.memory.word(superblock::MAGIC).store(layout::MAGIC, Release);
+    }
+
+    fn lay_out_index(&self) {
+        let groups = 1usize << self.first_level;
+        let index_segments = (groups >> self.group_shift) as u32;
+        for segment in self.segments().rev() {
+            if segment >= index_segments {
+                self.push_free(segment);
+                continue;
+            }
+            self.set_state(segment, State::Index);
+            let directory = self.layout.groups_directory_at + segment as usize * 4;
+            self.memory.half(directory).store(segment + 1, Relaxed);
+        }
+        for group in 0..groups as u64 {
+            let control = Control::new(self.first_level);
+            self.memory.word(self.group_at(group)).store(control.0, Relaxed);
+        }
+        self.memory.word(global::GROUPS).store(groups as u64, Release);
+    }
+
+    /// The keyed hash of a key: rapidhash v3, whose output is part of the region's format.
+    #[inline]
+    pub(crate) fn hash(&self, key: &[u8]) -> u64 {
+        rapidhash_v3_seeded(key, &self.secrets)
+    }
+
+    /// Is an item with a key and a value of these lengths small enough? Counted as memcached counts: with
+    /// 48 bytes of header, 8 of cas token where one is kept, and 3 for the ends of key and value.
+    pub fn accepts(&self, key_bytes: usize, value_bytes: usize) -> bool {
+        let cas_bytes = if self.keeps_versions { MEMCACHED_CAS_BYTES } else { 0 };
+        let overhead = MEMCACHED_HEADER_BYTES + cas_bytes + MEMCACHED_ENDS_BYTES;
+        value_bytes
+            .checked_add(key_bytes + overhead)
+            .is_some_and(|item_bytes| item_bytes <= self.item_bytes_max)
+    }
+
+    /// The longest value that is kept in one piece.
+    pub fn inline_bytes_max(&self) -> usize {
+        const FIELDS_BYTES: usize = HEADER_BYTES + 16;
+        self.layout.segment_bytes / 8 - (FIELDS_BYTES + KEY_BYTES_MAX).next_multiple_of(8)
+    }
+
+    /// The tie between the cache's seconds and Unix time.
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+}
+
+const _: () = assert!(TAG_BITS == 15 && layout::SUPERBLOCK_BYTES <= global::CLOCK);

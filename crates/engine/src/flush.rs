@@ -1,0 +1,40 @@
+//! Flushing: one number makes everything stored so far invisible.
+
+use larder_item::Second;
+use larder_region::layout::global;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use crate::Engine;
+
+impl Engine {
+    /// Makes everything stored so far invisible, and calls off a flush that was to come. Constant time:
+    /// segments begun before are dead as a whole.
+    pub fn flush(&self) {
+        self.memory.word(global::FLUSH_AT).store(0, Relaxed);
+        let next = self.memory.word(global::NEXT_SEQUENCE).load(Acquire);
+        // Pairs with the acquire in `is_flushed`.
+        self.memory.word(global::FLUSH_SEQUENCE).fetch_max(next, Release);
+    }
+
+    /// Flushes when the clock reaches `at`, in place of any flush that was to come.
+    pub fn flush_at(&self, at: Second) {
+        self.memory.word(global::FLUSH_AT).store(u64::from(at), Relaxed);
+    }
+
+    /// Every operation passes here first, so that it sees a flush whose time has come.
+    #[inline]
+    pub(crate) fn flush_if_due(&self, now: Second) {
+        let at = self.memory.word(global::FLUSH_AT).load(Relaxed);
+        if at != 0 && at <= u64::from(now) {
+            self.flush_due(at);
+        }
+    }
+
+    #[cold]
+    fn flush_due(&self, at: u64) {
+        let due = self.memory.word(global::FLUSH_AT);
+        if due.compare_exchange(at, 0, AcqRel, Relaxed).is_ok() {
+            self.flush();
+        }
+    }
+}

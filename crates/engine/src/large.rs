@@ -1,0 +1,306 @@
+//! Large values: pieces in many segments, and one record that names them.
+//!
+//! ```text
+//! record of the item   │ header, fields, key │ value bytes u64 │ slot of piece 0 │ slot of piece 1 │ …
+//! record of a piece    │ header │ hash of the key u64 │ part of the value │
+//! ```
+//!
+//! The pieces are written as they arrive, the record last: until it is published nobody sees anything.
+//! When the segment of one piece is emptied the whole item goes.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::fence;
+
+use larder_item::{Deadline, Second, check_key};
+use larder_stats::Counter;
+
+use crate::find::Found;
+use crate::head::Pool;
+use crate::publish::{Condition, Publication};
+use crate::record::{Draft, Header, PIECE_HEAD_BYTES};
+use crate::segment::State;
+use crate::slot::Slot;
+use crate::{Engine, Request, Seat, StoreError, Stored};
+
+/// A piece shorter than this is not worth its own record: a segment with less room is sealed.
+const PIECE_BYTES_MIN: usize = 512;
+
+/// The part of a large value was evicted before it was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the value was evicted while it was being read; read it again")]
+pub struct Evicted;
+
+/// A piece and the use of its segment in which it was written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece {
+    pub(crate) slot: Slot,
+    pub(crate) sequence: u64,
+}
+
+/// A large value that is being read piece by piece. It holds nothing in the cache: if the value is evicted
+/// meanwhile, the next piece is an error.
+#[derive(Debug)]
+pub struct LargeValue {
+    value_bytes: usize,
+    pieces: Vec<Piece>,
+    next: usize,
+}
+
+impl LargeValue {
+    /// Bytes of the whole value.
+    pub fn value_bytes(&self) -> usize {
+        self.value_bytes
+    }
+}
+
+/// A large value that is arriving. Give it to [`Engine::publish_upload`] or to [`Engine::abort_upload`].
+#[derive(Debug)]
+pub struct Upload {
+    hash: u64,
+    value_bytes: usize,
+    /// What has arrived and is no piece yet; never more than a piece.
+    buffer: Vec<u8>,
+    pieces: Vec<Piece>,
+    written_bytes: usize,
+}
+
+impl Engine {
+    /// The longest part of a value that a piece holds.
+    pub(crate) fn piece_bytes_max(&self) -> usize {
+        self.layout.segment_bytes / 8 - PIECE_HEAD_BYTES
+    }
+
+    /// Reads the table of a large value; none where it changed meanwhile.
+    pub(crate) fn open_large(&self, found: &Found) -> Option<LargeValue> {
+        let table = self.table(found);
+        let pieces: Option<Vec<Piece>> = table
+            .clone()
+            .map(|at| {
+                let slot = self.slot(at);
+                let sequence = self.sequence(slot.segment()).load(Acquire);
+                (sequence != 0 && slot.is_of(sequence)).then_some(Piece { slot, sequence })
+            })
+            .collect();
+        let pieces = pieces?;
+        let value_bytes = self.memory.word(found.record_at + found.header.value_at()).load(Relaxed);
+        fence(Acquire);
+        // As with the slot of a small item: what the table still names now has been there since the
+        // sequences were read, if they are unchanged when the pieces have been read.
+        let unchanged = self.slot(found.slot_at).is_same(found.slot)
+            && table.zip(&pieces).all(|(at, piece)| self.slot(at) == piece.slot);
+        let value_bytes = value_bytes as usize;
+        (unchanged && self.is_still_there(found)).then_some(LargeValue {
+            value_bytes,
+            pieces,
+            next: 0,
+        })
+    }
+
+    /// The offsets of the words that name the pieces.
+    pub(crate) fn table(&self, found: &Found) -> impl Iterator<Item = usize> + Clone + use<> {
+        let first = found.record_at + found.header.value_at() + 8;
+        let count = (found.header.value_bytes() / 8).saturating_sub(1);
+        (0..count).map(move |piece| first + 8 * piece)
+    }
+
+    /// Appends the next piece of a large value to `out`; false where there is none left.
+    ///
+    /// # Errors
+    /// [`Evicted`] if the piece is gone. `out` is then as it was.
+    pub fn read_piece(&self, large: &mut LargeValue, out: &mut Vec<u8>) -> Result<bool, Evicted> {
+        let Some(piece) = large.pieces.get(large.next) else {
+            return Ok(false);
+        };
+        let start = out.len();
+        let record_at = self.layout.segment_at(piece.slot.segment()) + piece.slot.offset();
+        let header = Header::load(&self.memory, record_at);
+        let bytes = header.value_bytes().min(self.piece_bytes_max());
+        self.memory.read(record_at + PIECE_HEAD_BYTES, bytes, out);
+        fence(Acquire);
+        if self.sequence(piece.slot.segment()).load(Relaxed) != piece.sequence {
+            out.truncate(start);
+            return Err(Evicted);
+        }
+        large.next += 1;
+        Ok(true)
+    }
+
+    /// Begins a store of `value_bytes` that arrive in parts.
+    ///
+    /// # Errors
+    /// As [`Engine::store`], before anything has arrived.
+    pub fn upload(&self, key: &[u8], value_bytes: usize) -> Result<Upload, StoreError> {
+        check_key(key)?;
+        if !self.accepts(key.len(), value_bytes) {
+            return Err(StoreError::TooLarge);
+        }
+        Ok(Upload {
+            hash: self.hash(key),
+            value_bytes,
+            buffer: Vec::new(),
+            pieces: Vec::new(),
+            written_bytes: 0,
+        })
+    }
+
+    /// Takes the next bytes of an upload. They are written to segments piece by piece; at most one piece
+    /// waits outside of the region.
+    ///
+    /// # Errors
+    /// [`StoreError::NoMemory`] where no segment can be had, [`StoreError::TooLarge`] for bytes beyond the
+    /// number announced. The upload is then to be aborted.
+    pub fn push(
+        &self,
+        seat: &Seat,
+        upload: &mut Upload,
+        mut bytes: &[u8],
+        now: Second,
+    ) -> Result<(), StoreError> {
+        if upload.arrived_bytes() + bytes.len() > upload.value_bytes {
+            return Err(StoreError::TooLarge);
+        }
+        let piece_bytes = self.piece_bytes_max();
+        while upload.buffer.len() + bytes.len() >= piece_bytes {
+            if upload.buffer.is_empty() {
+                let (piece, rest) = bytes.split_at(piece_bytes);
+                self.append_pieces(seat, upload, piece, now)?;
+                bytes = rest;
+            } else {
+                let (part, rest) = bytes.split_at(piece_bytes - upload.buffer.len());
+                upload.buffer.extend_from_slice(part);
+                bytes = rest;
+                self.append_buffer(seat, upload, now)?;
+            }
+        }
+        upload.buffer.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn append_buffer(
+        &self,
+        seat: &Seat,
+        upload: &mut Upload,
+        now: Second,
+    ) -> Result<(), StoreError> {
+        let buffer = std::mem::take(&mut upload.buffer);
+        let appended = self.append_pieces(seat, upload, &buffer, now);
+        upload.buffer = buffer;
+        upload.buffer.clear();
+        appended
+    }
+
+    /// Writes a part of the value: one piece, or two where a segment ends in between.
+    fn append_pieces(
+        &self,
+        seat: &Seat,
+        upload: &mut Upload,
+        mut part: &[u8],
+        now: Second,
+    ) -> Result<(), StoreError> {
+        while !part.is_empty() {
+            let whole = (PIECE_HEAD_BYTES + part.len()).next_multiple_of(8);
+            let room = self.reserve(seat, Pool::Small, whole, whole.min(PIECE_BYTES_MIN), now)?;
+            let (here, rest) = part.split_at(part.len().min(room.bytes - PIECE_HEAD_BYTES));
+            let header = Header::piece(here.len(), upload.hash);
+            self.memory.word(room.at()).store(header.word(), Relaxed);
+            self.memory.word(room.at() + 8).store(upload.hash, Relaxed);
+            self.memory.write(room.at() + PIECE_HEAD_BYTES, here);
+            room.fill(header.record_bytes());
+            // The item's deadline is not known yet.
+            self.note_deadline(room.segment, Deadline::NEVER);
+            self.account(seat, room.segment, header.record_bytes());
+            upload.pieces.push(Piece { slot: room.slot(), sequence: room.sequence });
+            upload.written_bytes += here.len();
+            part = rest;
+        }
+        Ok(())
+    }
+
+    /// Ends an upload by storing the item.
+    ///
+    /// # Errors
+    /// As [`Engine::store`]; [`StoreError::NoMemory`] also where a piece was evicted before the last one
+    /// arrived.
+    pub fn publish_upload(
+        &self,
+        seat: &Seat,
+        mut upload: Upload,
+        request: &Request<'_>,
+        now: Second,
+    ) -> Result<Stored, StoreError> {
+        let stored = self.finish(seat, &mut upload, request, &Condition::of(request), now);
+        if !matches!(stored, Ok(Stored::Stored { .. })) {
+            self.abort_upload(seat, upload);
+        }
+        stored
+    }
+
+    /// Writes and publishes the record of an upload whose bytes have all arrived.
+    pub(crate) fn finish(
+        &self,
+        seat: &Seat,
+        upload: &mut Upload,
+        request: &Request<'_>,
+        condition: &Condition<'_>,
+        now: Second,
+    ) -> Result<Stored, StoreError> {
+        self.append_buffer(seat, upload, now)?;
+        debug_assert_eq!(
+            upload.written_bytes, upload.value_bytes,
+            "a part of the value is missing"
+        );
+        let words = std::iter::once(upload.value_bytes as u64)
+            .chain(upload.pieces.iter().map(|piece| piece.slot.0));
+        let table: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+        let draft = Draft {
+            key: request.key,
+            hash: upload.hash,
+            flags: request.flags,
+            deadline: condition.deadline_field(request),
+            versioned: self.keeps_versions,
+            value: &table,
+            large: true,
+        };
+        let bytes = draft.header().record_bytes();
+        if bytes > self.layout.segment_bytes {
+            return Err(StoreError::TooLarge);
+        }
+        let room = self.reserve(seat, Pool::Small, bytes, bytes, now)?;
+        draft.write(&self.memory, room.at());
+        let publication = Publication { draft: &draft, room: &room, pieces: &upload.pieces };
+        self.publish(seat, &publication, condition, now)
+    }
+
+    /// Gives back what an upload has written.
+    pub fn abort_upload(&self, seat: &Seat, upload: Upload) {
+        self.count(seat, Counter::UploadsAborted, 1);
+        for piece in &upload.pieces {
+            // Under the lock of the item's group nobody else accounts for the piece.
+            let _locked = self.lock(seat, upload.hash);
+            if self.is_kept(piece) {
+                let record_at = self.layout.segment_at(piece.slot.segment()) + piece.slot.offset();
+                let bytes = Header::load(&self.memory, record_at).record_bytes();
+                self.discharge(seat, piece.slot.segment(), bytes);
+            }
+        }
+    }
+
+    /// Is a piece's segment still in use, and not about to be emptied? Under the lock of the group of the
+    /// piece's key: then whoever empties the segment later must take that lock to unlink the item.
+    pub(crate) fn is_kept(&self, piece: &Piece) -> bool {
+        let segment = piece.slot.segment();
+        self.sequence(segment).load(Acquire) == piece.sequence
+            && self.state(segment) != State::Emptying
+    }
+}
+
+impl Upload {
+    fn arrived_bytes(&self) -> usize {
+        self.written_bytes + self.buffer.len()
+    }
+
+    /// Have all bytes arrived?
+    pub fn is_complete(&self) -> bool {
+        self.arrived_bytes() == self.value_bytes
+    }
+}

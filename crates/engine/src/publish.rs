@@ -1,0 +1,229 @@
+//! Publishing a written record: the one moment at which a store happens.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use larder_item::{Deadline, Second, StoreMode};
+use larder_stats::Counter;
+
+use crate::find::Found;
+use crate::group::Locked;
+use crate::head::Reservation;
+use crate::large::Piece;
+use crate::record::{Draft, Header};
+use crate::slot::Slot;
+use crate::{Engine, NoMemory, Request, Seat, StoreError, Stored};
+
+/// When a record replaces what is there.
+#[derive(Clone, Copy)]
+pub(crate) enum Condition<'a> {
+    /// As the mode and the cas token of a request say.
+    Requested(StoreMode, Option<u64>),
+    /// Only over exactly this record, from which the new one was made.
+    Over(&'a Found),
+}
+
+impl Condition<'_> {
+    pub(crate) fn of(request: &Request<'_>) -> Self {
+        Self::Requested(request.mode, request.cas)
+    }
+
+    /// The deadline field of the new record. One made from another keeps the field, even if it says never:
+    /// the other's may be changed until the new one is published.
+    pub(crate) fn deadline_field(&self, request: &Request<'_>) -> Option<Deadline> {
+        let keeps = matches!(self, Self::Over(found) if found.header.deadline_at().is_some());
+        (keeps || request.deadline != Deadline::NEVER).then_some(request.deadline)
+    }
+}
+
+/// A record that has been written and is to be published.
+pub(crate) struct Publication<'a> {
+    pub(crate) draft: &'a Draft<'a>,
+    pub(crate) room: &'a Reservation<'a>,
+    pub(crate) pieces: &'a [Piece],
+}
+
+/// What publishing came to where it is no error.
+enum Verdict {
+    Store,
+    Not(Stored),
+    /// The record the new one was made from is another by now.
+    Changed,
+}
+
+/// Why a record was not published.
+pub(crate) enum Unpublished {
+    NoMemory,
+    /// Make the record again from what is there now.
+    Changed,
+}
+
+impl From<NoMemory> for Unpublished {
+    fn from(_: NoMemory) -> Self {
+        Self::NoMemory
+    }
+}
+
+impl Engine {
+    /// Publishes a record under its key if the condition holds, otherwise gives its bytes back. One store
+    /// to a slot makes the difference; a reader sees the old item or the new one.
+    pub(crate) fn publish(
+        &self,
+        seat: &Seat,
+        publication: &Publication<'_>,
+        condition: &Condition<'_>,
+        now: Second,
+    ) -> Result<Stored, StoreError> {
+        match self.try_publish(seat, publication, condition, now) {
+            Ok(stored) => Ok(stored),
+            Err(Unpublished::NoMemory) => Err(StoreError::NoMemory),
+            Err(Unpublished::Changed) => Err(StoreError::Changed),
+        }
+    }
+
+    fn try_publish(
+        &self,
+        seat: &Seat,
+        publication: &Publication<'_>,
+        condition: &Condition<'_>,
+        now: Second,
+    ) -> Result<Stored, Unpublished> {
+        let Publication { draft, room, pieces } = publication;
+        let bytes = draft.header().record_bytes();
+        room.fill(bytes);
+        loop {
+            let locked = self.lock(seat, draft.hash);
+            let old = self.find_locked(&locked, draft.hash, draft.key);
+            let live = old.filter(|found| self.death(found, now).is_none());
+            match self.judge(condition, live.as_ref()) {
+                Verdict::Store => {}
+                Verdict::Not(stored) => {
+                    room.give_back();
+                    return Ok(stored);
+                }
+                Verdict::Changed => {
+                    room.give_back();
+                    return Err(Unpublished::Changed);
+                }
+            }
+            if !pieces.iter().all(|piece| self.is_kept(piece)) {
+                room.give_back();
+                return Err(Unpublished::NoMemory);
+            }
+            let Some(slot_at) = self.place_for(&locked, draft.hash, old.as_ref()) else {
+                drop(locked);
+                if let Err(error) = self.add_overflow_segment(seat, now) {
+                    room.give_back();
+                    return Err(error.into());
+                }
+                continue;
+            };
+            let cas = self.complete(seat, publication, condition, old.as_ref());
+            if let Some(old) = &old {
+                self.discharge_item(seat, old);
+                self.count(seat, Counter::Reclaimed, u64::from(live.is_none()));
+            }
+            let old_slot = old.map_or(Slot::EMPTY, |old| old.slot);
+            self.set_slot(slot_at, room.slot().tagged(self.tag_of(draft.hash), old_slot));
+            self.account(seat, room.segment, bytes);
+            self.count(seat, Counter::ItemsTotal, 1);
+            if old.is_none() {
+                self.count(seat, Counter::ItemsCurrent, 1);
+                self.note_slots(seat, 1);
+            }
+            return Ok(Stored::Stored { cas });
+        }
+    }
+
+    fn judge(&self, condition: &Condition<'_>, live: Option<&Found>) -> Verdict {
+        match (condition, live) {
+            (Condition::Over(from), Some(found)) => {
+                let same = found.slot.location() == from.slot.location()
+                    && found.sequence == from.sequence;
+                if same { Verdict::Store } else { Verdict::Changed }
+            }
+            (Condition::Over(_), None) => Verdict::Changed,
+            (Condition::Requested(StoreMode::Add, _), Some(_)) => Verdict::Not(Stored::NotStored),
+            (Condition::Requested(StoreMode::Add, _), None) => Verdict::Store,
+            (Condition::Requested(_, Some(_)), None) => Verdict::Not(Stored::NotFound),
+            (Condition::Requested(_, Some(cas)), Some(found)) if self.version(found) != *cas => {
+                Verdict::Not(Stored::Exists)
+            }
+            (Condition::Requested(StoreMode::Replace, None), None) => {
+                Verdict::Not(Stored::NotStored)
+            }
+            (Condition::Requested(..), _) => Verdict::Store,
+        }
+    }
+
+    /// The slot to publish in: the old record's, or an empty one; none where the chain is full and there is
+    /// no overflow group to make it longer.
+    fn place_for(&self, locked: &Locked<'_>, hash: u64, old: Option<&Found>) -> Option<usize> {
+        match old {
+            Some(old) => Some(old.slot_at),
+            None => locked
+                .slots(hash)
+                .find(|at| self.slot(*at).is_empty())
+                .or_else(|| self.extend_chain(locked)),
+        }
+    }
+
+    /// Fills in what is only known under the lock: the version, and the deadline that a touch may have
+    /// changed since the new record was made from the old.
+    fn complete(
+        &self,
+        seat: &Seat,
+        publication: &Publication<'_>,
+        condition: &Condition<'_>,
+        old: Option<&Found>,
+    ) -> u64 {
+        let Publication { draft, room, .. } = publication;
+        let header = draft.header();
+        let mut deadline = draft.deadline.unwrap_or(Deadline::NEVER);
+        if let (Condition::Over(_), Some(old), Some(at)) = (condition, old, header.deadline_at()) {
+            deadline = self.deadline(old);
+            self.memory.half(room.at() + at).store(deadline.0, Relaxed);
+        }
+        self.note_deadline(room.segment, deadline);
+        let Some(at) = header.version_at() else {
+            return 0;
+        };
+        let version = self.next_version(seat, old.map_or(0, |old| self.version(old)));
+        self.memory.word(room.at() + at).store(version, Relaxed);
+        version
+    }
+
+    /// Removes a record of a locked group from the index.
+    pub(crate) fn unlink(&self, seat: &Seat, found: &Found) {
+        self.set_slot(found.slot_at, Slot::EMPTY);
+        self.discharge_item(seat, found);
+        self.discount(seat, Counter::ItemsCurrent, 1);
+        self.note_slots(seat, -1);
+    }
+
+    /// Adds a record to the accounts.
+    pub(crate) fn account(&self, seat: &Seat, segment: u32, bytes: usize) {
+        self.add_live(segment, bytes);
+        self.count(seat, Counter::BytesLive, bytes as u64);
+        self.count(seat, Counter::BytesWritten, bytes as u64);
+    }
+
+    /// Takes a record out of the accounts.
+    pub(crate) fn discharge(&self, seat: &Seat, segment: u32, bytes: usize) {
+        self.subtract_live(segment, bytes);
+        self.discount(seat, Counter::BytesLive, bytes as u64);
+    }
+
+    /// Takes an item's record, and the pieces of a large one, out of the accounts. Under the lock of its
+    /// group.
+    fn discharge_item(&self, seat: &Seat, found: &Found) {
+        self.discharge(seat, found.slot.segment(), found.header.record_bytes());
+        if found.header.is_large() {
+            for at in self.table(found) {
+                let piece = self.slot(at);
+                let record_at = self.layout.segment_at(piece.segment()) + piece.offset();
+                let bytes = Header::load(&self.memory, record_at).record_bytes();
+                self.discharge(seat, piece.segment(), bytes);
+            }
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! What an engine holds, for people and for statistics.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
+
+use larder_item::Second;
+use larder_region::layout::{GROUP_BYTES, global};
+use larder_stats::Counter;
+
+use crate::Engine;
+use crate::segment::State;
+
+/// The sizes of the parts of a cache at one time. Threads go on meanwhile: the numbers need not add up to
+/// the byte.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Bytes of the region.
+    pub memory_bytes: u64,
+    /// Bytes of a segment.
+    pub segment_bytes: u64,
+    /// Segments of the region.
+    pub segments: u64,
+    /// Segments that hold nothing.
+    pub segments_free: u64,
+    /// Segments that hold index groups, overflow groups included.
+    pub segments_index: u64,
+    /// Segments that hold items.
+    pub segments_items: u64,
+    /// Items, dead ones that nobody has come across included.
+    pub items: u64,
+    /// Bytes of the records of these items.
+    pub live_bytes: u64,
+    /// Index groups.
+    pub groups: u64,
+    /// Overflow groups in use.
+    pub overflow_groups: u64,
+    /// Bytes of all groups in use.
+    pub index_bytes: u64,
+    /// Bytes of records written by stores.
+    pub bytes_written: u64,
+    /// Bytes of records moved to keep them.
+    pub bytes_relocated: u64,
+    /// The second in which the oldest segment with items was begun; 0 where there is none.
+    pub oldest: Second,
+}
+
+impl Engine {
+    /// Counts and measures.
+    pub fn report(&self) -> Report {
+        let groups = self.memory.word(global::GROUPS).load(Relaxed);
+        let overflow_groups = self
+            .memory
+            .word(global::OVERFLOW_GROUPS)
+            .load(Relaxed)
+            .saturating_sub(self.memory.word(global::FREE_OVERFLOW_COUNT).load(Relaxed));
+        let mut report = Report {
+            memory_bytes: self.layout.region_bytes as u64,
+            segment_bytes: self.layout.segment_bytes as u64,
+            segments: self.layout.segments as u64,
+            segments_free: self.free_segments(),
+            items: self.counter(Counter::ItemsCurrent),
+            live_bytes: self.counter(Counter::BytesLive),
+            groups,
+            overflow_groups,
+            index_bytes: (groups + overflow_groups) * GROUP_BYTES as u64,
+            bytes_written: self.counter(Counter::BytesWritten),
+            bytes_relocated: self.counter(Counter::BytesRelocated),
+            ..Report::default()
+        };
+        let mut oldest = u64::MAX;
+        for segment in self.segments() {
+            match self.state(segment) {
+                State::Index | State::Overflow => report.segments_index += 1,
+                State::Active | State::Sealed | State::Emptying => {
+                    report.segments_items += 1;
+                    let sequence = self.sequence(segment).load(Relaxed);
+                    if sequence < oldest {
+                        oldest = sequence;
+                        report.oldest = self.begun(segment);
+                    }
+                }
+                State::Free | State::Reserved => {}
+            }
+        }
+        report
+    }
+
+    /// How many items there are of each size: record bytes rounded up to 32, and their number. Walks the
+    /// whole index.
+    pub fn sizes(&self) -> BTreeMap<u64, u64> {
+        let mut sizes = BTreeMap::new();
+        for group in 0..self.memory.word(global::GROUPS).load(Relaxed) {
+            for found in self.linked(group) {
+                let pieces: usize = match found.header.is_large() {
+                    true => {
+                        self.memory.word(found.record_at + found.header.value_at()).load(Relaxed)
+                            as usize
+                    }
+                    false => 0,
+                };
+                let bytes = (found.header.record_bytes() + pieces) as u64;
+                if self.is_still_there(&found) {
+                    *sizes.entry(bytes.next_multiple_of(32)).or_default() += 1;
+                }
+            }
+        }
+        sizes
+    }
+}

@@ -1,0 +1,125 @@
+//! A seat: one thread's place in a region.
+//!
+//! It gives the thread a number under which it locks groups and claims append heads, a counter for
+//! versions, and counters that nobody else writes.
+//!
+//! ```text
+//! 0  claimed u64 │ 8  versions given u64 │ 16  slots filled, not yet told u64 │ 24  reserved │ 64  counters, u64 each
+//! ```
+
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
+
+use larder_region::layout::global;
+use larder_stats::Counter;
+
+use crate::Engine;
+
+const CLAIMED: usize = 0;
+const VERSIONS: usize = 8;
+const UNTOLD_SLOTS: usize = 16;
+const COUNTERS: usize = 64;
+
+/// The bytes of a seat.
+pub(crate) const SEAT_BYTES: usize = COUNTERS + 8 * Counter::COUNT;
+
+/// How far a seat's count of filled slots runs ahead of the shared one: the shared line is written once
+/// in so many stores of new keys.
+const UNTOLD_SLOTS_MAX: i64 = 32;
+
+/// A thread's place. It moves between threads but serves one at a time.
+#[derive(Debug)]
+pub struct Seat {
+    pub(crate) index: u32,
+    pub(crate) at: usize,
+    /// Two threads counting on one seat would lose counts and could give one version twice.
+    not_sync: PhantomData<Cell<()>>,
+}
+
+impl Seat {
+    /// The number under which this seat owns groups and heads; never 0.
+    pub(crate) fn owner(&self) -> u64 {
+        u64::from(self.index) + 1
+    }
+}
+
+impl Engine {
+    /// Takes a free seat, or none where as many threads as the region has seats hold one. Give it back
+    /// with [`Engine::leave`].
+    pub fn sit(&self) -> Option<Seat> {
+        (0..self.layout.seats).find_map(|index| {
+            let at = self.layout.seats_at + index * self.layout.seat_bytes;
+            // Pairs with the release in `leave`: the counters of the last holder are seen.
+            let claimed = self.memory.word(at + CLAIMED).compare_exchange(0, 1, AcqRel, Relaxed);
+            claimed.ok().map(|_| Seat { index: index as u32, at, not_sync: PhantomData })
+        })
+    }
+
+    /// Gives a seat back. What was counted on it stays counted.
+    pub fn leave(&self, seat: &Seat) {
+        self.tell_slots(seat);
+        // Pairs with the acquire in `sit`.
+        self.memory.word(seat.at + CLAIMED).store(0, Release);
+    }
+
+    /// The sum of a counter over all seats.
+    pub fn counter(&self, counter: Counter) -> u64 {
+        (0..self.layout.seats)
+            .map(|index| self.layout.seats_at + index * self.layout.seat_bytes)
+            .map(|at| self.memory.word(at + COUNTERS + 8 * counter as usize).load(Relaxed))
+            .fold(0, u64::wrapping_add)
+    }
+
+    /// Sets every counter that counts events back to 0; levels keep their value.
+    pub fn reset_counters(&self) {
+        for index in 0..self.layout.seats {
+            let at = self.layout.seats_at + index * self.layout.seat_bytes + COUNTERS;
+            for counter in Counter::ALL.iter().filter(|counter| counter.is_reset()) {
+                self.memory.word(at + 8 * *counter as usize).store(0, Relaxed);
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn count(&self, seat: &Seat, counter: Counter, n: u64) {
+        add(self, seat.at + COUNTERS + 8 * counter as usize, n);
+    }
+
+    #[inline]
+    pub(crate) fn discount(&self, seat: &Seat, counter: Counter, n: u64) {
+        self.count(seat, counter, n.wrapping_neg());
+    }
+
+    /// A version that no item of the region has had, larger than `replaced`.
+    pub(crate) fn next_version(&self, seat: &Seat, replaced: u64) -> u64 {
+        let seat_bits = self.layout.seats.ilog2();
+        let given = self.memory.word(seat.at + VERSIONS);
+        let turn = given.load(Relaxed).max(replaced >> seat_bits) + 1;
+        given.store(turn, Relaxed);
+        turn << seat_bits | u64::from(seat.index)
+    }
+
+    /// Notes that `change` more slots are filled.
+    pub(crate) fn note_slots(&self, seat: &Seat, change: i64) {
+        let untold = self.memory.word(seat.at + UNTOLD_SLOTS);
+        let total = untold.load(Relaxed).cast_signed() + change;
+        untold.store(total.cast_unsigned(), Relaxed);
+        if total.abs() >= UNTOLD_SLOTS_MAX {
+            self.tell_slots(seat);
+        }
+    }
+
+    fn tell_slots(&self, seat: &Seat) {
+        let untold = self.memory.word(seat.at + UNTOLD_SLOTS);
+        self.memory.word(global::ITEMS).fetch_add(untold.load(Relaxed), Relaxed);
+        untold.store(0, Relaxed);
+    }
+}
+
+/// Adds to a word that only the caller's seat writes.
+#[inline]
+fn add(engine: &Engine, at: usize, n: u64) {
+    let word = engine.memory.word(at);
+    word.store(word.load(Relaxed).wrapping_add(n), Relaxed);
+}

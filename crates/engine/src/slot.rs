@@ -1,0 +1,128 @@
+//! A slot: one word of the index that names one record.
+//!
+//! ```text
+//! 63      49 48  47 46  45 44       37 36            17 16            0
+//! ┌─────────┬──────┬──────┬───────────┬────────────────┬───────────────┐
+//! │ tag 15  │freq 2│kind 2│   gen 8   │   segment 20   │   offset 17   │   0 = empty
+//! └─────────┴──────┴──────┴───────────┴────────────────┴───────────────┘
+//! ```
+//!
+//! `offset` counts 8-byte units from the start of the segment. `gen` is the low byte of the segment's
+//! sequence when the record was written. Pieces of a large value are named by the same word, with tag and
+//! freq 0.
+
+use std::fmt;
+
+/// The value of the `kind` field of a record in memory.
+const KIND_RAM: u64 = 1;
+
+const TAG_SHIFT: u32 = 49;
+const FREQ_SHIFT: u32 = 47;
+const KIND_SHIFT: u32 = 45;
+const GEN_SHIFT: u32 = 37;
+const SEGMENT_SHIFT: u32 = 17;
+
+const TAG_MASK: u64 = !0 << TAG_SHIFT;
+const FREQ_MASK: u64 = 0b11 << FREQ_SHIFT;
+const LOCATION_MASK: u64 = (1 << (KIND_SHIFT + 2)) - 1;
+
+/// How many bits a tag has: the index can double that often from its first size.
+pub(crate) const TAG_BITS: u32 = 15;
+
+/// The content of a slot.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Slot(pub(crate) u64);
+
+impl Slot {
+    /// Names nothing.
+    pub(crate) const EMPTY: Self = Self(0);
+
+    /// Names the record at `offset` bytes into `segment`, written while the segment had `sequence`.
+    pub(crate) fn new(segment: u32, offset: usize, sequence: u64) -> Self {
+        debug_assert!(segment < 1 << 20 && offset.is_multiple_of(8) && offset < 1 << 20);
+        Self(
+            KIND_RAM << KIND_SHIFT
+                | (sequence & 0xFF) << GEN_SHIFT
+                | u64::from(segment) << SEGMENT_SHIFT
+                | (offset / 8) as u64,
+        )
+    }
+
+    /// The same record, under `tag` and with the freq of `old`.
+    pub(crate) fn tagged(self, tag: u64, old: Self) -> Self {
+        Self(self.0 & LOCATION_MASK | tag << TAG_SHIFT | old.0 & FREQ_MASK)
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    #[inline]
+    pub(crate) fn has_tag(self, tag: u64) -> bool {
+        (self.0 ^ tag << TAG_SHIFT) & TAG_MASK == 0 && self.0 != 0
+    }
+
+    /// The same but for freq?
+    #[inline]
+    pub(crate) fn is_same(self, other: Self) -> bool {
+        (self.0 ^ other.0) & !FREQ_MASK == 0
+    }
+
+    pub(crate) fn tag(self) -> u64 {
+        self.0 >> TAG_SHIFT
+    }
+
+    /// Which record, as a word that tag and freq do not change.
+    #[inline]
+    pub(crate) fn location(self) -> u64 {
+        self.0 & LOCATION_MASK
+    }
+
+    #[inline]
+    pub(crate) fn segment(self) -> u32 {
+        (self.0 >> SEGMENT_SHIFT) as u32 & 0xF_FFFF
+    }
+
+    /// Bytes from the start of the segment.
+    #[inline]
+    pub(crate) fn offset(self) -> usize {
+        (self.0 & 0x1_FFFF) as usize * 8
+    }
+
+    /// Could the record have been written while its segment had `sequence`?
+    #[inline]
+    pub(crate) fn is_of(self, sequence: u64) -> bool {
+        self.0 >> GEN_SHIFT & 0xFF == sequence & 0xFF
+    }
+}
+
+impl fmt::Debug for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_empty() {
+            return write!(f, "Slot(empty)");
+        }
+        let (tag, segment, offset) = (self.tag(), self.segment(), self.offset());
+        let generation = self.0 >> GEN_SHIFT & 0xFF;
+        write!(f, "Slot(tag {tag:#x}, segment {segment}, offset {offset}, gen {generation})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_field_comes_back() {
+        let slot = Slot::new(0xF_FFFF, (1 << 20) - 8, 0x1FF).tagged(0x7FFF, Slot(FREQ_MASK));
+        assert_eq!((slot.segment(), slot.offset(), slot.tag()), (0xF_FFFF, (1 << 20) - 8, 0x7FFF));
+        assert!(slot.is_of(0xFF) && slot.has_tag(0x7FFF) && !slot.has_tag(0x7FFE));
+        assert_eq!(slot.location(), Slot::new(0xF_FFFF, (1 << 20) - 8, 0xFF).location());
+    }
+
+    #[test]
+    fn tag_zero_is_not_an_empty_slot() {
+        assert!(!Slot::EMPTY.has_tag(0));
+        assert!(Slot::new(0, 0, 0).has_tag(0));
+    }
+}

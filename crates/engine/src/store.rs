@@ -1,0 +1,307 @@
+//! Storing, changing and removing items.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use larder_item::{Deadline, Direction, KeyError, Number, Second, StoreMode, check_key};
+use larder_stats::Counter;
+
+use crate::find::Found;
+use crate::head::Pool;
+use crate::publish::{Condition, Publication};
+use crate::record::Draft;
+use crate::{Engine, NoMemory, Seat};
+
+/// Everything of a store but the value.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The item's key.
+    pub key: &'a [u8],
+    /// When to store.
+    pub mode: StoreMode,
+    /// Store only over the item with this cas token.
+    pub cas: Option<u64>,
+    /// The client's bits.
+    pub flags: u32,
+    /// When the item shall die. Appending and prepending keep the deadline, and the flags, of the item.
+    pub deadline: Deadline,
+}
+
+/// The outcome of a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stored {
+    /// The item is stored under this cas token (0 where the cache keeps none).
+    Stored {
+        /// The item's version.
+        cas: u64,
+    },
+    /// The condition of the mode did not hold.
+    NotStored,
+    /// The item there has another cas token.
+    Exists,
+    /// There is no item with the cas token, or any other.
+    NotFound,
+}
+
+/// Why a store could not be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// The item is larger than the cache accepts.
+    #[error("the item is larger than the cache accepts; store less, or raise the item size limit")]
+    TooLarge,
+    /// No memory could be had.
+    #[error("no memory could be had for the item; allow eviction, or give the cache more memory")]
+    NoMemory,
+    /// The key cannot be one.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// The item changed while a new one was made from it. Retried inside of the engine.
+    #[doc(hidden)]
+    #[error("the item changed meanwhile")]
+    Changed,
+}
+
+impl From<NoMemory> for StoreError {
+    fn from(_: NoMemory) -> Self {
+        Self::NoMemory
+    }
+}
+
+/// The outcome of moving a counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arithmetic {
+    /// The counter's new state.
+    Number {
+        /// The number it shows.
+        number: u64,
+        /// The item's version.
+        cas: u64,
+    },
+    /// There is no such item.
+    NotFound,
+    /// The item's value is no number.
+    NonNumeric,
+}
+
+impl Engine {
+    /// Stores an item. A [`StoreMode::Set`] that fails removes the item that is there, as in memcached:
+    /// nobody reads what the client wanted to replace.
+    ///
+    /// Cost: the value is copied once; one group is locked for the publication; where no free segment is
+    /// left an old one is emptied first.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn store(
+        &self,
+        seat: &Seat,
+        request: &Request<'_>,
+        value: &[u8],
+        now: Second,
+    ) -> Result<Stored, StoreError> {
+        check_key(request.key)?;
+        self.flush_if_due(now);
+        let stored = match request.mode {
+            StoreMode::Append | StoreMode::Prepend => self.extend(seat, request, value, now),
+            _ => self.place(seat, request, value, &Condition::of(request), now),
+        };
+        self.grow_if_due(seat, now);
+        if stored.is_err() {
+            self.give_up(seat, request, now);
+        }
+        stored
+    }
+
+    /// Removes the item that a failed [`StoreMode::Set`] was to replace.
+    pub fn give_up(&self, seat: &Seat, request: &Request<'_>, now: Second) {
+        if request.mode == StoreMode::Set && request.cas.is_none() {
+            self.delete(seat, request.key, now);
+        }
+    }
+
+    /// Writes a record, or the pieces of a large one, and publishes it.
+    fn place(
+        &self,
+        seat: &Seat,
+        request: &Request<'_>,
+        value: &[u8],
+        condition: &Condition<'_>,
+        now: Second,
+    ) -> Result<Stored, StoreError> {
+        if !self.accepts(request.key.len(), value.len()) {
+            return Err(StoreError::TooLarge);
+        }
+        if value.len() > self.inline_bytes_max() {
+            let mut upload = self.upload(request.key, value.len())?;
+            let stored = self
+                .push(seat, &mut upload, value, now)
+                .and_then(|()| self.finish(seat, &mut upload, request, condition, now));
+            if !matches!(stored, Ok(Stored::Stored { .. })) {
+                self.abort_upload(seat, upload);
+            }
+            return stored;
+        }
+        let draft = Draft {
+            key: request.key,
+            hash: self.hash(request.key),
+            flags: request.flags,
+            deadline: condition.deadline_field(request),
+            versioned: self.keeps_versions,
+            value,
+            large: false,
+        };
+        let bytes = draft.header().record_bytes();
+        let room = self.reserve(seat, Pool::Small, bytes, bytes, now)?;
+        draft.write(&self.memory, room.at());
+        let publication = Publication { draft: &draft, room: &room, pieces: &[] };
+        self.publish(seat, &publication, condition, now)
+    }
+
+    /// Appends to, or prepends to, an item.
+    fn extend(
+        &self,
+        seat: &Seat,
+        request: &Request<'_>,
+        part: &[u8],
+        now: Second,
+    ) -> Result<Stored, StoreError> {
+        self.rework(seat, request.key, now, |engine, found| {
+            let Some(found) = found else {
+                return Some(Ok(Stored::NotStored));
+            };
+            if request.cas.is_some_and(|cas| engine.version(found) != cas) {
+                return engine.is_still_there(found).then_some(Ok(Stored::Exists));
+            }
+            let old = engine.value_of(found)?;
+            let value = match request.mode {
+                StoreMode::Prepend => [part, &old].concat(),
+                _ => [&old, part].concat(),
+            };
+            engine.replace(seat, request.key, found, &value, now)
+        })
+    }
+
+    /// Moves a counter up or down (memcached's protocol, section "Increment/Decrement").
+    ///
+    /// # Errors
+    /// [`StoreError::NoMemory`] where the new number cannot be stored.
+    pub fn arithmetic(
+        &self,
+        seat: &Seat,
+        key: &[u8],
+        direction: Direction,
+        delta: u64,
+        now: Second,
+    ) -> Result<Arithmetic, StoreError> {
+        self.flush_if_due(now);
+        self.rework(seat, key, now, |engine, found| {
+            let Some(found) = found else {
+                return Some(Ok(Arithmetic::NotFound));
+            };
+            if found.header.is_large() {
+                return engine.is_still_there(found).then_some(Ok(Arithmetic::NonNumeric));
+            }
+            let old = engine.value_of(found)?;
+            let Ok(number) = Number::parse(&old) else {
+                return Some(Ok(Arithmetic::NonNumeric));
+            };
+            let moved = number.moved(direction, delta);
+            let stored = engine.replace(seat, key, found, &moved.text_over(old.len()), now)?;
+            Some(stored.map(|stored| match stored {
+                Stored::Stored { cas } => Arithmetic::Number { number: moved.0, cas },
+                _ => Arithmetic::NotFound,
+            }))
+        })
+    }
+
+    /// Makes something from the live item of a key, again and again until nobody interferes: `attempt` says
+    /// none where somebody did.
+    fn rework<T>(
+        &self,
+        seat: &Seat,
+        key: &[u8],
+        now: Second,
+        attempt: impl Fn(&Self, Option<&Found>) -> Option<Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let hash = self.hash(key);
+        loop {
+            let found = self.find(hash, key);
+            let live = found.filter(|found| self.death(found, now).is_none());
+            if let Some(done) = attempt(self, live.as_ref()) {
+                self.grow_if_due(seat, now);
+                return done;
+            }
+            self.count(seat, Counter::ReadsRetried, 1);
+        }
+    }
+
+    /// Stores a new value over a found item, keeping its flags and deadline; none where the item changed.
+    fn replace(
+        &self,
+        seat: &Seat,
+        key: &[u8],
+        found: &Found,
+        value: &[u8],
+        now: Second,
+    ) -> Option<Result<Stored, StoreError>> {
+        let request = Request {
+            key,
+            mode: StoreMode::Set,
+            cas: None,
+            flags: found.header.flags(&self.memory, found.record_at),
+            deadline: self.deadline(found),
+        };
+        if !self.is_still_there(found) {
+            return None;
+        }
+        match self.place(seat, &request, value, &Condition::Over(found), now) {
+            Err(StoreError::Changed) => None,
+            done => Some(done),
+        }
+    }
+
+    /// Removes an item; false where there is none.
+    pub fn delete(&self, seat: &Seat, key: &[u8], now: Second) -> bool {
+        self.flush_if_due(now);
+        let hash = self.hash(key);
+        let locked = self.lock(seat, hash);
+        let Some(found) = self.find_locked(&locked, hash, key) else {
+            return false;
+        };
+        let dead = self.death(&found, now).is_some();
+        self.unlink(seat, &found);
+        self.count(seat, Counter::Reclaimed, u64::from(dead));
+        !dead
+    }
+
+    /// Gives an item a new deadline; false where there is none. The cas token stays.
+    ///
+    /// # Errors
+    /// [`StoreError::NoMemory`] where an item stored without a deadline must be moved to get one, and
+    /// cannot.
+    pub fn touch(
+        &self,
+        seat: &Seat,
+        key: &[u8],
+        deadline: Deadline,
+        now: Second,
+    ) -> Result<bool, StoreError> {
+        self.flush_if_due(now);
+        let hash = self.hash(key);
+        {
+            let locked = self.lock(seat, hash);
+            let found = self.find_locked(&locked, hash, key);
+            let Some(found) = found.filter(|found| self.death(found, now).is_none()) else {
+                return Ok(false);
+            };
+            if let Some(at) = found.header.deadline_at() {
+                self.note_deadline(found.slot.segment(), deadline);
+                self.memory.half(found.record_at + at).store(deadline.0, Relaxed);
+                return Ok(true);
+            }
+        }
+        if deadline == Deadline::NEVER {
+            return Ok(true);
+        }
+        self.give_deadline_field(seat, hash, key, deadline, now)
+    }
+}

@@ -1,0 +1,177 @@
+//! Checking every invariant of a region at rest.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use larder_region::layout::global;
+use larder_stats::Counter;
+
+use crate::Engine;
+use crate::find::Found;
+use crate::group::{Control, slots_of};
+use crate::record::Header;
+use crate::segment::State;
+use crate::slot::Slot;
+
+/// An invariant that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Broken(String);
+
+macro_rules! ensure {
+    ($condition:expr, $($message:tt)+) => {
+        if !$condition {
+            return Err(Broken(format!($($message)+)));
+        }
+    };
+}
+
+/// What the index reaches, per segment.
+#[derive(Default)]
+struct Reached {
+    items: u64,
+    bytes: HashMap<u32, usize>,
+    locations: HashSet<u64>,
+}
+
+impl Engine {
+    /// Checks everything that must hold while no operation is under way: every slot names a whole record of
+    /// its key in a live segment, in the group it belongs to, once; accounts equal what can be reached;
+    /// every segment and overflow group is somewhere. For tests, fuzzers and inspection: it walks all.
+    ///
+    /// # Errors
+    /// The first invariant found broken, in words.
+    pub fn validate(&self) -> Result<(), Broken> {
+        let mut reached = Reached::default();
+        let groups = self.memory.word(global::GROUPS).load(Acquire);
+        let mut overflow_groups = 0;
+        for group in 0..groups {
+            self.validate_group(group, groups)?;
+            overflow_groups += self.chain(self.group_at(group)).count() as u64 - 1;
+            let mut keys = HashSet::new();
+            for found in self.linked(group) {
+                self.validate_item(group, &found, &mut reached)?;
+                let key = self.key(&found);
+                ensure!(keys.insert(key.clone()), "group {group} names key {key:?} twice");
+            }
+        }
+        self.validate_segments(&reached)?;
+        let items = self.counter(Counter::ItemsCurrent);
+        ensure!(items == reached.items, "{items} items counted, {} reached", reached.items);
+        let all = self.memory.word(global::OVERFLOW_GROUPS).load(Relaxed);
+        let free = self.memory.word(global::FREE_OVERFLOW_COUNT).load(Relaxed);
+        ensure!(
+            overflow_groups + free == all,
+            "{overflow_groups} overflow groups in chains and {free} free ones are not {all}"
+        );
+        Ok(())
+    }
+
+    fn validate_group(&self, group: u64, groups: u64) -> Result<(), Broken> {
+        let control = Control(self.memory.word(self.group_at(group)).load(Acquire));
+        let (level, half) = (groups.ilog2(), 1 << groups.ilog2());
+        let is_split = group >= half || group < groups - half;
+        let expected = if is_split { level + 1 } else { level };
+        ensure!(
+            control.level() == expected,
+            "group {group} of {groups} has level {}, expected {expected}",
+            control.level()
+        );
+        ensure!(control.owner() == 0, "group {group} is locked by {}", control.owner());
+        Ok(())
+    }
+
+    fn validate_item(
+        &self,
+        group: u64,
+        found: &Found,
+        reached: &mut Reached,
+    ) -> Result<(), Broken> {
+        let slot = found.slot;
+        self.validate_record(slot, found.header, found.sequence, reached)?;
+        let hash = self.hash(&self.key(found));
+        ensure!(slot.tag() == self.tag_of(hash), "{slot:?} has another tag than its key");
+        ensure!(self.group_of(hash) == group, "{slot:?} is in group {group}, not in its own");
+        ensure!(
+            found.header.fits(hash, found.header.key_bytes()),
+            "the check of {slot:?} is not its key's"
+        );
+        reached.items += 1;
+        if found.header.is_large() {
+            let mut value_bytes = 0;
+            for at in self.table(found) {
+                let piece = self.named_by(at, self.slot(at));
+                ensure!(piece.header.is_piece(), "{:?} of {slot:?} is no piece", piece.slot);
+                let named = self.memory.word(piece.record_at + 8).load(Relaxed);
+                ensure!(named == hash, "{:?} belongs to another item than {slot:?}", piece.slot);
+                self.validate_record(piece.slot, piece.header, piece.sequence, reached)?;
+                value_bytes += piece.header.value_bytes() as u64;
+            }
+            let told = self.memory.word(found.record_at + found.header.value_at()).load(Relaxed);
+            ensure!(told == value_bytes, "{slot:?} says {told} bytes, has {value_bytes}");
+        }
+        Ok(())
+    }
+
+    fn validate_record(
+        &self,
+        slot: Slot,
+        header: Header,
+        sequence: u64,
+        reached: &mut Reached,
+    ) -> Result<(), Broken> {
+        let segment = slot.segment();
+        ensure!(self.segments().contains(&segment), "{slot:?} names no segment");
+        let state = self.state(segment);
+        ensure!(
+            matches!(state, State::Active | State::Sealed),
+            "{slot:?} names a segment in state {state:?}"
+        );
+        ensure!(sequence != 0 && slot.is_of(sequence), "{slot:?} names sequence {sequence}");
+        let end = slot.offset() + header.record_bytes();
+        ensure!(end <= self.filled(segment), "{slot:?} ends at {end}, beyond what is filled");
+        ensure!(reached.locations.insert(slot.location()), "{slot:?} is named twice");
+        *reached.bytes.entry(segment).or_default() += header.record_bytes();
+        Ok(())
+    }
+
+    fn validate_segments(&self, reached: &Reached) -> Result<(), Broken> {
+        let mut free = 0;
+        for segment in self.segments() {
+            let state = self.state(segment);
+            free += u64::from(state == State::Free);
+            ensure!(
+                !matches!(state, State::Reserved | State::Emptying),
+                "segment {segment} is left in state {state:?}"
+            );
+            if matches!(state, State::Active | State::Sealed) {
+                let (live, bytes) = (self.live(segment), reached.bytes.get(&segment));
+                let bytes = bytes.copied().unwrap_or(0);
+                ensure!(live == bytes, "segment {segment} counts {live} live, {bytes} reached");
+                self.records(segment).for_each(drop);
+            }
+        }
+        let counted = self.free_segments();
+        ensure!(free == counted, "{free} segments are free, {counted} are counted");
+        let live: usize = reached.bytes.values().sum();
+        let counted = self.counter(Counter::BytesLive);
+        ensure!(live as u64 == counted, "{live} bytes are live, {counted} are counted");
+        Ok(())
+    }
+
+    fn key(&self, found: &Found) -> Vec<u8> {
+        let mut key = Vec::new();
+        let key_at = found.record_at + found.header.key_at();
+        self.memory.read(key_at, found.header.key_bytes(), &mut key);
+        key
+    }
+
+    /// The records that the slots of a group and its overflow groups name.
+    pub(crate) fn linked(&self, group: u64) -> impl Iterator<Item = Found> {
+        self.chain(self.group_at(group))
+            .flat_map(|group_at| slots_of(group_at, 0))
+            .map(|at| (at, self.slot(at)))
+            .filter(|(_, slot)| !slot.is_empty())
+            .map(|(at, slot)| self.named_by(at, slot))
+    }
+}

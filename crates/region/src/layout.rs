@@ -1,0 +1,244 @@
+//! Where things are in a region: the offsets, a pure function of its size.
+//!
+//! docs/region-format.md draws these bytes; the constants below and the assertions at the end hold the
+//! drawing to the code.
+
+/// The first eight bytes of a region: `LARDERRG`, little-endian.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"LARDERRG");
+/// Grows with every change of the layout that an older reader would misunderstand.
+pub const FORMAT: u32 = 1;
+
+/// A cache line pair: the unit that hardware prefetches and that two writers must not share.
+pub const LINE_BYTES: usize = 128;
+/// The size of the superblock.
+pub const SUPERBLOCK_BYTES: usize = 256;
+/// The size of one segment's header.
+pub const SEGMENT_HEADER_BYTES: usize = 64;
+/// The size of an index group: one control word and 15 slots.
+pub const GROUP_BYTES: usize = 128;
+
+/// The smallest segment.
+pub const SEGMENT_BYTES_MIN: usize = 64 << 10;
+/// The largest segment: what 17 bits of 8-byte units can name.
+pub const SEGMENT_BYTES_MAX: usize = 1 << 20;
+/// The most segments: what 20 bits can name.
+pub const SEGMENTS_MAX: usize = 1 << 20;
+/// The smallest region.
+pub const REGION_BYTES_MIN: usize = 1 << 20;
+/// The largest region: as many of the largest segments as can be named.
+pub const REGION_BYTES_MAX: usize = SEGMENTS_MAX * SEGMENT_BYTES_MAX;
+
+/// The fields of the superblock, by offset.
+pub mod superblock {
+    /// [`super::MAGIC`], u64.
+    pub const MAGIC: usize = 0;
+    /// [`super::FORMAT`], u32.
+    pub const FORMAT: usize = 8;
+    /// Bytes of a segment, u32.
+    pub const SEGMENT_BYTES: usize = 12;
+    /// Bytes of the region, u64.
+    pub const REGION_BYTES: usize = 16;
+    /// Number of segments, u32.
+    pub const SEGMENTS: usize = 24;
+    /// Number of seats, u32.
+    pub const SEATS: usize = 28;
+    /// Bytes of a seat, u32.
+    pub const SEAT_BYTES: usize = 32;
+    /// Number of append heads of one pool, u32.
+    pub const STRIPES: usize = 36;
+    /// Seed of the key hash, u64.
+    pub const HASH_SEED: usize = 40;
+    /// Unix time of second 0, i64.
+    pub const EPOCH_UNIX_SECS: usize = 48;
+}
+
+/// The global words, each on a line of its own, by offset from the start of the region.
+pub mod global {
+    use super::{LINE_BYTES, SUPERBLOCK_BYTES};
+
+    /// The clock: the current second, u32.
+    pub const CLOCK: usize = SUPERBLOCK_BYTES;
+    /// Segments whose sequence is smaller hold flushed items only, u64.
+    pub const FLUSH_SEQUENCE: usize = CLOCK + LINE_BYTES;
+    /// The second at which everything will be flushed, 0 for none, u64; on the line that every read
+    /// looks at anyway.
+    pub const FLUSH_AT: usize = FLUSH_SEQUENCE + 8;
+    /// The number of index groups, u64; on the same line.
+    pub const GROUPS: usize = FLUSH_SEQUENCE + 16;
+    /// The sequence that the next segment will get, u64.
+    pub const NEXT_SEQUENCE: usize = FLUSH_SEQUENCE + LINE_BYTES;
+    /// The stack of free segments: version in the upper, segment + 1 in the lower half, u64.
+    pub const FREE_SEGMENTS: usize = NEXT_SEQUENCE + LINE_BYTES;
+    /// How many segments are on it, u64.
+    pub const FREE_COUNT: usize = FREE_SEGMENTS + 8;
+    /// The stack of free overflow groups: version in the upper, group + 1 in the lower half, u64.
+    pub const FREE_OVERFLOW: usize = FREE_SEGMENTS + LINE_BYTES;
+    /// How many overflow groups exist, free ones included, u64.
+    pub const OVERFLOW_GROUPS: usize = FREE_OVERFLOW + 8;
+    /// How many overflow groups are free, u64.
+    pub const FREE_OVERFLOW_COUNT: usize = FREE_OVERFLOW + 16;
+    /// About how many slots are filled, u64.
+    pub const ITEMS: usize = FREE_OVERFLOW + LINE_BYTES;
+    /// Who grows the index: seat + 1, or 0, u64.
+    pub const GROWER: usize = ITEMS + LINE_BYTES;
+    /// Who moves live records out of a segment: seat + 1, or 0, u64.
+    pub const COMPACTOR: usize = GROWER + 8;
+    /// The end of the global lines.
+    pub const END: usize = GROWER + LINE_BYTES;
+}
+
+/// A region of that size cannot be laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LayoutError {
+    /// Too small to hold anything.
+    #[error("a region needs at least {REGION_BYTES_MIN} bytes, found {0}; ask for more memory")]
+    TooSmall(usize),
+    /// Larger than slots can name.
+    #[error("a region has at most {REGION_BYTES_MAX} bytes, found {0}; ask for less memory")]
+    TooLarge(usize),
+}
+
+/// The places of everything in a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Bytes of the whole region.
+    pub region_bytes: usize,
+    /// Bytes of a segment, a power of two.
+    pub segment_bytes: usize,
+    /// Number of segments.
+    pub segments: usize,
+    /// Number of seats: threads that write at the same time without sharing.
+    pub seats: usize,
+    /// Bytes of a seat.
+    pub seat_bytes: usize,
+    /// Append heads of one pool.
+    pub stripes: usize,
+    /// Offset of the first seat.
+    pub seats_at: usize,
+    /// Offset of the first append head; each has a line.
+    pub heads_at: usize,
+    /// Offset of the segments' sequences, a u64 each.
+    pub sequences_at: usize,
+    /// Offset of the segments' headers.
+    pub headers_at: usize,
+    /// Offset of the directory of index segments, a u32 each.
+    pub groups_directory_at: usize,
+    /// Offset of the directory of overflow segments, a u32 each.
+    pub overflow_directory_at: usize,
+    /// Offset of segment 0.
+    pub pool_at: usize,
+}
+
+/// Pools that have append heads of their own: small and main.
+pub const POOLS: usize = 2;
+
+impl Layout {
+    /// Lays out a region of `region_bytes` whose seats take `seat_bytes` each.
+    ///
+    /// # Errors
+    /// [`LayoutError`] if the size is out of bounds.
+    pub fn new(region_bytes: usize, seat_bytes: usize) -> Result<Self, LayoutError> {
+        if region_bytes < REGION_BYTES_MIN {
+            return Err(LayoutError::TooSmall(region_bytes));
+        }
+        if region_bytes > REGION_BYTES_MAX {
+            return Err(LayoutError::TooLarge(region_bytes));
+        }
+        let segment_bytes =
+            prev_power_of_two(region_bytes / 256).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
+        let seat_bytes = seat_bytes.next_multiple_of(LINE_BYTES);
+        let seats = match region_bytes >> 20 {
+            0..16 => 16,
+            16..256 => 64,
+            _ => 256,
+        };
+        // All heads together take at most a sixteenth of the segments, but one is needed.
+        let stripes = (region_bytes / segment_bytes / 16 / POOLS).clamp(1, seats);
+
+        let seats_at = global::END;
+        let heads_at = seats_at + seats * seat_bytes;
+        let sequences_at = heads_at + POOLS * stripes * LINE_BYTES;
+        let per_segment = 8 + SEGMENT_HEADER_BYTES + 4 + 4;
+        // Two lines for what aligning the headers and the pool leaves over.
+        let rest = region_bytes - sequences_at - 2 * LINE_BYTES;
+        let segments = rest / (segment_bytes + per_segment);
+        let headers_at = (sequences_at + segments * 8).next_multiple_of(SEGMENT_HEADER_BYTES);
+        let groups_directory_at = headers_at + segments * SEGMENT_HEADER_BYTES;
+        let overflow_directory_at = groups_directory_at + segments * 4;
+        // The pool ends where the region does: what alignment leaves over lies before it.
+        let pool_at = (region_bytes - segments * segment_bytes) & !(LINE_BYTES - 1);
+        debug_assert!(overflow_directory_at + segments * 4 <= pool_at);
+        Ok(Self {
+            region_bytes,
+            segment_bytes,
+            segments,
+            seats,
+            seat_bytes,
+            stripes,
+            seats_at,
+            heads_at,
+            sequences_at,
+            headers_at,
+            groups_directory_at,
+            overflow_directory_at,
+            pool_at,
+        })
+    }
+
+    /// Offset of a segment's first byte.
+    #[inline]
+    pub fn segment_at(&self, segment: u32) -> usize {
+        self.pool_at + segment as usize * self.segment_bytes
+    }
+
+    /// Groups that fit a segment.
+    pub fn groups_per_segment(&self) -> usize {
+        self.segment_bytes / GROUP_BYTES
+    }
+}
+
+fn prev_power_of_two(n: usize) -> usize {
+    if n == 0 { 0 } else { 1 << n.ilog2() }
+}
+
+const _: () = {
+    assert!(superblock::EPOCH_UNIX_SECS + 8 <= SUPERBLOCK_BYTES);
+    assert!(SUPERBLOCK_BYTES.is_multiple_of(LINE_BYTES));
+    assert!(global::CLOCK == 256 && global::END == 256 + 7 * LINE_BYTES);
+    assert!(SEGMENT_BYTES_MAX == 8 << 17, "17 bits of 8-byte units name every record");
+    assert!(SEGMENT_BYTES_MIN.is_multiple_of(GROUP_BYTES));
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_follow_each_other_without_overlap_and_fill_the_region() {
+        for region_bytes in [1 << 20, (1 << 20) + 12_345, 8 << 20, 64 << 20, 1 << 30, 1 << 40] {
+            let layout = Layout::new(region_bytes, 700).unwrap();
+            let directories_end = layout.overflow_directory_at + layout.segments * 4;
+            assert!(directories_end <= layout.pool_at, "{layout:?}");
+            let pool_end = layout.pool_at + layout.segments * layout.segment_bytes;
+            assert!(pool_end <= region_bytes, "{layout:?}");
+            assert!(region_bytes - pool_end < layout.segment_bytes, "{layout:?}");
+            assert!(layout.segments >= 8, "{layout:?}");
+        }
+    }
+
+    #[test]
+    fn segments_are_a_256th_of_the_region_within_bounds() {
+        let segment_bytes = |region_bytes| Layout::new(region_bytes, 700).unwrap().segment_bytes;
+        assert_eq!(segment_bytes(1 << 20), 64 << 10);
+        assert_eq!(segment_bytes(64 << 20), 256 << 10);
+        assert_eq!(segment_bytes(100 << 20), 256 << 10);
+        assert_eq!(segment_bytes(1 << 40), 1 << 20);
+    }
+
+    #[test]
+    fn sizes_out_of_bounds_are_refused_by_name() {
+        assert_eq!(Layout::new(1, 700), Err(LayoutError::TooSmall(1)));
+        let huge = REGION_BYTES_MAX + 1;
+        assert_eq!(Layout::new(huge, 700), Err(LayoutError::TooLarge(huge)));
+    }
+}

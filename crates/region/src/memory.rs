@@ -1,0 +1,198 @@
+//! The mapped bytes of a region and safe access to them.
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use crate::raw;
+
+/// A private mapping of zeroed memory.
+///
+/// All access goes through shared references: the words are atomics, the bytes are copied by primitives
+/// that tolerate concurrent change. An offset outside the mapping, or not aligned for the word asked for,
+/// is moved to the nearest one that fits: what is read there is noise, which every reader must be ready to
+/// find, and never undefined behaviour.
+#[derive(Debug)]
+pub struct Memory {
+    base: NonNull<u8>,
+    bytes: usize,
+}
+
+/// The system gave no memory.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot map {bytes} bytes of memory: {source}; ask for less, or free some")]
+pub struct MapError {
+    /// How much was asked for.
+    pub bytes: usize,
+    /// What the system said.
+    pub source: std::io::Error,
+}
+
+// SAFETY: the mapping belongs to no thread, and all access to it is atomic or by copies that tolerate
+// concurrent change (module `raw`).
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+/// The smallest mapping: everything clamped must still find room for a word.
+const BYTES_MIN: usize = 4096;
+
+impl Memory {
+    /// Maps `bytes` of zeroed private memory. Pages are taken from the system when they are first
+    /// touched; huge ones where the system offers them, for a cache's reads are mostly TLB misses.
+    ///
+    /// # Errors
+    /// [`MapError`] if the system refuses.
+    pub fn private(bytes: usize) -> Result<Self, MapError> {
+        use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
+        let bytes = bytes.max(BYTES_MIN);
+        // SAFETY: a fresh anonymous mapping at an address of the kernel's choice aliases nothing.
+        let base = unsafe {
+            mmap_anonymous(
+                std::ptr::null_mut(),
+                bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE | MapFlags::NORESERVE,
+            )
+        }
+        .map_err(|error| MapError { bytes, source: error.into() })?;
+        // SAFETY: the advice concerns the mapping just made and does not change its contents. That it is
+        // not taken (a kernel without huge pages) costs speed only.
+        let _ = unsafe { madvise(base, bytes, Advice::LinuxHugepage) };
+        let base = NonNull::new(base.cast()).expect("mmap without MAP_FIXED never returns null");
+        Ok(Self { base, bytes })
+    }
+
+    /// The size of the mapping.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The 64-bit word at `offset`.
+    #[inline]
+    pub fn word(&self, offset: usize) -> &AtomicU64 {
+        let offset = offset.min(self.bytes - 8) & !7;
+        // SAFETY: the offset is aligned (the mapping begins on a page) and leaves eight bytes; the
+        // mapping lives as long as `self`, and nobody holds a plain reference into it.
+        unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(offset).cast()) }
+    }
+
+    /// The 32-bit word at `offset`.
+    #[inline]
+    pub fn half(&self, offset: usize) -> &AtomicU32 {
+        let offset = offset.min(self.bytes - 4) & !3;
+        // SAFETY: as in `word`, with four bytes.
+        unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(offset).cast()) }
+    }
+
+    /// Appends `len` bytes at `offset` to `out`. They may be changing: validate afterwards.
+    #[inline]
+    pub fn read(&self, offset: usize, len: usize, out: &mut Vec<u8>) {
+        let (offset, len) = self.clamp(offset, len);
+        out.reserve(len);
+        let filled = out.len();
+        // SAFETY: the source is within the mapping by `clamp`; `reserve` made room for `len` bytes behind
+        // the filled ones, which the copy initialises before they count as filled. A Vec is never in
+        // the mapping, so the ranges do not overlap.
+        unsafe {
+            raw::copy(self.base.as_ptr().add(offset), out.as_mut_ptr().add(filled), len);
+            out.set_len(filled + len);
+        }
+    }
+
+    /// Writes `bytes` at `offset`, for an owner of that part of the region.
+    ///
+    /// # Panics
+    /// If the bytes do not fit: an owner knows its bounds.
+    #[inline]
+    pub fn write(&self, offset: usize, bytes: &[u8]) {
+        assert!(self.holds(offset, bytes.len()), "a write at {offset} leaves the region");
+        // SAFETY: the target is within the mapping by the assertion, a slice is never in the mapping.
+        unsafe { raw::copy(bytes.as_ptr(), self.base.as_ptr().add(offset), bytes.len()) };
+    }
+
+    /// Copies `len` bytes from one part of the region to another that the caller owns.
+    ///
+    /// # Panics
+    /// If either part leaves the region or they overlap.
+    pub fn copy(&self, from: usize, to: usize, len: usize) {
+        assert!(self.holds(from, len) && self.holds(to, len), "a copy leaves the region");
+        assert!(from.abs_diff(to) >= len, "a copy overlaps itself");
+        // SAFETY: both ranges are within the mapping and disjoint by the assertions.
+        unsafe { raw::copy(self.base.as_ptr().add(from), self.base.as_ptr().add(to), len) };
+    }
+
+    /// Are the bytes at `offset` those of `key`? They may be changing: validate afterwards.
+    #[inline]
+    pub fn equals(&self, offset: usize, key: &[u8]) -> bool {
+        if !self.holds(offset, key.len()) {
+            return false;
+        }
+        // SAFETY: the range is within the mapping by the check above.
+        unsafe { raw::equals(self.base.as_ptr().add(offset), key) }
+    }
+
+    /// Asks the processor for the cache line at `offset`, without waiting for it.
+    #[inline]
+    pub fn prefetch(&self, offset: usize) {
+        let offset = offset.min(self.bytes - 8);
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            // SAFETY: a prefetch has no effect but on caches; the address is within the mapping.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(self.base.as_ptr().add(offset).cast()) };
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+        let _ = offset;
+    }
+
+    #[inline]
+    fn holds(&self, offset: usize, len: usize) -> bool {
+        len <= self.bytes && offset <= self.bytes - len
+    }
+
+    #[inline]
+    fn clamp(&self, offset: usize, len: usize) -> (usize, usize) {
+        let len = len.min(self.bytes);
+        (offset.min(self.bytes - len), len)
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by `private` with this size; nothing borrowed from `self` outlives
+        // it.
+        let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes) };
+        debug_assert!(unmapped.is_ok(), "the region's mapping could not be removed: {unmapped:?}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    #[test]
+    fn access_outside_the_mapping_stays_inside() {
+        let memory = Memory::private(8192).unwrap();
+        memory.word(8184).store(7, Relaxed);
+        assert_eq!(memory.word(usize::MAX).load(Relaxed), 7);
+        assert_eq!(memory.half(usize::MAX).load(Relaxed), 0);
+        let mut out = Vec::new();
+        memory.read(usize::MAX, 4, &mut out);
+        assert_eq!(out.len(), 4);
+        assert!(!memory.equals(8190, b"four"));
+        memory.prefetch(usize::MAX);
+    }
+
+    #[test]
+    #[should_panic(expected = "leaves the region")]
+    fn a_write_outside_the_mapping_is_a_programmers_error() {
+        Memory::private(4096).unwrap().write(4095, b"ab");
+    }
+
+    #[test]
+    fn memory_that_cannot_be_had_is_an_error_that_names_the_size() {
+        let error = Memory::private(usize::MAX / 2).unwrap_err();
+        assert!(error.to_string().contains(&(usize::MAX / 2).to_string()), "{error}");
+    }
+}
