@@ -41,8 +41,8 @@ fn is_variable(row: &Row) -> bool {
     row.is_configurable() || row.name == Id::Config.row().name
 }
 
-/// Kubernetes gives the pods beside a service named `larder` variables like `LARDER_PORT=tcp://…`,
-/// `LARDER_PORT_11211_TCP` and `LARDER_SERVICE_HOST`; they are no options.
+/// Kubernetes gives the pods beside a service named `larder` variables like `LARDER_SERVICE_HOST`,
+/// `LARDER_PORT=tcp://10.0.0.1:11211` and `LARDER_PORT_11211_TCP`; they are no options.
 fn is_service_link(name: &str, value: &str) -> bool {
     name.starts_with("LARDER_PORT_")
         || name.starts_with("LARDER_SERVICE_")

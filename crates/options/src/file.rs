@@ -101,7 +101,7 @@ mod tests {
             ("config = \"x\"\n", "larder.toml:1: \"config\": there is no such option"),
             ("[port]\n", "larder.toml:1: port: table is not a number from -1 to 65535"),
             ("\nport = 70000", "larder.toml:2: port: \"70000\" is not a number from -1 to 65535"),
-            ("listen = [1]", "larder.toml:1: listen: array is not a list of host[:port]"),
+            ("unix_socket = [1]", "larder.toml:1: unix_socket: array is not a path"),
             (
                 "port = 1\nenable_ssl = true",
                 "larder.toml:2: enable_ssl: refused: TLS comes with a later version",

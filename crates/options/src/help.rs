@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use crate::kind::Kind;
 use crate::row::{Group, Place, Row};
 use crate::table::Id;
 
@@ -60,11 +61,12 @@ pub(crate) fn forms(row: &Row) -> String {
 /// What it does and its default, as a sentence without a full stop.
 fn meaning(row: &Row) -> String {
     let doc = match row.group {
-        Group::Warned(reason) => format!("{} (no effect: {reason})", row.doc),
-        Group::Accepted => format!("no effect: {}", row.doc),
-        Group::Behaves | Group::Refused(_) | Group::Reading => row.doc.to_owned(),
+        Group::Accepted => return format!("no effect: {}", row.doc),
+        Group::Warned(reason) => return format!("no effect: {reason}"),
+        _ if row.hint.is_empty() => row.doc.to_owned(),
+        _ => format!("{}; {}", row.doc, row.hint),
     };
-    match row.default.filter(|_| row.kind.takes_argument()) {
+    match row.default.filter(|text| *text != "no" && row.kind != Kind::Count) {
         Some(default) => format!("{doc} (default: {default})"),
         None => doc,
     }

@@ -89,7 +89,7 @@ impl Kind {
             Self::Choice(words) => format!("one of {}", words.join(", ")),
             Self::Text => "a text".to_owned(),
             Self::Path => "a path".to_owned(),
-            Self::Listen => "a list of host[:port]".to_owned(),
+            Self::Listen => listen::EXPECTED.to_owned(),
         }
     }
 
@@ -100,7 +100,8 @@ impl Kind {
             Self::Number { .. } | Self::Real { .. } | Self::Bytes { .. } => "<num>",
             Self::Mask => "<mask>",
             Self::Character => "<char>",
-            Self::Choice(_) | Self::Text => "<name>",
+            Self::Choice(_) => "<name>",
+            Self::Text => "<text>",
             Self::Path => "<file>",
             Self::Listen => "<addr>",
         }
@@ -111,7 +112,7 @@ impl Kind {
         !self.argument().is_empty()
     }
 
-    /// The value of an option given twice on the command line.
+    /// The value of an option given twice in one place.
     pub(crate) fn repeated(self, earlier: Value, later: Value) -> Value {
         match (self, earlier, later) {
             (Self::Count, Value::Number(earlier), Value::Number(later)) => {

@@ -112,7 +112,9 @@ fn is_ipv6(host: &str) -> bool {
     address.parse::<Ipv6Addr>().is_ok()
 }
 
-const EXPECTED: &str = "a list of host, host:port, [IPv6]:port or *, separated by , or ;";
+/// What a list looks like.
+pub(crate) const EXPECTED: &str =
+    "a list of host, host:port, [IPv6]:port or *, separated by , or ;";
 const BRACKETS: &str = "an IPv6 address between [ and ]";
 
 #[cfg(test)]

@@ -192,10 +192,12 @@ fn contradiction(values: &Values, id: Id, what: String) -> OptionError {
 
 fn warnings(values: &Values) -> Vec<String> {
     let mut warnings = Vec::new();
+    let defaults = Values::defaults();
     for id in Id::ALL {
         let row = id.row();
+        let default = defaults.given(*id).map(|given| &given.value);
         if let (Group::Warned(reason), Some(given)) = (row.group, values.given(*id))
-            && given.origin != Origin::Default
+            && Some(&given.value) != default
         {
             warnings.push(format!("{}: it has no effect: {reason}", given.origin.spelling(row)));
         }
@@ -203,6 +205,9 @@ fn warnings(values: &Values) -> Vec<String> {
     let workers: usize = values.unsigned(Id::Threads);
     if workers > WORKER_COUNT_SENSIBLE {
         warnings.push(format!("option -t: {workers} workers are more than any machine gains from"));
+    }
+    if values.number(Id::Port) == Some(0) && values.given(Id::UnixSocket).is_none() {
+        warnings.push("option -p: 0 without -s leaves nothing to connect to".to_owned());
     }
     warnings
 }
@@ -214,3 +219,55 @@ pub(crate) fn listen_text(options: &Options) -> Option<String> {
 
 /// Above it memcached warns.
 const WORKER_COUNT_SENSIBLE: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addresses(map: &[(&str, &str)]) -> String {
+        let (options, _) = Options::from_map(map.iter().copied()).unwrap();
+        let texts: Vec<_> = options
+            .tcp_addresses()
+            .iter()
+            .map(|(host, port)| format!("{} {port}", host.unwrap_or("all")))
+            .collect();
+        texts.join(", ")
+    }
+
+    #[test]
+    fn an_address_without_a_port_has_that_of_p() {
+        assert_eq!(addresses(&[]), "all 11211");
+        assert_eq!(addresses(&[("port", "-1")]), "all 0");
+        let list = ("listen", "127.0.0.1,[::1]:3,*:0");
+        assert_eq!(addresses(&[list, ("port", "7")]), "127.0.0.1 7, ::1 3, all 0");
+    }
+
+    #[test]
+    fn there_is_no_tcp_with_port_0_or_a_unix_socket() {
+        let list = ("listen", "127.0.0.1:5");
+        assert_eq!(addresses(&[list, ("port", "0")]), "");
+        assert_eq!(addresses(&[list, ("unix_socket", "/s")]), "");
+    }
+
+    #[test]
+    fn a_string_map_has_the_names_of_the_file_and_the_texts_of_the_command_line() {
+        let (options, warnings) = Options::from_map([
+            ("memory_limit", "1g"),
+            ("disable_cas", "yes"),
+            ("enable_largepages", "1"),
+        ])
+        .unwrap();
+        assert_eq!((options.memory_bytes, options.cas), (1 << 30, false));
+        assert_eq!(
+            warnings,
+            ["option enable_largepages: it has no effect: Larder does not ask for huge pages yet"]
+        );
+        for (name, text, message) in [
+            ("memory", "1g", "option memory: there is none such"),
+            ("help", "yes", "option help: there is none such"),
+            ("threads", "x", "option threads: \"x\" is not a number from 1 to 1024"),
+        ] {
+            assert_eq!(Options::from_map([(name, text)]).unwrap_err().message, message);
+        }
+    }
+}

@@ -81,3 +81,6 @@ fn text(page: Page, version: &str) -> String {
         Page::Version => help::version(version),
     }
 }
+
+#[cfg(test)]
+mod tests;

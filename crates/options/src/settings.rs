@@ -159,3 +159,149 @@ const ROWS: &[(&str, Setting)] = &[
 fn or_null(text: Option<String>) -> String {
     text.unwrap_or_else(|| "NULL".to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plain_start_shows_what_a_plain_memcached_shows() {
+        let shown: Vec<String> = settings(&Options::default())
+            .into_iter()
+            .map(|(name, text)| format!("{name} {text}"))
+            .collect();
+        assert_eq!(shown, MEMCACHED.lines().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn given_values_are_shown_in_memcacheds_units_and_words() {
+        let (options, _) = Options::from_map([
+            ("port", "-1"),
+            ("listen", "127.0.0.1,[::1]:1"),
+            ("unix_mask", "0770"),
+            ("disable_evictions", "yes"),
+            ("max_item_size", "2m"),
+            ("protocol", "ascii"),
+            ("disable_flush_all", "yes"),
+            ("disable_dumping", "yes"),
+            ("slab_growth_factor", "2"),
+            ("worker_logbuf_size", "8"),
+            ("temporary_ttl", "90"),
+            ("stat_prefix_delimiter", "/"),
+        ])
+        .unwrap();
+        let shown = settings(&options);
+        for (name, text) in [
+            ("tcpport", "-1"),
+            ("inter", "127.0.0.1,[::1]:1"),
+            ("umask", "770"),
+            ("evictions", "off"),
+            ("item_size_max", "2097152"),
+            ("binding_protocol", "ascii"),
+            ("flush_enabled", "no"),
+            ("dump_enabled", "no"),
+            ("growth_factor", "2.00"),
+            ("worker_logbuf_size", "8192"),
+            ("temp_lru", "yes"),
+            ("temporary_ttl", "90"),
+            ("stat_key_prefix", "/"),
+        ] {
+            assert!(shown.contains(&(name, text.to_owned())), "{name} {text}");
+        }
+    }
+
+    #[test]
+    fn slab_chunk_max_is_in_kib_unless_it_cannot_be() {
+        for (chunk, item, bytes) in [
+            ("512", "1m", "524288"),
+            ("512", "1k", "524288"),
+            ("1024", "1m", "1048576"),
+            ("1024", "1k", "1024"),
+            ("16384", "1m", "16384"),
+        ] {
+            let map = [("slab_chunk_max", chunk), ("max_item_size", item)];
+            let (options, _) = Options::from_map(map).unwrap();
+            assert_eq!(slab_chunk_bytes(&options), bytes, "{chunk} with -I {item}");
+        }
+    }
+
+    /// memcached 1.6.45 with a flash tier and TLS built in and not used.
+    const MEMCACHED: &str = "\
+maxbytes 67108864
+maxconns 1024
+tcpport 11211
+udpport 0
+inter NULL
+verbosity 0
+oldest 0
+evictions on
+domain_socket NULL
+umask 700
+shutdown_command no
+growth_factor 1.25
+chunk_size 48
+num_threads 4
+num_threads_per_udp 4
+stat_key_prefix :
+detail_enabled no
+reqs_per_event 20
+cas_enabled yes
+tcp_backlog 1024
+binding_protocol auto-negotiate
+auth_enabled_sasl no
+auth_enabled_ascii no
+item_size_max 1048576
+maxconns_fast yes
+hashpower_init 0
+slab_reassign yes
+slab_automove 1
+slab_automove_ratio 0.80
+slab_automove_window 10
+slab_chunk_max 524288
+lru_crawler yes
+lru_crawler_sleep 100
+lru_crawler_tocrawl 0
+tail_repair_time 0
+flush_enabled yes
+dump_enabled yes
+hash_algorithm murmur3
+lru_maintainer_thread yes
+lru_segmented yes
+hot_lru_pct 20
+warm_lru_pct 40
+hot_max_factor 0.20
+warm_max_factor 2.00
+temp_lru no
+temporary_ttl 61
+idle_timeout 0
+watcher_logbuf_size 262144
+worker_logbuf_size 65536
+read_buf_mem_limit 0
+track_sizes no
+inline_ascii_response no
+ext_item_size 512
+ext_item_age 4294967295
+ext_low_ttl 0
+ext_recache_rate 2000
+ext_wbuf_size 4194304
+ext_compact_under 0
+ext_drop_under 0
+ext_max_sleep 1000000
+ext_max_frag 0.80
+slab_automove_freeratio 0.010
+ext_drop_unread no
+ssl_enabled no
+ssl_chain_cert (null)
+ssl_key (null)
+ssl_verify_mode 0
+ssl_keyformat 1
+ssl_ciphers NULL
+ssl_ca_cert NULL
+ssl_wbuf_size 16384
+ssl_session_cache no
+ssl_kernel_tls no
+ssl_min_version tlsv1.2
+num_napi_ids (null)
+memory_file (null)
+client_flags_size 4";
+}

@@ -77,10 +77,10 @@ SlabGrowthFactor = Row::letter('f', "slab_growth_factor", above(1.0))
 SlabMinSize = Row::letter('n', "slab_min_size", number(1, INT_MAX))
     .default("48").group(Accepted).doc("Larder has no slab classes");
 EnableLargepages = Row::letter('L', "enable_largepages", Switch)
-    .group(Warned("Larder does not ask for huge pages yet")).doc("huge pages for the items");
+    .group(Warned("Larder does not ask for huge pages yet")).doc("keep the items in huge pages");
 StatPrefix = Row::new(Place::LetterOnly('D'), "stat_prefix_delimiter", Kind::Character).default(":")
     .group(Warned("statistics by prefix come with a later version"))
-    .doc("what ends the prefix of a key in stats detail");
+    .doc("set what ends the prefix of a key in stats detail");
 Threads = Row::letter('t', "threads", number(1, 1024)).default("4")
     .doc("workers");
 MaxReqsPerEvent = Row::letter('R', "max_reqs_per_event", number(1, INT_MAX))
@@ -118,8 +118,9 @@ NapiIds = Row::letter('N', "napi_ids", number(1, INT_MAX)).exit(EXIT_USAGE)
 Extended = Row::letter('o', "extended", Text).group(Reading)
     .doc("the words below, separated by commas, some with a value: word=value");
 
-NoModern = Row::word("no_modern", Switch).group(Accepted)
-    .doc("sets the values of memcached 1.4, of which only maxconns_fast has an effect");
+// Before the words it gives values to: a file and the environment are read in this order.
+NoModern = Row::word("no_modern", Switch)
+    .doc("give the words below the values they had in memcached 1.4, among them no_maxconns_fast");
 Modern = Row::word("modern", Switch).group(Accepted).doc("has no effect in memcached either");
 MaxconnsFast = Row::word("maxconns_fast", Switch).default("yes").negated("no")
     .doc("answer connections above -c with an error instead of letting them wait");
@@ -136,7 +137,7 @@ LruCrawlerTocrawl = Row::word("lru_crawler_tocrawl", number(0, U32_MAX))
     .default("0").group(Accepted).doc("Larder has no crawler thread");
 ReadBufMemLimit = Row::word("read_buf_mem_limit", number(0, INT_MAX))
     .default("0").group(Warned("the memory of each connection has a bound of its own"))
-    .doc("MiB for the buffers of all connections; 0: no limit");
+    .doc("limit the memory for the buffers of all connections, in MiB");
 WatcherLogbufSize = Row::word("watcher_logbuf_size", number(1, INT_MAX))
     .default("256").group(Accepted).doc("Larder has no watch command yet");
 WorkerLogbufSize = Row::word("worker_logbuf_size", number(1, INT_MAX))
@@ -179,7 +180,7 @@ InlineAsciiResp = Row::word("inline_ascii_resp", Switch).negated("no")
     .group(Accepted).doc("has no effect in memcached either");
 RespObjMemLimit = Row::word("resp_obj_mem_limit", number(0, INT_MAX))
     .group(Warned("memcached has given it up too; see read_buf_mem_limit"))
-    .doc("memory for answers");
+    .doc("limit the memory for answers");
 TailRepairTime = Row::word("tail_repair_time", number(10, INT_MAX))
     .group(Accepted).doc("Larder has no LRU queues to repair");
 DropPrivileges = Row::word("drop_privileges", Switch).negated("no")

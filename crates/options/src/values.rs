@@ -79,7 +79,8 @@ impl Values {
         });
     }
 
-    /// Gives an option a value; on the command line a list grows and a count goes up.
+    /// Gives an option a value. Given again, the last value counts, but a list grows and a count
+    /// goes up.
     pub(crate) fn set(&mut self, id: Id, text: &str, origin: &Origin) -> Result<(), OptionError> {
         let row = id.row();
         let value = row.kind.parse(text).map_err(|expected| {
@@ -100,10 +101,8 @@ impl Values {
         }
         let given = &mut self.0[id as usize];
         let value = match given.take() {
-            Some(earlier) if *origin == Origin::CommandLine => {
-                row.kind.repeated(earlier.value, value)
-            }
-            _ => value,
+            Some(earlier) => row.kind.repeated(earlier.value, value),
+            None => value,
         };
         *given = Some(Given { value, origin: origin.clone() });
         Ok(())
