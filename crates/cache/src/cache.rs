@@ -200,7 +200,7 @@ impl Cache {
 
     /// Clears the cache when its clock reaches `at`, in place of any clear that was to come.
     pub fn clear_at(&self, at: Second) {
-        self.shared.engine.flush_at(at);
+        self.shared.engine.flush_at(at, self.now());
     }
 
     /// Takes back memory of items that expired or were cleared. Nothing depends on it being called; a server

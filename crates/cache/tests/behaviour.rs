@@ -1,4 +1,5 @@
 //! What a user of the library can rely on, one behaviour a test.
+#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::time::Duration;
 

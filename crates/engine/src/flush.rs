@@ -16,8 +16,12 @@ impl Engine {
         self.memory.word(global::FLUSH_SEQUENCE).fetch_max(next, Release);
     }
 
-    /// Flushes when the clock reaches `at`, in place of any flush that was to come.
-    pub fn flush_at(&self, at: Second) {
+    /// Flushes when the clock reaches `at`, which may be `now`, in place of any flush that was to come.
+    pub fn flush_at(&self, at: Second, now: Second) {
+        self.flush_if_due(now);
+        if at <= now {
+            return self.flush();
+        }
         self.memory.word(global::FLUSH_AT).store(u64::from(at), Relaxed);
     }
 

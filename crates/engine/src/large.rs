@@ -16,7 +16,7 @@ use larder_stats::Counter;
 
 use crate::find::Found;
 use crate::head::Pool;
-use crate::publish::{Condition, Publication};
+use crate::publish::{Condition, Publication, Unpublished};
 use crate::record::{Draft, Header, PIECE_HEAD_BYTES};
 use crate::segment::State;
 use crate::slot::Slot;
@@ -232,7 +232,7 @@ impl Engine {
         if !matches!(stored, Ok(Stored::Stored { .. })) {
             self.abort_upload(seat, upload);
         }
-        stored
+        Ok(stored?)
     }
 
     /// Writes and publishes the record of an upload whose bytes have all arrived.
@@ -243,7 +243,7 @@ impl Engine {
         request: &Request<'_>,
         condition: &Condition<'_>,
         now: Second,
-    ) -> Result<Stored, StoreError> {
+    ) -> Result<Stored, Unpublished> {
         self.append_buffer(seat, upload, now)?;
         debug_assert_eq!(
             upload.written_bytes, upload.value_bytes,
@@ -263,7 +263,7 @@ impl Engine {
         };
         let bytes = draft.header().record_bytes();
         if bytes > self.layout.segment_bytes {
-            return Err(StoreError::TooLarge);
+            return Err(StoreError::TooLarge.into());
         }
         let room = self.reserve(seat, Pool::Small, bytes, bytes, now)?;
         draft.write(&self.memory, room.at());

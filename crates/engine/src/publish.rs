@@ -51,15 +51,35 @@ enum Verdict {
 }
 
 /// Why a record was not published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unpublished {
-    NoMemory,
-    /// Make the record again from what is there now.
+    /// The user will be told.
+    Refused(StoreError),
+    /// A piece was evicted before the record that names it was published.
+    PieceLost,
+    /// The record it was made from is another by now: it must be made again.
     Changed,
+}
+
+impl From<StoreError> for Unpublished {
+    fn from(error: StoreError) -> Self {
+        Self::Refused(error)
+    }
 }
 
 impl From<NoMemory> for Unpublished {
     fn from(_: NoMemory) -> Self {
-        Self::NoMemory
+        Self::Refused(StoreError::NoMemory)
+    }
+}
+
+impl From<Unpublished> for StoreError {
+    fn from(unpublished: Unpublished) -> Self {
+        match unpublished {
+            Unpublished::Refused(error) => error,
+            // Only a memory too small, or too busy, for the value gets here.
+            Unpublished::PieceLost | Unpublished::Changed => Self::NoMemory,
+        }
     }
 }
 
@@ -72,12 +92,12 @@ impl Engine {
         publication: &Publication<'_>,
         condition: &Condition<'_>,
         now: Second,
-    ) -> Result<Stored, StoreError> {
-        match self.try_publish(seat, publication, condition, now) {
-            Ok(stored) => Ok(stored),
-            Err(Unpublished::NoMemory) => Err(StoreError::NoMemory),
-            Err(Unpublished::Changed) => Err(StoreError::Changed),
+    ) -> Result<Stored, Unpublished> {
+        let published = self.try_publish(seat, publication, condition, now);
+        if !matches!(published, Ok(Stored::Stored { .. })) {
+            publication.room.give_back();
         }
+        published
     }
 
     fn try_publish(
@@ -96,25 +116,15 @@ impl Engine {
             let live = old.filter(|found| self.death(found, now).is_none());
             match self.judge(condition, live.as_ref()) {
                 Verdict::Store => {}
-                Verdict::Not(stored) => {
-                    room.give_back();
-                    return Ok(stored);
-                }
-                Verdict::Changed => {
-                    room.give_back();
-                    return Err(Unpublished::Changed);
-                }
+                Verdict::Not(stored) => return Ok(stored),
+                Verdict::Changed => return Err(Unpublished::Changed),
             }
             if !pieces.iter().all(|piece| self.is_kept(piece)) {
-                room.give_back();
-                return Err(Unpublished::NoMemory);
+                return Err(Unpublished::PieceLost);
             }
             let Some(slot_at) = self.place_for(&locked, draft.hash, old.as_ref()) else {
                 drop(locked);
-                if let Err(error) = self.add_overflow_segment(seat, now) {
-                    room.give_back();
-                    return Err(error.into());
-                }
+                self.add_overflow_segment(seat, now)?;
                 continue;
             };
             let cas = self.complete(seat, publication, condition, old.as_ref());

@@ -7,9 +7,13 @@ use larder_stats::Counter;
 
 use crate::find::Found;
 use crate::head::Pool;
-use crate::publish::{Condition, Publication};
+use crate::publish::{Condition, Publication, Unpublished};
 use crate::record::Draft;
 use crate::{Engine, NoMemory, Seat};
+
+/// How often a large value is written before the store gives up: a thread that loses its processor for long
+/// may find its first pieces evicted, but not every time.
+const LARGE_ATTEMPTS_MAX: u32 = 8;
 
 /// Everything of a store but the value.
 #[derive(Clone, Copy, Debug)]
@@ -54,10 +58,6 @@ pub enum StoreError {
     /// The key cannot be one.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// The item changed while a new one was made from it. Retried inside of the engine.
-    #[doc(hidden)]
-    #[error("the item changed meanwhile")]
-    Changed,
 }
 
 impl From<NoMemory> for StoreError {
@@ -102,7 +102,9 @@ impl Engine {
         self.flush_if_due(now);
         let stored = match request.mode {
             StoreMode::Append | StoreMode::Prepend => self.extend(seat, request, value, now),
-            _ => self.place(seat, request, value, &Condition::of(request), now),
+            _ => self
+                .place(seat, request, value, &Condition::of(request), now)
+                .map_err(StoreError::from),
         };
         self.grow_if_due(seat, now);
         if stored.is_err() {
@@ -126,19 +128,12 @@ impl Engine {
         value: &[u8],
         condition: &Condition<'_>,
         now: Second,
-    ) -> Result<Stored, StoreError> {
+    ) -> Result<Stored, Unpublished> {
         if !self.accepts(request.key.len(), value.len()) {
-            return Err(StoreError::TooLarge);
+            return Err(StoreError::TooLarge.into());
         }
         if value.len() > self.inline_bytes_max() {
-            let mut upload = self.upload(request.key, value.len())?;
-            let stored = self
-                .push(seat, &mut upload, value, now)
-                .and_then(|()| self.finish(seat, &mut upload, request, condition, now));
-            if !matches!(stored, Ok(Stored::Stored { .. })) {
-                self.abort_upload(seat, upload);
-            }
-            return stored;
+            return self.place_large(seat, request, value, condition, now);
         }
         let draft = Draft {
             key: request.key,
@@ -154,6 +149,33 @@ impl Engine {
         draft.write(&self.memory, room.at());
         let publication = Publication { draft: &draft, room: &room, pieces: &[] };
         self.publish(seat, &publication, condition, now)
+    }
+
+    /// Writes the pieces of a large value and the record that names them, again where other writers were so
+    /// much faster that a piece was evicted meanwhile.
+    fn place_large(
+        &self,
+        seat: &Seat,
+        request: &Request<'_>,
+        value: &[u8],
+        condition: &Condition<'_>,
+        now: Second,
+    ) -> Result<Stored, Unpublished> {
+        let mut attempts = 0;
+        loop {
+            let mut upload = self.upload(request.key, value.len())?;
+            let stored = self
+                .push(seat, &mut upload, value, now)
+                .map_err(Unpublished::from)
+                .and_then(|()| self.finish(seat, &mut upload, request, condition, now));
+            if !matches!(stored, Ok(Stored::Stored { .. })) {
+                self.abort_upload(seat, upload);
+            }
+            attempts += 1;
+            if stored != Err(Unpublished::PieceLost) || attempts == LARGE_ATTEMPTS_MAX {
+                return stored;
+            }
+        }
     }
 
     /// Appends to, or prepends to, an item.
@@ -254,8 +276,8 @@ impl Engine {
             return None;
         }
         match self.place(seat, &request, value, &Condition::Over(found), now) {
-            Err(StoreError::Changed) => None,
-            done => Some(done),
+            Err(Unpublished::Changed) => None,
+            done => Some(done.map_err(StoreError::from)),
         }
     }
 
