@@ -12,12 +12,15 @@ use crate::values::{Origin, Values};
 /// Reads a file's text; `path` only names it in errors.
 pub(crate) fn read(text: &str, path: &Path) -> Result<Values, OptionError> {
     let path: Arc<Path> = path.into();
-    let line = |offset| text[..offset].matches('\n').count() + 1;
+    let line = |offset: usize| {
+        let before = &text.as_bytes()[..offset.min(text.len())];
+        before.iter().filter(|byte| **byte == b'\n').count() + 1
+    };
     let wrong = |line: usize, what: String| {
         OptionError::new(EXIT_FAILURE, format!("{}:{line}: {what}", path.display()))
     };
     let table = DeTable::parse(text).map_err(|error| {
-        let offset = error.span().map_or(0, |span| span.start.min(text.len()));
+        let offset = error.span().map_or(0, |span| span.start);
         wrong(line(offset), error.message().replace('\n', ", "))
     })?;
     let table = table.get_ref();

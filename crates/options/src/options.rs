@@ -98,13 +98,19 @@ impl Options {
     pub fn from_map<'a>(
         map: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<(Self, Vec<String>), OptionError> {
+        let map: Vec<_> = map.into_iter().collect();
+        let named = |name: &str| {
+            Id::ALL.iter().any(|id| id.row().is_configurable() && id.row().name == name)
+        };
+        if let Some((name, _)) = map.iter().find(|(name, _)| !named(name)) {
+            let message = format!("option {name}: there is none such");
+            return Err(OptionError::new(EXIT_USAGE, message));
+        }
         let mut values = Values::none();
-        for (name, text) in map {
-            let id = Id::ALL.iter().find(|id| id.row().is_configurable() && id.row().name == name);
-            let id = id.ok_or_else(|| {
-                OptionError::new(EXIT_USAGE, format!("option {name}: there is none such"))
-            })?;
-            values.set(*id, text, &Origin::Map)?;
+        for id in Id::ALL {
+            for (_, text) in map.iter().filter(|(name, _)| *name == id.row().name) {
+                values.set(*id, text, &Origin::Map)?;
+            }
         }
         let values = Values::defaults().overridden_by(values);
         let warnings = check(&values)?;
@@ -255,9 +261,12 @@ mod tests {
             ("memory_limit", "1g"),
             ("disable_cas", "yes"),
             ("enable_largepages", "1"),
+            ("lru_crawler", "yes"),
+            ("no_modern", "yes"),
         ])
         .unwrap();
         assert_eq!((options.memory_bytes, options.cas), (1 << 30, false));
+        assert_eq!((options.lru_crawler, options.lru_maintainer), (true, false));
         assert_eq!(
             warnings,
             ["option enable_largepages: it has no effect: Larder does not ask for huge pages yet"]

@@ -1,7 +1,7 @@
 use std::cell::Cell;
 
 use super::*;
-use crate::kind::Kind;
+use crate::kind::{Kind, Value};
 use crate::row::{Group, Place, Row};
 use crate::values::Origin;
 
@@ -137,6 +137,51 @@ fn a_value_that_is_not_allowed_is_answered_with_the_option_the_value_and_what_is
         assert!(error.message.starts_with(&message), "{}\n{message}", error.message);
         assert_eq!(error.exit_code, row.exit_code, "{}", row.name);
         assert!(!error.message.contains('\n'));
+    }
+}
+
+#[test]
+fn no_text_makes_the_reading_panic() {
+    let long = "9".repeat(100_000);
+    let texts = [
+        "",
+        " ",
+        "-",
+        "=",
+        ",",
+        ";",
+        ":",
+        "[",
+        "]:",
+        "[]",
+        "\u{e9}",
+        "\u{0}",
+        "\n",
+        "\"",
+        "k",
+        "\u{e9}k",
+        "-0",
+        "+1",
+        "1e999",
+        "-9223372036854775808",
+        "18446744073709551616",
+        "tag[\u{e9}]:",
+        "%",
+        &long,
+    ];
+    for (_, row) in rows(|row| !matches!(row.group, Group::Reading)) {
+        for text in texts {
+            for words in on_the_command_line(row, "1") {
+                let words: Vec<_> = words.iter().map(|word| word.replace('1', text)).collect();
+                let _ = start(&words.iter().map(String::as_str).collect::<Vec<_>>(), &[], "");
+            }
+            let _ = start(&[], &[(&row.variable(), text)], "");
+            let quoted = Kind::Text.toml(&Value::Text(text.to_owned()));
+            for text in [text, &quoted] {
+                let line = format!("{} = {text}", row.name);
+                let _ = start(&["--config", "larder.toml"], &[], &line);
+            }
+        }
     }
 }
 
