@@ -1,0 +1,240 @@
+//! A server that a test starts, talks to and stops.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use crate::stream::Stream;
+
+/// Which of the two servers: they agree, except where a transcript says otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// larderd.
+    Larder,
+    /// Debian's memcached 1.6.18.
+    Memcached,
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Larder => "larderd",
+            Self::Memcached => "memcached",
+        })
+    }
+}
+
+/// What a server listens on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// A unix socket in a folder of the server's own.
+    Unix,
+    /// A free port of 127.0.0.1.
+    Tcp,
+}
+
+/// Where a server listens.
+#[derive(Clone, Debug)]
+pub enum Address {
+    /// The path of a unix socket.
+    Unix(PathBuf),
+    /// An address of the loopback interface.
+    Tcp(SocketAddr),
+}
+
+/// A running server, killed when it is dropped.
+#[derive(Debug)]
+pub struct ServerUnderTest {
+    child: Child,
+    address: Address,
+    folder: TempDir,
+}
+
+impl ServerUnderTest {
+    /// Starts a binary with these arguments and whatever else makes it listen, and waits until it
+    /// accepts connections.
+    ///
+    /// # Errors
+    /// The binary cannot be started, ends at once or does not listen within 10 seconds; the error
+    /// has what it wrote to stderr.
+    pub fn start(binary: &Path, transport: Transport, args: &[&str]) -> Result<Self> {
+        let folder = tempfile::Builder::new().prefix("larder-test-").tempdir()?;
+        let address = match transport {
+            Transport::Unix => Address::Unix(folder.path().join("socket")),
+            Transport::Tcp => Address::Tcp(free_address()?),
+        };
+        let child = command(binary)
+            .args(listen_args(&address))
+            .args(args)
+            .stderr(File::create(folder.path().join(LOG_NAME))?)
+            .spawn()
+            .with_context(|| format!("cannot start {}", binary.display()))?;
+        let mut server = Self { child, address, folder };
+        server.wait_until_it_accepts().with_context(|| format!("{} {args:?}", binary.display()))?;
+        Ok(server)
+    }
+
+    fn wait_until_it_accepts(&mut self) -> Result<()> {
+        let deadline = Instant::now() + START_TIMEOUT;
+        loop {
+            let error = match Stream::connect(&self.address) {
+                Ok(_) => return Ok(()),
+                Err(error) => error,
+            };
+            if let Some(status) = self.child.try_wait()? {
+                bail!("ended with {status} instead of listening: {}", self.log());
+            }
+            if Instant::now() > deadline {
+                bail!("does not listen on {:?}: {error}: {}", self.address, self.log());
+            }
+            sleep(START_POLL);
+        }
+    }
+
+    /// Opens a connection.
+    ///
+    /// # Errors
+    /// The server does not accept it.
+    pub fn connect(&self) -> Result<Stream> {
+        Stream::connect(&self.address)
+            .with_context(|| format!("cannot connect to {:?}: {}", self.address, self.log()))
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// The id of its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Memory of the process that is present, in bytes.
+    ///
+    /// # Errors
+    /// The process is gone.
+    pub fn rss_bytes(&self) -> Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
+        Ok(kib.context("the process is gone")?.parse::<u64>()? * 1024)
+    }
+
+    /// File descriptors the process has open.
+    ///
+    /// # Errors
+    /// The process is gone.
+    pub fn descriptor_count(&self) -> Result<usize> {
+        Ok(fs::read_dir(format!("/proc/{}/fd", self.pid()))?.count())
+    }
+
+    /// Whether the process still runs.
+    ///
+    /// # Errors
+    /// The system does not tell.
+    pub fn is_running(&mut self) -> Result<bool> {
+        Ok(self.child.try_wait()?.is_none())
+    }
+
+    /// What the server has written to stderr.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join(LOG_NAME)).unwrap_or_default()
+    }
+
+    /// Sends SIGTERM and waits for the end.
+    ///
+    /// # Errors
+    /// The server still runs after 10 seconds.
+    pub fn stop(mut self) -> Result<ExitStatus> {
+        kill_process(Pid::from_child(&self.child), Signal::TERM)?;
+        let deadline = Instant::now() + STOP_TIMEOUT;
+        while Instant::now() < deadline {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status);
+            }
+            sleep(START_POLL);
+        }
+        bail!("still runs {STOP_TIMEOUT:?} after SIGTERM: {}", self.log())
+    }
+}
+
+impl Drop for ServerUnderTest {
+    fn drop(&mut self) {
+        // A child that has ended already cannot be killed, and that is all that can go wrong.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The larderd to test: the one that environment variable `LARDERD` names, else the one that
+/// cargo built for the test (`env!("CARGO_BIN_EXE_larderd")`).
+pub fn larderd(built_by_cargo: &str) -> PathBuf {
+    std::env::var_os("LARDERD").map_or_else(|| built_by_cargo.into(), PathBuf::from)
+}
+
+/// Debian's memcached, which says what is right.
+///
+/// # Errors
+/// It is not installed; the error names the command that does it.
+pub fn memcached() -> Result<PathBuf> {
+    let path = PathBuf::from("/usr/bin/memcached");
+    if !path.exists() {
+        bail!("memcached is not installed: run `apt-get install memcached` as root");
+    }
+    Ok(path)
+}
+
+/// A command for a server binary, as its own arguments would start it: without `LARDER_*` settings
+/// of the tests' environment, and as root with the `-u root` that memcached demands.
+pub fn command(binary: &Path) -> Command {
+    let mut command = Command::new(binary);
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("LARDER_") {
+            command.env_remove(name);
+        }
+    }
+    if is_root() {
+        command.args(["-u", "root"]);
+    }
+    command
+}
+
+/// Whether the tests run as root.
+pub fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
+}
+
+/// An address of the loopback interface that nobody listens on now.
+///
+/// # Errors
+/// There is no free port.
+pub fn free_address() -> io::Result<SocketAddr> {
+    TcpListener::bind("127.0.0.1:0")?.local_addr()
+}
+
+fn listen_args(address: &Address) -> Vec<String> {
+    match address {
+        Address::Unix(path) => vec!["-s".into(), path.display().to_string()],
+        Address::Tcp(address) => {
+            let (ip, port) = (address.ip().to_string(), address.port().to_string());
+            ["-l", &ip, "-p", &port, "-U", "0"].map(String::from).to_vec()
+        }
+    }
+}
+
+const LOG_NAME: &str = "stderr";
+const START_TIMEOUT: Duration = Duration::from_secs(10);
+const START_POLL: Duration = Duration::from_millis(2);
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);

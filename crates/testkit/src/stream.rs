@@ -1,0 +1,122 @@
+//! A connection to a server under test.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use crate::server::Address;
+
+/// A connection that waits 10 seconds for an answer, unless told otherwise, and not for ever.
+#[derive(Debug)]
+pub enum Stream {
+    /// Through a unix socket.
+    Unix(UnixStream),
+    /// Through TCP, without delay of small writes.
+    Tcp(TcpStream),
+}
+
+impl Stream {
+    /// Opens a connection.
+    ///
+    /// # Errors
+    /// Nobody accepts it.
+    pub fn connect(address: &Address) -> io::Result<Self> {
+        let stream = match address {
+            Address::Unix(path) => Self::Unix(UnixStream::connect(path)?),
+            Address::Tcp(address) => {
+                let stream = TcpStream::connect_timeout(address, ANSWER_TIMEOUT)?;
+                stream.set_nodelay(true)?;
+                Self::Tcp(stream)
+            }
+        };
+        stream.set_timeout(ANSWER_TIMEOUT)?;
+        Ok(stream)
+    }
+
+    /// How long a read or a write may take.
+    ///
+    /// # Errors
+    /// The duration is zero.
+    pub fn set_timeout(&self, timeout: Duration) -> io::Result<()> {
+        match self {
+            Self::Unix(stream) => {
+                stream.set_read_timeout(Some(timeout))?;
+                stream.set_write_timeout(Some(timeout))
+            }
+            Self::Tcp(stream) => {
+                stream.set_read_timeout(Some(timeout))?;
+                stream.set_write_timeout(Some(timeout))
+            }
+        }
+    }
+
+    /// A second handle of the same connection.
+    ///
+    /// # Errors
+    /// There are no descriptors left.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(match self {
+            Self::Unix(stream) => Self::Unix(stream.try_clone()?),
+            Self::Tcp(stream) => Self::Tcp(stream.try_clone()?),
+        })
+    }
+
+    /// Ends one direction or both.
+    ///
+    /// # Errors
+    /// The server was faster.
+    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        match self {
+            Self::Unix(stream) => stream.shutdown(how),
+            Self::Tcp(stream) => stream.shutdown(how),
+        }
+    }
+
+    /// Sends a request and reads until the answer ends as `end` says.
+    ///
+    /// # Errors
+    /// The connection fails, or the answer does not end so in time; the error shows it.
+    pub fn ask(&mut self, request: &[u8], end: &[u8]) -> io::Result<Vec<u8>> {
+        self.write_all(request)?;
+        let deadline = Instant::now() + ANSWER_TIMEOUT;
+        let mut answer = Vec::new();
+        let mut piece = [0; 64 << 10];
+        while !answer.ends_with(end) {
+            let count = self.read(&mut piece)?;
+            if count == 0 || Instant::now() > deadline {
+                let shown = answer[answer.len().saturating_sub(200)..].escape_ascii();
+                return Err(io::Error::other(format!(
+                    "expected an answer that ends in \"{}\", got \"{shown}\"",
+                    end.escape_ascii()
+                )));
+            }
+            answer.extend_from_slice(&piece[..count]);
+        }
+        Ok(answer)
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Unix(stream) => stream.read(bytes),
+            Self::Tcp(stream) => stream.read(bytes),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Unix(stream) => stream.write(bytes),
+            Self::Tcp(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);

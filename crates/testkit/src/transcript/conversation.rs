@@ -1,0 +1,143 @@
+//! One connection of a transcript: bytes go out in pieces, lines come in.
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+use super::split::Split;
+use super::template::{Numbers, Template};
+use crate::{ServerUnderTest, Stream};
+
+/// A connection and what has been received on it and not been looked at.
+pub(super) struct Conversation {
+    stream: Stream,
+    /// A thread reads all the time, so that a server that answers early never waits for us.
+    incoming: Receiver<Vec<u8>>,
+    received: Vec<u8>,
+    is_closed: bool,
+}
+
+impl Conversation {
+    pub(super) fn open(server: &ServerUnderTest) -> Result<Self> {
+        let stream = server.connect()?;
+        let mut reader = stream.try_clone()?;
+        reader.set_timeout(Duration::from_secs(600))?;
+        let (pieces, incoming) = channel();
+        thread::spawn(move || {
+            let mut piece = vec![0; 64 << 10];
+            while let Ok(count @ 1..) = reader.read(&mut piece) {
+                if pieces.send(piece[..count].to_vec()).is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Self { stream, incoming, received: Vec::new(), is_closed: false })
+    }
+
+    /// Sends in pieces, with a pause behind each, so that the server sees them one by one. What the
+    /// server does not want any more is lost, as it should be.
+    pub(super) fn send(&mut self, bytes: &[u8], split: Split) {
+        let mut rest = bytes;
+        for length in split.pieces(bytes.len()) {
+            let (piece, behind) = rest.split_at(length);
+            if self.stream.write_all(piece).is_err() {
+                return;
+            }
+            rest = behind;
+            if !rest.is_empty() {
+                sleep(PAUSE);
+            }
+        }
+    }
+
+    pub(super) fn send_no_more(&self) -> Result<()> {
+        Ok(self.stream.shutdown(Shutdown::Write)?)
+    }
+
+    /// Receives what a template describes, and takes it away.
+    pub(super) fn expect(&mut self, template: &Template, numbers: &mut Numbers) -> Result<()> {
+        let deadline = Instant::now() + ANSWER_TIMEOUT;
+        let length = match template.exact() {
+            Some(exact) => {
+                while self.received.len() < exact.len() && exact.starts_with(&self.received) {
+                    if !self.receive(deadline) {
+                        break;
+                    }
+                }
+                self.received.starts_with(exact).then_some(exact.len())
+            }
+            None => {
+                let line_bytes = self.receive_line(deadline);
+                template.matches(&self.received[..line_bytes], numbers).then_some(line_bytes)
+            }
+        };
+        let Some(length) = length else { bail!("{}", self.found()) };
+        self.received.drain(..length);
+        Ok(())
+    }
+
+    /// Receives the end of the connection.
+    pub(super) fn expect_closed(&mut self) -> Result<()> {
+        let deadline = Instant::now() + ANSWER_TIMEOUT;
+        while self.received.is_empty() && self.receive(deadline) {}
+        if !(self.is_closed && self.received.is_empty()) {
+            bail!("{}", self.found());
+        }
+        Ok(())
+    }
+
+    /// Receives until there is a line; its length, or that of everything if there is none.
+    fn receive_line(&mut self, deadline: Instant) -> usize {
+        loop {
+            if let Some(at) = self.received.windows(2).position(|end| end == b"\r\n") {
+                return at + 2;
+            }
+            if !self.receive(deadline) {
+                return self.received.len();
+            }
+        }
+    }
+
+    fn receive(&mut self, deadline: Instant) -> bool {
+        let timeout = deadline.saturating_duration_since(Instant::now());
+        match self.incoming.recv_timeout(timeout) {
+            Ok(piece) => {
+                self.received.extend_from_slice(&piece);
+                true
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                self.is_closed = true;
+                false
+            }
+            Err(RecvTimeoutError::Timeout) => false,
+        }
+    }
+
+    /// What has come instead, in words.
+    fn found(&mut self) -> String {
+        while self.received.len() < SHOWN_BYTES && self.receive(Instant::now() + LATE) {}
+        let shown = &self.received[..self.received.len().min(SHOWN_BYTES)];
+        let end = match (self.is_closed, shown.len() < self.received.len()) {
+            (_, true) => " …",
+            (true, _) => " <closed>",
+            (false, _) => " and then silence",
+        };
+        format!("{}{end}", shown.escape_ascii())
+    }
+}
+
+impl Drop for Conversation {
+    fn drop(&mut self) {
+        // Ends the reading thread too; a connection that the server has closed needs no more.
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+}
+
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_micros(20);
+const LATE: Duration = Duration::from_millis(50);
+const SHOWN_BYTES: usize = 300;

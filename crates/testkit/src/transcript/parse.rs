@@ -1,0 +1,137 @@
+//! The lines of a transcript file.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::template::Template;
+use super::{Action, Audience, Step, Transcript};
+use crate::Subject;
+
+impl Transcript {
+    /// Understands a transcript's text; `path` is for messages.
+    ///
+    /// # Errors
+    /// Names the line that is not understood.
+    pub fn parse(path: &Path, text: &str) -> Result<Self> {
+        let mut transcript =
+            Self { path: path.into(), args: Vec::new(), only: None, steps: Vec::new() };
+        let mut paragraph_has_reason = false;
+        for (index, line) in text.lines().enumerate() {
+            let number = index + 1;
+            if line.is_empty() {
+                paragraph_has_reason = false;
+            } else if line.starts_with('#') {
+                paragraph_has_reason = true;
+            } else {
+                transcript
+                    .take(number, line, paragraph_has_reason)
+                    .with_context(|| format!("{}:{number}: {line:?}", path.display()))?;
+            }
+        }
+        ensure!(!transcript.steps.is_empty(), "{}: nothing happens in it", path.display());
+        Ok(transcript)
+    }
+
+    fn take(&mut self, number: usize, line: &str, has_reason: bool) -> Result<()> {
+        ensure!(!line.ends_with(' '), "a line that ends in a space: write \\x20");
+        let (tag, text) =
+            line.split_once(':').context("expected `C:`, `S:`, `wait:` or `args:`")?;
+        let text = text.strip_prefix(' ').unwrap_or(text);
+        let step =
+            |audience, connection, action| Step { line: number, audience, connection, action };
+        match tag {
+            "args" => {
+                ensure!(self.steps.is_empty(), "the arguments come before everything else");
+                self.args.extend(text.split_whitespace().map(String::from));
+            }
+            "only" => {
+                self.only = Some(match text {
+                    "larder" => Subject::Larder,
+                    "memcached" => Subject::Memcached,
+                    _ => bail!("`only: larder` or `only: memcached`"),
+                });
+                ensure!(has_reason, "`only` wants a comment above it that says why");
+            }
+            "wait" => {
+                let wait_ms = text.strip_suffix(" ms").and_then(|ms| ms.parse().ok());
+                let wait = Duration::from_millis(wait_ms.context("`wait: 1100 ms`")?);
+                self.steps.push(step(Audience::All, 1, Action::Wait(wait)));
+            }
+            _ => {
+                let (who, connection, audience) = speaker(tag)?;
+                ensure!(
+                    audience == Audience::All || has_reason,
+                    "a line for one server only wants a comment in its paragraph that says why"
+                );
+                self.steps.push(step(audience, connection, action(who, text)?));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Understands the `S2[18]` before a colon.
+fn speaker(tag: &str) -> Result<(char, u8, Audience)> {
+    let (speaker, audience) = match tag.split_once('[') {
+        None => (tag, Audience::All),
+        Some((speaker, "18]")) => (speaker, Audience::Memcached18),
+        Some((speaker, "45]")) => (speaker, Audience::Memcached45),
+        Some((speaker, "larder]")) => (speaker, Audience::Larder),
+        Some(_) => bail!("a line is for [18], [45] or [larder]"),
+    };
+    let mut letters = speaker.chars();
+    let who = letters.next().filter(|who| matches!(who, 'C' | 'S'));
+    let who = who.context("a line begins with C, S, wait, args, only or #")?;
+    let connection = match letters.as_str() {
+        "" => 1,
+        digits => digits.parse().context("the number of a connection")?,
+    };
+    Ok((who, connection, audience))
+}
+
+fn action(who: char, text: &str) -> Result<Action> {
+    Ok(match (who, text) {
+        ('C', "<close>") => Action::Close,
+        ('C', "<no more>") => Action::SendNoMore,
+        ('S', "<closed>") => Action::ExpectClosed,
+        ('C', _) => Action::Send(Template::parse(text)?),
+        _ => Action::Expect(Template::parse(text)?),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Transcript> {
+        Transcript::parse(Path::new("some.txt"), text)
+    }
+
+    #[test]
+    fn lines_become_steps_with_their_numbers() {
+        let text = "args: -m 8\n\n# why\nC2: get k\nS2[18]: END\nwait: 20 ms\nS2: <closed>\n";
+        let transcript = parse(text).unwrap();
+        assert_eq!(transcript.args, ["-m", "8"]);
+        let lines: Vec<_> =
+            transcript.steps.iter().map(|step| (step.line, step.connection)).collect();
+        assert_eq!(lines, [(4, 2), (5, 2), (6, 1), (7, 2)]);
+        assert_eq!(transcript.steps[1].audience, Audience::Memcached18);
+        assert!(matches!(transcript.steps[3].action, Action::ExpectClosed));
+    }
+
+    #[test]
+    fn a_line_for_one_server_needs_a_reason() {
+        let error = parse("C: get\n\nS[18]: ERROR\n").unwrap_err();
+        assert!(format!("{error:#}").contains("some.txt:3"), "{error:#}");
+        assert!(parse("C: get\n# Too few arguments.\nS[18]: ERROR\n").is_ok());
+    }
+
+    #[test]
+    fn what_is_not_understood_is_refused() {
+        for text in ["", "X: a\n", "C: a \n", "S[17]: a\n", "wait: 5\n", "C: a\nargs: -m 8\n"] {
+            assert!(parse(text).is_err(), "{text:?}");
+        }
+    }
+}

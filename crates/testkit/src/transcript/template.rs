@@ -1,0 +1,301 @@
+//! Bytes with places to fill in: the text of one transcript line.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail, ensure};
+
+/// The text of one line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Template(Vec<Part>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    Bytes(Vec<u8>),
+    /// `<cas1>`: a number that gets its value where it is first received.
+    Number(String),
+    /// `<now-5>`: the Unix time and so many seconds.
+    Now(i64),
+    /// `<digits>`: any number.
+    Digits,
+    /// `<version>`: digits and dots.
+    Version,
+    /// `<text>`: anything up to what follows.
+    Text,
+}
+
+/// Numbers by the names under which they were received.
+#[derive(Clone, Debug, Default)]
+pub struct Numbers(BTreeMap<String, Vec<u8>>);
+
+impl Template {
+    /// Understands the text of a line, which gets a `\r\n` unless it ends in a backslash.
+    ///
+    /// # Errors
+    /// Names the escape or the place that is not understood.
+    pub fn parse(text: &str) -> Result<Self> {
+        let mut template = Self::default();
+        let mut rest = text;
+        while let Some(at) = rest.find(['\\', '<']) {
+            template.push_bytes(&rest.as_bytes()[..at]);
+            let place = &rest[at..];
+            if place == "\\" {
+                return Ok(template);
+            }
+            rest = match place.strip_prefix('\\') {
+                Some(escape) => template.push_escape(escape)?,
+                None => template.push_place(&place[1..])?,
+            };
+        }
+        template.push_bytes(rest.as_bytes());
+        template.push_bytes(b"\r\n");
+        Ok(template)
+    }
+
+    fn push_bytes(&mut self, bytes: &[u8]) {
+        match self.0.last_mut() {
+            _ if bytes.is_empty() => {}
+            Some(Part::Bytes(last)) => last.extend_from_slice(bytes),
+            _ => self.0.push(Part::Bytes(bytes.to_vec())),
+        }
+    }
+
+    /// Takes what follows a backslash; returns the rest.
+    fn push_escape<'a>(&mut self, escape: &'a str) -> Result<&'a str> {
+        let (byte, rest) = unescape(escape)?;
+        self.push_bytes(&[byte]);
+        Ok(rest)
+    }
+
+    /// Takes what follows a `<`; returns the rest.
+    fn push_place<'a>(&mut self, place: &'a str) -> Result<&'a str> {
+        if let Some(quoted) = place.strip_prefix('"') {
+            return self.push_repetition(quoted);
+        }
+        let (name, rest) = place.split_once('>').context("a `<` without its `>`")?;
+        let is_word = name.starts_with(|c: char| c.is_ascii_lowercase())
+            && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
+        self.0.push(match name {
+            "digits" => Part::Digits,
+            "version" => Part::Version,
+            "text" => Part::Text,
+            _ if is_word && name != "now" => Part::Number(name.into()),
+            _ => {
+                let offset_secs =
+                    name.strip_prefix("now").and_then(|offset| offset.parse().ok()).with_context(
+                        || format!("`<{name}>` is not a place: write `\\<` for `<`"),
+                    )?;
+                Part::Now(offset_secs)
+            }
+        });
+        Ok(rest)
+    }
+
+    /// Takes the `abc"*3>` of `<"abc"*3>`; returns the rest.
+    fn push_repetition<'a>(&mut self, quoted: &'a str) -> Result<&'a str> {
+        let mut bytes = Vec::new();
+        let mut rest = quoted;
+        loop {
+            let at = rest.find(['\\', '"']).context("a repetition without its closing quote")?;
+            bytes.extend_from_slice(&rest.as_bytes()[..at]);
+            if rest[at..].starts_with('"') {
+                rest = &rest[at + 1..];
+                break;
+            }
+            let (byte, behind) = unescape(&rest[at + 1..])?;
+            bytes.push(byte);
+            rest = behind;
+        }
+        let (count, rest) = rest
+            .strip_prefix('*')
+            .and_then(|rest| rest.split_once('>'))
+            .context("a repetition is written `<\"text\"*count>`")?;
+        let count: usize = count.parse().with_context(|| format!("`{count}` times"))?;
+        ensure!(
+            bytes.len().saturating_mul(count) <= REPETITION_BYTES_MAX,
+            "a repetition of more than {REPETITION_BYTES_MAX} bytes"
+        );
+        self.push_bytes(&bytes.repeat(count));
+        Ok(rest)
+    }
+
+    /// The bytes to send.
+    ///
+    /// # Errors
+    /// A number has not been received yet, or stands for anything.
+    pub fn fill_in(&self, numbers: &Numbers) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        for part in &self.0 {
+            match part {
+                Part::Bytes(part) => bytes.extend_from_slice(part),
+                Part::Number(name) => {
+                    let number = numbers.0.get(name);
+                    bytes.extend_from_slice(
+                        number.with_context(|| format!("`<{name}>` was not received yet"))?,
+                    );
+                }
+                Part::Now(offset_secs) => bytes.extend_from_slice(&now_plus(*offset_secs)?),
+                Part::Digits | Part::Version | Part::Text => bail!("cannot send a pattern"),
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// The bytes to receive, if there is nothing to fill in.
+    pub fn exact(&self) -> Option<&[u8]> {
+        match &self.0[..] {
+            [Part::Bytes(bytes)] => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// Whether a received line is of this form; numbers named for the first time get their values.
+    pub fn matches(&self, line: &[u8], numbers: &mut Numbers) -> bool {
+        let mut rest = line;
+        for (index, part) in self.0.iter().enumerate() {
+            let length = match part {
+                Part::Bytes(bytes) if rest.starts_with(bytes) => bytes.len(),
+                Part::Bytes(_) | Part::Now(_) => return false,
+                Part::Digits | Part::Number(_) => leading(rest, |byte| byte.is_ascii_digit()),
+                Part::Version => leading(rest, |byte| byte.is_ascii_digit() || byte == b'.'),
+                Part::Text => match self.0.get(index + 1) {
+                    Some(Part::Bytes(end)) => find(rest, end).unwrap_or(rest.len()),
+                    _ => rest.len(),
+                },
+            };
+            let (found, behind) = rest.split_at(length);
+            if found.is_empty() && !matches!(part, Part::Text) {
+                return false;
+            }
+            if let Part::Number(name) = part
+                && !numbers.agrees(name, found)
+            {
+                return false;
+            }
+            rest = behind;
+        }
+        rest.is_empty()
+    }
+}
+
+impl fmt::Display for Template {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for part in &self.0 {
+            match part {
+                Part::Bytes(bytes) if bytes.len() > SHOWN_BYTES => {
+                    let (shown, more) = (&bytes[..SHOWN_BYTES], bytes.len() - SHOWN_BYTES);
+                    write!(f, "{} …{more} bytes more… ", shown.escape_ascii())?;
+                }
+                Part::Bytes(bytes) => write!(f, "{}", bytes.escape_ascii())?,
+                Part::Number(name) => write!(f, "<{name}>")?,
+                Part::Now(offset_secs) => write!(f, "<now{offset_secs:+}>")?,
+                Part::Digits => f.write_str("<digits>")?,
+                Part::Version => f.write_str("<version>")?,
+                Part::Text => f.write_str("<text>")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Numbers {
+    /// One name stands for one number, and different names for different ones.
+    fn agrees(&mut self, name: &str, found: &[u8]) -> bool {
+        match self.0.get(name) {
+            Some(number) => number == found,
+            None if self.0.values().any(|number| number == found) => false,
+            None => {
+                self.0.insert(name.into(), found.to_vec());
+                true
+            }
+        }
+    }
+}
+
+/// The byte that the text behind a backslash stands for, and the text behind that.
+fn unescape(escape: &str) -> Result<(u8, &str)> {
+    let name = escape.chars().next().context("a backslash at the end of quoted text")?;
+    let rest = &escape[name.len_utf8()..];
+    Ok(match name {
+        'r' => (b'\r', rest),
+        'n' => (b'\n', rest),
+        't' => (b'\t', rest),
+        '0' => (0, rest),
+        '\\' | '<' | '"' => (name as u8, rest),
+        'x' => {
+            let digits = rest.get(..2).context("`\\x` is followed by two digits")?;
+            let byte = u8::from_str_radix(digits, 16)
+                .with_context(|| format!("`\\x{digits}` is not hexadecimal"))?;
+            (byte, &rest[2..])
+        }
+        _ => bail!("`\\{name}` is no escape: there are \\r \\n \\t \\0 \\\\ \\< \\\" \\xHH"),
+    })
+}
+
+fn now_plus(offset_secs: i64) -> Result<Vec<u8>> {
+    let now_secs = i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs())?;
+    Ok((now_secs + offset_secs).to_string().into_bytes())
+}
+
+fn leading(bytes: &[u8], wanted: impl Fn(u8) -> bool) -> usize {
+    bytes.iter().position(|&byte| !wanted(byte)).unwrap_or(bytes.len())
+}
+
+fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
+    bytes.windows(wanted.len()).position(|window| window == wanted)
+}
+
+const REPETITION_BYTES_MAX: usize = 64 << 20;
+const SHOWN_BYTES: usize = 200;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(text: &str) -> Vec<u8> {
+        Template::parse(text).unwrap().fill_in(&Numbers::default()).unwrap()
+    }
+
+    #[test]
+    fn a_line_gets_its_end_unless_it_ends_in_a_backslash() {
+        assert_eq!(bytes("get k"), b"get k\r\n");
+        assert_eq!(bytes("get k\\n\\"), b"get k\n");
+        assert_eq!(bytes("\\"), b"");
+    }
+
+    #[test]
+    fn escapes_and_repetitions_stand_for_bytes() {
+        assert_eq!(bytes(r#"\x80\0\<\\<"a\x62"*3>z"#), b"\x80\0<\\abababz\r\n");
+    }
+
+    #[test]
+    fn what_is_not_understood_is_named() {
+        for (text, part) in [("\\q", "\\q"), ("<Cas>", "<Cas>"), ("<\"a\"3>", "count"), ("<a", ">")]
+        {
+            let error = format!("{:#}", Template::parse(text).unwrap_err());
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn one_name_is_one_number_and_two_names_are_two() {
+        let (one, two) = (Template::parse("<cas1>").unwrap(), Template::parse("<cas2>").unwrap());
+        let mut numbers = Numbers::default();
+        assert!(one.matches(b"17\r\n", &mut numbers));
+        assert!(one.matches(b"17\r\n", &mut numbers));
+        assert!(!one.matches(b"18\r\n", &mut numbers));
+        assert!(!two.matches(b"17\r\n", &mut numbers));
+        assert!(two.matches(b"18\r\n", &mut numbers));
+        assert_eq!(two.fill_in(&numbers).unwrap(), b"18\r\n");
+    }
+
+    #[test]
+    fn patterns_match_what_their_names_say() {
+        let template = Template::parse("VERSION <version> is <text> <digits>").unwrap();
+        let mut numbers = Numbers::default();
+        assert!(template.matches(b"VERSION 1.6.45 is any 7\r\n", &mut numbers));
+        assert!(!template.matches(b"VERSION x is any 7\r\n", &mut numbers));
+        assert!(!template.matches(b"VERSION 1.6.45 is any x\r\n", &mut numbers));
+    }
+}

@@ -1,0 +1,60 @@
+//! The tools of the other tests, tried on memcached.
+
+use std::path::Path;
+
+use anyhow::Result;
+use larder_testkit::server::{larderd, memcached};
+use larder_testkit::transcript::{Split, Transcript, play};
+use larder_testkit::{ServerUnderTest, Subject, Transport};
+
+fn play_text(text: &str, split: Split) -> Result<()> {
+    let transcript = Transcript::parse(Path::new("some.txt"), text)?;
+    let server = ServerUnderTest::start(&memcached()?, Transport::Unix, &[])?;
+    Ok(play(&transcript, &server, Subject::Memcached, split)?)
+}
+
+#[test]
+fn a_true_transcript_holds_however_it_is_cut() {
+    let text = "C: set k 0 0 3\nC: abc\nS: STORED\nC2: gets k\nS2: VALUE k 0 3 <cas1>\nS2: abc\n\
+                S2: END\nC: cas k 0 0 1 <cas1>\nC: x\nS: STORED\nC2: quit\nS2: <closed>\n";
+    for split in [Split::Whole, Split::Bytes, Split::Random { seed: 3 }] {
+        play_text(text, split).unwrap();
+    }
+}
+
+#[test]
+fn a_wrong_transcript_is_told_with_line_and_both_sides() {
+    let failure = play_text("C: get k\n\nS: VALUE k 0 1\n", Split::Whole).unwrap_err().to_string();
+    for part in ["some.txt:3", "memcached", "whole", "VALUE k 0 1", "END\\r\\n"] {
+        assert!(failure.contains(part), "{failure}");
+    }
+}
+
+#[test]
+fn an_answer_that_nobody_expects_is_noticed_at_the_end() {
+    let failure = play_text("C: get k\n", Split::Whole).unwrap_err().to_string();
+    assert!(failure.contains("at the end connection 1"), "{failure}");
+}
+
+#[test]
+fn a_server_is_measured_while_it_runs_and_gone_when_dropped() {
+    let server = ServerUnderTest::start(&memcached().unwrap(), Transport::Tcp, &[]).unwrap();
+    assert!(server.rss_bytes().unwrap() > 1 << 20);
+    assert!(server.descriptor_count().unwrap() > 3);
+    let pid = server.pid();
+    drop(server);
+    assert!(!Path::new(&format!("/proc/{pid}")).exists());
+}
+
+#[test]
+fn a_server_that_does_not_start_says_why() {
+    let error = ServerUnderTest::start(&memcached().unwrap(), Transport::Unix, &["-c", "0"]);
+    let error = format!("{:#}", error.unwrap_err());
+    assert!(error.contains("Maximum connections must be greater than 0"), "{error}");
+}
+
+#[test]
+fn the_binary_is_the_one_that_cargo_built_unless_larderd_names_another() {
+    let expected = std::env::var("LARDERD").unwrap_or_else(|_| "built".into());
+    assert_eq!(larderd("built"), Path::new(&expected));
+}
