@@ -208,6 +208,21 @@ fn an_upload_is_invisible_until_it_is_stored_and_gives_everything_back_if_not() 
 }
 
 #[test]
+fn a_large_part_that_arrives_as_an_upload_extends_a_value() {
+    let cache = ticked(16 << 20);
+    cache.set(b"log", b"head", None).unwrap();
+    let part = value_of(9, 300_000);
+    let mut upload = cache.upload(b"log", part.len()).unwrap();
+    upload.push(&part).unwrap();
+    let stored = upload.store(&request(b"log", StoreMode::Append));
+    assert!(matches!(stored, Ok(Stored::Stored { .. })));
+    assert_eq!(cache.get(b"log"), Some([b"head", &part[..]].concat()));
+    let upload = cache.upload(b"other", 0).unwrap();
+    assert_eq!(upload.store(&request(b"other", StoreMode::Prepend)), Ok(Stored::NotStored));
+    cache.validate().unwrap();
+}
+
+#[test]
 fn an_item_too_large_is_refused_and_takes_the_old_one_with_it() {
     let cache = ticked(16 << 20);
     cache.set(b"k", b"old", None).unwrap();

@@ -11,7 +11,7 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::atomic::fence;
 
-use larder_item::{Deadline, Second, check_key};
+use larder_item::{Deadline, Second, StoreMode, check_key};
 use larder_stats::Counter;
 
 use crate::find::Found;
@@ -228,11 +228,37 @@ impl Engine {
         request: &Request<'_>,
         now: Second,
     ) -> Result<Stored, StoreError> {
+        self.flush_if_due(now);
+        if matches!(request.mode, StoreMode::Append | StoreMode::Prepend) {
+            let part = self.take_back(seat, upload).ok_or(StoreError::NoMemory)?;
+            return self.store(seat, request, &part, now);
+        }
         let stored = self.finish(seat, &mut upload, request, &Condition::of(request), now);
         if !matches!(stored, Ok(Stored::Stored { .. })) {
             self.abort_upload(seat, upload);
         }
+        self.grow_if_due(seat, now);
+        if stored.is_err() {
+            self.give_up(seat, request, now);
+        }
         Ok(stored?)
+    }
+
+    /// The bytes of an upload that is to become a part of another value; none where some were evicted.
+    fn take_back(&self, seat: &Seat, mut upload: Upload) -> Option<Vec<u8>> {
+        let mut part = Vec::new();
+        let pieces = upload.pieces.clone();
+        let mut written = LargeValue { value_bytes: upload.written_bytes, pieces, next: 0 };
+        let whole = loop {
+            match self.read_piece(&mut written, &mut part) {
+                Ok(true) => {}
+                Ok(false) => break true,
+                Err(Evicted) => break false,
+            }
+        };
+        part.append(&mut upload.buffer);
+        self.abort_upload(seat, upload);
+        whole.then_some(part)
     }
 
     /// Writes and publishes the record of an upload whose bytes have all arrived.
