@@ -208,6 +208,21 @@ fn an_upload_is_invisible_until_it_is_stored_and_gives_everything_back_if_not() 
 }
 
 #[test]
+fn an_upload_under_way_when_the_cache_is_cleared_counts_as_stored_before() {
+    let cache = ticked(16 << 20);
+    cache.set(b"u", b"old", None).unwrap();
+    let mut upload = cache.upload(b"u", 500_000).unwrap();
+    upload.push(&[1; 400_000]).unwrap();
+    cache.clear();
+    upload.push(&[1; 100_000]).unwrap();
+    assert!(matches!(upload.store(&request(b"u", StoreMode::Set)), Ok(Stored::Stored { .. })));
+    assert_eq!(cache.get(b"u"), None);
+    cache.maintain();
+    cache.set(b"u", b"new", None).unwrap();
+    assert_eq!(cache.get(b"u").as_deref(), Some(&b"new"[..]));
+}
+
+#[test]
 fn a_large_part_that_arrives_as_an_upload_extends_a_value() {
     let cache = ticked(16 << 20);
     cache.set(b"log", b"head", None).unwrap();

@@ -17,13 +17,6 @@ const COMPACTED_LIVE_MAX_OF_16: usize = 15;
 /// How many spent segments [`Engine::maintain`] takes back in one go.
 const MAINTAINED_SEGMENTS_MAX: usize = 64;
 
-/// What to do with the live records of a segment that is emptied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Survivors {
-    Evicted,
-    Moved,
-}
-
 impl Engine {
     /// Takes a segment for new use: a free one, or the one that costs the cache least. The caller holds no
     /// group.
@@ -38,18 +31,12 @@ impl Engine {
                 return Ok(segment);
             }
             let victim = match self.spent_segment(now) {
-                Some(segment) => Some((segment, Survivors::Evicted)),
-                None if self.evicts => self.oldest().map(|segment| (segment, Survivors::Evicted)),
-                None => self.emptiest().map(|segment| (segment, Survivors::Moved)),
+                None if self.evicts => self.oldest(),
+                None => self.emptiest(),
+                spent => spent,
             };
             match victim {
-                Some((segment, Survivors::Evicted)) => {
-                    if self.change_state(segment, State::Sealed, State::Emptying) {
-                        self.empty(seat, segment, now);
-                        return Ok(segment);
-                    }
-                }
-                Some((segment, Survivors::Moved)) => self.compact(seat, segment, now)?,
+                Some(segment) => self.win_back(seat, segment, now)?,
                 None if self.is_anybody_emptying() => wait.pause(),
                 None => return Err(NoMemory),
             }
@@ -65,12 +52,27 @@ impl Engine {
             let Some(segment) = self.spent_segment(now) else {
                 break;
             };
-            if self.change_state(segment, State::Sealed, State::Emptying) {
-                self.empty(seat, segment, now);
-                self.push_free(segment);
+            if self.win_back(seat, segment, now).is_err() {
+                break;
             }
         }
         self.grow_if_due(seat, now);
+    }
+
+    /// Puts a sealed segment on the free stack, unless somebody else is at it. What lives in it is evicted,
+    /// or moved where eviction is not allowed: even in a spent segment an item may have been touched since.
+    fn win_back(&self, seat: &Seat, segment: u32, now: Second) -> Result<(), NoMemory> {
+        if !self.evicts {
+            return self.compact(seat, segment, now);
+        }
+        if self.change_state(segment, State::Sealed, State::Emptying) {
+            for (slot, hash, header) in self.records(segment) {
+                self.drop_record(seat, slot, hash, header, now);
+            }
+            self.count(seat, Counter::SegmentsEvicted, 1);
+            self.finish_emptying(seat, segment);
+        }
+        Ok(())
     }
 
     fn sealed(&self) -> impl Iterator<Item = u32> {
@@ -96,16 +98,7 @@ impl Engine {
         self.segments().any(|segment| self.state(segment) == State::Emptying)
     }
 
-    /// Unlinks every record of a segment in state `Emptying`; afterwards it is reserved for the caller.
-    fn empty(&self, seat: &Seat, segment: u32, now: Second) {
-        for (slot, hash, header) in self.records(segment) {
-            self.drop_record(seat, slot, hash, header, now);
-        }
-        self.count(seat, Counter::SegmentsEvicted, 1);
-        self.finish_emptying(seat, segment);
-    }
-
-    /// Moves the live records of a segment elsewhere and puts it on the free stack. One at a time: what is
+    /// Moves the live records of a segment elsewhere and frees it. One at a time: what is
     /// kept free is enough for the survivors of one segment.
     fn compact(&self, seat: &Seat, segment: u32, now: Second) -> Result<(), NoMemory> {
         let compactor = self.memory.word(global::COMPACTOR);
@@ -121,7 +114,6 @@ impl Engine {
             if moved.is_ok() {
                 self.count(seat, Counter::SegmentsCompacted, 1);
                 self.finish_emptying(seat, segment);
-                self.push_free(segment);
             } else {
                 self.set_state(segment, State::Sealed);
             }
@@ -130,10 +122,12 @@ impl Engine {
         moved
     }
 
-    /// What is left in the account of an emptied segment are pieces of uploads that will never be published.
+    /// Frees a segment that nothing reaches any more. What is left in its account are pieces of uploads that
+    /// will never be published.
     fn finish_emptying(&self, seat: &Seat, segment: u32) {
         self.discharge(seat, segment, self.live(segment));
         self.retire(segment);
+        self.push_free(segment);
     }
 
     /// The records of a segment: the word that names each, its key's hash, its header.

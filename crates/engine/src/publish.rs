@@ -119,6 +119,11 @@ impl Engine {
                 Verdict::Not(stored) => return Ok(stored),
                 Verdict::Changed => return Err(Unpublished::Changed),
             }
+            if pieces.iter().any(|piece| self.is_flushed(piece.sequence)) {
+                // A flush came while the value was arriving: the store happened before it.
+                old.inspect(|old| self.unlink(seat, old));
+                return Ok(Stored::Stored { cas: self.next_version(seat, 0) });
+            }
             if !pieces.iter().all(|piece| self.is_kept(piece)) {
                 return Err(Unpublished::PieceLost);
             }
