@@ -1,3 +1,75 @@
-//! `larder`: the tool beside the cache.
+//! `larder`: the tool beside the cache. It talks to larderd, or any memcached, over the text protocol;
+//! `larder replay` can also open a cache of its own.
+//!
+//! Files in reading order:
+//!
+//! - where a server is and the way to it: `address`, `connection`;
+//! - one file for each of the small subcommands: `get`, `set` (with `exptime`), `delete`, `stats`,
+//!   `ping`;
+//! - what measures: `replay`, `bench`; both store values that `value` makes and recognises, by `mix`;
+//! - how it ends: `outcome`.
 #![forbid(unsafe_code)]
-fn main() {}
+
+mod address;
+mod bench;
+mod connection;
+mod delete;
+mod exptime;
+mod get;
+mod mix;
+mod outcome;
+mod ping;
+mod replay;
+mod set;
+mod stats;
+mod value;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Talk to larderd or any memcached, replay request traces, measure.
+#[derive(Debug, Parser)]
+#[command(name = "larder", version, after_help = AFTER_HELP)]
+struct CommandLine {
+    #[command(subcommand)]
+    subcommand: Larder,
+}
+
+#[derive(Debug, Subcommand)]
+enum Larder {
+    Get(get::Arguments),
+    Set(set::Arguments),
+    Delete(delete::Arguments),
+    Stats(stats::Arguments),
+    Ping(ping::Arguments),
+    Replay(replay::Arguments),
+    Bench(bench::Arguments),
+}
+
+fn main() -> ExitCode {
+    let ended = match CommandLine::parse().subcommand {
+        Larder::Get(arguments) => get::run(&arguments),
+        Larder::Set(arguments) => set::run(&arguments),
+        Larder::Delete(arguments) => delete::run(&arguments),
+        Larder::Stats(arguments) => stats::run(&arguments),
+        Larder::Ping(arguments) => ping::run(&arguments),
+        Larder::Replay(arguments) => replay::run(&arguments),
+        Larder::Bench(arguments) => bench::run(&arguments),
+    };
+    outcome::exit_code(ended)
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  larder set greeting 'hello, world' --ttl 60
+  larder get greeting
+  larder stats
+  larder ping --server unix:/run/larder.sock
+  larder replay --trace web07.csv.zst --memory 16m --scale 16
+
+An address (--server) is host:port, [IPv6]:port or the path of a unix socket: /run/larder.sock,
+./larder.sock or unix:larder.sock. Without it: 127.0.0.1:11211.
+
+Exit code: 0 done; 1 there was no such item, nothing was stored, or a check failed; 2 bad usage, or
+the server could not be reached or answered with an error.";

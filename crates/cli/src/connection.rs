@@ -1,0 +1,174 @@
+//! The way to a server: the one file with sockets.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::ToSocketAddrs;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use larder_protocol::text::client::{Reading, Reply, read_reply};
+use socket2::{Domain, SockAddr, Socket, Type};
+
+use crate::address::Address;
+
+/// A connection to a server, with what it has sent and nobody has read.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    address: Address,
+    socket: Socket,
+    buffer: Vec<u8>,
+    /// What was received and not read is `buffer[start..end]`.
+    start: usize,
+    end: usize,
+}
+
+impl Connection {
+    /// Connects, trying each of the host's addresses in turn.
+    ///
+    /// # Errors
+    /// What was tried, and how to start a server there.
+    pub(crate) fn open(address: &Address) -> Result<Self> {
+        let socket = connect(address).map_err(|error| {
+            anyhow!("cannot connect to {address}: {error:#}; {}", address.hint())
+        })?;
+        Ok(Self {
+            address: address.clone(),
+            socket,
+            buffer: vec![0; BUFFER_BYTES_MIN],
+            start: 0,
+            end: 0,
+        })
+    }
+
+    /// Sends requests.
+    ///
+    /// # Errors
+    /// The server closed the connection, or takes nothing any more.
+    pub(crate) fn send(&mut self, requests: &[u8]) -> Result<()> {
+        self.socket.write_all(requests).map_err(|error| match error.kind() {
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => anyhow!(
+                "{} accepts no more bytes for {ANSWER_SECS_MAX} s: it is stopped, or it waits for \
+                 answers to be read (send less at once)",
+                self.address
+            ),
+            _ => anyhow!("cannot send to {}: {error}", self.address),
+        })
+    }
+
+    /// Waits for the next reply.
+    ///
+    /// # Errors
+    /// There is none in time, the connection ends, or what comes is not the text protocol.
+    pub(crate) fn reply(&mut self) -> Result<Reply<'_>> {
+        let reply_bytes = self.receive()?;
+        let at = self.start;
+        self.start += reply_bytes;
+        match read_reply(&self.buffer[at..at + reply_bytes]) {
+            Reading::Reply { reply, .. } => Ok(reply),
+            Reading::NeedMore { .. } | Reading::Bad => unreachable!("receive() has just read it"),
+        }
+    }
+
+    /// Receives until a whole reply is in the buffer; its length.
+    fn receive(&mut self) -> Result<usize> {
+        loop {
+            match read_reply(&self.buffer[self.start..self.end]) {
+                Reading::Reply { consumed, .. } => return Ok(consumed),
+                Reading::NeedMore { bytes_min } if bytes_min <= REPLY_BYTES_MAX => {}
+                Reading::NeedMore { bytes_min } => bail!(
+                    "{} announces an answer of {bytes_min} bytes, expected at most {REPLY_BYTES_MAX}",
+                    self.address
+                ),
+                Reading::Bad => bail!(
+                    "what {} answers is not memcached's text protocol; is it another server's \
+                     address?",
+                    self.address
+                ),
+            }
+            self.make_room();
+            self.receive_some()?;
+        }
+    }
+
+    /// Makes room behind what was received. The buffer grows with what has arrived, never with what
+    /// was announced.
+    fn make_room(&mut self) {
+        if self.start > 0 {
+            self.buffer.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
+        if self.end == self.buffer.len() {
+            self.buffer.resize(self.end * 2, 0);
+        }
+    }
+
+    fn receive_some(&mut self) -> Result<()> {
+        loop {
+            match self.socket.read(&mut self.buffer[self.end..]) {
+                Ok(0) => bail!("{} closed the connection before it had answered", self.address),
+                Ok(received) => {
+                    self.end += received;
+                    return Ok(());
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) =>
+                {
+                    bail!(
+                        "no answer from {} within {ANSWER_SECS_MAX} s: it is stopped, overloaded, or \
+                         not a memcached",
+                        self.address
+                    )
+                }
+                Err(error) => bail!("cannot receive from {}: {error}", self.address),
+            }
+        }
+    }
+}
+
+/// What to say of a reply that does not answer what was asked.
+pub(crate) fn unexpected(reply: Reply<'_>) -> anyhow::Error {
+    match reply {
+        Reply::Error(line) => anyhow!("the server answered: {}", line.escape_ascii()),
+        other => anyhow!("the server answered something else than was asked: {other:?}"),
+    }
+}
+
+fn connect(address: &Address) -> Result<Socket> {
+    match address {
+        Address::Unix(path) => connect_one(Domain::UNIX, &SockAddr::unix(path)?),
+        Address::Tcp { host, port } => {
+            let found = (host.as_str(), *port).to_socket_addrs().context("looking up the host")?;
+            let mut outcome = Err(anyhow!("the host has no address"));
+            for found in found {
+                outcome = connect_one(Domain::for_address(found), &found.into());
+                if let Ok(socket) = &outcome {
+                    socket.set_tcp_nodelay(true)?;
+                    break;
+                }
+            }
+            outcome
+        }
+    }
+}
+
+fn connect_one(domain: Domain, address: &SockAddr) -> Result<Socket> {
+    let socket = Socket::new(domain, Type::STREAM, None)?;
+    socket.connect_timeout(address, Duration::from_secs(CONNECT_SECS_MAX)).map_err(|error| {
+        match error.kind() {
+            ErrorKind::TimedOut => anyhow!("no answer within {CONNECT_SECS_MAX} s"),
+            ErrorKind::WouldBlock => anyhow!("its queue of new connections is full"),
+            _ => error.into(),
+        }
+    })?;
+    let answer_time = Some(Duration::from_secs(ANSWER_SECS_MAX));
+    socket.set_read_timeout(answer_time)?;
+    socket.set_write_timeout(answer_time)?;
+    Ok(socket)
+}
+
+const CONNECT_SECS_MAX: u64 = 2;
+const ANSWER_SECS_MAX: u64 = 5;
+const BUFFER_BYTES_MIN: usize = 16 << 10;
+/// The largest value that larderd and memcached can be told to accept, and a line before it.
+const REPLY_BYTES_MAX: u64 = (1 << 30) + 512;

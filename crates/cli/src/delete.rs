@@ -1,0 +1,57 @@
+//! `larder delete`.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+
+use anyhow::{Context, Result};
+use larder_protocol::text::client::{Reply, request};
+use larder_protocol::{Command, Frame};
+
+use crate::address::ServerArgument;
+use crate::connection::{Connection, unexpected};
+use crate::get::shown;
+use crate::outcome::Outcome;
+
+/// Remove items
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    server: ServerArgument,
+    /// The keys
+    #[arg(value_name = "KEY", required = true)]
+    keys: Vec<OsString>,
+}
+
+const AFTER_HELP: &str = "\
+A key without an item is named on stderr, and the exit code is 1.
+
+Examples:
+  larder delete greeting
+  larder delete user:1 user:2 user:3";
+
+/// Runs `larder delete`.
+pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
+    let address = &arguments.server.server;
+    let mut connection = Connection::open(address)?;
+    let mut outcome = Outcome::Done;
+    let mut asked = Vec::new();
+    for key in arguments.keys.iter().map(|key| key.as_bytes()) {
+        asked.clear();
+        request::command(&mut asked, &Command::Delete { key }, &Frame::default())
+            .with_context(|| shown(key))?;
+        connection.send(&asked)?;
+        match connection.reply()? {
+            Reply::Deleted => {}
+            Reply::NotFound => {
+                eprintln!("larder: {address} has no item {}", shown(key));
+                outcome = Outcome::Missed;
+            }
+            other => {
+                let asked = || format!("delete {} at {address}", shown(key));
+                return Err(unexpected(other)).with_context(asked);
+            }
+        }
+    }
+    Ok(outcome)
+}

@@ -1,0 +1,32 @@
+//! Times to live as the wire has them.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use larder::Epoch;
+
+/// The exptime of an item that shall live for `ttl_secs` from now. Up to 30 days it is that number;
+/// more has to be sent as a Unix time.
+pub(crate) fn exptime_of(ttl_secs: u32) -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    exptime_at(ttl_secs, i64::try_from(now.as_secs()).unwrap_or(i64::MAX))
+}
+
+fn exptime_at(ttl_secs: u32, now_unix_secs: i64) -> i64 {
+    let ttl_secs = i64::from(ttl_secs);
+    if ttl_secs <= Epoch::RELATIVE_SECS_MAX {
+        ttl_secs
+    } else {
+        now_unix_secs.saturating_add(ttl_secs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ttl_of_more_than_thirty_days_is_sent_as_a_unix_time() {
+        assert_eq!(exptime_at(2_592_000, 1_700_000_000), 2_592_000);
+        assert_eq!(exptime_at(2_592_001, 1_700_000_000), 1_702_592_001);
+    }
+}

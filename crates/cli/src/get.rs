@@ -1,0 +1,99 @@
+//! `larder get`.
+
+use std::ffi::OsString;
+use std::io::{IsTerminal, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use anyhow::{Context, Result};
+use larder_protocol::text::client::reply::Hit;
+use larder_protocol::text::client::{Reply, request};
+
+use crate::address::ServerArgument;
+use crate::connection::{Connection, unexpected};
+use crate::outcome::Outcome;
+
+/// Print the values of items
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    server: ServerArgument,
+    /// Show the flags stored with each item
+    #[arg(long)]
+    flags: bool,
+    /// Show the cas token of each item, for `larder set --cas`
+    #[arg(long)]
+    cas: bool,
+    /// The keys
+    #[arg(value_name = "KEY", required = true)]
+    keys: Vec<OsString>,
+}
+
+const AFTER_HELP: &str = "\
+One key prints its value as it is, byte for byte; on a terminal a newline is added where it has
+none. Several keys, --flags or --cas print a line for each item: the key, what was asked for, and
+the value, separated by tabs. A key without an item is named on stderr, and the exit code is 1.
+
+Examples:
+  larder get page:front > front.html
+  larder get --cas counter
+  larder get user:1 user:2 user:3";
+
+/// Runs `larder get`.
+pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
+    let keys: Vec<&[u8]> = arguments.keys.iter().map(|key| key.as_bytes()).collect();
+    let mut asked = Vec::new();
+    request::get(&mut asked, &keys, arguments.cas, None)
+        .with_context(|| keys.iter().map(|key| shown(key)).collect::<Vec<_>>().join(" "))?;
+    let address = &arguments.server.server;
+    let mut connection = Connection::open(address)?;
+    connection.send(&asked)?;
+
+    let mut output = std::io::stdout().lock();
+    let mut missing = keys.iter().copied();
+    let mut missed = Vec::new();
+    loop {
+        match connection.reply()? {
+            Reply::Value(hit) => {
+                // Hits come in the order asked for: what was skipped is missing.
+                missed.extend(missing.by_ref().take_while(|key| *key != hit.key));
+                let line = arguments.line(&hit, output.is_terminal());
+                output.write_all(&line)?;
+            }
+            Reply::End => break,
+            other => return Err(unexpected(other)).with_context(|| format!("get at {address}")),
+        }
+    }
+    output.flush()?;
+    missed.extend(missing);
+    for key in &missed {
+        eprintln!("larder: {address} has no item {}", shown(key));
+    }
+    Ok(if missed.is_empty() { Outcome::Done } else { Outcome::Missed })
+}
+
+impl Arguments {
+    /// What is printed of an item.
+    fn line(&self, hit: &Hit<'_>, on_terminal: bool) -> Vec<u8> {
+        let alone = self.keys.len() == 1 && !self.flags && !self.cas;
+        if alone {
+            let needs_newline = on_terminal && !hit.value.ends_with(b"\n");
+            return [hit.value, if needs_newline { b"\n" } else { b"" }].concat();
+        }
+        let mut line = [hit.key, b"\t"].concat();
+        if self.flags {
+            line.extend(format!("flags={}\t", hit.flags).into_bytes());
+        }
+        if let Some(cas) = hit.cas {
+            line.extend(format!("cas={cas}\t").into_bytes());
+        }
+        line.extend_from_slice(hit.value);
+        line.push(b'\n');
+        line
+    }
+}
+
+/// A key as a message shows it: quoted, and readable where it can be.
+pub(crate) fn shown(key: &[u8]) -> String {
+    format!("{:?}", OsString::from_vec(key.to_vec()))
+}

@@ -1,0 +1,47 @@
+//! The keys of a replay.
+
+use crate::mix::mix;
+
+/// A key of a trace, as the cache sees it. The ids of a trace are dense and say who came first; a hash
+/// carries no such meaning.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Key {
+    hash: u64,
+    text: [u8; Self::BYTES],
+}
+
+impl Key {
+    /// Bytes of each key.
+    pub(crate) const BYTES: usize = 16;
+
+    pub(crate) fn of(id: u32) -> Self {
+        let hash = mix(u64::from(id));
+        let digit = |place: usize| b"0123456789abcdef"[(hash >> (60 - 4 * place) & 15) as usize];
+        Self { hash, text: std::array::from_fn(digit) }
+    }
+
+    pub(crate) fn text(&self) -> &[u8] {
+        &self.text
+    }
+
+    /// Which of `count` threads has this key.
+    pub(crate) fn thread(&self, count: u32) -> u32 {
+        ((self.hash & u64::from(u32::MAX)) % u64::from(count)) as u32
+    }
+
+    /// Which of a thread's `count` connections has this key.
+    pub(crate) fn connection(&self, count: usize) -> usize {
+        ((self.hash >> 32) % count as u64) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_the_hash_of_its_id_in_hex() {
+        assert_eq!(Key::of(0).text(), b"e220a8397b1dcdaf");
+        assert_eq!(Key::of(7).text(), format!("{:016x}", mix(7)).as_bytes());
+    }
+}

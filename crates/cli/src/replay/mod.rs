@@ -1,0 +1,105 @@
+//! `larder replay`.
+//!
+//! ```text
+//! trace, sizes ─▶ Trace ─▶ play ─▶ Target ─▶ library: a cache of this process, in virtual time
+//!                            │             └▶ server: connections, in real time
+//!                            └─▶ Counts ─▶ report
+//! ```
+//!
+//! Files in reading order: [`trace`], [`sizes`], [`key`], [`play`], [`library`], [`server`],
+//! [`report`], [`amount`].
+
+mod amount;
+mod key;
+mod library;
+#[cfg(test)]
+mod lru;
+mod play;
+mod report;
+mod server;
+mod sizes;
+mod trace;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::Result;
+
+use crate::address::Address;
+use crate::outcome::Outcome;
+use trace::Trace;
+
+/// Replay a request trace on the library, or on a server, and print the miss ratio
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Arguments {
+    /// The trace: zstd-compressed lines of key[,size[,ttl[,op]]]
+    #[arg(long, value_name = "FILE")]
+    trace: PathBuf,
+    /// Memory of the cache, everything included: bytes, or a number with k, m or g after it
+    #[arg(long, value_name = "BYTES", value_parser = amount::parse, required_unless_present = "server")]
+    memory: Option<u64>,
+    /// Multiply all sizes of the trace
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    scale: u32,
+    /// Sizes for traces without any [default: sizes-kvcache_reg.txt beside the trace]
+    #[arg(long, value_name = "FILE")]
+    sizes: Option<PathBuf>,
+    /// Replay on this server, which has to be empty
+    #[arg(short, long, value_name = "ADDR")]
+    server: Option<Address>,
+    /// Empty the server first (flush_all)
+    #[arg(long, requires = "server")]
+    flush: bool,
+    /// Connections to the server
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    connections: u32,
+    /// Threads that share the keys; with one the replay is the same every time
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    threads: u32,
+}
+
+const AFTER_HELP: &str = "\
+Each request of the trace is a get, followed by a set where it misses, or a set. Every value read
+is checked against what was last stored. Requests of a key stay on one thread and connection, in
+their order.
+
+On the library (the default) time is virtual: it passes as the trace says, however fast the replay
+runs. A server's clock cannot be moved: there the TTLs of the trace run in real time, so that
+little expires during a replay. A server also has its own memory limit: there --memory only draws
+attention to a difference.
+
+Examples:
+  larder replay --trace web07.csv.zst --memory 16m --scale 16
+  larder replay --trace web07.csv.zst --scale 16 --server 127.0.0.1:11211 --flush
+
+What is printed, a name=value a line:
+  requests                  lines of the trace: gets and its own sets
+  gets, hits, misses        of look-aside gets; miss_ratio=misses/gets
+  sets, sets_refused        all sets, those after misses included; refused: the item is too large or
+                            finds no memory
+  wrong_values              values read that are not the last ones stored; must be 0
+  evictions                 live items removed to make room
+  items                     items held at the end
+  bytes_relocated           bytes of items copied from segment to segment to keep them
+  live_share                bytes of items / memory of the segments that hold items
+                            (server: bytes of items / memory limit)
+  overhead_bytes_per_item   all memory in use / items, less the mean of key + value (library)
+  server_*, agree           counts of the server over the replay, and whether they are the client's;
+                            exit code 1 if not, or if a value was wrong";
+
+/// Runs `larder replay`.
+pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
+    let trace = Trace::read(&arguments.trace, arguments.sizes.as_deref(), arguments.scale)?;
+    let started = Instant::now();
+    let mut report = match &arguments.server {
+        Some(address) => server::replay(&trace, address, arguments)?,
+        None => library::replay(&trace, arguments)?,
+    };
+    let seconds = started.elapsed().as_secs_f64();
+    report.push("seconds", format!("{seconds:.2}"));
+    report.push("requests_per_second", format!("{:.0}", trace.len() as f64 / seconds));
+    write!(std::io::stdout(), "{report}")?;
+    Ok(if report.is_sound() { Outcome::Done } else { Outcome::Missed })
+}

@@ -1,0 +1,174 @@
+//! One thread's part of a replay.
+
+use std::io::{IsTerminal, Write};
+use std::ops::AddAssign;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use crate::replay::key::Key;
+use crate::replay::trace::{Operation, Request, Trace};
+use crate::value::write_value;
+
+/// What a trace is replayed on.
+pub(crate) trait Target {
+    /// The trace has come to this second.
+    fn begin_second(&mut self, second: u32);
+
+    /// Replaces `value` by that of the key; false where there is none.
+    fn get(&mut self, key: &Key, value: &mut Vec<u8>) -> Result<bool>;
+
+    /// Stores an item; false where the target refuses it. A `ttl_secs` of 0 is for ever.
+    fn set(&mut self, key: &Key, value: &[u8], ttl_secs: u32) -> Result<bool>;
+}
+
+/// What a replay counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    /// Look-aside gets.
+    pub(crate) gets: u64,
+    /// Gets that found an item.
+    pub(crate) hits: u64,
+    /// Hits whose value was not the last one stored.
+    pub(crate) wrong_values: u64,
+    /// All sets: the trace's own and those after misses.
+    pub(crate) sets: u64,
+    /// Sets that the target refused.
+    pub(crate) sets_refused: u64,
+}
+
+impl Counts {
+    pub(crate) fn misses(&self) -> u64 {
+        self.gets - self.hits
+    }
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.gets += other.gets;
+        self.hits += other.hits;
+        self.wrong_values += other.wrong_values;
+        self.sets += other.sets;
+        self.sets_refused += other.sets_refused;
+    }
+}
+
+/// Plays those requests of the trace whose keys belong to thread `thread` of `thread_count`, in their
+/// order.
+///
+/// # Errors
+/// Those of the target.
+pub(crate) fn play(
+    trace: &Trace,
+    (thread, thread_count): (u32, u32),
+    target: &mut impl Target,
+) -> Result<Counts> {
+    let mut player = Player {
+        stored: vec![Stored::default(); trace.key_count() as usize],
+        read: Vec::new(),
+        expected: Vec::new(),
+        counts: Counts::default(),
+        target,
+    };
+    let mut progress = Progress::new(thread == 0, trace.len());
+    let mut now = None;
+    for (index, (second, request)) in trace.requests().enumerate() {
+        if now != Some(second) {
+            now = Some(second);
+            player.target.begin_second(second);
+        }
+        let key = Key::of(request.id);
+        if key.thread(thread_count) == thread {
+            player.play(&key, request)?;
+        }
+        progress.show(index);
+    }
+    Ok(player.counts)
+}
+
+/// A value that was stored: all of it follows from this and its key's number.
+#[derive(Clone, Copy, Default)]
+struct Stored {
+    /// How often the key was stored.
+    version: u32,
+    value_bytes: u32,
+}
+
+struct Player<'a, T> {
+    /// What was last stored under each key.
+    stored: Vec<Stored>,
+    /// The value read last, and the one that it should be; kept for their memory.
+    read: Vec<u8>,
+    expected: Vec<u8>,
+    counts: Counts,
+    target: &'a mut T,
+}
+
+impl<T: Target> Player<'_, T> {
+    fn play(&mut self, key: &Key, request: &Request) -> Result<()> {
+        if request.operation == Operation::Set {
+            return self.set(key, request);
+        }
+        self.counts.gets += 1;
+        if !self.target.get(key, &mut self.read)? {
+            return self.set(key, request);
+        }
+        self.counts.hits += 1;
+        self.expect(request.id);
+        self.counts.wrong_values += u64::from(self.read != self.expected);
+        Ok(())
+    }
+
+    fn set(&mut self, key: &Key, request: &Request) -> Result<()> {
+        let stored = &mut self.stored[request.id as usize];
+        stored.version += 1;
+        // A trace may change an item's size at a get: it holds from the next set on.
+        stored.value_bytes = request.item_bytes.saturating_sub(Key::BYTES as u32);
+        self.expect(request.id);
+        let stored = self.target.set(key, &self.expected, request.ttl_secs)?;
+        self.counts.sets += 1;
+        self.counts.sets_refused += u64::from(!stored);
+        Ok(())
+    }
+
+    /// Makes the value that was last stored.
+    fn expect(&mut self, id: u32) {
+        let stored = self.stored[id as usize];
+        let seed = u64::from(id) << 32 | u64::from(stored.version);
+        write_value(seed, stored.value_bytes as usize, &mut self.expected);
+    }
+}
+
+/// The progress of a replay on a terminal.
+struct Progress {
+    request_count: usize,
+    /// When it was shown last; `None`: it is not shown.
+    shown: Option<Instant>,
+}
+
+impl Progress {
+    fn new(wanted: bool, request_count: usize) -> Self {
+        let shown = (wanted && std::io::stderr().is_terminal()).then(Instant::now);
+        Self { request_count, shown }
+    }
+
+    fn show(&mut self, index: usize) {
+        // Not at every request: looking at the clock costs as much as a get.
+        let Some(shown) = self.shown.filter(|_| index.is_multiple_of(1024)) else { return };
+        if shown.elapsed() > Duration::from_millis(200) {
+            let percent = index * 100 / self.request_count;
+            eprint!("\r{percent:3} %, request {index} of {}", self.request_count);
+            self.shown = Some(Instant::now());
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.shown.is_some() {
+            // Gives the line back to what is printed next.
+            eprint!("\r\x1b[K");
+            std::io::stderr().flush().ok();
+        }
+    }
+}

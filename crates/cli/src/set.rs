@@ -1,0 +1,137 @@
+//! `larder set`.
+
+use std::borrow::Cow;
+use std::ffi::OsString;
+use std::io::{IsTerminal, Read};
+use std::os::unix::ffi::OsStrExt;
+
+use anyhow::{Context, Result, bail};
+use larder::StoreMode;
+use larder_protocol::text::client::{Reply, request};
+use larder_protocol::{Frame, Store};
+
+use crate::address::ServerArgument;
+use crate::connection::{Connection, unexpected};
+use crate::exptime::exptime_of;
+use crate::get::shown;
+use crate::outcome::Outcome;
+
+/// Store an item
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    server: ServerArgument,
+    /// Let the item live for this many seconds; without it for ever
+    #[arg(long, value_name = "SECS", value_parser = clap::value_parser!(u32).range(1..))]
+    ttl: Option<u32>,
+    /// Store this number with the item
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    flags: u32,
+    #[command(flatten)]
+    condition: Condition,
+    /// The key
+    key: OsString,
+    /// The value; - or none: read it from stdin
+    #[arg(allow_negative_numbers = true)]
+    value: Option<OsString>,
+}
+
+/// When to store. At most one of them.
+#[derive(Debug, clap::Args)]
+#[group(multiple = false)]
+struct Condition {
+    /// Store only where there is no item
+    #[arg(long)]
+    add: bool,
+    /// Store only where there is an item
+    #[arg(long)]
+    replace: bool,
+    /// Put the value behind that of the item there is
+    #[arg(long)]
+    append: bool,
+    /// Put the value before that of the item there is
+    #[arg(long)]
+    prepend: bool,
+    /// Store only over the item with this cas token, which `larder get --cas` shows
+    #[arg(long, value_name = "TOKEN")]
+    cas: Option<u64>,
+}
+
+const AFTER_HELP: &str = "\
+The value is the second argument, byte for byte; without it, or where it is -, all of stdin.
+Prints nothing where the item is stored; else says on stderr why not, and the exit code is 1.
+
+Examples:
+  larder set greeting 'hello, world' --ttl 60
+  larder set page:front < front.html
+  larder set lock mine --add --ttl 5 && work
+  larder set counter 7 --cas 42";
+
+/// Runs `larder set`.
+pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
+    let key = arguments.key.as_bytes();
+    let value = arguments.value()?;
+    let head = Store {
+        key,
+        mode: arguments.condition.mode(),
+        cas: arguments.condition.cas,
+        flags: arguments.flags,
+        exptime: arguments.ttl.map_or(0, exptime_of),
+        value_bytes: value.len(),
+    };
+    let mut asked = Vec::new();
+    request::store(&mut asked, &head, &value, &Frame::default()).with_context(|| shown(key))?;
+    let address = &arguments.server.server;
+    let mut connection = Connection::open(address)?;
+    connection.send(&asked)?;
+    let why_not = match connection.reply()? {
+        Reply::Stored => return Ok(Outcome::Done),
+        Reply::NotStored if arguments.condition.add => "there is an item already",
+        Reply::NotStored | Reply::NotFound => "there is no item",
+        Reply::Exists => "the item has another cas token by now",
+        other => {
+            let asked = || format!("set {} at {address}", shown(key));
+            return Err(unexpected(other)).with_context(asked);
+        }
+    };
+    eprintln!("larder: {} not stored at {address}: {why_not}", shown(key));
+    Ok(Outcome::Missed)
+}
+
+impl Condition {
+    fn mode(&self) -> StoreMode {
+        match self {
+            Self { add: true, .. } => StoreMode::Add,
+            Self { replace: true, .. } => StoreMode::Replace,
+            Self { append: true, .. } => StoreMode::Append,
+            Self { prepend: true, .. } => StoreMode::Prepend,
+            Self { .. } => StoreMode::Set,
+        }
+    }
+}
+
+impl Arguments {
+    fn value(&self) -> Result<Cow<'_, [u8]>> {
+        match &self.value {
+            Some(value) if value != "-" => Ok(value.as_bytes().into()),
+            _ => Ok(value_of_stdin()?.into()),
+        }
+    }
+}
+
+fn value_of_stdin() -> Result<Vec<u8>> {
+    let stdin = std::io::stdin();
+    if stdin.is_terminal() {
+        eprintln!("larder: type the value and end it with Ctrl-D at the beginning of a line");
+    }
+    let mut value = Vec::new();
+    stdin.lock().take(VALUE_BYTES_MAX + 1).read_to_end(&mut value).context("reading stdin")?;
+    if value.len() as u64 > VALUE_BYTES_MAX {
+        bail!("the value on stdin has more than {VALUE_BYTES_MAX} bytes, which no server accepts");
+    }
+    Ok(value)
+}
+
+/// The most that larderd and memcached can be told to accept, 1 GiB.
+const VALUE_BYTES_MAX: u64 = 1 << 30;

@@ -1,0 +1,99 @@
+//! `larder stats`.
+
+use std::io::Write;
+
+use anyhow::{Context, Result};
+use larder_protocol::text::client::{Reply, request};
+use larder_protocol::{Command, Frame, StatsSection};
+
+use crate::address::ServerArgument;
+use crate::connection::{Connection, unexpected};
+use crate::outcome::Outcome;
+
+/// Print the statistics of a server
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    server: ServerArgument,
+    /// Print the lines as the server sends them, STAT and all, in place of a table
+    #[arg(long)]
+    raw: bool,
+    /// Which statistics
+    #[arg(value_enum, default_value_t = Section::General)]
+    section: Section,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  larder stats
+  larder stats settings
+  larder stats --raw | grep get_";
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Section {
+    /// Counters and the process
+    General,
+    /// The options in force
+    Settings,
+    /// Items and what became of them
+    Items,
+    /// Memory
+    Slabs,
+    /// How many items there are of each size
+    Sizes,
+    /// What memcached has no name for (larderd only)
+    Larder,
+    /// Nothing: set the counters back to 0
+    Reset,
+}
+
+/// A statistic: its name and its value.
+pub(crate) type Line = (String, String);
+
+/// Runs `larder stats`.
+pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
+    let address = &arguments.server.server;
+    let lines = ask(&mut Connection::open(address)?, arguments.section.into())
+        .with_context(|| format!("stats at {address}"))?;
+    let mut output = std::io::stdout().lock();
+    let name_width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    for (name, value) in &lines {
+        match arguments.raw {
+            true => writeln!(output, "STAT {name} {value}")?,
+            false => writeln!(output, "{name:name_width$}  {value}")?,
+        }
+    }
+    Ok(Outcome::Done)
+}
+
+/// The statistics of a section; none where it is one that is only acted upon.
+pub(crate) fn ask(connection: &mut Connection, section: StatsSection) -> Result<Vec<Line>> {
+    let mut asked = Vec::new();
+    request::command(&mut asked, &Command::Stats(section), &Frame::default())?;
+    connection.send(&asked)?;
+    let mut lines = Vec::new();
+    loop {
+        match connection.reply()? {
+            Reply::Stat { name, value } => {
+                lines.push((name.escape_ascii().to_string(), value.escape_ascii().to_string()));
+            }
+            Reply::End | Reply::Reset => return Ok(lines),
+            other => return Err(unexpected(other)),
+        }
+    }
+}
+
+impl From<Section> for StatsSection {
+    fn from(section: Section) -> Self {
+        match section {
+            Section::General => Self::General,
+            Section::Settings => Self::Settings,
+            Section::Items => Self::Items,
+            Section::Slabs => Self::Slabs,
+            Section::Sizes => Self::Sizes,
+            Section::Larder => Self::Larder,
+            Section::Reset => Self::Reset,
+        }
+    }
+}
