@@ -19,6 +19,7 @@ pub(super) struct Conversation {
     incoming: Receiver<Vec<u8>>,
     received: Vec<u8>,
     is_closed: bool,
+    skips_lines: bool,
 }
 
 impl Conversation {
@@ -35,7 +36,7 @@ impl Conversation {
                 }
             }
         });
-        Ok(Self { stream, incoming, received: Vec::new(), is_closed: false })
+        Ok(Self { stream, incoming, received: Vec::new(), is_closed: false, skips_lines: false })
     }
 
     /// Sends in pieces, with a pause behind each, so that the server sees them one by one. What the
@@ -58,9 +59,17 @@ impl Conversation {
         Ok(self.stream.shutdown(Shutdown::Write)?)
     }
 
+    /// Lets the next expectation pass over lines that are different.
+    pub(super) fn skip_lines(&mut self) {
+        self.skips_lines = true;
+    }
+
     /// Receives what a template describes, and takes it away.
     pub(super) fn expect(&mut self, template: &Template, numbers: &mut Numbers) -> Result<()> {
         let deadline = Instant::now() + ANSWER_TIMEOUT;
+        if std::mem::take(&mut self.skips_lines) {
+            return self.expect_line_among_others(template, numbers, deadline);
+        }
         let length = match template.exact() {
             Some(exact) => {
                 while self.received.len() < exact.len() && exact.starts_with(&self.received) {
@@ -78,6 +87,26 @@ impl Conversation {
         let Some(length) = length else { bail!("{}", self.found()) };
         self.received.drain(..length);
         Ok(())
+    }
+
+    fn expect_line_among_others(
+        &mut self,
+        template: &Template,
+        numbers: &mut Numbers,
+        deadline: Instant,
+    ) -> Result<()> {
+        let mut passed = Vec::new();
+        loop {
+            let line_bytes = self.receive_line(deadline);
+            let line: Vec<_> = self.received.drain(..line_bytes).collect();
+            if template.matches(&line, numbers) {
+                return Ok(());
+            }
+            if !line.ends_with(b"\r\n") {
+                bail!("only {}", passed.escape_ascii());
+            }
+            passed.extend_from_slice(&line);
+        }
     }
 
     /// Receives the end of the connection.

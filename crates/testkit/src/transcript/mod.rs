@@ -60,6 +60,8 @@ pub enum Action {
     Close,
     /// The server answers with bytes.
     Expect(Template),
+    /// The server answers with lines that do not matter, up to the next that is expected.
+    ExpectLines,
     /// The server closes the connection.
     ExpectClosed,
     /// Time passes.

@@ -96,6 +96,7 @@ fn action(who: char, text: &str) -> Result<Action> {
         ('C', "<close>") => Action::Close,
         ('C', "<no more>") => Action::SendNoMore,
         ('S', "<closed>") => Action::ExpectClosed,
+        ('S', "<lines>") => Action::ExpectLines,
         ('C', _) => Action::Send(Template::parse(text)?),
         _ => Action::Expect(Template::parse(text)?),
     })

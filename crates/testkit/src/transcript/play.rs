@@ -89,6 +89,7 @@ impl Play<'_> {
             Action::Close => drop(self.conversations.remove(&connection)),
             Action::Wait(duration) => sleep(*duration),
             Action::Expect(template) => self.expect(connection, template)?,
+            Action::ExpectLines => self.conversation(connection)?.skip_lines(),
             Action::ExpectClosed => {
                 let closed = self.conversation(connection)?.expect_closed();
                 closed.map_err(|found| found.context("expected <closed>, found"))?;

@@ -57,7 +57,7 @@ fn random_length(state: &mut u64) -> usize {
     1 + (bits >> 16) as usize % magnitude
 }
 
-const SINGLE_BYTES: usize = 2500;
+const SINGLE_BYTES: usize = 600;
 const ODD_LENGTH: usize = 4093;
 
 #[cfg(test)]
