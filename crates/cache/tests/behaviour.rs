@@ -326,6 +326,33 @@ fn the_index_grows_with_small_items_and_finds_them_all() {
 }
 
 #[test]
+fn a_read_begins_anew_where_its_segment_changes_hands_under_it() {
+    let cache = ticked(1 << 20);
+    cache.set(b"k", b"first", None).unwrap();
+    let mut out = b"before|".to_vec();
+    let mut heads = 0;
+    let read = cache.read(b"k", &mut out, |out, _| {
+        out.extend_from_slice(b"head|");
+        heads += 1;
+        if heads == 1 {
+            // The record has been found and its value not been copied: now its segment is emptied and
+            // filled with other bytes, and the key stored anew elsewhere.
+            let cache = cache.clone();
+            std::thread::spawn(move || {
+                for key in 0..20_000u32 {
+                    cache.set(&key.to_le_bytes(), &[0xEE; 100], None).unwrap();
+                }
+                cache.set(b"k", b"second", None).unwrap();
+            })
+            .join()
+            .unwrap();
+        }
+    });
+    assert!(matches!(read, Read::Hit(_)));
+    assert_eq!((heads, out), (2, b"before|head|second".to_vec()));
+}
+
+#[test]
 fn large_reads_report_that_they_come_in_pieces() {
     let cache = ticked(16 << 20);
     cache.set(b"large", &value_of(3, 200_000), None).unwrap();

@@ -327,3 +327,56 @@ impl Engine {
         self.give_deadline_field(seat, hash, key, deadline, now)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use larder_item::Epoch;
+
+    use super::*;
+    use crate::Config;
+
+    fn engine() -> Engine {
+        Engine::create(&Config {
+            memory_bytes: 1 << 20,
+            item_bytes_max: 1 << 18,
+            keeps_versions: true,
+            evicts: true,
+            hash_seed: 1,
+            epoch: Epoch { unix_secs: 0 },
+        })
+        .unwrap()
+    }
+
+    fn request(deadline: Deadline) -> Request<'static> {
+        Request { key: b"k", mode: StoreMode::Set, cas: None, flags: 0, deadline }
+    }
+
+    #[test]
+    fn a_touch_between_reading_and_replacing_an_item_is_kept() {
+        let (engine, now) = (engine(), 10);
+        let seat = engine.sit().unwrap();
+        engine.store(&seat, &request(Deadline(20)), b"old", now).unwrap();
+        let found = engine.find(engine.hash(b"k"), b"k").unwrap();
+        engine.touch(&seat, b"k", Deadline(99), now).unwrap();
+        let stored = engine.replace(&seat, b"k", &found, b"new", now).unwrap();
+        assert!(matches!(stored, Ok(Stored::Stored { .. })));
+        let found = engine.find(engine.hash(b"k"), b"k").unwrap();
+        assert_eq!(engine.deadline(&found), Deadline(99));
+        engine.validate().unwrap();
+    }
+
+    #[test]
+    fn an_item_stored_between_reading_and_replacing_is_not_overwritten() {
+        let (engine, now) = (engine(), 10);
+        let seat = engine.sit().unwrap();
+        engine.store(&seat, &request(Deadline::NEVER), b"old", now).unwrap();
+        let found = engine.find(engine.hash(b"k"), b"k").unwrap();
+        engine.store(&seat, &request(Deadline::NEVER), b"newer", now).unwrap();
+        assert!(engine.replace(&seat, b"k", &found, b"from old", now).is_none());
+        assert_eq!(
+            engine.value_of(&engine.find(engine.hash(b"k"), b"k").unwrap()).unwrap(),
+            b"newer"
+        );
+        engine.validate().unwrap();
+    }
+}
