@@ -358,7 +358,9 @@ mod tests {
         engine.store(&seat, &request(Deadline(20)), b"old", now).unwrap();
         let found = engine.find(engine.hash(b"k"), b"k").unwrap();
         engine.touch(&seat, b"k", Deadline(99), now).unwrap();
-        let stored = engine.replace(&seat, b"k", &found, b"new", now).unwrap();
+        // The new item was made when the deadline was still 20.
+        let over = Condition::Over(&found);
+        let stored = engine.place(&seat, &request(Deadline(20)), b"new", &over, now);
         assert!(matches!(stored, Ok(Stored::Stored { .. })));
         let found = engine.find(engine.hash(b"k"), b"k").unwrap();
         assert_eq!(engine.deadline(&found), Deadline(99));
