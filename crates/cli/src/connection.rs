@@ -1,6 +1,6 @@
 //! The way to a server: the one file with sockets.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::ToSocketAddrs;
 use std::time::Duration;
 
@@ -103,26 +103,25 @@ impl Connection {
     }
 
     fn receive_some(&mut self) -> Result<()> {
-        loop {
+        let received = loop {
             match self.socket.read(&mut self.buffer[self.end..]) {
-                Ok(0) => bail!("{} closed the connection before it had answered", self.address),
-                Ok(received) => {
-                    self.end += received;
-                    return Ok(());
-                }
+                Ok(0) => break Err(ErrorKind::ConnectionReset.into()),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error)
-                    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) =>
-                {
-                    bail!(
-                        "no answer from {} within {ANSWER_SECS_MAX} s: it is stopped, overloaded, or \
-                         not a memcached",
-                        self.address
-                    )
-                }
-                Err(error) => bail!("cannot receive from {}: {error}", self.address),
+                received => break received,
             }
-        }
+        };
+        self.end += received.map_err(|error: io::Error| match error.kind() {
+            ErrorKind::ConnectionReset => {
+                anyhow!("{} closed the connection before it had answered", self.address)
+            }
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => anyhow!(
+                "no answer from {} within {ANSWER_SECS_MAX} s: it is stopped, overloaded, or not a \
+                 memcached",
+                self.address
+            ),
+            _ => anyhow!("cannot receive from {}: {error}", self.address),
+        })?;
+        Ok(())
     }
 }
 

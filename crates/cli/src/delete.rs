@@ -32,15 +32,14 @@ Examples:
 
 /// Runs `larder delete`.
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
+    let keys: Vec<&[u8]> = arguments.keys.iter().map(|key| key.as_bytes()).collect();
+    // All keys can be sent, or nothing is deleted.
+    let requests = keys.iter().map(|key| request_of(key)).collect::<Result<Vec<_>>>()?;
     let address = &arguments.server.server;
     let mut connection = Connection::open(address)?;
     let mut outcome = Outcome::Done;
-    let mut asked = Vec::new();
-    for key in arguments.keys.iter().map(|key| key.as_bytes()) {
-        asked.clear();
-        request::command(&mut asked, &Command::Delete { key }, &Frame::default())
-            .with_context(|| shown(key))?;
-        connection.send(&asked)?;
+    for (key, request) in keys.iter().zip(requests) {
+        connection.send(&request)?;
         match connection.reply()? {
             Reply::Deleted => {}
             Reply::NotFound => {
@@ -54,4 +53,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
         }
     }
     Ok(outcome)
+}
+
+fn request_of(key: &[u8]) -> Result<Vec<u8>> {
+    let mut request = Vec::new();
+    request::command(&mut request, &Command::Delete { key }, &Frame::default())
+        .with_context(|| shown(key))?;
+    Ok(request)
 }

@@ -1,12 +1,15 @@
 //! What tests share: the model of a cache, a server under test, wire transcripts.
 //!
-//! Files in reading order: [`model`], [`server`], [`stream`], [`transcript`].
+//! Files in reading order: [`model`], [`server`], [`stream`], [`transcript`],
+//! [`mod@traces`].
 #![forbid(unsafe_code)]
 
 pub mod model;
 pub mod server;
 pub mod stream;
+pub mod traces;
 pub mod transcript;
 
 pub use server::{Address, ServerUnderTest, Subject, Transport};
 pub use stream::Stream;
+pub use traces::traces;

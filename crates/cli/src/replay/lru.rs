@@ -1,7 +1,6 @@
 //! An exact LRU by items, to prove the reading of traces by: its miss ratios on them are known.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
 
 use crate::replay::trace::{Operation, Request, Trace};
 
@@ -77,24 +76,9 @@ fn miss_ratio(trace: &Trace, budget_bytes: u64) -> f64 {
     f64::from(misses) / f64::from(gets)
 }
 
-/// The folder of the traces; `None`, with a word why, in a checkout that has none.
-fn traces() -> Option<PathBuf> {
-    if let Some(folder) = std::env::var_os("LARDER_TRACES") {
-        let folder = PathBuf::from(folder);
-        assert!(folder.is_dir(), "LARDER_TRACES is {}, expected a folder", folder.display());
-        return Some(folder);
-    }
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
-    if !folder.is_dir() {
-        println!("skipped: no traces; name their folder in LARDER_TRACES");
-        return None;
-    }
-    Some(folder)
-}
-
 #[test]
 fn an_exact_lru_has_the_known_miss_ratios_on_the_traces_as_they_are_read() {
-    let Some(folder) = traces() else { return };
+    let Some(folder) = larder_testkit::traces() else { return };
     for (name, scale, budget_bytes, expected) in KNOWN {
         let path = folder.join(name).with_extension("csv.zst");
         let trace = Trace::read(&path, None, scale).unwrap();

@@ -172,3 +172,48 @@ impl Drop for Progress {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    /// Keeps the first value of each key for ever.
+    #[derive(Default)]
+    struct Stale(HashMap<Vec<u8>, Vec<u8>>);
+
+    impl Target for Stale {
+        fn begin_second(&mut self, _second: u32) {}
+
+        fn get(&mut self, key: &Key, value: &mut Vec<u8>) -> Result<bool> {
+            let found = self.0.get(key.text());
+            found.into_iter().for_each(|found| value.clone_from(found));
+            Ok(found.is_some())
+        }
+
+        fn set(&mut self, key: &Key, value: &[u8], _ttl_secs: u32) -> Result<bool> {
+            self.0.entry(key.text().to_vec()).or_insert_with(|| value.to_vec());
+            Ok(true)
+        }
+    }
+
+    #[test]
+    fn a_value_that_was_stored_before_the_last_one_is_wrong() {
+        let play = |lines| play(&Trace::of_lines(lines).unwrap(), (0, 1), &mut Stale::default());
+        let right = play("0,50\n0\n1,50\n0\n1,60\n").unwrap();
+        assert_eq!((right.hits, right.sets, right.wrong_values), (3, 2, 0));
+        let wrong = play("0,50\n0\n0,50,0,1\n0\n0\n").unwrap();
+        assert_eq!((wrong.hits, wrong.sets, wrong.wrong_values), (3, 2, 2));
+    }
+
+    #[test]
+    fn threads_share_the_keys_without_overlap() {
+        let lines: String = (0..100).map(|id| format!("{id},50\n")).collect();
+        let trace = Trace::of_lines(&lines).unwrap();
+        let gets = |thread| play(&trace, (thread, 3), &mut Stale::default()).unwrap().gets;
+        let shares = [gets(0), gets(1), gets(2)];
+        assert_eq!(shares.iter().sum::<u64>(), 100);
+        assert!(shares.iter().all(|share| *share > 20), "{shares:?}");
+    }
+}

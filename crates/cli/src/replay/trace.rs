@@ -61,6 +61,14 @@ impl Trace {
         Ok(reader.trace)
     }
 
+    /// Reads a trace, with its sizes, that a test has written down.
+    #[cfg(test)]
+    pub(crate) fn of_lines(lines: &str) -> Result<Self> {
+        let mut reader = Reader::new(1, || bail!("no sizes"));
+        reader.read_lines(lines.as_bytes())?;
+        Ok(reader.trace)
+    }
+
     /// How many requests there are.
     pub(crate) fn len(&self) -> usize {
         self.requests.len()

@@ -1,0 +1,79 @@
+//! Servers that are not there, are something else, or lie.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::larder;
+
+/// Accepts one connection, and once something has arrived answers with these bytes; then it closes,
+/// or keeps silent until the peer goes away.
+fn serve_once(answer: &'static [u8], closes: bool) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.read_exact(&mut [0]).unwrap();
+        stream.write_all(answer).unwrap();
+        if !closes {
+            stream.read_to_end(&mut Vec::new()).ok();
+        }
+    });
+    address
+}
+
+#[test]
+fn where_nobody_listens_the_error_says_how_to_start_larderd() {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let ran = larder(b"", &["get", "k", "--server", &format!("127.0.0.1:{port}")]);
+    ran.failed(2, &format!("cannot connect to 127.0.0.1:{port}: Connection refused"));
+    ran.failed(2, &format!("is larderd running? start it with: larderd -p {port}\n"));
+    let ran = larder(b"", &["ping", "--server", "unix:nobody-is-here.sock"]);
+    ran.failed(2, "start it with: larderd -s nobody-is-here.sock\n");
+    larder(b"", &["ping", "--server", "localhost"]).failed(2, "expected host:port, [IPv6]:port");
+}
+
+#[test]
+fn a_server_of_another_protocol_is_recognised() {
+    let address = serve_once(b"HTTP/1.1 400 Bad Request\r\n\r\n", false).to_string();
+    larder(b"", &["get", "k", "-s", &address]).failed(2, "is not memcached's text protocol");
+}
+
+#[test]
+fn a_connection_closed_before_the_answer_is_an_error() {
+    for answer in [&b""[..], b"VALUE k 0 10\r\nhello"] {
+        let address = serve_once(answer, true).to_string();
+        larder(b"", &["get", "k", "-s", &address]).failed(2, "closed the connection before");
+    }
+}
+
+#[test]
+fn a_value_announced_larger_than_any_server_stores_is_refused_at_once() {
+    let address = serve_once(b"VALUE k 0 4294967295\r\n", false).to_string();
+    larder(b"", &["get", "k", "-s", &address]).failed(2, "announces an answer of 4294967319 bytes");
+}
+
+#[test]
+fn an_answer_to_another_question_is_an_error() {
+    for (answer, subcommand) in [
+        (&b"STORED\r\n"[..], &["get", "k"][..]),
+        (b"END\r\n", &["set", "k", "v"]),
+        (b"STORED\r\n", &["delete", "k"]),
+        (b"OK\r\n", &["stats"]),
+        (b"END\r\n", &["ping"]),
+    ] {
+        let address = serve_once(answer, false).to_string();
+        let ran = larder(b"", &[subcommand, &["-s", &address]].concat());
+        ran.failed(2, "the server answered something else than was asked");
+    }
+}
+
+#[test]
+fn a_server_that_never_answers_is_given_up_on_after_five_seconds() {
+    let address = serve_once(b"", false).to_string();
+    let started = Instant::now();
+    larder(b"", &["ping", "-s", &address]).failed(2, "no answer from 127.0.0.1");
+    let waited = started.elapsed();
+    assert!(waited >= Duration::from_secs(5) && waited < Duration::from_secs(8), "{waited:?}");
+}

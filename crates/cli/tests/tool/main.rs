@@ -1,0 +1,101 @@
+//! The binary `larder`, run as a person runs it.
+//!
+//! The server at the other end is the one that the environment variable `LARDERD` names, else
+//! Debian's memcached.
+#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
+
+mod bench;
+mod commands;
+mod hostile;
+mod replay;
+
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+use larder_testkit::{Address, ServerUnderTest, Transport, server};
+
+/// A running server and the tool pointed at it.
+struct Fixture {
+    server: ServerUnderTest,
+}
+
+impl Fixture {
+    fn start() -> Self {
+        Self::start_with(&["-m", "64"])
+    }
+
+    fn start_with(args: &[&str]) -> Self {
+        let binary = match std::env::var_os("LARDERD") {
+            Some(larderd) => larderd.into(),
+            None => server::memcached().unwrap(),
+        };
+        Self { server: ServerUnderTest::start(&binary, Transport::Unix, args).unwrap() }
+    }
+
+    /// The address as `--server` takes it.
+    fn address(&self) -> String {
+        match self.server.address() {
+            Address::Unix(path) => path.display().to_string(),
+            Address::Tcp(address) => address.to_string(),
+        }
+    }
+
+    /// Runs `larder SUBCOMMAND --server ADDR ARGS`.
+    fn larder(&self, subcommand: &str, args: &[&str]) -> Ran {
+        self.larder_reading(b"", subcommand, args)
+    }
+
+    fn larder_reading(&self, stdin: &[u8], subcommand: &str, args: &[&str]) -> Ran {
+        let address = self.address();
+        larder(stdin, &[&[subcommand, "--server", &address], args].concat())
+    }
+}
+
+/// What became of a run of the tool.
+#[derive(Debug, PartialEq)]
+struct Ran {
+    exit_code: i32,
+    stdout: Vec<u8>,
+    stderr: String,
+}
+
+impl Ran {
+    /// Asserts that it ended well and silently; what it printed.
+    #[track_caller]
+    fn printed(self) -> Vec<u8> {
+        assert_eq!((self.exit_code, &*self.stderr), (0, ""), "{self:?}");
+        self.stdout
+    }
+
+    /// Asserts the exit code and a part of what it said on stderr.
+    #[track_caller]
+    fn failed(&self, exit_code: i32, said: &str) {
+        assert_eq!(self.exit_code, exit_code, "{self:?}");
+        assert!(self.stderr.contains(said), "{:?} lacks {said:?}", self.stderr);
+    }
+
+    /// The value of a line `name=value`.
+    #[track_caller]
+    fn value(&self, name: &str) -> String {
+        let text = String::from_utf8(self.stdout.clone()).unwrap();
+        let mut lines = text.lines().filter_map(|line| line.split_once('='));
+        let value = lines.find(|(found, _)| *found == name).map(|(_, value)| value.to_owned());
+        value.unwrap_or_else(|| panic!("no {name}= in {text}{}", self.stderr))
+    }
+}
+
+/// Runs the tool to its end.
+fn larder(stdin: &[u8], args: &[&str]) -> Ran {
+    let mut tool = Command::new(env!("CARGO_BIN_EXE_larder"))
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The tool may end without reading all of it.
+    tool.stdin.take().unwrap().write_all(stdin).ok();
+    let Output { status, stdout, stderr } = tool.wait_with_output().unwrap();
+    let stderr = String::from_utf8(stderr).unwrap();
+    Ran { exit_code: status.code().unwrap(), stdout, stderr }
+}

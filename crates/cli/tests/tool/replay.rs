@@ -1,0 +1,107 @@
+//! `larder replay` on small traces made here, and on a real one where there is one.
+
+use std::path::Path;
+
+use crate::{Fixture, Ran, larder};
+
+/// Writes a trace into a folder.
+fn write_trace(folder: &Path, lines: &str) -> String {
+    let path = folder.join("trace.csv.zst");
+    std::fs::write(&path, zstd::encode_all(lines.as_bytes(), 3).unwrap()).unwrap();
+    path.display().to_string()
+}
+
+fn counts(ran: &Ran) -> [String; 5] {
+    ["requests", "gets", "hits", "misses", "sets"].map(|name| ran.value(name))
+}
+
+#[test]
+fn on_the_library_time_is_virtual() {
+    let folder = tempfile::tempdir().unwrap();
+    // Four requests span a day: 21,600 s from one to the next.
+    let trace = write_trace(folder.path(), "0,50,21601\n0\n1,50,21600\n1\n");
+    let ran = larder(b"", &["replay", "--trace", &trace, "--memory", "16m"]);
+    assert_eq!(counts(&ran), ["4", "4", "1", "3", "3"], "{ran:?}");
+    assert_eq!(ran.value("miss_ratio"), "0.7500");
+    assert_eq!(ran.value("wrong_values"), "0");
+    assert_eq!((ran.exit_code, &*ran.stderr), (0, ""));
+}
+
+#[test]
+fn a_server_counts_what_the_replay_counts_over_many_connections_and_threads() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut lines = String::new();
+    for round in 0..10 {
+        for key in 0..2000 {
+            let size = if round == 0 || key % 3 == 0 {
+                format!(",{}", key + round)
+            } else {
+                String::new()
+            };
+            let is_set = round > 0 && key % 3 == 0;
+            lines += &format!("{key}{size}{}\n", if is_set { ",0,1" } else { "" });
+        }
+    }
+    let trace = write_trace(folder.path(), &lines);
+    let fixture = Fixture::start();
+    for threads in ["1", "4"] {
+        let ran = fixture.larder("replay", &["--trace", &trace, "--threads", threads, "--flush"]);
+        assert_eq!(ran.exit_code, 0, "{ran:?}");
+        assert_eq!(counts(&ran), ["20000", "13997", "11997", "2000", "8003"]);
+        for (server, client) in [
+            ("server_cmd_get", "gets"),
+            ("server_get_hits", "hits"),
+            ("server_get_misses", "misses"),
+            ("server_cmd_set", "sets"),
+        ] {
+            assert_eq!(ran.value(server), ran.value(client), "{server}");
+        }
+        assert_eq!((&*ran.value("agree"), &*ran.value("wrong_values")), ("yes", "0"));
+    }
+}
+
+#[test]
+fn a_server_with_items_is_replayed_on_only_after_a_flush() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = write_trace(folder.path(), "0,50,9\n0\n");
+    let fixture = Fixture::start();
+    fixture.larder("set", &["k", "v"]).printed();
+    let ran = fixture.larder("replay", &["--trace", &trace]);
+    ran.failed(2, "has items already, which would spoil the counts; --flush removes them");
+    let ran = fixture.larder("replay", &["--trace", &trace, "--flush", "--memory", "1m"]);
+    assert_eq!(counts(&ran), ["2", "2", "1", "1", "1"], "{ran:?}");
+    ran.failed(0, "run in real time on a server");
+    ran.failed(0, "--memory 1048576 is not followed");
+}
+
+#[test]
+fn what_cannot_be_read_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let replay = |args: &[&str]| larder(b"", &[&["replay", "--memory=16m"], args].concat());
+    replay(&["--trace", "none.zst"]).failed(2, "cannot read the trace none.zst: No such file");
+    let no_zstd = folder.path().join("no.zst").display().to_string();
+    std::fs::write(&no_zstd, "0,50\n").unwrap();
+    replay(&["--trace", &no_zstd]).failed(2, "no.zst: ");
+    let trace = write_trace(folder.path(), "0,50\n1,x\n");
+    replay(&["--trace", &trace]).failed(2, "line 2: the size is \"x\", expected a number");
+    let trace = write_trace(folder.path(), "0\n");
+    replay(&["--trace", &trace]).failed(2, "sizes-kvcache_reg.txt (see --sizes)");
+    replay(&["--trace", &trace, "--sizes", &no_zstd]).failed(2, "line 1: \"0,50\" is no number");
+    let trace = write_trace(folder.path(), "0,50\n");
+    larder(b"", &["replay", "--trace", &trace]).failed(2, "--memory <BYTES>");
+    larder(b"", &["replay", "--trace", &trace, "--memory", "1k"]).failed(2, "1024 bytes");
+    larder(b"", &["replay", "--trace", &trace, "--memory", "1x"]).failed(2, "k, m or g after it");
+}
+
+#[test]
+fn a_real_trace_misses_on_the_library_about_as_often_as_an_lru_would() {
+    let Some(folder) = larder_testkit::traces() else { return };
+    let trace = folder.join("web07.csv.zst").display().to_string();
+    let args = ["replay", "--trace", &trace, "--scale", "16", "--memory", "10182296"];
+    let ran = larder(b"", &args);
+    let miss_ratio: f64 = ran.value("miss_ratio").parse().unwrap();
+    assert!((0.38..0.50).contains(&miss_ratio), "{ran:?}");
+    assert_eq!(ran.value("wrong_values"), "0");
+    let again = larder(b"", &[&args[..], &["--threads", "3"]].concat());
+    assert_eq!((&*again.value("gets"), &*again.value("wrong_values")), ("76118", "0"));
+}
