@@ -11,29 +11,66 @@ use crate::slot::Slot;
 use crate::wait::Wait;
 use crate::{Engine, NoMemory, Seat};
 
-/// A segment is worth compacting where at least a sixteenth of it would be won.
+/// With no more than this part alive a segment is compacted before memory is used that never was: what is
+/// stored stays together in memory that is warm, and the process grows with what is stored, not with what
+/// has been written. A byte is copied for three that are won.
+const SPARSE_LIVE_MAX_OF_16: usize = 4;
+
+/// Where eviction is not allowed a segment is worth compacting if a sixteenth of it is won.
 const COMPACTED_LIVE_MAX_OF_16: usize = 15;
+
+/// Free segments that only survivors of a compaction may take.
+const SPARE_SEGMENTS: u64 = 1;
 
 /// How many spent segments [`Engine::maintain`] takes back in one go.
 const MAINTAINED_SEGMENTS_MAX: usize = 64;
+
+/// What is there to win.
+#[derive(Clone, Copy, Debug, Default)]
+struct Survey {
+    /// Nothing in it matters any more.
+    spent: Option<u32>,
+    /// The least live bytes, and whose they are.
+    emptiest: Option<(u64, u32)>,
+    /// The smallest sequence, and whose it is.
+    oldest: Option<(u64, u32)>,
+}
+
+impl Survey {
+    fn emptiest_up_to(&self, live_bytes_max: usize) -> Option<u32> {
+        self.emptiest.filter(|(live, _)| *live <= live_bytes_max as u64).map(|(_, segment)| segment)
+    }
+}
 
 impl Engine {
     /// Takes a segment for new use: a free one, or the one that costs the cache least. The caller holds no
     /// group.
     ///
-    /// Victims in this order: a segment in which nothing matters any more; then, where eviction is allowed,
-    /// the oldest, otherwise the one with the least live bytes, whose survivors are moved.
+    /// In this order: a free segment that was used before; one in which nothing matters any more; one that is
+    /// mostly dead, whose survivors are moved; one that was never used; then, where eviction is allowed, the
+    /// oldest, otherwise the one with the least live bytes.
     pub(crate) fn take_segment(&self, seat: &Seat, now: Second) -> Result<u32, NoMemory> {
-        let spare = u64::from(!self.evicts);
         let mut wait = Wait::default();
         loop {
-            if let Some(segment) = self.pop_free(spare) {
+            if let Some(segment) = self.pop_free(SPARE_SEGMENTS) {
                 return Ok(segment);
             }
-            let victim = match self.spent_segment(now) {
-                None if self.evicts => self.oldest(),
-                None => self.emptiest(),
-                spent => spent,
+            let survey = self.survey(now);
+            if let Some(spent) = survey.spent {
+                self.win_back(seat, spent, now)?;
+                continue;
+            }
+            if let Some(sparse) = survey.emptiest_up_to(self.sixteenths(SPARSE_LIVE_MAX_OF_16))
+                && self.compact(seat, sparse, now).is_ok()
+            {
+                continue;
+            }
+            if let Some(segment) = self.take_fresh(SPARE_SEGMENTS) {
+                return Ok(segment);
+            }
+            let victim = match self.evicts {
+                true => survey.oldest.map(|(_, segment)| segment),
+                false => survey.emptiest_up_to(self.sixteenths(COMPACTED_LIVE_MAX_OF_16)),
             };
             match victim {
                 Some(segment) => self.win_back(seat, segment, now)?,
@@ -43,13 +80,17 @@ impl Engine {
         }
     }
 
+    fn sixteenths(&self, of_16: usize) -> usize {
+        self.layout.segment_bytes / 16 * of_16
+    }
+
     /// Takes back segments in which nothing matters any more: all of it expired, flushed, overwritten or
     /// deleted. To be called now and then, by anybody; a call does a bounded amount of work.
     pub fn maintain(&self, seat: &Seat, now: Second) {
         self.flush_if_due(now);
         self.detach_spent(seat, now);
         for _ in 0..MAINTAINED_SEGMENTS_MAX {
-            let Some(segment) = self.spent_segment(now) else {
+            let Some(segment) = self.survey(now).spent else {
                 break;
             };
             if self.win_back(seat, segment, now).is_err() {
@@ -75,23 +116,25 @@ impl Engine {
         Ok(())
     }
 
-    fn sealed(&self) -> impl Iterator<Item = u32> {
-        self.segments().filter(|segment| self.state(*segment) == State::Sealed)
-    }
-
-    fn spent_segment(&self, now: Second) -> Option<u32> {
-        self.sealed().find(|segment| self.is_spent(*segment, now))
-    }
-
-    fn oldest(&self) -> Option<u32> {
-        self.sealed().min_by_key(|segment| self.sequence(*segment).load(Relaxed))
-    }
-
-    fn emptiest(&self) -> Option<u32> {
-        let live_max = self.layout.segment_bytes / 16 * COMPACTED_LIVE_MAX_OF_16;
-        self.sealed()
-            .min_by_key(|segment| self.live(*segment))
-            .filter(|segment| self.live(*segment) <= live_max)
+    /// Looks at all sealed segments, or at those before the first spent one.
+    fn survey(&self, now: Second) -> Survey {
+        let mut survey = Survey::default();
+        for segment in self.segments().take(self.used_segments() as usize) {
+            if self.state(segment) != State::Sealed {
+                continue;
+            }
+            if self.is_spent(segment, now) {
+                survey.spent = Some(segment);
+                break;
+            }
+            let least = |best: Option<(u64, u32)>, found: u64| {
+                let found = (found, segment);
+                Some(best.map_or(found, |best| best.min(found)))
+            };
+            survey.emptiest = least(survey.emptiest, self.live(segment) as u64);
+            survey.oldest = least(survey.oldest, self.sequence(segment).load(Relaxed));
+        }
+        survey
     }
 
     fn is_anybody_emptying(&self) -> bool {

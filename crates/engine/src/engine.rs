@@ -128,15 +128,12 @@ impl Engine {
     fn lay_out_index(&self) {
         let groups = 1usize << self.first_level;
         let index_segments = (groups >> self.group_shift) as u32;
-        for segment in self.segments().rev() {
-            if segment >= index_segments {
-                self.push_free(segment);
-                continue;
-            }
+        for segment in 0..index_segments {
             self.set_state(segment, State::Index);
             let directory = self.layout.groups_directory_at + segment as usize * 4;
             self.memory.half(directory).store(segment + 1, Relaxed);
         }
+        self.memory.word(global::FRESH_SEGMENT).store(u64::from(index_segments), Relaxed);
         for group in 0..groups as u64 {
             let control = Control::new(self.first_level);
             self.memory.word(self.group_at(group)).store(control.0, Relaxed);

@@ -100,7 +100,7 @@ impl Engine {
             let segment = match pool {
                 Pool::Small => self.take_segment(seat, now)?,
                 // Survivors are written while a segment is being emptied: what is kept free is theirs.
-                Pool::Main => self.pop_free(0).ok_or(NoMemory)?,
+                Pool::Main => self.pop_free(0).or_else(|| self.take_fresh(0)).ok_or(NoMemory)?,
             };
             self.activate(segment, now);
             self.memory.word(room.head_at + SEGMENT).store(u64::from(segment) + 1, Relaxed);

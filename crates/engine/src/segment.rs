@@ -160,8 +160,25 @@ impl Engine {
         self.set_state(segment, State::Reserved);
     }
 
+    /// How many segments hold nothing.
     pub(crate) fn free_segments(&self) -> u64 {
-        self.memory.word(global::FREE_COUNT).load(Relaxed)
+        let fresh = self.layout.segments as u64 - self.used_segments();
+        self.memory.word(global::FREE_COUNT).load(Relaxed) + fresh
+    }
+
+    /// How many segments have ever been used. They are the first ones.
+    pub(crate) fn used_segments(&self) -> u64 {
+        self.memory.word(global::FRESH_SEGMENT).load(Relaxed)
+    }
+
+    /// Takes a segment that has never been used, leaving `spare`.
+    pub(crate) fn take_fresh(&self, spare: u64) -> Option<u32> {
+        let fresh = self.memory.word(global::FRESH_SEGMENT);
+        let end = self.layout.segments as u64 - spare;
+        let taken = fresh.fetch_update(Relaxed, Relaxed, |next| (next < end).then_some(next + 1));
+        let segment = taken.ok()? as u32;
+        self.set_state(segment, State::Reserved);
+        Some(segment)
     }
 
     /// Puts a reserved segment on the free stack.
