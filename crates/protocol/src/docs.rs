@@ -251,7 +251,10 @@ const ERRORS: &[(Response, &str)] = &[
         "The exptime of `touch`, `gat`, `gats` or `flush_all` is no number.",
     ),
     (Response::ClientError(ClientError::BadDelta), "The delta is no unsigned number below 2^64."),
-    (Response::ClientError(ClientError::BadDeleteUsage), "A number other than 0 follows the key."),
+    (
+        Response::ClientError(ClientError::BadDeleteUsage),
+        "A number other than 0 follows the key, or several words do.",
+    ),
     (
         Response::ClientError(ClientError::NonNumeric),
         "The item's value is no unsigned decimal number below 2^64.",
@@ -348,10 +351,11 @@ const DIFFERENCES: &[Difference] = &[
         reason: "mcrouter writes `touch k 4294967295` where its client wrote -1.",
     },
     Difference {
-        memcached: "`delete k 10` deletes: the number is ignored.",
-        larder: "It is refused, as memcached 1.6.18 does, unless the number is 0. Other words are \
-            ignored.",
-        reason: "Who writes it wants the item to live on for a while.",
+        memcached: "`delete k 10` deletes: the number is ignored, and so are all other words.",
+        larder: "It is refused, as memcached 1.6.18 does, unless the number is 0, and so are two \
+            words of any kind. One other word is ignored.",
+        reason: "Who writes a delay wants the item to live on for a while, and `memccapable` wants \
+            `delete a b c d e` refused.",
     },
     Difference {
         memcached: "The flags and exptime of a storage command are read by C's `strtoul` and \

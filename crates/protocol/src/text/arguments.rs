@@ -47,16 +47,18 @@ impl<'a> Arguments<'a> {
     /// `<key> [noreply]`
     ///
     /// A number behind the key once was a delay. Zero meant none; any other is a request for
-    /// something that does not exist, which must not delete at once.
+    /// something that does not exist, which must not delete at once. Another word is ignored, but
+    /// not two: whoever writes them expects a different command.
     pub(super) fn delete(mut self) -> Parsed<'a> {
         let Some(key) = self.words.next() else {
             return self.refuse(ClientError::BadFormat, false);
         };
-        let delay = self.words.next().is_some_and(is_number_but_zero);
+        let has_delay = self.words.next().is_some_and(is_number_but_zero);
+        let has_more = self.words.next().is_some_and(|word| word != b"noreply");
         let quiet = self.words.end_in_noreply();
         match short(key) {
             None => self.refuse(ClientError::BadFormat, quiet),
-            Some(_) if delay => self.refuse(ClientError::BadDeleteUsage, quiet),
+            Some(_) if has_delay || has_more => self.refuse(ClientError::BadDeleteUsage, quiet),
             Some(key) => command(Command::Delete { key }, quiet, self.consumed),
         }
     }

@@ -200,12 +200,15 @@ fn a_store_refused_for_another_reason_swallows_its_value() {
 }
 
 #[test]
-fn delete_takes_a_key_and_refuses_a_delay() {
+fn delete_takes_a_key_and_refuses_a_delay_and_several_words() {
     let delete = Command::Delete { key: b"k" };
     assert_eq!(command("delete k\r\n"), (delete, false));
     assert_eq!(command("delete k 0\r\n"), (delete, false));
     assert_eq!(command("delete k 0 noreply\r\n"), (delete, true));
     assert_eq!(command("delete k noreplY\r\n"), (delete, false));
+    assert_eq!(command("delete k noreplY noreply\r\n"), (delete, true));
+    assert_eq!(refused("delete k b c d e\r\n"), told(ClientError::BadDeleteUsage));
+    assert_eq!(refused("delete k 0 b noreply\r\n"), (None, 0));
     assert_eq!(command("delete noreply\r\n"), (Command::Delete { key: b"noreply" }, true));
     assert_eq!(refused("delete k 10\r\n"), told(ClientError::BadDeleteUsage));
     assert_eq!(refused("delete k -10\r\n"), told(ClientError::BadDeleteUsage));
