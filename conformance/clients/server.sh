@@ -1,0 +1,71 @@
+# Sourced by the suites of this folder: a larderd of their own, and the line that counts.
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+larderd=${LARDERD:-$root/target/release/larderd}
+# What suites download and build is kept from run to run.
+kept=${CARGO_TARGET_DIR:-$root/target}/clients
+folder=$(mktemp -d)
+pids=()
+
+fail() {
+    echo "$(basename "$0" .sh): $*" >&2
+    exit 1
+}
+
+clean_up() {
+    for pid in ${pids[@]+"${pids[@]}"}; do
+        kill "$pid" 2>/dev/null || true
+        wait "$pid" 2>/dev/null || true
+    done
+    rm -rf "$folder"
+}
+trap clean_up EXIT
+
+[ -x "$larderd" ] || fail "no larderd at $larderd: run \`cargo build --release\` or set LARDERD"
+mkdir -p "$kept"
+
+# True if somebody accepts connections on a port of 127.0.0.1.
+accepts() {
+    (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null
+}
+
+# Starts larderd on a port of 127.0.0.1, with what other options follow, and waits until it accepts.
+start_on_port() {
+    local port=$1
+    shift
+    ! accepts "$port" || fail "port $port is taken: stop whoever listens on it"
+    "$larderd" -u "$(id -un)" -l 127.0.0.1 -p "$port" -U 0 "$@" >"$folder/log" 2>&1 &
+    pids+=($!)
+    for _ in {1..200}; do
+        ! accepts "$port" || return 0
+        kill -0 $! 2>/dev/null || break
+        sleep 0.05
+    done
+    fail "larderd does not listen on port $port: $(cat "$folder/log")"
+}
+
+# Starts larderd on a free port, which becomes $port.
+start_on_free_port() {
+    port=$((20000 + RANDOM % 10000))
+    while accepts "$port"; do port=$((port + 1)); done
+    start_on_port "$port"
+}
+
+# Starts larderd on a unix socket, whose path becomes $socket.
+start_on_socket() {
+    socket=$folder/socket
+    "$larderd" -u "$(id -un)" -s "$socket" >"$folder/log" 2>&1 &
+    pids+=($!)
+    for _ in {1..200}; do
+        [ ! -S "$socket" ] || return 0
+        sleep 0.05
+    done
+    fail "larderd does not listen on $socket: $(cat "$folder/log")"
+}
+
+# Prints what a suite came to and fails if anything did, or if nothing ran.
+conclude() {
+    echo "$(basename "$0" .sh): $1 passed, $2 failed${3:+, $3}"
+    [ "$1" -gt 0 ] && [ "$2" -eq 0 ]
+}
