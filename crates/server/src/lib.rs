@@ -1,2 +1,59 @@
-//! larderd: the cache as a daemon.
+//! larderd: the cache as a daemon, a drop-in for memcached.
+//!
+//! ```text
+//! listener ─▶ inbox ─▶ worker ─▶ connection ─▶ session ─▶ execute ─▶ cache
+//! ```
+//!
+//! One listener accepts connections and hands them to the workers in turn; a worker is a thread with an
+//! epoll instance of its own, and no request ever leaves it. A session turns bytes into commands and
+//! responses into bytes, and performs no I/O.
+//!
+//! **Memory**: a worker has 64 KiB for input and about 128 KiB for output, which its connections use in
+//! turn. A connection that waits for a command has none. One in the middle of a command keeps that, one
+//! whose peer does not read keeps at most 64 KiB and one value in one piece, and is not read; together
+//! connections keep at most 64 MiB beyond 16 KiB each.
+//!
+//! **Fairness**: where several connections have something to do, each executes at most `-R` commands in
+//! its turn; 50 keys of a list count as a command. A connection that is alone goes on, up to 64 KiB of input
+//! or output. Every time a connection has used up its commands and has more to do, `conn_yields` is
+//! counted.
+//!
+//! Files in reading order:
+//!
+//! - what one connection does: [`session`], `block`, `execute`, `stats`;
+//! - bytes and sockets: `backlog`, `budget`, `connection`, `connections`;
+//! - threads: [`server`], `inbox`, `waker`, `worker`, `listener`, `clock`, `log`;
+//! - the process: [`mod@start`], `stop`, `signals`, `sockets`, `pidfile`, `privileges`, `limits`, `daemon`,
+//!   [`failure`].
 #![forbid(unsafe_code)]
+
+mod backlog;
+mod block;
+mod budget;
+mod clock;
+mod connection;
+mod connections;
+mod daemon;
+mod execute;
+pub mod failure;
+mod inbox;
+mod limits;
+mod listener;
+mod log;
+mod pidfile;
+mod privileges;
+pub mod server;
+pub mod session;
+mod signals;
+mod sockets;
+pub mod start;
+mod stats;
+mod stop;
+mod waker;
+mod worker;
+
+pub use execute::Executor;
+pub use failure::Failure;
+pub use server::Server;
+pub use session::{Next, Progress, Session};
+pub use start::run;

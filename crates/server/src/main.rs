@@ -1,3 +1,36 @@
-//! The `larderd` binary.
+//! The `larderd` binary: options in, exit status out.
 #![forbid(unsafe_code)]
-fn main() {}
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use larder_options::Request;
+use larder_protocol::WIRE_VERSION;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    match larder_options::from_process(WIRE_VERSION) {
+        Ok(Request::Print(text)) => {
+            // Whoever asked has closed the pipe, then.
+            let _ = std::io::stdout().write_all(text.as_bytes());
+            ExitCode::SUCCESS
+        }
+        Ok(Request::Run { options, warnings }) => {
+            for warning in warnings {
+                eprintln!("larderd: {warning}");
+            }
+            match larder_server::run(*options) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(failure) => fail(&failure, failure.exit_code),
+            }
+        }
+        Err(error) => fail(&error, error.exit_code),
+    }
+}
+
+fn fail(error: &dyn std::error::Error, exit_code: u8) -> ExitCode {
+    eprintln!("larderd: {error}");
+    ExitCode::from(exit_code)
+}

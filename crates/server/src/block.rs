@@ -1,0 +1,142 @@
+//! The block behind a store's line, its value and a line end, arriving in any number of parts.
+
+use larder::Upload;
+use larder_item::StoreMode;
+use larder_protocol::text::{LINE_END, render};
+use larder_protocol::{Command, Frame, Response, Store};
+
+use crate::execute::{Executed, Executor};
+
+/// A block of which a part is still to come.
+#[derive(Debug)]
+pub(crate) struct Block {
+    left_bytes: u64,
+    frame: Frame,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// It is kept until it is whole. The vector grows with what arrives, not by what was announced.
+    Waiting(Head, Vec<u8>),
+    /// Its value goes to the cache as it arrives. So far the line end is right, or is not.
+    Uploading(Head, Upload, bool),
+    /// It is not wanted. The peer is told once it has passed: before that it does not listen.
+    Passing(Option<Response>),
+}
+
+/// A [`Store`] that owns its key.
+#[derive(Debug)]
+struct Head {
+    key: Box<[u8]>,
+    mode: StoreMode,
+    cas: Option<u64>,
+    flags: u32,
+    exptime: i64,
+    value_bytes: usize,
+}
+
+impl Block {
+    /// The block of a store that can be done, as far as is known now.
+    pub(crate) fn arriving(executor: &Executor, store: &Store<'_>, frame: Frame) -> Self {
+        let head = Head::of(store);
+        let state = if !executor.takes_in_parts(store) {
+            State::Waiting(head, Vec::new())
+        } else {
+            match executor.begin_upload(store) {
+                Ok(upload) => State::Uploading(head, upload, true),
+                Err(response) => State::Passing(Some(response)),
+            }
+        };
+        Self { left_bytes: block_bytes(store) as u64, frame, state }
+    }
+
+    /// A block that nobody wants.
+    pub(crate) fn passing(bytes: u64, response: Option<Response>, frame: Frame) -> Self {
+        Self { left_bytes: bytes, frame, state: State::Passing(response) }
+    }
+
+    /// Takes its part of `input` and says how many bytes that was. When it is complete the response is
+    /// written to `out`.
+    pub(crate) fn receive(
+        &mut self,
+        executor: &Executor,
+        input: &[u8],
+        out: &mut Vec<u8>,
+    ) -> usize {
+        let bytes = input.len().min(usize::try_from(self.left_bytes).unwrap_or(usize::MAX));
+        let part = &input[..bytes];
+        match &mut self.state {
+            State::Waiting(_, block) => block.extend_from_slice(part),
+            State::Uploading(head, upload, ends_well) => {
+                let value_bytes = self.left_bytes.saturating_sub(LINE_END.len() as u64);
+                let value_bytes = usize::try_from(value_bytes).unwrap_or(usize::MAX);
+                let (value, end) = part.split_at(bytes.min(value_bytes));
+                let end_left_bytes = self.left_bytes as usize - value.len();
+                *ends_well &= end.is_empty() || {
+                    LINE_END[LINE_END.len() - end_left_bytes..].starts_with(end)
+                };
+                if upload.push(value).is_err() {
+                    let response = executor.give_up_upload(&head.store());
+                    self.state = State::Passing(Some(response));
+                }
+            }
+            State::Passing(_) => {}
+        }
+        self.left_bytes -= bytes as u64;
+        if self.is_complete()
+            && let Some(response) = self.end(executor, out)
+        {
+            render::response(out, &response, &self.frame);
+        }
+        bytes
+    }
+
+    fn end(&mut self, executor: &Executor, out: &mut Vec<u8>) -> Option<Response> {
+        match std::mem::replace(&mut self.state, State::Passing(None)) {
+            State::Waiting(head, block) => {
+                match executor.execute(&Command::Store(head.store()), &block, out) {
+                    Executed::Done(response) => Some(response),
+                    Executed::Large(_) => None,
+                }
+            }
+            State::Uploading(head, upload, true) => {
+                Some(executor.finish_upload(&head.store(), upload))
+            }
+            State::Uploading(_, _, false) => Some(executor.bad_data_chunk()),
+            State::Passing(response) => response,
+        }
+    }
+
+    /// Has all of it come?
+    pub(crate) fn is_complete(&self) -> bool {
+        self.left_bytes == 0
+    }
+
+    /// The memory it owns, in bytes.
+    pub(crate) fn held_bytes(&self, executor: &Executor) -> usize {
+        match &self.state {
+            State::Waiting(_, block) => block.capacity(),
+            State::Uploading(..) => executor.upload_held_bytes(),
+            State::Passing(_) => 0,
+        }
+    }
+}
+
+impl Head {
+    fn of(store: &Store<'_>) -> Self {
+        let Store { key, mode, cas, flags, exptime, value_bytes } = *store;
+        Self { key: key.into(), mode, cas, flags, exptime, value_bytes }
+    }
+
+    fn store(&self) -> Store<'_> {
+        let Self { ref key, mode, cas, flags, exptime, value_bytes } = *self;
+        Store { key, mode, cas, flags, exptime, value_bytes }
+    }
+}
+
+/// Bytes of a store's block.
+#[inline]
+pub(crate) fn block_bytes(store: &Store<'_>) -> usize {
+    store.value_bytes + LINE_END.len()
+}

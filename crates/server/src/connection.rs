@@ -1,0 +1,329 @@
+//! A connection: a socket, the session on it, and the bytes that wait on either side.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use larder_item::Second;
+use larder_protocol::text::render;
+use larder_protocol::{Frame, ServerError};
+use larder_stats::Counter;
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+
+use crate::backlog::Backlog;
+use crate::budget::{Holding, OverBudget};
+use crate::execute::Executor;
+use crate::inbox::{Accepted, Transport};
+use crate::session::{Next, OUTPUT_BYTES_HIGH, Session};
+
+/// A connection. While it waits for a command it owns nothing but its socket and itself.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    socket: OwnedFd,
+    transport: Transport,
+    session: Session,
+    next: Next,
+    /// Input that the session has not used up.
+    input: Backlog,
+    /// Output that the socket did not take. While there is any the connection is not read.
+    output: Backlog,
+    holding: Holding,
+    /// When it last received or sent something.
+    active: Second,
+    /// May there be something to receive? False once a receive has brought less than it could have.
+    may_receive: bool,
+    /// Has the peer said that it will send no more? Then a receive is due until it says so too.
+    peer_is_done: bool,
+    /// What its worker is woken for. The worker keeps this and the next field.
+    pub(crate) awaited: EventFlags,
+    /// Does it wait for another turn, not for an event?
+    pub(crate) is_ready: bool,
+}
+
+/// What a worker lends to the connection whose turn it is.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    input: Box<[u8]>,
+    output: Vec<u8>,
+}
+
+/// How a turn ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// There is nothing to do before more input comes.
+    AwaitInput,
+    /// There is nothing to do before the peer takes its output.
+    AwaitOutput,
+    /// It can go on at once, when the others have had their turn.
+    Again,
+    /// It is to be closed.
+    Close,
+}
+
+/// The peer is gone, or the connection must go.
+struct Broken;
+
+/// Where a turn's input is.
+enum Source {
+    /// In the first bytes of the scratch.
+    Scratch(usize),
+    /// In the connection's backlog.
+    Backlog,
+}
+
+impl Connection {
+    pub(crate) fn new(accepted: Accepted, now: Second) -> Self {
+        let Accepted { socket, transport } = accepted;
+        let id = u64::from(socket.as_raw_fd().unsigned_abs());
+        Self {
+            socket,
+            transport,
+            session: Session::new(id),
+            next: Next::Input,
+            input: Backlog::default(),
+            output: Backlog::default(),
+            holding: Holding::default(),
+            active: now,
+            may_receive: false,
+            peer_is_done: false,
+            awaited: AWAIT_INPUT,
+            is_ready: false,
+        }
+    }
+
+    /// Something happened on the socket.
+    pub(crate) fn notice(&mut self, event: EventFlags) {
+        self.may_receive = true;
+        self.peer_is_done |=
+            event.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
+    }
+
+    /// Sends what waits, receives once, executes, sends once. `contended`: other connections wait for
+    /// their turn.
+    pub(crate) fn turn(
+        &mut self,
+        executor: &Executor,
+        scratch: &mut Scratch,
+        now: Second,
+        contended: bool,
+    ) -> Outcome {
+        let turned = self.try_turn(executor, scratch, now, contended);
+        scratch.output.clear();
+        scratch.output.shrink_to(SCRATCH_OUTPUT_BYTES_MAX);
+        turned.unwrap_or(Outcome::Close)
+    }
+
+    fn try_turn(
+        &mut self,
+        executor: &Executor,
+        scratch: &mut Scratch,
+        now: Second,
+        contended: bool,
+    ) -> Result<Outcome, Broken> {
+        self.active = now;
+        if !self.output.is_empty() {
+            self.send_backlog(executor)?;
+            if !self.output.is_empty() {
+                return Ok(Outcome::AwaitOutput);
+            }
+        }
+        let source = match self.next {
+            Next::Input if !self.may_receive => return Ok(Outcome::AwaitInput),
+            Next::Input => match self.receive(executor, scratch)? {
+                Some(source) => source,
+                None => return Ok(Outcome::AwaitInput),
+            },
+            Next::Drain | Next::Turn => Source::Backlog,
+            Next::Close => return Err(Broken),
+        };
+        self.run(executor, scratch, source, contended);
+        self.send(executor, &scratch.output)?;
+        self.settle(executor, scratch)?;
+        match self.next {
+            _ if !self.output.is_empty() => Ok(Outcome::AwaitOutput),
+            Next::Input if !self.may_receive => Ok(Outcome::AwaitInput),
+            Next::Input | Next::Drain | Next::Turn => Ok(Outcome::Again),
+            Next::Close => Err(Broken),
+        }
+    }
+
+    /// Receives what there is, up to a bound; `None`: there was nothing.
+    ///
+    /// It goes to the scratch. Only the beginning of a line too long to be copied each time is extended where
+    /// it is.
+    fn receive(
+        &mut self,
+        executor: &Executor,
+        scratch: &mut Scratch,
+    ) -> Result<Option<Source>, Broken> {
+        let waiting = self.input.waiting();
+        let room_bytes;
+        let (received, source) = if waiting.len() <= COPIED_BYTES_MAX {
+            let (front, room) = scratch.input.split_at_mut(waiting.len());
+            room_bytes = room.len();
+            let received = recv(&self.socket, room, RecvFlags::empty()).map(|(bytes, _)| bytes);
+            if let Ok(1..) = received {
+                front.copy_from_slice(waiting);
+                self.input = Backlog::default();
+            }
+            (received, Source::Scratch(front.len() + received.unwrap_or(0)))
+        } else {
+            let backlog = self.input.with_room(RECEIVED_BYTES_MIN);
+            room_bytes = backlog.capacity() - backlog.len();
+            let received = recv(&self.socket, spare_capacity(backlog), RecvFlags::empty());
+            (received.map(|(bytes, _)| bytes), Source::Backlog)
+        };
+        match received {
+            Ok(0) => Err(Broken),
+            Ok(bytes) => {
+                self.may_receive = bytes == room_bytes || self.peer_is_done;
+                executor.counters().add(Counter::WireBytesRead, bytes as u64);
+                Ok(Some(source))
+            }
+            Err(Errno::INTR) => Ok(None),
+            Err(Errno::AGAIN) => {
+                self.may_receive = false;
+                Ok(None)
+            }
+            Err(_) => Err(Broken),
+        }
+    }
+
+    /// Lets the session work. Input that it leaves is kept.
+    ///
+    /// At most [`Options::commands_per_turn_max`](larder_options::Options) commands while others wait; alone
+    /// it goes on as long as there is input, up to what one receive can bring.
+    fn run(&mut self, executor: &Executor, scratch: &mut Scratch, source: Source, contended: bool) {
+        let commands_max = executor.server().options.commands_per_turn_max;
+        let backlog = std::mem::take(&mut self.input);
+        let input = match source {
+            Source::Scratch(bytes) => &scratch.input[..bytes],
+            Source::Backlog => backlog.waiting(),
+        };
+        let mut consumed = 0;
+        loop {
+            let rest = &input[consumed..];
+            let progress = self.session.receive(executor, rest, commands_max, &mut scratch.output);
+            consumed += progress.consumed;
+            self.next = progress.next;
+            if self.next != Next::Turn {
+                break;
+            }
+            executor.counters().count(Counter::ConnectionYields);
+            if contended || consumed >= SCRATCH_INPUT_BYTES {
+                break;
+            }
+        }
+        match source {
+            Source::Scratch(_) => {
+                if consumed < input.len() {
+                    self.input.push(&input[consumed..]);
+                }
+            }
+            Source::Backlog => {
+                self.input = backlog;
+                self.input.use_up(consumed);
+            }
+        }
+    }
+
+    /// Sends output; what the socket does not take is kept.
+    fn send(&mut self, executor: &Executor, output: &[u8]) -> Result<(), Broken> {
+        if !output.is_empty() {
+            let sent = self.try_send(executor, output)?;
+            if sent < output.len() {
+                self.output.push(&output[sent..]);
+            }
+        }
+        Ok(())
+    }
+
+    fn send_backlog(&mut self, executor: &Executor) -> Result<(), Broken> {
+        let sent = self.try_send(executor, self.output.waiting())?;
+        self.output.use_up(sent);
+        Ok(())
+    }
+
+    fn try_send(&self, executor: &Executor, output: &[u8]) -> Result<usize, Broken> {
+        match send(&self.socket, output, SendFlags::NOSIGNAL) {
+            Ok(sent) => {
+                executor.counters().add(Counter::WireBytesWritten, sent as u64);
+                Ok(sent)
+            }
+            Err(Errno::AGAIN | Errno::INTR) => Ok(0),
+            Err(_) => Err(Broken),
+        }
+    }
+
+    /// Tells the budget what the connection holds now. One that may not hold so much is told, if it
+    /// listens, and closed.
+    fn settle(&mut self, executor: &Executor, scratch: &mut Scratch) -> Result<(), Broken> {
+        let input_bytes = self.input.held_bytes() + self.session.held_bytes(executor);
+        let output_bytes = self.output.held_bytes();
+        let (budget, counters) = (&executor.server().budget, executor.counters());
+        let Err(OverBudget) = self.holding.change(budget, counters, input_bytes, output_bytes)
+        else {
+            return Ok(());
+        };
+        if self.output.is_empty() {
+            counters.count(Counter::ReadBufferOom);
+            scratch.output.clear();
+            let error = ServerError::OutOfMemoryReadingRequest.into();
+            render::response(&mut scratch.output, &error, &Frame::default());
+            self.send(executor, &scratch.output)?;
+        } else {
+            counters.count(Counter::ResponseOom);
+        }
+        Err(Broken)
+    }
+
+    /// Tells the budget that the connection is gone.
+    pub(crate) fn end(&mut self, executor: &Executor) {
+        self.holding.end(&executor.server().budget, executor.counters());
+    }
+
+    /// Has nothing been received or sent for longer than `idle_secs`? Only ever so over TCP.
+    pub(crate) fn is_idle(&self, now: Second, idle_secs: Second) -> bool {
+        self.transport == Transport::Tcp && now.saturating_sub(self.active) > idle_secs
+    }
+
+    /// Its name in the log.
+    pub(crate) fn id(&self) -> i32 {
+        self.socket.as_raw_fd()
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Self {
+            input: vec![0; SCRATCH_INPUT_BYTES].into(),
+            output: Vec::with_capacity(2 * OUTPUT_BYTES_HIGH),
+        }
+    }
+}
+
+/// Edges: the worker is told once, not again and again until everything is received.
+pub(crate) const AWAIT_INPUT: EventFlags =
+    EventFlags::IN.union(EventFlags::RDHUP).union(EventFlags::ET);
+
+/// While output waits, input does not matter.
+pub(crate) const AWAIT_OUTPUT: EventFlags = EventFlags::OUT;
+
+/// So much is received and executed in one turn.
+const SCRATCH_INPUT_BYTES: usize = 64 * 1024;
+
+/// The beginning of a line, up to this length, is copied before what follows it.
+const COPIED_BYTES_MAX: usize = 4 * 1024;
+
+/// The least room there is for what follows a longer one.
+const RECEIVED_BYTES_MIN: usize = 16 * 1024;
+
+/// What a worker keeps for output between turns.
+const SCRATCH_OUTPUT_BYTES_MAX: usize = 512 * 1024;

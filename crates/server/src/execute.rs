@@ -1,0 +1,323 @@
+//! Commands to responses: the only place that knows both the wire's commands and the cache.
+
+use std::sync::Arc;
+
+use larder::{Arithmetic, Cache, LargeValue, Miss, Read, Request, StoreError, Stored, Upload};
+use larder_item::{Deadline, Direction, Meta};
+use larder_protocol::text::{LINE_END, render};
+use larder_protocol::{ClientError, Command, Response, ServerError, Store};
+use larder_stats::{Counter, Counters};
+
+use crate::Server;
+use crate::log::Log;
+use crate::stats;
+use crate::stop::Manner;
+
+/// Executes commands for one worker, and counts them by memcached's rules.
+#[derive(Debug)]
+pub struct Executor {
+    server: Arc<Server>,
+    cache: Cache,
+    counters: Arc<Counters>,
+}
+
+/// What became of a command.
+pub(crate) enum Executed {
+    /// It is done.
+    Done(Response),
+    /// An item was found; its head and the first piece of its value are written. The other pieces are
+    /// still to come, then [`Response::Hit`].
+    Large(LargeValue),
+}
+
+impl From<Response> for Executed {
+    fn from(response: Response) -> Self {
+        Self::Done(response)
+    }
+}
+
+impl Executor {
+    /// The executor of a worker, counted from 0.
+    pub fn new(server: Arc<Server>, worker: usize) -> Self {
+        let (cache, counters) = (server.cache.clone(), server.worker_counters(worker));
+        Self { server, cache, counters }
+    }
+
+    /// Executes a command. `block` is a store's value and line end, empty with any other command. What
+    /// comes before a response is appended to `out`.
+    #[inline]
+    pub(crate) fn execute(
+        &self,
+        command: &Command<'_>,
+        block: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Executed {
+        let response = match *command {
+            Command::Get { key, with_cas, exptime: None } => return self.get(key, with_cas, out),
+            Command::Get { key, with_cas, exptime: Some(exptime) } => {
+                return self.get_and_touch(key, exptime, with_cas, out);
+            }
+            Command::EndOfKeys => Response::EndOfKeys,
+            Command::Store(store) => self.store(&store, block),
+            Command::Delete { key } => self.delete(key),
+            Command::Arithmetic { key, direction, delta } => self.arithmetic(key, direction, delta),
+            Command::Touch { key, exptime } => self.touch(key, exptime),
+            Command::FlushAll { exptime } => self.flush_all(exptime),
+            Command::Version => Response::Version,
+            Command::Verbosity { level } => {
+                self.log().set_verbosity(u8::try_from(level).map_or(2, |level| level.min(2)));
+                Response::Ok
+            }
+            Command::Stats(section) => stats::answer(&self.server, section, out),
+            Command::Quit => Response::Close,
+            Command::Shutdown { graceful } => self.shutdown(graceful),
+            // The region is laid out for its size.
+            Command::MemoryLimit { .. } => ServerError::MemoryLimitFixed.into(),
+        };
+        Executed::Done(response)
+    }
+
+    #[inline]
+    fn get(&self, key: &[u8], with_cas: bool, out: &mut Vec<u8>) -> Executed {
+        self.counters.count(Counter::CmdGet);
+        let executed = self.read(key, with_cas, out);
+        self.counters.count(match executed {
+            Executed::Done(Response::Miss) => Counter::GetMisses,
+            _ => Counter::GetHits,
+        });
+        executed
+    }
+
+    /// Counts as a touch, not as a get. Where there is no memory for the new deadline the item is not
+    /// shown: the peer must not believe that it will live as long as it asked.
+    fn get_and_touch(
+        &self,
+        key: &[u8],
+        exptime: i64,
+        with_cas: bool,
+        out: &mut Vec<u8>,
+    ) -> Executed {
+        self.counters.count(Counter::CmdTouch);
+        let executed = match self.cache.touch(key, self.deadline(exptime)) {
+            Ok(_) => self.read(key, with_cas, out),
+            Err(_) => {
+                self.counters.count(Counter::StoreNoMemory);
+                Response::Miss.into()
+            }
+        };
+        self.counters.count(match executed {
+            Executed::Done(Response::Miss) => Counter::TouchMisses,
+            _ => Counter::TouchHits,
+        });
+        executed
+    }
+
+    /// Appends an item's head and value. The value goes from the cache to `out` without a stop.
+    #[inline]
+    fn read(&self, key: &[u8], with_cas: bool, out: &mut Vec<u8>) -> Executed {
+        let start = out.len();
+        for _ in 0..READ_ATTEMPTS_MAX {
+            let head = |out: &mut Vec<u8>, meta: &Meta| render::hit_head(out, key, meta, with_cas);
+            match self.cache.read(key, out, head) {
+                Read::Hit(_) => return Response::Hit.into(),
+                Read::Miss(miss) => {
+                    match miss {
+                        Miss::Absent => {}
+                        Miss::Expired => self.counters.count(Counter::GetExpired),
+                        Miss::Flushed => self.counters.count(Counter::GetFlushed),
+                    }
+                    return Response::Miss.into();
+                }
+                // As long as nothing has been sent, an item that is evicted under the read can be asked
+                // for again.
+                Read::Large(_, mut large) => match large.next_piece(out) {
+                    Ok(_) => return Executed::Large(large),
+                    Err(_) => out.truncate(start),
+                },
+            }
+        }
+        Response::Miss.into()
+    }
+
+    #[inline]
+    fn store(&self, store: &Store<'_>, block: &[u8]) -> Response {
+        match block.strip_suffix(LINE_END) {
+            Some(value) => self.stored(store, self.cache.store(&self.request(store), value)),
+            None => self.bad_data_chunk(),
+        }
+    }
+
+    fn delete(&self, key: &[u8]) -> Response {
+        if self.cache.delete(key) {
+            self.counters.count(Counter::DeleteHits);
+            Response::Deleted
+        } else {
+            self.counters.count(Counter::DeleteMisses);
+            Response::NotFound
+        }
+    }
+
+    fn arithmetic(&self, key: &[u8], direction: Direction, delta: u64) -> Response {
+        let (hits, misses) = match direction {
+            Direction::Increment => (Counter::IncrHits, Counter::IncrMisses),
+            Direction::Decrement => (Counter::DecrHits, Counter::DecrMisses),
+        };
+        match self.cache.arithmetic(key, direction, delta) {
+            Ok(Arithmetic::Number { number, .. }) => {
+                self.counters.count(hits);
+                Response::Number(number)
+            }
+            Ok(Arithmetic::NotFound) => {
+                self.counters.count(misses);
+                Response::NotFound
+            }
+            Ok(Arithmetic::NonNumeric) => ClientError::NonNumeric.into(),
+            Err(_) => ServerError::OutOfMemory.into(),
+        }
+    }
+
+    fn touch(&self, key: &[u8], exptime: i64) -> Response {
+        self.counters.count(Counter::CmdTouch);
+        match self.cache.touch(key, self.deadline(exptime)) {
+            Ok(true) => {
+                self.counters.count(Counter::TouchHits);
+                Response::Touched
+            }
+            Ok(false) => {
+                self.counters.count(Counter::TouchMisses);
+                Response::NotFound
+            }
+            Err(_) => ServerError::OutOfMemory.into(),
+        }
+    }
+
+    fn flush_all(&self, exptime: i64) -> Response {
+        self.counters.count(Counter::CmdFlush);
+        if !self.server.options.flush_all {
+            return ClientError::FlushNotAllowed.into();
+        }
+        match self.deadline(exptime) {
+            Deadline::NEVER | Deadline::PAST => self.cache.clear(),
+            Deadline(second) => self.cache.clear_at(second),
+        }
+        Response::Ok
+    }
+
+    fn shutdown(&self, graceful: bool) -> Response {
+        if !self.server.options.shutdown {
+            return ServerError::ShutdownNotEnabled.into();
+        }
+        self.server.stop.request(if graceful { Manner::Graceful } else { Manner::Now });
+        Response::Close
+    }
+
+    /// Looks at a store before its value: why it cannot be done, if so. An item that it was to replace is
+    /// gone then.
+    pub(crate) fn refusal(&self, store: &Store<'_>) -> Option<Response> {
+        if self.cache.accepts(store.key.len(), store.value_bytes) {
+            return None;
+        }
+        self.cache.give_up(&self.request(store));
+        Some(self.not_stored(StoreError::TooLarge))
+    }
+
+    /// Is the value better taken in as it arrives than once it is whole?
+    pub(crate) fn takes_in_parts(&self, store: &Store<'_>) -> bool {
+        store.value_bytes > self.cache.upload_bytes_min()
+    }
+
+    /// The most that an upload holds outside of the cache.
+    pub(crate) fn upload_held_bytes(&self) -> usize {
+        self.cache.upload_bytes_min()
+    }
+
+    /// Begins to take in a value in parts.
+    pub(crate) fn begin_upload(&self, store: &Store<'_>) -> Result<Upload, Response> {
+        self.cache.upload(store.key, store.value_bytes).map_err(|error| self.not_stored(error))
+    }
+
+    /// Gives up a store whose value could not be taken in.
+    pub(crate) fn give_up_upload(&self, store: &Store<'_>) -> Response {
+        self.counters.count(Counter::StoreNoMemory);
+        self.cache.give_up(&self.request(store));
+        ServerError::OutOfMemoryDuringRead.into()
+    }
+
+    /// Stores a value that was taken in in parts.
+    pub(crate) fn finish_upload(&self, store: &Store<'_>, upload: Upload) -> Response {
+        self.stored(store, upload.store(&self.request(store)))
+    }
+
+    /// A value was not followed by a line end. memcached has an item by then, and counts the command.
+    pub(crate) fn bad_data_chunk(&self) -> Response {
+        self.counters.count(Counter::CmdSet);
+        ClientError::BadDataChunk.into()
+    }
+
+    #[inline]
+    fn stored(&self, store: &Store<'_>, stored: Result<Stored, StoreError>) -> Response {
+        let stored = match stored {
+            Ok(stored) => stored,
+            Err(error) => return self.not_stored(error),
+        };
+        self.counters.count(Counter::CmdSet);
+        if store.cas.is_some() {
+            self.counters.count(match stored {
+                Stored::Stored { .. } => Counter::CasHits,
+                Stored::Exists => Counter::CasBadval,
+                Stored::NotStored | Stored::NotFound => Counter::CasMisses,
+            });
+        }
+        match stored {
+            Stored::Stored { .. } => Response::Stored,
+            Stored::NotStored => Response::NotStored,
+            Stored::Exists => Response::Exists,
+            Stored::NotFound => Response::NotFound,
+        }
+    }
+
+    #[cold]
+    fn not_stored(&self, error: StoreError) -> Response {
+        match error {
+            StoreError::TooLarge => {
+                self.counters.count(Counter::StoreTooLarge);
+                ServerError::TooLarge.into()
+            }
+            StoreError::NoMemory => {
+                self.counters.count(Counter::StoreNoMemory);
+                ServerError::OutOfMemoryStoring.into()
+            }
+            StoreError::Key(_) => ClientError::BadFormat.into(),
+        }
+    }
+
+    fn request<'a>(&self, store: &Store<'a>) -> Request<'a> {
+        Request {
+            key: store.key,
+            mode: store.mode,
+            cas: store.cas,
+            flags: store.flags,
+            deadline: self.deadline(store.exptime),
+        }
+    }
+
+    #[inline]
+    fn deadline(&self, exptime: i64) -> Deadline {
+        self.cache.epoch().deadline(exptime, self.cache.now())
+    }
+
+    pub(crate) fn server(&self) -> &Arc<Server> {
+        &self.server
+    }
+
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    pub(crate) fn log(&self) -> &Log {
+        &self.server.log
+    }
+}
+
+/// An item that is evicted under so many reads in a row is as good as gone.
+const READ_ATTEMPTS_MAX: usize = 8;

@@ -1,0 +1,27 @@
+//! Why a server did not start.
+
+use std::fmt;
+
+/// What went wrong, for the operator, and how the process ends.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct Failure {
+    message: String,
+    /// The exit status, as memcached's: 1, or one of sysexits.h.
+    pub exit_code: u8,
+}
+
+impl Failure {
+    pub(crate) fn new(exit_code: u8, message: impl fmt::Display) -> Self {
+        Self { message: message.to_string(), exit_code }
+    }
+}
+
+/// What the operator asked for contradicts itself or the system.
+pub(crate) const EXIT_FAILURE: u8 = 1;
+/// EX_USAGE.
+pub(crate) const EXIT_USAGE: u8 = 64;
+/// EX_NOUSER.
+pub(crate) const EXIT_NO_USER: u8 = 67;
+/// EX_OSERR.
+pub(crate) const EXIT_OS: u8 = 71;

@@ -1,0 +1,177 @@
+//! The listener: accepts connections, keeps their number within the limit, watches the time and the
+//! signals.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use larder_protocol::text::render;
+use larder_protocol::{Frame, ServerError};
+use larder_stats::{Counter, Counters};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{SendFlags, SocketFlags, accept_with, send};
+
+use crate::Server;
+use crate::clock::{Clock, Stopwatch};
+use crate::inbox::{Accepted, Inbox};
+use crate::signals::Signals;
+use crate::sockets::Socket;
+
+/// The state of the main thread while the server runs.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    server: Arc<Server>,
+    counters: Arc<Counters>,
+    sockets: Vec<Socket>,
+    inboxes: Vec<Arc<Inbox>>,
+    /// Whose connection the next one is.
+    next_inbox: usize,
+    signals: Signals,
+    clock: Clock,
+    /// Runs while no connections are accepted.
+    suspended: Option<Stopwatch>,
+}
+
+/// Why a socket is not accepted from any more for now.
+enum Pause {
+    /// Nobody waits.
+    Empty,
+    /// There cannot be more connections at this time.
+    Full,
+}
+
+impl Listener {
+    pub(crate) fn new(
+        server: &Arc<Server>,
+        sockets: Vec<Socket>,
+        inboxes: Vec<Arc<Inbox>>,
+        signals: Signals,
+    ) -> Self {
+        Self {
+            counters: server.listener_counters(),
+            clock: Clock::new(server.cache.clone()),
+            server: Arc::clone(server),
+            sockets,
+            inboxes,
+            next_inbox: 0,
+            signals,
+            suspended: None,
+        }
+    }
+
+    /// Accepts connections until the server is to stop.
+    pub(crate) fn run(&mut self) {
+        while self.server.stop.requested().is_none() {
+            let readable = self.wait();
+            if let Some(manner) = self.signals.take() {
+                self.server.stop.request(manner);
+            }
+            if self.clock.turn() {
+                self.server.cache.maintain();
+            }
+            if self.suspended.is_some() {
+                self.resume_if_possible();
+            }
+            for socket in readable {
+                if self.suspended.is_none() {
+                    self.accept(socket);
+                }
+            }
+        }
+    }
+
+    /// Waits for connections, signals, or the next second. Gives the numbers of the sockets on which
+    /// connections wait.
+    fn wait(&self) -> Vec<usize> {
+        let mut waited = vec![
+            PollFd::new(&self.signals, PollFlags::IN),
+            PollFd::new(self.server.stop.waker(), PollFlags::IN),
+        ];
+        let others_count = waited.len();
+        if self.suspended.is_none() {
+            let sockets = self.sockets.iter();
+            waited.extend(sockets.map(|socket| PollFd::new(&socket.descriptor, PollFlags::IN)));
+        }
+        let timeout = if self.suspended.is_some() { SUSPENDED_TIMEOUT } else { TIMEOUT };
+        match poll(&mut waited, Some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => panic!("the listener cannot wait for connections: {error}"),
+        }
+        let sockets = waited[others_count..].iter().zip(0..);
+        sockets.filter(|(waited, _)| !waited.revents().is_empty()).map(|(_, at)| at).collect()
+    }
+
+    /// Accepts those who wait on a socket, up to a bound.
+    fn accept(&mut self, socket: usize) {
+        for _ in 0..ACCEPTED_MAX {
+            match self.accept_one(socket) {
+                Ok(()) => {}
+                Err(Pause::Empty) => return,
+                Err(Pause::Full) => return self.suspend(),
+            }
+        }
+    }
+
+    fn accept_one(&mut self, socket: usize) -> Result<(), Pause> {
+        let options = &self.server.options;
+        let is_full = self.server.connection_count() >= options.connection_count_max;
+        if is_full && !options.maxconns_fast {
+            return Err(Pause::Full);
+        }
+        let Socket { descriptor, transport, .. } = &self.sockets[socket];
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let accepted = match accept_with(descriptor, flags) {
+            Ok(accepted) => accepted,
+            Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => return Err(Pause::Empty),
+            Err(error) => {
+                self.server.log.event(format_args!("cannot accept a connection: {error}"));
+                return Err(Pause::Full);
+            }
+        };
+        if is_full {
+            self.reject(&accepted);
+            return Ok(());
+        }
+        self.counters.count(Counter::ConnectionsTotal);
+        self.counters.count(Counter::ConnectionsCurrent);
+        self.inboxes[self.next_inbox].put(Accepted { socket: accepted, transport: *transport });
+        self.next_inbox = (self.next_inbox + 1) % self.inboxes.len();
+        Ok(())
+    }
+
+    fn reject(&self, socket: &OwnedFd) {
+        self.counters.count(Counter::ConnectionsRejected);
+        let mut words = Vec::new();
+        let error = ServerError::TooManyConnections.into();
+        render::response(&mut words, &error, &Frame::default());
+        // Who does not hear it sees the connection close.
+        let _ = send(socket.as_fd(), &words, SendFlags::NOSIGNAL);
+    }
+
+    /// Stops accepting: connections wait in the kernel, and the listener looks again after a pause, so that
+    /// it does not spin on what it cannot accept.
+    fn suspend(&mut self) {
+        self.counters.count(Counter::ListenDisabled);
+        self.server.set_accepting(false);
+        self.suspended = Some(Stopwatch::start());
+    }
+
+    fn resume_if_possible(&mut self) {
+        if self.server.connection_count() >= self.server.options.connection_count_max {
+            return;
+        }
+        if let Some(suspended) = self.suspended.take() {
+            self.counters.add(Counter::ListenDisabledUs, suspended.elapsed_us());
+            self.server.set_accepting(true);
+        }
+    }
+}
+
+/// Time moves also where nobody connects.
+const TIMEOUT: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+
+/// How often the listener looks whether it can accept again.
+const SUSPENDED_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
+
+/// So many connections are accepted from one socket before the others are looked at.
+const ACCEPTED_MAX: usize = 64;

@@ -1,0 +1,37 @@
+//! The file with the process id.
+
+use std::fs;
+use std::path::Path;
+use std::process;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
+
+use crate::failure::{EXIT_OS, Failure};
+use crate::sockets::write_whole;
+
+/// Writes this process's id. One of a process that still runs is overwritten with a warning.
+pub(crate) fn write(path: &Path) -> Result<(), Failure> {
+    if let Some(pid) = running(path) {
+        eprintln!("larderd: {} is of process {pid}, which is running", path.display());
+    }
+    write_whole(path, ".tmp", &format!("{}\n", process::id())).map_err(|error| {
+        let path = path.display();
+        Failure::new(EXIT_OS, format_args!("cannot write the process id to {path}: {error}"))
+    })
+}
+
+/// The process that a file names, if there is one that runs.
+fn running(path: &Path) -> Option<i32> {
+    let pid = fs::read_to_string(path).ok()?.trim().parse().ok()?;
+    let is_running = match test_kill_process(Pid::from_raw(pid)?) {
+        Ok(()) => true,
+        Err(error) => error == Errno::PERM,
+    };
+    (is_running && pid.unsigned_abs() != process::id()).then_some(pid)
+}
+
+/// Removes the file. If that fails it stays, like one of a process that was killed.
+pub(crate) fn remove(path: &Path) {
+    let _ = fs::remove_file(path);
+}

@@ -1,0 +1,105 @@
+//! What all threads of a daemon share.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use larder::{Cache, Clock, OpenError};
+use larder_options::Options;
+use larder_stats::{Counter, Counters};
+
+use crate::budget::{BUDGET_BYTES, Budget};
+use crate::log::Log;
+use crate::stop::Stop;
+
+/// The cache and everything about its service that is not one thread's own.
+#[derive(Debug)]
+pub struct Server {
+    pub(crate) cache: Cache,
+    pub(crate) options: Options,
+    pub(crate) budget: Budget,
+    pub(crate) log: Log,
+    pub(crate) stop: Stop,
+    /// False while connections have to wait because there are as many as there may be.
+    pub(crate) accepting: AtomicBool,
+    /// One for each worker, then the listener's.
+    counters: Vec<Arc<Counters>>,
+    /// What the counters were when `stats reset` was last asked for. Counters have one writer each and are
+    /// never set back; what is shown is the difference.
+    at_reset: Mutex<[u64; Counter::COUNT]>,
+}
+
+/// Why there is no server.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// The cache's memory.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The descriptors that threads wake each other with.
+    #[error("cannot make descriptors: {0}")]
+    Descriptors(#[from] rustix::io::Errno),
+}
+
+impl Server {
+    /// A server with an empty cache. It has no sockets and no threads yet.
+    ///
+    /// # Errors
+    /// The cache could not be opened, or there are no file descriptors left.
+    pub fn new(options: Options) -> Result<Self, ServerError> {
+        let cache = Cache::builder()
+            .memory_bytes(options.memory_bytes)
+            .item_bytes_max(options.item_bytes_max)
+            .cas(options.cas)
+            .evict(options.evict)
+            .clock(Clock::Ticked)
+            .open()?;
+        Ok(Self {
+            cache,
+            budget: Budget::new(BUDGET_BYTES),
+            log: Log::new(options.verbosity),
+            stop: Stop::new()?,
+            accepting: AtomicBool::new(true),
+            counters: (0..=options.worker_count).map(|_| Arc::default()).collect(),
+            at_reset: Mutex::new([0; Counter::COUNT]),
+            options,
+        })
+    }
+
+    /// A worker's counters.
+    pub(crate) fn worker_counters(&self, worker: usize) -> Arc<Counters> {
+        Arc::clone(&self.counters[worker])
+    }
+
+    /// The listener's counters.
+    pub(crate) fn listener_counters(&self) -> Arc<Counters> {
+        Arc::clone(self.counters.last().expect("the listener has counters"))
+    }
+
+    /// The value of a counter since the last reset, over all threads.
+    pub(crate) fn counter(&self, counter: Counter) -> u64 {
+        let at_reset = self.at_reset.lock().unwrap_or_else(PoisonError::into_inner);
+        self.sum(counter).wrapping_sub(at_reset[counter as usize])
+    }
+
+    /// Lets the counters that count events begin at 0 again.
+    pub(crate) fn reset_counters(&self) {
+        let mut at_reset = self.at_reset.lock().unwrap_or_else(PoisonError::into_inner);
+        for counter in Counter::ALL.iter().filter(|counter| counter.is_reset()) {
+            at_reset[*counter as usize] = self.sum(*counter);
+        }
+    }
+
+    /// Connections that are open now.
+    pub(crate) fn connection_count(&self) -> usize {
+        self.sum(Counter::ConnectionsCurrent) as usize
+    }
+
+    /// Says whether new connections are accepted.
+    pub(crate) fn set_accepting(&self, accepting: bool) {
+        self.accepting.store(accepting, Relaxed);
+    }
+
+    fn sum(&self, counter: Counter) -> u64 {
+        let threads = self.counters.iter().map(|counters| counters.read(counter));
+        threads.fold(self.cache.counter(counter), u64::wrapping_add)
+    }
+}

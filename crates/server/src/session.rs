@@ -1,0 +1,244 @@
+//! A session: a peer's bytes to commands, responses to bytes. It performs no I/O.
+
+use larder::LargeValue;
+use larder_protocol::text::{Parser, render};
+use larder_protocol::{Bad, Command, Frame, Parsed, Response, Store};
+
+use crate::block::{Block, block_bytes};
+use crate::execute::{Executed, Executor};
+
+/// The state of one peer's conversation.
+///
+/// Whoever drives it keeps the bytes: what [`Session::receive`] does not use up must come again, with more
+/// behind it. How the bytes are cut into calls makes no difference to the answers.
+#[derive(Debug)]
+pub struct Session {
+    /// Names the session in the log.
+    id: u64,
+    parser: Parser,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// The next byte begins a command, or goes on with a list of keys.
+    Command,
+    /// The next byte belongs to the block of a store.
+    Block(Box<Block>),
+    /// Before the next byte, the rest of a large value is to be written.
+    Large(Box<LargeValue>),
+}
+
+/// What a call of [`Session::receive`] came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes of the input that are used up.
+    pub consumed: usize,
+    /// What must happen next.
+    pub next: Next,
+}
+
+/// What a session waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Next {
+    /// More input than there was.
+    #[default]
+    Input,
+    /// The output is to be sent, since there is much of it. Then it goes on with the input that is left.
+    Drain,
+    /// It has had its turn. It can go on with the input that is left at any time.
+    Turn,
+    /// The output is to be sent, then the connection is to be closed.
+    Close,
+}
+
+impl Session {
+    /// A session that has heard nothing yet. `id` names it in the log.
+    pub fn new(id: u64) -> Self {
+        Self { id, parser: Parser::default(), state: State::Command }
+    }
+
+    /// Executes the commands of `input` and appends the answers to `out`: `commands_max` of them, and no
+    /// more once `out` holds [`OUTPUT_BYTES_HIGH`]. It passes that by one value in one piece at most.
+    pub fn receive(
+        &mut self,
+        executor: &Executor,
+        input: &[u8],
+        commands_max: usize,
+        out: &mut Vec<u8>,
+    ) -> Progress {
+        let mut turn = Turn {
+            executor,
+            out,
+            is_shown: executor.log().shows_commands(),
+            left: commands_max.saturating_mul(KEYS_PER_COMMAND),
+        };
+        let mut consumed = 0;
+        let next = loop {
+            if turn.out.len() >= OUTPUT_BYTES_HIGH {
+                break Next::Drain;
+            }
+            let rest = &input[consumed..];
+            let step = match &mut self.state {
+                State::Command if rest.is_empty() => break Next::Input,
+                State::Command if turn.left == 0 => break Next::Turn,
+                State::Command => self.command(&mut turn, rest),
+                State::Block(_) if rest.is_empty() => break Next::Input,
+                State::Block(block) => {
+                    let bytes = block.receive(executor, rest, turn.out);
+                    if block.is_complete() {
+                        self.state = State::Command;
+                    }
+                    Step::GoOn(bytes)
+                }
+                State::Large(large) => match large.next_piece(turn.out) {
+                    Ok(true) => Step::GoOn(0),
+                    Ok(false) => {
+                        turn.tell(&Response::Hit, &Frame::default());
+                        self.state = State::Command;
+                        Step::GoOn(0)
+                    }
+                    // A part of the value has been sent; there is no way to take it back.
+                    Err(_) => Step::Stop(0, Next::Close),
+                },
+            };
+            match step {
+                Step::GoOn(bytes) => consumed += bytes,
+                Step::Stop(bytes, next) => {
+                    consumed += bytes;
+                    break next;
+                }
+            }
+        };
+        Progress { consumed, next }
+    }
+
+    /// Executes the command that `input` begins with.
+    #[inline]
+    fn command(&mut self, turn: &mut Turn<'_>, input: &[u8]) -> Step {
+        match self.parser.next(input) {
+            Parsed::Command { command, frame, consumed } => {
+                let started = turn.out.len();
+                turn.left = turn.left.saturating_sub(match command {
+                    Command::Get { .. } => 1,
+                    _ => KEYS_PER_COMMAND,
+                });
+                let step = match command {
+                    Command::Store(store) => {
+                        let block = &input[consumed..];
+                        Step::GoOn(consumed + self.store(turn, &store, frame, block))
+                    }
+                    _ => self.execute(turn, &command, frame, consumed),
+                };
+                if turn.is_shown {
+                    turn.executor.log().received(self.id, &input[..consumed]);
+                    turn.executor.log().answered(self.id, &turn.out[started..]);
+                }
+                step
+            }
+            Parsed::NeedMore => Step::Stop(0, Next::Input),
+            Parsed::Bad(bad) => self.refuse(turn, &bad, input),
+        }
+    }
+
+    #[inline]
+    fn execute(
+        &mut self,
+        turn: &mut Turn<'_>,
+        command: &Command<'_>,
+        frame: Frame,
+        consumed: usize,
+    ) -> Step {
+        match turn.executor.execute(command, &[], turn.out) {
+            Executed::Done(Response::Close) => return Step::Stop(consumed, Next::Close),
+            Executed::Done(response) => turn.tell(&response, &frame),
+            Executed::Large(large) => self.state = State::Large(Box::new(large)),
+        }
+        Step::GoOn(consumed)
+    }
+
+    /// Stores the value that `input` begins with, if it is there as a whole; says how many bytes were used
+    /// up. Otherwise the session waits for the block.
+    #[inline]
+    fn store(
+        &mut self,
+        turn: &mut Turn<'_>,
+        store: &Store<'_>,
+        frame: Frame,
+        input: &[u8],
+    ) -> usize {
+        let executor = turn.executor;
+        let bytes = block_bytes(store);
+        if let Some(refusal) = executor.refusal(store) {
+            let block = Block::passing(bytes as u64, Some(refusal), frame);
+            self.state = State::Block(Box::new(block));
+            return 0;
+        }
+        let Some(block) = input.get(..bytes) else {
+            self.state = State::Block(Box::new(Block::arriving(executor, store, frame)));
+            return 0;
+        };
+        if let Executed::Done(response) = executor.execute(&Command::Store(*store), block, turn.out)
+        {
+            turn.tell(&response, &frame);
+        }
+        bytes
+    }
+
+    /// Answers to what is no command.
+    #[cold]
+    fn refuse(&mut self, turn: &mut Turn<'_>, bad: &Bad, input: &[u8]) -> Step {
+        if turn.is_shown {
+            turn.executor.log().received(self.id, &input[..bad.consumed]);
+        }
+        turn.left = turn.left.saturating_sub(KEYS_PER_COMMAND);
+        let Bad { error, consumed, swallow, close } = *bad;
+        if swallow > 0 {
+            let block = Block::passing(swallow, error, Frame::default());
+            self.state = State::Block(Box::new(block));
+        } else if let Some(error) = error {
+            turn.tell(&error, &Frame::default());
+        }
+        if close { Step::Stop(consumed, Next::Close) } else { Step::GoOn(consumed) }
+    }
+
+    /// The memory it owns beyond its own size, in bytes.
+    pub(crate) fn held_bytes(&self, executor: &Executor) -> usize {
+        match &self.state {
+            State::Block(block) => block.held_bytes(executor),
+            State::Command | State::Large(_) => 0,
+        }
+    }
+}
+
+/// One call of [`Session::receive`].
+struct Turn<'a> {
+    executor: &'a Executor,
+    out: &'a mut Vec<u8>,
+    /// Are commands and answers logged?
+    is_shown: bool,
+    /// How many keys may still be looked up; any other command costs as much as [`KEYS_PER_COMMAND`].
+    left: usize,
+}
+
+impl Turn<'_> {
+    #[inline]
+    fn tell(&mut self, response: &Response, frame: &Frame) {
+        render::response(self.out, response, frame);
+    }
+}
+
+/// One step of a session: how many bytes it used up, and whether another can follow.
+enum Step {
+    GoOn(usize),
+    Stop(usize, Next),
+}
+
+/// With so much output a session waits until it is sent.
+pub const OUTPUT_BYTES_HIGH: usize = 64 * 1024;
+
+/// A list of so many keys counts as one command where commands are counted.
+const KEYS_PER_COMMAND: usize = 50;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+//! A server from its start to its end.
+
+use std::io::{self, Write};
+use std::net::{IpAddr, Ipv4Addr};
+use std::process;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use larder_options::Options;
+
+use crate::failure::{EXIT_FAILURE, EXIT_OS, Failure};
+use crate::inbox::Inbox;
+use crate::listener::Listener;
+use crate::signals::Signals;
+use crate::sockets::{Address, Socket};
+use crate::stop::Manner;
+use crate::worker::Worker;
+use crate::{Server, daemon, limits, pidfile, privileges, sockets};
+
+/// Runs a server until it is told to stop. With `-d`, starts it in the background instead.
+///
+/// # Errors
+/// The server could not start: what stood in the way, and the exit status that memcached has for it.
+pub fn run(options: Options) -> Result<(), Failure> {
+    if options.daemon {
+        if !daemon::is_detached() {
+            return daemon::start();
+        }
+        daemon::leave_session(&options);
+    }
+    limits::raise(&options)?;
+    privileges::drop_root(options.user.as_deref())?;
+    limits::lock_memory(&options);
+    let sockets = sockets::open(&options)?;
+    sockets::write_ports(&sockets)?;
+    // Before the threads: they must not get the signals' default.
+    let signals = Signals::catch().map_err(|error| os_failure("catch signals", &error))?;
+    let server = Arc::new(Server::new(options).map_err(|error| Failure::new(EXIT_FAILURE, error))?);
+    let options = &server.options;
+    if let Some(path) = &options.pidfile {
+        pidfile::write(path)?;
+    }
+    let (inboxes, workers) = start_workers(&server)?;
+    if options.daemon {
+        daemon::tell_ready(options)?;
+    } else {
+        announce(options, &sockets);
+    }
+    Listener::new(&server, sockets, inboxes.clone(), signals).run();
+    stop(&server, &inboxes, workers);
+    if let (Some(path), true) = (&options.pidfile, options.daemon) {
+        pidfile::remove(path);
+    }
+    Ok(())
+}
+
+fn os_failure(attempted: &str, error: &dyn std::error::Error) -> Failure {
+    Failure::new(EXIT_OS, format_args!("cannot {attempted}: {error}"))
+}
+
+type Workers = Vec<JoinHandle<()>>;
+
+fn start_workers(server: &Arc<Server>) -> Result<(Vec<Arc<Inbox>>, Workers), Failure> {
+    let failure = |error: &dyn std::error::Error| os_failure("start a worker", error);
+    let (mut inboxes, mut workers) = (Vec::new(), Vec::new());
+    for number in 0..server.options.worker_count {
+        let inbox = Arc::new(Inbox::new().map_err(|error| failure(&error))?);
+        let worker =
+            Worker::new(server, number, Arc::clone(&inbox)).map_err(|error| failure(&error))?;
+        let thread = thread::Builder::new().name(format!("worker {number}"));
+        let serve = move || {
+            let _guard = AbortOnPanic;
+            worker.run();
+        };
+        workers.push(thread.spawn(serve).map_err(|error| failure(&error))?);
+        inboxes.push(inbox);
+    }
+    Ok((inboxes, workers))
+}
+
+/// A worker that panicked may have left a group of the cache locked, and its connections would wait for
+/// ever: the process ends, and whoever supervises it starts another.
+struct AbortOnPanic;
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            process::abort();
+        }
+    }
+}
+
+/// Says where the server listens, and how to try it.
+fn announce(options: &Options, sockets: &[Socket]) {
+    let mut words = String::new();
+    for socket in sockets {
+        let mebibytes = options.memory_bytes >> 20;
+        words += &format!(
+            "larderd: listening on {} ({mebibytes} MiB, {} workers)\n",
+            socket.address, options.worker_count
+        );
+    }
+    if let Some(Address::Tcp(address)) = sockets.first().map(|socket| &socket.address) {
+        let host = if address.ip().is_unspecified() {
+            IpAddr::V4(Ipv4Addr::LOCALHOST)
+        } else {
+            address.ip()
+        };
+        words += &try_line(&host.to_string(), address.port());
+    }
+    // Nobody reads it, then.
+    let _ = io::stdout().write_all(words.as_bytes());
+}
+
+/// A line for bash, which alone needs nothing else installed.
+fn try_line(host: &str, port: u16) -> String {
+    let talk = r"printf 'set hello 0 0 5\r\nworld\r\nget hello\r\nquit\r\n' >&3; cat <&3";
+    format!("try: (exec 3<>/dev/tcp/{host}/{port}; {talk})\n")
+}
+
+fn stop(server: &Server, inboxes: &[Arc<Inbox>], workers: Workers) {
+    match server.stop.requested() {
+        Some(Manner::Graceful) => eprintln!("Gracefully stopping"),
+        _ => server.log.event(format_args!("Exiting normally")),
+    }
+    for inbox in inboxes {
+        inbox.waker().wake();
+    }
+    for worker in workers {
+        // A worker does not panic without ending the process.
+        let _ = worker.join();
+    }
+}

@@ -1,0 +1,120 @@
+//! The answers of `stats`: the rows of the tables with the values of this server.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use larder::Report;
+use larder_protocol::text::render;
+use larder_protocol::{Response, StatsSection, WIRE_VERSION};
+use larder_stats::{Condition, Counter, Gauge, Section, Source, Stat};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeVal;
+
+use crate::{Server, limits};
+
+/// Appends the statistics of a section.
+pub(crate) fn answer(server: &Server, section: StatsSection, out: &mut Vec<u8>) -> Response {
+    match section {
+        StatsSection::General => rows(server, &[Section::General], out),
+        StatsSection::Items => {
+            if server.counter(Counter::ItemsCurrent) > 0 {
+                rows(server, &[Section::Items], out);
+            }
+        }
+        StatsSection::Slabs => rows(server, &[Section::Slabs, Section::SlabsTotal], out),
+        StatsSection::Larder => rows(server, &[Section::Larder], out),
+        StatsSection::Settings => {
+            let mut options = server.options.clone();
+            options.verbosity = server.log.verbosity();
+            for (name, text) in larder_options::settings(&options) {
+                render::stat(out, name, text);
+            }
+        }
+        StatsSection::Sizes => sizes(server, out),
+        StatsSection::Reset => {
+            server.reset_counters();
+            return Response::Reset;
+        }
+    }
+    Response::EndOfStats
+}
+
+fn sizes(server: &Server, out: &mut Vec<u8>) {
+    if !server.options.track_sizes {
+        return render::stat(out, "sizes_status", "disabled");
+    }
+    for (bytes, count) in server.cache.sizes() {
+        render::stat(out, bytes, count);
+    }
+}
+
+fn rows(server: &Server, sections: &[Section], out: &mut Vec<u8>) {
+    let report = server.cache.report();
+    for section in sections {
+        for stat in section.rows().filter(|stat| is_shown(server, stat)) {
+            let name = format_args!("{}{}", section.prefix(), stat.name);
+            match stat.source {
+                Source::Counter(counter) => render::stat(out, name, server.counter(counter)),
+                Source::Gauge(gauge) => render::stat(out, name, text(server, &report, gauge)),
+                Source::Constant(text) => render::stat(out, name, text),
+            }
+        }
+    }
+}
+
+fn is_shown(server: &Server, stat: &Stat) -> bool {
+    let options = &server.options;
+    match stat.condition {
+        None => true,
+        Some(Condition::MaxconnsFast) => options.maxconns_fast,
+        Some(Condition::IdleTimeout) => options.idle_timeout_secs > 0,
+        Some(Condition::SlabReassign) => options.slab_reassign,
+        Some(Condition::LruCrawler) => options.lru_crawler,
+        Some(Condition::LruMaintainer) => options.lru_maintainer,
+    }
+}
+
+/// The value of a gauge.
+fn text(server: &Server, report: &Report, gauge: Gauge) -> String {
+    let options = &server.options;
+    let now = server.cache.now();
+    let number = match gauge {
+        Gauge::Version => return WIRE_VERSION.to_owned(),
+        Gauge::RusageUser => return usage().0,
+        Gauge::RusageSystem => return usage().1,
+        Gauge::Pid => u64::from(std::process::id()),
+        Gauge::UptimeSecs => u64::from(now),
+        Gauge::TimeSecs => server.cache.epoch().unix_of(now).unsigned_abs(),
+        Gauge::ConnectionCountMax => options.connection_count_max as u64,
+        Gauge::DescriptorsReserved => limits::descriptors_reserved(options) as u64,
+        Gauge::MemoryBytesMax => options.memory_bytes,
+        Gauge::Accepting => u64::from(server.accepting.load(Relaxed)),
+        Gauge::WorkerCount => options.worker_count as u64,
+        Gauge::IndexPower => u64::from((report.groups * SLOTS_PER_GROUP).ilog2()),
+        Gauge::IndexBytes => report.index_bytes,
+        Gauge::SegmentsFree => report.segments_free,
+        Gauge::OldestAgeSecs => match report.oldest {
+            0 => 0,
+            begun => u64::from(now.saturating_sub(begun)),
+        },
+        Gauge::SegmentBytes => report.segment_bytes,
+        Gauge::SegmentCount => report.segments,
+        Gauge::SegmentsUsed => report.segments_index + report.segments_items,
+        Gauge::MemoryBytes => report.memory_bytes,
+        Gauge::SegmentsIndex => report.segments_index,
+        Gauge::SegmentsItems => report.segments_items,
+        Gauge::GroupCount => report.groups,
+        Gauge::GroupOverflowCount => report.overflow_groups,
+    };
+    number.to_string()
+}
+
+/// The processor time of the process, in user mode and in the kernel.
+fn usage() -> (String, String) {
+    let text = |time: TimeVal| format!("{}.{:06}", time.tv_sec(), time.tv_usec());
+    getrusage(UsageWho::RUSAGE_SELF)
+        .map(|usage| (text(usage.user_time()), text(usage.system_time())))
+        .unwrap_or_else(|_| ("0.000000".to_owned(), "0.000000".to_owned()))
+}
+
+/// Slots of an index group, for memcached's measure of the index.
+const SLOTS_PER_GROUP: u64 = 15;

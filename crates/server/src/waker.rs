@@ -1,0 +1,34 @@
+//! Waking a thread that waits for descriptors.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io;
+
+/// A descriptor that becomes readable when somebody wakes those who wait for it.
+#[derive(Debug)]
+pub(crate) struct Waker(OwnedFd);
+
+impl Waker {
+    pub(crate) fn new() -> io::Result<Self> {
+        eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).map(Self)
+    }
+
+    /// Makes it readable.
+    pub(crate) fn wake(&self) {
+        // Fails only where the count of wakes is at its limit: it is readable then.
+        let _ = io::write(&self.0, &1u64.to_ne_bytes());
+    }
+
+    /// Makes it unreadable until the next wake.
+    pub(crate) fn reset(&self) {
+        // Fails only where nobody has woken it.
+        let _ = io::read(&self.0, &mut [0; 8]);
+    }
+}
+
+impl AsFd for Waker {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}

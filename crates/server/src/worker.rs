@@ -1,0 +1,216 @@
+//! A worker: one thread, its connections, and the loop that gives each its turn.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use larder_item::Second;
+use larder_stats::Counter;
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+use rustix::io::{self, Errno};
+
+use crate::Server;
+use crate::clock::Clock;
+use crate::connection::{AWAIT_INPUT, AWAIT_OUTPUT, Connection, Outcome, Scratch};
+use crate::connections::{Connections, Token};
+use crate::execute::Executor;
+use crate::inbox::Inbox;
+use crate::stop::Manner;
+
+/// The state of a worker's thread.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    executor: Executor,
+    inbox: Arc<Inbox>,
+    epoll: OwnedFd,
+    connections: Connections,
+    /// Connections that can go on without waiting for anything, each once.
+    ready: VecDeque<Token>,
+    scratch: Scratch,
+    clock: Clock,
+    /// Set in a graceful stop: whatever cannot be sent by then is not sent.
+    drain_until: Option<Second>,
+}
+
+impl Worker {
+    /// The worker with this number, counted from 0.
+    ///
+    /// # Errors
+    /// The system has no more descriptors.
+    pub(crate) fn new(server: &Arc<Server>, number: usize, inbox: Arc<Inbox>) -> io::Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        epoll::add(&epoll, inbox.waker(), epoll::EventData::new_u64(INBOX), epoll::EventFlags::IN)?;
+        Ok(Self {
+            executor: Executor::new(Arc::clone(server), number),
+            inbox,
+            epoll,
+            connections: Connections::default(),
+            ready: VecDeque::new(),
+            scratch: Scratch::default(),
+            clock: Clock::new(server.cache.clone()),
+            drain_until: None,
+        })
+    }
+
+    /// Serves connections until the server stops, then closes them.
+    pub(crate) fn run(mut self) {
+        let server = Arc::clone(self.executor.server());
+        let mut events = Vec::with_capacity(EVENTS_MAX);
+        loop {
+            self.wait(&mut events);
+            if self.clock.turn() {
+                self.close_idle();
+            }
+            self.give_turns(&events);
+            match server.stop.requested() {
+                None => {}
+                Some(Manner::Graceful) if !self.is_drained() => {}
+                Some(Manner::Graceful | Manner::Now) => break,
+            }
+        }
+        for token in self.connections.tokens(|_| true) {
+            self.close(token);
+        }
+    }
+
+    /// Waits until there is something to do.
+    fn wait(&self, events: &mut Vec<epoll::Event>) {
+        let options = &self.executor.server().options;
+        let timeout = if !self.ready.is_empty() {
+            Some(&NOT_AT_ALL)
+        } else if options.idle_timeout_secs > 0 || self.drain_until.is_some() {
+            Some(&ONE_SECOND)
+        } else {
+            None
+        };
+        events.clear();
+        match epoll::wait(&self.epoll, spare_capacity(events), timeout) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => panic!("a worker cannot wait for its connections: {error}"),
+        }
+    }
+
+    /// A turn for every connection that something happened to, then for those that had more to do.
+    fn give_turns(&mut self, events: &[epoll::Event]) {
+        let ready_count = self.ready.len();
+        for (event, others) in events.iter().zip((0..events.len()).rev()) {
+            if event.data.u64() == INBOX {
+                self.welcome();
+            } else {
+                let token = Token::from(event.data.u64());
+                let Some(connection) = self.connections.of(token) else {
+                    continue;
+                };
+                connection.notice(event.flags);
+                if !connection.is_ready {
+                    self.turn(token, others > 0 || !self.ready.is_empty());
+                }
+            }
+        }
+        for _ in 0..ready_count {
+            if let Some(token) = self.ready.pop_front() {
+                self.turn(token, !self.ready.is_empty());
+            }
+        }
+    }
+
+    fn turn(&mut self, token: Token, contended: bool) {
+        let Some(connection) = self.connections.of(token) else {
+            return;
+        };
+        let second = self.clock.second();
+        connection.is_ready = false;
+        match connection.turn(&self.executor, &mut self.scratch, second, contended) {
+            Outcome::AwaitInput if self.drain_until.is_some() => self.close(token),
+            Outcome::AwaitInput => self.await_event(token, AWAIT_INPUT),
+            Outcome::AwaitOutput => self.await_event(token, AWAIT_OUTPUT),
+            Outcome::Again => {
+                connection.is_ready = true;
+                self.ready.push_back(token);
+            }
+            Outcome::Close => self.close(token),
+        }
+    }
+
+    /// Sees to it that the worker is woken for one kind of event. A request and its answer change nothing
+    /// about that and cost no system call here.
+    fn await_event(&mut self, token: Token, event: epoll::EventFlags) {
+        let Some(connection) = self.connections.of(token) else {
+            return;
+        };
+        if connection.awaited == event {
+            return;
+        }
+        connection.awaited = event;
+        let data = epoll::EventData::new_u64(token.into());
+        if epoll::modify(&self.epoll, &*connection, data, event).is_err() {
+            self.close(token);
+        }
+    }
+
+    /// Takes in the connections that the listener has accepted for this worker.
+    fn welcome(&mut self) {
+        for accepted in self.inbox.take() {
+            let connection = Connection::new(accepted, self.clock.second());
+            let log = self.executor.log();
+            log.event(format_args!("<{} new client connection", connection.id()));
+            let awaited = connection.awaited;
+            let token = self.connections.add(connection);
+            let Some(connection) = self.connections.of(token) else {
+                continue;
+            };
+            let data = epoll::EventData::new_u64(token.into());
+            if let Err(error) = epoll::add(&self.epoll, &*connection, data, awaited) {
+                log.event(format_args!("<{} cannot be served: {error}", connection.id()));
+                self.close(token);
+            }
+        }
+    }
+
+    fn close(&mut self, token: Token) {
+        let Some(mut connection) = self.connections.remove(token) else {
+            return;
+        };
+        connection.end(&self.executor);
+        self.executor.counters().add(Counter::ConnectionsCurrent, 1u64.wrapping_neg());
+        self.executor.log().event(format_args!("<{} connection closed", connection.id()));
+    }
+
+    fn close_idle(&mut self) {
+        let idle_secs = self.executor.server().options.idle_timeout_secs;
+        if idle_secs == 0 {
+            return;
+        }
+        let second = self.clock.second();
+        for token in self.connections.tokens(|connection| connection.is_idle(second, idle_secs)) {
+            self.executor.counters().count(Counter::IdleKicks);
+            self.close(token);
+        }
+    }
+
+    /// In a graceful stop: is nothing left to be sent, or no time? The first time every connection has a
+    /// last turn, for what has arrived.
+    fn is_drained(&mut self) -> bool {
+        let Some(drain_until) = self.drain_until else {
+            self.drain_until = Some(self.clock.second() + DRAIN_SECS);
+            for token in self.connections.tokens(|connection| !connection.is_ready) {
+                self.turn(token, true);
+            }
+            return self.connections.is_empty();
+        };
+        self.connections.is_empty() || self.clock.second() >= drain_until
+    }
+}
+
+/// The event of the inbox. No token is like it: so many connections there cannot be.
+const INBOX: u64 = u64::MAX;
+
+const NOT_AT_ALL: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+const ONE_SECOND: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+
+/// So many connections have a turn before the worker looks for others.
+const EVENTS_MAX: usize = 256;
+
+/// How long a graceful stop waits for peers to take their answers.
+const DRAIN_SECS: Second = 5;
