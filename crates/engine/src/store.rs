@@ -135,9 +135,11 @@ impl Engine {
         if value.len() > self.inline_bytes_max() {
             return self.place_large(seat, request, value, condition, now);
         }
+        let hash = self.hash(request.key);
+        self.prefetch_group(hash);
         let draft = Draft {
             key: request.key,
-            hash: self.hash(request.key),
+            hash,
             flags: request.flags,
             deadline: condition.deadline_field(request),
             versioned: self.keeps_versions,
