@@ -113,21 +113,6 @@ impl Cache {
         })
     }
 
-    /// Gives an item a new deadline and reads it.
-    ///
-    /// # Errors
-    /// As [`Cache::touch`].
-    pub fn read_and_touch(
-        &self,
-        key: &[u8],
-        deadline: Deadline,
-        out: &mut Vec<u8>,
-        head: impl FnMut(&mut Vec<u8>, &Meta),
-    ) -> Result<Read, StoreError> {
-        self.touch(key, deadline)?;
-        Ok(self.read(key, out, head))
-    }
-
     /// Stores an item as a request says.
     ///
     /// # Errors

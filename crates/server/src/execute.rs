@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use larder::{Arithmetic, Cache, LargeValue, Miss, Read, Request, StoreError, Stored, Upload};
-use larder_item::{Deadline, Direction, Meta};
+use larder_item::{Deadline, Direction, Meta, StoreMode};
 use larder_protocol::text::{LINE_END, render};
 use larder_protocol::{ClientError, Command, Response, ServerError, Store};
 use larder_stats::{Counter, Counters};
@@ -88,8 +88,9 @@ impl Executor {
         executed
     }
 
-    /// Counts as a touch, not as a get. Where there is no memory for the new deadline the item is not
-    /// shown: the peer must not believe that it will live as long as it asked.
+    /// Counts as a touch, not as a get. The item is read first: one that dies by its new exptime is shown for
+    /// the last time. Where there is no memory for the new deadline it is not shown: the peer must not
+    /// believe that it will live as long as it asked.
     fn get_and_touch(
         &self,
         key: &[u8],
@@ -98,13 +99,14 @@ impl Executor {
         out: &mut Vec<u8>,
     ) -> Executed {
         self.counters.count(Counter::CmdTouch);
-        let executed = match self.cache.touch(key, self.deadline(exptime)) {
-            Ok(_) => self.read(key, with_cas, out),
-            Err(_) => {
-                self.counters.count(Counter::StoreNoMemory);
-                Response::Miss.into()
-            }
-        };
+        let start = out.len();
+        let mut executed = self.read(key, with_cas, out);
+        let is_hit = !matches!(executed, Executed::Done(Response::Miss));
+        if is_hit && self.cache.touch(key, self.deadline(exptime)).is_err() {
+            self.counters.count(Counter::StoreNoMemory);
+            out.truncate(start);
+            executed = Response::Miss.into();
+        }
         self.counters.count(match executed {
             Executed::Done(Response::Miss) => Counter::TouchMisses,
             _ => Counter::TouchHits,
@@ -258,6 +260,8 @@ impl Executor {
     fn stored(&self, store: &Store<'_>, stored: Result<Stored, StoreError>) -> Response {
         let stored = match stored {
             Ok(stored) => stored,
+            // The part alone was small enough; what it would make is not, and memcached leaves it at that.
+            Err(StoreError::TooLarge) if extends(store.mode) => Stored::NotStored,
             Err(error) => return self.not_stored(error),
         };
         self.counters.count(Counter::CmdSet);
@@ -317,6 +321,10 @@ impl Executor {
     pub(crate) fn log(&self) -> &Log {
         &self.server.log
     }
+}
+
+fn extends(mode: StoreMode) -> bool {
+    matches!(mode, StoreMode::Append | StoreMode::Prepend)
 }
 
 /// An item that is evicted under so many reads in a row is as good as gone.
