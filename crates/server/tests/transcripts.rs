@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use larder_testkit::Subject;
 use larder_testkit::server::{larderd, memcached};
 use larder_testkit::transcript::Suite;
@@ -22,8 +22,9 @@ fn main() -> ExitCode {
 }
 
 fn run(wanted: &str) -> Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).context("a workspace")?;
     let suite = Suite {
-        folder: Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conformance/wire"),
+        folder: root.join("conformance/wire"),
         servers: vec![
             (Subject::Larder, larderd(env!("CARGO_BIN_EXE_larderd"))),
             (Subject::Memcached, memcached()?),

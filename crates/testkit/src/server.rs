@@ -6,12 +6,13 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use rustix::process::{Pid, Signal, kill_process};
+pub use rustix::process::Signal;
+use rustix::process::{Pid, kill_process};
 use tempfile::TempDir;
 
 use crate::stream::Stream;
@@ -61,18 +62,30 @@ pub struct ServerUnderTest {
 }
 
 impl ServerUnderTest {
-    /// Starts a binary with these arguments and whatever else makes it listen, and waits until it
-    /// accepts connections.
+    /// Starts a binary with these arguments and whatever else makes it listen where nobody else
+    /// does, and waits until it accepts connections.
     ///
     /// # Errors
     /// The binary cannot be started, ends at once or does not listen within 10 seconds; the error
     /// has what it wrote to stderr.
     pub fn start(binary: &Path, transport: Transport, args: &[&str]) -> Result<Self> {
-        let folder = tempfile::Builder::new().prefix("larder-test-").tempdir()?;
+        let folder = new_folder()?;
         let address = match transport {
             Transport::Unix => Address::Unix(folder.path().join("socket")),
             Transport::Tcp => Address::Tcp(free_address()?),
         };
+        Self::start_in(folder, binary, address, args)
+    }
+
+    /// As [`ServerUnderTest::start`], listening where it is told to.
+    ///
+    /// # Errors
+    /// Those of [`ServerUnderTest::start`].
+    pub fn start_at(binary: &Path, address: Address, args: &[&str]) -> Result<Self> {
+        Self::start_in(new_folder()?, binary, address, args)
+    }
+
+    fn start_in(folder: TempDir, binary: &Path, address: Address, args: &[&str]) -> Result<Self> {
         let child = command(binary)
             .args(listen_args(&address))
             .args(args)
@@ -152,20 +165,14 @@ impl ServerUnderTest {
         fs::read_to_string(self.folder.path().join(LOG_NAME)).unwrap_or_default()
     }
 
-    /// Sends SIGTERM and waits for the end.
+    /// Sends a signal and waits for the end.
     ///
     /// # Errors
     /// The server still runs after 10 seconds.
-    pub fn stop(mut self) -> Result<ExitStatus> {
-        kill_process(Pid::from_child(&self.child), Signal::TERM)?;
-        let deadline = Instant::now() + STOP_TIMEOUT;
-        while Instant::now() < deadline {
-            if let Some(status) = self.child.try_wait()? {
-                return Ok(status);
-            }
-            sleep(START_POLL);
-        }
-        bail!("still runs {STOP_TIMEOUT:?} after SIGTERM: {}", self.log())
+    pub fn stop(mut self, signal: Signal) -> Result<ExitStatus> {
+        kill_process(Pid::from_child(&self.child), signal)?;
+        let status = end_of(&mut self.child)?;
+        status.with_context(|| format!("still runs after {signal:?}: {}", self.log()))
     }
 }
 
@@ -175,6 +182,31 @@ impl Drop for ServerUnderTest {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Runs a command that is expected to end by itself.
+///
+/// # Errors
+/// It cannot be started, or has not ended after 10 seconds, when it is killed.
+pub fn run_to_end(command: &mut Command) -> Result<Output> {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    if end_of(&mut child)?.is_none() {
+        child.kill()?;
+        bail!("{command:?} did not end by itself: {:?}", child.wait_with_output()?);
+    }
+    Ok(child.wait_with_output()?)
+}
+
+/// Waits until a child has ended, but not for ever.
+fn end_of(child: &mut Child) -> io::Result<Option<ExitStatus>> {
+    let deadline = Instant::now() + STOP_TIMEOUT;
+    while Instant::now() < deadline {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        sleep(START_POLL);
+    }
+    Ok(None)
 }
 
 /// The larderd to test: the one that environment variable `LARDERD` names, else the one that
@@ -222,6 +254,10 @@ pub fn is_root() -> bool {
 /// There is no free port.
 pub fn free_address() -> io::Result<SocketAddr> {
     TcpListener::bind("127.0.0.1:0")?.local_addr()
+}
+
+fn new_folder() -> io::Result<TempDir> {
+    tempfile::Builder::new().prefix("larder-test-").tempdir()
 }
 
 fn listen_args(address: &Address) -> Vec<String> {

@@ -1,0 +1,285 @@
+//! Clients that read nothing, send nothing, go away at the worst moment or come in thousands: memory stays
+//! within a bound, others are served, and descriptors come back.
+
+mod scene;
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::thread::{self, sleep};
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use larder_testkit::Stream;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use scene::Scene;
+use socket2::SockRef;
+
+const MIB: u64 = 1 << 20;
+const A_WHILE: Duration = Duration::from_secs(1);
+
+fn set(stream: &mut Stream, key: &str, value: &[u8]) -> Result<()> {
+    let head = format!("set {key} 0 0 {}\r\n", value.len());
+    stream.write_all(head.as_bytes())?;
+    stream.write_all(value)?;
+    stream.ask(b"\r\n", b"STORED\r\n")?;
+    Ok(())
+}
+
+/// Closes a connection so that the server sees a reset.
+fn reset(stream: Stream) -> Result<()> {
+    let Stream::Tcp(stream) = stream else { unreachable!("scenes are on TCP") };
+    SockRef::from(&stream).set_linger(Some(Duration::ZERO))?;
+    Ok(())
+}
+
+fn raise_descriptor_limit() -> Result<()> {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    Ok(setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?)
+}
+
+#[test]
+fn a_reader_that_does_not_read_100_megabytes_costs_a_bounded_part_of_them() -> Result<()> {
+    let scene = Scene::start(&[])?;
+    let value = vec![b'v'; 1_000_000];
+    let mut reader = scene.connect()?;
+    set(&mut reader, "large", &value)?;
+    reader.write_all(b"get")?;
+    reader.write_all(&b" large".repeat(100))?;
+    reader.write_all(b"\r\n")?;
+    sleep(A_WHILE);
+    scene.has_grown_at_most(16 * MIB)?;
+
+    // Nothing of it is lost for the one who reads at last.
+    let answer = reader.ask(b"", b"END\r\n")?;
+    let item = [b"VALUE large 0 1000000\r\n", &value[..], b"\r\n"].concat();
+    assert_eq!(answer.len(), 100 * item.len() + b"END\r\n".len());
+    assert!(answer.chunks(item.len()).take(100).all(|found| found == item));
+    drop(reader);
+    scene.end()
+}
+
+#[test]
+fn readers_that_never_read_do_not_add_up() -> Result<()> {
+    let scene = Scene::start(&[])?;
+    set(&mut scene.connect()?, "large", &vec![b'v'; 1_000_000])?;
+    let mut readers = Vec::new();
+    for _ in 0..100 {
+        let mut reader = scene.connect()?;
+        reader.write_all(&[&b"get"[..], &b" large".repeat(20), b"\r\n"].concat())?;
+        readers.push(reader);
+    }
+    sleep(A_WHILE);
+    // The memory for buffers of all connections together, and the value.
+    scene.has_grown_at_most(80 * MIB)?;
+    drop(readers);
+    scene.end()
+}
+
+#[test]
+fn a_million_requests_whose_answers_nobody_reads_stop_being_read() -> Result<()> {
+    const REQUESTS: usize = 1_000_000;
+    let scene = Scene::start(&[])?;
+    let mut reader = scene.connect()?;
+    set(&mut reader, "k", &[b'v'; 100])?;
+    let mut writer = reader.try_clone()?;
+    let writing = thread::spawn(move || {
+        writer.set_timeout(Duration::from_secs(60))?;
+        for _ in 0..REQUESTS / 1000 {
+            writer.write_all(&b"get k\r\n".repeat(1000))?;
+        }
+        writer.write_all(b"quit\r\n")
+    });
+    sleep(A_WHILE);
+    scene.has_grown_at_most(16 * MIB)?;
+    assert!(!writing.is_finished(), "the server takes requests for whose answers it has no room");
+
+    let item = [b"VALUE k 0 100\r\n", &[b'v'; 100][..], b"\r\nEND\r\n"].concat();
+    let (mut answer_bytes, mut piece) = (0, vec![0; 1 << 20]);
+    loop {
+        let count = reader.read(&mut piece)?;
+        if count == 0 {
+            break;
+        }
+        answer_bytes += count;
+    }
+    assert_eq!(answer_bytes, REQUESTS * item.len());
+    writing.join().expect("the writer does not panic")?;
+    drop(reader);
+    scene.end()
+}
+
+#[test]
+fn writers_that_drip_are_served_when_they_are_done() -> Result<()> {
+    let scene = Scene::start(&["-t", "1"])?;
+    let mut writers = Vec::new();
+    for _ in 0..50 {
+        writers.push(scene.connect()?);
+    }
+    for byte in b"set dripped 0 0 12\r\nhello, world\r\nget dripped\r\n" {
+        for writer in &mut writers {
+            writer.write_all(&[*byte])?;
+        }
+        sleep(Duration::from_millis(20));
+    }
+    for writer in &mut writers {
+        let answer = writer.ask(b"", b"END\r\n")?;
+        assert_eq!(answer, b"STORED\r\nVALUE dripped 0 12\r\nhello, world\r\nEND\r\n");
+    }
+    drop(writers);
+    scene.end()
+}
+
+#[test]
+fn silence_before_the_first_byte_and_within_a_value_is_waited_out() -> Result<()> {
+    let scene = Scene::start(&[])?;
+    let (mut silent, mut halting) = (scene.connect()?, scene.connect()?);
+    halting.write_all(b"set k 0 0 5\r\nva")?;
+    sleep(Duration::from_secs(5));
+    silent.ask(b"version\r\n", b"\r\n")?;
+    halting.ask(b"lue\r\n", b"STORED\r\n")?;
+    drop((silent, halting));
+    scene.end()
+}
+
+#[test]
+fn values_that_end_half_way_are_not_stored_and_leave_nothing_behind() -> Result<()> {
+    // With -M nothing is evicted: memory that were lost would be missed in the end.
+    let scene = Scene::start(&["-M", "-m", "64"])?;
+    let half = [&b"set half 0 0 1000000\r\n"[..], &vec![b'v'; 700_000]].concat();
+    for round in 0..100 {
+        let mut writer = scene.connect()?;
+        writer.write_all(&half)?;
+        if round % 2 == 0 {
+            reset(writer)?;
+        } else {
+            writer.shutdown(Shutdown::Write)?;
+            let mut rest = Vec::new();
+            writer.read_to_end(&mut rest)?;
+            assert!(rest.is_empty(), "{}", rest.escape_ascii());
+        }
+    }
+    let mut stream = scene.connect()?;
+    assert_eq!(stream.ask(b"get half\r\n", b"END\r\n")?, b"END\r\n");
+    for index in 0..40 {
+        set(&mut stream, &format!("whole{index}"), &vec![b'w'; 1_000_000])?;
+    }
+    drop(stream);
+    scene.end()
+}
+
+#[test]
+fn a_value_that_is_announced_and_does_not_come_takes_no_memory() -> Result<()> {
+    let scene = Scene::start(&["-m", "4096", "-I", "1g"])?;
+    let mut writers = Vec::new();
+    for index in 0..50 {
+        let mut writer = scene.connect()?;
+        // Every other is larger than allowed and would be skipped.
+        let bytes = if index % 2 == 0 { 2_147_483_645 } else { 1_000_000_000 };
+        writer.write_all(format!("set k{index} 0 0 {bytes}\r\nbegin").as_bytes())?;
+        writers.push(writer);
+    }
+    sleep(A_WHILE);
+    scene.has_grown_at_most(16 * MIB)?;
+    drop(writers);
+    scene.end()
+}
+
+#[test]
+fn a_line_of_keys_without_an_end_has_a_limit() -> Result<()> {
+    let scene = Scene::start(&[])?;
+    let mut writer = scene.connect()?;
+    let keys = b"get k ".repeat(10_000);
+    let refused = (0..10_000).any(|_| writer.write_all(&keys).is_err());
+    assert!(refused, "the server has taken 600 MB of a line");
+    scene.has_grown_at_most(16 * MIB)?;
+    drop(writer);
+    scene.end()
+}
+
+#[test]
+fn a_line_of_nothing_without_an_end_has_a_lower_limit() -> Result<()> {
+    let scene = Scene::start(&[])?;
+    for byte in [b' ', b'x', 0, 0x80, b'\r'] {
+        let mut writer = scene.connect()?;
+        let refused = (0..10_000).any(|_| writer.write_all(&[byte; 10_000]).is_err());
+        assert!(refused, "the server has taken 100 MB of {byte:#x}");
+    }
+    scene.has_grown_at_most(8 * MIB)?;
+    scene.end()
+}
+
+#[test]
+fn two_thousand_idle_connections_cost_next_to_nothing() -> Result<()> {
+    raise_descriptor_limit()?;
+    let scene = Scene::start(&["-c", "4096"])?;
+    let mut idle = Vec::new();
+    for _ in 0..2000 {
+        let mut stream = scene.connect()?;
+        // One command each, so that what a connection needs to be served is not kept for ever either.
+        stream.ask(b"get nothing\r\n", b"END\r\n")?;
+        idle.push(stream);
+    }
+    // The allocator takes its memory in huge pages of 2 MiB where the system has them, some for each worker.
+    scene.has_grown_at_most(16 * MIB)?;
+    drop(idle);
+    scene.end()
+}
+
+#[test]
+fn connections_beyond_the_limit_are_told_so_and_later_ones_are_welcome() -> Result<()> {
+    let scene = Scene::start(&["-c", "10"])?;
+    let (mut accepted, mut refused_count) = (Vec::new(), 0);
+    for _ in 0..30 {
+        let mut stream = scene.connect()?;
+        let mut answer = [0; 7];
+        // The server may refuse before the request is sent.
+        let _ = stream.write_all(b"version\r\n");
+        stream.read_exact(&mut answer)?;
+        if &answer == b"VERSION" {
+            accepted.push(stream);
+        } else {
+            let mut rest = String::from_utf8_lossy(&answer).into_owned();
+            let _ = stream.read_to_string(&mut rest);
+            assert_eq!(rest, "ERROR Too many open connections\r\n");
+            refused_count += 1;
+        }
+    }
+    // The bystander is one of the ten.
+    assert_eq!((accepted.len(), refused_count), (9, 21));
+    drop(accepted);
+    sleep(Duration::from_millis(200));
+    let mut stream = scene.connect()?;
+    let stats = stream.ask(b"stats\r\n", b"END\r\n")?;
+    let stats = String::from_utf8_lossy(&stats);
+    ensure!(stats.contains("STAT rejected_connections 21\r\n"), "{stats}");
+    drop(stream);
+    scene.end()
+}
+
+#[test]
+fn without_maxconns_fast_connections_beyond_the_limit_wait_for_their_turn() -> Result<()> {
+    let scene = Scene::start(&["-c", "3", "-o", "no_maxconns_fast"])?;
+    let (first, second) = (scene.connect()?, scene.connect()?);
+    for stream in [&first, &second] {
+        stream.try_clone()?.ask(b"version\r\n", b"\r\n")?;
+    }
+    let mut third = scene.connect()?;
+    third.write_all(b"version\r\n")?;
+    third.set_timeout(Duration::from_millis(300))?;
+    assert!(third.read(&mut [0; 1]).is_err(), "there are three already, with the bystander");
+    drop(first);
+    third.set_timeout(Duration::from_secs(5))?;
+    third.ask(b"", b"\r\n")?;
+    drop((second, third));
+    scene.end()
+}
+
+#[test]
+fn who_says_nothing_for_longer_than_allowed_is_let_go() -> Result<()> {
+    let scene = Scene::start(&["-o", "idle_timeout=1"])?;
+    let mut idle = scene.connect()?;
+    idle.ask(b"version\r\n", b"\r\n")?;
+    assert_eq!(idle.read(&mut [0; 1])?, 0, "the server closes");
+    drop(idle);
+    scene.end()
+}

@@ -1,0 +1,103 @@
+//! A larderd with a bystander: a well-behaved client that keeps asking while others misbehave.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle, sleep};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use larder_testkit::server::larderd;
+use larder_testkit::{ServerUnderTest, Stream, Transport};
+
+/// A server in trouble.
+pub(crate) struct Scene {
+    server: ServerUnderTest,
+    bystander: Bystander,
+    rss_before_bytes: u64,
+    descriptors_before: usize,
+}
+
+struct Bystander {
+    is_over: Arc<AtomicBool>,
+    thread: JoinHandle<Result<Duration>>,
+}
+
+impl Scene {
+    /// Starts larderd on a port, and the bystander.
+    pub(crate) fn start(args: &[&str]) -> Result<Self> {
+        let binary: PathBuf = larderd(env!("CARGO_BIN_EXE_larderd"));
+        let server = ServerUnderTest::start(&binary, Transport::Tcp, args)?;
+        let mut stream = server.connect()?;
+        stream.ask(b"version\r\n", b"\r\n")?;
+        // By now all workers are there, or nearly.
+        sleep(Duration::from_millis(200));
+        let (rss_before_bytes, descriptors_before) =
+            (server.rss_bytes()?, server.descriptor_count()?);
+        Ok(Self {
+            server,
+            bystander: Bystander::watch(stream),
+            rss_before_bytes,
+            descriptors_before,
+        })
+    }
+
+    /// Opens another connection.
+    pub(crate) fn connect(&self) -> Result<Stream> {
+        self.server.connect()
+    }
+
+    /// The server has not grown by more than this since the start.
+    pub(crate) fn has_grown_at_most(&self, bytes: u64) -> Result<()> {
+        let now_bytes = self.server.rss_bytes()?;
+        let grown_bytes = now_bytes.saturating_sub(self.rss_before_bytes);
+        ensure!(grown_bytes <= bytes, "the server has grown by {grown_bytes} bytes, not {bytes}");
+        Ok(())
+    }
+
+    /// Ends the scene: everybody else must have gone. The server runs, the bystander was answered in time
+    /// all along, and the descriptors of the others are free again.
+    pub(crate) fn end(mut self) -> Result<()> {
+        let longest = self.bystander.end()?;
+        ensure!(longest < BYSTANDER_PATIENCE, "the bystander had to wait for {longest:?}");
+        ensure!(self.server.is_running()?, "the server has ended: {}", self.server.log());
+        // The bystander's is free as well by now.
+        let wanted = self.descriptors_before - 1;
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while self.server.descriptor_count()? > wanted {
+            let count = self.server.descriptor_count()?;
+            ensure!(Instant::now() < deadline, "{count} descriptors are open, not {wanted}");
+            sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+}
+
+impl Bystander {
+    fn watch(mut stream: Stream) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let watched = Arc::clone(&is_over);
+        let thread = thread::spawn(move || {
+            let mut longest = Duration::ZERO;
+            while !watched.load(Ordering::Relaxed) {
+                let begin = Instant::now();
+                stream.ask(b"set bystander 0 0 2\r\nok\r\n", b"STORED\r\n")?;
+                stream.ask(b"get nothing\r\n", b"END\r\n")?;
+                longest = longest.max(begin.elapsed());
+                sleep(Duration::from_millis(5));
+            }
+            Ok(longest)
+        });
+        Self { is_over, thread }
+    }
+
+    /// The longest time that the bystander had to wait.
+    fn end(self) -> Result<Duration> {
+        self.is_over.store(true, Ordering::Relaxed);
+        let longest = self.thread.join().map_err(|_| anyhow!("the bystander has panicked"))?;
+        longest.context("the bystander was not answered")
+    }
+}
+
+/// Generous, for machines with two cores and other work.
+const BYSTANDER_PATIENCE: Duration = Duration::from_secs(2);
