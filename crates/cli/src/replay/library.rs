@@ -7,6 +7,7 @@ use larder::{Cache, Clock, Counter, Epoch, StoreError};
 
 use crate::replay::Arguments;
 use crate::replay::key::Key;
+use crate::replay::pace::Pace;
 use crate::replay::play::{Counts, Target, play};
 use crate::replay::report::{Report, ratio};
 use crate::replay::trace::Trace;
@@ -19,8 +20,8 @@ pub(crate) fn replay(trace: &Trace, arguments: &Arguments) -> Result<Report> {
     let memory_bytes = arguments.memory.context("--memory BYTES is missing")?;
     let cache = Cache::builder()
         .memory_bytes(memory_bytes)
-        // As large as can be: a trace of large items is about eviction, not about this limit.
-        .item_bytes_max(memory_bytes / 2)
+        // By default as large as can be: a trace of large items is about eviction, not about a limit.
+        .item_bytes_max(arguments.item_bytes_max.unwrap_or(memory_bytes / 2))
         .cas(false)
         .clock(Clock::Ticked)
         .open()?;
@@ -31,10 +32,11 @@ pub(crate) fn replay(trace: &Trace, arguments: &Arguments) -> Result<Report> {
 }
 
 fn play_on(cache: &Cache, trace: &Trace, thread_count: u32) -> Result<Counts> {
+    let pace = Pace::new(thread_count);
     std::thread::scope(|scope| {
         let start = |thread| {
-            let mut target = cache.clone();
-            scope.spawn(move || play(trace, (thread, thread_count), &mut target))
+            let (walker, mut target) = (pace.walker(thread), cache.clone());
+            scope.spawn(move || play(trace, &walker, &mut target))
         };
         let threads: Vec<_> = (0..thread_count).map(start).collect();
         let mut counts = Counts::default();

@@ -6,7 +6,7 @@
 //!                            └─▶ Counts ─▶ report
 //! ```
 //!
-//! Files in reading order: [`trace`], [`sizes`], [`key`], [`play`], [`library`], [`server`],
+//! Files in reading order: [`trace`], [`sizes`], [`key`], [`pace`], [`play`], [`library`], [`server`],
 //! [`report`], [`amount`].
 
 mod amount;
@@ -14,6 +14,7 @@ mod key;
 mod library;
 #[cfg(test)]
 mod lru;
+mod pace;
 mod play;
 mod report;
 mod server;
@@ -40,6 +41,9 @@ pub(crate) struct Arguments {
     /// Memory of the cache, everything included: bytes, or a number with k, m or g after it
     #[arg(long, value_name = "BYTES", value_parser = amount::parse, required_unless_present = "server")]
     memory: Option<u64>,
+    /// The largest item accepted, as larderd's -I [default: half of --memory]
+    #[arg(long, value_name = "BYTES", value_parser = amount::parse, conflicts_with = "server")]
+    item_bytes_max: Option<u64>,
     /// Multiply all sizes of the trace
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     scale: u32,
@@ -55,7 +59,7 @@ pub(crate) struct Arguments {
     /// Connections to the server
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     connections: u32,
-    /// Threads that share the keys; with one the replay is the same every time
+    /// Threads that share the keys, side by side; with one the replay is the same every time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: u32,
 }
@@ -84,7 +88,7 @@ What is printed, a name=value a line:
   items                     items held at the end
   bytes_relocated           bytes of items copied from segment to segment to keep them
   live_share                bytes of items / memory of the segments that hold items
-                            (server: bytes of items / memory limit)
+                            (memcached: bytes of items / memory limit)
   overhead_bytes_per_item   all memory in use / items, less the mean of key + value (library)
   server_*, agree           counts of the server over the replay, and whether they are the client's;
                             exit code 1 if not, or if a value was wrong";

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use crate::replay::key::Key;
+use crate::replay::pace::Walker;
 use crate::replay::trace::{Operation, Request, Trace};
 use crate::value::write_value;
 
@@ -53,16 +54,11 @@ impl AddAssign for Counts {
     }
 }
 
-/// Plays those requests of the trace whose keys belong to thread `thread` of `thread_count`, in their
-/// order.
+/// Plays those requests of the trace whose keys belong to the walker's thread, in their order.
 ///
 /// # Errors
 /// Those of the target.
-pub(crate) fn play(
-    trace: &Trace,
-    (thread, thread_count): (u32, u32),
-    target: &mut impl Target,
-) -> Result<Counts> {
+pub(crate) fn play(trace: &Trace, walker: &Walker<'_>, target: &mut impl Target) -> Result<Counts> {
     let mut player = Player {
         stored: vec![Stored::default(); trace.key_count() as usize],
         read: Vec::new(),
@@ -70,15 +66,16 @@ pub(crate) fn play(
         counts: Counts::default(),
         target,
     };
-    let mut progress = Progress::new(thread == 0, trace.len());
+    let mut progress = Progress::new(walker.thread() == 0, trace.len());
     let mut now = None;
     for (index, (second, request)) in trace.requests().enumerate() {
+        walker.reach(index);
         if now != Some(second) {
             now = Some(second);
             player.target.begin_second(second);
         }
         let key = Key::of(request.id);
-        if key.thread(thread_count) == thread {
+        if key.thread(walker.thread_count()) == walker.thread() {
             player.play(&key, request)?;
         }
         progress.show(index);
@@ -178,6 +175,7 @@ mod tests {
     use std::collections::HashMap;
 
     use super::*;
+    use crate::replay::pace::Pace;
 
     /// Keeps the first value of each key for ever.
     #[derive(Default)]
@@ -200,7 +198,10 @@ mod tests {
 
     #[test]
     fn a_value_that_was_stored_before_the_last_one_is_wrong() {
-        let play = |lines| play(&Trace::of_lines(lines).unwrap(), (0, 1), &mut Stale::default());
+        let play = |lines| {
+            let trace = Trace::of_lines(lines).unwrap();
+            play(&trace, &Pace::new(1).walker(0), &mut Stale::default())
+        };
         let right = play("0,50\n0\n1,50\n0\n1,60\n").unwrap();
         assert_eq!((right.hits, right.sets, right.wrong_values), (3, 2, 0));
         let wrong = play("0,50\n0\n0,50,0,1\n0\n0\n").unwrap();
@@ -211,7 +212,8 @@ mod tests {
     fn threads_share_the_keys_without_overlap() {
         let lines: String = (0..100).map(|id| format!("{id},50\n")).collect();
         let trace = Trace::of_lines(&lines).unwrap();
-        let gets = |thread| play(&trace, (thread, 3), &mut Stale::default()).unwrap().gets;
+        let pace = Pace::new(3);
+        let gets = |thread| play(&trace, &pace.walker(thread), &mut Stale::default()).unwrap().gets;
         let shares = [gets(0), gets(1), gets(2)];
         assert_eq!(shares.iter().sum::<u64>(), 100);
         assert!(shares.iter().all(|share| *share > 20), "{shares:?}");

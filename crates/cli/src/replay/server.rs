@@ -9,6 +9,7 @@ use crate::connection::{Connection, unexpected};
 use crate::exptime::exptime_of;
 use crate::replay::Arguments;
 use crate::replay::key::Key;
+use crate::replay::pace::Pace;
 use crate::replay::play::{Counts, Target, play};
 use crate::replay::report::{Report, ratio};
 use crate::replay::trace::Trace;
@@ -44,10 +45,15 @@ pub(crate) fn replay(trace: &Trace, address: &Address, arguments: &Arguments) ->
     let counted = |name| Ok::<_, anyhow::Error>(after.number(name)? - before.number(name)?);
     report.push("evictions", counted("evictions")?);
     report.push("items", after.number("curr_items")?);
-    if let Ok(relocated) = after.number("bytes_relocated") {
-        report.push("bytes_relocated", relocated - before.number("bytes_relocated")?);
-    }
-    report.push("live_share", ratio(after.number("bytes")?, limit));
+    let item_memory_bytes = match after.number("segments_items") {
+        Ok(segments) => {
+            report.push("bytes_relocated", counted("bytes_relocated")?);
+            segments * after.number("1:chunk_size")?
+        }
+        // memcached has no segments.
+        Err(_) => limit,
+    };
+    report.push("live_share", ratio(after.number("bytes")?, item_memory_bytes));
     report.push("memory_bytes", limit);
     let mut agree = true;
     for (name, line, expected) in [
@@ -67,16 +73,18 @@ pub(crate) fn replay(trace: &Trace, address: &Address, arguments: &Arguments) ->
 /// Shares the connections among the threads, each of which has at least one.
 fn play_on(address: &Address, trace: &Trace, arguments: &Arguments) -> Result<Counts> {
     let thread_count = arguments.threads.min(arguments.connections);
+    let pace = Pace::new(thread_count);
     std::thread::scope(|scope| {
         let start = |thread| {
-            let connection_count = (thread..arguments.connections).step_by(thread_count as usize);
+            let walker = pace.walker(thread);
+            let numbers = (thread..arguments.connections).step_by(thread_count as usize);
             scope.spawn(move || {
-                let connections = connection_count.map(|_| Connection::open(address));
+                let connections = numbers.map(|_| Connection::open(address));
                 let mut target = Connections {
                     connections: connections.collect::<Result<_>>()?,
                     request: Vec::new(),
                 };
-                play(trace, (thread, thread_count), &mut target)
+                play(trace, &walker, &mut target)
             })
         };
         let threads: Vec<_> = (0..thread_count).map(start).collect();
@@ -164,6 +172,7 @@ struct Statistics(Vec<stats::Line>);
 impl Statistics {
     fn ask(connection: &mut Connection) -> Result<Self> {
         let mut lines = stats::ask(connection, StatsSection::General).context("stats")?;
+        lines.extend(stats::ask(connection, StatsSection::Slabs).context("stats slabs")?);
         // memcached knows no such section and says so.
         lines.extend(stats::ask(connection, StatsSection::Larder).unwrap_or_default());
         Ok(Self(lines))

@@ -1,0 +1,87 @@
+//! Threads that go through a trace side by side.
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Keeps threads that go through the same trace together: none is ahead of the slowest by more than
+/// about a thousand requests. Else the order of requests would have little to do with the trace, and so
+/// would the miss ratio.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    /// The request that each thread has come to.
+    reached: Vec<AtomicUsize>,
+}
+
+impl Pace {
+    /// Some threads at the beginning of a trace.
+    pub(crate) fn new(thread_count: u32) -> Self {
+        Self { reached: (0..thread_count).map(|_| AtomicUsize::new(0)).collect() }
+    }
+
+    /// The place of one of the threads.
+    pub(crate) fn walker(&self, thread: u32) -> Walker<'_> {
+        Walker { pace: self, thread }
+    }
+
+    fn slowest(&self) -> usize {
+        let reached = self.reached.iter().map(|reached| reached.load(Relaxed));
+        reached.min().unwrap_or(usize::MAX)
+    }
+}
+
+/// A thread's place in a trace. Whoever drops it, early or at the end, holds up nobody.
+#[derive(Debug)]
+pub(crate) struct Walker<'a> {
+    pace: &'a Pace,
+    thread: u32,
+}
+
+impl Walker<'_> {
+    /// The thread's number.
+    pub(crate) fn thread(&self) -> u32 {
+        self.thread
+    }
+
+    /// How many threads there are.
+    pub(crate) fn thread_count(&self) -> u32 {
+        self.pace.reached.len() as u32
+    }
+
+    /// Says that the thread has come to this request, and waits where it is too far ahead.
+    pub(crate) fn reach(&self, index: usize) {
+        // Rarely enough that the threads do not fight over the line that all of them write.
+        if index.is_multiple_of(64) {
+            self.pace.reached[self.thread as usize].store(index, Relaxed);
+            while self.pace.slowest().saturating_add(LEAD_MAX) < index {
+                std::thread::sleep(Duration::from_micros(20));
+            }
+        }
+    }
+}
+
+impl Drop for Walker<'_> {
+    fn drop(&mut self) {
+        self.pace.reached[self.thread as usize].store(usize::MAX, Relaxed);
+    }
+}
+
+const LEAD_MAX: usize = 1000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_waits_for_the_slowest_and_not_for_one_that_has_ended() {
+        let pace = Pace::new(2);
+        let (fast, slow) = (pace.walker(0), pace.walker(1));
+        std::thread::scope(|scope| {
+            let fast = scope.spawn(move || (0..=64_000).for_each(|index| fast.reach(index)));
+            std::thread::sleep(Duration::from_millis(50));
+            assert!(!fast.is_finished());
+            assert_eq!(pace.reached[0].load(Relaxed), 1024);
+            drop(slow);
+            fast.join().unwrap();
+        });
+    }
+}
