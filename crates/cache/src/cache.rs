@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use larder_engine::{Arithmetic, Broken, Engine, Report, Request, Seat, StoreError, Stored};
+use larder_engine::{
+    Arithmetic, Broken, Dumped, Engine, LimitError, Report, Request, Seat, StoreError, Stored,
+};
 use larder_item::{Deadline, Direction, Epoch, Meta, Second, StoreMode};
 use larder_stats::Counter;
 
@@ -238,6 +240,27 @@ impl Cache {
     /// Sets the counters that count events back to 0.
     pub fn reset_counters(&self) {
         self.shared.engine.reset_counters();
+    }
+
+    /// Changes how much memory the cache may use, up to what it was opened with. Less than is in use takes
+    /// effect with the next stores and calls of [`Cache::maintain`]: the oldest items are evicted and their
+    /// memory goes back to the system.
+    ///
+    /// # Errors
+    /// [`LimitError`] names the bounds.
+    pub fn set_memory_limit(&self, bytes: u64) -> Result<(), LimitError> {
+        self.shared.engine.set_memory_limit(usize::try_from(bytes).unwrap_or(usize::MAX))
+    }
+
+    /// How much memory the cache may use, in bytes.
+    pub fn memory_limit(&self) -> u64 {
+        self.shared.engine.memory_limit() as u64
+    }
+
+    /// Shows live items to `visit` until it says no: in no particular order, and without any promise about
+    /// items that change meanwhile. Walks the whole index.
+    pub fn dump(&self, visit: impl FnMut(Dumped) -> bool) {
+        self.shared.engine.dump(self.now(), visit);
     }
 
     /// The sizes of the cache's parts.

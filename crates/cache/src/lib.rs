@@ -32,7 +32,9 @@ mod seats;
 pub use builder::{Builder, OpenError};
 pub use cache::Cache;
 pub use clock::Clock;
-pub use larder_engine::{Arithmetic, Broken, Evicted, Miss, Report, Request, StoreError, Stored};
+pub use larder_engine::{
+    Arithmetic, Broken, Dumped, Evicted, LimitError, Miss, Report, Request, StoreError, Stored,
+};
 pub use larder_item::{
     Deadline, Direction, Epoch, KEY_BYTES_MAX, KeyError, Meta, Second, StoreMode,
 };

@@ -385,6 +385,59 @@ fn a_large_value_evicted_under_its_reader_is_an_error_not_a_mix() {
 }
 
 #[test]
+fn a_lower_memory_limit_evicts_the_oldest_and_a_higher_one_makes_room_again() {
+    let cache = ticked(32 << 20);
+    let fill = |from: u32| {
+        for key in from..from + 200_000 {
+            cache.set(&key.to_le_bytes(), &[7; 200], None).unwrap();
+        }
+    };
+    fill(0);
+    let full = cache.report();
+    cache.set_memory_limit(12 << 20).unwrap();
+    assert!(cache.memory_limit() <= 12 << 20);
+    for _ in 0..10 {
+        cache.maintain();
+    }
+    let shrunk = cache.report();
+    assert!(shrunk.live_bytes < 12 << 20 && shrunk.items < full.items / 2, "{shrunk:?}");
+    assert!(cache.get(&199_999u32.to_le_bytes()).is_some(), "the youngest stay");
+    fill(200_000);
+    assert!(cache.report().live_bytes < 12 << 20, "stores keep to the limit");
+    cache.validate().unwrap();
+    cache.set_memory_limit(32 << 20).unwrap();
+    fill(400_000);
+    assert!(cache.report().items > full.items * 9 / 10);
+    cache.validate().unwrap();
+    let error = cache.set_memory_limit(33 << 20).unwrap_err().to_string();
+    assert!(error.contains("34603008") && error.contains("33554432"), "{error}");
+}
+
+#[test]
+fn a_dump_shows_every_live_item_and_stops_when_told() {
+    let cache = ticked(16 << 20);
+    for key in 0..100u32 {
+        cache.set(&key.to_le_bytes(), &vec![0; key as usize], None).unwrap();
+    }
+    cache.set(b"large", &[0; 100_000], None).unwrap();
+    cache.set(b"dying", b"", Some(Duration::from_secs(1))).unwrap();
+    cache.tick(cache.now() + 1);
+    let mut bytes = 0;
+    let mut keys = std::collections::BTreeSet::new();
+    cache.dump(|item| {
+        bytes += item.meta.value_bytes;
+        keys.insert(item.key)
+    });
+    assert_eq!((keys.len(), bytes), (101, 99 * 50 + 100_000));
+    let mut shown = 0;
+    cache.dump(|_| {
+        shown += 1;
+        shown < 10
+    });
+    assert_eq!(shown, 10);
+}
+
+#[test]
 fn sizes_out_of_bounds_are_refused_by_name() {
     let error = Cache::builder().memory_bytes(1000).open().unwrap_err().to_string();
     assert!(error.contains("1000") && error.contains("1048576"), "{error}");

@@ -52,7 +52,8 @@ impl Engine {
     pub(crate) fn take_segment(&self, seat: &Seat, now: Second) -> Result<u32, NoMemory> {
         let mut wait = Wait::default();
         loop {
-            if let Some(segment) = self.pop_free(SPARE_SEGMENTS) {
+            let has_room = self.has_room();
+            if has_room && let Some(segment) = self.pop_free(SPARE_SEGMENTS) {
                 return Ok(segment);
             }
             let survey = self.survey(now);
@@ -65,7 +66,7 @@ impl Engine {
             {
                 continue;
             }
-            if let Some(segment) = self.take_fresh(SPARE_SEGMENTS) {
+            if has_room && let Some(segment) = self.take_fresh(SPARE_SEGMENTS) {
                 return Ok(segment);
             }
             let victim = match self.evicts {
@@ -85,12 +86,15 @@ impl Engine {
     }
 
     /// Takes back segments in which nothing matters any more: all of it expired, flushed, overwritten or
-    /// deleted. To be called now and then, by anybody; a call does a bounded amount of work.
+    /// deleted; and the oldest ones while there are more than the memory limit allows. To be called now and then, by anybody; a call does a bounded amount of work.
     pub fn maintain(&self, seat: &Seat, now: Second) {
         self.flush_if_due(now);
         self.detach_spent(seat, now);
         for _ in 0..MAINTAINED_SEGMENTS_MAX {
-            let Some(segment) = self.survey(now).spent else {
+            let survey = self.survey(now);
+            let surplus =
+                survey.oldest.filter(|_| self.is_over_limit()).map(|(_, segment)| segment);
+            let Some(segment) = survey.spent.or(surplus) else {
                 break;
             };
             if self.win_back(seat, segment, now).is_err() {
@@ -170,6 +174,9 @@ impl Engine {
     fn finish_emptying(&self, seat: &Seat, segment: u32) {
         self.discharge(seat, segment, self.live(segment));
         self.retire(segment);
+        if self.is_over_limit() {
+            self.memory.release(self.layout.segment_at(segment), self.layout.segment_bytes);
+        }
         self.push_free(segment);
     }
 

@@ -121,6 +121,7 @@ impl Engine {
         word(superblock::EPOCH_UNIX_SECS, self.epoch.unix_secs.cast_unsigned());
         half(global::CLOCK, Epoch::FIRST_SECOND as usize);
         word(global::NEXT_SEQUENCE, 1);
+        word(global::SEGMENTS_MAX, layout.segments as u64);
         // Last: a region without it is not one yet.
         self.memory.word(superblock::MAGIC).store(layout::MAGIC, Release);
     }

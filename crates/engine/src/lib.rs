@@ -13,10 +13,11 @@
 //! no `unsafe` code: it reaches memory through [`larder_region::Memory`] only.
 //!
 //! Files in reading order: `slot`, `record`, `group` (the formats); `seat`, `segment`, `head` (who writes
-//! where); `find`, [`read`]; [`store`], `publish`; [`large`]; `empty`, `relocate`, `grow`, `flush`;
-//! [`engine`], [`report`], [`validate`].
+//! where); `find`, [`read`]; [`store`], `publish`; [`large`]; `empty`, `relocate`, `grow`, `flush`, [`limit`];
+//! [`engine`], [`report`], [`dump`], [`validate`].
 #![forbid(unsafe_code)]
 
+pub mod dump;
 mod empty;
 pub mod engine;
 mod find;
@@ -25,6 +26,7 @@ mod group;
 mod grow;
 mod head;
 pub mod large;
+pub mod limit;
 mod publish;
 pub mod read;
 mod record;
@@ -37,8 +39,10 @@ pub mod store;
 pub mod validate;
 mod wait;
 
+pub use dump::Dumped;
 pub use engine::{Config, CreateError, Engine};
 pub use large::{Evicted, LargeValue, Upload};
+pub use limit::LimitError;
 pub use read::{Miss, Read};
 pub use report::Report;
 pub use seat::Seat;

@@ -79,7 +79,7 @@ impl Engine {
         }
     }
 
-    fn meta(&self, found: &Found, value_bytes: usize) -> Meta {
+    pub(crate) fn meta(&self, found: &Found, value_bytes: usize) -> Meta {
         Meta {
             flags: found.header.flags(&self.memory, found.record_at),
             deadline: self.deadline(found),

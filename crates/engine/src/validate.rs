@@ -159,7 +159,7 @@ impl Engine {
         Ok(())
     }
 
-    fn key(&self, found: &Found) -> Vec<u8> {
+    pub(crate) fn key(&self, found: &Found) -> Vec<u8> {
         let mut key = Vec::new();
         let key_at = found.record_at + found.header.key_at();
         self.memory.read(key_at, found.header.key_bytes(), &mut key);

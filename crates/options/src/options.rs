@@ -53,6 +53,8 @@ pub struct Options {
     pub item_bytes_max: u64,
     /// Not `-F`: clients may flush all items.
     pub flush_all: bool,
+    /// Not `-X`: clients may list keys.
+    pub dump: bool,
     /// `-o maxconns_fast`: refuse connections above `-c` instead of letting them wait.
     pub maxconns_fast: bool,
     /// `-o idle_timeout`: close TCP connections that sent no command for so long; 0: never.
@@ -157,6 +159,7 @@ impl Options {
             },
             item_bytes_max: values.bytes(Id::MaxItemSize),
             flush_all: !values.switch(Id::DisableFlushAll),
+            dump: !values.switch(Id::DisableDumping),
             maxconns_fast: values.switch(Id::MaxconnsFast),
             idle_timeout_secs: values.unsigned(Id::IdleTimeout),
             track_sizes: values.switch(Id::TrackSizes),
@@ -269,7 +272,9 @@ mod tests {
         assert_eq!((options.lru_crawler, options.lru_maintainer), (true, false));
         assert_eq!(
             warnings,
-            ["option enable_largepages: it has no effect: Larder does not ask for huge pages yet"]
+            [
+                "option enable_largepages: it has no effect: Larder asks for transparent huge pages in any case, and for no others yet"
+            ]
         );
         for (name, text, message) in [
             ("memory", "1g", "option memory: there is none such"),

@@ -110,7 +110,7 @@ const ROWS: &[(&str, Setting)] = &[
     ("lru_crawler_tocrawl", Accepted(Id::LruCrawlerTocrawl)),
     ("tail_repair_time", Accepted(Id::TailRepairTime)),
     ("flush_enabled", Behaves(|o| yes(o.flush_all))),
-    ("dump_enabled", Behaves(|o| yes(!o.accepted.0.switch(Id::DisableDumping)))),
+    ("dump_enabled", Behaves(|o| yes(o.dump))),
     ("hash_algorithm", Accepted(Id::HashAlgorithm)),
     ("lru_maintainer_thread", Behaves(|o| yes(o.lru_maintainer))),
     ("lru_segmented", Behaves(|o| yes(o.lru_maintainer))),

@@ -77,7 +77,8 @@ SlabGrowthFactor = Row::letter('f', "slab_growth_factor", above(1.0))
 SlabMinSize = Row::letter('n', "slab_min_size", number(1, INT_MAX))
     .default("48").group(Accepted).doc("Larder has no slab classes");
 EnableLargepages = Row::letter('L', "enable_largepages", Switch)
-    .group(Warned("Larder does not ask for huge pages yet")).doc("keep the items in huge pages");
+    .group(Warned("Larder asks for transparent huge pages in any case, and for no others yet"))
+    .doc("keep the items in huge pages");
 StatPrefix = Row::new(Place::LetterOnly('D'), "stat_prefix_delimiter", Kind::Character).default(":")
     .group(Warned("statistics by prefix come with a later version"))
     .doc("set what ends the prefix of a key in stats detail");
@@ -100,8 +101,8 @@ EnableSasl = Row::letter('S', "enable_sasl", Switch).exit(EXIT_USAGE)
     .doc("authentication by SASL");
 DisableFlushAll = Row::letter('F', "disable_flush_all", Switch)
     .doc("refuse the flush_all command");
-DisableDumping = Row::letter('X', "disable_dumping", Switch).group(Accepted)
-    .doc("Larder has no commands that dump keys yet");
+DisableDumping = Row::letter('X', "disable_dumping", Switch)
+    .doc("refuse stats cachedump, which lists keys");
 DisableWatch = Row::letter('W', "disable_watch", Switch).group(Accepted)
     .doc("Larder has no watch command yet");
 AuthFile = Row::letter('Y', "auth_file", Path).exit(EXIT_USAGE)

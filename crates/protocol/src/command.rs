@@ -101,6 +101,13 @@ pub enum StatsSection {
     Sizes,
     /// `stats larder`: what memcached has no name for.
     Larder,
+    /// `stats cachedump`: items of a class.
+    CacheDump {
+        /// The class.
+        class: u32,
+        /// The most items shown, 0 for all.
+        items_max: u32,
+    },
     /// `stats reset`
     Reset,
 }

@@ -210,6 +210,12 @@ const COMMANDS: &[CommandRow] = &[
             its beginnings.",
     },
     CommandRow {
+        form: "stats cachedump <class> <items>",
+        replies: "ITEM <key> [<bytes> b; <exptime> s] / END",
+        meaning: "Keys of live items, 0 for all, up to 2 MiB of them. Class 1 is all items; any \
+            beginning of `cachedump` will do.",
+    },
+    CommandRow {
         form: "stats reset",
         replies: "RESET",
         meaning: "Sets counters to 0. Any beginning of `reset` will do, so `stats r` resets.",
@@ -217,7 +223,7 @@ const COMMANDS: &[CommandRow] = &[
     CommandRow {
         form: "cache_memlimit <mebibytes> [noreply]",
         replies: "OK",
-        meaning: "Changes the memory limit.",
+        meaning: "Changes the memory limit, up to the `-m` of the start.",
     },
     CommandRow {
         form: "shutdown [graceful]",
@@ -260,6 +266,18 @@ const ERRORS: &[(Response, &str)] = &[
         "The item's value is no unsigned decimal number below 2^64.",
     ),
     (Response::ClientError(ClientError::FlushNotAllowed), "The server was started with `-F`."),
+    (
+        Response::ClientError(ClientError::BadDump),
+        "`stats cachedump` lacks the class or the number of items.",
+    ),
+    (
+        Response::ClientError(ClientError::NoSuchClass),
+        "`stats cachedump` with a class of 64 or more.",
+    ),
+    (
+        Response::ClientError(ClientError::DumpNotAllowed),
+        "`stats cachedump` on a server started with `-X`.",
+    ),
     (
         Response::ClientError(ClientError::BadShutdownMode),
         "`shutdown` knows no word but `graceful`, or any beginning of it.",
@@ -309,8 +327,8 @@ const DIFFERENCES: &[Difference] = &[
         reason: "Clients read it to learn which commands they may use.",
     },
     Difference {
-        memcached: "The meta commands, `slabs`, `lru`, `lru_crawler`, `watch`, `stats detail`, \
-            `stats conns` and `stats cachedump` exist.",
+        memcached: "The meta commands, `slabs`, `lru`, `lru_crawler`, `watch`, `stats detail` \
+            and `stats conns` exist.",
         larder: "They are answered `ERROR`.",
         reason: "They are not written yet.",
     },

@@ -69,6 +69,12 @@ pub enum ClientError {
     BadDeleteUsage,
     /// `shutdown` has another word than `graceful`.
     BadShutdownMode,
+    /// `stats cachedump` lacks the class or the number of items.
+    BadDump,
+    /// `stats cachedump` names a class that memcached cannot have.
+    NoSuchClass,
+    /// `stats cachedump` is switched off.
+    DumpNotAllowed,
     /// The item's value is no number.
     NonNumeric,
     /// `flush_all` is switched off.

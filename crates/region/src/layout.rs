@@ -73,6 +73,8 @@ pub mod global {
     pub const FREE_COUNT: usize = FREE_SEGMENTS + 8;
     /// The first segment that has never been used: it and all behind it are free too, u64.
     pub const FRESH_SEGMENT: usize = FREE_SEGMENTS + 16;
+    /// How many segments may be in use, u64.
+    pub const SEGMENTS_MAX: usize = FREE_SEGMENTS + 24;
     /// The stack of free overflow groups: version in the upper, group + 1 in the lower half, u64.
     pub const FREE_OVERFLOW: usize = FREE_SEGMENTS + LINE_BYTES;
     /// How many overflow groups exist, free ones included, u64.

@@ -121,6 +121,23 @@ impl Memory {
         unsafe { raw::copy(self.base.as_ptr().add(from), self.base.as_ptr().add(to), len) };
     }
 
+    /// Gives the pages between two offsets back to the system; they read as zeros from then on. For an owner
+    /// of that part of the region. Where the system does not take them they keep their content.
+    pub fn release(&self, offset: usize, len: usize) {
+        const PAGE_BYTES: usize = 4096;
+        let start = offset.next_multiple_of(PAGE_BYTES);
+        let end = (offset + len).min(self.bytes) / PAGE_BYTES * PAGE_BYTES;
+        if start >= end {
+            return;
+        }
+        // SAFETY: the pages are within the mapping. Nobody holds a plain reference into it; whoever reads
+        // there finds zeros, as it may find anything.
+        let _ = unsafe {
+            let at = self.base.as_ptr().add(start).cast();
+            rustix::mm::madvise(at, end - start, rustix::mm::Advice::LinuxDontNeed)
+        };
+    }
+
     /// Are the bytes at `offset` those of `key`? They may be changing: validate afterwards.
     #[inline]
     pub fn equals(&self, offset: usize, key: &[u8]) -> bool {
@@ -182,6 +199,17 @@ mod tests {
         assert_eq!(out.len(), 4);
         assert!(!memory.equals(8190, b"four"));
         memory.prefetch(usize::MAX);
+    }
+
+    #[test]
+    fn released_pages_read_as_zeros_and_their_neighbours_stay() {
+        let memory = Memory::private(5 * 4096).unwrap();
+        memory.write(0, &[7; 5 * 4096]);
+        memory.release(100, 3 * 4096);
+        let mut out = Vec::new();
+        memory.read(0, 5 * 4096, &mut out);
+        let zeros: Vec<bool> = out.chunks(4096).map(|page| page.iter().all(|b| *b == 0)).collect();
+        assert_eq!(zeros, [false, true, true, false, false]);
     }
 
     #[test]

@@ -71,8 +71,7 @@ impl Executor {
             Command::Stats(section) => stats::answer(&self.server, section, out),
             Command::Quit => Response::Close,
             Command::Shutdown { graceful } => self.shutdown(graceful),
-            // The region is laid out for its size.
-            Command::MemoryLimit { .. } => ServerError::MemoryLimitFixed.into(),
+            Command::MemoryLimit { mebibytes } => self.set_memory_limit(mebibytes),
         };
         Executed::Done(response)
     }
@@ -203,6 +202,17 @@ impl Executor {
             Deadline(second) => self.cache.clear_at(second),
         }
         Response::Ok
+    }
+
+    /// The region is laid out for the memory it was opened with: more than that cannot be had.
+    fn set_memory_limit(&self, mebibytes: u64) -> Response {
+        match self.cache.set_memory_limit(mebibytes.saturating_mul(1 << 20)) {
+            Ok(()) => Response::Ok,
+            Err(error) => {
+                self.log().event(format_args!("cache_memlimit {mebibytes}: {error}"));
+                ServerError::MemoryLimitFixed.into()
+            }
+        }
     }
 
     fn shutdown(&self, graceful: bool) -> Response {

@@ -3,8 +3,9 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use larder::Report;
+use larder_item::Deadline;
 use larder_protocol::text::render;
-use larder_protocol::{Response, StatsSection, WIRE_VERSION};
+use larder_protocol::{ClientError, Response, StatsSection, WIRE_VERSION};
 use larder_stats::{Condition, Counter, Gauge, Section, Source, Stat};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
@@ -30,6 +31,14 @@ pub(crate) fn answer(server: &Server, section: StatsSection, out: &mut Vec<u8>) 
             }
         }
         StatsSection::Sizes => sizes(server, out),
+        StatsSection::CacheDump { class, items_max } => {
+            if !server.options.dump {
+                return ClientError::DumpNotAllowed.into();
+            }
+            if class == ITEMS_CLASS {
+                dump(server, items_max, out);
+            }
+        }
         StatsSection::Reset => {
             server.reset_counters();
             return Response::Reset;
@@ -45,6 +54,22 @@ fn sizes(server: &Server, out: &mut Vec<u8>) {
     for (bytes, count) in server.cache.sizes() {
         render::stat(out, bytes, count);
     }
+}
+
+/// Lists live items.
+fn dump(server: &Server, items_max: u32, out: &mut Vec<u8>) {
+    let epoch = server.cache.epoch();
+    let mut items_left = if items_max == 0 { u32::MAX } else { items_max };
+    let bytes_max = out.len() + DUMP_BYTES_MAX;
+    server.cache.dump(|item| {
+        let exptime = match item.meta.deadline {
+            Deadline::NEVER => 0,
+            Deadline(second) => epoch.unix_of(second),
+        };
+        render::dumped_item(out, &item.key, item.meta.value_bytes, exptime);
+        items_left -= 1;
+        items_left > 0 && out.len() < bytes_max
+    });
 }
 
 fn rows(server: &Server, sections: &[Section], out: &mut Vec<u8>) {
@@ -86,7 +111,7 @@ fn text(server: &Server, report: &Report, gauge: Gauge) -> String {
         Gauge::TimeSecs => server.cache.epoch().unix_of(now).unsigned_abs(),
         Gauge::ConnectionCountMax => options.connection_count_max as u64,
         Gauge::DescriptorsReserved => limits::descriptors_reserved(options) as u64,
-        Gauge::MemoryBytesMax => options.memory_bytes,
+        Gauge::MemoryBytesMax => server.cache.memory_limit(),
         Gauge::Accepting => u64::from(server.accepting.load(Relaxed)),
         Gauge::WorkerCount => options.worker_count as u64,
         Gauge::IndexPower => u64::from((report.groups * SLOTS_PER_GROUP).ilog2()),
@@ -118,3 +143,9 @@ fn usage() -> (String, String) {
 
 /// Slots of an index group, for memcached's measure of the index.
 const SLOTS_PER_GROUP: u64 = 15;
+
+/// The class that all items are shown in.
+const ITEMS_CLASS: u32 = 1;
+
+/// memcached shows no more in one dump.
+const DUMP_BYTES_MAX: usize = 2 * 1024 * 1024;

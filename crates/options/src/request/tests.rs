@@ -372,7 +372,7 @@ fn what_has_no_effect_though_one_might_count_on_it_is_warned_about_once() {
         warnings,
         [
             "\"stray\" is no option and has no effect",
-            "option -L: it has no effect: Larder does not ask for huge pages yet",
+            "option -L: it has no effect: Larder asks for transparent huge pages in any case, and for no others yet",
             "option -D: it has no effect: statistics by prefix come with a later version",
             "option -o ext_threads: it has no effect: a tier on disk comes with a later version",
             "option -t: 65 workers are more than any machine gains from",

@@ -77,7 +77,6 @@ fn commands_that_are_not_written_yet_are_unknown() {
         "watch",
         "stats detail on",
         "stats conns",
-        "stats cachedump 1 0",
         "flush",
         "shut",
     ] {

@@ -148,8 +148,8 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// `[<section>]`: `items`, `slabs`, `sizes` and `larder` in full, `reset` and `settings` also
-    /// by any beginning.
+    /// `[<section>]`: `items`, `slabs`, `sizes` and `larder` in full, `reset`, `settings` and
+    /// `cachedump` also by any beginning.
     pub(super) fn stats(mut self) -> Parsed<'a> {
         let section = match self.words.next() {
             None => StatsSection::General,
@@ -159,9 +159,24 @@ impl<'a> Arguments<'a> {
             Some(b"larder") => StatsSection::Larder,
             Some(word) if b"reset".starts_with(word) => StatsSection::Reset,
             Some(word) if b"settings".starts_with(word) => StatsSection::Settings,
+            Some(word) if b"cachedump".starts_with(word) => return self.cache_dump(),
             Some(_) => return self.refuse(ClientError::UnknownCommand, false),
         };
         self.answered(Command::Stats(section))
+    }
+
+    /// `<class> <items>`
+    fn cache_dump(mut self) -> Parsed<'a> {
+        let (Some(class), Some(items_max)) = (self.words.next(), self.words.next()) else {
+            return self.refuse(ClientError::BadDump, false);
+        };
+        match (number::unsigned_32(class), number::unsigned_32(items_max)) {
+            (Some(CLASSES_MAX..), Some(_)) => self.refuse(ClientError::NoSuchClass, false),
+            (Some(class), Some(items_max)) => {
+                self.answered(Command::Stats(StatsSection::CacheDump { class, items_max }))
+            }
+            _ => self.refuse(ClientError::BadFormat, false),
+        }
     }
 
     /// Any number of words without a meaning, behind a command that is answered in any case.
@@ -190,6 +205,9 @@ impl<'a> Arguments<'a> {
         })
     }
 }
+
+/// memcached has no more size classes than that.
+const CLASSES_MAX: u32 = 64;
 
 #[inline]
 fn command(command: Command<'_>, quiet: bool, consumed: usize) -> Parsed<'_> {

@@ -55,6 +55,17 @@ pub fn response(out: &mut Vec<u8>, response: &Response, frame: &Frame) {
     }
 }
 
+/// Appends one item of `stats cachedump`. The list of them is closed by [`Response::EndOfStats`].
+pub fn dumped_item(out: &mut Vec<u8>, key: &[u8], value_bytes: usize, exptime_unix_secs: i64) {
+    out.extend_from_slice(b"ITEM ");
+    out.extend_from_slice(key);
+    out.extend_from_slice(b" [");
+    out.extend_from_slice(itoa::Buffer::new().format(value_bytes).as_bytes());
+    out.extend_from_slice(b" b; ");
+    out.extend_from_slice(itoa::Buffer::new().format(exptime_unix_secs).as_bytes());
+    out.extend_from_slice(b" s]\r\n");
+}
+
 /// Appends one statistic. The list of them is closed by [`Response::EndOfStats`].
 pub fn stat(out: &mut Vec<u8>, name: impl std::fmt::Display, value: impl std::fmt::Display) {
     write!(out, "STAT {name} {value}\r\n").expect("a vector takes any number of bytes");
@@ -85,6 +96,9 @@ fn client_error(error: ClientError) -> &'static str {
             "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]"
         }
         ClientError::BadShutdownMode => "CLIENT_ERROR invalid shutdown mode",
+        ClientError::BadDump => "CLIENT_ERROR bad command line",
+        ClientError::NoSuchClass => "CLIENT_ERROR Illegal slab id",
+        ClientError::DumpNotAllowed => "CLIENT_ERROR stats cachedump not allowed",
         ClientError::NonNumeric => "CLIENT_ERROR cannot increment or decrement non-numeric value",
         ClientError::FlushNotAllowed => "CLIENT_ERROR flush_all not allowed",
         ClientError::MemoryLimitTooSmall => {

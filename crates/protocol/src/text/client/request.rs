@@ -86,7 +86,15 @@ pub fn command(
         }
         Command::Shutdown { graceful: false } => push_words(out, &[b"shutdown"]),
         Command::Shutdown { graceful: true } => push_words(out, &[b"shutdown", b"graceful"]),
-        Command::Stats(section) => push_words(out, stats_words(section)),
+        Command::Stats(section) => {
+            push_words(out, stats_words(section));
+            if let StatsSection::CacheDump { class, items_max } = section {
+                for number in [class, items_max] {
+                    out.push(b' ');
+                    push_number(out, number);
+                }
+            }
+        }
         Command::Version => push_words(out, &[b"version"]),
         Command::Quit => push_words(out, &[b"quit"]),
     }
@@ -182,6 +190,7 @@ fn stats_words(section: StatsSection) -> &'static [&'static [u8]] {
         StatsSection::Slabs => &[b"stats", b"slabs"],
         StatsSection::Sizes => &[b"stats", b"sizes"],
         StatsSection::Larder => &[b"stats", b"larder"],
+        StatsSection::CacheDump { .. } => &[b"stats", b"cachedump"],
         StatsSection::Reset => &[b"stats", b"reset"],
     }
 }

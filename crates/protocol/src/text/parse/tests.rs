@@ -278,9 +278,22 @@ fn stats_names_a_section_of_which_two_may_be_abbreviated() {
     ] {
         assert_eq!(command(line), (Command::Stats(section), false), "{line:?}");
     }
-    for word in ["i", "si", "l", "detail", "conns", "cachedump", "settingss", "noreply", "maps"] {
+    for word in ["i", "si", "l", "detail", "conns", "settingss", "noreply", "maps"] {
         assert_eq!(refused(&format!("stats {word}\r\n")), told(ClientError::UnknownCommand));
     }
+}
+
+#[test]
+fn a_dump_names_a_class_below_64_and_a_number_of_items() {
+    for line in ["stats cachedump 1 0\r\n", "stats c 1 0\r\n"] {
+        let section = StatsSection::CacheDump { class: 1, items_max: 0 };
+        assert_eq!(command(line), (Command::Stats(section), false), "{line:?}");
+    }
+    assert_eq!(refused("stats cachedump\r\n"), told(ClientError::BadDump));
+    assert_eq!(refused("stats cachedump 1\r\n"), told(ClientError::BadDump));
+    assert_eq!(refused("stats cachedump x 1\r\n"), told(ClientError::BadFormat));
+    assert_eq!(refused("stats cachedump 1 -1\r\n"), told(ClientError::BadFormat));
+    assert_eq!(refused("stats cachedump 64 0\r\n"), told(ClientError::NoSuchClass));
 }
 
 #[test]
