@@ -1,5 +1,6 @@
 //! A connection: a socket, the session on it, and the bytes that wait on either side.
 
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use larder_item::Second;
@@ -15,7 +16,8 @@ use crate::backlog::Backlog;
 use crate::budget::{Holding, OverBudget};
 use crate::execute::Executor;
 use crate::inbox::{Accepted, Transport};
-use crate::session::{Next, OUTPUT_BYTES_HIGH, Session};
+use crate::scratch::{RECEIVED_BYTES_MAX, Scratch};
+use crate::session::{Allowance, Next, OUTPUT_BYTES_HIGH, Session};
 
 /// A connection. While it waits for a command it owns nothing but its socket and itself.
 #[derive(Debug)]
@@ -41,11 +43,22 @@ pub(crate) struct Connection {
     pub(crate) is_ready: bool,
 }
 
-/// What a worker lends to the connection whose turn it is.
+/// How a turn began.
 #[derive(Debug)]
-pub(crate) struct Scratch {
-    input: Box<[u8]>,
-    output: Vec<u8>,
+pub(crate) enum Begun {
+    /// There is input to execute.
+    Ready(Input),
+    /// That was all.
+    Over(Outcome),
+}
+
+/// Where a turn's input is.
+#[derive(Debug)]
+pub(crate) enum Input {
+    /// Here in the scratch.
+    Scratch(Range<usize>),
+    /// In the connection's backlog.
+    Backlog,
 }
 
 /// How a turn ended.
@@ -63,14 +76,6 @@ pub(crate) enum Outcome {
 
 /// The peer is gone, or the connection must go.
 struct Broken;
-
-/// Where a turn's input is.
-enum Source {
-    /// In the first bytes of the scratch.
-    Scratch(usize),
-    /// In the connection's backlog.
-    Backlog,
-}
 
 impl Connection {
     pub(crate) fn new(accepted: Accepted, now: Second) -> Self {
@@ -99,51 +104,31 @@ impl Connection {
             event.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
     }
 
-    /// Sends what waits, receives once, executes, sends once. `contended`: other connections wait for
-    /// their turn.
-    pub(crate) fn turn(
+    /// Begins a turn: sends what waits, and receives once.
+    pub(crate) fn begin_turn(
         &mut self,
         executor: &Executor,
         scratch: &mut Scratch,
         now: Second,
-        contended: bool,
-    ) -> Outcome {
-        let turned = self.try_turn(executor, scratch, now, contended);
-        scratch.output.clear();
-        scratch.output.shrink_to(SCRATCH_OUTPUT_BYTES_MAX);
-        turned.unwrap_or(Outcome::Close)
+    ) -> Begun {
+        self.active = now;
+        self.try_begin(executor, scratch).unwrap_or(Begun::Over(Outcome::Close))
     }
 
-    fn try_turn(
-        &mut self,
-        executor: &Executor,
-        scratch: &mut Scratch,
-        now: Second,
-        contended: bool,
-    ) -> Result<Outcome, Broken> {
-        self.active = now;
+    fn try_begin(&mut self, executor: &Executor, scratch: &mut Scratch) -> Result<Begun, Broken> {
         if !self.output.is_empty() {
             self.send_backlog(executor)?;
             if !self.output.is_empty() {
-                return Ok(Outcome::AwaitOutput);
+                return Ok(Begun::Over(Outcome::AwaitOutput));
             }
         }
-        let source = match self.next {
-            Next::Input if !self.may_receive => return Ok(Outcome::AwaitInput),
-            Next::Input => match self.receive(executor, scratch)? {
-                Some(source) => source,
-                None => return Ok(Outcome::AwaitInput),
-            },
-            Next::Drain | Next::Turn => Source::Backlog,
-            Next::Close => return Err(Broken),
-        };
-        self.run(executor, scratch, source, contended);
-        self.send(executor, &scratch.output)?;
-        self.settle(executor, scratch)?;
         match self.next {
-            _ if !self.output.is_empty() => Ok(Outcome::AwaitOutput),
-            Next::Input if !self.may_receive => Ok(Outcome::AwaitInput),
-            Next::Input | Next::Drain | Next::Turn => Ok(Outcome::Again),
+            Next::Input => {
+                let received =
+                    if self.may_receive { self.receive(executor, scratch)? } else { None };
+                Ok(received.map_or(Begun::Over(Outcome::AwaitInput), Begun::Ready))
+            }
+            Next::Drain | Next::Turn => Ok(Begun::Ready(Input::Backlog)),
             Next::Close => Err(Broken),
         }
     }
@@ -156,30 +141,32 @@ impl Connection {
         &mut self,
         executor: &Executor,
         scratch: &mut Scratch,
-    ) -> Result<Option<Source>, Broken> {
+    ) -> Result<Option<Input>, Broken> {
         let waiting = self.input.waiting();
-        let room_bytes;
-        let (received, source) = if waiting.len() <= COPIED_BYTES_MAX {
-            let (front, room) = scratch.input.split_at_mut(waiting.len());
-            room_bytes = room.len();
-            let received = recv(&self.socket, room, RecvFlags::empty()).map(|(bytes, _)| bytes);
+        let (received, room_bytes, input) = if waiting.len() <= COPIED_BYTES_MAX {
+            let (front, room) = scratch.input_room().split_at_mut(waiting.len());
+            let received =
+                recv(&self.socket, &mut *room, RecvFlags::empty()).map(|(bytes, _)| bytes);
+            let room_bytes = room.len();
+            let mut bytes = 0;
             if let Ok(1..) = received {
                 front.copy_from_slice(waiting);
+                bytes = waiting.len() + received.unwrap_or(0);
                 self.input = Backlog::default();
             }
-            (received, Source::Scratch(front.len() + received.unwrap_or(0)))
+            (received, room_bytes, Input::Scratch(scratch.take_input(bytes)))
         } else {
             let backlog = self.input.with_room(RECEIVED_BYTES_MIN);
-            room_bytes = backlog.capacity() - backlog.len();
+            let room_bytes = backlog.capacity() - backlog.len();
             let received = recv(&self.socket, spare_capacity(backlog), RecvFlags::empty());
-            (received.map(|(bytes, _)| bytes), Source::Backlog)
+            (received.map(|(bytes, _)| bytes), room_bytes, Input::Backlog)
         };
         match received {
             Ok(0) => Err(Broken),
             Ok(bytes) => {
                 self.may_receive = bytes == room_bytes || self.peer_is_done;
                 executor.counters().add(Counter::WireBytesRead, bytes as u64);
-                Ok(Some(source))
+                Ok(Some(input))
             }
             Err(Errno::INTR) => Ok(None),
             Err(Errno::AGAIN) => {
@@ -190,41 +177,67 @@ impl Connection {
         }
     }
 
-    /// Lets the session work. Input that it leaves is kept.
+    /// The middle of a turn: lets the session work on the input, and says where in the scratch its output is.
+    /// Input that it leaves is kept.
     ///
-    /// At most [`Options::commands_per_turn_max`](larder_options::Options) commands while others wait; alone
-    /// it goes on as long as there is input, up to what one receive can bring.
-    fn run(&mut self, executor: &Executor, scratch: &mut Scratch, source: Source, contended: bool) {
+    /// At most [`Options::commands_per_turn_max`](larder_options::Options) commands if others wait; alone it
+    /// goes on as long as there is input, up to what one receive can bring.
+    pub(crate) fn execute(
+        &mut self,
+        executor: &Executor,
+        scratch: &mut Scratch,
+        input: Input,
+        contended: bool,
+    ) -> Range<usize> {
         let commands_max = executor.server().options.commands_per_turn_max;
         let backlog = std::mem::take(&mut self.input);
-        let input = match source {
-            Source::Scratch(bytes) => &scratch.input[..bytes],
-            Source::Backlog => backlog.waiting(),
+        let bytes = match &input {
+            Input::Scratch(range) => &scratch.input[range.clone()],
+            Input::Backlog => backlog.waiting(),
         };
+        let out = &mut scratch.output;
+        let start = out.len();
         let mut consumed = 0;
         loop {
-            let rest = &input[consumed..];
-            let progress = self.session.receive(executor, rest, commands_max, &mut scratch.output);
+            let allowance = Allowance { commands_max, out_bytes_max: start + OUTPUT_BYTES_HIGH };
+            let progress = self.session.receive(executor, &bytes[consumed..], allowance, out);
             consumed += progress.consumed;
             self.next = progress.next;
             if self.next != Next::Turn {
                 break;
             }
             executor.counters().count(Counter::ConnectionYields);
-            if contended || consumed >= SCRATCH_INPUT_BYTES {
+            if contended || consumed >= RECEIVED_BYTES_MAX {
                 break;
             }
         }
-        match source {
-            Source::Scratch(_) => {
-                if consumed < input.len() {
-                    self.input.push(&input[consumed..]);
+        match input {
+            Input::Scratch(_) => {
+                if consumed < bytes.len() {
+                    self.input.push(&bytes[consumed..]);
                 }
             }
-            Source::Backlog => {
+            Input::Backlog => {
                 self.input = backlog;
                 self.input.use_up(consumed);
             }
+        }
+        start..out.len()
+    }
+
+    /// Ends a turn: sends its output.
+    pub(crate) fn end_turn(&mut self, executor: &Executor, output: &[u8]) -> Outcome {
+        self.try_end(executor, output).unwrap_or(Outcome::Close)
+    }
+
+    fn try_end(&mut self, executor: &Executor, output: &[u8]) -> Result<Outcome, Broken> {
+        self.send(executor, output)?;
+        self.settle(executor)?;
+        match self.next {
+            _ if !self.output.is_empty() => Ok(Outcome::AwaitOutput),
+            Next::Input if !self.may_receive => Ok(Outcome::AwaitInput),
+            Next::Input | Next::Drain | Next::Turn => Ok(Outcome::Again),
+            Next::Close => Err(Broken),
         }
     }
 
@@ -258,7 +271,7 @@ impl Connection {
 
     /// Tells the budget what the connection holds now. One that may not hold so much is told, if it
     /// listens, and closed.
-    fn settle(&mut self, executor: &Executor, scratch: &mut Scratch) -> Result<(), Broken> {
+    fn settle(&mut self, executor: &Executor) -> Result<(), Broken> {
         let input_bytes = self.input.held_bytes() + self.session.held_bytes(executor);
         let output_bytes = self.output.held_bytes();
         let (budget, counters) = (&executor.server().budget, executor.counters());
@@ -268,10 +281,10 @@ impl Connection {
         };
         if self.output.is_empty() {
             counters.count(Counter::ReadBufferOom);
-            scratch.output.clear();
             let error = ServerError::OutOfMemoryReadingRequest.into();
-            render::response(&mut scratch.output, &error, &Frame::default());
-            self.send(executor, &scratch.output)?;
+            let mut words = Vec::new();
+            render::response(&mut words, &error, &Frame::default());
+            self.send(executor, &words)?;
         } else {
             counters.count(Counter::ResponseOom);
         }
@@ -300,15 +313,6 @@ impl AsFd for Connection {
     }
 }
 
-impl Default for Scratch {
-    fn default() -> Self {
-        Self {
-            input: vec![0; SCRATCH_INPUT_BYTES].into(),
-            output: Vec::with_capacity(2 * OUTPUT_BYTES_HIGH),
-        }
-    }
-}
-
 /// Edges: the worker is told once, not again and again until everything is received.
 pub(crate) const AWAIT_INPUT: EventFlags =
     EventFlags::IN.union(EventFlags::RDHUP).union(EventFlags::ET);
@@ -316,14 +320,8 @@ pub(crate) const AWAIT_INPUT: EventFlags =
 /// While output waits, input does not matter.
 pub(crate) const AWAIT_OUTPUT: EventFlags = EventFlags::OUT;
 
-/// So much is received and executed in one turn.
-const SCRATCH_INPUT_BYTES: usize = 64 * 1024;
-
 /// The beginning of a line, up to this length, is copied before what follows it.
 const COPIED_BYTES_MAX: usize = 4 * 1024;
 
 /// The least room there is for what follows a longer one.
 const RECEIVED_BYTES_MIN: usize = 16 * 1024;
-
-/// What a worker keeps for output between turns.
-const SCRATCH_OUTPUT_BYTES_MAX: usize = 512 * 1024;

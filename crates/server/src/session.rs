@@ -29,6 +29,16 @@ enum State {
     Large(Box<LargeValue>),
 }
 
+/// How much a session may do at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allowance {
+    /// Commands that it executes.
+    pub commands_max: usize,
+    /// It begins nothing more once the vector for its output has this length. It passes that by one value
+    /// in one piece at most.
+    pub out_bytes_max: usize,
+}
+
 /// What a call of [`Session::receive`] came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
@@ -58,24 +68,23 @@ impl Session {
         Self { id, parser: Parser::default(), state: State::Command }
     }
 
-    /// Executes the commands of `input` and appends the answers to `out`: `commands_max` of them, and no
-    /// more once `out` holds [`OUTPUT_BYTES_HIGH`]. It passes that by one value in one piece at most.
+    /// Executes the commands of `input` and appends the answers to `out`, as far as it is allowed to.
     pub fn receive(
         &mut self,
         executor: &Executor,
         input: &[u8],
-        commands_max: usize,
+        allowance: Allowance,
         out: &mut Vec<u8>,
     ) -> Progress {
         let mut turn = Turn {
             executor,
             out,
             is_shown: executor.log().shows_commands(),
-            left: commands_max.saturating_mul(KEYS_PER_COMMAND),
+            left: allowance.commands_max.saturating_mul(KEYS_PER_COMMAND),
         };
         let mut consumed = 0;
         let next = loop {
-            if turn.out.len() >= OUTPUT_BYTES_HIGH {
+            if turn.out.len() >= allowance.out_bytes_max {
                 break Next::Drain;
             }
             let rest = &input[consumed..];
@@ -234,7 +243,7 @@ enum Step {
     Stop(usize, Next),
 }
 
-/// With so much output a session waits until it is sent.
+/// With so much output of its own a session should wait until it is sent.
 pub const OUTPUT_BYTES_HIGH: usize = 64 * 1024;
 
 /// A list of so many keys counts as one command where commands are counted.

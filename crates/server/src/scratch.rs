@@ -1,0 +1,64 @@
+//! The buffers of a worker, which its connections use in turn.
+
+use std::ops::Range;
+
+use crate::session::OUTPUT_BYTES_HIGH;
+
+/// Input and output of the turns that are under way.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    pub(crate) input: Box<[u8]>,
+    pub(crate) output: Vec<u8>,
+    input_used_bytes: usize,
+}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Self {
+            input: vec![0; INPUT_BYTES].into(),
+            output: Vec::with_capacity(2 * OUTPUT_BYTES_HIGH),
+            input_used_bytes: 0,
+        }
+    }
+}
+
+impl Scratch {
+    /// Is there less room for input than a turn should have?
+    pub(crate) fn is_full(&self) -> bool {
+        INPUT_BYTES - self.input_used_bytes < RECEIVED_BYTES_MAX
+    }
+
+    /// The room for the input of a turn.
+    pub(crate) fn input_room(&mut self) -> &mut [u8] {
+        let room = &mut self.input[self.input_used_bytes..];
+        let bytes = room.len().min(RECEIVED_BYTES_MAX);
+        &mut room[..bytes]
+    }
+
+    /// Takes the first `bytes` of the room.
+    pub(crate) fn take_input(&mut self, bytes: usize) -> Range<usize> {
+        let start = self.input_used_bytes;
+        self.input_used_bytes += bytes;
+        start..self.input_used_bytes
+    }
+
+    /// The input of all turns has been executed.
+    pub(crate) fn clear_input(&mut self) {
+        self.input_used_bytes = 0;
+    }
+
+    /// The output of all turns has been sent.
+    pub(crate) fn clear_output(&mut self) {
+        self.output.clear();
+        self.output.shrink_to(OUTPUT_KEPT_BYTES_MAX);
+    }
+}
+
+/// So much is received and executed in one turn.
+pub(crate) const RECEIVED_BYTES_MAX: usize = 64 * 1024;
+
+/// Input of all turns that are under way at the same time.
+const INPUT_BYTES: usize = 2 * RECEIVED_BYTES_MAX;
+
+/// The memory for output that is kept between turns.
+const OUTPUT_KEPT_BYTES_MAX: usize = 512 * 1024;
