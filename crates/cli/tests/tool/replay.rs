@@ -1,6 +1,7 @@
 //! `larder replay` on small traces made here, and on a real one where there is one.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::{Fixture, Ran, larder};
 
@@ -72,6 +73,25 @@ fn a_server_with_items_is_replayed_on_only_after_a_flush() {
     assert_eq!(counts(&ran), ["2", "2", "1", "1", "1"], "{ran:?}");
     ran.failed(0, "run in real time on a server");
     ran.failed(0, "--memory 1048576 is not followed");
+}
+
+#[test]
+fn counts_that_another_client_adds_to_do_not_agree() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = write_trace(folder.path(), &"0,50\n".repeat(50_000));
+    let fixture = Fixture::start();
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut other_client = fixture.server.connect().unwrap();
+            while !ended.load(Relaxed) {
+                other_client.ask(b"get nothing\r\n", b"END\r\n").unwrap();
+            }
+        });
+        let ran = fixture.larder("replay", &["--trace", &trace]);
+        ended.store(true, Relaxed);
+        assert_eq!((ran.exit_code, &*ran.value("agree")), (1, "no"), "{ran:?}");
+    });
 }
 
 #[test]
