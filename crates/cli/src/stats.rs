@@ -48,8 +48,12 @@ enum Section {
     Reset,
 }
 
-/// A statistic: its name and its value.
-pub(crate) type Line = (String, String);
+/// A statistic, as a server shows it.
+#[derive(Debug)]
+pub(crate) struct Line {
+    pub(crate) name: String,
+    pub(crate) value: String,
+}
 
 /// Runs `larder stats`.
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
@@ -57,8 +61,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
     let lines = ask(&mut Connection::open(address)?, arguments.section.into())
         .with_context(|| format!("stats at {address}"))?;
     let mut output = std::io::stdout().lock();
-    let name_width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-    for (name, value) in &lines {
+    let name_width = lines.iter().map(|line| line.name.len()).max().unwrap_or(0);
+    for Line { name, value } in &lines {
         match arguments.raw {
             true => writeln!(output, "STAT {name} {value}")?,
             false => writeln!(output, "{name:name_width$}  {value}")?,
@@ -76,7 +80,8 @@ pub(crate) fn ask(connection: &mut Connection, section: StatsSection) -> Result<
     loop {
         match connection.reply()? {
             Reply::Stat { name, value } => {
-                lines.push((name.escape_ascii().to_string(), value.escape_ascii().to_string()));
+                let (name, value) = (name.escape_ascii(), value.escape_ascii());
+                lines.push(Line { name: name.to_string(), value: value.to_string() });
             }
             Reply::End | Reply::Reset => return Ok(lines),
             other => return Err(unexpected(other)),

@@ -179,9 +179,9 @@ impl Statistics {
     }
 
     fn number(&self, name: &str) -> Result<u64> {
-        let Some((_, value)) = self.0.iter().find(|(found, _)| found == name) else {
+        let Some(line) = self.0.iter().find(|line| line.name == name) else {
             bail!("the server has no statistic {name}");
         };
-        value.parse().with_context(|| format!("the statistic {name} is {value:?}"))
+        line.value.parse().with_context(|| format!("the statistic {name} is {:?}", line.value))
     }
 }
