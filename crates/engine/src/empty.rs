@@ -23,6 +23,9 @@ const COMPACTED_LIVE_MAX_OF_16: usize = 15;
 /// Free segments that only survivors of a compaction may take.
 const SPARE_SEGMENTS: u64 = 1;
 
+/// The live bytes of a segment that is not to be compacted.
+const FULL: u64 = u64::MAX;
+
 /// How many spent segments [`Engine::maintain`] takes back in one go.
 const MAINTAINED_SEGMENTS_MAX: usize = 64;
 
@@ -31,7 +34,8 @@ const MAINTAINED_SEGMENTS_MAX: usize = 64;
 struct Survey {
     /// Nothing in it matters any more.
     spent: Option<u32>,
-    /// The least live bytes, and whose they are.
+    /// The least live bytes, and whose they are. A segment with pieces of values that are still arriving counts
+    /// as full: moving its records loses them.
     emptiest: Option<(u64, u32)>,
     /// The smallest sequence, and whose it is.
     oldest: Option<(u64, u32)>,
@@ -72,7 +76,10 @@ impl Engine {
             }
             let victim = match self.evicts {
                 true => survey.oldest.map(|(_, segment)| segment),
-                false => survey.emptiest_up_to(self.sixteenths(COMPACTED_LIVE_MAX_OF_16)),
+                // Rather than none, one whose arriving values will have to be sent again.
+                false => survey
+                    .emptiest_up_to(self.sixteenths(COMPACTED_LIVE_MAX_OF_16))
+                    .or_else(|| self.abandoned()),
             };
             match victim {
                 Some(segment) => self.win_back(seat, segment, now)?,
@@ -136,10 +143,20 @@ impl Engine {
                 let found = (found, segment);
                 Some(best.map_or(found, |best| best.min(found)))
             };
-            survey.emptiest = least(survey.emptiest, self.live(segment) as u64);
+            let live = if self.has_arriving(segment) { FULL } else { self.live(segment) as u64 };
+            survey.emptiest = least(survey.emptiest, live);
             survey.oldest = least(survey.oldest, self.sequence(segment).load(Relaxed));
         }
         survey
+    }
+
+    /// The segment with the least live bytes among those with pieces of values that are still arriving.
+    fn abandoned(&self) -> Option<u32> {
+        let live_max = self.sixteenths(COMPACTED_LIVE_MAX_OF_16);
+        self.segments()
+            .filter(|segment| self.state(*segment) == State::Sealed && self.has_arriving(*segment))
+            .min_by_key(|segment| self.live(*segment))
+            .filter(|segment| self.live(*segment) <= live_max)
     }
 
     fn is_anybody_emptying(&self) -> bool {

@@ -209,6 +209,7 @@ impl Engine {
             // The item's deadline is not known yet.
             self.note_deadline(room.segment, Deadline::NEVER);
             self.account(seat, room.segment, header.record_bytes());
+            self.note_arriving(room.segment);
             upload.pieces.push(Piece { slot: room.slot(), sequence: room.sequence });
             upload.written_bytes += here.len();
             part = rest;
@@ -307,6 +308,7 @@ impl Engine {
                 let record_at = self.layout.segment_at(piece.slot.segment()) + piece.slot.offset();
                 let bytes = Header::load(&self.memory, record_at).record_bytes();
                 self.discharge(seat, piece.slot.segment(), bytes);
+                self.note_arrived(piece.slot.segment());
             }
         }
     }

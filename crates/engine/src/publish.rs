@@ -139,6 +139,7 @@ impl Engine {
             }
             let old_slot = old.map_or(Slot::EMPTY, |old| old.slot);
             self.set_slot(slot_at, room.slot().tagged(self.tag_of(draft.hash), old_slot));
+            pieces.iter().for_each(|piece| self.note_arrived(piece.slot.segment()));
             self.account(seat, room.segment, bytes);
             self.count(seat, Counter::ItemsTotal, 1);
             if old.is_none() {

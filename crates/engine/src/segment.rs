@@ -24,6 +24,7 @@ const FILLED: usize = 8;
 const LIVE: usize = 12;
 const BEGUN: usize = 16;
 const DEADLINE_MAX: usize = 20;
+const ARRIVING: usize = 24;
 
 /// What a segment is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +112,21 @@ impl Engine {
         self.segment_field(segment, LIVE).fetch_sub(bytes as u32, Relaxed);
     }
 
+    /// Notes a piece of a value that is still arriving. Moving the segment's records would lose it: nothing
+    /// names it yet.
+    pub(crate) fn note_arriving(&self, segment: u32) {
+        self.segment_field(segment, ARRIVING).fetch_add(1, Relaxed);
+    }
+
+    /// The value has arrived, or will not.
+    pub(crate) fn note_arrived(&self, segment: u32) {
+        self.segment_field(segment, ARRIVING).fetch_sub(1, Relaxed);
+    }
+
+    pub(crate) fn has_arriving(&self, segment: u32) -> bool {
+        self.segment_field(segment, ARRIVING).load(Relaxed) > 0
+    }
+
     /// The second in which a segment's present use began.
     pub(crate) fn begun(&self, segment: u32) -> Second {
         self.segment_field(segment, BEGUN).load(Relaxed)
@@ -145,6 +161,7 @@ impl Engine {
         self.segment_field(segment, LIVE).store(0, Relaxed);
         self.segment_field(segment, BEGUN).store(now, Relaxed);
         self.segment_field(segment, DEADLINE_MAX).store(0, Relaxed);
+        self.segment_field(segment, ARRIVING).store(0, Relaxed);
         let sequence = self.memory.word(global::NEXT_SEQUENCE).fetch_add(1, AcqRel);
         self.sequence(segment).store(sequence, Release);
         self.set_state(segment, State::Active);
