@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Installs what the tests need besides Rust, a C compiler and make: Debian packages as root, cargo-fuzz as anybody. Not
+# as root it names the command for the packages and fails. What is there already is left alone.
+set -euo pipefail
+
+fuzz_version=0.13.2
+
+# Prints the packages whose files are not there.
+missing_packages() {
+    [ -x /usr/bin/memcached ] || echo memcached
+    command -v memccapable >/dev/null || echo libmemcached-tools
+    echo '#include <libmemcached/memcached.h>' | cc -fsyntax-only -x c - 2>/dev/null ||
+        echo libmemcached-dev
+    command -v go >/dev/null || echo golang-go
+    command -v python3 >/dev/null || echo python3
+    python3 -c 'import ensurepip, venv' 2>/dev/null || echo python3-venv
+}
+
+mapfile -t packages < <(missing_packages)
+if [ ${#packages[@]} -gt 0 ]; then
+    if [ "$(id -u)" -ne 0 ]; then
+        echo "The tests need Debian packages that are not installed. Run as root:" >&2
+        echo "    apt-get install ${packages[*]}" >&2
+        exit 1
+    fi
+    apt-get update -qq
+    # The run level keeps memcached from being started as a service: the tests start their own.
+    RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y -qq --no-install-recommends "${packages[@]}"
+fi
+
+if [ "$(cargo fuzz --version 2>/dev/null)" != "cargo-fuzz $fuzz_version" ]; then
+    cargo install cargo-fuzz --version "$fuzz_version" --locked
+fi

@@ -1,0 +1,68 @@
+//! Any operations, at any times, come to the same on a cache and on a plain map, and leave the cache's memory
+//! in order.
+#![no_main]
+
+#[path = "../../crates/cache/tests/pair/mod.rs"]
+mod pair;
+
+use arbitrary::{Result, Unstructured};
+use larder::{Direction, StoreMode};
+use libfuzzer_sys::fuzz_target;
+use pair::{Operation, Pair, Token, Ttl, Value, key_of};
+
+fuzz_target!(|input: &[u8]| {
+    let mut input = Unstructured::new(input);
+    let mut pair = Pair::new(16 << 20, true);
+    while !input.is_empty()
+        && let Ok(operation) = any_operation(&mut input)
+    {
+        pair.run(&operation);
+    }
+    for key in 0..KEY_COUNT {
+        pair.assert_same(&key_of(key));
+    }
+    pair.cache.validate().expect("the cache's memory is in order");
+});
+
+fn any_operation(input: &mut Unstructured<'_>) -> Result<Operation> {
+    let key = input.int_in_range(0..=KEY_COUNT - 1)?;
+    Ok(match input.int_in_range(0..=12)? {
+        0 => Operation::Get(key),
+        1..=4 => Operation::Store {
+            key,
+            mode: *input.choose(&MODES)?,
+            token: *input.choose(&[Token::None, Token::Current, Token::Wrong])?,
+            flags: input.arbitrary()?,
+            ttl: any_ttl(input)?,
+            value: any_value(input)?,
+        },
+        5 => Operation::Delete(key),
+        6 => Operation::Touch(key, any_ttl(input)?),
+        7 => Operation::Arithmetic(key, Direction::Increment, input.arbitrary()?),
+        8 => Operation::Arithmetic(key, Direction::Decrement, input.arbitrary()?),
+        9 => Operation::Tick(input.int_in_range(1..=8)?),
+        10 => Operation::ClearIn(input.int_in_range(0..=6)?),
+        11 => Operation::Clear,
+        _ => Operation::Maintain,
+    })
+}
+
+fn any_ttl(input: &mut Unstructured<'_>) -> Result<Ttl> {
+    Ok(match input.int_in_range(0..=3)? {
+        0 | 1 => Ttl::Never,
+        2 => Ttl::Past,
+        _ => Ttl::Secs(input.int_in_range(1..=20)?),
+    })
+}
+
+fn any_value(input: &mut Unstructured<'_>) -> Result<Value> {
+    Ok(match input.int_in_range(0..=3)? {
+        0 => Value::Number(input.arbitrary()?),
+        1 => Value::Bytes(input.int_in_range(0..=40_000)?),
+        _ => Value::Bytes(input.int_in_range(0..=300)?),
+    })
+}
+
+const KEY_COUNT: u8 = 24;
+const MODES: [StoreMode; 5] =
+    [StoreMode::Set, StoreMode::Add, StoreMode::Replace, StoreMode::Append, StoreMode::Prepend];
