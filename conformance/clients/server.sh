@@ -45,11 +45,11 @@ start_on_port() {
     fail "larderd does not listen on port $port: $(cat "$folder/log")"
 }
 
-# Starts larderd on a free port, which becomes $port.
+# Starts larderd on a free port, which becomes $port, with what options there are.
 start_on_free_port() {
     port=$((20000 + RANDOM % 10000))
     while accepts "$port"; do port=$((port + 1)); done
-    start_on_port "$port"
+    start_on_port "$port" "$@"
 }
 
 # Starts larderd on a unix socket, whose path becomes $socket.
