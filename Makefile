@@ -1,7 +1,8 @@
 # The verbs; continuous integration calls the same ones.
 
-LARDERD := $(abspath $(or $(CARGO_TARGET_DIR),target))/release/larderd
-SUITES := memccapable libmemcached pymemcache gomemcache
+BUILT := $(abspath $(or $(CARGO_TARGET_DIR),target))/release
+LARDERD := $(BUILT)/larderd
+SUITES := memccapable libmemcached pymemcache gomemcache trace
 FUZZ_TARGETS := text_session engine_operations
 FUZZ_SMOKE_SECS := 30
 
@@ -26,14 +27,16 @@ lint:
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
+	cargo deny --log-level error --locked check licenses bans sources
 
-# Tests of the crates, and the transcripts of conformance/wire on larderd and on memcached.
-unit:
-	cargo test --workspace --locked
+# Tests of the crates, and the transcripts of conformance/wire on the release binary and on memcached.
+unit: build
+	LARDERD=$(LARDERD) cargo test --workspace --locked
 
 # Client libraries and their own suites against the release binary.
 clients: build
-	set -e; for suite in $(SUITES); do LARDERD=$(LARDERD) conformance/clients/$$suite.sh; done
+	set -e; for suite in $(SUITES); do \
+		LARDERD=$(LARDERD) LARDER=$(BUILT)/larder conformance/clients/$$suite.sh; done
 
 # `make fuzz TARGET=text_session` until something is found.
 fuzz:

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Installs what the tests need besides Rust, a C compiler and make: Debian packages as root, cargo-fuzz as anybody. Not
-# as root it names the command for the packages and fails. What is there already is left alone.
+# Installs what the tests need besides Rust, a C compiler and make: Debian packages as root, cargo-fuzz and cargo-deny
+# as anybody. Not as root it names the command for the packages and fails. What is there already is left alone.
 set -euo pipefail
 
 fuzz_version=0.13.2
+deny_version=0.20.2
 
 # Prints the packages whose files are not there.
 missing_packages() {
@@ -31,4 +32,7 @@ fi
 
 if [ "$(cargo fuzz --version 2>/dev/null)" != "cargo-fuzz $fuzz_version" ]; then
     cargo install cargo-fuzz --version "$fuzz_version" --locked
+fi
+if [ "$(cargo deny --version 2>/dev/null)" != "cargo-deny $deny_version" ]; then
+    cargo install cargo-deny --version "$deny_version" --locked
 fi

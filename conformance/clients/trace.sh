@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# A trace of real requests replayed through larderd: what it counts is what the client counts, and no value is wrong.
+source "$(dirname "$0")/server.sh"
+
+larder=${LARDER:-$root/target/release/larder}
+traces=${LARDER_TRACES:-$root/../shared/traces}
+[ -x "$larder" ] || fail "no larder at $larder: run \`cargo build --release\` or set LARDER"
+if [ ! -d "$traces" ]; then
+    echo "trace: skipped, no traces at $traces: set LARDER_TRACES"
+    exit 0
+fi
+
+passed=0 failed=0
+for trace in web07 orm-busy-2M synth-kv-write; do
+    start_on_free_port -t 2 -m 32
+    if "$larder" replay --trace "$traces/$trace.csv.zst" --memory 32m \
+        --server "127.0.0.1:$port" --connections 8 >"$folder/$trace" 2>"$folder/errors" &&
+        grep -q '^agree=yes$' "$folder/$trace" && grep -q '^wrong_values=0$' "$folder/$trace"; then
+        echo "$trace: $(grep -E '^(requests|hits|miss_ratio)=' "$folder/$trace" | tr '\n' ' ')"
+        passed=$((passed + 1))
+    else
+        cat "$folder/$trace" "$folder/errors" >&2
+        failed=$((failed + 1))
+    fi
+done
+conclude "$passed" "$failed"
