@@ -1,0 +1,240 @@
+//! Random conversations, valid, nearly valid and not at all, come to the same on larderd and on Debian's
+//! memcached. What the two answer differently on purpose is left to the transcripts and never said here.
+
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::thread::{self, sleep};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, anyhow, bail};
+use larder_testkit::server::{larderd, memcached};
+use larder_testkit::{ServerUnderTest, Transport, transcript::Split};
+
+const CONVERSATIONS: u64 = 60;
+const COMMANDS: usize = 300;
+
+/// Numbers that look random and are told by a seed.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % end
+    }
+
+    fn one_of<'a>(&mut self, words: &[&'a str]) -> &'a str {
+        words[self.below(words.len())]
+    }
+
+    /// A key of a text or, more rarely, of a number.
+    fn key(&mut self) -> String {
+        match self.below(10) {
+            0..=3 => format!("text{}", self.below(5)),
+            4..=7 => format!("number{}", self.below(3)),
+            8 => "k".repeat(250),
+            _ => "b\u{e9}\t\u{1}".into(),
+        }
+    }
+
+    fn exptime(&mut self) -> &'static str {
+        self.one_of(&["0", "0", "0", "100", "2592000", "2147483647", "-1", "1000000000"])
+    }
+
+    fn noreply(&mut self) -> &'static str {
+        self.one_of(&["", "", "", " noreply"])
+    }
+
+    /// A store. Texts are letters and numbers digits, so that nobody counts on a text.
+    fn store(&mut self) -> Vec<u8> {
+        let key = self.key();
+        let is_number = key.starts_with("number");
+        let word = match self.below(8) {
+            0..=3 => "set",
+            4 => "add",
+            5 => "replace",
+            // memcached writes a number in place only if no answer waits to be sent that refers to it.
+            6 if !is_number => "append",
+            7 if !is_number => "prepend",
+            _ => "cas",
+        };
+        let value = if is_number {
+            self.one_of(&["0", "9", "10", "18446744073709551615", "18446744073709551616"]).into()
+        } else {
+            let bytes = *[0, 1, 10, 300, 3000, 30_000].get(self.below(6)).expect("six lengths");
+            "v".repeat(bytes)
+        };
+        let flags = self.one_of(&["0", "1", "4294967295", "4294967296"]);
+        let cas = if word == "cas" { " 1000000000000" } else { "" };
+        let (exptime, noreply) = (self.exptime(), self.noreply());
+        let bytes = value.len();
+        format!("{word} {key} {flags} {exptime} {bytes}{cas}{noreply}\r\n{value}\r\n").into_bytes()
+    }
+
+    fn command(&mut self) -> Vec<u8> {
+        let (key, noreply) = (self.key(), self.noreply());
+        let line = match self.below(20) {
+            0..=5 => return self.store(),
+            6..=8 => format!("get {key} {} {}", self.key(), self.key()),
+            9 => format!("gets {key}  {} ", self.key()),
+            10 => format!("gat {} {key} {}", self.exptime(), self.key()),
+            11 => format!("touch {key} {}{noreply}", self.exptime()),
+            12 | 13 => format!("delete {key}{noreply}"),
+            14 => format!(
+                "incr {key} {}{noreply}",
+                self.one_of(&["0", "1", "5", "99", "18446744073709551615"])
+            ),
+            15 => format!("decr {key} {}{noreply}", self.one_of(&["0", "1", "5", "1000"])),
+            16 if self.below(10) == 0 => format!("flush_all{noreply}"),
+            _ => return self.nonsense().into_bytes(),
+        };
+        [line.as_bytes(), self.one_of(&["\r\n", "\n"]).as_bytes()].concat()
+    }
+
+    /// What is refused, with nothing behind it that could be a command for one and not for the other.
+    fn nonsense(&mut self) -> String {
+        let (key, long) = (self.key(), "k".repeat(251));
+        match self.below(12) {
+            0 => "nonsense\r\n".into(),
+            1 => format!("set {key} 0 0 -1\r\n"),
+            2 => format!("set {key} 0 0 2147483647\r\n"),
+            3 => format!("set {key} 0 0 5\r\nfar too long\r\n"),
+            4 => format!("append {key} 0 0 0\r\nno end\r\n"),
+            5 => format!("incr {key} x\r\n"),
+            6 => format!("decr {key} -1\r\n"),
+            7 => format!("touch {key} soon\r\n"),
+            8 => format!("delete {key} 5\r\n"),
+            // Not with get: memcached then forgets answers that it has not sent yet.
+            9 => format!("delete {long}\r\n"),
+            10 => format!("incr {long} 1\r\n"),
+            _ => "GET key\r\n".into(),
+        }
+    }
+}
+
+/// What a server answers to commands that come in pieces, on a connection of its own and with nothing stored.
+fn answers(server: &ServerUnderTest, commands: &[Vec<u8>], split: Split) -> Result<Vec<String>> {
+    let mut stream = server.connect()?;
+    stream.ask(b"flush_all\r\n", b"OK\r\n")?;
+    let mut sent = commands.concat();
+    sent.extend_from_slice(b"quit\r\n");
+    let mut writer = stream.try_clone()?;
+    let writing = thread::spawn(move || {
+        let mut rest = &sent[..];
+        for length in split.pieces(sent.len()) {
+            let (piece, behind) = rest.split_at(length);
+            writer.write_all(piece)?;
+            rest = behind;
+            sleep(Duration::from_micros(20));
+        }
+        std::io::Result::Ok(())
+    });
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    writing.join().map_err(|_| anyhow!("the writer has panicked"))??;
+    comparable(&answer)
+}
+
+/// The lines of an answer without what may differ: cas tokens, and the spaces behind a number with the length
+/// they are part of.
+fn comparable(answer: &[u8]) -> Result<Vec<String>> {
+    let (mut rest, mut lines) = (answer, Vec::new());
+    while let Some(end) = rest.windows(2).position(|end| end == b"\r\n") {
+        let line = rest[..end].escape_ascii().to_string();
+        rest = &rest[end + 2..];
+        let Some(item) = line.strip_prefix("VALUE ") else {
+            lines.push(line);
+            continue;
+        };
+        let words: Vec<_> = item.split(' ').collect();
+        let bytes: usize = words.get(2).with_context(|| line.clone())?.parse()?;
+        let value = rest.get(..bytes).with_context(|| line.clone())?;
+        lines.push(format!(
+            "VALUE {} {} {}",
+            words[0],
+            words[1],
+            value.trim_ascii_end().escape_ascii()
+        ));
+        rest = &rest[bytes + 2..];
+    }
+    anyhow::ensure!(rest.is_empty(), "half a line: {}", rest.escape_ascii());
+    Ok(lines)
+}
+
+/// The two servers.
+struct Pair {
+    larderd: ServerUnderTest,
+    memcached: ServerUnderTest,
+}
+
+impl Pair {
+    fn start() -> Result<Self> {
+        let start = |binary: PathBuf| {
+            // Without its background threads memcached does the same every time.
+            let args = ["-o", "no_lru_maintainer,no_lru_crawler"];
+            ServerUnderTest::start(&binary, Transport::Unix, &args)
+        };
+        Ok(Self {
+            larderd: start(larderd(env!("CARGO_BIN_EXE_larderd")))?,
+            memcached: start(memcached()?)?,
+        })
+    }
+
+    /// The first answers in which they differ.
+    fn difference(&self, commands: &[Vec<u8>], seed: u64) -> Result<Option<(String, String)>> {
+        let ours = answers(&self.larderd, commands, Split::Random { seed })?;
+        let theirs = answers(&self.memcached, commands, Split::Random { seed: !seed })?;
+        let length = ours.len().max(theirs.len());
+        let line = |lines: &[String], index: usize| {
+            lines
+                .get(index)
+                .map_or_else(|| "<closed>".into(), |line| line.chars().take(200).collect())
+        };
+        Ok((0..length)
+            .map(|index| (line(&ours, index), line(&theirs, index)))
+            .find(|(ours, theirs)| ours != theirs))
+    }
+
+    /// Leaves out of a conversation what the difference does not need.
+    fn shrink(&self, mut commands: Vec<Vec<u8>>, seed: u64) -> Result<Vec<Vec<u8>>> {
+        let mut part = commands.len() / 2;
+        while part > 0 {
+            let mut start = 0;
+            while start < commands.len() {
+                let end = (start + part).min(commands.len());
+                let fewer = [&commands[..start], &commands[end..]].concat();
+                if self.difference(&fewer, seed)?.is_some() {
+                    commands = fewer;
+                } else {
+                    start = end;
+                }
+            }
+            part /= 2;
+        }
+        Ok(commands)
+    }
+}
+
+#[test]
+fn random_conversations_come_to_the_same_as_with_memcached() -> Result<()> {
+    let seed = match std::env::var("LARDER_SEED") {
+        Ok(seed) => seed.parse().context("LARDER_SEED is a number")?,
+        Err(_) => SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs(),
+    };
+    let pair = Pair::start()?;
+    for conversation in 0..CONVERSATIONS {
+        let mut random =
+            Random(seed.wrapping_add(conversation.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+        let commands: Vec<_> = (0..COMMANDS).map(|_| random.command()).collect();
+        if pair.difference(&commands, seed)?.is_some() {
+            let fewest = pair.shrink(commands, seed)?;
+            let (ours, theirs) = pair.difference(&fewest, seed)?.unwrap_or_default();
+            let text = fewest.concat();
+            bail!(
+                "LARDER_SEED={seed}, conversation {conversation}:\n{}\nlarderd:   {ours}\nmemcached: {theirs}",
+                text[..text.len().min(5000)].escape_ascii()
+            );
+        }
+    }
+    Ok(())
+}
