@@ -13,7 +13,7 @@
 //! no `unsafe` code: it reaches memory through [`larder_region::Memory`] only.
 //!
 //! Files in reading order: `slot`, `record`, `group` (the formats); `seat`, `segment`, `head` (who writes
-//! where); `find`, [`read`]; [`store`], `publish`; [`large`]; `empty`, `relocate`, `grow`, `flush`, [`limit`];
+//! where); `find`, [`read`], `prefetch`; [`store`], `publish`; [`large`]; `empty`, `relocate`, `grow`, `flush`, [`limit`];
 //! [`engine`], [`report`], [`dump`], [`validate`].
 #![forbid(unsafe_code)]
 
@@ -27,6 +27,7 @@ mod grow;
 mod head;
 pub mod large;
 pub mod limit;
+mod prefetch;
 mod publish;
 pub mod read;
 mod record;

@@ -177,6 +177,19 @@ impl Connection {
         }
     }
 
+    /// The keys of the first commands of a turn's input.
+    pub(crate) fn keys_ahead<'a>(
+        &'a self,
+        scratch: &'a Scratch,
+        input: &Input,
+    ) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let bytes = match input {
+            Input::Scratch(range) => &scratch.input[range.clone()],
+            Input::Backlog => self.input.waiting(),
+        };
+        self.session.keys_ahead(bytes).take(KEYS_AHEAD_MAX)
+    }
+
     /// The middle of a turn: lets the session work on the input, and says where in the scratch its output is.
     /// Input that it leaves is kept.
     ///
@@ -322,6 +335,9 @@ pub(crate) const AWAIT_OUTPUT: EventFlags = EventFlags::OUT;
 
 /// The beginning of a line, up to this length, is copied before what follows it.
 const COPIED_BYTES_MAX: usize = 4 * 1024;
+
+/// So many keys of a connection are prefetched in each turn.
+const KEYS_AHEAD_MAX: usize = 16;
 
 /// The least room there is for what follows a longer one.
 const RECEIVED_BYTES_MIN: usize = 16 * 1024;

@@ -35,7 +35,13 @@ impl Connections {
     }
 
     /// The connection with a token, if it is still there.
-    pub(crate) fn of(&mut self, token: Token) -> Option<&mut Connection> {
+    pub(crate) fn of(&self, token: Token) -> Option<&Connection> {
+        let place = self.places.get(token.index as usize)?;
+        place.connection.as_ref().filter(|_| place.generation == token.generation)
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn of_mut(&mut self, token: Token) -> Option<&mut Connection> {
         let place = self.places.get_mut(token.index as usize)?;
         place.connection.as_mut().filter(|_| place.generation == token.generation)
     }

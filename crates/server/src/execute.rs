@@ -43,6 +43,11 @@ impl Executor {
         Self { server, cache, counters }
     }
 
+    /// Lets the memory fetch what commands on these keys, which follow at once, will look at.
+    pub(crate) fn prefetch<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
+        self.cache.prefetch(keys);
+    }
+
     /// Executes a command. `block` is a store's value and line end, empty with any other command. What
     /// comes before a response is appended to `out`.
     #[inline]

@@ -122,6 +122,38 @@ impl Session {
         Progress { consumed, next }
     }
 
+    /// The keys of the commands that `input` begins with. Nothing is executed: it comes again.
+    pub(crate) fn keys_ahead<'a>(
+        &self,
+        input: &'a [u8],
+    ) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let mut parser = self.parser.clone();
+        let mut rest = match self.state {
+            State::Command => input,
+            State::Block(_) | State::Large(_) => &[],
+        };
+        std::iter::from_fn(move || {
+            loop {
+                let Parsed::Command { command, consumed, .. } = parser.next(rest) else {
+                    return None;
+                };
+                rest = &rest[consumed..];
+                match command {
+                    Command::Get { key, .. }
+                    | Command::Delete { key }
+                    | Command::Arithmetic { key, .. }
+                    | Command::Touch { key, .. } => return Some(key),
+                    Command::Store(store) => {
+                        rest = rest.get(block_bytes(&store)..).unwrap_or_default();
+                        return Some(store.key);
+                    }
+                    Command::EndOfKeys => {}
+                    _ => return None,
+                }
+            }
+        })
+    }
+
     /// Executes the command that `input` begins with.
     #[inline]
     fn command(&mut self, turn: &mut Turn<'_>, input: &[u8]) -> Step {

@@ -115,7 +115,7 @@ impl Worker {
                 continue;
             }
             let token = Token::from(event.data.u64());
-            if let Some(connection) = self.connections.of(token) {
+            if let Some(connection) = self.connections.of_mut(token) {
                 connection.notice(event.flags);
                 if !connection.is_ready {
                     self.begin_turn(token, contended);
@@ -131,7 +131,7 @@ impl Worker {
     }
 
     fn begin_turn(&mut self, token: Token, contended: bool) {
-        let Some(connection) = self.connections.of(token) else {
+        let Some(connection) = self.connections.of_mut(token) else {
             return;
         };
         connection.is_ready = false;
@@ -149,10 +149,11 @@ impl Worker {
     /// Executes what has been received in all turns that have begun, then sends all output.
     fn end_turns(&mut self, contended: bool) {
         let mut turns = std::mem::take(&mut self.turns);
+        self.executor.prefetch(turns.iter().flat_map(|turn| self.keys_ahead(turn)));
         let mut unsent = 0;
         for at in 0..turns.len() {
             let turn = &mut turns[at];
-            if let Some(connection) = self.connections.of(turn.token) {
+            if let Some(connection) = self.connections.of_mut(turn.token) {
                 let input = std::mem::replace(&mut turn.input, Input::Backlog);
                 turn.output =
                     connection.execute(&self.executor, &mut self.scratch, input, contended);
@@ -168,9 +169,14 @@ impl Worker {
         self.turns = turns;
     }
 
+    fn keys_ahead(&self, turn: &Turn) -> impl Iterator<Item = &[u8]> {
+        let connection = self.connections.of(turn.token).into_iter();
+        connection.flat_map(|connection| connection.keys_ahead(&self.scratch, &turn.input))
+    }
+
     fn send(&mut self, turns: &[Turn]) {
         for turn in turns {
-            if let Some(connection) = self.connections.of(turn.token) {
+            if let Some(connection) = self.connections.of_mut(turn.token) {
                 let output = &self.scratch.output[turn.output.clone()];
                 let outcome = connection.end_turn(&self.executor, output);
                 self.conclude(turn.token, outcome);
@@ -185,7 +191,7 @@ impl Worker {
             Outcome::AwaitInput => self.await_event(token, AWAIT_INPUT),
             Outcome::AwaitOutput => self.await_event(token, AWAIT_OUTPUT),
             Outcome::Again => {
-                if let Some(connection) = self.connections.of(token) {
+                if let Some(connection) = self.connections.of_mut(token) {
                     connection.is_ready = true;
                     self.ready.push_back(token);
                 }
@@ -197,7 +203,7 @@ impl Worker {
     /// Sees to it that the worker is woken for one kind of event. A request and its answer change nothing
     /// about that and cost no system call here.
     fn await_event(&mut self, token: Token, event: epoll::EventFlags) {
-        let Some(connection) = self.connections.of(token) else {
+        let Some(connection) = self.connections.of_mut(token) else {
             return;
         };
         if connection.awaited == event {
@@ -218,7 +224,7 @@ impl Worker {
             log.event(format_args!("<{} new client connection", connection.id()));
             let awaited = connection.awaited;
             let token = self.connections.add(connection);
-            let Some(connection) = self.connections.of(token) else {
+            let Some(connection) = self.connections.of_mut(token) else {
                 continue;
             };
             let data = epoll::EventData::new_u64(token.into());
@@ -272,7 +278,7 @@ const NOT_AT_ALL: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 const ONE_SECOND: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// So many turns are under way at the same time: their input is received, then all of it is executed, then
-/// all output is sent. The kernel's code and the cache's each stay in the processor's caches meanwhile.
+/// all output is sent. So the keys of all of them can be prefetched together.
 const TURNS_MAX: usize = 16;
 
 /// So many connections have a turn before the worker looks for others.
