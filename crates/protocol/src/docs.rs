@@ -297,10 +297,6 @@ const ERRORS: &[(Response, &str)] = &[
         Response::ServerError(ServerError::OutOfMemoryStoring),
         "There is no memory for the item. Its value is skipped.",
     ),
-    (
-        Response::ServerError(ServerError::OutOfMemoryDuringRead),
-        "Memory ran out while the value was arriving. The rest of it is skipped.",
-    ),
     (Response::ServerError(ServerError::OutOfMemory), "There is no memory for the longer number."),
     (
         Response::ServerError(ServerError::OutOfMemoryReadingRequest),
@@ -337,6 +333,13 @@ const DIFFERENCES: &[Difference] = &[
         larder: "They do not; the first byte of a binary request is read as the beginning of a \
             line.",
         reason: "They are not written yet.",
+    },
+    Difference {
+        memcached: "Memory that runs out while a value of more than 512 KiB arrives is told as \
+            `SERVER_ERROR Out of memory during read`.",
+        larder: "It is told as `SERVER_ERROR out of memory storing object`, as with any other \
+            value.",
+        reason: "Clients recognise these words and no others.",
     },
     Difference {
         memcached: "`stats larder` is an error.",

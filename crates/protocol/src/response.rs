@@ -90,10 +90,9 @@ pub enum ClientError {
 pub enum ServerError {
     /// The item is larger than items may be.
     TooLarge,
-    /// There is no memory for the item, and nothing may be evicted.
+    /// There is no memory for the item, and nothing may be evicted; found out before its value came, or
+    /// while it was arriving.
     OutOfMemoryStoring,
-    /// Memory ran out while a large value was arriving.
-    OutOfMemoryDuringRead,
     /// The connection may not buffer that much input.
     OutOfMemoryReadingRequest,
     /// The connection may not buffer that much output: the items of one request.

@@ -255,9 +255,8 @@ impl Executor {
 
     /// Gives up a store whose value could not be taken in.
     pub(crate) fn give_up_upload(&self, store: &Store<'_>) -> Response {
-        self.counters.count(Counter::StoreNoMemory);
         self.cache.give_up(&self.request(store));
-        ServerError::OutOfMemoryDuringRead.into()
+        self.not_stored(StoreError::NoMemory)
     }
 
     /// Stores a value that was taken in in parts.

@@ -115,7 +115,6 @@ fn server_error(error: ServerError) -> &'static str {
     match error {
         ServerError::TooLarge => "SERVER_ERROR object too large for cache",
         ServerError::OutOfMemoryStoring => "SERVER_ERROR out of memory storing object",
-        ServerError::OutOfMemoryDuringRead => "SERVER_ERROR Out of memory during read",
         ServerError::OutOfMemoryReadingRequest => "SERVER_ERROR out of memory reading request",
         ServerError::OutOfMemoryWritingHits => "SERVER_ERROR out of memory writing get response",
         ServerError::OutOfMemoryWritingStats => "SERVER_ERROR out of memory writing stats",
