@@ -7,9 +7,6 @@ use std::process::ExitCode;
 use larder_options::Request;
 use larder_protocol::WIRE_VERSION;
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     match larder_options::from_process(WIRE_VERSION) {
         Ok(Request::Print(text)) => {
