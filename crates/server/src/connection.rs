@@ -124,9 +124,12 @@ impl Connection {
         }
         match self.next {
             Next::Input => {
-                let received =
-                    if self.may_receive { self.receive(executor, scratch)? } else { None };
-                Ok(received.map_or(Begun::Over(Outcome::AwaitInput), Begun::Ready))
+                while self.may_receive {
+                    if let Some(input) = self.receive(executor, scratch)? {
+                        return Ok(Begun::Ready(input));
+                    }
+                }
+                Ok(Begun::Over(Outcome::AwaitInput))
             }
             Next::Drain | Next::Turn => Ok(Begun::Ready(Input::Backlog)),
             Next::Close => Err(Broken),

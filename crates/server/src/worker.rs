@@ -262,6 +262,9 @@ impl Worker {
         let Some(drain_until) = self.drain_until else {
             self.drain_until = Some(self.clock.second() + DRAIN_SECS);
             for token in self.connections.tokens(|connection| !connection.is_ready) {
+                if let Some(connection) = self.connections.of_mut(token) {
+                    connection.notice(epoll::EventFlags::IN);
+                }
                 self.begin_turn(token, true);
             }
             self.end_turns(true);
@@ -286,3 +289,6 @@ const EVENTS_MAX: usize = 256;
 
 /// How long a graceful stop waits for peers to take their answers.
 const DRAIN_SECS: Second = 5;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,136 @@
+//! A worker and its peers, over socket pairs.
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use larder_options::Options;
+
+use super::*;
+use crate::inbox::{Accepted, Transport};
+
+/// A worker on a thread of its own.
+struct Working {
+    server: Arc<Server>,
+    inbox: Arc<Inbox>,
+    thread: JoinHandle<()>,
+}
+
+impl Working {
+    fn with(options: &[(&str, &str)]) -> Self {
+        let (options, _) = Options::from_map(options.iter().copied()).unwrap();
+        let server = Arc::new(Server::new(options).unwrap());
+        let inbox = Arc::new(Inbox::new().unwrap());
+        let worker = Worker::new(&server, 0, Arc::clone(&inbox)).unwrap();
+        Self { server, inbox, thread: thread::spawn(|| worker.run()) }
+    }
+
+    fn connect(&self) -> UnixStream {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        ours.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        self.inbox.put(Accepted { socket: theirs.into(), transport: Transport::Unix });
+        ours
+    }
+
+    fn stop(self, manner: Manner) -> Arc<Server> {
+        self.server.stop.request(manner);
+        self.inbox.waker().wake();
+        self.thread.join().unwrap();
+        self.server
+    }
+}
+
+fn answer(peer: &mut UnixStream, request: &str, bytes: usize) -> String {
+    peer.write_all(request.as_bytes()).unwrap();
+    let mut answer = vec![0; bytes];
+    peer.read_exact(&mut answer).unwrap();
+    String::from_utf8(answer).unwrap()
+}
+
+#[test]
+fn requests_of_many_connections_that_come_together_are_all_answered() {
+    let working = Working::with(&[]);
+    let mut peers: Vec<UnixStream> = (0..100).map(|_| working.connect()).collect();
+    for (peer, number) in peers.iter_mut().zip(100..) {
+        let request = format!("set {number} 0 0 3\r\n{number}\r\nget {number}\r\n");
+        peer.write_all(request.as_bytes()).unwrap();
+    }
+    for (peer, number) in peers.iter_mut().zip(100..) {
+        let expected = format!("STORED\r\nVALUE {number} 0 3\r\n{number}\r\nEND\r\n");
+        assert_eq!(answer(peer, "", expected.len()), expected);
+    }
+    assert_eq!(working.stop(Manner::Now).counter(Counter::CmdGet), 100);
+}
+
+#[test]
+fn a_request_and_the_end_of_input_that_come_together_are_both_seen() {
+    let working = Working::with(&[]);
+    let mut peer = working.connect();
+    peer.write_all(b"version\r\n").unwrap();
+    peer.shutdown(Shutdown::Write).unwrap();
+    let mut answers = String::new();
+    peer.read_to_string(&mut answers).unwrap();
+    assert_eq!(answers, "VERSION 1.6.45\r\n");
+}
+
+#[test]
+fn input_and_output_beyond_every_buffer_arrive_whole() {
+    let working = Working::with(&[]);
+    let mut peer = working.connect();
+    let value = "0123456789".repeat(100_000);
+    let stored = answer(&mut peer, &format!("set k 0 0 1000000\r\n{value}\r\n"), 8);
+    assert_eq!(stored, "STORED\r\n");
+    let expected = format!("VALUE k 0 1000000\r\n{value}\r\n").repeat(5) + "END\r\n";
+    assert!(answer(&mut peer, "get k k k k k\r\n", expected.len()) == expected);
+    let misses = answer(&mut peer, &"get missing\r\n".repeat(50_000), 250_000);
+    assert!(misses == "END\r\n".repeat(50_000));
+}
+
+#[test]
+fn commands_beyond_a_turns_are_counted_as_yields() {
+    let working = Working::with(&[("max_reqs_per_event", "1")]);
+    let mut peer = working.connect();
+    answer(&mut peer, &"set k 0 0 1\r\n1\r\n".repeat(6), 48);
+    assert_eq!(working.stop(Manner::Now).counter(Counter::ConnectionYields), 5);
+}
+
+#[test]
+fn a_connection_that_is_gone_leaves_nothing_in_the_statistics() {
+    let working = Working::with(&[]);
+    let mut peer = working.connect();
+    peer.write_all(&[b"get ", &[b'k'; 200][..], b" "].concat().repeat(100)).unwrap();
+    peer.shutdown(Shutdown::Both).unwrap();
+    let mut other = working.connect();
+    answer(&mut other, "version\r\n", 16);
+    let server = working.stop(Manner::Now);
+    assert_eq!(server.counter(Counter::ReadBufferBytes), 0);
+}
+
+#[test]
+fn a_graceful_stop_answers_what_has_arrived() {
+    let working = Working::with(&[]);
+    let mut peer = working.connect();
+    let value = "x".repeat(1_000_000);
+    answer(&mut peer, &format!("set k 0 0 1000000\r\n{value}\r\n"), 8);
+    peer.write_all(b"get k\r\nget k\r\n").unwrap();
+    let stopping = thread::spawn(|| working.stop(Manner::Graceful));
+    let mut answers = String::new();
+    peer.read_to_string(&mut answers).unwrap();
+    assert!(answers == format!("VALUE k 0 1000000\r\n{value}\r\nEND\r\n").repeat(2));
+    stopping.join().unwrap();
+}
+
+#[test]
+fn a_graceful_stop_does_not_wait_for_who_does_not_read() {
+    let working = Working::with(&[]);
+    let mut peer = working.connect();
+    let value = "x".repeat(1_000_000);
+    answer(&mut peer, &format!("set k 0 0 1000000\r\n{value}\r\n"), 8);
+    peer.write_all(b"get k\r\n").unwrap();
+    let mut first = [0; 7];
+    peer.read_exact(&mut first).unwrap();
+    working.stop(Manner::Graceful);
+}
