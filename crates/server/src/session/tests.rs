@@ -241,7 +241,7 @@ fn commands_are_counted_as_memcached_counts_them() {
 /// Commands as peers send them, and what is nearly one.
 fn command() -> impl Strategy<Value = Vec<u8>> {
     let key = select(vec!["a", "b", "c"]);
-    let bytes = prop_oneof![0usize..20, 1000usize..7000];
+    let bytes = prop_oneof![0usize..20, 7000usize..9000, select(vec![20_000, 70_000, 300_000])];
     let store = select(vec!["set", "add", "replace", "append", "prepend"]);
     let end = prop_oneof![9 => Just("\r\n"), 1 => Just("x\r\n"), 1 => Just("\n")];
     let quiet = select(vec!["", "", " noreply"]);
