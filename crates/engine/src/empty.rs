@@ -3,6 +3,7 @@
 use larder_item::{KEY_BYTES_MAX, Second};
 use larder_region::layout::global;
 use larder_stats::Counter;
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::record::{HEADER_BYTES, Header};
@@ -22,6 +23,9 @@ const COMPACTED_LIVE_MAX_OF_16: usize = 15;
 
 /// Free segments that only survivors of a compaction may take.
 const SPARE_SEGMENTS: u64 = 1;
+
+/// The groups of so many records are asked for at once.
+const RECORDS_AHEAD: usize = 16;
 
 /// The live bytes of a segment that is not to be compacted.
 const FULL: u64 = u64::MAX;
@@ -198,8 +202,22 @@ impl Engine {
         self.push_free(segment);
     }
 
-    /// The records of a segment: the word that names each, its key's hash, its header.
+    /// The records of a segment: the word that names each, its key's hash, its header. The groups of a few
+    /// records ahead are asked for together: whoever empties a segment looks into a group for each, and would
+    /// wait for the memory each time.
     pub(crate) fn records(&self, segment: u32) -> impl Iterator<Item = (Slot, u64, Header)> {
+        let mut records = self.records_in_order(segment);
+        let mut ahead = VecDeque::with_capacity(RECORDS_AHEAD);
+        std::iter::from_fn(move || {
+            if ahead.is_empty() {
+                ahead.extend(records.by_ref().take(RECORDS_AHEAD));
+                ahead.iter().for_each(|(_, hash, _)| self.prefetch_group(*hash));
+            }
+            ahead.pop_front()
+        })
+    }
+
+    fn records_in_order(&self, segment: u32) -> impl Iterator<Item = (Slot, u64, Header)> {
         let segment_at = self.layout.segment_at(segment);
         let filled = self.filled(segment).min(self.layout.segment_bytes);
         let sequence = self.sequence(segment).load(Relaxed);
