@@ -8,9 +8,13 @@
 //! epoll instance of its own, and no request ever leaves it. A session turns bytes into commands and
 //! responses into bytes, and performs no I/O.
 //!
-//! **Memory**: a worker has 64 KiB for input and about 128 KiB for output, which its connections use in
-//! turn. A connection that waits for a command has none. One in the middle of a command keeps that, one
-//! whose peer does not read keeps at most 64 KiB and one value in one piece, and is not read; together
+//! **System calls**: a request that comes alone costs one receive, one send and its share of one wait;
+//! those that come together share all three. A worker receives for up to 16 connections, lets the memory fetch
+//! what their keys lead to, executes, and sends.
+//!
+//! **Memory**: a worker has 128 KiB for input and as much for output, which its connections use in turn. A
+//! connection that waits for a command has none. One in the middle of a command keeps that, one whose
+//! peer does not read keeps at most 64 KiB and one value in one piece, and is not read; together
 //! connections keep at most 64 MiB beyond 16 KiB each.
 //!
 //! **Fairness**: where several connections have something to do, each executes at most `-R` commands in
@@ -21,7 +25,7 @@
 //! Files in reading order:
 //!
 //! - what one connection does: [`session`], `block`, `execute`, `stats`;
-//! - bytes and sockets: `backlog`, `budget`, `connection`, `connections`;
+//! - bytes and sockets: `backlog`, `budget`, `scratch`, `connection`, `connections`;
 //! - threads: [`server`], `inbox`, `waker`, `worker`, `listener`, `clock`, `log`;
 //! - the process: [`mod@start`], `stop`, `signals`, `sockets`, `pidfile`, `privileges`, `limits`, `daemon`,
 //!   [`failure`].

@@ -36,8 +36,8 @@ pub(crate) struct Listener {
 enum Pause {
     /// Nobody waits.
     Empty,
-    /// There cannot be more connections at this time.
-    Full,
+    /// There cannot be more connections at this time, for this reason.
+    Full(String),
 }
 
 impl Listener {
@@ -69,19 +69,14 @@ impl Listener {
             if self.clock.turn() {
                 self.server.cache.maintain();
             }
-            if self.suspended.is_some() {
-                self.resume_if_possible();
-            }
             for socket in readable {
-                if self.suspended.is_none() {
-                    self.accept(socket);
-                }
+                self.accept(socket);
             }
         }
     }
 
     /// Waits for connections, signals, or the next second. Gives the numbers of the sockets on which
-    /// connections wait.
+    /// connections wait; those of all, after a pause, where accepting is suspended.
     fn wait(&self) -> Vec<usize> {
         let mut waited = vec![
             PollFd::new(&self.signals, PollFlags::IN),
@@ -97,6 +92,9 @@ impl Listener {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => panic!("the listener cannot wait for connections: {error}"),
         }
+        if self.suspended.is_some() {
+            return (0..self.sockets.len()).collect();
+        }
         let sockets = waited[others_count..].iter().zip(0..);
         sockets.filter(|(waited, _)| !waited.revents().is_empty()).map(|(_, at)| at).collect()
     }
@@ -105,9 +103,9 @@ impl Listener {
     fn accept(&mut self, socket: usize) {
         for _ in 0..ACCEPTED_MAX {
             match self.accept_one(socket) {
-                Ok(()) => {}
-                Err(Pause::Empty) => return,
-                Err(Pause::Full) => return self.suspend(),
+                Ok(()) => self.resume(),
+                Err(Pause::Empty) => return self.resume(),
+                Err(Pause::Full(why)) => return self.suspend(&why),
             }
         }
     }
@@ -116,17 +114,14 @@ impl Listener {
         let options = &self.server.options;
         let is_full = self.server.connection_count() >= options.connection_count_max;
         if is_full && !options.maxconns_fast {
-            return Err(Pause::Full);
+            return Err(Pause::Full("there are as many as -c allows".to_owned()));
         }
         let Socket { descriptor, transport, .. } = &self.sockets[socket];
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let accepted = match accept_with(descriptor, flags) {
             Ok(accepted) => accepted,
             Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => return Err(Pause::Empty),
-            Err(error) => {
-                self.server.log.event(format_args!("cannot accept a connection: {error}"));
-                return Err(Pause::Full);
-            }
+            Err(error) => return Err(Pause::Full(error.to_string())),
         };
         if is_full {
             self.reject(&accepted);
@@ -150,17 +145,18 @@ impl Listener {
 
     /// Stops accepting: connections wait in the kernel, and the listener looks again after a pause, so that
     /// it does not spin on what it cannot accept.
-    fn suspend(&mut self) {
-        self.counters.count(Counter::ListenDisabled);
-        self.server.set_accepting(false);
-        self.suspended = Some(Stopwatch::start());
+    fn suspend(&mut self, why: &str) {
+        if self.suspended.is_none() {
+            self.server.log.event(format_args!("no more connections are accepted: {why}"));
+            self.counters.count(Counter::ListenDisabled);
+            self.server.set_accepting(false);
+            self.suspended = Some(Stopwatch::start());
+        }
     }
 
-    fn resume_if_possible(&mut self) {
-        if self.server.connection_count() >= self.server.options.connection_count_max {
-            return;
-        }
+    fn resume(&mut self) {
         if let Some(suspended) = self.suspended.take() {
+            self.server.log.event(format_args!("connections are accepted again"));
             self.counters.add(Counter::ListenDisabledUs, suspended.elapsed_us());
             self.server.set_accepting(true);
         }

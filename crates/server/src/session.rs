@@ -17,6 +17,8 @@ pub struct Session {
     id: u64,
     parser: Parser,
     state: State,
+    /// Has the log shown the list of keys that is being worked through?
+    shown_list: bool,
 }
 
 #[derive(Debug)]
@@ -65,7 +67,7 @@ pub enum Next {
 impl Session {
     /// A session that has heard nothing yet. `id` names it in the log.
     pub fn new(id: u64) -> Self {
-        Self { id, parser: Parser::default(), state: State::Command }
+        Self { id, parser: Parser::default(), state: State::Command, shown_list: false }
     }
 
     /// Executes the commands of `input` and appends the answers to `out`, as far as it is allowed to.
@@ -172,14 +174,25 @@ impl Session {
                     _ => self.execute(turn, &command, frame, consumed),
                 };
                 if turn.is_shown {
-                    turn.executor.log().received(self.id, &input[..consumed]);
-                    turn.executor.log().answered(self.id, &turn.out[started..]);
+                    self.show(&command, input, turn, started);
                 }
                 step
             }
             Parsed::NeedMore => Step::Stop(0, Next::Input),
             Parsed::Bad(bad) => self.refuse(turn, &bad, input),
         }
+    }
+
+    /// Logs a command and its answer; a list of keys with the first one.
+    #[cold]
+    fn show(&mut self, command: &Command<'_>, input: &[u8], turn: &Turn<'_>, started: usize) {
+        let log = turn.executor.log();
+        let is_begun =
+            std::mem::replace(&mut self.shown_list, matches!(command, Command::Get { .. }));
+        if !is_begun {
+            log.received(self.id, input.split(|byte| *byte == b'\n').next().unwrap_or_default());
+        }
+        log.answered(self.id, &turn.out[started..]);
     }
 
     #[inline]
