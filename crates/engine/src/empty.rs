@@ -14,9 +14,13 @@ use crate::{Engine, NoMemory, Seat};
 
 /// With no more than this part alive a segment is compacted before memory is used that never was: what is
 /// stored stays together in memory that is warm, and the process grows with what is stored, not with what
-/// has been written. At most three bytes are copied for five that are won; docs/decisions/0004 has the
+/// has been written. At most a byte is copied for three that are won; docs/decisions/0004 has the
 /// measurement.
-const SPARSE_LIVE_MAX_OF_16: usize = 6;
+const SPARSE_LIVE_MAX_OF_16: usize = 4;
+
+/// Up to this part of its memory a cache takes fresh segments without moving anything: overwritten ones soon
+/// have nothing live, and cost nothing to take back.
+const SMALL_PART: u64 = 32;
 
 /// Where eviction is not allowed a segment is worth compacting if a sixteenth of it is won.
 const COMPACTED_LIVE_MAX_OF_16: usize = 15;
@@ -70,7 +74,8 @@ impl Engine {
                 self.win_back(seat, spent, now)?;
                 continue;
             }
-            if let Some(sparse) = survey.emptiest_up_to(self.sixteenths(SPARSE_LIVE_MAX_OF_16))
+            if self.used_segments() > self.layout.segments as u64 / SMALL_PART
+                && let Some(sparse) = survey.emptiest_up_to(self.sixteenths(SPARSE_LIVE_MAX_OF_16))
                 && self.compact(seat, sparse, now).is_ok()
             {
                 continue;
@@ -119,12 +124,14 @@ impl Engine {
     /// Puts a sealed segment on the free stack, unless somebody else is at it. What lives in it is evicted,
     /// or moved where eviction is not allowed: even in a spent segment an item may have been touched since.
     fn win_back(&self, seat: &Seat, segment: u32, now: Second) -> Result<(), NoMemory> {
-        if !self.evicts {
+        if !self.evicts && self.live(segment) > 0 {
             return self.compact(seat, segment, now);
         }
         if self.change_state(segment, State::Sealed, State::Emptying) {
-            for (slot, hash, header) in self.records(segment) {
-                self.drop_record(seat, slot, hash, header, now);
+            if self.live(segment) > 0 {
+                for (slot, hash, header) in self.records(segment) {
+                    self.drop_record(seat, slot, hash, header, now);
+                }
             }
             self.count(seat, Counter::SegmentsEvicted, 1);
             self.finish_emptying(seat, segment);

@@ -133,13 +133,13 @@ impl Engine {
                 continue;
             };
             let cas = self.complete(seat, publication, condition, old.as_ref());
+            let old_slot = old.map_or(Slot::EMPTY, |old| old.slot);
+            self.set_slot(slot_at, room.slot().tagged(self.tag_of(draft.hash), old_slot));
+            pieces.iter().for_each(|piece| self.note_arrived(piece.slot.segment()));
             if let Some(old) = &old {
                 self.discharge_item(seat, old);
                 self.count(seat, Counter::Reclaimed, u64::from(live.is_none()));
             }
-            let old_slot = old.map_or(Slot::EMPTY, |old| old.slot);
-            self.set_slot(slot_at, room.slot().tagged(self.tag_of(draft.hash), old_slot));
-            pieces.iter().for_each(|piece| self.note_arrived(piece.slot.segment()));
             self.account(seat, room.segment, bytes);
             self.count(seat, Counter::ItemsTotal, 1);
             if old.is_none() {
@@ -223,7 +223,8 @@ impl Engine {
         self.count(seat, Counter::BytesWritten, bytes as u64);
     }
 
-    /// Takes a record out of the accounts.
+    /// Takes a record out of the accounts, after nothing names it any more: a segment without live bytes is
+    /// given to other use without a look.
     pub(crate) fn discharge(&self, seat: &Seat, segment: u32, bytes: usize) {
         self.subtract_live(segment, bytes);
         self.discount(seat, Counter::BytesLive, bytes as u64);

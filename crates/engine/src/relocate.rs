@@ -77,11 +77,11 @@ impl Engine {
         room.fill(bytes);
         self.note_deadline(room.segment, deadline);
         self.add_live(room.segment, bytes);
+        self.set_slot(found.slot_at, room.slot().tagged(found.slot.tag(), found.slot));
         let old_bytes = found.header.record_bytes();
         self.subtract_live(found.slot.segment(), old_bytes);
         let change = (bytes as u64).wrapping_sub(old_bytes as u64);
         self.count(seat, Counter::BytesLive, change);
-        self.set_slot(found.slot_at, room.slot().tagged(found.slot.tag(), found.slot));
     }
 
     /// Moves a live record, or a live piece, out of a segment that is being compacted. Dead ones are
@@ -146,8 +146,8 @@ impl Engine {
             room.fill(bytes);
             self.note_deadline(room.segment, Deadline::NEVER);
             self.add_live(room.segment, bytes);
-            self.subtract_live(slot.segment(), bytes);
             self.set_slot(table_at, room.slot());
+            self.subtract_live(slot.segment(), bytes);
             self.count(seat, Counter::BytesRelocated, bytes as u64);
         }
     }

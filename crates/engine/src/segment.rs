@@ -101,7 +101,8 @@ impl Engine {
 
     /// How many bytes of a segment are records that can still be reached.
     pub(crate) fn live(&self, segment: u32) -> usize {
-        self.segment_field(segment, LIVE).load(Relaxed) as usize
+        // Pairs with the release in `subtract_live`: where nothing is live, nothing is named.
+        self.segment_field(segment, LIVE).load(Acquire) as usize
     }
 
     pub(crate) fn add_live(&self, segment: u32, bytes: usize) {
@@ -109,7 +110,7 @@ impl Engine {
     }
 
     pub(crate) fn subtract_live(&self, segment: u32, bytes: usize) {
-        self.segment_field(segment, LIVE).fetch_sub(bytes as u32, Relaxed);
+        self.segment_field(segment, LIVE).fetch_sub(bytes as u32, Release);
     }
 
     /// Notes a piece of a value that is still arriving. Moving the segment's records would lose it: nothing
