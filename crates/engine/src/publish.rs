@@ -231,9 +231,9 @@ impl Engine {
     }
 
     /// Takes an item's record, and the pieces of a large one, out of the accounts. Under the lock of its
-    /// group.
+    /// group. The record last: as soon as it is out, its segment may be given to other use, and with it the
+    /// table that names the pieces.
     fn discharge_item(&self, seat: &Seat, found: &Found) {
-        self.discharge(seat, found.slot.segment(), found.header.record_bytes());
         if found.header.is_large() {
             for at in self.table(found) {
                 let piece = self.slot(at);
@@ -242,5 +242,6 @@ impl Engine {
                 self.discharge(seat, piece.segment(), bytes);
             }
         }
+        self.discharge(seat, found.slot.segment(), found.header.record_bytes());
     }
 }
