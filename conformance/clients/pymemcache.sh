@@ -18,10 +18,13 @@ fi
 
 start_on_free_port
 cd "$sources"
+ended=0
 # TLS needs a second server that larderd is not yet.
 "$python" -m pytest -p no:cacheprovider --override-ini addopts= --quiet --tb=short \
     -m integration -k "not tls" --server=127.0.0.1 --port="$port" \
-    --junit-xml="$folder/results.xml" pymemcache/test || true
+    --junit-xml="$folder/results.xml" pymemcache/test || ended=$?
+# 1 is that tests have failed, which are counted below; more is that not all of them ran.
+[ "$ended" -le 1 ] || fail "pytest ended with $ended"
 [ -s "$folder/results.xml" ] || fail "pytest did not run"
 count() {
     grep -o " $1=\"[0-9]*\"" "$folder/results.xml" | head -n 1 | tr -dc 0-9
