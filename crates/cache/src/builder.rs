@@ -6,36 +6,51 @@ use larder_engine::{Config, CreateError, Engine};
 use larder_item::Epoch;
 
 use crate::clock::Time;
+use crate::maintainer::Maintainer;
 use crate::{Cache, Clock};
 
 /// The settings of a cache that is to be opened. Each has a default.
 #[derive(Clone, Debug)]
 pub struct Builder {
     memory_bytes: u64,
+    memory_bytes_max: u64,
     item_bytes_max: u64,
     cas: bool,
     evict: bool,
     clock: Clock,
+    maintainer: bool,
+    huge_pages: bool,
 }
 
 impl Default for Builder {
     fn default() -> Self {
         Self {
             memory_bytes: 64 << 20,
+            memory_bytes_max: 0,
             item_bytes_max: 1 << 20,
             cas: false,
             evict: true,
             clock: Clock::System,
+            maintainer: false,
+            huge_pages: false,
         }
     }
 }
 
 /// Why a cache could not be opened.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot open a cache of {memory_bytes} bytes: {source}")]
-pub struct OpenError {
-    memory_bytes: u64,
-    source: CreateError,
+pub enum OpenError {
+    /// The memory cannot be had, or not laid out.
+    #[error("cannot open a cache of {memory_bytes} bytes: {source}")]
+    Memory {
+        /// What was asked for.
+        memory_bytes: u64,
+        /// What is wrong with it.
+        source: CreateError,
+    },
+    /// The maintainer cannot be started.
+    #[error("cannot start a cache's maintainer: {0}; allow more threads, or do without one")]
+    Thread(std::io::Error),
 }
 
 impl Builder {
@@ -44,6 +59,14 @@ impl Builder {
     #[must_use]
     pub fn memory_bytes(mut self, bytes: u64) -> Self {
         self.memory_bytes = bytes;
+        self
+    }
+
+    /// What [`Cache::set_memory_limit`] can raise the memory to later, in bytes; [`Builder::memory_bytes`] by
+    /// default. It takes addresses of the process, not memory.
+    #[must_use]
+    pub fn memory_bytes_max(mut self, bytes: u64) -> Self {
+        self.memory_bytes_max = bytes;
         self
     }
 
@@ -78,6 +101,25 @@ impl Builder {
         self
     }
 
+    /// Whether the memory shall be of huge pages that the system has set aside (`vm.nr_hugepages`, 2 MiB each): all
+    /// of it, the memory to grow into included, is then taken at once. Off by default: transparent huge pages
+    /// are asked for in any case, and most reads are faster for them.
+    #[must_use]
+    pub fn huge_pages(mut self, on: bool) -> Self {
+        self.huge_pages = on;
+        self
+    }
+
+    /// Whether a thread of its own keeps the cache tidy: it takes back what expired within seconds, and evicts
+    /// ahead of the writers, so that no store waits for an eviction. Off by default: then writers evict, and
+    /// expired items that nobody asks for keep their memory until it is needed, or until
+    /// [`Cache::maintain`] is called. The thread ends with the cache.
+    #[must_use]
+    pub fn maintainer(mut self, on: bool) -> Self {
+        self.maintainer = on;
+        self
+    }
+
     /// Opens an empty cache in memory of its own.
     ///
     /// # Errors
@@ -93,7 +135,9 @@ impl Builder {
         };
         let config = Config {
             memory_bytes: usize::try_from(memory_bytes).unwrap_or(usize::MAX),
+            memory_bytes_max: usize::try_from(self.memory_bytes_max).unwrap_or(usize::MAX),
             item_bytes_max: usize::try_from(item_bytes_max).unwrap_or(usize::MAX),
+            huge_pages: self.huge_pages,
             keeps_versions: cas,
             evicts: evict,
             // The standard library's seed comes from the system and differs with every use.
@@ -101,7 +145,12 @@ impl Builder {
             epoch: Epoch::starting_at(time.started_unix_secs()),
         };
         let engine =
-            Engine::create(&config).map_err(|source| OpenError { memory_bytes, source })?;
-        Ok(Cache::new(engine, time))
+            Engine::create(&config).map_err(|source| OpenError::Memory { memory_bytes, source })?;
+        let cache = Cache::new(engine, time);
+        if self.maintainer {
+            let maintainer = Maintainer::start(&cache.shared).map_err(OpenError::Thread)?;
+            let _ = cache.shared.maintainer.set(maintainer);
+        }
+        Ok(cache)
     }
 }

@@ -16,8 +16,9 @@ pub enum Read {
     Miss(Miss),
 }
 
-/// A large value that is being read piece by piece. It holds nothing in the cache and at most one word a
-/// piece outside of it.
+/// A large value that is being read piece by piece. Until it is dropped its pieces stay where they are, also
+/// when the item is deleted, replaced or evicted; all readers together hold a quarter of the memory at most,
+/// and a value beyond that may be gone before it is read to its end.
 #[derive(Debug)]
 pub struct LargeValue {
     pub(crate) cache: Cache,
@@ -27,10 +28,37 @@ pub struct LargeValue {
 impl LargeValue {
     /// Appends the next piece to `out`; false where all have been read.
     ///
+    /// ```
+    /// use larder::Read;
+    /// # let cache = larder::Cache::builder().open()?;
+    /// cache.set("large", [7; 500_000], None)?;
+    /// let mut value = Vec::new();
+    /// let Read::Large(_, mut large) = cache.read(b"large", &mut value, |_, _| ()) else {
+    ///     return Err("half a megabyte is large".into());
+    /// };
+    /// while large.next_piece(&mut value)? {}
+    /// assert_eq!(value, [7; 500_000]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Evicted`] if the value is gone: what was read of it so far is of no use.
     pub fn next_piece(&mut self, out: &mut Vec<u8>) -> Result<bool, Evicted> {
         self.cache.shared.engine.read_piece(&mut self.pieces, out)
+    }
+
+    /// Shows the next piece to `f` without copying it; none where all have been read.
+    ///
+    /// # Errors
+    /// As [`LargeValue::next_piece`].
+    pub fn with_next_piece<T>(&mut self, f: impl FnOnce(&[u8]) -> T) -> Result<Option<T>, Evicted> {
+        self.cache.shared.engine.with_piece(&mut self.pieces, f)
+    }
+}
+
+impl Drop for LargeValue {
+    fn drop(&mut self) {
+        self.cache.shared.engine.close_large(&mut self.pieces);
     }
 }
 
@@ -64,6 +92,7 @@ impl Upload {
         let complete = self.arriving.take_if(|arriving| arriving.is_complete());
         let arriving = complete.ok_or(StoreError::TooLarge)?;
         let now = self.cache.now();
+        self.cache.shared.flights.detach(request.key);
         self.cache.with_seat(|engine, seat| engine.publish_upload(seat, arriving, request, now))
     }
 }

@@ -37,12 +37,12 @@ fn keys_of_every_length_are_kept_apart() {
     let cache = ticked(4 << 20);
     let key = |bytes: usize| vec![b'k'; bytes];
     for bytes in 1..=250 {
-        cache.set(&key(bytes), &value_of(1, bytes), None).unwrap();
+        cache.set(key(bytes), value_of(1, bytes), None).unwrap();
     }
     for bytes in 1..=250 {
-        assert_eq!(cache.get(&key(bytes)), Some(value_of(1, bytes)));
+        assert_eq!(cache.get(key(bytes)), Some(value_of(1, bytes)));
     }
-    assert!(matches!(cache.set(&key(251), b"v", None), Err(StoreError::Key(_))));
+    assert!(matches!(cache.set(key(251), b"v", None), Err(StoreError::Key(_))));
     assert!(matches!(cache.set(b"", b"v", None), Err(StoreError::Key(_))));
     cache.validate().unwrap();
 }
@@ -65,14 +65,14 @@ fn touching_gives_an_item_without_deadline_one_and_keeps_its_cas_token() {
     cache.store(&request(b"k", StoreMode::Set), b"v").unwrap();
     let mut value = Vec::new();
     let before = cache.get_into(b"k", &mut value).unwrap();
-    assert!(cache.touch(b"k", Deadline::after(cache.now(), 5)).unwrap());
+    assert!(cache.touch_until(b"k", Deadline::after(cache.now(), 5)).unwrap());
     let after = cache.get_into(b"k", &mut value).unwrap();
     assert_eq!((after.cas, after.flags), (before.cas, 7));
     assert_eq!(value, b"vv");
-    assert!(cache.touch(b"k", Deadline::NEVER).unwrap());
+    assert!(cache.touch_until(b"k", Deadline::NEVER).unwrap());
     cache.tick(cache.now() + 10);
     assert!(cache.get(b"k").is_some());
-    assert!(!cache.touch(b"other", Deadline::NEVER).unwrap());
+    assert!(!cache.touch_until(b"other", Deadline::NEVER).unwrap());
     cache.validate().unwrap();
 }
 
@@ -122,12 +122,12 @@ fn counters_move_and_shorter_numbers_are_padded() {
 fn clearing_hides_what_was_stored_before_and_nothing_stored_after() {
     let cache = ticked(4 << 20);
     for key in 0..1000u32 {
-        cache.set(&key.to_le_bytes(), b"old", None).unwrap();
+        cache.set(key.to_le_bytes(), b"old", None).unwrap();
     }
     cache.clear();
-    cache.set(&7u32.to_le_bytes(), b"new", None).unwrap();
+    cache.set(7u32.to_le_bytes(), b"new", None).unwrap();
     for key in 0..1000u32 {
-        assert_eq!(cache.get(&key.to_le_bytes()).is_some(), key == 7);
+        assert_eq!(cache.get(key.to_le_bytes()).is_some(), key == 7);
     }
     assert_eq!(cache.len(), 1);
     cache.validate().unwrap();
@@ -151,7 +151,7 @@ fn a_clear_to_come_happens_at_its_second() {
 fn maintenance_takes_back_what_was_cleared_and_what_expired() {
     let cache = ticked(8 << 20);
     for key in 0..20_000u32 {
-        cache.set(&key.to_le_bytes(), &[0; 200], Some(Duration::from_secs(5))).unwrap();
+        cache.set(key.to_le_bytes(), [0; 200], Some(Duration::from_secs(5))).unwrap();
     }
     let full = cache.report();
     cache.tick(cache.now() + 5);
@@ -175,7 +175,7 @@ fn large_values_are_kept_in_pieces_and_come_back_whole() {
         assert_eq!(cache.get(b"large"), Some([&value[..], b"tail"].concat()));
         cache.validate().unwrap();
     }
-    assert!(cache.touch(b"large", Deadline::after(cache.now(), 1)).unwrap());
+    assert!(cache.touch_until(b"large", Deadline::after(cache.now(), 1)).unwrap());
     assert_eq!(cache.get(b"large").map(|value| value.len()), Some((1 << 20) - 96));
     assert!(cache.delete(b"large"));
     cache.validate().unwrap();
@@ -253,19 +253,19 @@ fn a_full_cache_evicts_the_oldest_and_never_gives_a_wrong_value() {
     let cache = ticked(4 << 20);
     for key in 0..100_000u64 {
         let bytes = (key % 400) as usize + if key % 1000 == 0 { 100_000 } else { 0 };
-        cache.set(&key.to_le_bytes(), &value_of(key, bytes), None).unwrap();
+        cache.set(key.to_le_bytes(), value_of(key, bytes), None).unwrap();
     }
     cache.validate().unwrap();
     let mut hits = 0;
     for key in 0..100_000u64 {
         let bytes = (key % 400) as usize + if key % 1000 == 0 { 100_000 } else { 0 };
-        if let Some(value) = cache.get(&key.to_le_bytes()) {
+        if let Some(value) = cache.get(key.to_le_bytes()) {
             assert_eq!(value, value_of(key, bytes));
             hits += 1;
         }
     }
     assert!(hits > 5_000, "{hits} of 100000");
-    assert!(cache.get(&99_999u64.to_le_bytes()).is_some(), "the youngest item stays");
+    assert!(cache.get(99_999u64.to_le_bytes()).is_some(), "the youngest item stays");
     let report = cache.report();
     assert!(report.live_bytes < report.memory_bytes);
 }
@@ -274,25 +274,25 @@ fn a_full_cache_evicts_the_oldest_and_never_gives_a_wrong_value() {
 fn without_eviction_a_full_cache_refuses_until_something_goes() {
     let cache = Cache::builder().memory_bytes(2 << 20).evict(false).open().unwrap();
     let mut stored = 0u32;
-    while cache.set(&stored.to_le_bytes(), &[1; 500], None).is_ok() {
+    while cache.set(stored.to_le_bytes(), [1; 500], None).is_ok() {
         stored += 1;
         assert!(stored < 10_000, "two megabytes hold no more than that");
     }
     assert!(stored > 2_000, "{stored}");
     for key in 0..stored {
-        assert!(cache.get(&key.to_le_bytes()).is_some(), "{key}");
+        assert!(cache.get(key.to_le_bytes()).is_some(), "{key}");
     }
     // Every second item goes: no segment is empty, so survivors must be moved together.
     for key in (0..stored).step_by(2) {
-        assert!(cache.delete(&key.to_le_bytes()));
+        assert!(cache.delete(key.to_le_bytes()));
     }
     let again = (0..stored / 4).filter(|key| {
         let key = (stored + key).to_le_bytes();
-        cache.set(&key, &[2; 500], None).is_ok()
+        cache.set(key, [2; 500], None).is_ok()
     });
     assert_eq!(again.count() as u32, stored / 4);
     for key in (1..stored).step_by(2) {
-        assert!(cache.get(&key.to_le_bytes()).is_some(), "{key}");
+        assert!(cache.get(key.to_le_bytes()).is_some(), "{key}");
     }
     assert!(cache.report().bytes_relocated > 0);
     cache.validate().unwrap();
@@ -302,7 +302,7 @@ fn without_eviction_a_full_cache_refuses_until_something_goes() {
 fn overwriting_one_key_for_ever_needs_no_eviction() {
     let cache = Cache::builder().memory_bytes(1 << 20).evict(false).open().unwrap();
     for round in 0..100_000u32 {
-        cache.set(b"k", &round.to_le_bytes(), None).unwrap();
+        cache.set(b"k", round.to_le_bytes(), None).unwrap();
     }
     assert_eq!(cache.len(), 1);
     cache.validate().unwrap();
@@ -313,10 +313,10 @@ fn the_index_grows_with_small_items_and_finds_them_all() {
     let cache = Cache::builder().memory_bytes(64 << 20).open().unwrap();
     let keys = 600_000u32;
     for key in 0..keys {
-        cache.set(&key.to_le_bytes(), &key.to_be_bytes(), None).unwrap();
+        cache.set(key.to_le_bytes(), key.to_be_bytes(), None).unwrap();
     }
     let lost = (0..keys)
-        .filter(|key| cache.get(&key.to_le_bytes()).as_deref() != Some(&key.to_be_bytes()))
+        .filter(|key| cache.get(key.to_le_bytes()).as_deref() != Some(&key.to_be_bytes()))
         .count();
     assert_eq!(lost, 0);
     cache.validate().unwrap();
@@ -340,7 +340,7 @@ fn a_read_begins_anew_where_its_segment_changes_hands_under_it() {
             let cache = cache.clone();
             std::thread::spawn(move || {
                 for key in 0..20_000u32 {
-                    cache.set(&key.to_le_bytes(), &[0xEE; 100], None).unwrap();
+                    cache.set(key.to_le_bytes(), [0xEE; 100], None).unwrap();
                 }
                 cache.set(b"k", b"second", None).unwrap();
             })
@@ -355,7 +355,7 @@ fn a_read_begins_anew_where_its_segment_changes_hands_under_it() {
 #[test]
 fn large_reads_report_that_they_come_in_pieces() {
     let cache = ticked(16 << 20);
-    cache.set(b"large", &value_of(3, 200_000), None).unwrap();
+    cache.set(b"large", value_of(3, 200_000), None).unwrap();
     let mut out = Vec::new();
     let read = cache.read(b"large", &mut out, |out, meta| {
         out.extend_from_slice(meta.value_bytes.to_string().as_bytes());
@@ -368,28 +368,11 @@ fn large_reads_report_that_they_come_in_pieces() {
 }
 
 #[test]
-fn a_large_value_evicted_under_its_reader_is_an_error_not_a_mix() {
-    let cache = ticked(2 << 20);
-    cache.set(b"large", &value_of(3, 200_000), None).unwrap();
-    let mut out = Vec::new();
-    let Read::Large(_, mut large) = cache.read(b"large", &mut out, |_, _| ()) else {
-        panic!("200,000 bytes are large in two megabytes");
-    };
-    assert_eq!(large.next_piece(&mut out), Ok(true));
-    for key in 0..20_000u32 {
-        cache.set(&key.to_le_bytes(), &[0; 200], None).unwrap();
-    }
-    let before = out.len();
-    assert!(large.next_piece(&mut out).is_err());
-    assert_eq!(out.len(), before);
-}
-
-#[test]
 fn a_lower_memory_limit_evicts_the_oldest_and_a_higher_one_makes_room_again() {
     let cache = ticked(32 << 20);
     let fill = |from: u32| {
         for key in from..from + 200_000 {
-            cache.set(&key.to_le_bytes(), &[7; 200], None).unwrap();
+            cache.set(key.to_le_bytes(), [7; 200], None).unwrap();
         }
     };
     fill(0);
@@ -401,7 +384,7 @@ fn a_lower_memory_limit_evicts_the_oldest_and_a_higher_one_makes_room_again() {
     }
     let shrunk = cache.report();
     assert!(shrunk.live_bytes < 12 << 20 && shrunk.items < full.items / 2, "{shrunk:?}");
-    assert!(cache.get(&199_999u32.to_le_bytes()).is_some(), "the youngest stay");
+    assert!(cache.get(199_999u32.to_le_bytes()).is_some(), "the youngest stay");
     fill(200_000);
     assert!(cache.report().live_bytes < 12 << 20, "stores keep to the limit");
     cache.validate().unwrap();
@@ -414,12 +397,31 @@ fn a_lower_memory_limit_evicts_the_oldest_and_a_higher_one_makes_room_again() {
 }
 
 #[test]
+fn a_cache_opened_to_grow_holds_more_as_soon_as_it_may() {
+    let builder = Cache::builder().memory_bytes(8 << 20).memory_bytes_max(64 << 20);
+    let cache = builder.clock(Clock::Ticked).open().unwrap();
+    let fill = || {
+        for key in 0..200_000u32 {
+            cache.set(&key.to_le_bytes(), &[7; 100], None).unwrap();
+        }
+        cache.len()
+    };
+    let small = fill();
+    cache.set_memory_limit(32 << 20).unwrap();
+    assert_eq!(cache.memory_limit(), 32 << 20);
+    let large = fill();
+    assert!(large > 3 * small, "{large} items after {small}");
+    cache.validate().unwrap();
+    assert!(cache.set_memory_limit(65 << 20).is_err());
+}
+
+#[test]
 fn a_dump_shows_every_live_item_and_stops_when_told() {
     let cache = ticked(16 << 20);
     for key in 0..100u32 {
-        cache.set(&key.to_le_bytes(), &vec![0; key as usize], None).unwrap();
+        cache.set(key.to_le_bytes(), vec![0; key as usize], None).unwrap();
     }
-    cache.set(b"large", &[0; 100_000], None).unwrap();
+    cache.set(b"large", [0; 100_000], None).unwrap();
     cache.set(b"dying", b"", Some(Duration::from_secs(1))).unwrap();
     cache.tick(cache.now() + 1);
     let mut bytes = 0;
@@ -443,4 +445,120 @@ fn sizes_out_of_bounds_are_refused_by_name() {
     assert!(error.contains("1000") && error.contains("1048576"), "{error}");
     let error = Cache::builder().item_bytes_max(100 << 20).open().unwrap_err().to_string();
     assert!(error.contains("half"), "{error}");
+}
+
+#[test]
+fn a_number_that_is_counted_is_not_written_again() {
+    let cache = ticked(1 << 20);
+    cache.set(b"n", b"100", None).unwrap();
+    let count = |times: u64| {
+        for _ in 0..times {
+            cache.arithmetic(b"n", Direction::Increment, 1).unwrap();
+        }
+        cache.report().bytes_written
+    };
+    let once = count(1);
+    assert_eq!(count(898), once);
+    assert_eq!(cache.get(b"n").as_deref(), Some(&b"999"[..]));
+    assert!(count(1) > once, "a longer text is written anew");
+    assert_eq!(cache.get(b"n").as_deref(), Some(&b"1000"[..]));
+    cache.validate().unwrap();
+}
+
+#[test]
+fn what_is_appended_to_all_the_time_is_written_a_few_times_over_not_once_a_part() {
+    let cache = Cache::builder().memory_bytes(64 << 20).item_bytes_max(8 << 20).open().unwrap();
+    for (mode, key) in [(StoreMode::Append, b"append"), (StoreMode::Prepend, b"prefix")] {
+        let (parts, part_bytes) = (20_000, 200);
+        let mut expected = value_of(1, 40_000);
+        cache.set(key, &expected, None).unwrap();
+        let before = cache.report().bytes_written;
+        for number in 0..parts {
+            let part = value_of(number, part_bytes);
+            assert!(matches!(cache.store(&request(key, mode), &part), Ok(Stored::Stored { .. })));
+            if mode == StoreMode::Append {
+                expected.extend_from_slice(&part);
+            }
+        }
+        let value = cache.get(key).unwrap();
+        assert_eq!(value.len(), 40_000 + parts as usize * part_bytes);
+        if mode == StoreMode::Append {
+            assert_eq!(value, expected);
+        } else {
+            assert!(value.ends_with(&expected) && value.starts_with(&value_of(19_999, 200)));
+        }
+        let written = cache.report().bytes_written - before;
+        let times = written / value.len() as u64;
+        assert!(times < 40, "{mode:?}: {times} times the value was written");
+        cache.validate().unwrap();
+    }
+}
+
+#[test]
+fn a_large_value_that_is_being_read_outlives_its_item() {
+    let cache = ticked(8 << 20);
+    let expected = value_of(1, 1_000_000);
+    cache.set(b"large", &expected, None).unwrap();
+    let mut read = Vec::new();
+    let Read::Large(_, mut large) = cache.read(b"large", &mut read, |_, _| ()) else {
+        panic!("the value is kept in pieces")
+    };
+    assert!(large.next_piece(&mut read).unwrap());
+    cache.set(b"large", b"another", None).unwrap();
+    // The memory is written over three times.
+    for number in 0..24_000u64 {
+        cache.set(&number.to_le_bytes(), &value_of(number, 1000), None).unwrap();
+    }
+    while large.with_next_piece(|piece| read.extend_from_slice(piece)).unwrap().is_some() {}
+    assert_eq!(read, expected);
+    drop(large);
+    cache.validate().unwrap();
+}
+
+#[test]
+fn readers_of_large_values_cannot_hold_all_memory() {
+    let cache = Cache::builder().memory_bytes(8 << 20).item_bytes_max(1 << 20).open().unwrap();
+    let mut readers = Vec::new();
+    for number in 0..100u64 {
+        cache.set(&number.to_le_bytes(), &value_of(number, 600_000), None).unwrap();
+        readers.push(cache.read(&number.to_le_bytes(), &mut Vec::new(), |_, _| ()));
+    }
+    let gone = readers.iter_mut().filter_map(|read| match read {
+        Read::Large(_, large) => large.with_next_piece(|_| ()).err(),
+        _ => None,
+    });
+    assert!(gone.count() > 50, "most are read without a hold");
+    drop(readers);
+    cache.set(b"k", b"v", None).unwrap();
+    cache.validate().unwrap();
+}
+
+#[test]
+fn a_maintainer_takes_back_what_expired_evicts_ahead_and_ends_with_the_cache() {
+    let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
+    let cache = Cache::builder().memory_bytes(16 << 20).maintainer(true).open().unwrap();
+    for number in 0..1000u64 {
+        cache
+            .set(&number.to_le_bytes(), &value_of(number, 1000), Some(Duration::from_secs(1)))
+            .unwrap();
+    }
+    let gone = |cache: &Cache| cache.report().live_bytes == 0;
+    wait_until("nobody asks for them, and their memory is taken back", || gone(&cache));
+
+    for number in 0..60_000u64 {
+        cache.set(&number.to_le_bytes(), &value_of(number, 1000), None).unwrap();
+    }
+    assert!(cache.counter(larder::Counter::SegmentsEvicted) > 100);
+    wait_until("segments are free before a writer needs them", || cache.report().segments_free > 1);
+    let running = threads();
+    drop(cache);
+    wait_until("the thread ends", || threads() < running);
+}
+
+fn wait_until(what: &str, holds: impl Fn() -> bool) {
+    let deadline = std::time::Instant::now() + Duration::from_secs(20);
+    while !holds() {
+        assert!(std::time::Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }

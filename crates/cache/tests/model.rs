@@ -50,8 +50,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_cache_with_room_behaves_as_a_map(operations in prop::collection::vec(any_operation(), 1..200)) {
-        let mut pair = Pair::new(16 << 20, true);
+    fn a_cache_with_room_behaves_as_a_map(cas: bool, operations in prop::collection::vec(any_operation(), 1..200)) {
+        let mut pair = Pair::new(16 << 20, cas);
         for operation in &operations {
             pair.run(operation);
         }
@@ -63,13 +63,13 @@ proptest! {
     }
 
     #[test]
-    fn a_full_cache_behaves_as_a_map_that_forgets(operations in prop::collection::vec(any_operation(), 1..600)) {
-        let mut pair = Pair::new(1 << 20, true);
+    fn a_full_cache_behaves_as_a_map_that_forgets(cas: bool, operations in prop::collection::vec(any_operation(), 1..600)) {
+        let mut pair = Pair::new(1 << 20, cas);
         for operation in &operations {
             // An operation may evict the very item it works on, so each is preceded by enough room.
             let filler = [0xF1; 9000];
             for number in 0..8u8 {
-                pair.cache.set(&[0xFF, number], &filler, None).unwrap();
+                pair.cache.set([0xFF, number], filler, None).unwrap();
             }
             pair.follow_evictions();
             pair.run(operation);

@@ -1,6 +1,7 @@
 //! Many threads on one cache: every value read is one that somebody wrote for that key, whole.
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
@@ -45,20 +46,22 @@ fn churn(cache: &Cache, thread: u64, keys: u64, operations: u64, bytes_max: u64)
         match random.below(10) {
             0..5 => {
                 out.clear();
-                if cache.get_into(&name, &mut out).is_some() {
+                if cache.get_into(name, &mut out).is_some() {
                     assert_is_of(key, &out);
                 }
             }
             5..8 => {
                 let bytes = random.below(bytes_max) as usize;
                 let value = self_describing(key, version << 8 | thread, bytes);
-                cache.set(&name, &value, None).unwrap();
+                cache.set(name, &value, None).unwrap();
             }
             8 => {
-                cache.delete(&name);
+                cache.delete(name);
             }
             _ => {
-                cache.touch(&name, Deadline::after(cache.now(), 1 + random.below(5))).unwrap();
+                cache
+                    .touch_until(&name, Deadline::after(cache.now(), 1 + random.below(5)))
+                    .unwrap();
             }
         }
     }
@@ -82,8 +85,9 @@ fn no_reader_sees_a_wrong_value_while_segments_change_hands() {
                 thread::yield_now();
             }
         });
-        workers.into_iter().for_each(|worker| worker.join().unwrap());
+        let ends: Vec<_> = workers.into_iter().map(thread::ScopedJoinHandle::join).collect();
         done.store(true, Ordering::Relaxed);
+        ends.into_iter().for_each(|end| end.unwrap());
     });
     cache.validate().unwrap();
     assert!(cache.counter(larder::Counter::SegmentsEvicted) > 100, "the test empties segments");
@@ -116,10 +120,10 @@ fn survivors_of_compaction_are_never_lost_or_mixed() {
                     let name = (thread << 32 | key).to_le_bytes();
                     let bytes = random.below(3_000) as usize;
                     let value = self_describing(thread << 32 | key, version, bytes);
-                    if random.below(3) > 0 && cache.set(&name, &value, None).is_ok() {
+                    if random.below(3) > 0 && cache.set(name, &value, None).is_ok() {
                         versions[key as usize] = Some(version);
                     } else {
-                        let found = cache.get(&name).map(|value| {
+                        let found = cache.get(name).map(|value| {
                             assert_is_of(thread << 32 | key, &value);
                             u64::from_le_bytes(value[8..16].try_into().unwrap())
                         });
@@ -189,7 +193,7 @@ fn the_index_grows_under_readers_without_hiding_a_key() {
     let cache = Cache::builder().memory_bytes(64 << 20).open().unwrap();
     let stable = 10_000u64;
     for key in 0..stable {
-        cache.set(&key.to_le_bytes(), &self_describing(key, 0, 0), None).unwrap();
+        cache.set(key.to_le_bytes(), self_describing(key, 0, 0), None).unwrap();
     }
     let writing = AtomicUsize::new(2);
     thread::scope(|scope| {
@@ -197,7 +201,7 @@ fn the_index_grows_under_readers_without_hiding_a_key() {
             let (cache, writing) = (cache.clone(), &writing);
             scope.spawn(move || {
                 for key in 0..150_000u64 {
-                    cache.set(&(thread << 40 | key).to_le_bytes(), b"grow", None).unwrap();
+                    cache.set((thread << 40 | key).to_le_bytes(), b"grow", None).unwrap();
                 }
                 writing.fetch_sub(1, Ordering::Relaxed);
             });
@@ -208,7 +212,7 @@ fn the_index_grows_under_readers_without_hiding_a_key() {
                 let mut random = Random(reader + 77);
                 while writing.load(Ordering::Relaxed) > 0 {
                     let key = random.below(stable);
-                    let value = cache.get(&key.to_le_bytes());
+                    let value = cache.get(key.to_le_bytes());
                     assert_is_of(key, &value.expect("a key that nobody touches is always there"));
                 }
             });
@@ -225,6 +229,53 @@ fn more_threads_than_seats_share_one() {
         for thread in 0..40u64 {
             let cache = cache.clone();
             scope.spawn(move || churn(&cache, thread, 500, 1_000, 200));
+        }
+    });
+    cache.validate().unwrap();
+}
+
+#[test]
+fn a_value_changed_in_place_is_always_seen_under_its_own_cas_token() {
+    const ROUNDS: u64 = 20_000;
+    let cache = Cache::builder().memory_bytes(16 << 20).cas(true).open().unwrap();
+    cache.set(b"n", b"1000000", None).unwrap();
+    cache.set(b"log", b"", None).unwrap();
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let (mut seen, mut value) = (HashMap::new(), Vec::new());
+            while !done.load(Ordering::Relaxed) {
+                for key in [&b"n"[..], b"log"] {
+                    value.clear();
+                    let meta = cache.get_into(key, &mut value).unwrap();
+                    seen.insert((key, meta.cas), value.clone());
+                }
+            }
+            seen
+        });
+        let mut given = HashMap::new();
+        for round in 1..=ROUNDS {
+            let Ok(Arithmetic::Number { number, cas }) =
+                cache.arithmetic(b"n", Direction::Increment, 1)
+            else {
+                panic!("n is a number")
+            };
+            given.insert((&b"n"[..], cas), number.to_string().into_bytes());
+            let append = StoreMode::Append;
+            let request =
+                Request { key: b"log", mode: append, cas: None, flags: 0, deadline: Deadline(0) };
+            let Ok(Stored::Stored { cas }) = cache.store(&request, b".") else {
+                panic!("log is there")
+            };
+            given.insert((b"log", cas), vec![b'.'; round as usize]);
+        }
+        done.store(true, Ordering::Relaxed);
+        let seen = reader.join().unwrap();
+        let (first_n, first_log) = (b"1000000".to_vec(), Vec::new());
+        for ((key, cas), value) in seen {
+            let told = given.get(&(key, cas));
+            let told = told.unwrap_or(if key == b"n" { &first_n } else { &first_log });
+            assert_eq!(&value, told, "the value of {key:?} under {cas}");
         }
     });
     cache.validate().unwrap();

@@ -3,9 +3,11 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use larder_item::{Meta, Second};
-use larder_region::layout::global;
+use larder_region::layout::{GROUP_BYTES, global};
 
-use crate::Engine;
+use crate::find::Found;
+use crate::group::slots_of;
+use crate::{Engine, Seat};
 
 /// An item as a dump shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,7 +18,96 @@ pub struct Dumped {
     pub meta: Meta,
 }
 
+/// A place in a walk through all items, between two groups of the index. A walk begins at the default one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cursor {
+    group: u64,
+}
+
 impl Engine {
+    /// Appends the live items of one group whose keys begin with `prefix` to `out`, and moves the cursor behind
+    /// them; false where the walk is at its end.
+    ///
+    /// Every item that is there from the first step to the last is shown at least once, whatever else happens:
+    /// an item changes its place in the index only when its group is split, and then moves to a later group;
+    /// relocations change what a slot names, not the slot. What comes, goes, or is split off meanwhile may be
+    /// shown, also twice, or not.
+    ///
+    /// Cost: the group is locked while its keys are copied, as for a store; nothing is held between steps.
+    pub fn dump_group(
+        &self,
+        seat: &Seat,
+        cursor: &mut Cursor,
+        prefix: &[u8],
+        now: Second,
+        out: &mut Vec<Dumped>,
+    ) -> bool {
+        let group = cursor.group;
+        // Read at each step: the index may have grown. A split of a group that the walk has passed is over by
+        // then, or begins later, for the walk has had the group's lock.
+        if group >= self.memory.word(global::GROUPS).load(Acquire) {
+            return false;
+        }
+        self.flush_if_due(now);
+        let locked = self.lock_group(seat, group);
+        let live = self.linked(group).filter(|found| self.death(found, now).is_none());
+        let shown = live.filter(|found| {
+            found.header.key_bytes() >= prefix.len()
+                && self.memory.equals(found.record_at + found.header.key_at(), prefix)
+        });
+        out.extend(shown.map(|found| self.dumped(&found)));
+        drop(locked);
+        cursor.group += 1;
+        self.prefetch_groups_from(cursor.group);
+        true
+    }
+
+    /// Asks for what the next steps of a walk will look at.
+    fn prefetch_groups_from(&self, group: u64) {
+        let groups = self.memory.word(global::GROUPS).load(Acquire);
+        if group < groups {
+            let slots = slots_of(self.group_at(group), 0).map(|at| self.slot(at));
+            slots.filter(|slot| !slot.is_empty()).for_each(|slot| self.prefetch_slot(slot));
+        }
+        if group + 1 < groups {
+            let group_at = self.group_at(group + 1);
+            self.memory.prefetch(group_at);
+            self.memory.prefetch(group_at + GROUP_BYTES / 2);
+        }
+    }
+
+    /// An item's value and what else is known of it, without any note that it was read: a walk through all of
+    /// them says nothing about which are wanted.
+    pub fn peek(&self, key: &[u8], now: Second) -> Option<(Vec<u8>, Meta)> {
+        self.flush_if_due(now);
+        let hash = self.hash(key);
+        loop {
+            let found = self.find(hash, key)?;
+            if self.death(&found, now).is_some() {
+                if self.is_still_there(&found) {
+                    return None;
+                }
+                continue;
+            }
+            let mut meta = self.meta(&found, 0);
+            if let Some(value) = self.value_of(&found)
+                && self.is_unaltered(&found, meta.cas)
+            {
+                meta.value_bytes = value.len();
+                return Some((value, meta));
+            }
+        }
+    }
+
+    fn dumped(&self, found: &Found) -> Dumped {
+        let header = found.header;
+        let value_bytes = match header.is_large() {
+            false => header.shown_bytes(),
+            true => self.memory.word(found.record_at + header.value_at()).load(Relaxed) as usize,
+        };
+        Dumped { key: self.key(found), meta: self.meta(found, value_bytes) }
+    }
+
     /// Shows live items to `visit` until it says no. In no particular order; items stored or moved meanwhile
     /// may be shown or not, and one may be shown twice.
     pub fn dump(&self, now: Second, mut visit: impl FnMut(Dumped) -> bool) {
@@ -25,15 +116,9 @@ impl Engine {
                 if found.sequence == 0 || self.death(&found, now).is_some() {
                     continue;
                 }
-                let value_bytes = match found.header.is_large() {
-                    false => found.header.value_bytes(),
-                    true => {
-                        self.memory.word(found.record_at + found.header.value_at()).load(Relaxed)
-                            as usize
-                    }
-                };
-                let dumped = Dumped { key: self.key(&found), meta: self.meta(&found, value_bytes) };
-                let unchanged = found.slot.is_of(found.sequence)
+                let dumped = self.dumped(&found);
+                let unchanged = self.is_unaltered(&found, dumped.meta.cas)
+                    && found.slot.is_of(found.sequence)
                     && self.slot(found.slot_at).is_same(found.slot)
                     && self.is_still_there(&found);
                 if unchanged && !visit(dumped) {
@@ -41,5 +126,52 @@ impl Engine {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use larder_item::{Deadline, Epoch, StoreMode};
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::slot::Slot;
+    use crate::{Config, Request};
+
+    #[test]
+    fn a_walk_waits_for_a_group_whose_slots_are_on_the_move() {
+        let engine = Engine::create(&Config {
+            memory_bytes: 1 << 20,
+            memory_bytes_max: 1 << 20,
+            huge_pages: false,
+            item_bytes_max: 1 << 18,
+            keeps_versions: false,
+            evicts: true,
+            hash_seed: 1,
+            epoch: Epoch { unix_secs: 0 },
+        })
+        .unwrap();
+        let mover = engine.sit().unwrap();
+        let deadline = Deadline::NEVER;
+        let request = Request { key: b"k", mode: StoreMode::Set, cas: None, flags: 0, deadline };
+        engine.store(&mover, &request, b"v", 10).unwrap();
+        let hash = engine.hash(b"k");
+        let found = engine.find(hash, b"k").unwrap();
+        // As in the middle of a split: out of one place, and not in the other yet.
+        let locked = engine.lock(&mover, hash);
+        engine.set_slot(found.slot_at, Slot::EMPTY);
+        thread::scope(|scope| {
+            let walk = scope.spawn(|| {
+                let walker = engine.sit().unwrap();
+                let (mut cursor, mut shown) = (Cursor::default(), Vec::new());
+                while engine.dump_group(&walker, &mut cursor, b"", 10, &mut shown) {}
+                shown
+            });
+            thread::sleep(Duration::from_millis(50));
+            engine.set_slot(found.slot_at, found.slot);
+            drop(locked);
+            assert_eq!(walk.join().unwrap()[0].key, b"k");
+        });
     }
 }

@@ -1,5 +1,6 @@
 //! The engine: a region and what is derived from its superblock.
 
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use larder_item::{Epoch, KEY_BYTES_MAX};
@@ -9,17 +10,23 @@ use rapidhash::v3::{RapidSecrets, rapidhash_v3_seeded};
 
 use crate::group::Control;
 use crate::record::HEADER_BYTES;
+use crate::removal::Told;
 use crate::seat::SEAT_BYTES;
 use crate::segment::State;
 use crate::slot::TAG_BITS;
+use crate::sweep::Wake;
 
 /// What an engine is created with.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// All memory of the cache, index and statistics included.
     pub memory_bytes: usize,
+    /// What the memory limit can be raised to later; no less than `memory_bytes`. It takes addresses, not memory.
+    pub memory_bytes_max: usize,
     /// The largest item, as [`Engine::accepts`] counts it.
     pub item_bytes_max: usize,
+    /// Shall the memory be of huge pages that the system has set aside? Without them it cannot be created.
+    pub huge_pages: bool,
     /// Does each item carry a version, its cas token? It costs 8 bytes an item.
     pub keeps_versions: bool,
     /// May live items be evicted to make room?
@@ -64,6 +71,10 @@ pub struct Engine {
     pub(crate) first_level: u32,
     /// A group's number without so many low bits is the number of its segment in the directory.
     pub(crate) group_shift: u32,
+    /// Who keeps segments free in the background, if anybody does.
+    pub(crate) wake: OnceLock<Wake>,
+    /// Whom removals are told.
+    pub(crate) told: Told,
 }
 
 /// The index begins with this part of the memory: enough for items of about a kilobyte. It grows with the
@@ -82,7 +93,7 @@ impl Engine {
     /// # Errors
     /// [`CreateError`] names the size that was wrong or could not be had.
     pub fn create(config: &Config) -> Result<Self, CreateError> {
-        let layout = Layout::new(config.memory_bytes, SEAT_BYTES)?;
+        let layout = Layout::new(config.memory_bytes, config.memory_bytes_max, SEAT_BYTES)?;
         let half = config.memory_bytes / 2;
         if config.item_bytes_max > half {
             return Err(CreateError::ItemTooLarge { asked: config.item_bytes_max, half });
@@ -91,7 +102,10 @@ impl Engine {
         let first_groups =
             (config.memory_bytes / FIRST_INDEX_PART / layout::GROUP_BYTES).max(groups_per_segment);
         let engine = Self {
-            memory: Memory::private(layout.region_bytes)?,
+            memory: match config.huge_pages {
+                true => Memory::private_huge(layout.region_bytes)?,
+                false => Memory::private(layout.region_bytes)?,
+            },
             layout,
             keeps_versions: config.keeps_versions,
             evicts: config.evicts,
@@ -100,8 +114,11 @@ impl Engine {
             secrets: RapidSecrets::seed(config.hash_seed),
             first_level: first_groups.ilog2(),
             group_shift: groups_per_segment.ilog2(),
+            wake: OnceLock::new(),
+            told: Told::default(),
         };
         engine.write_superblock(config.hash_seed);
+        engine.limit_to(config.memory_bytes);
         engine.lay_out_index();
         Ok(engine)
     }
@@ -115,13 +132,13 @@ impl Engine {
         half(superblock::SEATS, layout.seats);
         half(superblock::SEAT_BYTES, layout.seat_bytes);
         half(superblock::STRIPES, layout.stripes);
+        half(superblock::TTL_CLASSES, layout.ttl_classes);
         let word = |at, value: u64| self.memory.word(at).store(value, Relaxed);
         word(superblock::REGION_BYTES, layout.region_bytes as u64);
         word(superblock::HASH_SEED, hash_seed);
         word(superblock::EPOCH_UNIX_SECS, self.epoch.unix_secs.cast_unsigned());
         half(global::CLOCK, Epoch::FIRST_SECOND as usize);
         word(global::NEXT_SEQUENCE, 1);
-        word(global::SEGMENTS_MAX, layout.segments as u64);
         // Last: a region without it is not one yet.
         self.memory.word(superblock::MAGIC).store(layout::MAGIC, Release);
     }
@@ -135,6 +152,7 @@ impl Engine {
             self.memory.half(directory).store(segment + 1, Relaxed);
         }
         self.memory.word(global::FRESH_SEGMENT).store(u64::from(index_segments), Relaxed);
+        self.memory.word(global::SEGMENTS_USED).store(u64::from(index_segments), Relaxed);
         for group in 0..groups as u64 {
             let control = Control::new(self.first_level);
             self.memory.word(self.group_at(group)).store(control.0, Relaxed);
@@ -156,6 +174,11 @@ impl Engine {
         value_bytes
             .checked_add(key_bytes + overhead)
             .is_some_and(|item_bytes| item_bytes <= self.item_bytes_max)
+    }
+
+    /// Does each item carry a version, its cas token?
+    pub fn keeps_versions(&self) -> bool {
+        self.keeps_versions
     }
 
     /// The longest value that is kept in one piece.

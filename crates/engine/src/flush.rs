@@ -11,9 +11,19 @@ impl Engine {
     /// segments begun before are dead as a whole.
     pub fn flush(&self) {
         self.memory.word(global::FLUSH_AT).store(0, Relaxed);
-        let next = self.memory.word(global::NEXT_SEQUENCE).load(Acquire);
-        // Pairs with the acquire in `is_flushed`.
-        self.memory.word(global::FLUSH_SEQUENCE).fetch_max(next, Release);
+        let mut next = self.memory.word(global::NEXT_SEQUENCE).load(Acquire);
+        loop {
+            // Pairs with the acquire in `is_flushed`.
+            self.memory.word(global::FLUSH_SEQUENCE).fetch_max(next, Release);
+            // A segment begun in between is not covered, and an item stored long ago may have been moved
+            // there. Where none was, this pairs with `activate`: whoever begins a segment from now on
+            // sees the flush, and moves nothing that was flushed.
+            let begun = self.memory.word(global::NEXT_SEQUENCE);
+            match begun.compare_exchange(next, next, AcqRel, Acquire) {
+                Ok(_) => return,
+                Err(later) => next = later,
+            }
+        }
     }
 
     /// Flushes when the clock reaches `at`, which may be `now`, in place of any flush that was to come.

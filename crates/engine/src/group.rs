@@ -76,6 +76,7 @@ impl Control {
 /// A locked group and the chain behind it. Unlocked when dropped.
 pub(crate) struct Locked<'a> {
     engine: &'a Engine,
+    pub(crate) group: u64,
     pub(crate) at: usize,
 }
 
@@ -222,7 +223,7 @@ impl Engine {
                 let mine = control.with_owner(seat.owner());
                 // Pairs with the release of the last owner's unlock.
                 if word.compare_exchange_weak(control.0, mine.0, Acquire, Relaxed).is_ok() {
-                    return Locked { engine: self, at };
+                    return Locked { engine: self, group, at };
                 }
             }
             wait.pause();

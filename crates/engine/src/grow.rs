@@ -18,8 +18,9 @@ use larder_region::layout::global;
 use larder_stats::Counter;
 
 use crate::group::{Control, Locked, SLOTS, is_in_second_line, slots_of};
-use crate::segment::{State, stack_top};
+use crate::segment::State;
 use crate::slot::{Slot, TAG_BITS};
+use crate::supply::stack_top;
 use crate::{Engine, NoMemory, Seat};
 
 /// The index grows when more than so many of a hundred slots are filled. Groups that wait for their split
@@ -72,7 +73,7 @@ impl Engine {
     }
 
     /// Splits the next group. Only for the grower.
-    fn split(&self, seat: &Seat, now: Second) -> Result<(), NoMemory> {
+    pub(crate) fn split(&self, seat: &Seat, now: Second) -> Result<(), NoMemory> {
         let groups = self.memory.word(global::GROUPS).load(Relaxed);
         let level = groups.ilog2();
         let tag_bit = level - self.first_level;
@@ -93,6 +94,7 @@ impl Engine {
         };
 
         self.fill_chain(new_at, Control::new(level + 1), moved, &spare);
+        self.split_ghost_row(locked.group, groups, tag_bit);
         // Step 2. Pairs with the acquire of readers: who sees the level sees the new group filled.
         locked.set_control(locked.control().with_level(level + 1).moved());
         for placed in locked.placed().iter().filter(|placed| moves(placed.slot)) {
@@ -119,12 +121,17 @@ impl Engine {
     /// Takes a zeroed segment for a part of the index.
     fn take_index_segment(&self, seat: &Seat, state: State, now: Second) -> Result<u32, NoMemory> {
         let segment = self.take_segment(seat, now)?;
+        self.zero_segment(segment);
+        self.set_state(segment, state);
+        Ok(segment)
+    }
+
+    /// Fills a segment that nobody can reach with zeros.
+    pub(crate) fn zero_segment(&self, segment: u32) {
         let at = self.layout.segment_at(segment);
         for word in (0..self.layout.segment_bytes).step_by(8) {
             self.memory.word(at + word).store(0, Relaxed);
         }
-        self.set_state(segment, state);
-        Ok(segment)
     }
 
     /// Writes slots into a group nobody can reach yet, and into the `spare` overflow groups behind it.

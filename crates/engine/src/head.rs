@@ -1,8 +1,9 @@
 //! Append heads: where new records go.
 //!
-//! A pool has a few heads ("stripes"), each with a segment of its own. A writer claims one for as long as
+//! A lane has a few heads ("stripes"), each with a segment of its own. A writer claims one for as long as
 //! it takes to write a record and publish it: while a head is claimed its segment is not sealed, so it
-//! cannot be emptied under the writer.
+//! cannot be emptied under the writer. Nobody makes room while it holds a head: whoever does moves survivors,
+//! which takes another.
 //!
 //! ```text
 //! 0  claimed by owner u64 │ 8  segment + 1, 0 for none u64
@@ -13,6 +14,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use larder_item::Second;
 use larder_region::layout::LINE_BYTES;
 
+use crate::lane::{Lane, Pool};
 use crate::segment::State;
 use crate::slot::Slot;
 use crate::wait::Wait;
@@ -20,15 +22,6 @@ use crate::{Engine, NoMemory, Seat};
 
 const CLAIMED: usize = 0;
 const SEGMENT: usize = 8;
-
-/// The two kinds of segments that records are appended to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pool {
-    /// New items.
-    Small = 0,
-    /// Items that were kept when their segment was emptied.
-    Main = 1,
-}
 
 /// A claimed head with room in its segment. Dropped, it is released; what was not kept is given back.
 pub(crate) struct Reservation<'a> {
@@ -72,48 +65,89 @@ impl Drop for Reservation<'_> {
 
 impl Engine {
     /// Finds room for a record of `bytes` (a multiple of 8), or for a part of it of at least `bytes_min`.
-    /// Empties old segments where there is none: the caller must hold no group.
+    /// Empties old segments where there is none: the caller must hold neither group nor head.
     pub(crate) fn reserve(
         &self,
         seat: &Seat,
-        pool: Pool,
+        lane: Lane,
         bytes: usize,
         bytes_min: usize,
         now: Second,
     ) -> Result<Reservation<'_>, NoMemory> {
+        let mut taken = None;
+        loop {
+            let mut room = self.claim(seat, lane);
+            loop {
+                if self.has_room_for(&mut room, bytes, bytes_min)? {
+                    // Somebody else had one for this head while we looked for ours.
+                    taken.inspect(|segment| self.push_free(*segment));
+                    return Ok(room);
+                }
+                let Some(segment) = taken.take().or_else(|| self.take_free_segment()) else {
+                    break;
+                };
+                // The head stays claimed until there is something in it: see `detach_idle`.
+                self.attach_segment(&room, segment, lane, now);
+                self.note_taken();
+            }
+            drop(room);
+            taken = Some(self.take_segment(seat, now)?);
+        }
+    }
+
+    /// As [`Self::reserve`], for a record that is moved: takes what is kept free for that, and makes no room.
+    pub(crate) fn reserve_for_survivor(
+        &self,
+        seat: &Seat,
+        lane: Lane,
+        bytes: usize,
+        now: Second,
+    ) -> Result<Reservation<'_>, NoMemory> {
+        let mut room = self.claim(seat, lane);
+        while !self.has_room_for(&mut room, bytes, bytes)? {
+            let segment = self.take_for_survivors().ok_or(NoMemory)?;
+            self.attach_segment(&room, segment, lane, now);
+        }
+        Ok(room)
+    }
+
+    /// Looks for room in the segment of a claimed head; seals one that has too little.
+    fn has_room_for(
+        &self,
+        room: &mut Reservation<'_>,
+        bytes: usize,
+        bytes_min: usize,
+    ) -> Result<bool, NoMemory> {
         debug_assert!(bytes.is_multiple_of(8) && bytes_min <= bytes);
         if bytes_min > self.layout.segment_bytes {
             return Err(NoMemory);
         }
-        let mut room = self.claim(seat, pool);
-        loop {
-            if let Some(segment) = self.head_segment(room.head_at) {
-                room.segment = segment;
-                room.sequence = self.sequence(segment).load(Relaxed);
-                room.offset = self.filled(segment);
-                room.bytes = (self.layout.segment_bytes - room.offset).min(bytes);
-                if room.bytes >= bytes_min && !self.is_flushed(room.sequence) {
-                    return Ok(room);
-                }
-                self.detach_segment(room.head_at, segment);
-            }
-            let segment = match pool {
-                Pool::Small => self.take_segment(seat, now)?,
-                // Survivors are written while a segment is being emptied: what is kept free is theirs.
-                Pool::Main => self.pop_free(0).or_else(|| self.take_fresh(0)).ok_or(NoMemory)?,
-            };
-            self.activate(segment, now);
-            self.memory.word(room.head_at + SEGMENT).store(u64::from(segment) + 1, Relaxed);
+        let Some(segment) = self.head_segment(room.head_at) else {
+            return Ok(false);
+        };
+        room.segment = segment;
+        room.sequence = self.sequence(segment).load(Relaxed);
+        room.offset = self.filled(segment);
+        room.bytes = (self.layout.segment_bytes - room.offset).min(bytes);
+        let fits = room.bytes >= bytes_min && !self.is_flushed(room.sequence);
+        if !fits {
+            self.detach_segment(room.head_at, segment);
         }
+        Ok(fits)
     }
 
-    /// Claims a head of the pool, beginning with the seat's own; waits where all are claimed.
-    fn claim(&self, seat: &Seat, pool: Pool) -> Reservation<'_> {
+    fn attach_segment(&self, room: &Reservation<'_>, segment: u32, lane: Lane, now: Second) {
+        self.activate(segment, lane, now);
+        self.memory.word(room.head_at + SEGMENT).store(u64::from(segment) + 1, Relaxed);
+    }
+
+    /// Claims a head of the lane, beginning with the seat's own; waits where all are claimed.
+    fn claim(&self, seat: &Seat, lane: Lane) -> Reservation<'_> {
         let stripes = self.layout.stripes;
         let mut wait = Wait::default();
         let mut stripe = seat.index as usize % stripes;
         loop {
-            let head_at = self.head_at(pool, stripe);
+            let head_at = self.head_at(lane, stripe);
             let claimed = self.memory.word(head_at + CLAIMED);
             // The acquire pairs with the release of the last holder.
             if claimed.compare_exchange(0, seat.owner(), Acquire, Relaxed).is_ok() {
@@ -133,15 +167,23 @@ impl Engine {
         }
     }
 
-    fn head_at(&self, pool: Pool, stripe: usize) -> usize {
-        self.layout.heads_at + (pool as usize * self.layout.stripes + stripe) * LINE_BYTES
+    pub(crate) fn head_at(&self, lane: Lane, stripe: usize) -> usize {
+        let lane = lane.pool as usize * self.layout.ttl_classes + lane.ttl_class as usize;
+        self.layout.heads_at + (lane * self.layout.stripes + stripe) * LINE_BYTES
+    }
+
+    fn lanes(&self) -> impl Iterator<Item = Lane> + use<> {
+        let ttl_classes = 0..self.layout.ttl_classes as u32;
+        [Pool::Small, Pool::Main].into_iter().flat_map(move |pool| {
+            ttl_classes.clone().map(move |ttl_class| Lane { pool, ttl_class })
+        })
     }
 
     fn head_segment(&self, head_at: usize) -> Option<u32> {
         (self.memory.word(head_at + SEGMENT).load(Relaxed) as u32).checked_sub(1)
     }
 
-    fn detach_segment(&self, head_at: usize, segment: u32) {
+    pub(crate) fn detach_segment(&self, head_at: usize, segment: u32) {
         self.memory.word(head_at + SEGMENT).store(0, Relaxed);
         self.set_state(segment, State::Sealed);
     }
@@ -149,21 +191,35 @@ impl Engine {
     /// Seals the segments of heads that nobody uses just now, where nothing in them matters: so that what
     /// was flushed or has expired does not wait for the next store to be taken back.
     pub(crate) fn detach_spent(&self, seat: &Seat, now: Second) {
-        for pool in [Pool::Small, Pool::Main] {
+        self.detach_where(seat, |segment| self.filled(segment) > 0 && self.is_spent(segment, now));
+    }
+
+    /// Seals the segments of all heads that nobody uses just now: where heads hold all there is, none can be
+    /// emptied. Were there any? Without eviction those stay that are compacted into: what is in them would be
+    /// moved to others like them, again and again.
+    pub(crate) fn detach_idle(&self, seat: &Seat) -> bool {
+        let is_due = |segment| self.evicts || self.lane(segment).pool == Pool::Small;
+        self.detach_where(seat, is_due) > 0
+    }
+
+    /// Seals some of the segments of heads that nobody uses just now, and says how many these were.
+    fn detach_where(&self, seat: &Seat, is_due: impl Fn(u32) -> bool) -> usize {
+        let mut detached = 0;
+        for lane in self.lanes() {
             for stripe in 0..self.layout.stripes {
-                let head_at = self.head_at(pool, stripe);
+                let head_at = self.head_at(lane, stripe);
                 let claimed = self.memory.word(head_at + CLAIMED);
                 if claimed.compare_exchange(0, seat.owner(), Acquire, Relaxed).is_err() {
                     continue;
                 }
-                if let Some(segment) = self.head_segment(head_at)
-                    && self.filled(segment) > 0
-                    && self.is_spent(segment, now)
+                if let Some(segment) = self.head_segment(head_at).filter(|segment| is_due(*segment))
                 {
                     self.detach_segment(head_at, segment);
+                    detached += 1;
                 }
                 claimed.store(0, Release);
             }
         }
+        detached
     }
 }

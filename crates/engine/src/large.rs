@@ -15,9 +15,9 @@ use larder_item::{Deadline, Second, StoreMode, check_key};
 use larder_stats::Counter;
 
 use crate::find::Found;
-use crate::head::Pool;
+use crate::lane::Lane;
 use crate::publish::{Condition, Publication, Unpublished};
-use crate::record::{Draft, Header, PIECE_HEAD_BYTES};
+use crate::record::{Draft, Form, Header, PIECE_HEAD_BYTES};
 use crate::segment::State;
 use crate::slot::Slot;
 use crate::{Engine, Request, Seat, StoreError, Stored};
@@ -37,16 +37,23 @@ pub(crate) struct Piece {
     pub(crate) sequence: u64,
 }
 
-/// A large value that is being read piece by piece. It holds nothing in the cache: if the value is evicted
-/// meanwhile, the next piece is an error.
+/// A large value that is being read piece by piece. Give it to [`Engine::close_large`] in the end: until then its
+/// pieces stay where they are.
 #[derive(Debug)]
 pub struct LargeValue {
     value_bytes: usize,
-    pieces: Vec<Piece>,
-    next: usize,
+    pub(crate) pieces: Vec<Piece>,
+    pub(crate) next: usize,
+    /// Does it hold the segments of its pieces?
+    pub(crate) is_pinned: bool,
 }
 
 impl LargeValue {
+    /// One piece by itself.
+    pub(crate) fn of_piece(piece: Piece) -> Self {
+        Self { value_bytes: 0, pieces: vec![piece], next: 0, is_pinned: false }
+    }
+
     /// Bytes of the whole value.
     pub fn value_bytes(&self) -> usize {
         self.value_bytes
@@ -56,12 +63,25 @@ impl LargeValue {
 /// A large value that is arriving. Give it to [`Engine::publish_upload`] or to [`Engine::abort_upload`].
 #[derive(Debug)]
 pub struct Upload {
-    hash: u64,
+    pub(crate) hash: u64,
+    /// Where its records are appended: as its deadline is not known yet, the lane of items without one.
+    pub(crate) lane: Lane,
     value_bytes: usize,
     /// What has arrived and is no piece yet; never more than a piece.
     buffer: Vec<u8>,
-    pieces: Vec<Piece>,
+    pub(crate) pieces: Vec<Piece>,
     written_bytes: usize,
+}
+
+/// The table of a value of so many bytes in these pieces.
+pub(crate) fn table_of(value_bytes: usize, pieces: impl Iterator<Item = Slot>) -> Vec<u8> {
+    let words = std::iter::once(value_bytes as u64).chain(pieces.map(|piece| piece.0));
+    words.flat_map(u64::to_le_bytes).collect()
+}
+
+/// Where the words begin that name the pieces, in the record of a large value.
+pub(crate) fn table_at(record_at: usize, header: Header) -> usize {
+    record_at + header.value_at() + 8
 }
 
 impl Engine {
@@ -93,12 +113,13 @@ impl Engine {
             value_bytes,
             pieces,
             next: 0,
+            is_pinned: false,
         })
     }
 
     /// The offsets of the words that name the pieces.
     pub(crate) fn table(&self, found: &Found) -> impl Iterator<Item = usize> + Clone + use<> {
-        let first = found.record_at + found.header.value_at() + 8;
+        let first = table_at(found.record_at, found.header);
         let count = (found.header.value_bytes() / 8).saturating_sub(1);
         (0..count).map(move |piece| first + 8 * piece)
     }
@@ -134,8 +155,10 @@ impl Engine {
         if !self.accepts(key.len(), value_bytes) {
             return Err(StoreError::TooLarge);
         }
+        let hash = self.hash(key);
         Ok(Upload {
-            hash: self.hash(key),
+            hash,
+            lane: self.lane_for(hash, Deadline::NEVER, self.now()),
             value_bytes,
             buffer: Vec::new(),
             pieces: Vec::new(),
@@ -176,7 +199,7 @@ impl Engine {
         Ok(())
     }
 
-    fn append_buffer(
+    pub(crate) fn append_buffer(
         &self,
         seat: &Seat,
         upload: &mut Upload,
@@ -199,7 +222,8 @@ impl Engine {
     ) -> Result<(), StoreError> {
         while !part.is_empty() {
             let whole = (PIECE_HEAD_BYTES + part.len()).next_multiple_of(8);
-            let room = self.reserve(seat, Pool::Small, whole, whole.min(PIECE_BYTES_MIN), now)?;
+            let bytes_min = whole.min(PIECE_BYTES_MIN);
+            let room = self.reserve(seat, upload.lane, whole, bytes_min, now)?;
             let (here, rest) = part.split_at(part.len().min(room.bytes - PIECE_HEAD_BYTES));
             let header = Header::piece(here.len(), upload.hash);
             self.memory.word(room.at()).store(header.word(), Relaxed);
@@ -249,7 +273,8 @@ impl Engine {
     fn take_back(&self, seat: &Seat, mut upload: Upload) -> Option<Vec<u8>> {
         let mut part = Vec::new();
         let pieces = upload.pieces.clone();
-        let mut written = LargeValue { value_bytes: upload.written_bytes, pieces, next: 0 };
+        let mut written =
+            LargeValue { value_bytes: upload.written_bytes, pieces, next: 0, is_pinned: false };
         let whole = loop {
             match self.read_piece(&mut written, &mut part) {
                 Ok(true) => {}
@@ -276,26 +301,32 @@ impl Engine {
             upload.written_bytes, upload.value_bytes,
             "a part of the value is missing"
         );
-        let words = std::iter::once(upload.value_bytes as u64)
-            .chain(upload.pieces.iter().map(|piece| piece.slot.0));
-        let table: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+        let table = table_of(upload.value_bytes, upload.pieces.iter().map(|piece| piece.slot));
+        let draft = self.draft_of_table(request, upload.hash, &table, condition)?;
+        let publication = Publication { draft: &draft, pieces: &upload.pieces, carried: None };
+        self.write_and_publish(seat, &publication, upload.lane, condition, now)
+    }
+
+    /// The record of a large value, unless it names more pieces than a segment has room for.
+    pub(crate) fn draft_of_table<'a>(
+        &self,
+        request: &Request<'a>,
+        hash: u64,
+        table: &'a [u8],
+        condition: &Condition<'_>,
+    ) -> Result<Draft<'a>, StoreError> {
         let draft = Draft {
             key: request.key,
-            hash: upload.hash,
+            hash,
             flags: request.flags,
             deadline: condition.deadline_field(request),
             versioned: self.keeps_versions,
-            value: &table,
-            large: true,
+            value: table,
+            form: Form::Table,
         };
-        let bytes = draft.header().record_bytes();
-        if bytes > self.layout.segment_bytes {
-            return Err(StoreError::TooLarge.into());
-        }
-        let room = self.reserve(seat, Pool::Small, bytes, bytes, now)?;
-        draft.write(&self.memory, room.at());
-        let publication = Publication { draft: &draft, room: &room, pieces: &upload.pieces };
-        self.publish(seat, &publication, condition, now)
+        let segment_bytes = self.layout.segment_bytes;
+        let fits = table.len() < segment_bytes && draft.header().record_bytes() <= segment_bytes;
+        fits.then_some(draft).ok_or(StoreError::TooLarge)
     }
 
     /// Gives back what an upload has written.
@@ -304,12 +335,17 @@ impl Engine {
         for piece in &upload.pieces {
             // Under the lock of the item's group nobody else accounts for the piece.
             let _locked = self.lock(seat, upload.hash);
-            if self.is_kept(piece) {
-                let record_at = self.layout.segment_at(piece.slot.segment()) + piece.slot.offset();
-                let bytes = Header::load(&self.memory, record_at).record_bytes();
-                self.discharge(seat, piece.slot.segment(), bytes);
-                self.note_arrived(piece.slot.segment());
-            }
+            self.give_back_piece(seat, piece);
+        }
+    }
+
+    /// Takes a piece that no item will name out of the accounts. Under the lock of the group of its key.
+    pub(crate) fn give_back_piece(&self, seat: &Seat, piece: &Piece) {
+        if self.is_kept(piece) {
+            let record_at = self.layout.segment_at(piece.slot.segment()) + piece.slot.offset();
+            let bytes = Header::load(&self.memory, record_at).record_bytes();
+            self.note_arrived(piece.slot.segment());
+            self.discharge(seat, piece.slot.segment(), bytes);
         }
     }
 
@@ -317,8 +353,9 @@ impl Engine {
     /// piece's key: then whoever empties the segment later must take that lock to unlink the item.
     pub(crate) fn is_kept(&self, piece: &Piece) -> bool {
         let segment = piece.slot.segment();
-        self.sequence(segment).load(Acquire) == piece.sequence
-            && self.state(segment) != State::Emptying
+        // The state first: asked after the sequence it could be that of the segment's next use.
+        self.state(segment) != State::Emptying
+            && self.sequence(segment).load(Acquire) == piece.sequence
     }
 }
 

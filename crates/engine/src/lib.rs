@@ -10,41 +10,55 @@
 //! notices.
 //!
 //! This crate performs no I/O, reads no clock (every operation is told the second it happens in) and holds
-//! no `unsafe` code: it reaches memory through [`larder_region::Memory`] only.
+//! no `unsafe` code outside of `pinned`: it reaches memory through [`larder_region::Memory`] only.
 //!
 //! Files in reading order: `slot`, `record`, `group` (the formats); `seat`, `segment`, `head` (who writes
 //! where); `find`, [`read`], `prefetch`; [`store`], `publish`; [`large`]; `empty`, `relocate`, `grow`, `flush`, [`limit`];
 //! [`engine`], [`report`], [`dump`], [`validate`].
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
+mod alter;
 pub mod dump;
 mod empty;
 pub mod engine;
+mod evict;
+mod extend;
 mod find;
 mod flush;
+mod ghost;
 mod group;
 mod grow;
 mod head;
+#[cfg(test)]
+#[cfg(any(feature = "interleavings", miri))]
+mod interleavings;
+mod lane;
 pub mod large;
 pub mod limit;
+mod pinned;
 mod prefetch;
 mod publish;
 pub mod read;
 mod record;
 mod relocate;
+mod removal;
 pub mod report;
+mod room;
 mod seat;
 mod segment;
 mod slot;
 pub mod store;
+mod supply;
+mod sweep;
 pub mod validate;
 mod wait;
 
-pub use dump::Dumped;
+pub use dump::{Cursor, Dumped};
 pub use engine::{Config, CreateError, Engine};
 pub use large::{Evicted, LargeValue, Upload};
 pub use limit::LimitError;
 pub use read::{Miss, Read};
+pub use removal::{Reason, Removed};
 pub use report::Report;
 pub use seat::Seat;
 pub use store::{Arithmetic, Request, StoreError, Stored};

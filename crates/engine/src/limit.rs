@@ -13,56 +13,55 @@ const ITEM_SEGMENTS_MIN: usize = 8;
 /// A memory limit that the cache cannot have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the memory limit must be {min} to {max} bytes, found {asked}; the upper one was set when the cache was opened"
+    "the memory limit must be {min} to {max} bytes, found {asked}; the upper one is what the cache was opened for"
 )]
 pub struct LimitError {
     /// What was asked for.
     pub asked: usize,
     /// The least possible.
     pub min: usize,
-    /// The memory the cache was opened with.
+    /// The most the cache was opened for.
     pub max: usize,
 }
 
 impl Engine {
-    /// Changes how much memory the cache may use, up to what it was created with. Less than is in use takes
-    /// effect with the next stores and calls of [`Engine::maintain`]: the oldest items are evicted and their
-    /// memory goes back to the system.
+    /// Changes how much memory the cache may use, up to what it was created for. More can be used at once.
+    /// Less than is in use takes effect with the next stores and calls of [`Engine::maintain`]: what is wanted
+    /// least is evicted and its memory goes back to the system.
     ///
     /// # Errors
     /// [`LimitError`] names the bounds.
     pub fn set_memory_limit(&self, bytes: usize) -> Result<(), LimitError> {
-        let is_index = |state| matches!(state, State::Index | State::Overflow);
-        let index = self.segments().filter(|segment| is_index(self.state(*segment))).count();
-        let min = self.layout.pool_at + (index + ITEM_SEGMENTS_MIN) * self.layout.segment_bytes;
+        let is_index = |state| matches!(state, State::Index | State::Overflow | State::Ghost);
+        let used = self.used_segments() as usize;
+        let index =
+            self.segments().take(used).filter(|segment| is_index(self.state(*segment))).count();
+        let min = self.layout.bytes_for(index + ITEM_SEGMENTS_MIN);
         let max = self.layout.region_bytes;
         if bytes < min || bytes > max {
             return Err(LimitError { asked: bytes, min, max });
         }
-        let segments = ((bytes - self.layout.pool_at) / self.layout.segment_bytes) as u64;
-        self.memory.word(global::SEGMENTS_MAX).store(segments, Relaxed);
+        if bytes < self.memory_limit() {
+            self.release_free_segments();
+        }
+        self.limit_to(bytes);
         Ok(())
+    }
+
+    pub(crate) fn limit_to(&self, bytes: usize) {
+        let segments = self.layout.segments_in(bytes) as u64;
+        self.memory.word(global::SEGMENTS_MAX).store(segments, Relaxed);
+        self.memory.word(global::MEMORY_LIMIT).store(bytes as u64, Relaxed);
     }
 
     /// How much memory the cache may use.
     pub fn memory_limit(&self) -> usize {
-        match self.segments_max() {
-            segments if segments >= self.layout.segments as u64 => self.layout.region_bytes,
-            segments => self.layout.pool_at + segments as usize * self.layout.segment_bytes,
-        }
+        self.memory.word(global::MEMORY_LIMIT).load(Relaxed) as usize
     }
 
-    fn segments_max(&self) -> u64 {
+    /// How many segments may be in use.
+    pub(crate) fn segments_max(&self) -> u64 {
         self.memory.word(global::SEGMENTS_MAX).load(Relaxed)
-    }
-
-    fn segments_in_use(&self) -> u64 {
-        (self.layout.segments as u64).saturating_sub(self.free_segments())
-    }
-
-    /// May one more segment be taken into use?
-    pub(crate) fn has_room(&self) -> bool {
-        self.segments_in_use() < self.segments_max()
     }
 
     /// Must segments be given back?

@@ -2,6 +2,7 @@
 
 use crate::Engine;
 use crate::group::slots_of;
+use crate::slot::Slot;
 
 /// So many keys wait for the memory at the same time.
 const KEYS_AT_ONCE: usize = 16;
@@ -44,5 +45,10 @@ impl Engine {
                 self.memory.prefetch(record_at + offset);
             }
         }
+    }
+
+    /// Asks for the head and the key of the record that a slot names.
+    pub(crate) fn prefetch_slot(&self, slot: Slot) {
+        self.memory.prefetch(self.layout.segment_at(slot.segment()) + slot.offset());
     }
 }

@@ -7,6 +7,8 @@ use larder_stats::Counter;
 
 use crate::find::Found;
 use crate::large::LargeValue;
+use crate::slot::FREQ_MAX;
+use crate::wait::Wait;
 use crate::{Engine, Seat};
 
 /// Why there was nothing to read.
@@ -25,7 +27,7 @@ pub enum Miss {
 pub enum Read {
     /// The value has been appended to the buffer.
     Hit(Meta),
-    /// The value is kept in pieces: only the head has been written, take the pieces one by one.
+    /// The value is kept in pieces: only the head has been written, take the pieces one by one, then close it.
     Large(Meta, LargeValue),
     /// There is no such item.
     Miss(Miss),
@@ -48,6 +50,7 @@ impl Engine {
         self.flush_if_due(now);
         let hash = self.hash(key);
         let start = out.len();
+        let mut wait = Wait::default();
         loop {
             let Some(found) = self.find(hash, key) else {
                 return Read::Miss(Miss::Absent);
@@ -58,24 +61,41 @@ impl Engine {
                     return Read::Miss(miss);
                 }
             } else if found.header.is_large() {
-                if let Some(large) = self.open_large(&found) {
+                if let Some(mut large) = self.open_large(&found)
+                    && self.pin_large(&mut large)
+                {
                     let meta = self.meta(&found, large.value_bytes());
                     if self.is_still_there(&found) {
+                        self.note_read(&found);
                         head(out, &meta);
                         return Read::Large(meta, large);
                     }
+                    self.close_large(&mut large);
                 }
             } else {
-                let meta = self.meta(&found, found.header.value_bytes());
+                let meta = self.meta(&found, found.header.shown_bytes());
                 head(out, &meta);
-                let value_at = found.record_at + found.header.value_at();
-                self.memory.read(value_at, meta.value_bytes, out);
-                if self.is_still_there(&found) {
+                self.read_value(&found, out);
+                if self.is_still_there(&found) && self.is_unaltered(&found, meta.cas) {
+                    self.note_read(&found);
                     return Read::Hit(meta);
                 }
                 out.truncate(start);
             }
             self.count(seat, Counter::ReadsRetried, 1);
+            wait.pause();
+        }
+    }
+
+    /// Counts a read in the slot, for eviction to know what is wanted. Where somebody changes the slot just now
+    /// the note is dropped. After a few reads there is nothing to note, and reading writes nothing.
+    #[inline]
+    pub(crate) fn note_read(&self, found: &Found) {
+        let (slot, freq) = (found.slot, found.slot.freq());
+        if freq < FREQ_MAX {
+            let noted = slot.with_freq(freq + 1);
+            let word = self.memory.word(found.slot_at);
+            let _ = word.compare_exchange(slot.0, noted.0, Relaxed, Relaxed);
         }
     }
 
@@ -93,10 +113,9 @@ impl Engine {
         let locked = self.lock(seat, hash);
         if let Some(found) = self.find_location(&locked, hash, dead.slot)
             && found.sequence == dead.sequence
-            && self.death(&found, now).is_some()
+            && let Some(death) = self.death(&found, now)
         {
-            self.unlink(seat, &found);
-            self.count(seat, Counter::Reclaimed, 1);
+            self.reclaim(seat, &found, death);
         }
     }
 
@@ -106,11 +125,11 @@ impl Engine {
         if found.header.is_large() {
             let mut large = self.open_large(found)?;
             while self.read_piece(&mut large, &mut value).ok()? {}
-        } else {
-            let value_at = found.record_at + found.header.value_at();
-            self.memory.read(value_at, found.header.value_bytes(), &mut value);
+            return self.is_still_there(found).then_some(value);
         }
-        self.is_still_there(found).then_some(value)
+        let version = self.version(found);
+        self.read_value(found, &mut value);
+        (self.is_still_there(found) && self.is_unaltered(found, version)).then_some(value)
     }
 
     /// The current second by the region's clock.

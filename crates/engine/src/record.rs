@@ -11,16 +11,26 @@
 //! each is aligned. `check` is 16 bits of the key's hash: it makes a key comparison that fails rare, and
 //! tells a walker an item from noise. The record of a large value holds a table in place of the value
 //! (module [`large`](crate::large)); a piece holds the hash of its item's key in place of all fields.
+//!
+//! Two kinds of records change in place (module `alter`): a **number** holds the u64 in place of its text,
+//! `mark` says how many bytes the text has; a **growing** one has its length rounded up to 2^`mark` bytes, and
+//! takes appended bytes into what is left.
 
 use larder_item::Deadline;
 use larder_region::Memory;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 const VERSION: u8 = 1;
 const DEADLINE: u8 = 2;
 const FLAGS: u8 = 4;
 const LARGE: u8 = 8;
 const PIECE: u8 = 16;
+const NUMBER: u8 = 32;
+
+/// The least that record lengths are multiples of, as a power of two.
+const UNIT_BITS_MIN: u32 = 3;
+/// The bytes of a number's value.
+pub(crate) const NUMBER_BYTES: usize = 8;
 
 /// The bytes every record begins with.
 pub(crate) const HEADER_BYTES: usize = 8;
@@ -37,19 +47,60 @@ pub(crate) struct Fields {
     pub(crate) version: bool,
     pub(crate) deadline: bool,
     pub(crate) flags: bool,
-    /// The value is a table of pieces.
-    pub(crate) large: bool,
+}
+
+/// What stands in a record's value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// The value.
+    Plain,
+    /// The value, and room for more behind it: the record's length is a multiple of 2^`unit_bits`.
+    Growing { unit_bits: u8 },
+    /// The number whose text, padded with spaces, is the value.
+    Number { shown_bytes: u8 },
+    /// A table of pieces.
+    Table,
+}
+
+impl Form {
+    /// The form of a value that has grown to a record of so many bytes: about as much room again.
+    pub(crate) fn growing(record_bytes: usize) -> Self {
+        Self::Growing { unit_bits: record_bytes.ilog2() as u8 }
+    }
+
+    fn bits(self) -> u8 {
+        match self {
+            Self::Plain | Self::Growing { .. } => 0,
+            Self::Number { .. } => NUMBER,
+            Self::Table => LARGE,
+        }
+    }
+
+    fn mark(self) -> u8 {
+        match self {
+            Self::Plain | Self::Table => 0,
+            Self::Growing { unit_bits } => unit_bits,
+            Self::Number { shown_bytes } => shown_bytes,
+        }
+    }
 }
 
 impl Header {
-    pub(crate) fn new(fields: Fields, key_bytes: usize, value_bytes: usize, hash: u64) -> Self {
+    pub(crate) fn new(
+        fields: Fields,
+        form: Form,
+        key_bytes: usize,
+        value_bytes: usize,
+        hash: u64,
+    ) -> Self {
         debug_assert!(key_bytes <= 0xFF && value_bytes <= 0xFF_FFFF);
         let bit = |present: bool, bit: u8| if present { bit } else { 0 };
         let bits = bit(fields.version, VERSION)
             | bit(fields.deadline, DEADLINE)
             | bit(fields.flags, FLAGS)
-            | bit(fields.large, LARGE);
-        Self::of_parts(bits, key_bytes, value_bytes, hash)
+            | form.bits();
+        let mark = u64::from(form.mark()) << 40;
+        Self(Self::of_parts(bits, key_bytes, value_bytes, hash).0 | mark)
     }
 
     pub(crate) fn piece(value_bytes: usize, hash: u64) -> Self {
@@ -67,7 +118,8 @@ impl Header {
 
     #[inline]
     pub(crate) fn load(memory: &Memory, record_at: usize) -> Self {
-        Self(memory.word(record_at).load(Relaxed))
+        // Pairs with the release in `alter`: who sees the new length of a growing value sees its bytes.
+        Self(memory.word(record_at).load(Acquire))
     }
 
     pub(crate) fn word(self) -> u64 {
@@ -98,12 +150,58 @@ impl Header {
         self.has(PIECE)
     }
 
+    #[inline]
+    pub(crate) fn is_number(self) -> bool {
+        self.has(NUMBER)
+    }
+
+    #[inline]
+    fn mark(self) -> u32 {
+        (self.0 >> 40) as u32 & 0xFF
+    }
+
+    pub(crate) fn is_growing(self) -> bool {
+        self.mark() != 0 && !self.is_number()
+    }
+
+    /// About how long the record of an item is.
+    pub(crate) fn bytes_for(key_bytes: usize, value_bytes: usize) -> usize {
+        HEADER_BYTES + key_bytes + value_bytes
+    }
+
+    /// The form of the value; a growing one that is written anew does not grow.
+    pub(crate) fn form_of_copy(self) -> Form {
+        match self.mark() {
+            _ if self.is_large() => Form::Table,
+            shown_bytes if self.is_number() => Form::Number { shown_bytes: shown_bytes as u8 },
+            _ => Form::Plain,
+        }
+    }
+
+    /// May more than the deadline change while the record is where it is?
+    #[inline]
+    pub(crate) fn changes_in_place(self) -> bool {
+        self.mark() != 0
+    }
+
+    /// The length of the value as users see it; not for large ones.
+    #[inline]
+    pub(crate) fn shown_bytes(self) -> usize {
+        if self.is_number() { self.mark() as usize } else { self.value_bytes() }
+    }
+
+    /// The same with another length of the value.
+    pub(crate) fn with_value_bytes(self, value_bytes: usize) -> Self {
+        debug_assert!(value_bytes <= 0xFF_FFFF);
+        Self(self.0 & !0xFF_FFFF | value_bytes as u64)
+    }
+
     /// Could this be the record of a key with this hash and length?
     #[inline]
     pub(crate) fn fits(self, hash: u64, key_bytes: usize) -> bool {
         // Key length and check in one comparison; a piece has no key, so its length never matches.
         const MASK: u64 = 0xFFFF << 48 | 0xFF << 24;
-        (self.0 ^ (hash >> 48 << 48 | (key_bytes as u64) << 24)) & MASK == 0
+        key_bytes <= 0xFF && (self.0 ^ (hash >> 48 << 48 | (key_bytes as u64) << 24)) & MASK == 0
     }
 
     #[inline]
@@ -139,14 +237,15 @@ impl Header {
     #[inline]
     pub(crate) fn value_at(self) -> usize {
         let key_end = self.key_at() + self.key_bytes();
-        // The words of a table are changed one by one, so they are aligned.
-        if self.is_large() { key_end.next_multiple_of(8) } else { key_end }
+        // Words that are changed one by one are aligned.
+        if self.has(LARGE | NUMBER) { key_end.next_multiple_of(8) } else { key_end }
     }
 
     /// The length of the record, padding included.
     #[inline]
     pub(crate) fn record_bytes(self) -> usize {
-        (self.value_at() + self.value_bytes()).next_multiple_of(8)
+        let unit_bits = if self.is_growing() { self.mark() & 31 } else { 0 };
+        (self.value_at() + self.value_bytes()).next_multiple_of(1 << unit_bits.max(UNIT_BITS_MIN))
     }
 
     #[inline]
@@ -162,7 +261,8 @@ impl Header {
 
     #[inline]
     pub(crate) fn version(self, memory: &Memory, record_at: usize) -> u64 {
-        self.version_at().map_or(0, |at| memory.word(record_at + at).load(Relaxed))
+        // Pairs with the release in `alter`.
+        self.version_at().map_or(0, |at| memory.word(record_at + at).load(Acquire))
     }
 }
 
@@ -176,9 +276,9 @@ pub(crate) struct Draft<'a> {
     pub(crate) deadline: Option<Deadline>,
     /// Does the record carry a version? It is filled in when the record is published.
     pub(crate) versioned: bool,
-    /// The value, or the table of a large one.
+    /// What stands there in place of the value: see [`Form`].
     pub(crate) value: &'a [u8],
-    pub(crate) large: bool,
+    pub(crate) form: Form,
 }
 
 impl Draft<'_> {
@@ -187,9 +287,8 @@ impl Draft<'_> {
             version: self.versioned,
             deadline: self.deadline.is_some(),
             flags: self.flags != 0,
-            large: self.large,
         };
-        Header::new(fields, self.key.len(), self.value.len(), self.hash)
+        Header::new(fields, self.form, self.key.len(), self.value.len(), self.hash)
     }
 
     /// Writes the record into a place its writer owns.
@@ -214,7 +313,8 @@ mod tests {
     use super::*;
 
     fn header(version: bool, deadline: bool, flags: bool) -> Header {
-        Header::new(Fields { version, deadline, flags, large: false }, 20, 100, 0xABCD << 48)
+        let fields = Fields { version, deadline, flags };
+        Header::new(fields, Form::Plain, 20, 100, 0xABCD << 48)
     }
 
     #[test]
@@ -235,10 +335,31 @@ mod tests {
     }
 
     #[test]
+    fn a_growing_record_keeps_its_length_until_its_room_is_used_up() {
+        let fields = Fields { version: false, deadline: false, flags: false };
+        let form = Form::growing(128);
+        let header = Header::new(fields, form, 20, 101, 0);
+        assert_eq!(header.record_bytes(), 256);
+        assert_eq!(header.with_value_bytes(228).record_bytes(), 256);
+        assert_eq!(header.with_value_bytes(229).record_bytes(), 384);
+        assert!(header.changes_in_place() && header.is_growing() && !header.is_number());
+    }
+
+    #[test]
+    fn a_number_takes_eight_bytes_and_tells_how_long_its_text_is() {
+        let fields = Fields { version: true, deadline: false, flags: false };
+        let form = Form::Number { shown_bytes: 3 };
+        let header = Header::new(fields, form, 5, NUMBER_BYTES, 0);
+        assert_eq!((header.value_at(), header.record_bytes(), header.shown_bytes()), (24, 32, 3));
+        assert!(header.changes_in_place() && header.is_number() && !header.is_growing());
+    }
+
+    #[test]
     fn a_record_fits_only_its_own_hash_and_key_length() {
         let header = header(true, false, false);
         assert!(header.fits(0xABCD << 48 | 77, 20));
         assert!(!header.fits(0xABCD << 48, 21) && !header.fits(0xABCC << 48, 20));
+        assert!(!header.fits(0xABCD << 48, 256 + 20), "a length that the field cannot hold");
         assert!(!Header::piece(100, 0xABCD << 48).fits(0xABCD << 48, 20));
     }
 }

@@ -5,9 +5,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use larder_item::{Deadline, Second};
 use larder_stats::Counter;
 
+use crate::empty::Record;
 use crate::find::Found;
 use crate::group::Locked;
-use crate::head::{Pool, Reservation};
+use crate::head::Reservation;
+use crate::lane::Lane;
 use crate::record::{Draft, HEADER_BYTES, Header};
 use crate::slot::Slot;
 use crate::{Engine, NoMemory, Seat, StoreError};
@@ -28,7 +30,8 @@ impl Engine {
             };
             // A deadline, and the alignment behind it, are at most so much longer.
             let room_bytes = seen.header.record_bytes() + 16;
-            let room = self.reserve(seat, Pool::Small, room_bytes, room_bytes, now)?;
+            let lane = self.lane_of(self.lane(seen.slot.segment()).pool, deadline, now);
+            let room = self.reserve(seat, lane, room_bytes, room_bytes, now)?;
             let locked = self.lock(seat, hash);
             let found = self.find_locked(&locked, hash, key);
             let Some(found) = found.filter(|found| self.death(found, now).is_none()) else {
@@ -38,7 +41,7 @@ impl Engine {
                 continue;
             }
             self.copy_with_deadline(&room, &found, key, hash, deadline);
-            self.relink(seat, &room, &found, deadline);
+            self.relink(seat, &room, &found, deadline, found.slot.freq());
             drop(locked);
             return Ok(true);
         }
@@ -63,7 +66,7 @@ impl Engine {
             deadline: Some(deadline),
             versioned: found.header.version_at().is_some(),
             value: &value,
-            large: found.header.is_large(),
+            form: found.header.form_of_copy(),
         };
         draft.write(&self.memory, room.at());
         if let Some(at) = draft.header().version_at() {
@@ -72,62 +75,63 @@ impl Engine {
     }
 
     /// Makes the slot of a found record name its copy. Under the lock of its group.
-    fn relink(&self, seat: &Seat, room: &Reservation<'_>, found: &Found, deadline: Deadline) {
+    fn relink(
+        &self,
+        seat: &Seat,
+        room: &Reservation<'_>,
+        found: &Found,
+        deadline: Deadline,
+        freq: u64,
+    ) {
         let bytes = Header::load(&self.memory, room.at()).record_bytes();
         room.fill(bytes);
         self.note_deadline(room.segment, deadline);
         self.add_live(room.segment, bytes);
-        self.set_slot(found.slot_at, room.slot().tagged(found.slot.tag(), found.slot));
+        self.set_slot(found.slot_at, room.slot().tagged(found.slot.tag(), freq));
         let old_bytes = found.header.record_bytes();
         self.subtract_live(found.slot.segment(), old_bytes);
         let change = (bytes as u64).wrapping_sub(old_bytes as u64);
         self.count(seat, Counter::BytesLive, change);
     }
 
-    /// Moves a live record, or a live piece, out of a segment that is being compacted. Dead ones are
-    /// unlinked.
+    /// Moves a live record, or a live piece, to a lane; nothing happens where it is dead by now. `freq_after` is
+    /// what becomes of a record's freq.
     ///
-    /// The flush is looked at again under the lock, after the new place is found: an item flushed meanwhile
-    /// does not come back under a younger sequence.
+    /// The flush is looked at under the lock, after the new place is found: an item flushed meanwhile does not
+    /// come back under a younger sequence.
     pub(crate) fn relocate(
         &self,
         seat: &Seat,
-        slot: Slot,
-        hash: u64,
-        header: Header,
+        record: &Record,
+        to: Lane,
+        freq_after: impl Fn(u64) -> u64,
         now: Second,
     ) -> Result<(), NoMemory> {
-        let is_reachable = {
-            let locked = self.lock(seat, hash);
-            match header.is_piece() {
-                true => self.find_owner(&locked, hash, slot).is_some(),
-                false => self.find_location(&locked, hash, slot).is_some(),
-            }
-        };
-        if !is_reachable {
-            return Ok(());
-        }
+        let Record { slot, hash, header } = *record;
         let from = self.layout.segment_at(slot.segment()) + slot.offset();
         let bytes = header.record_bytes();
-        let room = self.reserve(seat, Pool::Main, bytes, bytes, now)?;
+        let room = self.reserve_for_survivor(seat, to, bytes, now)?;
         self.memory.copy(from, room.at(), bytes);
         let locked = self.lock(seat, hash);
         if header.is_piece() {
             self.relocate_piece(seat, &room, &locked, hash, slot, bytes);
         } else if let Some(found) = self.find_location(&locked, hash, slot) {
-            if self.death(&found, now).is_some() {
-                self.unlink(seat, &found);
-                self.count(seat, Counter::Reclaimed, 1);
+            if let Some(death) = self.death(&found, now) {
+                self.reclaim(seat, &found, death);
                 return Ok(());
             }
-            // What may have changed since the copy: the deadline, and the table of a large value.
+            // What may have changed since the copy: the deadline, the table of a large value, all of a record
+            // that changes in place.
             let fields = header.key_at() - HEADER_BYTES;
             self.memory.copy(from + HEADER_BYTES, room.at() + HEADER_BYTES, fields);
             if header.is_large() {
                 let at = header.value_at();
                 self.memory.copy(from + at, room.at() + at, header.value_bytes());
+            } else if header.changes_in_place() {
+                self.memory.copy(from, room.at(), bytes);
             }
-            self.relink(seat, &room, &found, self.deadline(&found));
+            let freq = freq_after(self.slot(found.slot_at).freq());
+            self.relink(seat, &room, &found, self.deadline(&found), freq);
             self.count(seat, Counter::BytesRelocated, bytes as u64);
         }
         Ok(())

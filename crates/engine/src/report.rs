@@ -8,24 +8,33 @@ use larder_region::layout::{GROUP_BYTES, global};
 use larder_stats::Counter;
 
 use crate::Engine;
+use crate::lane::Pool;
 use crate::segment::State;
 
 /// The sizes of the parts of a cache at one time. Threads go on meanwhile: the numbers need not add up to
 /// the byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Bytes of the region.
+    /// How much memory may be used, in bytes.
     pub memory_bytes: u64,
     /// Bytes of a segment.
     pub segment_bytes: u64,
-    /// Segments of the region.
+    /// Segments that may be in use.
     pub segments: u64,
-    /// Segments that hold nothing.
+    /// Of these, those that hold nothing.
     pub segments_free: u64,
     /// Segments that hold index groups, overflow groups included.
     pub segments_index: u64,
+    /// Segments of the ghost, which remembers what was evicted lately.
+    pub segments_ghost: u64,
     /// Segments that hold items.
     pub segments_items: u64,
+    /// Those of them that belong to the small pool.
+    pub segments_small: u64,
+    /// Segments held by readers of large values.
+    pub segments_pinned: u64,
+    /// Mean of the seconds that evicted items had been in their segments; 0 where none was evicted.
+    pub eviction_age_secs: u64,
     /// Items, dead ones that nobody has come across included.
     pub items: u64,
     /// Bytes of the records of these items.
@@ -44,6 +53,13 @@ pub struct Report {
     pub oldest: Second,
 }
 
+impl Report {
+    /// Bytes of items by the memory of the segments that hold items, in percent.
+    pub fn live_percent(&self) -> u64 {
+        (self.live_bytes * 100).checked_div(self.segments_items * self.segment_bytes).unwrap_or(0)
+    }
+}
+
 impl Engine {
     /// Counts and measures.
     pub fn report(&self) -> Report {
@@ -54,10 +70,15 @@ impl Engine {
             .load(Relaxed)
             .saturating_sub(self.memory.word(global::FREE_OVERFLOW_COUNT).load(Relaxed));
         let mut report = Report {
-            memory_bytes: self.layout.region_bytes as u64,
+            memory_bytes: self.memory_limit() as u64,
             segment_bytes: self.layout.segment_bytes as u64,
-            segments: self.layout.segments as u64,
+            segments: self.segments_max(),
             segments_free: self.free_segments(),
+            segments_pinned: self.pinned_segments(),
+            eviction_age_secs: self
+                .counter(Counter::EvictedAgeSecs)
+                .checked_div(self.counter(Counter::Evictions))
+                .unwrap_or(0),
             items: self.counter(Counter::ItemsCurrent),
             live_bytes: self.counter(Counter::BytesLive),
             groups,
@@ -68,17 +89,20 @@ impl Engine {
             ..Report::default()
         };
         let mut oldest = u64::MAX;
-        for segment in self.segments() {
+        for segment in self.segments().take(self.used_segments() as usize) {
             match self.state(segment) {
                 State::Index | State::Overflow => report.segments_index += 1,
                 State::Active | State::Sealed | State::Emptying => {
                     report.segments_items += 1;
+                    let is_small = self.lane(segment).pool == Pool::Small;
+                    report.segments_small += u64::from(is_small);
                     let sequence = self.sequence(segment).load(Relaxed);
                     if sequence < oldest {
                         oldest = sequence;
                         report.oldest = self.begun(segment);
                     }
                 }
+                State::Ghost => report.segments_ghost += 1,
                 State::Free | State::Reserved => {}
             }
         }

@@ -81,8 +81,9 @@ impl Engine {
         }
     }
 
+    /// Counts on a seat.
     #[inline]
-    pub(crate) fn count(&self, seat: &Seat, counter: Counter, n: u64) {
+    pub fn count(&self, seat: &Seat, counter: Counter, n: u64) {
         add(self, seat.at + COUNTERS + 8 * counter as usize, n);
     }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! FREE → RESERVED → ACTIVE → SEALED → EMPTYING → RESERVED or FREE
-//!                 ↘ INDEX, OVERFLOW (for ever)
+//!                 ↘ INDEX, OVERFLOW, GHOST (for ever)
 //! ```
 //!
 //! Every use of a segment for records begins with a fresh **sequence**, a number that is never given
@@ -10,13 +10,14 @@
 //! is the segment's generation (a reader that finds it unchanged has read one incarnation), its age (the
 //! smallest is the oldest) and its place before or after a flush, in one word.
 
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU32, AtomicU64, fence};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use larder_item::Second;
 use larder_region::layout::{SEGMENT_HEADER_BYTES, global};
 
 use crate::Engine;
+use crate::lane::Lane;
 
 const STATE: usize = 0;
 const NEXT_FREE: usize = 4;
@@ -25,6 +26,9 @@ const LIVE: usize = 12;
 const BEGUN: usize = 16;
 const DEADLINE_MAX: usize = 20;
 const ARRIVING: usize = 24;
+const LANE: usize = 28;
+const PINS: usize = 32;
+const DEADLINE_MIN: usize = 36;
 
 /// What a segment is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,10 +48,12 @@ pub(crate) enum State {
     Index = 5,
     /// Holds overflow groups of the index.
     Overflow = 6,
+    /// Holds rows of the ghost.
+    Ghost = 7,
 }
 
 impl State {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Free,
         Self::Reserved,
         Self::Active,
@@ -55,6 +61,7 @@ impl State {
         Self::Emptying,
         Self::Index,
         Self::Overflow,
+        Self::Ghost,
     ];
 }
 
@@ -80,13 +87,6 @@ impl Engine {
     pub(crate) fn set_state(&self, segment: u32, state: State) {
         // Pairs with the acquire in `state`: who sees a segment sealed sees all that was written.
         self.segment_field(segment, STATE).store(state as u32, Release);
-    }
-
-    /// Moves a segment from one state to another; false where somebody else was first.
-    pub(crate) fn change_state(&self, segment: u32, from: State, to: State) -> bool {
-        self.segment_field(segment, STATE)
-            .compare_exchange(from as u32, to as u32, AcqRel, Relaxed)
-            .is_ok()
     }
 
     /// How many bytes of a segment are records.
@@ -124,8 +124,63 @@ impl Engine {
         self.segment_field(segment, ARRIVING).fetch_sub(1, Relaxed);
     }
 
-    pub(crate) fn has_arriving(&self, segment: u32) -> bool {
-        self.segment_field(segment, ARRIVING).load(Relaxed) > 0
+    /// Would moving a segment's records lose some, or pull them away from somebody who reads them?
+    pub(crate) fn is_held(&self, segment: u32) -> bool {
+        self.segment_field(segment, ARRIVING).load(Relaxed) > 0 || self.is_pinned(segment)
+    }
+
+    /// Keeps a segment from being put to other use until [`Self::unpin`]; false where somebody is at it.
+    ///
+    /// Pin and state are like two flags that two parties raise before each looks at the other's: all four
+    /// accesses are sequentially consistent, so that at least one sees the other.
+    pub(crate) fn pin(&self, segment: u32, sequence: u64) -> bool {
+        if self.segment_field(segment, PINS).fetch_add(1, SeqCst) == 0 {
+            self.memory.word(global::PINNED).fetch_add(1, Relaxed);
+        }
+        let state = self.segment_field(segment, STATE).load(SeqCst);
+        let is_there = state != State::Emptying as u32
+            && self.sequence(segment).load(SeqCst) == sequence
+            && sequence != 0;
+        if !is_there {
+            self.unpin(segment);
+        }
+        is_there
+    }
+
+    /// Ends what [`Self::pin`] began.
+    pub(crate) fn unpin(&self, segment: u32) {
+        // Pairs with the accesses of `begin_emptying`: all reads are done.
+        if self.segment_field(segment, PINS).fetch_sub(1, SeqCst) == 1 {
+            self.memory.word(global::PINNED).fetch_sub(1, Relaxed);
+        }
+    }
+
+    pub(crate) fn is_pinned(&self, segment: u32) -> bool {
+        self.segment_field(segment, PINS).load(SeqCst) > 0
+    }
+
+    /// How many segments are pinned.
+    pub(crate) fn pinned_segments(&self) -> u64 {
+        self.memory.word(global::PINNED).load(Relaxed)
+    }
+
+    /// Begins to empty a sealed segment; false where somebody else is at it, or holds it by a pin.
+    pub(crate) fn begin_emptying(&self, segment: u32) -> bool {
+        let state = self.segment_field(segment, STATE);
+        let (sealed, emptying) = (State::Sealed as u32, State::Emptying as u32);
+        if state.compare_exchange(sealed, emptying, SeqCst, Relaxed).is_err() {
+            return false;
+        }
+        if self.is_pinned(segment) {
+            self.set_state(segment, State::Sealed);
+            return false;
+        }
+        true
+    }
+
+    /// Which lane a segment's records were appended to.
+    pub(crate) fn lane(&self, segment: u32) -> Lane {
+        Lane::of_number(self.segment_field(segment, LANE).load(Relaxed))
     }
 
     /// The second in which a segment's present use began.
@@ -137,7 +192,25 @@ impl Engine {
     /// under the lock of the group that names the record.
     pub(crate) fn note_deadline(&self, segment: u32, deadline: larder_item::Deadline) {
         let second = if deadline.0 == 0 { NEVER_EXPIRES } else { deadline.0 };
-        self.segment_field(segment, DEADLINE_MAX).fetch_max(second, Relaxed);
+        let (min, max) =
+            (self.segment_field(segment, DEADLINE_MIN), self.segment_field(segment, DEADLINE_MAX));
+        // Most records change neither: looking first leaves the line to its readers.
+        if max.load(Relaxed) < second {
+            max.fetch_max(second, Relaxed);
+        }
+        if min.load(Relaxed) > second {
+            min.fetch_min(second, Relaxed);
+        }
+    }
+
+    /// May a segment hold an item whose deadline has passed?
+    pub(crate) fn may_hold_expired(&self, segment: u32, now: Second) -> bool {
+        self.segment_field(segment, DEADLINE_MIN).load(Relaxed) <= now
+    }
+
+    /// Forgets the earliest deadline of a segment, before all its deadlines are noted again.
+    pub(crate) fn forget_deadline_min(&self, segment: u32) {
+        self.segment_field(segment, DEADLINE_MIN).store(NEVER_EXPIRES, Relaxed);
     }
 
     /// Does nothing in a sealed segment matter any more?
@@ -156,12 +229,14 @@ impl Engine {
     }
 
     /// Begins the use of a reserved segment for records.
-    pub(crate) fn activate(&self, segment: u32, now: Second) -> u64 {
+    pub(crate) fn activate(&self, segment: u32, lane: Lane, now: Second) -> u64 {
         debug_assert_eq!(self.state(segment), State::Reserved);
         self.set_filled(segment, 0);
         self.segment_field(segment, LIVE).store(0, Relaxed);
         self.segment_field(segment, BEGUN).store(now, Relaxed);
+        self.segment_field(segment, LANE).store(lane.number(), Relaxed);
         self.segment_field(segment, DEADLINE_MAX).store(0, Relaxed);
+        self.segment_field(segment, DEADLINE_MIN).store(NEVER_EXPIRES, Relaxed);
         self.segment_field(segment, ARRIVING).store(0, Relaxed);
         let sequence = self.memory.word(global::NEXT_SEQUENCE).fetch_add(1, AcqRel);
         self.sequence(segment).store(sequence, Release);
@@ -172,83 +247,15 @@ impl Engine {
     /// Ends the use of a segment for records: no slot names one of them any more.
     pub(crate) fn retire(&self, segment: u32) {
         self.sequence(segment).store(0, Release);
-        // Pairs with the acquire fence of readers: who sees bytes written after this, sees the sequence
-        // gone too, and reads again.
-        fence(Release);
         self.set_state(segment, State::Reserved);
     }
 
-    /// How many segments hold nothing.
-    pub(crate) fn free_segments(&self) -> u64 {
-        let fresh = self.layout.segments as u64 - self.used_segments();
-        self.memory.word(global::FREE_COUNT).load(Relaxed) + fresh
-    }
-
-    /// How many segments have ever been used. They are the first ones.
-    pub(crate) fn used_segments(&self) -> u64 {
-        self.memory.word(global::FRESH_SEGMENT).load(Relaxed)
-    }
-
-    /// Takes a segment that has never been used, leaving `spare`.
-    pub(crate) fn take_fresh(&self, spare: u64) -> Option<u32> {
-        let fresh = self.memory.word(global::FRESH_SEGMENT);
-        let end = self.layout.segments as u64 - spare;
-        let taken = fresh.fetch_update(Relaxed, Relaxed, |next| (next < end).then_some(next + 1));
-        let segment = taken.ok()? as u32;
-        self.set_state(segment, State::Reserved);
-        Some(segment)
-    }
-
-    /// Puts a reserved segment on the free stack.
-    pub(crate) fn push_free(&self, segment: u32) {
-        self.set_state(segment, State::Free);
-        let top = self.memory.word(global::FREE_SEGMENTS);
-        let mut old = top.load(Relaxed);
-        loop {
-            self.segment_field(segment, NEXT_FREE).store(old as u32, Relaxed);
-            let new = stack_top(old, segment + 1);
-            // The release pairs with the acquire in `pop_free`.
-            match top.compare_exchange_weak(old, new, Release, Relaxed) {
-                Ok(_) => break,
-                Err(found) => old = found,
-            }
-        }
-        self.memory.word(global::FREE_COUNT).fetch_add(1, Relaxed);
-    }
-
-    /// Takes a segment from the free stack, leaving `spare` there.
-    pub(crate) fn pop_free(&self, spare: u64) -> Option<u32> {
-        let count = self.memory.word(global::FREE_COUNT);
-        // The count is lowered first: it never promises a segment that somebody else takes.
-        count.fetch_update(AcqRel, Relaxed, |free| (free > spare).then(|| free - 1)).ok()?;
-        let top = self.memory.word(global::FREE_SEGMENTS);
-        let mut old = top.load(Acquire);
-        loop {
-            let Some(segment) = (old as u32).checked_sub(1) else {
-                // Counted but not on the stack yet: whoever pushes it raises the count afterwards, so
-                // this cannot happen; give the count back all the same.
-                count.fetch_add(1, Relaxed);
-                return None;
-            };
-            let next = self.segment_field(segment, NEXT_FREE).load(Relaxed);
-            match top.compare_exchange_weak(old, stack_top(old, next), Acquire, Acquire) {
-                Ok(_) => {
-                    self.set_state(segment, State::Reserved);
-                    return Some(segment);
-                }
-                Err(found) => old = found,
-            }
-        }
+    pub(crate) fn next_free(&self, segment: u32) -> &AtomicU32 {
+        self.segment_field(segment, NEXT_FREE)
     }
 
     /// All segments, by number.
     pub(crate) fn segments(&self) -> std::ops::Range<u32> {
         0..self.layout.segments as u32
     }
-}
-
-/// The word of a stack whose top is `number` (0 for none), with a version that differs from `old`'s: a
-/// compare-exchange by somebody who saw an earlier top fails even if the same number is on top again.
-pub(crate) fn stack_top(old: u64, number: u32) -> u64 {
-    ((old >> 32) + 1) << 32 | u64::from(number)
 }

@@ -22,8 +22,11 @@ const KIND_SHIFT: u32 = 45;
 const GEN_SHIFT: u32 = 37;
 const SEGMENT_SHIFT: u32 = 17;
 
+/// The most that `freq` counts.
+pub(crate) const FREQ_MAX: u64 = 3;
+
 const TAG_MASK: u64 = !0 << TAG_SHIFT;
-const FREQ_MASK: u64 = 0b11 << FREQ_SHIFT;
+const FREQ_MASK: u64 = FREQ_MAX << FREQ_SHIFT;
 const LOCATION_MASK: u64 = (1 << (KIND_SHIFT + 2)) - 1;
 
 /// How many bits a tag has: the index can double that often from its first size.
@@ -48,9 +51,9 @@ impl Slot {
         )
     }
 
-    /// The same record, under `tag` and with the freq of `old`.
-    pub(crate) fn tagged(self, tag: u64, old: Self) -> Self {
-        Self(self.0 & LOCATION_MASK | tag << TAG_SHIFT | old.0 & FREQ_MASK)
+    /// The same record, under `tag` and with `freq`.
+    pub(crate) fn tagged(self, tag: u64, freq: u64) -> Self {
+        Self(self.0 & LOCATION_MASK | tag << TAG_SHIFT | freq << FREQ_SHIFT)
     }
 
     #[inline]
@@ -67,6 +70,19 @@ impl Slot {
     #[inline]
     pub(crate) fn is_same(self, other: Self) -> bool {
         (self.0 ^ other.0) & !FREQ_MASK == 0
+    }
+
+    /// How often the record was read lately, up to [`FREQ_MAX`].
+    #[inline]
+    pub(crate) fn freq(self) -> u64 {
+        (self.0 & FREQ_MASK) >> FREQ_SHIFT
+    }
+
+    /// The same with another freq.
+    #[inline]
+    pub(crate) fn with_freq(self, freq: u64) -> Self {
+        debug_assert!(freq <= FREQ_MAX);
+        Self(self.0 & !FREQ_MASK | freq << FREQ_SHIFT)
     }
 
     pub(crate) fn tag(self) -> u64 {
@@ -102,9 +118,12 @@ impl fmt::Debug for Slot {
         if self.is_empty() {
             return write!(f, "Slot(empty)");
         }
-        let (tag, segment, offset) = (self.tag(), self.segment(), self.offset());
+        let (tag, freq, segment, offset) = (self.tag(), self.freq(), self.segment(), self.offset());
         let generation = self.0 >> GEN_SHIFT & 0xFF;
-        write!(f, "Slot(tag {tag:#x}, segment {segment}, offset {offset}, gen {generation})")
+        write!(
+            f,
+            "Slot(tag {tag:#x}, freq {freq}, segment {segment}, offset {offset}, gen {generation})"
+        )
     }
 }
 
@@ -114,8 +133,10 @@ mod tests {
 
     #[test]
     fn every_field_comes_back() {
-        let slot = Slot::new(0xF_FFFF, (1 << 20) - 8, 0x1FF).tagged(0x7FFF, Slot(FREQ_MASK));
+        let slot = Slot::new(0xF_FFFF, (1 << 20) - 8, 0x1FF).tagged(0x7FFF, FREQ_MAX);
         assert_eq!((slot.segment(), slot.offset(), slot.tag()), (0xF_FFFF, (1 << 20) - 8, 0x7FFF));
+        assert_eq!((slot.freq(), slot.with_freq(1).freq()), (3, 1));
+        assert!(slot.is_same(slot.with_freq(0)));
         assert!(slot.is_of(0xFF) && slot.has_tag(0x7FFF) && !slot.has_tag(0x7FFE));
         assert_eq!(slot.location(), Slot::new(0xF_FFFF, (1 << 20) - 8, 0xFF).location());
     }

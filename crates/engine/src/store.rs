@@ -5,11 +5,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use larder_item::{Deadline, Direction, KeyError, Number, Second, StoreMode, check_key};
 use larder_stats::Counter;
 
+use crate::alter::Altered;
 use crate::find::Found;
-use crate::head::Pool;
+use crate::group::slots_of;
+use crate::lane::{Lane, Pool};
 use crate::publish::{Condition, Publication, Unpublished};
-use crate::record::Draft;
-use crate::{Engine, NoMemory, Seat};
+use crate::record::{Draft, Form, Header};
+use crate::wait::Wait;
+use crate::{Engine, NoMemory, Reason, Seat};
 
 /// How often a large value is written before the store gives up: a thread that loses its processor for long
 /// may find its first pieces evicted, but not every time.
@@ -129,6 +132,19 @@ impl Engine {
         condition: &Condition<'_>,
         now: Second,
     ) -> Result<Stored, Unpublished> {
+        self.place_as(seat, request, value, Form::Plain, condition, now)
+    }
+
+    /// As [`Self::place`], where the value is kept in another form if it is small.
+    fn place_as(
+        &self,
+        seat: &Seat,
+        request: &Request<'_>,
+        value: &[u8],
+        form: Form,
+        condition: &Condition<'_>,
+        now: Second,
+    ) -> Result<Stored, Unpublished> {
         if !self.accepts(request.key.len(), value.len()) {
             return Err(StoreError::TooLarge.into());
         }
@@ -136,7 +152,7 @@ impl Engine {
             return self.place_large(seat, request, value, condition, now);
         }
         let hash = self.hash(request.key);
-        self.prefetch_group(hash);
+        let lane = self.lane_for(hash, request.deadline, now);
         let draft = Draft {
             key: request.key,
             hash,
@@ -144,13 +160,52 @@ impl Engine {
             deadline: condition.deadline_field(request),
             versioned: self.keeps_versions,
             value,
-            large: false,
+            form,
         };
+        let publication = Publication { draft: &draft, pieces: &[], carried: None };
+        self.write_and_publish(seat, &publication, lane, condition, now)
+    }
+
+    /// Writes a record to a lane and publishes it.
+    pub(crate) fn write_and_publish(
+        &self,
+        seat: &Seat,
+        publication: &Publication<'_>,
+        lane: Lane,
+        condition: &Condition<'_>,
+        now: Second,
+    ) -> Result<Stored, Unpublished> {
+        let draft = publication.draft;
         let bytes = draft.header().record_bytes();
-        let room = self.reserve(seat, Pool::Small, bytes, bytes, now)?;
-        draft.write(&self.memory, room.at());
-        let publication = Publication { draft: &draft, room: &room, pieces: &[] };
-        self.publish(seat, &publication, condition, now)
+        loop {
+            let room = self.reserve(seat, lane, bytes, bytes, now)?;
+            draft.write(&self.memory, room.at());
+            let published = self.publish(seat, publication, &room, condition, now);
+            drop(room);
+            if published != Err(Unpublished::NoSlot) {
+                return published;
+            }
+            self.add_overflow_segment(seat, now)?;
+        }
+    }
+
+    /// The lane for a store: of what it replaces, or of the main pool where the ghost remembers the key. It may
+    /// be mistaken, which costs a little of the hit ratio: what counts is looked at under the lock.
+    pub(crate) fn lane_for(&self, hash: u64, deadline: Deadline, now: Second) -> Lane {
+        let (group, tag) = (self.group_of(hash), self.tag_of(hash));
+        let mut slots = self
+            .chain(self.group_at(group))
+            .flat_map(|group_at| slots_of(group_at, hash))
+            .map(|at| self.slot(at));
+        let pool = match slots.find(|slot| slot.has_tag(tag)) {
+            Some(slot) => {
+                self.prefetch_slot(slot);
+                if self.evicts { self.lane(slot.segment()).pool } else { Pool::Small }
+            }
+            None if self.evicts && self.ghost_holds(group, hash) => Pool::Main,
+            None => Pool::Small,
+        };
+        self.lane_of(pool, deadline, now)
     }
 
     /// Writes the pieces of a large value and the record that names them, again where other writers were so
@@ -188,23 +243,39 @@ impl Engine {
         part: &[u8],
         now: Second,
     ) -> Result<Stored, StoreError> {
+        if let Altered::Done(stored) = self.append_in_place(seat, request, part, now) {
+            return Ok(stored);
+        }
         self.rework(seat, request.key, now, |engine, found| {
             let Some(found) = found else {
                 return Some(Ok(Stored::NotStored));
             };
-            if request.cas.is_some_and(|cas| engine.version(found) != cas) {
-                return engine.is_still_there(found).then_some(Ok(Stored::Exists));
+            let version = engine.version(found);
+            if request.cas.is_some_and(|cas| version != cas) {
+                return engine.is_settled(found, version).then_some(Ok(Stored::Exists));
             }
-            let old = engine.value_of(found)?;
-            let value = match request.mode {
-                StoreMode::Prepend => [part, &old].concat(),
-                _ => [&old, part].concat(),
+            if found.header.is_large() {
+                return engine.extend_large(seat, request, found, part, now);
+            }
+            let mut value = engine.value_of(found)?;
+            let origin = engine.origin(found, version, &value);
+            match request.mode {
+                StoreMode::Prepend => value.splice(..0, part.iter().copied()).for_each(drop),
+                _ => value.extend_from_slice(part),
+            }
+            // What is appended to once is often appended to again.
+            let record_bytes = Header::bytes_for(request.key.len(), value.len());
+            let form = match request.mode {
+                StoreMode::Append => Form::growing(record_bytes),
+                _ => Form::Plain,
             };
-            engine.replace(seat, request.key, found, &value, now)
+            let over = Condition::Over(found, origin);
+            engine.replace(seat, request.key, &over, &value, form, now)
         })
     }
 
-    /// Moves a counter up or down (memcached's protocol, section "Increment/Decrement").
+    /// Moves a counter up or down (memcached's protocol, section "Increment/Decrement"). A number that has been
+    /// moved once is kept as a number: from then on it is one word, changed where it is.
     ///
     /// # Errors
     /// [`StoreError::NoMemory`] where the new number cannot be stored.
@@ -217,6 +288,9 @@ impl Engine {
         now: Second,
     ) -> Result<Arithmetic, StoreError> {
         self.flush_if_due(now);
+        if let Altered::Done(done) = self.count_in_place(seat, key, direction, delta, now) {
+            return Ok(done);
+        }
         self.rework(seat, key, now, |engine, found| {
             let Some(found) = found else {
                 return Some(Ok(Arithmetic::NotFound));
@@ -224,17 +298,32 @@ impl Engine {
             if found.header.is_large() {
                 return engine.is_still_there(found).then_some(Ok(Arithmetic::NonNumeric));
             }
+            let version = engine.version(found);
             let old = engine.value_of(found)?;
+            let over = Condition::Over(found, engine.origin(found, version, &old));
             let Ok(number) = Number::parse(&old) else {
                 return Some(Ok(Arithmetic::NonNumeric));
             };
             let moved = number.moved(direction, delta);
-            let stored = engine.replace(seat, key, found, &moved.text_over(old.len()), now)?;
+            let text = moved.text_over(old.len());
+            let stored = match u8::try_from(text.len()) {
+                Ok(shown_bytes) => {
+                    let form = Form::Number { shown_bytes };
+                    engine.replace(seat, key, &over, &moved.0.to_le_bytes(), form, now)?
+                }
+                // Digits and so many spaces: such a value stays a text.
+                Err(_) => engine.replace(seat, key, &over, &text, Form::Plain, now)?,
+            };
             Some(stored.map(|stored| match stored {
                 Stored::Stored { cas } => Arithmetic::Number { number: moved.0, cas },
                 _ => Arithmetic::NotFound,
             }))
         })
+    }
+
+    /// Is a record, and its version, what was read of it?
+    fn is_settled(&self, found: &Found, version: u64) -> bool {
+        self.is_still_there(found) && self.is_unaltered(found, version)
     }
 
     /// Makes something from the live item of a key, again and again until nobody interferes: `attempt` says
@@ -247,6 +336,7 @@ impl Engine {
         attempt: impl Fn(&Self, Option<&Found>) -> Option<Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
         let hash = self.hash(key);
+        let mut wait = Wait::default();
         loop {
             let found = self.find(hash, key);
             let live = found.filter(|found| self.death(found, now).is_none());
@@ -255,18 +345,33 @@ impl Engine {
                 return done;
             }
             self.count(seat, Counter::ReadsRetried, 1);
+            wait.pause();
         }
     }
 
-    /// Stores a new value over a found item, keeping its flags and deadline; none where the item changed.
+    /// Stores a new value over the item it was made from, keeping its flags and deadline; none where that has
+    /// changed.
     fn replace(
         &self,
         seat: &Seat,
         key: &[u8],
-        found: &Found,
+        over: &Condition<'_>,
         value: &[u8],
+        form: Form,
         now: Second,
     ) -> Option<Result<Stored, StoreError>> {
+        let Condition::Over(found, _) = over else {
+            return None;
+        };
+        let request = self.request_over(key, found)?;
+        match self.place_as(seat, &request, value, form, over, now) {
+            Err(Unpublished::Changed) => None,
+            done => Some(done.map_err(StoreError::from)),
+        }
+    }
+
+    /// The request that keeps flags and deadline of a found item; none where the item changed.
+    pub(crate) fn request_over<'k>(&self, key: &'k [u8], found: &Found) -> Option<Request<'k>> {
         let request = Request {
             key,
             mode: StoreMode::Set,
@@ -274,13 +379,7 @@ impl Engine {
             flags: found.header.flags(&self.memory, found.record_at),
             deadline: self.deadline(found),
         };
-        if !self.is_still_there(found) {
-            return None;
-        }
-        match self.place(seat, &request, value, &Condition::Over(found), now) {
-            Err(Unpublished::Changed) => None,
-            done => Some(done.map_err(StoreError::from)),
-        }
+        self.is_still_there(found).then_some(request)
     }
 
     /// Removes an item; false where there is none.
@@ -291,10 +390,13 @@ impl Engine {
         let Some(found) = self.find_locked(&locked, hash, key) else {
             return false;
         };
-        let dead = self.death(&found, now).is_some();
+        if let Some(death) = self.death(&found, now) {
+            self.reclaim(seat, &found, death);
+            return false;
+        }
+        self.tell_removal(&found, Reason::Deleted);
         self.unlink(seat, &found);
-        self.count(seat, Counter::Reclaimed, u64::from(dead));
-        !dead
+        true
     }
 
     /// Gives an item a new deadline; false where there is none. The cas token stays.
@@ -340,6 +442,8 @@ mod tests {
     fn engine() -> Engine {
         Engine::create(&Config {
             memory_bytes: 1 << 20,
+            memory_bytes_max: 1 << 20,
+            huge_pages: false,
             item_bytes_max: 1 << 18,
             keeps_versions: true,
             evicts: true,
@@ -361,7 +465,7 @@ mod tests {
         let found = engine.find(engine.hash(b"k"), b"k").unwrap();
         engine.touch(&seat, b"k", Deadline(99), now).unwrap();
         // The new item was made when the deadline was still 20.
-        let over = Condition::Over(&found);
+        let over = Condition::Over(&found, engine.version(&found));
         let stored = engine.place(&seat, &request(Deadline(20)), b"new", &over, now);
         assert!(matches!(stored, Ok(Stored::Stored { .. })));
         let found = engine.find(engine.hash(b"k"), b"k").unwrap();
@@ -376,7 +480,8 @@ mod tests {
         engine.store(&seat, &request(Deadline::NEVER), b"old", now).unwrap();
         let found = engine.find(engine.hash(b"k"), b"k").unwrap();
         engine.store(&seat, &request(Deadline::NEVER), b"newer", now).unwrap();
-        assert!(engine.replace(&seat, b"k", &found, b"from old", now).is_none());
+        let over = Condition::Over(&found, engine.version(&found));
+        assert!(engine.replace(&seat, b"k", &over, b"from old", Form::Plain, now).is_none());
         assert_eq!(
             engine.value_of(&engine.find(engine.hash(b"k"), b"k").unwrap()).unwrap(),
             b"newer"

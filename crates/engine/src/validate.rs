@@ -151,7 +151,7 @@ impl Engine {
                 self.records(segment).for_each(drop);
             }
         }
-        let counted = self.free_segments();
+        let counted = self.layout.segments as u64 - self.segments_in_use();
         ensure!(free == counted, "{free} segments are free, {counted} are counted");
         let live: usize = reached.bytes.values().sum();
         let counted = self.counter(Counter::BytesLive);

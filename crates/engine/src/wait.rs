@@ -1,5 +1,7 @@
 //! Waiting for another thread's few instructions.
 
+use larder_region::turns::{self, Turn};
+
 /// Spins a little, then lets others run: a holder that lost its processor gets it back.
 #[derive(Debug, Default)]
 pub(crate) struct Wait {
@@ -12,9 +14,16 @@ impl Wait {
     pub(crate) fn pause(&mut self) {
         self.rounds += 1;
         if self.rounds <= Self::SPINS_MAX {
+            turns::offer(Turn::Wait);
             std::hint::spin_loop();
         } else {
-            std::thread::yield_now();
+            let_others_run();
         }
     }
+}
+
+/// Gives up the processor to a thread that can use it.
+pub(crate) fn let_others_run() {
+    turns::offer(Turn::Wait);
+    std::thread::yield_now();
 }

@@ -35,6 +35,8 @@ pub struct Options {
     pub connection_count_max: usize,
     /// `-k`: keep all memory out of swap.
     pub lock_memory: bool,
+    /// Keep the memory in huge pages that the system has set aside (`-L`).
+    pub huge_pages: bool,
     /// `-v`, counted.
     pub verbosity: u8,
     /// `-P`: file to write the process id to.
@@ -147,6 +149,7 @@ impl Options {
             evict: !values.switch(Id::DisableEvictions),
             connection_count_max: values.unsigned(Id::ConnLimit),
             lock_memory: values.switch(Id::LockMemory),
+            huge_pages: values.switch(Id::EnableLargepages),
             verbosity: values.unsigned(Id::Verbose),
             pidfile: values.text(Id::Pidfile).map(PathBuf::from),
             worker_count: values.unsigned(Id::Threads),
@@ -264,16 +267,18 @@ mod tests {
             ("memory_limit", "1g"),
             ("disable_cas", "yes"),
             ("enable_largepages", "1"),
+            ("stat_prefix_delimiter", ","),
             ("lru_crawler", "yes"),
             ("no_modern", "yes"),
         ])
         .unwrap();
         assert_eq!((options.memory_bytes, options.cas), (1 << 30, false));
+        assert!(options.huge_pages);
         assert_eq!((options.lru_crawler, options.lru_maintainer), (true, false));
         assert_eq!(
             warnings,
             [
-                "option enable_largepages: it has no effect: Larder asks for transparent huge pages in any case, and for no others yet"
+                "option stat_prefix_delimiter: it has no effect: statistics by prefix come with a later version"
             ]
         );
         for (name, text, message) in [

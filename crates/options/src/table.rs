@@ -77,8 +77,7 @@ SlabGrowthFactor = Row::letter('f', "slab_growth_factor", above(1.0))
 SlabMinSize = Row::letter('n', "slab_min_size", number(1, INT_MAX))
     .default("48").group(Accepted).doc("Larder has no slab classes");
 EnableLargepages = Row::letter('L', "enable_largepages", Switch)
-    .group(Warned("Larder asks for transparent huge pages in any case, and for no others yet"))
-    .doc("keep the items in huge pages");
+    .doc("keep all memory in huge pages set aside by the system (vm.nr_hugepages); go on with a warning where there are not enough");
 StatPrefix = Row::new(Place::LetterOnly('D'), "stat_prefix_delimiter", Kind::Character).default(":")
     .group(Warned("statistics by prefix come with a later version"))
     .doc("set what ends the prefix of a key in stats detail");

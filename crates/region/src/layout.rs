@@ -6,7 +6,7 @@
 /// The first eight bytes of a region: `LARDERRG`, little-endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"LARDERRG");
 /// Grows with every change of the layout that an older reader would misunderstand.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// A cache line pair: the unit that hardware prefetches and that two writers must not share.
 pub const LINE_BYTES: usize = 128;
@@ -16,6 +16,8 @@ pub const SUPERBLOCK_BYTES: usize = 256;
 pub const SEGMENT_HEADER_BYTES: usize = 64;
 /// The size of an index group: one control word and 15 slots.
 pub const GROUP_BYTES: usize = 128;
+/// The size of a ghost row: what one group remembers of items evicted from the small pool.
+pub const GHOST_ROW_BYTES: usize = 32;
 
 /// The smallest segment.
 pub const SEGMENT_BYTES_MIN: usize = 64 << 10;
@@ -44,12 +46,14 @@ pub mod superblock {
     pub const SEATS: usize = 28;
     /// Bytes of a seat, u32.
     pub const SEAT_BYTES: usize = 32;
-    /// Number of append heads of one pool, u32.
+    /// Number of append heads of one lane, u32.
     pub const STRIPES: usize = 36;
     /// Seed of the key hash, u64.
     pub const HASH_SEED: usize = 40;
     /// Unix time of second 0, i64.
     pub const EPOCH_UNIX_SECS: usize = 48;
+    /// Number of TTL classes, u32.
+    pub const TTL_CLASSES: usize = 56;
 }
 
 /// The global words, each on a line of its own, by offset from the start of the region.
@@ -69,12 +73,14 @@ pub mod global {
     pub const NEXT_SEQUENCE: usize = FLUSH_SEQUENCE + LINE_BYTES;
     /// The stack of free segments: version in the upper, segment + 1 in the lower half, u64.
     pub const FREE_SEGMENTS: usize = NEXT_SEQUENCE + LINE_BYTES;
-    /// How many segments are on it, u64.
-    pub const FREE_COUNT: usize = FREE_SEGMENTS + 8;
+    /// How many segments are in use, u64.
+    pub const SEGMENTS_USED: usize = FREE_SEGMENTS + 8;
     /// The first segment that has never been used: it and all behind it are free too, u64.
     pub const FRESH_SEGMENT: usize = FREE_SEGMENTS + 16;
     /// How many segments may be in use, u64.
     pub const SEGMENTS_MAX: usize = FREE_SEGMENTS + 24;
+    /// The memory limit from which that follows, in bytes, u64.
+    pub const MEMORY_LIMIT: usize = FREE_SEGMENTS + 32;
     /// The stack of free overflow groups: version in the upper, group + 1 in the lower half, u64.
     pub const FREE_OVERFLOW: usize = FREE_SEGMENTS + LINE_BYTES;
     /// How many overflow groups exist, free ones included, u64.
@@ -85,10 +91,22 @@ pub mod global {
     pub const ITEMS: usize = FREE_OVERFLOW + LINE_BYTES;
     /// Who grows the index: seat + 1, or 0, u64.
     pub const GROWER: usize = ITEMS + LINE_BYTES;
-    /// Who moves live records out of a segment: seat + 1, or 0, u64.
-    pub const COMPACTOR: usize = GROWER + 8;
+    /// Who is emptying segments whose survivors are kept: seat + 1, or 0, u64 each.
+    pub const EVICTORS: usize = GROWER + LINE_BYTES;
+    /// How many words that are.
+    pub const EVICTORS_MAX: usize = LINE_BYTES / 8;
+    /// The present stamp of the ghost, u64.
+    pub const GHOST_STAMP: usize = EVICTORS + LINE_BYTES;
+    /// Items put into the ghost under this stamp, u64.
+    pub const GHOST_ADDED: usize = GHOST_STAMP + 8;
+    /// How many rows the ghost has, u64.
+    pub const GHOST_ROWS: usize = GHOST_STAMP + 16;
+    /// The segment whose expired items are looked for next, u64.
+    pub const SWEEP_NEXT: usize = GHOST_STAMP + LINE_BYTES;
+    /// How many segments are pinned, u64.
+    pub const PINNED: usize = SWEEP_NEXT + 8;
     /// The end of the global lines.
-    pub const END: usize = GROWER + LINE_BYTES;
+    pub const END: usize = SWEEP_NEXT + LINE_BYTES;
 }
 
 /// A region of that size cannot be laid out.
@@ -115,7 +133,9 @@ pub struct Layout {
     pub seats: usize,
     /// Bytes of a seat.
     pub seat_bytes: usize,
-    /// Append heads of one pool.
+    /// TTL classes: items of one class are appended to the same segments.
+    pub ttl_classes: usize,
+    /// Append heads of one lane, that is of one pool and TTL class.
     pub stripes: usize,
     /// Offset of the first seat.
     pub seats_at: usize,
@@ -129,55 +149,68 @@ pub struct Layout {
     pub groups_directory_at: usize,
     /// Offset of the directory of overflow segments, a u32 each.
     pub overflow_directory_at: usize,
+    /// Offset of the directory of ghost segments, a u32 each.
+    pub ghost_directory_at: usize,
     /// Offset of segment 0.
     pub pool_at: usize,
 }
 
 /// Pools that have append heads of their own: small and main.
 pub const POOLS: usize = 2;
+/// TTL classes of a region large enough for them: what expires together lies together.
+pub const TTL_CLASSES: usize = 4;
+/// From so many segments on there are TTL classes. In a smaller region their heads would hold too much of it.
+pub const TTL_CLASSES_SEGMENTS_MIN: usize = 256;
 
 impl Layout {
-    /// Lays out a region of `region_bytes` whose seats take `seat_bytes` each.
+    /// Lays out a region for `memory_bytes` that can grow to `region_bytes`, and whose seats take `seat_bytes`
+    /// each. A region that is to grow less than it was told has fewer segments than it could name.
     ///
     /// # Errors
-    /// [`LayoutError`] if the size is out of bounds.
-    pub fn new(region_bytes: usize, seat_bytes: usize) -> Result<Self, LayoutError> {
-        if region_bytes < REGION_BYTES_MIN {
-            return Err(LayoutError::TooSmall(region_bytes));
+    /// [`LayoutError`] if a size is out of bounds.
+    pub fn new(
+        memory_bytes: usize,
+        region_bytes: usize,
+        seat_bytes: usize,
+    ) -> Result<Self, LayoutError> {
+        if memory_bytes < REGION_BYTES_MIN {
+            return Err(LayoutError::TooSmall(memory_bytes));
         }
-        if region_bytes > REGION_BYTES_MAX {
-            return Err(LayoutError::TooLarge(region_bytes));
+        if memory_bytes > REGION_BYTES_MAX {
+            return Err(LayoutError::TooLarge(memory_bytes));
         }
         let segment_bytes =
-            prev_power_of_two(region_bytes / 256).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
+            prev_power_of_two(memory_bytes / 256).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
+        let region_bytes = region_bytes.clamp(memory_bytes, SEGMENTS_MAX * segment_bytes);
         let seat_bytes = seat_bytes.next_multiple_of(LINE_BYTES);
-        let seats = match region_bytes >> 20 {
+        let seats = match memory_bytes >> 20 {
             0..16 => 16,
             16..256 => 64,
             _ => 256,
         };
+        let segments_about = memory_bytes / segment_bytes;
+        let ttl_classes = if segments_about < TTL_CLASSES_SEGMENTS_MIN { 1 } else { TTL_CLASSES };
         // All heads together take at most a sixteenth of the segments, but one is needed.
-        let stripes = (region_bytes / segment_bytes / 16 / POOLS).clamp(1, seats);
+        let stripes = (segments_about / 16 / POOLS / ttl_classes).clamp(1, seats);
 
         let seats_at = global::END;
         let heads_at = seats_at + seats * seat_bytes;
-        let sequences_at = heads_at + POOLS * stripes * LINE_BYTES;
-        let per_segment = 8 + SEGMENT_HEADER_BYTES + 4 + 4;
-        // Two lines for what aligning the headers and the pool leaves over.
-        let rest = region_bytes - sequences_at - 2 * LINE_BYTES;
-        let segments = rest / (segment_bytes + per_segment);
+        let sequences_at = heads_at + POOLS * ttl_classes * stripes * LINE_BYTES;
+        let segments = segments_in(region_bytes, sequences_at, segment_bytes);
         let headers_at = (sequences_at + segments * 8).next_multiple_of(SEGMENT_HEADER_BYTES);
         let groups_directory_at = headers_at + segments * SEGMENT_HEADER_BYTES;
         let overflow_directory_at = groups_directory_at + segments * 4;
+        let ghost_directory_at = overflow_directory_at + segments * 4;
         // The pool ends where the region does: what alignment leaves over lies before it.
         let pool_at = (region_bytes - segments * segment_bytes) & !(LINE_BYTES - 1);
-        debug_assert!(overflow_directory_at + segments * 4 <= pool_at);
+        debug_assert!(ghost_directory_at + segments * 4 <= pool_at);
         Ok(Self {
             region_bytes,
             segment_bytes,
             segments,
             seats,
             seat_bytes,
+            ttl_classes,
             stripes,
             seats_at,
             heads_at,
@@ -185,8 +218,19 @@ impl Layout {
             headers_at,
             groups_directory_at,
             overflow_directory_at,
+            ghost_directory_at,
             pool_at,
         })
+    }
+
+    /// How many segments `bytes` of memory have room for, with their headers and all else.
+    pub fn segments_in(&self, bytes: usize) -> usize {
+        segments_in(bytes, self.sequences_at, self.segment_bytes).min(self.segments)
+    }
+
+    /// The memory that so many segments take, with their headers and all else.
+    pub fn bytes_for(&self, segments: usize) -> usize {
+        self.sequences_at + 2 * LINE_BYTES + segments * (self.segment_bytes + PER_SEGMENT_BYTES)
     }
 
     /// Offset of a segment's first byte.
@@ -201,14 +245,22 @@ impl Layout {
     }
 }
 
+/// What each segment takes besides itself: sequence, header, and a place in three directories.
+const PER_SEGMENT_BYTES: usize = 8 + SEGMENT_HEADER_BYTES + 3 * 4;
+
+fn segments_in(bytes: usize, sequences_at: usize, segment_bytes: usize) -> usize {
+    // Two lines for what aligning the headers and the pool leaves over.
+    bytes.saturating_sub(sequences_at + 2 * LINE_BYTES) / (segment_bytes + PER_SEGMENT_BYTES)
+}
+
 fn prev_power_of_two(n: usize) -> usize {
     if n == 0 { 0 } else { 1 << n.ilog2() }
 }
 
 const _: () = {
-    assert!(superblock::EPOCH_UNIX_SECS + 8 <= SUPERBLOCK_BYTES);
+    assert!(superblock::TTL_CLASSES + 4 <= SUPERBLOCK_BYTES);
     assert!(SUPERBLOCK_BYTES.is_multiple_of(LINE_BYTES));
-    assert!(global::CLOCK == 256 && global::END == 256 + 7 * LINE_BYTES);
+    assert!(global::CLOCK == 256 && global::END == 256 + 10 * LINE_BYTES);
     assert!(SEGMENT_BYTES_MAX == 8 << 17, "17 bits of 8-byte units name every record");
     assert!(SEGMENT_BYTES_MIN.is_multiple_of(GROUP_BYTES));
 };
@@ -220,8 +272,8 @@ mod tests {
     #[test]
     fn the_parts_follow_each_other_without_overlap_and_fill_the_region() {
         for region_bytes in [1 << 20, (1 << 20) + 12_345, 8 << 20, 64 << 20, 1 << 30, 1 << 40] {
-            let layout = Layout::new(region_bytes, 700).unwrap();
-            let directories_end = layout.overflow_directory_at + layout.segments * 4;
+            let layout = Layout::new(region_bytes, region_bytes, 700).unwrap();
+            let directories_end = layout.ghost_directory_at + layout.segments * 4;
             assert!(directories_end <= layout.pool_at, "{layout:?}");
             let pool_end = layout.pool_at + layout.segments * layout.segment_bytes;
             assert!(pool_end <= region_bytes, "{layout:?}");
@@ -231,8 +283,58 @@ mod tests {
     }
 
     #[test]
+    fn a_region_that_can_grow_has_the_segments_of_a_small_one_and_room_for_more() {
+        let small = Layout::new(64 << 20, 64 << 20, 700).unwrap();
+        let growing = Layout::new(64 << 20, 1 << 30, 700).unwrap();
+        assert_eq!(growing.segment_bytes, small.segment_bytes);
+        assert_eq!(growing.segments_in(64 << 20), small.segments);
+        assert!(growing.bytes_for(small.segments) <= 64 << 20);
+        assert!(growing.segments > 16 * small.segments);
+    }
+
+    #[test]
+    fn no_two_seats_heads_or_global_words_that_threads_write_share_a_line() {
+        for region_bytes in [1 << 20, (1 << 20) + 12_345, 64 << 20, 1 << 30] {
+            for seat_bytes in [1, LINE_BYTES, 700] {
+                let layout = Layout::new(region_bytes, region_bytes, seat_bytes).unwrap();
+                let seats = (0..layout.seats).map(|seat| {
+                    let seat_at = layout.seats_at + seat * layout.seat_bytes;
+                    (seat_at, seat_at + seat_bytes)
+                });
+                let heads = (0..POOLS * layout.ttl_classes * layout.stripes).map(|head| {
+                    let head_at = layout.heads_at + head * LINE_BYTES;
+                    (head_at, head_at + LINE_BYTES)
+                });
+                let sequences = [(layout.sequences_at, layout.sequences_at + 8)];
+                let parts = GLOBAL_LINES.into_iter().chain(seats).chain(heads).chain(sequences);
+                let mut free_from = SUPERBLOCK_BYTES;
+                for (start, end) in parts {
+                    assert!(start >= free_from, "{start} is not past {free_from}: {layout:?}");
+                    assert_eq!(start % LINE_BYTES, 0, "{layout:?}");
+                    free_from = end.next_multiple_of(LINE_BYTES);
+                }
+            }
+        }
+    }
+
+    /// What is written by different threads at different times: where each part starts and ends.
+    const GLOBAL_LINES: [(usize, usize); 10] = [
+        (global::CLOCK, global::CLOCK + 4),
+        (global::FLUSH_SEQUENCE, global::GROUPS + 8),
+        (global::NEXT_SEQUENCE, global::NEXT_SEQUENCE + 8),
+        (global::FREE_SEGMENTS, global::MEMORY_LIMIT + 8),
+        (global::FREE_OVERFLOW, global::FREE_OVERFLOW_COUNT + 8),
+        (global::ITEMS, global::ITEMS + 8),
+        (global::GROWER, global::GROWER + 8),
+        (global::EVICTORS, global::EVICTORS + 8 * global::EVICTORS_MAX),
+        (global::GHOST_STAMP, global::GHOST_ROWS + 8),
+        (global::SWEEP_NEXT, global::PINNED + 8),
+    ];
+
+    #[test]
     fn segments_are_a_256th_of_the_region_within_bounds() {
-        let segment_bytes = |region_bytes| Layout::new(region_bytes, 700).unwrap().segment_bytes;
+        let segment_bytes =
+            |region_bytes| Layout::new(region_bytes, region_bytes, 700).unwrap().segment_bytes;
         assert_eq!(segment_bytes(1 << 20), 64 << 10);
         assert_eq!(segment_bytes(64 << 20), 256 << 10);
         assert_eq!(segment_bytes(100 << 20), 256 << 10);
@@ -241,8 +343,8 @@ mod tests {
 
     #[test]
     fn sizes_out_of_bounds_are_refused_by_name() {
-        assert_eq!(Layout::new(1, 700), Err(LayoutError::TooSmall(1)));
+        assert_eq!(Layout::new(1, 1, 700), Err(LayoutError::TooSmall(1)));
         let huge = REGION_BYTES_MAX + 1;
-        assert_eq!(Layout::new(huge, 700), Err(LayoutError::TooLarge(huge)));
+        assert_eq!(Layout::new(huge, huge, 700), Err(LayoutError::TooLarge(huge)));
     }
 }

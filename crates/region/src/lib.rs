@@ -9,13 +9,15 @@
 //! claims, no access leaves it. [`Layout`] says where things are; docs/region-format.md draws it.
 //!
 //! This crate knows neither items nor keys nor eviction. It is one of the few places where `unsafe` is
-//! allowed: `memory.rs` for the mapping, `raw.rs` for copies of bytes that others may be changing.
+//! allowed: `mapping.rs` and `memory.rs` for the mapping, `raw.rs` for copies of bytes that others may be changing.
 //!
-//! Files in reading order: [`layout`], [`memory`], `raw`.
+//! Files in reading order: [`layout`], [`memory`], `mapping`, `raw`, [`turns`].
 
 pub mod layout;
+mod mapping;
 pub mod memory;
 mod raw;
+pub mod turns;
 
 pub use layout::{Layout, LayoutError};
 pub use memory::{MapError, Memory};

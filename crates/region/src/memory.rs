@@ -3,7 +3,9 @@
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use crate::raw;
+use crate::mapping::HUGE_PAGE_BYTES;
+use crate::turns::{Turn, offer, parts};
+use crate::{mapping, raw};
 
 /// A private mapping of zeroed memory.
 ///
@@ -15,6 +17,8 @@ use crate::raw;
 pub struct Memory {
     base: NonNull<u8>,
     bytes: usize,
+    /// What was asked of the system: `bytes`, or a little more where its pages are large.
+    mapped_bytes: usize,
 }
 
 /// The system gave no memory.
@@ -38,28 +42,26 @@ const BYTES_MIN: usize = 4096;
 
 impl Memory {
     /// Maps `bytes` of zeroed private memory. Pages are taken from the system when they are first
-    /// touched; huge ones where the system offers them, for a cache's reads are mostly TLB misses.
+    /// touched.
     ///
     /// # Errors
     /// [`MapError`] if the system refuses.
     pub fn private(bytes: usize) -> Result<Self, MapError> {
-        use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
         let bytes = bytes.max(BYTES_MIN);
-        // SAFETY: a fresh anonymous mapping at an address of the kernel's choice aliases nothing.
-        let base = unsafe {
-            mmap_anonymous(
-                std::ptr::null_mut(),
-                bytes,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::PRIVATE | MapFlags::NORESERVE,
-            )
-        }
-        .map_err(|error| MapError { bytes, source: error.into() })?;
-        // SAFETY: the advice concerns the mapping just made and does not change its contents. That it is
-        // not taken (a kernel without huge pages) costs speed only.
-        let _ = unsafe { madvise(base, bytes, Advice::LinuxHugepage) };
-        let base = NonNull::new(base.cast()).expect("mmap without MAP_FIXED never returns null");
-        Ok(Self { base, bytes })
+        let base = mapping::map(bytes).map_err(|source| MapError { bytes, source })?;
+        Ok(Self { base, bytes, mapped_bytes: bytes })
+    }
+
+    /// As [`Memory::private`], in huge pages that the system has set aside for such use
+    /// (`/proc/sys/vm/nr_hugepages`). They are all reserved at once and never swapped.
+    ///
+    /// # Errors
+    /// [`MapError`] where there are not enough of them.
+    pub fn private_huge(bytes: usize) -> Result<Self, MapError> {
+        let mapped_bytes = bytes.max(BYTES_MIN).next_multiple_of(HUGE_PAGE_BYTES);
+        let base = mapping::map_huge(mapped_bytes)
+            .map_err(|source| MapError { bytes: mapped_bytes, source })?;
+        Ok(Self { base, bytes: bytes.max(BYTES_MIN), mapped_bytes })
     }
 
     /// The size of the mapping.
@@ -70,15 +72,18 @@ impl Memory {
     /// The 64-bit word at `offset`.
     #[inline]
     pub fn word(&self, offset: usize) -> &AtomicU64 {
+        offer(Turn::Access);
         let offset = offset.min(self.bytes - 8) & !7;
         // SAFETY: the offset is aligned (the mapping begins on a page) and leaves eight bytes; the
-        // mapping lives as long as `self`, and nobody holds a plain reference into it.
+        // mapping lives as long as `self`. Plain references into it are those of `unchanging` only, whose
+        // callers vouch that nobody writes there meanwhile.
         unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(offset).cast()) }
     }
 
     /// The 32-bit word at `offset`.
     #[inline]
     pub fn half(&self, offset: usize) -> &AtomicU32 {
+        offer(Turn::Access);
         let offset = offset.min(self.bytes - 4) & !3;
         // SAFETY: as in `word`, with four bytes.
         unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(offset).cast()) }
@@ -94,7 +99,8 @@ impl Memory {
         // the filled ones, which the copy initialises before they count as filled. A Vec is never in
         // the mapping, so the ranges do not overlap.
         unsafe {
-            raw::copy(self.base.as_ptr().add(offset), out.as_mut_ptr().add(filled), len);
+            let (from, to) = (self.base.as_ptr().add(offset), out.as_mut_ptr().add(filled));
+            parts(len).for_each(|(at, part)| raw::copy(from.add(at), to.add(at), part));
             out.set_len(filled + len);
         }
     }
@@ -107,7 +113,10 @@ impl Memory {
     pub fn write(&self, offset: usize, bytes: &[u8]) {
         assert!(self.holds(offset, bytes.len()), "a write at {offset} leaves the region");
         // SAFETY: the target is within the mapping by the assertion, a slice is never in the mapping.
-        unsafe { raw::copy(bytes.as_ptr(), self.base.as_ptr().add(offset), bytes.len()) };
+        unsafe {
+            let to = self.base.as_ptr().add(offset);
+            parts(bytes.len()).for_each(|(at, part)| raw::put(&bytes[at..at + part], to.add(at)));
+        }
     }
 
     /// Copies `len` bytes from one part of the region to another that the caller owns.
@@ -118,7 +127,10 @@ impl Memory {
         assert!(self.holds(from, len) && self.holds(to, len), "a copy leaves the region");
         assert!(from.abs_diff(to) >= len, "a copy overlaps itself");
         // SAFETY: both ranges are within the mapping and disjoint by the assertions.
-        unsafe { raw::copy(self.base.as_ptr().add(from), self.base.as_ptr().add(to), len) };
+        unsafe {
+            let (from, to) = (self.base.as_ptr().add(from), self.base.as_ptr().add(to));
+            parts(len).for_each(|(at, part)| raw::copy(from.add(at), to.add(at), part));
+        }
     }
 
     /// Gives the pages between two offsets back to the system; they read as zeros from then on. For an owner
@@ -130,12 +142,25 @@ impl Memory {
         if start >= end {
             return;
         }
-        // SAFETY: the pages are within the mapping. Nobody holds a plain reference into it; whoever reads
-        // there finds zeros, as it may find anything.
-        let _ = unsafe {
-            let at = self.base.as_ptr().add(start).cast();
-            rustix::mm::madvise(at, end - start, rustix::mm::Advice::LinuxDontNeed)
-        };
+        offer(Turn::Access);
+        // SAFETY: the pages are within the mapping and the caller's own, so that no reference of `unchanging` is
+        // into them: those are into segments in use, which are not released before the last pin is gone.
+        // Whoever else reads there finds zeros, as it may find anything.
+        unsafe { mapping::release(self.base.add(start), end - start) };
+    }
+
+    /// The bytes at `offset`, where they are; none where they leave the region.
+    ///
+    /// # Safety
+    /// Nobody writes these bytes while the reference lives.
+    #[inline]
+    pub unsafe fn unchanging(&self, offset: usize, len: usize) -> Option<&[u8]> {
+        if !self.holds(offset, len) {
+            return None;
+        }
+        // SAFETY: within the mapping by the check, which lives as long as `self`; unchanged meanwhile as the
+        // caller upholds.
+        Some(unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(offset), len) })
     }
 
     /// Are the bytes at `offset` those of `key`? They may be changing: validate afterwards.
@@ -145,7 +170,10 @@ impl Memory {
             return false;
         }
         // SAFETY: the range is within the mapping by the check above.
-        unsafe { raw::equals(self.base.as_ptr().add(offset), key) }
+        unsafe {
+            let bytes = self.base.as_ptr().add(offset);
+            parts(key.len()).all(|(at, part)| raw::equals(bytes.add(at), &key[at..at + part]))
+        }
     }
 
     /// Asks the processor for the cache line at `offset`, without waiting for it.
@@ -178,8 +206,7 @@ impl Drop for Memory {
     fn drop(&mut self) {
         // SAFETY: the mapping was made by `private` with this size; nothing borrowed from `self` outlives
         // it.
-        let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes) };
-        debug_assert!(unmapped.is_ok(), "the region's mapping could not be removed: {unmapped:?}");
+        unsafe { mapping::unmap(self.base, self.mapped_bytes) };
     }
 }
 
@@ -202,6 +229,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "pages stay under Miri")]
     fn released_pages_read_as_zeros_and_their_neighbours_stay() {
         let memory = Memory::private(5 * 4096).unwrap();
         memory.write(0, &[7; 5 * 4096]);
@@ -210,6 +238,21 @@ mod tests {
         memory.read(0, 5 * 4096, &mut out);
         let zeros: Vec<bool> = out.chunks(4096).map(|page| page.iter().all(|b| *b == 0)).collect();
         assert_eq!(zeros, [false, true, true, false, false]);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri has no huge pages, and no /proc")]
+    fn huge_pages_are_had_where_they_were_set_aside_and_are_an_error_elsewhere() {
+        let free = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let free = free.lines().find_map(|line| line.strip_prefix("HugePages_Free:"));
+        let has_some = free.is_some_and(|pages| pages.trim().parse::<u64>().unwrap() > 0);
+        match Memory::private_huge(12_345) {
+            Ok(memory) => {
+                memory.word(0).store(1, Relaxed);
+                assert!(has_some && memory.bytes() == 12_345);
+            }
+            Err(error) => assert!(!has_some || error.to_string().contains("2097152"), "{error}"),
+        }
     }
 
     #[test]

@@ -106,7 +106,7 @@ impl Executor {
         let start = out.len();
         let mut executed = self.read(key, with_cas, out);
         let is_hit = !matches!(executed, Executed::Done(Response::Miss));
-        if is_hit && self.cache.touch(key, self.deadline(exptime)).is_err() {
+        if is_hit && self.cache.touch_until(key, self.deadline(exptime)).is_err() {
             self.counters.count(Counter::StoreNoMemory);
             out.truncate(start);
             executed = Response::Miss.into();
@@ -184,7 +184,7 @@ impl Executor {
 
     fn touch(&self, key: &[u8], exptime: i64) -> Response {
         self.counters.count(Counter::CmdTouch);
-        match self.cache.touch(key, self.deadline(exptime)) {
+        match self.cache.touch_until(key, self.deadline(exptime)) {
             Ok(true) => {
                 self.counters.count(Counter::TouchHits);
                 Response::Touched
@@ -209,7 +209,7 @@ impl Executor {
         Response::Ok
     }
 
-    /// The region is laid out for the memory it was opened with: more than that cannot be had.
+    /// The region is laid out once, with room to grow: more than that cannot be had.
     fn set_memory_limit(&self, mebibytes: u64) -> Response {
         match self.cache.set_memory_limit(mebibytes.saturating_mul(1 << 20)) {
             Ok(()) => Response::Ok,

@@ -66,9 +66,7 @@ impl Listener {
             if let Some(manner) = self.signals.take() {
                 self.server.stop.request(manner);
             }
-            if self.clock.turn() {
-                self.server.cache.maintain();
-            }
+            self.clock.turn();
             for socket in readable {
                 self.accept(socket);
             }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use larder::{Cache, Clock, OpenError};
+use larder::{Builder, Cache, Clock, OpenError};
 use larder_options::Options;
 use larder_stats::{Counter, Counters};
 
@@ -39,19 +39,23 @@ pub enum ServerError {
     Descriptors(#[from] rustix::io::Errno),
 }
 
+/// To how many times the start's `-m` `cache_memlimit` can raise the memory.
+const GROWTH_MAX: u64 = 16;
+
 impl Server {
     /// A server with an empty cache. It has no sockets and no threads yet.
     ///
     /// # Errors
     /// The cache could not be opened, or there are no file descriptors left.
     pub fn new(options: Options) -> Result<Self, ServerError> {
-        let cache = Cache::builder()
+        let builder = Cache::builder()
             .memory_bytes(options.memory_bytes)
             .item_bytes_max(options.item_bytes_max)
             .cas(options.cas)
             .evict(options.evict)
             .clock(Clock::Ticked)
-            .open()?;
+            .maintainer(true);
+        let cache = open(builder, &options)?;
         Ok(Self {
             cache,
             budget: Budget::new(BUDGET_BYTES),
@@ -102,4 +106,23 @@ impl Server {
         let threads = self.counters.iter().map(|counters| counters.read(counter));
         threads.fold(self.cache.counter(counter), u64::wrapping_add)
     }
+}
+
+fn open(builder: Builder, options: &Options) -> Result<Cache, OpenError> {
+    if options.huge_pages {
+        match builder.clone().huge_pages(true).open() {
+            Ok(cache) => return Ok(cache),
+            Err(error) => eprintln!(
+                "larderd: option -L: going on without: not enough huge pages are set aside (vm.nr_hugepages, 2 MiB each): {error}"
+            ),
+        }
+    }
+    // Room to grow is only addresses; but where memory is locked, or addresses are limited, there is none.
+    if !options.lock_memory {
+        let growing = builder.clone().memory_bytes_max(options.memory_bytes * GROWTH_MAX);
+        if let Ok(cache) = growing.open() {
+            return Ok(cache);
+        }
+    }
+    builder.open()
 }

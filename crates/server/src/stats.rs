@@ -123,10 +123,17 @@ fn text(server: &Server, report: &Report, gauge: Gauge) -> String {
         },
         Gauge::SegmentBytes => report.segment_bytes,
         Gauge::SegmentCount => report.segments,
-        Gauge::SegmentsUsed => report.segments_index + report.segments_items,
+        Gauge::SegmentsUsed => {
+            report.segments_index + report.segments_ghost + report.segments_items
+        }
         Gauge::MemoryBytes => report.memory_bytes,
         Gauge::SegmentsIndex => report.segments_index,
         Gauge::SegmentsItems => report.segments_items,
+        Gauge::SegmentsSmall => report.segments_small,
+        Gauge::SegmentsGhost => report.segments_ghost,
+        Gauge::SegmentsPinned => report.segments_pinned,
+        Gauge::LivePercent => report.live_percent(),
+        Gauge::EvictionAgeSecs => report.eviction_age_secs,
         Gauge::GroupCount => report.groups,
         Gauge::GroupOverflowCount => report.overflow_groups,
     };

@@ -234,9 +234,9 @@ General {
     "curr_items" level ItemsCurrent "Items stored now; an expired one counts until its memory is taken back.";
     "total_items" counter ItemsTotal "Items stored.";
     "slab_global_page_pool" same Gauge SegmentsFree "Segments that hold nothing.";
-    "expired_unfetched" constant "0" "Always 0: Larder does not note whether an item was read before it expired.";
-    "evicted_unfetched" constant "0" "Always 0: Larder does not note whether an item was read before it was evicted.";
-    "evicted_active" constant "0" if LruMaintainer "Always 0: Larder does not note whether an evicted item was in use lately.";
+    "expired_unfetched" counter ExpiredUnfetched "Expired items whose memory was taken back and that had not been read lately.";
+    "evicted_unfetched" counter EvictedUnfetched "Evicted items that were never read.";
+    "evicted_active" counter EvictedActive if LruMaintainer "Evicted items that had been read lately.";
     "evictions" counter Evictions "Live items removed to make room.";
     "reclaimed" counter Reclaimed "Expired items whose memory was taken back.";
     "crawler_reclaimed" constant "0" "Always 0: Larder has no crawler thread; see `reclaimed`.";
@@ -258,8 +258,8 @@ Items {
     "outofmemory" same Counter StoreNoMemory "Stores refused for want of memory.";
     "tailrepairs" constant "0" "Always 0: Larder has no LRU queues to repair.";
     "reclaimed" same Counter Reclaimed "Expired items whose memory was taken back.";
-    "expired_unfetched" constant "0" "Always 0: Larder does not note whether an item was read before it expired.";
-    "evicted_unfetched" constant "0" "Always 0: Larder does not note whether an item was read before it was evicted.";
+    "expired_unfetched" same Counter ExpiredUnfetched "Expired items whose memory was taken back and that had not been read lately.";
+    "evicted_unfetched" same Counter EvictedUnfetched "Evicted items that were never read.";
     "crawler_reclaimed" constant "0" "Always 0: Larder has no crawler thread.";
     "crawler_items_checked" constant "0" "Always 0: Larder has no crawler thread.";
     "lrutail_reflocked" constant "0" "Always 0: in Larder a reader holds nothing that could block an eviction.";
@@ -288,13 +288,23 @@ SlabsTotal {
 Larder {
     "bytes_written_items" counter BytesWritten "Bytes of items written into segments by stores.";
     "bytes_relocated" counter BytesRelocated "Bytes of items copied to another segment to keep them.";
+    "evictions_small" counter EvictionsSmall "Evictions of items from the small pool: they were not read often enough since they came. The other evictions are from the main pool.";
+    "evicted_age_secs" counter EvictedAgeSecs "Sum of the seconds that evicted items had been in their segments; by `evictions`, the mean age at eviction.";
+    "ghost_hits" counter GhostHits "Items stored again soon after their eviction from the small pool, and so into the main pool.";
     "segments_evicted" counter SegmentsEvicted "Segments emptied by eviction.";
+    "segments_spent" counter SegmentsSpent "Segments taken back because nothing in them was alive.";
     "segments_compacted" counter SegmentsCompacted "Segments emptied by moving their live items.";
+    "altered_in_place" counter AlteredInPlace "Numbers counted, and values appended to, where they were.";
     "groups_split" counter GroupsSplit "Groups of the index split to make it grow.";
     "reads_retried" counter ReadsRetried "Reads repeated because the item changed meanwhile.";
     "uploads_aborted" counter UploadsAborted "Values whose sender went away, or which found no memory, before they were complete.";
     "segments_index" gauge SegmentsIndex "Segments that hold a part of the index.";
     "segments_items" gauge SegmentsItems "Segments that hold items.";
+    "segments_small" gauge SegmentsSmall "Those of them that belong to the small pool, through which new items pass.";
+    "segments_ghost" gauge SegmentsGhost "Segments that remember what was evicted lately.";
+    "segments_pinned" gauge SegmentsPinned "Segments held by readers of large values.";
+    "live_percent" gauge LivePercent "Bytes of items by the memory of the segments that hold items, in percent.";
+    "eviction_age_secs" gauge EvictionAgeSecs "Mean of the seconds that evicted items had been in their segments, since the last `stats reset`.";
     "groups" gauge GroupCount "Groups of the index.";
     "groups_overflow" gauge GroupOverflowCount "Groups that hold what did not fit into the group of its hash.";
 }

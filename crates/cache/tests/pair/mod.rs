@@ -68,21 +68,22 @@ pub(crate) fn key_of(number: u8) -> Vec<u8> {
 /// A cache and the map it is compared with.
 pub(crate) struct Pair {
     pub(crate) cache: Cache,
+    /// Does it keep cas tokens? Else they are all 0.
+    cas: bool,
     model: Model,
 }
 
 impl Pair {
-    pub(crate) fn new(memory_bytes: u64, evict: bool) -> Self {
+    pub(crate) fn new(memory_bytes: u64, cas: bool) -> Self {
         let cache = Cache::builder()
             .memory_bytes(memory_bytes)
             .item_bytes_max(100_000)
-            .cas(true)
-            .evict(evict)
+            .cas(cas)
             .clock(Clock::Ticked)
             .open()
             .unwrap();
         let model = Model::new(cache.now());
-        Self { cache, model }
+        Self { cache, cas, model }
     }
 
     /// Does the cache hold under a key what the model says?
@@ -111,7 +112,7 @@ impl Pair {
             }
             Operation::Touch(key, ttl) => {
                 let (key, deadline) = (key_of(*key), ttl.deadline(self.model.now()));
-                let touched = self.cache.touch(&key, deadline).unwrap();
+                let touched = self.cache.touch_until(&key, deadline).unwrap();
                 assert_eq!(touched, self.model.touch(&key, deadline));
             }
             Operation::Arithmetic(key, direction, delta) => {
@@ -161,7 +162,8 @@ impl Pair {
         match stored {
             Stored::Stored { cas } => {
                 assert_eq!(outcome, Outcome::Stored);
-                assert!(cas > current || self.model.get(key).is_none() || current == 1);
+                let is_newer = cas > current || self.model.get(key).is_none() || current == 1;
+                assert!(if self.cas { is_newer } else { cas == 0 });
                 self.model.set_cas(key, cas);
             }
             Stored::NotStored => assert_eq!(outcome, Outcome::NotStored),

@@ -83,6 +83,13 @@ fn describe(cache: &Cache, trace: &Trace, report: &mut Report) {
     let used_bytes = sizes.memory_bytes - sizes.segments_free * sizes.segment_bytes;
     let overhead = used_bytes.saturating_sub(item_bytes) as f64 / items.max(1) as f64;
     report.push("evictions", cache.counter(Counter::Evictions));
+    report.push("evictions_small", cache.counter(Counter::EvictionsSmall));
+    report.push("ghost_hits", cache.counter(Counter::GhostHits));
+    report.push("segments_evicted", cache.counter(Counter::SegmentsEvicted));
+    report.push("segments_compacted", cache.counter(Counter::SegmentsCompacted));
+    report.push("segments_spent", cache.counter(Counter::SegmentsSpent));
+    report.push("segments_small", sizes.segments_small);
+    report.push("segments_main", sizes.segments_items - sizes.segments_small);
     report.push("items", items);
     report.push("bytes_relocated", sizes.bytes_relocated);
     report.push("live_share", ratio(sizes.live_bytes, sizes.segments_items * sizes.segment_bytes));

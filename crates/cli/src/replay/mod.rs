@@ -85,6 +85,9 @@ What is printed, a name=value a line:
                             finds no memory
   wrong_values              values read that are not the last ones stored; must be 0
   evictions                 live items removed to make room
+  evictions_small           of them, those from the small pool (library; as all down to segments_main)
+  ghost_hits                items stored again soon after such an eviction, and so into the main pool
+  segments_*                segments evicted, compacted, taken back dead; of each pool at the end
   items                     items held at the end
   bytes_relocated           bytes of items copied from segment to segment to keep them
   live_share                bytes of items / memory of the segments that hold items

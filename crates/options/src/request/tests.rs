@@ -367,12 +367,11 @@ fn the_configuration_of_a_plain_start_gives_no_warning_when_it_is_read_again() {
 
 #[test]
 fn what_has_no_effect_though_one_might_count_on_it_is_warned_about_once() {
-    let (_, warnings) = run(&["-L", "-o", "ext_threads=2,track_sizes", "-D/", "-t65", "stray"]);
+    let (_, warnings) = run(&["-o", "ext_threads=2,track_sizes", "-D/", "-t65", "stray"]);
     assert_eq!(
         warnings,
         [
             "\"stray\" is no option and has no effect",
-            "option -L: it has no effect: Larder asks for transparent huge pages in any case, and for no others yet",
             "option -D: it has no effect: statistics by prefix come with a later version",
             "option -o ext_threads: it has no effect: a tier on disk comes with a later version",
             "option -t: 65 workers are more than any machine gains from",

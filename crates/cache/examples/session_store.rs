@@ -1,0 +1,95 @@
+//! Sessions of a web site: each dies 30 minutes after it was seen last, and all of a user's at once when the user
+//! changes the password.
+//!
+//! `cargo run --release -p larder --example session_store`
+
+use std::error::Error;
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+
+use larder::{Cache, Clock};
+
+const IDLE_MAX: Duration = Duration::from_secs(30 * 60);
+
+struct Sessions {
+    cache: Cache,
+    tokens: RandomState,
+}
+
+impl Sessions {
+    fn open() -> Result<Self, Box<dyn Error>> {
+        // A clock that this example moves itself, so that nobody has to wait for half an hour.
+        let cache = Cache::builder().memory_bytes(64 << 20).clock(Clock::Ticked).open()?;
+        Ok(Self { cache, tokens: RandomState::new() })
+    }
+
+    /// Begins a session; gives its key. (A real site draws the token from a generator made for secrets.)
+    fn begin(&self, user: u64, cart: &str) -> Result<String, larder::StoreError> {
+        loop {
+            let token = self.tokens.hash_one((user, self.cache.len()));
+            let key = format!("session:{user}:{token:016x}");
+            if self.cache.add(&key, cart, Some(IDLE_MAX))? {
+                return Ok(key);
+            }
+        }
+    }
+
+    /// What a session holds; whoever looks keeps it alive.
+    fn see(&self, key: &str) -> Result<Option<String>, larder::StoreError> {
+        let cart = self.cache.get_and_touch(key, Some(IDLE_MAX))?;
+        Ok(cart.map(|cart| String::from_utf8_lossy(&cart).into_owned()))
+    }
+
+    /// Keeps a session alive, as an open page does now and then; false where it is over.
+    fn keep(&self, key: &str) -> Result<bool, larder::StoreError> {
+        self.cache.touch(key, Some(IDLE_MAX))
+    }
+
+    /// Ends all sessions of a user.
+    fn end_all(&self, user: u64) -> u64 {
+        self.cache.remove_prefix(format!("session:{user}:"))
+    }
+
+    fn pass(&self, minutes: u32) {
+        self.cache.tick(self.cache.now() + minutes * 60);
+    }
+}
+
+/// Runs the example.
+pub(crate) fn main() -> Result<(), Box<dyn Error>> {
+    let sessions = Sessions::open()?;
+    for user in 1000..21_000 {
+        sessions.begin(user, "nothing yet")?;
+    }
+    let (phone, laptop) = (sessions.begin(7, "3 books")?, sessions.begin(7, "a lamp")?);
+    println!("{} sessions, of user 7: {phone} and {laptop}", sessions.cache.len());
+
+    for _ in 0..4 {
+        sessions.pass(20);
+        assert_eq!(sessions.see(&phone)?.as_deref(), Some("3 books"));
+    }
+    assert_eq!(sessions.see(&laptop)?, None);
+    println!(
+        "80 minutes later the phone, seen every 20 minutes, still holds its books; the laptop is out"
+    );
+
+    let laptop = sessions.begin(7, "a chair")?;
+    for _ in 0..3 {
+        sessions.pass(29);
+        assert!(sessions.keep(&phone)? && sessions.keep(&laptop)?);
+    }
+    println!("an open page keeps its session: the laptop holds {:?}", sessions.see(&laptop)?);
+
+    let ended = sessions.end_all(7);
+    assert_eq!((ended, sessions.see(&phone)?, sessions.see(&laptop)?), (2, None, None));
+    println!("user 7 changes the password: {ended} sessions ended");
+
+    let idle = sessions.cache.memory().items;
+    sessions.cache.maintain();
+    let left = sessions.cache.memory().items;
+    println!(
+        "20000 idle sessions took {} KiB until they were swept away; now {left} bytes",
+        idle >> 10
+    );
+    Ok(())
+}

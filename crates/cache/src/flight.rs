@@ -1,0 +1,207 @@
+//! Loads under way: one at a time for a key, and what those who wait for it are told.
+//!
+//! ```text
+//! board ─▶ leader: loads ─▶ land: stores the value unless detached, leaves the board, tells the others
+//!       └▶ follower: waits for what the leader tells
+//! ```
+//!
+//! A flight is **detached** by a write to its key, by a clear, and by somebody who finds it overdue: it leaves
+//! the board, so that whoever comes later loads anew, and what it brings is not stored. A leader stores while
+//! it holds its flight's lock, which whoever detaches must take too: so a load is stored before the write, or
+//! not at all.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
+use std::time::{Duration, Instant};
+
+/// So many parts of the board are locked apart.
+const SHARDS: usize = 16;
+
+type Shard = HashMap<Box<[u8]>, Arc<Flight>>;
+
+/// The board of a cache: its loads under way.
+#[derive(Debug, Default)]
+pub(crate) struct Flights {
+    /// How many there are: what every write looks at.
+    under_way: AtomicUsize,
+    shards: [Mutex<Shard>; SHARDS],
+    hasher: RandomState,
+}
+
+/// A load under way.
+#[derive(Debug)]
+pub(crate) struct Flight {
+    started: Instant,
+    loader: ThreadId,
+    progress: Mutex<Progress>,
+    landed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Progress {
+    detached: bool,
+    outcome: Option<Outcome>,
+}
+
+/// What a load has come to.
+#[derive(Clone, Debug)]
+pub(crate) enum Outcome {
+    /// A value.
+    Loaded(Arc<Vec<u8>>),
+    /// The loader's error, whose type only the callers know.
+    Failed(Arc<dyn Any + Send + Sync>),
+    /// The loader panicked.
+    Panicked,
+}
+
+/// A caller's part in a flight.
+pub(crate) enum Boarded<'a> {
+    /// It is to load.
+    Leader(Leader<'a>),
+    /// Somebody else is loading.
+    Follower(Arc<Flight>),
+}
+
+/// Who loads. Dropped before it has landed, which only a panic does, it says so to the followers.
+pub(crate) struct Leader<'a> {
+    flights: &'a Flights,
+    key: &'a [u8],
+    flight: Arc<Flight>,
+}
+
+impl Flights {
+    /// Joins the flight of a key, or begins one where there is none that is younger than `timeout`.
+    pub(crate) fn board<'a>(&'a self, key: &'a [u8], timeout: Duration) -> Boarded<'a> {
+        let mut shard = self.shard(key);
+        if let Some(other) = shard.get(key).filter(|other| other.started.elapsed() < timeout) {
+            return Boarded::Follower(Arc::clone(other));
+        }
+        let flight = Arc::new(Flight {
+            started: Instant::now(),
+            loader: thread::current().id(),
+            progress: Mutex::default(),
+            landed: Condvar::new(),
+        });
+        // Counted before anything is loaded: a write that does not see it began before the load.
+        let overdue = shard.insert(key.into(), Arc::clone(&flight));
+        if overdue.is_none() {
+            self.under_way.fetch_add(1, SeqCst);
+        }
+        drop(shard);
+        if let Some(overdue) = overdue {
+            overdue.detach();
+        }
+        Boarded::Leader(Leader { flights: self, key, flight })
+    }
+
+    /// Detaches the flight of a key that is about to be written.
+    #[inline]
+    pub(crate) fn detach(&self, key: &[u8]) {
+        if self.under_way.load(SeqCst) > 0 {
+            self.detach_where(&mut self.shard(key), |flown| flown == key);
+        }
+    }
+
+    /// Detaches the flights of all keys that are about to be removed.
+    pub(crate) fn detach_all(&self, key_is_removed: impl Fn(&[u8]) -> bool) {
+        if self.under_way.load(SeqCst) > 0 {
+            for shard in &self.shards {
+                self.detach_where(&mut lock(shard), &key_is_removed);
+            }
+        }
+    }
+
+    #[cold]
+    fn detach_where(&self, shard: &mut Shard, key_is_written: impl Fn(&[u8]) -> bool) {
+        for (_, flight) in shard.extract_if(|key, _| key_is_written(key)) {
+            self.under_way.fetch_sub(1, SeqCst);
+            flight.detach();
+        }
+    }
+
+    /// How many callers wait for the flight of a key.
+    #[cfg(test)]
+    pub(crate) fn followers(&self, key: &[u8]) -> usize {
+        // One count is the board's, one the leader's.
+        self.shard(key).get(key).map_or(0, |flight| Arc::strong_count(flight) - 2)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.under_way.load(SeqCst) == 0 && self.shards.iter().all(|shard| lock(shard).is_empty())
+    }
+
+    fn shard(&self, key: &[u8]) -> MutexGuard<'_, Shard> {
+        lock(&self.shards[self.hasher.hash_one(key) as usize % SHARDS])
+    }
+}
+
+impl Flight {
+    fn detach(&self) {
+        lock(&self.progress).detached = true;
+    }
+
+    /// Would this thread wait for itself?
+    pub(crate) fn is_own(&self) -> bool {
+        self.loader == thread::current().id()
+    }
+
+    /// Waits until the flight has landed; none if it is older than `timeout` before.
+    pub(crate) fn wait(&self, timeout: Duration) -> Option<Outcome> {
+        let mut progress = lock(&self.progress);
+        loop {
+            if let Some(outcome) = &progress.outcome {
+                return Some(outcome.clone());
+            }
+            let left = timeout.checked_sub(self.started.elapsed())?;
+            let woken = self.landed.wait_timeout(progress, left);
+            progress = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl<'a> Leader<'a> {
+    pub(crate) fn key(&self) -> &'a [u8] {
+        self.key
+    }
+
+    /// Ends the flight: `store` is called unless it was detached, then the followers are told.
+    pub(crate) fn land(&self, outcome: Outcome, store: impl FnOnce()) {
+        let progress = lock(&self.flight.progress);
+        if !progress.detached {
+            store();
+        }
+        drop(progress);
+        self.leave(outcome);
+    }
+
+    /// Leaves the board first: who comes from now on finds what was stored, or begins anew.
+    fn leave(&self, outcome: Outcome) {
+        let mut shard = self.flights.shard(self.key);
+        if shard.get(self.key).is_some_and(|flight| Arc::ptr_eq(flight, &self.flight)) {
+            shard.remove(self.key);
+            self.flights.under_way.fetch_sub(1, SeqCst);
+        }
+        drop(shard);
+        lock(&self.flight.progress).outcome.get_or_insert(outcome);
+        self.flight.landed.notify_all();
+    }
+}
+
+impl Drop for Leader<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.leave(Outcome::Panicked);
+        }
+    }
+}
+
+/// Nothing is left half done under these locks, so one that a panic has poisoned is as good as any.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,448 @@
+use std::convert::Infallible;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::mpsc;
+use std::thread::{self, ScopedJoinHandle};
+
+use larder_stats::Counter;
+
+use super::*;
+use crate::Clock;
+
+type Change = fn(&Cache);
+type Loading = Result<Vec<u8>, LoadError<String>>;
+
+/// A minute fresh, 10 seconds of it early, 100 seconds stale.
+const MINUTE: LoadOptions = LoadOptions::new()
+    .ttl(Duration::from_secs(60))
+    .early(1.0 / 6.0)
+    .stale(Duration::from_secs(100));
+const FOR_EVER: LoadOptions = LoadOptions::new();
+
+fn cache(cas: bool) -> Cache {
+    let builder = Cache::builder().memory_bytes(16 << 20).clock(Clock::Ticked).cas(cas);
+    builder.open().expect("there is some memory")
+}
+
+fn pass(cache: &Cache, secs: u32) {
+    cache.tick(cache.now() + secs);
+}
+
+fn brings(value: &str) -> impl FnOnce() -> Result<Loaded, Infallible> {
+    move || Ok(Loaded::new(value))
+}
+
+/// A loader that must not be called.
+fn never() -> Result<Loaded, Infallible> {
+    panic!("there is a value, or somebody else loads it");
+}
+
+fn load(cache: &Cache, options: &LoadOptions, value: &str) -> String {
+    text(cache.get_or_load("k", options, brings(value)).expect("this loader always succeeds"))
+}
+
+fn plain_set() -> Request<'static> {
+    let deadline = Deadline::NEVER;
+    Request { key: b"k", mode: StoreMode::Set, cas: None, flags: 0, deadline }
+}
+
+fn held(cache: &Cache) -> Option<String> {
+    cache.get("k").map(text)
+}
+
+fn text(value: Vec<u8>) -> String {
+    String::from_utf8(value).expect("the tests' values are text")
+}
+
+/// Has one thread load the key, and `count` threads wait for it; then lets the loader do as `end` says. Gives
+/// what became of the loader and of each that waited.
+fn with_followers(
+    cache: &Cache,
+    count: usize,
+    end: fn() -> Result<Loaded, String>,
+) -> (thread::Result<Loading>, Vec<Loading>) {
+    thread::scope(|scope| {
+        let (go, gone) = mpsc::channel();
+        let (tell_begun, begun) = mpsc::channel();
+        let leader = scope.spawn(move || {
+            cache.get_or_load("k", &FOR_EVER, || {
+                tell_begun.send(()).expect("the test waits for this");
+                gone.recv().expect("the test sends this");
+                end()
+            })
+        });
+        begun.recv().expect("the loader tells");
+        let follow = || {
+            cache.get_or_load("k", &FOR_EVER, || -> Result<Loaded, String> {
+                panic!("one loader at a time")
+            })
+        };
+        let followers: Vec<ScopedJoinHandle<'_, Loading>> =
+            (0..count).map(|_| scope.spawn(follow)).collect();
+        while cache.shared.flights.followers(b"k") < count {
+            thread::yield_now();
+        }
+        go.send(()).expect("the loader waits for this");
+        let leader = leader.join();
+        (leader, followers.into_iter().map(|thread| thread.join().expect("no panic")).collect())
+    })
+}
+
+#[test]
+fn what_is_loaded_is_stored_and_not_loaded_again() {
+    let cache = cache(false);
+    assert_eq!(load(&cache, &MINUTE, "v"), "v");
+    assert_eq!(text(cache.get_or_load("k", &MINUTE, never).unwrap()), "v");
+    let mut out = b"<".to_vec();
+    cache.get_or_load_into("k", &MINUTE, &mut out, never).unwrap();
+    cache.get_or_load_into("other", &MINUTE, &mut out, brings(">")).unwrap();
+    assert_eq!(out, b"<v>");
+}
+
+#[test]
+fn threads_that_wait_get_what_the_one_loader_brings() {
+    let cache = cache(false);
+    let (leader, followers) = with_followers(&cache, 7, || Ok(Loaded::new("v")));
+    assert_eq!(leader.unwrap().unwrap(), b"v");
+    for value in followers {
+        assert_eq!(value.unwrap(), b"v");
+    }
+    assert_eq!(held(&cache).as_deref(), Some("v"));
+}
+
+#[test]
+fn of_many_threads_that_ask_at_once_one_loads() {
+    let cache = cache(false);
+    let loads = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for key in 0..2000u32 {
+                    let loader = || {
+                        loads.fetch_add(1, SeqCst);
+                        Ok::<_, Infallible>(key.to_string())
+                    };
+                    let value = cache.get_or_load(key.to_le_bytes(), &FOR_EVER, loader).unwrap();
+                    assert_eq!(text(value), key.to_string());
+                }
+            });
+        }
+    });
+    assert_eq!(loads.load(SeqCst), 2000);
+}
+
+#[test]
+fn who_becomes_leader_after_another_flight_has_landed_does_not_load() {
+    let cache = cache(false);
+    let Boarded::Leader(leader) = cache.shared.flights.board(b"k", Duration::MAX) else {
+        panic!("nobody else is on board");
+    };
+    cache.with_seat(|engine, seat| engine.store(seat, &plain_set(), b"v", 2)).unwrap();
+    let mut value = Vec::new();
+    cache.load(&leader, &FOR_EVER, &mut value, never).unwrap();
+    assert_eq!((value, cache.shared.flights.is_empty()), (b"v".to_vec(), true));
+}
+
+#[test]
+fn threads_that_wait_get_the_error_of_a_loader_that_fails_and_the_next_loads_anew() {
+    let cache = cache(false);
+    let (leader, followers) = with_followers(&cache, 3, || Err("no such table".to_owned()));
+    let Err(LoadError::Failed(error)) = leader.unwrap() else { panic!("it failed") };
+    for follower in followers {
+        let Err(LoadError::Failed(same)) = follower else { panic!("it failed for all") };
+        assert!(Arc::ptr_eq(&error, &same));
+    }
+    assert_eq!(LoadError::Failed(error).to_string(), "the loader failed: no such table");
+    assert_eq!((held(&cache), load(&cache, &FOR_EVER, "v")), (None, "v".to_owned()));
+}
+
+#[test]
+fn a_loader_that_panics_does_so_in_its_own_thread_and_the_next_loads_anew() {
+    let cache = cache(false);
+    let (leader, followers) = with_followers(&cache, 3, || panic!("a bug in the loader"));
+    assert_eq!(leader.unwrap_err().downcast_ref(), Some(&"a bug in the loader"));
+    for follower in followers {
+        assert!(matches!(follower, Err(LoadError::Panicked)));
+    }
+    assert_eq!((held(&cache), load(&cache, &FOR_EVER, "v")), (None, "v".to_owned()));
+}
+
+#[test]
+fn who_waits_too_long_is_told_so_the_next_loads_anew_and_the_late_result_is_not_stored() {
+    let cache = cache(false);
+    let options = FOR_EVER.timeout(Duration::from_millis(30));
+    thread::scope(|scope| {
+        let (go, gone) = mpsc::channel();
+        let (tell_begun, begun) = mpsc::channel();
+        let late = scope.spawn({
+            let cache = &cache;
+            move || {
+                cache.get_or_load("k", &options, || {
+                    tell_begun.send(()).unwrap();
+                    gone.recv().unwrap();
+                    Ok::<_, Infallible>("late")
+                })
+            }
+        });
+        begun.recv().unwrap();
+        let waited = cache.get_or_load("k", &options, never);
+        assert!(matches!(waited, Err(LoadError::TimedOut(_))), "{waited:?}");
+        assert_eq!(load(&cache, &options, "newer"), "newer");
+        cache.delete("k");
+        assert_eq!(load(&cache, &options, "newest"), "newest");
+        go.send(()).unwrap();
+        assert_eq!(late.join().unwrap().unwrap(), b"late", "its own caller gets what it loaded");
+    });
+    assert_eq!(held(&cache).as_deref(), Some("newest"));
+}
+
+#[test]
+fn a_late_result_is_not_stored_even_where_the_newer_one_is_gone() {
+    let cache = cache(false);
+    let overdue = FOR_EVER.timeout(Duration::ZERO);
+    let late = cache.get_or_load("k", &overdue, || {
+        assert_eq!(load(&cache, &overdue, "newer"), "newer");
+        // Takes the item away by none of the ways that detach a load: its time is over.
+        cache.touch("k", Some(Duration::ZERO)).unwrap();
+        Ok::<_, Infallible>("late")
+    });
+    assert_eq!((late.unwrap(), held(&cache)), (b"late".to_vec(), None));
+}
+
+#[test]
+fn a_change_during_a_load_wins_over_it() {
+    let changes: [(Change, Option<&str>); 12] = [
+        (|cache| cache.set("k", "set", None).unwrap(), Some("set")),
+        (|cache| assert!(cache.delete("k")), None),
+        (|cache| assert!(cache.replace("k", "r", None).unwrap()), Some("r")),
+        (|cache| assert!(cache.append("k", "1").unwrap()), Some("01")),
+        (|cache| assert_eq!(cache.increment("k", 5), Ok(Some(5))), Some("5")),
+        (|cache| assert_eq!(cache.decrement("k", 5), Ok(Some(0))), Some("0")),
+        (Cache::clear, None),
+        (|cache| assert_eq!(cache.remove_prefix(""), 1), None),
+        (
+            |cache| {
+                cache.set("k", "v", None).unwrap();
+                cache.delete("k");
+            },
+            None,
+        ),
+        (|cache| assert!(cache.set("k", vec![0; 2 << 20], None).is_err()), None),
+        (|cache| cache.give_up(&plain_set()), None),
+        (
+            |cache| {
+                let mut upload = cache.upload(b"k", 2).unwrap();
+                upload.push(b"up").unwrap();
+                upload.store(&plain_set()).unwrap();
+            },
+            Some("up"),
+        ),
+    ];
+    for (number, (change, expected)) in changes.into_iter().enumerate() {
+        for cas in [false, true] {
+            let cache = cache(cas);
+            load(&cache, &MINUTE, "0");
+            pass(&cache, 70);
+            let refreshed = cache.get_or_load("k", &MINUTE, || {
+                change(&cache);
+                Ok::<_, Infallible>("outdated")
+            });
+            assert_eq!(refreshed.unwrap(), b"outdated", "change {number}");
+            assert_eq!(held(&cache).as_deref(), expected, "change {number}");
+        }
+    }
+}
+
+#[test]
+fn a_key_deleted_while_it_is_loaded_for_the_first_time_stays_absent_and_is_loaded_anew() {
+    let cache = cache(false);
+    let loaded = cache.get_or_load("k", &FOR_EVER, || {
+        assert!(!cache.delete("k"));
+        // Who asks from now on does not wait for what was loaded before.
+        assert_eq!(load(&cache, &FOR_EVER, "current"), "current");
+        assert!(cache.delete("k"));
+        Ok::<_, Infallible>("outdated")
+    });
+    assert_eq!((loaded.unwrap(), held(&cache)), (b"outdated".to_vec(), None));
+}
+
+#[test]
+fn a_prefix_removed_while_one_of_its_keys_is_loaded_for_the_first_time_is_not_stored_again() {
+    let cache = cache(false);
+    let loaded = |prefix: &str| {
+        let loader = || {
+            assert_eq!(cache.remove_prefix(prefix), 0);
+            Ok::<_, Infallible>("v")
+        };
+        cache.get_or_load("k", &FOR_EVER, loader).unwrap();
+        held(&cache)
+    };
+    assert_eq!(loaded("k"), None);
+    assert_eq!(loaded("kk").as_deref(), Some("v"));
+}
+
+#[test]
+fn a_touch_or_a_death_during_a_refresh_does_not_keep_it_from_being_stored() {
+    for cas in [false, true] {
+        for ttl in [Some(Duration::from_secs(1000)), Some(Duration::ZERO)] {
+            let cache = cache(cas);
+            load(&cache, &MINUTE, "old");
+            pass(&cache, 70);
+            let refreshed = cache.get_or_load("k", &MINUTE, || {
+                assert!(cache.touch("k", ttl).unwrap());
+                Ok::<_, Infallible>("new")
+            });
+            assert_eq!(refreshed.unwrap(), b"new");
+            assert_eq!(held(&cache).as_deref(), Some("new"));
+        }
+    }
+}
+
+#[test]
+fn a_change_that_only_the_cas_token_or_the_presence_of_the_item_tells_is_not_overwritten_either() {
+    // Straight into the engine, as by a writer that had passed the board before the load began.
+    let write = |cache: &Cache| {
+        let now = cache.now();
+        cache.with_seat(|engine, seat| engine.store(seat, &plain_set(), b"set", now)).unwrap();
+    };
+    for is_refresh in [false, true] {
+        let cache = cache(is_refresh);
+        if is_refresh {
+            load(&cache, &MINUTE, "old");
+            pass(&cache, 70);
+        }
+        let loaded = cache.get_or_load("k", &MINUTE, || {
+            write(&cache);
+            Ok::<_, Infallible>("loaded")
+        });
+        assert_eq!((loaded.unwrap(), held(&cache).as_deref()), (b"loaded".to_vec(), Some("set")));
+    }
+}
+
+#[test]
+fn a_value_is_refreshed_early_by_one_while_the_others_get_the_one_that_is_there() {
+    let cache = cache(false);
+    load(&cache, &MINUTE, "old");
+    pass(&cache, 49);
+    assert_eq!(text(cache.get_or_load("k", &MINUTE, never).unwrap()), "old");
+    pass(&cache, 1);
+    let refreshed = cache.get_or_load("k", &MINUTE, || {
+        let other = thread::scope(|scope| {
+            scope.spawn(|| cache.get_or_load("k", &MINUTE, never).unwrap()).join().unwrap()
+        });
+        assert_eq!(text(other), "old");
+        Ok::<_, Infallible>("new")
+    });
+    assert_eq!(refreshed.unwrap(), b"new");
+    pass(&cache, 49);
+    assert_eq!(text(cache.get_or_load("k", &MINUTE, never).unwrap()), "new");
+}
+
+#[test]
+fn a_stale_value_is_shown_while_one_refreshes_it_and_no_longer_than_allowed() {
+    let options = MINUTE.early(0.0);
+    let cache = cache(false);
+    load(&cache, &options, "old");
+    pass(&cache, 59);
+    assert_eq!(text(cache.get_or_load("k", &options, never).unwrap()), "old");
+    pass(&cache, 100);
+    let refreshed = cache.get_or_load("k", &options, || {
+        let other = thread::scope(|scope| {
+            scope.spawn(|| cache.get_or_load("k", &options, never).unwrap()).join().unwrap()
+        });
+        assert_eq!(text(other), "old");
+        Err::<Loaded, _>("the database is away")
+    });
+    assert_eq!(refreshed.unwrap(), b"old", "a refresh that fails leaves the value that is there");
+    pass(&cache, 1);
+    let loaded = cache.get_or_load("k", &options, || Err::<Loaded, _>("the database is away"));
+    assert!(matches!(loaded, Err(LoadError::Failed(_))), "its time and a hundred seconds are over");
+}
+
+#[test]
+fn a_refresh_that_takes_too_long_is_begun_anew_by_another() {
+    let cache = cache(false);
+    let options = MINUTE.timeout(Duration::ZERO);
+    load(&cache, &options, "old");
+    pass(&cache, 70);
+    let late = cache.get_or_load("k", &options, || {
+        assert_eq!(load(&cache, &options, "newer"), "newer");
+        Ok::<_, Infallible>("late")
+    });
+    assert_eq!((late.unwrap(), held(&cache).as_deref()), (b"late".to_vec(), Some("newer")));
+}
+
+#[test]
+fn a_value_can_have_a_time_of_its_own_and_none_at_all() {
+    let cache = cache(false);
+    let nothing = || Ok::<_, Infallible>(Loaded::new("").ttl(Duration::from_secs(5)));
+    let options = MINUTE.early(0.0);
+    assert_eq!(cache.get_or_load("k", &options, nothing).unwrap(), b"");
+    pass(&cache, 4);
+    assert_eq!(cache.get_or_load("k", &options, never).unwrap(), b"", "an empty value is a value");
+    pass(&cache, 1);
+    assert_eq!(load(&cache, &options, "found"), "found", "stale, so it is refreshed");
+    pass(&cache, 60);
+    let unkept = || Ok::<_, Infallible>(Loaded::new("once").ttl(Duration::ZERO));
+    assert_eq!(cache.get_or_load("k", &options, unkept).unwrap(), b"once");
+    assert_eq!(held(&cache), None, "nor is the one it replaces kept");
+}
+
+#[test]
+fn a_loader_that_asks_for_its_own_key_is_told_so_and_may_ask_for_others() {
+    let cache = cache(false);
+    let loaded = cache.get_or_load("k", &FOR_EVER, || {
+        let own = cache.get_or_load("k", &FOR_EVER, never);
+        assert!(matches!(own, Err(LoadError::Recursive)));
+        cache.get_or_load("other", &FOR_EVER, brings("v"))
+    });
+    assert_eq!(loaded.unwrap(), b"v");
+}
+
+#[test]
+fn a_caller_that_cannot_read_the_error_of_the_loader_it_waited_for_loads_itself() {
+    let cache = cache(false);
+    thread::scope(|scope| {
+        let mut other = None;
+        let loaded = cache.get_or_load("k", &FOR_EVER, || {
+            other = Some(scope.spawn(|| load(&cache, &FOR_EVER, "v")));
+            while cache.shared.flights.followers(b"k") == 0 {
+                thread::yield_now();
+            }
+            Err::<Loaded, _>("failed")
+        });
+        assert!(matches!(loaded, Err(LoadError::Failed(_))));
+        assert_eq!(other.unwrap().join().unwrap(), "v");
+    });
+}
+
+#[test]
+fn what_the_cache_does_not_take_is_given_to_the_caller_and_counted() {
+    let cache = cache(false);
+    let huge = "v".repeat(2 << 20);
+    assert_eq!(load(&cache, &FOR_EVER, &huge), huge);
+    assert_eq!((held(&cache), cache.counter(Counter::StoreTooLarge)), (None, 1));
+}
+
+#[test]
+fn a_key_that_cannot_be_one_is_not_loaded() {
+    let error = cache(false).get_or_load("k".repeat(251), &FOR_EVER, never).unwrap_err();
+    assert!(error.to_string().contains("251"), "{error}");
+}
+
+#[test]
+fn no_flight_is_left_on_the_board() {
+    let cache = cache(false);
+    for (number, key) in (0..100u32).map(|number| (number, number.to_string())) {
+        let loaded = cache.get_or_load(&key, &FOR_EVER, || match number % 3 {
+            0 => Ok(key.clone()),
+            1 => Err("failed"),
+            _ => {
+                cache.delete(&key);
+                Ok(key.clone())
+            }
+        });
+        assert_eq!(loaded.is_err(), number % 3 == 1);
+    }
+    assert!(cache.shared.flights.is_empty());
+}

@@ -1,0 +1,55 @@
+//! The thread that keeps a cache tidy in the background, for those who ask for one.
+
+use std::sync::{Arc, Weak};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+use larder_engine::Seat;
+
+use crate::cache::Shared;
+
+/// How often dead memory is looked for when nobody is short of it.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// Tells the maintainer of a cache that is gone to end.
+#[derive(Debug)]
+pub(crate) struct Maintainer(Thread);
+
+impl Drop for Maintainer {
+    fn drop(&mut self) {
+        self.0.unpark();
+    }
+}
+
+impl Maintainer {
+    /// Starts the maintainer of a cache. It holds none of it: it ends with the last clone.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Self> {
+        let weak = Arc::downgrade(shared);
+        let seat = shared.engine.sit().expect("a new engine has free seats");
+        let thread = thread::Builder::new()
+            .name("larder-maintain".to_owned())
+            .spawn(move || maintain(&weak, &seat))?
+            .thread()
+            .clone();
+        let woken = thread.clone();
+        shared.engine.call_when_short(Box::new(move || woken.unpark()));
+        Ok(Self(thread))
+    }
+}
+
+fn maintain(cache: &Weak<Shared>, seat: &Seat) {
+    let mut maintained = 0;
+    while let Some(shared) = cache.upgrade() {
+        let now = shared.now();
+        shared.engine.refill(seat, now);
+        if now != maintained {
+            shared.engine.maintain(seat, now);
+            maintained = now;
+        }
+        drop(shared);
+        thread::park_timeout(PERIOD);
+    }
+}

@@ -1,0 +1,131 @@
+//! What a cache says about itself, and the memory it takes.
+#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::time::Duration;
+
+use larder::{Cache, Clock, Deadline, LoadOptions, Request, StoreMode};
+use larder_stats::Section;
+
+fn stat(cache: &Cache, name: &str) -> u64 {
+    cache.stats().find(|stat| stat.name == name).map(|stat| stat.value).unwrap()
+}
+
+#[test]
+fn every_row_of_the_librarys_section_is_shown_once() {
+    let cache = Cache::builder().memory_bytes(1 << 20).open().unwrap();
+    let names: Vec<_> = cache.stats().map(|stat| stat.name).collect();
+    let set: BTreeSet<_> = names.iter().copied().collect();
+    assert_eq!(set.len(), names.len());
+    for row in Section::Larder.rows() {
+        assert!(set.contains(row.name), "{} is missing", row.name);
+    }
+    assert!(!set.contains("accepting_conns"), "a cache has no connections");
+}
+
+#[test]
+fn gets_and_refused_stores_are_counted() {
+    let cache = Cache::builder().memory_bytes(1 << 20).clock(Clock::Ticked).open().unwrap();
+    let second = Some(Duration::from_secs(1));
+    cache.set("k", "v", None).unwrap();
+    cache.set("dies", "v", second).unwrap();
+    cache.get("k");
+    cache.get_with("k", |_, _| ());
+    cache.get_many(&["k", "missing", "missing too"]);
+    cache.tick(cache.now() + 1);
+    assert_eq!(cache.get("dies"), None);
+    let load = || Ok::<_, std::io::Error>("v");
+    cache.get_or_load("loaded", &LoadOptions::new(), load).unwrap();
+    cache.get_or_load("loaded", &LoadOptions::new(), load).unwrap();
+    cache.clear();
+    cache.get("k");
+    let gets = ["get_hits", "get_misses", "get_expired", "get_flushed"];
+    assert_eq!(gets.map(|name| stat(&cache, name)), [4, 5, 1, 1]);
+    assert!(cache.set("k", [0; 1 << 20], None).is_err() && cache.set("", "", None).is_err());
+    assert_eq!((stat(&cache, "store_too_large"), stat(&cache, "store_no_memory")), (1, 0));
+    cache.reset_counters();
+    assert_eq!(gets.map(|name| stat(&cache, name)), [0; 4]);
+}
+
+#[test]
+fn memory_in_use_is_what_has_been_taken_and_never_more_than_allowed() {
+    let cache = Cache::builder().memory_bytes(8 << 20).open().unwrap();
+    let empty = cache.memory();
+    assert_eq!((empty.limit, empty.items), (8 << 20, 0));
+    assert!(empty.index > 0 && empty.used < 1 << 20, "{empty:?}");
+    for key in 0..20_000u32 {
+        cache.set(key.to_le_bytes(), [0; 88], None).unwrap();
+    }
+    let memory = cache.memory();
+    assert_eq!(memory.items, 20_000 * 104);
+    assert!(memory.used > memory.items + memory.index, "{memory:?}");
+    for key in 0..200_000u32 {
+        cache.set(key.to_le_bytes(), [0; 88], None).unwrap();
+    }
+    let full = cache.memory();
+    assert!(full.used <= full.limit && full.used > full.limit * 8 / 10, "{full:?}");
+}
+
+/// `8 + key + value`, plus 8 with cas tokens, plus 4 with a TTL, plus 4 with client flags, rounded up to 8: the
+/// formula that the crate's documentation gives.
+fn documented_bytes(key: usize, value: usize, cas: bool, ttl: bool, flags: bool) -> u64 {
+    let fields = 8 * usize::from(cas) + 4 * usize::from(ttl) + 4 * usize::from(flags);
+    (8 + key + value + fields).next_multiple_of(8) as u64
+}
+
+#[test]
+fn an_item_takes_the_bytes_that_the_documentation_says() {
+    for (cas, ttl, flags) in (0..8).map(|bits: u8| (bits & 1 != 0, bits & 2 != 0, bits & 4 != 0)) {
+        let cache = Cache::builder().memory_bytes(4 << 20).cas(cas).open().unwrap();
+        let mut expected = 0;
+        for number in 0..1_000usize {
+            let (key, value) = (format!("key {number}"), vec![0; number % 77]);
+            let deadline = if ttl { Deadline::after(cache.now(), 100) } else { Deadline::NEVER };
+            let request = Request {
+                key: key.as_bytes(),
+                mode: StoreMode::Set,
+                cas: None,
+                flags: u32::from(flags),
+                deadline,
+            };
+            cache.store(&request, &value).unwrap();
+            expected += documented_bytes(key.len(), value.len(), cas, ttl, flags);
+        }
+        assert_eq!((cache.len(), cache.memory().items), (1_000, expected));
+    }
+}
+
+#[test]
+fn the_index_takes_the_bytes_that_the_documentation_says() {
+    let cache = Cache::builder().memory_bytes(64 << 20).open().unwrap();
+    for number in 0..600_000u32 {
+        cache.set(number.to_le_bytes(), "", None).unwrap();
+        if number >= 100_000 && number % 50_000 == 0 {
+            let per_item = cache.memory().index as f64 / cache.len() as f64;
+            assert!((12.8..=14.2).contains(&per_item), "{per_item} with {number} items");
+        }
+    }
+}
+
+/// Pages of this process in memory, in bytes.
+fn resident_bytes() -> u64 {
+    let statm = fs::read_to_string("/proc/self/statm").unwrap();
+    statm.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 4096
+}
+
+#[test]
+fn the_memory_is_given_back_with_the_last_handle() {
+    let cache = Cache::builder().memory_bytes(256 << 20).open().unwrap();
+    for key in 0..190_000u32 {
+        cache.set(key.to_le_bytes(), [1; 1_000], None).unwrap();
+    }
+    let walk = cache.keys();
+    drop(cache);
+    let full = resident_bytes();
+    assert!(full > 190 << 20, "{full} bytes: a walk is a handle");
+    drop(walk);
+    // Other tests of this file take and give back some 70 MiB meanwhile.
+    let empty = resident_bytes();
+    assert!(empty + (100 << 20) < full, "{empty} after {full} bytes");
+}

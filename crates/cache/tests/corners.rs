@@ -1,0 +1,175 @@
+//! Inputs and situations at the edge of what a cache takes: it stays in order, and says no where it must.
+#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
+
+use std::fs;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use larder::{Cache, Clock, Deadline, Request, StoreError, StoreMode, Stored};
+
+fn request(key: &[u8], mode: StoreMode) -> Request<'_> {
+    Request { key, mode, cas: None, flags: 0, deadline: Deadline::NEVER }
+}
+
+/// Runs `f`, which must come to an end.
+fn in_time<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, ended) = mpsc::channel();
+    thread::spawn(move || done.send(f()));
+    ended.recv_timeout(Duration::from_secs(20)).expect("it ends in time")
+}
+
+#[test]
+fn an_append_of_more_than_sixteen_mebibytes_leaves_its_neighbours_alone() {
+    let cache = Cache::builder().memory_bytes(128 << 20).item_bytes_max(40 << 20).open().unwrap();
+    cache.set("k", [1; 100], None).unwrap();
+    cache.append("k", [2; 10]).unwrap();
+    for number in 0..10_000u32 {
+        cache.set(number.to_le_bytes(), [3; 1_000], None).unwrap();
+    }
+    let part = vec![4; (16 << 20) + 5];
+    assert!(cache.append("k", &part).unwrap());
+    let expected = [vec![1; 100], vec![2; 10], part].concat();
+    assert!(cache.get("k").unwrap() == expected);
+    for number in 0..10_000u32 {
+        assert_eq!(cache.get(number.to_le_bytes()).unwrap(), [3; 1_000]);
+    }
+    cache.validate().unwrap();
+}
+
+#[test]
+fn an_upload_that_a_clear_overtakes_leaves_nothing_behind() {
+    let cache = Cache::builder().memory_bytes(4 << 20).clock(Clock::Ticked).open().unwrap();
+    let mut upload = cache.upload(b"k", 400_000).unwrap();
+    upload.push(&[1; 200_000]).unwrap();
+    cache.clear();
+    upload.push(&[1; 200_000]).unwrap();
+    assert!(matches!(upload.store(&request(b"k", StoreMode::Set)), Ok(Stored::Stored { .. })));
+    assert_eq!(cache.get("k"), None, "it was stored before the clear");
+    cache.maintain();
+    cache.validate().unwrap();
+}
+
+#[test]
+fn a_cache_that_evicts_nothing_says_so_when_it_is_full_of_items_that_leave_gaps() {
+    for value_bytes in [7_300, 7_400, 7_500, 7_600, 7_670, 7_690] {
+        let stored = in_time(move || {
+            let cache = Cache::builder().memory_bytes(1 << 20).evict(false).open().unwrap();
+            let stored = (0..1_000u32)
+                .take_while(|number| {
+                    cache.set(number.to_le_bytes(), vec![7; value_bytes], None).is_ok()
+                })
+                .count();
+            cache.validate().unwrap();
+            stored
+        });
+        assert!((50..150).contains(&stored), "{stored} of {value_bytes} bytes");
+    }
+}
+
+fn fill(cache: &Cache, bytes: usize) {
+    for number in 0..(bytes / 1_000) as u32 {
+        cache.set(number.to_le_bytes(), [1; 990], None).unwrap();
+    }
+}
+
+/// Pages of this process in memory, in bytes.
+fn resident_bytes() -> u64 {
+    let statm = fs::read_to_string("/proc/self/statm").unwrap();
+    statm.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 4096
+}
+
+#[test]
+fn memory_that_was_free_already_goes_back_when_the_limit_is_lowered() {
+    let cache = Cache::builder().memory_bytes(400 << 20).clock(Clock::Ticked).open().unwrap();
+    fill(&cache, 350 << 20);
+    cache.clear();
+    (0..20).for_each(|_| cache.maintain());
+    let before = resident_bytes();
+    cache.set_memory_limit(32 << 20).unwrap();
+    cache.maintain();
+    let after = resident_bytes();
+    assert!(after + (250 << 20) < before, "{after} bytes, were {before}");
+    fill(&cache, 100 << 20);
+    cache.validate().unwrap();
+}
+
+#[test]
+fn hot_items_give_way_too_when_the_limit_is_lowered() {
+    let cache = Cache::builder().memory_bytes(64 << 20).clock(Clock::Ticked).open().unwrap();
+    fill(&cache, 60 << 20);
+    for _ in 0..4 {
+        (0..60_000u32).for_each(|number| drop(cache.get(number.to_le_bytes())));
+    }
+    cache.set_memory_limit(32 << 20).unwrap();
+    for _ in 0..300 {
+        cache.maintain();
+        (0..60_000u32).step_by(7).for_each(|number| drop(cache.get(number.to_le_bytes())));
+    }
+    let report = cache.report();
+    let in_use = report.segments_index + report.segments_ghost + report.segments_items;
+    assert!(in_use <= report.segments, "{report:?}");
+    cache.validate().unwrap();
+}
+
+#[test]
+fn a_fragmented_cache_that_evicts_nothing_is_compacted_when_the_limit_is_lowered() {
+    let cache =
+        Cache::builder().memory_bytes(64 << 20).evict(false).clock(Clock::Ticked).open().unwrap();
+    fill(&cache, 55 << 20);
+    let is_kept = |number: &u32| number.is_multiple_of(4);
+    let all = 0..((55 << 20) / 1_000) as u32;
+    all.clone().filter(|number| !is_kept(number)).for_each(|number| {
+        cache.delete(number.to_le_bytes());
+    });
+    cache.set_memory_limit(24 << 20).unwrap();
+    (0..50).for_each(|_| cache.maintain());
+    let report = cache.report();
+    let in_use = report.segments_index + report.segments_ghost + report.segments_items;
+    assert!(in_use <= report.segments, "{report:?}");
+    assert!(all.filter(is_kept).all(|number| cache.contains(number.to_le_bytes())));
+    cache.set("one more", "v", None).unwrap();
+    cache.validate().unwrap();
+}
+
+#[test]
+fn stores_go_on_when_the_limit_is_lowered_to_fewer_segments_than_there_are_heads() {
+    let cache = Cache::builder().memory_bytes(1 << 30).clock(Clock::Ticked).open().unwrap();
+    let ttls =
+        [None, Some(60), Some(3_600), Some(100_000)].map(|secs| secs.map(Duration::from_secs));
+    let write = |thread: u32, count: u32| {
+        for number in 0..count {
+            for ttl in ttls {
+                let key = (u64::from(thread) << 32 | u64::from(number)).to_le_bytes();
+                cache.set(key, [thread as u8; 500], ttl)?;
+            }
+        }
+        Ok::<_, StoreError>(())
+    };
+    let (entered, all) = (std::sync::Barrier::new(12), std::sync::Barrier::new(12));
+    thread::scope(|scope| {
+        for thread in 0..12 {
+            let (write, entered, all) = (&write, &entered, &all);
+            scope.spawn(move || {
+                entered.wait();
+                write(thread, 10).unwrap();
+                // All seats are taken at the same time.
+                all.wait();
+            });
+        }
+    });
+    let least = cache.set_memory_limit(0).unwrap_err().min;
+    cache.set_memory_limit(least as u64).unwrap();
+    (0..20).for_each(|_| cache.maintain());
+    thread::scope(|scope| {
+        (0..12).for_each(|thread| {
+            let write = &write;
+            scope.spawn(move || write(thread, 2_000).unwrap());
+        });
+    });
+    (0..20).for_each(|_| cache.maintain());
+    let report = cache.report();
+    let in_use = report.segments_index + report.segments_ghost + report.segments_items;
+    assert!(in_use <= report.segments, "{report:?}");
+    cache.validate().unwrap();
+}

@@ -1,0 +1,32 @@
+//! The examples run: each checks what it prints, and takes no longer than a person is willing to watch.
+
+use std::error::Error;
+use std::time::{Duration, Instant};
+
+#[path = "../examples/session_store.rs"]
+mod session_store;
+#[path = "../examples/shared_counters.rs"]
+mod shared_counters;
+#[path = "../examples/sql_result_cache.rs"]
+mod sql_result_cache;
+
+fn run(example: fn() -> Result<(), Box<dyn Error>>) {
+    let started = Instant::now();
+    example().expect("the example succeeds");
+    assert!(started.elapsed() < Duration::from_secs(2), "it took {:?}", started.elapsed());
+}
+
+#[test]
+fn the_cache_before_a_database_asks_it_once() {
+    run(sql_result_cache::main);
+}
+
+#[test]
+fn the_session_store_forgets_what_it_should() {
+    run(session_store::main);
+}
+
+#[test]
+fn the_shared_counters_lose_nothing() {
+    run(shared_counters::main);
+}

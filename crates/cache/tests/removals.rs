@@ -1,0 +1,102 @@
+//! What a subscriber hears of items that leave the cache.
+#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use larder::{Cache, Clock, Reason, Removals};
+
+fn ticked(memory_bytes: u64) -> Cache {
+    Cache::builder().memory_bytes(memory_bytes).clock(Clock::Ticked).open().unwrap()
+}
+
+/// Key, value and reason of the removals that wait.
+fn told(removals: &Removals) -> Vec<(String, Option<String>, Reason)> {
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    removals
+        .drain()
+        .map(|removed| (text(removed.key), removed.value.map(text), removed.reason))
+        .collect()
+}
+
+#[test]
+fn each_way_out_of_the_cache_is_told_with_its_reason() {
+    let cache = ticked(1 << 20);
+    cache.set("before", "unheard", None).unwrap();
+    cache.delete("before");
+    let removals = cache.subscribe(100);
+    cache.set("a", "first", None).unwrap();
+    cache.set("a", "second", None).unwrap();
+    cache.delete("a");
+    cache.set("b", "dies", Some(Duration::from_secs(1))).unwrap();
+    cache.tick(cache.now() + 2);
+    assert_eq!(cache.get("b"), None);
+    cache.set("c", "cleared", None).unwrap();
+    cache.clear();
+    assert_eq!(cache.get("c"), None);
+    let expected = [
+        ("a", "first", Reason::Replaced),
+        ("a", "second", Reason::Deleted),
+        ("b", "dies", Reason::Expired),
+        ("c", "cleared", Reason::Cleared),
+    ];
+    let expected = expected.map(|(key, value, reason)| (key.into(), Some(value.into()), reason));
+    assert_eq!(told(&removals), expected);
+}
+
+#[test]
+fn an_item_that_is_changed_goes_on() {
+    let cache = ticked(1 << 20);
+    let removals = cache.subscribe(100);
+    cache.set("n", "9", None).unwrap();
+    cache.set("log", "a", None).unwrap();
+    for _ in 0..20 {
+        cache.increment("n", 1).unwrap();
+        cache.append("log", "b").unwrap();
+        cache.prepend("log", "c").unwrap();
+        cache.touch("log", Some(Duration::from_secs(100))).unwrap();
+    }
+    assert_eq!(told(&removals), []);
+}
+
+#[test]
+fn every_item_is_still_there_or_was_told_once() {
+    let cache = ticked(4 << 20);
+    let removals = cache.subscribe(100_000);
+    for number in 0..30_000u32 {
+        cache.set(number.to_le_bytes(), [7; 300], None).unwrap();
+    }
+    let mut left: HashMap<Vec<u8>, u32> = HashMap::new();
+    for removed in removals.drain() {
+        assert_eq!((removed.value, removed.reason), (Some(vec![7; 300]), Reason::Evicted));
+        *left.entry(removed.key).or_default() += 1;
+    }
+    assert!(left.len() > 10_000);
+    for number in 0..30_000u32 {
+        let told = left.get(&number.to_le_bytes()[..]).copied().unwrap_or(0);
+        let is_there = cache.get(number.to_le_bytes()).is_some();
+        assert_eq!(u32::from(!is_there), told, "{number}");
+    }
+}
+
+#[test]
+fn the_value_of_a_large_item_is_not_told() {
+    let cache = ticked(8 << 20);
+    let removals = cache.subscribe(10);
+    cache.set("large", vec![1; 500_000], None).unwrap();
+    cache.delete("large");
+    assert_eq!(told(&removals), [("large".into(), None, Reason::Deleted)]);
+}
+
+#[test]
+fn what_does_not_fit_the_queue_is_counted_and_nobody_waits() {
+    let cache = ticked(1 << 20);
+    let (small, gone) = (cache.subscribe(2), cache.subscribe(2));
+    drop(gone);
+    for _ in 0..6 {
+        cache.set("k", "v", None).unwrap();
+    }
+    assert_eq!((small.drain().count(), small.lost()), (2, 3));
+    drop(cache);
+    assert_eq!(small.next_within(Duration::from_secs(60)), None, "the cache is gone: no wait");
+}

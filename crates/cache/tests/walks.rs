@@ -1,0 +1,162 @@
+//! Walks through a cache: what they show while everything changes under them.
+#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use larder::{Cache, Clock, Counter};
+
+fn cache(memory_bytes: u64) -> Cache {
+    Cache::builder().memory_bytes(memory_bytes).clock(Clock::Ticked).evict(false).open().unwrap()
+}
+
+fn stable_key(number: u32) -> String {
+    format!("stable {number}")
+}
+
+fn fill_stable(cache: &Cache, count: u32) -> BTreeSet<Vec<u8>> {
+    let keys = (0..count).map(stable_key);
+    keys.map(|key| {
+        cache.set(&key, format!("value of {key}"), None).unwrap();
+        key.into_bytes()
+    })
+    .collect()
+}
+
+#[test]
+fn a_walk_shows_every_live_item_once_where_nothing_changes() {
+    let cache = cache(16 << 20);
+    let mut expected = fill_stable(&cache, 10_000);
+    cache.set("large", vec![7; 300_000], None).unwrap();
+    expected.insert(b"large".to_vec());
+    cache.set("dies", "", Some(Duration::from_secs(1))).unwrap();
+    cache.tick(cache.now() + 1);
+    let keys: Vec<_> = cache.keys().collect();
+    assert_eq!(keys.len(), expected.len());
+    assert_eq!(keys.into_iter().collect::<BTreeSet<_>>(), expected);
+    let mut count = 0;
+    for item in &cache {
+        count += 1;
+        assert_eq!(Some(&item.value), cache.get(&item.key).as_ref());
+        assert_eq!(item.meta.value_bytes, item.value.len());
+    }
+    assert_eq!(count, expected.len());
+    cache.clear();
+    assert_eq!((cache.keys().next(), cache.iterate().next()), (None, None));
+}
+
+#[test]
+fn what_was_there_before_the_index_grew_under_the_walk_is_shown_after_it() {
+    let cache = cache(64 << 20);
+    let stable = fill_stable(&cache, 5_000);
+    let groups = cache.report().groups;
+    let mut walk = cache.keys();
+    let mut shown: BTreeSet<_> = walk.by_ref().take(2_000).collect();
+    for number in 0..300_000u32 {
+        cache.set(number.to_le_bytes(), "new", None).unwrap();
+    }
+    assert!(cache.report().groups > 4 * groups, "the index has grown");
+    shown.extend(walk);
+    assert!(stable.is_subset(&shown), "{} of 5000", stable.intersection(&shown).count());
+}
+
+#[test]
+fn no_walk_misses_an_item_while_others_make_the_index_grow_and_items_move() {
+    let cache = cache(16 << 20);
+    let stable = fill_stable(&cache, 3_000);
+    let writing = AtomicUsize::new(2);
+    let walks = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for thread in 0..2u64 {
+            let (cache, writing) = (&cache, &writing);
+            scope.spawn(move || {
+                for number in 0..150_000u64 {
+                    let key = (thread << 32 | number).to_le_bytes();
+                    cache.set(key, [thread as u8; 60], None).unwrap();
+                    // Holes everywhere: segments are compacted, and what is stable is moved. And what is
+                    // stable is stored again.
+                    if number % 8 != 0 {
+                        cache.delete(key);
+                    }
+                    let again = stable_key(number as u32 % 3_000);
+                    cache.set(&again, format!("value of {again}"), None).unwrap();
+                }
+                writing.fetch_sub(1, Ordering::Relaxed);
+            });
+        }
+        scope.spawn(|| {
+            while writing.load(Ordering::Relaxed) > 0 {
+                let keys: BTreeSet<_> = cache.keys().collect();
+                let missed = stable.difference(&keys).next();
+                assert_eq!(missed.map(|key| String::from_utf8_lossy(key)), None);
+                let items = cache.iterate().filter(|item| item.key.starts_with(b"stable"));
+                let mut shown = BTreeSet::new();
+                for item in items {
+                    assert_eq!(item.value, [b"value of ", &item.key[..]].concat());
+                    shown.insert(item.key);
+                }
+                assert_eq!(shown.len(), stable.len());
+                walks.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+    });
+    assert!(walks.into_inner() > 1);
+    assert!(cache.counter(Counter::GroupsSplit) > 1_000, "the test splits groups");
+    assert!(cache.report().bytes_relocated > 0, "the test moves items");
+    cache.validate().unwrap();
+}
+
+#[test]
+fn an_item_that_goes_before_its_turn_is_not_shown_and_a_walk_may_go_on_in_another_thread() {
+    let cache = cache(1 << 20);
+    fill_stable(&cache, 1_000);
+    let mut walk = cache.iterate();
+    assert!(walk.next().is_some());
+    cache.clear();
+    assert_eq!(thread::spawn(move || walk.next()).join().unwrap(), None);
+}
+
+#[test]
+fn a_walk_says_nothing_about_which_items_are_wanted() {
+    let cache = Cache::builder().memory_bytes(2 << 20).open().unwrap();
+    let fill = |from: u32| {
+        for number in from..from + 5_000 {
+            cache.set(number.to_le_bytes(), [0; 200], None).unwrap();
+        }
+    };
+    fill(0);
+    for _ in 0..5 {
+        assert!(cache.iterate().count() > 1_000);
+    }
+    (1..5).for_each(|round| fill(round * 5_000));
+    let evictions = cache.counter(Counter::Evictions);
+    assert!(evictions > 10_000, "{evictions}");
+    assert_eq!(cache.counter(Counter::EvictedUnfetched), evictions);
+}
+
+#[test]
+fn a_prefix_takes_its_items_with_it_and_no_others() {
+    let cache = cache(16 << 20);
+    for user in 0..50 {
+        for page in 0..100 {
+            cache.set(format!("user:{user}:{page}"), "p", None).unwrap();
+        }
+    }
+    cache.set("user:", vec![0; 300_000], None).unwrap();
+    cache.set("user:7:dies", "", Some(Duration::from_secs(1))).unwrap();
+    cache.tick(cache.now() + 1);
+    // In memory its value follows its key.
+    cache.set("use", "r:7:0", None).unwrap();
+    assert_eq!(cache.keys_with_prefix("user:7:").count(), 100);
+    assert_eq!(cache.remove_prefix("user:7:"), 100);
+    assert_eq!(cache.remove_prefix("user:7:"), 0);
+    assert_eq!(cache.keys().count(), 4_902);
+    assert!(!cache.contains("user:7:0") && cache.contains("user:17:0"));
+    assert_eq!(cache.remove_prefix("u".repeat(1_000)), 0);
+    assert_eq!((cache.remove_prefix("user:"), cache.remove_prefix("use")), (4_901, 1));
+    cache.set([0, 1], "", None).unwrap();
+    assert_eq!((cache.remove_prefix([0, 2]), cache.remove_prefix("")), (0, 1));
+    cache.validate().unwrap();
+}

@@ -1,0 +1,337 @@
+//! Eviction: S3-FIFO over segments.
+//!
+//! ```text
+//! new item ──▶ small ──oldest segment──▶ asked for often enough? ──yes──▶ main, freq 0
+//!    ▲                                            └─no─▶ evicted, remembered by the ghost
+//!    └ in the ghost? then straight to main
+//! main ──oldest segment──▶ asked for often enough? ──yes──▶ main again, freq − 1
+//!                                   └─no─▶ evicted
+//! ```
+//!
+//! The policy is that of Yang et al., "FIFO queues are all you need for cache eviction" (SOSP 2023), with segments
+//! in place of items: a whole segment is emptied at a time, survivors are copied to the tail of their pool.
+//! An item much larger than the mean must have been asked for more often: it costs more misses of others.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use larder_item::Second;
+use larder_region::layout::global;
+use larder_stats::Counter;
+
+use crate::empty::Record;
+use crate::find::Found;
+use crate::group::Locked;
+use crate::lane::{Lane, Pool};
+use crate::segment::State;
+use crate::{Engine, NoMemory, Reason, Seat};
+
+/// Items larger than so many times the mean need to have been read so often.
+const NEEDS: [(u64, u64); 2] = [(8, 3), (2, 2)];
+
+/// How choosy eviction is about who survives. A pool that is hot all through could move its records for
+/// ever without winning a byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// All that were asked for often enough.
+    Needed,
+    /// Of these the better half.
+    BestHalf,
+    /// None.
+    Nothing,
+}
+
+impl Keep {
+    /// After so many rounds that made no room.
+    pub(crate) fn in_round(round: u32) -> Self {
+        match round {
+            0..16 => Self::Needed,
+            16..64 => Self::BestHalf,
+            _ => Self::Nothing,
+        }
+    }
+}
+
+/// What came of emptying a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Emptied {
+    /// It is free.
+    Yes,
+    /// Not by us: somebody else is at it, or as many are evicting as may. It is worth waiting.
+    Busy,
+    /// In part: others took the place for survivors.
+    Partly,
+}
+
+/// The right to empty a segment whose survivors are kept. Given back when dropped.
+struct Evictor<'a>(&'a AtomicU64);
+
+impl Drop for Evictor<'_> {
+    fn drop(&mut self) {
+        // Pairs with the acquire in `claim_evictor`.
+        self.0.store(0, Release);
+    }
+}
+
+/// How the records of one segment are passed on.
+struct Passage {
+    /// Where survivors go.
+    to: Lane,
+    /// Is this an eviction? Else everything alive survives, as it is.
+    evicts: bool,
+    from: Pool,
+    /// Bytes of the mean item.
+    mean_bytes: u64,
+    /// How much oftener than needed an item must have been read.
+    surplus_min: u64,
+    /// How many bytes may survive.
+    bytes_left: usize,
+    /// How old the segment is, in seconds.
+    age_secs: Second,
+    /// How many keys the ghost was told to remember.
+    remembered: u64,
+}
+
+impl Passage {
+    /// How often an item of this size must have been read to survive.
+    fn need(&self, item_bytes: u64) -> u64 {
+        let larger = |(times, _): &&(u64, u64)| item_bytes > times * self.mean_bytes;
+        NEEDS.iter().find(larger).map_or(1, |(_, need)| *need)
+    }
+
+    fn keeps(&self, freq: u64, item_bytes: u64, record_bytes: usize) -> bool {
+        let is_wanted = freq >= self.need(item_bytes) + self.surplus_min;
+        !self.evicts || is_wanted && record_bytes <= self.bytes_left
+    }
+
+    /// The freq of a survivor in its new place.
+    fn freq_after(&self, freq: u64) -> u64 {
+        match self.from {
+            _ if !self.evicts => freq,
+            Pool::Small => 0,
+            Pool::Main => freq.saturating_sub(1),
+        }
+    }
+}
+
+impl Engine {
+    /// Empties a segment as S3-FIFO says.
+    pub(crate) fn evict(&self, seat: &Seat, segment: u32, keep: Keep, now: Second) -> Emptied {
+        let Some(evictor) = self.claim_evictor(seat) else {
+            return Emptied::Busy;
+        };
+        if !self.begin_emptying(segment) {
+            return Emptied::Busy;
+        }
+        let lane = self.lane(segment);
+        let mut passage = Passage {
+            to: lane.in_pool(Pool::Main),
+            evicts: true,
+            from: lane.pool,
+            mean_bytes: self.mean_record_bytes(),
+            surplus_min: 0,
+            bytes_left: self.layout.segment_bytes,
+            age_secs: now.saturating_sub(self.begun(segment)),
+            remembered: 0,
+        };
+        match keep {
+            Keep::Needed => {}
+            Keep::BestHalf => self.limit_to_half(segment, &mut passage),
+            Keep::Nothing => passage.bytes_left = 0,
+        }
+        let emptied = self.pass_all_on(seat, segment, &mut passage, now).is_ok();
+        if emptied {
+            self.count(seat, Counter::SegmentsEvicted, 1);
+        }
+        if passage.remembered > 0 {
+            self.note_remembered(passage.remembered);
+        }
+        self.extend_ghost();
+        drop(evictor);
+        if emptied { Emptied::Yes } else { Emptied::Partly }
+    }
+
+    /// Moves the live records of a segment to the tail of its lane and frees it.
+    pub(crate) fn compact(
+        &self,
+        seat: &Seat,
+        segment: u32,
+        now: Second,
+    ) -> Result<Emptied, NoMemory> {
+        let Some(evictor) = self.claim_evictor(seat) else {
+            return Ok(Emptied::Busy);
+        };
+        if !self.begin_emptying(segment) {
+            return Ok(Emptied::Busy);
+        }
+        let lane = self.lane(segment);
+        // Without eviction nothing else is in the main pool: no writer takes the survivors' place.
+        let to = if self.evicts { lane } else { lane.in_pool(Pool::Main) };
+        let mut passage = Passage {
+            to,
+            evicts: false,
+            from: lane.pool,
+            mean_bytes: 0,
+            surplus_min: 0,
+            bytes_left: self.layout.segment_bytes,
+            age_secs: 0,
+            remembered: 0,
+        };
+        let passed = self.pass_all_on(seat, segment, &mut passage, now);
+        drop(evictor);
+        match passed {
+            Ok(()) => {
+                self.count(seat, Counter::SegmentsCompacted, 1);
+                Ok(Emptied::Yes)
+            }
+            Err(NoMemory) if self.evicts => Ok(Emptied::Partly),
+            Err(NoMemory) => Err(NoMemory),
+        }
+    }
+
+    /// Passes on what is in a segment and frees it. Where others took the place for survivors meanwhile, the
+    /// rest stays where it is.
+    fn pass_all_on(
+        &self,
+        seat: &Seat,
+        segment: u32,
+        passage: &mut Passage,
+        now: Second,
+    ) -> Result<(), NoMemory> {
+        let mut records = self.records(segment);
+        let passed = records.try_for_each(|record| self.pass_on(seat, &record, passage, now));
+        match passed {
+            Ok(()) => self.finish_emptying(seat, segment),
+            Err(NoMemory) => self.set_state(segment, State::Sealed),
+        }
+        passed
+    }
+
+    /// Takes one of the places for threads that evict; none where all are taken. What is kept free is enough
+    /// for the survivors of one segment each.
+    fn claim_evictor(&self, seat: &Seat) -> Option<Evictor<'_>> {
+        (0..self.spare_segments() as usize)
+            .map(|place| self.memory.word(global::EVICTORS + 8 * place))
+            // Pairs with the release when the last one was done.
+            .find(|word| word.compare_exchange(0, seat.owner(), Acquire, Relaxed).is_ok())
+            .map(Evictor)
+    }
+
+    /// Moves a record out of its segment, or unlinks it: where it is dead, or is to be evicted.
+    fn pass_on(
+        &self,
+        seat: &Seat,
+        record: &Record,
+        passage: &mut Passage,
+        now: Second,
+    ) -> Result<(), NoMemory> {
+        let (hash, bytes) = (record.hash, record.header.record_bytes());
+        {
+            let locked = self.lock(seat, hash);
+            let Some(found) = self.find_item_of(&locked, record) else {
+                return Ok(());
+            };
+            if let Some(death) = self.death(&found, now) {
+                self.reclaim(seat, &found, death);
+                return Ok(());
+            }
+            if !passage.keeps(found.slot.freq(), self.item_bytes(&found), bytes) {
+                self.evict_item(seat, &locked, hash, &found, passage);
+                return Ok(());
+            }
+        }
+        self.relocate(seat, record, passage.to, |freq| passage.freq_after(freq), now)?;
+        passage.bytes_left = passage.bytes_left.saturating_sub(bytes);
+        Ok(())
+    }
+
+    /// Removes a live item to make room.
+    fn evict_item(
+        &self,
+        seat: &Seat,
+        locked: &Locked<'_>,
+        hash: u64,
+        found: &Found,
+        passage: &mut Passage,
+    ) {
+        self.tell_removal(found, Reason::Evicted);
+        self.unlink(seat, found);
+        if passage.from == Pool::Small {
+            self.remember(locked, hash);
+            passage.remembered += 1;
+            self.count(seat, Counter::EvictionsSmall, 1);
+            self.count(seat, Counter::EvictedUnfetched, u64::from(found.slot.freq() == 0));
+        }
+        self.count(seat, Counter::Evictions, 1);
+        self.count(seat, Counter::EvictedAgeSecs, u64::from(passage.age_secs));
+        self.count(seat, Counter::EvictedActive, u64::from(found.slot.freq() > 0));
+    }
+
+    /// The bytes of an item: of its record, or of its value where that is kept in pieces.
+    pub(crate) fn item_bytes(&self, found: &Found) -> u64 {
+        match found.header.is_large() {
+            true => self.memory.word(found.record_at + found.header.value_at()).load(Relaxed),
+            false => found.header.record_bytes() as u64,
+        }
+    }
+
+    fn mean_record_bytes(&self) -> u64 {
+        self.counter(Counter::BytesLive) / self.counter(Counter::ItemsCurrent).max(1)
+    }
+
+    /// Raises what a segment's items must have been read, as far as half of its bytes need it.
+    fn limit_to_half(&self, segment: u32, passage: &mut Passage) {
+        const SURPLUS_MAX: usize = crate::slot::FREQ_MAX as usize;
+        let half = self.layout.segment_bytes / 2;
+        let mut bytes_of_surplus = [0; SURPLUS_MAX];
+        for record in self.records(segment) {
+            let bytes = record.header.record_bytes();
+            let freq = self.freq_of(&record).unwrap_or(0);
+            if let Some(surplus) = freq.checked_sub(passage.need(bytes as u64)) {
+                bytes_of_surplus[surplus as usize] += bytes;
+            }
+        }
+        let mut above = 0;
+        let least = (0..SURPLUS_MAX).rev().find(|surplus| {
+            above += bytes_of_surplus[*surplus];
+            above > half
+        });
+        passage.surplus_min = least.unwrap_or(0) as u64;
+        passage.bytes_left = half;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn passage(from: Pool) -> Passage {
+        let to = Lane { pool: Pool::Main, ttl_class: 0 };
+        let (mean_bytes, bytes_left) = (100, 1000);
+        Passage {
+            to,
+            evicts: true,
+            from,
+            mean_bytes,
+            surplus_min: 0,
+            bytes_left,
+            age_secs: 0,
+            remembered: 0,
+        }
+    }
+
+    #[test]
+    fn larger_items_must_have_been_read_more_often() {
+        let passage = passage(Pool::Small);
+        let needs = [100, 200, 201, 800, 801].map(|bytes| passage.need(bytes));
+        assert_eq!(needs, [1, 1, 2, 2, 3]);
+        assert!(passage.keeps(1, 100, 100) && !passage.keeps(1, 300, 300));
+        assert!(!passage.keeps(3, 100, 1001), "there is no room left for it");
+    }
+
+    #[test]
+    fn survivors_of_small_begin_again_and_those_of_main_have_one_chance_less() {
+        assert_eq!(passage(Pool::Small).freq_after(3), 0);
+        assert_eq!(passage(Pool::Main).freq_after(3), 2);
+    }
+}

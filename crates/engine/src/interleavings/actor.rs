@@ -1,0 +1,243 @@
+//! An actor: a thread of a scene, and what it can do.
+
+use std::sync::Arc;
+
+use larder_item::{Deadline, Direction, Second, StoreMode};
+
+use super::scene::{Crowd, NOW};
+use crate::evict::{Emptied, Keep};
+use crate::{Arithmetic, Engine, Evicted, Read, Request, Seat, StoreError, Stored, Upload};
+
+/// The bytes of a value behind its key: enough to be copied in several parts.
+const FILL_BYTES: usize = 48;
+
+/// A thread on its seat.
+pub(super) struct Actor {
+    pub(super) engine: Arc<Engine>,
+    pub(super) seat: Seat,
+}
+
+/// A value that was read: which of those written for its key, and its cas token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Seen {
+    pub(super) fill: u8,
+    pub(super) cas: u64,
+    pub(super) deadline: Deadline,
+}
+
+/// The value of `key` that is filled with `fill`: one that can be told from every other key's, and from a
+/// mix of two.
+pub(super) fn value(key: &[u8], fill: u8) -> Vec<u8> {
+    [key, &[fill; FILL_BYTES]].concat()
+}
+
+fn request(key: &[u8], mode: StoreMode, cas: Option<u64>, deadline: Deadline) -> Request<'_> {
+    Request { key, mode, cas, flags: 0, deadline }
+}
+
+impl Actor {
+    pub(super) fn on(engine: &Arc<Engine>) -> Self {
+        Self { engine: engine.clone(), seat: engine.sit().unwrap() }
+    }
+
+    pub(super) fn set(&self, key: &[u8], fill: u8) {
+        let stored = self.store(key, StoreMode::Set, None, Deadline::NEVER, fill);
+        assert!(matches!(stored, Ok(Stored::Stored { .. })), "{stored:?}");
+    }
+
+    pub(super) fn set_until(&self, key: &[u8], fill: u8, deadline: Second) {
+        let stored = self.store(key, StoreMode::Set, None, Deadline(deadline), fill);
+        assert!(matches!(stored, Ok(Stored::Stored { .. })), "{stored:?}");
+    }
+
+    pub(super) fn store(
+        &self,
+        key: &[u8],
+        mode: StoreMode,
+        cas: Option<u64>,
+        deadline: Deadline,
+        fill: u8,
+    ) -> Result<Stored, StoreError> {
+        self.engine.store(&self.seat, &request(key, mode, cas, deadline), &value(key, fill), NOW)
+    }
+
+    /// Takes a segment back if nothing lives there, else moves what does; false as with [`Self::compact`].
+    pub(super) fn win_back(&self, segment: u32) -> bool {
+        self.engine.win_back(&self.seat, segment, NOW).unwrap() == Emptied::Yes
+    }
+
+    /// Evicts a segment; false where somebody else is at it, or reads in it.
+    pub(super) fn evict(&self, segment: u32) -> bool {
+        self.engine.evict(&self.seat, segment, Keep::Needed, NOW) == Emptied::Yes
+    }
+
+    /// Moves what lives in a segment; false where somebody else is at it, or reads in it.
+    pub(super) fn compact(&self, segment: u32) -> bool {
+        self.engine.compact(&self.seat, segment, NOW).unwrap() == Emptied::Yes
+    }
+
+    /// Stores bytes as they are.
+    pub(super) fn set_raw(&self, key: &[u8], bytes: &[u8]) {
+        let request = request(key, StoreMode::Set, None, Deadline::NEVER);
+        self.engine.store(&self.seat, &request, bytes, NOW).unwrap();
+    }
+
+    /// Stores something for which the segment written to has no room.
+    pub(super) fn need_a_segment(&self) {
+        self.set_raw(Crowd::LAST, &[0; Crowd::BYTES]);
+    }
+
+    /// Stores a value that is kept in pieces.
+    pub(super) fn set_large(&self, key: &[u8], bytes: usize, fill: u8) {
+        assert!(bytes > self.engine.inline_bytes_max());
+        self.set_raw(key, &vec![fill; bytes]);
+    }
+
+    /// Writes the pieces of a large value that is not stored yet.
+    pub(super) fn upload(&self, key: &[u8], bytes: usize, fill: u8) -> Upload {
+        let mut upload = self.engine.upload(key, bytes).unwrap();
+        self.engine.push(&self.seat, &mut upload, &vec![fill; bytes], NOW).unwrap();
+        upload
+    }
+
+    /// Stores what was uploaded; false where a piece was evicted meanwhile.
+    pub(super) fn publish(&self, key: &[u8], upload: Upload) -> bool {
+        let request = request(key, StoreMode::Set, None, Deadline::NEVER);
+        match self.engine.publish_upload(&self.seat, upload, &request, NOW) {
+            Ok(stored) => {
+                assert!(matches!(stored, Stored::Stored { .. }), "{stored:?}");
+                true
+            }
+            Err(StoreError::NoMemory) => false,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Reads a value of [`Self::set_large`] and tells its fill.
+    pub(super) fn large_fill_of(&self, key: &[u8]) -> Option<u8> {
+        self.large(key).map(|(fill, _)| fill)
+    }
+
+    /// Reads a value of [`Self::set_large`], again where it was evicted meanwhile, and tells its fill and how many
+    /// bytes it has.
+    pub(super) fn large(&self, key: &[u8]) -> Option<(u8, usize)> {
+        loop {
+            let mut bytes = Vec::new();
+            let (meta, mut large) =
+                match self.engine.read(&self.seat, key, NOW, &mut bytes, |_, _| {}) {
+                    Read::Miss(_) => return None,
+                    Read::Hit(_) => panic!("the value of {key:?} is kept in one piece"),
+                    Read::Large(meta, large) => (meta, large),
+                };
+            let whole = loop {
+                match self.engine.read_piece(&mut large, &mut bytes) {
+                    Ok(true) => {}
+                    Ok(false) => break true,
+                    Err(Evicted) => break false,
+                }
+            };
+            self.engine.close_large(&mut large);
+            if whole {
+                assert_eq!(bytes, vec![bytes[0]; meta.value_bytes], "the pieces of several values");
+                return Some((bytes[0], bytes.len()));
+            }
+        }
+    }
+
+    /// As [`Self::large`], of the bytes where they are: they stay as they are while others go on.
+    pub(super) fn large_in_place(&self, key: &[u8]) -> Option<(u8, usize)> {
+        let mut head = Vec::new();
+        let (meta, mut large) = match self.engine.read(&self.seat, key, NOW, &mut head, |_, _| {}) {
+            Read::Miss(_) => return None,
+            Read::Hit(_) => panic!("the value of {key:?} is kept in one piece"),
+            Read::Large(meta, large) => (meta, large),
+        };
+        assert!(large.is_pinned, "nobody else reads large values");
+        let (mut fill, mut seen_bytes) = (None, 0);
+        let mut look = |bytes: &[u8]| {
+            let fill = *fill.get_or_insert(bytes[0]);
+            for _ in 0..2 {
+                assert!(bytes.iter().all(|byte| *byte == fill), "others wrote there");
+                self.engine.now(); // Here others go on.
+            }
+            seen_bytes += bytes.len();
+        };
+        while self.engine.with_piece(&mut large, &mut look).unwrap().is_some() {}
+        self.engine.close_large(&mut large);
+        assert_eq!(seen_bytes, meta.value_bytes);
+        fill.map(|fill| (fill, seen_bytes))
+    }
+
+    /// Reads the value of a key, which must be one that [`Self::set`] can have written for it.
+    pub(super) fn get(&self, key: &[u8]) -> Option<Seen> {
+        let mut bytes = Vec::new();
+        match self.engine.read(&self.seat, key, NOW, &mut bytes, |_, _| {}) {
+            Read::Miss(_) => None,
+            Read::Large(..) => panic!("the value of {key:?} is kept in pieces"),
+            Read::Hit(meta) => {
+                let fill = *bytes.last().unwrap();
+                assert_eq!(bytes, value(key, fill), "the bytes of another value, or of several");
+                Some(Seen { fill, cas: meta.cas, deadline: meta.deadline })
+            }
+        }
+    }
+
+    /// As [`Self::get`]: which value it is.
+    pub(super) fn fill_of(&self, key: &[u8]) -> Option<u8> {
+        self.get(key).map(|seen| seen.fill)
+    }
+
+    pub(super) fn delete(&self, key: &[u8]) -> bool {
+        self.engine.delete(&self.seat, key, NOW)
+    }
+
+    pub(super) fn touch(&self, key: &[u8], deadline: Second) -> bool {
+        self.engine.touch(&self.seat, key, Deadline(deadline), NOW).unwrap()
+    }
+
+    pub(super) fn deadline(&self, key: &[u8]) -> Deadline {
+        self.engine.deadline(&self.engine.find(self.engine.hash(key), key).unwrap())
+    }
+
+    pub(super) fn split_a_group(&self) {
+        self.engine.split(&self.seat, NOW).unwrap();
+    }
+
+    /// Adds one to a number and tells what it is then, if there is one.
+    pub(super) fn increment(&self, key: &[u8]) -> Option<u64> {
+        self.count(key, Direction::Increment).map(|(number, _)| number)
+    }
+
+    /// Moves a number by one and tells what it is then, and its cas token, if there is one.
+    pub(super) fn count(&self, key: &[u8], direction: Direction) -> Option<(u64, u64)> {
+        match self.engine.arithmetic(&self.seat, key, direction, 1, NOW).unwrap() {
+            Arithmetic::Number { number, cas } => Some((number, cas)),
+            Arithmetic::NotFound => None,
+            Arithmetic::NonNumeric => panic!("{key:?} is no number"),
+        }
+    }
+
+    /// Appends to, or prepends to, a value and tells its cas token then, if there is one.
+    pub(super) fn extend(&self, key: &[u8], mode: StoreMode, part: &[u8]) -> Option<u64> {
+        let request = request(key, mode, None, Deadline::NEVER);
+        match self.engine.store(&self.seat, &request, part, NOW).unwrap() {
+            Stored::Stored { cas } => Some(cas),
+            Stored::NotStored => None,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(super) fn append(&self, key: &[u8], part: &[u8]) -> Option<u64> {
+        self.extend(key, StoreMode::Append, part)
+    }
+
+    /// Reads a value, as it is, and its cas token.
+    pub(super) fn raw(&self, key: &[u8]) -> Option<(Vec<u8>, u64)> {
+        let mut bytes = Vec::new();
+        match self.engine.read(&self.seat, key, NOW, &mut bytes, |_, _| {}) {
+            Read::Miss(_) => None,
+            Read::Large(..) => panic!("the value of {key:?} is kept in pieces"),
+            Read::Hit(meta) => Some((bytes, meta.cas)),
+        }
+    }
+}

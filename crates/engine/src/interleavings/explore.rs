@@ -1,0 +1,157 @@
+//! Playing a scene in many orders.
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use larder_region::turns::{self, Turn};
+use shuttle::scheduler::{PctScheduler, RandomScheduler, Schedule, Scheduler, Task, TaskId};
+pub(super) use shuttle::thread;
+use shuttle::{Config, Runner};
+
+/// How many orders with two or three preemptions at random places are tried.
+const FEW_PREEMPTIONS: usize = 1500;
+/// How many orders are tried in which each step may be anybody's.
+const ALL_PREEMPTIONS: usize = 100;
+/// Where the random places come from: the same ones each time, so that a test that passed passes again.
+const SEED: u64 = 0x1A2D;
+/// A scene has some hundred steps; one that takes so many hangs.
+const STEPS_MAX: usize = 200_000;
+
+/// Plays a scene in every order with at most one preemption, and in many with more.
+///
+/// With `LARDER_INTERLEAVINGS=n` it is every order with at most two, and n times as many with more, other
+/// ones each time.
+pub(super) fn explore(scene: impl Fn() + Copy + Send + Sync + 'static) {
+    let bound = if asked_times().is_some() { 2 } else { 1 };
+    play(scene, Preemptions::up_to(bound));
+    explore_some(scene);
+}
+
+fn asked_times() -> Option<NonZeroUsize> {
+    std::env::var("LARDER_INTERLEAVINGS").ok().map(|n| n.parse().unwrap())
+}
+
+/// As [`explore`], without every order: for a scene too long for that.
+pub(super) fn explore_some(scene: impl Fn() + Copy + Send + Sync + 'static) {
+    let (times, seed) = match asked_times() {
+        None => (1, SEED),
+        Some(times) => (times.get(), RandomState::new().hash_one(SEED)),
+    };
+    for depth in [3, 4] {
+        play(scene, PctScheduler::new_from_seed(seed, depth, times * FEW_PREEMPTIONS / 2));
+    }
+    play(scene, RandomScheduler::new_from_seed(seed, times * ALL_PREEMPTIONS));
+}
+
+/// May threads be stopped before each access from now on?
+pub(super) fn preempt(preempt: bool) {
+    turns::schedule_by(preempt.then_some(offer));
+}
+
+/// What the threads of a scene do with their turns.
+fn offer(turn: Turn) {
+    match turn {
+        // Who unwinds has failed; others need not see it.
+        _ if std::thread::panicking() => {}
+        Turn::Access => thread::sleep(Duration::ZERO),
+        Turn::Wait => thread::yield_now(),
+    }
+}
+
+fn play(scene: impl Fn() + Send + Sync + 'static, scheduler: impl Scheduler + 'static) {
+    let mut config = Config::new();
+    config.stack_size = 256 << 10;
+    config.max_steps = shuttle::MaxSteps::FailAfter(STEPS_MAX);
+    config.silence_warnings = true;
+    config.ungraceful_shutdown_config.immediately_return_on_panic = true;
+    Runner::new(scheduler, config).run(scene);
+}
+
+/// Explores every schedule in which at most so many times a thread is stopped that could have gone on. The
+/// first task sets the scene and looks at the end of it: it is never stopped.
+#[derive(Debug)]
+struct Preemptions {
+    bound: usize,
+    /// The decisions of this execution: those up to `decided` repeat an earlier one's.
+    decisions: Vec<Decision>,
+    decided: usize,
+    preempted: usize,
+    begun: bool,
+}
+
+/// A place where the schedule could go on in `ways` ways, of which `taken` is tried now.
+#[derive(Debug)]
+struct Decision {
+    taken: usize,
+    ways: usize,
+}
+
+impl Preemptions {
+    fn up_to(bound: usize) -> Self {
+        Self { bound, decisions: Vec::new(), decided: 0, preempted: 0, begun: false }
+    }
+
+    fn decide(&mut self, ways: usize) -> usize {
+        if ways == 1 {
+            return 0;
+        }
+        if self.decided == self.decisions.len() {
+            self.decisions.push(Decision { taken: 0, ways });
+        }
+        let decision = &self.decisions[self.decided];
+        assert_eq!(decision.ways, ways, "the scene does not depend on the schedule alone");
+        self.decided += 1;
+        decision.taken
+    }
+}
+
+impl Scheduler for Preemptions {
+    fn new_execution(&mut self) -> Option<Schedule> {
+        if self.begun {
+            while self.decisions.pop_if(|last| last.taken + 1 == last.ways).is_some() {}
+            self.decisions.last_mut()?.taken += 1;
+        }
+        (self.begun, self.decided, self.preempted) = (true, 0, 0);
+        Some(Schedule::new(0))
+    }
+
+    fn next_task(
+        &mut self,
+        runnable: &[&Task],
+        current: Option<TaskId>,
+        is_waiting: bool,
+    ) -> Option<TaskId> {
+        let mut tasks: Vec<TaskId> = runnable.iter().map(|task| task.id()).collect();
+        let first = TaskId::from(0);
+        if tasks.contains(&first) && (!is_waiting || tasks.len() == 1) {
+            return Some(first);
+        }
+        let going_on = current.filter(|current| tasks.contains(current));
+        let Some(going_on) = going_on else {
+            return Some(tasks[self.decide(tasks.len())]);
+        };
+        tasks.retain(|task| *task != going_on);
+        if tasks.is_empty() {
+            return Some(going_on);
+        }
+        if is_waiting {
+            return Some(tasks[self.decide(tasks.len())]);
+        }
+        if self.preempted == self.bound {
+            return Some(going_on);
+        }
+        match self.decide(1 + tasks.len()) {
+            0 => Some(going_on),
+            other => {
+                self.preempted += 1;
+                Some(tasks[other - 1])
+            }
+        }
+    }
+
+    fn next_u64(&mut self) -> u64 {
+        unreachable!("a scene asks for no random numbers")
+    }
+}

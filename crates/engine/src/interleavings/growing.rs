@@ -1,0 +1,97 @@
+//! What a read finds while slots move: groups are split, chains grow and are cut.
+
+use super::keys::{Key, of_one_group};
+use super::*;
+use crate::group::SLOTS;
+
+/// A full group, with one item more in an overflow group behind it. Its split moves `moving` of them away.
+struct Overflowing {
+    scene: Scene,
+    staying: Vec<Key>,
+    moving: Vec<Key>,
+}
+
+impl Overflowing {
+    fn new(moves: usize) -> Self {
+        let (mut staying, moving) = of_one_group(SLOTS + 1 - moves, moves);
+        let scene = Scene::new();
+        scene.split_a_group();
+        let stray = staying.pop().unwrap();
+        for key in moving.iter().chain(&staying).chain([&stray]) {
+            scene.stage.set(key, 7);
+        }
+        assert_eq!(scene.engine.report().overflow_groups, 1);
+        staying.push(stray);
+        Self { scene, staying, moving }
+    }
+
+    /// The item in the overflow group, which the split brings back to the front.
+    fn stray(&self) -> Key {
+        self.staying[self.staying.len() - 1]
+    }
+}
+
+#[test]
+fn every_key_of_a_group_is_found_while_the_group_is_split() {
+    explore(|| {
+        let group = Overflowing::new(1);
+        let (stays, moves) = (group.staying[0], group.moving[0]);
+        let grower = group.scene.start(Actor::split_a_group);
+        let reader = group.scene.start(move |actor| [stays, moves].map(|key| actor.fill_of(&key)));
+        grower.join().unwrap();
+        assert_eq!(reader.join().unwrap(), [Some(7); 2]);
+        group.scene.end();
+    });
+}
+
+#[test]
+fn a_key_is_found_while_it_is_moved_to_the_front_of_its_chain() {
+    explore(|| {
+        let group = Overflowing::new(1);
+        let stray = group.stray();
+        let grower = group.scene.start(Actor::split_a_group);
+        let reader = group.scene.start(move |actor| actor.fill_of(&stray));
+        grower.join().unwrap();
+        assert_eq!(reader.join().unwrap(), Some(7));
+        group.scene.end();
+        assert_eq!(group.scene.engine.report().overflow_groups, 0, "the chain was cut");
+    });
+}
+
+#[test]
+fn a_key_stored_and_a_key_deleted_while_their_group_is_split_are_in_one_place_and_in_none() {
+    explore(|| {
+        let group = Overflowing::new(2);
+        let [changed, deleted] = [group.moving[0], group.moving[1]];
+        let grower = group.scene.start(Actor::split_a_group);
+        let writer = group.scene.start(move |actor| {
+            actor.set(&changed, 8);
+            assert!(actor.delete(&deleted));
+            [actor.fill_of(&changed), actor.fill_of(&deleted)]
+        });
+        grower.join().unwrap();
+        assert_eq!(writer.join().unwrap(), [Some(8), None]);
+        group.scene.end();
+        assert_eq!(group.scene.stage.fill_of(&changed), Some(8));
+    });
+}
+
+#[test]
+fn a_key_in_an_overflow_group_is_found_while_the_chain_grows_and_keys_before_it_go() {
+    explore(|| {
+        let group = Overflowing::new(2);
+        let stray = group.stray();
+        let [first, second] = [group.moving[0], group.moving[1]];
+        let writer = group.scene.start(move |actor| {
+            assert!(actor.delete(&first));
+            actor.set(&second, 8);
+            actor.set(&first, 9);
+        });
+        let reader = group.scene.start(move |actor| [actor.fill_of(&stray), actor.fill_of(&first)]);
+        writer.join().unwrap();
+        let [of_stray, of_first] = reader.join().unwrap();
+        assert_eq!(of_stray, Some(7));
+        assert!([Some(7), None, Some(9)].contains(&of_first), "{of_first:?}");
+        group.scene.end();
+    });
+}

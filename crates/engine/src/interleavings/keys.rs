@@ -1,0 +1,48 @@
+//! Keys that meet: in one group of the index, under one tag.
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+use super::scene::small_engine;
+use crate::Engine;
+use crate::group::prefers_second_line;
+
+pub(super) type Key = [u8; 8];
+
+/// The group that [`of_one_group`] fills: the first one that a scene's second split divides.
+const GROUP: u64 = 1;
+
+fn all() -> impl Iterator<Item = Key> {
+    (0..10_000_000u32).map(|n| format!("{n:08}").into_bytes().try_into().unwrap())
+}
+
+/// The keys of one group that prefer its first line: `stays` that the split of the group leaves there, and
+/// `moves` that it does not.
+pub(super) fn of_one_group(stays: usize, moves: usize) -> (Vec<Key>, Vec<Key>) {
+    static KEYS: OnceLock<(Vec<Key>, Vec<Key>)> = OnceLock::new();
+    let (staying, moving) = KEYS.get_or_init(|| {
+        let engine = small_engine();
+        let in_group = |engine: &Engine, key: &Key| {
+            let hash = engine.hash(key);
+            hash & ((1 << engine.first_level) - 1) == GROUP && !prefers_second_line(hash)
+        };
+        let keys: Vec<Key> = all().filter(|key| in_group(&engine, key)).take(40).collect();
+        keys.into_iter().partition(|key| engine.hash(key) >> engine.first_level & 1 == 0)
+    });
+    (staying[..stays].to_vec(), moving[..moves].to_vec())
+}
+
+/// Two keys of one group with the same tag: slots do not tell them apart.
+pub(super) fn of_one_tag() -> (Key, Key) {
+    static KEYS: OnceLock<(Key, Key)> = OnceLock::new();
+    *KEYS.get_or_init(|| {
+        let engine = small_engine();
+        let mut seen = HashMap::new();
+        let same = all().find_map(|key| {
+            let hash = engine.hash(&key);
+            let group = hash & ((1 << engine.first_level) - 1);
+            seen.insert((group, engine.tag_of(hash)), key).map(|other| (other, key))
+        });
+        same.unwrap()
+    })
+}

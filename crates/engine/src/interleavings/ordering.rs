@@ -1,0 +1,90 @@
+//! What only shows where a processor, or a compiler, puts accesses in another order: for Miri.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::fence;
+
+use super::*;
+use crate::lane::{Lane, Pool};
+use crate::large::{LargeValue, Piece};
+use crate::record::{Header, PIECE_HEAD_BYTES};
+use crate::segment::State;
+use crate::slot::Slot;
+
+const LANE: Lane = Lane { pool: Pool::Small, ttl_class: 0 };
+
+#[test]
+fn who_sees_what_is_written_in_a_use_of_a_segment_sees_that_the_use_before_is_over() {
+    explore(|| {
+        let scene = Scene::new();
+        let engine = &scene.engine;
+        let segment = engine.take_fresh(0).unwrap();
+        let sequence = engine.activate(segment, LANE, scene::NOW);
+        let at = engine.layout.segment_at(segment);
+        engine.memory.word(at).store(1, Relaxed);
+        let last_user = scene.start(move |actor| {
+            actor.engine.retire(segment);
+            actor.engine.push_free(segment);
+        });
+        let next_user = scene.start(move |actor| {
+            if let Some(segment) = actor.engine.pop_free(0) {
+                actor.engine.memory.word(at).store(2, Relaxed);
+                actor.engine.activate(segment, LANE, scene::NOW);
+            }
+        });
+        let reader = scene.start(move |actor| {
+            let seen = actor.engine.memory.word(at).load(Relaxed);
+            fence(Acquire);
+            let is_over = actor.engine.sequence(segment).load(Relaxed) != sequence;
+            assert!(seen == 1 || is_over, "bytes of the next use count as those of the last");
+        });
+        last_user.join().unwrap();
+        next_user.join().unwrap();
+        reader.join().unwrap();
+    });
+}
+
+#[test]
+fn a_segment_is_pinned_or_emptied_and_its_pinned_bytes_stay() {
+    explore(|| {
+        const PIECE_BYTES: usize = 40;
+        let scene = Scene::new();
+        let engine = &scene.engine;
+        let segment = engine.take_fresh(0).unwrap();
+        let sequence = engine.activate(segment, LANE, scene::NOW);
+        let at = engine.layout.segment_at(segment);
+        let bytes_at = at + PIECE_HEAD_BYTES;
+        engine.memory.word(at).store(Header::piece(PIECE_BYTES, 0).word(), Relaxed);
+        engine.memory.write(bytes_at, &[1; PIECE_BYTES]);
+        engine.set_state(segment, State::Sealed);
+        let piece = Piece { slot: Slot::new(segment, 0, sequence), sequence };
+        let reader = scene.start(move |actor| {
+            let mut large = LargeValue::of_piece(piece);
+            let pinned = actor.engine.pin_large(&mut large);
+            if pinned {
+                let look = |bytes: &[u8]| {
+                    for _ in 0..2 {
+                        assert_eq!(bytes, [1; PIECE_BYTES]);
+                        actor.engine.now(); // Here others go on.
+                    }
+                };
+                assert_eq!(actor.engine.with_piece(&mut large, look), Ok(Some(())));
+                actor.engine.close_large(&mut large);
+            }
+            pinned
+        });
+        let emptier = scene.start(move |actor| {
+            let begun = actor.engine.begin_emptying(segment);
+            if begun {
+                actor.engine.retire(segment);
+                actor.engine.push_free(segment);
+                assert_eq!(actor.engine.pop_free(0), Some(segment));
+                actor.engine.memory.write(bytes_at, &[2; PIECE_BYTES]);
+            }
+            begun
+        });
+        let (pinned, begun) = (reader.join().unwrap(), emptier.join().unwrap());
+        preempt(false);
+        assert!(!engine.is_pinned(segment) && engine.pinned_segments() == 0);
+        assert!(pinned || begun || engine.begin_emptying(segment), "it is held by nobody");
+    });
+}

@@ -1,0 +1,89 @@
+//! What becomes of an item while its segment is looked through for expired ones.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use larder_item::Deadline;
+use larder_region::layout::global;
+use larder_stats::Counter;
+
+use super::scene::NOW;
+use super::*;
+
+const KEY: &[u8] = b"a key";
+
+/// An item whose deadline is now, alone in the segment that is swept next.
+fn about_to_be_swept() -> (Scene, u32) {
+    let scene = Scene::new();
+    scene.lay_out_ghost();
+    scene.stage.set_until(KEY, 1, NOW);
+    let segment = scene.seal(KEY);
+    scene.engine.memory.word(global::SWEEP_NEXT).store(u64::from(segment), Relaxed);
+    (scene, segment)
+}
+
+fn sweep(actor: &Actor) {
+    actor.engine.sweep_next(&actor.seat, NOW);
+}
+
+#[test]
+fn an_expired_item_is_swept_though_others_ask_for_it() {
+    explore(|| {
+        let (scene, _) = about_to_be_swept();
+        let sweeper = scene.start(sweep);
+        let reader = scene.start(|actor| actor.fill_of(KEY));
+        sweeper.join().unwrap();
+        assert_eq!(reader.join().unwrap(), None);
+        scene.end();
+        assert_eq!(scene.engine.counter(Counter::ItemsCurrent), 0);
+        assert_eq!(scene.engine.counter(Counter::Reclaimed), 1);
+    });
+}
+
+#[test]
+fn an_item_touched_in_time_by_a_thread_whose_second_is_not_over_is_not_swept() {
+    explore(|| {
+        let (scene, _) = about_to_be_swept();
+        let sweeper = scene.start(sweep);
+        let touching = scene.start(|actor| {
+            let Actor { engine, seat } = actor;
+            engine.touch(seat, KEY, Deadline(90), NOW - 1).unwrap()
+        });
+        sweeper.join().unwrap();
+        let touched = touching.join().unwrap();
+        scene.end();
+        assert_eq!(scene.stage.fill_of(KEY), touched.then_some(1));
+    });
+}
+
+#[test]
+fn an_item_stored_while_its_expired_forerunner_is_swept_stays() {
+    explore(|| {
+        let (scene, _) = about_to_be_swept();
+        let sweeper = scene.start(sweep);
+        let writer = scene.start(|actor| actor.set(KEY, 2));
+        sweeper.join().unwrap();
+        writer.join().unwrap();
+        scene.end();
+        assert_eq!(scene.stage.fill_of(KEY), Some(2));
+    });
+}
+
+#[test]
+fn a_segment_that_is_swept_is_not_put_to_other_use_meanwhile() {
+    explore(|| {
+        let (scene, segment) = about_to_be_swept();
+        let sweeper = scene.start(sweep);
+        let evictor = scene.start(move |actor| {
+            let evicted = actor.evict(segment);
+            actor.need_a_segment();
+            evicted
+        });
+        sweeper.join().unwrap();
+        let evicted = evictor.join().unwrap();
+        scene.end();
+        assert_eq!(scene.stage.fill_of(KEY), None);
+        // Who needed a segment may have taken this one meanwhile.
+        let is_left = !evicted && scene.is_sealed(segment);
+        assert!(!is_left || scene.stage.evict(segment), "nobody looks there any more");
+    });
+}

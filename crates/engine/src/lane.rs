@@ -1,0 +1,78 @@
+//! Lanes: which records are appended to the same segments.
+//!
+//! A lane is a pool and a TTL class. Pools keep what has not proved itself apart from what has; classes
+//! keep together what expires together, so that whole segments die at once.
+
+use larder_item::{Deadline, Second};
+use larder_region::layout::TTL_CLASSES;
+
+use crate::Engine;
+
+/// The two queues of S3-FIFO (Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pool {
+    /// New items: most of them are never asked for again, and pass through quickly.
+    Small = 0,
+    /// Items that were asked for while they were in the small pool, or again soon after they had left it.
+    Main = 1,
+}
+
+/// A pool and a TTL class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lane {
+    pub(crate) pool: Pool,
+    /// Below [`TTL_CLASSES`]; always 0 in a region with one class.
+    pub(crate) ttl_class: u32,
+}
+
+/// Classes are for less than so many seconds, and longer; the last one is for items that never expire.
+const TTL_CLASS_SECS: [Second; TTL_CLASSES - 2] = [15 * 60, 4 * 3600];
+
+impl Lane {
+    /// The number that a segment's header carries.
+    pub(crate) fn number(self) -> u32 {
+        self.pool as u32 | self.ttl_class << 1
+    }
+
+    pub(crate) fn of_number(number: u32) -> Self {
+        let pool = if number & 1 == 0 { Pool::Small } else { Pool::Main };
+        Self { pool, ttl_class: (number >> 1) % TTL_CLASSES as u32 }
+    }
+
+    /// The lane of the other pool for the same class.
+    pub(crate) fn in_pool(self, pool: Pool) -> Self {
+        Self { pool, ..self }
+    }
+}
+
+impl Engine {
+    /// The lane in a pool of an item that dies at `deadline`.
+    pub(crate) fn lane_of(&self, pool: Pool, deadline: Deadline, now: Second) -> Lane {
+        if self.layout.ttl_classes == 1 {
+            return Lane { pool, ttl_class: 0 };
+        }
+        let ttl_class = match deadline {
+            Deadline::NEVER => TTL_CLASSES - 1,
+            Deadline(second) => {
+                let ttl = second.saturating_sub(now);
+                TTL_CLASS_SECS.iter().take_while(|limit| ttl >= **limit).count()
+            }
+        };
+        Lane { pool, ttl_class: ttl_class as u32 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_lane_comes_back_from_its_number() {
+        for pool in [Pool::Small, Pool::Main] {
+            for ttl_class in 0..TTL_CLASSES as u32 {
+                let lane = Lane { pool, ttl_class };
+                assert_eq!(Lane::of_number(lane.number()), lane);
+            }
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Telling somebody what leaves the cache, and why.
+
+use std::fmt;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, OnceLock};
+
+use crate::find::Found;
+use crate::{Engine, Miss};
+
+/// Why an item was removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// Somebody deleted it.
+    Deleted,
+    /// A store put another item in its place.
+    Replaced,
+    /// Its deadline had passed. It is told when the item is come across, not in that second.
+    Expired,
+    /// Its memory was needed for others.
+    Evicted,
+    /// It was there when the cache was cleared. As with expired ones, it is told later.
+    Cleared,
+}
+
+/// An item that left the cache.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Removed {
+    /// Its key.
+    pub key: Vec<u8>,
+    /// Its value; none where that was kept in pieces, which would have to be copied one by one while others
+    /// wait.
+    pub value: Option<Vec<u8>>,
+    /// Why it left.
+    pub reason: Reason,
+}
+
+/// Whom removals are told, if anybody.
+#[derive(Default)]
+pub(crate) struct Told {
+    /// Is anybody listening? A removal that nobody wants to know of costs this look.
+    is_wanted: Arc<AtomicBool>,
+    listener: OnceLock<Box<dyn Fn(Removed) + Send + Sync>>,
+}
+
+impl fmt::Debug for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Told").field("is_wanted", &self.is_wanted).finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    /// Tells `listener` of every removal while [`Engine::removals_wanted`] is set. Only the first call counts. It is called while a group of the index is locked: it must not block, and not use the cache.
+    pub fn tell_removals(&self, listener: Box<dyn Fn(Removed) + Send + Sync>) {
+        let _ = self.told.listener.set(listener);
+    }
+
+    /// Whether removals are told.
+    pub fn removals_wanted(&self) -> &Arc<AtomicBool> {
+        &self.told.is_wanted
+    }
+
+    /// Tells of a record that is being removed. Under the lock of its group, before it leaves the accounts.
+    #[inline]
+    pub(crate) fn tell_removal(&self, found: &Found, reason: Reason) {
+        if self.told.is_wanted.load(Relaxed) {
+            self.tell(found, reason);
+        }
+    }
+
+    #[cold]
+    fn tell(&self, found: &Found, reason: Reason) {
+        let Some(listener) = self.told.listener.get() else {
+            return;
+        };
+        let value = (!found.header.is_large()).then(|| {
+            let mut value = Vec::new();
+            self.read_value(found, &mut value);
+            value
+        });
+        listener(Removed { key: self.key(found), value, reason });
+    }
+}
+
+impl From<Miss> for Reason {
+    /// Why an item that is dead by itself is removed.
+    fn from(death: Miss) -> Self {
+        match death {
+            Miss::Flushed => Self::Cleared,
+            Miss::Expired | Miss::Absent => Self::Expired,
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! Making room: which segment is put to new use.
+//!
+//! In this order: a free segment that was used before; one in which nothing matters any more; one that is
+//! almost dead, whose survivors are moved; one that was never used. When memory is full: the emptiest one, if
+//! enough of it is dead; then, where eviction is allowed, the one that S3-FIFO says.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use larder_item::Second;
+
+use crate::evict::{Emptied, Keep};
+use crate::lane::Pool;
+use crate::segment::State;
+use crate::wait::Wait;
+use crate::{Engine, NoMemory, Seat};
+
+/// With no more than this part alive a segment is compacted before memory is used that never was: what is
+/// stored stays together in memory that is warm, and the process grows with what is stored, not with what
+/// has been written. At most a byte is copied for three that are won; docs/decisions/0004 has the
+/// measurement.
+const SPARSE_LIVE_PERCENT_MAX: usize = 25;
+
+/// Up to this part of its memory a cache takes fresh segments without moving anything: overwritten ones soon
+/// have nothing live, and cost nothing to take back.
+const SMALL_PART: u64 = 32;
+
+/// With less than this part alive a segment is compacted before anything is evicted.
+const COMPACTED_LIVE_PERCENT_MAX: usize = 80;
+
+/// Where eviction is not allowed a segment is worth compacting if a little of it is won.
+const UNEVICTED_LIVE_PERCENT_MAX: usize = 94;
+
+/// So often a thread looks for something to evict, and lets others run, before it gives up.
+const FRUITLESS_MAX: u32 = 1000;
+
+/// The small pool is evicted from while it has more than one of so many segments.
+const SMALL_POOL_PART: u64 = 10;
+
+/// No record but a table of very many pieces is longer than this part of a segment.
+const RECORD_PART: usize = 8;
+
+/// The live bytes of a segment that is not to be emptied.
+const FULL: u64 = u64::MAX;
+
+/// What is there to win.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Survey {
+    /// Nothing in it matters any more.
+    pub(crate) spent: Option<u32>,
+    /// The least bytes that are not won by moving what lives, and whose they are.
+    emptiest: Option<(u64, u32)>,
+    /// The smallest sequence of each pool, and whose it is.
+    oldest: [Option<(u64, u32)>; 2],
+    /// The same among segments that are held: with parts of values that are still arriving, which are lost
+    /// when they are evicted.
+    oldest_held: Option<(u64, u32)>,
+    /// How many segments each pool has.
+    segments: [u64; 2],
+}
+
+impl Survey {
+    fn emptiest_up_to(&self, live_bytes_max: usize) -> Option<u32> {
+        self.emptiest.filter(|(live, _)| *live <= live_bytes_max as u64).map(|(_, segment)| segment)
+    }
+
+    /// The segment that S3-FIFO evicts from next.
+    pub(crate) fn victim(&self) -> Option<u32> {
+        let [small, main] = self.segments;
+        let [oldest_small, oldest_main] = self.oldest;
+        let is_small_due = small * SMALL_POOL_PART > small + main;
+        let due =
+            if is_small_due { oldest_small.or(oldest_main) } else { oldest_main.or(oldest_small) };
+        due.or(self.oldest_held).map(|(_, segment)| segment)
+    }
+}
+
+impl Engine {
+    /// How many free segments only survivors may take, and so how many threads may evict at the same time.
+    pub(crate) fn spare_segments(&self) -> u64 {
+        const SEGMENTS_PER_SPARE: u64 = 512;
+        const SPARE_MAX: u64 = larder_region::layout::global::EVICTORS_MAX as u64;
+        (self.segments_max() / SEGMENTS_PER_SPARE).clamp(1, SPARE_MAX)
+    }
+
+    /// Takes a free segment that was used before, where there are more than survivors may need: they would touch
+    /// fresh memory in its place.
+    pub(crate) fn take_free_segment(&self) -> Option<u32> {
+        let spare = self.spare_segments();
+        let on_stack = self.used_segments().saturating_sub(self.segments_in_use());
+        (on_stack > spare).then(|| self.pop_free(spare)).flatten()
+    }
+
+    /// Takes a segment for new use: a free one, or the one that costs the cache least. The caller holds
+    /// neither group nor head.
+    pub(crate) fn take_segment(&self, seat: &Seat, now: Second) -> Result<u32, NoMemory> {
+        let mut wait = Wait::default();
+        let (mut rounds, mut fruitless) = (0, 0);
+        loop {
+            if let Some(segment) = self.take_free_segment() {
+                return Ok(segment);
+            }
+            let survey = self.survey(now);
+            let keep = Keep::in_round(rounds);
+            let is_small = self.used_segments() <= self.segments_max() / SMALL_PART;
+            let sparse = survey.emptiest_up_to(self.percent(SPARSE_LIVE_PERCENT_MAX));
+            let sparse = sparse.filter(|_| !is_small && keep == Keep::Needed);
+            let emptied = match (survey.spent, sparse) {
+                (Some(spent), _) if keep == Keep::Nothing && self.evicts => {
+                    self.evict(seat, spent, keep, now)
+                }
+                (Some(spent), _) => self.win_back(seat, spent, now)?,
+                (None, Some(sparse)) => self.compact(seat, sparse, now)?,
+                (None, None) => {
+                    if let Some(segment) = self.take_fresh(self.spare_segments()) {
+                        return Ok(segment);
+                    }
+                    match self.make_room(seat, &survey, keep, now) {
+                        // All there is may be in the heads of others, or was sealed since the survey.
+                        Err(NoMemory) if self.evicts && fruitless < FRUITLESS_MAX => {
+                            fruitless += 1;
+                            Emptied::Busy
+                        }
+                        done => done?,
+                    }
+                }
+            };
+            // Waiting for somebody else is no round: nobody shall be the less choosy for it.
+            match emptied {
+                Emptied::Busy => wait.pause(),
+                Emptied::Yes | Emptied::Partly => rounds += 1,
+            }
+        }
+    }
+
+    /// Does one thing for room in a full memory.
+    pub(crate) fn make_room(
+        &self,
+        seat: &Seat,
+        survey: &Survey,
+        keep: Keep,
+        now: Second,
+    ) -> Result<Emptied, NoMemory> {
+        self.sweep_next(seat, now);
+        let live_percent_max =
+            if self.evicts { COMPACTED_LIVE_PERCENT_MAX } else { UNEVICTED_LIVE_PERCENT_MAX };
+        let sparse = survey.emptiest_up_to(self.percent(live_percent_max));
+        if let Some(sparse) = sparse.filter(|_| !self.evicts || keep == Keep::Needed) {
+            return self.compact(seat, sparse, now);
+        }
+        let victim = match self.evicts {
+            true => survey.victim(),
+            // Rather than none, one whose arriving values will have to be sent again.
+            false => self.abandoned(),
+        };
+        match victim {
+            Some(segment) if self.evicts => Ok(self.evict(seat, segment, keep, now)),
+            Some(segment) => self.compact(seat, segment, now),
+            None if self.is_anybody_emptying() => Ok(Emptied::Busy),
+            // Their segments can be emptied then.
+            None if self.detach_idle(seat) => Ok(Emptied::Partly),
+            None => Err(NoMemory),
+        }
+    }
+
+    fn percent(&self, percent: usize) -> usize {
+        self.layout.segment_bytes / 100 * percent
+    }
+
+    /// Looks at all sealed segments, or at those before the first spent one.
+    pub(crate) fn survey(&self, now: Second) -> Survey {
+        let mut survey = Survey::default();
+        for segment in self.segments().take(self.used_segments() as usize) {
+            let state = self.state(segment);
+            if !matches!(state, State::Active | State::Sealed) {
+                continue;
+            }
+            let pool = self.lane(segment).pool;
+            survey.segments[pool as usize] += 1;
+            if state == State::Active || self.is_pinned(segment) {
+                continue;
+            }
+            if self.is_spent(segment, now) {
+                survey.spent = Some(segment);
+                break;
+            }
+            let least = |best: Option<(u64, u32)>, found: u64| {
+                let found = (found, segment);
+                Some(best.map_or(found, |best| best.min(found)))
+            };
+            let sequence = self.sequence(segment).load(Relaxed);
+            if self.is_held(segment) {
+                survey.emptiest = least(survey.emptiest, FULL);
+                survey.oldest_held = least(survey.oldest_held, sequence);
+            } else {
+                survey.emptiest = least(survey.emptiest, self.taken(segment) as u64);
+                let oldest = &mut survey.oldest[pool as usize];
+                *oldest = least(*oldest, sequence);
+            }
+        }
+        survey
+    }
+
+    /// The bytes of a sealed segment that are not won by moving what lives: that, and an end that was too short
+    /// for the next record. It would be too short for another one elsewhere; who counted on it could move
+    /// records of the same length for ever.
+    fn taken(&self, segment: u32) -> usize {
+        let segment_bytes = self.layout.segment_bytes;
+        let end = segment_bytes - self.filled(segment).min(segment_bytes);
+        self.live(segment) + if end < segment_bytes / RECORD_PART { end } else { 0 }
+    }
+
+    /// The segment with the least live bytes among those with pieces of values that are still arriving.
+    fn abandoned(&self) -> Option<u32> {
+        let live_max = self.percent(UNEVICTED_LIVE_PERCENT_MAX);
+        self.segments()
+            .filter(|segment| self.state(*segment) == State::Sealed)
+            .filter(|segment| self.is_held(*segment) && !self.is_pinned(*segment))
+            .min_by_key(|segment| self.live(*segment))
+            .filter(|segment| self.live(*segment) <= live_max)
+    }
+
+    fn is_anybody_emptying(&self) -> bool {
+        self.segments().any(|segment| self.state(segment) == State::Emptying)
+    }
+}
+
+const _: () = assert!(Pool::Small as usize == 0 && Pool::Main as usize == 1);

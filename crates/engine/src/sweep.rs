@@ -1,0 +1,143 @@
+//! Work that is nobody's in particular: taking back what is dead before somebody needs the room.
+
+use std::fmt;
+use std::sync::atomic::Ordering::Relaxed;
+
+use larder_item::Second;
+use larder_region::layout::global;
+
+use crate::evict::{Emptied, Keep};
+use crate::segment::State;
+use crate::{Engine, Seat};
+
+/// How many segments [`Engine::maintain`] frees in one go.
+const FREED_SEGMENTS_MAX: usize = 64;
+
+/// In so many calls of [`Engine::maintain`] all segments are looked through for expired items …
+const SWEEP_CALLS: usize = 8;
+/// … unless that were more than so many bytes a call.
+const SWEEP_BYTES_MAX: usize = 128 << 20;
+
+/// One of so many segments is kept free by whoever refills, besides those for survivors …
+const FREE_PART: u64 = 128;
+/// … but no more than this.
+const FREE_MAX: u64 = 32;
+/// After so many rounds a refill lets others go on.
+const REFILL_ROUNDS_MAX: u32 = 128;
+
+/// Somebody to be told that free segments are running out.
+pub(crate) struct Wake(Box<dyn Fn() + Send + Sync>);
+
+impl fmt::Debug for Wake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Wake")
+    }
+}
+
+impl Engine {
+    /// Takes back the memory of what expired, was flushed, overwritten or deleted, and of the oldest items while
+    /// there is more in use than the memory limit allows. To be called once a second or so, by anybody; a call
+    /// does a bounded amount of work. Expired items that nobody asks for are gone after eight calls, or as
+    /// many as the memory has 128 MiB.
+    pub fn maintain(&self, seat: &Seat, now: Second) {
+        self.flush_if_due(now);
+        self.detach_spent(seat, now);
+        let sweep_max = (SWEEP_BYTES_MAX / self.layout.segment_bytes).max(1);
+        for _ in 0..(self.used_segments() as usize).div_ceil(SWEEP_CALLS).min(sweep_max) {
+            self.sweep_next(seat, now);
+        }
+        let mut keep = Keep::BestHalf;
+        for _ in 0..FREED_SEGMENTS_MAX {
+            let survey = self.survey(now);
+            let freed = match survey.spent {
+                Some(spent) => self.win_back(seat, spent, now),
+                None if self.is_over_limit() => self.make_room(seat, &survey, keep, now),
+                None => break,
+            };
+            keep = match freed {
+                Ok(Emptied::Yes) => Keep::BestHalf,
+                // There is no place for survivors.
+                Ok(Emptied::Partly) if keep == Keep::BestHalf => Keep::Nothing,
+                _ => break,
+            };
+        }
+        self.grow_if_due(seat, now);
+    }
+
+    /// Evicts until enough segments are free for some time, so that writers find them and need not evict
+    /// themselves. For a thread that has nothing else to do; [`Engine::call_when_short`] says when.
+    pub fn refill(&self, seat: &Seat, now: Second) {
+        let mut rounds = 0;
+        while self.evicts && self.free_segments() < self.free_segments_high() {
+            let survey = self.survey(now);
+            let freed = match survey.spent {
+                Some(spent) => self.win_back(seat, spent, now),
+                None => self.make_room(seat, &survey, Keep::in_round(rounds), now),
+            };
+            rounds += 1;
+            // Where a writer is at it there is no need of us.
+            if !matches!(freed, Ok(Emptied::Yes | Emptied::Partly)) || rounds > REFILL_ROUNDS_MAX {
+                break;
+            }
+        }
+    }
+
+    /// Lets `wake` be called whenever a writer takes a segment and few are left: whoever it wakes shall
+    /// [`Engine::refill`]. Only the first call counts. It is called with nothing held, and must not block.
+    pub fn call_when_short(&self, wake: Box<dyn Fn() + Send + Sync>) {
+        let _ = self.wake.set(Wake(wake));
+    }
+
+    /// A segment was taken: are few left?
+    pub(crate) fn note_taken(&self) {
+        if let Some(Wake(wake)) = self.wake.get()
+            && self.free_segments() < self.free_segments_low()
+        {
+            wake();
+        }
+    }
+
+    fn free_segments_low(&self) -> u64 {
+        self.spare_segments() + (self.segments_max() / FREE_PART / 2).clamp(1, FREE_MAX / 2)
+    }
+
+    fn free_segments_high(&self) -> u64 {
+        self.spare_segments() + (self.segments_max() / FREE_PART).clamp(1, FREE_MAX)
+    }
+
+    /// Looks through the next segment, in turn, for expired items that nobody has asked for, and unlinks
+    /// them: the segment may be worth compacting then.
+    pub(crate) fn sweep_next(&self, seat: &Seat, now: Second) {
+        let turn = self.memory.word(global::SWEEP_NEXT).fetch_add(1, Relaxed);
+        let segment = (turn % self.used_segments().max(1)) as u32;
+        let sequence = self.sequence(segment).load(Relaxed);
+        if self.state(segment) != State::Sealed
+            || !self.may_hold_expired(segment, now)
+            || !self.pin(segment, sequence)
+        {
+            return;
+        }
+        // A touch while we walk may note a deadline that is forgotten here: the item then waits for its
+        // segment's turn to be emptied.
+        self.forget_deadline_min(segment);
+        for (slot, header) in self.headers(segment) {
+            if header.deadline_at().is_none() {
+                continue;
+            }
+            let record_at = self.layout.segment_at(segment) + slot.offset();
+            let deadline = header.deadline(&self.memory, record_at);
+            if !deadline.is_past(now) {
+                self.note_deadline(segment, deadline);
+                continue;
+            }
+            let hash = self.hash_of(record_at, header);
+            let locked = self.lock(seat, hash);
+            if let Some(found) = self.find_location(&locked, hash, slot)
+                && let Some(death) = self.death(&found, now)
+            {
+                self.reclaim(seat, &found, death);
+            }
+        }
+        self.unpin(segment);
+    }
+}

@@ -1,0 +1,83 @@
+//! Turns: before every access to a region another thread may be let go first.
+//!
+//! With the feature `interleavings` a scheduler that explores the orders in which threads can run is
+//! called before each access, and a long copy becomes several, so that it can be caught in the middle.
+//! Without the feature nothing of this is left.
+
+/// Why a thread offers its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// It is about to access the region.
+    Access,
+    /// It waits for another thread: going on at once is of no use.
+    Wait,
+}
+
+/// Lets the scheduler of this thread, if it has one, run others first.
+#[inline]
+pub fn offer(turn: Turn) {
+    #[cfg(feature = "interleavings")]
+    if let Some(scheduler) = SCHEDULER.get() {
+        scheduler(turn);
+    }
+    let _ = turn;
+}
+
+#[cfg(feature = "interleavings")]
+thread_local! {
+    static SCHEDULER: std::cell::Cell<Option<fn(Turn)>> = const { std::cell::Cell::new(None) };
+}
+
+/// From now on every turn of the calling thread is offered to `scheduler`; with none, to nobody.
+#[cfg(feature = "interleavings")]
+pub fn schedule_by(scheduler: Option<fn(Turn)>) {
+    SCHEDULER.set(scheduler);
+}
+
+/// The parts, offset and length, in which `len` bytes are copied or compared; a turn is offered before
+/// each.
+#[cfg(not(feature = "interleavings"))]
+#[inline]
+pub(crate) fn parts(len: usize) -> impl Iterator<Item = (usize, usize)> {
+    std::iter::once((0, len))
+}
+
+#[cfg(feature = "interleavings")]
+pub(crate) fn parts(len: usize) -> impl Iterator<Item = (usize, usize)> {
+    // Torn in a few places is torn: more turns only make what there is to explore larger.
+    const PARTS_MAX: usize = 4;
+    const PART_BYTES_MIN: usize = 16;
+    let part_bytes = len.div_ceil(PARTS_MAX).next_multiple_of(8).max(PART_BYTES_MIN);
+    (0..len).step_by(part_bytes).map(move |at| {
+        offer(Turn::Access);
+        (at, part_bytes.min(len - at))
+    })
+}
+
+#[cfg(all(test, feature = "interleavings"))]
+mod tests {
+    use super::*;
+    use crate::Memory;
+
+    #[test]
+    fn every_access_offers_a_turn_and_a_long_copy_several() {
+        thread_local!(static TURNS: std::cell::Cell<u32> = const { std::cell::Cell::new(0) });
+        let turns = |access: &mut dyn FnMut()| {
+            TURNS.set(0);
+            schedule_by(Some(|_| TURNS.set(TURNS.get() + 1)));
+            access();
+            schedule_by(None);
+            TURNS.get()
+        };
+        let memory = Memory::private(8192).unwrap();
+        assert_eq!(turns(&mut || _ = memory.word(8)), 1);
+        assert_eq!(turns(&mut || _ = memory.half(8)), 1);
+        assert_eq!(turns(&mut || memory.write(0, &[7; 1000])), 4);
+        assert_eq!(turns(&mut || memory.copy(0, 4096, 40)), 3);
+        assert_eq!(turns(&mut || memory.read(4096, 40, &mut Vec::new())), 3);
+        assert_eq!(turns(&mut || assert!(memory.equals(4096, &[7; 40]))), 3);
+        let mut copied = Vec::new();
+        memory.read(4090, 50, &mut copied);
+        assert_eq!(copied, [[0; 6].as_slice(), &[7; 40], &[0; 4]].concat());
+    }
+}
