@@ -1,0 +1,86 @@
+//! Storing items and counting those that are there.
+
+use std::io::Write;
+
+use anyhow::{Context, Result, ensure};
+use larder_bench::mix;
+use larder_testkit::Stream;
+
+pub(crate) const KEY_BYTES: u64 = 20;
+pub(crate) const VALUE_BYTES: u64 = 100;
+pub(crate) const ITEM_BYTES: u64 = KEY_BYTES + VALUE_BYTES;
+
+/// Items that are sent together.
+const BATCH: u64 = 1000;
+/// Keys of a get: both servers take such a line in one piece.
+const KEYS_OF_A_GET: u64 = 50;
+
+pub(crate) struct Load {
+    pub(crate) items: u64,
+    pub(crate) exptime: u32,
+}
+
+impl Load {
+    /// Stores all items, the newest last.
+    pub(crate) fn store(&self, stream: &mut Stream) -> Result<()> {
+        let mut request = Vec::new();
+        for first in (0..self.items).step_by(BATCH as usize) {
+            request.clear();
+            for number in first..self.items.min(first + BATCH) {
+                let exptime = self.exptime;
+                write!(request, "set {} 0 {exptime} {VALUE_BYTES} noreply\r\n", key(number))?;
+                request.extend_from_slice(&value(number));
+                request.extend_from_slice(b"\r\n");
+            }
+            stream.write_all(&request).context("storing")?;
+        }
+        // Nothing else is answered: an error would stand before the version.
+        let answer = stream.ask(b"version\r\n", b"\r\n")?;
+        ensure!(answer.starts_with(b"VERSION "), "{}", answer.escape_ascii());
+        Ok(())
+    }
+
+    /// Asks for all items and counts those that come, whole.
+    pub(crate) fn count_readable(&self, stream: &mut Stream) -> Result<u64> {
+        let mut readable = 0;
+        let mut request = Vec::new();
+        for first in (0..self.items).step_by(KEYS_OF_A_GET as usize) {
+            let numbers = first..self.items.min(first + KEYS_OF_A_GET);
+            request.clear();
+            request.extend_from_slice(b"get");
+            numbers.clone().try_for_each(|number| write!(request, " {}", key(number)))?;
+            request.extend_from_slice(b"\r\n");
+            // No value ends so: they have no letters.
+            let answer = stream.ask(&request, b"END\r\n")?;
+            readable += count(&answer, numbers)?;
+        }
+        Ok(readable)
+    }
+}
+
+/// How many of the items are in an answer, which has nothing else.
+fn count(answer: &[u8], numbers: std::ops::Range<u64>) -> Result<u64> {
+    let mut rest = answer;
+    let mut found = 0;
+    for number in numbers {
+        let head = format!("VALUE {} 0 {VALUE_BYTES}\r\n", key(number));
+        if let Some(behind) = rest.strip_prefix(head.as_bytes()) {
+            let behind = behind.strip_prefix(&value(number)).context("a wrong value")?;
+            rest = behind.strip_prefix(b"\r\n").context("a value that is too long")?;
+            found += 1;
+        }
+    }
+    ensure!(rest == b"END\r\n", "an answer that was not asked for: {}", rest.escape_ascii());
+    Ok(found)
+}
+
+/// The key with this number, [`KEY_BYTES`] of it.
+fn key(number: u64) -> String {
+    format!("item{:016x}", mix(number))
+}
+
+/// The value that belongs to it.
+fn value(number: u64) -> [u8; VALUE_BYTES as usize] {
+    let digits = mix(!number).to_le_bytes().map(|byte| b'0' + byte % 10);
+    std::array::from_fn(|at| digits[at % digits.len()])
+}

@@ -1,0 +1,55 @@
+//! How many items larderd and memcached hold with equal `-m`, and how much memory their processes take.
+//!
+//! Items of 20-byte keys and 100-byte values are stored until well beyond full. Then all of them are asked
+//! for, and those that are there are counted and looked at.
+//!
+//! `LARDERD` names the larderd to measure; `make capacity` sets it. Without `--bench`, which cargo bench
+//! adds, one small case only shows that everything works.
+//!
+//! Files in reading order: [`case`], [`load`].
+#![forbid(unsafe_code)]
+
+mod case;
+mod load;
+
+use anyhow::{Error, Result};
+use larder_bench::{binary, is_measuring};
+use larder_testkit::{Subject, server};
+
+use case::{Case, Held};
+
+fn main() -> Result<()> {
+    let larderd = binary("LARDERD").map_err(Error::msg)?;
+    let memcached = server::memcached()?;
+    println!("20-byte keys, {}-byte values, stored until three times full", load::VALUE_BYTES);
+    println!(
+        "readable: found by get. RSS: memory of the process; beyond: RSS / readable - key - value"
+    );
+    println!();
+    println!(
+        "| -m | cas | exptime | server | curr_items | readable | RSS MiB | beyond, bytes | x memcached |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|");
+    let cases = if is_measuring() { Case::ALL } else { &Case::ALL[..1] };
+    for case in cases {
+        let memcached = case.measure(&memcached)?;
+        let larderd = case.measure(&larderd)?;
+        print_row(case, Subject::Memcached, &memcached, &memcached);
+        print_row(case, Subject::Larder, &larderd, &memcached);
+    }
+    Ok(())
+}
+
+fn print_row(case: &Case, subject: Subject, held: &Held, memcached: &Held) {
+    println!(
+        "| {} | {} | {} | {subject} | {} | {} | {:.1} | {:.1} | {:.2} |",
+        case.memory_mib,
+        if case.cas { "yes" } else { "no" },
+        case.exptime,
+        held.curr_items,
+        held.readable,
+        held.rss_bytes as f64 / f64::from(1 << 20),
+        held.rss_bytes as f64 / held.readable as f64 - load::ITEM_BYTES as f64,
+        held.readable as f64 / memcached.readable as f64,
+    );
+}

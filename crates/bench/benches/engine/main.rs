@@ -1,0 +1,69 @@
+//! Gets and sets of `larder::Cache` beside quick_cache, moka and foyer (its cache in memory).
+//!
+//! A million items with keys of 20 bytes and values of 100, keys drawn at random, all alike; one thread,
+//! then two. A get copies the value into a buffer of the caller; a set overwrites. Then sets that evict,
+//! keys drawn by Zipf's law; what it costs threads to share a cache; the memory an item takes.
+//!
+//! `cargo bench -p larder-bench --bench engine -- sharing` prints one part only: memory, eviction, sharing
+//! or footprint. Without `--bench`, which cargo bench adds, a smaller run only shows that everything works.
+//!
+//! Files in reading order: [`contender`], [`workload`], [`rows`], [`eviction`], [`sharing`], [`footprint`].
+#![forbid(unsafe_code)]
+
+mod contender;
+mod eviction;
+mod footprint;
+mod rows;
+mod sharing;
+mod workload;
+
+use larder_bench::is_asked_for;
+
+use contender::{Moka, NAMES, QuickCache};
+use rows::{Contenders, compare, compare_batched, print_head};
+use workload::{Measured, Operation, Popularity, VALUE_BYTES, Workload};
+
+fn main() {
+    if footprint::has_printed_one() {
+        return;
+    }
+    let is_measuring = larder_bench::is_measuring();
+    let [items, rounds] = if is_measuring { [1_000_000, 1000] } else { [10_000, 10] };
+    let workload = Workload { items, operations: 5000, rounds, popularity: Popularity::Even };
+    if is_asked_for("memory") {
+        compare_in_memory(workload);
+    }
+    if is_asked_for("eviction") {
+        eviction::compare_evicting(if is_measuring { 64 << 20 } else { 2 << 20 }, workload);
+    }
+    if is_asked_for("sharing") {
+        sharing::print_sharing();
+    }
+    if is_asked_for("footprint") {
+        footprint::print_footprints(items);
+    }
+}
+
+/// The rows of caches with room for twice the items, so that nothing is evicted.
+fn compare_in_memory(workload: Workload) {
+    let items = workload.items;
+    let larder = contender::larder(MEMORY_BYTES);
+    let quick_cache = QuickCache::new(2 * items as usize);
+    let moka = Moka::new(2 * items);
+    let foyer = contender::foyer(2 * items);
+    let contenders: Contenders<'_> = [&larder, &quick_cache, &moka, &foyer];
+    for (name, cache) in NAMES.iter().zip(contenders) {
+        cache.fill(items);
+        assert_eq!(cache.held(items), items, "{name} has evicted items already");
+    }
+
+    println!("{items} items, keys of 20 bytes, values of {VALUE_BYTES}");
+    print_head();
+    compare("get", Operation::Get, &contenders, workload);
+    compare_batched(&larder, workload);
+    compare("set", Operation::Set, &contenders, workload);
+    println!("items held after the sets: larder {} of {items}", larder.held(items));
+}
+
+/// About twice what the items need, so that sets find memory to write to.
+const MEMORY_BYTES: u64 = 256 << 20;

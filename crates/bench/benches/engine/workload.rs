@@ -1,0 +1,236 @@
+//! What is asked of the caches, and how long it takes them.
+
+use std::hint::black_box;
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use larder_bench::{Draws, mix, waited_for_processor};
+use rand::SeedableRng;
+use rand::distr::Distribution;
+use rand::rngs::SmallRng;
+use rand_distr::Zipf;
+
+use crate::contender::Contender;
+
+pub(crate) const KEY_BYTES: usize = 20;
+pub(crate) const VALUE_BYTES: usize = 100;
+/// Keys of a batch.
+const BATCH: usize = 16;
+
+/// Which keys, and how many of them.
+#[derive(Clone, Copy)]
+pub(crate) struct Workload {
+    /// Items that are asked for.
+    pub(crate) items: u64,
+    /// Operations of each thread in a round: few, so that it is a slice of time within what the system lets a
+    /// thread run at once.
+    pub(crate) operations: u64,
+    pub(crate) rounds: u64,
+    pub(crate) popularity: Popularity,
+}
+
+/// How keys are drawn.
+#[derive(Clone, Copy)]
+pub(crate) enum Popularity {
+    /// All alike.
+    Even,
+    /// By Zipf's law with exponent 1: the first is asked for twice as often as the second.
+    Zipf,
+    /// All alike, and every thread has its own share of them.
+    Own { threads: u64 },
+}
+
+#[derive(Clone, Copy)]
+pub(crate) enum Operation {
+    Get,
+    /// Gets of [`BATCH`] keys that are prefetched together.
+    BatchedGet,
+    Set,
+    /// A set of a value of one byte.
+    SmallSet,
+}
+
+impl Workload {
+    /// The numbers of the keys that a thread asks for in a round.
+    pub(crate) fn draw(&self, round: u64, thread: u64) -> Vec<u32> {
+        let seed = round << 8 | thread;
+        let mut draws = Draws::new(seed);
+        let numbers = 0..self.operations;
+        match self.popularity {
+            Popularity::Even => numbers.map(|_| draws.below(self.items) as u32).collect(),
+            Popularity::Own { threads } => {
+                let share = self.items / threads;
+                numbers.map(|_| (thread * share + draws.below(share)) as u32).collect()
+            }
+            Popularity::Zipf => {
+                let zipf = Zipf::new(self.items as f64, 1.0).expect("there are items");
+                let mut random = SmallRng::seed_from_u64(seed);
+                numbers.map(|_| zipf.sample(&mut random) as u32 - 1).collect()
+            }
+        }
+    }
+}
+
+/// How long one thread's operations of a slice took.
+#[derive(Clone, Copy)]
+pub(crate) struct Took {
+    /// Nanoseconds an operation.
+    pub(crate) ns: f64,
+    began: Instant,
+    ended: Instant,
+    /// How long of that the thread was ready to run and had no processor.
+    waited: Duration,
+}
+
+/// How long the threads' operations of a slice took.
+#[derive(Clone, Copy)]
+pub(crate) struct Slice {
+    /// Nanoseconds an operation took a thread, on average.
+    pub(crate) ns: f64,
+    /// Were all threads at it side by side, without waiting for a processor? Otherwise other work of the
+    /// machine was measured too, or what threads cost each other was not.
+    pub(crate) is_clean: bool,
+}
+
+impl Slice {
+    fn of(threads: &[Took]) -> Self {
+        let begins = || threads.iter().map(|took| took.began);
+        let ends = || threads.iter().map(|took| took.ended);
+        let span = |from: Option<Instant>, to: Option<Instant>| {
+            from.zip(to).map_or(Duration::ZERO, |(from, to)| to.saturating_duration_since(from))
+        };
+        let all = span(begins().min(), ends().max());
+        let together = span(begins().max(), ends().min());
+        let dirty = all.mul_f64(DIRTY_MAX);
+        Self {
+            ns: threads.iter().map(|took| took.ns).sum::<f64>() / threads.len() as f64,
+            is_clean: together + dirty >= all && threads.iter().all(|took| took.waited <= dirty),
+        }
+    }
+}
+
+/// The most of a slice in which a thread may be alone or wait.
+const DIRTY_MAX: f64 = 0.1;
+
+/// The median of the slices that are clean, and their share; no number where they are too few to tell.
+pub(crate) fn clean_ns(slices: &[Slice]) -> (f64, f64) {
+    let clean: Vec<f64> =
+        slices.iter().filter(|slice| slice.is_clean).map(|slice| slice.ns).collect();
+    let share = clean.len() as f64 / slices.len() as f64;
+    (if share < CLEAN_MIN { f64::NAN } else { median(clean.into_iter()) }, share)
+}
+
+const CLEAN_MIN: f64 = 0.02;
+
+/// What every contender can, compiled for each: its operations are inlined.
+pub(crate) trait Measured: Sync {
+    /// Stores all items.
+    fn fill(&self, items: u64);
+
+    /// How many of the items are there.
+    fn held(&self, items: u64) -> u64;
+
+    /// The share of a round's gets that find their item.
+    fn hit_ratio(&self, workload: Workload, round: u64) -> f64;
+
+    /// One thread's operations on keys with these numbers; what one of them took.
+    fn operate(&self, operation: Operation, numbers: &[u32]) -> Took;
+}
+
+impl<C: Contender> Measured for C {
+    fn fill(&self, items: u64) {
+        (0..items).for_each(|number| self.set(&key(number), &[0; VALUE_BYTES]));
+        self.settle();
+    }
+
+    fn held(&self, items: u64) -> u64 {
+        let mut value = Vec::new();
+        let is_held = |number: &u64| self.get(&key(*number), &mut value) && is_whole(&value);
+        (0..items).filter(is_held).count() as u64
+    }
+
+    fn hit_ratio(&self, workload: Workload, round: u64) -> f64 {
+        let mut value = Vec::new();
+        let numbers = workload.draw(round, 0);
+        let hits = numbers.iter().filter(|number| self.get(&key(u64::from(**number)), &mut value));
+        hits.count() as f64 / workload.operations as f64
+    }
+
+    fn operate(&self, operation: Operation, numbers: &[u32]) -> Took {
+        let mut value = Vec::with_capacity(VALUE_BYTES);
+        let stored = [numbers[0] as u8; VALUE_BYTES];
+        let (waited, began) = (waited_for_processor(), Instant::now());
+        match operation {
+            Operation::Get => {
+                for number in numbers {
+                    black_box(self.get(&key(u64::from(*number)), &mut value));
+                    black_box(&value);
+                }
+            }
+            Operation::BatchedGet => {
+                for numbers in numbers.as_chunks::<BATCH>().0 {
+                    let keys = numbers.map(|number| key(u64::from(number)));
+                    self.prefetch(keys.iter().map(|key| &key[..]));
+                    for key in &keys {
+                        black_box(self.get(key, &mut value));
+                        black_box(&value);
+                    }
+                }
+            }
+            Operation::Set => {
+                numbers.iter().for_each(|number| self.set(&key(u64::from(*number)), &stored));
+            }
+            Operation::SmallSet => {
+                numbers.iter().for_each(|number| self.set(&key(u64::from(*number)), &stored[..1]));
+            }
+        }
+        let ended = Instant::now();
+        Took {
+            ns: (ended - began).as_nanos() as f64 / numbers.len() as f64,
+            began,
+            ended,
+            waited: waited_for_processor() - waited,
+        }
+    }
+}
+
+/// What a slice took, the operations of one round, where thread `n` works on `caches[n]`.
+pub(crate) fn measure(
+    caches: &[&dyn Measured],
+    operation: Operation,
+    workload: Workload,
+    round: u64,
+) -> Slice {
+    let ready = Barrier::new(caches.len());
+    let thread = |(thread, cache): (usize, &&dyn Measured)| {
+        let numbers = workload.draw(round, thread as u64);
+        ready.wait();
+        cache.operate(operation, &numbers)
+    };
+    let took: Vec<Took> = std::thread::scope(|scope| {
+        let thread = &thread;
+        let caches = caches.iter().enumerate();
+        let threads: Vec<_> = caches.map(|cache| scope.spawn(move || thread(cache))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no thread panics")).collect()
+    });
+    Slice::of(&took)
+}
+
+/// The key with this number: bytes of any kind.
+fn key(number: u64) -> [u8; KEY_BYTES] {
+    let mut key = *b"item................";
+    key[4..12].copy_from_slice(&mix(number).to_le_bytes());
+    key[12..].copy_from_slice(&number.to_le_bytes());
+    key
+}
+
+/// Has all of a value been copied? Every set stores one byte over and over.
+fn is_whole(value: &[u8]) -> bool {
+    value.len() == VALUE_BYTES && value.iter().all(|byte| *byte == value[0])
+}
+
+pub(crate) fn median(numbers: impl Iterator<Item = f64>) -> f64 {
+    let mut numbers: Vec<f64> = numbers.collect();
+    numbers.sort_by(f64::total_cmp);
+    numbers[numbers.len() / 2]
+}

@@ -1,0 +1,51 @@
+//! Replays on the library, in virtual time.
+
+use anyhow::Result;
+
+use crate::known::KNOWN;
+use crate::replay::Tool;
+
+/// The targets: misses beyond the better S3-FIFO's, on average and on the worst trace.
+const MEAN_MAX: f64 = 0.02;
+const WORST_MAX: f64 = 0.10;
+
+/// Prints a row for each trace and memory, and what they come to together.
+pub(crate) fn print(tool: &Tool, traces: &[&str]) -> Result<()> {
+    println!(
+        "Library: miss ratios with equal bytes, all in. Beyond: misses / those of the better S3-FIFO - 1."
+    );
+    println!();
+    println!(
+        "| trace | scale | memory | LRU | S3-FIFO 1 | S3-FIFO 2 | larder | beyond | live share |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|");
+    let mut beyond = Vec::new();
+    for known in KNOWN.iter().filter(|known| traces.contains(&known.trace)) {
+        let memory = known.memory_bytes.to_string();
+        let printed = tool.replay(known.trace, known.scale, &["--memory", &memory])?;
+        let miss_ratio = printed.number("miss_ratio")?;
+        beyond.push(miss_ratio / known.s3_fifo() - 1.0);
+        println!(
+            "| {} | {} | {memory} | {:.4} | {:.4} | {:.4} | {miss_ratio:.4} | {:+.1} % | {:.2} |",
+            known.trace,
+            known.scale,
+            known.lru,
+            known.s3_fifo_1,
+            known.s3_fifo_2,
+            beyond[beyond.len() - 1] * 100.0,
+            printed.number("live_share")?,
+        );
+    }
+    let mean = beyond.iter().sum::<f64>() / beyond.len() as f64;
+    let worst = beyond.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    println!();
+    print_target("mean", mean, MEAN_MAX);
+    print_target("worst", worst, WORST_MAX);
+    println!();
+    Ok(())
+}
+
+fn print_target(name: &str, found: f64, target: f64) {
+    let met = if found <= target { "met" } else { "missed" };
+    println!("{name}: {:+.1} %, target {:+.0} %: {met}", found * 100.0, target * 100.0);
+}

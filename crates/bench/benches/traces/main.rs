@@ -1,0 +1,67 @@
+//! Miss ratios on real and synthetic request traces: of the library beside the policies it is measured by,
+//! and of larderd beside memcached over the wire with equal `-m`.
+//!
+//! Every replay is one run of `larder replay`. `LARDER` and `LARDERD` name the release builds, which
+//! `make traces` sets; the traces are those of `LARDER_TRACES`, else of `shared/traces` beside the checkout.
+//! `cargo bench -p larder-bench --bench traces -- library web07` replays one trace on the library only.
+//! Without `--bench`, which cargo bench adds, the smallest trace only shows that everything works.
+//!
+//! Files in reading order: [`known`], [`replay`], [`library`], [`wire`].
+#![forbid(unsafe_code)]
+
+mod known;
+mod library;
+mod replay;
+mod wire;
+
+use anyhow::{Context, Error, Result, ensure};
+use larder_bench::{binary, is_measuring};
+use larder_testkit::{server, traces};
+
+use known::TRACES;
+use replay::Tool;
+
+fn main() -> Result<()> {
+    let folder = traces().context("there is nothing to replay")?;
+    let tool = Tool { larder: binary("LARDER").map_err(Error::msg)?, folder };
+    let asked = Asked::from_arguments()?;
+    asked.traces.iter().try_for_each(|trace| tool.check(trace))?;
+    if asked.library {
+        library::print(&tool, &asked.traces)?;
+    }
+    if asked.wire {
+        let larderd = binary("LARDERD").map_err(Error::msg)?;
+        wire::print(&tool, &asked.traces, &server::memcached()?, &larderd)?;
+    }
+    Ok(())
+}
+
+/// What shall be replayed.
+struct Asked {
+    traces: Vec<&'static str>,
+    library: bool,
+    wire: bool,
+}
+
+impl Asked {
+    fn from_arguments() -> Result<Self> {
+        let names: Vec<String> =
+            std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+        let is_named = |name: &str| names.iter().any(|named| named == name);
+        let known =
+            |name: &String| ["library", "wire"].contains(&&**name) || TRACES.contains(&&**name);
+        let unknown: Vec<_> = names.iter().filter(|name| !known(name)).collect();
+        ensure!(unknown.is_empty(), "{unknown:?}: expected library, wire or some of {TRACES:?}");
+        let every_trace = !TRACES.iter().any(|name| is_named(name));
+        let every_target = !is_named("library") && !is_named("wire");
+        let traces = match is_measuring() || !every_trace {
+            true => TRACES.into_iter().filter(|name| every_trace || is_named(name)).collect(),
+            false => vec!["web07"],
+        };
+        Ok(Self {
+            traces,
+            library: every_target || is_named("library"),
+            wire: every_target || is_named("wire"),
+        })
+    }
+}

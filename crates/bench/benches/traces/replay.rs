@@ -1,0 +1,60 @@
+//! Runs of `larder replay`.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+/// The tool, and where the traces are.
+pub(crate) struct Tool {
+    pub(crate) larder: PathBuf,
+    pub(crate) folder: PathBuf,
+}
+
+/// What a replay printed: a name=value a line.
+pub(crate) struct Printed(String);
+
+impl Tool {
+    /// Is the trace there?
+    ///
+    /// # Errors
+    /// Names the file that is missing.
+    pub(crate) fn check(&self, trace: &str) -> Result<()> {
+        for path in [self.path(trace), self.folder.join("sizes-kvcache_reg.txt")] {
+            ensure!(
+                path.is_file(),
+                "{} is missing; LARDER_TRACES names the folder of the traces",
+                path.display()
+            );
+        }
+        Ok(())
+    }
+
+    fn path(&self, trace: &str) -> PathBuf {
+        self.folder.join(trace).with_extension("csv.zst")
+    }
+
+    /// Replays a trace, all sizes multiplied by `scale`.
+    ///
+    /// # Errors
+    /// The tool fails, which it also does where a value was wrong or the server counted otherwise.
+    pub(crate) fn replay(&self, trace: &str, scale: u32, args: &[&str]) -> Result<Printed> {
+        let mut command = Command::new(&self.larder);
+        command.args(["replay", "--scale", &scale.to_string(), "--trace"]);
+        let output = command.arg(self.path(trace)).args(args).output();
+        let output = output.with_context(|| format!("cannot start {}", self.larder.display()))?;
+        let [stdout, stderr] = [output.stdout, output.stderr].map(String::from_utf8);
+        let (stdout, stderr) = (stdout?, stderr?);
+        ensure!(output.status.success(), "{command:?}: {}: {stdout}{stderr}", output.status);
+        Ok(Printed(stdout))
+    }
+}
+
+impl Printed {
+    pub(crate) fn number(&self, name: &str) -> Result<f64> {
+        let mut words = self.0.lines().filter_map(|line| line.split_once('='));
+        let found = words.find(|(found, _)| *found == name);
+        let (_, value) = found.with_context(|| format!("no {name} in {}", self.0))?;
+        Ok(value.parse()?)
+    }
+}

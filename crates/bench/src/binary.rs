@@ -1,0 +1,19 @@
+//! The programs that are measured.
+
+use std::path::PathBuf;
+
+/// The program that an environment variable names (`LARDERD`, `LARDER`); the verbs of the Makefile set it to
+/// the release build.
+///
+/// # Errors
+/// The variable is not set or names no file; the error says what to do.
+pub fn binary(variable: &str) -> Result<PathBuf, String> {
+    let advice = "`make` sets it; otherwise name a release build";
+    let Some(path) = std::env::var_os(variable).map(PathBuf::from) else {
+        return Err(format!("{variable} is not set: {advice}"));
+    };
+    match path.is_file() {
+        true => Ok(path),
+        false => Err(format!("{variable} names {}, which is no file: {advice}", path.display())),
+    }
+}

@@ -1,0 +1,57 @@
+//! Numbers drawn at random, the same in every run.
+
+/// The finaliser of splitmix64 after its increment: a bijection in which every bit of the result depends on
+/// every bit of `number`.
+#[inline]
+pub fn mix(number: u64) -> u64 {
+    let mut mixed = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    mixed ^ (mixed >> 31)
+}
+
+/// Numbers that follow from a seed.
+#[derive(Clone, Debug)]
+pub struct Draws {
+    seed: u64,
+    drawn: u64,
+}
+
+impl Draws {
+    /// The numbers of a seed; another seed has others, a neighbour too.
+    pub fn new(seed: u64) -> Self {
+        Self { seed: mix(seed), drawn: 0 }
+    }
+
+    /// The next number.
+    pub fn next_number(&mut self) -> u64 {
+        self.drawn += 1;
+        mix(self.seed.wrapping_add(self.drawn))
+    }
+
+    /// The next number, below `bound`, which is not 0. What a remainder prefers is far below what a
+    /// measurement shows.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.next_number() % bound
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_number_of_splitmix64_with_seed_0_is_the_published_one() {
+        assert_eq!(mix(0), 0xE220_A839_7B1D_CDAF);
+    }
+
+    #[test]
+    fn seeds_that_are_neighbours_share_no_numbers() {
+        let first = |seed| {
+            let mut draws = Draws::new(seed);
+            [(); 100].map(|()| draws.next_number())
+        };
+        assert_eq!(first(1), first(1));
+        assert!(first(1).iter().all(|number| !first(2).contains(number)));
+    }
+}
