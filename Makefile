@@ -5,8 +5,11 @@ LARDERD := $(BUILT)/larderd
 SUITES := memccapable libmemcached pymemcache gomemcache trace
 FUZZ_TARGETS := text_session engine_operations
 FUZZ_SMOKE_SECS := 30
+MIRI_SEEDS := 8
 
-.PHONY: run build test lint unit clients fuzz fuzz-smoke bench docs install
+MINUTES := 1
+
+.PHONY: run build test lint unit models miri miri-seeds clients fuzz fuzz-smoke bench capacity traces soak ttl docs install
 
 # Starts larderd on 127.0.0.1:11211.
 run: build
@@ -16,7 +19,7 @@ build:
 	cargo build --release --locked -p larder-server -p larder-cli
 
 # Everything that has to hold.
-test: install lint unit clients fuzz-smoke
+test: install lint unit models miri clients fuzz-smoke
 
 # What the tests need besides Rust, a C compiler and make.
 install:
@@ -26,12 +29,27 @@ lint:
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo clippy -p larder-engine --all-targets --features interleavings --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
 	cargo deny --log-level error --locked check licenses bans sources
 
 # Tests of the crates, and the transcripts of conformance/wire on the release binary and on memcached.
 unit: build
 	LARDERD=$(LARDERD) cargo test --workspace --locked
+
+# The engine in many orders of its threads. `LARDER_INTERLEAVINGS=10 make models` looks ten times as long, and further.
+models:
+	cargo test -p larder-region -p larder-engine --features larder-engine/interleavings --locked --lib -- turns interleavings
+
+# A part of the same under Miri, where loads may see what the memory orderings allow. Not every nightly toolchain has Miri.
+miri:
+	@if cargo +nightly miri --version >/dev/null 2>&1; then $(MAKE) --no-print-directory miri-seeds; \
+		else echo "make miri: skipped, for there is no Miri: rustup component add miri rust-src --toolchain nightly"; fi
+
+miri-seeds:
+	cargo +nightly miri test -p larder-region --locked
+	MIRIFLAGS="-Zmiri-preemption-rate=0.1 -Zmiri-many-seeds=0..$(MIRI_SEEDS)" \
+		cargo +nightly miri test -p larder-engine --locked --lib -- interleavings::ordering interleavings::reading interleavings::writing::of_two
 
 # Client libraries and their own suites against the release binary.
 clients: build
@@ -45,8 +63,25 @@ fuzz:
 fuzz-smoke:
 	set -e; for target in $(FUZZ_TARGETS); do fuzz/run.sh $$target -max_total_time=$(FUZZ_SMOKE_SECS); done
 
+# Gets and sets beside other caches of a process, two to four minutes.
 bench:
-	cargo bench -p larder-bench
+	cargo bench -p larder-bench --bench engine
+
+# Items held with equal memory beside memcached, one to two minutes.
+capacity: build
+	LARDERD=$(LARDERD) cargo bench -p larder-bench --bench capacity
+
+# Miss ratios on the traces of LARDER_TRACES, on the library and beside memcached, about ten minutes.
+traces: build
+	LARDERD=$(LARDERD) LARDER=$(BUILT)/larder cargo bench -p larder-bench --bench traces
+
+# A cache under load: `make soak MINUTES=60`. Fails on a wrong value or too much memory.
+soak:
+	cargo bench -p larder-bench --bench soak -- --minutes $(MINUTES)
+
+# Expired items that are still held, in simulated time.
+ttl:
+	cargo bench -p larder-bench --bench ttl
 
 # Writes the documents that come from tables.
 docs:

@@ -36,3 +36,10 @@ fi
 if [ "$(cargo deny --version 2>/dev/null)" != "cargo-deny $deny_version" ]; then
     cargo install cargo-deny --version "$deny_version" --locked
 fi
+
+# Miri is not there for every nightly toolchain, and where it is not `make miri` is skipped.
+if ! cargo +nightly miri --version >/dev/null 2>&1; then
+    rustup component add miri rust-src --toolchain nightly ||
+        rustup toolchain install nightly --profile minimal --component miri --component rust-src ||
+        echo "Miri cannot be had: memory orderings are not checked" >&2
+fi

@@ -12,7 +12,7 @@ use pair::{Operation, Pair, Token, Ttl, Value, key_of};
 
 fuzz_target!(|input: &[u8]| {
     let mut input = Unstructured::new(input);
-    let mut pair = Pair::new(16 << 20, true);
+    let mut pair = Pair::new(16 << 20, input.arbitrary().unwrap_or(false));
     while !input.is_empty()
         && let Ok(operation) = any_operation(&mut input)
     {
