@@ -1,7 +1,7 @@
 //! The cache.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use larder_engine::{Broken, Engine, LimitError, Report, Seat};
 use larder_item::{Epoch, Second};
@@ -32,6 +32,8 @@ pub(crate) struct Shared {
     pub(crate) queues: Queues,
     /// Set once, where there is one.
     pub(crate) maintainer: OnceLock<Maintainer>,
+    /// Held by the maintainer while it works, and by who must not be disturbed by it.
+    pub(crate) tidying: Mutex<()>,
     pub(crate) flights: Flights,
 }
 
@@ -42,6 +44,11 @@ impl Shared {
             Clock::System => self.time.system_second(),
             Clock::Ticked => self.engine.now(),
         }
+    }
+
+    /// Keeps the maintainer waiting, or all who wait for it.
+    pub(crate) fn tidying(&self) -> MutexGuard<'_, ()> {
+        self.tidying.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -59,9 +66,9 @@ impl Cache {
 
     pub(crate) fn new(engine: Engine, time: Time) -> Self {
         let shared_seat = seats::shared_seat(&engine);
-        let maintainer = OnceLock::new();
+        let (maintainer, tidying) = (OnceLock::new(), Mutex::default());
         let (flights, queues) = (Flights::default(), Queues::default());
-        let shared = Shared { engine, time, shared_seat, queues, maintainer, flights };
+        let shared = Shared { engine, time, shared_seat, queues, maintainer, tidying, flights };
         Self { shared: Arc::new(shared) }
     }
 
@@ -224,7 +231,7 @@ impl Cache {
     }
 
     /// Checks every invariant of the cache's memory. For tests and fuzzers: no other operation may be under
-    /// way , and it walks everything.
+    /// way (the cache's own maintainer waits), and it walks everything.
     ///
     /// # Errors
     /// The first invariant found broken.
@@ -236,6 +243,7 @@ impl Cache {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn validate(&self) -> Result<(), Broken> {
+        let _undisturbed = self.shared.tidying();
         self.shared.engine.validate()
     }
 

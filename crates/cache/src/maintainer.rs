@@ -44,11 +44,13 @@ fn maintain(cache: &Weak<Shared>, seat: &Seat) {
     let mut maintained = 0;
     while let Some(shared) = cache.upgrade() {
         let now = shared.now();
+        let tidying = shared.tidying();
         shared.engine.refill(seat, now);
         if now != maintained {
             shared.engine.maintain(seat, now);
             maintained = now;
         }
+        drop(tidying);
         drop(shared);
         thread::park_timeout(PERIOD);
     }
