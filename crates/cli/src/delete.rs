@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use anyhow::{Context, Result};
 use larder_protocol::text::client::{Reply, request};
-use larder_protocol::{Command, Frame};
+use larder_protocol::{Command, Delete};
 
 use crate::address::ServerArgument;
 use crate::connection::{Connection, unexpected};
@@ -57,7 +57,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
 
 fn request_of(key: &[u8]) -> Result<Vec<u8>> {
     let mut request = Vec::new();
-    request::command(&mut request, &Command::Delete { key }, &Frame::default())
+    request::command(&mut request, &Command::Delete(Delete::of(key)), false)
         .with_context(|| shown(key))?;
     Ok(request)
 }

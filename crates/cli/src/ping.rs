@@ -4,8 +4,8 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use larder_protocol::Command;
 use larder_protocol::text::client::{Reply, request};
-use larder_protocol::{Command, Frame};
 
 use crate::address::ServerArgument;
 use crate::connection::{Connection, unexpected};
@@ -31,7 +31,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
     let address = &arguments.server.server;
     let mut connection = Connection::open(address)?;
     let mut asked = Vec::new();
-    request::command(&mut asked, &Command::Version, &Frame::default())?;
+    request::command(&mut asked, &Command::Version, false)?;
     let mut fastest = Duration::MAX;
     let mut version = String::new();
     for _ in 0..ROUND_TRIP_COUNT {

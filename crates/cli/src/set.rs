@@ -7,8 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 
 use anyhow::{Context, Result, bail};
 use larder::StoreMode;
+use larder_protocol::Store;
 use larder_protocol::text::client::{Reply, request};
-use larder_protocol::{Frame, Store};
 
 use crate::address::ServerArgument;
 use crate::connection::{Connection, unexpected};
@@ -79,9 +79,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
         flags: arguments.flags,
         exptime: arguments.ttl.map_or(0, exptime_of),
         value_bytes: value.len(),
+        ..Store::PLAIN
     };
     let mut asked = Vec::new();
-    request::store(&mut asked, &head, &value, &Frame::default()).with_context(|| shown(key))?;
+    request::store(&mut asked, &head, &value, false).with_context(|| shown(key))?;
     let address = &arguments.server.server;
     let mut connection = Connection::open(address)?;
     connection.send(&asked)?;

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use anyhow::{Context, Result};
 use larder_protocol::text::client::{Reply, request};
-use larder_protocol::{Command, Frame, StatsSection};
+use larder_protocol::{Command, StatsSection};
 
 use crate::address::ServerArgument;
 use crate::connection::{Connection, unexpected};
@@ -74,7 +74,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
 /// The statistics of a section; none where it is one that is only acted upon.
 pub(crate) fn ask(connection: &mut Connection, section: StatsSection) -> Result<Vec<Line>> {
     let mut asked = Vec::new();
-    request::command(&mut asked, &Command::Stats(section), &Frame::default())?;
+    request::command(&mut asked, &Command::Stats(section), false)?;
     connection.send(&asked)?;
     let mut lines = Vec::new();
     loop {

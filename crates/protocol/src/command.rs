@@ -18,22 +18,19 @@ pub enum Command<'a> {
     },
     /// All keys of a request for several have been named.
     EndOfKeys,
+    /// Fetch one item, its value or what is known of it, with everything that can be asked for on the way.
+    Fetch(Fetch<'a>),
+    /// Show what is known of an item, without reading it.
+    Inspect {
+        /// The item's key.
+        key: &'a [u8],
+    },
     /// Store an item. Its value follows the command line: the parser never holds it.
     Store(Store<'a>),
-    /// Remove an item.
-    Delete {
-        /// The item's key.
-        key: &'a [u8],
-    },
+    /// Remove an item, or what makes it worth having.
+    Delete(Delete<'a>),
     /// Move a counter.
-    Arithmetic {
-        /// The item's key.
-        key: &'a [u8],
-        /// Which way.
-        direction: Direction,
-        /// How far.
-        delta: u64,
-    },
+    Arithmetic(Arithmetic<'a>),
     /// Give an item a new exptime.
     Touch {
         /// The item's key.
@@ -46,6 +43,8 @@ pub enum Command<'a> {
         /// When, read as an item's exptime is; 0 or negative is now.
         exptime: i64,
     },
+    /// Are you there?
+    NoOp,
     /// Which version is this?
     Version,
     /// How much to log.
@@ -84,6 +83,133 @@ pub struct Store<'a> {
     pub exptime: i64,
     /// Bytes of the value that follows, without its line end.
     pub value_bytes: usize,
+    /// The cas token that the item shall get, in place of the next one.
+    pub version: Option<u64>,
+    /// Where `cas` is older than the item's, store all the same, and mark the item stale.
+    pub invalidate: bool,
+    /// Where there is no item to append to, store one with this exptime.
+    pub vivify: Option<i64>,
+}
+
+impl Store<'_> {
+    /// What most stores do not ask for: no condition, no flags, no exptime, an empty value.
+    pub const PLAIN: Self = Self {
+        key: &[],
+        mode: StoreMode::Set,
+        cas: None,
+        flags: 0,
+        exptime: 0,
+        value_bytes: 0,
+        version: None,
+        invalidate: false,
+        vivify: None,
+    };
+}
+
+/// A get with conditions and consequences: `mg`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fetch<'a> {
+    /// The item's key.
+    pub key: &'a [u8],
+    /// Answer with the value, not only with what is known of the item.
+    pub with_value: bool,
+    /// Count it as a read, for the item's place among the others.
+    pub noted: bool,
+    /// Give the item this exptime.
+    pub exptime: Option<i64>,
+    /// Where there is no item, store an empty one with this exptime, and let this peer fill it.
+    pub vivify: Option<i64>,
+    /// Where the item has fewer seconds to live, let this peer fetch it anew.
+    pub recache_secs: Option<i64>,
+    /// The peer has the value that belongs to this cas token: leave it out.
+    pub known_cas: Option<u64>,
+    /// The cas token that an item stored on the way shall get.
+    pub version: Option<u64>,
+}
+
+impl Fetch<'_> {
+    /// Asks whether there is an item, and for nothing else.
+    pub const PLAIN: Self = Self {
+        key: &[],
+        with_value: false,
+        noted: true,
+        exptime: None,
+        vivify: None,
+        recache_secs: None,
+        known_cas: None,
+        version: None,
+    };
+}
+
+/// The end of an item, or of its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delete<'a> {
+    /// The item's key.
+    pub key: &'a [u8],
+    /// Only the item with this cas token.
+    pub cas: Option<u64>,
+    /// What is left of the item.
+    pub remains: Remains,
+    /// The exptime of what is left.
+    pub exptime: Option<i64>,
+    /// The cas token of what is left.
+    pub version: Option<u64>,
+}
+
+/// What a [`Delete`] leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remains {
+    /// Nothing.
+    Nothing,
+    /// The item, marked stale.
+    Stale,
+    /// The item without its value, its flags and its deadline, marked stale or not.
+    Empty {
+        /// Marked stale?
+        stale: bool,
+    },
+}
+
+impl<'a> Delete<'a> {
+    /// Removes an item whatever its cas token.
+    pub const fn of(key: &'a [u8]) -> Self {
+        Self { key, cas: None, remains: Remains::Nothing, exptime: None, version: None }
+    }
+}
+
+/// A counter's move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arithmetic<'a> {
+    /// The item's key.
+    pub key: &'a [u8],
+    /// Which way.
+    pub direction: Direction,
+    /// How far.
+    pub delta: u64,
+    /// Only the item with this cas token.
+    pub cas: Option<u64>,
+    /// What to store where there is no item.
+    pub initial: Option<Initial>,
+    /// The exptime of an item that there is.
+    pub exptime: Option<i64>,
+    /// The cas token that the item shall get, in place of the next one.
+    pub version: Option<u64>,
+}
+
+impl<'a> Arithmetic<'a> {
+    /// Moves a counter that there is.
+    pub const fn of(key: &'a [u8], direction: Direction, delta: u64) -> Self {
+        Self { key, direction, delta, cas: None, initial: None, exptime: None, version: None }
+    }
+}
+
+/// A counter that a request begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Initial {
+    /// Its number.
+    pub number: u64,
+    /// Its exptime.
+    pub exptime: i64,
 }
 
 /// A section of the statistics.

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::text::{LINE_BYTES_MAX, SHORT_LINE_BYTES_MAX, render};
-use crate::{ClientError, Frame, Response, ServerError, WIRE_VERSION};
+use crate::{ClientError, Response, ServerError, WIRE_VERSION};
 
 /// The text of docs/protocol.md.
 pub fn protocol_md() -> String {
@@ -60,7 +60,7 @@ fn replies(replies: &str) -> String {
 /// How an error is written on the wire, without its line end.
 fn words(error: &Response) -> String {
     let mut line = Vec::new();
-    render::response(&mut line, error, &Frame::default());
+    render::response(&mut line, error);
     String::from_utf8_lossy(&line).trim_end().to_owned()
 }
 

@@ -1,29 +1,34 @@
 //! memcached's wire: bytes to [`Command`], [`Response`] to bytes.
 //!
 //! ```text
-//! bytes ─▶ text::Parser ─▶ Command + Frame ─▶ (execute) ─▶ Response + Frame ─▶ text::render ─▶ bytes
+//! bytes ─▶ Parser ─▶ Command + Frame ─▶ (execute) ─▶ Response + Frame ─▶ render ─▶ bytes
 //! ```
 //!
 //! This crate never opens a socket, never sees the cache, never reads a clock and never allocates
 //! by a length that a peer announced. All dialects share [`Command`] and [`Response`]; what differs
 //! between them is in [`Frame`].
 //!
-//! Files in reading order: [`command`], [`frame`], [`response`], [`parsed`], `number`, [`text`],
-//! [`version`], [`docs`].
+//! Files in reading order: [`command`], [`frame`], [`response`], [`parsed`], [`parser`], [`render`],
+//! then the dialects, [`text`], [`meta`] and [`binary`]; `number`, [`version`], [`docs`].
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
+pub mod binary;
 pub mod command;
 pub mod docs;
 pub mod frame;
+pub mod meta;
 mod number;
 pub mod parsed;
+pub mod parser;
+pub mod render;
 pub mod response;
 pub mod text;
 pub mod version;
 
-pub use command::{Command, StatsSection, Store};
-pub use frame::{Dialect, Frame};
+pub use command::{Arithmetic, Command, Delete, Fetch, Initial, Remains, StatsSection, Store};
+pub use frame::{Frame, Kept};
 pub use parsed::{Bad, Parsed};
-pub use response::{ClientError, Response, ServerError};
+pub use parser::{Dialects, Parser};
+pub use response::{ClientError, Counted, Response, ServerError, Shown, Stored, Touched, Win};
 pub use version::WIRE_VERSION;

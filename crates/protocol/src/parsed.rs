@@ -6,27 +6,29 @@ use crate::{Command, Frame, Response};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parsed<'a> {
     /// A command; its first `consumed` bytes are used up. A [`Command::Store`] is followed by
-    /// `value_bytes` bytes and a line end that belong to it.
+    /// its value and what ends a value in its [`Frame`].
     Command {
         /// What was asked.
         command: Command<'a>,
         /// How to answer.
-        frame: Frame,
+        frame: Frame<'a>,
         /// Bytes used up, at least one.
         consumed: usize,
     },
     /// The bytes are the beginning of something; ask again when there are more behind them.
     NeedMore,
     /// The bytes are no command.
-    Bad(Bad),
+    Bad(Bad<'a>),
 }
 
 /// Bytes that are no command, and where the next one begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bad {
-    /// What to tell the peer, in an ordinary [`Frame`]; nothing where `None`. Always a
-    /// [`Response::ClientError`] or a [`Response::ServerError`].
+pub struct Bad<'a> {
+    /// What to tell the peer; nothing where `None`. Always a [`Response::ClientError`] or a
+    /// [`Response::ServerError`].
     pub error: Option<Response>,
+    /// How to tell it.
+    pub frame: Frame<'a>,
     /// Bytes used up, at least one.
     pub consumed: usize,
     /// So many bytes that follow, some of which may not have arrived, are not commands either: the

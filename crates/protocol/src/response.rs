@@ -1,17 +1,21 @@
 //! What happened to a command. Says nothing about how it is written.
 
+use larder_item::Meta;
+
 /// The outcome of one command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Response {
-    /// The item was found and [`text::render::hit_head`](crate::text::render::hit_head) and its
-    /// value have been written; what follows a value is still due.
+    /// The item was found, and what stands before its value and the value have been written; what
+    /// follows a value is still due.
     Hit,
+    /// The item was found and all there is to say about it has been written.
+    Shown,
     /// No live item has the key.
     Miss,
     /// All keys of a request have been answered.
     EndOfKeys,
     /// The item was stored.
-    Stored,
+    Stored(Stored),
     /// The condition of the store did not hold.
     NotStored,
     /// The item's cas token is another one.
@@ -21,9 +25,11 @@ pub enum Response {
     /// The item was removed.
     Deleted,
     /// The item has its new exptime.
-    Touched,
+    Touched(Touched),
     /// The counter's new number.
-    Number(u64),
+    Number(Counted),
+    /// The peer is heard.
+    NoOp,
     /// Done.
     Ok,
     /// The statistics were reset.
@@ -38,6 +44,72 @@ pub enum Response {
     ClientError(ClientError),
     /// The server could not do it.
     ServerError(ServerError),
+}
+
+/// What is known of an item that was stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stored {
+    /// Its cas token, 0 where none are kept.
+    pub cas: u64,
+    /// The length of its whole value.
+    pub value_bytes: usize,
+}
+
+/// What is known of an item that was touched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Touched {
+    /// The client's bits.
+    pub flags: u32,
+    /// Its cas token, 0 where none are kept.
+    pub cas: u64,
+}
+
+/// What is known of a counter that moved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// Its number.
+    pub number: u64,
+    /// Its cas token, 0 where none are kept.
+    pub cas: u64,
+    /// Seconds it has to live; for ever where `None`.
+    pub ttl_secs: Option<u32>,
+}
+
+/// An item as [`Command::Fetch`](crate::Command::Fetch) and
+/// [`Command::Inspect`](crate::Command::Inspect) show it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shown<'a> {
+    /// Its key.
+    pub key: &'a [u8],
+    /// Flags, cas token and the length of its value.
+    pub meta: Meta,
+    /// Is its value shown?
+    pub with_value: bool,
+    /// Seconds it has to live; for ever where `None`.
+    pub ttl_secs: Option<u32>,
+    /// Seconds since it was last stored or read.
+    pub idle_secs: u32,
+    /// Had it been read before?
+    pub fetched: bool,
+    /// Is it marked stale?
+    pub stale: bool,
+    /// Whose part is it to fetch it anew?
+    pub win: Win,
+    /// The size class that memcached would keep it in, and its size there.
+    pub class: u8,
+    /// Its size as memcached would count it, in bytes.
+    pub item_bytes: usize,
+}
+
+/// Who is to fetch an item anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Win {
+    /// Nobody.
+    Nobody,
+    /// This peer.
+    Won,
+    /// Another, who was told so before.
+    Lost,
 }
 
 impl From<ClientError> for Response {

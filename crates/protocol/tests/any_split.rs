@@ -37,7 +37,7 @@ fn see<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Seen {
                     seen.events.push(format!("{command:?} {frame:?}"));
                     consumed
                 }
-                Parsed::Bad(Bad { error, consumed, swallow, close }) => {
+                Parsed::Bad(Bad { error, consumed, swallow, close, .. }) => {
                     skip_bytes = swallow;
                     seen.closed = close;
                     seen.events.push(format!("{error:?} {swallow}"));

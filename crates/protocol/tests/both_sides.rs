@@ -4,7 +4,8 @@ use larder_item::{Deadline, Direction, Meta, StoreMode};
 use larder_protocol::text::client::{Hit, Reading, Reply, UnsendableKey, read_reply, request};
 use larder_protocol::text::{LINE_END, Parser, render};
 use larder_protocol::{
-    ClientError, Command, Frame, Parsed, Response, ServerError, StatsSection, Store, WIRE_VERSION,
+    Arithmetic, ClientError, Command, Counted, Delete, Frame, Parsed, Response, ServerError,
+    StatsSection, Store, Stored, Touched, WIRE_VERSION,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -18,16 +19,16 @@ fn key() -> impl Strategy<Value = Vec<u8>> {
 fn keyed_command(key: &[u8], form: u8, number: u64) -> Command<'_> {
     let exptime = i64::from(number as i32);
     match form % 5 {
-        0 => Command::Delete { key },
-        1 => Command::Arithmetic { key, direction: Direction::Increment, delta: number },
-        2 => Command::Arithmetic { key, direction: Direction::Decrement, delta: number },
+        0 => Command::Delete(Delete::of(key)),
+        1 => Command::Arithmetic(Arithmetic::of(key, Direction::Increment, number)),
+        2 => Command::Arithmetic(Arithmetic::of(key, Direction::Decrement, number)),
         3 => Command::Touch { key, exptime },
         _ => Command::FlushAll { exptime },
     }
 }
 
 /// The commands of `bytes`, all of which must be used up but for the last `left_bytes`.
-fn parse(bytes: &[u8], left_bytes: usize) -> Vec<(Command<'_>, Frame)> {
+fn parse(bytes: &[u8], left_bytes: usize) -> Vec<(Command<'_>, Frame<'_>)> {
     let mut parser = Parser::default();
     let (mut commands, mut rest) = (Vec::new(), bytes);
     while rest.len() > left_bytes {
@@ -51,9 +52,9 @@ proptest! {
         key in key(), form in any::<u8>(), number in any::<u64>(), quiet in any::<bool>(),
     ) {
         let command = keyed_command(&key, form, number);
-        let frame = Frame { quiet, ..Frame::default() };
+        let frame = Frame::Text { quiet };
         let mut out = Vec::new();
-        request::command(&mut out, &command, &frame).unwrap();
+        request::command(&mut out, &command, quiet).unwrap();
         prop_assert_eq!(parse(&out, 0), [(command, frame)]);
     }
 
@@ -68,10 +69,10 @@ proptest! {
     ) {
         let mode = if cas.is_some() { StoreMode::Set } else { mode };
         let exptime = i64::from(exptime);
-        let head = Store { key: &key, mode, cas, flags, exptime, value_bytes: value.len() };
-        let frame = Frame { quiet, ..Frame::default() };
+        let head = Store { key: &key, mode, cas, flags, exptime, value_bytes: value.len(), ..Store::PLAIN };
+        let frame = Frame::Text { quiet };
         let mut out = Vec::new();
-        request::store(&mut out, &head, &value, &frame).unwrap();
+        request::store(&mut out, &head, &value, quiet).unwrap();
         let block_bytes = value.len() + LINE_END.len();
         prop_assert_eq!(parse(&out, block_bytes), [(Command::Store(head), frame)]);
         prop_assert_eq!(&out[out.len() - block_bytes..], [&value[..], LINE_END].concat());
@@ -103,7 +104,7 @@ proptest! {
         let mut out = Vec::new();
         render::hit_head(&mut out, &key, &meta, with_cas);
         out.extend_from_slice(&value);
-        render::response(&mut out, &Response::Hit, &Frame::default());
+        render::response(&mut out, &Response::Hit);
         let hit = Hit { key: &key, flags, value: &value, cas: with_cas.then_some(cas) };
         let consumed = out.len();
         prop_assert_eq!(read_reply(&out), Reading::Reply { reply: Reply::Value(hit), consumed });
@@ -135,7 +136,7 @@ fn commands_without_a_key_are_read_as_they_were_written() {
         Command::Stats(StatsSection::Reset),
     ] {
         let mut out = Vec::new();
-        request::command(&mut out, &command, &Frame::default()).unwrap();
+        request::command(&mut out, &command, false).unwrap();
         assert_eq!(parse(&out, 0), [(command, Frame::default())]);
     }
 }
@@ -147,8 +148,12 @@ fn a_key_that_would_end_its_line_is_not_sent() {
         let refused = request::get(&mut out, &[b"k", key], false, None);
         assert_eq!(refused, Err(UnsendableKey::Byte { found, position }));
     }
-    assert!(request::command(&mut out, &Command::Delete { key: b"" }, &Frame::default()).is_err());
+    assert!(request::command(&mut out, &Command::Delete(Delete::of(b"")), false).is_err());
     assert!(out.is_empty());
+}
+
+fn number(number: u64) -> Response {
+    Response::Number(Counted { number, ..Counted::default() })
 }
 
 #[test]
@@ -156,13 +161,13 @@ fn outcomes_are_read_as_they_were_rendered() {
     for (response, reply) in [
         (Response::EndOfKeys, Reply::End),
         (Response::EndOfStats, Reply::End),
-        (Response::Stored, Reply::Stored),
+        (Response::Stored(Stored::default()), Reply::Stored),
         (Response::NotStored, Reply::NotStored),
         (Response::Exists, Reply::Exists),
         (Response::NotFound, Reply::NotFound),
         (Response::Deleted, Reply::Deleted),
-        (Response::Touched, Reply::Touched),
-        (Response::Number(u64::MAX), Reply::Number(u64::MAX)),
+        (Response::Touched(Touched::default()), Reply::Touched),
+        (number(u64::MAX), Reply::Number(u64::MAX)),
         (Response::Ok, Reply::Ok),
         (Response::Reset, Reply::Reset),
         (Response::Version, Reply::Version(WIRE_VERSION.as_bytes())),
@@ -170,7 +175,7 @@ fn outcomes_are_read_as_they_were_rendered() {
         (ServerError::OutOfMemory.into(), Reply::Error(b"SERVER_ERROR out of memory")),
     ] {
         let mut out = Vec::new();
-        render::response(&mut out, &response, &Frame::default());
+        render::response(&mut out, &response);
         assert_eq!(read_reply(&out), Reading::Reply { reply, consumed: out.len() });
     }
     let mut out = Vec::new();
@@ -181,10 +186,11 @@ fn outcomes_are_read_as_they_were_rendered() {
 
 #[test]
 fn a_quiet_peer_hears_neither_success_nor_failure() {
-    let quiet = Frame { quiet: true, ..Frame::default() };
-    for response in [Response::Stored, Response::Number(1), ServerError::TooLarge.into()] {
+    let quiet = Frame::Text { quiet: true };
+    let stored = Response::Stored(Stored::default());
+    for response in [stored, number(1), ServerError::TooLarge.into()] {
         let mut out = Vec::new();
-        render::response(&mut out, &response, &quiet);
+        larder_protocol::render::response(&mut out, &response, &quiet);
         assert!(out.is_empty(), "{response:?}");
     }
 }
@@ -192,7 +198,7 @@ fn a_quiet_peer_hears_neither_success_nor_failure() {
 #[test]
 fn a_miss_and_a_close_are_silent() {
     let mut out = Vec::new();
-    render::response(&mut out, &Response::Miss, &Frame::default());
-    render::response(&mut out, &Response::Close, &Frame::default());
+    render::response(&mut out, &Response::Miss);
+    render::response(&mut out, &Response::Close);
     assert!(out.is_empty());
 }

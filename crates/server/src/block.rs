@@ -2,8 +2,7 @@
 
 use larder::Upload;
 use larder_item::StoreMode;
-use larder_protocol::text::{LINE_END, render};
-use larder_protocol::{Command, Frame, Response, Store};
+use larder_protocol::{Command, Frame, Kept, Response, Store, render};
 
 use crate::execute::{Executed, Executor};
 
@@ -11,7 +10,7 @@ use crate::execute::{Executed, Executor};
 #[derive(Debug)]
 pub(crate) struct Block {
     left_bytes: u64,
-    frame: Frame,
+    frame: Kept,
     state: State,
 }
 
@@ -34,11 +33,14 @@ struct Head {
     flags: u32,
     exptime: i64,
     value_bytes: usize,
+    version: Option<u64>,
+    invalidate: bool,
+    vivify: Option<i64>,
 }
 
 impl Block {
     /// The block of a store that can be done, as far as is known now.
-    pub(crate) fn arriving(executor: &Executor, store: &Store<'_>, frame: Frame) -> Self {
+    pub(crate) fn arriving(executor: &Executor, store: &Store<'_>, frame: &Frame<'_>) -> Self {
         let head = Head::of(store);
         let state = if !executor.takes_in_parts(store) {
             State::Waiting(head, Vec::new())
@@ -48,12 +50,12 @@ impl Block {
                 Err(response) => State::Passing(Some(response)),
             }
         };
-        Self { left_bytes: block_bytes(store) as u64, frame, state }
+        Self { left_bytes: block_bytes(store, frame) as u64, frame: frame.keep(), state }
     }
 
     /// A block that nobody wants.
-    pub(crate) fn passing(bytes: u64, response: Option<Response>, frame: Frame) -> Self {
-        Self { left_bytes: bytes, frame, state: State::Passing(response) }
+    pub(crate) fn passing(bytes: u64, response: Option<Response>, frame: &Frame<'_>) -> Self {
+        Self { left_bytes: bytes, frame: frame.keep(), state: State::Passing(response) }
     }
 
     /// Takes its part of `input` and says how many bytes that was. When it is complete the response is
@@ -66,15 +68,16 @@ impl Block {
     ) -> usize {
         let bytes = input.len().min(usize::try_from(self.left_bytes).unwrap_or(usize::MAX));
         let part = &input[..bytes];
+        let value_end = self.frame.frame().value_end();
         match &mut self.state {
             State::Waiting(_, block) => block.extend_from_slice(part),
             State::Uploading(head, upload, ends_well) => {
-                let value_bytes = self.left_bytes.saturating_sub(LINE_END.len() as u64);
+                let value_bytes = self.left_bytes.saturating_sub(value_end.len() as u64);
                 let value_bytes = usize::try_from(value_bytes).unwrap_or(usize::MAX);
                 let (value, end) = part.split_at(bytes.min(value_bytes));
                 let end_left_bytes = self.left_bytes as usize - value.len();
                 *ends_well &= end.is_empty() || {
-                    LINE_END[LINE_END.len() - end_left_bytes..].starts_with(end)
+                    value_end[value_end.len() - end_left_bytes..].starts_with(end)
                 };
                 if upload.push(value).is_err() {
                     let response = executor.give_up_upload(&head.store());
@@ -87,7 +90,7 @@ impl Block {
         if self.is_complete()
             && let Some(response) = self.end(executor, out)
         {
-            render::response(out, &response, &self.frame);
+            render::response(out, &response, &self.frame.frame());
         }
         bytes
     }
@@ -95,7 +98,8 @@ impl Block {
     fn end(&mut self, executor: &Executor, out: &mut Vec<u8>) -> Option<Response> {
         match std::mem::replace(&mut self.state, State::Passing(None)) {
             State::Waiting(head, block) => {
-                match executor.execute(&Command::Store(head.store()), &block, out) {
+                let (command, frame) = (Command::Store(head.store()), self.frame.frame());
+                match executor.execute(&command, &block, &frame, out) {
                     Executed::Done(response) => Some(response),
                     Executed::Large(_) => None,
                 }
@@ -125,18 +129,21 @@ impl Block {
 
 impl Head {
     fn of(store: &Store<'_>) -> Self {
-        let Store { key, mode, cas, flags, exptime, value_bytes } = *store;
-        Self { key: key.into(), mode, cas, flags, exptime, value_bytes }
+        let Store { key, mode, cas, flags, exptime, value_bytes, version, invalidate, vivify } =
+            *store;
+        let key = key.into();
+        Self { key, mode, cas, flags, exptime, value_bytes, version, invalidate, vivify }
     }
 
     fn store(&self) -> Store<'_> {
-        let Self { ref key, mode, cas, flags, exptime, value_bytes } = *self;
-        Store { key, mode, cas, flags, exptime, value_bytes }
+        let Self { ref key, mode, cas, flags, exptime, value_bytes, version, invalidate, vivify } =
+            *self;
+        Store { key, mode, cas, flags, exptime, value_bytes, version, invalidate, vivify }
     }
 }
 
 /// Bytes of a store's block.
 #[inline]
-pub(crate) fn block_bytes(store: &Store<'_>) -> usize {
-    store.value_bytes + LINE_END.len()
+pub(crate) fn block_bytes(store: &Store<'_>, frame: &Frame<'_>) -> usize {
+    store.value_bytes + frame.value_end().len()
 }

@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use larder_item::Second;
+use larder_protocol::ServerError;
 use larder_protocol::text::render;
-use larder_protocol::{Frame, ServerError};
 use larder_stats::Counter;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::EventFlags;
@@ -299,7 +299,7 @@ impl Connection {
             counters.count(Counter::ReadBufferOom);
             let error = ServerError::OutOfMemoryReadingRequest.into();
             let mut words = Vec::new();
-            render::response(&mut words, &error, &Frame::default());
+            render::response(&mut words, &error);
             self.send(executor, &words)?;
         } else {
             counters.count(Counter::ResponseOom);

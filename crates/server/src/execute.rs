@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use larder::{Arithmetic, Cache, LargeValue, Miss, Read, Request, StoreError, Stored, Upload};
 use larder_item::{Deadline, Direction, Meta, StoreMode};
-use larder_protocol::text::{LINE_END, render};
-use larder_protocol::{ClientError, Command, Response, ServerError, Store};
+use larder_protocol::{
+    self as protocol, ClientError, Command, Counted, Delete, Frame, Response, ServerError, Store,
+    Touched, render,
+};
 use larder_stats::{Counter, Counters};
 
 use crate::Server;
@@ -55,17 +57,22 @@ impl Executor {
         &self,
         command: &Command<'_>,
         block: &[u8],
+        frame: &Frame<'_>,
         out: &mut Vec<u8>,
     ) -> Executed {
         let response = match *command {
-            Command::Get { key, with_cas, exptime: None } => return self.get(key, with_cas, out),
+            Command::Get { key, with_cas, exptime: None } => {
+                return self.get(key, with_cas, frame, out);
+            }
             Command::Get { key, with_cas, exptime: Some(exptime) } => {
-                return self.get_and_touch(key, exptime, with_cas, out);
+                return self.get_and_touch(key, exptime, with_cas, frame, out);
             }
             Command::EndOfKeys => Response::EndOfKeys,
-            Command::Store(store) => self.store(&store, block),
-            Command::Delete { key } => self.delete(key),
-            Command::Arithmetic { key, direction, delta } => self.arithmetic(key, direction, delta),
+            Command::Store(store) => self.store(&store, block, frame),
+            Command::Fetch(_) | Command::Inspect { .. } => ClientError::UnknownCommand.into(),
+            Command::NoOp => Response::NoOp,
+            Command::Delete(delete) => self.delete(&delete),
+            Command::Arithmetic(arithmetic) => self.arithmetic(&arithmetic),
             Command::Touch { key, exptime } => self.touch(key, exptime),
             Command::FlushAll { exptime } => self.flush_all(exptime),
             Command::Version => Response::Version,
@@ -73,7 +80,7 @@ impl Executor {
                 self.log().set_verbosity(u8::try_from(level).map_or(2, |level| level.min(2)));
                 Response::Ok
             }
-            Command::Stats(section) => stats::answer(&self.server, section, out),
+            Command::Stats(section) => stats::answer(&self.server, section, frame, out),
             Command::Quit => Response::Close,
             Command::Shutdown { graceful } => self.shutdown(graceful),
             Command::MemoryLimit { mebibytes } => self.set_memory_limit(mebibytes),
@@ -82,9 +89,9 @@ impl Executor {
     }
 
     #[inline]
-    fn get(&self, key: &[u8], with_cas: bool, out: &mut Vec<u8>) -> Executed {
+    fn get(&self, key: &[u8], with_cas: bool, frame: &Frame<'_>, out: &mut Vec<u8>) -> Executed {
         self.counters.count(Counter::CmdGet);
-        let executed = self.read(key, with_cas, out);
+        let executed = self.read(key, with_cas, frame, out);
         self.counters.count(match executed {
             Executed::Done(Response::Miss) => Counter::GetMisses,
             _ => Counter::GetHits,
@@ -100,11 +107,12 @@ impl Executor {
         key: &[u8],
         exptime: i64,
         with_cas: bool,
+        frame: &Frame<'_>,
         out: &mut Vec<u8>,
     ) -> Executed {
         self.counters.count(Counter::CmdTouch);
         let start = out.len();
-        let mut executed = self.read(key, with_cas, out);
+        let mut executed = self.read(key, with_cas, frame, out);
         let is_hit = !matches!(executed, Executed::Done(Response::Miss));
         if is_hit && self.cache.touch_until(key, self.deadline(exptime)).is_err() {
             self.counters.count(Counter::StoreNoMemory);
@@ -120,10 +128,12 @@ impl Executor {
 
     /// Appends an item's head and value. The value goes from the cache to `out` without a stop.
     #[inline]
-    fn read(&self, key: &[u8], with_cas: bool, out: &mut Vec<u8>) -> Executed {
+    fn read(&self, key: &[u8], with_cas: bool, frame: &Frame<'_>, out: &mut Vec<u8>) -> Executed {
         let start = out.len();
         for _ in 0..READ_ATTEMPTS_MAX {
-            let head = |out: &mut Vec<u8>, meta: &Meta| render::hit_head(out, key, meta, with_cas);
+            let head = |out: &mut Vec<u8>, meta: &Meta| {
+                render::hit_head(out, key, meta, with_cas, frame);
+            };
             match self.cache.read(key, out, head) {
                 Read::Hit(_) => return Response::Hit.into(),
                 Read::Miss(miss) => {
@@ -146,15 +156,15 @@ impl Executor {
     }
 
     #[inline]
-    fn store(&self, store: &Store<'_>, block: &[u8]) -> Response {
-        match block.strip_suffix(LINE_END) {
+    fn store(&self, store: &Store<'_>, block: &[u8], frame: &Frame<'_>) -> Response {
+        match block.strip_suffix(frame.value_end()) {
             Some(value) => self.stored(store, self.cache.store(&self.request(store), value)),
             None => self.bad_data_chunk(),
         }
     }
 
-    fn delete(&self, key: &[u8]) -> Response {
-        if self.cache.delete(key) {
+    fn delete(&self, delete: &Delete<'_>) -> Response {
+        if self.cache.delete(delete.key) {
             self.counters.count(Counter::DeleteHits);
             Response::Deleted
         } else {
@@ -163,7 +173,8 @@ impl Executor {
         }
     }
 
-    fn arithmetic(&self, key: &[u8], direction: Direction, delta: u64) -> Response {
+    fn arithmetic(&self, arithmetic: &protocol::Arithmetic<'_>) -> Response {
+        let protocol::Arithmetic { key, direction, delta, .. } = *arithmetic;
         let (hits, misses) = match direction {
             Direction::Increment => (Counter::IncrHits, Counter::IncrMisses),
             Direction::Decrement => (Counter::DecrHits, Counter::DecrMisses),
@@ -171,7 +182,7 @@ impl Executor {
         match self.cache.arithmetic(key, direction, delta) {
             Ok(Arithmetic::Number { number, .. }) => {
                 self.counters.count(hits);
-                Response::Number(number)
+                Response::Number(Counted { number, ..Counted::default() })
             }
             Ok(Arithmetic::NotFound) => {
                 self.counters.count(misses);
@@ -187,7 +198,7 @@ impl Executor {
         match self.cache.touch_until(key, self.deadline(exptime)) {
             Ok(true) => {
                 self.counters.count(Counter::TouchHits);
-                Response::Touched
+                Response::Touched(Touched::default())
             }
             Ok(false) => {
                 self.counters.count(Counter::TouchMisses);
@@ -287,7 +298,7 @@ impl Executor {
             });
         }
         match stored {
-            Stored::Stored { .. } => Response::Stored,
+            Stored::Stored { .. } => Response::Stored(protocol::Stored::default()),
             Stored::NotStored => Response::NotStored,
             Stored::Exists => Response::Exists,
             Stored::NotFound => Response::NotFound,

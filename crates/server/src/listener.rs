@@ -4,8 +4,8 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
+use larder_protocol::ServerError;
 use larder_protocol::text::render;
-use larder_protocol::{Frame, ServerError};
 use larder_stats::{Counter, Counters};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -136,7 +136,7 @@ impl Listener {
         self.counters.count(Counter::ConnectionsRejected);
         let mut words = Vec::new();
         let error = ServerError::TooManyConnections.into();
-        render::response(&mut words, &error, &Frame::default());
+        render::response(&mut words, &error);
         // Who does not hear it sees the connection close.
         let _ = send(socket.as_fd(), &words, SendFlags::NOSIGNAL);
     }

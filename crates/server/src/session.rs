@@ -1,8 +1,9 @@
 //! A session: a peer's bytes to commands, responses to bytes. It performs no I/O.
 
 use larder::LargeValue;
-use larder_protocol::text::{Parser, render};
-use larder_protocol::{Bad, Command, Frame, Parsed, Response, Store};
+use larder_protocol::{
+    Arithmetic, Bad, Command, Delete, Fetch, Frame, Kept, Parsed, Parser, Response, Store, render,
+};
 
 use crate::block::{Block, block_bytes};
 use crate::execute::{Executed, Executor};
@@ -28,7 +29,7 @@ enum State {
     /// The next byte belongs to the block of a store.
     Block(Box<Block>),
     /// Before the next byte, the rest of a large value is to be written.
-    Large(Box<LargeValue>),
+    Large(Box<(LargeValue, Kept)>),
 }
 
 /// How much a session may do at a time.
@@ -102,10 +103,10 @@ impl Session {
                     }
                     Step::GoOn(bytes)
                 }
-                State::Large(large) => match large.next_piece(turn.out) {
+                State::Large(large) => match large.0.next_piece(turn.out) {
                     Ok(true) => Step::GoOn(0),
                     Ok(false) => {
-                        turn.tell(&Response::Hit, &Frame::default());
+                        turn.tell(&Response::Hit, &large.1.frame());
                         self.state = State::Command;
                         Step::GoOn(0)
                     }
@@ -136,17 +137,18 @@ impl Session {
         };
         std::iter::from_fn(move || {
             loop {
-                let Parsed::Command { command, consumed, .. } = parser.next(rest) else {
+                let Parsed::Command { command, frame, consumed } = parser.next(rest) else {
                     return None;
                 };
                 rest = &rest[consumed..];
                 match command {
                     Command::Get { key, .. }
-                    | Command::Delete { key }
-                    | Command::Arithmetic { key, .. }
+                    | Command::Delete(Delete { key, .. })
+                    | Command::Arithmetic(Arithmetic { key, .. })
+                    | Command::Fetch(Fetch { key, .. })
                     | Command::Touch { key, .. } => return Some(key),
                     Command::Store(store) => {
-                        rest = rest.get(block_bytes(&store)..).unwrap_or_default();
+                        rest = rest.get(block_bytes(&store, &frame)..).unwrap_or_default();
                         return Some(store.key);
                     }
                     Command::EndOfKeys => {}
@@ -169,9 +171,9 @@ impl Session {
                 let step = match command {
                     Command::Store(store) => {
                         let block = &input[consumed..];
-                        Step::GoOn(consumed + self.store(turn, &store, frame, block))
+                        Step::GoOn(consumed + self.store(turn, &store, &frame, block))
                     }
-                    _ => self.execute(turn, &command, frame, consumed),
+                    _ => self.execute(turn, &command, &frame, consumed),
                 };
                 if turn.is_shown {
                     self.show(&command, input, turn, started);
@@ -200,13 +202,13 @@ impl Session {
         &mut self,
         turn: &mut Turn<'_>,
         command: &Command<'_>,
-        frame: Frame,
+        frame: &Frame<'_>,
         consumed: usize,
     ) -> Step {
-        match turn.executor.execute(command, &[], turn.out) {
+        match turn.executor.execute(command, &[], frame, turn.out) {
             Executed::Done(Response::Close) => return Step::Stop(consumed, Next::Close),
-            Executed::Done(response) => turn.tell(&response, &frame),
-            Executed::Large(large) => self.state = State::Large(Box::new(large)),
+            Executed::Done(response) => turn.tell(&response, frame),
+            Executed::Large(large) => self.state = State::Large(Box::new((large, frame.keep()))),
         }
         Step::GoOn(consumed)
     }
@@ -218,11 +220,11 @@ impl Session {
         &mut self,
         turn: &mut Turn<'_>,
         store: &Store<'_>,
-        frame: Frame,
+        frame: &Frame<'_>,
         input: &[u8],
     ) -> usize {
         let executor = turn.executor;
-        let bytes = block_bytes(store);
+        let bytes = block_bytes(store, frame);
         if let Some(refusal) = executor.refusal(store) {
             let block = Block::passing(bytes as u64, Some(refusal), frame);
             self.state = State::Block(Box::new(block));
@@ -232,26 +234,26 @@ impl Session {
             self.state = State::Block(Box::new(Block::arriving(executor, store, frame)));
             return 0;
         };
-        if let Executed::Done(response) = executor.execute(&Command::Store(*store), block, turn.out)
-        {
-            turn.tell(&response, &frame);
+        let command = Command::Store(*store);
+        if let Executed::Done(response) = executor.execute(&command, block, frame, turn.out) {
+            turn.tell(&response, frame);
         }
         bytes
     }
 
     /// Answers to what is no command.
     #[cold]
-    fn refuse(&mut self, turn: &mut Turn<'_>, bad: &Bad, input: &[u8]) -> Step {
+    fn refuse(&mut self, turn: &mut Turn<'_>, bad: &Bad<'_>, input: &[u8]) -> Step {
         if turn.is_shown {
             turn.executor.log().received(self.id, &input[..bad.consumed]);
         }
         turn.left = turn.left.saturating_sub(KEYS_PER_COMMAND);
-        let Bad { error, consumed, swallow, close } = *bad;
+        let Bad { error, frame, consumed, swallow, close } = *bad;
         if swallow > 0 {
-            let block = Block::passing(swallow, error, Frame::default());
+            let block = Block::passing(swallow, error, &frame);
             self.state = State::Block(Box::new(block));
         } else if let Some(error) = error {
-            turn.tell(&error, &Frame::default());
+            turn.tell(&error, &frame);
         }
         if close { Step::Stop(consumed, Next::Close) } else { Step::GoOn(consumed) }
     }
@@ -277,7 +279,7 @@ struct Turn<'a> {
 
 impl Turn<'_> {
     #[inline]
-    fn tell(&mut self, response: &Response, frame: &Frame) {
+    fn tell(&mut self, response: &Response, frame: &Frame<'_>) {
         render::response(self.out, response, frame);
     }
 }

@@ -4,8 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use larder::Report;
 use larder_item::Deadline;
-use larder_protocol::text::render;
-use larder_protocol::{ClientError, Response, StatsSection, WIRE_VERSION};
+use larder_protocol::{ClientError, Frame, Response, StatsSection, WIRE_VERSION, render, text};
 use larder_stats::{Condition, Counter, Gauge, Section, Source, Stat};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
@@ -13,24 +12,29 @@ use nix::sys::time::TimeVal;
 use crate::{Server, limits};
 
 /// Appends the statistics of a section.
-pub(crate) fn answer(server: &Server, section: StatsSection, out: &mut Vec<u8>) -> Response {
+pub(crate) fn answer(
+    server: &Server,
+    section: StatsSection,
+    frame: &Frame<'_>,
+    out: &mut Vec<u8>,
+) -> Response {
     match section {
-        StatsSection::General => rows(server, &[Section::General], out),
+        StatsSection::General => rows(server, &[Section::General], frame, out),
         StatsSection::Items => {
             if server.counter(Counter::ItemsCurrent) > 0 {
-                rows(server, &[Section::Items], out);
+                rows(server, &[Section::Items], frame, out);
             }
         }
-        StatsSection::Slabs => rows(server, &[Section::Slabs, Section::SlabsTotal], out),
-        StatsSection::Larder => rows(server, &[Section::Larder], out),
+        StatsSection::Slabs => rows(server, &[Section::Slabs, Section::SlabsTotal], frame, out),
+        StatsSection::Larder => rows(server, &[Section::Larder], frame, out),
         StatsSection::Settings => {
             let mut options = server.options.clone();
             options.verbosity = server.log.verbosity();
             for (name, text) in larder_options::settings(&options) {
-                render::stat(out, name, text);
+                render::stat(out, name, text, frame);
             }
         }
-        StatsSection::Sizes => sizes(server, out),
+        StatsSection::Sizes => sizes(server, frame, out),
         StatsSection::CacheDump { class, items_max } => {
             if !server.options.dump {
                 return ClientError::DumpNotAllowed.into();
@@ -47,12 +51,12 @@ pub(crate) fn answer(server: &Server, section: StatsSection, out: &mut Vec<u8>) 
     Response::EndOfStats
 }
 
-fn sizes(server: &Server, out: &mut Vec<u8>) {
+fn sizes(server: &Server, frame: &Frame<'_>, out: &mut Vec<u8>) {
     if !server.options.track_sizes {
-        return render::stat(out, "sizes_status", "disabled");
+        return render::stat(out, "sizes_status", "disabled", frame);
     }
     for (bytes, count) in server.cache.sizes() {
-        render::stat(out, bytes, count);
+        render::stat(out, bytes, count, frame);
     }
 }
 
@@ -66,21 +70,23 @@ fn dump(server: &Server, items_max: u32, out: &mut Vec<u8>) {
             Deadline::NEVER => 0,
             Deadline(second) => epoch.unix_of(second),
         };
-        render::dumped_item(out, &item.key, item.meta.value_bytes, exptime);
+        text::render::dumped_item(out, &item.key, item.meta.value_bytes, exptime);
         items_left -= 1;
         items_left > 0 && out.len() < bytes_max
     });
 }
 
-fn rows(server: &Server, sections: &[Section], out: &mut Vec<u8>) {
+fn rows(server: &Server, sections: &[Section], frame: &Frame<'_>, out: &mut Vec<u8>) {
     let report = server.cache.report();
     for section in sections {
         for stat in section.rows().filter(|stat| is_shown(server, stat)) {
             let name = format_args!("{}{}", section.prefix(), stat.name);
             match stat.source {
-                Source::Counter(counter) => render::stat(out, name, server.counter(counter)),
-                Source::Gauge(gauge) => render::stat(out, name, text(server, &report, gauge)),
-                Source::Constant(text) => render::stat(out, name, text),
+                Source::Counter(counter) => render::stat(out, name, server.counter(counter), frame),
+                Source::Gauge(gauge) => {
+                    render::stat(out, name, gauge_text(server, &report, gauge), frame);
+                }
+                Source::Constant(text) => render::stat(out, name, text, frame),
             }
         }
     }
@@ -99,7 +105,7 @@ fn is_shown(server: &Server, stat: &Stat) -> bool {
 }
 
 /// The value of a gauge.
-fn text(server: &Server, report: &Report, gauge: Gauge) -> String {
+fn gauge_text(server: &Server, report: &Report, gauge: Gauge) -> String {
     let options = &server.options;
     let now = server.cache.now();
     let number = match gauge {

@@ -4,9 +4,8 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use larder::StoreMode;
+use larder_protocol::Store;
 use larder_protocol::text::client::{Reply, request};
-use larder_protocol::{Frame, Store};
 
 use crate::bench::tally::Tally;
 use crate::bench::{Arguments, Mode};
@@ -109,9 +108,8 @@ impl<'a> Load<'a> {
         let value_bytes = self.arguments.value_bytes as usize;
         write_value(u64::from(number), value_bytes, &mut self.value);
         let key = key(number);
-        let head =
-            Store { key: &key, mode: StoreMode::Set, cas: None, flags: 0, exptime: 0, value_bytes };
-        request::store(&mut self.requests, &head, &self.value, &Frame::default())?;
+        let head = Store { key: &key, value_bytes, ..Store::PLAIN };
+        request::store(&mut self.requests, &head, &self.value, false)?;
         self.connections[connection].asked.push(Asked::Set);
         Ok(())
     }

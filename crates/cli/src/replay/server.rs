@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use larder_protocol::text::client::{Reply, request};
-use larder_protocol::{Command, Frame, StatsSection, Store};
+use larder_protocol::{Command, StatsSection, Store};
 
 use crate::address::Address;
 use crate::connection::{Connection, unexpected};
@@ -138,16 +138,9 @@ impl Target for Connections {
 
     fn set(&mut self, key: &Key, value: &[u8], ttl_secs: u32) -> Result<bool> {
         let exptime = if ttl_secs == 0 { 0 } else { exptime_of(ttl_secs) };
-        let head = Store {
-            key: key.text(),
-            mode: larder::StoreMode::Set,
-            cas: None,
-            flags: 0,
-            exptime,
-            value_bytes: value.len(),
-        };
+        let head = Store { key: key.text(), exptime, value_bytes: value.len(), ..Store::PLAIN };
         self.request.clear();
-        request::store(&mut self.request, &head, value, &Frame::default())?;
+        request::store(&mut self.request, &head, value, false)?;
         match self.ask(key)?.reply()? {
             Reply::Stored => Ok(true),
             Reply::Error(line) if line.starts_with(b"SERVER_ERROR") => Ok(false),
@@ -158,7 +151,7 @@ impl Target for Connections {
 
 fn flush(connection: &mut Connection) -> Result<()> {
     let mut asked = Vec::new();
-    request::command(&mut asked, &Command::FlushAll { exptime: 0 }, &Frame::default())?;
+    request::command(&mut asked, &Command::FlushAll { exptime: 0 }, false)?;
     connection.send(&asked)?;
     match connection.reply()? {
         Reply::Ok => Ok(()),

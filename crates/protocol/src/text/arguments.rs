@@ -4,7 +4,9 @@ use larder_item::{Direction, KEY_BYTES_MAX, StoreMode};
 
 use super::words::Words;
 use super::{LINE_END, VALUE_BYTES_MAX};
-use crate::{Bad, ClientError, Command, Frame, Parsed, StatsSection, Store, number};
+use crate::{
+    Arithmetic, Bad, ClientError, Command, Delete, Frame, Parsed, StatsSection, Store, number,
+};
 
 /// The arguments of a line of `consumed` bytes. `words` have passed its name.
 pub(super) struct Arguments<'a> {
@@ -38,9 +40,10 @@ impl<'a> Arguments<'a> {
         else {
             let error = (!quiet).then_some(ClientError::BadFormat.into());
             let swallow = (value_bytes + LINE_END.len()) as u64;
-            return Parsed::Bad(Bad { error, consumed: self.consumed, swallow, close: false });
+            let (frame, consumed) = (Frame::default(), self.consumed);
+            return Parsed::Bad(Bad { error, frame, consumed, swallow, close: false });
         };
-        let head = Store { key, mode, cas, flags, exptime, value_bytes };
+        let head = Store { key, mode, cas, flags, exptime, value_bytes, ..Store::PLAIN };
         command(Command::Store(head), quiet, self.consumed)
     }
 
@@ -59,7 +62,7 @@ impl<'a> Arguments<'a> {
         match short(key) {
             None => self.refuse(ClientError::BadFormat, quiet),
             Some(_) if has_delay || has_more => self.refuse(ClientError::BadDeleteUsage, quiet),
-            Some(key) => command(Command::Delete { key }, quiet, self.consumed),
+            Some(key) => command(Command::Delete(Delete::of(key)), quiet, self.consumed),
         }
     }
 
@@ -75,7 +78,8 @@ impl<'a> Arguments<'a> {
         match number::unsigned_64(delta) {
             None => self.refuse(ClientError::BadDelta, quiet),
             Some(delta) => {
-                command(Command::Arithmetic { key, direction, delta }, quiet, self.consumed)
+                let arithmetic = Arithmetic::of(key, direction, delta);
+                command(Command::Arithmetic(arithmetic), quiet, self.consumed)
             }
         }
     }
@@ -190,7 +194,8 @@ impl<'a> Arguments<'a> {
         let last = self.words.skip_to_last();
         if more && last.starts_with(b"HTTP/") {
             let consumed = self.consumed;
-            return Parsed::Bad(Bad { error: None, consumed, swallow: 0, close: true });
+            let frame = Frame::default();
+            return Parsed::Bad(Bad { error: None, frame, consumed, swallow: 0, close: true });
         }
         self.refuse(ClientError::UnknownCommand, last == b"noreply")
     }
@@ -199,6 +204,7 @@ impl<'a> Arguments<'a> {
     pub(super) fn refuse(&self, error: ClientError, quiet: bool) -> Parsed<'a> {
         Parsed::Bad(Bad {
             error: (!quiet).then_some(error.into()),
+            frame: Frame::default(),
             consumed: self.consumed,
             swallow: 0,
             close: false,
@@ -211,7 +217,7 @@ const CLASSES_MAX: u32 = 64;
 
 #[inline]
 fn command(command: Command<'_>, quiet: bool, consumed: usize) -> Parsed<'_> {
-    Parsed::Command { command, frame: Frame { quiet, ..Frame::default() }, consumed }
+    Parsed::Command { command, frame: Frame::Text { quiet }, consumed }
 }
 
 /// A key, unless it is too long. Words are never empty.

@@ -3,7 +3,7 @@
 use memchr::memchr;
 
 use super::{LINE_BYTES_MAX, SHORT_LINE_BYTES_MAX};
-use crate::{Bad, Response, ServerError};
+use crate::{Bad, Frame, Response, ServerError};
 
 /// The line at the beginning of some bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub(super) enum Found<'a> {
     /// The beginning of a line that may still become longer.
     Beginning,
     /// A line that is longer than its command may be.
-    TooLong(Bad),
+    TooLong(Bad<'static>),
 }
 
 /// Looks for the end of the line that `input` begins with. Its first `scanned_bytes` are known to
@@ -55,7 +55,7 @@ pub(super) fn find(input: &[u8], scanned_bytes: usize) -> Found<'_> {
 
 /// Decides about a line of `text_bytes`, too many for most commands.
 #[cold]
-fn check_long(input: &[u8], text_bytes: usize) -> Option<Bad> {
+fn check_long(input: &[u8], text_bytes: usize) -> Option<Bad<'static>> {
     let error = if !asks_for_keys(input) {
         None
     } else if text_bytes > LINE_BYTES_MAX {
@@ -63,7 +63,7 @@ fn check_long(input: &[u8], text_bytes: usize) -> Option<Bad> {
     } else {
         return None;
     };
-    Some(Bad { error, consumed: input.len(), swallow: 0, close: true })
+    Some(Bad { error, frame: Frame::default(), consumed: input.len(), swallow: 0, close: true })
 }
 
 /// Does the line begin like one that may name any number of keys?

@@ -6,7 +6,7 @@ use super::arguments::Arguments;
 use super::keys::Keys;
 use super::line::{Found, Line, find};
 use super::words::Words;
-use crate::{Bad, ClientError, Command, Parsed, number};
+use crate::{Bad, ClientError, Command, Frame, Parsed, number};
 
 /// Finds the commands in a connection's bytes.
 ///
@@ -133,7 +133,13 @@ impl Parser {
 #[cold]
 fn bad_format<'a>(line: &Line<'a>) -> Parsed<'a> {
     let error = Some(ClientError::BadFormat.into());
-    Parsed::Bad(Bad { error, consumed: line.bytes, swallow: 0, close: false })
+    Parsed::Bad(Bad {
+        error,
+        frame: Frame::default(),
+        consumed: line.bytes,
+        swallow: 0,
+        close: false,
+    })
 }
 
 /// A shorter line, its end included, is refused whatever it says.

@@ -5,7 +5,7 @@ use std::io::Write;
 use larder_item::Meta;
 
 use super::LINE_END;
-use crate::{ClientError, Frame, Response, ServerError, WIRE_VERSION};
+use crate::{ClientError, Counted, Response, ServerError, WIRE_VERSION};
 
 /// Appends what stands before a hit's value. The value follows, then [`Response::Hit`].
 #[inline]
@@ -24,32 +24,27 @@ pub fn hit_head(out: &mut Vec<u8>, key: &[u8], meta: &Meta, with_cas: bool) {
     out.extend_from_slice(LINE_END);
 }
 
-/// Appends the answer to a command, if it has one and the peer wants to hear it.
-///
-/// This is the one place that knows what a quiet peer is not told: everything, failures included.
-/// Mistakes in a line that could not be understood are told in an ordinary [`Frame`].
+/// Appends the answer to a command, if it has one.
 #[inline]
-pub fn response(out: &mut Vec<u8>, response: &Response, frame: &Frame) {
-    if frame.quiet {
-        return;
-    }
+pub fn response(out: &mut Vec<u8>, response: &Response) {
     match *response {
-        Response::Miss | Response::Close => {}
+        Response::Miss | Response::Shown | Response::Close => {}
         Response::Hit => out.extend_from_slice(LINE_END),
-        Response::Number(number) => {
+        Response::Number(Counted { number, .. }) => {
             push_number(out, number);
             out.extend_from_slice(LINE_END);
         }
         Response::Version => push_line(out, &["VERSION ", WIRE_VERSION]),
         Response::EndOfKeys | Response::EndOfStats => out.extend_from_slice(b"END\r\n"),
-        Response::Stored => out.extend_from_slice(b"STORED\r\n"),
+        Response::Stored(_) => out.extend_from_slice(b"STORED\r\n"),
         Response::NotStored => out.extend_from_slice(b"NOT_STORED\r\n"),
         Response::Exists => out.extend_from_slice(b"EXISTS\r\n"),
         Response::NotFound => out.extend_from_slice(b"NOT_FOUND\r\n"),
         Response::Deleted => out.extend_from_slice(b"DELETED\r\n"),
-        Response::Touched => out.extend_from_slice(b"TOUCHED\r\n"),
+        Response::Touched(_) => out.extend_from_slice(b"TOUCHED\r\n"),
         Response::Ok => out.extend_from_slice(b"OK\r\n"),
         Response::Reset => out.extend_from_slice(b"RESET\r\n"),
+        Response::NoOp => out.extend_from_slice(b"MN\r\n"),
         Response::ClientError(error) => push_line(out, &[client_error(error)]),
         Response::ServerError(error) => push_line(out, &[server_error(error)]),
     }

@@ -4,7 +4,7 @@ use larder_item::{Direction, KeyError, StoreMode, check_key};
 
 use crate::text::LINE_END;
 use crate::text::render::push_number;
-use crate::{Command, Frame, StatsSection, Store};
+use crate::{Arithmetic, Command, Delete, StatsSection, Store, meta};
 
 /// Why bytes cannot be sent as a key in the text protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,25 +39,21 @@ impl std::error::Error for UnsendableKey {}
 /// [`Command::Store`] has its value still to come, see [`store`] for both together.
 /// [`Command::EndOfKeys`] is no request of its own and writes nothing.
 ///
-/// A quiet `frame` adds `noreply`, except to requests that are answered in any case: get, stats,
+/// `quiet` adds `noreply`, except to requests that are answered in any case: get, stats,
 /// version, quit, shutdown.
 ///
 /// # Errors
 /// [`UnsendableKey`]; nothing has been appended.
-pub fn command(
-    out: &mut Vec<u8>,
-    command: &Command<'_>,
-    frame: &Frame,
-) -> Result<(), UnsendableKey> {
+pub fn command(out: &mut Vec<u8>, command: &Command<'_>, quiet: bool) -> Result<(), UnsendableKey> {
     match *command {
         Command::Get { key, with_cas, exptime } => return get(out, &[key], with_cas, exptime),
-        Command::Store(head) => return store_head(out, &head, frame),
+        Command::Store(head) => return store_head(out, &head, quiet),
         Command::EndOfKeys => return Ok(()),
-        Command::Delete { key } => {
+        Command::Delete(Delete { key, .. }) => {
             check_sendable(key)?;
             push_words(out, &[b"delete", key]);
         }
-        Command::Arithmetic { key, direction, delta } => {
+        Command::Arithmetic(Arithmetic { key, direction, delta, .. }) => {
             check_sendable(key)?;
             let name: &[u8] = match direction {
                 Direction::Increment => b"incr",
@@ -95,14 +91,25 @@ pub fn command(
                 }
             }
         }
+        Command::NoOp => push_words(out, &[b"mn"]),
+        Command::Inspect { key } => {
+            check_sendable(key)?;
+            push_words(out, &[b"me", key]);
+        }
+        Command::Fetch(fetch) => return meta::client::fetch(out, &fetch),
         Command::Version => push_words(out, &[b"version"]),
         Command::Quit => push_words(out, &[b"quit"]),
     }
     let answerable = !matches!(
         command,
-        Command::Stats(_) | Command::Version | Command::Quit | Command::Shutdown { .. }
+        Command::Stats(_)
+            | Command::NoOp
+            | Command::Inspect { .. }
+            | Command::Version
+            | Command::Quit
+            | Command::Shutdown { .. }
     );
-    push_line_end(out, frame.quiet && answerable);
+    push_line_end(out, quiet && answerable);
     Ok(())
 }
 
@@ -149,16 +156,16 @@ pub fn store(
     out: &mut Vec<u8>,
     head: &Store<'_>,
     value: &[u8],
-    frame: &Frame,
+    quiet: bool,
 ) -> Result<(), UnsendableKey> {
-    store_head(out, &Store { value_bytes: value.len(), ..*head }, frame)?;
+    store_head(out, &Store { value_bytes: value.len(), ..*head }, quiet)?;
     out.extend_from_slice(value);
     out.extend_from_slice(LINE_END);
     Ok(())
 }
 
 /// A store's line. With a cas token it is a `cas`, which knows no mode.
-fn store_head(out: &mut Vec<u8>, head: &Store<'_>, frame: &Frame) -> Result<(), UnsendableKey> {
+fn store_head(out: &mut Vec<u8>, head: &Store<'_>, quiet: bool) -> Result<(), UnsendableKey> {
     check_sendable(head.key)?;
     let name: &[u8] = match (head.cas, head.mode) {
         (Some(_), _) => b"cas",
@@ -178,7 +185,7 @@ fn store_head(out: &mut Vec<u8>, head: &Store<'_>, frame: &Frame) -> Result<(), 
         out.push(b' ');
         push_number(out, cas);
     }
-    push_line_end(out, frame.quiet);
+    push_line_end(out, quiet);
     Ok(())
 }
 
@@ -195,7 +202,7 @@ fn stats_words(section: StatsSection) -> &'static [&'static [u8]] {
     }
 }
 
-fn check_sendable(key: &[u8]) -> Result<(), UnsendableKey> {
+pub(crate) fn check_sendable(key: &[u8]) -> Result<(), UnsendableKey> {
     check_key(key).map_err(UnsendableKey::Length)?;
     let bad = key.iter().enumerate().find(|(_, byte)| matches!(byte, b' ' | b'\r' | b'\n'));
     match bad {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::text::{LINE_BYTES_MAX, SHORT_LINE_BYTES_MAX, VALUE_BYTES_MAX};
-use crate::{Frame, Response, ServerError, StatsSection, Store};
+use crate::{Arithmetic, Delete, Frame, Response, ServerError, StatsSection, Store};
 
 const KEY_251: &str = concat!(
     "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234",
@@ -13,7 +13,7 @@ const KEY_251: &str = concat!(
 /// The only command of a line, and whether it is quiet. The line must be used up.
 fn command(line: &str) -> (Command<'_>, bool) {
     match Parser::default().next(line.as_bytes()) {
-        Parsed::Command { command, frame: Frame { quiet, .. }, consumed } => {
+        Parsed::Command { command, frame: Frame::Text { quiet }, consumed } => {
             assert_eq!(consumed, line.len(), "{line:?}");
             (command, quiet)
         }
@@ -25,7 +25,7 @@ fn command(line: &str) -> (Command<'_>, bool) {
 /// used up and the connection stay.
 fn refused(line: &str) -> (Option<Response>, u64) {
     match Parser::default().next(line.as_bytes()) {
-        Parsed::Bad(Bad { error, consumed, swallow, close: false }) => {
+        Parsed::Bad(Bad { error, consumed, swallow, close: false, .. }) => {
             assert_eq!(consumed, line.len(), "{line:?}");
             (error, swallow)
         }
@@ -130,15 +130,15 @@ fn an_unknown_command_is_not_answered_when_it_asks_not_to_be() {
 #[test]
 fn a_web_browser_is_hung_up_on_without_a_word() {
     let line = b"GET / HTTP/1.1\r\n";
-    let bad = Bad { error: None, consumed: line.len(), swallow: 0, close: true };
+    let frame = Frame::default();
+    let bad = Bad { error: None, frame, consumed: line.len(), swallow: 0, close: true };
     assert_eq!(Parser::default().next(line), Parsed::Bad(bad));
     assert_eq!(keys(b"get / HTTP/1.1\r\n").0, ["/", "HTTP/1.1"]);
 }
 
 #[test]
 fn stores_name_a_mode_and_announce_a_value() {
-    let head =
-        Store { key: b"k", mode: StoreMode::Set, cas: None, flags: 7, exptime: -1, value_bytes: 3 };
+    let head = Store { key: b"k", flags: 7, exptime: -1, value_bytes: 3, ..Store::PLAIN };
     for (name, mode) in [
         ("set", StoreMode::Set),
         ("add", StoreMode::Add),
@@ -201,7 +201,7 @@ fn a_store_refused_for_another_reason_swallows_its_value() {
 
 #[test]
 fn delete_takes_a_key_and_refuses_a_delay_and_several_words() {
-    let delete = Command::Delete { key: b"k" };
+    let delete = Command::Delete(Delete::of(b"k"));
     assert_eq!(command("delete k\r\n"), (delete, false));
     assert_eq!(command("delete k 0\r\n"), (delete, false));
     assert_eq!(command("delete k 0 noreply\r\n"), (delete, true));
@@ -209,7 +209,7 @@ fn delete_takes_a_key_and_refuses_a_delay_and_several_words() {
     assert_eq!(command("delete k noreplY noreply\r\n"), (delete, true));
     assert_eq!(refused("delete k b c d e\r\n"), told(ClientError::BadDeleteUsage));
     assert_eq!(refused("delete k 0 b noreply\r\n"), (None, 0));
-    assert_eq!(command("delete noreply\r\n"), (Command::Delete { key: b"noreply" }, true));
+    assert_eq!(command("delete noreply\r\n"), (Command::Delete(Delete::of(b"noreply")), true));
     assert_eq!(refused("delete k 10\r\n"), told(ClientError::BadDeleteUsage));
     assert_eq!(refused("delete k -10\r\n"), told(ClientError::BadDeleteUsage));
     assert_eq!(refused("delete k 10 noreply\r\n"), (None, 0));
@@ -219,10 +219,9 @@ fn delete_takes_a_key_and_refuses_a_delay_and_several_words() {
 
 #[test]
 fn arithmetic_takes_a_key_and_an_unsigned_delta() {
-    let increment =
-        Command::Arithmetic { key: b"k", direction: Direction::Increment, delta: u64::MAX };
+    let increment = Command::Arithmetic(Arithmetic::of(b"k", Direction::Increment, u64::MAX));
     assert_eq!(command("incr k 18446744073709551615\r\n"), (increment, false));
-    let decrement = Command::Arithmetic { key: b"k", direction: Direction::Decrement, delta: 1 };
+    let decrement = Command::Arithmetic(Arithmetic::of(b"k", Direction::Decrement, 1));
     assert_eq!(command("decr k 1 noreply\r\n"), (decrement, true));
     assert_eq!(refused("incr k -1\r\n"), told(ClientError::BadDelta));
     assert_eq!(refused("incr k x noreply\r\n"), (None, 0));
@@ -318,7 +317,7 @@ fn the_memory_limit_is_neither_tiny_nor_in_bytes() {
 #[test]
 fn a_long_line_ends_the_connection_unless_it_names_keys() {
     let closed = |input: &[u8]| match Parser::default().next(input) {
-        Parsed::Bad(Bad { error, consumed, swallow: 0, close: true }) => {
+        Parsed::Bad(Bad { error, consumed, swallow: 0, close: true, .. }) => {
             assert_eq!(consumed, input.len());
             Some(error)
         }

@@ -1,0 +1,47 @@
+//! Outcomes to bytes, in the dialect of the peer.
+
+use std::fmt::Display;
+
+use larder_item::Meta;
+
+use crate::{Frame, Response, Shown, binary, meta, text};
+
+/// Appends what stands before the value of [`Command::Get`](crate::Command::Get). The value
+/// follows, then [`Response::Hit`].
+#[inline]
+pub fn hit_head(out: &mut Vec<u8>, key: &[u8], meta: &Meta, with_cas: bool, frame: &Frame<'_>) {
+    match frame {
+        Frame::Text { .. } | Frame::Meta(_) => text::render::hit_head(out, key, meta, with_cas),
+        Frame::Binary(frame) => binary::render::hit_head(out, key, meta, frame),
+    }
+}
+
+/// Appends what a [`Command::Fetch`](crate::Command::Fetch) says of an item. With
+/// [`Shown::with_value`] the value follows, then [`Response::Hit`].
+pub fn shown(out: &mut Vec<u8>, shown: &Shown<'_>, frame: &Frame<'_>) {
+    match frame {
+        Frame::Meta(frame) => meta::render::shown(out, shown, frame),
+        Frame::Text { .. } | Frame::Binary(_) => hit_head(out, shown.key, &shown.meta, true, frame),
+    }
+}
+
+/// Appends the answer to a command, if it has one and the peer wants to hear it.
+#[inline]
+pub fn response(out: &mut Vec<u8>, response: &Response, frame: &Frame<'_>) {
+    if frame.hides(response) {
+        return;
+    }
+    match frame {
+        Frame::Text { .. } => text::render::response(out, response),
+        Frame::Meta(frame) => meta::render::response(out, response, frame),
+        Frame::Binary(frame) => binary::render::response(out, response, frame),
+    }
+}
+
+/// Appends one statistic. The list of them is closed by [`Response::EndOfStats`].
+pub fn stat(out: &mut Vec<u8>, name: impl Display, value: impl Display, frame: &Frame<'_>) {
+    match frame {
+        Frame::Text { .. } | Frame::Meta(_) => text::render::stat(out, name, value),
+        Frame::Binary(frame) => binary::render::stat(out, name, value, frame),
+    }
+}
