@@ -68,6 +68,37 @@ pub enum Command<'a> {
     },
 }
 
+impl<'a> Command<'a> {
+    /// The key of the item that it is about, if it is about one.
+    pub fn key(&self) -> Option<&'a [u8]> {
+        match *self {
+            Self::Get { key, .. } | Self::Inspect { key } | Self::Touch { key, .. } => Some(key),
+            Self::Fetch(fetch) => Some(fetch.key),
+            Self::Store(store) => Some(store.key),
+            Self::Delete(delete) => Some(delete.key),
+            Self::Arithmetic(arithmetic) => Some(arithmetic.key),
+            _ => None,
+        }
+    }
+
+    /// The same about another item.
+    pub fn with_key<'k>(self, key: &'k [u8]) -> Command<'k>
+    where
+        'a: 'k,
+    {
+        match self {
+            Self::Get { with_cas, exptime, .. } => Command::Get { key, with_cas, exptime },
+            Self::Inspect { .. } => Command::Inspect { key },
+            Self::Touch { exptime, .. } => Command::Touch { key, exptime },
+            Self::Fetch(fetch) => Command::Fetch(Fetch { key, ..fetch }),
+            Self::Store(store) => Command::Store(Store { key, ..store }),
+            Self::Delete(delete) => Command::Delete(Delete { key, ..delete }),
+            Self::Arithmetic(arithmetic) => Command::Arithmetic(Arithmetic { key, ..arithmetic }),
+            about_no_item => about_no_item,
+        }
+    }
+}
+
 /// The head of a store: everything but the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Store<'a> {
@@ -119,8 +150,10 @@ pub struct Fetch<'a> {
     pub exptime: Option<i64>,
     /// Where there is no item, store an empty one with this exptime, and let this peer fill it.
     pub vivify: Option<i64>,
-    /// Where the item has fewer seconds to live, let this peer fetch it anew.
-    pub recache_secs: Option<i64>,
+    /// Where the item dies before this exptime, let this peer fetch it anew.
+    pub recache: Option<i64>,
+    /// Is that judged by the exptime that the item is given, not by the one that it had?
+    pub touch_first: bool,
     /// The peer has the value that belongs to this cas token: leave it out.
     pub known_cas: Option<u64>,
     /// The cas token that an item stored on the way shall get.
@@ -135,7 +168,8 @@ impl Fetch<'_> {
         noted: true,
         exptime: None,
         vivify: None,
-        recache_secs: None,
+        recache: None,
+        touch_first: false,
         known_cas: None,
         version: None,
     };

@@ -1,5 +1,7 @@
 //! docs/protocol.md, written from the rows here and from the words of [`text::render`](crate::text::render).
 
+mod meta;
+
 use std::fmt::Write;
 
 use crate::text::{LINE_BYTES_MAX, SHORT_LINE_BYTES_MAX, render};
@@ -9,9 +11,11 @@ use crate::{ClientError, Response, ServerError, WIRE_VERSION};
 pub fn protocol_md() -> String {
     let mut page = head();
     page.push_str("\n## Commands\n\n| command | replies | meaning |\n|---|---|---|\n");
-    for row in COMMANDS {
-        push_row(&mut page, &[&code(row.form), &replies(row.replies), row.meaning]);
-    }
+    push_commands(&mut page, COMMANDS);
+    page.push_str(
+        "\nEach storage command is followed by a value of `<bytes>` bytes and `\\r\\n`.\n",
+    );
+    page.push_str(&meta::section());
     page.push_str(ERRORS_HEAD);
     for (error, meaning) in ERRORS {
         push_row(&mut page, &[&code(&words(error)), meaning]);
@@ -46,6 +50,12 @@ fn push_row(page: &mut String, cells: &[&str]) {
     page.push_str("|\n");
 }
 
+fn push_commands(page: &mut String, rows: &[CommandRow]) {
+    for row in rows {
+        push_row(page, &[&code(row.form), &replies(row.replies), row.meaning]);
+    }
+}
+
 fn code(text: &str) -> String {
     format!("`{text}`")
 }
@@ -72,7 +82,7 @@ fn head() -> String {
 
 # Protocol
 
-Larder speaks the classic text protocol as memcached {WIRE_VERSION} does. What it answers otherwise,
+Larder speaks the text protocol, classic and meta, as memcached {WIRE_VERSION} does. What it answers otherwise,
 it does on purpose; all of that is under [Differences](#differences).
 
 ## Lines, words, values
@@ -100,8 +110,6 @@ it does on purpose; all of that is under [Differences](#differences).
 }
 
 const ERRORS_HEAD: &str = "
-Each storage command is followed by a value of `<bytes>` bytes and `\\r\\n`.
-
 ## Errors
 
 These may answer any command that has the part in question. The connection stays open unless the
@@ -323,7 +331,7 @@ const DIFFERENCES: &[Difference] = &[
         reason: "Clients read it to learn which commands they may use.",
     },
     Difference {
-        memcached: "The meta commands, `slabs`, `lru`, `lru_crawler`, `watch`, `stats detail` \
+        memcached: "`slabs`, `lru`, `lru_crawler`, `watch`, `stats detail` \
             and `stats conns` exist.",
         larder: "They are answered `ERROR`.",
         reason: "They are not written yet.",

@@ -25,6 +25,13 @@ pub fn shown(out: &mut Vec<u8>, shown: &Shown<'_>, frame: &Frame<'_>) {
     }
 }
 
+/// Appends what [`Command::Inspect`](crate::Command::Inspect) says of an item.
+pub fn inspected(out: &mut Vec<u8>, shown: &Shown<'_>, frame: &Frame<'_>) {
+    if let Frame::Meta(frame) = frame {
+        meta::render::inspected(out, shown, frame);
+    }
+}
+
 /// Appends the answer to a command, if it has one and the peer wants to hear it.
 #[inline]
 pub fn response(out: &mut Vec<u8>, response: &Response, frame: &Frame<'_>) {

@@ -73,6 +73,8 @@ pub struct Counted {
     pub cas: u64,
     /// Seconds it has to live; for ever where `None`.
     pub ttl_secs: Option<u32>,
+    /// The same before the command.
+    pub ttl_before_secs: Option<u32>,
 }
 
 /// An item as [`Command::Fetch`](crate::Command::Fetch) and
@@ -87,6 +89,8 @@ pub struct Shown<'a> {
     pub with_value: bool,
     /// Seconds it has to live; for ever where `None`.
     pub ttl_secs: Option<u32>,
+    /// The same before the command.
+    pub ttl_before_secs: Option<u32>,
     /// Seconds since it was last stored or read.
     pub idle_secs: u32,
     /// Had it been read before?
@@ -139,6 +143,24 @@ pub enum ClientError {
     BadDelta,
     /// `delete` has a number behind its key.
     BadDeleteUsage,
+    /// A key is no base64.
+    BadBase64,
+    /// A flag of the meta protocol that does not exist.
+    BadFlag,
+    /// A flag of the meta protocol stands twice.
+    DuplicateFlag,
+    /// Either, where memcached does not say which.
+    BadOrDuplicateFlag,
+    /// More flags than there are.
+    TooManyFlags,
+    /// A flag's number is none.
+    BadToken,
+    /// An opaque is too long to be echoed.
+    OpaqueTooLong,
+    /// A meta store has a mode that does not exist.
+    BadStoreMode,
+    /// A meta arithmetic has a mode that does not exist.
+    BadArithmeticMode,
     /// `shutdown` has another word than `graceful`.
     BadShutdownMode,
     /// `stats cachedump` lacks the class or the number of items.
@@ -173,6 +195,8 @@ pub enum ServerError {
     OutOfMemoryWritingStats,
     /// The counter could not be stored.
     OutOfMemory,
+    /// The counter that a request wanted to begin could not be stored.
+    OutOfMemoryCreating,
     /// The memory limit cannot be changed to what was asked for.
     MemoryLimitFixed,
     /// `shutdown` is switched off.

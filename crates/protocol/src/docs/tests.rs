@@ -69,8 +69,6 @@ fn every_error_is_read_as_one_by_a_client() {
 #[test]
 fn commands_that_are_not_written_yet_are_unknown() {
     for line in [
-        "mg k v",
-        "mn  ",
         "slabs reassign 1 2",
         "lru mode flat",
         "lru_crawler crawl all",

@@ -222,11 +222,12 @@ fn command(command: Command<'_>, quiet: bool, consumed: usize) -> Parsed<'_> {
 
 /// A key, unless it is too long. Words are never empty.
 #[inline]
-fn short(key: &[u8]) -> Option<&[u8]> {
+pub(crate) fn short(key: &[u8]) -> Option<&[u8]> {
     (key.len() <= KEY_BYTES_MAX).then_some(key)
 }
 
-fn value_bytes(word: &[u8]) -> Option<usize> {
+/// The length of a value.
+pub(crate) fn value_bytes(word: &[u8]) -> Option<usize> {
     let bytes = usize::try_from(number::signed_32(word)?).ok()?;
     (bytes <= VALUE_BYTES_MAX).then_some(bytes)
 }

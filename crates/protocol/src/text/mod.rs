@@ -6,13 +6,13 @@
 //!
 //! Files in reading order: [`parse`], `line`, `words`, `keys`, `arguments`, [`render`], [`client`].
 
-mod arguments;
+pub(crate) mod arguments;
 pub mod client;
 mod keys;
 mod line;
 pub mod parse;
 pub mod render;
-mod words;
+pub(crate) mod words;
 
 pub use parse::Parser;
 

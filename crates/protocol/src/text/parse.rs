@@ -6,7 +6,7 @@ use super::arguments::Arguments;
 use super::keys::Keys;
 use super::line::{Found, Line, find};
 use super::words::Words;
-use crate::{Bad, ClientError, Command, Frame, Parsed, number};
+use crate::{Bad, ClientError, Command, Frame, Parsed, meta, number};
 
 /// Finds the commands in a connection's bytes.
 ///
@@ -87,6 +87,12 @@ impl Parser {
             b"version" => arguments.answered(Command::Version),
             b"verbosity" => arguments.verbosity(),
             b"stats" => arguments.stats(),
+            b"mg" => meta::parse::get(arguments.words, line.bytes),
+            b"ms" => meta::parse::set(arguments.words, line.bytes),
+            b"md" => meta::parse::delete(arguments.words, line.bytes),
+            b"ma" => meta::parse::arithmetic(arguments.words, line.bytes),
+            b"me" => meta::parse::inspect(arguments.words, line.bytes),
+            b"mn" => arguments.answered(Command::NoOp),
             b"quit" => arguments.answered(Command::Quit),
             b"shutdown" => arguments.shutdown(),
             b"cache_memlimit" => arguments.memory_limit(),

@@ -68,7 +68,7 @@ pub fn stat(out: &mut Vec<u8>, name: impl std::fmt::Display, value: impl std::fm
 
 /// Appends a number in decimal.
 #[inline]
-pub(super) fn push_number(out: &mut Vec<u8>, number: impl itoa::Integer) {
+pub(crate) fn push_number(out: &mut Vec<u8>, number: impl itoa::Integer) {
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
@@ -90,6 +90,15 @@ fn client_error(error: ClientError) -> &'static str {
         ClientError::BadDeleteUsage => {
             "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]"
         }
+        ClientError::BadBase64 => "CLIENT_ERROR error decoding key",
+        ClientError::BadFlag => "CLIENT_ERROR invalid flag",
+        ClientError::DuplicateFlag => "CLIENT_ERROR duplicate flag",
+        ClientError::BadOrDuplicateFlag => "CLIENT_ERROR invalid or duplicate flag",
+        ClientError::TooManyFlags => "CLIENT_ERROR options flags are too long",
+        ClientError::BadToken => "CLIENT_ERROR bad token in command line format",
+        ClientError::OpaqueTooLong => "CLIENT_ERROR opaque token too long",
+        ClientError::BadStoreMode => "CLIENT_ERROR invalid mode for ms M token",
+        ClientError::BadArithmeticMode => "CLIENT_ERROR invalid mode for ma M token",
         ClientError::BadShutdownMode => "CLIENT_ERROR invalid shutdown mode",
         ClientError::BadDump => "CLIENT_ERROR bad command line",
         ClientError::NoSuchClass => "CLIENT_ERROR Illegal slab id",
@@ -113,6 +122,7 @@ fn server_error(error: ServerError) -> &'static str {
         ServerError::OutOfMemoryReadingRequest => "SERVER_ERROR out of memory reading request",
         ServerError::OutOfMemoryWritingHits => "SERVER_ERROR out of memory writing get response",
         ServerError::OutOfMemoryWritingStats => "SERVER_ERROR out of memory writing stats",
+        ServerError::OutOfMemoryCreating => "SERVER_ERROR Out of memory allocating new item",
         ServerError::OutOfMemory => "SERVER_ERROR out of memory",
         ServerError::MemoryLimitFixed => "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust",
         ServerError::ShutdownNotEnabled => "SERVER_ERROR: shutdown not enabled",

@@ -5,7 +5,7 @@
 /// Only the first [`Words::COUNT_MAX`] words of a line exist; the keys of a get, which have no such
 /// limit, are not read through this.
 #[derive(Clone, Debug)]
-pub(super) struct Words<'a> {
+pub(crate) struct Words<'a> {
     rest: &'a [u8],
     last: &'a [u8],
     left_count: u8,
@@ -13,26 +13,31 @@ pub(super) struct Words<'a> {
 
 impl<'a> Words<'a> {
     /// memcached's tokens per line; what follows them is ignored.
-    pub(super) const COUNT_MAX: u8 = 23;
+    pub(crate) const COUNT_MAX: u8 = 23;
 
     /// The words of a line without its end.
-    pub(super) fn new(line: &'a [u8]) -> Self {
+    pub(crate) fn new(line: &'a [u8]) -> Self {
         Self { rest: line, last: b"", left_count: Self::COUNT_MAX }
     }
 
     /// What follows the words taken so far, from the first byte of the next one.
-    pub(super) fn rest(&self) -> &'a [u8] {
+    pub(crate) fn rest(&self) -> &'a [u8] {
         trim_spaces(self.rest)
     }
 
+    /// How many words have been taken.
+    pub(crate) fn taken_count(&self) -> u8 {
+        Self::COUNT_MAX - self.left_count
+    }
+
     /// The line's last word, taken or not. Those before it are skipped.
-    pub(super) fn skip_to_last(&mut self) -> &'a [u8] {
+    pub(crate) fn skip_to_last(&mut self) -> &'a [u8] {
         while self.next().is_some() {}
         self.last
     }
 
     /// Is the line's last word, taken or not, `noreply`? Those before it are skipped.
-    pub(super) fn end_in_noreply(&mut self) -> bool {
+    pub(crate) fn end_in_noreply(&mut self) -> bool {
         self.skip_to_last() == b"noreply"
     }
 }
@@ -55,7 +60,7 @@ impl<'a> Iterator for Words<'a> {
 
 /// Drops the spaces that `bytes` begin with.
 #[inline]
-pub(super) fn trim_spaces(bytes: &[u8]) -> &[u8] {
+pub(crate) fn trim_spaces(bytes: &[u8]) -> &[u8] {
     let spaces = bytes.iter().take_while(|byte| **byte == b' ').count();
     bytes.get(spaces..).unwrap_or_default()
 }

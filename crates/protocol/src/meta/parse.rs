@@ -1,0 +1,270 @@
+//! Lines to commands.
+
+use larder_item::{Direction, KEY_BYTES_MAX, StoreMode};
+
+use super::base64;
+use super::flags::Letters;
+use crate::text::LINE_END;
+use crate::text::arguments::{short, value_bytes};
+use crate::text::words::Words;
+use crate::{
+    Arithmetic, Bad, ClientError, Command, Delete, Fetch, Frame, Initial, Parsed, Remains, Store,
+    meta, number,
+};
+
+/// `mg <key> <flags>*`
+#[inline]
+pub(crate) fn get<'a>(mut words: Words<'a>, consumed: usize) -> Parsed<'a> {
+    let (key, asked) = match words.next().ok_or(ClientError::BadFormat).and_then(|key| {
+        let key = short(key).ok_or(ClientError::BadFormat)?;
+        Ok((key, Asked::read(key, &words)?))
+    }) {
+        Ok(asked) => asked,
+        Err(error) => return refuse(error, consumed, 0),
+    };
+    let fetch = Fetch {
+        key,
+        with_value: asked.letters.has(b'v'),
+        noted: !asked.letters.has(b'u'),
+        exptime: asked.exptime,
+        vivify: asked.vivify,
+        recache: asked.recache,
+        touch_first: asked.touch_first,
+        known_cas: asked.cas,
+        version: asked.version,
+    };
+    asked.command(Command::Fetch(fetch), key, words.rest(), consumed)
+}
+
+/// `ms <key> <bytes> <flags>*`
+///
+/// From the moment the length is known a refusal swallows the value.
+pub(crate) fn set<'a>(mut words: Words<'a>, consumed: usize) -> Parsed<'a> {
+    let (Some(key), Some(bytes)) = (words.next(), words.next().and_then(value_bytes)) else {
+        return refuse(ClientError::BadFormat, consumed, 0);
+    };
+    let read = || {
+        let key = short(key).ok_or(ClientError::BadFormat)?;
+        let asked = Asked::read(key, &words)?;
+        Ok((asked, asked.store_mode()?))
+    };
+    let (asked, mode) = match read() {
+        Ok(asked) => asked,
+        Err(error) => return refuse(error, consumed, (bytes + LINE_END.len()) as u64),
+    };
+    let store = Store {
+        key,
+        mode,
+        cas: asked.cas.filter(|_| mode != StoreMode::Add),
+        flags: asked.client_flags.unwrap_or(0),
+        exptime: asked.exptime.unwrap_or(0),
+        value_bytes: bytes,
+        version: asked.version,
+        invalidate: asked.letters.has(b'I'),
+        vivify: asked.vivify,
+    };
+    asked.store(store, words.rest(), consumed)
+}
+
+/// `md <key> <flags>*`
+pub(crate) fn delete<'a>(mut words: Words<'a>, consumed: usize) -> Parsed<'a> {
+    let Some(key) = words.next().and_then(short) else {
+        return refuse(ClientError::BadFormat, consumed, 0);
+    };
+    let asked = match Asked::read(key, &words) {
+        Ok(asked) => asked,
+        Err(error) => return refuse(vague(error), consumed, 0),
+    };
+    let remains = match (asked.letters.has(b'x'), asked.letters.has(b'I')) {
+        (true, stale) => Remains::Empty { stale },
+        (false, true) => Remains::Stale,
+        (false, false) => Remains::Nothing,
+    };
+    let Asked { cas, exptime, version, .. } = asked;
+    let delete = Delete { key, cas, remains, exptime, version };
+    asked.command(Command::Delete(delete), key, words.rest(), consumed)
+}
+
+/// `ma <key> <flags>*`
+pub(crate) fn arithmetic<'a>(mut words: Words<'a>, consumed: usize) -> Parsed<'a> {
+    let Some(key) = words.next().and_then(short) else {
+        return refuse(ClientError::BadFormat, consumed, 0);
+    };
+    let read = || {
+        let asked = Asked::read(key, &words).map_err(vague)?;
+        let direction = match asked.mode {
+            None | Some(b'I' | b'+') => Direction::Increment,
+            Some(b'D' | b'-') => Direction::Decrement,
+            Some(_) => return Err(ClientError::BadArithmeticMode),
+        };
+        Ok((asked, direction))
+    };
+    let (asked, direction) = match read() {
+        Ok(asked) => asked,
+        Err(error) => return refuse(error, consumed, 0),
+    };
+    let number = asked.initial.unwrap_or(0);
+    let arithmetic = Arithmetic {
+        key,
+        direction,
+        delta: asked.delta.unwrap_or(1),
+        cas: asked.cas,
+        initial: asked.vivify.map(|exptime| Initial { number, exptime }),
+        exptime: asked.exptime,
+        version: asked.version,
+    };
+    asked.command(Command::Arithmetic(arithmetic), key, words.rest(), consumed)
+}
+
+/// `me <key> [b]`
+pub(crate) fn inspect<'a>(mut words: Words<'a>, consumed: usize) -> Parsed<'a> {
+    let Some(key) = words.next().and_then(short) else {
+        return refuse(ClientError::BadFormat, consumed, 0);
+    };
+    let mut asked = Asked::default();
+    if words.next() == Some(b"b") {
+        if !is_base64(key) {
+            return refuse(ClientError::BadFormat, consumed, 0);
+        }
+        asked.letters.add(b'b');
+    }
+    asked.command(Command::Inspect { key }, key, b"", consumed)
+}
+
+/// What the flags of a line ask for.
+#[derive(Clone, Copy, Default)]
+struct Asked {
+    letters: Letters,
+    exptime: Option<i64>,
+    vivify: Option<i64>,
+    recache: Option<i64>,
+    touch_first: bool,
+    cas: Option<u64>,
+    version: Option<u64>,
+    client_flags: Option<u32>,
+    mode: Option<u8>,
+    initial: Option<u64>,
+    delta: Option<u64>,
+}
+
+impl Asked {
+    /// Reads the flags behind a key.
+    #[inline]
+    fn read(key: &[u8], words: &Words<'_>) -> Result<Self, ClientError> {
+        let mut asked = Self::default();
+        let mut words = words.clone();
+        for flag in words.by_ref() {
+            asked.take(flag)?;
+        }
+        if words.taken_count() > WORDS_MAX {
+            return Err(ClientError::TooManyFlags);
+        }
+        if asked.letters.has(b'b') && !is_base64(key) {
+            return Err(ClientError::BadBase64);
+        }
+        Ok(asked)
+    }
+
+    #[inline]
+    fn take(&mut self, flag: &[u8]) -> Result<(), ClientError> {
+        let (&letter, token) = flag.split_first().ok_or(ClientError::BadFormat)?;
+        if !matches!(letter, b'A'..=b'z' | b'0'..=b'9') {
+            return Err(ClientError::BadFormat);
+        }
+        if self.letters.has(letter) {
+            return Err(ClientError::DuplicateFlag);
+        }
+        if !Letters::KNOWN.has(letter) {
+            return Err(ClientError::BadFlag);
+        }
+        self.letters.add(letter);
+        if letter.is_ascii_uppercase() { self.take_token(letter, token) } else { Ok(()) }
+    }
+
+    fn take_token(&mut self, letter: u8, token: &[u8]) -> Result<(), ClientError> {
+        let bad = ClientError::BadToken;
+        let exptime = || number::signed_32(token).map(i64::from).ok_or(bad);
+        let wide = |error| number::unsigned_64(token).ok_or(error);
+        match letter {
+            b'T' => self.exptime = Some(exptime()?),
+            b'N' => self.vivify = Some(exptime()?),
+            b'R' => {
+                self.recache = Some(exptime()?);
+                self.touch_first = self.exptime.is_some();
+            }
+            b'C' => self.cas = Some(wide(bad)?),
+            b'E' => self.version = Some(wide(bad)?),
+            b'J' => self.initial = Some(wide(bad)?),
+            b'D' => self.delta = Some(wide(bad)?),
+            b'F' => {
+                let flags = number::unsigned_32(token).ok_or(ClientError::BadFormat)?;
+                self.client_flags = Some(flags);
+            }
+            // A mode that is missing is refused as one that does not exist.
+            b'M' => self.mode = Some(token.first().copied().unwrap_or(b' ')),
+            b'O' if token.len() > OPAQUE_BYTES_MAX => return Err(ClientError::OpaqueTooLong),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn store_mode(&self) -> Result<StoreMode, ClientError> {
+        match self.mode {
+            None | Some(b'S') => Ok(StoreMode::Set),
+            Some(b'E') => Ok(StoreMode::Add),
+            Some(b'R') => Ok(StoreMode::Replace),
+            Some(b'A') => Ok(StoreMode::Append),
+            Some(b'P') => Ok(StoreMode::Prepend),
+            Some(_) => Err(ClientError::BadStoreMode),
+        }
+    }
+
+    #[inline]
+    fn command<'a>(
+        &self,
+        command: Command<'a>,
+        key: &'a [u8],
+        flags: &'a [u8],
+        consumed: usize,
+    ) -> Parsed<'a> {
+        let (base64, quiet) = (self.letters.has(b'b'), self.letters.has(b'q'));
+        let frame = Frame::Meta(meta::Frame { key, base64, flags, value_bytes: None, quiet });
+        Parsed::Command { command, frame, consumed }
+    }
+
+    fn store<'a>(&self, store: Store<'a>, flags: &'a [u8], consumed: usize) -> Parsed<'a> {
+        let (base64, quiet) = (self.letters.has(b'b'), self.letters.has(b'q'));
+        let Store { key, value_bytes, .. } = store;
+        let value_bytes = Some(value_bytes);
+        let frame = Frame::Meta(meta::Frame { key, base64, flags, value_bytes, quiet });
+        Parsed::Command { command: Command::Store(store), frame, consumed }
+    }
+}
+
+#[cold]
+fn refuse<'a>(error: ClientError, consumed: usize, swallow: u64) -> Parsed<'a> {
+    let (error, frame) = (Some(error.into()), Frame::default());
+    Parsed::Bad(Bad { error, frame, consumed, swallow, close: false })
+}
+
+/// What memcached says of a flag of `md` or `ma` that it does not understand.
+fn vague(error: ClientError) -> ClientError {
+    match error {
+        ClientError::TooManyFlags | ClientError::OpaqueTooLong => error,
+        _ => ClientError::BadOrDuplicateFlag,
+    }
+}
+
+#[cold]
+fn is_base64(key: &[u8]) -> bool {
+    base64::decode(key, &mut [0; KEY_BYTES_MAX]).is_some()
+}
+
+/// The most words of a line, its name and key among them.
+const WORDS_MAX: u8 = 20;
+
+/// The longest opaque.
+const OPAQUE_BYTES_MAX: usize = 31;
+
+#[cfg(test)]
+mod tests;
