@@ -20,6 +20,11 @@ pub enum Command<'a> {
     EndOfKeys,
     /// Fetch one item, its value or what is known of it, with everything that can be asked for on the way.
     Fetch(Fetch<'a>),
+    /// Fetch one item, or the right to bring it.
+    LeaseGet {
+        /// The item's key.
+        key: &'a [u8],
+    },
     /// Show what is known of an item, without reading it.
     Inspect {
         /// The item's key.
@@ -72,7 +77,10 @@ impl<'a> Command<'a> {
     /// The key of the item that it is about, if it is about one.
     pub fn key(&self) -> Option<&'a [u8]> {
         match *self {
-            Self::Get { key, .. } | Self::Inspect { key } | Self::Touch { key, .. } => Some(key),
+            Self::Get { key, .. }
+            | Self::LeaseGet { key }
+            | Self::Inspect { key }
+            | Self::Touch { key, .. } => Some(key),
             Self::Fetch(fetch) => Some(fetch.key),
             Self::Store(store) => Some(store.key),
             Self::Delete(delete) => Some(delete.key),
@@ -88,6 +96,7 @@ impl<'a> Command<'a> {
     {
         match self {
             Self::Get { with_cas, exptime, .. } => Command::Get { key, with_cas, exptime },
+            Self::LeaseGet { .. } => Command::LeaseGet { key },
             Self::Inspect { .. } => Command::Inspect { key },
             Self::Touch { exptime, .. } => Command::Touch { key, exptime },
             Self::Fetch(fetch) => Command::Fetch(Fetch { key, ..fetch }),
@@ -120,6 +129,8 @@ pub struct Store<'a> {
     pub invalidate: bool,
     /// Where there is no item to append to, store one with this exptime.
     pub vivify: Option<i64>,
+    /// The right to bring the item, which must still hold.
+    pub lease: Option<u64>,
 }
 
 impl Store<'_> {
@@ -134,6 +145,7 @@ impl Store<'_> {
         version: None,
         invalidate: false,
         vivify: None,
+        lease: None,
     };
 }
 

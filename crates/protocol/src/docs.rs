@@ -205,6 +205,22 @@ const COMMANDS: &[CommandRow] = &[
         replies: "OK",
         meaning: "Makes all items invisible, now or at the time given. A negative one is now.",
     },
+    CommandRow {
+        form: "lease-get <key>",
+        replies: "VALUE <key> <flags> <bytes>, value, END / LVALUE <key> <token> 0 0, empty line, END",
+        meaning: "Gets an item, or the right to bring it. A token of 1 gives no right: somebody else has it, for \
+            10 seconds. For mcrouter; memcached answers `ERROR`.",
+    },
+    CommandRow {
+        form: "lease-set <key> <token> <flags> <exptime> <bytes> [noreply]",
+        replies: STORED,
+        meaning: "Stores if the token still gives the right: not after a `delete` of the key, nor a second time.",
+    },
+    CommandRow {
+        form: "metaget <key>",
+        replies: "META <key> age: <secs>; exptime: <Unix time or 0>; from: unknown / END",
+        meaning: "What is known of an item, then `END`. For mcrouter; memcached answers `ERROR`.",
+    },
     CommandRow { form: "version", replies: "VERSION <version>", meaning: "See the differences." },
     CommandRow {
         form: "verbosity <level> [noreply]",

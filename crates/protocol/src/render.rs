@@ -27,9 +27,15 @@ pub fn shown(out: &mut Vec<u8>, shown: &Shown<'_>, frame: &Frame<'_>) {
 
 /// Appends what [`Command::Inspect`](crate::Command::Inspect) says of an item.
 pub fn inspected(out: &mut Vec<u8>, shown: &Shown<'_>, frame: &Frame<'_>) {
-    if let Frame::Meta(frame) = frame {
-        meta::render::inspected(out, shown, frame);
+    match frame {
+        Frame::Meta(frame) => meta::render::inspected(out, shown, frame),
+        Frame::Text { .. } | Frame::Binary(_) => text::render::inspected(out, shown),
     }
+}
+
+/// Appends the answer to [`Command::LeaseGet`](crate::Command::LeaseGet) where there is no item.
+pub fn lease(out: &mut Vec<u8>, key: &[u8], token: u64) {
+    text::render::lease(out, key, token);
 }
 
 /// Appends the answer to a command, if it has one and the peer wants to hear it.

@@ -87,6 +87,8 @@ pub struct Shown<'a> {
     pub meta: Meta,
     /// Is its value shown?
     pub with_value: bool,
+    /// When it dies, as a Unix time; never where `None`.
+    pub deadline_unix_secs: Option<i64>,
     /// Seconds it has to live; for ever where `None`.
     pub ttl_secs: Option<u32>,
     /// The same before the command.

@@ -1,7 +1,6 @@
 //! The block behind a store's line, its value and a line end, arriving in any number of parts.
 
 use larder::Upload;
-use larder_item::StoreMode;
 use larder_protocol::{Command, Frame, Kept, Response, Store, render};
 
 use crate::execute::{Executed, Executor};
@@ -28,14 +27,8 @@ enum State {
 #[derive(Debug)]
 struct Head {
     key: Box<[u8]>,
-    mode: StoreMode,
-    cas: Option<u64>,
-    flags: u32,
-    exptime: i64,
-    value_bytes: usize,
-    version: Option<u64>,
-    invalidate: bool,
-    vivify: Option<i64>,
+    /// The rest, with an empty key.
+    store: Store<'static>,
 }
 
 impl Block {
@@ -80,7 +73,7 @@ impl Block {
                     value_end[value_end.len() - end_left_bytes..].starts_with(end)
                 };
                 if upload.push(value).is_err() {
-                    let response = executor.give_up_upload(&head.store());
+                    let response = executor.give_up_upload(&head.store(), &self.frame.frame());
                     self.state = State::Passing(Some(response));
                 }
             }
@@ -129,16 +122,11 @@ impl Block {
 
 impl Head {
     fn of(store: &Store<'_>) -> Self {
-        let Store { key, mode, cas, flags, exptime, value_bytes, version, invalidate, vivify } =
-            *store;
-        let key = key.into();
-        Self { key, mode, cas, flags, exptime, value_bytes, version, invalidate, vivify }
+        Self { key: store.key.into(), store: Store { key: &[], ..*store } }
     }
 
     fn store(&self) -> Store<'_> {
-        let Self { ref key, mode, cas, flags, exptime, value_bytes, version, invalidate, vivify } =
-            *self;
-        Store { key, mode, cas, flags, exptime, value_bytes, version, invalidate, vivify }
+        Store { key: &self.key, ..self.store }
     }
 }
 

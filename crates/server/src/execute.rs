@@ -1,13 +1,14 @@
 //! Commands to responses: the only place that knows both the wire's commands and the cache.
 
+mod change;
+mod fetch;
+mod store;
+
 use std::sync::Arc;
 
-use larder::{Arithmetic, Cache, LargeValue, Miss, Read, Request, StoreError, Stored, Upload};
-use larder_item::{Deadline, Direction, Meta, StoreMode};
-use larder_protocol::{
-    self as protocol, ClientError, Command, Counted, Delete, Frame, Response, ServerError, Store,
-    Touched, render,
-};
+use larder::{Cache, LargeValue, Miss, Read};
+use larder_item::{Deadline, Meta};
+use larder_protocol::{ClientError, Command, Frame, Response, ServerError, render};
 use larder_stats::{Counter, Counters};
 
 use crate::Server;
@@ -69,7 +70,9 @@ impl Executor {
             }
             Command::EndOfKeys => Response::EndOfKeys,
             Command::Store(store) => self.store(&store, block, frame),
-            Command::Fetch(_) | Command::Inspect { .. } => ClientError::UnknownCommand.into(),
+            Command::Fetch(fetch) => return self.fetch(&fetch, frame, out),
+            Command::LeaseGet { key } => return self.lease_get(key, frame, out),
+            Command::Inspect { key } => self.inspect(key, frame, out),
             Command::NoOp => Response::NoOp,
             Command::Delete(delete) => self.delete(&delete),
             Command::Arithmetic(arithmetic) => self.arithmetic(&arithmetic),
@@ -97,6 +100,17 @@ impl Executor {
             _ => Counter::GetHits,
         });
         executed
+    }
+
+    /// A get that, where there is no item, gives the right to bring it.
+    fn lease_get(&self, key: &[u8], frame: &Frame<'_>, out: &mut Vec<u8>) -> Executed {
+        match self.get(key, false, frame, out) {
+            Executed::Done(Response::Miss) => {
+                render::lease(out, key, self.server.leases.ask(key, self.cache.now()));
+                Response::Shown.into()
+            }
+            executed => executed,
+        }
     }
 
     /// Counts as a touch, not as a get. The item is read first: one that dies by its new exptime is shown for
@@ -137,11 +151,7 @@ impl Executor {
             match self.cache.read(key, out, head) {
                 Read::Hit(_) => return Response::Hit.into(),
                 Read::Miss(miss) => {
-                    match miss {
-                        Miss::Absent => {}
-                        Miss::Expired => self.counters.count(Counter::GetExpired),
-                        Miss::Flushed => self.counters.count(Counter::GetFlushed),
-                    }
+                    self.count_miss(miss);
                     return Response::Miss.into();
                 }
                 // As long as nothing has been sent, an item that is evicted under the read can be asked
@@ -155,56 +165,11 @@ impl Executor {
         Response::Miss.into()
     }
 
-    #[inline]
-    fn store(&self, store: &Store<'_>, block: &[u8], frame: &Frame<'_>) -> Response {
-        match block.strip_suffix(frame.value_end()) {
-            Some(value) => self.stored(store, self.cache.store(&self.request(store), value)),
-            None => self.bad_data_chunk(),
-        }
-    }
-
-    fn delete(&self, delete: &Delete<'_>) -> Response {
-        if self.cache.delete(delete.key) {
-            self.counters.count(Counter::DeleteHits);
-            Response::Deleted
-        } else {
-            self.counters.count(Counter::DeleteMisses);
-            Response::NotFound
-        }
-    }
-
-    fn arithmetic(&self, arithmetic: &protocol::Arithmetic<'_>) -> Response {
-        let protocol::Arithmetic { key, direction, delta, .. } = *arithmetic;
-        let (hits, misses) = match direction {
-            Direction::Increment => (Counter::IncrHits, Counter::IncrMisses),
-            Direction::Decrement => (Counter::DecrHits, Counter::DecrMisses),
-        };
-        match self.cache.arithmetic(key, direction, delta) {
-            Ok(Arithmetic::Number { number, .. }) => {
-                self.counters.count(hits);
-                Response::Number(Counted { number, ..Counted::default() })
-            }
-            Ok(Arithmetic::NotFound) => {
-                self.counters.count(misses);
-                Response::NotFound
-            }
-            Ok(Arithmetic::NonNumeric) => ClientError::NonNumeric.into(),
-            Err(_) => ServerError::OutOfMemory.into(),
-        }
-    }
-
-    fn touch(&self, key: &[u8], exptime: i64) -> Response {
-        self.counters.count(Counter::CmdTouch);
-        match self.cache.touch_until(key, self.deadline(exptime)) {
-            Ok(true) => {
-                self.counters.count(Counter::TouchHits);
-                Response::Touched(Touched::default())
-            }
-            Ok(false) => {
-                self.counters.count(Counter::TouchMisses);
-                Response::NotFound
-            }
-            Err(_) => ServerError::OutOfMemory.into(),
+    fn count_miss(&self, miss: Miss) {
+        match miss {
+            Miss::Absent => {}
+            Miss::Expired => self.counters.count(Counter::GetExpired),
+            Miss::Flushed => self.counters.count(Counter::GetFlushed),
         }
     }
 
@@ -239,97 +204,6 @@ impl Executor {
         Response::Close
     }
 
-    /// Looks at a store before its value: why it cannot be done, if so. An item that it was to replace is
-    /// gone then.
-    pub(crate) fn refusal(&self, store: &Store<'_>) -> Option<Response> {
-        if self.cache.accepts(store.key.len(), store.value_bytes) {
-            return None;
-        }
-        self.cache.give_up(&self.request(store));
-        Some(self.not_stored(StoreError::TooLarge))
-    }
-
-    /// Is the value better taken in as it arrives than once it is whole?
-    pub(crate) fn takes_in_parts(&self, store: &Store<'_>) -> bool {
-        store.value_bytes > self.cache.upload_bytes_min()
-    }
-
-    /// The most that an upload holds outside of the cache.
-    pub(crate) fn upload_held_bytes(&self) -> usize {
-        self.cache.upload_bytes_min()
-    }
-
-    /// Begins to take in a value in parts.
-    pub(crate) fn begin_upload(&self, store: &Store<'_>) -> Result<Upload, Response> {
-        self.cache.upload(store.key, store.value_bytes).map_err(|error| self.not_stored(error))
-    }
-
-    /// Gives up a store whose value could not be taken in.
-    pub(crate) fn give_up_upload(&self, store: &Store<'_>) -> Response {
-        self.cache.give_up(&self.request(store));
-        self.not_stored(StoreError::NoMemory)
-    }
-
-    /// Stores a value that was taken in in parts.
-    pub(crate) fn finish_upload(&self, store: &Store<'_>, upload: Upload) -> Response {
-        self.stored(store, upload.store(&self.request(store)))
-    }
-
-    /// A value was not followed by a line end. memcached has an item by then, and counts the command.
-    pub(crate) fn bad_data_chunk(&self) -> Response {
-        self.counters.count(Counter::CmdSet);
-        ClientError::BadDataChunk.into()
-    }
-
-    #[inline]
-    fn stored(&self, store: &Store<'_>, stored: Result<Stored, StoreError>) -> Response {
-        let stored = match stored {
-            Ok(stored) => stored,
-            // The part alone was small enough; what it would make is not, and memcached leaves it at that.
-            Err(StoreError::TooLarge) if extends(store.mode) => Stored::NotStored,
-            Err(error) => return self.not_stored(error),
-        };
-        self.counters.count(Counter::CmdSet);
-        if store.cas.is_some() {
-            self.counters.count(match stored {
-                Stored::Stored { .. } => Counter::CasHits,
-                Stored::Exists => Counter::CasBadval,
-                Stored::NotStored | Stored::NotFound => Counter::CasMisses,
-            });
-        }
-        match stored {
-            Stored::Stored { .. } => Response::Stored(protocol::Stored::default()),
-            Stored::NotStored => Response::NotStored,
-            Stored::Exists => Response::Exists,
-            Stored::NotFound => Response::NotFound,
-        }
-    }
-
-    #[cold]
-    fn not_stored(&self, error: StoreError) -> Response {
-        match error {
-            StoreError::TooLarge => {
-                self.counters.count(Counter::StoreTooLarge);
-                ServerError::TooLarge.into()
-            }
-            StoreError::NoMemory => {
-                self.counters.count(Counter::StoreNoMemory);
-                ServerError::OutOfMemoryStoring.into()
-            }
-            StoreError::Key(_) => ClientError::BadFormat.into(),
-        }
-    }
-
-    fn request<'a>(&self, store: &Store<'a>) -> Request<'a> {
-        Request {
-            key: store.key,
-            mode: store.mode,
-            cas: store.cas,
-            flags: store.flags,
-            deadline: self.deadline(store.exptime),
-        }
-    }
-
     #[inline]
     fn deadline(&self, exptime: i64) -> Deadline {
         self.cache.epoch().deadline(exptime, self.cache.now())
@@ -346,10 +220,6 @@ impl Executor {
     pub(crate) fn log(&self) -> &Log {
         &self.server.log
     }
-}
-
-fn extends(mode: StoreMode) -> bool {
-    matches!(mode, StoreMode::Append | StoreMode::Prepend)
 }
 
 /// An item that is evicted under so many reads in a row is as good as gone.

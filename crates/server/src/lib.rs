@@ -24,7 +24,7 @@
 //!
 //! Files in reading order:
 //!
-//! - what one connection does: [`session`], `block`, `execute`, `stats`;
+//! - what one connection does: [`session`], `block`, `execute`, `leases`, `stats`;
 //! - bytes and sockets: `backlog`, `budget`, `scratch`, `connection`, `connections`;
 //! - threads: [`server`], `inbox`, `waker`, `worker`, `listener`, `clock`, `log`;
 //! - the process: [`mod@start`], `stop`, `signals`, `sockets`, `pidfile`, `privileges`, `limits`, `daemon`,
@@ -41,6 +41,7 @@ mod daemon;
 mod execute;
 pub mod failure;
 mod inbox;
+mod leases;
 mod limits;
 mod listener;
 mod log;

@@ -8,6 +8,7 @@ use larder_options::Options;
 use larder_stats::{Counter, Counters};
 
 use crate::budget::{BUDGET_BYTES, Budget};
+use crate::leases::Leases;
 use crate::log::Log;
 use crate::stop::Stop;
 
@@ -19,6 +20,7 @@ pub struct Server {
     pub(crate) budget: Budget,
     pub(crate) log: Log,
     pub(crate) stop: Stop,
+    pub(crate) leases: Leases,
     /// False while connections have to wait because there are as many as there may be.
     pub(crate) accepting: AtomicBool,
     /// One for each worker, then the listener's.
@@ -61,6 +63,7 @@ impl Server {
             budget: Budget::new(BUDGET_BYTES),
             log: Log::new(options.verbosity),
             stop: Stop::new()?,
+            leases: Leases::default(),
             accepting: AtomicBool::new(true),
             counters: (0..=options.worker_count).map(|_| Arc::default()).collect(),
             at_reset: Mutex::new([0; Counter::COUNT]),

@@ -1,8 +1,10 @@
 //! A session: a peer's bytes to commands, responses to bytes. It performs no I/O.
 
 use larder::LargeValue;
+use larder_item::KEY_BYTES_MAX;
 use larder_protocol::{
-    Arithmetic, Bad, Command, Delete, Fetch, Frame, Kept, Parsed, Parser, Response, Store, render,
+    Arithmetic, Bad, Command, Delete, Fetch, Frame, Kept, Parsed, Parser, Response, Store, meta,
+    render,
 };
 
 use crate::block::{Block, block_bytes};
@@ -162,27 +164,58 @@ impl Session {
     #[inline]
     fn command(&mut self, turn: &mut Turn<'_>, input: &[u8]) -> Step {
         match self.parser.next(input) {
+            Parsed::Command { command, frame: Frame::Meta(frame), consumed } if frame.base64 => {
+                self.decode(turn, command, frame, input, consumed)
+            }
             Parsed::Command { command, frame, consumed } => {
-                let started = turn.out.len();
-                turn.left = turn.left.saturating_sub(match command {
-                    Command::Get { .. } => 1,
-                    _ => KEYS_PER_COMMAND,
-                });
-                let step = match command {
-                    Command::Store(store) => {
-                        let block = &input[consumed..];
-                        Step::GoOn(consumed + self.store(turn, &store, &frame, block))
-                    }
-                    _ => self.execute(turn, &command, &frame, consumed),
-                };
-                if turn.is_shown {
-                    self.show(&command, input, turn, started);
-                }
-                step
+                self.run(turn, &command, &frame, input, consumed)
             }
             Parsed::NeedMore => Step::Stop(0, Next::Input),
             Parsed::Bad(bad) => self.refuse(turn, &bad, input),
         }
+    }
+
+    /// Executes a command whose key is written in base64.
+    #[cold]
+    fn decode(
+        &mut self,
+        turn: &mut Turn<'_>,
+        command: Command<'_>,
+        frame: meta::Frame<'_>,
+        input: &[u8],
+        consumed: usize,
+    ) -> Step {
+        let mut bytes = [0; KEY_BYTES_MAX];
+        let key = frame.decoded_key(&mut bytes).expect("the parser has looked at it");
+        self.run(turn, &command.with_key(key), &Frame::Meta(frame), input, consumed)
+    }
+
+    /// Executes a command, the first `consumed` bytes of `input`.
+    #[inline]
+    fn run(
+        &mut self,
+        turn: &mut Turn<'_>,
+        command: &Command<'_>,
+        frame: &Frame<'_>,
+        input: &[u8],
+        consumed: usize,
+    ) -> Step {
+        let started = turn.out.len();
+        turn.left = turn.left.saturating_sub(match command {
+            Command::Get { .. } => 1,
+            _ => KEYS_PER_COMMAND,
+        });
+        let step = match command {
+            Command::Store(store) => {
+                let block = &input[consumed..];
+                Step::GoOn(consumed + self.store(turn, store, frame, block))
+            }
+            _ => self.execute(turn, command, frame, consumed),
+        };
+        if turn.is_shown {
+            self.show(command, input, turn, started);
+        }
+        step
     }
 
     /// Logs a command and its answer; a list of keys with the first one.
@@ -225,7 +258,7 @@ impl Session {
     ) -> usize {
         let executor = turn.executor;
         let bytes = block_bytes(store, frame);
-        if let Some(refusal) = executor.refusal(store) {
+        if let Some(refusal) = executor.refusal(store, frame) {
             let block = Block::passing(bytes as u64, Some(refusal), frame);
             self.state = State::Block(Box::new(block));
             return 0;

@@ -62,6 +62,7 @@ pub(crate) fn set<'a>(mut words: Words<'a>, consumed: usize) -> Parsed<'a> {
         version: asked.version,
         invalidate: asked.letters.has(b'I'),
         vivify: asked.vivify,
+        lease: None,
     };
     asked.store(store, words.rest(), consumed)
 }

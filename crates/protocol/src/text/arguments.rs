@@ -20,9 +20,29 @@ impl<'a> Arguments<'a> {
     /// From the moment the length is known a refusal swallows the value, and tells of it as the
     /// peer wished. Before that neither is possible.
     pub(super) fn store(mut self, mode: StoreMode, with_cas: bool) -> Parsed<'a> {
+        let key = self.words.next();
+        self.store_of(key, mode, with_cas, None)
+    }
+
+    /// `<key> <token> <flags> <exptime> <bytes>`
+    pub(super) fn lease_set(mut self) -> Parsed<'a> {
+        let key = self.words.next();
+        match self.words.next().and_then(number::unsigned_64) {
+            None => self.refuse(ClientError::BadFormat, false),
+            token => self.store_of(key, StoreMode::Set, false, token),
+        }
+    }
+
+    fn store_of(
+        mut self,
+        key: Option<&'a [u8]>,
+        mode: StoreMode,
+        with_cas: bool,
+        lease: Option<u64>,
+    ) -> Parsed<'a> {
         let words = &mut self.words;
         let (Some(key), Some(flags), Some(exptime), Some(bytes)) =
-            (words.next(), words.next(), words.next(), words.next())
+            (key, words.next(), words.next(), words.next())
         else {
             return self.refuse(ClientError::BadFormat, false);
         };
@@ -43,7 +63,7 @@ impl<'a> Arguments<'a> {
             let (frame, consumed) = (Frame::default(), self.consumed);
             return Parsed::Bad(Bad { error, frame, consumed, swallow, close: false });
         };
-        let head = Store { key, mode, cas, flags, exptime, value_bytes, ..Store::PLAIN };
+        let head = Store { key, mode, cas, flags, exptime, value_bytes, lease, ..Store::PLAIN };
         command(Command::Store(head), quiet, self.consumed)
     }
 

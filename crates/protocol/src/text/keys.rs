@@ -1,4 +1,4 @@
-//! The keys of one `get`, `gets`, `gat` or `gats`, handed out one by one.
+//! The keys of one `get`, `gets`, `gat`, `gats`, `lease-get` or `metaget`, handed out one by one.
 
 use larder_item::KEY_BYTES_MAX;
 use memchr::memchr;
@@ -11,10 +11,28 @@ use crate::{Command, Frame, Parsed};
 /// caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Keys {
-    with_cas: bool,
-    exptime: Option<i64>,
+    ask: Ask,
     /// Bytes of the line that are not used up, its end included.
     left_bytes: usize,
+}
+
+/// What is asked for each key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ask {
+    Get { with_cas: bool, exptime: Option<i64> },
+    Lease,
+    Inspect,
+}
+
+impl Ask {
+    #[inline]
+    fn command(self, key: &[u8]) -> Command<'_> {
+        match self {
+            Self::Get { with_cas, exptime } => Command::Get { key, with_cas, exptime },
+            Self::Lease => Command::LeaseGet { key },
+            Self::Inspect => Command::Inspect { key },
+        }
+    }
 }
 
 impl Keys {
@@ -24,15 +42,14 @@ impl Keys {
     pub(super) fn begin<'a>(
         line: &Line<'a>,
         names: &'a [u8],
-        with_cas: bool,
-        exptime: Option<i64>,
+        ask: Ask,
     ) -> Option<(Self, Parsed<'a>)> {
         let names = trim_spaces(names);
         if names.is_empty() || !all_short(names) {
             return None;
         }
         let end_bytes = line.bytes - line.text.len();
-        let mut keys = Self { with_cas, exptime, left_bytes: names.len() + end_bytes };
+        let mut keys = Self { ask, left_bytes: names.len() + end_bytes };
         let skipped_bytes = line.bytes - keys.left_bytes;
         let first = keys.take_first(names, skipped_bytes);
         Some((keys, first))
@@ -64,7 +81,7 @@ impl Keys {
         let used_bytes = names.len() - trim_spaces(rest).len();
         self.left_bytes -= used_bytes;
         Parsed::Command {
-            command: Command::Get { key, with_cas: self.with_cas, exptime: self.exptime },
+            command: self.ask.command(key),
             frame: Frame::default(),
             consumed: skipped_bytes + used_bytes,
         }

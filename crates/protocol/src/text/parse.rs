@@ -3,7 +3,7 @@
 use larder_item::{Direction, StoreMode};
 
 use super::arguments::Arguments;
-use super::keys::Keys;
+use super::keys::{Ask, Keys};
 use super::line::{Found, Line, find};
 use super::words::Words;
 use crate::{Bad, ClientError, Command, Frame, Parsed, meta, number};
@@ -54,7 +54,7 @@ impl Parser {
         };
         self.scanned_bytes = 0;
         match line.text.strip_prefix(b"get ") {
-            Some(names) => self.begin_keys(&line, names, false, None),
+            Some(names) => self.begin_keys(&line, names, GET),
             None => self.line(&line),
         }
     }
@@ -69,8 +69,10 @@ impl Parser {
         let rest = words.rest();
         let arguments = Arguments { words, consumed: line.bytes };
         match name.unwrap_or_default() {
-            b"get" => self.begin_keys(line, rest, false, None),
-            b"gets" => self.begin_keys(line, rest, true, None),
+            b"get" => self.begin_keys(line, rest, GET),
+            b"gets" => self.begin_keys(line, rest, Ask::Get { with_cas: true, exptime: None }),
+            b"lease-get" => self.begin_keys(line, rest, Ask::Lease),
+            b"metaget" => self.begin_keys(line, rest, Ask::Inspect),
             b"gat" => self.begin_touched_keys(line, arguments, false),
             b"gats" => self.begin_touched_keys(line, arguments, true),
             b"set" => arguments.store(StoreMode::Set, false),
@@ -79,6 +81,7 @@ impl Parser {
             b"append" => arguments.store(StoreMode::Append, false),
             b"prepend" => arguments.store(StoreMode::Prepend, false),
             b"cas" => arguments.store(StoreMode::Set, true),
+            b"lease-set" => arguments.lease_set(),
             b"delete" => arguments.delete(),
             b"incr" => arguments.arithmetic(Direction::Increment),
             b"decr" => arguments.arithmetic(Direction::Decrement),
@@ -113,20 +116,14 @@ impl Parser {
             None => bad_format(line),
             Some(_) if names.is_empty() => bad_format(line),
             Some(None) => arguments.refuse(ClientError::BadExptime, false),
-            Some(exptime) => self.begin_keys(line, names, with_cas, exptime),
+            Some(exptime) => self.begin_keys(line, names, Ask::Get { with_cas, exptime }),
         }
     }
 
     /// `<key>+`
     #[inline]
-    fn begin_keys<'a>(
-        &mut self,
-        line: &Line<'a>,
-        names: &'a [u8],
-        with_cas: bool,
-        exptime: Option<i64>,
-    ) -> Parsed<'a> {
-        match Keys::begin(line, names, with_cas, exptime) {
+    fn begin_keys<'a>(&mut self, line: &Line<'a>, names: &'a [u8], ask: Ask) -> Parsed<'a> {
+        match Keys::begin(line, names, ask) {
             Some((keys, first)) => {
                 self.keys = Some(keys);
                 first
@@ -147,6 +144,8 @@ fn bad_format<'a>(line: &Line<'a>) -> Parsed<'a> {
         close: false,
     })
 }
+
+const GET: Ask = Ask::Get { with_cas: false, exptime: None };
 
 /// A shorter line, its end included, is refused whatever it says.
 const LINE_BYTES_MIN: usize = 4;

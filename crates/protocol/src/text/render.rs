@@ -5,7 +5,7 @@ use std::io::Write;
 use larder_item::Meta;
 
 use super::LINE_END;
-use crate::{ClientError, Counted, Response, ServerError, WIRE_VERSION};
+use crate::{ClientError, Counted, Response, ServerError, Shown, WIRE_VERSION};
 
 /// Appends what stands before a hit's value. The value follows, then [`Response::Hit`].
 #[inline]
@@ -48,6 +48,27 @@ pub fn response(out: &mut Vec<u8>, response: &Response) {
         Response::ClientError(error) => push_line(out, &[client_error(error)]),
         Response::ServerError(error) => push_line(out, &[server_error(error)]),
     }
+}
+
+/// Appends the answer to `lease-get` where there is no item. The list is closed by
+/// [`Response::EndOfKeys`].
+pub fn lease(out: &mut Vec<u8>, key: &[u8], token: u64) {
+    out.extend_from_slice(b"LVALUE ");
+    out.extend_from_slice(key);
+    out.push(b' ');
+    push_number(out, token);
+    out.extend_from_slice(b" 0 0\r\n\r\n");
+}
+
+/// Appends the answer to `metaget`. The list is closed by [`Response::EndOfKeys`].
+pub fn inspected(out: &mut Vec<u8>, shown: &Shown<'_>) {
+    out.extend_from_slice(b"META ");
+    out.extend_from_slice(shown.key);
+    out.extend_from_slice(b" age: ");
+    push_number(out, shown.idle_secs);
+    out.extend_from_slice(b"; exptime: ");
+    push_number(out, shown.deadline_unix_secs.unwrap_or(0));
+    out.extend_from_slice(b"; from: unknown\r\n");
 }
 
 /// Appends one item of `stats cachedump`. The list of them is closed by [`Response::EndOfStats`].

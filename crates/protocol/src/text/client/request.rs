@@ -92,6 +92,10 @@ pub fn command(out: &mut Vec<u8>, command: &Command<'_>, quiet: bool) -> Result<
             }
         }
         Command::NoOp => push_words(out, &[b"mn"]),
+        Command::LeaseGet { key } => {
+            check_sendable(key)?;
+            push_words(out, &[b"lease-get", key]);
+        }
         Command::Inspect { key } => {
             check_sendable(key)?;
             push_words(out, &[b"me", key]);
@@ -104,6 +108,7 @@ pub fn command(out: &mut Vec<u8>, command: &Command<'_>, quiet: bool) -> Result<
         command,
         Command::Stats(_)
             | Command::NoOp
+            | Command::LeaseGet { .. }
             | Command::Inspect { .. }
             | Command::Version
             | Command::Quit

@@ -1,0 +1,203 @@
+//! `mg` and `me`: items with all that is known of them, and who is to bring them anew.
+
+use larder::{Miss, Read, Reading, Request, StoreMode, Stored};
+use larder_item::{Deadline, Meta, Second};
+use larder_protocol::{Fetch, Frame, Response, Shown, Win, render};
+use larder_stats::Counter;
+
+use super::{Executed, Executor, READ_ATTEMPTS_MAX};
+
+/// What came of one attempt at a fetch.
+enum Attempt {
+    Done(Executed),
+    /// Somebody changed the item meanwhile.
+    Again,
+}
+
+impl Executor {
+    /// Counts as a get, or as a touch where an item got a new exptime.
+    pub(super) fn fetch(
+        &self,
+        fetch: &Fetch<'_>,
+        frame: &Frame<'_>,
+        out: &mut Vec<u8>,
+    ) -> Executed {
+        let executed = self.try_fetch(fetch, frame, out);
+        let is_hit = !matches!(executed, Executed::Done(Response::Miss));
+        let (command, outcome) = match (is_hit, fetch.exptime) {
+            (true, None) => (Counter::CmdGet, Counter::GetHits),
+            (true, Some(_)) => (Counter::CmdTouch, Counter::TouchHits),
+            (false, _) => (Counter::CmdGet, Counter::GetMisses),
+        };
+        self.counters.count(command);
+        self.counters.count(outcome);
+        executed
+    }
+
+    fn try_fetch(&self, fetch: &Fetch<'_>, frame: &Frame<'_>, out: &mut Vec<u8>) -> Executed {
+        let start = out.len();
+        let mut win = Win::Nobody;
+        for _ in 0..READ_ATTEMPTS_MAX {
+            match self.attempt(fetch, &mut win, frame, out) {
+                Attempt::Done(executed) => return executed,
+                Attempt::Again => out.truncate(start),
+            }
+        }
+        Response::Miss.into()
+    }
+
+    /// Reads the item, and settles what the read showed to be due: the right to bring it anew, its new exptime.
+    /// The right is asked for after the read, since only the read tells that it is due; the answer that says so
+    /// is written by reading once more.
+    fn attempt(
+        &self,
+        fetch: &Fetch<'_>,
+        win: &mut Win,
+        frame: &Frame<'_>,
+        out: &mut Vec<u8>,
+    ) -> Attempt {
+        let key = fetch.key;
+        let (start, mut head_end) = (out.len(), 0);
+        let head = |out: &mut Vec<u8>, meta: &Meta| {
+            render::shown(out, &self.shown_by(fetch, meta, *win), frame);
+            head_end = out.len();
+        };
+        let reading = Reading { noted: fetch.noted, value: fetch.with_value };
+        let read = self.cache.read_as(key, reading, out, head);
+        let (meta, large) = match read {
+            Read::Hit(meta) => (meta, None),
+            Read::Large(meta, large) => (meta, Some(large)),
+            Read::Miss(miss) => return self.missed(fetch, miss, frame, out),
+        };
+        if *win == Win::Nobody && self.is_due(fetch, &meta) {
+            *win = if self.cache.claim(key, meta.cas) { Win::Won } else { Win::Lost };
+            return Attempt::Again;
+        }
+        if let Some(exptime) = fetch.exptime
+            && !matches!(self.cache.touch_until(key, self.deadline(exptime)), Ok(Some(_)))
+        {
+            out.truncate(start);
+            return Attempt::Done(Response::Miss.into());
+        }
+        if !shows_value(fetch, &meta) {
+            out.truncate(head_end);
+            return Attempt::Done(Response::Shown.into());
+        }
+        Attempt::Done(match large {
+            None => Response::Hit.into(),
+            Some(mut large) => match large.next_piece(out) {
+                Ok(_) => Executed::Large(large),
+                Err(_) => return Attempt::Again,
+            },
+        })
+    }
+
+    /// There is no item: the request may want one to be created.
+    fn missed(
+        &self,
+        fetch: &Fetch<'_>,
+        miss: Miss,
+        frame: &Frame<'_>,
+        out: &mut Vec<u8>,
+    ) -> Attempt {
+        let Some(exptime) = fetch.vivify else {
+            self.count_miss(miss);
+            return Attempt::Done(Response::Miss.into());
+        };
+        let deadline = self.deadline(exptime);
+        let request = Request {
+            deadline,
+            version: fetch.version,
+            won: true,
+            ..Request::new(fetch.key, StoreMode::Add)
+        };
+        match self.cache.store(&request, b"") {
+            Ok(Stored::Stored { cas, .. }) => {
+                let meta = Meta { deadline, cas, seen: self.cache.now(), ..Meta::default() };
+                let shown = Shown {
+                    win: Win::Won,
+                    ttl_before_secs: None,
+                    ..self.shown(fetch.key, &meta, fetch.with_value)
+                };
+                render::shown(out, &shown, frame);
+                let response = if fetch.with_value { Response::Hit } else { Response::Shown };
+                Attempt::Done(response.into())
+            }
+            Ok(_) => Attempt::Again,
+            Err(_) => Attempt::Done(Response::Miss.into()),
+        }
+    }
+
+    /// Shall somebody bring the item anew, and has nobody been told to?
+    fn is_due(&self, fetch: &Fetch<'_>, meta: &Meta) -> bool {
+        !meta.won && (meta.stale || self.dies_early(fetch, meta))
+    }
+
+    fn dies_early(&self, fetch: &Fetch<'_>, meta: &Meta) -> bool {
+        let Some(recache) = fetch.recache else { return false };
+        let deadline = match fetch.exptime {
+            Some(exptime) if fetch.touch_first => self.deadline(exptime),
+            _ => meta.deadline,
+        };
+        deadline != Deadline::NEVER && deadline.0 < self.deadline(recache).0
+    }
+
+    fn shown_by<'k>(&self, fetch: &Fetch<'k>, meta: &Meta, win: Win) -> Shown<'k> {
+        let mut shown = self.shown(fetch.key, meta, shows_value(fetch, meta));
+        shown.win = match win {
+            Win::Nobody if meta.won => Win::Lost,
+            win => win,
+        };
+        if let Some(exptime) = fetch.exptime {
+            shown.ttl_secs = ttl_secs(self.deadline(exptime), self.cache.now());
+        }
+        shown
+    }
+
+    /// An item as answers show it.
+    fn shown<'k>(&self, key: &'k [u8], meta: &Meta, with_value: bool) -> Shown<'k> {
+        let now = self.cache.now();
+        let ttl_secs = ttl_secs(meta.deadline, now);
+        let deadline_unix_secs = match meta.deadline {
+            Deadline::NEVER => None,
+            Deadline(second) => Some(self.cache.epoch().unix_of(second)),
+        };
+        Shown {
+            key,
+            meta: *meta,
+            with_value,
+            deadline_unix_secs,
+            ttl_secs,
+            ttl_before_secs: ttl_secs,
+            idle_secs: now.saturating_sub(meta.seen),
+            fetched: meta.fetched,
+            stale: meta.stale,
+            win: Win::Nobody,
+            class: 0,
+            item_bytes: 0,
+        }
+    }
+
+    /// `me`: no read, and counted as nothing else is.
+    pub(super) fn inspect(&self, key: &[u8], frame: &Frame<'_>, out: &mut Vec<u8>) -> Response {
+        self.counters.count(Counter::CmdMeta);
+        let Some(meta) = self.cache.peek(key) else { return Response::Miss };
+        let classes = &self.server.classes;
+        let shown = Shown {
+            class: classes.class_of(key.len(), meta.value_bytes, meta.flags != 0),
+            item_bytes: classes.item_bytes(key.len(), meta.value_bytes, meta.flags != 0),
+            ..self.shown(key, &meta, false)
+        };
+        render::inspected(out, &shown, frame);
+        Response::Shown
+    }
+}
+
+/// Is the value shown, or does the peer have it?
+fn shows_value(fetch: &Fetch<'_>, meta: &Meta) -> bool {
+    fetch.with_value && fetch.known_cas != Some(meta.cas)
+}
+
+pub(super) fn ttl_secs(deadline: Deadline, now: Second) -> Option<u32> {
+    (deadline != Deadline::NEVER).then(|| deadline.0.saturating_sub(now))
+}

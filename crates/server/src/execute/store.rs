@@ -1,0 +1,147 @@
+//! Stores: values that come whole or in parts.
+
+use larder::{Request, Stale, StoreError, Stored, Upload};
+use larder_item::StoreMode;
+use larder_protocol::{self as protocol, ClientError, Frame, Response, ServerError, Store};
+use larder_stats::Counter;
+
+use super::Executor;
+
+impl Executor {
+    #[inline]
+    pub(super) fn store(&self, store: &Store<'_>, block: &[u8], frame: &Frame<'_>) -> Response {
+        let Some(value) = block.strip_suffix(frame.value_end()) else {
+            return self.bad_data_chunk();
+        };
+        if !self.may_bring(store) {
+            return self.stored(store, Ok(Stored::NotStored));
+        }
+        let mut stored = self.cache.store(&self.request(store), value);
+        if let (Ok(Stored::NotStored), Some(created)) = (&stored, self.creation(store)) {
+            stored = self.cache.store(&created, value);
+        }
+        self.stored(store, stored)
+    }
+
+    /// Does the store's lease, if it comes with one, hold still?
+    #[inline]
+    fn may_bring(&self, store: &Store<'_>) -> bool {
+        let leases = &self.server.leases;
+        store.lease.is_none_or(|token| leases.redeem(store.key, token, self.cache.now()))
+    }
+
+    /// The store that creates the item which `store` has found nothing of to append to.
+    fn creation<'k>(&self, store: &Store<'k>) -> Option<Request<'k>> {
+        let exptime = store.vivify.filter(|_| extends(store.mode))?;
+        let Store { key, flags, version, .. } = *store;
+        let deadline = self.deadline(exptime);
+        Some(Request { flags, version, deadline, ..Request::new(key, StoreMode::Add) })
+    }
+
+    /// Looks at a store before its value: why it cannot be done, if so. An item that it was to replace is
+    /// gone then.
+    pub(crate) fn refusal(&self, store: &Store<'_>, frame: &Frame<'_>) -> Option<Response> {
+        if self.cache.accepts(store.key.len(), store.value_bytes) {
+            return None;
+        }
+        Some(self.give_up(store, frame, StoreError::TooLarge))
+    }
+
+    /// Is the value better taken in as it arrives than once it is whole?
+    pub(crate) fn takes_in_parts(&self, store: &Store<'_>) -> bool {
+        store.value_bytes > self.cache.upload_bytes_min()
+    }
+
+    /// The most that an upload holds outside of the cache.
+    pub(crate) fn upload_held_bytes(&self) -> usize {
+        self.cache.upload_bytes_min()
+    }
+
+    /// Begins to take in a value in parts.
+    pub(crate) fn begin_upload(&self, store: &Store<'_>) -> Result<Upload, Response> {
+        self.cache.upload(store.key, store.value_bytes).map_err(|error| self.not_stored(error))
+    }
+
+    /// Gives up a store whose value could not be taken in.
+    pub(crate) fn give_up_upload(&self, store: &Store<'_>, frame: &Frame<'_>) -> Response {
+        self.give_up(store, frame, StoreError::NoMemory)
+    }
+
+    /// A meta store that fails removes the item whatever its mode; of the others only a plain set does.
+    fn give_up(&self, store: &Store<'_>, frame: &Frame<'_>, error: StoreError) -> Response {
+        self.cache.give_up(&match frame {
+            Frame::Meta(_) => Request::new(store.key, StoreMode::Set),
+            Frame::Text { .. } | Frame::Binary(_) => self.request(store),
+        });
+        self.not_stored(error)
+    }
+
+    /// Stores a value that was taken in in parts. An append that may create the item has to know before
+    /// whether it does.
+    pub(crate) fn finish_upload(&self, store: &Store<'_>, upload: Upload) -> Response {
+        if !self.may_bring(store) {
+            return self.stored(store, Ok(Stored::NotStored));
+        }
+        let created = self.creation(store).filter(|_| self.cache.peek(store.key).is_none());
+        let request = created.unwrap_or_else(|| self.request(store));
+        self.stored(store, upload.store(&request))
+    }
+
+    /// A value was not followed by a line end. memcached has an item by then, and counts the command.
+    pub(crate) fn bad_data_chunk(&self) -> Response {
+        self.counters.count(Counter::CmdSet);
+        ClientError::BadDataChunk.into()
+    }
+
+    #[inline]
+    fn stored(&self, store: &Store<'_>, stored: Result<Stored, StoreError>) -> Response {
+        let stored = match stored {
+            Ok(stored) => stored,
+            // The part alone was small enough; what it would make is not, and memcached leaves it at that.
+            Err(StoreError::TooLarge) if extends(store.mode) => Stored::NotStored,
+            Err(error) => return self.not_stored(error),
+        };
+        self.counters.count(Counter::CmdSet);
+        if store.cas.is_some() {
+            self.counters.count(match stored {
+                Stored::Stored { .. } => Counter::CasHits,
+                Stored::Exists => Counter::CasBadval,
+                Stored::NotStored | Stored::NotFound => Counter::CasMisses,
+            });
+        }
+        match stored {
+            Stored::Stored { cas, value_bytes } => {
+                Response::Stored(protocol::Stored { cas, value_bytes })
+            }
+            Stored::NotStored => Response::NotStored,
+            Stored::Exists => Response::Exists,
+            Stored::NotFound => Response::NotFound,
+        }
+    }
+
+    #[cold]
+    fn not_stored(&self, error: StoreError) -> Response {
+        match error {
+            StoreError::TooLarge => {
+                self.counters.count(Counter::StoreTooLarge);
+                ServerError::TooLarge.into()
+            }
+            StoreError::NoMemory => {
+                self.counters.count(Counter::StoreNoMemory);
+                ServerError::OutOfMemoryStoring.into()
+            }
+            StoreError::Key(_) => ClientError::BadFormat.into(),
+        }
+    }
+
+    fn request<'a>(&self, store: &Store<'a>) -> Request<'a> {
+        let Store { key, mode, cas, flags, version, .. } = *store;
+        let stale = if store.invalidate { Stale::IfOlder } else { Stale::Never };
+        let deadline = self.deadline(store.exptime);
+        Request { cas, flags, version, stale, deadline, ..Request::new(key, mode) }
+    }
+}
+
+fn extends(mode: StoreMode) -> bool {
+    matches!(mode, StoreMode::Append | StoreMode::Prepend)
+}
