@@ -30,7 +30,7 @@
 //! | remove | [`delete`](Cache::delete), [`remove_prefix`](Cache::remove_prefix), everything [`clear`](Cache::clear) |
 //! | see what is there | [`keys`](Cache::keys), [`keys_with_prefix`](Cache::keys_with_prefix), [`iterate`](Cache::iterate), [`len`](Cache::len) |
 //! | see how it does | [`stats`](Cache::stats), [`memory`](Cache::memory) |
-//! | write a server or a binding | what is in [`wire`] and [`large`], [`report`](Cache::report), [`validate`](Cache::validate) |
+//! | write a server or a binding | what is in [`wire`], [`large`] and [`dump`], [`show_departures`](Cache::show_departures), [`report`](Cache::report), [`validate`](Cache::validate) |
 //!
 //! # Keys, values and time
 //!
@@ -45,12 +45,13 @@
 //! least, 1 MiB at most) is kept in pieces: 24 bytes more for each.
 //!
 //! Files in reading order: [`cache`], [`builder`], [`clock`]; [`get`], [`set`], [`load`], `flight`, [`walk`],
-//! [`stats`]; [`wire`], [`large`], `seats`.
+//! [`stats`]; [`wire`], [`large`], [`dump`], `seats`.
 #![forbid(unsafe_code)]
 
 pub mod builder;
 pub mod cache;
 pub mod clock;
+pub mod dump;
 mod flight;
 pub mod get;
 pub mod large;
@@ -67,8 +68,8 @@ pub use builder::{Builder, OpenError};
 pub use cache::Cache;
 pub use clock::Clock;
 pub use larder_engine::{
-    Arithmetic, Broken, Dumped, Evicted, LimitError, Miss, Reason, Removed, Report, Request,
-    StoreError, Stored,
+    Amended, Amendment, Arithmetic, Broken, Counting, Cursor, Deletion, Dumped, Evicted, Leaving,
+    LimitError, Miss, Reading, Reason, Removed, Report, Request, Stale, StoreError, Stored,
 };
 pub use larder_item::{
     Deadline, Direction, Epoch, KEY_BYTES_MAX, KeyError, Meta, Second, StoreMode,

@@ -79,10 +79,11 @@ impl LoadOptions {
     }
 
     /// At which part of the ttl left, from 0 to 1, one caller refreshes a value that is still fresh. It is a part
-    /// of these options' ttl, also for a value that was stored with [`Loaded::ttl`].
+    /// of these options' ttl, also for a value that was stored with [`Loaded::ttl`]. What is less than 0, or no
+    /// number, counts as 0, and what is more than 1 as 1.
     #[must_use]
     pub const fn early(mut self, part: f64) -> Self {
-        self.early = part;
+        self.early = if part > 0.0 { part.min(1.0) } else { 0.0 };
         self
     }
 
@@ -96,7 +97,7 @@ impl LoadOptions {
 
     /// Needs an item nobody to refresh it yet?
     fn is_fresh(&self, meta: &Meta, now: Second) -> bool {
-        let early = self.early.clamp(0.0, 1.0) * self.ttl.unwrap_or_default().as_secs_f64();
+        let early = self.early * self.ttl.unwrap_or_default().as_secs_f64();
         let left = meta.deadline.0.saturating_sub(now);
         meta.deadline == Deadline::NEVER || f64::from(left) > whole_secs(self.stale) as f64 + early
     }
@@ -303,7 +304,7 @@ impl Cache {
     /// Stores what was loaded, in place of the item that was there when the load began, or of none. By itself,
     /// not as [`Cache::set`] does: that would detach the flight it comes from.
     fn keep(&self, key: &[u8], value: &[u8], deadline: Deadline, held: Option<&Meta>) {
-        let add = Request { key, mode: StoreMode::Add, cas: None, flags: 0, deadline };
+        let add = Request { deadline, ..Request::new(key, StoreMode::Add) };
         let now = self.now();
         self.with_seat(|engine, seat| {
             let over = |held: &Meta| {

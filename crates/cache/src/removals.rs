@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use larder_engine::Removed;
+use larder_engine::{Leaving, Removed};
 
 use crate::Cache;
 
@@ -65,6 +65,32 @@ impl Cache {
         let listener = move |removed| tell(&queues, &wanted, &removed);
         self.shared.engine.tell_removals(Box::new(listener));
         Removals { receiver, lost }
+    }
+
+    /// Shows `hook` each item that is evicted, or found expired or cleared, as long as the cache is there. Only the
+    /// first call counts. For servers, which count and log evictions; programs [`Cache::subscribe`].
+    ///
+    /// The hook is called by whoever removes the item, while a part of the index is locked and a segment half
+    /// emptied. It must be short; it must not block or panic, nor use the cache, which would wait for itself for ever,
+    /// nor keep a clone of it, which would keep the memory for ever.
+    ///
+    /// Cost: nothing where nobody has called this; otherwise the call, and what the hook asks the item for.
+    ///
+    /// ```
+    /// # use larder::{Cache, Clock, Reason};
+    /// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    /// static EXPIRED: AtomicU64 = AtomicU64::new(0);
+    /// let cache = Cache::builder().clock(Clock::Ticked).open()?;
+    /// cache.show_departures(|leaving| {
+    ///     EXPIRED.fetch_add(u64::from(leaving.reason() == Reason::Expired), Relaxed);
+    /// });
+    /// cache.set("k", "v", Some(std::time::Duration::from_secs(1)))?;
+    /// cache.tick(cache.now() + 1);
+    /// assert_eq!((cache.get("k"), EXPIRED.load(Relaxed)), (None, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn show_departures(&self, hook: impl Fn(&Leaving<'_>) + Send + Sync + 'static) {
+        self.shared.engine.show_departures(Box::new(hook));
     }
 }
 

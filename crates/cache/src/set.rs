@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use larder_engine::{Arithmetic, Engine, Request, Seat, StoreError, Stored};
+use larder_engine::{Arithmetic, Deletion, Engine, Request, Seat, StoreError, Stored};
 use larder_item::{Deadline, Direction, StoreMode};
 use larder_stats::Counter;
 
@@ -190,7 +190,7 @@ impl Cache {
         let mut request = self.request(key.as_ref(), StoreMode::Set, ttl);
         request.cas = Some(cas);
         Ok(match self.store_counted(&request, value.as_ref())? {
-            Stored::Stored { cas } => Swap::Stored { cas },
+            Stored::Stored { cas, .. } => Swap::Stored { cas },
             Stored::Exists => Swap::Changed,
             Stored::NotFound | Stored::NotStored => Swap::Missing,
         })
@@ -205,7 +205,7 @@ impl Cache {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn delete(&self, key: impl AsRef<[u8]>) -> bool {
-        self.remove(key.as_ref())
+        self.delete_if(key.as_ref(), None) == Deletion::Deleted
     }
 
     /// Gives an item a new time from now on, or none; false where there is no item. Its cas token stays.
@@ -221,7 +221,8 @@ impl Cache {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn touch(&self, key: impl AsRef<[u8]>, ttl: Option<Duration>) -> Result<bool, StoreError> {
-        self.touch_until(key.as_ref(), self.deadline_of(ttl))
+        let touched = self.touch_until(key.as_ref(), self.deadline_of(ttl))?;
+        Ok(touched.is_some())
     }
 
     /// The value of a key, whose item gets a new time from now on: a read, then a [`Cache::touch`]. With a
@@ -305,17 +306,11 @@ impl Cache {
     }
 
     fn request<'k>(&self, key: &'k [u8], mode: StoreMode, ttl: Option<Duration>) -> Request<'k> {
-        Request { key, mode, cas: None, flags: 0, deadline: self.deadline_of(ttl) }
+        Request { deadline: self.deadline_of(ttl), ..Request::new(key, mode) }
     }
 
     fn deadline_of(&self, ttl: Option<Duration>) -> Deadline {
         ttl.map_or(Deadline::NEVER, |ttl| self.deadline_after(ttl))
-    }
-
-    fn remove(&self, key: &[u8]) -> bool {
-        let now = self.now();
-        self.shared.flights.detach(key);
-        self.with_seat(|engine, seat| engine.delete(seat, key, now))
     }
 
     fn count(
@@ -326,7 +321,8 @@ impl Cache {
     ) -> Result<Option<u64>, CountError> {
         match self.arithmetic(key, direction, delta)? {
             Arithmetic::Number { number, .. } => Ok(Some(number)),
-            Arithmetic::NotFound => Ok(None),
+            // Any token will do, so there is no other one.
+            Arithmetic::NotFound | Arithmetic::Exists => Ok(None),
             Arithmetic::NonNumeric => Err(CountError::NotANumber),
         }
     }

@@ -69,7 +69,7 @@ impl Iterator for Items {
         loop {
             let key = self.keys.next()?;
             let cache = &self.keys.cache;
-            if let Some((value, meta)) = cache.shared.engine.peek(&key, cache.now()) {
+            if let Some((value, meta)) = cache.shared.engine.peek_value(&key, cache.now()) {
                 return Some(Item { key, value, meta });
             }
         }

@@ -2,7 +2,9 @@
 //! come in parts, nothing copied twice. [`get`](crate::get) and [`set`](crate::set) are made of these and are
 //! what programs want.
 
-use larder_engine::{Arithmetic, Dumped, Request, StoreError, Stored};
+use larder_engine::{
+    Amended, Amendment, Arithmetic, Counting, Deletion, Reading, Request, StoreError, Stored,
+};
 use larder_item::{Deadline, Direction, Meta, Second};
 use std::time::Duration;
 
@@ -34,14 +36,120 @@ impl Cache {
         out: &mut Vec<u8>,
         head: impl FnMut(&mut Vec<u8>, &Meta),
     ) -> Read {
+        self.read_as(key, Reading::WHOLE, out, head)
+    }
+
+    /// As [`Cache::read`], but without a note that the item was read, or without its value.
+    ///
+    /// ```
+    /// # let cache = larder::Cache::builder().open()?;
+    /// use larder::{Read, Reading};
+    /// cache.set("k", "v", None)?;
+    /// let (mut out, unnoted) = (Vec::new(), Reading { noted: false, value: true });
+    /// for _ in 0..2 {
+    ///     let read = cache.read_as(b"k", unnoted, &mut out, |_, _| ());
+    ///     assert!(matches!(read, Read::Hit(meta) if !meta.fetched));
+    /// }
+    /// assert_eq!(out, b"vv");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn read_as(
+        &self,
+        key: &[u8],
+        reading: Reading,
+        out: &mut Vec<u8>,
+        head: impl FnMut(&mut Vec<u8>, &Meta),
+    ) -> Read {
         let now = self.now();
-        self.with_seat(|engine, seat| match engine.read(seat, key, now, out, head) {
+        self.with_seat(|engine, seat| match engine.read_as(seat, key, reading, now, out, head) {
             larder_engine::Read::Hit(meta) => Read::Hit(meta),
             larder_engine::Read::Large(meta, pieces) => {
                 Read::Large(meta, LargeValue { cache: self.clone(), pieces })
             }
             larder_engine::Read::Miss(miss) => Read::Miss(miss),
         })
+    }
+
+    /// What is known of an item, large ones too; none where there is none. It does not count as a read.
+    ///
+    /// Cost: as [`Cache::get_into`], without the value.
+    ///
+    /// ```
+    /// # let cache = larder::Cache::builder().open()?;
+    /// cache.set("k", "value", None)?;
+    /// let meta = cache.peek(b"k").ok_or("there is no k")?;
+    /// assert_eq!((meta.value_bytes, meta.fetched, meta.stale), (5, false, false));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn peek(&self, key: &[u8]) -> Option<Meta> {
+        self.shared.engine.peek(key, self.now())
+    }
+
+    /// Gives the caller the right to bring the new value of an item that is stale or about to expire: true for one
+    /// caller alone, until the item is stored again or marked stale again. The token is that of the item as it was
+    /// read; where the cache keeps none, any live item will do.
+    ///
+    /// Cost: that of a [`Cache::touch`].
+    ///
+    /// ```
+    /// # let cache = larder::Cache::builder().cas(true).open()?;
+    /// cache.set("k", "v", None)?;
+    /// let meta = cache.peek(b"k").ok_or("there is no k")?;
+    /// assert!(cache.claim(b"k", meta.cas) && !cache.claim(b"k", meta.cas));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn claim(&self, key: &[u8], cas: u64) -> bool {
+        let now = self.now();
+        self.with_seat(|engine, seat| engine.claim(seat, key, cas, now))
+    }
+
+    /// Removes an item; with a token, only the one that has it.
+    ///
+    /// ```
+    /// # let cache = larder::Cache::builder().cas(true).open()?;
+    /// use larder::Deletion;
+    /// cache.set("k", "v", None)?;
+    /// let token = cache.peek(b"k").map_or(0, |meta| meta.cas);
+    /// assert_eq!(cache.delete_if(b"k", Some(token + 1)), Deletion::Exists);
+    /// assert_eq!(cache.delete_if(b"k", Some(token)), Deletion::Deleted);
+    /// assert_eq!(cache.delete_if(b"k", None), Deletion::NotFound);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn delete_if(&self, key: &[u8], cas: Option<u64>) -> Deletion {
+        let now = self.now();
+        self.shared.flights.detach(key);
+        self.with_seat(|engine, seat| engine.delete(seat, key, cas, now))
+    }
+
+    /// Says that an item's value is out of date. It stays, with a new cas token, or the one asked for, and where one
+    /// is given with a new deadline; the first [`Cache::claim`] after it succeeds. With a token only the item that
+    /// has it is marked.
+    ///
+    /// # Errors
+    /// As [`Cache::touch_until`].
+    ///
+    /// ```
+    /// # let cache = larder::Cache::builder().cas(true).open()?;
+    /// use larder::Amended;
+    /// cache.set("k", "v", None)?;
+    /// let Amended::Done(meta) = cache.mark_stale(b"k", None, None, None)? else {
+    ///     return Err("there is no k".into());
+    /// };
+    /// assert!(meta.stale && !meta.won && cache.claim(b"k", meta.cas));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn mark_stale(
+        &self,
+        key: &[u8],
+        cas: Option<u64>,
+        version: Option<u64>,
+        deadline: Option<Deadline>,
+    ) -> Result<Amended, StoreError> {
+        let now = self.now();
+        self.shared.flights.detach(key);
+        let amendment = Amendment { cas, deadline, stale: true, version };
+        self.with_seat(|engine, seat| engine.amend(seat, key, &amendment, now))
     }
 
     /// Brings what operations on some keys will look at into the processor's caches. Worth its while for
@@ -69,9 +177,8 @@ impl Cache {
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
-    /// use larder::{Deadline, Request, StoreMode, Stored};
-    /// let deadline = Deadline::NEVER;
-    /// let add = Request { key: b"k", mode: StoreMode::Add, cas: None, flags: 7, deadline };
+    /// use larder::{Request, StoreMode, Stored};
+    /// let add = Request { flags: 7, ..Request::new(b"k", StoreMode::Add) };
     /// assert!(matches!(cache.store(&add, b"v")?, Stored::Stored { .. }));
     /// assert_eq!(cache.store(&add, b"v")?, Stored::NotStored);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -87,11 +194,9 @@ impl Cache {
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
-    /// use larder::{Deadline, Request, StoreMode};
+    /// use larder::{Request, StoreMode};
     /// cache.set("k", "v", None)?;
-    /// let deadline = Deadline::NEVER;
-    /// let set = Request { key: b"k", mode: StoreMode::Set, cas: None, flags: 0, deadline };
-    /// cache.give_up(&set);
+    /// cache.give_up(&Request::new(b"k", StoreMode::Set));
     /// assert_eq!(cache.get("k"), None);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -119,12 +224,11 @@ impl Cache {
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
-    /// use larder::{Deadline, Request, StoreMode};
+    /// use larder::{Request, StoreMode};
     /// let mut upload = cache.upload(b"k", 10)?;
     /// upload.push(b"first")?;
     /// upload.push(b",last")?;
-    /// let deadline = Deadline::NEVER;
-    /// upload.store(&Request { key: b"k", mode: StoreMode::Set, cas: None, flags: 0, deadline })?;
+    /// upload.store(&Request::new(b"k", StoreMode::Set))?;
     /// assert_eq!(cache.get("k").as_deref(), Some(&b"first,last"[..]));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -144,7 +248,8 @@ impl Cache {
         self.shared.engine.accepts(key_bytes, value_bytes)
     }
 
-    /// Gives an item a new deadline; false where there is none. [`Cache::touch`] with a time from now.
+    /// Gives an item a new deadline, and says what is known of it then; none where there is none.
+    /// [`Cache::touch`] with a time from now.
     ///
     /// # Errors
     /// [`StoreError::NoMemory`] where an item stored without a deadline must be moved to get one, and cannot.
@@ -153,12 +258,20 @@ impl Cache {
     /// # let cache = larder::Cache::builder().open()?;
     /// use larder::Deadline;
     /// cache.set("k", "v", None)?;
-    /// assert!(cache.touch_until(b"k", Deadline::after(cache.now(), 10))?);
+    /// let deadline = Deadline::after(cache.now(), 10);
+    /// assert_eq!(cache.touch_until(b"k", deadline)?.map(|meta| meta.deadline), Some(deadline));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn touch_until(&self, key: &[u8], deadline: Deadline) -> Result<bool, StoreError> {
+    pub fn touch_until(&self, key: &[u8], deadline: Deadline) -> Result<Option<Meta>, StoreError> {
         let now = self.now();
-        self.with_seat(|engine, seat| engine.touch(seat, key, deadline, now))
+        let amendment = Amendment { deadline: Some(deadline), ..Amendment::default() };
+        self.with_seat(|engine, seat| {
+            Ok(match engine.amend(seat, key, &amendment, now)? {
+                Amended::Done(meta) => Some(meta),
+                // Any token will do, so there is no other one.
+                Amended::NotFound | Amended::Exists => None,
+            })
+        })
     }
 
     /// Moves a counter: an item whose value is a decimal number.
@@ -180,9 +293,30 @@ impl Cache {
         direction: Direction,
         delta: u64,
     ) -> Result<Arithmetic, StoreError> {
+        self.arithmetic_as(&Counting::new(key, direction, delta))
+    }
+
+    /// As [`Cache::arithmetic`], with everything that can come with it. Where there is no counter it is for the caller
+    /// to make one, by a [`StoreMode::Add`](crate::StoreMode::Add).
+    ///
+    /// # Errors
+    /// [`StoreError::NoMemory`] as there.
+    ///
+    /// ```
+    /// # let cache = larder::Cache::builder().cas(true).open()?;
+    /// use larder::{Arithmetic, Counting, Direction};
+    /// cache.set("n", "9", None)?;
+    /// let counting = Counting::new(b"n", Direction::Increment, 1);
+    /// let moved = cache.arithmetic_as(&Counting { version: Some(1000), ..counting })?;
+    /// assert!(matches!(moved, Arithmetic::Number { number: 10, meta } if meta.cas == 1000));
+    /// let refused = cache.arithmetic_as(&Counting { cas: Some(999), ..counting })?;
+    /// assert_eq!(refused, Arithmetic::Exists);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn arithmetic_as(&self, counting: &Counting<'_>) -> Result<Arithmetic, StoreError> {
         let now = self.now();
-        self.shared.flights.detach(key);
-        self.with_seat(|engine, seat| engine.arithmetic(seat, key, direction, delta, now))
+        self.shared.flights.detach(counting.key);
+        self.with_seat(|engine, seat| engine.arithmetic(seat, counting, now))
     }
 
     /// The deadline a time from now, rounded up to whole seconds.
@@ -213,23 +347,5 @@ impl Cache {
     /// ```
     pub fn clear_at(&self, at: Second) {
         self.shared.engine.flush_at(at, self.now());
-    }
-
-    /// Shows live items to `visit` until it says no: in no particular order, and without any promise about
-    /// items that change meanwhile. Walks the whole index.
-    ///
-    /// ```
-    /// # let cache = larder::Cache::builder().open()?;
-    /// cache.set("k", "v", None)?;
-    /// let mut keys = Vec::new();
-    /// cache.dump(|dumped| {
-    ///     keys.push(dumped.key);
-    ///     keys.len() < 100
-    /// });
-    /// assert_eq!(keys, [b"k"]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn dump(&self, visit: impl FnMut(Dumped) -> bool) {
-        self.shared.engine.dump(self.now(), visit);
     }
 }

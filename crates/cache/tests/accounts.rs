@@ -82,15 +82,11 @@ fn an_item_takes_the_bytes_that_the_documentation_says() {
         for number in 0..1_000usize {
             let (key, value) = (format!("key {number}"), vec![0; number % 77]);
             let deadline = if ttl { Deadline::after(cache.now(), 100) } else { Deadline::NEVER };
-            let request = Request {
-                key: key.as_bytes(),
-                mode: StoreMode::Set,
-                cas: None,
-                flags: u32::from(flags),
-                deadline,
-            };
+            let flags = u32::from(flags);
+            let request =
+                Request { flags, deadline, ..Request::new(key.as_bytes(), StoreMode::Set) };
             cache.store(&request, &value).unwrap();
-            expected += documented_bytes(key.len(), value.len(), cas, ttl, flags);
+            expected += documented_bytes(key.len(), value.len(), cas, ttl, flags > 0);
         }
         assert_eq!((cache.len(), cache.memory().items), (1_000, expected));
     }

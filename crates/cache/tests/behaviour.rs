@@ -12,7 +12,7 @@ fn ticked(memory_bytes: u64) -> Cache {
 }
 
 fn request(key: &[u8], mode: StoreMode) -> Request<'_> {
-    Request { key, mode, cas: None, flags: 7, deadline: Deadline::NEVER }
+    Request { flags: 7, ..Request::new(key, mode) }
 }
 
 /// A value that depends on its key and length, so that a wrong one is seen.
@@ -65,14 +65,14 @@ fn touching_gives_an_item_without_deadline_one_and_keeps_its_cas_token() {
     cache.store(&request(b"k", StoreMode::Set), b"v").unwrap();
     let mut value = Vec::new();
     let before = cache.get_into(b"k", &mut value).unwrap();
-    assert!(cache.touch_until(b"k", Deadline::after(cache.now(), 5)).unwrap());
+    assert!(cache.touch_until(b"k", Deadline::after(cache.now(), 5)).unwrap().is_some());
     let after = cache.get_into(b"k", &mut value).unwrap();
     assert_eq!((after.cas, after.flags), (before.cas, 7));
     assert_eq!(value, b"vv");
-    assert!(cache.touch_until(b"k", Deadline::NEVER).unwrap());
+    assert!(cache.touch_until(b"k", Deadline::NEVER).unwrap().is_some());
     cache.tick(cache.now() + 10);
     assert!(cache.get(b"k").is_some());
-    assert!(!cache.touch_until(b"other", Deadline::NEVER).unwrap());
+    assert!(cache.touch_until(b"other", Deadline::NEVER).unwrap().is_none());
     cache.validate().unwrap();
 }
 
@@ -95,7 +95,7 @@ fn a_cas_token_admits_one_change() {
     let cache = ticked(1 << 20);
     let with = |cas| Request { cas: Some(cas), ..request(b"k", StoreMode::Set) };
     assert_eq!(cache.store(&with(1), b"v"), Ok(Stored::NotFound));
-    let Ok(Stored::Stored { cas }) = cache.store(&request(b"k", StoreMode::Set), b"1") else {
+    let Ok(Stored::Stored { cas, .. }) = cache.store(&request(b"k", StoreMode::Set), b"1") else {
         panic!("a plain set stores");
     };
     assert_eq!(cache.store(&with(cas + 1), b"2"), Ok(Stored::Exists));
@@ -175,7 +175,7 @@ fn large_values_are_kept_in_pieces_and_come_back_whole() {
         assert_eq!(cache.get(b"large"), Some([&value[..], b"tail"].concat()));
         cache.validate().unwrap();
     }
-    assert!(cache.touch_until(b"large", Deadline::after(cache.now(), 1)).unwrap());
+    assert!(cache.touch_until(b"large", Deadline::after(cache.now(), 1)).unwrap().is_some());
     assert_eq!(cache.get(b"large").map(|value| value.len()), Some((1 << 20) - 96));
     assert!(cache.delete(b"large"));
     cache.validate().unwrap();

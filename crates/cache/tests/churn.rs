@@ -109,7 +109,7 @@ impl Player<'_> {
         use StoreMode::{Add, Append, Prepend, Replace, Set};
         let mode = self.random.one_of(&[Set, Add, Replace, Append, Prepend]);
         let flags = self.random.below(2) as u32;
-        Request { key, mode, cas: None, flags, deadline: self.any_deadline() }
+        Request { flags, deadline: self.any_deadline(), ..Request::new(key, mode) }
     }
 
     fn store(&mut self, key: u64, name: &[u8]) {

@@ -6,10 +6,10 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use larder::{Cache, Clock, Deadline, Request, StoreError, StoreMode, Stored};
+use larder::{Cache, Clock, Request, StoreError, StoreMode, Stored};
 
 fn request(key: &[u8], mode: StoreMode) -> Request<'_> {
-    Request { key, mode, cas: None, flags: 0, deadline: Deadline::NEVER }
+    Request::new(key, mode)
 }
 
 /// Runs `f`, which must come to an end.

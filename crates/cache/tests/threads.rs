@@ -175,7 +175,7 @@ fn a_cas_token_is_won_by_one_thread_and_no_append_is_lost() {
 
 /// Makes one value longer by compare-and-swap, another by appending; did the swap win?
 fn swap_and_append(cache: &Cache) -> bool {
-    let request = |key, mode, cas| Request { key, mode, cas, flags: 0, deadline: Deadline::NEVER };
+    let request = |key, mode, cas| Request { cas, ..Request::new(key, mode) };
     let append = request(b"log", StoreMode::Append, None);
     assert!(matches!(cache.store(&append, b"."), Ok(Stored::Stored { .. })));
     let mut value = Vec::new();
@@ -255,16 +255,15 @@ fn a_value_changed_in_place_is_always_seen_under_its_own_cas_token() {
         });
         let mut given = HashMap::new();
         for round in 1..=ROUNDS {
-            let Ok(Arithmetic::Number { number, cas }) =
+            let Ok(Arithmetic::Number { number, meta }) =
                 cache.arithmetic(b"n", Direction::Increment, 1)
             else {
                 panic!("n is a number")
             };
-            given.insert((&b"n"[..], cas), number.to_string().into_bytes());
+            given.insert((&b"n"[..], meta.cas), number.to_string().into_bytes());
             let append = StoreMode::Append;
-            let request =
-                Request { key: b"log", mode: append, cas: None, flags: 0, deadline: Deadline(0) };
-            let Ok(Stored::Stored { cas }) = cache.store(&request, b".") else {
+            let request = Request::new(b"log", append);
+            let Ok(Stored::Stored { cas, .. }) = cache.store(&request, b".") else {
                 panic!("log is there")
             };
             given.insert((b"log", cas), vec![b'.'; round as usize]);

@@ -13,12 +13,12 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::fence;
 
-use larder_item::{Direction, Number, Second, StoreMode};
+use larder_item::{Deadline, Number, Second, StoreMode};
 use larder_stats::Counter;
 
 use crate::find::Found;
-use crate::record::{Header, NUMBER_BYTES};
-use crate::{Arithmetic, Engine, Request, Seat, Stored};
+use crate::record::{FREQ_BORN_MAX, Header, Marks, NUMBER_BYTES};
+use crate::{Arithmetic, Counting, Engine, Request, Seat, Stored};
 
 /// What a change in place came to.
 pub(crate) enum Altered<T> {
@@ -29,35 +29,42 @@ pub(crate) enum Altered<T> {
 }
 
 impl Engine {
-    /// Moves the counter of a key, if its item is a number whose text stays as long as it is.
+    /// Moves a counter, if its item is a number whose text stays as long as it is, and has room for a deadline where
+    /// one is to be given.
     pub(crate) fn count_in_place(
         &self,
         seat: &Seat,
-        key: &[u8],
-        direction: Direction,
-        delta: u64,
+        counting: &Counting<'_>,
         now: Second,
     ) -> Altered<Arithmetic> {
-        let hash = self.hash(key);
+        let hash = self.hash(counting.key);
         let locked = self.lock(seat, hash);
-        let found = self.find_locked(&locked, hash, key);
+        let found = self.find_locked(&locked, hash, counting.key);
         let Some(found) = found.filter(|found| self.death(found, now).is_none()) else {
             return Altered::Done(Arithmetic::NotFound);
         };
-        if !found.header.is_number() {
-            return Altered::NotHere;
+        if counting.cas.is_some_and(|cas| cas != self.version(&found)) {
+            return Altered::Done(Arithmetic::Exists);
         }
         let shown_bytes = found.header.shown_bytes();
-        let moved = self.number(&found).moved(direction, delta);
+        let has_room = found.header.deadline_at().is_some()
+            || counting.deadline.is_none_or(|deadline| deadline == Deadline::NEVER);
+        if !found.header.is_number() || !has_room {
+            return Altered::NotHere;
+        }
+        let moved = self.number(&found).moved(counting.direction, counting.delta);
         if moved.text_over(shown_bytes).len() != shown_bytes {
             return Altered::NotHere;
         }
         let value_at = found.record_at + found.header.value_at();
-        let cas = self.alter(seat, &found, || {
+        let header = self.note_change(&found);
+        self.alter(seat, &found, counting.version, || {
             // Pairs with the acquire in `number`.
             self.memory.word(value_at).store(moved.0, Release);
+            self.set_deadline(&found, counting.deadline);
+            self.set_header(&found, header);
         });
-        Altered::Done(Arithmetic::Number { number: moved.0, cas })
+        Altered::Done(Arithmetic::Number { number: moved.0, meta: self.meta(&found, shown_bytes) })
     }
 
     /// Appends to the value of a key, if its record has room for that.
@@ -88,25 +95,55 @@ impl Engine {
             return Altered::NotHere;
         }
         self.memory.write(record_at + header.value_at() + header.value_bytes(), part);
-        let cas = self.alter(seat, &found, || {
-            // Pairs with the acquire in `Header::load`: the bytes are there.
-            let longer = header.with_value_bytes(value_bytes).word();
-            self.memory.word(record_at).store(longer, Release);
+        // A longer value is a new one that is wanted as the old one was, and once more.
+        let freq = (found.slot.freq() + 1).min(FREQ_BORN_MAX);
+        self.set_slot(found.slot_at, found.slot.with_freq(freq));
+        let longer = header.with_value_bytes(value_bytes).with_marks(Marks::default());
+        let cas = self.alter(seat, &found, request.version, || {
+            // The bytes are there.
+            self.set_header(&found, longer.with_born(freq));
         });
         self.count(seat, Counter::ItemsTotal, 1);
-        Altered::Done(Stored::Stored { cas })
+        Altered::Done(Stored::Stored { cas, value_bytes })
     }
 
-    /// Makes a change of a found item's value under a new version. Under the lock of its group.
-    fn alter(&self, seat: &Seat, found: &Found, change: impl FnOnce()) -> u64 {
-        self.note_read(found);
+    /// Counts a change as a read, for eviction to know what is wanted. Gives the header that says that it was none.
+    /// Under the lock of the item's group.
+    fn note_change(&self, found: &Found) -> Header {
+        let freq = found.slot.freq();
+        let is_fetched = found.is_fetched();
+        let may_note = is_fetched || freq < FREQ_BORN_MAX;
+        match may_note && self.note_read(found) && !is_fetched {
+            true => found.header.with_born(freq + 1),
+            false => found.header,
+        }
+    }
+
+    /// Changes the header of a found record. Under the lock of its group.
+    pub(crate) fn set_header(&self, found: &Found, header: Header) {
+        if header != found.header {
+            // Pairs with the acquire in `Header::load`.
+            self.memory.word(found.record_at).store(header.word(), Release);
+        }
+    }
+
+    /// Changes the deadline of a found record that has room for one. Under the lock of its group.
+    pub(crate) fn set_deadline(&self, found: &Found, deadline: Option<Deadline>) {
+        if let (Some(deadline), Some(at)) = (deadline, found.header.deadline_at()) {
+            self.note_deadline(found.slot.segment(), deadline);
+            self.memory.half(found.record_at + at).store(deadline.0, Relaxed);
+        }
+    }
+
+    /// Makes a change of a found item's value under a new version, or the one asked for. Under the lock of its group.
+    fn alter(&self, seat: &Seat, found: &Found, asked: Option<u64>, change: impl FnOnce()) -> u64 {
         self.count(seat, Counter::AlteredInPlace, 1);
         let Some(at) = found.header.version_at() else {
             change();
             return 0;
         };
         let version = self.memory.word(found.record_at + at);
-        let new = self.next_version(seat, version.load(Relaxed));
+        let new = self.give_version(seat, asked, version.load(Relaxed));
         version.store(0, Relaxed);
         // Who sees the change sees the version gone. Pairs with the fence in `is_unaltered`.
         fence(Release);
@@ -133,7 +170,7 @@ impl Engine {
         fence(Acquire);
         let header = Header::load(&self.memory, found.record_at);
         let in_change = version == 0 && header.version_at().is_some();
-        header == found.header && !in_change && self.version(found) == version
+        header.is_same_form(found.header) && !in_change && self.version(found) == version
     }
 
     /// What tells a record that changed in place from one that did not, besides its header: the version, or, of a
@@ -149,7 +186,7 @@ impl Engine {
     pub(crate) fn is_origin(&self, found: &Found, from: &Found, origin: u64) -> bool {
         found.slot.location() == from.slot.location()
             && found.sequence == from.sequence
-            && found.header == from.header
+            && found.header.is_same_form(from.header)
             && match found.header.version_at().is_none() && found.header.is_number() {
                 true => self.number(found).0 == origin,
                 false => self.version(found) == origin,

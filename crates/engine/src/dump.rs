@@ -1,6 +1,6 @@
 //! Looking at what is stored, item by item.
 
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::Ordering::Acquire;
 
 use larder_item::{Meta, Second};
 use larder_region::layout::{GROUP_BYTES, global};
@@ -78,7 +78,7 @@ impl Engine {
 
     /// An item's value and what else is known of it, without any note that it was read: a walk through all of
     /// them says nothing about which are wanted.
-    pub fn peek(&self, key: &[u8], now: Second) -> Option<(Vec<u8>, Meta)> {
+    pub fn peek_value(&self, key: &[u8], now: Second) -> Option<(Vec<u8>, Meta)> {
         self.flush_if_due(now);
         let hash = self.hash(key);
         loop {
@@ -100,12 +100,7 @@ impl Engine {
     }
 
     fn dumped(&self, found: &Found) -> Dumped {
-        let header = found.header;
-        let value_bytes = match header.is_large() {
-            false => header.shown_bytes(),
-            true => self.memory.word(found.record_at + header.value_at()).load(Relaxed) as usize,
-        };
-        Dumped { key: self.key(found), meta: self.meta(found, value_bytes) }
+        Dumped { key: self.key(found), meta: self.meta(found, self.value_bytes(found)) }
     }
 
     /// Shows live items to `visit` until it says no. In no particular order; items stored or moved meanwhile
@@ -113,25 +108,60 @@ impl Engine {
     pub fn dump(&self, now: Second, mut visit: impl FnMut(Dumped) -> bool) {
         for group in 0..self.memory.word(global::GROUPS).load(Acquire) {
             for found in self.linked(group) {
-                if found.sequence == 0 || self.death(&found, now).is_some() {
-                    continue;
-                }
-                let dumped = self.dumped(&found);
-                let unchanged = self.is_unaltered(&found, dumped.meta.cas)
-                    && found.slot.is_of(found.sequence)
-                    && self.slot(found.slot_at).is_same(found.slot)
-                    && self.is_still_there(&found);
-                if unchanged && !visit(dumped) {
+                if let Some(dumped) = self.look_at(&found, now, |engine| engine.dumped(&found))
+                    && !visit(dumped)
+                {
                     return;
                 }
             }
         }
     }
+
+    /// Shows the live items of at most `groups_max` of the index's groups, spread evenly over it, to `visit`: the bytes
+    /// of each key and what is known of its item. Gives the number by which a count of them is to be multiplied to
+    /// be one of all items; 1 where all were shown. What changes meanwhile may be shown or not.
+    ///
+    /// Cost: two cache misses a group and one an item; a group has about ten.
+    pub fn sample(
+        &self,
+        groups_max: usize,
+        now: Second,
+        mut visit: impl FnMut(usize, &Meta),
+    ) -> f64 {
+        self.flush_if_due(now);
+        let groups = self.memory.word(global::GROUPS).load(Acquire);
+        let shown = groups.min(groups_max.max(1) as u64);
+        for turn in 0..shown {
+            // In 128 bits, for both numbers are the caller's or the index's.
+            let group = (u128::from(turn) * u128::from(groups) / u128::from(shown)) as u64;
+            for found in self.linked(group) {
+                let meta = |engine: &Self| engine.meta(&found, engine.value_bytes(&found));
+                if let Some(meta) = self.look_at(&found, now, meta) {
+                    visit(found.header.key_bytes(), &meta);
+                }
+            }
+        }
+        groups as f64 / shown as f64
+    }
+
+    /// Looks at an item that a slot named without a lock; none where it is dead, or not that item any more.
+    fn look_at<T>(&self, found: &Found, now: Second, look: impl FnOnce(&Self) -> T) -> Option<T> {
+        if found.sequence == 0 || self.death(found, now).is_some() {
+            return None;
+        }
+        let version = self.version(found);
+        let seen = look(self);
+        let unchanged = self.is_unaltered(found, version)
+            && found.slot.is_of(found.sequence)
+            && self.slot(found.slot_at).is_same(found.slot)
+            && self.is_still_there(found);
+        unchanged.then_some(seen)
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use larder_item::{Deadline, Epoch, StoreMode};
+    use larder_item::{Epoch, StoreMode};
     use std::thread;
     use std::time::Duration;
 
@@ -153,8 +183,7 @@ mod tests {
         })
         .unwrap();
         let mover = engine.sit().unwrap();
-        let deadline = Deadline::NEVER;
-        let request = Request { key: b"k", mode: StoreMode::Set, cas: None, flags: 0, deadline };
+        let request = Request::new(b"k", StoreMode::Set);
         engine.store(&mover, &request, b"v", 10).unwrap();
         let hash = engine.hash(b"k");
         let found = engine.find(hash, b"k").unwrap();

@@ -134,6 +134,6 @@ impl Engine {
         self.tell_removal(found, death.into());
         self.unlink(seat, found);
         self.count(seat, Counter::Reclaimed, 1);
-        self.count(seat, Counter::ExpiredUnfetched, u64::from(found.slot.freq() == 0));
+        self.count(seat, Counter::ExpiredUnfetched, u64::from(!found.is_fetched()));
     }
 }

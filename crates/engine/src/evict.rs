@@ -23,7 +23,7 @@ use crate::empty::Record;
 use crate::find::Found;
 use crate::group::Locked;
 use crate::lane::{Lane, Pool};
-use crate::segment::State;
+use crate::segment::{State, begun};
 use crate::{Engine, NoMemory, Reason, Seat};
 
 /// Items larger than so many times the mean need to have been read so often.
@@ -131,7 +131,7 @@ impl Engine {
             mean_bytes: self.mean_record_bytes(),
             surplus_min: 0,
             bytes_left: self.layout.segment_bytes,
-            age_secs: now.saturating_sub(self.begun(segment)),
+            age_secs: now.saturating_sub(begun(self.sequence(segment).load(Relaxed))),
             remembered: 0,
         };
         match keep {
@@ -260,8 +260,8 @@ impl Engine {
             self.remember(locked, hash);
             passage.remembered += 1;
             self.count(seat, Counter::EvictionsSmall, 1);
-            self.count(seat, Counter::EvictedUnfetched, u64::from(found.slot.freq() == 0));
         }
+        self.count(seat, Counter::EvictedUnfetched, u64::from(!found.is_fetched()));
         self.count(seat, Counter::Evictions, 1);
         self.count(seat, Counter::EvictedAgeSecs, u64::from(passage.age_secs));
         self.count(seat, Counter::EvictedActive, u64::from(found.slot.freq() > 0));

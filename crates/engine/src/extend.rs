@@ -12,7 +12,7 @@ use larder_item::{Second, StoreMode};
 
 use crate::find::Found;
 use crate::large::{LargeValue, table_of};
-use crate::publish::{Carried, Condition, Publication, Unpublished};
+use crate::publish::{Carried, Condition, Over, Publication, Unpublished};
 use crate::record::Header;
 use crate::slot::Slot;
 use crate::{Engine, Request, Seat, StoreError, Stored, Upload};
@@ -44,7 +44,13 @@ impl Engine {
         let written = self
             .push(seat, &mut upload, &joined, now)
             .and_then(|()| self.append_buffer(seat, &mut upload, now));
-        let over = Condition::Over(found, version);
+        let over = Condition::Over(Over {
+            found,
+            origin: version,
+            version: request.version,
+            deadline: None,
+            goes_on: false,
+        });
         let extended = written.map_err(Unpublished::from).and_then(|()| {
             let kept = Kept { old: &old, merged_count, value_bytes, appends };
             self.publish_extended(seat, &kept_request, &upload, &kept, &over, now)

@@ -34,6 +34,14 @@ pub(crate) struct Found {
     pub(crate) header: Header,
 }
 
+impl Found {
+    /// Has the item been read or touched since it was stored?
+    #[inline]
+    pub(crate) fn is_fetched(&self) -> bool {
+        self.header.is_fetched(self.slot.freq())
+    }
+}
+
 enum Examined {
     Same(Found),
     OtherKey,

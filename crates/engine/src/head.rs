@@ -58,7 +58,7 @@ impl Reservation<'_> {
 
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
-        // Pairs with the acquire in `claim`.
+        // Pairs with the acquire in `claim_head`.
         self.engine.memory.word(self.head_at + CLAIMED).store(0, Release);
     }
 }
@@ -76,7 +76,7 @@ impl Engine {
     ) -> Result<Reservation<'_>, NoMemory> {
         let mut taken = None;
         loop {
-            let mut room = self.claim(seat, lane);
+            let mut room = self.claim_head(seat, lane);
             loop {
                 if self.has_room_for(&mut room, bytes, bytes_min)? {
                     // Somebody else had one for this head while we looked for ours.
@@ -103,7 +103,7 @@ impl Engine {
         bytes: usize,
         now: Second,
     ) -> Result<Reservation<'_>, NoMemory> {
-        let mut room = self.claim(seat, lane);
+        let mut room = self.claim_head(seat, lane);
         while !self.has_room_for(&mut room, bytes, bytes)? {
             let segment = self.take_for_survivors().ok_or(NoMemory)?;
             self.attach_segment(&room, segment, lane, now);
@@ -142,7 +142,7 @@ impl Engine {
     }
 
     /// Claims a head of the lane, beginning with the seat's own; waits where all are claimed.
-    fn claim(&self, seat: &Seat, lane: Lane) -> Reservation<'_> {
+    fn claim_head(&self, seat: &Seat, lane: Lane) -> Reservation<'_> {
         let stripes = self.layout.stripes;
         let mut wait = Wait::default();
         let mut stripe = seat.index as usize % stripes;

@@ -258,7 +258,11 @@ impl Engine {
             let part = self.take_back(seat, upload).ok_or(StoreError::NoMemory)?;
             return self.store(seat, request, &part, now);
         }
-        let stored = self.finish(seat, &mut upload, request, &Condition::of(request), now);
+        if upload.buffer.len() <= self.inline_bytes_max() && upload.pieces.is_empty() {
+            return self.store(seat, request, &upload.buffer, now);
+        }
+        let condition = Condition::Requested(request);
+        let stored = self.finish(seat, &mut upload, request, &condition, now);
         if !matches!(stored, Ok(Stored::Stored { .. })) {
             self.abort_upload(seat, upload);
         }

@@ -13,11 +13,13 @@
 //! no `unsafe` code outside of `pinned`: it reaches memory through [`larder_region::Memory`] only.
 //!
 //! Files in reading order: `slot`, `record`, `group` (the formats); `seat`, `segment`, `head` (who writes
-//! where); `find`, [`read`], `prefetch`; [`store`], `publish`; [`large`]; `empty`, `relocate`, `grow`, `flush`, [`limit`];
+//! where); `find`, [`read`], `prefetch`; [`store`], `publish`, [`count`], `alter`, [`amend`]; [`large`]; `empty`, `relocate`, `grow`, `flush`, [`limit`];
 //! [`engine`], [`report`], [`dump`], [`validate`].
 #![deny(unsafe_code)]
 
 mod alter;
+pub mod amend;
+pub mod count;
 pub mod dump;
 mod empty;
 pub mod engine;
@@ -53,15 +55,17 @@ mod sweep;
 pub mod validate;
 mod wait;
 
+pub use amend::{Amended, Amendment, Deletion};
+pub use count::{Arithmetic, Counting};
 pub use dump::{Cursor, Dumped};
 pub use engine::{Config, CreateError, Engine};
 pub use large::{Evicted, LargeValue, Upload};
 pub use limit::LimitError;
-pub use read::{Miss, Read};
-pub use removal::{Reason, Removed};
+pub use read::{Miss, Read, Reading};
+pub use removal::{Leaving, Reason, Removed};
 pub use report::Report;
 pub use seat::Seat;
-pub use store::{Arithmetic, Request, StoreError, Stored};
+pub use store::{Request, Stale, StoreError, Stored};
 pub use validate::Broken;
 
 /// No segment can be had, or none for this purpose.

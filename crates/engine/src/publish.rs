@@ -1,39 +1,83 @@
 //! Publishing a written record: the one moment at which a store happens.
 
+use std::cmp::Ordering::{Equal, Greater, Less};
 use std::sync::atomic::Ordering::Relaxed;
 
-use larder_item::{Deadline, Second, StoreMode};
+use larder_item::{Deadline, Meta, Second, StoreMode};
 use larder_stats::Counter;
 
 use crate::find::Found;
 use crate::group::Locked;
 use crate::head::Reservation;
 use crate::large::{Piece, table_at};
-use crate::record::{Draft, Header};
+use crate::record::{Draft, FREQ_BORN_MAX, Header, Marks};
 use crate::slot::Slot;
-use crate::{Engine, NoMemory, Reason, Request, Seat, StoreError, Stored};
+use crate::{Engine, NoMemory, Reason, Request, Seat, Stale, StoreError, Stored};
 
 /// When a record replaces what is there.
 #[derive(Clone, Copy)]
 pub(crate) enum Condition<'a> {
-    /// As the mode and the cas token of a request say.
-    Requested(StoreMode, Option<u64>),
-    /// Only over exactly this record, from which the new one was made, if it still is what it was: with this
-    /// [`Engine::origin`].
-    Over(&'a Found, u64),
+    /// As a request says.
+    Requested(&'a Request<'a>),
+    /// Only over the record from which the new one was made.
+    Over(Over<'a>),
+}
+
+/// A record from which another was made.
+#[derive(Clone, Copy)]
+pub(crate) struct Over<'a> {
+    pub(crate) found: &'a Found,
+    /// What it was when it was read: its [`Engine::origin`].
+    pub(crate) origin: u64,
+    /// The version that the new one is asked to get.
+    pub(crate) version: Option<u64>,
+    /// The deadline that the new one gets in place of the old one's.
+    pub(crate) deadline: Option<Deadline>,
+    /// Is it the same item in other words? Else what was said of it, and whether it was read, is over.
+    pub(crate) goes_on: bool,
+}
+
+impl Over<'_> {
+    /// What the new item has of the old one, of which this was known.
+    pub(crate) fn meta(&self, old: Meta) -> Meta {
+        let kept = |mark: bool| mark && self.goes_on;
+        Meta {
+            deadline: self.deadline.unwrap_or(old.deadline),
+            stale: kept(old.stale),
+            won: kept(old.won),
+            fetched: kept(old.fetched),
+            ..old
+        }
+    }
 }
 
 impl Condition<'_> {
-    pub(crate) fn of(request: &Request<'_>) -> Self {
-        Self::Requested(request.mode, request.cas)
-    }
-
     /// The deadline field of the new record. One made from another keeps the field, even if it says never:
-    /// the other's may be changed until the new one is published.
+    /// the other's may be changed until the new one is published. So does one that may be told to keep it.
     pub(crate) fn deadline_field(&self, request: &Request<'_>) -> Option<Deadline> {
-        let keeps = matches!(self, Self::Over(found, _) if found.header.deadline_at().is_some());
+        let keeps = match self {
+            Self::Over(over) => over.found.header.deadline_at().is_some(),
+            Self::Requested(request) => request.stale == Stale::IfOlder,
+        };
         (keeps || request.deadline != Deadline::NEVER).then_some(request.deadline)
     }
+
+    fn version(&self) -> Option<u64> {
+        match self {
+            Self::Over(over) => over.version,
+            Self::Requested(request) => request.version,
+        }
+    }
+}
+
+/// What becomes known under the lock of an item that is stored.
+struct Life {
+    /// What its slot counts.
+    freq: u64,
+    /// The header with what is told there.
+    header: Header,
+    /// The deadline that it gets in place of that of its draft.
+    deadline: Option<Deadline>,
 }
 
 /// A record that is to be written and published.
@@ -64,6 +108,8 @@ impl Carried {
 /// What publishing came to where it is no error.
 enum Verdict {
     Store,
+    /// The value comes too late: it is stored, but out of date.
+    StoreStale,
     Not(Stored),
     /// The record the new one was made from is another by now.
     Changed,
@@ -137,8 +183,9 @@ impl Engine {
         let locked = self.lock(seat, draft.hash);
         let old = self.find_locked(&locked, draft.hash, draft.key);
         let live = old.filter(|found| self.death(found, now).is_none());
-        match self.judge(condition, live.as_ref()) {
-            Verdict::Store => {}
+        let verdict = self.judge(condition, live.as_ref());
+        match verdict {
+            Verdict::Store | Verdict::StoreStale => {}
             Verdict::Not(stored) => return Ok(stored),
             Verdict::Changed => return Err(Unpublished::Changed),
         }
@@ -149,7 +196,10 @@ impl Engine {
                 self.unlink(seat, old);
             });
             pieces.iter().for_each(|piece| self.give_back_piece(seat, piece));
-            return Ok(Stored::Stored { cas: self.next_version(seat, 0) });
+            return Ok(Stored::Stored {
+                cas: self.next_version(seat, 0),
+                value_bytes: draft.shown_bytes(),
+            });
         }
         if !pieces.iter().all(|piece| self.is_kept(piece)) {
             return Err(Unpublished::PieceLost);
@@ -157,10 +207,9 @@ impl Engine {
         let Some(slot_at) = self.place_for(&locked, draft.hash, old.as_ref()) else {
             return Err(Unpublished::NoSlot);
         };
-        let cas = self.complete(seat, publication, room, condition, old.as_ref());
-        // What replaces a live item is asked for as often as that was.
-        let freq = live.map_or(0, |live| self.slot(live.slot_at).freq());
-        self.set_slot(slot_at, room.slot().tagged(self.tag_of(draft.hash), freq));
+        let life = self.life(draft, condition, &verdict, live.as_ref());
+        let cas = self.complete(seat, publication, room, condition, &life, old.as_ref());
+        self.set_slot(slot_at, room.slot().tagged(self.tag_of(draft.hash), life.freq));
         pieces.iter().for_each(|piece| self.note_arrived(piece.slot.segment()));
         if let Some(old) = &old {
             self.tell_replaced(old, condition, now);
@@ -175,26 +224,62 @@ impl Engine {
             self.count(seat, Counter::ItemsCurrent, 1);
             self.note_slots(seat, 1);
         }
-        Ok(Stored::Stored { cas })
+        Ok(Stored::Stored { cas, value_bytes: draft.shown_bytes() })
     }
 
     fn judge(&self, condition: &Condition<'_>, live: Option<&Found>) -> Verdict {
+        let request = match condition {
+            Condition::Over(over) => {
+                let same = live.is_some_and(|found| self.is_origin(found, over.found, over.origin));
+                return if same { Verdict::Store } else { Verdict::Changed };
+            }
+            Condition::Requested(request) => request,
+        };
+        match (request.mode, request.cas, live) {
+            (StoreMode::Add, _, Some(_)) => Verdict::Not(Stored::NotStored),
+            (StoreMode::Add, _, None) => Verdict::Store,
+            (_, Some(_), None) => Verdict::Not(Stored::NotFound),
+            (_, Some(cas), Some(found)) => match cas.cmp(&self.version(found)) {
+                Equal => Verdict::Store,
+                Less if request.stale == Stale::IfOlder => Verdict::StoreStale,
+                Less | Greater => Verdict::Not(Stored::Exists),
+            },
+            (StoreMode::Replace, None, None) => Verdict::Not(Stored::NotStored),
+            _ => Verdict::Store,
+        }
+    }
+
+    /// What becomes known under the lock of an item that is put in place of a live one, or of none.
+    fn life(
+        &self,
+        draft: &Draft<'_>,
+        condition: &Condition<'_>,
+        verdict: &Verdict,
+        live: Option<&Found>,
+    ) -> Life {
+        let header = draft.header();
+        let freq = live.map_or(0, |live| self.slot(live.slot_at).freq());
+        // What replaces a live item is asked for as often as that was.
+        let anew = freq.min(FREQ_BORN_MAX);
         match (condition, live) {
-            (Condition::Over(from, origin), Some(found)) => {
-                let same = self.is_origin(found, from, *origin);
-                if same { Verdict::Store } else { Verdict::Changed }
+            (Condition::Over(over), Some(live)) => {
+                let deadline = over.deadline.or_else(|| Some(self.deadline(live)));
+                match over.goes_on {
+                    true => Life { freq, header: header.going_on_from(live.header), deadline },
+                    false => Life { freq: anew, header: header.with_born(anew), deadline },
+                }
             }
-            (Condition::Over(..), None) => Verdict::Changed,
-            (Condition::Requested(StoreMode::Add, _), Some(_)) => Verdict::Not(Stored::NotStored),
-            (Condition::Requested(StoreMode::Add, _), None) => Verdict::Store,
-            (Condition::Requested(_, Some(_)), None) => Verdict::Not(Stored::NotFound),
-            (Condition::Requested(_, Some(cas)), Some(found)) if self.version(found) != *cas => {
-                Verdict::Not(Stored::Exists)
+            (Condition::Requested(_), Some(live)) if matches!(verdict, Verdict::StoreStale) => {
+                let marks = Marks { stale: true, won: live.header.is_won() };
+                let header = header.with_born(anew).with_marks(marks);
+                Life { freq: anew, header, deadline: Some(self.deadline(live)) }
             }
-            (Condition::Requested(StoreMode::Replace, None), None) => {
-                Verdict::Not(Stored::NotStored)
+            (Condition::Requested(request), _) => {
+                let marks = Marks { stale: request.stale == Stale::Always, won: request.won };
+                let header = header.with_born(anew).with_marks(marks);
+                Life { freq: anew, header, deadline: None }
             }
-            (Condition::Requested(..), _) => Verdict::Store,
+            (Condition::Over(_), None) => Life { freq, header, deadline: None },
         }
     }
 
@@ -218,25 +303,28 @@ impl Engine {
         publication: &Publication<'_>,
         room: &Reservation<'_>,
         condition: &Condition<'_>,
+        life: &Life,
         old: Option<&Found>,
     ) -> u64 {
         let Publication { draft, carried, .. } = publication;
-        let header = draft.header();
+        let header = life.header;
+        self.memory.word(room.at()).store(header.word(), Relaxed);
         if let (Some(carried), Some(old)) = (carried, old) {
             let from = table_at(old.record_at, old.header) + carried.from * 8;
             let to = table_at(room.at(), header) + carried.to * 8;
             self.memory.copy(from, to, carried.count * 8);
         }
         let mut deadline = draft.deadline.unwrap_or(Deadline::NEVER);
-        if let (Condition::Over(..), Some(old), Some(at)) = (condition, old, header.deadline_at()) {
-            deadline = self.deadline(old);
+        if let (Some(kept), Some(at)) = (life.deadline, header.deadline_at()) {
+            deadline = kept;
             self.memory.half(room.at() + at).store(deadline.0, Relaxed);
         }
         self.note_deadline(room.segment, deadline);
         let Some(at) = header.version_at() else {
             return 0;
         };
-        let version = self.next_version(seat, old.map_or(0, |old| self.version(old)));
+        let replaced = old.map_or(0, |old| self.version(old));
+        let version = self.give_version(seat, condition.version(), replaced);
         self.memory.word(room.at() + at).store(version, Relaxed);
         version
     }

@@ -7,6 +7,8 @@ use larder_stats::Counter;
 
 use crate::find::Found;
 use crate::large::LargeValue;
+use crate::record::Header;
+use crate::segment::begun;
 use crate::slot::FREQ_MAX;
 use crate::wait::Wait;
 use crate::{Engine, Seat};
@@ -20,6 +22,27 @@ pub enum Miss {
     Expired,
     /// The item was stored before the last flush.
     Flushed,
+}
+
+/// How an item is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// Does the read count, for eviction to know what is wanted, and for [`Meta::fetched`]?
+    pub noted: bool,
+    /// Is the value wanted? Else only the head is written, also for a large item, and the outcome is no
+    /// [`Read::Large`].
+    pub value: bool,
+}
+
+impl Reading {
+    /// The value, and it counts.
+    pub const WHOLE: Self = Self { noted: true, value: true };
+}
+
+impl Default for Reading {
+    fn default() -> Self {
+        Self::WHOLE
+    }
 }
 
 /// The outcome of a read.
@@ -39,10 +62,25 @@ impl Engine {
     ///
     /// Cost: one cache miss for the group, one or two for the record; no lock and, on a hit, no store to
     /// shared memory.
+    #[inline]
     pub fn read(
         &self,
         seat: &Seat,
         key: &[u8],
+        now: Second,
+        out: &mut Vec<u8>,
+        head: impl FnMut(&mut Vec<u8>, &Meta),
+    ) -> Read {
+        self.read_as(seat, key, Reading::WHOLE, now, out, head)
+    }
+
+    /// As [`Engine::read`], in another way.
+    #[inline]
+    pub fn read_as(
+        &self,
+        seat: &Seat,
+        key: &[u8],
+        reading: Reading,
         now: Second,
         out: &mut Vec<u8>,
         mut head: impl FnMut(&mut Vec<u8>, &Meta),
@@ -60,13 +98,19 @@ impl Engine {
                     self.bury(seat, hash, &found, now);
                     return Read::Miss(miss);
                 }
+            } else if !reading.value {
+                if let Some(meta) = self.meta_of(&found) {
+                    self.note_read_if(reading.noted, &found);
+                    head(out, &meta);
+                    return Read::Hit(meta);
+                }
             } else if found.header.is_large() {
                 if let Some(mut large) = self.open_large(&found)
                     && self.pin_large(&mut large)
                 {
                     let meta = self.meta(&found, large.value_bytes());
                     if self.is_still_there(&found) {
-                        self.note_read(&found);
+                        self.note_read_if(reading.noted, &found);
                         head(out, &meta);
                         return Read::Large(meta, large);
                     }
@@ -77,7 +121,7 @@ impl Engine {
                 head(out, &meta);
                 self.read_value(&found, out);
                 if self.is_still_there(&found) && self.is_unaltered(&found, meta.cas) {
-                    self.note_read(&found);
+                    self.note_read_if(reading.noted, &found);
                     return Read::Hit(meta);
                 }
                 out.truncate(start);
@@ -88,23 +132,78 @@ impl Engine {
     }
 
     /// Counts a read in the slot, for eviction to know what is wanted. Where somebody changes the slot just now
-    /// the note is dropped. After a few reads there is nothing to note, and reading writes nothing.
+    /// the note is dropped, which is told. After a few reads there is nothing to note, and reading writes nothing.
     #[inline]
-    pub(crate) fn note_read(&self, found: &Found) {
+    pub(crate) fn note_read(&self, found: &Found) -> bool {
         let (slot, freq) = (found.slot, found.slot.freq());
-        if freq < FREQ_MAX {
+        freq < FREQ_MAX && {
             let noted = slot.with_freq(freq + 1);
             let word = self.memory.word(found.slot_at);
-            let _ = word.compare_exchange(slot.0, noted.0, Relaxed, Relaxed);
+            word.compare_exchange(slot.0, noted.0, Relaxed, Relaxed).is_ok()
         }
     }
 
+    #[inline]
+    fn note_read_if(&self, noted: bool, found: &Found) {
+        if noted {
+            self.note_read(found);
+        }
+    }
+
+    #[inline]
     pub(crate) fn meta(&self, found: &Found, value_bytes: usize) -> Meta {
+        let cas = self.version(found);
+        // The header once more, after the version: who sees the version that a change of the marks gave sees the
+        // marks. Pairs with the release in `amend_here`.
+        let header = Header::load(&self.memory, found.record_at);
         Meta {
             flags: found.header.flags(&self.memory, found.record_at),
             deadline: self.deadline(found),
-            cas: self.version(found),
+            cas,
             value_bytes,
+            stale: header.is_stale(),
+            won: header.is_won(),
+            fetched: header.is_fetched(found.slot.freq()),
+            seen: begun(found.sequence),
+        }
+    }
+
+    /// What is known of a found item; none where it changed meanwhile.
+    pub(crate) fn meta_of(&self, found: &Found) -> Option<Meta> {
+        let meta = self.meta(found, self.value_bytes(found));
+        (self.is_still_there(found) && self.is_unaltered(found, meta.cas)).then_some(meta)
+    }
+
+    /// How long the value of a record is.
+    pub(crate) fn value_bytes(&self, found: &Found) -> usize {
+        match found.header.is_large() {
+            true => {
+                let value_at = found.record_at + found.header.value_at();
+                self.memory.word(value_at).load(Relaxed) as usize
+            }
+            false => found.header.shown_bytes(),
+        }
+    }
+
+    /// What is known of an item, without any note that it was read.
+    ///
+    /// Cost: as [`Engine::read`], without the value.
+    pub fn peek(&self, key: &[u8], now: Second) -> Option<Meta> {
+        self.flush_if_due(now);
+        let hash = self.hash(key);
+        let mut wait = Wait::default();
+        loop {
+            let found = self.find(hash, key)?;
+            match self.death(&found, now) {
+                None => {
+                    if let Some(meta) = self.meta_of(&found) {
+                        return Some(meta);
+                    }
+                }
+                Some(_) if self.is_still_there(&found) => return None,
+                Some(_) => {}
+            }
+            wait.pause();
         }
     }
 

@@ -1,10 +1,10 @@
 //! A record: an item, or a piece of a large value, as bytes in a segment.
 //!
 //! ```text
-//! ┌───────────────────────────────────────────────┬─────────┬──────────┬───────┬─────┬───────┬─────┐
-//! │ header 8                                      │ version │ deadline │ flags │ key │ value │ pad │
-//! │ value len 24│key len 8│fields 8│mark 8│check 16 │   8?    │    4?    │  4?   │     │       │ → 8 │
-//! └───────────────────────────────────────────────┴─────────┴──────────┴───────┴─────┴───────┴─────┘
+//! ┌──────────────────────────────────────────────────────┬─────────┬──────────┬───────┬─────┬───────┬─────┐
+//! │ header 8                                             │ version │ deadline │ flags │ key │ value │ pad │
+//! │ value len 24│key len 8│fields 8│mark 5│born 3│check 16 │   8?    │    4?    │  4?   │     │       │ → 8 │
+//! └──────────────────────────────────────────────────────┴─────────┴──────────┴───────┴─────┴───────┴─────┘
 //! ```
 //!
 //! A field with a question mark is present if its bit in `fields` is set; the widest come first so that
@@ -15,10 +15,17 @@
 //! Two kinds of records change in place (module `alter`): a **number** holds the u64 in place of its text,
 //! `mark` says how many bytes the text has; a **growing** one has its length rounded up to 2^`mark` bytes, and
 //! takes appended bytes into what is left.
+//!
+//! Of every record three things in the header change in place, under the lock of its group: the two fields
+//! **stale** and **won**, and **born**, the freq that the item's slot had when it was stored. What the slot counts
+//! beyond that was read since. An item whose freq eviction has lowered says so by a `born` of 4 if it was read
+//! before.
 
 use larder_item::Deadline;
 use larder_region::Memory;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use crate::slot::FREQ_MAX;
 
 const VERSION: u8 = 1;
 const DEADLINE: u8 = 2;
@@ -26,6 +33,21 @@ const FLAGS: u8 = 4;
 const LARGE: u8 = 8;
 const PIECE: u8 = 16;
 const NUMBER: u8 = 32;
+const STALE: u8 = 64;
+const WON: u8 = 128;
+
+const MARK_SHIFT: u32 = 40;
+const MARK_MAX: u64 = 31;
+const BORN_SHIFT: u32 = 45;
+const BORN_MASK: u64 = 7 << BORN_SHIFT;
+
+/// What is told of an item, not of its record.
+const LIFE_MASK: u64 = BORN_MASK | ((STALE | WON) as u64) << 32;
+
+/// The highest freq that an item begins with: a read can still be told from it.
+pub(crate) const FREQ_BORN_MAX: u64 = FREQ_MAX - 1;
+/// Stands for a freq that is not known any more, of an item that was read.
+pub(crate) const READ_BEFORE: u64 = FREQ_MAX + 1;
 
 /// The least that record lengths are multiples of, as a power of two.
 const UNIT_BITS_MIN: u32 = 3;
@@ -49,6 +71,15 @@ pub(crate) struct Fields {
     pub(crate) flags: bool,
 }
 
+/// What was said of an item since it was stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Marks {
+    /// Its value is out of date.
+    pub(crate) stale: bool,
+    /// Somebody was given the right to bring a new one.
+    pub(crate) won: bool,
+}
+
 /// What stands in a record's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
@@ -66,6 +97,12 @@ impl Form {
     /// The form of a value that has grown to a record of so many bytes: about as much room again.
     pub(crate) fn growing(record_bytes: usize) -> Self {
         Self::Growing { unit_bits: record_bytes.ilog2() as u8 }
+    }
+
+    /// The form of a number whose text has so many bytes; none where these are too many for one.
+    pub(crate) fn number(text_bytes: usize) -> Option<Self> {
+        let shown_bytes = u8::try_from(text_bytes).ok()?;
+        (u64::from(shown_bytes) <= MARK_MAX).then_some(Self::Number { shown_bytes })
     }
 
     fn bits(self) -> u8 {
@@ -99,7 +136,8 @@ impl Header {
             | bit(fields.deadline, DEADLINE)
             | bit(fields.flags, FLAGS)
             | form.bits();
-        let mark = u64::from(form.mark()) << 40;
+        debug_assert!(u64::from(form.mark()) <= MARK_MAX);
+        let mark = u64::from(form.mark()) << MARK_SHIFT;
         Self(Self::of_parts(bits, key_bytes, value_bytes, hash).0 | mark)
     }
 
@@ -157,7 +195,57 @@ impl Header {
 
     #[inline]
     fn mark(self) -> u32 {
-        (self.0 >> 40) as u32 & 0xFF
+        (self.0 >> MARK_SHIFT & MARK_MAX) as u32
+    }
+
+    #[inline]
+    pub(crate) fn is_stale(self) -> bool {
+        self.has(STALE)
+    }
+
+    #[inline]
+    pub(crate) fn is_won(self) -> bool {
+        self.has(WON)
+    }
+
+    /// The same with these marks and no others.
+    pub(crate) fn with_marks(self, marks: Marks) -> Self {
+        let bit = |present: bool, bit: u8| if present { u64::from(bit) << 32 } else { 0 };
+        let none = self.0 & !(u64::from(STALE | WON) << 32);
+        Self(none | bit(marks.stale, STALE) | bit(marks.won, WON))
+    }
+
+    /// Has an item been read since it was stored, if its slot has this freq?
+    #[inline]
+    pub(crate) fn is_fetched(self, freq: u64) -> bool {
+        let born = (self.0 & BORN_MASK) >> BORN_SHIFT;
+        born == READ_BEFORE || freq > born
+    }
+
+    /// The same of an item that begins with a freq, or was [`READ_BEFORE`].
+    pub(crate) fn with_born(self, born: u64) -> Self {
+        debug_assert!(born <= READ_BEFORE);
+        Self(self.0 & !BORN_MASK | born << BORN_SHIFT)
+    }
+
+    /// The same of an item that goes on in this record: with marks and `born` of the record that it had.
+    pub(crate) fn going_on_from(self, old: Self) -> Self {
+        Self(self.0 & !LIFE_MASK | old.0 & LIFE_MASK)
+    }
+
+    /// Does the other say the same of what stands in the record?
+    #[inline]
+    pub(crate) fn is_same_form(self, other: Self) -> bool {
+        (self.0 ^ other.0) & !LIFE_MASK == 0
+    }
+
+    /// The same of an item whose slot's freq goes from one number to another by no read.
+    pub(crate) fn with_freq_changed(self, from: u64, to: u64) -> Self {
+        match self.is_fetched(from) {
+            true if from == to => self,
+            true => self.with_born(READ_BEFORE),
+            false => self.with_born(to),
+        }
     }
 
     pub(crate) fn is_growing(self) -> bool {
@@ -244,7 +332,7 @@ impl Header {
     /// The length of the record, padding included.
     #[inline]
     pub(crate) fn record_bytes(self) -> usize {
-        let unit_bits = if self.is_growing() { self.mark() & 31 } else { 0 };
+        let unit_bits = if self.is_growing() { self.mark() } else { 0 };
         (self.value_at() + self.value_bytes()).next_multiple_of(1 << unit_bits.max(UNIT_BITS_MIN))
     }
 
@@ -289,6 +377,17 @@ impl Draft<'_> {
             flags: self.flags != 0,
         };
         Header::new(fields, self.form, self.key.len(), self.value.len(), self.hash)
+    }
+
+    /// The length of the value as users see it.
+    pub(crate) fn shown_bytes(&self) -> usize {
+        match self.form {
+            // The table begins with it.
+            Form::Table => {
+                self.value.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes) as usize)
+            }
+            _ => self.header().shown_bytes(),
+        }
     }
 
     /// Writes the record into a place its writer owns.

@@ -10,72 +10,13 @@ use crate::find::Found;
 use crate::group::Locked;
 use crate::head::Reservation;
 use crate::lane::Lane;
-use crate::record::{Draft, HEADER_BYTES, Header};
+use crate::record::{HEADER_BYTES, Header};
 use crate::slot::Slot;
-use crate::{Engine, NoMemory, Seat, StoreError};
+use crate::{Engine, NoMemory, Seat};
 
 impl Engine {
-    /// Moves an item that was stored without a deadline into a record that has one.
-    pub(crate) fn give_deadline_field(
-        &self,
-        seat: &Seat,
-        hash: u64,
-        key: &[u8],
-        deadline: Deadline,
-        now: Second,
-    ) -> Result<bool, StoreError> {
-        loop {
-            let Some(seen) = self.find(hash, key) else {
-                return Ok(false);
-            };
-            // A deadline, and the alignment behind it, are at most so much longer.
-            let room_bytes = seen.header.record_bytes() + 16;
-            let lane = self.lane_of(self.lane(seen.slot.segment()).pool, deadline, now);
-            let room = self.reserve(seat, lane, room_bytes, room_bytes, now)?;
-            let locked = self.lock(seat, hash);
-            let found = self.find_locked(&locked, hash, key);
-            let Some(found) = found.filter(|found| self.death(found, now).is_none()) else {
-                return Ok(false);
-            };
-            if found.header != seen.header || found.header.deadline_at().is_some() {
-                continue;
-            }
-            self.copy_with_deadline(&room, &found, key, hash, deadline);
-            self.relink(seat, &room, &found, deadline, found.slot.freq());
-            drop(locked);
-            return Ok(true);
-        }
-    }
-
-    /// Writes a found item once more, with a deadline field. Under the lock of its group.
-    fn copy_with_deadline(
-        &self,
-        room: &Reservation<'_>,
-        found: &Found,
-        key: &[u8],
-        hash: u64,
-        deadline: Deadline,
-    ) {
-        let mut value = Vec::new();
-        let value_at = found.record_at + found.header.value_at();
-        self.memory.read(value_at, found.header.value_bytes(), &mut value);
-        let draft = Draft {
-            key,
-            hash,
-            flags: found.header.flags(&self.memory, found.record_at),
-            deadline: Some(deadline),
-            versioned: found.header.version_at().is_some(),
-            value: &value,
-            form: found.header.form_of_copy(),
-        };
-        draft.write(&self.memory, room.at());
-        if let Some(at) = draft.header().version_at() {
-            self.memory.word(room.at() + at).store(self.version(found), Relaxed);
-        }
-    }
-
     /// Makes the slot of a found record name its copy. Under the lock of its group.
-    fn relink(
+    pub(crate) fn relink(
         &self,
         seat: &Seat,
         room: &Reservation<'_>,
@@ -120,8 +61,8 @@ impl Engine {
                 self.reclaim(seat, &found, death);
                 return Ok(());
             }
-            // What may have changed since the copy: the deadline, the table of a large value, all of a record
-            // that changes in place.
+            // What may have changed since the copy: version and deadline, the table of a large value, all of a
+            // record that changes in place, and the header's marks.
             let fields = header.key_at() - HEADER_BYTES;
             self.memory.copy(from + HEADER_BYTES, room.at() + HEADER_BYTES, fields);
             if header.is_large() {
@@ -130,7 +71,10 @@ impl Engine {
             } else if header.changes_in_place() {
                 self.memory.copy(from, room.at(), bytes);
             }
-            let freq = freq_after(self.slot(found.slot_at).freq());
+            let counted = self.slot(found.slot_at).freq();
+            let freq = freq_after(counted);
+            let header = found.header.with_freq_changed(counted, freq);
+            self.memory.word(room.at()).store(header.word(), Relaxed);
             self.relink(seat, &room, &found, self.deadline(&found), freq);
             self.count(seat, Counter::BytesRelocated, bytes as u64);
         }

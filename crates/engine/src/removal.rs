@@ -5,6 +5,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 
+use larder_item::Meta;
+
 use crate::find::Found;
 use crate::{Engine, Miss};
 
@@ -35,12 +37,48 @@ pub struct Removed {
     pub reason: Reason,
 }
 
+/// An item at the moment at which it leaves the cache.
+#[derive(Clone, Copy, Debug)]
+pub struct Leaving<'a> {
+    engine: &'a Engine,
+    found: &'a Found,
+    reason: Reason,
+}
+
+impl Leaving<'_> {
+    /// Appends its key to `out`.
+    pub fn read_key(&self, out: &mut Vec<u8>) {
+        let key_at = self.found.record_at + self.found.header.key_at();
+        self.engine.memory.read(key_at, self.found.header.key_bytes(), out);
+    }
+
+    /// Bytes of its key.
+    pub fn key_bytes(&self) -> usize {
+        self.found.header.key_bytes()
+    }
+
+    /// What is known of it. Its `seen` is from [`Meta::seen`]: how long it was not needed follows from the clock.
+    pub fn meta(&self) -> Meta {
+        self.engine.meta(self.found, self.engine.value_bytes(self.found))
+    }
+
+    /// Why it leaves.
+    pub fn reason(&self) -> Reason {
+        self.reason
+    }
+}
+
+/// What hears of items that leave.
+type Hook = Box<dyn Fn(&Leaving<'_>) + Send + Sync>;
+
 /// Whom removals are told, if anybody.
 #[derive(Default)]
 pub(crate) struct Told {
     /// Is anybody listening? A removal that nobody wants to know of costs this look.
     is_wanted: Arc<AtomicBool>,
     listener: OnceLock<Box<dyn Fn(Removed) + Send + Sync>>,
+    /// Who wants to know only of items that nobody removed: another look, at these.
+    hook: OnceLock<Hook>,
 }
 
 impl fmt::Debug for Told {
@@ -60,9 +98,23 @@ impl Engine {
         &self.told.is_wanted
     }
 
+    /// Shows `hook` each item that is evicted, or found expired or cleared, as long as the engine lives. Only the
+    /// first call counts.
+    ///
+    /// It is called while a group of the index is locked, and a segment may be half emptied: it must be short, must not
+    /// block, must not panic, and must not use the cache, which would wait for itself. What it is shown is gone
+    /// when it returns.
+    pub fn show_departures(&self, hook: Box<dyn Fn(&Leaving<'_>) + Send + Sync>) {
+        let _ = self.told.hook.set(hook);
+    }
+
     /// Tells of a record that is being removed. Under the lock of its group, before it leaves the accounts.
     #[inline]
     pub(crate) fn tell_removal(&self, found: &Found, reason: Reason) {
+        let is_departure = matches!(reason, Reason::Evicted | Reason::Expired | Reason::Cleared);
+        if is_departure && let Some(hook) = self.told.hook.get() {
+            hook(&Leaving { engine: self, found, reason });
+        }
         if self.told.is_wanted.load(Relaxed) {
             self.tell(found, reason);
         }

@@ -9,7 +9,7 @@ use larder_stats::Counter;
 
 use crate::Engine;
 use crate::lane::Pool;
-use crate::segment::State;
+use crate::segment::{State, begun};
 
 /// The sizes of the parts of a cache at one time. Threads go on meanwhile: the numbers need not add up to
 /// the byte.
@@ -99,7 +99,7 @@ impl Engine {
                     let sequence = self.sequence(segment).load(Relaxed);
                     if sequence < oldest {
                         oldest = sequence;
-                        report.oldest = self.begun(segment);
+                        report.oldest = begun(sequence);
                     }
                 }
                 State::Ghost => report.segments_ghost += 1,

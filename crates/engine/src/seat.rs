@@ -24,6 +24,11 @@ const COUNTERS: usize = 64;
 /// The bytes of a seat.
 pub(crate) const SEAT_BYTES: usize = COUNTERS + 8 * Counter::COUNT;
 
+/// A version that somebody asked for is passed by all that are given later, so that none is given twice. But not one
+/// beyond what a floating-point number holds exactly: some clients keep tokens in such a number, and no seat
+/// gives so many. (At a million stores a second it would take a thread a year from there to the next power of two.)
+const ASKED_VERSION_PASSED_MAX: u64 = 1 << 53;
+
 /// How far a seat's count of filled slots runs ahead of the shared one: the shared line is written once
 /// in so many stores of new keys.
 const UNTOLD_SLOTS_MAX: i64 = 32;
@@ -92,13 +97,30 @@ impl Engine {
         self.count(seat, counter, n.wrapping_neg());
     }
 
-    /// A version that no item of the region has had, larger than `replaced`.
+    /// A version that no item of the region has had, larger than `replaced` unless that was asked for and is
+    /// beyond [`ASKED_VERSION_PASSED_MAX`].
     pub(crate) fn next_version(&self, seat: &Seat, replaced: u64) -> u64 {
         let seat_bits = self.layout.seats.ilog2();
         let given = self.memory.word(seat.at + VERSIONS);
-        let turn = given.load(Relaxed).max(replaced >> seat_bits) + 1;
+        let asked = self.memory.word(global::ASKED_VERSION).load(Relaxed);
+        let replaced = if replaced > ASKED_VERSION_PASSED_MAX { 0 } else { replaced };
+        let turn = given.load(Relaxed).max(replaced.max(asked) >> seat_bits) + 1;
         given.store(turn, Relaxed);
         turn << seat_bits | u64::from(seat.index)
+    }
+
+    /// The version that was asked for, or the next one. Under the lock of the item's group: whoever gives the
+    /// item its next version sees that this one was given.
+    pub(crate) fn give_version(&self, seat: &Seat, asked: Option<u64>, replaced: u64) -> u64 {
+        // In a record 0 says that it is just being changed.
+        let Some(version) = asked.filter(|version| *version != 0) else {
+            return self.next_version(seat, replaced);
+        };
+        let highest = self.memory.word(global::ASKED_VERSION);
+        if version <= ASKED_VERSION_PASSED_MAX && highest.load(Relaxed) < version {
+            highest.fetch_max(version, Relaxed);
+        }
+        version
     }
 
     /// Notes that `change` more slots are filled.

@@ -8,7 +8,8 @@
 //! Every use of a segment for records begins with a fresh **sequence**, a number that is never given
 //! twice, and ends by setting it to 0 after the last slot that names the segment is gone. So the sequence
 //! is the segment's generation (a reader that finds it unchanged has read one incarnation), its age (the
-//! smallest is the oldest) and its place before or after a flush, in one word.
+//! smallest is the oldest) and its place before or after a flush, in one word. Its upper half is the second in
+//! which the use began: so a reader knows, without a further look, since when a record may be where it is.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -23,7 +24,6 @@ const STATE: usize = 0;
 const NEXT_FREE: usize = 4;
 const FILLED: usize = 8;
 const LIVE: usize = 12;
-const BEGUN: usize = 16;
 const DEADLINE_MAX: usize = 20;
 const ARRIVING: usize = 24;
 const LANE: usize = 28;
@@ -63,6 +63,12 @@ impl State {
         Self::Overflow,
         Self::Ghost,
     ];
+}
+
+/// The second in which the use with a sequence began.
+#[inline]
+pub(crate) fn begun(sequence: u64) -> Second {
+    (sequence >> 32) as Second
 }
 
 /// The deadline account of a segment that holds a record without deadline.
@@ -183,9 +189,19 @@ impl Engine {
         Lane::of_number(self.segment_field(segment, LANE).load(Relaxed))
     }
 
-    /// The second in which a segment's present use began.
-    pub(crate) fn begun(&self, segment: u32) -> Second {
-        self.segment_field(segment, BEGUN).load(Relaxed)
+    /// A number higher than all given so far: the second, then a count that goes on from second to second, so that
+    /// its low byte tells as many uses of a segment apart as it can. The clock never goes back; where it stands,
+    /// or was told differently to two threads, the count goes on alone.
+    fn next_sequence(&self, now: Second) -> u64 {
+        let in_second = |next: u64| match begun(next) < now {
+            true => u64::from(now) << 32 | next & 0xFFFF_FFFF,
+            false => next,
+        };
+        let next = self.memory.word(global::NEXT_SEQUENCE);
+        let step = |next| Some(in_second(next) + 1);
+        // Never none. As one exchange it pairs with that of `flush`.
+        let (Ok(before) | Err(before)) = next.fetch_update(AcqRel, Acquire, step);
+        in_second(before)
     }
 
     /// Notes a record's deadline in the account of its segment. Only for the owner of the segment, or
@@ -233,12 +249,11 @@ impl Engine {
         debug_assert_eq!(self.state(segment), State::Reserved);
         self.set_filled(segment, 0);
         self.segment_field(segment, LIVE).store(0, Relaxed);
-        self.segment_field(segment, BEGUN).store(now, Relaxed);
         self.segment_field(segment, LANE).store(lane.number(), Relaxed);
         self.segment_field(segment, DEADLINE_MAX).store(0, Relaxed);
         self.segment_field(segment, DEADLINE_MIN).store(NEVER_EXPIRES, Relaxed);
         self.segment_field(segment, ARRIVING).store(0, Relaxed);
-        let sequence = self.memory.word(global::NEXT_SEQUENCE).fetch_add(1, AcqRel);
+        let sequence = self.next_sequence(now);
         self.sequence(segment).store(sequence, Release);
         self.set_state(segment, State::Active);
         sequence

@@ -1,24 +1,43 @@
-//! Storing, changing and removing items.
+//! Storing items, and making new ones from those that are there.
 
-use std::sync::atomic::Ordering::Relaxed;
-
-use larder_item::{Deadline, Direction, KeyError, Number, Second, StoreMode, check_key};
+use larder_item::{Deadline, KeyError, Second, StoreMode, check_key};
 use larder_stats::Counter;
 
 use crate::alter::Altered;
 use crate::find::Found;
 use crate::group::slots_of;
 use crate::lane::{Lane, Pool};
-use crate::publish::{Condition, Publication, Unpublished};
+use crate::publish::{Condition, Over, Publication, Unpublished};
 use crate::record::{Draft, Form, Header};
 use crate::wait::Wait;
-use crate::{Engine, NoMemory, Reason, Seat};
+use crate::{Engine, NoMemory, Seat};
 
 /// How often a large value is written before the store gives up: a thread that loses its processor for long
 /// may find its first pieces evicted, but not every time.
 const LARGE_ATTEMPTS_MAX: u32 = 8;
 
+/// What makes a store leave a stale item.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Stale {
+    /// Nothing: what is stored is up to date.
+    #[default]
+    Never,
+    /// That the request's cas token is **lower** than the item's: the value is stored all the same, for it is newer
+    /// than none, but the item is stale, keeps its deadline, and its won mark. Only for [`StoreMode::Set`] and
+    /// [`StoreMode::Replace`]; a token that is higher is refused as any other.
+    IfOlder,
+    /// It is stored stale.
+    Always,
+}
+
 /// Everything of a store but the value.
+///
+/// ```
+/// # use larder_engine::Request;
+/// # use larder_item::StoreMode;
+/// let add = Request { flags: 7, ..Request::new(b"key", StoreMode::Add) };
+/// assert_eq!((add.cas, add.version), (None, None));
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     /// The item's key.
@@ -31,6 +50,30 @@ pub struct Request<'a> {
     pub flags: u32,
     /// When the item shall die. Appending and prepending keep the deadline, and the flags, of the item.
     pub deadline: Deadline,
+    /// The cas token that the item shall get, in place of the next one. 0 is as none, and a cache without tokens
+    /// keeps none. Tokens given later are other ones, and higher unless this is beyond 2⁵³.
+    pub version: Option<u64>,
+    /// Is the item stored with the right to bring its value given away? Appending and prepending take the right,
+    /// and the mark of a stale item, from it.
+    pub won: bool,
+    /// Is it stored as a stale one?
+    pub stale: Stale,
+}
+
+impl<'a> Request<'a> {
+    /// A store without flags, for ever, with nothing special about it.
+    pub const fn new(key: &'a [u8], mode: StoreMode) -> Self {
+        Self {
+            key,
+            mode,
+            cas: None,
+            flags: 0,
+            deadline: Deadline::NEVER,
+            version: None,
+            won: false,
+            stale: Stale::Never,
+        }
+    }
 }
 
 /// The outcome of a store.
@@ -40,6 +83,8 @@ pub enum Stored {
     Stored {
         /// The item's version.
         cas: u64,
+        /// Bytes of its value, the part that was there included.
+        value_bytes: usize,
     },
     /// The condition of the mode did not hold.
     NotStored,
@@ -69,22 +114,6 @@ impl From<NoMemory> for StoreError {
     }
 }
 
-/// The outcome of moving a counter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arithmetic {
-    /// The counter's new state.
-    Number {
-        /// The number it shows.
-        number: u64,
-        /// The item's version.
-        cas: u64,
-    },
-    /// There is no such item.
-    NotFound,
-    /// The item's value is no number.
-    NonNumeric,
-}
-
 impl Engine {
     /// Stores an item. A [`StoreMode::Set`] that fails removes the item that is there, as in memcached:
     /// nobody reads what the client wanted to replace.
@@ -106,7 +135,7 @@ impl Engine {
         let stored = match request.mode {
             StoreMode::Append | StoreMode::Prepend => self.extend(seat, request, value, now),
             _ => self
-                .place(seat, request, value, &Condition::of(request), now)
+                .place(seat, request, value, &Condition::Requested(request), now)
                 .map_err(StoreError::from),
         };
         self.grow_if_due(seat, now);
@@ -119,7 +148,7 @@ impl Engine {
     /// Removes the item that a failed [`StoreMode::Set`] was to replace.
     pub fn give_up(&self, seat: &Seat, request: &Request<'_>, now: Second) {
         if request.mode == StoreMode::Set && request.cas.is_none() {
-            self.delete(seat, request.key, now);
+            self.delete(seat, request.key, None, now);
         }
     }
 
@@ -269,66 +298,20 @@ impl Engine {
                 StoreMode::Append => Form::growing(record_bytes),
                 _ => Form::Plain,
             };
-            let over = Condition::Over(found, origin);
+            let over =
+                Over { found, origin, version: request.version, deadline: None, goes_on: false };
             engine.replace(seat, request.key, &over, &value, form, now)
         })
     }
 
-    /// Moves a counter up or down (memcached's protocol, section "Increment/Decrement"). A number that has been
-    /// moved once is kept as a number: from then on it is one word, changed where it is.
-    ///
-    /// # Errors
-    /// [`StoreError::NoMemory`] where the new number cannot be stored.
-    pub fn arithmetic(
-        &self,
-        seat: &Seat,
-        key: &[u8],
-        direction: Direction,
-        delta: u64,
-        now: Second,
-    ) -> Result<Arithmetic, StoreError> {
-        self.flush_if_due(now);
-        if let Altered::Done(done) = self.count_in_place(seat, key, direction, delta, now) {
-            return Ok(done);
-        }
-        self.rework(seat, key, now, |engine, found| {
-            let Some(found) = found else {
-                return Some(Ok(Arithmetic::NotFound));
-            };
-            if found.header.is_large() {
-                return engine.is_still_there(found).then_some(Ok(Arithmetic::NonNumeric));
-            }
-            let version = engine.version(found);
-            let old = engine.value_of(found)?;
-            let over = Condition::Over(found, engine.origin(found, version, &old));
-            let Ok(number) = Number::parse(&old) else {
-                return Some(Ok(Arithmetic::NonNumeric));
-            };
-            let moved = number.moved(direction, delta);
-            let text = moved.text_over(old.len());
-            let stored = match u8::try_from(text.len()) {
-                Ok(shown_bytes) => {
-                    let form = Form::Number { shown_bytes };
-                    engine.replace(seat, key, &over, &moved.0.to_le_bytes(), form, now)?
-                }
-                // Digits and so many spaces: such a value stays a text.
-                Err(_) => engine.replace(seat, key, &over, &text, Form::Plain, now)?,
-            };
-            Some(stored.map(|stored| match stored {
-                Stored::Stored { cas } => Arithmetic::Number { number: moved.0, cas },
-                _ => Arithmetic::NotFound,
-            }))
-        })
-    }
-
     /// Is a record, and its version, what was read of it?
-    fn is_settled(&self, found: &Found, version: u64) -> bool {
+    pub(crate) fn is_settled(&self, found: &Found, version: u64) -> bool {
         self.is_still_there(found) && self.is_unaltered(found, version)
     }
 
     /// Makes something from the live item of a key, again and again until nobody interferes: `attempt` says
     /// none where somebody did.
-    fn rework<T>(
+    pub(crate) fn rework<T>(
         &self,
         seat: &Seat,
         key: &[u8],
@@ -349,22 +332,20 @@ impl Engine {
         }
     }
 
-    /// Stores a new value over the item it was made from, keeping its flags and deadline; none where that has
-    /// changed.
-    fn replace(
+    /// Stores a new value over the item it was made from, keeping its flags and, if no other is given, its deadline;
+    /// none where that has changed.
+    pub(crate) fn replace(
         &self,
         seat: &Seat,
         key: &[u8],
-        over: &Condition<'_>,
+        over: &Over<'_>,
         value: &[u8],
         form: Form,
         now: Second,
     ) -> Option<Result<Stored, StoreError>> {
-        let Condition::Over(found, _) = over else {
-            return None;
-        };
-        let request = self.request_over(key, found)?;
-        match self.place_as(seat, &request, value, form, over, now) {
+        let kept = self.request_over(key, over.found)?;
+        let request = Request { deadline: over.deadline.unwrap_or(kept.deadline), ..kept };
+        match self.place_as(seat, &request, value, form, &Condition::Over(*over), now) {
             Err(Unpublished::Changed) => None,
             done => Some(done.map_err(StoreError::from)),
         }
@@ -373,62 +354,11 @@ impl Engine {
     /// The request that keeps flags and deadline of a found item; none where the item changed.
     pub(crate) fn request_over<'k>(&self, key: &'k [u8], found: &Found) -> Option<Request<'k>> {
         let request = Request {
-            key,
-            mode: StoreMode::Set,
-            cas: None,
             flags: found.header.flags(&self.memory, found.record_at),
             deadline: self.deadline(found),
+            ..Request::new(key, StoreMode::Set)
         };
         self.is_still_there(found).then_some(request)
-    }
-
-    /// Removes an item; false where there is none.
-    pub fn delete(&self, seat: &Seat, key: &[u8], now: Second) -> bool {
-        self.flush_if_due(now);
-        let hash = self.hash(key);
-        let locked = self.lock(seat, hash);
-        let Some(found) = self.find_locked(&locked, hash, key) else {
-            return false;
-        };
-        if let Some(death) = self.death(&found, now) {
-            self.reclaim(seat, &found, death);
-            return false;
-        }
-        self.tell_removal(&found, Reason::Deleted);
-        self.unlink(seat, &found);
-        true
-    }
-
-    /// Gives an item a new deadline; false where there is none. The cas token stays.
-    ///
-    /// # Errors
-    /// [`StoreError::NoMemory`] where an item stored without a deadline must be moved to get one, and
-    /// cannot.
-    pub fn touch(
-        &self,
-        seat: &Seat,
-        key: &[u8],
-        deadline: Deadline,
-        now: Second,
-    ) -> Result<bool, StoreError> {
-        self.flush_if_due(now);
-        let hash = self.hash(key);
-        {
-            let locked = self.lock(seat, hash);
-            let found = self.find_locked(&locked, hash, key);
-            let Some(found) = found.filter(|found| self.death(found, now).is_none()) else {
-                return Ok(false);
-            };
-            if let Some(at) = found.header.deadline_at() {
-                self.note_deadline(found.slot.segment(), deadline);
-                self.memory.half(found.record_at + at).store(deadline.0, Relaxed);
-                return Ok(true);
-            }
-        }
-        if deadline == Deadline::NEVER {
-            return Ok(true);
-        }
-        self.give_deadline_field(seat, hash, key, deadline, now)
     }
 }
 
@@ -437,7 +367,7 @@ mod tests {
     use larder_item::Epoch;
 
     use super::*;
-    use crate::Config;
+    use crate::{Amendment, Config};
 
     fn engine() -> Engine {
         Engine::create(&Config {
@@ -454,7 +384,12 @@ mod tests {
     }
 
     fn request(deadline: Deadline) -> Request<'static> {
-        Request { key: b"k", mode: StoreMode::Set, cas: None, flags: 0, deadline }
+        Request { deadline, ..Request::new(b"k", StoreMode::Set) }
+    }
+
+    fn over<'a>(engine: &Engine, found: &'a Found) -> Over<'a> {
+        let origin = engine.version(found);
+        Over { found, origin, version: None, deadline: None, goes_on: false }
     }
 
     #[test]
@@ -463,9 +398,10 @@ mod tests {
         let seat = engine.sit().unwrap();
         engine.store(&seat, &request(Deadline(20)), b"old", now).unwrap();
         let found = engine.find(engine.hash(b"k"), b"k").unwrap();
-        engine.touch(&seat, b"k", Deadline(99), now).unwrap();
+        let amendment = Amendment { deadline: Some(Deadline(99)), ..Amendment::default() };
+        engine.amend(&seat, b"k", &amendment, now).unwrap();
         // The new item was made when the deadline was still 20.
-        let over = Condition::Over(&found, engine.version(&found));
+        let over = Condition::Over(over(&engine, &found));
         let stored = engine.place(&seat, &request(Deadline(20)), b"new", &over, now);
         assert!(matches!(stored, Ok(Stored::Stored { .. })));
         let found = engine.find(engine.hash(b"k"), b"k").unwrap();
@@ -480,7 +416,7 @@ mod tests {
         engine.store(&seat, &request(Deadline::NEVER), b"old", now).unwrap();
         let found = engine.find(engine.hash(b"k"), b"k").unwrap();
         engine.store(&seat, &request(Deadline::NEVER), b"newer", now).unwrap();
-        let over = Condition::Over(&found, engine.version(&found));
+        let over = over(&engine, &found);
         assert!(engine.replace(&seat, b"k", &over, b"from old", Form::Plain, now).is_none());
         assert_eq!(
             engine.value_of(&engine.find(engine.hash(b"k"), b"k").unwrap()).unwrap(),

@@ -6,7 +6,7 @@ pub type Second = u32;
 
 /// When an item dies: at the first [`Second`] that is not before it. Never, if it is
 /// [`Deadline::NEVER`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Deadline(pub Second);
 
 impl Deadline {

@@ -1,9 +1,9 @@
 //! What is known of a stored item besides its key and value.
 
-use crate::Deadline;
+use crate::{Deadline, Second};
 
 /// The description of an item that was found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Meta {
     /// Bits that the client stored with the item and gets back unchanged.
     pub flags: u32,
@@ -13,4 +13,14 @@ pub struct Meta {
     pub cas: u64,
     /// Bytes of the value.
     pub value_bytes: usize,
+    /// Somebody has said that the value is out of date; it may be shown until a new one comes.
+    pub stale: bool,
+    /// The right to bring the new value has been given to somebody.
+    pub won: bool,
+    /// Has the item been read or touched since it was stored? Of two that happen at the same time, one may go
+    /// unnoticed.
+    pub fetched: bool,
+    /// Since when the item has been where it is, as near as that is known: it was stored, or moved by an
+    /// eviction that it survived, in this second or later. A read is not noted.
+    pub seen: Second,
 }

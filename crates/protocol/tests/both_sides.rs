@@ -1,6 +1,6 @@
 //! What the client's side writes the server's side reads, and the other way round.
 
-use larder_item::{Deadline, Direction, Meta, StoreMode};
+use larder_item::{Direction, Meta, StoreMode};
 use larder_protocol::text::client::{Hit, Reading, Reply, UnsendableKey, read_reply, request};
 use larder_protocol::text::{LINE_END, Parser, render};
 use larder_protocol::{
@@ -100,7 +100,7 @@ proptest! {
         key in key(), flags in any::<u32>(), cas in any::<u64>(), with_cas in any::<bool>(),
         value in vec(any::<u8>(), 0..100),
     ) {
-        let meta = Meta { flags, deadline: Deadline::NEVER, cas, value_bytes: value.len() };
+        let meta = Meta { flags, cas, value_bytes: value.len(), ..Meta::default() };
         let mut out = Vec::new();
         render::hit_head(&mut out, &key, &meta, with_cas);
         out.extend_from_slice(&value);

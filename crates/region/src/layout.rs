@@ -6,7 +6,7 @@
 /// The first eight bytes of a region: `LARDERRG`, little-endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"LARDERRG");
 /// Grows with every change of the layout that an older reader would misunderstand.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 
 /// A cache line pair: the unit that hardware prefetches and that two writers must not share.
 pub const LINE_BYTES: usize = 128;
@@ -71,6 +71,8 @@ pub mod global {
     pub const GROUPS: usize = FLUSH_SEQUENCE + 16;
     /// The sequence that the next segment will get, u64.
     pub const NEXT_SEQUENCE: usize = FLUSH_SEQUENCE + LINE_BYTES;
+    /// The highest version that somebody asked for, of those that the next ones pass, u64; as rarely written.
+    pub const ASKED_VERSION: usize = NEXT_SEQUENCE + 8;
     /// The stack of free segments: version in the upper, segment + 1 in the lower half, u64.
     pub const FREE_SEGMENTS: usize = NEXT_SEQUENCE + LINE_BYTES;
     /// How many segments are in use, u64.
@@ -321,7 +323,7 @@ mod tests {
     const GLOBAL_LINES: [(usize, usize); 10] = [
         (global::CLOCK, global::CLOCK + 4),
         (global::FLUSH_SEQUENCE, global::GROUPS + 8),
-        (global::NEXT_SEQUENCE, global::NEXT_SEQUENCE + 8),
+        (global::NEXT_SEQUENCE, global::ASKED_VERSION + 8),
         (global::FREE_SEGMENTS, global::MEMORY_LIMIT + 8),
         (global::FREE_OVERFLOW, global::FREE_OVERFLOW_COUNT + 8),
         (global::ITEMS, global::ITEMS + 8),

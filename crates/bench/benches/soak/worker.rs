@@ -138,7 +138,7 @@ impl<'a> Worker<'a> {
         self.written.clear();
         frame::push(&mut self.written, key, deadline.0, self.draws.next_number(), bytes as usize);
         let name = key.to_le_bytes();
-        let request = Request { key: &name, mode: StoreMode::Set, cas: None, flags: 0, deadline };
+        let request = Request { deadline, ..Request::new(&name, StoreMode::Set) };
         let started = Instant::now();
         let stored = self.cache.store(&request, &self.written);
         self.tally.count(Operation::Set, self.written.len(), started.elapsed());
@@ -151,8 +151,7 @@ impl<'a> Worker<'a> {
         self.written.clear();
         frame::push(&mut self.written, key, 0, self.draws.next_number(), bytes);
         let (name, deadline) = (key.to_le_bytes(), Deadline::NEVER);
-        let request =
-            Request { key: &name, mode: StoreMode::Append, cas: None, flags: 0, deadline };
+        let request = Request { deadline, ..Request::new(&name, StoreMode::Append) };
         let started = Instant::now();
         let stored = self.cache.store(&request, &self.written);
         let took = started.elapsed();

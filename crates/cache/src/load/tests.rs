@@ -43,7 +43,7 @@ fn load(cache: &Cache, options: &LoadOptions, value: &str) -> String {
 
 fn plain_set() -> Request<'static> {
     let deadline = Deadline::NEVER;
-    Request { key: b"k", mode: StoreMode::Set, cas: None, flags: 0, deadline }
+    Request { deadline, ..Request::new(b"k", StoreMode::Set) }
 }
 
 fn held(cache: &Cache) -> Option<String> {

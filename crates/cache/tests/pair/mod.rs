@@ -113,7 +113,7 @@ impl Pair {
             Operation::Touch(key, ttl) => {
                 let (key, deadline) = (key_of(*key), ttl.deadline(self.model.now()));
                 let touched = self.cache.touch_until(&key, deadline).unwrap();
-                assert_eq!(touched, self.model.touch(&key, deadline));
+                assert_eq!(touched.is_some(), self.model.touch(&key, deadline));
             }
             Operation::Arithmetic(key, direction, delta) => {
                 self.arithmetic(&key_of(*key), *direction, *delta);
@@ -156,11 +156,12 @@ impl Pair {
         if bytes > 90_000 {
             return;
         }
-        let stored = self.cache.store(&Request { key, mode, cas, flags, deadline }, value).unwrap();
+        let request = Request { cas, flags, deadline, ..Request::new(key, mode) };
+        let stored = self.cache.store(&request, value).unwrap();
         let item = ModelItem { value: value.to_vec(), flags, deadline, cas: 0 };
         let outcome = self.model.store(key, mode, cas, item);
         match stored {
-            Stored::Stored { cas } => {
+            Stored::Stored { cas, .. } => {
                 assert_eq!(outcome, Outcome::Stored);
                 let is_newer = cas > current || self.model.get(key).is_none() || current == 1;
                 assert!(if self.cas { is_newer } else { cas == 0 });
@@ -175,9 +176,9 @@ impl Pair {
     fn arithmetic(&mut self, key: &[u8], direction: Direction, delta: u64) {
         let found = self.cache.arithmetic(key, direction, delta).unwrap();
         match (found, self.model.arithmetic(key, direction, delta)) {
-            (Arithmetic::Number { number, cas }, Ok(Some(expected))) => {
+            (Arithmetic::Number { number, meta }, Ok(Some(expected))) => {
                 assert_eq!(number, expected);
-                self.model.set_cas(key, cas);
+                self.model.set_cas(key, meta.cas);
             }
             (Arithmetic::NotFound, Ok(None)) | (Arithmetic::NonNumeric, Err(_)) => {}
             (found, expected) => panic!("{found:?}, the model says {expected:?}"),

@@ -6,7 +6,10 @@ use larder_item::{Deadline, Direction, Second, StoreMode};
 
 use super::scene::{Crowd, NOW};
 use crate::evict::{Emptied, Keep};
-use crate::{Arithmetic, Engine, Evicted, Read, Request, Seat, StoreError, Stored, Upload};
+use crate::{
+    Amended, Amendment, Arithmetic, Counting, Deletion, Engine, Evicted, Read, Request, Seat,
+    StoreError, Stored, Upload,
+};
 
 /// The bytes of a value behind its key: enough to be copied in several parts.
 const FILL_BYTES: usize = 48;
@@ -32,7 +35,7 @@ pub(super) fn value(key: &[u8], fill: u8) -> Vec<u8> {
 }
 
 fn request(key: &[u8], mode: StoreMode, cas: Option<u64>, deadline: Deadline) -> Request<'_> {
-    Request { key, mode, cas, flags: 0, deadline }
+    Request { cas, deadline, ..Request::new(key, mode) }
 }
 
 impl Actor {
@@ -188,11 +191,12 @@ impl Actor {
     }
 
     pub(super) fn delete(&self, key: &[u8]) -> bool {
-        self.engine.delete(&self.seat, key, NOW)
+        self.engine.delete(&self.seat, key, None, NOW) == Deletion::Deleted
     }
 
     pub(super) fn touch(&self, key: &[u8], deadline: Second) -> bool {
-        self.engine.touch(&self.seat, key, Deadline(deadline), NOW).unwrap()
+        let amendment = Amendment { deadline: Some(Deadline(deadline)), ..Amendment::default() };
+        matches!(self.engine.amend(&self.seat, key, &amendment, NOW), Ok(Amended::Done(_)))
     }
 
     pub(super) fn deadline(&self, key: &[u8]) -> Deadline {
@@ -210,9 +214,10 @@ impl Actor {
 
     /// Moves a number by one and tells what it is then, and its cas token, if there is one.
     pub(super) fn count(&self, key: &[u8], direction: Direction) -> Option<(u64, u64)> {
-        match self.engine.arithmetic(&self.seat, key, direction, 1, NOW).unwrap() {
-            Arithmetic::Number { number, cas } => Some((number, cas)),
+        match self.engine.arithmetic(&self.seat, &Counting::new(key, direction, 1), NOW).unwrap() {
+            Arithmetic::Number { number, meta } => Some((number, meta.cas)),
             Arithmetic::NotFound => None,
+            Arithmetic::Exists => unreachable!("any token will do"),
             Arithmetic::NonNumeric => panic!("{key:?} is no number"),
         }
     }
@@ -221,7 +226,7 @@ impl Actor {
     pub(super) fn extend(&self, key: &[u8], mode: StoreMode, part: &[u8]) -> Option<u64> {
         let request = request(key, mode, None, Deadline::NEVER);
         match self.engine.store(&self.seat, &request, part, NOW).unwrap() {
-            Stored::Stored { cas } => Some(cas),
+            Stored::Stored { cas, .. } => Some(cas),
             Stored::NotStored => None,
             other => panic!("{other:?}"),
         }

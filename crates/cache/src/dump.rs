@@ -1,0 +1,64 @@
+//! Looking at everything, or at a part of it, as servers show it: what is known of each item, without its value.
+
+use larder_engine::{Cursor, Dumped};
+use larder_item::Meta;
+
+use crate::Cache;
+
+impl Cache {
+    /// Shows live items to `visit` until it says no: in no particular order, and without any promise about
+    /// items that change meanwhile. Walks the whole index.
+    ///
+    /// ```
+    /// # let cache = larder::Cache::builder().open()?;
+    /// cache.set("k", "v", None)?;
+    /// let mut keys = Vec::new();
+    /// cache.dump(|dumped| {
+    ///     keys.push(dumped.key);
+    ///     keys.len() < 100
+    /// });
+    /// assert_eq!(keys, [b"k"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn dump(&self, visit: impl FnMut(Dumped) -> bool) {
+        self.shared.engine.dump(self.now(), visit);
+    }
+
+    /// Appends the live items of one more group of the index to `out`, 15 at most but for rare chains, and moves the
+    /// cursor behind them; false where all have been shown. A dump begins with the default cursor, and nothing is
+    /// held between two calls. What is shown while others store and delete: see [`walk`](crate::walk).
+    ///
+    /// Cost: that of a store of a few items; the group is locked while their keys are copied.
+    ///
+    /// ```
+    /// # let cache = larder::Cache::builder().open()?;
+    /// use larder::Cursor;
+    /// cache.set("k", "value", None)?;
+    /// let (mut cursor, mut shown) = (Cursor::default(), Vec::new());
+    /// while cache.dump_group(&mut cursor, &mut shown) {}
+    /// assert_eq!((&shown[0].key[..], shown[0].meta.value_bytes), (&b"k"[..], 5));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn dump_group(&self, cursor: &mut Cursor, out: &mut Vec<Dumped>) -> bool {
+        let now = self.now();
+        self.with_seat(|engine, seat| engine.dump_group(seat, cursor, b"", now, out))
+    }
+
+    /// Shows the live items of at most `groups_max` of the index's groups, spread evenly over it, to `visit`: the bytes
+    /// of each key, and what is known of its item. Gives the factor by which a count of them becomes about one of
+    /// all items: 1 where all were shown.
+    ///
+    /// Cost: three or so cache misses for each group, and one for each of its ten or so items; nothing is locked.
+    ///
+    /// ```
+    /// # let cache = larder::Cache::builder().open()?;
+    /// cache.set("k", "value", None)?;
+    /// let mut bytes = 0;
+    /// let factor = cache.sample(usize::MAX, |key_bytes, meta| bytes += key_bytes + meta.value_bytes);
+    /// assert_eq!((bytes, factor), (6, 1.0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn sample(&self, groups_max: usize, visit: impl FnMut(usize, &Meta)) -> f64 {
+        self.shared.engine.sample(groups_max, self.now(), visit)
+    }
+}
