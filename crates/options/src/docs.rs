@@ -18,7 +18,7 @@ pub fn options_md() -> String {
         let bars = part.columns.matches('|').count() + 1;
         writeln!(
             page,
-            "| option | values | default | {} |\n|---|---|---|{}",
+            "| option | group | values | default | {} |\n|---|---|---|---|{}",
             part.columns,
             "---|".repeat(bars)
         )
@@ -26,8 +26,9 @@ pub fn options_md() -> String {
         for row in rows {
             writeln!(
                 page,
-                "| {} | {} | {} | {} |",
+                "| {} | {} | {} | {} | {} |",
                 cell(row),
+                group(row),
                 values(row),
                 default(row),
                 meaning(row)
@@ -46,12 +47,12 @@ pub fn options_md() -> String {
 struct Part {
     title: &'static str,
     text: &'static str,
-    /// The heads of the columns after the first three.
+    /// The heads of the columns after the first four.
     columns: &'static str,
     takes: fn(&Row) -> bool,
 }
 
-const PARTS: [Part; 5] = [
+const PARTS: [Part; 6] = [
     Part {
         title: "What works as in memcached",
         text: "The long form with `_` for `-`, or the word of `-o`, is the key in a file.",
@@ -65,15 +66,16 @@ const PARTS: [Part; 5] = [
         takes: is_own,
     },
     Part {
-        title: "Accepted, without effect",
-        text: "There is nothing in Larder that these could change. `stats settings` shows the values.",
-        columns: "why it has none",
-        takes: |row| row.group == Group::Accepted,
+        title: "What is done in another way",
+        text: "These are taken in silence: what they are for is there by other means, and `stats settings` \
+               shows their values.",
+        columns: "what becomes of it",
+        takes: |row| row.group == Group::Mapped,
     },
     Part {
         title: "Accepted with a warning",
-        text: "These change nothing, though one might count on them: the start says so on standard \
-               error. The key of `-D` in a file is `stat_prefix_delimiter`.",
+        text: "These change nothing, though one might count on them: the start says so in one line on \
+               standard error.",
         columns: "what it would do | why it has no effect",
         takes: |row| matches!(row.group, Group::Warned(_)),
     },
@@ -83,6 +85,17 @@ const PARTS: [Part; 5] = [
                with exit status 64.",
         columns: "what it would do | why it is refused",
         takes: |row| matches!(row.group, Group::Refused(_)),
+    },
+    Part {
+        title: "For test suites",
+        text: "`larderd -h` does not show it, and nothing but a test suite has a use for it. Where memcached \
+               1.6.18 and 1.6.45 contradict each other Larder follows 1.6.45; 1.6.18's own tests expect \
+               the older answers. With `answers_as=1.6.18` a line shorter than four bytes is answered \
+               `ERROR`, `shutdown` without `-A` is refused with `ERROR: shutdown not enabled`, a `cas` \
+               line without its unique number is an `ERROR` whose value is read as a command, `stats` has \
+               the keys of 1.6.18, and a metadump ends without a line `OK`.",
+        columns: "meaning",
+        takes: |row| row.group == Group::Suite,
     },
 ];
 
@@ -104,6 +117,18 @@ fn cell(row: &Row) -> String {
     format!("`-o` {word}{negated}")
 }
 
+/// The group as the page calls it.
+fn group(row: &Row) -> &'static str {
+    match row.group {
+        Group::Behaves | Group::Reading if is_own(row) => "own",
+        Group::Behaves | Group::Reading => "behaves",
+        Group::Mapped => "maps",
+        Group::Warned(_) => "warns",
+        Group::Refused(_) => "refused",
+        Group::Suite => "suite",
+    }
+}
+
 fn values(row: &Row) -> String {
     if row.kind.takes_argument() { row.kind.expected() } else { String::new() }
 }
@@ -117,7 +142,7 @@ fn meaning(row: &Row) -> String {
     let hint = if row.hint.is_empty() { String::new() } else { format!("; {}", row.hint) };
     match row.group {
         Group::Warned(reason) | Group::Refused(reason) => format!("{} | {reason}", row.doc),
-        Group::Behaves | Group::Accepted | Group::Reading => format!("{}{hint}", row.doc),
+        _ => format!("{}{hint}", row.doc),
     }
 }
 
@@ -141,6 +166,19 @@ line:
 `--config FILE` or `LARDER_CONFIG` names the file. In it, `listen` may be a list of strings.
 `larderd --print-config` prints the options in effect as such a file, with where each was given.
 
+Each belongs to a group:
+
+| group | Larder |
+|---|---|
+| behaves | does what memcached does |
+| own | has it and memcached has not |
+| maps | takes it in silence; what it is for is done by means of Larder's own |
+| warns | takes it, ignores it, and says so in one line at the start |
+| refused | does not start, and says why |
+| suite | has it for test suites |
+
+The key of `-D` in a file is `stat_prefix_delimiter`.
+
 The command line is read as memcached reads it: letters may be bundled, arguments may be glued on, long
 forms may be shortened as long as no other of memcached's begins so, `-v` counts, `-l` and `-o` may be
 given more than once, and of other options given twice the last one counts. Larder differs where
@@ -148,7 +186,7 @@ memcached takes something for what was not meant:
 
 - A number has to be one: memcached reads `-p abc` as port 0 and `-t 4x` as 4 workers.
 - `-m` takes k, m or g after the number, and `-I` takes g as well.
-- `-I` need not fit `slab_chunk_max`, which has no meaning here: `-I 1k` is allowed.
+- Where `slab_chunk_max` is not given, `-I` need not be a multiple of its default: `-I 1k` is allowed.
 - A second `-l` that is contained in the first is not dropped.
 - A word of `-o` that is on or off may be given a value: `maxconns_fast=no`.
 - A word that belongs to no option is ignored, with a warning.

@@ -19,8 +19,10 @@ pub(crate) enum Kind {
     Bytes { unit: u64, min: u64, max: u64 },
     /// Permissions of a file, in octal.
     Mask,
-    /// The first character counts.
+    /// The first character counts; it is one of ASCII.
     Character,
+    /// Rising sizes in bytes, with `-` between them.
+    Sizes,
     /// One of these words.
     Choice(&'static [&'static str]),
     /// Any text but none.
@@ -40,6 +42,7 @@ pub(crate) enum Value {
     Bytes(u64),
     Mask(u32),
     Text(String),
+    Sizes(Vec<u32>),
     Listen(Vec<Listen>),
 }
 
@@ -57,7 +60,11 @@ impl Kind {
             Self::Real { above, max } => real(trimmed, above, max).map(Value::Real),
             Self::Bytes { unit, min, max } => bytes(trimmed, unit, min, max).map(Value::Bytes),
             Self::Mask => mask(trimmed).map(Value::Mask),
-            Self::Character => text.chars().next().map(|first| Value::Text(first.into())),
+            Self::Character => {
+                let first = text.chars().next().filter(char::is_ascii);
+                first.map(|first| Value::Text(first.into()))
+            }
+            Self::Sizes => sizes(trimmed).map(Value::Sizes),
             Self::Choice(words) => {
                 words.contains(&trimmed).then(|| Value::Text(trimmed.to_owned()))
             }
@@ -85,7 +92,11 @@ impl Kind {
                 max / unit
             ),
             Self::Mask => "an octal number from 0 to 777".to_owned(),
-            Self::Character => "a character".to_owned(),
+            Self::Character => "a character of ASCII".to_owned(),
+            Self::Sizes => format!(
+                "a list like 96-120-152 of at most {SIZE_COUNT_MAX} sizes in bytes, each more than \
+                 {SIZE_STEP_BYTES} above the one before"
+            ),
             Self::Choice(words) => format!("one of {}", words.join(", ")),
             Self::Text => "a text".to_owned(),
             Self::Path => "a path".to_owned(),
@@ -100,6 +111,7 @@ impl Kind {
             Self::Number { .. } | Self::Real { .. } | Self::Bytes { .. } => "<num>",
             Self::Mask => "<mask>",
             Self::Character => "<char>",
+            Self::Sizes => "<sizes>",
             Self::Choice(_) => "<name>",
             Self::Text => "<text>",
             Self::Path => "<file>",
@@ -138,6 +150,7 @@ impl Kind {
             },
             Value::Mask(mask) => format!("\"{mask:o}\""),
             Value::Text(text) => quoted(text),
+            Value::Sizes(sizes) => quoted(&sizes_text(sizes)),
             Value::Listen(list) => quoted(&listen::text(list)),
         }
     }
@@ -174,6 +187,19 @@ fn mask(text: &str) -> Option<u32> {
     u32::from_str_radix(text, 8).ok().filter(|mask| *mask <= 0o777)
 }
 
+fn sizes(text: &str) -> Option<Vec<u32>> {
+    let sizes: Vec<u32> = text.split('-').map(|size| size.parse().ok()).collect::<Option<_>>()?;
+    let starts_above = |below: u32, size: u32| size > below.saturating_add(SIZE_STEP_BYTES);
+    let rises = sizes.windows(2).all(|pair| starts_above(pair[0], pair[1]));
+    let fits = sizes.len() <= SIZE_COUNT_MAX && starts_above(0, sizes[0]);
+    (rises && fits).then_some(sizes)
+}
+
+/// The list as `-o slab_sizes` takes it.
+fn sizes_text(sizes: &[u32]) -> String {
+    sizes.iter().map(ToString::to_string).collect::<Vec<_>>().join("-")
+}
+
 /// A TOML basic string.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
@@ -194,6 +220,10 @@ pub(crate) const MEBIBYTE: u64 = 1 << 20;
 pub(crate) const GIBIBYTE: u64 = 1 << 30;
 pub(crate) const TEBIBYTE: u64 = 1 << 40;
 const COUNT_MAX: i64 = 255;
+/// memcached has 63 size classes, of which the last is the largest chunk.
+const SIZE_COUNT_MAX: usize = 62;
+/// memcached's chunks are aligned to so many bytes.
+const SIZE_STEP_BYTES: u32 = 8;
 
 #[cfg(test)]
 mod tests {
@@ -224,6 +254,21 @@ mod tests {
         assert_eq!(kind.parse("0.8"), Ok(Value::Real(0.8)));
         for bad in ["0", "1.1", "nan", "inf", "x"] {
             assert!(kind.parse(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn sizes_rise_by_more_than_the_alignment() {
+        assert_eq!(Kind::Sizes.parse("100-109-400"), Ok(Value::Sizes(vec![100, 109, 400])));
+        assert_eq!(Kind::Sizes.parse("9"), Ok(Value::Sizes(vec![9])));
+        let list = |count: u32| {
+            let sizes: Vec<_> = (1..=count).map(|number| number * 100).collect();
+            sizes_text(&sizes)
+        };
+        assert!(Kind::Sizes.parse(&list(62)).is_ok());
+        for bad in ["", "-", "8", "100-", "100-100", "100-108", "200-100", "4294967296", &list(63)]
+        {
+            assert!(Kind::Sizes.parse(bad).is_err(), "{bad:?}");
         }
     }
 

@@ -10,10 +10,12 @@
 //! - what an option is: `row`, `kind`, [`listen`], `table`;
 //! - what was given: `values`, [`error`];
 //! - where it was given: `getopt` and `command_line`, `environment`, `file`;
-//! - what comes of it: [`mod@options`], [`request`], and `process`, which alone touches the process;
+//! - what comes of it: `check`, [`mod@options`] with [`slabs`] and
+//!   [`tuning`], [`request`], and `process`, which alone touches the process;
 //! - what is shown of it: `help`, `config`, [`mod@settings`], [`docs`].
 #![forbid(unsafe_code)]
 
+mod check;
 mod command_line;
 mod config;
 pub mod docs;
@@ -29,12 +31,16 @@ mod process;
 pub mod request;
 mod row;
 pub mod settings;
+pub mod slabs;
 mod table;
+pub mod tuning;
 mod values;
 
 pub use error::OptionError;
 pub use listen::Listen;
-pub use options::{Accepted, Options, Protocol};
+pub use options::{Accepted, AnswersAs, Options, Protocol};
 pub use process::from_process;
 pub use request::{Request, Sources};
 pub use settings::settings;
+pub use slabs::Slabs;
+pub use tuning::Tuning;

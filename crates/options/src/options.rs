@@ -2,10 +2,13 @@
 
 use std::path::PathBuf;
 
+use crate::check::check;
 use crate::error::{EXIT_USAGE, OptionError};
+use crate::kind::KIBIBYTE;
 use crate::listen::{self, Listen};
-use crate::row::Group;
+use crate::slabs::Slabs;
 use crate::table::Id;
+use crate::tuning::Tuning;
 use crate::values::{Origin, Values};
 
 /// The options in effect. The default is memcached's.
@@ -49,14 +52,23 @@ pub struct Options {
     pub cas: bool,
     /// `-b`: connections that may wait to be accepted.
     pub backlog: u32,
-    /// `-B`: protocol of the clients.
+    /// `-B`, `-S` and `-Y`: protocol of the clients.
     pub protocol: Protocol,
+    /// `-S`: clients are let in by SASL. `protocol` is binary, then.
+    pub sasl: bool,
+    /// `-Y`: file of users and passwords that lets clients in. `protocol` is ascii, then.
+    pub auth_file: Option<PathBuf>,
     /// `-I`: largest item.
     pub item_bytes_max: u64,
     /// Not `-F`: clients may flush all items.
     pub flush_all: bool,
-    /// Not `-X`: clients may list keys.
+    /// Not `-X`: clients may list keys, in whatever way.
     pub dump: bool,
+    /// Not `-W`: clients may watch what happens.
+    pub watch: bool,
+    /// `-D`: what ends the prefix of a key in `stats detail`, which is on from the start, then. `None`: it is
+    /// off until a client switches it on, and `:` ends the prefix.
+    pub stat_prefix_delimiter: Option<u8>,
     /// `-o maxconns_fast`: refuse connections above `-c` instead of letting them wait.
     pub maxconns_fast: bool,
     /// `-o idle_timeout`: close TCP connections that sent no command for so long; 0: never.
@@ -65,10 +77,22 @@ pub struct Options {
     pub track_sizes: bool,
     /// `-o slab_reassign`: show its keys in `stats`.
     pub slab_reassign: bool,
-    /// `-o lru_crawler`: show its keys in `stats`.
+    /// `-o lru_crawler`: answer its commands and show its keys in `stats`.
     pub lru_crawler: bool,
     /// `-o lru_maintainer`: show its keys in `stats`.
     pub lru_maintainer: bool,
+    /// `-o watcher_logbuf_size`: lines that may wait for one watching connection, in bytes.
+    pub watcher_log_bytes: u64,
+    /// `-o worker_logbuf_size`: lines that may wait in one worker to be passed on, in bytes.
+    pub worker_log_bytes: u64,
+    /// `-o drop_privileges`: give up what serving does not need.
+    pub drop_privileges: bool,
+    /// `-o answers_as`: the memcached to answer as where two versions contradict each other.
+    pub answers_as: AnswersAs,
+    /// The size classes that statistics show.
+    pub slabs: Slabs,
+    /// What clients may change, to no effect but in `stats settings`.
+    pub tuning: Tuning,
     /// The values of options without effect, for `stats settings`.
     pub accepted: Accepted,
 }
@@ -76,10 +100,22 @@ pub struct Options {
 /// Protocol of the clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// Told from the first byte. There is only the text protocol to tell.
+    /// Told from the first byte of a connection.
     Auto,
     /// The text protocol.
     Ascii,
+    /// The binary protocol.
+    Binary,
+}
+
+/// A version of memcached, where two contradict each other. The older one is for its own test suite.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnswersAs {
+    /// 1.6.45, whose behaviour is followed.
+    V1_6_45,
+    /// 1.6.18: lines shorter than four bytes, the refusal of shutdown, `cas` without a version, the keys of
+    /// `stats` and the end of a metadump are as they were.
+    V1_6_18,
 }
 
 /// The values of options that Larder accepts without doing anything.
@@ -156,81 +192,50 @@ impl Options {
             commands_per_turn_max: values.unsigned(Id::MaxReqsPerEvent),
             cas: !values.switch(Id::DisableCas),
             backlog: values.unsigned(Id::ListenBacklog),
-            protocol: match values.text(Id::Protocol) {
-                Some("ascii") => Protocol::Ascii,
-                _ => Protocol::Auto,
-            },
+            protocol: protocol(&values),
+            sasl: values.switch(Id::EnableSasl),
+            auth_file: values.text(Id::AuthFile).map(PathBuf::from),
             item_bytes_max: values.bytes(Id::MaxItemSize),
             flush_all: !values.switch(Id::DisableFlushAll),
             dump: !values.switch(Id::DisableDumping),
+            watch: !values.switch(Id::DisableWatch),
+            stat_prefix_delimiter: values.character(Id::StatPrefix),
             maxconns_fast: values.switch(Id::MaxconnsFast),
             idle_timeout_secs: values.unsigned(Id::IdleTimeout),
             track_sizes: values.switch(Id::TrackSizes),
             slab_reassign: values.switch(Id::SlabReassign),
             lru_crawler: values.switch(Id::LruCrawler),
             lru_maintainer: values.switch(Id::LruMaintainer),
+            watcher_log_bytes: values.unsigned::<u64>(Id::WatcherLogbufSize) * KIBIBYTE,
+            worker_log_bytes: values.unsigned::<u64>(Id::WorkerLogbufSize) * KIBIBYTE,
+            drop_privileges: values.switch(Id::DropPrivileges),
+            answers_as: match values.text(Id::AnswersAs) {
+                Some("1.6.18") => AnswersAs::V1_6_18,
+                _ => AnswersAs::V1_6_45,
+            },
+            slabs: Slabs::new(&values),
+            tuning: Tuning::new(&values),
             accepted: Accepted(values),
         }
     }
 }
 
-/// Checks the values against each other and collects the warnings.
-pub(crate) fn check(values: &Values) -> Result<Vec<String>, OptionError> {
-    let (item, memory) = (values.bytes(Id::MaxItemSize), values.bytes(Id::MemoryLimit));
-    if item > memory / 2 {
-        return Err(contradiction(
-            values,
-            Id::MaxItemSize,
-            format!("{item} bytes are more than half of the {memory} bytes of -m"),
-        ));
+/// What was given, or what goes with the way in which clients are let in.
+fn protocol(values: &Values) -> Protocol {
+    match values.text(Id::Protocol) {
+        Some("ascii") => Protocol::Ascii,
+        Some("binary") => Protocol::Binary,
+        Some(_) => Protocol::Auto,
+        None if values.switch(Id::EnableSasl) => Protocol::Binary,
+        None if values.given(Id::AuthFile).is_some() => Protocol::Ascii,
+        None => Protocol::Auto,
     }
-    if values.given(Id::TemporaryTtl).is_some() && !values.switch(Id::LruMaintainer) {
-        let what = "it cannot be set without lru_maintainer".to_owned();
-        return Err(contradiction(values, Id::TemporaryTtl, what));
-    }
-    let percent = |id| values.number(id).unwrap_or(0);
-    let (hot, warm) = (percent(Id::HotLruPct), percent(Id::WarmLruPct));
-    if hot + warm > 80 {
-        let what = format!("{hot} and the {warm} of warm_lru_pct are more than 80 together");
-        return Err(contradiction(values, Id::HotLruPct, what));
-    }
-    Ok(warnings(values))
-}
-
-fn contradiction(values: &Values, id: Id, what: String) -> OptionError {
-    let origin = values.given(id).map_or(&Origin::Default, |given| &given.origin);
-    OptionError::new(EXIT_USAGE, format!("{}: {what}", origin.spelling(id.row())))
-}
-
-fn warnings(values: &Values) -> Vec<String> {
-    let mut warnings = Vec::new();
-    let defaults = Values::defaults();
-    for id in Id::ALL {
-        let row = id.row();
-        let default = defaults.given(*id).map(|given| &given.value);
-        if let (Group::Warned(reason), Some(given)) = (row.group, values.given(*id))
-            && Some(&given.value) != default
-        {
-            warnings.push(format!("{}: it has no effect: {reason}", given.origin.spelling(row)));
-        }
-    }
-    let workers: usize = values.unsigned(Id::Threads);
-    if workers > WORKER_COUNT_SENSIBLE {
-        warnings.push(format!("option -t: {workers} workers are more than any machine gains from"));
-    }
-    if values.number(Id::Port) == Some(0) && values.given(Id::UnixSocket).is_none() {
-        warnings.push("option -p: 0 without -s leaves nothing to connect to".to_owned());
-    }
-    warnings
 }
 
 /// `inter` of `stats settings`: the list of `-l`, if one was given.
 pub(crate) fn listen_text(options: &Options) -> Option<String> {
     (!options.listen.is_empty()).then(|| listen::text(&options.listen))
 }
-
-/// Above it memcached warns.
-const WORKER_COUNT_SENSIBLE: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -267,7 +272,7 @@ mod tests {
             ("memory_limit", "1g"),
             ("disable_cas", "yes"),
             ("enable_largepages", "1"),
-            ("stat_prefix_delimiter", ","),
+            ("tail_repair_time", "20"),
             ("lru_crawler", "yes"),
             ("no_modern", "yes"),
         ])
@@ -277,9 +282,7 @@ mod tests {
         assert_eq!((options.lru_crawler, options.lru_maintainer), (true, false));
         assert_eq!(
             warnings,
-            [
-                "option stat_prefix_delimiter: it has no effect: statistics by prefix come with a later version"
-            ]
+            ["option tail_repair_time: it has no effect: Larder has no LRU queues to repair"]
         );
         for (name, text, message) in [
             ("memory", "1g", "option memory: there is none such"),

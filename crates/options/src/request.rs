@@ -2,9 +2,10 @@
 
 use std::{io, path::Path};
 
+use crate::check::check;
 use crate::command_line::{self, CommandLine, Page};
 use crate::error::{EXIT_FAILURE, OptionError};
-use crate::options::{self, Options};
+use crate::options::Options;
 use crate::table::Id;
 use crate::values::Values;
 use crate::{config, environment, file, help};
@@ -57,7 +58,7 @@ impl Request {
             .overridden_by(from_file)
             .overridden_by(environment::read(sources.environment, &mut warnings)?)
             .overridden_by(given);
-        warnings.extend(options::check(&values)?);
+        warnings.extend(check(&values)?);
         if values.switch(Id::PrintConfig) {
             return Ok(Self::Print(config::text(&values)));
         }

@@ -44,12 +44,14 @@ pub(crate) enum Place {
 pub(crate) enum Group {
     /// What memcached does.
     Behaves,
-    /// Nothing, and nobody can notice but in `stats settings`.
-    Accepted,
+    /// Takes it in silence: what it is for is there, by means of Larder's own.
+    Mapped,
     /// Nothing, and one line says so at the start, with this reason.
     Warned(&'static str),
     /// Refuses to start, for this reason: to ignore the option would change behaviour.
     Refused(&'static str),
+    /// What its row says, for test suites; not in `-h`.
+    Suite,
     /// Steers the reading of options; stands on the command line only.
     Reading,
 }

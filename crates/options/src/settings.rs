@@ -1,6 +1,6 @@
 //! The rows of `stats settings`.
 
-use crate::kind::{KIBIBYTE, Kind, MEBIBYTE};
+use crate::kind::{Kind, MEBIBYTE};
 use crate::options::{Options, Protocol, listen_text};
 use crate::table::Id;
 use crate::values::Values;
@@ -47,21 +47,22 @@ fn yes(on: bool) -> String {
     if on { "yes" } else { "no" }.to_owned()
 }
 
-/// `-o slab_chunk_max` in bytes. memcached 1.6.45 counts it in KiB, older ones in bytes: more than
-/// 1024 cannot be KiB, nor can what would be larger than the largest item and than the default.
-fn slab_chunk_bytes(options: &Options) -> String {
-    let number: u64 = options.accepted.0.unsigned(Id::SlabChunkMax);
-    let kibibytes = number * KIBIBYTE;
-    let is_kibibytes = number <= 1024 && kibibytes <= options.item_bytes_max.max(512 * KIBIBYTE);
-    if is_kibibytes { kibibytes } else { number }.to_string()
-}
-
 fn port(options: &Options) -> String {
     match options.port {
         None => "0".to_owned(),
         Some(0) => "-1".to_owned(),
         Some(port) => port.to_string(),
     }
+}
+
+fn auth_file(options: &Options) -> String {
+    let path = options.auth_file.as_ref().map(|path| path.display().to_string());
+    path.unwrap_or_else(|| "no".to_owned())
+}
+
+fn napi_ids(options: &Options) -> String {
+    let count = options.accepted.0.number(Id::NapiIds);
+    count.map_or_else(|| "(null)".to_owned(), |count| count.to_string())
 }
 
 const ROWS: &[(&str, Setting)] = &[
@@ -79,12 +80,15 @@ const ROWS: &[(&str, Setting)] = &[
     ),
     ("umask", Behaves(|o| format!("{:o}", o.unix_mask))),
     ("shutdown_command", Behaves(|o| yes(o.shutdown))),
-    ("growth_factor", Accepted(Id::SlabGrowthFactor)),
-    ("chunk_size", Accepted(Id::SlabMinSize)),
+    ("growth_factor", Behaves(|o| format!("{:.2}", o.slabs.growth_factor))),
+    ("chunk_size", Behaves(|o| o.slabs.min_bytes.to_string())),
     ("num_threads", Behaves(|o| o.worker_count.to_string())),
     ("num_threads_per_udp", Behaves(|o| o.worker_count.to_string())),
-    ("stat_key_prefix", Accepted(Id::StatPrefix)),
-    ("detail_enabled", Constant("no")),
+    (
+        "stat_key_prefix",
+        Behaves(|o| char::from(o.stat_prefix_delimiter.unwrap_or(b':')).to_string()),
+    ),
+    ("detail_enabled", Behaves(|o| yes(o.stat_prefix_delimiter.is_some()))),
     ("reqs_per_event", Behaves(|o| o.commands_per_turn_max.to_string())),
     ("cas_enabled", Behaves(|o| yes(o.cas))),
     ("tcp_backlog", Behaves(|o| o.backlog.to_string())),
@@ -93,39 +97,41 @@ const ROWS: &[(&str, Setting)] = &[
         Behaves(|o| match o.protocol {
             Protocol::Auto => "auto-negotiate".to_owned(),
             Protocol::Ascii => "ascii".to_owned(),
+            Protocol::Binary => "binary".to_owned(),
         }),
     ),
-    ("auth_enabled_sasl", Constant("no")),
-    ("auth_enabled_ascii", Constant("no")),
+    ("auth_enabled_sasl", Behaves(|o| yes(o.sasl))),
+    ("auth_enabled_ascii", Behaves(auth_file)),
     ("item_size_max", Behaves(|o| o.item_bytes_max.to_string())),
     ("maxconns_fast", Behaves(|o| yes(o.maxconns_fast))),
     ("hashpower_init", Accepted(Id::Hashpower)),
     ("slab_reassign", Behaves(|o| yes(o.slab_reassign))),
-    ("slab_automove", Accepted(Id::SlabAutomove)),
+    ("slab_automove", Behaves(|o| o.tuning.slab_automove.to_string())),
     ("slab_automove_ratio", Accepted(Id::SlabAutomoveRatio)),
     ("slab_automove_window", Accepted(Id::SlabAutomoveWindow)),
-    ("slab_chunk_max", Behaves(slab_chunk_bytes)),
+    ("slab_chunk_max", Behaves(|o| o.slabs.chunk_bytes_max.to_string())),
     ("lru_crawler", Behaves(|o| yes(o.lru_crawler))),
-    ("lru_crawler_sleep", Accepted(Id::LruCrawlerSleep)),
-    ("lru_crawler_tocrawl", Accepted(Id::LruCrawlerTocrawl)),
+    ("lru_crawler_sleep", Behaves(|o| o.tuning.lru_crawler_sleep_us.to_string())),
+    ("lru_crawler_tocrawl", Behaves(|o| o.tuning.lru_crawler_tocrawl.to_string())),
     ("tail_repair_time", Accepted(Id::TailRepairTime)),
     ("flush_enabled", Behaves(|o| yes(o.flush_all))),
     ("dump_enabled", Behaves(|o| yes(o.dump))),
     ("hash_algorithm", Accepted(Id::HashAlgorithm)),
     ("lru_maintainer_thread", Behaves(|o| yes(o.lru_maintainer))),
-    ("lru_segmented", Behaves(|o| yes(o.lru_maintainer))),
-    ("hot_lru_pct", Accepted(Id::HotLruPct)),
-    ("warm_lru_pct", Accepted(Id::WarmLruPct)),
-    ("hot_max_factor", Accepted(Id::HotMaxFactor)),
-    ("warm_max_factor", Accepted(Id::WarmMaxFactor)),
-    ("temp_lru", Behaves(|o| yes(o.accepted.0.given(Id::TemporaryTtl).is_some()))),
-    ("temporary_ttl", Behaves(|o| o.accepted.0.number(Id::TemporaryTtl).unwrap_or(61).to_string())),
+    ("lru_segmented", Behaves(|o| yes(o.tuning.lru_segmented))),
+    ("hot_lru_pct", Behaves(|o| o.tuning.hot_lru_pct.to_string())),
+    ("warm_lru_pct", Behaves(|o| o.tuning.warm_lru_pct.to_string())),
+    ("hot_max_factor", Behaves(|o| format!("{:.2}", o.tuning.hot_max_factor))),
+    ("warm_max_factor", Behaves(|o| format!("{:.2}", o.tuning.warm_max_factor))),
+    ("temp_lru", Behaves(|o| yes(o.tuning.temporary_ttl_secs.is_some()))),
+    ("temporary_ttl", Behaves(|o| o.tuning.temporary_ttl_secs.unwrap_or(61).to_string())),
     ("idle_timeout", Behaves(|o| o.idle_timeout_secs.to_string())),
-    ("watcher_logbuf_size", Scaled(Id::WatcherLogbufSize, KIBIBYTE)),
-    ("worker_logbuf_size", Scaled(Id::WorkerLogbufSize, KIBIBYTE)),
+    ("watcher_logbuf_size", Behaves(|o| o.watcher_log_bytes.to_string())),
+    ("worker_logbuf_size", Behaves(|o| o.worker_log_bytes.to_string())),
     ("read_buf_mem_limit", Scaled(Id::ReadBufMemLimit, MEBIBYTE)),
     ("track_sizes", Behaves(|o| yes(o.track_sizes))),
     ("inline_ascii_response", Constant("no")),
+    ("drop_privileges", Behaves(|o| yes(o.drop_privileges))),
     ("ext_item_size", Accepted(Id::ExtItemSize)),
     ("ext_item_age", Accepted(Id::ExtItemAge)),
     ("ext_low_ttl", Accepted(Id::ExtLowTtl)),
@@ -151,7 +157,7 @@ const ROWS: &[(&str, Setting)] = &[
     ("ssl_session_cache", Constant("no")),
     ("ssl_kernel_tls", Constant("no")),
     ("ssl_min_version", Constant("tlsv1.2")),
-    ("num_napi_ids", Constant("(null)")),
+    ("num_napi_ids", Behaves(napi_ids)),
     ("memory_file", Constant("(null)")),
     ("client_flags_size", Constant("4")),
 ];
@@ -181,7 +187,7 @@ mod tests {
             ("unix_mask", "0770"),
             ("disable_evictions", "yes"),
             ("max_item_size", "2m"),
-            ("protocol", "ascii"),
+            ("auth_file", "/users"),
             ("disable_flush_all", "yes"),
             ("disable_dumping", "yes"),
             ("slab_growth_factor", "2"),
@@ -198,6 +204,7 @@ mod tests {
             ("evictions", "off"),
             ("item_size_max", "2097152"),
             ("binding_protocol", "ascii"),
+            ("auth_enabled_ascii", "/users"),
             ("flush_enabled", "no"),
             ("dump_enabled", "no"),
             ("growth_factor", "2.00"),
@@ -205,27 +212,13 @@ mod tests {
             ("temp_lru", "yes"),
             ("temporary_ttl", "90"),
             ("stat_key_prefix", "/"),
+            ("detail_enabled", "yes"),
         ] {
             assert!(shown.contains(&(name, text.to_owned())), "{name} {text}");
         }
     }
 
-    #[test]
-    fn slab_chunk_max_is_in_kib_unless_it_cannot_be() {
-        for (chunk, item, bytes) in [
-            ("512", "1m", "524288"),
-            ("512", "1k", "524288"),
-            ("1024", "1m", "1048576"),
-            ("1024", "1k", "1024"),
-            ("16384", "1m", "16384"),
-        ] {
-            let map = [("slab_chunk_max", chunk), ("max_item_size", item)];
-            let (options, _) = Options::from_map(map).unwrap();
-            assert_eq!(slab_chunk_bytes(&options), bytes, "{chunk} with -I {item}");
-        }
-    }
-
-    /// memcached 1.6.45 with a flash tier and TLS built in and not used.
+    /// memcached 1.6.45 with a flash tier, TLS and the dropping of privileges built in and not used.
     const MEMCACHED: &str = "\
 maxbytes 67108864
 maxconns 1024
@@ -279,6 +272,7 @@ worker_logbuf_size 65536
 read_buf_mem_limit 0
 track_sizes no
 inline_ascii_response no
+drop_privileges no
 ext_item_size 512
 ext_item_age 4294967295
 ext_low_ttl 0

@@ -6,11 +6,11 @@
 use crate::error::{EXIT_OS, EXIT_USAGE};
 use crate::kind::{
     GIBIBYTE, KIBIBYTE,
-    Kind::{self, Choice, Count, Mask, Path, Switch, Text},
+    Kind::{self, Choice, Count, Mask, Path, Sizes, Switch, Text},
     MEBIBYTE, TEBIBYTE,
 };
 use crate::row::{
-    Group::{Accepted, Reading, Refused, Warned},
+    Group::{Mapped, Reading, Refused, Suite, Warned},
     Place, Row,
 };
 
@@ -73,14 +73,16 @@ Version = Row::letter('V', "version", Switch).group(Reading)
     .doc("print the memcached version whose behaviour is followed, and end");
 Pidfile = Row::letter('P', "pidfile", Path).doc("file to write the process id to");
 SlabGrowthFactor = Row::letter('f', "slab_growth_factor", above(1.0))
-    .default("1.25").group(Accepted).doc("Larder has no slab classes");
+    .default("1.25").group(Mapped)
+    .doc("step between the size classes that statistics show; memory has none");
 SlabMinSize = Row::letter('n', "slab_min_size", number(1, INT_MAX))
-    .default("48").group(Accepted).doc("Larder has no slab classes");
+    .default("48").group(Mapped)
+    .doc("bytes of key, value and flags in the smallest size class that statistics show");
 EnableLargepages = Row::letter('L', "enable_largepages", Switch)
     .doc("keep all memory in huge pages set aside by the system (vm.nr_hugepages); go on with a warning where there are not enough");
-StatPrefix = Row::new(Place::LetterOnly('D'), "stat_prefix_delimiter", Kind::Character).default(":")
-    .group(Warned("statistics by prefix come with a later version"))
-    .doc("set what ends the prefix of a key in stats detail");
+StatPrefix = Row::new(Place::LetterOnly('D'), "stat_prefix_delimiter", Kind::Character)
+    .doc("what ends the prefix of a key in stats detail (default: a colon); counting by prefix is on \
+          from the start, then");
 Threads = Row::letter('t', "threads", number(1, 1024)).default("4")
     .doc("workers");
 MaxReqsPerEvent = Row::letter('R', "max_reqs_per_event", number(1, INT_MAX))
@@ -89,107 +91,108 @@ DisableCas = Row::letter('C', "disable_cas", Switch)
     .doc("keep no cas tokens, which saves 8 bytes an item");
 ListenBacklog = Row::letter('b', "listen_backlog", number(0, INT_MAX))
     .default("1024").doc("connections that may wait to be accepted");
-Protocol = Row::letter('B', "protocol", Choice(&["auto", "ascii"])).default("auto")
-    .exit(EXIT_USAGE).hint("the binary protocol comes with a later version")
-    .doc("protocol of the clients; both values mean the text protocol");
+Protocol = Row::letter('B', "protocol", Choice(&["auto", "ascii", "binary"])).exit(EXIT_USAGE)
+    .doc("protocol of the clients; auto tells by the first byte of a connection (default: auto; \
+          binary with -S, ascii with -Y)");
 MaxItemSize = Row::letter('I', "max_item_size", bytes(1, KIBIBYTE, GIBIBYTE))
     .default("1048576").exit(EXIT_USAGE)
     .doc("largest item, in bytes or with k or m after the number; at most half of -m");
-EnableSasl = Row::letter('S', "enable_sasl", Switch).exit(EXIT_USAGE)
-    .group(Refused("Larder has no SASL; keep the port behind a firewall or use a unix socket"))
-    .doc("authentication by SASL");
+EnableSasl = Row::letter('S', "enable_sasl", Switch)
+    .doc("let clients in by SASL, which only the binary protocol has");
 DisableFlushAll = Row::letter('F', "disable_flush_all", Switch)
     .doc("refuse the flush_all command");
 DisableDumping = Row::letter('X', "disable_dumping", Switch)
-    .doc("refuse stats cachedump, which lists keys");
-DisableWatch = Row::letter('W', "disable_watch", Switch).group(Accepted)
-    .doc("Larder has no watch command yet");
-AuthFile = Row::letter('Y', "auth_file", Path).exit(EXIT_USAGE)
-    .group(Refused("authentication comes with a later version"))
-    .doc("file of users and passwords");
+    .doc("refuse what lists keys: stats cachedump, stats detail, lru_crawler metadump and mgdump");
+DisableWatch = Row::letter('W', "disable_watch", Switch).doc("refuse the watch command");
+AuthFile = Row::letter('Y', "auth_file", Path)
+    .doc("file of lines user:password; clients of the text protocol are let in by it, and there is \
+          no other protocol");
 MemoryFile = Row::letter('e', "memory_file", Path).exit(EXIT_USAGE)
     .group(Refused("a cache that outlives its process comes with a later version"))
     .doc("file to keep the items in across restarts");
 EnableSsl = Row::letter('Z', "enable_ssl", Switch).exit(EXIT_USAGE)
     .group(Refused("TLS comes with a later version")).doc("TLS");
-NapiIds = Row::letter('N', "napi_ids", number(1, INT_MAX)).exit(EXIT_USAGE)
-    .group(Refused("Larder does not place connections by network queue"))
-    .doc("number of network queues");
+NapiIds = Row::letter('N', "napi_ids", number(1, INT_MAX))
+    .group(Warned("Larder does not place connections by network queue"))
+    .doc("number of network queues, at most as many as workers");
 Extended = Row::letter('o', "extended", Text).group(Reading)
     .doc("the words below, separated by commas, some with a value: word=value");
 
 // Before the words it gives values to: a file and the environment are read in this order.
 NoModern = Row::word("no_modern", Switch)
     .doc("give the words below the values they had in memcached 1.4, among them no_maxconns_fast");
-Modern = Row::word("modern", Switch).group(Accepted).doc("has no effect in memcached either");
+Modern = Row::word("modern", Switch).group(Mapped).doc("has no effect in memcached either");
 MaxconnsFast = Row::word("maxconns_fast", Switch).default("yes").negated("no")
     .doc("answer connections above -c with an error instead of letting them wait");
 IdleTimeout = Row::word("idle_timeout", number(0, INT_MAX)).default("0")
     .doc("seconds after which a TCP connection without commands is closed; 0: never");
 TrackSizes = Row::word("track_sizes", Switch).doc("allow stats sizes");
-TemporaryTtl = Row::word("temporary_ttl", number(0, INT_MAX))
-    .group(Accepted).doc("Larder has no queue for short-lived items");
+TemporaryTtl = Row::word("temporary_ttl", number(0, INT_MAX)).group(Mapped)
+    .doc("seconds of life up to which an item counts as temporary; Larder keeps items apart by \
+          their time to live in any case; not without lru_maintainer");
 LruCrawler = Row::word("lru_crawler", Switch).default("yes").negated("no")
-    .group(Accepted).doc("Larder has no crawler thread; without it its keys are left out of stats");
-LruCrawlerSleep = Row::word("lru_crawler_sleep", number(0, 1_000_000))
-    .default("100").group(Accepted).doc("Larder has no crawler thread");
-LruCrawlerTocrawl = Row::word("lru_crawler_tocrawl", number(0, U32_MAX))
-    .default("0").group(Accepted).doc("Larder has no crawler thread");
+    .doc("answer lru_crawler crawl, metadump and mgdump, and show the crawler's keys in stats");
+LruCrawlerSleep = Row::word("lru_crawler_sleep", number(0, 1_000_000)).default("100").group(Mapped)
+    .doc("pause of the crawler in microseconds; Larder's maintainer paces itself");
+LruCrawlerTocrawl = Row::word("lru_crawler_tocrawl", number(0, U32_MAX)).default("0").group(Mapped)
+    .doc("items the crawler looks at in one go; Larder's maintainer paces itself");
 ReadBufMemLimit = Row::word("read_buf_mem_limit", number(0, INT_MAX))
     .default("0").group(Warned("the memory of each connection has a bound of its own"))
     .doc("limit the memory for the buffers of all connections, in MiB");
-WatcherLogbufSize = Row::word("watcher_logbuf_size", number(1, INT_MAX))
-    .default("256").group(Accepted).doc("Larder has no watch command yet");
-WorkerLogbufSize = Row::word("worker_logbuf_size", number(1, INT_MAX))
-    .default("64").group(Accepted).doc("Larder has no watch command yet");
+WatcherLogbufSize = Row::word("watcher_logbuf_size", number(1, INT_MAX)).default("256")
+    .doc("KiB of lines that may wait for one watch connection");
+WorkerLogbufSize = Row::word("worker_logbuf_size", number(1, INT_MAX)).default("64")
+    .doc("KiB of lines that may wait in one worker to be passed on to watch connections");
 HashAlgorithm = Row::word("hash_algorithm", Choice(&["jenkins", "murmur3", "xxh3"]))
-    .default("murmur3").group(Accepted).doc("Larder has one hash function");
+    .default("murmur3").group(Mapped).doc("the name is checked; Larder has one hash function");
 Hashpower = Row::word("hashpower", number(12, 32))
-    .group(Accepted).doc("Larder's index begins small and grows as it is needed");
+    .group(Mapped).doc("Larder's index begins small and grows as it is needed");
 NoHashexpand = Row::word("no_hashexpand", Switch)
-    .group(Accepted).doc("Larder's index always grows as it is needed");
-SlabReassign = Row::word("slab_reassign", Switch).default("yes").negated("no")
-    .group(Accepted).doc("Larder has no slab classes; without it its keys are left out of stats");
-SlabAutomove = Row::word("slab_automove", number(0, 2)).default("1")
-    .bare("1").negated("0")
-    .group(Accepted).doc("Larder has no slab classes");
-SlabAutomoveRatio = Row::word("slab_automove_ratio", share())
-    .default("0.8").group(Accepted).doc("Larder has no slab classes");
-SlabAutomoveWindow = Row::word("slab_automove_window", number(3, 1800))
-    .default("10").group(Accepted).doc("Larder has no slab classes");
-SlabAutomoveFreeratio = Row::word("slab_automove_freeratio", share())
-    .default("0.01").group(Accepted).doc("Larder has no slab classes");
-SlabSizes = Row::word("slab_sizes", Text).exit(EXIT_USAGE)
-    .group(Accepted).doc("Larder has no slab classes");
-SlabChunkMax = Row::word("slab_chunk_max", number(1, 1 << 20)).default("512")
-    .group(Accepted)
-    .doc("Larder has no slab classes; a number up to 1024 is KiB, a larger one bytes");
-LruMaintainer = Row::word("lru_maintainer", Switch).default("yes").negated("no")
-    .group(Accepted).doc("Larder has no LRU queues; without it their keys are left out of stats");
-HotLruPct = Row::word("hot_lru_pct", number(1, 79)).default("20")
-    .group(Accepted).doc("Larder has no LRU queues");
-WarmLruPct = Row::word("warm_lru_pct", number(1, 79)).default("40")
-    .group(Accepted).doc("Larder has no LRU queues");
-HotMaxFactor = Row::word("hot_max_factor", above(0.0)).default("0.2")
-    .group(Accepted).doc("Larder has no LRU queues");
-WarmMaxFactor = Row::word("warm_max_factor", above(0.0)).default("2.0")
-    .group(Accepted).doc("Larder has no LRU queues");
-NoChunkedItems = Row::word("no_chunked_items", Switch)
-    .group(Accepted).doc("Larder has no slab chunks");
+    .group(Mapped).doc("Larder's index always grows as it is needed");
+SlabReassign = Row::word("slab_reassign", Switch).default("yes").negated("no").group(Mapped)
+    .doc("any memory of Larder takes items of any size; without the word its keys are left out of \
+          stats");
+SlabAutomove = Row::word("slab_automove", number(0, 2)).default("1").bare("1").negated("0")
+    .group(Mapped).doc(ANY_SIZE);
+SlabAutomoveRatio = Row::word("slab_automove_ratio", share()).default("0.8")
+    .group(Mapped).doc(ANY_SIZE);
+SlabAutomoveWindow = Row::word("slab_automove_window", number(3, 1800)).default("10")
+    .group(Mapped).doc(ANY_SIZE);
+SlabAutomoveFreeratio = Row::word("slab_automove_freeratio", share()).default("0.01")
+    .group(Mapped).doc(ANY_SIZE);
+SlabSizes = Row::word("slab_sizes", Sizes).exit(EXIT_USAGE).group(Mapped)
+    .doc("the size classes that statistics show, instead of those that -f and -n make; none below \
+          -n or above slab_chunk_max");
+SlabChunkMax = Row::word("slab_chunk_max", number(1, MEBIBYTE as i64)).group(Mapped)
+    .doc("largest size class that statistics show, in KiB (default: 512); a number above 1024, or \
+          one that as KiB is above -I, is bytes; must divide -I and 1 MiB");
+LruMaintainer = Row::word("lru_maintainer", Switch).default("yes").negated("no").group(Mapped)
+    .doc("Larder evicts by S3-FIFO; without the word the keys of the queues are left out of stats");
+HotLruPct = Row::word("hot_lru_pct", number(1, 79)).default("20").group(Mapped).doc(S3_FIFO);
+WarmLruPct = Row::word("warm_lru_pct", number(1, 79)).default("40").group(Mapped).doc(S3_FIFO);
+HotMaxFactor = Row::word("hot_max_factor", above(0.0)).default("0.2").group(Mapped).doc(S3_FIFO);
+WarmMaxFactor = Row::word("warm_max_factor", above(0.0)).default("2.0").group(Mapped).doc(S3_FIFO);
+NoChunkedItems = Row::word("no_chunked_items", Switch).group(Mapped)
+    .doc("the largest size class that statistics show is 1 MiB, unless slab_chunk_max is given");
 InlineAsciiResp = Row::word("inline_ascii_resp", Switch).negated("no")
-    .group(Accepted).doc("has no effect in memcached either");
-RespObjMemLimit = Row::word("resp_obj_mem_limit", number(0, INT_MAX))
+    .group(Warned("memcached has given it up too")).doc("keep the text of answers with items");
+RespObjMemLimit = Row::word("resp_obj_mem_limit", number(0, INT_MAX)).bare("0")
     .group(Warned("memcached has given it up too; see read_buf_mem_limit"))
     .doc("limit the memory for answers");
 TailRepairTime = Row::word("tail_repair_time", number(10, INT_MAX))
-    .group(Accepted).doc("Larder has no LRU queues to repair");
+    .group(Warned("Larder has no LRU queues to repair"))
+    .doc("seconds after which an item that seems stuck in use is freed");
 DropPrivileges = Row::word("drop_privileges", Switch).negated("no")
-    .group(Warned("Larder does not restrict its system calls"))
-    .doc("restrict the system calls the server may make");
-RelaxedPrivileges = Row::word("relaxed_privileges", Switch)
-    .group(Accepted).doc("Larder does not restrict its system calls");
+    .doc("give up, once the server runs, what serving does not need: other programs, new sockets, \
+          written files, every capability");
+RelaxedPrivileges = Row::word("relaxed_privileges", Switch).group(Mapped)
+    .doc("memcached's test builds restrict less with it; what Larder restricts hinders no test");
 SockCookie = Row::word("sock_cookie_id", number(0, U32_MAX))
-    .group(Accepted).doc("a mark on sockets that Linux does not have");
+    .group(Warned("Linux has no such marks")).doc("mark sockets with a number");
+AnswersAs = Row::word("answers_as", Choice(&["1.6.45", "1.6.18"])).default("1.6.45")
+    .group(Suite)
+    .doc("memcached version to answer as where the two differ; for running the older one's test \
+          suite");
 
 ExtPath = Row::word("ext_path", Text).exit(EXIT_USAGE)
     .group(Refused(NO_TIER)).doc("file and size of the flash tier");
@@ -273,6 +276,8 @@ const fn bytes(unit: u64, min: u64, max: u64) -> Kind {
 
 const INT_MAX: i64 = i32::MAX as i64;
 const U32_MAX: i64 = u32::MAX as i64;
+const ANY_SIZE: &str = "any memory of Larder takes items of any size";
+const S3_FIFO: &str = "Larder evicts by S3-FIFO, which sizes its queues itself";
 const NO_TIER: &str = "a tier on disk comes with a later version";
 const NO_TLS: &str = "TLS comes with a later version";
 const NO_PROXY: &str = "Larder is no proxy; memcached's own can stand before it";

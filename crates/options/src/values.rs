@@ -169,6 +169,18 @@ impl Values {
         }
     }
 
+    /// The first character of a text, of a row whose kind admits only one of ASCII.
+    pub(crate) fn character(&self, id: Id) -> Option<u8> {
+        self.text(id)?.bytes().next()
+    }
+
+    pub(crate) fn sizes(&self, id: Id) -> &[u32] {
+        match self.value(id) {
+            Some(Value::Sizes(sizes)) => sizes,
+            _ => &[],
+        }
+    }
+
     pub(crate) fn listen(&self, id: Id) -> Vec<Listen> {
         match self.value(id) {
             Some(Value::Listen(list)) => list.clone(),
@@ -188,12 +200,10 @@ fn implied(id: Id) -> &'static [(Id, &'static str)] {
             (Id::MaxconnsFast, "no"),
             (Id::SlabReassign, "no"),
             (Id::SlabAutomove, "0"),
-            (Id::SlabChunkMax, "1048576"),
             (Id::HashAlgorithm, "jenkins"),
             (Id::LruCrawler, "no"),
             (Id::LruMaintainer, "no"),
         ],
-        Id::NoChunkedItems => &[(Id::SlabChunkMax, "1048576")],
         _ => &[],
     }
 }
