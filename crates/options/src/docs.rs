@@ -190,6 +190,10 @@ memcached takes something for what was not meant:
 - A second `-l` that is contained in the first is not dropped.
 - A word of `-o` that is on or off may be given a value: `maxconns_fast=no`.
 - A word that belongs to no option is ignored, with a warning.
+- `-c` counts the connections of clients and nothing else, so that small numbers are possible; memcached counts
+  descriptors of its own among them, and does not start with fewer than it needs.
+- `-d` returns when the server in the background serves, and with its exit status where it could not start.
+- `-r` works after `-u` has changed the user as well.
 
 An error names the option, its value and what is allowed, in one line on standard error. The exit
 status is memcached's: 64 for values that contradict each other and for what is refused, 71 for an

@@ -79,6 +79,8 @@ impl<'a> Pieces<'a> {
         let id = by_long(name)?;
         match (id.row().kind.takes_argument(), argument) {
             (true, None) => Ok(Piece::Option(id, Some(self.argument(id)?))),
+            // memcached takes an argument here and does not look at it.
+            (false, Some(_)) if id == Id::Verbose => Ok(Piece::Option(id, None)),
             (false, Some(argument)) => Err(OptionError::new(
                 EXIT_FAILURE,
                 format!("option --{name}: it takes no argument, but {argument:?} was given"),
@@ -167,6 +169,7 @@ mod tests {
     #[test]
     fn letters_without_argument_may_be_bundled() {
         assert_eq!(split("-vvdp11 -C").unwrap(), ["-v", "-v", "-d", "-p=11", "-C"]);
+        assert_eq!(split("--verbose=3 --verbose").unwrap(), ["-v", "-v"]);
     }
 
     #[test]

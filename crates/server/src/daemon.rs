@@ -45,31 +45,42 @@ pub(crate) fn start() -> Result<(), Failure> {
     Err(Failure::new(exit_code, "option -d: the process in the background did not start"))
 }
 
+/// The process in the background, which has left its terminal but for standard input and output.
+#[derive(Debug)]
+pub(crate) struct Detached {
+    /// Opened early: later the process may have given up opening files to write to.
+    null: File,
+}
+
 /// Leaves the terminal's session and, unless core files shall be written there, its directory.
-pub(crate) fn leave_session(options: &Options) {
+pub(crate) fn leave_session(options: &Options) -> Result<Detached, Failure> {
     // Fails only for the leader of a session, which needs not leave it.
     let _ = setsid();
     if !options.core_dumps {
         // Without it the file system of this directory stays in use.
         let _ = env::set_current_dir("/");
     }
+    let null = File::options().read(true).write(true).open("/dev/null").map_err(cannot_leave)?;
+    Ok(Detached { null })
 }
 
-/// Tells the waiting process that this one serves, and leaves its standard input and output; standard
-/// error stays where `-v` writes to it.
-pub(crate) fn tell_ready(options: &Options) -> Result<(), Failure> {
-    let failure = |error: io::Error| {
-        Failure::new(EXIT_OS, format_args!("option -d: cannot leave the terminal: {error}"))
-    };
-    let null = File::options().read(true).write(true).open("/dev/null").map_err(failure)?;
-    io::stdout().write_all(READY.as_bytes()).map_err(failure)?;
-    io::stdout().flush().map_err(failure)?;
-    dup2_stdin(&null).map_err(|error| failure(error.into()))?;
-    dup2_stdout(&null).map_err(|error| failure(error.into()))?;
-    if options.verbosity == 0 {
-        dup2_stderr(&null).map_err(|error| failure(error.into()))?;
+impl Detached {
+    /// Tells the waiting process that this one serves, and leaves its standard input and output; standard
+    /// error stays where `-v` writes to it.
+    pub(crate) fn tell_ready(self, options: &Options) -> Result<(), Failure> {
+        io::stdout().write_all(READY.as_bytes()).map_err(cannot_leave)?;
+        io::stdout().flush().map_err(cannot_leave)?;
+        dup2_stdin(&self.null).map_err(|error| cannot_leave(error.into()))?;
+        dup2_stdout(&self.null).map_err(|error| cannot_leave(error.into()))?;
+        if options.verbosity == 0 {
+            dup2_stderr(&self.null).map_err(|error| cannot_leave(error.into()))?;
+        }
+        Ok(())
     }
-    Ok(())
+}
+
+fn cannot_leave(error: io::Error) -> Failure {
+    Failure::new(EXIT_OS, format_args!("option -d: cannot leave the terminal: {error}"))
 }
 
 /// The variable that tells the process in the background from the one that started it.

@@ -27,8 +27,8 @@
 //! - what one connection does: [`session`], `block`, `execute`, `leases`, `stats`;
 //! - bytes and sockets: `backlog`, `budget`, `scratch`, `connection`, `connections`;
 //! - threads: [`server`], `inbox`, `waker`, `worker`, `listener`, `clock`, `log`;
-//! - the process: [`mod@start`], `stop`, `signals`, `sockets`, `pidfile`, `privileges`, `limits`, `daemon`,
-//!   [`failure`].
+//! - the process: [`mod@start`], `stop`, `signals`, `sockets`, `pidfile`, `privileges`, `syscalls`,
+//!   `limits`, `daemon`, [`failure`].
 #![forbid(unsafe_code)]
 
 mod backlog;
@@ -55,6 +55,7 @@ mod sockets;
 pub mod start;
 mod stats;
 mod stop;
+mod syscalls;
 mod waker;
 mod worker;
 

@@ -9,11 +9,7 @@ use crate::failure::{EXIT_OS, Failure};
 /// Sees to it that the process can have the descriptors it needs, and core files if it shall.
 pub(crate) fn raise(options: &Options) -> Result<(), Failure> {
     if options.core_dumps {
-        let maximum = getrlimit(Resource::Core).maximum;
-        let limit = Rlimit { current: maximum, maximum };
-        setrlimit(Resource::Core, limit).map_err(|error| {
-            Failure::new(EXIT_OS, format_args!("option -r: cannot raise the limit: {error}"))
-        })?;
+        allow_core_files()?;
     }
     let needed = (options.connection_count_max + descriptors_reserved(options)) as u64;
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
@@ -30,6 +26,20 @@ pub(crate) fn raise(options: &Options) -> Result<(), Failure> {
         );
         Failure::new(EXIT_OS, message)
     })
+}
+
+/// Lifts the limit for core files, or raises it to the highest allowed; that must not be 0.
+fn allow_core_files() -> Result<(), Failure> {
+    let maximum = getrlimit(Resource::Core).maximum;
+    let unlimited = Rlimit { current: None, maximum: None };
+    let highest = Rlimit { current: maximum, maximum };
+    let raised =
+        setrlimit(Resource::Core, unlimited).or_else(|_| setrlimit(Resource::Core, highest));
+    if raised.is_ok() && getrlimit(Resource::Core).current != Some(0) {
+        return Ok(());
+    }
+    let message = "option -r: the system allows this process no core files (ulimit -c)";
+    Err(Failure::new(EXIT_OS, message))
 }
 
 /// Keeps all memory, present and to come, out of swap. The server can do without.

@@ -7,18 +7,17 @@ use std::process;
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
-use crate::failure::{EXIT_OS, Failure};
 use crate::sockets::write_whole;
 
-/// Writes this process's id. One of a process that still runs is overwritten with a warning.
-pub(crate) fn write(path: &Path) -> Result<(), Failure> {
+/// Writes this process's id. One of a process that still runs is overwritten with a warning. Where it cannot
+/// be written the server goes on without, as memcached does.
+pub(crate) fn write(path: &Path) {
     if let Some(pid) = running(path) {
         eprintln!("larderd: {} is of process {pid}, which is running", path.display());
     }
-    write_whole(path, ".tmp", &format!("{}\n", process::id())).map_err(|error| {
-        let path = path.display();
-        Failure::new(EXIT_OS, format_args!("cannot write the process id to {path}: {error}"))
-    })
+    if let Err(error) = write_whole(path, ".tmp", &format!("{}\n", process::id())) {
+        eprintln!("larderd: option -P: cannot write to {}: {error}", path.display());
+    }
 }
 
 /// The process that a file names, if there is one that runs.

@@ -15,36 +15,43 @@ use crate::signals::Signals;
 use crate::sockets::{Address, Socket};
 use crate::stop::Manner;
 use crate::worker::Worker;
-use crate::{Server, daemon, limits, pidfile, privileges, sockets};
+use crate::{Server, daemon, limits, pidfile, privileges, sockets, syscalls};
 
 /// Runs a server until it is told to stop. With `-d`, starts it in the background instead.
 ///
 /// # Errors
 /// The server could not start: what stood in the way, and the exit status that memcached has for it.
 pub fn run(options: Options) -> Result<(), Failure> {
-    if options.daemon {
-        if !daemon::is_detached() {
-            return daemon::start();
-        }
-        daemon::leave_session(&options);
+    if options.daemon && !daemon::is_detached() {
+        return daemon::start();
     }
+    let detached = if options.daemon { Some(daemon::leave_session(&options)?) } else { None };
     limits::raise(&options)?;
-    privileges::drop_root(options.user.as_deref())?;
+    privileges::drop_root(&options)?;
     limits::lock_memory(&options);
     let sockets = sockets::open(&options)?;
-    sockets::write_ports(&sockets)?;
+    if let Err(failure) = sockets::write_ports(&sockets) {
+        // It is for tests; the server can do without.
+        eprintln!("larderd: {failure}");
+    }
+    if options.drop_privileges {
+        // Before the threads, which begin with what this one has.
+        privileges::drop_capabilities(&options)?;
+    }
     // Before the threads: they must not get the signals' default.
     let signals = Signals::catch().map_err(|error| os_failure("catch signals", &error))?;
     let server = Arc::new(Server::new(options).map_err(|error| Failure::new(EXIT_FAILURE, error))?);
     let options = &server.options;
     if let Some(path) = &options.pidfile {
-        pidfile::write(path)?;
+        pidfile::write(path);
     }
     let (inboxes, workers) = start_workers(&server)?;
-    if options.daemon {
-        daemon::tell_ready(options)?;
-    } else {
-        announce(options, &sockets);
+    if options.drop_privileges {
+        syscalls::restrict(options.daemon && options.pidfile.is_some())?;
+    }
+    match detached {
+        Some(detached) => detached.tell_ready(options)?,
+        None => announce(options, &sockets),
     }
     Listener::new(&server, sockets, inboxes.clone(), signals).run();
     stop(&server, &inboxes, workers);
