@@ -36,6 +36,7 @@ pub fn options_md() -> String {
             .expect(WRITES);
         }
     }
+    page.push_str(PRIVILEGES);
     page.push_str(SETTINGS);
     for (name, text) in settings(&Options::default()) {
         writeln!(page, "| `{name}` | `{text}` |").expect(WRITES);
@@ -198,6 +199,24 @@ memcached takes something for what was not meant:
 An error names the option, its value and what is allowed, in one line on standard error. The exit
 status is memcached's: 64 for values that contradict each other and for what is refused, 71 for an
 address that cannot be listened on, 67 for a user that does not exist, 1 for the rest.
+";
+
+const PRIVILEGES: &str = "
+## What `-o drop_privileges` restricts
+
+Off unless given, as in memcached. Once the server runs, and before it says so, it gives up for good, in all
+its threads:
+
+- every capability, should it be root's, but that to lock memory with `-k`, and the way to gain new ones
+  (`no_new_privs`);
+- by a filter on system calls (seccomp; on x86-64, aarch64 and riscv64): to run a program or start another
+  process, to open a socket, to connect to anything, to open a file for writing, to create, rename or remove one,
+  to make memory executable, to trace or signal another process, to change users, mounts, limits or the clock.
+
+What is refused fails with EPERM, and serving goes on; memcached ends the process instead. What stays possible:
+connections that come in, and everything the protocol offers on them; reading files that the user may read,
+which reloading users and certificates needs; with `-d` and `-P` together, removing a file. Where the system
+does not allow such a filter the server does not start, with exit status 71. `relaxed_privileges` changes nothing.
 ";
 
 const SETTINGS: &str = "
