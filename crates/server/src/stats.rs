@@ -30,6 +30,7 @@ pub(crate) fn answer(
         StatsSection::Settings => {
             let mut options = server.options.clone();
             options.verbosity = server.log.verbosity();
+            options.memory_bytes = server.cache.memory_limit();
             for (name, text) in larder_options::settings(&options) {
                 render::stat(out, name, text, frame);
             }

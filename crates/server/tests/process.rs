@@ -1,14 +1,14 @@
 //! larderd as a process: sockets in the file system, pid files, the daemon, signals.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use larder_testkit::server::{Signal, command, larderd, run_to_end};
+use larder_testkit::server::{Signal, command, is_root, larderd, memcached, run_to_end};
 use larder_testkit::{Address, ServerUnderTest, Stream, Transport};
 use rustix::process::{Pid, kill_process};
 
@@ -32,6 +32,19 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) -> Result<()> {
         sleep(Duration::from_millis(5));
     }
     Ok(())
+}
+
+/// The lines of `/proc/<pid>/status` for each thread of a server, of those that begin with a word.
+fn status_of_threads(server: &ServerUnderTest, word: &str) -> Result<Vec<String>> {
+    let threads = fs::read_dir(format!("/proc/{}/task", server.pid()))?;
+    threads
+        .map(|thread| {
+            let status = fs::read_to_string(thread?.path().join("status"))?;
+            let line = status.lines().find(|line| line.starts_with(word));
+            let (_, text) = line.and_then(|line| line.split_once(':')).context("no such line")?;
+            Ok(text.trim().to_owned())
+        })
+        .collect()
 }
 
 /// The daemon of a pid file, killed when the test is over.
@@ -170,3 +183,134 @@ fn the_port_file_tells_a_port_that_the_system_chose() {
     let mut stream = Stream::connect(&Address::Tcp(address)).unwrap();
     stream.ask(b"version\r\n", b"\r\n").unwrap();
 }
+
+#[test]
+fn a_daemon_that_cannot_start_says_so_and_why() {
+    let mut larderd = command(&binary());
+    larderd.args(["-d", "-l", "192.0.2.1"]);
+    let output = run_to_end(&mut larderd).unwrap();
+    assert_eq!(output.status.code(), Some(71), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("192.0.2.1"), "{output:?}");
+}
+
+#[test]
+fn a_daemon_outlives_a_hangup() {
+    let folder = tempfile::tempdir().unwrap();
+    let (socket, pid_file) = (folder.path().join("socket"), folder.path().join("pid"));
+    let mut larderd = command(&binary());
+    larderd.arg("-d").arg("-s").arg(&socket).arg("-P").arg(&pid_file);
+    assert_eq!(run_to_end(&mut larderd).unwrap().status.code(), Some(0));
+    let daemon = Daemon::of(&pid_file).unwrap();
+    kill_process(daemon.0, Signal::HUP).unwrap();
+    let mut stream = Stream::connect(&Address::Unix(socket)).unwrap();
+    stream.ask(b"version\r\n", b"\r\n").unwrap();
+}
+
+#[test]
+fn a_pid_file_of_a_running_process_is_warned_about_and_one_that_cannot_be_written_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let pid_file = folder.path().join("pid");
+    fs::write(&pid_file, "1\n").unwrap();
+    let server = start(Transport::Unix, &["-P", pid_file.to_str().unwrap()]).unwrap();
+    wait_until("the pid file is written", || {
+        fs::read_to_string(&pid_file).unwrap().trim() == server.pid().to_string()
+    })
+    .unwrap();
+    assert!(server.log().contains("of process 1, which is running"), "{}", server.log());
+
+    for binary in [binary(), memcached().unwrap()] {
+        let args = ["-P", "/nothing/there/pid"];
+        let server = ServerUnderTest::start(&binary, Transport::Unix, &args).unwrap();
+        server.connect().unwrap().ask(b"version\r\n", b"\r\n").unwrap();
+        wait_until("it is said", || server.log().contains("/nothing/there/pid")).unwrap();
+    }
+}
+
+#[test]
+fn descriptors_for_all_connections_are_allowed_and_core_files_where_they_are_wanted() {
+    let server = start(Transport::Unix, &["-c", "1500", "-r"]).unwrap();
+    let limits = fs::read_to_string(format!("/proc/{}/limits", server.pid())).unwrap();
+    let soft = |name: &str| -> String {
+        let line = limits.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        line.split_whitespace().next().unwrap().to_owned()
+    };
+    let descriptors = soft("Max open files");
+    assert!(descriptors == "unlimited" || descriptors.parse::<u32>().unwrap() > 1500, "{limits}");
+    assert_ne!(soft("Max core file size"), "0", "{limits}");
+}
+
+#[test]
+fn root_becomes_the_user_that_is_named_and_keeps_nothing() {
+    if !is_root() {
+        return;
+    }
+    let server = start(Transport::Tcp, &["-u", "nobody", "-r"]).unwrap();
+    for (word, text) in
+        [("Uid", "65534\t65534\t65534\t65534"), ("Groups", ""), ("CapEff", "0000000000000000")]
+    {
+        for found in status_of_threads(&server, word).unwrap() {
+            assert_eq!(found, text, "{word}");
+        }
+    }
+    // The system gives a process that may leave core files to its user.
+    let owner = fs::metadata(format!("/proc/{}/environ", server.pid())).unwrap().uid();
+    assert_eq!(owner, 65534);
+}
+
+#[test]
+fn a_server_that_drops_privileges_has_none_in_any_thread_and_serves() {
+    let folder = tempfile::tempdir().unwrap();
+    let pid_file = folder.path().join("pid");
+    let args = ["-o", "drop_privileges", "-A", "-P", pid_file.to_str().unwrap(), "-m", "32"];
+    for transport in [Transport::Unix, Transport::Tcp] {
+        let server = start(transport, &args).unwrap();
+        let mut stream = server.connect().unwrap();
+        wait_until("the filter is there", || {
+            let threads = status_of_threads(&server, "Seccomp:").unwrap();
+            threads.iter().all(|mode| mode == "2")
+        })
+        .unwrap();
+        for (word, text) in
+            [("NoNewPrivs", "1"), ("CapEff", NO_CAPABILITY), ("CapPrm", NO_CAPABILITY)]
+        {
+            let found = status_of_threads(&server, word).unwrap();
+            assert!(
+                found.len() > 4 && found.iter().all(|found| found == text),
+                "{word}: {found:?}"
+            );
+        }
+        // More than fits, so that memory is taken back while it serves.
+        let value = vec![b'x'; 500_000];
+        for number in 0..100 {
+            let head = format!("set k{number} 0 0 500000\r\n");
+            let store = [head.as_bytes(), &value, b"\r\n"].concat();
+            stream.ask(&store, b"STORED\r\n").unwrap();
+        }
+        assert!(stream.ask(b"get k99\r\n", b"END\r\n").unwrap().len() > 500_000);
+        stream.ask(b"cache_memlimit 64\r\n", b"OK\r\n").unwrap();
+        stream.ask(b"stats\r\n", b"END\r\n").unwrap();
+        let settings = stream.ask(b"stats settings\r\n", b"END\r\n").unwrap();
+        assert!(String::from_utf8(settings).unwrap().contains("STAT drop_privileges yes\r\n"));
+        for _ in 0..30 {
+            server.connect().unwrap().ask(b"version\r\n", b"\r\n").unwrap();
+        }
+        assert_eq!(server.stop(Signal::USR1).unwrap().code(), Some(0));
+    }
+}
+
+#[test]
+fn a_daemon_that_drops_privileges_still_removes_its_pid_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let (socket, pid_file) = (folder.path().join("socket"), folder.path().join("pid"));
+    let mut larderd = command(&binary());
+    larderd.arg("-d").arg("-s").arg(&socket).arg("-P").arg(&pid_file);
+    larderd.args(["-o", "drop_privileges"]);
+    assert_eq!(run_to_end(&mut larderd).unwrap().status.code(), Some(0));
+    let daemon = Daemon::of(&pid_file).unwrap();
+    let mut stream = Stream::connect(&Address::Unix(socket)).unwrap();
+    stream.ask(b"version\r\n", b"\r\n").unwrap();
+    kill_process(daemon.0, Signal::TERM).unwrap();
+    wait_until("the daemon removes its pid file", || !pid_file.exists()).unwrap();
+}
+
+const NO_CAPABILITY: &str = "0000000000000000";
