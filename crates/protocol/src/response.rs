@@ -104,7 +104,7 @@ pub struct Shown<'a> {
     /// The size class that memcached would keep it in, and its size there.
     pub class: u8,
     /// Its size as memcached would count it, in bytes.
-    pub item_bytes: usize,
+    pub item_bytes: u64,
 }
 
 /// Who is to fetch an item anew.

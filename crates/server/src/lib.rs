@@ -24,7 +24,7 @@
 //!
 //! Files in reading order:
 //!
-//! - what one connection does: [`session`], `block`, `execute`, `leases`, `stats`;
+//! - what one connection does: [`session`], `block`, `execute`, `leases`, `stats`, `classes`;
 //! - bytes and sockets: `backlog`, `budget`, `scratch`, `connection`, `connections`;
 //! - threads: [`server`], `inbox`, `waker`, `worker`, `listener`, `clock`, `log`;
 //! - the process: [`mod@start`], `stop`, `signals`, `sockets`, `pidfile`, `privileges`, `syscalls`,
@@ -34,6 +34,8 @@
 mod backlog;
 mod block;
 mod budget;
+#[allow(dead_code, reason = "statistics and dumps come next")]
+mod classes;
 mod clock;
 mod connection;
 mod connections;

@@ -8,6 +8,7 @@ use larder_options::Options;
 use larder_stats::{Counter, Counters};
 
 use crate::budget::{BUDGET_BYTES, Budget};
+use crate::classes::Classes;
 use crate::leases::Leases;
 use crate::log::Log;
 use crate::stop::Stop;
@@ -18,6 +19,8 @@ pub struct Server {
     pub(crate) cache: Cache,
     pub(crate) options: Options,
     pub(crate) budget: Budget,
+    /// In which statistics and dumps show items.
+    pub(crate) classes: Classes,
     pub(crate) log: Log,
     pub(crate) stop: Stop,
     pub(crate) leases: Leases,
@@ -60,6 +63,7 @@ impl Server {
         let cache = open(builder, &options)?;
         Ok(Self {
             cache,
+            classes: Classes::new(&options.slabs, options.cas),
             budget: Budget::new(BUDGET_BYTES),
             log: Log::new(options.verbosity),
             stop: Stop::new()?,

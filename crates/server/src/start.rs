@@ -42,6 +42,9 @@ pub fn run(options: Options) -> Result<(), Failure> {
     let signals = Signals::catch().map_err(|error| os_failure("catch signals", &error))?;
     let server = Arc::new(Server::new(options).map_err(|error| Failure::new(EXIT_FAILURE, error))?);
     let options = &server.options;
+    if server.log.shows_commands() {
+        eprint!("{}", server.classes.table());
+    }
     if let Some(path) = &options.pidfile {
         pidfile::write(path);
     }

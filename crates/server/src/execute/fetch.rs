@@ -5,6 +5,8 @@ use larder_item::{Deadline, Meta, Second};
 use larder_protocol::{Fetch, Frame, Response, Shown, Win, render};
 use larder_stats::Counter;
 
+use crate::classes::ItemSize;
+
 use super::{Executed, Executor, READ_ATTEMPTS_MAX};
 
 /// What came of one attempt at a fetch.
@@ -183,9 +185,14 @@ impl Executor {
         self.counters.count(Counter::CmdMeta);
         let Some(meta) = self.cache.peek(key) else { return Response::Miss };
         let classes = &self.server.classes;
+        let size = ItemSize {
+            key_bytes: key.len(),
+            value_bytes: meta.value_bytes,
+            has_flags: meta.flags != 0,
+        };
         let shown = Shown {
-            class: classes.class_of(key.len(), meta.value_bytes, meta.flags != 0),
-            item_bytes: classes.item_bytes(key.len(), meta.value_bytes, meta.flags != 0),
+            class: classes.class_of(size),
+            item_bytes: classes.item_bytes(size),
             ..self.shown(key, &meta, false)
         };
         render::inspected(out, &shown, frame);
