@@ -194,7 +194,7 @@ impl<'a> Worker<'a> {
                     self.tally.refused += 1;
                 }
             }
-            Ok(Arithmetic::NonNumeric) => self.judge(false),
+            Ok(Arithmetic::NonNumeric | Arithmetic::Exists) => self.judge(false),
             Err(_) => {
                 *known = None;
                 self.tally.refused += 1;

@@ -61,10 +61,10 @@ pub(super) struct Letters(u128);
 impl Letters {
     /// Those that flags have.
     pub(super) const KNOWN: Self = {
-        let (mut letters, mut index) = (0, 0);
-        while index < FLAGS.len() {
-            letters |= 1 << FLAGS[index].letter;
-            index += 1;
+        let (mut letters, mut rest) = (0, FLAGS);
+        while let [flag, others @ ..] = rest {
+            letters |= 1 << flag.letter;
+            rest = others;
         }
         Self(letters)
     };

@@ -49,10 +49,7 @@ pub fn command(out: &mut Vec<u8>, command: &Command<'_>, quiet: bool) -> Result<
         Command::Get { key, with_cas, exptime } => return get(out, &[key], with_cas, exptime),
         Command::Store(head) => return store_head(out, &head, quiet),
         Command::EndOfKeys => return Ok(()),
-        Command::Delete(Delete { key, .. }) => {
-            check_sendable(key)?;
-            push_words(out, &[b"delete", key]);
-        }
+        Command::Delete(Delete { key, .. }) => push_keyed(out, b"delete", key)?,
         Command::Arithmetic(Arithmetic { key, direction, delta, .. }) => {
             check_sendable(key)?;
             let name: &[u8] = match direction {
@@ -92,14 +89,8 @@ pub fn command(out: &mut Vec<u8>, command: &Command<'_>, quiet: bool) -> Result<
             }
         }
         Command::NoOp => push_words(out, &[b"mn"]),
-        Command::LeaseGet { key } => {
-            check_sendable(key)?;
-            push_words(out, &[b"lease-get", key]);
-        }
-        Command::Inspect { key } => {
-            check_sendable(key)?;
-            push_words(out, &[b"me", key]);
-        }
+        Command::LeaseGet { key } => push_keyed(out, b"lease-get", key)?,
+        Command::Inspect { key } => push_keyed(out, b"me", key)?,
         Command::Fetch(fetch) => return meta::client::fetch(out, &fetch),
         Command::Version => push_words(out, &[b"version"]),
         Command::Quit => push_words(out, &[b"quit"]),
@@ -205,6 +196,12 @@ fn stats_words(section: StatsSection) -> &'static [&'static [u8]] {
         StatsSection::CacheDump { .. } => &[b"stats", b"cachedump"],
         StatsSection::Reset => &[b"stats", b"reset"],
     }
+}
+
+fn push_keyed(out: &mut Vec<u8>, name: &[u8], key: &[u8]) -> Result<(), UnsendableKey> {
+    check_sendable(key)?;
+    push_words(out, &[name, key]);
+    Ok(())
 }
 
 pub(crate) fn check_sendable(key: &[u8]) -> Result<(), UnsendableKey> {
