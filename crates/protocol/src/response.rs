@@ -75,6 +75,8 @@ pub struct Counted {
     pub ttl_secs: Option<u32>,
     /// The same before the command.
     pub ttl_before_secs: Option<u32>,
+    /// Did the command create it?
+    pub created: bool,
 }
 
 /// An item as [`Command::Fetch`](crate::Command::Fetch) and

@@ -44,7 +44,7 @@ flags! {
     b'N' "exptime" "gsa" "Create the item if there is none, with this exptime: empty, for a get, which also wins the right to fill it; with the value, for an append or prepend; with `J`, for arithmetic.";
     b'O' "opaque" "gsda" "Answer with this, at most 31 bytes.";
     b'P' "token" "" "A hint for routers on the way, ignored.";
-    b'q' "" "gsda" "Do not answer as expected: a get does not tell of a miss, the others not of success.";
+    b'q' "" "gsda" "Do not answer as expected: a get does not tell of a miss, the others not of success, but arithmetic tells of a counter that it created.";
     b'R' "exptime" "g" "Win the right to fetch the item anew if it dies before this.";
     b's' "" "gs" "Answer with the length of the value.";
     b't' "" "ga" "Answer with the seconds that the item has to live, -1 for ever.";

@@ -32,12 +32,13 @@ pub struct Frame<'a> {
 
 impl<'a> Frame<'a> {
     /// Is the peer not told of this outcome? A quiet get is not told of a miss; the others are not
-    /// told of success.
+    /// told of success, unless it is a counter that was created.
     pub fn hides(&self, response: &Response) -> bool {
-        let expected = matches!(
-            response,
-            Response::Miss | Response::Stored(_) | Response::Deleted | Response::Number(_)
-        );
+        let expected = match response {
+            Response::Miss | Response::Stored(_) | Response::Deleted => true,
+            Response::Number(counted) => !counted.created,
+            _ => false,
+        };
         self.quiet && expected
     }
 

@@ -154,8 +154,13 @@ impl Asked {
     fn read(key: &[u8], words: &Words<'_>) -> Result<Self, ClientError> {
         let mut asked = Self::default();
         let mut words = words.clone();
+        let mut bad_token = None;
         for flag in words.by_ref() {
-            asked.take(flag)?;
+            // A flag that cannot be is told rather than a token that cannot.
+            let (letter, token) = asked.take(flag)?;
+            if letter.is_ascii_uppercase() {
+                bad_token = asked.take_token(letter, token).err().or(bad_token);
+            }
         }
         if words.taken_count() > WORDS_MAX {
             return Err(ClientError::TooManyFlags);
@@ -163,11 +168,12 @@ impl Asked {
         if asked.letters.has(b'b') && !is_base64(key) {
             return Err(ClientError::BadBase64);
         }
-        Ok(asked)
+        bad_token.map_or(Ok(asked), Err)
     }
 
+    /// Takes the letter of a flag.
     #[inline]
-    fn take(&mut self, flag: &[u8]) -> Result<(), ClientError> {
+    fn take<'f>(&mut self, flag: &'f [u8]) -> Result<(u8, &'f [u8]), ClientError> {
         let (&letter, token) = flag.split_first().ok_or(ClientError::BadFormat)?;
         if !matches!(letter, b'A'..=b'z' | b'0'..=b'9') {
             return Err(ClientError::BadFormat);
@@ -179,7 +185,7 @@ impl Asked {
             return Err(ClientError::BadFlag);
         }
         self.letters.add(letter);
-        if letter.is_ascii_uppercase() { self.take_token(letter, token) } else { Ok(()) }
+        Ok((letter, token))
     }
 
     fn take_token(&mut self, letter: u8, token: &[u8]) -> Result<(), ClientError> {
@@ -187,7 +193,11 @@ impl Asked {
         let exptime = || number::signed_32(token).map(i64::from).ok_or(bad);
         let wide = |error| number::unsigned_64(token).ok_or(error);
         match letter {
-            b'T' => self.exptime = Some(exptime()?),
+            b'T' => {
+                self.exptime = Some(exptime()?);
+                // Of an item that is created the later of the two holds.
+                self.vivify = self.vivify.and(self.exptime);
+            }
             b'N' => self.vivify = Some(exptime()?),
             b'R' => {
                 self.recache = Some(exptime()?);

@@ -82,6 +82,7 @@ impl Executor {
                         cas: meta.cas,
                         ttl_secs: ttl_secs(meta.deadline, now),
                         ttl_before_secs: ttl_secs(before.unwrap_or(meta.deadline), now),
+                        created: false,
                     });
                 }
                 (Ok(Arithmetic::NotFound), None) => {
@@ -110,7 +111,9 @@ impl Executor {
         match self.cache.store(&request, number.to_string().as_bytes()) {
             Ok(Stored::Stored { cas, .. }) => {
                 let ttl_secs = ttl_secs(deadline, self.cache.now());
-                Some(Response::Number(Counted { number, cas, ttl_secs, ttl_before_secs: None }))
+                let (ttl_before_secs, created) = (None, true);
+                let counted = Counted { number, cas, ttl_secs, ttl_before_secs, created };
+                Some(Response::Number(counted))
             }
             Ok(_) => None,
             Err(_) => Some(ServerError::OutOfMemoryCreating.into()),

@@ -9,6 +9,15 @@ use crate::classes::ItemSize;
 
 use super::{Executed, Executor, READ_ATTEMPTS_MAX};
 
+/// What earlier attempts at a fetch have settled.
+#[derive(Clone, Copy)]
+struct Settled {
+    /// Whose right it is to bring the item anew, if an attempt has found that it is due.
+    win: Win,
+    /// Had the item been read before? The attempts are reads themselves.
+    fetched: Option<bool>,
+}
+
 /// What came of one attempt at a fetch.
 enum Attempt {
     Done(Executed),
@@ -38,9 +47,9 @@ impl Executor {
 
     fn try_fetch(&self, fetch: &Fetch<'_>, frame: &Frame<'_>, out: &mut Vec<u8>) -> Executed {
         let start = out.len();
-        let mut win = Win::Nobody;
+        let mut settled = Settled { win: Win::Nobody, fetched: None };
         for _ in 0..READ_ATTEMPTS_MAX {
-            match self.attempt(fetch, &mut win, frame, out) {
+            match self.attempt(fetch, &mut settled, frame, out) {
                 Attempt::Done(executed) => return executed,
                 Attempt::Again => out.truncate(start),
             }
@@ -54,25 +63,27 @@ impl Executor {
     fn attempt(
         &self,
         fetch: &Fetch<'_>,
-        win: &mut Win,
+        settled: &mut Settled,
         frame: &Frame<'_>,
         out: &mut Vec<u8>,
     ) -> Attempt {
         let key = fetch.key;
         let (start, mut head_end) = (out.len(), 0);
         let head = |out: &mut Vec<u8>, meta: &Meta| {
-            render::shown(out, &self.shown_by(fetch, meta, *win), frame);
+            render::shown(out, &self.shown_by(fetch, meta, settled), frame);
             head_end = out.len();
         };
-        let reading = Reading { noted: fetch.noted, value: fetch.with_value };
+        let reading =
+            Reading { noted: fetch.noted && settled.fetched.is_none(), value: fetch.with_value };
         let read = self.cache.read_as(key, reading, out, head);
         let (meta, large) = match read {
             Read::Hit(meta) => (meta, None),
             Read::Large(meta, large) => (meta, Some(large)),
             Read::Miss(miss) => return self.missed(fetch, miss, frame, out),
         };
-        if *win == Win::Nobody && self.is_due(fetch, &meta) {
-            *win = if self.cache.claim(key, meta.cas) { Win::Won } else { Win::Lost };
+        settled.fetched.get_or_insert(meta.fetched);
+        if settled.win == Win::Nobody && self.is_due(fetch, &meta) {
+            settled.win = if self.cache.claim(key, meta.cas) { Win::Won } else { Win::Lost };
             return Attempt::Again;
         }
         if let Some(exptime) = fetch.exptime
@@ -122,6 +133,11 @@ impl Executor {
                     ..self.shown(fetch.key, &meta, fetch.with_value)
                 };
                 render::shown(out, &shown, frame);
+                if fetch.noted {
+                    // Who creates an item has got it, too.
+                    let reading = Reading { noted: true, value: false };
+                    self.cache.read_as(fetch.key, reading, out, |_, _| ());
+                }
                 let response = if fetch.with_value { Response::Hit } else { Response::Shown };
                 Attempt::Done(response.into())
             }
@@ -144,9 +160,10 @@ impl Executor {
         deadline != Deadline::NEVER && deadline.0 < self.deadline(recache).0
     }
 
-    fn shown_by<'k>(&self, fetch: &Fetch<'k>, meta: &Meta, win: Win) -> Shown<'k> {
+    fn shown_by<'k>(&self, fetch: &Fetch<'k>, meta: &Meta, settled: &Settled) -> Shown<'k> {
         let mut shown = self.shown(fetch.key, meta, shows_value(fetch, meta));
-        shown.win = match win {
+        shown.fetched = settled.fetched.unwrap_or(meta.fetched);
+        shown.win = match settled.win {
             Win::Nobody if meta.won => Win::Lost,
             win => win,
         };

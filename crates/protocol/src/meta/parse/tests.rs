@@ -180,7 +180,7 @@ fn answers_repeat_the_flags_in_their_order() {
     assert_eq!(rendered("ms Zm9v 2 b k\r\n", stored), "HD kZm9v b\r\n");
     assert_eq!(rendered("md k c q O123\r\n", Response::NotFound), "NF O123\r\n");
     assert_eq!(rendered("mg k v k O9 t\r\n", Response::Miss), "EN kk O9\r\n");
-    let counted = Counted { number: 10, cas: 4, ttl_secs: Some(30), ttl_before_secs: None };
+    let counted = Counted { number: 10, cas: 4, ttl_secs: Some(30), ..Counted::default() };
     let counted = Response::Number(counted);
     assert_eq!(rendered("ma n t T30 v c\r\n", counted), "VA 2 t-1 c4\r\n10\r\n");
     assert_eq!(rendered("ma n T30 t\r\n", counted), "HD t30\r\n");
@@ -190,11 +190,13 @@ fn answers_repeat_the_flags_in_their_order() {
 fn a_quiet_peer_is_told_what_it_does_not_expect() {
     let stored = Response::Stored(Stored::default());
     let number = Response::Number(Counted::default());
+    let created = Response::Number(Counted { created: true, ..Counted::default() });
     for (line, hidden, told) in [
         ("mg k q\r\n", Response::Miss, Response::Hit),
         ("ms k 1 q\r\n", stored, Response::NotStored),
         ("md k q\r\n", Response::Deleted, Response::NotFound),
         ("ma n q\r\n", number, Response::NotFound),
+        ("ma n q N0\r\n", number, created),
     ] {
         assert_eq!(rendered(line, hidden), "", "{line:?}");
         assert_ne!(rendered(line, told), "", "{line:?}");
