@@ -1,0 +1,101 @@
+//! What a get and a set cost a session in each dialect: parsing, executing and rendering, without sockets. A request
+//! over a socket costs the same and the system's part on top, so that dialects differ less there.
+#![forbid(unsafe_code)]
+
+mod requests;
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result, ensure};
+use larder_bench::is_measuring;
+use larder_options::Options;
+use larder_server::{Allowance, Executor, Next, Server, Session};
+use nix::time::{ClockId, clock_gettime};
+
+use requests::{Dialect, KEYS, Operation};
+
+/// The median over rounds, in which the dialects take turns, of the nanoseconds of a request.
+fn main() -> Result<()> {
+    let (rounds, repeats) = if is_measuring() { (41, 20) } else { (1, 1) };
+    println!(
+        "{:<10} {:>6} {:>12} {:>8}   nanoseconds a request, and the ratio to text",
+        "operation", "bytes", "dialect", "ns"
+    );
+    for (operation, value_bytes) in [
+        (Operation::Get, 100),
+        (Operation::Get, 1024),
+        (Operation::Set, 100),
+        (Operation::Set, 1024),
+    ] {
+        let mut measured = vec![Vec::new(); Dialect::ALL.len()];
+        for _ in 0..rounds {
+            for (dialect, nanoseconds) in Dialect::ALL.iter().zip(&mut measured) {
+                nanoseconds.push(one_round(*dialect, operation, value_bytes, repeats)?);
+            }
+        }
+        let medians: Vec<f64> = measured.into_iter().map(median).collect();
+        for (dialect, nanoseconds) in Dialect::ALL.iter().zip(&medians) {
+            let ratio = nanoseconds / medians[0];
+            println!(
+                "{:<10} {value_bytes:>6} {:>12} {nanoseconds:>8.1} {ratio:>6.2}",
+                operation.name(),
+                dialect.name()
+            );
+        }
+    }
+    Ok(())
+}
+
+/// A fresh server that is asked for all keys some times over; the nanoseconds of a request.
+fn one_round(
+    dialect: Dialect,
+    operation: Operation,
+    value_bytes: usize,
+    repeats: usize,
+) -> Result<f64> {
+    let (options, _) = Options::from_map([("memory_limit", "64")])?;
+    let executor = Executor::new(Arc::new(Server::new(options)?), 0);
+    let mut session = Session::new(1);
+    let mut out = Vec::new();
+    run(&mut session, &executor, &dialect.requests(Operation::Set, value_bytes), &mut out)?;
+    let requests = dialect.requests(operation, value_bytes);
+    run(&mut session, &executor, &requests, &mut out)?;
+    ensure!(
+        out.len() == dialect.answer_bytes(operation, value_bytes),
+        "{} {}: {} bytes of answers",
+        operation.name(),
+        dialect.name(),
+        out.len()
+    );
+    let started = processor_time()?;
+    for _ in 0..repeats {
+        run(&mut session, &executor, &requests, &mut out)?;
+    }
+    let took = processor_time()? - started;
+    Ok(took / (repeats * KEYS) as f64)
+}
+
+/// Lets a session work through requests; the answers are what `out` holds then.
+fn run(
+    session: &mut Session,
+    executor: &Executor,
+    requests: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    out.clear();
+    let allowance = Allowance { commands_max: usize::MAX, out_bytes_max: usize::MAX };
+    let progress = session.receive(executor, requests, allowance, out);
+    ensure!(progress.next == Next::Input && progress.consumed == requests.len(), "{progress:?}");
+    Ok(())
+}
+
+/// The processor time of this thread, in nanoseconds.
+fn processor_time() -> Result<f64> {
+    let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)?;
+    Ok(time.tv_sec() as f64 * 1e9 + time.tv_nsec() as f64)
+}
+
+fn median(mut numbers: Vec<f64>) -> f64 {
+    numbers.sort_by(f64::total_cmp);
+    numbers.get(numbers.len() / 2).copied().context("no rounds").unwrap_or(f64::NAN)
+}
