@@ -5,6 +5,7 @@ use crate::kind::MEBIBYTE;
 use crate::row::Group;
 use crate::slabs::Slabs;
 use crate::table::Id;
+use crate::tls;
 use crate::values::{Origin, Values};
 
 /// Checks the values against each other and collects the warnings.
@@ -19,7 +20,9 @@ pub(crate) fn check(values: &Values) -> Result<Vec<String>, OptionError> {
             return Err(OptionError::new(EXIT_USAGE, message));
         }
     }
-    Ok(warnings(values))
+    let mut warnings = warnings(values);
+    tls::check(values, &mut warnings)?;
+    Ok(warnings)
 }
 
 /// An option and what is wrong with it.

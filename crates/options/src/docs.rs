@@ -140,10 +140,9 @@ fn default(row: &Row) -> String {
 }
 
 fn meaning(row: &Row) -> String {
-    let hint = if row.hint.is_empty() { String::new() } else { format!("; {}", row.hint) };
     match row.group {
         Group::Warned(reason) | Group::Refused(reason) => format!("{} | {reason}", row.doc),
-        _ => format!("{}{hint}", row.doc),
+        _ => row.doc.to_owned(),
     }
 }
 

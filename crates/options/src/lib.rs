@@ -10,7 +10,7 @@
 //! - what an option is: `row`, `kind`, [`listen`], `table`;
 //! - what was given: `values`, [`error`];
 //! - where it was given: `getopt` and `command_line`, `environment`, `file`;
-//! - what comes of it: `check`, [`mod@options`] with [`slabs`] and
+//! - what comes of it: `check`, [`mod@options`] with [`tls`], [`slabs`] and
 //!   [`tuning`], [`request`], and `process`, which alone touches the process;
 //! - what is shown of it: `help`, `config`, [`mod@settings`], [`docs`].
 #![forbid(unsafe_code)]
@@ -33,14 +33,16 @@ mod row;
 pub mod settings;
 pub mod slabs;
 mod table;
+pub mod tls;
 pub mod tuning;
 mod values;
 
 pub use error::OptionError;
-pub use listen::Listen;
-pub use options::{Accepted, AnswersAs, Options, Protocol};
+pub use listen::{Listen, Security};
+pub use options::{Accepted, AnswersAs, ListenAt, Options, Protocol};
 pub use process::from_process;
 pub use request::{Request, Sources};
 pub use settings::settings;
 pub use slabs::Slabs;
+pub use tls::{ClientCertificates, Tls};
 pub use tuning::Tuning;

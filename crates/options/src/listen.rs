@@ -2,6 +2,8 @@
 
 use std::{fmt, net::Ipv6Addr};
 
+use crate::options::Protocol;
+
 /// An address to listen on. Nothing has been looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listen {
@@ -9,10 +11,40 @@ pub struct Listen {
     pub host: Option<String>,
     /// Its port; 0: any free one; `None`: the port of `-p`.
     pub port: Option<u16>,
+    /// Whether what comes in here is encrypted.
+    pub security: Security,
+    /// The protocol of the clients that come in here; `None`: that of `-B`.
+    pub protocol: Option<Protocol>,
+}
+
+/// Whether what comes in at an address is encrypted. Only with `-Z` there is a choice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Security {
+    /// As `-Z` and `-o ssl_verify_mode` say.
+    #[default]
+    Default,
+    /// It is not: `notls:`.
+    Plain,
+    /// It is, and clients are not asked for certificates: `btls:`.
+    Tls,
+    /// It is, and clients need certificates: `mtls:`.
+    MutualTls,
 }
 
 impl fmt::Display for Listen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.security {
+            Security::Default => "",
+            Security::Plain => "notls:",
+            Security::Tls => "btls:",
+            Security::MutualTls => "mtls:",
+        })?;
+        f.write_str(match self.protocol {
+            None => "",
+            Some(Protocol::Auto) => "proto[negotiating]:",
+            Some(Protocol::Ascii) => "proto[ascii]:",
+            Some(Protocol::Binary) => "proto[binary]:",
+        })?;
         match &self.host {
             Some(host) if host.contains(':') => write!(f, "[{host}]")?,
             Some(host) => f.write_str(host)?,
@@ -38,40 +70,55 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Listen>, String> {
 }
 
 fn member(text: &str) -> Result<Listen, String> {
-    let (host, port) = host_and_port(without_prefixes(text)?)?;
+    let (security, text) = security(text);
+    let (protocol, text) = protocol(text)?;
+    let (host, port) = host_and_port(without_tag(text)?)?;
     let port = match port {
         Some(port) => Some(port.parse().map_err(|_| format!("{EXPECTED}, port 0 to 65535"))?),
         None => None,
     };
     let host = (host != "*").then(|| host.to_owned());
-    Ok(Listen { host, port })
+    Ok(Listen { host, port, security, protocol })
 }
 
-/// Takes off what memcached allows before the host: the TLS mode, the protocol and a tag. A tag has
-/// a meaning only in memcached's proxy.
-fn without_prefixes(text: &str) -> Result<&str, String> {
-    let mut rest = text;
-    if let Some(after) = rest.strip_prefix("notls:") {
-        rest = after;
-    } else if rest.starts_with("btls:") || rest.starts_with("mtls:") {
-        return Err("an address without TLS, which comes with a later version".to_owned());
-    }
-    if let Some((protocol, after)) = bracketed(rest, "proto") {
-        if !["ascii", "negotiating"].contains(&protocol) {
-            return Err(format!(
-                "proto[ascii] or proto[negotiating]: Larder cannot serve proto[{protocol}]"
-            ));
+/// Takes off the TLS mode.
+fn security(text: &str) -> (Security, &str) {
+    let modes =
+        [("notls:", Security::Plain), ("btls:", Security::Tls), ("mtls:", Security::MutualTls)];
+    let found =
+        modes.iter().find_map(|(word, security)| Some((*security, text.strip_prefix(word)?)));
+    found.unwrap_or((Security::Default, text))
+}
+
+/// Takes off the protocol.
+fn protocol(text: &str) -> Result<(Option<Protocol>, &str), String> {
+    let Some((name, rest)) = bracketed(text, "proto") else {
+        return Ok((None, text));
+    };
+    let protocol = match name {
+        "ascii" => Protocol::Ascii,
+        "binary" => Protocol::Binary,
+        "negotiating" => Protocol::Auto,
+        "proxy" => {
+            return Err("proto[ascii], proto[binary] or proto[negotiating]: \
+             Larder is no proxy; memcached's own can stand before it"
+                .to_owned());
         }
-        rest = after;
-    }
-    let underlined = || rest.strip_prefix("tag_").and_then(|after| after.split_once("_:"));
-    if let Some((tag, after)) = bracketed(rest, "tag").or_else(underlined) {
-        if !(1..=8).contains(&tag.len()) {
-            return Err("a tag of 1 to 8 characters".to_owned());
+        _ => return Err("proto[ascii], proto[binary] or proto[negotiating]".to_owned()),
+    };
+    Ok((Some(protocol), rest))
+}
+
+/// Takes off a tag. It has a meaning only in memcached's proxy.
+fn without_tag(text: &str) -> Result<&str, String> {
+    let underlined = || text.strip_prefix("tag_").and_then(|after| after.split_once("_:"));
+    match bracketed(text, "tag").or_else(underlined) {
+        Some((tag, _)) if !(1..=8).contains(&tag.len()) => {
+            Err("a tag of 1 to 8 characters".to_owned())
         }
-        rest = after;
+        Some((_, rest)) => Ok(rest),
+        None => Ok(text),
     }
-    Ok(rest)
 }
 
 /// Splits `word[inside]:rest`.
@@ -122,7 +169,12 @@ mod tests {
     use super::*;
 
     fn listen(host: impl Into<Option<&'static str>>, port: impl Into<Option<u16>>) -> Listen {
-        Listen { host: host.into().map(str::to_owned), port: port.into() }
+        Listen {
+            host: host.into().map(str::to_owned),
+            port: port.into(),
+            security: Security::Default,
+            protocol: None,
+        }
     }
 
     #[test]
@@ -142,14 +194,23 @@ mod tests {
     }
 
     #[test]
-    fn memcacheds_prefixes_that_mean_nothing_here_are_taken_off() {
-        for text in [
-            "notls:10.0.0.1:1",
-            "proto[ascii]:10.0.0.1:1",
-            "notls:proto[negotiating]:tag[rack]:10.0.0.1:1",
-            "tag_rack_:10.0.0.1:1",
+    fn the_prefixes_say_how_it_is_listened() {
+        let plain = listen("10.0.0.1", 1);
+        for (text, security, protocol) in [
+            ("notls:10.0.0.1:1", Security::Plain, None),
+            ("btls:10.0.0.1:1", Security::Tls, None),
+            ("mtls:10.0.0.1:1", Security::MutualTls, None),
+            ("proto[ascii]:10.0.0.1:1", Security::Default, Some(Protocol::Ascii)),
+            ("proto[binary]:10.0.0.1:1", Security::Default, Some(Protocol::Binary)),
+            (
+                "notls:proto[negotiating]:tag[rack]:10.0.0.1:1",
+                Security::Plain,
+                Some(Protocol::Auto),
+            ),
+            ("mtls:tag_rack_:10.0.0.1:1", Security::MutualTls, None),
         ] {
-            assert_eq!(parse(text), Ok(vec![listen("10.0.0.1", 1)]), "{text}");
+            let expected = Listen { security, protocol, ..plain.clone() };
+            assert_eq!(parse(text), Ok(vec![expected]), "{text}");
         }
     }
 
@@ -167,9 +228,10 @@ mod tests {
             (":11211", "a list of"),
             ("a b", "a list of"),
             ("a/b", "a list of"),
-            ("mtls:127.0.0.1", "without TLS"),
-            ("proto[proxy]:127.0.0.1", "proto[proxy]"),
-            ("proto[binary]:127.0.0.1", "proto[binary]"),
+            ("ssl:127.0.0.1", "port 0 to 65535"),
+            ("proto[proxy]:127.0.0.1", "no proxy"),
+            ("proto[xml]:127.0.0.1", "proto[binary]"),
+            ("proto[ascii:127.0.0.1", "a list of"),
             ("tag[123456789]:127.0.0.1", "1 to 8"),
         ] {
             let expected = parse(text).unwrap_err();
@@ -179,7 +241,7 @@ mod tests {
 
     #[test]
     fn a_list_is_shown_as_it_is_given() {
-        let given = "127.0.0.1,[::1]:11213,*:0";
+        let given = "127.0.0.1,[::1]:11213,*:0,notls:proto[ascii]:*,mtls:10.0.0.1:3";
         assert_eq!(text(&parse(given).unwrap()), given);
     }
 }

@@ -1,13 +1,15 @@
 //! The options in effect, typed.
 
 use std::path::PathBuf;
+use std::slice;
 
 use crate::check::check;
 use crate::error::{EXIT_USAGE, OptionError};
 use crate::kind::KIBIBYTE;
-use crate::listen::{self, Listen};
+use crate::listen::{self, Listen, Security};
 use crate::slabs::Slabs;
 use crate::table::Id;
+use crate::tls::{ClientCertificates, Tls};
 use crate::tuning::Tuning;
 use crate::values::{Origin, Values};
 
@@ -16,6 +18,8 @@ use crate::values::{Origin, Values};
 pub struct Options {
     /// `-p`: TCP port; `None`: no TCP, 0: any free port.
     pub port: Option<u16>,
+    /// `-U`: UDP port; `None`: no UDP, 0: any free port.
+    pub udp_port: Option<u16>,
     /// `-l`: addresses to listen on; empty: every address of the machine.
     pub listen: Vec<Listen>,
     /// `-s`: path of a unix socket, instead of TCP.
@@ -60,6 +64,8 @@ pub struct Options {
     pub auth_file: Option<PathBuf>,
     /// `-I`: largest item.
     pub item_bytes_max: u64,
+    /// `-Z`: connections are encrypted.
+    pub tls: Option<Tls>,
     /// Not `-F`: clients may flush all items.
     pub flush_all: bool,
     /// Not `-X`: clients may list keys, in whatever way.
@@ -73,6 +79,11 @@ pub struct Options {
     pub maxconns_fast: bool,
     /// `-o idle_timeout`: close TCP connections that sent no command for so long; 0: never.
     pub idle_timeout_secs: u32,
+    /// `-o read_buf_mem_limit`: memory for the buffers of all connections together; 0: Larder's own limit.
+    pub buffer_bytes_max: u64,
+    /// `--udp-reply-factor`: how many times as long as its request an answer by UDP to another machine may
+    /// be; 0: as long as it is.
+    pub udp_reply_factor: usize,
     /// `-o track_sizes`: `stats sizes` answers.
     pub track_sizes: bool,
     /// `-o slab_reassign`: show its keys in `stats`.
@@ -118,6 +129,19 @@ pub enum AnswersAs {
     V1_6_18,
 }
 
+/// An address to bind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenAt {
+    /// A host name or an address; `None`: every address of the machine.
+    pub host: Option<String>,
+    /// Its port; 0: any free one.
+    pub port: u16,
+    /// What TLS asks of clients that connect here; `None`: there is no TLS. UDP never has any.
+    pub client_certificates: Option<ClientCertificates>,
+    /// The protocol of the clients that come in here.
+    pub protocol: Protocol,
+}
+
 /// The values of options that Larder accepts without doing anything.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Accepted(pub(crate) Values);
@@ -159,21 +183,49 @@ impl Options {
 
     /// The addresses to bind, each with its port, 0 being any free one; a host of `None` is every
     /// address of the machine. Empty where there is no TCP: with `-s` and with `-p 0`.
-    pub fn tcp_addresses(&self) -> Vec<(Option<&str>, u16)> {
-        let Some(port) = self.port.filter(|_| self.unix_socket.is_none()) else {
+    pub fn tcp_addresses(&self) -> Vec<ListenAt> {
+        self.addresses(self.port)
+    }
+
+    /// The same for UDP. Empty with `-s` and with `-U 0`, the default.
+    pub fn udp_addresses(&self) -> Vec<ListenAt> {
+        self.addresses(self.udp_port)
+    }
+
+    fn addresses(&self, port: Option<u16>) -> Vec<ListenAt> {
+        let Some(port) = port.filter(|_| self.unix_socket.is_none()) else {
             return Vec::new();
         };
-        if self.listen.is_empty() {
-            return vec![(None, port)];
-        }
-        let address = |listen: &'_ Listen| listen.port.unwrap_or(port);
-        self.listen.iter().map(|listen| (listen.host.as_deref(), address(listen))).collect()
+        let everywhere =
+            Listen { host: None, port: None, security: Security::Default, protocol: None };
+        let listen =
+            if self.listen.is_empty() { slice::from_ref(&everywhere) } else { &self.listen[..] };
+        let at = |listen: &Listen| ListenAt {
+            host: listen.host.clone(),
+            port: listen.port.unwrap_or(port),
+            client_certificates: self
+                .tls
+                .as_ref()
+                .and_then(|tls| tls.client_certificates(listen.security)),
+            protocol: listen.protocol.unwrap_or(self.protocol),
+        };
+        listen.iter().map(at).collect()
     }
 
     pub(crate) fn new(values: Values) -> Self {
-        let port = values.number(Id::Port).expect("the row has a default");
+        let udp_port = port(&values, Id::UdpPort);
+        let is_port_given =
+            values.given(Id::Port).is_some_and(|given| given.origin != Origin::Default);
         Self {
-            port: if port == 0 { None } else { Some(u16::try_from(port).unwrap_or(0)) },
+            // -U alone moves TCP too.
+            port: match udp_port {
+                Some(_) if !is_port_given => udp_port,
+                _ => port(&values, Id::Port),
+            },
+            udp_port,
+            tls: Tls::new(&values),
+            buffer_bytes_max: values.unsigned::<u64>(Id::ReadBufMemLimit) << 20,
+            udp_reply_factor: values.unsigned(Id::UdpReplyFactor),
             listen: values.listen(Id::Listen),
             unix_socket: values.text(Id::UnixSocket).map(PathBuf::from),
             unix_mask: values.mask(Id::UnixMask),
@@ -232,6 +284,12 @@ fn protocol(values: &Values) -> Protocol {
     }
 }
 
+/// The number of a port row: -1 is any free port, 0 none.
+fn port(values: &Values, id: Id) -> Option<u16> {
+    let port = values.number(id).expect("the row has a default");
+    (port != 0).then(|| u16::try_from(port).unwrap_or(0))
+}
+
 /// `inter` of `stats settings`: the list of `-l`, if one was given.
 pub(crate) fn listen_text(options: &Options) -> Option<String> {
     (!options.listen.is_empty()).then(|| listen::text(&options.listen))
@@ -246,7 +304,7 @@ mod tests {
         let texts: Vec<_> = options
             .tcp_addresses()
             .iter()
-            .map(|(host, port)| format!("{} {port}", host.unwrap_or("all")))
+            .map(|at| format!("{} {}", at.host.as_deref().unwrap_or("all"), at.port))
             .collect();
         texts.join(", ")
     }
@@ -264,6 +322,60 @@ mod tests {
         let list = ("listen", "127.0.0.1:5");
         assert_eq!(addresses(&[list, ("port", "0")]), "");
         assert_eq!(addresses(&[list, ("unix_socket", "/s")]), "");
+    }
+
+    #[test]
+    fn u_alone_moves_tcp_too() {
+        for (map, tcp, udp) in [
+            (&[("udp_port", "5")][..], Some(5), Some(5)),
+            (&[("udp_port", "-1")], Some(0), Some(0)),
+            (&[("udp_port", "5"), ("port", "6")], Some(6), Some(5)),
+            (&[("udp_port", "5"), ("port", "11211")], Some(11_211), Some(5)),
+            (&[("udp_port", "0")], Some(11_211), None),
+            (&[], Some(11_211), None),
+        ] {
+            let (options, _) = Options::from_map(map.iter().copied()).unwrap();
+            assert_eq!((options.port, options.udp_port), (tcp, udp), "{map:?}");
+        }
+    }
+
+    #[test]
+    fn an_address_says_itself_what_tls_asks_of_clients() {
+        let (options, _) = Options::from_map([
+            ("enable_ssl", "yes"),
+            ("ssl_chain_cert", "/c"),
+            ("ssl_key", "/k"),
+            ("ssl_ca_cert", "/a"),
+            ("ssl_verify_mode", "1"),
+            ("listen", "a,notls:b,btls:c,mtls:d"),
+        ])
+        .unwrap();
+        let asked: Vec<_> =
+            options.tcp_addresses().iter().map(|at| at.client_certificates).collect();
+        type Asked = ClientCertificates;
+        assert_eq!(asked, [Some(Asked::Requested), None, Some(Asked::None), Some(Asked::Required)]);
+    }
+
+    #[test]
+    fn what_tls_needs_is_named() {
+        let files = [("enable_ssl", "yes"), ("ssl_chain_cert", "/c"), ("ssl_key", "/k")];
+        for (count, more, words) in [
+            (0, ("listen", "notls:a"), "notls:a: only possible with -Z"),
+            (1, ("port", "1"), "-o ssl_chain_cert"),
+            (2, ("port", "1"), "-o ssl_key"),
+            (3, ("port", "0"), "TCP port"),
+            (3, ("unix_socket", "/s"), "TCP port"),
+            (3, ("ssl_verify_mode", "2"), "-o ssl_ca_cert"),
+            (3, ("listen", "mtls:a"), "-o ssl_ca_cert"),
+        ] {
+            let map = files[..count].iter().copied().chain([more]);
+            let error = Options::from_map(map).unwrap_err();
+            assert!(error.message.contains(words), "{}", error.message);
+        }
+        let old = files.iter().copied().chain([("ssl_min_version", "0"), ("ssl_kernel_tls", "1")]);
+        let (options, warnings) = Options::from_map(old).unwrap();
+        assert!(options.tls.is_some_and(|tls| !tls.only_tls13));
+        assert_eq!(warnings.len(), 2, "{warnings:?}");
     }
 
     #[test]

@@ -20,8 +20,6 @@ pub(crate) struct Row {
     pub(crate) negated: Option<&'static str>,
     /// How the process ends when the value is not allowed.
     pub(crate) exit_code: u8,
-    /// Added to the error about a value that is not allowed.
-    pub(crate) hint: &'static str,
     /// What it does: one sentence without a full stop, in lower case.
     pub(crate) doc: &'static str,
 }
@@ -80,7 +78,6 @@ impl Row {
             bare,
             negated: None,
             exit_code: EXIT_FAILURE,
-            hint: "",
             doc: "",
         }
     }
@@ -102,11 +99,6 @@ impl Row {
 
     pub(crate) const fn exit(mut self, code: u8) -> Self {
         self.exit_code = code;
-        self
-    }
-
-    pub(crate) const fn hint(mut self, hint: &'static str) -> Self {
-        self.hint = hint;
         self
     }
 

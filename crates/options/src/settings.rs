@@ -1,6 +1,6 @@
 //! The rows of `stats settings`.
 
-use crate::kind::{Kind, MEBIBYTE};
+use crate::kind::{KIBIBYTE, Kind, MEBIBYTE};
 use crate::options::{Options, Protocol, listen_text};
 use crate::table::Id;
 use crate::values::Values;
@@ -63,6 +63,16 @@ fn auth_file(options: &Options) -> String {
 fn napi_ids(options: &Options) -> String {
     let count = options.accepted.0.number(Id::NapiIds);
     count.map_or_else(|| "(null)".to_owned(), |count| count.to_string())
+}
+
+fn or_bracketed_null(options: &Options, id: Id) -> String {
+    options.accepted.0.text(id).unwrap_or("(null)").to_owned()
+}
+
+/// The oldest version that is really spoken.
+fn ssl_min_version(options: &Options) -> String {
+    let is_13 = options.accepted.0.number(Id::SslMinVersion) == Some(3);
+    if is_13 { "tlsv1.3" } else { "tlsv1.2" }.to_owned()
 }
 
 const ROWS: &[(&str, Setting)] = &[
@@ -146,17 +156,17 @@ const ROWS: &[(&str, Setting)] = &[
         Behaves(|o| format!("{:.3}", o.accepted.0.real(Id::SlabAutomoveFreeratio))),
     ),
     ("ext_drop_unread", Accepted(Id::ExtDropUnread)),
-    ("ssl_enabled", Constant("no")),
-    ("ssl_chain_cert", Constant("(null)")),
-    ("ssl_key", Constant("(null)")),
-    ("ssl_verify_mode", Constant("0")),
-    ("ssl_keyformat", Constant("1")),
-    ("ssl_ciphers", Constant("NULL")),
-    ("ssl_ca_cert", Constant("NULL")),
-    ("ssl_wbuf_size", Constant("16384")),
-    ("ssl_session_cache", Constant("no")),
-    ("ssl_kernel_tls", Constant("no")),
-    ("ssl_min_version", Constant("tlsv1.2")),
+    ("ssl_enabled", Accepted(Id::EnableSsl)),
+    ("ssl_chain_cert", Behaves(|o| or_bracketed_null(o, Id::SslChainCert))),
+    ("ssl_key", Behaves(|o| or_bracketed_null(o, Id::SslKey))),
+    ("ssl_verify_mode", Accepted(Id::SslVerifyMode)),
+    ("ssl_keyformat", Accepted(Id::SslKeyformat)),
+    ("ssl_ciphers", Accepted(Id::SslCiphers)),
+    ("ssl_ca_cert", Accepted(Id::SslCaCert)),
+    ("ssl_wbuf_size", Scaled(Id::SslWbufSize, KIBIBYTE)),
+    ("ssl_session_cache", Accepted(Id::SslSessionCache)),
+    ("ssl_kernel_tls", Accepted(Id::SslKernelTls)),
+    ("ssl_min_version", Behaves(ssl_min_version)),
     ("num_napi_ids", Behaves(napi_ids)),
     ("memory_file", Constant("(null)")),
     ("client_flags_size", Constant("4")),

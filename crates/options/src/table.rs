@@ -41,9 +41,9 @@ macro_rules! table {
 table! {
 Port = Row::letter('p', "port", number(-1, 65_535)).default("11211")
     .exit(EXIT_USAGE).doc("TCP port; 0: no TCP, -1: any free port");
-UdpPort = Row::letter('U', "udp_port", number(0, 0)).default("0")
-    .exit(EXIT_USAGE).hint("UDP comes with a later version")
-    .doc("UDP port; only 0, no UDP, is possible");
+UdpPort = Row::letter('U', "udp_port", number(-1, 65_535)).default("0")
+    .exit(EXIT_USAGE)
+    .doc("UDP port; 0: no UDP, -1: any free port; without -p it is the TCP port too");
 UnixSocket = Row::letter('s', "unix_socket", Path)
     .doc("path of a unix socket to listen on; then there is no TCP");
 UnixMask = Row::letter('a', "unix_mask", Mask).default("700")
@@ -52,7 +52,9 @@ EnableShutdown = Row::letter('A', "enable_shutdown", Switch)
     .doc("allow clients to end the server with the shutdown command");
 Listen = Row::letter('l', "listen", Kind::Listen).exit(EXIT_OS)
     .doc("addresses to listen on, separated by commas or semicolons, each host, host:port, \
-          [IPv6]:port or * for all; may be given more than once (default: all)");
+          [IPv6]:port or * for all; may be given more than once (default: all); before it may stand \
+          notls:, btls: or mtls:, with -Z, for no TLS, TLS, and TLS that demands a certificate of the \
+          client, then proto[ascii]:, proto[binary]: or proto[negotiating]:");
 Daemon = Row::letter('d', "daemon", Switch).doc("run in the background");
 EnableCoredumps = Row::letter('r', "enable_coredumps", Switch)
     .doc("raise the limit for core files to the highest allowed");
@@ -111,7 +113,7 @@ MemoryFile = Row::letter('e', "memory_file", Path).exit(EXIT_USAGE)
     .group(Refused("a cache that outlives its process comes with a later version"))
     .doc("file to keep the items in across restarts");
 EnableSsl = Row::letter('Z', "enable_ssl", Switch).exit(EXIT_USAGE)
-    .group(Refused("TLS comes with a later version")).doc("TLS");
+    .doc("TLS on all addresses but those of -l that say notls:; needs -o ssl_chain_cert and ssl_key");
 NapiIds = Row::letter('N', "napi_ids", number(1, INT_MAX))
     .group(Warned("Larder does not place connections by network queue"))
     .doc("number of network queues, at most as many as workers");
@@ -137,8 +139,9 @@ LruCrawlerSleep = Row::word("lru_crawler_sleep", number(0, 1_000_000)).default("
 LruCrawlerTocrawl = Row::word("lru_crawler_tocrawl", number(0, U32_MAX)).default("0").group(Mapped)
     .doc("items the crawler looks at in one go; Larder's maintainer paces itself");
 ReadBufMemLimit = Row::word("read_buf_mem_limit", number(0, INT_MAX))
-    .default("0").group(Warned("the memory of each connection has a bound of its own"))
-    .doc("limit the memory for the buffers of all connections, in MiB");
+    .default("0")
+    .doc("limit the memory for the buffers of all connections together, in MiB; 0: 64; 16 KiB a \
+          connection are not counted");
 WatcherLogbufSize = Row::word("watcher_logbuf_size", number(1, INT_MAX)).default("256")
     .doc("KiB of lines that may wait for one watch connection");
 WorkerLogbufSize = Row::word("worker_logbuf_size", number(1, INT_MAX)).default("64")
@@ -224,25 +227,27 @@ ExtDropUnread = Row::word("ext_drop_unread", Switch)
     .group(Warned(NO_TIER)).doc("compaction drops values that were not read");
 
 SslChainCert = Row::word("ssl_chain_cert", Path).exit(EXIT_USAGE)
-    .group(Refused(NO_TLS)).doc("file of the certificate chain");
+    .doc("file of the server's certificate and those that lead to its authority, in PEM");
 SslKey = Row::word("ssl_key", Path).exit(EXIT_USAGE)
-    .group(Refused(NO_TLS)).doc("file of the private key");
+    .doc("file of the certificate's private key");
 SslCaCert = Row::word("ssl_ca_cert", Path).exit(EXIT_USAGE)
-    .group(Refused(NO_TLS)).doc("file of the authorities that sign clients' certificates");
-SslKeyformat = Row::word("ssl_keyformat", number(1, 2)).exit(EXIT_USAGE)
-    .group(Refused(NO_TLS)).doc("format of the private key");
-SslVerifyMode = Row::word("ssl_verify_mode", number(0, 3)).exit(EXIT_USAGE)
-    .group(Refused(NO_TLS)).doc("whether clients need a certificate");
+    .doc("file of the authorities that sign the clients' certificates, in PEM");
+SslKeyformat = Row::word("ssl_keyformat", number(1, 2)).default("1").exit(EXIT_USAGE)
+    .doc("form of the private key; 1: PEM, 2: DER");
+SslVerifyMode = Row::word("ssl_verify_mode", number(0, 3)).default("0").exit(EXIT_USAGE)
+    .doc("certificates of clients; 0: not asked for, 1 and 3: asked for, and good if they are shown, \
+          2: demanded");
 SslCiphers = Row::word("ssl_ciphers", Text).exit(EXIT_USAGE)
-    .group(Refused(NO_TLS)).doc("allowed cipher suites");
-SslWbufSize = Row::word("ssl_wbuf_size", number(1, INT_MAX)).exit(EXIT_USAGE)
-    .group(Refused(NO_TLS)).doc("KiB of a connection's write buffer");
+    .doc("cipher suites, by OpenSSL's names, separated by colons; without a name of TLS 1.3 all suites \
+          of TLS 1.3 are allowed besides, with no others TLS 1.3 is the only version (default: all)");
+SslWbufSize = Row::word("ssl_wbuf_size", number(1, INT_MAX)).default("16").exit(EXIT_USAGE)
+    .doc("how much of an answer is encrypted, then sent, at a time, in KiB; above 1024 as 1024");
 SslSessionCache = Row::word("ssl_session_cache", Switch).exit(EXIT_USAGE)
-    .group(Refused(NO_TLS)).doc("resumption of TLS sessions");
+    .doc("let clients resume sessions, with tickets, for which the server keeps no memory");
 SslKernelTls = Row::word("ssl_kernel_tls", Switch).exit(EXIT_USAGE)
-    .group(Refused(NO_TLS)).doc("TLS in the kernel");
-SslMinVersion = Row::word("ssl_min_version", number(0, 3)).exit(EXIT_USAGE)
-    .group(Refused(NO_TLS)).doc("oldest allowed version of TLS");
+    .group(Warned("Larder encrypts itself")).doc("TLS in the kernel");
+SslMinVersion = Row::word("ssl_min_version", number(0, 3)).default("2").exit(EXIT_USAGE)
+    .doc("oldest allowed version of TLS; 2: 1.2, 3: 1.3; 0 and 1 are taken as 2, with a warning");
 ProxyConfig = Row::word("proxy_config", Text).exit(EXIT_USAGE)
     .group(Refused(NO_PROXY)).doc("configuration of the proxy");
 ProxyArg = Row::word("proxy_arg", Text).exit(EXIT_USAGE)
@@ -252,6 +257,9 @@ ProxyUring = Row::word("proxy_uring", Switch).exit(EXIT_USAGE)
 ProxyMemprofile = Row::word("proxy_memprofile", Switch).exit(EXIT_USAGE)
     .group(Refused(NO_PROXY)).doc("memory profile of the proxy");
 
+UdpReplyFactor = Row::new(Place::Long, "udp_reply_factor", number(0, 1_000_000)).default("16")
+    .doc("how many times as long as its request an answer by UDP to another machine may be, so that \
+          nobody uses the server to flood others; 0: as long as it is");
 Config = Row::new(Place::Long, "config", Path).group(Reading)
     .doc("TOML file with options; the environment and the command line override it");
 PrintConfig = Row::new(Place::Long, "print_config", Switch).group(Reading)
@@ -279,7 +287,6 @@ const U32_MAX: i64 = u32::MAX as i64;
 const ANY_SIZE: &str = "any memory of Larder takes items of any size";
 const S3_FIFO: &str = "Larder evicts by S3-FIFO, which sizes its queues itself";
 const NO_TIER: &str = "a tier on disk comes with a later version";
-const NO_TLS: &str = "TLS comes with a later version";
 const NO_PROXY: &str = "Larder is no proxy; memcached's own can stand before it";
 
 #[cfg(test)]

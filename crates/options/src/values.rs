@@ -84,9 +84,8 @@ impl Values {
     pub(crate) fn set(&mut self, id: Id, text: &str, origin: &Origin) -> Result<(), OptionError> {
         let row = id.row();
         let value = row.kind.parse(text).map_err(|expected| {
-            let hint = if row.hint.is_empty() { String::new() } else { format!(" ({})", row.hint) };
             let spelling = origin.spelling(row);
-            OptionError::new(row.exit_code, format!("{spelling}: {text:?} is not {expected}{hint}"))
+            OptionError::new(row.exit_code, format!("{spelling}: {text:?} is not {expected}"))
         })?;
         if let Group::Refused(reason) = row.group
             && value != Value::Switch(false)
