@@ -61,6 +61,8 @@ pub enum Command<'a> {
     Stats(StatsSection),
     /// Close the connection once what was asked before is answered.
     Quit,
+    /// Read the files of the certificates again.
+    RefreshCertificates,
     /// Stop the server.
     Shutdown {
         /// Let connections finish first.

@@ -250,6 +250,12 @@ const COMMANDS: &[CommandRow] = &[
         meaning: "Changes the memory limit, up to the `-m` of the start.",
     },
     CommandRow {
+        form: "refresh_certs",
+        replies: "OK",
+        meaning: "Reads the files of the certificates again, for connections to come. Without TLS, or where a \
+                  file cannot be used, a line that begins with `Error`; the server's standard error says more.",
+    },
+    CommandRow {
         form: "shutdown [graceful]",
         replies: "",
         meaning: "Closes the connection and stops the server, if it was started with `-A`.",
@@ -305,6 +311,11 @@ const ERRORS: &[(Response, &str)] = &[
     (
         Response::ClientError(ClientError::BadShutdownMode),
         "`shutdown` knows no word but `graceful`, or any beginning of it.",
+    ),
+    (Response::ServerError(ServerError::NoTls), "The server runs without `-Z`."),
+    (
+        Response::ServerError(ServerError::CertificatesUnusable),
+        "A file of the certificates cannot be used.",
     ),
     (Response::ServerError(ServerError::ShutdownNotEnabled), "The server runs without `-A`."),
     (Response::ClientError(ClientError::MemoryLimitTooSmall), "The limit is below 8."),

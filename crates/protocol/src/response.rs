@@ -203,6 +203,10 @@ pub enum ServerError {
     OutOfMemoryCreating,
     /// The memory limit cannot be changed to what was asked for.
     MemoryLimitFixed,
+    /// There are no certificates to refresh.
+    NoTls,
+    /// The files of the certificates cannot be used; those that are in use stay.
+    CertificatesUnusable,
     /// `shutdown` is switched off.
     ShutdownNotEnabled,
     /// The server has as many connections as it may have; this one is closed.

@@ -127,6 +127,7 @@ fn commands_without_a_key_are_read_as_they_were_written() {
         Command::MemoryLimit { mebibytes: 64 },
         Command::Shutdown { graceful: false },
         Command::Shutdown { graceful: true },
+        Command::RefreshCertificates,
         Command::Stats(StatsSection::General),
         Command::Stats(StatsSection::Settings),
         Command::Stats(StatsSection::Items),

@@ -18,11 +18,14 @@ use crate::execute::Executor;
 use crate::inbox::{Accepted, Transport};
 use crate::scratch::{RECEIVED_BYTES_MAX, Scratch};
 use crate::session::{Allowance, Next, OUTPUT_BYTES_HIGH, Session};
+use crate::tls::{INCOMING_BYTES_MAX, Received, Records, Tls};
 
 /// A connection. While it waits for a command it owns nothing but its socket and itself.
 #[derive(Debug)]
 pub(crate) struct Connection {
     socket: OwnedFd,
+    /// Between the socket and the session, where there is TLS.
+    tls: Option<Box<Tls>>,
     transport: Transport,
     session: Session,
     next: Next,
@@ -78,11 +81,12 @@ pub(crate) enum Outcome {
 struct Broken;
 
 impl Connection {
-    pub(crate) fn new(accepted: Accepted, now: Second) -> Self {
-        let Accepted { socket, transport } = accepted;
+    pub(crate) fn new(accepted: Accepted, tls: Option<Box<Tls>>, now: Second) -> Self {
+        let Accepted { socket, transport, .. } = accepted;
         let id = u64::from(socket.as_raw_fd().unsigned_abs());
         Self {
             socket,
+            tls,
             transport,
             session: Session::new(id),
             next: Next::Input,
@@ -116,9 +120,9 @@ impl Connection {
     }
 
     fn try_begin(&mut self, executor: &Executor, scratch: &mut Scratch) -> Result<Begun, Broken> {
-        if !self.output.is_empty() {
-            self.send_backlog(executor)?;
-            if !self.output.is_empty() {
+        if self.has_unsent() {
+            self.send_backlog(executor, &mut scratch.records)?;
+            if self.has_unsent() {
                 return Ok(Begun::Over(Outcome::AwaitOutput));
             }
         }
@@ -129,7 +133,14 @@ impl Connection {
                         return Ok(Begun::Ready(input));
                     }
                 }
-                Ok(Begun::Over(Outcome::AwaitInput))
+                if self.tls.is_some() {
+                    self.settle(executor, &mut scratch.records)?;
+                }
+                Ok(Begun::Over(if self.has_unsent() {
+                    Outcome::AwaitOutput
+                } else {
+                    Outcome::AwaitInput
+                }))
             }
             Next::Drain | Next::Turn => Ok(Begun::Ready(Input::Backlog)),
             Next::Close => Err(Broken),
@@ -146,30 +157,51 @@ impl Connection {
         scratch: &mut Scratch,
     ) -> Result<Option<Input>, Broken> {
         let waiting = self.input.waiting();
-        let (received, room_bytes, input) = if waiting.len() <= COPIED_BYTES_MAX {
-            let (front, room) = scratch.input_room().split_at_mut(waiting.len());
-            let received =
-                recv(&self.socket, &mut *room, RecvFlags::empty()).map(|(bytes, _)| bytes);
-            let room_bytes = room.len();
+        let (received, input) = if waiting.len() <= COPIED_BYTES_MAX {
+            let (room, records) = scratch.input_room();
+            let (front, room) = room.split_at_mut(waiting.len());
+            let received = match &mut self.tls {
+                None => recv(&self.socket, &mut *room, RecvFlags::empty())
+                    .map(|(bytes, _)| Received::plain(bytes, room.len())),
+                Some(tls) => {
+                    let (room_bytes, mut filled) = (room.len(), 0);
+                    let hand_on = |plain: &[u8]| {
+                        room[filled..][..plain.len()].copy_from_slice(plain);
+                        filled += plain.len();
+                    };
+                    tls.receive(&self.socket, executor.counters(), records, room_bytes, hand_on)
+                }
+            };
             let mut bytes = 0;
-            if let Ok(1..) = received {
+            if let Ok(Received { bytes: 1.., .. }) = received {
                 front.copy_from_slice(waiting);
-                bytes = waiting.len() + received.unwrap_or(0);
+                bytes = waiting.len() + received.map_or(0, |received| received.bytes);
                 self.input = Backlog::default();
             }
-            (received, room_bytes, Input::Scratch(scratch.take_input(bytes)))
+            (received, Input::Scratch(scratch.take_input(bytes)))
         } else {
-            let backlog = self.input.with_room(RECEIVED_BYTES_MIN);
-            let room_bytes = backlog.capacity() - backlog.len();
-            let received = recv(&self.socket, spare_capacity(backlog), RecvFlags::empty());
-            (received.map(|(bytes, _)| bytes), room_bytes, Input::Backlog)
+            let received = match &mut self.tls {
+                None => {
+                    let backlog = self.input.with_room(RECEIVED_BYTES_MIN);
+                    let room_bytes = backlog.capacity() - backlog.len();
+                    recv(&self.socket, spare_capacity(backlog), RecvFlags::empty())
+                        .map(|(bytes, _)| Received::plain(bytes, room_bytes))
+                }
+                Some(tls) => {
+                    let (room_bytes, records) = (RECORDS_BYTES_MIN, &mut scratch.records);
+                    let backlog = self.input.with_room(room_bytes);
+                    let hand_on = |plain: &[u8]| backlog.extend_from_slice(plain);
+                    tls.receive(&self.socket, executor.counters(), records, room_bytes, hand_on)
+                }
+            };
+            (received, Input::Backlog)
         };
         match received {
-            Ok(0) => Err(Broken),
-            Ok(bytes) => {
-                self.may_receive = bytes == room_bytes || self.peer_is_done;
+            Ok(Received { is_end: true, .. }) => Err(Broken),
+            Ok(Received { bytes, may_be_more, .. }) => {
+                self.may_receive = may_be_more || self.peer_is_done;
                 executor.counters().add(Counter::WireBytesRead, bytes as u64);
-                Ok(Some(input))
+                Ok((bytes > 0).then_some(input))
             }
             Err(Errno::INTR) => Ok(None),
             Err(Errno::AGAIN) => {
@@ -242,15 +274,25 @@ impl Connection {
     }
 
     /// Ends a turn: sends its output.
-    pub(crate) fn end_turn(&mut self, executor: &Executor, output: &[u8]) -> Outcome {
-        self.try_end(executor, output).unwrap_or(Outcome::Close)
+    pub(crate) fn end_turn(
+        &mut self,
+        executor: &Executor,
+        records: &mut Records,
+        output: &[u8],
+    ) -> Outcome {
+        self.try_end(executor, records, output).unwrap_or(Outcome::Close)
     }
 
-    fn try_end(&mut self, executor: &Executor, output: &[u8]) -> Result<Outcome, Broken> {
-        self.send(executor, output)?;
-        self.settle(executor)?;
+    fn try_end(
+        &mut self,
+        executor: &Executor,
+        records: &mut Records,
+        output: &[u8],
+    ) -> Result<Outcome, Broken> {
+        self.send(executor, records, output)?;
+        self.settle(executor, records)?;
         match self.next {
-            _ if !self.output.is_empty() => Ok(Outcome::AwaitOutput),
+            _ if self.has_unsent() => Ok(Outcome::AwaitOutput),
             Next::Input if !self.may_receive => Ok(Outcome::AwaitInput),
             Next::Input | Next::Drain | Next::Turn => Ok(Outcome::Again),
             Next::Close => Err(Broken),
@@ -258,9 +300,14 @@ impl Connection {
     }
 
     /// Sends output; what the socket does not take is kept.
-    fn send(&mut self, executor: &Executor, output: &[u8]) -> Result<(), Broken> {
+    fn send(
+        &mut self,
+        executor: &Executor,
+        records: &mut Records,
+        output: &[u8],
+    ) -> Result<(), Broken> {
         if !output.is_empty() {
-            let sent = self.try_send(executor, output)?;
+            let sent = try_send(&self.socket, &mut self.tls, executor, records, output)?;
             if sent < output.len() {
                 self.output.push(&output[sent..]);
             }
@@ -268,47 +315,49 @@ impl Connection {
         Ok(())
     }
 
-    fn send_backlog(&mut self, executor: &Executor) -> Result<(), Broken> {
-        let sent = self.try_send(executor, self.output.waiting())?;
+    fn send_backlog(&mut self, executor: &Executor, records: &mut Records) -> Result<(), Broken> {
+        let output = self.output.waiting();
+        let sent = try_send(&self.socket, &mut self.tls, executor, records, output)?;
         self.output.use_up(sent);
         Ok(())
     }
 
-    fn try_send(&self, executor: &Executor, output: &[u8]) -> Result<usize, Broken> {
-        match send(&self.socket, output, SendFlags::NOSIGNAL) {
-            Ok(sent) => {
-                executor.counters().add(Counter::WireBytesWritten, sent as u64);
-                Ok(sent)
-            }
-            Err(Errno::AGAIN | Errno::INTR) => Ok(0),
-            Err(_) => Err(Broken),
-        }
+    /// Is there anything that the socket did not take?
+    fn has_unsent(&self) -> bool {
+        !self.output.is_empty() || self.tls.as_ref().is_some_and(|tls| tls.has_unsent())
     }
 
     /// Tells the budget what the connection holds now. One that may not hold so much is told, if it
     /// listens, and closed.
-    fn settle(&mut self, executor: &Executor) -> Result<(), Broken> {
-        let input_bytes = self.input.held_bytes() + self.session.held_bytes(executor);
-        let output_bytes = self.output.held_bytes();
+    fn settle(&mut self, executor: &Executor, records: &mut Records) -> Result<(), Broken> {
+        let mut input_bytes = self.input.held_bytes() + self.session.held_bytes(executor);
+        let mut output_bytes = self.output.held_bytes();
+        if let Some(tls) = &self.tls {
+            input_bytes += tls.incoming_bytes();
+            output_bytes += tls.outgoing_bytes();
+        }
         let (budget, counters) = (&executor.server().budget, executor.counters());
         let Err(OverBudget) = self.holding.change(budget, counters, input_bytes, output_bytes)
         else {
             return Ok(());
         };
-        if self.output.is_empty() {
+        if !self.has_unsent() {
             counters.count(Counter::ReadBufferOom);
             let error = ServerError::OutOfMemoryReadingRequest.into();
             let mut words = Vec::new();
             render::response(&mut words, &error);
-            self.send(executor, &words)?;
+            self.send(executor, records, &words)?;
         } else {
             counters.count(Counter::ResponseOom);
         }
         Err(Broken)
     }
 
-    /// Tells the budget that the connection is gone.
+    /// Tells the peer, if it has got everything, and the budget that the connection is gone.
     pub(crate) fn end(&mut self, executor: &Executor) {
+        if let (Some(tls), true) = (&mut self.tls, self.output.is_empty()) {
+            tls.say_goodbye(&self.socket);
+        }
         self.holding.end(&executor.server().budget, executor.counters());
     }
 
@@ -320,6 +369,28 @@ impl Connection {
     /// Its name in the log.
     pub(crate) fn id(&self) -> i32 {
         self.socket.as_raw_fd()
+    }
+}
+
+/// Sends, and says how many bytes of `output` are done with.
+fn try_send(
+    socket: &OwnedFd,
+    tls: &mut Option<Box<Tls>>,
+    executor: &Executor,
+    records: &mut Records,
+    output: &[u8],
+) -> Result<usize, Broken> {
+    let sent = match tls {
+        None => send(socket, output, SendFlags::NOSIGNAL),
+        Some(tls) => tls.send(socket, records, output),
+    };
+    match sent {
+        Ok(sent) => {
+            executor.counters().add(Counter::WireBytesWritten, sent as u64);
+            Ok(sent)
+        }
+        Err(Errno::AGAIN | Errno::INTR) => Ok(0),
+        Err(_) => Err(Broken),
     }
 }
 
@@ -344,3 +415,6 @@ const KEYS_AHEAD_MAX: usize = 16;
 
 /// The least room there is for what follows a longer one.
 const RECEIVED_BYTES_MIN: usize = 16 * 1024;
+
+/// The same with TLS, where what is received goes behind what is here of a record.
+const RECORDS_BYTES_MIN: usize = INCOMING_BYTES_MAX + RECEIVED_BYTES_MIN;

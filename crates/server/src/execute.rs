@@ -13,6 +13,7 @@ use larder_stats::{Counter, Counters};
 
 use crate::Server;
 use crate::log::Log;
+use crate::server::RefreshError;
 use crate::stats;
 use crate::stop::Manner;
 
@@ -84,6 +85,11 @@ impl Executor {
                 Response::Ok
             }
             Command::Stats(section) => stats::answer(&self.server, section, frame, out),
+            Command::RefreshCertificates => match self.server.refresh_certificates() {
+                Ok(()) => Response::Ok,
+                Err(RefreshError::NoTls) => ServerError::NoTls.into(),
+                Err(RefreshError::Unusable) => ServerError::CertificatesUnusable.into(),
+            },
             Command::Quit => Response::Close,
             Command::Shutdown { graceful } => self.shutdown(graceful),
             Command::MemoryLimit { mebibytes } => self.set_memory_limit(mebibytes),

@@ -3,6 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, PoisonError};
 
+use larder_options::{ClientCertificates, Protocol};
 use rustix::io;
 
 use crate::waker::Waker;
@@ -19,6 +20,11 @@ pub(crate) struct Inbox {
 pub(crate) struct Accepted {
     pub(crate) socket: OwnedFd,
     pub(crate) transport: Transport,
+    /// What TLS asks of the client; `None`: there is no TLS.
+    pub(crate) client_certificates: Option<ClientCertificates>,
+    /// The protocol that the address it came in on is for.
+    #[expect(dead_code, reason = "sessions tell the protocol from the first byte")]
+    pub(crate) protocol: Protocol,
 }
 
 /// What a connection runs over.

@@ -25,7 +25,8 @@
 //! Files in reading order:
 //!
 //! - what one connection does: [`session`], `block`, `execute`, `leases`, `stats`, `classes`;
-//! - bytes and sockets: `backlog`, `budget`, `scratch`, `connection`, `connections`;
+//! - bytes and sockets: `backlog`, `budget`, `scratch`, `connection`, `connections`, `datagrams`;
+//! - encryption: `suites`, `certificates`, `tls`;
 //! - threads: [`server`], `inbox`, `waker`, `worker`, `listener`, `clock`, `log`;
 //! - the process: [`mod@start`], `stop`, `signals`, `sockets`, `pidfile`, `privileges`, `syscalls`,
 //!   `limits`, `daemon`, [`failure`].
@@ -34,12 +35,14 @@
 mod backlog;
 mod block;
 mod budget;
+mod certificates;
 #[allow(dead_code, reason = "statistics and dumps come next")]
 mod classes;
 mod clock;
 mod connection;
 mod connections;
 mod daemon;
+mod datagrams;
 mod execute;
 pub mod failure;
 mod inbox;
@@ -57,7 +60,9 @@ mod sockets;
 pub mod start;
 mod stats;
 mod stop;
+mod suites;
 mod syscalls;
+mod tls;
 mod waker;
 mod worker;
 

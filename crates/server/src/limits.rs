@@ -55,7 +55,8 @@ pub(crate) fn lock_memory(options: &Options) {
 /// output, three for the signals and the stop, three for each worker, those that are listened on, and
 /// one to refuse a connection with.
 pub(crate) fn descriptors_reserved(options: &Options) -> usize {
-    let listening = 1 + 2 * options.tcp_addresses().len();
+    let addresses = options.tcp_addresses().len() + options.udp_addresses().len();
+    let listening = 1 + 2 * addresses;
     3 + 3 + 3 * options.worker_count + listening + 1 + DESCRIPTORS_SPARE
 }
 

@@ -63,8 +63,13 @@ impl Listener {
     pub(crate) fn run(&mut self) {
         while self.server.stop.requested().is_none() {
             let readable = self.wait();
-            if let Some(manner) = self.signals.take() {
+            let asked = self.signals.take();
+            if let Some(manner) = asked.stop {
                 self.server.stop.request(manner);
+            }
+            if asked.reload {
+                // Without TLS there is nothing to read; what is wrong with a file has been said.
+                let _ = self.server.refresh_certificates();
             }
             self.clock.turn();
             for socket in readable {
@@ -114,7 +119,8 @@ impl Listener {
         if is_full && !options.maxconns_fast {
             return Err(Pause::Full("there are as many as -c allows".to_owned()));
         }
-        let Socket { descriptor, transport, .. } = &self.sockets[socket];
+        let Socket { descriptor, transport, client_certificates, protocol, .. } =
+            &self.sockets[socket];
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let accepted = match accept_with(descriptor, flags) {
             Ok(accepted) => accepted,
@@ -122,18 +128,27 @@ impl Listener {
             Err(error) => return Err(Pause::Full(error.to_string())),
         };
         if is_full {
-            self.reject(&accepted);
+            self.reject(&accepted, client_certificates.is_some());
             return Ok(());
         }
         self.counters.count(Counter::ConnectionsTotal);
         self.counters.count(Counter::ConnectionsCurrent);
-        self.inboxes[self.next_inbox].put(Accepted { socket: accepted, transport: *transport });
+        self.inboxes[self.next_inbox].put(Accepted {
+            socket: accepted,
+            transport: *transport,
+            client_certificates: *client_certificates,
+            protocol: *protocol,
+        });
         self.next_inbox = (self.next_inbox + 1) % self.inboxes.len();
         Ok(())
     }
 
-    fn reject(&self, socket: &OwnedFd) {
+    fn reject(&self, socket: &OwnedFd, is_tls: bool) {
         self.counters.count(Counter::ConnectionsRejected);
+        if is_tls {
+            // To say it would take a handshake.
+            return;
+        }
         let mut words = Vec::new();
         let error = ServerError::TooManyConnections.into();
         render::response(&mut words, &error);

@@ -3,36 +3,39 @@
 use std::ops::Range;
 
 use crate::session::OUTPUT_BYTES_HIGH;
+use crate::tls::Records;
 
 /// Input and output of the turns that are under way.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     pub(crate) input: Box<[u8]>,
     pub(crate) output: Vec<u8>,
+    /// What TLS makes of both.
+    pub(crate) records: Records,
     input_used_bytes: usize,
 }
 
-impl Default for Scratch {
-    fn default() -> Self {
+impl Scratch {
+    /// Buffers for a worker.
+    pub(crate) fn new(records: Records) -> Self {
         Self {
             input: vec![0; INPUT_BYTES].into(),
             output: Vec::with_capacity(2 * OUTPUT_BYTES_HIGH),
+            records,
             input_used_bytes: 0,
         }
     }
-}
 
-impl Scratch {
     /// Is there less room for input than a turn should have?
     pub(crate) fn is_full(&self) -> bool {
         INPUT_BYTES - self.input_used_bytes < RECEIVED_BYTES_MAX
     }
 
-    /// The room for the input of a turn.
-    pub(crate) fn input_room(&mut self) -> &mut [u8] {
+    /// The room for the input of a turn, and the buffers for its records.
+    pub(crate) fn input_room(&mut self) -> (&mut [u8], &mut Records) {
         let room = &mut self.input[self.input_used_bytes..];
         let bytes = room.len().min(RECEIVED_BYTES_MAX);
-        &mut room[..bytes]
+        (&mut room[..bytes], &mut self.records)
     }
 
     /// Takes the first `bytes` of the room.

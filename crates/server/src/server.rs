@@ -8,6 +8,7 @@ use larder_options::Options;
 use larder_stats::{Counter, Counters};
 
 use crate::budget::{BUDGET_BYTES, Budget};
+use crate::certificates::Certificates;
 use crate::classes::Classes;
 use crate::leases::Leases;
 use crate::log::Log;
@@ -21,6 +22,8 @@ pub struct Server {
     pub(crate) budget: Budget,
     /// In which statistics and dumps show items.
     pub(crate) classes: Classes,
+    /// With `-Z`.
+    pub(crate) certificates: Option<Certificates>,
     pub(crate) log: Log,
     pub(crate) stop: Stop,
     pub(crate) leases: Leases,
@@ -44,6 +47,15 @@ pub enum ServerError {
     Descriptors(#[from] rustix::io::Errno),
 }
 
+/// Why certificates were not refreshed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RefreshError {
+    /// There is no TLS.
+    NoTls,
+    /// The files cannot be used; standard error says why.
+    Unusable,
+}
+
 /// To how many times the start's `-m` `cache_memlimit` can raise the memory.
 const GROWTH_MAX: u64 = 16;
 
@@ -64,7 +76,11 @@ impl Server {
         Ok(Self {
             cache,
             classes: Classes::new(&options.slabs, options.cas),
-            budget: Budget::new(BUDGET_BYTES),
+            budget: Budget::new(match options.buffer_bytes_max {
+                0 => BUDGET_BYTES,
+                bytes => bytes,
+            }),
+            certificates: None,
             log: Log::new(options.verbosity),
             stop: Stop::new()?,
             leases: Leases::default(),
@@ -102,6 +118,20 @@ impl Server {
     /// Connections that are open now.
     pub(crate) fn connection_count(&self) -> usize {
         self.sum(Counter::ConnectionsCurrent) as usize
+    }
+
+    /// Reads the files again that an operator may have changed, and says on standard error how that went.
+    ///
+    /// # Errors
+    /// What was wrong; then what was read before stays in effect.
+    pub(crate) fn refresh_certificates(&self) -> Result<(), RefreshError> {
+        let certificates = self.certificates.as_ref().ok_or(RefreshError::NoTls)?;
+        certificates.refresh().map_err(|error| {
+            eprintln!("larderd: the certificates in use stay: {error}");
+            RefreshError::Unusable
+        })?;
+        self.log.event(format_args!("the certificates have been read again"));
+        Ok(())
     }
 
     /// Says whether new connections are accepted.

@@ -10,8 +10,7 @@ use signal_hook::iterator::exfiltrator::SignalOnly;
 
 use crate::stop::Manner;
 
-/// The signals that mean something to a server. SIGHUP is caught too, so that it ends nothing; SIGPIPE is
-/// ignored by the runtime.
+/// The signals that mean something to a server. SIGPIPE is ignored by the runtime.
 #[derive(Debug)]
 pub(crate) struct Signals(SignalDelivery<UnixStream, SignalOnly>);
 
@@ -24,14 +23,26 @@ impl Signals {
     }
 
     /// What the signals ask for that have come since the last time.
-    pub(crate) fn take(&mut self) -> Option<Manner> {
-        let manners = self.0.pending().filter_map(|signal| match signal {
-            SIGTERM | SIGINT => Some(Manner::Now),
-            SIGUSR1 => Some(Manner::Graceful),
-            _ => None,
-        });
-        manners.last()
+    pub(crate) fn take(&mut self) -> Asked {
+        let mut asked = Asked::default();
+        for signal in self.0.pending() {
+            match signal {
+                SIGTERM | SIGINT => asked.stop = Some(Manner::Now),
+                SIGUSR1 => asked.stop = Some(Manner::Graceful),
+                _ => asked.reload = true,
+            }
+        }
+        asked
     }
+}
+
+/// What signals ask for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Asked {
+    /// To stop.
+    pub(crate) stop: Option<Manner>,
+    /// To read files again: SIGHUP.
+    pub(crate) reload: bool,
 }
 
 impl AsFd for Signals {

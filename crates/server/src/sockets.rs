@@ -10,11 +10,12 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use larder_options::Options;
+use larder_options::{ClientCertificates, ListenAt, Options, Protocol};
 use rustix::fs::Mode;
 use rustix::process::umask;
-use socket2::{Domain, Protocol, SockAddr, Type};
+use socket2::{Domain, SockAddr, Type};
 
+use crate::datagrams::Datagrams;
 use crate::failure::{EXIT_OS, Failure};
 use crate::inbox::Transport;
 
@@ -24,6 +25,10 @@ pub(crate) struct Socket {
     pub(crate) descriptor: OwnedFd,
     pub(crate) transport: Transport,
     pub(crate) address: Address,
+    /// What TLS asks of those who connect; `None`: there is no TLS.
+    pub(crate) client_certificates: Option<ClientCertificates>,
+    /// The protocol of those who connect.
+    pub(crate) protocol: Protocol,
 }
 
 /// Where a socket listens.
@@ -52,11 +57,23 @@ pub(crate) fn open(options: &Options) -> Result<Vec<Socket>, Failure> {
         };
     }
     let mut sockets = Vec::new();
-    for (host, port) in options.tcp_addresses() {
-        match host {
-            Some(host) => open_host(host, port, options, &mut sockets)?,
-            None => open_all(port, options, &mut sockets)?,
-        }
+    for at in options.tcp_addresses() {
+        bind_each(&at, |address| {
+            sockets.push(open_tcp(address, &at, options)?);
+            Ok(())
+        })?;
+    }
+    Ok(sockets)
+}
+
+/// Opens every UDP socket that the options name.
+pub(crate) fn open_udp(options: &Options) -> Result<Vec<Datagrams>, Failure> {
+    let mut sockets = Vec::new();
+    for at in options.udp_addresses() {
+        bind_each(&at, |address| {
+            sockets.push(open_datagrams(address)?);
+            Ok(())
+        })?;
     }
     Ok(sockets)
 }
@@ -65,38 +82,47 @@ fn cannot_listen(address: &dyn fmt::Display, error: &io::Error) -> Failure {
     Failure::new(EXIT_OS, format_args!("cannot listen on {address}: {error}"))
 }
 
-fn open_host(
-    host: &str,
-    port: u16,
-    options: &Options,
-    sockets: &mut Vec<Socket>,
+/// Binds all addresses that the one of an option stands for. Every address of the machine is one of IPv4 and
+/// one of IPv6, and a machine may do without the latter.
+fn bind_each(
+    at: &ListenAt,
+    mut bind: impl FnMut(SocketAddr) -> io::Result<()>,
 ) -> Result<(), Failure> {
-    let addresses = (host, port).to_socket_addrs().map_err(|error| cannot_listen(&host, &error))?;
-    for address in addresses {
-        let opened = open_tcp(address, options);
-        sockets.push(opened.map_err(|error| cannot_listen(&address, &error))?);
+    let mut bind =
+        |address| bind(address).map_err(|error| (error.kind(), cannot_listen(&address, &error)));
+    let Some(host) = &at.host else {
+        bind(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), at.port))
+            .map_err(|(_, failure)| failure)?;
+        return match bind(SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), at.port)) {
+            Err((io::ErrorKind::AddrInUse, failure)) => Err(failure),
+            _ => Ok(()),
+        };
+    };
+    let addresses = (host.as_str(), at.port).to_socket_addrs();
+    for address in addresses.map_err(|error| cannot_listen(host, &error))? {
+        bind(address).map_err(|(_, failure)| failure)?;
     }
     Ok(())
 }
 
-/// Listens on every address of the machine. A machine may do without IPv6.
-fn open_all(port: u16, options: &Options, sockets: &mut Vec<Socket>) -> Result<(), Failure> {
-    let ipv4 = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port);
-    sockets.push(open_tcp(ipv4, options).map_err(|error| cannot_listen(&ipv4, &error))?);
-    let ipv6 = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), port);
-    match open_tcp(ipv6, options) {
-        Ok(socket) => sockets.push(socket),
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            return Err(cannot_listen(&ipv6, &error));
-        }
-        Err(_) => {}
+fn open_datagrams(address: SocketAddr) -> io::Result<Datagrams> {
+    let kind = Type::DGRAM.nonblocking().cloexec();
+    let socket =
+        socket2::Socket::new(Domain::for_address(address), kind, Some(socket2::Protocol::UDP))?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
     }
-    Ok(())
+    // As much as the system allows: long answers are many datagrams at once.
+    socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
+    socket.bind(&address.into())?;
+    let address = socket.local_addr()?.as_socket().unwrap_or(address);
+    Ok(Datagrams { socket: socket.into(), address })
 }
 
-fn open_tcp(address: SocketAddr, options: &Options) -> io::Result<Socket> {
+fn open_tcp(address: SocketAddr, at: &ListenAt, options: &Options) -> io::Result<Socket> {
     let kind = Type::STREAM.nonblocking().cloexec();
-    let socket = socket2::Socket::new(Domain::for_address(address), kind, Some(Protocol::TCP))?;
+    let socket =
+        socket2::Socket::new(Domain::for_address(address), kind, Some(socket2::Protocol::TCP))?;
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
     }
@@ -111,6 +137,8 @@ fn open_tcp(address: SocketAddr, options: &Options) -> io::Result<Socket> {
         descriptor: socket.into(),
         transport: Transport::Tcp,
         address: Address::Tcp(address),
+        client_certificates: at.client_certificates,
+        protocol: at.protocol,
     })
 }
 
@@ -132,6 +160,8 @@ fn open_unix(path: &Path, options: &Options) -> io::Result<Socket> {
         descriptor: socket.into(),
         transport: Transport::Unix,
         address: Address::Unix(path.to_owned()),
+        client_certificates: None,
+        protocol: options.protocol,
     })
 }
 
@@ -141,22 +171,20 @@ fn backlog(options: &Options) -> i32 {
 
 /// Writes the ports to the file that the environment names, if it does: for tests that let the system
 /// choose a port. The file appears whole.
-pub(crate) fn write_ports(sockets: &[Socket]) -> Result<(), Failure> {
+pub(crate) fn write_ports(sockets: &[Socket], datagrams: &[Datagrams]) -> Result<(), Failure> {
     let Some(path) = env::var_os("MEMCACHED_PORT_FILENAME").map(PathBuf::from) else {
         return Ok(());
     };
-    let lines: String = sockets
-        .iter()
-        .filter_map(|socket| match socket.address {
-            Address::Tcp(SocketAddr::V4(address)) => {
-                Some(format!("TCP INET: {}\n", address.port()))
-            }
-            Address::Tcp(SocketAddr::V6(address)) => {
-                Some(format!("TCP INET6: {}\n", address.port()))
-            }
-            Address::Unix(_) => None,
-        })
-        .collect();
+    let line = |protocol: &str, address: &SocketAddr| {
+        let family = if address.is_ipv4() { "INET" } else { "INET6" };
+        format!("{protocol} {family}: {}\n", address.port())
+    };
+    let tcp = sockets.iter().filter_map(|socket| match &socket.address {
+        Address::Tcp(address) => Some(line("TCP", address)),
+        Address::Unix(_) => None,
+    });
+    let udp = datagrams.iter().map(|socket| line("UDP", &socket.address));
+    let lines: String = tcp.chain(udp).collect();
     if lines.is_empty() {
         return Ok(());
     }
@@ -165,6 +193,8 @@ pub(crate) fn write_ports(sockets: &[Socket]) -> Result<(), Failure> {
         Failure::new(EXIT_OS, format_args!("cannot write the ports to {path}: {error}"))
     })
 }
+
+const SEND_BUFFER_BYTES: usize = 16 * 1024 * 1024;
 
 /// Writes a file under a name of its own first, so that nobody reads half of it.
 pub(crate) fn write_whole(path: &Path, suffix: &str, text: &str) -> io::Result<()> {

@@ -8,7 +8,9 @@ use std::thread::{self, JoinHandle};
 
 use larder_options::Options;
 
-use crate::failure::{EXIT_FAILURE, EXIT_OS, Failure};
+use crate::certificates::Certificates;
+use crate::datagrams::Datagrams;
+use crate::failure::{EXIT_FAILURE, EXIT_OS, EXIT_USAGE, Failure};
 use crate::inbox::Inbox;
 use crate::listener::Listener;
 use crate::signals::Signals;
@@ -25,12 +27,16 @@ pub fn run(options: Options) -> Result<(), Failure> {
     if options.daemon && !daemon::is_detached() {
         return daemon::start();
     }
+    // As root still, since nobody else may be allowed to read the key, and where the paths lead from.
+    let certificates = options.tls.as_ref().map(Certificates::load).transpose();
+    let certificates = certificates.map_err(|error| Failure::new(EXIT_USAGE, error))?;
     let detached = if options.daemon { Some(daemon::leave_session(&options)?) } else { None };
     limits::raise(&options)?;
     privileges::drop_root(&options)?;
     limits::lock_memory(&options);
     let sockets = sockets::open(&options)?;
-    if let Err(failure) = sockets::write_ports(&sockets) {
+    let datagrams: Arc<[Datagrams]> = sockets::open_udp(&options)?.into();
+    if let Err(failure) = sockets::write_ports(&sockets, &datagrams) {
         // It is for tests; the server can do without.
         eprintln!("larderd: {failure}");
     }
@@ -40,7 +46,9 @@ pub fn run(options: Options) -> Result<(), Failure> {
     }
     // Before the threads: they must not get the signals' default.
     let signals = Signals::catch().map_err(|error| os_failure("catch signals", &error))?;
-    let server = Arc::new(Server::new(options).map_err(|error| Failure::new(EXIT_FAILURE, error))?);
+    let mut server = Server::new(options).map_err(|error| Failure::new(EXIT_FAILURE, error))?;
+    server.certificates = certificates;
+    let server = Arc::new(server);
     let options = &server.options;
     if server.log.shows_commands() {
         eprint!("{}", server.classes.table());
@@ -48,13 +56,13 @@ pub fn run(options: Options) -> Result<(), Failure> {
     if let Some(path) = &options.pidfile {
         pidfile::write(path);
     }
-    let (inboxes, workers) = start_workers(&server)?;
+    let (inboxes, workers) = start_workers(&server, &datagrams)?;
     if options.drop_privileges {
         syscalls::restrict(options.daemon && options.pidfile.is_some())?;
     }
     match detached {
         Some(detached) => detached.tell_ready(options)?,
-        None => announce(options, &sockets),
+        None => announce(options, &sockets, &datagrams),
     }
     Listener::new(&server, sockets, inboxes.clone(), signals).run();
     stop(&server, &inboxes, workers);
@@ -70,13 +78,17 @@ fn os_failure(attempted: &str, error: &dyn std::error::Error) -> Failure {
 
 type Workers = Vec<JoinHandle<()>>;
 
-fn start_workers(server: &Arc<Server>) -> Result<(Vec<Arc<Inbox>>, Workers), Failure> {
+fn start_workers(
+    server: &Arc<Server>,
+    datagrams: &Arc<[Datagrams]>,
+) -> Result<(Vec<Arc<Inbox>>, Workers), Failure> {
     let failure = |error: &dyn std::error::Error| os_failure("start a worker", error);
     let (mut inboxes, mut workers) = (Vec::new(), Vec::new());
     for number in 0..server.options.worker_count {
         let inbox = Arc::new(Inbox::new().map_err(|error| failure(&error))?);
-        let worker =
+        let mut worker =
             Worker::new(server, number, Arc::clone(&inbox)).map_err(|error| failure(&error))?;
+        worker.share(Arc::clone(datagrams)).map_err(|error| failure(&error))?;
         let thread = thread::Builder::new().name(format!("worker {number}"));
         let serve = move || {
             let _guard = AbortOnPanic;
@@ -101,16 +113,22 @@ impl Drop for AbortOnPanic {
 }
 
 /// Says where the server listens, and how to try it.
-fn announce(options: &Options, sockets: &[Socket]) {
+fn announce(options: &Options, sockets: &[Socket], datagrams: &[Datagrams]) {
     let mut words = String::new();
     for socket in sockets {
         let mebibytes = options.memory_bytes >> 20;
         words += &format!(
-            "larderd: listening on {} ({mebibytes} MiB, {} workers)\n",
-            socket.address, options.worker_count
+            "larderd: listening on {} ({mebibytes} MiB, {} workers{})\n",
+            socket.address,
+            options.worker_count,
+            if socket.client_certificates.is_some() { ", TLS" } else { "" },
         );
     }
-    if let Some(Address::Tcp(address)) = sockets.first().map(|socket| &socket.address) {
+    for socket in datagrams {
+        words += &format!("larderd: listening on {} (UDP)\n", socket.address);
+    }
+    let plain = sockets.iter().find(|socket| socket.client_certificates.is_none());
+    if let Some(Address::Tcp(address)) = plain.map(|socket| &socket.address) {
         let host = if address.ip().is_unspecified() {
             IpAddr::V4(Ipv4Addr::LOCALHOST)
         } else {

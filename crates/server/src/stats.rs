@@ -99,6 +99,10 @@ fn is_shown(server: &Server, stat: &Stat) -> bool {
         None => true,
         Some(Condition::MaxconnsFast) => options.maxconns_fast,
         Some(Condition::IdleTimeout) => options.idle_timeout_secs > 0,
+        Some(Condition::Tls) => server.certificates.is_some(),
+        Some(Condition::TlsSessions) => {
+            server.certificates.as_ref().is_some_and(|certificates| certificates.has_sessions())
+        }
         Some(Condition::SlabReassign) => options.slab_reassign,
         Some(Condition::LruCrawler) => options.lru_crawler,
         Some(Condition::LruMaintainer) => options.lru_maintainer,
@@ -121,6 +125,9 @@ fn gauge_text(server: &Server, report: &Report, gauge: Gauge) -> String {
         Gauge::MemoryBytesMax => server.cache.memory_limit(),
         Gauge::Accepting => u64::from(server.accepting.load(Relaxed)),
         Gauge::WorkerCount => options.worker_count as u64,
+        Gauge::CertificatesAgeSecs => {
+            server.certificates.as_ref().map_or(0, |certificates| certificates.age_secs())
+        }
         Gauge::IndexPower => u64::from((report.groups * SLOTS_PER_GROUP).ilog2()),
         Gauge::IndexBytes => report.index_bytes,
         Gauge::SegmentsFree => report.segments_free,

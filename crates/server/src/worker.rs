@@ -15,11 +15,13 @@ use crate::Server;
 use crate::clock::Clock;
 use crate::connection::{AWAIT_INPUT, AWAIT_OUTPUT, Begun, Connection, Input, Outcome};
 use crate::connections::{Connections, Token};
+use crate::datagrams::Datagrams;
 use crate::execute::Executor;
-use crate::inbox::Inbox;
+use crate::inbox::{Accepted, Inbox};
 use crate::scratch::Scratch;
 use crate::session::OUTPUT_BYTES_HIGH;
 use crate::stop::Manner;
+use crate::tls::{Records, Tls};
 
 /// The state of a worker's thread.
 #[derive(Debug)]
@@ -28,6 +30,9 @@ pub(crate) struct Worker {
     inbox: Arc<Inbox>,
     epoll: OwnedFd,
     connections: Connections,
+    datagrams: Arc<[Datagrams]>,
+    /// Those of them, by number, on which requests wait.
+    datagrams_ready: Vec<usize>,
     /// Connections that can go on without waiting for anything, each once.
     ready: VecDeque<Token>,
     /// Those whose turn has begun: their input is in the scratch.
@@ -54,17 +59,34 @@ impl Worker {
     pub(crate) fn new(server: &Arc<Server>, number: usize, inbox: Arc<Inbox>) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, inbox.waker(), epoll::EventData::new_u64(INBOX), epoll::EventFlags::IN)?;
+        let write_bytes = server.options.tls.as_ref().map_or(0, |tls| tls.write_bytes);
         Ok(Self {
             executor: Executor::new(Arc::clone(server), number),
             inbox,
             epoll,
             connections: Connections::default(),
+            datagrams: Arc::default(),
+            datagrams_ready: Vec::new(),
             ready: VecDeque::new(),
             turns: Vec::with_capacity(TURNS_MAX),
-            scratch: Scratch::default(),
+            scratch: Scratch::new(Records::new(write_bytes)),
             clock: Clock::new(server.cache.clone()),
             drain_until: None,
         })
+    }
+
+    /// Lets the worker take its part of the requests that come by UDP. Of all workers that wait, one is woken.
+    ///
+    /// # Errors
+    /// The system does not let it wait for them.
+    pub(crate) fn share(&mut self, datagrams: Arc<[Datagrams]>) -> io::Result<()> {
+        for (socket, number) in datagrams.iter().zip(1..) {
+            let data = epoll::EventData::new_u64(INBOX - number);
+            let event = epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE;
+            epoll::add(&self.epoll, socket, data, event)?;
+        }
+        self.datagrams = datagrams;
+        Ok(())
     }
 
     /// Serves connections until the server stops, then closes them.
@@ -114,6 +136,11 @@ impl Worker {
                 self.welcome();
                 continue;
             }
+            let datagrams = INBOX - event.data.u64() - 1;
+            if datagrams < self.datagrams.len() as u64 {
+                self.datagrams_ready.push(datagrams as usize);
+                continue;
+            }
             let token = Token::from(event.data.u64());
             if let Some(connection) = self.connections.of_mut(token) {
                 connection.notice(event.flags);
@@ -128,6 +155,9 @@ impl Worker {
             }
         }
         self.end_turns(contended);
+        for number in self.datagrams_ready.drain(..) {
+            self.datagrams[number].serve(&self.executor, &mut self.scratch);
+        }
     }
 
     fn begin_turn(&mut self, token: Token, contended: bool) {
@@ -178,7 +208,8 @@ impl Worker {
         for turn in turns {
             if let Some(connection) = self.connections.of_mut(turn.token) {
                 let output = &self.scratch.output[turn.output.clone()];
-                let outcome = connection.end_turn(&self.executor, output);
+                let records = &mut self.scratch.records;
+                let outcome = connection.end_turn(&self.executor, records, output);
                 self.conclude(turn.token, outcome);
             }
         }
@@ -219,8 +250,16 @@ impl Worker {
     /// Takes in the connections that the listener has accepted for this worker.
     fn welcome(&mut self) {
         for accepted in self.inbox.take() {
-            let connection = Connection::new(accepted, self.clock.second());
             let log = self.executor.log();
+            let tls = match self.tls(&accepted) {
+                Ok(tls) => tls,
+                Err(error) => {
+                    self.executor.counters().add(Counter::ConnectionsCurrent, 1u64.wrapping_neg());
+                    log.event(format_args!("a connection cannot be encrypted: {error}"));
+                    continue;
+                }
+            };
+            let connection = Connection::new(accepted, tls, self.clock.second());
             log.event(format_args!("<{} new client connection", connection.id()));
             let awaited = connection.awaited;
             let token = self.connections.add(connection);
@@ -233,6 +272,18 @@ impl Worker {
                 self.close(token);
             }
         }
+    }
+
+    /// The TLS of a new connection, if it is to have any.
+    fn tls(&self, accepted: &Accepted) -> Result<Option<Box<Tls>>, rustls::Error> {
+        let certificates = self.executor.server().certificates.as_ref();
+        let (Some(certificates), Some(asked)) = (certificates, accepted.client_certificates) else {
+            return Ok(None);
+        };
+        let config = certificates
+            .config(asked)
+            .ok_or_else(|| rustls::Error::General("there are no authorities".to_owned()))?;
+        Ok(Some(Box::new(Tls::new(config, certificates.has_sessions())?)))
     }
 
     fn close(&mut self, token: Token) {
@@ -274,7 +325,8 @@ impl Worker {
     }
 }
 
-/// The event of the inbox. No token is like it: so many connections there cannot be.
+/// The event of the inbox; those of UDP sockets come before it. No token is like them: so many connections
+/// there cannot be.
 const INBOX: u64 = u64::MAX;
 
 const NOT_AT_ALL: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };

@@ -95,7 +95,11 @@ fn a_refusal_is_one_line_that_names_the_option_the_value_and_what_is_allowed() {
         (&["--port=x"], &["-p", "\"x\"", "65535"]),
         (&["-S", "-B", "auto"], &["-S", "-B binary"]),
         (&["-Y", "/users", "-B", "binary"], &["-Y", "-B ascii"]),
-        (&["-Z"], &["-Z", "TLS"]),
+        (&["-Z"], &["-Z", "ssl_chain_cert"]),
+        (
+            &["-Z", "-o", "ssl_chain_cert=/nothing,ssl_key=/nothing"],
+            &["ssl_chain_cert", "/nothing"],
+        ),
         (&["-o", "nothing=5"], &["nothing"]),
         (&["-c"], &["-c", "argument"]),
     ] {

@@ -32,11 +32,13 @@ fn kind(stat: &Stat) -> String {
     }
 }
 
-/// The `-o` word a condition stands for.
+/// The option a condition stands for.
 fn option(condition: Condition) -> &'static str {
     match condition {
         Condition::MaxconnsFast => "maxconns_fast",
         Condition::IdleTimeout => "idle_timeout",
+        Condition::Tls => "-Z",
+        Condition::TlsSessions => "-Z -o ssl_session_cache",
         Condition::SlabReassign => "slab_reassign",
         Condition::LruCrawler => "lru_crawler",
         Condition::LruMaintainer => "lru_maintainer",

@@ -62,6 +62,10 @@ pub enum Condition {
     MaxconnsFast,
     /// `-o idle_timeout` above 0.
     IdleTimeout,
+    /// `-Z`.
+    Tls,
+    /// `-Z` and `-o ssl_session_cache`.
+    TlsSessions,
     /// `-o slab_reassign`, the default.
     SlabReassign,
     /// `-o lru_crawler`, the default.
@@ -228,6 +232,10 @@ General {
     "log_watcher_skipped" constant "0" "Always 0: Larder has no `watch` yet.";
     "log_watcher_sent" constant "0" "Always 0: Larder has no `watch` yet.";
     "log_watchers" constant "0" "Always 0: Larder has no `watch` yet.";
+    "ssl_new_sessions" counter SslNewSessions if TlsSessions "TLS handshakes that began a session, instead of resuming one.";
+    "ssl_handshake_errors" counter SslHandshakeErrors if Tls "TLS handshakes that failed.";
+    "ssl_proto_errors" counter SslProtoErrors if Tls "Connections closed because what came after the handshake was not TLS.";
+    "time_since_server_cert_refresh" gauge CertificatesAgeSecs if Tls "Seconds since the files of the certificates were read.";
     "unexpected_napi_ids" constant "0" "Always 0: Larder has no NAPI placement (`-N`).";
     "round_robin_fallback" constant "0" "Always 0: Larder has no NAPI placement (`-N`).";
     "bytes" level BytesLive "Memory of the items that can be read, in bytes.";

@@ -97,6 +97,7 @@ impl Parser {
             b"me" => meta::parse::inspect(arguments.words, line.bytes),
             b"mn" => arguments.answered(Command::NoOp),
             b"quit" => arguments.answered(Command::Quit),
+            b"refresh_certs" => arguments.answered(Command::RefreshCertificates),
             b"shutdown" => arguments.shutdown(),
             b"cache_memlimit" => arguments.memory_limit(),
             _ => arguments.unknown(),

@@ -146,6 +146,10 @@ fn server_error(error: ServerError) -> &'static str {
         ServerError::OutOfMemoryCreating => "SERVER_ERROR Out of memory allocating new item",
         ServerError::OutOfMemory => "SERVER_ERROR out of memory",
         ServerError::MemoryLimitFixed => "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust",
+        ServerError::NoTls => "Error TLS not enabled",
+        ServerError::CertificatesUnusable => {
+            "Error the certificates cannot be used; those in use stay, and the log of the server says why"
+        }
         ServerError::ShutdownNotEnabled => "SERVER_ERROR: shutdown not enabled",
         ServerError::TooManyConnections => "ERROR Too many open connections",
     }

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use larder_options::Options;
+use larder_options::{Options, Protocol};
 
 use super::*;
 use crate::inbox::{Accepted, Transport};
@@ -31,7 +31,12 @@ impl Working {
         let (ours, theirs) = UnixStream::pair().unwrap();
         theirs.set_nonblocking(true).unwrap();
         ours.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        self.inbox.put(Accepted { socket: theirs.into(), transport: Transport::Unix });
+        self.inbox.put(Accepted {
+            socket: theirs.into(),
+            transport: Transport::Unix,
+            client_certificates: None,
+            protocol: Protocol::Auto,
+        });
         ours
     }
 

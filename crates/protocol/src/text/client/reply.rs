@@ -162,7 +162,7 @@ fn longer_line(line: &[u8]) -> Option<Reply<'_>> {
     if let Some(version) = line.strip_prefix(b"VERSION ") {
         return Some(Reply::Version(version));
     }
-    let errors: [&[u8]; 4] = [b"ERROR", b"CLIENT_ERROR", b"SERVER_ERROR", b"MEMLIMIT_"];
+    let errors: [&[u8]; 5] = [b"ERROR", b"CLIENT_ERROR", b"SERVER_ERROR", b"MEMLIMIT_", b"Error "];
     if errors.iter().any(|error| line.starts_with(error)) {
         return Some(Reply::Error(line));
     }

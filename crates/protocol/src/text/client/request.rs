@@ -93,6 +93,7 @@ pub fn command(out: &mut Vec<u8>, command: &Command<'_>, quiet: bool) -> Result<
         Command::Inspect { key } => push_keyed(out, b"me", key)?,
         Command::Fetch(fetch) => return meta::client::fetch(out, &fetch),
         Command::Version => push_words(out, &[b"version"]),
+        Command::RefreshCertificates => push_words(out, &[b"refresh_certs"]),
         Command::Quit => push_words(out, &[b"quit"]),
     }
     let answerable = !matches!(
@@ -103,6 +104,7 @@ pub fn command(out: &mut Vec<u8>, command: &Command<'_>, quiet: bool) -> Result<
             | Command::Inspect { .. }
             | Command::Version
             | Command::Quit
+            | Command::RefreshCertificates
             | Command::Shutdown { .. }
     );
     push_line_end(out, quiet && answerable);

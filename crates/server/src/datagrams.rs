@@ -1,0 +1,209 @@
+//! UDP: each datagram is a conversation of its own.
+//!
+//! A request is one datagram: eight bytes of head, then what would be sent over TCP. The answer is one message
+//! of up to 65,535 datagrams, numbered from 0. Whoever wants to flood somebody else sends a small request in
+//! his name; so what is sent to other machines is held to a multiple of the request.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use larder_stats::Counter;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recvfrom, sendto};
+
+use crate::execute::Executor;
+use crate::scratch::Scratch;
+use crate::session::{Allowance, Next, Session};
+
+/// A UDP socket. All workers share it.
+#[derive(Debug)]
+pub(crate) struct Datagrams {
+    pub(crate) socket: OwnedFd,
+    pub(crate) address: SocketAddr,
+}
+
+/// The head of a datagram: names the request, and says which datagram of how many this is. Two bytes behind
+/// are reserved and 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Head {
+    request: [u8; 2],
+    sequence: u16,
+    count: u16,
+}
+
+impl Datagrams {
+    /// Answers those that wait, up to a bound.
+    pub(crate) fn serve(&self, executor: &Executor, scratch: &mut Scratch) {
+        let mut received_bytes = 0;
+        for _ in 0..DATAGRAMS_PER_TURN {
+            let (bytes, peer) =
+                match recvfrom(&self.socket, &mut *scratch.input, RecvFlags::empty()) {
+                    Ok((bytes, _, Some(peer))) => (bytes, peer),
+                    Ok((_, _, None)) | Err(Errno::INTR | Errno::CONNREFUSED) => continue,
+                    Err(_) => return,
+                };
+            executor.counters().add(Counter::WireBytesRead, bytes as u64);
+            if let Ok(peer) = SocketAddr::try_from(peer) {
+                self.answer(executor, &scratch.input[..bytes], peer, &mut scratch.output);
+            }
+            scratch.clear_output();
+            received_bytes += bytes;
+            if received_bytes > BYTES_PER_TURN {
+                return;
+            }
+        }
+    }
+
+    fn answer(&self, executor: &Executor, datagram: &[u8], peer: SocketAddr, out: &mut Vec<u8>) {
+        let Some((head, request)) = Head::read(datagram) else {
+            return;
+        };
+        let bytes_max = answer_bytes_max(executor, datagram.len(), peer);
+        if !converse(executor, request, bytes_max, out) {
+            out.clear();
+            refuse(request, out);
+        }
+        let pieces = out.chunks(PAYLOAD_BYTES_MAX);
+        let count = u16::try_from(pieces.len()).unwrap_or(u16::MAX);
+        let mut datagram = Vec::with_capacity(DATAGRAM_BYTES_MAX);
+        for (piece, sequence) in pieces.zip(0..count) {
+            datagram.clear();
+            Head { sequence, count, ..head }.write(&mut datagram);
+            datagram.extend_from_slice(piece);
+            // What the system has no room for is lost, as any datagram may be.
+            let Ok(sent) = sendto(&self.socket, &datagram, SendFlags::NOSIGNAL, &peer) else {
+                return;
+            };
+            executor.counters().add(Counter::WireBytesWritten, sent as u64);
+        }
+    }
+}
+
+impl AsFd for Datagrams {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Head {
+    /// The head of a request, and what follows. `None`: it is not a whole request.
+    fn read(datagram: &[u8]) -> Option<(Self, &[u8])> {
+        let (head, request) = datagram.split_first_chunk::<HEAD_BYTES>()?;
+        let [r0, r1, s0, s1, c0, c1, _, _] = *head;
+        let head = Self {
+            request: [r0, r1],
+            sequence: u16::from_be_bytes([s0, s1]),
+            count: u16::from_be_bytes([c0, c1]),
+        };
+        (!request.is_empty() && head.sequence == 0 && head.count == 1).then_some((head, request))
+    }
+
+    fn write(self, datagram: &mut Vec<u8>) {
+        datagram.extend_from_slice(&self.request);
+        datagram.extend_from_slice(&self.sequence.to_be_bytes());
+        datagram.extend_from_slice(&self.count.to_be_bytes());
+        datagram.extend_from_slice(&[0, 0]);
+    }
+}
+
+/// Executes what a request asks for. False: the answer is longer than it may be.
+fn converse(executor: &Executor, request: &[u8], bytes_max: usize, out: &mut Vec<u8>) -> bool {
+    let allowance = Allowance {
+        commands_max: executor.server().options.commands_per_turn_max,
+        out_bytes_max: bytes_max + 1,
+    };
+    let mut session = Session::new(0);
+    let mut consumed = 0;
+    loop {
+        let progress = session.receive(executor, &request[consumed..], allowance, out);
+        consumed += progress.consumed;
+        match progress.next {
+            Next::Turn => {}
+            Next::Drain => return false,
+            Next::Input | Next::Close => return out.len() <= bytes_max,
+        }
+    }
+}
+
+/// How long the answer may be, without heads, so that all datagrams together are no longer than allowed. What
+/// is sent to this machine's own loopback addresses can flood nobody.
+fn answer_bytes_max(executor: &Executor, datagram_bytes: usize, peer: SocketAddr) -> usize {
+    let factor = executor.server().options.udp_reply_factor;
+    if factor == 0 || peer.ip().is_loopback() {
+        return ANSWER_BYTES_MAX;
+    }
+    let wire_bytes = datagram_bytes.saturating_mul(factor);
+    let (full, rest) = (wire_bytes / DATAGRAM_BYTES_MAX, wire_bytes % DATAGRAM_BYTES_MAX);
+    (full * PAYLOAD_BYTES_MAX + rest.saturating_sub(HEAD_BYTES)).min(ANSWER_BYTES_MAX)
+}
+
+/// The answer in place of one that is too long, in the dialect of the request.
+fn refuse(request: &[u8], out: &mut Vec<u8>) {
+    const WORDS: &[u8] = b"Too large.";
+    match request {
+        [0x80, opcode, _, _, _, _, _, _, _, _, _, _, o0, o1, o2, o3, ..] => {
+            out.extend_from_slice(&[0x81, *opcode, 0, 0, 0, 0, 0, 3, 0, 0, 0, WORDS.len() as u8]);
+            out.extend_from_slice(&[*o0, *o1, *o2, *o3]);
+            out.extend_from_slice(&[0; 8]);
+            out.extend_from_slice(WORDS);
+        }
+        _ => out.extend_from_slice(b"SERVER_ERROR answer too large for UDP\r\n"),
+    }
+}
+
+const HEAD_BYTES: usize = 8;
+
+/// A datagram of an answer, with its head: it fits any Ethernet.
+const DATAGRAM_BYTES_MAX: usize = 1400;
+const PAYLOAD_BYTES_MAX: usize = DATAGRAM_BYTES_MAX - HEAD_BYTES;
+
+/// No answer is longer, whoever asks.
+const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// So many requests are answered before connections have their turn again.
+const DATAGRAMS_PER_TURN: usize = 16;
+const BYTES_PER_TURN: usize = 64 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_one_datagram_with_something_behind_its_head() {
+        let read = |datagram: &'static [u8]| Head::read(datagram);
+        let (head, request) = read(b"\x12\x34\0\0\0\x01\0\0get k\r\n").unwrap();
+        assert_eq!(head, Head { request: [0x12, 0x34], sequence: 0, count: 1 });
+        assert_eq!(request, b"get k\r\n");
+        for dropped in [
+            &b""[..],
+            b"\x12\x34\0\0\0\x01\0",
+            b"\x12\x34\0\0\0\x01\0\0",
+            b"\x12\x34\0\x01\0\x01\0\0get k\r\n",
+            b"\x12\x34\0\0\0\x02\0\0get k\r\n",
+            b"\x12\x34\0\0\0\0\0\0get k\r\n",
+        ] {
+            assert_eq!(Head::read(dropped), None, "{dropped:?}");
+        }
+    }
+
+    #[test]
+    fn a_head_that_is_written_can_be_read() {
+        let head = Head { request: [0xab, 0xcd], sequence: 0, count: 1 };
+        let mut datagram = Vec::new();
+        head.write(&mut datagram);
+        datagram.push(b'x');
+        assert_eq!(Head::read(&datagram), Some((head, &b"x"[..])));
+    }
+
+    #[test]
+    fn a_refusal_speaks_the_dialect_of_the_request() {
+        let mut out = Vec::new();
+        refuse(b"get k\r\n", &mut out);
+        assert!(out.starts_with(b"SERVER_ERROR ") && out.ends_with(b"\r\n"));
+        out.clear();
+        let request = [&[0x80, 0x0c][..], &[0; 10], b"opaq", &[0; 8]].concat();
+        refuse(&request, &mut out);
+        assert_eq!(out.len(), 24 + 10);
+        assert_eq!((&out[..2], out[7], &out[12..16]), (&[0x81, 0x0c][..], 3, &b"opaq"[..]));
+    }
+}
