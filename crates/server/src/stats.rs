@@ -9,6 +9,7 @@ use larder_stats::{Condition, Counter, Gauge, Section, Source, Stat};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 
+use crate::certificates::Certificates;
 use crate::{Server, limits};
 
 /// Appends the statistics of a section.
@@ -101,7 +102,7 @@ fn is_shown(server: &Server, stat: &Stat) -> bool {
         Some(Condition::IdleTimeout) => options.idle_timeout_secs > 0,
         Some(Condition::Tls) => server.certificates.is_some(),
         Some(Condition::TlsSessions) => {
-            server.certificates.as_ref().is_some_and(|certificates| certificates.has_sessions())
+            server.certificates.as_ref().is_some_and(Certificates::has_sessions)
         }
         Some(Condition::SlabReassign) => options.slab_reassign,
         Some(Condition::LruCrawler) => options.lru_crawler,
@@ -126,7 +127,7 @@ fn gauge_text(server: &Server, report: &Report, gauge: Gauge) -> String {
         Gauge::Accepting => u64::from(server.accepting.load(Relaxed)),
         Gauge::WorkerCount => options.worker_count as u64,
         Gauge::CertificatesAgeSecs => {
-            server.certificates.as_ref().map_or(0, |certificates| certificates.age_secs())
+            server.certificates.as_ref().map_or(0, Certificates::age_secs)
         }
         Gauge::IndexPower => u64::from((report.groups * SLOTS_PER_GROUP).ilog2()),
         Gauge::IndexBytes => report.index_bytes,

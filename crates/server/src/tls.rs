@@ -210,7 +210,9 @@ impl Tls {
             let bytes = self.encrypt(piece, &mut records.outgoing).map_err(|_| Errno::PROTO)?;
             let encrypted = &records.outgoing[..bytes];
             done += piece.len();
-            let sent = try_send(socket, encrypted)?;
+            // What TLS had to say itself was encrypted before.
+            self.flush(socket)?;
+            let sent = if self.has_unsent() { 0 } else { try_send(socket, encrypted)? };
             if sent < bytes {
                 self.outgoing.push(&encrypted[sent..]);
             }
@@ -234,25 +236,28 @@ impl Tls {
     }
 
     /// Lets `act` write, if the handshake is done and nothing is wrong.
-    fn when_ready(&mut self, act: impl FnOnce(WriteTraffic<'_, ServerConnectionData>)) {
+    fn when_ready(&mut self, mut act: impl FnMut(WriteTraffic<'_, ServerConnectionData>)) {
         loop {
             let UnbufferedStatus { discard, state } =
                 self.state.process_tls_records(&mut self.incoming);
-            match state {
-                Ok(ConnectionState::WriteTraffic(traffic)) => act(traffic),
+            let goes_on = match state {
+                Ok(ConnectionState::WriteTraffic(traffic)) => {
+                    act(traffic);
+                    false
+                }
                 Ok(ConnectionState::EncodeTlsData(data)) => {
-                    if encode(data, &mut self.outgoing).is_ok() {
-                        continue;
-                    }
+                    encode(data, &mut self.outgoing).is_ok()
                 }
                 Ok(ConnectionState::TransmitTlsData(data)) => {
                     data.done();
-                    continue;
+                    true
                 }
-                _ => {}
-            }
+                _ => false,
+            };
             self.incoming.drain(..discard);
-            return;
+            if !goes_on {
+                return;
+            }
         }
     }
 

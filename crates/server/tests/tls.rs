@@ -1,0 +1,405 @@
+//! TLS: what is served, what is refused, and that nobody pays for what others do.
+
+mod tls_scene;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use larder_testkit::server::{Signal, command, free_address, run_to_end};
+use rustix::process::{Pid, kill_process};
+use rustls::version::{TLS12, TLS13};
+use rustls::{CipherSuite, ClientConnection, HandshakeKind};
+use tls_scene::{Authority, Encrypted, Files, ask, binary, connect, shown_name, stat};
+
+fn set(stream: &mut impl tls_scene::ReadWrite, key: &str, value: &[u8]) -> Result<()> {
+    let request =
+        [format!("set {key} 0 0 {}\r\n", value.len()).as_bytes(), value, b"\r\n"].concat();
+    ask(stream, &request, b"STORED\r\n")?;
+    Ok(())
+}
+
+/// The bytes that a client would send to begin a handshake.
+fn hello(scene: &Encrypted) -> Result<Vec<u8>> {
+    let config = Arc::new(scene.config());
+    let mut client = ClientConnection::new(config, "localhost".try_into()?)?;
+    let mut bytes = Vec::new();
+    client.write_tls(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn is_closed(mut stream: TcpStream) -> Result<bool> {
+    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    // An alert may come first; a reset is an end as well.
+    let mut rest = Vec::new();
+    match stream.read_to_end(&mut rest) {
+        Ok(_) => Ok(true),
+        Err(error) => Ok(error.kind() == std::io::ErrorKind::ConnectionReset),
+    }
+}
+
+#[test]
+fn both_versions_carry_small_and_large_values_and_long_pipelines() -> Result<()> {
+    for words in ["", "ssl_wbuf_size=1", "ssl_wbuf_size=2000"] {
+        let scene = Encrypted::start(words, &[])?;
+        for version in [&TLS12, &TLS13] {
+            let mut client = scene.connect(&Arc::new(scene.config_of(&[version], None)?))?;
+            assert_eq!(client.conn.protocol_version(), Some(version.version));
+            let value: Vec<u8> = (0..900_000_u32).map(|at| (at % 251) as u8).collect();
+            set(&mut client, "large", &value)?;
+            let item = [b"VALUE large 0 900000\r\n", &value[..], b"\r\n"].concat();
+            let answer = ask(&mut client, b"get large large large\r\n", b"END\r\n")?;
+            assert!(answer == [&item.repeat(3)[..], b"END\r\n"].concat());
+
+            set(&mut client, "small", b"x")?;
+            client.write_all(&b"get small\r\n".repeat(20_000))?;
+            let expected = b"VALUE small 0 1\r\nx\r\nEND\r\n".repeat(20_000);
+            let mut answer = vec![0; expected.len()];
+            client.read_exact(&mut answer)?;
+            assert!(answer == expected);
+
+            // A line of keys too long for every buffer.
+            let keys = b" absent".repeat(30_000);
+            let answer =
+                ask(&mut client, &[b"get", &keys[..], b" small\r\n"].concat(), b"END\r\n")?;
+            assert_eq!(answer, b"VALUE small 0 1\r\nx\r\nEND\r\n");
+
+            client.write_all(b"quit\r\n")?;
+            let mut rest = Vec::new();
+            // Without a word of farewell this would be an error.
+            client.read_to_end(&mut rest)?;
+            assert!(rest.is_empty());
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn records_that_come_byte_by_byte_are_understood() -> Result<()> {
+    let scene = Encrypted::start("", &["-t", "1"])?;
+    let mut socket = TcpStream::connect(scene.address)?;
+    socket.set_nodelay(true)?;
+    socket.set_read_timeout(Some(Duration::from_secs(10)))?;
+    let config = Arc::new(scene.config());
+    let mut client = ClientConnection::new(config, "localhost".try_into()?)?;
+    let mut answer = Vec::new();
+    let mut is_asked = false;
+    while !answer.ends_with(b"END\r\n") {
+        let mut bytes = Vec::new();
+        while client.wants_write() {
+            client.write_tls(&mut bytes)?;
+        }
+        for byte in bytes {
+            socket.write_all(&[byte])?;
+        }
+        if !client.is_handshaking() && !is_asked {
+            is_asked = true;
+            client.writer().write_all(b"set k 0 0 5\r\nhello\r\n")?;
+            client.writer().write_all(b"get k\r\n")?;
+            continue;
+        }
+        ensure!(client.read_tls(&mut socket)? > 0, "the server has closed");
+        let bytes = client.process_new_packets()?.plaintext_bytes_to_read();
+        let mut plain = vec![0; bytes];
+        client.reader().read_exact(&mut plain)?;
+        answer.extend_from_slice(&plain);
+    }
+    assert_eq!(answer, b"STORED\r\nVALUE k 0 5\r\nhello\r\nEND\r\n");
+    Ok(())
+}
+
+#[test]
+fn keys_can_be_changed_in_the_middle() -> Result<()> {
+    let scene = Encrypted::start("", &[])?;
+    let mut client = scene.connect(&Arc::new(scene.config_of(&[&TLS13], None)?))?;
+    for _ in 0..3 {
+        client.conn.refresh_traffic_keys()?;
+        set(&mut client, "k", b"value")?;
+        assert_eq!(ask(&mut client, b"get k\r\n", b"END\r\n")?, b"VALUE k 0 5\r\nvalue\r\nEND\r\n");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_stalled_handshake_holds_up_nobody_and_ends_with_the_idle_timeout() -> Result<()> {
+    let scene = Encrypted::start("idle_timeout=2", &["-t", "1"])?;
+    let hello = hello(&scene)?;
+    let mut stalled = Vec::new();
+    for bytes in [0, 1, 5, 100, hello.len() - 1, hello.len()] {
+        let mut socket = TcpStream::connect(scene.address)?;
+        socket.write_all(&hello[..bytes])?;
+        stalled.push(socket);
+    }
+    let mut client = scene.client()?;
+    let begun = Instant::now();
+    for _ in 0..20 {
+        set(&mut client, "k", b"v")?;
+        sleep(Duration::from_millis(50));
+    }
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    for (socket, number) in stalled.into_iter().zip(0..) {
+        assert!(is_closed(socket)?, "{number}");
+        set(&mut client, "k", b"v")?;
+    }
+    assert_eq!(stat(&mut client, "idle_kicks")?, Some(6));
+    Ok(())
+}
+
+#[test]
+fn what_is_no_tls_is_closed_and_counted() -> Result<()> {
+    let scene = Encrypted::start("", &[])?;
+    let mut client = scene.client()?;
+    let garbage: [&[u8]; 5] = [
+        b"version\r\n",
+        b"GET / HTTP/1.1\r\n\r\n",
+        &[0x16, 3, 1, 0xff, 0xff, 1, 2, 3],
+        &[0x80; 100],
+        &[0x17, 3, 3, 0, 5, 1, 2, 3, 4, 5],
+    ];
+    for bytes in garbage {
+        let mut socket = TcpStream::connect(scene.address)?;
+        socket.write_all(bytes)?;
+        assert!(is_closed(socket)?, "{bytes:?}");
+    }
+    assert_eq!(stat(&mut client, "ssl_handshake_errors")?, Some(garbage.len() as u64));
+    assert_eq!(stat(&mut client, "ssl_proto_errors")?, Some(0));
+
+    let mut other = scene.client()?;
+    other.sock.write_all(b"version\r\n")?;
+    assert!(is_closed(other.sock)?);
+    assert_eq!(stat(&mut client, "ssl_proto_errors")?, Some(1));
+    Ok(())
+}
+
+#[test]
+fn clients_show_certificates_where_they_are_asked() -> Result<()> {
+    let files = Files::new()?;
+    let ours = files.authority.identity("client")?;
+    let theirs = Authority::new("Theirs")?.identity("stranger")?;
+    let mut files = Some(files);
+    let mut scenes = Vec::new();
+    for (words, without, with_theirs) in [
+        ("ssl_verify_mode=0", true, true),
+        ("ssl_verify_mode=1", true, false),
+        ("ssl_verify_mode=2", false, false),
+        ("ssl_verify_mode=3", true, false),
+    ] {
+        let scene = match files.take() {
+            Some(files) => Encrypted::start_with(files, words, &[])?,
+            None => {
+                let before: Encrypted = scenes.pop().context("there was one before")?;
+                Encrypted::start_with(before.files, words, &[])?
+            }
+        };
+        for version in [&TLS12, &TLS13] {
+            let connects = |identity| -> Result<bool> {
+                Ok(scene.connect(&Arc::new(scene.config_of(&[version], identity)?)).is_ok())
+            };
+            assert!(connects(Some(&ours))?, "{words}");
+            assert_eq!(connects(None)?, without, "{words}");
+            assert_eq!(connects(Some(&theirs))?, with_theirs, "{words}");
+        }
+        scenes.push(scene);
+    }
+    Ok(())
+}
+
+#[test]
+fn addresses_differ_in_what_they_ask() -> Result<()> {
+    let files = Files::new()?;
+    let ours = files.authority.identity("client")?;
+    let [plain, any, mutual] = [free_address()?, free_address()?, free_address()?];
+    let list = format!("notls:{plain},btls:{any},mtls:{mutual}");
+    let words = "ssl_verify_mode=1,ssl_session_cache";
+    let scene = Encrypted::start_with(files, words, &["-l", &list])?;
+
+    let mut socket = TcpStream::connect(plain)?;
+    set(&mut socket, "k", b"v")?;
+    let without = Arc::new(scene.config());
+    let mut client = connect(any, &without)?;
+    assert_eq!(ask(&mut client, b"get k\r\n", b"END\r\n")?, b"VALUE k 0 1\r\nv\r\nEND\r\n");
+    let with_ours = Arc::new(scene.config_of(rustls::ALL_VERSIONS, Some(&ours))?);
+    connect(mutual, &with_ours)?;
+    // Nor does a session help that was begun where no certificate is needed.
+    assert!(connect(mutual, &without).is_err());
+    let mut again = connect(any, &without)?;
+    set(&mut again, "k", b"v")?;
+    Ok(())
+}
+
+#[test]
+fn sessions_are_resumed_if_that_is_switched_on() -> Result<()> {
+    for version in [&TLS12, &TLS13] {
+        let kinds = |words| -> Result<_> {
+            let scene = Encrypted::start(words, &[])?;
+            let config = Arc::new(scene.config_of(&[version], None)?);
+            let first = scene.connect(&config)?.conn.handshake_kind();
+            let mut client = scene.connect(&config)?;
+            let sessions = stat(&mut client, "ssl_new_sessions")?;
+            Ok((first, client.conn.handshake_kind(), sessions))
+        };
+        let full = Some(HandshakeKind::Full);
+        assert_eq!(kinds("ssl_session_cache")?, (full, Some(HandshakeKind::Resumed), Some(1)));
+        assert_eq!(kinds("")?, (full, full, None));
+    }
+    Ok(())
+}
+
+#[test]
+fn versions_and_suites_are_held_to() -> Result<()> {
+    let scene = Encrypted::start("ssl_min_version=3", &[])?;
+    let connects = |scene: &Encrypted, version| -> Result<bool> {
+        Ok(scene.connect(&Arc::new(scene.config_of(&[version], None)?)).is_ok())
+    };
+    assert!(connects(&scene, &TLS13)? && !connects(&scene, &TLS12)?);
+    for old in ["ssl_min_version=0", "ssl_min_version=1"] {
+        let scene = Encrypted::start(old, &[])?;
+        assert!(connects(&scene, &TLS13)? && connects(&scene, &TLS12)?);
+        assert!(scene.server.log().contains("ssl_min_version"), "{}", scene.server.log());
+    }
+    let scene = Encrypted::start("ssl_ciphers=ECDHE-ECDSA-CHACHA20-POLY1305", &[])?;
+    let client = scene.connect(&Arc::new(scene.config_of(&[&TLS12], None)?))?;
+    assert_eq!(
+        client.conn.negotiated_cipher_suite().map(|suite| suite.suite()),
+        Some(CipherSuite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256)
+    );
+    assert!(connects(&scene, &TLS13)?);
+    let scene = Encrypted::start("ssl_ciphers=TLS_AES_128_GCM_SHA256", &[])?;
+    let client = scene.client()?;
+    assert_eq!(
+        client.conn.negotiated_cipher_suite().map(|suite| suite.suite()),
+        Some(CipherSuite::TLS13_AES_128_GCM_SHA256)
+    );
+    assert!(!connects(&scene, &TLS12)?);
+    Ok(())
+}
+
+#[test]
+fn new_certificates_are_taken_by_command_and_by_signal() -> Result<()> {
+    const NAMES: [&str; 3] = ["first", "second", "third"];
+    let scene = Encrypted::start("", &[])?;
+    let mut old = scene.client()?;
+    assert_eq!(shown_name(&old, &NAMES), Some("first"));
+    scene.files.write(&scene.files.authority.identity("second")?)?;
+    assert_eq!(shown_name(&scene.client()?, &NAMES), Some("first"));
+    sleep(Duration::from_millis(1100));
+    assert!(stat(&mut old, "time_since_server_cert_refresh")? >= Some(1));
+    ask(&mut old, b"refresh_certs\r\n", b"OK\r\n")?;
+    assert_eq!(stat(&mut old, "time_since_server_cert_refresh")?, Some(0));
+    assert_eq!(shown_name(&scene.client()?, &NAMES), Some("second"));
+
+    fs::write(scene.files.path("chain.pem"), "no certificate")?;
+    let answer = ask(&mut old, b"refresh_certs\r\n", b"\r\n")?;
+    assert!(answer.starts_with(b"Error "), "{}", answer.escape_ascii());
+    assert!(scene.server.log().contains("chain.pem"), "{}", scene.server.log());
+    assert_eq!(shown_name(&scene.client()?, &NAMES), Some("second"));
+
+    scene.files.write(&scene.files.authority.identity("third")?)?;
+    let pid = i32::try_from(scene.server.pid())?;
+    kill_process(Pid::from_raw(pid).context("0 is no process")?, Signal::HUP)?;
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while shown_name(&scene.client()?, &NAMES) != Some("third") {
+        ensure!(Instant::now() < deadline, "the signal changed nothing");
+        sleep(Duration::from_millis(20));
+    }
+    set(&mut old, "k", b"v")
+}
+
+#[test]
+fn a_key_may_be_in_der() -> Result<()> {
+    let files = Files::new()?;
+    let identity = files.authority.identity("first")?;
+    files.write(&identity)?;
+    fs::write(files.path("key.pem"), identity.key.serialize_der())?;
+    let scene = Encrypted::start_with(files, "ssl_keyformat=2", &[])?;
+    scene.client()?;
+    Ok(())
+}
+
+#[test]
+fn files_that_cannot_be_used_end_the_start() -> Result<()> {
+    let damage: [(&str, fn(&Files) -> Result<()>); 6] = [
+        ("chain.pem", |files| Ok(fs::remove_file(files.path("chain.pem"))?)),
+        ("chain.pem", |files| Ok(fs::write(files.path("chain.pem"), "")?)),
+        ("key.pem", |files| Ok(fs::remove_file(files.path("key.pem"))?)),
+        ("key.pem", |files| Ok(fs::write(files.path("key.pem"), "nonsense")?)),
+        ("ca.pem", |files| Ok(fs::write(files.path("ca.pem"), [0xff; 10])?)),
+        ("key.pem", |files| {
+            let other = files.authority.identity("other")?;
+            Ok(fs::write(files.path("key.pem"), other.key.serialize_pem())?)
+        }),
+    ];
+    for (name, damage) in damage {
+        let files = Files::new()?;
+        damage(&files)?;
+        let address = free_address()?.to_string();
+        let mut larderd = command(&binary());
+        larderd.args(files.args("")).args(["-l", &address]);
+        let output = run_to_end(&mut larderd)?;
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(64), "{message}");
+        let path = files.path(name).display().to_string();
+        assert!(message.contains(&path) && message.lines().count() == 1, "{message}");
+    }
+    let files = Files::new()?;
+    let output = run_to_end(command(&binary()).args(files.args("ssl_ciphers=AES128-SHA")))?;
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(64), "{message}");
+    assert!(message.contains("ssl_ciphers") && message.contains("AES128-SHA"), "{message}");
+    Ok(())
+}
+
+#[test]
+fn without_tls_there_is_nothing_to_refresh() -> Result<()> {
+    let server =
+        larder_testkit::ServerUnderTest::start(&binary(), larder_testkit::Transport::Tcp, &[])?;
+    let answer = server.connect()?.ask(b"refresh_certs\r\n", b"\r\n")?;
+    assert_eq!(answer, b"Error TLS not enabled\r\n");
+    Ok(())
+}
+
+#[test]
+fn memory_is_bounded_whatever_encrypted_clients_do() -> Result<()> {
+    const MIB: u64 = 1 << 20;
+    let scene = Encrypted::start("read_buf_mem_limit=4", &["-c", "2000"])?;
+    let config = Arc::new(scene.config());
+    let mut bystander = scene.connect(&config)?;
+    set(&mut bystander, "large", &vec![b'v'; 1_000_000])?;
+    let before = scene.server.rss_bytes()?;
+    let mut idle = Vec::new();
+    for _ in 0..400 {
+        idle.push(scene.connect(&config)?);
+    }
+    let idle_bytes = scene.server.rss_bytes()?.saturating_sub(before) / 400;
+    assert!(idle_bytes < 16 * 1024, "an idle connection costs {idle_bytes} bytes");
+
+    // Those who ask for much and read nothing are ended when there is too much of it.
+    let before = scene.server.rss_bytes()?;
+    for client in &mut idle[..200] {
+        client.write_all(&[&b"get"[..], &b" large".repeat(20), b"\r\n"].concat())?;
+    }
+    // Those who send a record but for its last byte wait.
+    for client in &mut idle[200..] {
+        client.sock.write_all(&[0x17, 3, 3, 0x40, 0])?;
+        client.sock.write_all(&vec![0; 0x4000 - 1])?;
+    }
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while stat(&mut bystander, "response_obj_oom")? == Some(0) {
+        ensure!(Instant::now() < deadline, "nobody was ended");
+        sleep(Duration::from_millis(100));
+    }
+    let grown = scene.server.rss_bytes()?.saturating_sub(before);
+    assert!(grown < 40 * MIB, "{} KiB", grown / 1024);
+    assert!(stat(&mut bystander, "read_buf_bytes")? >= Some(200 * 16 * 1024));
+    drop(idle);
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while stat(&mut bystander, "read_buf_bytes")? > Some(0) {
+        ensure!(Instant::now() < deadline, "the buffers of those who went are still counted");
+        sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}

@@ -1,0 +1,198 @@
+//! Certificates made for a test, a larderd that uses them, and clients that speak TLS to it.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use larder_testkit::server::{free_address, larderd};
+use larder_testkit::{Address, ServerUnderTest};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use rustls::client::{ClientSessionMemoryCache, Resumption};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{
+    ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion,
+};
+use tempfile::TempDir;
+
+/// Signs certificates.
+pub(crate) struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    pem: String,
+}
+
+/// A certificate and its key, in PEM.
+pub(crate) struct Identity {
+    pub(crate) certificate: String,
+    pub(crate) key: KeyPair,
+}
+
+impl Authority {
+    pub(crate) fn new(name: &str) -> Result<Self> {
+        let mut params = CertificateParams::new(vec![])?;
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate()?;
+        let pem = params.self_signed(&key)?.pem();
+        Ok(Self { issuer: Issuer::new(params, key), pem })
+    }
+
+    /// A certificate for localhost, with this name in it.
+    pub(crate) fn identity(&self, name: &str) -> Result<Identity> {
+        let mut params = CertificateParams::new(vec!["localhost".to_owned()])?;
+        params.distinguished_name.push(DnType::CommonName, name);
+        let key = KeyPair::generate()?;
+        let certificate = params.signed_by(&key, &self.issuer)?.pem();
+        Ok(Identity { certificate, key })
+    }
+}
+
+/// The files of a server, and the authority of both sides.
+pub(crate) struct Files {
+    pub(crate) authority: Authority,
+    pub(crate) folder: TempDir,
+}
+
+impl Files {
+    pub(crate) fn new() -> Result<Self> {
+        let files = Self { authority: Authority::new("Ours")?, folder: tempfile::tempdir()? };
+        fs::write(files.path("ca.pem"), &files.authority.pem)?;
+        files.write(&files.authority.identity("first")?)?;
+        Ok(files)
+    }
+
+    /// Puts a certificate and its key where the server looks for them.
+    pub(crate) fn write(&self, identity: &Identity) -> Result<()> {
+        fs::write(self.path("chain.pem"), &identity.certificate)?;
+        Ok(fs::write(self.path("key.pem"), identity.key.serialize_pem())?)
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The options for TLS with these files and further words of `-o`.
+    pub(crate) fn args(&self, words: &str) -> Vec<String> {
+        let folder = self.folder.path().display();
+        let files = format!(
+            "ssl_chain_cert={folder}/chain.pem,ssl_key={folder}/key.pem,ssl_ca_cert={folder}/ca.pem"
+        );
+        ["-Z", "-o", &files, "-o", words]
+            .map(str::to_owned)
+            .into_iter()
+            .take(if words.is_empty() { 3 } else { 5 })
+            .collect()
+    }
+}
+
+/// A larderd with TLS.
+pub(crate) struct Encrypted {
+    pub(crate) files: Files,
+    pub(crate) server: ServerUnderTest,
+    pub(crate) address: SocketAddr,
+}
+
+pub(crate) type Client = StreamOwned<ClientConnection, TcpStream>;
+
+impl Encrypted {
+    pub(crate) fn start(words: &str, args: &[&str]) -> Result<Self> {
+        Self::start_with(Files::new()?, words, args)
+    }
+
+    pub(crate) fn start_with(files: Files, words: &str, args: &[&str]) -> Result<Self> {
+        let address = free_address()?;
+        let tls = files.args(words);
+        let args: Vec<&str> = tls.iter().map(String::as_str).chain(args.iter().copied()).collect();
+        let server = ServerUnderTest::start_at(&binary(), Address::Tcp(address), &args)?;
+        Ok(Self { files, server, address })
+    }
+
+    /// What a client needs that has no certificate and accepts the server's authority.
+    pub(crate) fn config(&self) -> ClientConfig {
+        self.config_of(rustls::ALL_VERSIONS, None).unwrap()
+    }
+
+    /// The same with a choice of versions, and a certificate.
+    pub(crate) fn config_of(
+        &self,
+        versions: &[&'static SupportedProtocolVersion],
+        identity: Option<&Identity>,
+    ) -> Result<ClientConfig> {
+        let mut roots = RootCertStore::empty();
+        for root in CertificateDer::pem_slice_iter(self.files.authority.pem.as_bytes()) {
+            roots.add(root?)?;
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(versions)?
+            .with_root_certificates(roots);
+        let mut config = match identity {
+            None => builder.with_no_client_auth(),
+            Some(Identity { certificate, key }) => builder.with_client_auth_cert(
+                CertificateDer::pem_slice_iter(certificate.as_bytes()).collect::<Result<_, _>>()?,
+                PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes())?,
+            )?,
+        };
+        config.resumption = Resumption::store(Arc::new(ClientSessionMemoryCache::new(8)));
+        Ok(config)
+    }
+
+    pub(crate) fn connect(&self, config: &Arc<ClientConfig>) -> Result<Client> {
+        connect(self.address, config)
+    }
+
+    /// A client without a certificate.
+    pub(crate) fn client(&self) -> Result<Client> {
+        self.connect(&Arc::new(self.config()))
+    }
+}
+
+pub(crate) fn binary() -> PathBuf {
+    larderd(env!("CARGO_BIN_EXE_larderd"))
+}
+
+pub(crate) fn connect(address: SocketAddr, config: &Arc<ClientConfig>) -> Result<Client> {
+    let socket = TcpStream::connect(address)?;
+    socket.set_nodelay(true)?;
+    socket.set_read_timeout(Some(Duration::from_secs(10)))?;
+    let connection = ClientConnection::new(Arc::clone(config), "localhost".try_into()?)?;
+    let mut client = StreamOwned::new(connection, socket);
+    ask(&mut client, b"version\r\n", b"VERSION 1.6.45\r\n")?;
+    Ok(client)
+}
+
+/// Sends a request and reads until its answer ends so.
+pub(crate) fn ask(stream: &mut impl ReadWrite, request: &[u8], end: &[u8]) -> Result<Vec<u8>> {
+    stream.write_all(request)?;
+    stream.flush()?;
+    let (mut answer, mut piece) = (Vec::new(), [0; 64 * 1024]);
+    while !answer.ends_with(end) {
+        let bytes = stream.read(&mut piece)?;
+        ensure!(bytes > 0, "the connection ended after {:?}", answer.escape_ascii().to_string());
+        answer.extend_from_slice(&piece[..bytes]);
+    }
+    Ok(answer)
+}
+
+pub(crate) trait ReadWrite: Read + Write {}
+impl<T: Read + Write> ReadWrite for T {}
+
+/// A statistic; `None`: it is not shown.
+pub(crate) fn stat(stream: &mut impl ReadWrite, name: &str) -> Result<Option<u64>> {
+    let stats = String::from_utf8(ask(stream, b"stats\r\n", b"END\r\n")?)?;
+    let head = format!("STAT {name} ");
+    let line = stats.lines().find_map(|line| line.strip_prefix(&head));
+    Ok(line.map(str::parse).transpose()?)
+}
+
+/// The name in the certificate that the server has shown.
+pub(crate) fn shown_name(client: &Client, names: &[&'static str]) -> Option<&'static str> {
+    let certificate = client.conn.peer_certificates()?.first()?;
+    let holds =
+        |name: &&&str| certificate.windows(name.len()).any(|window| window == name.as_bytes());
+    names.iter().find(holds).copied()
+}

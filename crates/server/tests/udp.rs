@@ -1,0 +1,251 @@
+//! UDP: framing, what is dropped, long answers, and that nobody can flood others through the server.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use larder_testkit::server::{Signal, command, free_address, larderd, run_to_end};
+use larder_testkit::{Address, ServerUnderTest};
+
+fn binary() -> PathBuf {
+    larderd(env!("CARGO_BIN_EXE_larderd"))
+}
+
+/// A server that serves TCP and UDP at one address.
+struct Scene {
+    server: ServerUnderTest,
+    address: SocketAddr,
+}
+
+impl Scene {
+    fn start(args: &[&str]) -> Result<Self> {
+        let address = free_address()?;
+        let port = address.port().to_string();
+        let args: Vec<&str> = ["-U", &port].into_iter().chain(args.iter().copied()).collect();
+        let server = ServerUnderTest::start_at(&binary(), Address::Tcp(address), &args)?;
+        Ok(Self { server, address })
+    }
+
+    fn client(&self) -> Result<UdpSocket> {
+        client_at(Ipv4Addr::LOCALHOST.into(), self.address)
+    }
+
+    fn set(&self, key: &str, value: &[u8]) -> Result<()> {
+        let head = format!("set {key} 0 0 {}\r\n", value.len());
+        let request = [head.as_bytes(), value, b"\r\n"].concat();
+        self.server.connect()?.ask(&request, b"STORED\r\n")?;
+        Ok(())
+    }
+}
+
+fn client_at(ip: IpAddr, server: SocketAddr) -> Result<UdpSocket> {
+    let socket = UdpSocket::bind(SocketAddr::new(ip, 0))?;
+    socket.connect(server)?;
+    socket.set_read_timeout(Some(Duration::from_secs(5)))?;
+    Ok(socket)
+}
+
+fn datagram(id: u16, sequence: u16, count: u16, request: &[u8]) -> Vec<u8> {
+    let numbers = [id, sequence, count, 0].map(u16::to_be_bytes).concat();
+    [&numbers, request].concat()
+}
+
+/// Sends a request and puts its answer together, checking what every datagram must be like.
+fn ask(socket: &UdpSocket, id: u16, request: &[u8]) -> Result<Vec<u8>> {
+    socket.send(&datagram(id, 0, 1, request))?;
+    let (mut answer, mut expected) = (Vec::new(), None);
+    let mut sequence = 0_u16;
+    while expected != Some(sequence) {
+        let mut bytes = [0; 2000];
+        let length = socket.recv(&mut bytes).context("no answer")?;
+        ensure!(length <= 1400, "a datagram of {length} bytes");
+        let number = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
+        ensure!(number(0) == id && number(2) == sequence && number(6) == 0, "{:?}", &bytes[..8]);
+        ensure!(expected.is_none_or(|count| count == number(4)), "the count changed");
+        expected = Some(number(4));
+        answer.extend_from_slice(&bytes[8..length]);
+        sequence += 1;
+    }
+    Ok(answer)
+}
+
+#[test]
+fn an_answer_is_one_message_however_many_commands_and_keys_a_request_has() -> Result<()> {
+    let scene = Scene::start(&[])?;
+    let socket = scene.client()?;
+    assert_eq!(ask(&socket, 7, b"set a 5 0 3\r\nabc\r\n")?, b"STORED\r\n");
+    assert_eq!(ask(&socket, 0xfffe, b"get a\r\n")?, b"VALUE a 5 3\r\nabc\r\nEND\r\n");
+    let answer = ask(&socket, 8, b"get absent a a\r\nincr absent 1\r\nversion\r\n")?;
+    let expected =
+        "VALUE a 5 3\r\nabc\r\nVALUE a 5 3\r\nabc\r\nEND\r\nNOT_FOUND\r\nVERSION 1.6.45\r\n";
+    assert_eq!(String::from_utf8(answer)?, expected);
+    let commands = b"get absent\r\n".repeat(500);
+    assert_eq!(ask(&socket, 9, &commands)?, b"END\r\n".repeat(500));
+    Ok(())
+}
+
+#[test]
+fn datagrams_that_are_no_request_are_dropped_and_harm_nobody() -> Result<()> {
+    let scene = Scene::start(&["-t", "1"])?;
+    let socket = scene.client()?;
+    scene.set("a", b"abc")?;
+    for dropped in [
+        vec![],
+        vec![1],
+        datagram(1, 0, 1, b"")[..7].to_vec(),
+        datagram(1, 0, 1, b""),
+        datagram(1, 1, 1, b"get a\r\n"),
+        datagram(1, 0, 2, b"get a\r\n"),
+        datagram(1, 0, 0, b"get a\r\n"),
+        datagram(1, 0xffff, 0xffff, b"get a\r\n"),
+        // Nobody knows what more of these would have been.
+        datagram(1, 0, 1, b"get a"),
+        datagram(1, 0, 1, b"set a 0 0 100\r\nhalf"),
+        datagram(1, 0, 1, b"set a 0 0 1000000\r\nhalf"),
+        // These want no answer.
+        datagram(1, 0, 1, b"set b 0 0 1 noreply\r\nx\r\n"),
+        datagram(1, 0, 1, b"quit\r\n"),
+    ] {
+        socket.send(&dropped)?;
+        assert_eq!(ask(&socket, 2, b"get a\r\n")?, b"VALUE a 0 3\r\nabc\r\nEND\r\n");
+    }
+    assert_eq!(ask(&socket, 3, b"get b\r\n")?, b"VALUE b 0 1\r\nx\r\nEND\r\n");
+    Ok(())
+}
+
+#[test]
+fn long_answers_come_in_numbered_datagrams() -> Result<()> {
+    let scene = Scene::start(&[])?;
+    let socket = scene.client()?;
+    for bytes in [1300, 1360, 1361, 1362, 1363, 1364, 1365, 1366, 1367, 1368, 1400, 20_000, 60_000]
+    {
+        let value: Vec<u8> = (0..bytes).map(|at: u32| (at % 251) as u8).collect();
+        scene.set("k", &value)?;
+        let head = format!("VALUE k 0 {bytes}\r\n");
+        let expected = [head.as_bytes(), &value, b"\r\nEND\r\n"].concat();
+        assert!(ask(&socket, 5, b"get k\r\n")? == expected, "{bytes}");
+    }
+    Ok(())
+}
+
+#[test]
+fn an_answer_beyond_every_bound_is_refused() -> Result<()> {
+    let scene = Scene::start(&["-I", "8m"])?;
+    let socket = scene.client()?;
+    scene.set("large", &vec![b'v'; 5 << 20])?;
+    assert!(ask(&socket, 5, b"get large\r\n")?.starts_with(b"SERVER_ERROR "));
+    Ok(())
+}
+
+/// An address of this machine that is none of its loopback addresses; there may be none.
+fn outer_address() -> Option<IpAddr> {
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    // Sends nothing: the system only says which way it would go.
+    socket.connect("192.0.2.1:9").ok()?;
+    let ip = socket.local_addr().ok()?.ip();
+    (!ip.is_loopback() && !ip.is_unspecified()).then_some(ip)
+}
+
+#[test]
+fn to_other_machines_an_answer_is_a_small_multiple_of_its_request() -> Result<()> {
+    let Some(ip) = outer_address() else {
+        eprintln!("skipped: this machine has only its loopback addresses");
+        return Ok(());
+    };
+    let start = |args: &[&str]| -> Result<_> {
+        let address = SocketAddr::new(ip, free_address()?.port());
+        let port = address.port().to_string();
+        let args: Vec<&str> = ["-U", &port].into_iter().chain(args.iter().copied()).collect();
+        let server = ServerUnderTest::start_at(&binary(), Address::Tcp(address), &args)?;
+        Ok((Scene { server, address }, client_at(ip, address)?))
+    };
+    let request = b"get k\r\n";
+    let request_bytes = request.len() + 8;
+    // All but the value of an answer of one datagram.
+    let frame_bytes = 8 + b"VALUE k 0 100\r\n\r\nEND\r\n".len();
+    for (args, factor) in [(&[][..], 16), (&["--udp-reply-factor=200"], 200)] {
+        let (scene, socket) = start(args)?;
+        let most = request_bytes * factor;
+        if factor == 16 {
+            scene.set("k", &vec![b'v'; most - frame_bytes])?;
+            let answer = ask(&socket, 1, request)?;
+            assert_eq!(answer.len() + 8, most);
+            scene.set("k", &vec![b'v'; most - frame_bytes + 1])?;
+        } else {
+            scene.set("k", &vec![b'v'; most - 100])?;
+            assert!(ask(&socket, 1, request)?.starts_with(b"VALUE "));
+            scene.set("k", &vec![b'v'; most])?;
+        }
+        let refusal = ask(&socket, 1, request)?;
+        assert!(refusal.starts_with(b"SERVER_ERROR "), "{}", refusal.escape_ascii());
+        assert!(ask(&socket, 1, b"stats\r\n")?.len() < 16 * 15 * factor);
+    }
+    let (scene, socket) = start(&["--udp-reply-factor=0"])?;
+    scene.set("k", &vec![b'v'; 50_000])?;
+    assert_eq!(ask(&socket, 1, request)?.len(), 50_000 + b"VALUE k 0 50000\r\n\r\nEND\r\n".len());
+    Ok(())
+}
+
+#[test]
+fn a_flood_of_datagrams_does_not_keep_connections_from_their_turn() -> Result<()> {
+    let scene = Scene::start(&["-t", "1"])?;
+    scene.set("k", &vec![b'v'; 10_000])?;
+    let flooder = scene.client()?;
+    let request = datagram(1, 0, 1, &b"get k\r\n".repeat(100));
+    let flood = std::thread::spawn(move || {
+        for _ in 0..20_000 {
+            // A full socket may refuse.
+            let _ = flooder.send(&request);
+        }
+    });
+    let mut stream = scene.server.connect()?;
+    while !flood.is_finished() {
+        let begun = std::time::Instant::now();
+        stream.ask(b"version\r\n", b"\r\n")?;
+        ensure!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    }
+    flood.join().expect("the flood does not panic");
+    Ok(())
+}
+
+#[test]
+fn all_workers_answer_and_a_graceful_stop_ends_them() -> Result<()> {
+    let scene = Scene::start(&["-t", "4"])?;
+    scene.set("k", b"v")?;
+    let clients: Vec<_> = (0..50).map(|_| scene.client()).collect::<Result<_>>()?;
+    for round in 0..20 {
+        for client in &clients {
+            assert_eq!(ask(client, round, b"get k\r\n")?, b"VALUE k 0 1\r\nv\r\nEND\r\n");
+        }
+    }
+    assert!(scene.server.stop(Signal::USR1)?.success());
+    Ok(())
+}
+
+#[test]
+fn ports_are_written_and_a_port_that_is_taken_ends_the_start() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("ports");
+    let mut child = command(&binary())
+        .args(["-l", "127.0.0.1,[::1]", "-p", "-1", "-U", "-1"])
+        .env("MEMCACHED_PORT_FILENAME", &path)
+        .spawn()?;
+    let deadline = std::time::Instant::now() + Duration::from_secs(10);
+    while !path.exists() && std::time::Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let ports = std::fs::read_to_string(&path);
+    child.kill()?;
+    child.wait()?;
+    let ports = ports?;
+    let kinds: Vec<_> = ports.lines().filter_map(|line| line.split(':').next()).collect();
+    assert_eq!(kinds, ["TCP INET", "TCP INET6", "UDP INET", "UDP INET6"], "{ports}");
+
+    let taken = UdpSocket::bind("127.0.0.1:0")?;
+    let port = taken.local_addr()?.port().to_string();
+    let output = run_to_end(command(&binary()).args(["-l", "127.0.0.1", "-p", "-1", "-U", &port]))?;
+    assert_eq!(output.status.code(), Some(71));
+    assert!(String::from_utf8_lossy(&output.stderr).contains(&port), "{output:?}");
+    Ok(())
+}
