@@ -34,7 +34,8 @@ pub(crate) struct Connection {
     /// Output that the socket did not take. While there is any the connection is not read.
     output: Backlog,
     holding: Holding,
-    /// When it last received or sent something.
+    /// When it last got on: with a command, with a value, with an answer. Bytes that are no command yet do not
+    /// count, nor does a handshake.
     active: Second,
     /// May there be something to receive? False once a receive has brought less than it could have.
     may_receive: bool,
@@ -115,12 +116,17 @@ impl Connection {
         scratch: &mut Scratch,
         now: Second,
     ) -> Begun {
-        self.active = now;
-        self.try_begin(executor, scratch).unwrap_or(Begun::Over(Outcome::Close))
+        self.try_begin(executor, scratch, now).unwrap_or(Begun::Over(Outcome::Close))
     }
 
-    fn try_begin(&mut self, executor: &Executor, scratch: &mut Scratch) -> Result<Begun, Broken> {
+    fn try_begin(
+        &mut self,
+        executor: &Executor,
+        scratch: &mut Scratch,
+        now: Second,
+    ) -> Result<Begun, Broken> {
         if self.has_unsent() {
+            self.active = now;
             self.send_backlog(executor, &mut scratch.records)?;
             if self.has_unsent() {
                 return Ok(Begun::Over(Outcome::AwaitOutput));
@@ -236,6 +242,7 @@ impl Connection {
         scratch: &mut Scratch,
         input: Input,
         contended: bool,
+        now: Second,
     ) -> Range<usize> {
         let commands_max = executor.server().options.commands_per_turn_max;
         let backlog = std::mem::take(&mut self.input);
@@ -258,6 +265,9 @@ impl Connection {
             if contended || consumed >= RECEIVED_BYTES_MAX {
                 break;
             }
+        }
+        if consumed > 0 || out.len() > start {
+            self.active = now;
         }
         match input {
             Input::Scratch(_) => {
@@ -361,7 +371,7 @@ impl Connection {
         self.holding.end(&executor.server().budget, executor.counters());
     }
 
-    /// Has nothing been received or sent for longer than `idle_secs`? Only ever so over TCP.
+    /// Has it not got on for longer than `idle_secs`? Only ever so over TCP.
     pub(crate) fn is_idle(&self, now: Second, idle_secs: Second) -> bool {
         self.transport == Transport::Tcp && now.saturating_sub(self.active) > idle_secs
     }

@@ -172,6 +172,9 @@ fn backlog(options: &Options) -> i32 {
 /// Writes the ports to the file that the environment names, if it does: for tests that let the system
 /// choose a port. The file appears whole.
 pub(crate) fn write_ports(sockets: &[Socket], datagrams: &[Datagrams]) -> Result<(), Failure> {
+    if sockets.iter().any(|socket| socket.transport == Transport::Unix) {
+        return Ok(());
+    }
     let Some(path) = env::var_os("MEMCACHED_PORT_FILENAME").map(PathBuf::from) else {
         return Ok(());
     };
@@ -185,9 +188,6 @@ pub(crate) fn write_ports(sockets: &[Socket], datagrams: &[Datagrams]) -> Result
     });
     let udp = datagrams.iter().map(|socket| line("UDP", &socket.address));
     let lines: String = tcp.chain(udp).collect();
-    if lines.is_empty() {
-        return Ok(());
-    }
     write_whole(&path, ".lck", &lines).map_err(|error| {
         let path = path.display();
         Failure::new(EXIT_OS, format_args!("cannot write the ports to {path}: {error}"))

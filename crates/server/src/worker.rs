@@ -181,12 +181,13 @@ impl Worker {
         let mut turns = std::mem::take(&mut self.turns);
         self.executor.prefetch(turns.iter().flat_map(|turn| self.keys_ahead(turn)));
         let mut unsent = 0;
+        let now = self.clock.second();
         for at in 0..turns.len() {
             let turn = &mut turns[at];
             if let Some(connection) = self.connections.of_mut(turn.token) {
                 let input = std::mem::replace(&mut turn.input, Input::Backlog);
                 turn.output =
-                    connection.execute(&self.executor, &mut self.scratch, input, contended);
+                    connection.execute(&self.executor, &mut self.scratch, input, contended, now);
             }
             if self.scratch.output.len() >= OUTPUT_BYTES_HIGH {
                 self.send(&turns[unsent..=at]);

@@ -134,9 +134,12 @@ fn a_stalled_handshake_holds_up_nobody_and_ends_with_the_idle_timeout() -> Resul
         socket.write_all(&hello[..bytes])?;
         stalled.push(socket);
     }
+    // One that drips is no better.
+    let mut dripping = TcpStream::connect(scene.address)?;
     let mut client = scene.client()?;
     let begun = Instant::now();
-    for _ in 0..20 {
+    for byte in hello.iter().take(20) {
+        dripping.write_all(&[*byte])?;
         set(&mut client, "k", b"v")?;
         sleep(Duration::from_millis(50));
     }
@@ -145,7 +148,14 @@ fn a_stalled_handshake_holds_up_nobody_and_ends_with_the_idle_timeout() -> Resul
         assert!(is_closed(socket)?, "{number}");
         set(&mut client, "k", b"v")?;
     }
-    assert_eq!(stat(&mut client, "idle_kicks")?, Some(6));
+    let mut is_open = true;
+    for byte in hello.iter().skip(20).take(60) {
+        is_open = is_open && dripping.write_all(&[*byte]).is_ok();
+        set(&mut client, "k", b"v")?;
+        sleep(Duration::from_millis(50));
+    }
+    assert!(!is_open, "a handshake that drips goes on for ever");
+    assert_eq!(stat(&mut client, "idle_kicks")?, Some(7));
     Ok(())
 }
 
@@ -322,7 +332,8 @@ fn a_key_may_be_in_der() -> Result<()> {
 
 #[test]
 fn files_that_cannot_be_used_end_the_start() -> Result<()> {
-    let damage: [(&str, fn(&Files) -> Result<()>); 6] = [
+    type Damage = fn(&Files) -> Result<()>;
+    let damage: [(&str, Damage); 6] = [
         ("chain.pem", |files| Ok(fs::remove_file(files.path("chain.pem"))?)),
         ("chain.pem", |files| Ok(fs::write(files.path("chain.pem"), "")?)),
         ("key.pem", |files| Ok(fs::remove_file(files.path("key.pem"))?)),

@@ -113,7 +113,7 @@ impl Encrypted {
 
     /// What a client needs that has no certificate and accepts the server's authority.
     pub(crate) fn config(&self) -> ClientConfig {
-        self.config_of(rustls::ALL_VERSIONS, None).unwrap()
+        self.config_of(rustls::ALL_VERSIONS, None).expect("the defaults are good")
     }
 
     /// The same with a choice of versions, and a certificate.
