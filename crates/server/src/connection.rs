@@ -134,16 +134,19 @@ impl Connection {
         }
         match self.next {
             Next::Input => {
-                while self.may_receive {
-                    if let Some(input) = self.receive(executor, scratch)? {
-                        return Ok(Begun::Ready(input));
-                    }
+                if self.may_receive
+                    && let Some(input) = self.receive(executor, scratch)?
+                {
+                    return Ok(Begun::Ready(input));
                 }
                 if self.tls.is_some() {
                     self.settle(executor, &mut scratch.records)?;
                 }
                 Ok(Begun::Over(if self.has_unsent() {
                     Outcome::AwaitOutput
+                } else if self.may_receive {
+                    // Records with nothing in them for the session may come for ever.
+                    Outcome::Again
                 } else {
                     Outcome::AwaitInput
                 }))

@@ -94,6 +94,9 @@ impl Tls {
         bytes_max: usize,
         mut hand_on: impl FnMut(&[u8]),
     ) -> Result<Received, Errno> {
+        if self.is_broken {
+            return Err(Errno::PROTO);
+        }
         if self.is_over {
             return Ok(Received { bytes: 0, is_end: true, may_be_more: false });
         }
@@ -180,10 +183,12 @@ impl Tls {
                 // Data before the end of the handshake is switched off.
                 Ok(_) => return Err(Error::HandshakeNotComplete),
                 Err(error) => {
-                    if let UnbufferedStatus {
-                        state: Ok(ConnectionState::EncodeTlsData(data)),
-                        ..
-                    } = self.state.process_tls_records(&mut records[used..])
+                    // Where there is an alert it comes next; without one the same would go wrong again.
+                    if self.state.wants_write()
+                        && let UnbufferedStatus {
+                            state: Ok(ConnectionState::EncodeTlsData(data)),
+                            ..
+                        } = self.state.process_tls_records(&mut records[used..])
                     {
                         encode(data, &mut self.outgoing)?;
                     }
@@ -201,6 +206,9 @@ impl Tls {
         records: &mut Records,
         plain: &[u8],
     ) -> Result<usize, Errno> {
+        if self.is_broken {
+            return Err(Errno::PROTO);
+        }
         self.flush(socket)?;
         let mut done = 0;
         for piece in plain.chunks(records.write_bytes) {
@@ -336,3 +344,6 @@ const WRITE_BYTES_MAX: usize = 1024 * 1024;
 
 /// An alert, encrypted.
 const GOODBYE_BYTES_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests;
