@@ -364,10 +364,33 @@ const DIFFERENCES: &[Difference] = &[
         reason: "They are not written yet.",
     },
     Difference {
-        memcached: "The binary protocol, UDP, TLS and authentication exist.",
+        memcached: "The binary protocol and authentication exist.",
         larder: "They do not; the first byte of a binary request is read as the beginning of a \
             line.",
         reason: "They are not written yet.",
+    },
+    Difference {
+        memcached: "A request by UDP is answered in several messages, one for each item or command, each \
+            of which counts its datagrams from 0.",
+        larder: "It is answered in one message, whose datagrams are counted through.",
+        reason: "Nobody can put the others in order, or know how many there are.",
+    },
+    Difference {
+        memcached: "An answer by UDP may be as long as it likes.",
+        larder: "To another machine it is at most 16 times as long as its request \
+            (`--udp-reply-factor`), to any at most 4 MiB; else there is an error in its place.",
+        reason: "Requests in somebody else's name would flood him.",
+    },
+    Difference {
+        memcached: "`-o ssl_verify_mode` and `mtls:` may go without `ssl_ca_cert`; `ssl_verify_mode=2` lets \
+            clients in that have no certificate; `ssl_min_version` may be 0 or 1.",
+        larder: "They need it; it does not; 0 and 1 are taken as 2, with a warning.",
+        reason: "What was asked for would not be what is had; TLS 1.0 and 1.1 are broken.",
+    },
+    Difference {
+        memcached: "With TLS, a connection above `-c` is told so in plain text.",
+        larder: "It is closed.",
+        reason: "The client expects TLS.",
     },
     Difference {
         memcached: "Memory that runs out while a value of more than 512 KiB arrives is told as \
