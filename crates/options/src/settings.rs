@@ -55,6 +55,11 @@ fn port(options: &Options) -> String {
     }
 }
 
+/// Each of several addresses has a worker, a single one all.
+fn threads_per_udp(options: &Options) -> String {
+    if options.listen.len() > 1 { 1 } else { options.worker_count }.to_string()
+}
+
 fn auth_file(options: &Options) -> String {
     let path = options.auth_file.as_ref().map(|path| path.display().to_string());
     path.unwrap_or_else(|| "no".to_owned())
@@ -93,7 +98,7 @@ const ROWS: &[(&str, Setting)] = &[
     ("growth_factor", Behaves(|o| format!("{:.2}", o.slabs.growth_factor))),
     ("chunk_size", Behaves(|o| o.slabs.min_bytes.to_string())),
     ("num_threads", Behaves(|o| o.worker_count.to_string())),
-    ("num_threads_per_udp", Behaves(|o| o.worker_count.to_string())),
+    ("num_threads_per_udp", Behaves(threads_per_udp)),
     (
         "stat_key_prefix",
         Behaves(|o| char::from(o.stat_prefix_delimiter.unwrap_or(b':')).to_string()),

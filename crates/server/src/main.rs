@@ -14,15 +14,10 @@ fn main() -> ExitCode {
             let _ = std::io::stdout().write_all(text.as_bytes());
             ExitCode::SUCCESS
         }
-        Ok(Request::Run { options, warnings }) => {
-            for warning in warnings {
-                eprintln!("larderd: {warning}");
-            }
-            match larder_server::run(*options) {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(failure) => fail(&failure, failure.exit_code),
-            }
-        }
+        Ok(Request::Run { options, warnings }) => match larder_server::run(*options, &warnings) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(failure) => fail(&failure, failure.exit_code),
+        },
         Err(error) => fail(&error, error.exit_code),
     }
 }

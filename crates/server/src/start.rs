@@ -19,13 +19,17 @@ use crate::stop::Manner;
 use crate::worker::Worker;
 use crate::{Server, daemon, limits, pidfile, privileges, sockets, syscalls};
 
-/// Runs a server until it is told to stop. With `-d`, starts it in the background instead.
+/// Runs a server until it is told to stop, after saying the warnings. With `-d`, starts it in the background
+/// instead, which says them.
 ///
 /// # Errors
 /// The server could not start: what stood in the way, and the exit status that memcached has for it.
-pub fn run(options: Options) -> Result<(), Failure> {
+pub fn run(options: Options, warnings: &[String]) -> Result<(), Failure> {
     if options.daemon && !daemon::is_detached() {
         return daemon::start();
+    }
+    for warning in warnings {
+        eprintln!("larderd: {warning}");
     }
     // As root still, since nobody else may be allowed to read the key, and where the paths lead from.
     let certificates = options.tls.as_ref().map(Certificates::load).transpose();

@@ -194,12 +194,16 @@ fn a_daemon_that_cannot_start_says_so_and_why() {
 }
 
 #[test]
-fn a_daemon_outlives_a_hangup() {
+fn a_daemon_warns_once_and_outlives_a_hangup() {
     let folder = tempfile::tempdir().unwrap();
     let (socket, pid_file) = (folder.path().join("socket"), folder.path().join("pid"));
     let mut larderd = command(&binary());
     larderd.arg("-d").arg("-s").arg(&socket).arg("-P").arg(&pid_file);
-    assert_eq!(run_to_end(&mut larderd).unwrap().status.code(), Some(0));
+    larderd.args(["-o", "tail_repair_time=20"]);
+    let output = run_to_end(&mut larderd).unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(said.matches("tail_repair_time").count(), 1, "{said}");
     let daemon = Daemon::of(&pid_file).unwrap();
     kill_process(daemon.0, Signal::HUP).unwrap();
     let mut stream = Stream::connect(&Address::Unix(socket)).unwrap();

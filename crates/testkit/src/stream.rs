@@ -83,7 +83,11 @@ impl Stream {
         let mut answer = Vec::new();
         let mut piece = [0; 64 << 10];
         while !answer.ends_with(end) {
-            let count = self.read(&mut piece)?;
+            let count = match self.read(&mut piece) {
+                // A machine that was put to sleep interrupts whoever waits.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                read => read?,
+            };
             if count == 0 || Instant::now() > deadline {
                 let shown = answer[answer.len().saturating_sub(200)..].escape_ascii();
                 return Err(io::Error::other(format!(
