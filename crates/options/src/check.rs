@@ -114,7 +114,8 @@ fn warnings(values: &Values) -> Vec<String> {
     if workers > WORKER_COUNT_SENSIBLE {
         warnings.push(format!("option -t: {workers} workers are more than any machine gains from"));
     }
-    if values.number(Id::Port) == Some(0) && values.given(Id::UnixSocket).is_none() {
+    let is_off = |id| values.number(id) == Some(0);
+    if is_off(Id::Port) && is_off(Id::UdpPort) && values.given(Id::UnixSocket).is_none() {
         warnings.push("option -p: 0 without -s leaves nothing to connect to".to_owned());
     }
     warnings
