@@ -192,6 +192,8 @@ memcached takes something for what was not meant:
 - A word that belongs to no option is ignored, with a warning.
 - `-c` counts the connections of clients and nothing else, so that small numbers are possible; memcached counts
   descriptors of its own among them, and does not start with fewer than it needs.
+- With `-c` as high as the limit of descriptors, or nearly, somewhat fewer connections are possible than `-c`
+  says, and the start says how many: those of the server itself come on top.
 - `-d` returns when the server in the background serves, and with its exit status where it could not start.
 - `-r` works after `-u` has changed the user as well.
 

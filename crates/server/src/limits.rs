@@ -6,26 +6,48 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::failure::{EXIT_OS, Failure};
 
-/// Sees to it that the process can have the descriptors it needs, and core files if it shall.
-pub(crate) fn raise(options: &Options) -> Result<(), Failure> {
+/// Sees to it that the process can have the descriptors it needs, and core files if it shall. Gives the number
+/// of connections there are descriptors for: that of `-c`, or somewhat less where the process may not have more
+/// than `-c` altogether, which memcached makes do with.
+pub(crate) fn raise(options: &Options) -> Result<usize, Failure> {
     if options.core_dumps {
         allow_core_files()?;
     }
-    let needed = (options.connection_count_max + descriptors_reserved(options)) as u64;
+    let (wanted, reserved) = (options.connection_count_max, descriptors_reserved(options));
+    let allowed = allow_descriptors((wanted + reserved) as u64);
+    let possible = usize::try_from(allowed).unwrap_or(usize::MAX).saturating_sub(reserved);
+    if possible >= wanted {
+        return Ok(wanted);
+    }
+    if allowed < wanted as u64 || possible == 0 {
+        let message = format_args!(
+            "option -c: {wanted} connections need {} file descriptors, and the process may have \
+             {allowed} (ulimit -n); allow it more, or ask for fewer connections",
+            wanted + reserved
+        );
+        return Err(Failure::new(EXIT_OS, message));
+    }
+    eprintln!(
+        "larderd: option -c: {possible} connections and no more: the process may have {allowed} file \
+         descriptors (ulimit -n)"
+    );
+    Ok(possible)
+}
+
+/// Raises the limit of descriptors to what is needed, or as far as that is allowed. Gives what may be used.
+fn allow_descriptors(needed: u64) -> u64 {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     // None is no limit.
     if current.is_none_or(|current| current >= needed) {
-        return Ok(());
+        return needed;
     }
-    let maximum = maximum.map(|maximum| maximum.max(needed));
-    setrlimit(Resource::Nofile, Rlimit { current: Some(needed), maximum }).map_err(|error| {
-        let connections = options.connection_count_max;
-        let message = format_args!(
-            "option -c: {connections} connections need {needed} file descriptors: {error}; \
-             allow the process more, or ask for fewer connections"
-        );
-        Failure::new(EXIT_OS, message)
-    })
+    let raised = Rlimit { current: Some(needed), maximum: maximum.map(|most| most.max(needed)) };
+    let highest = Rlimit { current: maximum, maximum };
+    if setrlimit(Resource::Nofile, raised).is_err() {
+        // What is there is used, then.
+        let _ = setrlimit(Resource::Nofile, highest);
+    }
+    getrlimit(Resource::Nofile).current.unwrap_or(needed)
 }
 
 /// Lifts the limit for core files, or raises it to the highest allowed; that must not be 0.

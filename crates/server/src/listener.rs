@@ -115,7 +115,7 @@ impl Listener {
 
     fn accept_one(&mut self, socket: usize) -> Result<(), Pause> {
         let options = &self.server.options;
-        let is_full = self.server.connection_count() >= options.connection_count_max;
+        let is_full = self.server.connection_count() >= self.server.connection_count_max;
         if is_full && !options.maxconns_fast {
             return Err(Pause::Full("there are as many as -c allows".to_owned()));
         }

@@ -19,6 +19,8 @@ use crate::stop::Stop;
 pub struct Server {
     pub(crate) cache: Cache,
     pub(crate) options: Options,
+    /// `-c`, or fewer where there are no descriptors for so many.
+    pub(crate) connection_count_max: usize,
     pub(crate) budget: Budget,
     /// In which statistics and dumps show items.
     pub(crate) classes: Classes,
@@ -75,6 +77,7 @@ impl Server {
         let cache = open(builder, &options)?;
         Ok(Self {
             cache,
+            connection_count_max: options.connection_count_max,
             classes: Classes::new(&options.slabs, options.cas),
             budget: Budget::new(match options.buffer_bytes_max {
                 0 => BUDGET_BYTES,

@@ -35,7 +35,7 @@ pub fn run(options: Options, warnings: &[String]) -> Result<(), Failure> {
     let certificates = options.tls.as_ref().map(Certificates::load).transpose();
     let certificates = certificates.map_err(|error| Failure::new(EXIT_USAGE, error))?;
     let detached = if options.daemon { Some(daemon::leave_session(&options)?) } else { None };
-    limits::raise(&options)?;
+    let connection_count_max = limits::raise(&options)?;
     privileges::drop_root(&options)?;
     limits::lock_memory(&options);
     let sockets = sockets::open(&options)?;
@@ -52,6 +52,7 @@ pub fn run(options: Options, warnings: &[String]) -> Result<(), Failure> {
     let signals = Signals::catch().map_err(|error| os_failure("catch signals", &error))?;
     let mut server = Server::new(options).map_err(|error| Failure::new(EXIT_FAILURE, error))?;
     server.certificates = certificates;
+    server.connection_count_max = connection_count_max;
     let server = Arc::new(server);
     let options = &server.options;
     if server.log.shows_commands() {

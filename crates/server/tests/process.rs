@@ -1,9 +1,11 @@
 //! larderd as a process: sockets in the file system, pid files, the daemon, signals.
 
 use std::fs;
+use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -11,6 +13,7 @@ use anyhow::{Context, Result, ensure};
 use larder_testkit::server::{Signal, command, is_root, larderd, memcached, run_to_end};
 use larder_testkit::{Address, ServerUnderTest, Stream, Transport};
 use rustix::process::{Pid, kill_process};
+use tempfile::TempDir;
 
 fn binary() -> PathBuf {
     larderd(env!("CARGO_BIN_EXE_larderd"))
@@ -241,6 +244,75 @@ fn descriptors_for_all_connections_are_allowed_and_core_files_where_they_are_wan
     let descriptors = soft("Max open files");
     assert!(descriptors == "unlimited" || descriptors.parse::<u32>().unwrap() > 1500, "{limits}");
     assert_ne!(soft("Max core file size"), "0", "{limits}");
+}
+
+/// What a shell runs as nobody, after these words of its own.
+fn as_nobody(words: &str, binary: &Path, args: &str) -> Result<Output> {
+    let script = format!("{words}; exec {} {args}", binary.display());
+    let mut shell = Command::new("setpriv");
+    shell.args(["--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c", &script]);
+    run_to_end(&mut shell)
+}
+
+#[test]
+fn where_the_system_allows_too_few_descriptors_or_no_core_files_it_does_not_start() {
+    if !is_root() {
+        return;
+    }
+    let folder = for_everybody().unwrap();
+    for binary in [binary(), memcached().unwrap()] {
+        let copy = folder.path().join("server");
+        fs::copy(binary, &copy).unwrap();
+        for (words, args) in [("ulimit -n 256", "-c 1000"), ("ulimit -c 0", "-r")] {
+            let output = as_nobody(words, &copy, args).unwrap();
+            assert_eq!(output.status.code(), Some(71), "{words}: {output:?}");
+        }
+    }
+}
+
+#[test]
+fn descriptors_for_as_many_connections_as_c_says_are_enough_for_a_start() {
+    if !is_root() {
+        return;
+    }
+    let folder = for_everybody().unwrap();
+    let (copy, socket) = (folder.path().join("server"), folder.path().join("socket"));
+    fs::copy(binary(), &copy).unwrap();
+    let mut shell = Command::new("setpriv");
+    let script = format!("ulimit -n 100; exec {} -c 100 -s {}", copy.display(), socket.display());
+    shell.args(["--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c", &script]);
+    let _process = Process(shell.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    wait_until("it listens", || UnixStream::connect(&socket).is_ok()).unwrap();
+    let streams: Vec<_> = (0..100).map(|_| UnixStream::connect(&socket).unwrap()).collect();
+    // There is room for at least half of them; the last ones hear that there is none.
+    let mut refused = String::new();
+    let mut last = streams.last().unwrap();
+    last.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    last.read_to_string(&mut refused).unwrap();
+    assert_eq!(refused, "ERROR Too many open connections\r\n");
+    let mut middle = &streams[50];
+    middle.write_all(b"mn\r\n").unwrap();
+    middle.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let mut answer = [0; 4];
+    middle.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"MN\r\n");
+}
+
+/// A folder in which everybody may do everything.
+fn for_everybody() -> Result<TempDir> {
+    let folder = tempfile::tempdir()?;
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777))?;
+    Ok(folder)
+}
+
+/// A process, killed when the test is over.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 #[test]
