@@ -209,6 +209,8 @@ pub enum ServerError {
     CertificatesUnusable,
     /// `shutdown` is switched off.
     ShutdownNotEnabled,
+    /// The same in the words of memcached 1.6.18.
+    ShutdownNotEnabledOlder,
     /// The server has as many connections as it may have; this one is closed.
     TooManyConnections,
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use larder::{Cache, LargeValue, Miss, Read};
 use larder_item::{Deadline, Meta};
+use larder_options::AnswersAs;
 use larder_protocol::{ClientError, Command, Frame, Response, ServerError, render};
 use larder_stats::{Counter, Counters};
 
@@ -204,7 +205,10 @@ impl Executor {
 
     fn shutdown(&self, graceful: bool) -> Response {
         if !self.server.options.shutdown {
-            return ServerError::ShutdownNotEnabled.into();
+            return match self.server.options.answers_as {
+                AnswersAs::V1_6_45 => ServerError::ShutdownNotEnabled.into(),
+                AnswersAs::V1_6_18 => ServerError::ShutdownNotEnabledOlder.into(),
+            };
         }
         self.server.stop.request(if graceful { Manner::Graceful } else { Manner::Now });
         Response::Close

@@ -1,7 +1,10 @@
 //! A session: a peer's bytes to commands, responses to bytes. It performs no I/O.
 
+mod older;
+
 use larder::LargeValue;
 use larder_item::KEY_BYTES_MAX;
+use larder_options::AnswersAs;
 use larder_protocol::{
     Arithmetic, Bad, Command, Delete, Fetch, Frame, Kept, Parsed, Parser, Response, Store, meta,
     render,
@@ -281,7 +284,11 @@ impl Session {
             turn.executor.log().received(self.id, &input[..bad.consumed]);
         }
         turn.left = turn.left.saturating_sub(KEYS_PER_COMMAND);
-        let Bad { error, frame, consumed, swallow, close } = *bad;
+        let bad = match turn.executor.server().options.answers_as {
+            AnswersAs::V1_6_45 => *bad,
+            AnswersAs::V1_6_18 => older::refusal(bad, &input[..bad.consumed]),
+        };
+        let Bad { error, frame, consumed, swallow, close } = bad;
         if swallow > 0 {
             let block = Block::passing(swallow, error, &frame);
             self.state = State::Block(Box::new(block));

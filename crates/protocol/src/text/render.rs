@@ -151,6 +151,7 @@ fn server_error(error: ServerError) -> &'static str {
             "Error the certificates cannot be used; those in use stay, and the log of the server says why"
         }
         ServerError::ShutdownNotEnabled => "SERVER_ERROR: shutdown not enabled",
+        ServerError::ShutdownNotEnabledOlder => "ERROR: shutdown not enabled",
         ServerError::TooManyConnections => "ERROR Too many open connections",
     }
 }
