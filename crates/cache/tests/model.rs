@@ -4,8 +4,8 @@
 
 mod pair;
 
-use larder::{Counter, Direction, StoreMode};
-use pair::{Operation, Pair, Token, Ttl, Value, key_of};
+use larder::{Counter, Direction, Reading, Stale, StoreMode};
+use pair::{Operation, Pair, Token, Ttl, Value, With, key_of};
 use proptest::prelude::*;
 
 fn any_ttl() -> impl Strategy<Value = Ttl> {
@@ -20,25 +20,51 @@ fn any_value() -> impl Strategy<Value = Value> {
     ]
 }
 
+fn any_token() -> impl Strategy<Value = Token> {
+    prop_oneof![
+        4 => Just(Token::None),
+        2 => Just(Token::Current),
+        1 => Just(Token::Lower),
+        1 => Just(Token::Higher)
+    ]
+}
+
+fn any_with() -> impl Strategy<Value = With> {
+    let version = prop_oneof![0..5000u64, any::<u32>().prop_map(u64::from), (1 << 54)..u64::MAX];
+    (any_token(), prop::option::weighted(0.2, version))
+        .prop_map(|(token, version)| With { token, version })
+}
+
 fn any_operation() -> impl Strategy<Value = Operation> {
     use StoreMode::{Add, Append, Prepend, Replace, Set};
     let mode = prop_oneof![
         4 => Just(Set), 1 => Just(Add), 1 => Just(Replace), 1 => Just(Append), 1 => Just(Prepend)
     ];
-    let token =
-        prop_oneof![4 => Just(Token::None), 1 => Just(Token::Current), 1 => Just(Token::Wrong)];
+    let stale =
+        prop_oneof![4 => Just(Stale::Never), 2 => Just(Stale::IfOlder), 1 => Just(Stale::Always)];
+    let won_stale_uploaded = (prop::bool::weighted(0.2), stale, prop::bool::weighted(0.2));
+    let flags = prop_oneof![Just(0), any::<u32>()];
     let direction = prop_oneof![Just(Direction::Increment), Just(Direction::Decrement)];
+    let maybe_ttl = || prop::option::weighted(0.3, any_ttl());
     let key = 0..24u8;
     prop_oneof![
         4 => key.clone().prop_map(Operation::Get),
-        8 => (key.clone(), mode, token, prop_oneof![Just(0), any::<u32>()], any_ttl(), any_value())
-            .prop_map(|(key, mode, token, flags, ttl, value)| {
-                Operation::Store { key, mode, token, flags, ttl, value }
+        2 => (key.clone(), any::<bool>(), any::<bool>())
+            .prop_map(|(key, noted, value)| Operation::Read(key, Reading { noted, value })),
+        2 => key.clone().prop_map(Operation::Peek),
+        8 => (key.clone(), mode, any_with(), flags, any_ttl(), won_stale_uploaded, any_value())
+            .prop_map(|(key, mode, with, flags, ttl, (won, stale, uploaded), value)| {
+                Operation::Store { key, mode, with, flags, ttl, won, stale, uploaded, value }
             }),
-        2 => key.clone().prop_map(Operation::Delete),
+        2 => (key.clone(), any_token()).prop_map(|(key, token)| Operation::Delete(key, token)),
         2 => (key.clone(), any_ttl()).prop_map(|(key, ttl)| Operation::Touch(key, ttl)),
-        2 => (key, direction, prop_oneof![0..100u64, any::<u64>()])
-            .prop_map(|(key, direction, delta)| Operation::Arithmetic(key, direction, delta)),
+        2 => (key.clone(), any_token()).prop_map(|(key, token)| Operation::Claim(key, token)),
+        2 => (key.clone(), any_with(), maybe_ttl())
+            .prop_map(|(key, with, ttl)| Operation::MarkStale(key, with, ttl)),
+        3 => (key, direction, prop_oneof![0..100u64, any::<u64>()], any_with(), maybe_ttl())
+            .prop_map(|(key, direction, delta, with, ttl)| {
+                Operation::Arithmetic { key, direction, delta, with, ttl }
+            }),
         1 => Just(Operation::Clear),
         1 => (0..6u32).prop_map(Operation::ClearIn),
         2 => (1..8u32).prop_map(Operation::Tick),

@@ -1,28 +1,62 @@
 //! A cache beside a plain map: every operation must come to the same on both. The fuzz target
 //! `engine_operations` uses this file too.
 
-use larder::{Arithmetic, Cache, Clock, Deadline, Direction, Request, StoreMode, Stored};
-use larder_testkit::model::{Model, ModelItem, Outcome};
+use std::collections::HashSet;
+
+use larder::{
+    Amended, Arithmetic, Cache, Clock, Counting, Deadline, Deletion, Direction, Meta, Read,
+    Reading, Request, Stale, StoreMode, Stored,
+};
+use larder_testkit::model::{Counted, Model, ModelItem, Outcome};
 
 #[derive(Clone, Debug)]
 pub(crate) enum Operation {
     Get(u8),
-    Store { key: u8, mode: StoreMode, token: Token, flags: u32, ttl: Ttl, value: Value },
-    Delete(u8),
+    /// Reads in a way that counts, or does not, with the value or without.
+    Read(u8, Reading),
+    Peek(u8),
+    Store {
+        key: u8,
+        mode: StoreMode,
+        with: With,
+        flags: u32,
+        ttl: Ttl,
+        won: bool,
+        stale: Stale,
+        uploaded: bool,
+        value: Value,
+    },
+    Delete(u8, Token),
     Touch(u8, Ttl),
-    Arithmetic(u8, Direction, u64),
+    Claim(u8, Token),
+    MarkStale(u8, With, Option<Ttl>),
+    Arithmetic {
+        key: u8,
+        direction: Direction,
+        delta: u64,
+        with: With,
+        ttl: Option<Ttl>,
+    },
     Clear,
     ClearIn(u32),
     Tick(u32),
     Maintain,
 }
 
-/// Which cas token comes with a store.
+/// Which cas token an operation wants to find, and which one it asks for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct With {
+    pub(crate) token: Token,
+    pub(crate) version: Option<u64>,
+}
+
+/// Which cas token comes with an operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Token {
     None,
     Current,
-    Wrong,
+    Lower,
+    Higher,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -71,6 +105,8 @@ pub(crate) struct Pair {
     /// Does it keep cas tokens? Else they are all 0.
     cas: bool,
     model: Model,
+    /// All tokens that each key has had.
+    tokens: HashSet<(Vec<u8>, u64)>,
 }
 
 impl Pair {
@@ -83,40 +119,119 @@ impl Pair {
             .open()
             .unwrap();
         let model = Model::new(cache.now());
-        Self { cache, cas, model }
+        Self { cache, cas, model, tokens: HashSet::new() }
     }
 
     /// Does the cache hold under a key what the model says?
-    pub(crate) fn assert_same(&self, key: &[u8]) {
+    pub(crate) fn assert_same(&mut self, key: &[u8]) {
         let mut value = Vec::new();
         let meta = self.cache.get_into(key, &mut value);
-        let found = meta.map(|meta| ModelItem {
-            value,
-            flags: meta.flags,
-            deadline: meta.deadline,
-            cas: meta.cas,
-        });
-        assert_eq!(found.as_ref(), self.model.get(key));
+        assert_eq!(meta.map(|meta| item_of(meta, value)), self.model.read(key));
+    }
+
+    fn assert_read(&mut self, key: &[u8], reading: Reading) {
+        let mut value = Vec::new();
+        let read = self.cache.read_as(key, reading, &mut value, |_, _| ());
+        let meta = match read {
+            Read::Miss(_) => None,
+            Read::Hit(meta) => Some(meta),
+            Read::Large(meta, mut large) => {
+                while large.next_piece(&mut value).unwrap() {}
+                Some(meta)
+            }
+        };
+        let expected =
+            if reading.noted { self.model.read(key) } else { self.model.get(key).cloned() };
+        match meta {
+            Some(meta) if !reading.value => assert_known(&meta, expected.as_ref().unwrap()),
+            meta => assert_eq!(meta.map(|meta| item_of(meta, value)), expected),
+        }
+    }
+
+    fn token(&self, key: &[u8], token: Token) -> Option<u64> {
+        let current = self.model.get(key).map_or(1, |item| item.cas);
+        match token {
+            Token::None => None,
+            Token::Current => Some(current),
+            Token::Lower => Some(current.saturating_sub(1)),
+            Token::Higher => Some(current + 1),
+        }
+    }
+
+    /// The token that a key has now: the one asked for, or one that it never had.
+    fn note_token(&mut self, key: &[u8], asked: Option<u64>, cas: u64) {
+        let asked = asked.filter(|asked| *asked != 0);
+        let is_new = self.tokens.insert((key.to_vec(), cas));
+        match (self.cas, asked) {
+            (false, _) => assert_eq!(cas, 0),
+            (true, Some(asked)) => assert_eq!(cas, asked),
+            (true, None) => assert!(is_new && cas != 0, "{cas} again"),
+        }
+        self.model.set_cas(key, cas);
     }
 
     pub(crate) fn run(&mut self, operation: &Operation) {
         match operation {
             Operation::Get(key) => self.assert_same(&key_of(*key)),
-            Operation::Store { key, mode, token, flags, ttl, value } => {
-                let value = value.bytes(*key);
-                self.store(&key_of(*key), *mode, *token, *flags, *ttl, &value);
-            }
-            Operation::Delete(key) => {
+            Operation::Read(key, reading) => self.assert_read(&key_of(*key), *reading),
+            Operation::Peek(key) => {
                 let key = key_of(*key);
-                assert_eq!(self.cache.delete(&key), self.model.delete(&key));
+                let (found, expected) = (self.cache.peek(&key), self.model.get(&key));
+                assert_eq!(found.is_some(), expected.is_some());
+                found.iter().zip(expected).for_each(|(meta, item)| assert_known(meta, item));
             }
+            Operation::Store { key, mode, with, flags, ttl, won, stale, uploaded, value } => {
+                let (name, value) = (key_of(*key), value.bytes(*key));
+                let request = Request {
+                    cas: self.token(&name, with.token),
+                    flags: *flags,
+                    deadline: ttl.deadline(self.model.now()),
+                    version: with.version,
+                    won: *won,
+                    stale: *stale,
+                    ..Request::new(&name, *mode)
+                };
+                self.store(&request, *uploaded, &value);
+            }
+            Operation::Delete(key, token) => {
+                let key = key_of(*key);
+                let cas = self.token(&key, *token);
+                let expected = self.model.compare(&key, cas);
+                match self.cache.delete_if(&key, cas) {
+                    Deletion::Deleted => {
+                        assert_eq!(expected, Outcome::Stored);
+                        assert!(self.model.delete(&key));
+                    }
+                    Deletion::NotFound => assert_eq!(expected, Outcome::NotFound),
+                    Deletion::Exists => assert_eq!(expected, Outcome::Exists),
+                }
+            }
+            Operation::Claim(key, token) => {
+                let key = key_of(*key);
+                let cas = self.token(&key, *token);
+                let expected = self.model.claim(&key, cas.filter(|_| self.cas));
+                let cas = cas.or(self.model.get(&key).map(|item| item.cas));
+                assert_eq!(self.cache.claim(&key, cas.unwrap_or(0)), expected);
+            }
+            Operation::MarkStale(key, with, ttl) => self.mark_stale(&key_of(*key), *with, *ttl),
             Operation::Touch(key, ttl) => {
                 let (key, deadline) = (key_of(*key), ttl.deadline(self.model.now()));
                 let touched = self.cache.touch_until(&key, deadline).unwrap();
                 assert_eq!(touched.is_some(), self.model.touch(&key, deadline));
+                touched
+                    .iter()
+                    .zip(self.model.get(&key))
+                    .for_each(|(meta, item)| assert_known(meta, item));
             }
-            Operation::Arithmetic(key, direction, delta) => {
-                self.arithmetic(&key_of(*key), *direction, *delta);
+            Operation::Arithmetic { key, direction, delta, with, ttl } => {
+                let key = key_of(*key);
+                let counting = Counting {
+                    cas: self.token(&key, with.token),
+                    version: with.version,
+                    deadline: ttl.map(|ttl| ttl.deadline(self.model.now())),
+                    ..Counting::new(&key, *direction, *delta)
+                };
+                self.arithmetic(&counting);
             }
             Operation::Clear => {
                 self.cache.clear();
@@ -135,37 +250,30 @@ impl Pair {
         }
     }
 
-    fn store(
-        &mut self,
-        key: &[u8],
-        mode: StoreMode,
-        token: Token,
-        flags: u32,
-        ttl: Ttl,
-        value: &[u8],
-    ) {
-        let deadline = ttl.deadline(self.model.now());
-        let current = self.model.get(key).map_or(1, |item| item.cas);
-        let cas = match token {
-            Token::None => None,
-            Token::Current => Some(current),
-            Token::Wrong => Some(current + 1),
-        };
+    fn store(&mut self, request: &Request<'_>, uploaded: bool, value: &[u8]) {
+        let Request { key, mode, cas, flags, deadline, version, won, stale } = *request;
         // A long series of appends would reach the limit on items, which the model does not know.
         let bytes = self.model.get(key).map_or(0, |item| item.value.len()) + value.len();
         if bytes > 90_000 {
             return;
         }
-        let request = Request { cas, flags, deadline, ..Request::new(key, mode) };
-        let stored = self.cache.store(&request, value).unwrap();
-        let item = ModelItem { value: value.to_vec(), flags, deadline, cas: 0 };
-        let outcome = self.model.store(key, mode, cas, item);
+        let stored = if uploaded {
+            let mut upload = self.cache.upload(key, value.len()).unwrap();
+            value.chunks(1_000).for_each(|part| upload.push(part).unwrap());
+            upload.store(request).unwrap()
+        } else {
+            self.cache.store(request, value).unwrap()
+        };
+        let value = value.to_vec();
+        let item = ModelItem { value, flags, deadline, won, ..ModelItem::default() };
+        let item = ModelItem { stale: stale == Stale::Always, ..item };
+        let outcome = self.model.store(key, mode, cas, stale == Stale::IfOlder, item);
         match stored {
-            Stored::Stored { cas, .. } => {
+            Stored::Stored { cas, value_bytes } => {
                 assert_eq!(outcome, Outcome::Stored);
-                let is_newer = cas > current || self.model.get(key).is_none() || current == 1;
-                assert!(if self.cas { is_newer } else { cas == 0 });
-                self.model.set_cas(key, cas);
+                self.note_token(key, version, cas);
+                let item = self.model.get(key);
+                assert!(item.is_none_or(|item| item.value.len() == value_bytes));
             }
             Stored::NotStored => assert_eq!(outcome, Outcome::NotStored),
             Stored::Exists => assert_eq!(outcome, Outcome::Exists),
@@ -173,14 +281,33 @@ impl Pair {
         }
     }
 
-    fn arithmetic(&mut self, key: &[u8], direction: Direction, delta: u64) {
-        let found = self.cache.arithmetic(key, direction, delta).unwrap();
-        match (found, self.model.arithmetic(key, direction, delta)) {
-            (Arithmetic::Number { number, meta }, Ok(Some(expected))) => {
-                assert_eq!(number, expected);
-                self.model.set_cas(key, meta.cas);
+    fn mark_stale(&mut self, key: &[u8], with: With, ttl: Option<Ttl>) {
+        let cas = self.token(key, with.token);
+        let deadline = ttl.map(|ttl| ttl.deadline(self.model.now()));
+        let expected = self.model.mark_stale(key, cas, deadline);
+        match self.cache.mark_stale(key, cas, with.version, deadline).unwrap() {
+            Amended::Done(meta) => {
+                assert_eq!(expected, Outcome::Stored);
+                self.note_token(key, with.version, meta.cas);
+                self.model.get(key).iter().for_each(|item| assert_known(&meta, item));
             }
-            (Arithmetic::NotFound, Ok(None)) | (Arithmetic::NonNumeric, Err(_)) => {}
+            Amended::NotFound => assert_eq!(expected, Outcome::NotFound),
+            Amended::Exists => assert_eq!(expected, Outcome::Exists),
+        }
+    }
+
+    fn arithmetic(&mut self, counting: &Counting<'_>) {
+        let Counting { key, direction, delta, cas, version, deadline } = *counting;
+        let found = self.cache.arithmetic_as(counting).unwrap();
+        match (found, self.model.arithmetic(key, direction, delta, cas, deadline)) {
+            (Arithmetic::Number { number, meta }, Counted::Number(expected)) => {
+                assert_eq!(number, expected);
+                self.note_token(key, version, meta.cas);
+                self.model.get(key).iter().for_each(|item| assert_known(&meta, item));
+            }
+            (Arithmetic::NotFound, Counted::NotFound)
+            | (Arithmetic::Exists, Counted::Exists)
+            | (Arithmetic::NonNumeric, Counted::NonNumeric) => {}
             (found, expected) => panic!("{found:?}, the model says {expected:?}"),
         }
     }
@@ -189,9 +316,22 @@ impl Pair {
     pub(crate) fn follow_evictions(&mut self) {
         let keys: Vec<Vec<u8>> = self.model.keys().map(<[u8]>::to_vec).collect();
         for key in keys {
-            if self.cache.get(&key).is_none() {
+            if self.cache.peek(&key).is_none() {
                 self.model.delete(&key);
             }
         }
     }
+}
+
+/// What the cache tells of an item, in the model's words.
+fn item_of(meta: Meta, value: Vec<u8>) -> ModelItem {
+    let Meta { flags, deadline, cas, value_bytes, stale, won, fetched, seen: _ } = meta;
+    assert_eq!(value_bytes, value.len());
+    ModelItem { value, flags, deadline, cas, stale, won, fetched }
+}
+
+/// Does the cache tell of an item what the model knows?
+fn assert_known(meta: &Meta, item: &ModelItem) {
+    assert_eq!(meta.value_bytes, item.value.len());
+    assert_eq!(item_of(*meta, item.value.clone()), *item);
 }
