@@ -1,0 +1,383 @@
+//! What a server needs beyond get and set: items that are stale, whose new value one caller is to bring, cas tokens that
+//! are asked for, and what is known of an item.
+#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use larder::{
+    Amended, Arithmetic, Cache, Clock, Counting, Cursor, Deadline, Deletion, Direction, Meta, Read,
+    Reading, Reason, Request, Stale, StoreMode, Stored,
+};
+
+fn cache(memory_bytes: u64, cas: bool) -> Cache {
+    Cache::builder().memory_bytes(memory_bytes).cas(cas).clock(Clock::Ticked).open().unwrap()
+}
+
+fn set(key: &[u8]) -> Request<'_> {
+    Request::new(key, StoreMode::Set)
+}
+
+fn stored(cache: &Cache, request: &Request<'_>, value: &[u8]) -> u64 {
+    match cache.store(request, value) {
+        Ok(Stored::Stored { cas, .. }) => cas,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn mark_stale(cache: &Cache, key: &[u8]) -> Meta {
+    match cache.mark_stale(key, None, None, None) {
+        Ok(Amended::Done(meta)) => meta,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// An item of each kind that there is: small, a number, growing, large.
+fn store_all_kinds(cache: &Cache) -> [&'static [u8]; 4] {
+    cache.set("small", "v", None).unwrap();
+    cache.set("number", "7", None).unwrap();
+    cache.increment("number", 1).unwrap();
+    cache.set("growing", "a", None).unwrap();
+    cache.append("growing", "b").unwrap();
+    cache.set("large", vec![1; 500_000], None).unwrap();
+    [b"small", b"number", b"growing", b"large"]
+}
+
+#[test]
+fn a_stale_item_is_won_once_and_a_new_value_ends_it() {
+    for cas in [true, false] {
+        let cache = cache(16 << 20, cas);
+        for key in store_all_kinds(&cache) {
+            let before = cache.peek(key).unwrap();
+            assert!(!before.stale && !before.won);
+            let stale = mark_stale(&cache, key);
+            assert_eq!(cache.peek(key), Some(stale));
+            assert!(stale.stale && (stale.cas != before.cas) == cas);
+            assert_eq!(cache.claim(key, before.cas), !cas, "of another version");
+            assert_eq!(cache.claim(key, stale.cas), cas, "won before where tokens are not kept");
+            assert!(!cache.claim(key, stale.cas));
+            assert_eq!(cache.peek(key), Some(Meta { won: true, ..stale }));
+
+            let again = mark_stale(&cache, key);
+            assert!(!again.won && cache.claim(key, again.cas));
+            let value = cache.get(key).unwrap();
+            assert_eq!(value.len(), before.value_bytes);
+            stored(&cache, &set(key), &value);
+            let after = cache.peek(key).unwrap();
+            assert!(!after.stale && !after.won && !after.fetched);
+        }
+        assert!(!cache.claim(b"missing", 0));
+        cache.validate().unwrap();
+    }
+}
+
+#[test]
+fn a_mark_gives_a_deadline_also_to_an_item_stored_without() {
+    let cache = cache(16 << 20, true);
+    for key in store_all_kinds(&cache) {
+        let value = cache.get(key).unwrap();
+        for secs in [10, 20, 0] {
+            let deadline = Deadline(secs);
+            let token = cache.peek(key).unwrap().cas;
+            let wrong = cache.mark_stale(key, Some(token + 1), None, Some(deadline)).unwrap();
+            assert_eq!(wrong, Amended::Exists);
+            let right =
+                cache.mark_stale(key, Some(token), Some(token + 9), Some(deadline)).unwrap();
+            let meta = cache.peek(key).unwrap();
+            assert_eq!(right, Amended::Done(meta));
+            assert_eq!((meta.deadline, meta.cas, meta.stale), (deadline, token + 9, true));
+            assert_eq!(cache.get(key).unwrap(), value);
+        }
+    }
+    assert_eq!(cache.mark_stale(b"missing", None, None, None), Ok(Amended::NotFound));
+    cache.validate().unwrap();
+}
+
+#[test]
+fn a_value_under_an_older_token_is_stored_stale_and_keeps_deadline_and_win() {
+    let cache = cache(16 << 20, true);
+    let deadline = Deadline::after(cache.now(), 50);
+    for value in [&b"late"[..], &[7; 300_000]] {
+        let old = stored(&cache, &Request { deadline, won: true, ..set(b"k") }, b"first");
+        let current = stored(&cache, &Request { deadline, ..set(b"k") }, b"second");
+        assert!(old < current && cache.claim(b"k", current));
+        let late = Request { cas: Some(old), flags: 3, ..set(b"k") };
+        assert_eq!(cache.store(&late, value), Ok(Stored::Exists));
+        let late = Request { stale: Stale::IfOlder, ..late };
+        let higher = Request { cas: Some(current + 1), ..late };
+        assert_eq!(cache.store(&higher, value), Ok(Stored::Exists));
+        let append = Request { mode: StoreMode::Append, ..late };
+        assert_eq!(cache.store(&append, value), Ok(Stored::Exists));
+        stored(&cache, &late, value);
+        let meta = cache.peek(b"k").unwrap();
+        assert!(meta.stale && meta.won && !meta.fetched);
+        assert_eq!((meta.deadline, meta.flags, meta.value_bytes), (deadline, 3, value.len()));
+        // With the item's own token it is a store as any other.
+        stored(&cache, &Request { cas: Some(meta.cas), ..late }, b"new");
+        let meta = cache.peek(b"k").unwrap();
+        assert!(!meta.stale && !meta.won);
+        assert_eq!((meta.deadline, cache.get("k").unwrap()), (Deadline::NEVER, b"new".to_vec()));
+    }
+    cache.validate().unwrap();
+}
+
+#[test]
+fn an_emptied_item_stays_as_a_stale_one_and_only_where_there_was_one() {
+    let cache = cache(16 << 20, true);
+    let token = stored(&cache, &Request { flags: 5, ..set(b"k") }, b"value");
+    let empty = Request { stale: Stale::Always, ..Request::new(b"k", StoreMode::Replace) };
+    assert_eq!(cache.store(&Request { cas: Some(token + 1), ..empty }, b""), Ok(Stored::Exists));
+    let emptied = stored(&cache, &Request { cas: Some(token), ..empty }, b"");
+    let meta = cache.peek(b"k").unwrap();
+    let expected = Meta { cas: emptied, stale: true, seen: meta.seen, ..Meta::default() };
+    assert_eq!(meta, expected);
+    assert_eq!(cache.store(&Request { key: b"other", ..empty }, b""), Ok(Stored::NotStored));
+}
+
+#[test]
+fn a_delete_under_a_token_removes_that_item_only() {
+    let cache = cache(1 << 20, true);
+    let token = stored(&cache, &set(b"k"), b"v");
+    assert_eq!(cache.delete_if(b"k", Some(token + 1)), Deletion::Exists);
+    assert_eq!(cache.get("k").unwrap(), b"v");
+    assert_eq!(cache.delete_if(b"k", Some(token)), Deletion::Deleted);
+    assert_eq!(cache.delete_if(b"k", Some(token)), Deletion::NotFound);
+}
+
+#[test]
+fn a_counter_is_moved_under_its_token_and_gets_the_one_asked_for_and_a_deadline() {
+    let cache = cache(1 << 20, true);
+    let (now, up) = (cache.now(), Direction::Increment);
+    stored(&cache, &Request { flags: 9, ..set(b"n") }, b"8");
+    // The first makes it a number, the second changes it in place, the third needs room for the deadline, the fourth
+    // a digit more.
+    for (round, ttl) in [None, None, Some(70), Some(80)].into_iter().enumerate() {
+        let token = cache.peek(b"n").unwrap().cas;
+        let counting = Counting { version: Some(900 + round as u64), ..Counting::new(b"n", up, 1) };
+        let counting =
+            Counting { deadline: ttl.map(|secs| Deadline::after(now, secs)), ..counting };
+        let wrong = cache.arithmetic_as(&Counting { cas: Some(token + 1), ..counting });
+        assert_eq!(wrong, Ok(Arithmetic::Exists));
+        let moved = cache.arithmetic_as(&Counting { cas: Some(token), ..counting }).unwrap();
+        let meta = cache.peek(b"n").unwrap();
+        assert_eq!(moved, Arithmetic::Number { number: 9 + round as u64, meta });
+        let deadline = counting.deadline.unwrap_or(Deadline::NEVER);
+        assert_eq!((meta.cas, meta.flags, meta.deadline), (900 + round as u64, 9, deadline));
+        assert!(!meta.fetched, "counting is no reading");
+    }
+    cache.validate().unwrap();
+}
+
+#[test]
+fn a_counter_stays_stale_until_it_needs_more_room() {
+    let cache = cache(1 << 20, true);
+    cache.set("n", "98", None).unwrap();
+    for _ in 0..2 {
+        let stale = mark_stale(&cache, b"n");
+        assert!(cache.claim(b"n", stale.cas));
+        cache.decrement("n", 1).unwrap();
+        let meta = cache.peek(b"n").unwrap();
+        assert!(meta.stale && meta.won);
+    }
+    cache.increment("n", 10).unwrap();
+    let meta = cache.peek(b"n").unwrap();
+    assert!(!meta.stale && !meta.won, "as in memcached, three digits are another item");
+}
+
+#[test]
+fn a_token_asked_for_is_never_given_again() {
+    let cache = cache(1 << 20, true);
+    let first = stored(&cache, &set(b"k"), b"v");
+    let ahead = first + 1000;
+    let asked = Request { version: Some(ahead), ..set(b"k") };
+    assert_eq!(stored(&cache, &asked, b"v"), ahead);
+    // Other threads have given fewer tokens so far.
+    for key in [b"k", b"l"] {
+        let cache = cache.clone();
+        let given = thread::spawn(move || stored(&cache, &set(key), b"v")).join().unwrap();
+        assert!(given > ahead, "{given}");
+    }
+    // Nobody gets there by counting, so nobody needs to pass it.
+    let far = u64::MAX;
+    assert_eq!(stored(&cache, &Request { version: Some(far), ..set(b"k") }, b"v"), far);
+    let mut given = HashSet::new();
+    for _ in 0..100 {
+        let cas = stored(&cache, &set(b"k"), b"v");
+        assert!(cas > ahead && cas < ahead + 100_000 && given.insert(cas));
+    }
+    assert_ne!(stored(&cache, &Request { version: Some(0), ..set(b"k") }, b"v"), 0);
+}
+
+#[test]
+fn a_cache_without_tokens_keeps_none_that_is_asked_for() {
+    let cache = cache(1 << 20, false);
+    assert_eq!(stored(&cache, &Request { version: Some(7), ..set(b"k") }, b"v"), 0);
+    assert_eq!(cache.peek(b"k").unwrap().cas, 0);
+}
+
+#[test]
+fn an_item_is_fetched_by_a_read_that_counts_or_a_touch() {
+    let cache = cache(16 << 20, true);
+    let is_fetched = |key| cache.peek(key).unwrap().fetched;
+    for key in store_all_kinds(&cache) {
+        for _ in 0..6 {
+            let value = vec![7; cache.peek(key).unwrap().value_bytes];
+            stored(&cache, &set(key), &value);
+            assert!(!is_fetched(key), "stored anew");
+            for value in [true, false] {
+                let reading = Reading { noted: false, value };
+                assert!(!matches!(
+                    cache.read_as(key, reading, &mut vec![], |_, _| ()),
+                    Read::Miss(_)
+                ));
+            }
+            assert!(!is_fetched(key), "not noted");
+            // Nobody reads more often than is counted.
+            for _ in 0..4 {
+                let reading = Reading { noted: true, value: false };
+                let read = cache.read_as(key, reading, &mut vec![], |_, _| ());
+                assert!(matches!(read, Read::Hit(_)), "without the value nothing is large");
+                assert!(is_fetched(key));
+            }
+        }
+        let value = vec![7; cache.peek(key).unwrap().value_bytes];
+        stored(&cache, &set(key), &value);
+        cache.touch(key, None).unwrap();
+        assert!(is_fetched(key), "touched");
+    }
+}
+
+#[test]
+fn what_survives_evictions_is_known_to_have_been_read() {
+    let cache = cache(1 << 20, true);
+    for number in 0..20u8 {
+        cache.set([number], [0; 100], None).unwrap();
+        mark_stale(&cache, &[number]);
+        assert!(number % 2 == 0 || cache.claim(&[number], cache.peek(&[number]).unwrap().cas));
+        // Stored over an item that was read often, an item survives without having been read itself.
+        (0..4).for_each(|_| drop(cache.get([number])));
+    }
+    for round in 0..40_000u32 {
+        cache.set(round.to_le_bytes(), [1; 100], None).unwrap();
+        if round % 100 == 0 {
+            (0..20u8).for_each(|number| drop(cache.get([number])));
+        }
+    }
+    let metas: Vec<Meta> = (0..20u8).filter_map(|number| cache.peek(&[number])).collect();
+    assert_eq!(metas.len(), 20);
+    assert!(metas.iter().all(|meta| meta.fetched && meta.stale));
+    assert_eq!(metas.iter().filter(|meta| meta.won).count(), 10);
+    cache.validate().unwrap();
+}
+
+#[test]
+fn the_second_in_which_an_item_came_is_known_within_bounds() {
+    let cache = cache(1 << 20, true);
+    let start = cache.now();
+    for second in start + 1..start + 200 {
+        cache.tick(second);
+        for number in 0..20u8 {
+            cache.set([number, second as u8], [0; 200], None).unwrap();
+        }
+        let meta = cache.peek(&[7, second as u8]).unwrap();
+        assert!(meta.seen <= second && second - meta.seen < 20, "{meta:?} in {second}");
+    }
+}
+
+#[test]
+fn a_departure_is_shown_with_what_is_known_of_the_item() {
+    let cache = cache(1 << 20, true);
+    let gone = Arc::new(Mutex::new(Vec::new()));
+    let told = Arc::clone(&gone);
+    cache.show_departures(move |leaving| {
+        let mut key = Vec::new();
+        leaving.read_key(&mut key);
+        assert_eq!(key.len(), leaving.key_bytes());
+        told.lock().unwrap().push((key, leaving.reason(), leaving.meta()));
+    });
+    let deadline = Deadline::after(cache.now(), 1);
+    stored(&cache, &Request { flags: 4, deadline, ..set(b"dies") }, b"value");
+    cache.get("dies");
+    stored(&cache, &set(b"replaced"), b"a");
+    stored(&cache, &set(b"replaced"), b"b");
+    cache.delete("replaced");
+    assert!(gone.lock().unwrap().is_empty());
+    cache.tick(cache.now() + 1);
+    // Also where a store finds it first.
+    stored(&cache, &set(b"dies"), b"again");
+    {
+        let gone = gone.lock().unwrap();
+        let (key, reason, meta) = &gone[0];
+        assert_eq!((gone.len(), &key[..], *reason), (1, &b"dies"[..], Reason::Expired));
+        assert_eq!((meta.flags, meta.value_bytes, meta.deadline), (4, 5, deadline));
+        assert!(meta.fetched);
+    }
+    for number in 0..20_000u32 {
+        cache.set(number.to_le_bytes(), [0; 100], None).unwrap();
+    }
+    let evictions = cache.counter(larder::Counter::Evictions);
+    let gone = gone.lock().unwrap();
+    assert_eq!(gone.len() as u64, 1 + evictions);
+    assert!(gone[1..].iter().all(|(_, reason, meta)| {
+        *reason == Reason::Evicted && !meta.fetched && meta.seen <= cache.now()
+    }));
+}
+
+#[test]
+fn a_sample_counts_about_as_many_items_as_there_are() {
+    let cache = cache(16 << 20, false);
+    assert_eq!(cache.sample(0, |_, _| panic!("there are none")) > 1.0, true);
+    for number in 0..50_000u32 {
+        cache.set(number.to_le_bytes(), vec![0; number as usize % 50], None).unwrap();
+    }
+    cache.set("dead", "", Some(std::time::Duration::ZERO)).unwrap();
+    let count = |groups_max| {
+        let mut shown = 0u32;
+        let factor = cache.sample(groups_max, |key_bytes, meta| {
+            assert!(key_bytes == 4 && meta.value_bytes < 50);
+            shown += 1;
+        });
+        (shown, factor)
+    };
+    assert_eq!(count(usize::MAX), (50_000, 1.0));
+    let (shown, factor) = count(500);
+    let estimated = f64::from(shown) * factor;
+    assert!(shown < 10_000 && (40_000.0..60_000.0).contains(&estimated), "{shown} × {factor}");
+}
+
+#[test]
+fn a_dump_goes_on_where_it_stopped_and_shows_no_dead_items() {
+    let cache = cache(4 << 20, true);
+    for number in 0..3_000u32 {
+        cache.set(number.to_le_bytes(), "value", None).unwrap();
+    }
+    cache.set("dies", "v", Some(std::time::Duration::from_secs(1))).unwrap();
+    mark_stale(&cache, &7u32.to_le_bytes());
+    cache.tick(cache.now() + 1);
+    let (mut cursor, mut shown, mut steps) = (Cursor::default(), Vec::new(), 0);
+    let mut keys = HashSet::new();
+    while cache.dump_group(&mut cursor, &mut shown) {
+        steps += 1;
+        assert!(shown.len() < 100, "a step shows a few");
+        for item in shown.drain(..) {
+            assert_eq!(item.meta.stale, item.key == 7u32.to_le_bytes());
+            assert_eq!(Some(item.meta), cache.peek(&item.key));
+            assert!(keys.insert(item.key));
+        }
+    }
+    assert!(steps > 100 && keys.len() == 3_000);
+    assert!(!cache.dump_group(&mut cursor, &mut shown), "the end stays the end");
+}
+
+#[test]
+fn a_small_value_that_arrives_in_parts_is_as_any_other() {
+    let cache = cache(1 << 20, true);
+    let mut upload = cache.upload(b"n", 2).unwrap();
+    upload.push(b"4").unwrap();
+    upload.push(b"1").unwrap();
+    upload.store(&Request { flags: 3, ..set(b"n") }).unwrap();
+    assert_eq!(cache.increment("n", 1), Ok(Some(42)));
+    assert_eq!(cache.peek(b"n").unwrap().flags, 3);
+    cache.validate().unwrap();
+}
