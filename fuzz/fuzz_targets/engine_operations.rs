@@ -6,9 +6,9 @@
 mod pair;
 
 use arbitrary::{Result, Unstructured};
-use larder::{Direction, StoreMode};
+use larder::{Direction, Reading, Stale, StoreMode};
 use libfuzzer_sys::fuzz_target;
-use pair::{Operation, Pair, Token, Ttl, Value, key_of};
+use pair::{Operation, Pair, Token, Ttl, Value, With, key_of};
 
 fuzz_target!(|input: &[u8]| {
     let mut input = Unstructured::new(input);
@@ -26,25 +26,51 @@ fuzz_target!(|input: &[u8]| {
 
 fn any_operation(input: &mut Unstructured<'_>) -> Result<Operation> {
     let key = input.int_in_range(0..=KEY_COUNT - 1)?;
-    Ok(match input.int_in_range(0..=12)? {
+    Ok(match input.int_in_range(0..=16)? {
         0 => Operation::Get(key),
         1..=4 => Operation::Store {
             key,
             mode: *input.choose(&MODES)?,
-            token: *input.choose(&[Token::None, Token::Current, Token::Wrong])?,
+            with: any_with(input)?,
             flags: input.arbitrary()?,
             ttl: any_ttl(input)?,
+            won: input.arbitrary()?,
+            stale: *input.choose(&[Stale::Never, Stale::IfOlder, Stale::Always])?,
+            uploaded: input.arbitrary()?,
             value: any_value(input)?,
         },
-        5 => Operation::Delete(key),
+        5 => Operation::Delete(key, any_token(input)?),
         6 => Operation::Touch(key, any_ttl(input)?),
-        7 => Operation::Arithmetic(key, Direction::Increment, input.arbitrary()?),
-        8 => Operation::Arithmetic(key, Direction::Decrement, input.arbitrary()?),
+        7 | 8 => Operation::Arithmetic {
+            key,
+            direction: *input.choose(&[Direction::Increment, Direction::Decrement])?,
+            delta: input.arbitrary()?,
+            with: any_with(input)?,
+            ttl: any_ttl_or_none(input)?,
+        },
         9 => Operation::Tick(input.int_in_range(1..=8)?),
         10 => Operation::ClearIn(input.int_in_range(0..=6)?),
         11 => Operation::Clear,
+        12 => {
+            Operation::Read(key, Reading { noted: input.arbitrary()?, value: input.arbitrary()? })
+        }
+        13 => Operation::Peek(key),
+        14 => Operation::Claim(key, any_token(input)?),
+        15 => Operation::MarkStale(key, any_with(input)?, any_ttl_or_none(input)?),
         _ => Operation::Maintain,
     })
+}
+
+fn any_token(input: &mut Unstructured<'_>) -> Result<Token> {
+    Ok(*input.choose(&[Token::None, Token::Current, Token::Lower, Token::Higher])?)
+}
+
+fn any_with(input: &mut Unstructured<'_>) -> Result<With> {
+    Ok(With { token: any_token(input)?, version: input.arbitrary()? })
+}
+
+fn any_ttl_or_none(input: &mut Unstructured<'_>) -> Result<Option<Ttl>> {
+    Ok(if input.arbitrary()? { Some(any_ttl(input)?) } else { None })
 }
 
 fn any_ttl(input: &mut Unstructured<'_>) -> Result<Ttl> {

@@ -36,7 +36,8 @@ impl Cache {
         out: &mut Vec<u8>,
         head: impl FnMut(&mut Vec<u8>, &Meta),
     ) -> Read {
-        self.read_as(key, Reading::WHOLE, out, head)
+        let now = self.now();
+        self.with_seat(|engine, seat| self.outcome(engine.read(seat, key, now, out, head)))
     }
 
     /// As [`Cache::read`], but without a note that the item was read, or without its value.
@@ -53,7 +54,6 @@ impl Cache {
     /// assert_eq!(out, b"vv");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[inline]
     pub fn read_as(
         &self,
         key: &[u8],
@@ -62,13 +62,20 @@ impl Cache {
         head: impl FnMut(&mut Vec<u8>, &Meta),
     ) -> Read {
         let now = self.now();
-        self.with_seat(|engine, seat| match engine.read_as(seat, key, reading, now, out, head) {
+        self.with_seat(|engine, seat| {
+            self.outcome(engine.read_as(seat, key, reading, now, out, head))
+        })
+    }
+
+    #[inline]
+    fn outcome(&self, read: larder_engine::Read) -> Read {
+        match read {
             larder_engine::Read::Hit(meta) => Read::Hit(meta),
             larder_engine::Read::Large(meta, pieces) => {
                 Read::Large(meta, LargeValue { cache: self.clone(), pieces })
             }
             larder_engine::Read::Miss(miss) => Read::Miss(miss),
-        })
+        }
     }
 
     /// What is known of an item, large ones too; none where there is none. It does not count as a read.

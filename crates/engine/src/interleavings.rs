@@ -21,6 +21,7 @@ mod once;
 mod ordering;
 mod pinning;
 mod reading;
+mod recaching;
 mod recycling;
 mod relocating;
 mod scene;

@@ -62,7 +62,6 @@ impl Engine {
     ///
     /// Cost: one cache miss for the group, one or two for the record; no lock and, on a hit, no store to
     /// shared memory.
-    #[inline]
     pub fn read(
         &self,
         seat: &Seat,
@@ -71,12 +70,25 @@ impl Engine {
         out: &mut Vec<u8>,
         head: impl FnMut(&mut Vec<u8>, &Meta),
     ) -> Read {
-        self.read_as(seat, key, Reading::WHOLE, now, out, head)
+        self.read_in_full(seat, key, Reading::WHOLE, now, out, head)
     }
 
     /// As [`Engine::read`], in another way.
-    #[inline]
     pub fn read_as(
+        &self,
+        seat: &Seat,
+        key: &[u8],
+        reading: Reading,
+        now: Second,
+        out: &mut Vec<u8>,
+        head: impl FnMut(&mut Vec<u8>, &Meta),
+    ) -> Read {
+        self.read_in_full(seat, key, reading, now, out, head)
+    }
+
+    /// Both, so that the one most used knows nothing of the other.
+    #[inline(always)]
+    fn read_in_full(
         &self,
         seat: &Seat,
         key: &[u8],

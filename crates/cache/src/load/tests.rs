@@ -42,8 +42,7 @@ fn load(cache: &Cache, options: &LoadOptions, value: &str) -> String {
 }
 
 fn plain_set() -> Request<'static> {
-    let deadline = Deadline::NEVER;
-    Request { deadline, ..Request::new(b"k", StoreMode::Set) }
+    Request::new(b"k", StoreMode::Set)
 }
 
 fn held(cache: &Cache) -> Option<String> {
@@ -316,6 +315,21 @@ fn a_change_that_only_the_cas_token_or_the_presence_of_the_item_tells_is_not_ove
             Ok::<_, Infallible>("loaded")
         });
         assert_eq!((loaded.unwrap(), held(&cache).as_deref()), (b"loaded".to_vec(), Some("set")));
+    }
+}
+
+#[test]
+fn a_part_that_is_no_number_or_below_zero_is_none_and_one_above_one_is_all() {
+    for part in [f64::NAN, -1.0, 0.0] {
+        let (cache, options) = (cache(false), MINUTE.early(part));
+        assert_eq!(load(&cache, &options, "a"), "a");
+        pass(&cache, 59);
+        assert_eq!(load(&cache, &options, "b"), "a", "{part}");
+    }
+    for part in [1.0, 7.0, f64::INFINITY] {
+        let (cache, options) = (cache(false), MINUTE.early(part));
+        assert_eq!(load(&cache, &options, "a"), "a");
+        assert_eq!(load(&cache, &options, "b"), "b", "{part}");
     }
 }
 

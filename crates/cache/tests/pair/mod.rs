@@ -193,19 +193,7 @@ impl Pair {
                 };
                 self.store(&request, *uploaded, &value);
             }
-            Operation::Delete(key, token) => {
-                let key = key_of(*key);
-                let cas = self.token(&key, *token);
-                let expected = self.model.compare(&key, cas);
-                match self.cache.delete_if(&key, cas) {
-                    Deletion::Deleted => {
-                        assert_eq!(expected, Outcome::Stored);
-                        assert!(self.model.delete(&key));
-                    }
-                    Deletion::NotFound => assert_eq!(expected, Outcome::NotFound),
-                    Deletion::Exists => assert_eq!(expected, Outcome::Exists),
-                }
-            }
+            Operation::Delete(key, token) => self.delete(&key_of(*key), *token),
             Operation::Claim(key, token) => {
                 let key = key_of(*key);
                 let cas = self.token(&key, *token);
@@ -278,6 +266,19 @@ impl Pair {
             Stored::NotStored => assert_eq!(outcome, Outcome::NotStored),
             Stored::Exists => assert_eq!(outcome, Outcome::Exists),
             Stored::NotFound => assert_eq!(outcome, Outcome::NotFound),
+        }
+    }
+
+    fn delete(&mut self, key: &[u8], token: Token) {
+        let cas = self.token(key, token);
+        let expected = self.model.compare(key, cas);
+        match self.cache.delete_if(key, cas) {
+            Deletion::Deleted => {
+                assert_eq!(expected, Outcome::Stored);
+                assert!(self.model.delete(key));
+            }
+            Deletion::NotFound => assert_eq!(expected, Outcome::NotFound),
+            Deletion::Exists => assert_eq!(expected, Outcome::Exists),
         }
     }
 

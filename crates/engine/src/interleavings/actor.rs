@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use larder_item::{Deadline, Direction, Second, StoreMode};
+use larder_item::{Deadline, Direction, Meta, Second, StoreMode};
 
 use super::scene::{Crowd, NOW};
 use crate::evict::{Emptied, Keep};
@@ -197,6 +197,26 @@ impl Actor {
     pub(super) fn touch(&self, key: &[u8], deadline: Second) -> bool {
         let amendment = Amendment { deadline: Some(Deadline(deadline)), ..Amendment::default() };
         matches!(self.engine.amend(&self.seat, key, &amendment, NOW), Ok(Amended::Done(_)))
+    }
+
+    /// Marks an item stale, with another deadline where there is one, and tells its cas token then.
+    pub(super) fn mark_stale(&self, key: &[u8], deadline: Option<Deadline>) -> Option<u64> {
+        let amendment = Amendment { stale: true, deadline, ..Amendment::default() };
+        match self.engine.amend(&self.seat, key, &amendment, NOW).unwrap() {
+            Amended::Done(meta) => Some(meta.cas),
+            Amended::NotFound => None,
+            Amended::Exists => unreachable!("any token will do"),
+        }
+    }
+
+    /// Takes the right to bring the new value of an item with this cas token.
+    pub(super) fn claim(&self, key: &[u8], token: u64) -> bool {
+        self.engine.claim(&self.seat, key, token, NOW)
+    }
+
+    /// What is known of an item.
+    pub(super) fn peek(&self, key: &[u8]) -> Option<Meta> {
+        self.engine.peek(key, NOW)
     }
 
     pub(super) fn deadline(&self, key: &[u8]) -> Deadline {

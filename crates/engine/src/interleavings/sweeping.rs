@@ -8,6 +8,7 @@ use larder_stats::Counter;
 
 use super::scene::NOW;
 use super::*;
+use crate::{Amended, Amendment};
 
 const KEY: &[u8] = b"a key";
 
@@ -45,8 +46,9 @@ fn an_item_touched_in_time_by_a_thread_whose_second_is_not_over_is_not_swept() {
         let (scene, _) = about_to_be_swept();
         let sweeper = scene.start(sweep);
         let touching = scene.start(|actor| {
-            let Actor { engine, seat } = actor;
-            engine.touch(seat, KEY, Deadline(90), NOW - 1).unwrap()
+            let amendment = Amendment { deadline: Some(Deadline(90)), ..Amendment::default() };
+            let touched = actor.engine.amend(&actor.seat, KEY, &amendment, NOW - 1).unwrap();
+            touched != Amended::NotFound
         });
         sweeper.join().unwrap();
         let touched = touching.join().unwrap();

@@ -1,0 +1,264 @@
+//! What becomes of the marks of an item, stale and won, and of what is told of it, while others change or move it.
+
+use larder_item::Deadline;
+use larder_item::Direction::Increment;
+use larder_item::StoreMode;
+use larder_stats::Counter;
+
+use super::scene::NOW;
+use super::*;
+use crate::{Request, Stale, Stored};
+
+const KEY: &[u8] = b"a key";
+
+/// A stale item and its cas token.
+fn stale_item(scene: &Scene) -> u64 {
+    scene.stage.set(KEY, 1);
+    scene.stage.mark_stale(KEY, None).unwrap()
+}
+
+fn marks(scene: &Scene) -> (bool, bool) {
+    let meta = scene.stage.peek(KEY).unwrap();
+    (meta.stale, meta.won)
+}
+
+#[test]
+fn of_two_that_claim_a_stale_item_one_wins() {
+    explore(|| {
+        let scene = Scene::new();
+        let token = stale_item(&scene);
+        let claimers = [(); 2].map(|()| scene.start(move |actor| actor.claim(KEY, token)));
+        let won = claimers.map(|claimer| claimer.join().unwrap());
+        scene.end();
+        assert_ne!(won[0], won[1]);
+        assert_eq!(marks(&scene), (true, true));
+    });
+}
+
+#[test]
+fn of_two_that_claim_an_item_without_token_one_wins() {
+    explore(|| {
+        let scene = Scene::with_versions(false);
+        scene.stage.set(KEY, 1);
+        let claimers = [(); 2].map(|()| scene.start(|actor| actor.claim(KEY, 7)));
+        let won = claimers.map(|claimer| claimer.join().unwrap());
+        scene.end();
+        assert_ne!(won[0], won[1]);
+    });
+}
+
+/// Plays a thread beside one that moves the item's segment elsewhere.
+fn beside_a_relocation<T: Send + 'static>(
+    scene: &Scene,
+    act: impl FnOnce(&Actor) -> T + Send + 'static,
+) -> T {
+    let segment = scene.seal_alone(&[KEY]);
+    let mover = scene.start(move |actor| assert!(actor.win_back(segment), "nobody holds it"));
+    let other = scene.start(act);
+    mover.join().unwrap();
+    let outcome = other.join().unwrap();
+    scene.end();
+    outcome
+}
+
+#[test]
+fn a_claim_of_an_item_that_is_being_moved_stays() {
+    explore(|| {
+        let scene = Scene::without_eviction();
+        let token = stale_item(&scene);
+        assert!(beside_a_relocation(&scene, move |actor| actor.claim(KEY, token)));
+        assert_eq!(marks(&scene), (true, true));
+        assert!(scene.engine.counter(Counter::BytesRelocated) > 0);
+    });
+}
+
+#[test]
+fn a_mark_of_an_item_that_is_being_moved_stays_and_so_does_its_token() {
+    explore(|| {
+        let scene = Scene::without_eviction();
+        let token = stale_item(&scene);
+        assert!(scene.stage.claim(KEY, token));
+        let told = beside_a_relocation(&scene, |actor| actor.mark_stale(KEY, None));
+        assert_eq!(marks(&scene), (true, false));
+        assert_eq!(scene.stage.peek(KEY).map(|meta| meta.cas), told);
+    });
+}
+
+#[test]
+fn a_mark_with_a_first_deadline_of_an_item_that_is_being_moved_stays() {
+    explore(|| {
+        let scene = Scene::without_eviction();
+        scene.stage.set(KEY, 1);
+        let told = beside_a_relocation(&scene, |actor| actor.mark_stale(KEY, Some(Deadline(90))));
+        let meta = scene.stage.peek(KEY).unwrap();
+        assert_eq!((Some(meta.cas), meta.stale, meta.deadline), (told, true, Deadline(90)));
+        assert_eq!(scene.stage.fill_of(KEY), Some(1));
+    });
+}
+
+#[test]
+fn a_claim_of_an_item_that_survives_an_eviction_stays() {
+    explore_some(|| {
+        let scene = Scene::new();
+        scene.lay_out_ghost();
+        let token = stale_item(&scene);
+        assert_eq!(scene.stage.fill_of(KEY), Some(1));
+        let segment = scene.seal(KEY);
+        let evictor = scene.start(move |actor| actor.evict(segment));
+        let claimer = scene.start(move |actor| actor.claim(KEY, token));
+        assert!(evictor.join().unwrap() && claimer.join().unwrap());
+        scene.end();
+        let meta = scene.stage.peek(KEY).unwrap();
+        assert!(meta.stale && meta.won && meta.fetched);
+    });
+}
+
+#[test]
+fn a_store_ends_a_claim_and_a_claim_after_it_is_refused() {
+    explore(|| {
+        let scene = Scene::new();
+        let token = stale_item(&scene);
+        let writer = scene.start(|actor| actor.set(KEY, 2));
+        let claimer = scene.start(move |actor| actor.claim(KEY, token));
+        writer.join().unwrap();
+        claimer.join().unwrap();
+        scene.end();
+        assert_eq!((marks(&scene), scene.stage.fill_of(KEY)), ((false, false), Some(2)));
+    });
+}
+
+#[test]
+fn a_mark_ends_a_claim_and_a_claim_after_it_needs_the_new_token() {
+    explore(|| {
+        let scene = Scene::new();
+        let token = stale_item(&scene);
+        let marker = scene.start(|actor| actor.mark_stale(KEY, None).unwrap());
+        let claimer = scene.start(move |actor| actor.claim(KEY, token));
+        let new = marker.join().unwrap();
+        claimer.join().unwrap();
+        scene.end();
+        assert_eq!(marks(&scene), (true, false));
+        assert!(scene.stage.claim(KEY, new) && !scene.stage.claim(KEY, new));
+    });
+}
+
+#[test]
+fn who_is_told_the_token_of_a_mark_is_told_that_the_item_is_stale() {
+    explore(|| {
+        let scene = Scene::new();
+        scene.stage.set(KEY, 1);
+        let marker = scene.start(|actor| actor.mark_stale(KEY, None).unwrap());
+        let reader = scene.start(|actor| [(); 2].map(|()| actor.peek(KEY).unwrap()));
+        let token = marker.join().unwrap();
+        let seen = reader.join().unwrap();
+        scene.end();
+        assert!(seen.iter().all(|meta| meta.stale || meta.cas < token), "{seen:?}");
+        assert!(seen.is_sorted_by_key(|meta| meta.stale), "{seen:?}");
+    });
+}
+
+#[test]
+fn a_touch_and_a_claim_of_one_item_are_both_done() {
+    explore(|| {
+        let scene = Scene::new();
+        scene.stage.set_until(KEY, 1, 20);
+        let token = scene.stage.peek(KEY).unwrap().cas;
+        let touching = scene.start(|actor| actor.touch(KEY, 90));
+        let claimer = scene.start(move |actor| actor.claim(KEY, token));
+        assert!(touching.join().unwrap() && claimer.join().unwrap());
+        scene.end();
+        let meta = scene.stage.peek(KEY).unwrap();
+        assert!(meta.won && meta.fetched && meta.deadline == Deadline(90));
+    });
+}
+
+#[test]
+fn a_number_that_is_marked_while_it_is_counted_has_both() {
+    explore(|| {
+        let scene = Scene::new();
+        scene.stage.set_raw(KEY, b"5");
+        assert_eq!(scene.stage.increment(KEY), Some(6));
+        let marker = scene.start(|actor| actor.mark_stale(KEY, None).unwrap());
+        let counting = scene.start(|actor| actor.count(KEY, Increment).unwrap());
+        let marked = marker.join().unwrap();
+        let (number, counted) = counting.join().unwrap();
+        scene.end();
+        assert_eq!((number, marks(&scene)), (7, (true, false)));
+        assert_eq!(scene.stage.raw(KEY), Some((b"7".to_vec(), marked.max(counted))));
+    });
+}
+
+#[test]
+fn a_number_that_is_marked_and_counted_is_read_under_the_token_that_belongs_to_it() {
+    explore(|| {
+        let scene = Scene::new();
+        scene.stage.set_raw(KEY, b"5");
+        let (_, first) = scene.stage.count(KEY, Increment).unwrap();
+        let writer = scene.start(|actor| {
+            (actor.mark_stale(KEY, None).unwrap(), actor.count(KEY, Increment).unwrap().1)
+        });
+        let reader = scene.start(|actor| actor.raw(KEY).unwrap());
+        let (marked, counted) = writer.join().unwrap();
+        let seen = reader.join().unwrap();
+        scene.end();
+        let history = [(b"6", first), (b"6", marked), (b"7", counted)];
+        assert!(history.iter().any(|(text, token)| seen == (text.to_vec(), *token)), "{seen:?}");
+    });
+}
+
+#[test]
+fn an_append_in_place_ends_a_claim() {
+    explore(|| {
+        let scene = Scene::new();
+        scene.stage.set_raw(KEY, b"a");
+        let token = scene.stage.append(KEY, b"b").unwrap();
+        let appending = scene.start(|actor| actor.append(KEY, b"c"));
+        let claimer = scene.start(move |actor| actor.claim(KEY, token));
+        let token = appending.join().unwrap();
+        claimer.join().unwrap();
+        scene.end();
+        assert_eq!(marks(&scene), (false, false));
+        assert_eq!(scene.stage.raw(KEY), Some((b"abc".to_vec(), token.unwrap())));
+    });
+}
+
+#[test]
+fn a_late_value_keeps_the_claim_of_the_item_that_it_replaces() {
+    explore(|| {
+        let scene = Scene::new();
+        scene.stage.set(KEY, 1);
+        let token = stale_item(&scene);
+        let writer = scene.start(move |actor| {
+            let (cas, stale) = (Some(token - 1), Stale::IfOlder);
+            let request = Request { cas, stale, ..Request::new(KEY, StoreMode::Set) };
+            actor.engine.store(&actor.seat, &request, b"late", NOW).unwrap()
+        });
+        let claimer = scene.start(move |actor| actor.claim(KEY, token));
+        assert!(matches!(writer.join().unwrap(), Stored::Stored { .. }));
+        let won = claimer.join().unwrap();
+        scene.end();
+        assert_eq!(marks(&scene), (true, won), "claimed before, or not at all");
+        assert_eq!(scene.stage.raw(KEY).unwrap().0, b"late");
+    });
+}
+
+#[test]
+fn a_token_asked_for_is_passed_by_who_stores_after_it() {
+    explore(|| {
+        let scene = Scene::new();
+        scene.stage.set(KEY, 1);
+        let asked = scene.stage.peek(KEY).unwrap().cas + 5_000;
+        let asking = scene.start(move |actor| {
+            let request = Request { version: Some(asked), ..Request::new(KEY, StoreMode::Set) };
+            actor.engine.store(&actor.seat, &request, b"asked", NOW).unwrap()
+        });
+        let writer =
+            scene.start(|actor| [(); 2].map(|()| actor.extend(KEY, StoreMode::Prepend, b"x")));
+        assert_eq!(asking.join().unwrap(), Stored::Stored { cas: asked, value_bytes: 5 });
+        let tokens = writer.join().unwrap().map(Option::unwrap);
+        scene.end();
+        assert!(tokens[0] < tokens[1] && !tokens.contains(&asked));
+        let (value, token) = scene.stage.raw(KEY).unwrap();
+        assert_eq!(value != b"asked", token > asked, "{value:?} under {token}");
+    });
+}
