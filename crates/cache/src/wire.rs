@@ -155,7 +155,7 @@ impl Cache {
     ) -> Result<Amended, StoreError> {
         let now = self.now();
         self.shared.flights.detach(key);
-        let amendment = Amendment { cas, deadline, stale: true, version };
+        let amendment = Amendment { cas, deadline, noted: false, stale: true, version };
         self.with_seat(|engine, seat| engine.amend(seat, key, &amendment, now))
     }
 
@@ -270,8 +270,29 @@ impl Cache {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn touch_until(&self, key: &[u8], deadline: Deadline) -> Result<Option<Meta>, StoreError> {
+        self.touch_as(key, deadline, true)
+    }
+
+    /// As [`Cache::touch_until`], which counts as a read, as in memcached; or not.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// ```
+    /// # let cache = larder::Cache::builder().open()?;
+    /// cache.set("k", "v", None)?;
+    /// let touched = cache.touch_as(b"k", larder::Deadline::NEVER, false)?;
+    /// assert!(touched.is_some_and(|meta| !meta.fetched));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn touch_as(
+        &self,
+        key: &[u8],
+        deadline: Deadline,
+        noted: bool,
+    ) -> Result<Option<Meta>, StoreError> {
         let now = self.now();
-        let amendment = Amendment { deadline: Some(deadline), ..Amendment::default() };
+        let amendment = Amendment { deadline: Some(deadline), noted, ..Amendment::default() };
         self.with_seat(|engine, seat| {
             Ok(match engine.amend(seat, key, &amendment, now)? {
                 Amended::Done(meta) => Some(meta),

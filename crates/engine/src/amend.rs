@@ -27,6 +27,8 @@ pub struct Amendment {
     pub cas: Option<u64>,
     /// The deadline that it shall get.
     pub deadline: Option<Deadline>,
+    /// Has it been read by this, as far as [`Meta::fetched`] tells?
+    pub noted: bool,
     /// Shall it be stale from now on? Then it gets another cas token, and the right to bring a new value is not
     /// given to anybody yet.
     pub stale: bool,
@@ -150,9 +152,8 @@ impl Engine {
         self.set_deadline(found, amendment.deadline);
         let header = found.header;
         if !amendment.stale {
-            // As in memcached, who touches an item has seen it.
-            let is_fetched = found.is_fetched();
-            self.set_header(found, if is_fetched { header } else { header.with_born(READ_BEFORE) });
+            let is_news = amendment.noted && !found.is_fetched();
+            self.set_header(found, if is_news { header.with_born(READ_BEFORE) } else { header });
             return self.meta(found, self.value_bytes(found));
         }
         self.set_header(found, header.with_marks(Marks { stale: true, won: false }));

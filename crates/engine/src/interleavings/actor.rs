@@ -195,7 +195,8 @@ impl Actor {
     }
 
     pub(super) fn touch(&self, key: &[u8], deadline: Second) -> bool {
-        let amendment = Amendment { deadline: Some(Deadline(deadline)), ..Amendment::default() };
+        let amendment =
+            Amendment { deadline: Some(Deadline(deadline)), noted: true, ..Amendment::default() };
         matches!(self.engine.amend(&self.seat, key, &amendment, NOW), Ok(Amended::Done(_)))
     }
 

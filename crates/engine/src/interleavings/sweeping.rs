@@ -46,7 +46,8 @@ fn an_item_touched_in_time_by_a_thread_whose_second_is_not_over_is_not_swept() {
         let (scene, _) = about_to_be_swept();
         let sweeper = scene.start(sweep);
         let touching = scene.start(|actor| {
-            let amendment = Amendment { deadline: Some(Deadline(90)), ..Amendment::default() };
+            let amendment =
+                Amendment { deadline: Some(Deadline(90)), noted: true, ..Amendment::default() };
             let touched = actor.engine.amend(&actor.seat, KEY, &amendment, NOW - 1).unwrap();
             touched != Amended::NotFound
         });

@@ -87,7 +87,7 @@ impl Executor {
             return Attempt::Again;
         }
         if let Some(exptime) = fetch.exptime
-            && !matches!(self.cache.touch_until(key, self.deadline(exptime)), Ok(Some(_)))
+            && !matches!(self.cache.touch_as(key, self.deadline(exptime), false), Ok(Some(_)))
         {
             out.truncate(start);
             return Attempt::Done(Response::Miss.into());
