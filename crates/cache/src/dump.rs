@@ -1,7 +1,6 @@
 //! Looking at everything, or at a part of it, as servers show it: what is known of each item, without its value.
 
-use larder_engine::{Cursor, Dumped};
-use larder_item::Meta;
+use larder_engine::{Cursor, Dumped, Sampled};
 
 use crate::Cache;
 
@@ -44,9 +43,8 @@ impl Cache {
         self.with_seat(|engine, seat| engine.dump_group(seat, cursor, b"", now, out))
     }
 
-    /// Shows the live items of at most `groups_max` of the index's groups, spread evenly over it, to `visit`: the bytes
-    /// of each key, and what is known of its item. Gives the factor by which a count of them becomes about one of
-    /// all items: 1 where all were shown.
+    /// Shows the live items of at most `groups_max` of the index's groups, spread evenly over it, to `visit`. Gives the
+    /// factor by which a count of them becomes about one of all items: 1 where all were shown.
     ///
     /// Cost: three or so cache misses for each group, and one for each of its ten or so items; nothing is locked.
     ///
@@ -54,11 +52,11 @@ impl Cache {
     /// # let cache = larder::Cache::builder().open()?;
     /// cache.set("k", "value", None)?;
     /// let mut bytes = 0;
-    /// let factor = cache.sample(usize::MAX, |key_bytes, meta| bytes += key_bytes + meta.value_bytes);
+    /// let factor = cache.sample(usize::MAX, |item| bytes += item.key_bytes + item.meta.value_bytes);
     /// assert_eq!((bytes, factor), (6, 1.0));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn sample(&self, groups_max: usize, visit: impl FnMut(usize, &Meta)) -> f64 {
+    pub fn sample(&self, groups_max: usize, visit: impl FnMut(&Sampled)) -> f64 {
         self.shared.engine.sample(groups_max, self.now(), visit)
     }
 }

@@ -69,7 +69,8 @@ pub use cache::Cache;
 pub use clock::Clock;
 pub use larder_engine::{
     Amended, Amendment, Arithmetic, Broken, Counting, Cursor, Deletion, Dumped, Evicted, Leaving,
-    LimitError, Miss, Reading, Reason, Removed, Report, Request, Stale, StoreError, Stored,
+    LimitError, Miss, Reading, Reason, Removed, Report, Request, Sampled, Stale, StoreError,
+    Stored,
 };
 pub use larder_item::{
     Deadline, Direction, Epoch, KEY_BYTES_MAX, KeyError, Meta, Second, StoreMode,

@@ -5,6 +5,7 @@ use std::thread::{self, Thread};
 use std::time::Duration;
 
 use larder_engine::Seat;
+use larder_stats::Counter;
 
 use crate::cache::Shared;
 
@@ -48,6 +49,7 @@ fn maintain(cache: &Weak<Shared>, seat: &Seat) {
         shared.engine.refill(seat, now);
         if now != maintained {
             shared.engine.maintain(seat, now);
+            shared.engine.count(seat, Counter::MaintainerRounds, 1);
             maintained = now;
         }
         drop(tidying);

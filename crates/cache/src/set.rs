@@ -205,7 +205,7 @@ impl Cache {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn delete(&self, key: impl AsRef<[u8]>) -> bool {
-        self.delete_if(key.as_ref(), None) == Deletion::Deleted
+        matches!(self.delete_if(key.as_ref(), None), Deletion::Deleted(_))
     }
 
     /// Gives an item a new time from now on, or none; false where there is no item. Its cas token stays.

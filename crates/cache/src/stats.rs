@@ -45,6 +45,7 @@ const COUNTERS: &[Counter] = &[
     Counter::EvictedActive,
     Counter::Evictions,
     Counter::Reclaimed,
+    Counter::CrawlerReclaimed,
 ];
 
 impl Cache {
@@ -74,7 +75,7 @@ impl Cache {
                     self.counter(counter)
                 }
                 Source::Gauge(gauge) => self.gauge(&report, gauge)?,
-                Source::Counter(_) | Source::Constant(_) => return None,
+                _ => return None,
             };
             Some(Stat { name: row.name, value, doc: row.doc })
         })
@@ -106,6 +107,8 @@ impl Cache {
             Gauge::MemoryBytesMax => self.memory_limit(),
             Gauge::IndexBytes => report.index_bytes,
             Gauge::SegmentsFree => report.segments_free,
+            Gauge::SegmentBytes => report.segment_bytes,
+            Gauge::SegmentCount => report.segments,
             Gauge::SegmentsIndex => report.segments_index,
             Gauge::SegmentsItems => report.segments_items,
             Gauge::SegmentsSmall => report.segments_small,

@@ -50,8 +50,8 @@ pub enum Amended {
 /// The outcome of a delete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deletion {
-    /// The item is removed.
-    Deleted,
+    /// The item is removed; this was known of it.
+    Deleted(Meta),
     /// There was none.
     NotFound,
     /// The item has another cas token, and stays.
@@ -74,9 +74,10 @@ impl Engine {
         if cas.is_some_and(|cas| cas != self.version(&found)) {
             return Deletion::Exists;
         }
+        let meta = self.meta(&found, self.value_bytes(&found));
         self.tell_removal(&found, Reason::Deleted);
         self.unlink(seat, &found);
-        Deletion::Deleted
+        Deletion::Deleted(meta)
     }
 
     /// Gives the right to bring an item's new value to the caller, if nobody has it yet and the item is still the one

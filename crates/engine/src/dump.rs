@@ -7,6 +7,7 @@ use larder_region::layout::{GROUP_BYTES, global};
 
 use crate::find::Found;
 use crate::group::slots_of;
+use crate::lane::Pool;
 use crate::{Engine, Seat};
 
 /// An item as a dump shows it.
@@ -16,6 +17,19 @@ pub struct Dumped {
     pub key: Vec<u8>,
     /// What is known of it.
     pub meta: Meta,
+}
+
+/// An item as a sample shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sampled {
+    /// Bytes of its key.
+    pub key_bytes: usize,
+    /// What is known of it.
+    pub meta: Meta,
+    /// Is it in the small pool, through which new items pass? Else it is in the main pool.
+    pub is_new: bool,
+    /// Has it been read since it was stored or last survived an eviction?
+    pub is_read: bool,
 }
 
 /// A place in a walk through all items, between two groups of the index. A walk begins at the default one.
@@ -117,17 +131,12 @@ impl Engine {
         }
     }
 
-    /// Shows the live items of at most `groups_max` of the index's groups, spread evenly over it, to `visit`: the bytes
-    /// of each key and what is known of its item. Gives the number by which a count of them is to be multiplied to
+    /// Shows the live items of at most `groups_max` of the index's groups, spread evenly over it, to `visit`. Gives the
+    /// number by which a count of them is to be multiplied to
     /// be one of all items; 1 where all were shown. What changes meanwhile may be shown or not.
     ///
     /// Cost: two cache misses a group and one an item; a group has about ten.
-    pub fn sample(
-        &self,
-        groups_max: usize,
-        now: Second,
-        mut visit: impl FnMut(usize, &Meta),
-    ) -> f64 {
+    pub fn sample(&self, groups_max: usize, now: Second, mut visit: impl FnMut(&Sampled)) -> f64 {
         self.flush_if_due(now);
         let groups = self.memory.word(global::GROUPS).load(Acquire);
         let shown = groups.min(groups_max.max(1) as u64);
@@ -135,9 +144,14 @@ impl Engine {
             // In 128 bits, for both numbers are the caller's or the index's.
             let group = (u128::from(turn) * u128::from(groups) / u128::from(shown)) as u64;
             for found in self.linked(group) {
-                let meta = |engine: &Self| engine.meta(&found, engine.value_bytes(&found));
-                if let Some(meta) = self.look_at(&found, now, meta) {
-                    visit(found.header.key_bytes(), &meta);
+                let sampled = |engine: &Self| Sampled {
+                    key_bytes: found.header.key_bytes(),
+                    meta: engine.meta(&found, engine.value_bytes(&found)),
+                    is_new: engine.lane(found.slot.segment()).pool == Pool::Small,
+                    is_read: found.slot.freq() > 0,
+                };
+                if let Some(sampled) = self.look_at(&found, now, sampled) {
+                    visit(&sampled);
                 }
             }
         }

@@ -132,8 +132,19 @@ impl Engine {
     /// Removes an item that is dead by itself.
     pub(crate) fn reclaim(&self, seat: &Seat, found: &Found, death: Miss) {
         self.tell_removal(found, death.into());
-        self.unlink(seat, found);
         self.count(seat, Counter::Reclaimed, 1);
+        self.unlink_dead(seat, found);
+    }
+
+    /// The same for one that somebody was looking for.
+    pub(crate) fn sweep_up(&self, seat: &Seat, found: &Found, death: Miss) {
+        self.tell_swept(found, death.into());
+        self.count(seat, Counter::CrawlerReclaimed, 1);
+        self.unlink_dead(seat, found);
+    }
+
+    fn unlink_dead(&self, seat: &Seat, found: &Found) {
+        self.unlink(seat, found);
         self.count(seat, Counter::ExpiredUnfetched, u64::from(!found.is_fetched()));
     }
 }

@@ -112,6 +112,17 @@ impl Passage {
             Pool::Main => freq.saturating_sub(1),
         }
     }
+
+    /// What a survivor's move is counted as.
+    fn move_of(&self, record: &Record, freq: u64) -> Counter {
+        match (self.evicts, self.from) {
+            (false, _) if record.header.is_piece() => Counter::PiecesRescued,
+            (false, _) => Counter::ItemsRescued,
+            (true, Pool::Small) => Counter::MovesToCold,
+            (true, Pool::Main) if self.freq_after(freq) > 0 => Counter::MovesToWarm,
+            (true, Pool::Main) => Counter::MovesWithin,
+        }
+    }
 }
 
 impl Engine {
@@ -226,7 +237,7 @@ impl Engine {
         now: Second,
     ) -> Result<(), NoMemory> {
         let (hash, bytes) = (record.hash, record.header.record_bytes());
-        {
+        let freq = {
             let locked = self.lock(seat, hash);
             let Some(found) = self.find_item_of(&locked, record) else {
                 return Ok(());
@@ -239,8 +250,10 @@ impl Engine {
                 self.evict_item(seat, &locked, hash, &found, passage);
                 return Ok(());
             }
-        }
+            found.slot.freq()
+        };
         self.relocate(seat, record, passage.to, |freq| passage.freq_after(freq), now)?;
+        self.count(seat, passage.move_of(record, freq), 1);
         passage.bytes_left = passage.bytes_left.saturating_sub(bytes);
         Ok(())
     }

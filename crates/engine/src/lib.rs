@@ -57,7 +57,7 @@ mod wait;
 
 pub use amend::{Amended, Amendment, Deletion};
 pub use count::{Arithmetic, Counting};
-pub use dump::{Cursor, Dumped};
+pub use dump::{Cursor, Dumped, Sampled};
 pub use engine::{Config, CreateError, Engine};
 pub use large::{Evicted, LargeValue, Upload};
 pub use limit::LimitError;

@@ -217,7 +217,9 @@ impl Engine {
             self.count(seat, Counter::Reclaimed, u64::from(live.is_none()));
         }
         self.account(seat, room.segment, bytes);
-        self.count(seat, Counter::ItemsTotal, 1);
+        // As in memcached, where a number that stays as long as it was is the same item.
+        let goes_on = matches!(condition, Condition::Over(over) if over.goes_on);
+        self.count(seat, Counter::ItemsTotal, u64::from(!goes_on));
         if old.is_none() {
             let is_remembered = self.forget(&locked, draft.hash);
             self.count(seat, Counter::GhostHits, u64::from(is_remembered));

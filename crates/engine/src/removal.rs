@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 
-use larder_item::Meta;
+use larder_item::{Meta, Second};
 
 use crate::find::Found;
 use crate::{Engine, Miss};
@@ -43,6 +43,7 @@ pub struct Leaving<'a> {
     engine: &'a Engine,
     found: &'a Found,
     reason: Reason,
+    swept: bool,
 }
 
 impl Leaving<'_> {
@@ -62,9 +63,19 @@ impl Leaving<'_> {
         self.engine.meta(self.found, self.engine.value_bytes(self.found))
     }
 
+    /// The second up to which the cache's clock has been ticked.
+    pub fn now(&self) -> Second {
+        self.engine.now()
+    }
+
     /// Why it leaves.
     pub fn reason(&self) -> Reason {
         self.reason
+    }
+
+    /// Was it dead, and found by somebody who looked for the dead?
+    pub fn is_swept(&self) -> bool {
+        self.swept
     }
 }
 
@@ -111,9 +122,19 @@ impl Engine {
     /// Tells of a record that is being removed. Under the lock of its group, before it leaves the accounts.
     #[inline]
     pub(crate) fn tell_removal(&self, found: &Found, reason: Reason) {
+        self.tell_as(found, reason, false);
+    }
+
+    /// The same for one that was found dead by somebody who looked for such.
+    pub(crate) fn tell_swept(&self, found: &Found, reason: Reason) {
+        self.tell_as(found, reason, true);
+    }
+
+    #[inline]
+    fn tell_as(&self, found: &Found, reason: Reason, swept: bool) {
         let is_departure = matches!(reason, Reason::Evicted | Reason::Expired | Reason::Cleared);
         if is_departure && let Some(hook) = self.told.hook.get() {
-            hook(&Leaving { engine: self, found, reason });
+            hook(&Leaving { engine: self, found, reason, swept });
         }
         if self.told.is_wanted.load(Relaxed) {
             self.tell(found, reason);

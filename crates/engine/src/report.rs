@@ -23,6 +23,10 @@ pub struct Report {
     pub segments: u64,
     /// Of these, those that hold nothing.
     pub segments_free: u64,
+    /// Segments that have ever been in use, or as many as may be in use if that is less.
+    pub segments_used: u64,
+    /// Segments that are just being emptied.
+    pub segments_emptying: u64,
     /// Segments that hold index groups, overflow groups included.
     pub segments_index: u64,
     /// Segments of the ghost, which remembers what was evicted lately.
@@ -74,6 +78,7 @@ impl Engine {
             segment_bytes: self.layout.segment_bytes as u64,
             segments: self.segments_max(),
             segments_free: self.free_segments(),
+            segments_used: self.used_segments().min(self.segments_max()),
             segments_pinned: self.pinned_segments(),
             eviction_age_secs: self
                 .counter(Counter::EvictedAgeSecs)
@@ -90,7 +95,9 @@ impl Engine {
         };
         let mut oldest = u64::MAX;
         for segment in self.segments().take(self.used_segments() as usize) {
-            match self.state(segment) {
+            let state = self.state(segment);
+            report.segments_emptying += u64::from(state == State::Emptying);
+            match state {
                 State::Index | State::Overflow => report.segments_index += 1,
                 State::Active | State::Sealed | State::Emptying => {
                     report.segments_items += 1;

@@ -7,6 +7,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use larder_item::Second;
+use larder_stats::Counter;
 
 use crate::evict::{Emptied, Keep};
 use crate::lane::Pool;
@@ -120,7 +121,10 @@ impl Engine {
                             fruitless += 1;
                             Emptied::Busy
                         }
-                        done => done?,
+                        done => {
+                            self.count(seat, Counter::DirectReclaims, 1);
+                            done?
+                        }
                     }
                 }
             };

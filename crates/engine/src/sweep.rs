@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use larder_item::Second;
 use larder_region::layout::global;
+use larder_stats::Counter;
 
 use crate::evict::{Emptied, Keep};
 use crate::segment::State;
@@ -120,10 +121,12 @@ impl Engine {
         // A touch while we walk may note a deadline that is forgotten here: the item then waits for its
         // segment's turn to be emptied.
         self.forget_deadline_min(segment);
+        let mut checked = 0;
         for (slot, header) in self.headers(segment) {
             if header.deadline_at().is_none() {
                 continue;
             }
+            checked += 1;
             let record_at = self.layout.segment_at(segment) + slot.offset();
             let deadline = header.deadline(&self.memory, record_at);
             if !deadline.is_past(now) {
@@ -135,9 +138,10 @@ impl Engine {
             if let Some(found) = self.find_location(&locked, hash, slot)
                 && let Some(death) = self.death(&found, now)
             {
-                self.reclaim(seat, &found, death);
+                self.sweep_up(seat, &found, death);
             }
         }
+        self.count(seat, Counter::CrawlerItemsChecked, checked);
         self.unpin(segment);
     }
 }

@@ -100,7 +100,7 @@ impl Block {
             State::Uploading(head, upload, true) => {
                 Some(executor.finish_upload(&head.store(), upload))
             }
-            State::Uploading(_, _, false) => Some(executor.bad_data_chunk()),
+            State::Uploading(head, _, false) => Some(executor.bad_data_chunk(&head.store())),
             State::Passing(response) => response,
         }
     }

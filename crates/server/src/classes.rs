@@ -2,6 +2,7 @@
 //! segments' affair. But tools read statistics by class, `me` and dumps name an item's class and size, and an
 //! operator who compares two servers compares these.
 
+use larder_item::Meta;
 use larder_options::Slabs;
 
 /// memcached's size classes, numbered from 1.
@@ -9,6 +10,8 @@ use larder_options::Slabs;
 pub(crate) struct Classes {
     /// The class numbered 1 comes first; the last one is also that of larger items, which are cut.
     classes: Vec<SizeClass>,
+    /// The number of the class of small items, by their size in steps of 8 bytes: looked at for every command.
+    small: Vec<u8>,
     cas: bool,
 }
 
@@ -30,6 +33,13 @@ pub(crate) struct ItemSize {
     pub(crate) has_flags: bool,
 }
 
+impl ItemSize {
+    /// The size of an item of which this is known.
+    pub(crate) fn new(key_bytes: usize, meta: &Meta) -> Self {
+        Self { key_bytes, value_bytes: meta.value_bytes, has_flags: meta.flags != 0 }
+    }
+}
+
 impl Classes {
     /// The classes that the options make; `cas` as items carry cas tokens.
     pub(crate) fn new(slabs: &Slabs, cas: bool) -> Self {
@@ -44,7 +54,11 @@ impl Classes {
             chunk_bytes,
             chunks_per_page: PAGE_BYTES / chunk_bytes.clamp(1, PAGE_BYTES),
         };
-        Self { classes: sizes.into_iter().map(class).collect(), cas }
+        let mut classes =
+            Self { classes: sizes.into_iter().map(class).collect(), small: vec![], cas };
+        let steps = (0..=SMALL_BYTES_MAX).step_by(STEP_BYTES);
+        classes.small = steps.map(|bytes| classes.search(bytes as u64)).collect();
+        classes
     }
 
     /// All classes with their numbers.
@@ -58,11 +72,13 @@ impl Classes {
     }
 
     /// The bytes of an item as memcached counts them: header, cas token, key, flags, value and the ends of both.
+    #[inline]
     pub(crate) fn item_bytes(&self, size: ItemSize) -> u64 {
         (self.head_bytes(size) + size.value_bytes + LINE_END_BYTES) as u64
     }
 
     /// The number of an item's class.
+    #[inline]
     pub(crate) fn class_of(&self, size: ItemSize) -> u8 {
         self.class_of_bytes(self.item_bytes(size))
     }
@@ -95,12 +111,21 @@ impl Classes {
         self.numbered().map(line).collect()
     }
 
+    #[inline]
     fn class_of_bytes(&self, bytes: u64) -> u8 {
+        match self.small.get(bytes.div_ceil(STEP_BYTES as u64) as usize) {
+            Some(number) => *number,
+            None => self.search(bytes),
+        }
+    }
+
+    fn search(&self, bytes: u64) -> u8 {
         let smaller = self.classes.partition_point(|class| u64::from(class.chunk_bytes) < bytes);
         u8::try_from(smaller + 1).map_or(self.last(), |number| number.min(self.last()))
     }
 
     /// Everything but the value.
+    #[inline]
     fn head_bytes(&self, size: ItemSize) -> usize {
         let cas_bytes = if self.cas { CAS_BYTES } else { 0 };
         let flags_bytes = if size.has_flags { FLAGS_BYTES } else { 0 };
@@ -122,11 +147,17 @@ fn growing_sizes(slabs: &Slabs) -> Vec<u32> {
 }
 
 fn aligned(size: u32) -> u32 {
-    size.checked_next_multiple_of(8).unwrap_or(u32::MAX)
+    size.checked_next_multiple_of(STEP_BYTES as u32).unwrap_or(u32::MAX)
 }
 
 /// Bytes of a page, which is cut into chunks of one class.
 pub(crate) const PAGE_BYTES: u32 = 1 << 20;
+
+/// Every class but the last has a size in such steps.
+const STEP_BYTES: usize = 8;
+
+/// Larger items are looked up by a search.
+const SMALL_BYTES_MAX: usize = 8 << 10;
 
 /// memcached has no more classes.
 const CLASS_COUNT_MAX: usize = 63;

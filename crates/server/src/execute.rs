@@ -10,9 +10,10 @@ use larder::{Cache, LargeValue, Miss, Read};
 use larder_item::{Deadline, Meta};
 use larder_options::AnswersAs;
 use larder_protocol::{ClientError, Command, Frame, Response, ServerError, render};
-use larder_stats::{Counter, Counters};
+use larder_stats::{ClassCounter, ClassCounters, Counter, Counters};
 
 use crate::Server;
+use crate::classes::ItemSize;
 use crate::log::Log;
 use crate::server::RefreshError;
 use crate::stats;
@@ -24,6 +25,7 @@ pub struct Executor {
     server: Arc<Server>,
     cache: Cache,
     counters: Arc<Counters>,
+    class_counters: Arc<ClassCounters>,
 }
 
 /// What became of a command.
@@ -45,7 +47,8 @@ impl Executor {
     /// The executor of a worker, counted from 0.
     pub fn new(server: Arc<Server>, worker: usize) -> Self {
         let (cache, counters) = (server.cache.clone(), server.worker_counters(worker));
-        Self { server, cache, counters }
+        let class_counters = server.class_tally.worker(worker);
+        Self { server, cache, counters, class_counters }
     }
 
     /// Lets the memory fetch what commands on these keys, which follow at once, will look at.
@@ -101,7 +104,7 @@ impl Executor {
     #[inline]
     fn get(&self, key: &[u8], with_cas: bool, frame: &Frame<'_>, out: &mut Vec<u8>) -> Executed {
         self.counters.count(Counter::CmdGet);
-        let executed = self.read(key, with_cas, frame, out);
+        let executed = self.read(key, with_cas, ClassCounter::GetHits, frame, out);
         self.counters.count(match executed {
             Executed::Done(Response::Miss) => Counter::GetMisses,
             _ => Counter::GetHits,
@@ -133,7 +136,7 @@ impl Executor {
     ) -> Executed {
         self.counters.count(Counter::CmdTouch);
         let start = out.len();
-        let mut executed = self.read(key, with_cas, frame, out);
+        let mut executed = self.read(key, with_cas, ClassCounter::TouchHits, frame, out);
         let is_hit = !matches!(executed, Executed::Done(Response::Miss));
         if is_hit && self.cache.touch_until(key, self.deadline(exptime)).is_err() {
             self.counters.count(Counter::StoreNoMemory);
@@ -147,29 +150,49 @@ impl Executor {
         executed
     }
 
-    /// Appends an item's head and value. The value goes from the cache to `out` without a stop.
+    /// Appends an item's head and value, and counts a hit for its class. The value goes from the cache to `out`
+    /// without a stop.
     #[inline]
-    fn read(&self, key: &[u8], with_cas: bool, frame: &Frame<'_>, out: &mut Vec<u8>) -> Executed {
+    fn read(
+        &self,
+        key: &[u8],
+        with_cas: bool,
+        hits: ClassCounter,
+        frame: &Frame<'_>,
+        out: &mut Vec<u8>,
+    ) -> Executed {
         let start = out.len();
         for _ in 0..READ_ATTEMPTS_MAX {
             let head = |out: &mut Vec<u8>, meta: &Meta| {
                 render::hit_head(out, key, meta, with_cas, frame);
             };
             match self.cache.read(key, out, head) {
-                Read::Hit(_) => return Response::Hit.into(),
+                Read::Hit(meta) => {
+                    self.count_class(ItemSize::new(key.len(), &meta), hits);
+                    return Response::Hit.into();
+                }
                 Read::Miss(miss) => {
                     self.count_miss(miss);
                     return Response::Miss.into();
                 }
                 // As long as nothing has been sent, an item that is evicted under the read can be asked
                 // for again.
-                Read::Large(_, mut large) => match large.next_piece(out) {
-                    Ok(_) => return Executed::Large(large),
+                Read::Large(meta, mut large) => match large.next_piece(out) {
+                    Ok(_) => {
+                        self.count_class(ItemSize::new(key.len(), &meta), hits);
+                        return Executed::Large(large);
+                    }
                     Err(_) => out.truncate(start),
                 },
             }
         }
         Response::Miss.into()
+    }
+
+    /// Counts for the class of an item of this size.
+    #[inline]
+    fn count_class(&self, size: ItemSize, counter: ClassCounter) {
+        self.class_counters.count(self.server.classes.class_of(size), counter);
     }
 
     fn count_miss(&self, miss: Miss) {

@@ -24,7 +24,7 @@
 //!
 //! Files in reading order:
 //!
-//! - what one connection does: [`session`], `block`, `execute`, `leases`, `stats`, `classes`;
+//! - what one connection does: [`session`], `block`, `execute`, `leases`, `stats`, `classes`, `tally`;
 //! - bytes and sockets: `backlog`, `budget`, `scratch`, `connection`, `connections`, `datagrams`;
 //! - encryption: `suites`, `certificates`, `tls`;
 //! - threads: [`server`], `inbox`, `waker`, `worker`, `listener`, `clock`, `log`;
@@ -36,7 +36,6 @@ mod backlog;
 mod block;
 mod budget;
 mod certificates;
-#[allow(dead_code, reason = "statistics and dumps come next")]
 mod classes;
 mod clock;
 mod connection;
@@ -62,6 +61,7 @@ mod stats;
 mod stop;
 mod suites;
 mod syscalls;
+mod tally;
 mod tls;
 mod waker;
 mod worker;

@@ -13,6 +13,7 @@ use crate::classes::Classes;
 use crate::leases::Leases;
 use crate::log::Log;
 use crate::stop::Stop;
+use crate::tally::ClassTally;
 
 /// The cache and everything about its service that is not one thread's own.
 #[derive(Debug)]
@@ -24,6 +25,8 @@ pub struct Server {
     pub(crate) budget: Budget,
     /// In which statistics and dumps show items.
     pub(crate) classes: Classes,
+    /// What has been counted for each of them.
+    pub(crate) class_tally: ClassTally,
     /// With `-Z`.
     pub(crate) certificates: Option<Certificates>,
     pub(crate) log: Log,
@@ -75,10 +78,15 @@ impl Server {
             .clock(Clock::Ticked)
             .maintainer(true);
         let cache = open(builder, &options)?;
+        let classes = Classes::new(&options.slabs, options.cas);
+        let class_tally = ClassTally::new(&classes, options.worker_count);
+        let departures = Arc::clone(class_tally.departures());
+        cache.show_departures(move |leaving| departures.count(leaving));
         Ok(Self {
             cache,
             connection_count_max: options.connection_count_max,
-            classes: Classes::new(&options.slabs, options.cas),
+            classes,
+            class_tally,
             budget: Budget::new(match options.buffer_bytes_max {
                 0 => BUDGET_BYTES,
                 bytes => bytes,
@@ -116,6 +124,7 @@ impl Server {
         for counter in Counter::ALL.iter().filter(|counter| counter.is_reset()) {
             at_reset[*counter as usize] = self.sum(*counter);
         }
+        self.class_tally.reset();
     }
 
     /// Connections that are open now.

@@ -1,16 +1,21 @@
 //! The answers of `stats`: the rows of the tables with the values of this server.
 
+mod by_class;
+
 use std::sync::atomic::Ordering::Relaxed;
 
 use larder::Report;
 use larder_item::Deadline;
+use larder_options::AnswersAs;
 use larder_protocol::{ClientError, Frame, Response, StatsSection, WIRE_VERSION, render, text};
-use larder_stats::{Condition, Counter, Gauge, Section, Source, Stat};
+use larder_stats::{Condition, Gauge, Section, Source, Stat};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 
 use crate::certificates::Certificates;
+use crate::classes::{ItemSize, PAGE_BYTES};
 use crate::{Server, limits};
+use by_class::Census;
 
 /// Appends the statistics of a section.
 pub(crate) fn answer(
@@ -20,14 +25,10 @@ pub(crate) fn answer(
     out: &mut Vec<u8>,
 ) -> Response {
     match section {
-        StatsSection::General => rows(server, &[Section::General], frame, out),
-        StatsSection::Items => {
-            if server.counter(Counter::ItemsCurrent) > 0 {
-                rows(server, &[Section::Items], frame, out);
-            }
-        }
-        StatsSection::Slabs => rows(server, &[Section::Slabs, Section::SlabsTotal], frame, out),
-        StatsSection::Larder => rows(server, &[Section::Larder], frame, out),
+        StatsSection::General => rows(server, Section::General, frame, out),
+        StatsSection::Items => Census::take(server).show(server, Section::Items, frame, out),
+        StatsSection::Slabs => slabs(server, frame, out),
+        StatsSection::Larder => rows(server, Section::Larder, frame, out),
         StatsSection::Settings => {
             let mut options = server.options.clone();
             options.verbosity = server.log.verbosity();
@@ -41,8 +42,8 @@ pub(crate) fn answer(
             if !server.options.dump {
                 return ClientError::DumpNotAllowed.into();
             }
-            if class == ITEMS_CLASS {
-                dump(server, items_max, out);
+            if let Ok(class) = u8::try_from(class) {
+                dump(server, class, items_max, out);
             }
         }
         StatsSection::Reset => {
@@ -57,57 +58,76 @@ fn sizes(server: &Server, frame: &Frame<'_>, out: &mut Vec<u8>) {
     if !server.options.track_sizes {
         return render::stat(out, "sizes_status", "disabled", frame);
     }
-    for (bytes, count) in server.cache.sizes() {
+    for (bytes, count) in by_class::sizes(server) {
         render::stat(out, bytes, count, frame);
     }
 }
 
-/// Lists live items.
-fn dump(server: &Server, items_max: u32, out: &mut Vec<u8>) {
+/// Lists live items of a class, among those that it gets to see.
+fn dump(server: &Server, class: u8, items_max: u32, out: &mut Vec<u8>) {
     let epoch = server.cache.epoch();
     let mut items_left = if items_max == 0 { u32::MAX } else { items_max };
     let bytes_max = out.len() + DUMP_BYTES_MAX;
+    let mut looks_left = DUMP_LOOKS_MAX;
     server.cache.dump(|item| {
+        looks_left -= 1;
+        if server.classes.class_of(ItemSize::new(item.key.len(), &item.meta)) != class {
+            return looks_left > 0;
+        }
         let exptime = match item.meta.deadline {
             Deadline::NEVER => 0,
             Deadline(second) => epoch.unix_of(second),
         };
         text::render::dumped_item(out, &item.key, item.meta.value_bytes, exptime);
         items_left -= 1;
-        items_left > 0 && out.len() < bytes_max
+        items_left > 0 && looks_left > 0 && out.len() < bytes_max
     });
 }
 
-fn rows(server: &Server, sections: &[Section], frame: &Frame<'_>, out: &mut Vec<u8>) {
+fn rows(server: &Server, section: Section, frame: &Frame<'_>, out: &mut Vec<u8>) {
     let report = server.cache.report();
-    for section in sections {
-        for stat in section.rows().filter(|stat| is_shown(server, stat)) {
-            let name = format_args!("{}{}", section.prefix(), stat.name);
-            match stat.source {
-                Source::Counter(counter) => render::stat(out, name, server.counter(counter), frame),
-                Source::Gauge(gauge) => {
-                    render::stat(out, name, gauge_text(server, &report, gauge), frame);
-                }
-                Source::Constant(text) => render::stat(out, name, text, frame),
+    for stat in section.rows().filter(|stat| is_shown(server, stat)) {
+        match stat.source {
+            Source::Counter(counter) => {
+                render::stat(out, stat.name, server.counter(counter), frame);
             }
+            Source::Gauge(gauge) => {
+                render::stat(out, stat.name, gauge_text(server, &report, gauge), frame);
+            }
+            Source::Constant(text) => render::stat(out, stat.name, text, frame),
+            Source::ClassCounter(_) | Source::ClassGauge(_) => {}
         }
+    }
+}
+
+fn slabs(server: &Server, frame: &Frame<'_>, out: &mut Vec<u8>) {
+    let census = Census::take(server);
+    census.show(server, Section::Slabs, frame, out);
+    for stat in Section::SlabsTotal.rows() {
+        let value = match stat.source {
+            Source::Gauge(Gauge::ActiveClasses) => census.active_count(server),
+            _ => memory_used(&server.cache.report()),
+        };
+        render::stat(out, stat.name, value, frame);
     }
 }
 
 fn is_shown(server: &Server, stat: &Stat) -> bool {
     let options = &server.options;
-    match stat.condition {
-        None => true,
-        Some(Condition::MaxconnsFast) => options.maxconns_fast,
-        Some(Condition::IdleTimeout) => options.idle_timeout_secs > 0,
-        Some(Condition::Tls) => server.certificates.is_some(),
-        Some(Condition::TlsSessions) => {
+    stat.conditions.iter().all(|condition| match condition {
+        Condition::MaxconnsFast => options.maxconns_fast,
+        Condition::IdleTimeout => options.idle_timeout_secs > 0,
+        Condition::Tls => server.certificates.is_some(),
+        Condition::TlsSessions => {
             server.certificates.as_ref().is_some_and(Certificates::has_sessions)
         }
-        Some(Condition::SlabReassign) => options.slab_reassign,
-        Some(Condition::LruCrawler) => options.lru_crawler,
-        Some(Condition::LruMaintainer) => options.lru_maintainer,
-    }
+        Condition::SlabReassign => options.slab_reassign,
+        Condition::LruCrawler => options.lru_crawler,
+        Condition::LruMaintainer => options.lru_maintainer,
+        Condition::TemporaryTtl => options.tuning.temporary_ttl_secs.is_some(),
+        Condition::Answers45 => options.answers_as == AnswersAs::V1_6_45,
+        Condition::Answers18 => options.answers_as == AnswersAs::V1_6_18,
+    })
 }
 
 /// The value of a gauge.
@@ -132,16 +152,11 @@ fn gauge_text(server: &Server, report: &Report, gauge: Gauge) -> String {
         Gauge::IndexPower => u64::from((report.groups * SLOTS_PER_GROUP).ilog2()),
         Gauge::IndexBytes => report.index_bytes,
         Gauge::SegmentsFree => report.segments_free,
-        Gauge::OldestAgeSecs => match report.oldest {
-            0 => 0,
-            begun => u64::from(now.saturating_sub(begun)),
-        },
         Gauge::SegmentBytes => report.segment_bytes,
         Gauge::SegmentCount => report.segments,
-        Gauge::SegmentsUsed => {
-            report.segments_index + report.segments_ghost + report.segments_items
-        }
-        Gauge::MemoryBytes => report.memory_bytes,
+        Gauge::PagesFree => pages_free(report),
+        Gauge::Emptying => u64::from(report.segments_emptying > 0),
+        Gauge::MemoryBytes => memory_used(report),
         Gauge::SegmentsIndex => report.segments_index,
         Gauge::SegmentsItems => report.segments_items,
         Gauge::SegmentsSmall => report.segments_small,
@@ -151,8 +166,21 @@ fn gauge_text(server: &Server, report: &Report, gauge: Gauge) -> String {
         Gauge::EvictionAgeSecs => report.eviction_age_secs,
         Gauge::GroupCount => report.groups,
         Gauge::GroupOverflowCount => report.overflow_groups,
+        // Only `slabs` asks, and has counted.
+        Gauge::ActiveClasses => Census::take(server).active_count(server),
     };
     number.to_string()
+}
+
+/// Memory that holds something, or did: the system has given it to the process.
+fn memory_used(report: &Report) -> u64 {
+    report.segments_used * report.segment_bytes
+}
+
+/// The part of it that holds nothing.
+fn pages_free(report: &Report) -> u64 {
+    let in_use = report.segments.saturating_sub(report.segments_free);
+    report.segments_used.saturating_sub(in_use) * report.segment_bytes / u64::from(PAGE_BYTES)
 }
 
 /// The processor time of the process, in user mode and in the kernel.
@@ -166,8 +194,8 @@ fn usage() -> (String, String) {
 /// Slots of an index group, for memcached's measure of the index.
 const SLOTS_PER_GROUP: u64 = 15;
 
-/// The class that all items are shown in.
-const ITEMS_CLASS: u32 = 1;
-
 /// memcached shows no more in one dump.
 const DUMP_BYTES_MAX: usize = 2 * 1024 * 1024;
+
+/// So many items are looked at for it: the worker serves nobody else meanwhile.
+const DUMP_LOOKS_MAX: u32 = 100_000;

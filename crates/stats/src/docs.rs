@@ -23,26 +23,32 @@ pub fn stats_md() -> String {
 fn kind(stat: &Stat) -> String {
     let kind = match stat.source {
         Source::Counter(counter) if counter.is_reset() => "counter",
-        Source::Counter(_) | Source::Gauge(_) => "gauge",
+        Source::ClassCounter(_) => "counter",
+        Source::Counter(_) | Source::Gauge(_) | Source::ClassGauge(_) => "gauge",
         Source::Constant(_) => "constant",
     };
-    match stat.condition {
-        None => kind.to_owned(),
-        Some(condition) => format!("{kind}, with `{}`", option(condition)),
+    let options: Vec<_> =
+        stat.conditions.iter().filter_map(|condition| option(*condition)).collect();
+    match options.is_empty() {
+        true => kind.to_owned(),
+        false => format!("{kind}, with {}", options.join(" and ")),
     }
 }
 
-/// The option a condition stands for.
-fn option(condition: Condition) -> &'static str {
-    match condition {
-        Condition::MaxconnsFast => "maxconns_fast",
-        Condition::IdleTimeout => "idle_timeout",
-        Condition::Tls => "-Z",
-        Condition::TlsSessions => "-Z -o ssl_session_cache",
-        Condition::SlabReassign => "slab_reassign",
-        Condition::LruCrawler => "lru_crawler",
-        Condition::LruMaintainer => "lru_maintainer",
-    }
+/// The option a condition stands for; none for the default.
+fn option(condition: Condition) -> Option<&'static str> {
+    Some(match condition {
+        Condition::MaxconnsFast => "`maxconns_fast`",
+        Condition::IdleTimeout => "`idle_timeout`",
+        Condition::Tls => "`-Z`",
+        Condition::TlsSessions => "`-Z`, `ssl_session_cache`",
+        Condition::SlabReassign => "`slab_reassign`",
+        Condition::LruCrawler => "`lru_crawler`",
+        Condition::LruMaintainer => "`lru_maintainer`",
+        Condition::TemporaryTtl => "`temporary_ttl`",
+        Condition::Answers45 => return None,
+        Condition::Answers18 => "`answers_as=1.6.18`",
+    })
 }
 
 fn introduction(section: Section) -> (&'static str, &'static str) {
@@ -50,13 +56,18 @@ fn introduction(section: Section) -> (&'static str, &'static str) {
         Section::General => ("`stats`", "memcached's keys in memcached's order."),
         Section::Items => (
             "`stats items`",
-            "Each key stands after `items:1:`. Larder keeps items of all sizes together in segments, so \
-             there is one class, number 1. It is shown while there are items.",
+            "Each key stands after `items:` and the number of a size class, for every class that holds \
+             items. The classes are those of a memcached with the same `-f`, `-n`, `slab_chunk_max` \
+             and `slab_sizes`; Larder keeps items of all sizes together in segments, and says what \
+             memcached would say of the same items. Numbers of items and bytes are exact up to 20,000 \
+             items in a cache of up to 2 GiB; above that they are projected from a part of the index that \
+             is spread over all of it, so that asking costs a few milliseconds at most. Ages begin when the \
+             segment was begun in which the item is: they may be longer than the item has been there.",
         ),
         Section::Slabs => (
             "`stats slabs`",
-            "Each key stands after `1:`. The one class is all segments, and its commands are those of \
-             the whole server.",
+            "Each key stands after the number of a size class, for every class that has had items. \
+             Pages and chunks are those that memcached would need for the items stored now.",
         ),
         Section::SlabsTotal => ("`stats slabs`, last lines", "These have no prefix."),
         Section::Larder => ("`stats larder`", "What memcached has no key for."),

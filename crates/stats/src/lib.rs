@@ -4,12 +4,14 @@
 //! section of `stats` shows it and what it means. Everything else is derived from the rows: the
 //! counters a thread keeps, the order of `stats`, docs/stats.md.
 //!
-//! Files in reading order: [`table`], [`counters`], [`docs`].
+//! Files in reading order: [`stat`], [`table`], [`counters`], [`docs`].
 #![forbid(unsafe_code)]
 
 pub mod counters;
 pub mod docs;
+pub mod stat;
 pub mod table;
 
-pub use counters::Counters;
-pub use table::{Condition, Counter, Gauge, Section, Source, Stat, TABLE};
+pub use counters::{ClassCounters, Counters};
+pub use stat::{Condition, Section, Source, Stat};
+pub use table::{ClassCounter, ClassGauge, Counter, Gauge, TABLE};

@@ -1,109 +1,24 @@
-//! The rows, and the two enums derived from them.
+//! The rows, and the enums derived from them.
 //!
 //! A row is `"name" kind Variant "doc";`. The kinds:
 //!
 //! - `counter X`: each thread counts; `stats reset` sets it back to 0. Makes [`Counter::X`](Counter).
 //! - `level X`: each thread adds its changes up and down; the sum says how many there are. Not reset.
 //! - `gauge X`: measured or looked up when somebody asks. Makes [`Gauge::X`](Gauge).
+//! - `class_counter X`, `class_gauge X`: the same for each size class. Make [`ClassCounter::X`](ClassCounter)
+//!   and [`ClassGauge::X`](ClassGauge).
 //! - `same Counter X`, `same Gauge X`: shows what another row already shows.
 //! - `constant "text"`: memcached's key for something Larder does not have; tools expect the key.
 //!
-//! `if Condition` before the doc leaves the row out of the answer unless the option is on.
+//! `if Condition …` before the doc leaves the row out of the answer unless all of that holds.
 
-/// Which answer of `stats` a row stands in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Section {
-    /// `stats`.
-    General,
-    /// `stats items`: the one class 1, which is all items.
-    Items,
-    /// `stats slabs`: the one class 1, which is all segments.
-    Slabs,
-    /// The lines of `stats slabs` after the classes.
-    SlabsTotal,
-    /// `stats larder`: what memcached has no key for.
-    Larder,
-}
-
-impl Section {
-    /// All of them, in the order of the table.
-    pub const ALL: [Self; 5] =
-        [Self::General, Self::Items, Self::Slabs, Self::SlabsTotal, Self::Larder];
-
-    /// What stands before a row's name on the wire.
-    pub fn prefix(self) -> &'static str {
-        match self {
-            Self::Items => "items:1:",
-            Self::Slabs => "1:",
-            Self::General | Self::SlabsTotal | Self::Larder => "",
-        }
-    }
-
-    /// The command that shows it.
-    pub fn command(self) -> &'static str {
-        match self {
-            Self::General => "stats",
-            Self::Items => "stats items",
-            Self::Slabs | Self::SlabsTotal => "stats slabs",
-            Self::Larder => "stats larder",
-        }
-    }
-
-    /// Its rows, in the order of the answer.
-    pub fn rows(self) -> impl Iterator<Item = &'static Stat> {
-        TABLE.iter().filter(move |stat| stat.section == self)
-    }
-}
-
-/// The option without which a row is left out, as memcached leaves it out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Condition {
-    /// `-o maxconns_fast`, the default.
-    MaxconnsFast,
-    /// `-o idle_timeout` above 0.
-    IdleTimeout,
-    /// `-Z`.
-    Tls,
-    /// `-Z` and `-o ssl_session_cache`.
-    TlsSessions,
-    /// `-o slab_reassign`, the default.
-    SlabReassign,
-    /// `-o lru_crawler`, the default.
-    LruCrawler,
-    /// `-o lru_maintainer`, the default.
-    LruMaintainer,
-}
-
-/// Where a value comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Source {
-    /// The sum over all threads' counters.
-    Counter(Counter),
-    /// Asked for when needed.
-    Gauge(Gauge),
-    /// Always this text.
-    Constant(&'static str),
-}
-
-/// A row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stat {
-    /// Name on the wire, without the section's prefix.
-    pub name: &'static str,
-    /// Where its value comes from.
-    pub source: Source,
-    /// Which answer it stands in.
-    pub section: Section,
-    /// The option it needs to be shown; `None`: always shown.
-    pub condition: Option<Condition>,
-    /// What it means, with its unit.
-    pub doc: &'static str,
-}
+use crate::stat::{Condition, Section, Source, Stat};
 
 macro_rules! table {
     ($($section:ident { $(
         $name:literal $(counter $counter:ident)? $(level $level:ident)? $(gauge $gauge:ident)?
-        $(same $kind:ident $shown:ident)? $(constant $text:literal)? $(if $condition:ident)?
+        $(class_counter $class_counter:ident)? $(class_gauge $class_gauge:ident)?
+        $(same $kind:ident $shown:ident)? $(constant $text:literal)? $(if $($condition:ident)+)?
         $doc:literal;
     )* })*) => {
         /// What a thread counts.
@@ -129,6 +44,21 @@ macro_rules! table {
             }
         }
 
+        /// What is counted for each size class.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(usize)]
+        pub enum ClassCounter {
+            $($( $(#[doc = $doc] $class_counter,)? )*)*
+        }
+
+        impl ClassCounter {
+            /// All of them, in the order of the table.
+            pub const ALL: &[Self] = &[$($( $(Self::$class_counter,)? )*)*];
+
+            /// How many there are.
+            pub const COUNT: usize = Self::ALL.len();
+        }
+
         /// What is measured or looked up when somebody asks.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Gauge {
@@ -140,19 +70,30 @@ macro_rules! table {
             pub const ALL: &[Self] = &[$($( $(Self::$gauge,)? )*)*];
         }
 
+        /// What is measured for each size class when somebody asks.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum ClassGauge {
+            $($( $(#[doc = $doc] $class_gauge,)? )*)*
+        }
+
+        impl ClassGauge {
+            /// All of them, in the order of the table.
+            pub const ALL: &[Self] = &[$($( $(Self::$class_gauge,)? )*)*];
+        }
+
         /// All rows; those of a section stand in the order of its answer.
         pub const TABLE: &[Stat] = &[$($( Stat {
             name: $name,
             source: $(Source::Counter(Counter::$counter))? $(Source::Counter(Counter::$level))?
                 $(Source::Gauge(Gauge::$gauge))? $(Source::$kind($kind::$shown))?
+                $(Source::ClassCounter(ClassCounter::$class_counter))?
+                $(Source::ClassGauge(ClassGauge::$class_gauge))?
                 $(Source::Constant($text))?,
             section: Section::$section,
-            condition: table!(@condition $($condition)?),
+            conditions: &[$($(Condition::$condition),+)?],
             doc: $doc,
         }, )*)*];
     };
-    (@condition) => { None };
-    (@condition $condition:ident) => { Some(Condition::$condition) };
 }
 
 table! {
@@ -213,85 +154,101 @@ General {
     "conn_yields" counter ConnectionYields "Times a connection had to let others run after `-R` commands.";
     "hash_power_level" gauge IndexPower "Binary logarithm of the index's slots, rounded down.";
     "hash_bytes" gauge IndexBytes "Memory of the index, in bytes.";
-    "hash_is_expanding" constant "0" "Always 0: Larder's index grows one group at a time.";
-    "slab_reassign_rescues" constant "0" if SlabReassign "Always 0: Larder has no slab classes to move memory between.";
-    "slab_reassign_chunk_rescues" constant "0" if SlabReassign "Always 0: Larder has no slab classes.";
-    "slab_reassign_inline_reclaim" constant "0" if SlabReassign "Always 0: Larder has no slab classes.";
-    "slab_reassign_busy_items" constant "0" if SlabReassign "Always 0: Larder has no slab classes.";
-    "slab_reassign_busy_deletes" constant "0" if SlabReassign "Always 0: Larder has no slab classes.";
-    "slab_reassign_busy_nomem" constant "0" if SlabReassign "Always 0: Larder has no slab classes.";
-    "slab_reassign_last_busy_status" constant "none" if SlabReassign "Always `none`: Larder has no slab classes.";
-    "slab_reassign_running" constant "0" if SlabReassign "Always 0: Larder has no slab classes.";
-    "slabs_moved" constant "0" if SlabReassign "Always 0: Larder has no slab classes.";
-    "lru_crawler_running" constant "0" if LruCrawler "Always 0: Larder has no crawler thread.";
-    "lru_crawler_starts" constant "0" if LruCrawler "Always 0: Larder has no crawler thread.";
-    "lru_maintainer_juggles" constant "0" if LruMaintainer "Always 0: Larder has no LRU queues to juggle.";
+    "hash_is_expanding" constant "0" "Always 0: Larder's index grows all the time, one group after another, and never waits for that.";
+    "slab_reassign_rescues" counter ItemsRescued if SlabReassign "Live items moved out of a segment that was mostly dead, to win it back.";
+    "slab_reassign_chunk_rescues" counter PiecesRescued if SlabReassign "Pieces of large values moved out of a segment that was mostly dead.";
+    "slab_reassign_evictions_nomem" constant "0" if SlabReassign Answers18 "Always 0: what survives in a segment finds room elsewhere, or is counted in `evictions`.";
+    "slab_reassign_inline_reclaim" constant "0" if SlabReassign "Always 0: a segment has no list of free chunks.";
+    "slab_reassign_busy_items" constant "0" if SlabReassign "Always 0: items are moved while they are read.";
+    "slab_reassign_busy_deletes" constant "0" if SlabReassign "Always 0: items are moved while they are read.";
+    "slab_reassign_busy_nomem" constant "0" if SlabReassign Answers45 "Always 0: there is always a free segment for what survives.";
+    "slab_reassign_last_busy_status" constant "none" if SlabReassign Answers45 "Always `none`: items are moved while they are read.";
+    "slab_reassign_running" gauge Emptying if SlabReassign "1 while a segment is being emptied.";
+    "slabs_moved" same Counter SegmentsCompacted if SlabReassign "Segments won back by moving their live items elsewhere.";
+    "lru_crawler_running" level CrawlersRunning if LruCrawler "Crawls and dumps that clients have asked for and that are under way.";
+    "lru_crawler_starts" counter CrawlerStarts if LruCrawler "Crawls and dumps that clients have asked for.";
+    "lru_maintainer_juggles" counter MaintainerRounds if LruMaintainer "Rounds of the thread that takes back dead memory and evicts ahead of the writers.";
     "malloc_fails" constant "0" "Always 0: the memory for items is reserved at the start.";
-    "log_worker_dropped" constant "0" "Always 0: Larder has no `watch` yet.";
-    "log_worker_written" constant "0" "Always 0: Larder has no `watch` yet.";
-    "log_watcher_skipped" constant "0" "Always 0: Larder has no `watch` yet.";
-    "log_watcher_sent" constant "0" "Always 0: Larder has no `watch` yet.";
-    "log_watchers" constant "0" "Always 0: Larder has no `watch` yet.";
+    "log_worker_dropped" counter LogWorkerDropped "Lines for `watch` that a worker had no room for.";
+    "log_worker_written" counter LogWorkerWritten "Lines for `watch` that workers wrote.";
+    "log_watcher_skipped" counter LogWatcherSkipped "Lines that a watching connection was too slow for.";
+    "log_watcher_sent" counter LogWatcherSent "Lines sent to watching connections.";
+    "log_watchers" level LogWatchers "Connections that watch.";
     "ssl_new_sessions" counter SslNewSessions if TlsSessions "TLS handshakes that began a session, instead of resuming one.";
     "ssl_handshake_errors" counter SslHandshakeErrors if Tls "TLS handshakes that failed.";
-    "ssl_proto_errors" counter SslProtoErrors if Tls "Connections closed because what came after the handshake was not TLS.";
+    "ssl_proto_errors" counter SslProtoErrors if Tls Answers45 "Connections closed because what came after the handshake was not TLS.";
     "time_since_server_cert_refresh" gauge CertificatesAgeSecs if Tls "Seconds since the files of the certificates were read.";
-    "unexpected_napi_ids" constant "0" "Always 0: Larder has no NAPI placement (`-N`).";
-    "round_robin_fallback" constant "0" "Always 0: Larder has no NAPI placement (`-N`).";
+    "unexpected_napi_ids" constant "0" "Always 0: Larder gives connections to its workers in turn, with `-N` too.";
+    "round_robin_fallback" constant "0" "Always 0: taking turns is not a fallback in Larder, with `-N` either.";
     "bytes" level BytesLive "Memory of the items that can be read, in bytes.";
     "curr_items" level ItemsCurrent "Items stored now; an expired one counts until its memory is taken back.";
     "total_items" counter ItemsTotal "Items stored.";
-    "slab_global_page_pool" same Gauge SegmentsFree "Segments that hold nothing.";
+    "slab_global_page_pool" gauge PagesFree "Memory of segments that were in use and are free now, in pages of 1 MiB.";
     "expired_unfetched" counter ExpiredUnfetched "Expired items whose memory was taken back and that had not been read lately.";
     "evicted_unfetched" counter EvictedUnfetched "Evicted items that were never read.";
     "evicted_active" counter EvictedActive if LruMaintainer "Evicted items that had been read lately.";
     "evictions" counter Evictions "Live items removed to make room.";
     "reclaimed" counter Reclaimed "Expired items whose memory was taken back.";
-    "crawler_reclaimed" constant "0" "Always 0: Larder has no crawler thread; see `reclaimed`.";
-    "crawler_items_checked" constant "0" "Always 0: Larder has no crawler thread.";
+    "crawler_reclaimed" counter CrawlerReclaimed "Expired items that the search for them found, and whose memory was taken back; not in `reclaimed`.";
+    "crawler_items_checked" counter CrawlerItemsChecked "Items with a deadline that the search for expired ones looked at.";
     "lrutail_reflocked" constant "0" "Always 0: in Larder a reader holds nothing that could block an eviction.";
-    "moves_to_cold" constant "0" if LruMaintainer "Always 0: Larder has no LRU queues.";
-    "moves_to_warm" constant "0" if LruMaintainer "Always 0: Larder has no LRU queues.";
-    "moves_within_lru" constant "0" if LruMaintainer "Always 0: Larder has no LRU queues.";
-    "direct_reclaims" constant "0" if LruMaintainer "Always 0: Larder has no background thread that frees memory ahead of the workers.";
-    "lru_bumps_dropped" constant "0" if LruMaintainer "Always 0: Larder has no LRU queues.";
+    "moves_to_cold" counter MovesToCold if LruMaintainer "Items moved from the small to the main pool: they were read while they were new.";
+    "moves_to_warm" counter MovesToWarm if LruMaintainer "Items of the main pool kept when their segment was evicted, and still counted as read.";
+    "moves_within_lru" counter MovesWithin if LruMaintainer "Items of the main pool kept when their segment was evicted, and not kept a second time unless they are read.";
+    "direct_reclaims" counter DirectReclaims if LruMaintainer "Segments that a store had to empty itself, because the maintaining thread had not yet.";
+    "lru_bumps_dropped" constant "0" if LruMaintainer "Always 0: a read is noted where the item is, not in a queue.";
 }
 Items {
-    "number" same Counter ItemsCurrent "Items stored now.";
-    "age" gauge OldestAgeSecs "Age of the oldest segment with items, in seconds.";
-    "mem_requested" same Counter BytesLive "Memory of the items that can be read, in bytes.";
-    "evicted" same Counter Evictions "Live items removed to make room.";
-    "evicted_nonzero" constant "0" "Always 0: Larder does not count evicted items with a deadline apart.";
-    "evicted_time" constant "0" "Always 0: Larder does not note when an item was last read.";
-    "outofmemory" same Counter StoreNoMemory "Stores refused for want of memory.";
+    "number" class_gauge Number "Items stored now.";
+    "number_hot" class_gauge NumberHot if LruMaintainer "Those of them in the small pool, through which new items pass.";
+    "number_warm" class_gauge NumberWarm if LruMaintainer "Those in the main pool that have been read lately.";
+    "number_cold" class_gauge NumberCold if LruMaintainer "Those in the main pool that have not.";
+    "number_temp" class_gauge NumberTemp if LruMaintainer TemporaryTtl "Those stored to live for `temporary_ttl` seconds at most; they are not counted among the others.";
+    "age_hot" class_gauge AgeHot if LruMaintainer "Seconds that the oldest item of `number_hot` has been where it is.";
+    "age_warm" class_gauge AgeWarm if LruMaintainer "Seconds that the oldest item of `number_warm` has been where it is.";
+    "age" class_gauge Age "Seconds that the oldest item of the others has been where it is.";
+    "mem_requested" class_gauge MemRequested "Bytes of the items, as memcached counts them.";
+    "evicted" class_counter Evicted "Live items removed to make room.";
+    "evicted_nonzero" class_counter EvictedNonzero "Those of them that had a deadline.";
+    "evicted_time" class_gauge EvictedTime "Seconds that the item evicted last had been where it was.";
+    "outofmemory" class_counter OutOfMemory "Stores refused for want of memory.";
     "tailrepairs" constant "0" "Always 0: Larder has no LRU queues to repair.";
-    "reclaimed" same Counter Reclaimed "Expired items whose memory was taken back.";
-    "expired_unfetched" same Counter ExpiredUnfetched "Expired items whose memory was taken back and that had not been read lately.";
-    "evicted_unfetched" same Counter EvictedUnfetched "Evicted items that were never read.";
-    "crawler_reclaimed" constant "0" "Always 0: Larder has no crawler thread.";
-    "crawler_items_checked" constant "0" "Always 0: Larder has no crawler thread.";
+    "reclaimed" class_counter Reclaimed "Expired items whose memory was taken back.";
+    "expired_unfetched" class_counter ExpiredUnfetched "Expired items whose memory was taken back and that were never read.";
+    "evicted_unfetched" class_counter EvictedUnfetched "Evicted items that were never read.";
+    "evicted_active" class_counter EvictedActive if LruMaintainer "Evicted items that had been read.";
+    "crawler_reclaimed" class_counter CrawlerReclaimed "Expired items that the search for them found; not in `reclaimed`.";
+    "crawler_items_checked" constant "0" "Always 0: the search for expired items has one counter for all classes, in `stats`.";
     "lrutail_reflocked" constant "0" "Always 0: in Larder a reader holds nothing that could block an eviction.";
+    "moves_to_cold" constant "0" if LruMaintainer "Always 0: moves have one counter for all classes, in `stats`.";
+    "moves_to_warm" constant "0" if LruMaintainer "Always 0: moves have one counter for all classes, in `stats`.";
+    "moves_within_lru" constant "0" if LruMaintainer "Always 0: moves have one counter for all classes, in `stats`.";
+    "direct_reclaims" constant "0" if LruMaintainer "Always 0: segments hold items of all classes; `stats` has the number for all.";
+    "hits_to_hot" constant "0" if LruMaintainer "Always 0: hits are not counted by pool; see `get_hits` in `stats slabs`.";
+    "hits_to_warm" constant "0" if LruMaintainer "Always 0: hits are not counted by pool; see `get_hits` in `stats slabs`.";
+    "hits_to_cold" constant "0" if LruMaintainer "Always 0: hits are not counted by pool; see `get_hits` in `stats slabs`.";
+    "hits_to_temp" constant "0" if LruMaintainer "Always 0: hits are not counted by pool; see `get_hits` in `stats slabs`.";
 }
 Slabs {
-    "chunk_size" gauge SegmentBytes "Size of a segment, in bytes: memcached's chunk and page are one thing here.";
-    "chunks_per_page" constant "1" "Always 1: a page is a segment.";
-    "total_pages" gauge SegmentCount "Segments.";
-    "total_chunks" same Gauge SegmentCount "Segments.";
-    "used_chunks" gauge SegmentsUsed "Segments that hold items or a part of the index.";
-    "free_chunks" gauge SegmentsFree "Segments that hold nothing.";
+    "chunk_size" class_gauge ChunkSize "The largest item of the class, in bytes.";
+    "chunks_per_page" class_gauge ChunksPerPage "So many such items take 1 MiB.";
+    "total_pages" class_gauge TotalPages "The items' memory in memcached, in pages of 1 MiB; 1 at least.";
+    "total_chunks" class_gauge TotalChunks "So many items fit into these pages.";
+    "used_chunks" class_gauge UsedChunks "So many chunks memcached would need for what is stored: one an item, several for one larger than the last class.";
+    "free_chunks" class_gauge FreeChunks "`total_chunks` less `used_chunks`.";
     "free_chunks_end" constant "0" "Always 0, as in memcached.";
-    "get_hits" same Counter GetHits "Keys found by the commands of `cmd_get`.";
-    "cmd_set" same Counter CmdSet "Storage commands that got memory for their item.";
-    "delete_hits" same Counter DeleteHits "Items deleted by a client.";
-    "incr_hits" same Counter IncrHits "Increments done.";
-    "decr_hits" same Counter DecrHits "Decrements done.";
-    "cas_hits" same Counter CasHits "Compare-and-set that stored.";
-    "cas_badval" same Counter CasBadval "Compare-and-set refused: the item has another cas token.";
-    "touch_hits" same Counter TouchHits "Keys found by the commands of `cmd_touch`.";
+    "get_hits" class_counter GetHits "Keys found by the commands of `cmd_get`.";
+    "cmd_set" class_counter CmdSet "Storage commands that got memory for their item.";
+    "delete_hits" class_counter DeleteHits "Items deleted by a client.";
+    "incr_hits" class_counter IncrHits "Increments done.";
+    "decr_hits" class_counter DecrHits "Decrements done.";
+    "cas_hits" class_counter CasHits "Compare-and-set that stored.";
+    "cas_badval" class_counter CasBadval "Compare-and-set refused: the item has another cas token.";
+    "touch_hits" class_counter TouchHits "Keys found by the commands of `cmd_touch`.";
 }
 SlabsTotal {
-    "active_slabs" constant "1" "Always 1: Larder has one class.";
-    "total_malloced" gauge MemoryBytes "Memory of the region, in bytes.";
+    "active_slabs" gauge ActiveClasses "Size classes that have had items.";
+    "total_malloced" gauge MemoryBytes "Memory of the segments that are or were in use, in bytes.";
 }
 Larder {
     "bytes_written_items" counter BytesWritten "Bytes of items written into segments by stores.";
@@ -306,6 +263,9 @@ Larder {
     "groups_split" counter GroupsSplit "Groups of the index split to make it grow.";
     "reads_retried" counter ReadsRetried "Reads repeated because the item changed meanwhile.";
     "uploads_aborted" counter UploadsAborted "Values whose sender went away, or which found no memory, before they were complete.";
+    "segment_bytes" gauge SegmentBytes "Size of a segment, in bytes.";
+    "segments" gauge SegmentCount "Segments that may be in use.";
+    "segments_free" gauge SegmentsFree "Those of them that hold nothing.";
     "segments_index" gauge SegmentsIndex "Segments that hold a part of the index.";
     "segments_items" gauge SegmentsItems "Segments that hold items.";
     "segments_small" gauge SegmentsSmall "Those of them that belong to the small pool, through which new items pass.";

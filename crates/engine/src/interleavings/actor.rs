@@ -191,7 +191,7 @@ impl Actor {
     }
 
     pub(super) fn delete(&self, key: &[u8]) -> bool {
-        self.engine.delete(&self.seat, key, None, NOW) == Deletion::Deleted
+        matches!(self.engine.delete(&self.seat, key, None, NOW), Deletion::Deleted(_))
     }
 
     pub(super) fn touch(&self, key: &[u8], deadline: Second) -> bool {

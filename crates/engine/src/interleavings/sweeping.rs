@@ -36,7 +36,7 @@ fn an_expired_item_is_swept_though_others_ask_for_it() {
         assert_eq!(reader.join().unwrap(), None);
         scene.end();
         assert_eq!(scene.engine.counter(Counter::ItemsCurrent), 0);
-        assert_eq!(scene.engine.counter(Counter::Reclaimed), 1);
+        assert_eq!(scene.engine.counter(Counter::CrawlerReclaimed), 1);
     });
 }
 

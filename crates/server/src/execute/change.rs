@@ -6,10 +6,11 @@ use larder_protocol::{
     self as protocol, ClientError, Counted, Delete, Initial, Remains, Response, ServerError,
     Touched,
 };
-use larder_stats::Counter;
+use larder_stats::{ClassCounter, Counter};
 
 use super::fetch::ttl_secs;
 use super::{Executor, READ_ATTEMPTS_MAX};
+use crate::classes::ItemSize;
 
 impl Executor {
     pub(super) fn delete(&self, delete: &Delete<'_>) -> Response {
@@ -27,8 +28,10 @@ impl Executor {
     fn remove(&self, delete: &Delete<'_>) -> Response {
         self.server.leases.revoke(delete.key);
         match self.cache.delete_if(delete.key, delete.cas) {
-            Deletion::Deleted => {
+            Deletion::Deleted(meta) => {
                 self.counters.count(Counter::DeleteHits);
+                let size = ItemSize::new(delete.key.len(), &meta);
+                self.count_class(size, ClassCounter::DeleteHits);
                 Response::Deleted
             }
             Deletion::NotFound => Response::NotFound,
@@ -63,9 +66,13 @@ impl Executor {
     }
 
     pub(super) fn arithmetic(&self, arithmetic: &protocol::Arithmetic<'_>) -> Response {
-        let (hits, misses) = match arithmetic.direction {
-            Direction::Increment => (Counter::IncrHits, Counter::IncrMisses),
-            Direction::Decrement => (Counter::DecrHits, Counter::DecrMisses),
+        let (hits, class_hits, misses) = match arithmetic.direction {
+            Direction::Increment => {
+                (Counter::IncrHits, ClassCounter::IncrHits, Counter::IncrMisses)
+            }
+            Direction::Decrement => {
+                (Counter::DecrHits, ClassCounter::DecrHits, Counter::DecrMisses)
+            }
         };
         let protocol::Arithmetic { key, direction, delta, cas, version, exptime, .. } = *arithmetic;
         // A new exptime hides the old one, which may be asked for.
@@ -76,6 +83,7 @@ impl Executor {
             match (self.cache.arithmetic_as(&counting), arithmetic.initial) {
                 (Ok(Arithmetic::Number { number, meta }), _) => {
                     self.counters.count(hits);
+                    self.count_class(ItemSize::new(key.len(), &meta), class_hits);
                     let now = self.cache.now();
                     return Response::Number(Counted {
                         number,
@@ -125,6 +133,7 @@ impl Executor {
         match self.cache.touch_until(key, self.deadline(exptime)) {
             Ok(Some(meta)) => {
                 self.counters.count(Counter::TouchHits);
+                self.count_class(ItemSize::new(key.len(), &meta), ClassCounter::TouchHits);
                 Response::Touched(Touched { flags: meta.flags, cas: meta.cas })
             }
             Ok(None) => {

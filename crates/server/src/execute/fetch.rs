@@ -3,7 +3,7 @@
 use larder::{Miss, Read, Reading, Request, StoreMode, Stored};
 use larder_item::{Deadline, Meta, Second};
 use larder_protocol::{Fetch, Frame, Response, Shown, Win, render};
-use larder_stats::Counter;
+use larder_stats::{ClassCounter, Counter};
 
 use crate::classes::ItemSize;
 
@@ -92,17 +92,23 @@ impl Executor {
             out.truncate(start);
             return Attempt::Done(Response::Miss.into());
         }
-        if !shows_value(fetch, &meta) {
-            out.truncate(head_end);
-            return Attempt::Done(Response::Shown.into());
-        }
-        Attempt::Done(match large {
+        let executed = match large {
+            _ if !shows_value(fetch, &meta) => {
+                out.truncate(head_end);
+                Response::Shown.into()
+            }
             None => Response::Hit.into(),
             Some(mut large) => match large.next_piece(out) {
                 Ok(_) => Executed::Large(large),
                 Err(_) => return Attempt::Again,
             },
-        })
+        };
+        let hits = match fetch.exptime {
+            Some(_) => ClassCounter::TouchHits,
+            None => ClassCounter::GetHits,
+        };
+        self.count_class(ItemSize::new(key.len(), &meta), hits);
+        Attempt::Done(executed)
     }
 
     /// There is no item: the request may want one to be created.
@@ -126,6 +132,9 @@ impl Executor {
         };
         match self.cache.store(&request, b"") {
             Ok(Stored::Stored { cas, .. }) => {
+                let size =
+                    ItemSize { key_bytes: fetch.key.len(), value_bytes: 0, has_flags: false };
+                self.count_class(size, ClassCounter::GetHits);
                 let meta = Meta { deadline, cas, seen: self.cache.now(), ..Meta::default() };
                 let shown = Shown {
                     win: Win::Won,
@@ -202,11 +211,7 @@ impl Executor {
         self.counters.count(Counter::CmdMeta);
         let Some(meta) = self.cache.peek(key) else { return Response::Miss };
         let classes = &self.server.classes;
-        let size = ItemSize {
-            key_bytes: key.len(),
-            value_bytes: meta.value_bytes,
-            has_flags: meta.flags != 0,
-        };
+        let size = ItemSize::new(key.len(), &meta);
         let shown = Shown {
             class: classes.class_of(size),
             item_bytes: classes.item_bytes(size),

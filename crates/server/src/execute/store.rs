@@ -3,15 +3,16 @@
 use larder::{Request, Stale, StoreError, Stored, Upload};
 use larder_item::StoreMode;
 use larder_protocol::{self as protocol, ClientError, Frame, Response, ServerError, Store};
-use larder_stats::Counter;
+use larder_stats::{ClassCounter, Counter};
 
 use super::Executor;
+use crate::classes::ItemSize;
 
 impl Executor {
     #[inline]
     pub(super) fn store(&self, store: &Store<'_>, block: &[u8], frame: &Frame<'_>) -> Response {
         let Some(value) = block.strip_suffix(frame.value_end()) else {
-            return self.bad_data_chunk();
+            return self.bad_data_chunk(store);
         };
         if !self.may_bring(store) {
             return self.stored(store, Ok(Stored::NotStored));
@@ -59,7 +60,9 @@ impl Executor {
 
     /// Begins to take in a value in parts.
     pub(crate) fn begin_upload(&self, store: &Store<'_>) -> Result<Upload, Response> {
-        self.cache.upload(store.key, store.value_bytes).map_err(|error| self.not_stored(error))
+        self.cache
+            .upload(store.key, store.value_bytes)
+            .map_err(|error| self.not_stored(store, error))
     }
 
     /// Gives up a store whose value could not be taken in.
@@ -73,7 +76,7 @@ impl Executor {
             Frame::Meta(_) => Request::new(store.key, StoreMode::Set),
             Frame::Text { .. } | Frame::Binary(_) => self.request(store),
         });
-        self.not_stored(error)
+        self.not_stored(store, error)
     }
 
     /// Stores a value that was taken in in parts. An append that may create the item has to know before
@@ -88,8 +91,9 @@ impl Executor {
     }
 
     /// A value was not followed by a line end. memcached has an item by then, and counts the command.
-    pub(crate) fn bad_data_chunk(&self) -> Response {
+    pub(crate) fn bad_data_chunk(&self, store: &Store<'_>) -> Response {
         self.counters.count(Counter::CmdSet);
+        self.count_class(size_of(store), ClassCounter::CmdSet);
         ClientError::BadDataChunk.into()
     }
 
@@ -99,15 +103,23 @@ impl Executor {
             Ok(stored) => stored,
             // The part alone was small enough; what it would make is not, and memcached leaves it at that.
             Err(StoreError::TooLarge) if extends(store.mode) => Stored::NotStored,
-            Err(error) => return self.not_stored(error),
+            Err(error) => return self.not_stored(store, error),
         };
+        let size = size_of(store);
         self.counters.count(Counter::CmdSet);
+        self.count_class(size, ClassCounter::CmdSet);
         if store.cas.is_some() {
-            self.counters.count(match stored {
-                Stored::Stored { .. } => Counter::CasHits,
-                Stored::Exists => Counter::CasBadval,
-                Stored::NotStored | Stored::NotFound => Counter::CasMisses,
-            });
+            match stored {
+                Stored::Stored { .. } => {
+                    self.counters.count(Counter::CasHits);
+                    self.count_class(size, ClassCounter::CasHits);
+                }
+                Stored::Exists => {
+                    self.counters.count(Counter::CasBadval);
+                    self.count_class(size, ClassCounter::CasBadval);
+                }
+                Stored::NotStored | Stored::NotFound => self.counters.count(Counter::CasMisses),
+            }
         }
         match stored {
             Stored::Stored { cas, value_bytes } => {
@@ -120,7 +132,7 @@ impl Executor {
     }
 
     #[cold]
-    fn not_stored(&self, error: StoreError) -> Response {
+    fn not_stored(&self, store: &Store<'_>, error: StoreError) -> Response {
         match error {
             StoreError::TooLarge => {
                 self.counters.count(Counter::StoreTooLarge);
@@ -128,6 +140,7 @@ impl Executor {
             }
             StoreError::NoMemory => {
                 self.counters.count(Counter::StoreNoMemory);
+                self.count_class(size_of(store), ClassCounter::OutOfMemory);
                 ServerError::OutOfMemoryStoring.into()
             }
             StoreError::Key(_) => ClientError::BadFormat.into(),
@@ -140,6 +153,13 @@ impl Executor {
         let deadline = self.deadline(store.exptime);
         Request { cas, flags, version, stale, deadline, ..Request::new(key, mode) }
     }
+}
+
+/// The size of what was sent. As in memcached a part to be appended counts by itself.
+#[inline]
+fn size_of(store: &Store<'_>) -> ItemSize {
+    let Store { key, value_bytes, flags, .. } = *store;
+    ItemSize { key_bytes: key.len(), value_bytes, has_flags: flags != 0 }
 }
 
 fn extends(mode: StoreMode) -> bool {

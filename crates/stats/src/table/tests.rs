@@ -15,31 +15,53 @@ fn a_name_stands_once_in_an_answer() {
     }
 }
 
-#[test]
-fn stats_has_memcacheds_keys_in_memcacheds_order() {
-    assert_eq!(names(Section::General), GENERAL.split_whitespace().collect::<Vec<_>>());
+/// The names that are shown under all conditions but these.
+fn names_without(section: Section, missing: &[Condition]) -> Vec<&'static str> {
+    let shown = section
+        .rows()
+        .filter(|stat| stat.conditions.iter().all(|condition| !missing.contains(condition)));
+    shown.map(|stat| stat.name).collect()
 }
 
 #[test]
-fn items_and_slabs_have_memcacheds_keys_or_say_that_they_are_declined() {
-    for (section, keys, declined) in [
-        (Section::Items, ITEMS, ITEMS_DECLINED),
-        (Section::Slabs, SLABS, ""),
-        (Section::SlabsTotal, "active_slabs total_malloced", ""),
+fn answers_have_memcacheds_keys_in_memcacheds_order() {
+    for (section, keys) in [
+        (Section::General, GENERAL),
+        (Section::Items, ITEMS),
+        (Section::Slabs, SLABS),
+        (Section::SlabsTotal, "active_slabs total_malloced"),
     ] {
-        let declined: HashSet<_> = declined.split_whitespace().collect();
-        let kept: Vec<_> = keys.split_whitespace().filter(|key| !declined.contains(key)).collect();
-        assert_eq!(names(section), kept, "{section:?}");
+        let names = names_without(section, &[Condition::Answers18]);
+        assert_eq!(names, keys.split_whitespace().collect::<Vec<_>>(), "{section:?}");
     }
 }
 
 #[test]
-fn the_suites_start_without_crawler_and_maintainer_shows_84_keys() {
-    let off = [Condition::LruCrawler, Condition::LruMaintainer, Condition::IdleTimeout];
-    let shown = Section::General
-        .rows()
-        .filter(|stat| stat.condition.is_none_or(|condition| !off.contains(&condition)));
-    assert_eq!(shown.count(), 84);
+fn without_the_maintainer_items_have_the_keys_of_1_6_18() {
+    let names = names_without(Section::Items, &[Condition::LruMaintainer]);
+    let keys =
+        "number age mem_requested evicted evicted_nonzero evicted_time outofmemory tailrepairs
+        reclaimed expired_unfetched evicted_unfetched crawler_reclaimed crawler_items_checked
+        lrutail_reflocked";
+    assert_eq!(names, keys.split_whitespace().collect::<Vec<_>>());
+}
+
+#[test]
+fn the_suites_start_without_crawler_and_maintainer_shows_84_keys_or_83() {
+    let off = [
+        Condition::LruCrawler,
+        Condition::LruMaintainer,
+        Condition::IdleTimeout,
+        Condition::TlsSessions,
+    ];
+    for (version, count, with_tls) in
+        [(Condition::Answers18, 84, 87), (Condition::Answers45, 83, 85)]
+    {
+        let missing = [&off[..], &[version]].concat();
+        assert_eq!(names_without(Section::General, &missing).len(), with_tls, "not {version:?}");
+        let missing = [&missing[..], &[Condition::Tls]].concat();
+        assert_eq!(names_without(Section::General, &missing).len(), count, "not {version:?}");
+    }
 }
 
 #[test]
@@ -59,6 +81,9 @@ fn every_counter_and_gauge_is_shown_by_a_row() {
     let shown: HashSet<_> = TABLE.iter().map(|stat| stat.source).collect();
     assert!(Counter::ALL.iter().all(|counter| shown.contains(&Source::Counter(*counter))));
     assert!(Gauge::ALL.iter().all(|gauge| shown.contains(&Source::Gauge(*gauge))));
+    let (counters, gauges) = (ClassCounter::ALL, ClassGauge::ALL);
+    assert!(counters.iter().all(|counter| shown.contains(&Source::ClassCounter(*counter))));
+    assert!(gauges.iter().all(|gauge| shown.contains(&Source::ClassGauge(*gauge))));
 }
 
 #[test]
@@ -78,7 +103,7 @@ fn a_level_goes_down_by_adding_the_twos_complement() {
     assert_eq!(counters.read(Counter::ItemsTotal), 1);
 }
 
-/// `stats` of memcached 1.6.45 without a flash tier, a proxy and TLS, all conditions fulfilled.
+/// `stats` of memcached 1.6.45 without a flash tier and a proxy, all conditions fulfilled.
 const GENERAL: &str = "pid uptime time version libevent pointer_size rusage_user rusage_system
     max_connections curr_connections total_connections rejected_connections connection_structures
     response_obj_oom response_obj_count response_obj_bytes read_buf_count read_buf_bytes
@@ -92,7 +117,8 @@ const GENERAL: &str = "pid uptime time version libevent pointer_size rusage_user
     slab_reassign_busy_deletes slab_reassign_busy_nomem slab_reassign_last_busy_status
     slab_reassign_running slabs_moved lru_crawler_running lru_crawler_starts
     lru_maintainer_juggles malloc_fails log_worker_dropped log_worker_written log_watcher_skipped
-    log_watcher_sent log_watchers unexpected_napi_ids round_robin_fallback bytes curr_items
+    log_watcher_sent log_watchers ssl_new_sessions ssl_handshake_errors ssl_proto_errors
+    time_since_server_cert_refresh unexpected_napi_ids round_robin_fallback bytes curr_items
     total_items slab_global_page_pool expired_unfetched evicted_unfetched evicted_active evictions
     reclaimed crawler_reclaimed crawler_items_checked lrutail_reflocked moves_to_cold
     moves_to_warm moves_within_lru direct_reclaims lru_bumps_dropped";
@@ -101,12 +127,6 @@ const ITEMS: &str = "number number_hot number_warm number_cold number_temp age_h
     mem_requested evicted evicted_nonzero evicted_time outofmemory tailrepairs reclaimed
     expired_unfetched evicted_unfetched evicted_active crawler_reclaimed crawler_items_checked
     lrutail_reflocked moves_to_cold moves_to_warm moves_within_lru direct_reclaims hits_to_hot
-    hits_to_warm hits_to_cold hits_to_temp";
-
-/// memcached leaves these out itself when it runs without its LRU maintainer; Larder has no such
-/// queues to report.
-const ITEMS_DECLINED: &str = "number_hot number_warm number_cold number_temp age_hot age_warm
-    evicted_active moves_to_cold moves_to_warm moves_within_lru direct_reclaims hits_to_hot
     hits_to_warm hits_to_cold hits_to_temp";
 
 const SLABS: &str = "chunk_size chunks_per_page total_pages total_chunks used_chunks free_chunks
