@@ -273,7 +273,7 @@ impl Pair {
         let cas = self.token(key, token);
         let expected = self.model.compare(key, cas);
         match self.cache.delete_if(key, cas) {
-            Deletion::Deleted => {
+            Deletion::Deleted(_) => {
                 assert_eq!(expected, Outcome::Stored);
                 assert!(self.model.delete(key));
             }
