@@ -62,6 +62,7 @@ impl Engine {
     ///
     /// Cost: one cache miss for the group, one or two for the record; no lock and, on a hit, no store to
     /// shared memory.
+    #[inline(never)] // By itself, and not in its caller's frame, it takes two nanoseconds less.
     pub fn read(
         &self,
         seat: &Seat,
@@ -70,10 +71,12 @@ impl Engine {
         out: &mut Vec<u8>,
         head: impl FnMut(&mut Vec<u8>, &Meta),
     ) -> Read {
-        self.read_in_full(seat, key, Reading::WHOLE, now, out, head)
+        self.read_in_full::<false>(seat, key, Reading::WHOLE, now, out, head)
     }
 
-    /// As [`Engine::read`], in another way.
+    /// As [`Engine::read`], in another way. What is told of the item belongs together: who is told the cas token that
+    /// an item got when it was marked stale is told that it is stale. ([`Engine::read`] may tell it a few nanoseconds
+    /// before.)
     pub fn read_as(
         &self,
         seat: &Seat,
@@ -83,12 +86,12 @@ impl Engine {
         out: &mut Vec<u8>,
         head: impl FnMut(&mut Vec<u8>, &Meta),
     ) -> Read {
-        self.read_in_full(seat, key, reading, now, out, head)
+        self.read_in_full::<true>(seat, key, reading, now, out, head)
     }
 
     /// Both, so that the one most used knows nothing of the other.
     #[inline(always)]
-    fn read_in_full(
+    fn read_in_full<const TOGETHER: bool>(
         &self,
         seat: &Seat,
         key: &[u8],
@@ -120,7 +123,7 @@ impl Engine {
                 if let Some(mut large) = self.open_large(&found)
                     && self.pin_large(&mut large)
                 {
-                    let meta = self.meta(&found, large.value_bytes());
+                    let meta = self.meta_as::<TOGETHER>(&found, large.value_bytes());
                     if self.is_still_there(&found) {
                         self.note_read_if(reading.noted, &found);
                         head(out, &meta);
@@ -129,7 +132,7 @@ impl Engine {
                     self.close_large(&mut large);
                 }
             } else {
-                let meta = self.meta(&found, found.header.shown_bytes());
+                let meta = self.meta_as::<TOGETHER>(&found, found.header.shown_bytes());
                 head(out, &meta);
                 self.read_value(&found, out);
                 if self.is_still_there(&found) && self.is_unaltered(&found, meta.cas) {
@@ -162,12 +165,19 @@ impl Engine {
         }
     }
 
-    #[inline]
     pub(crate) fn meta(&self, found: &Found, value_bytes: usize) -> Meta {
+        self.meta_as::<true>(found, value_bytes)
+    }
+
+    #[inline]
+    fn meta_as<const TOGETHER: bool>(&self, found: &Found, value_bytes: usize) -> Meta {
         let cas = self.version(found);
-        // The header once more, after the version: who sees the version that a change of the marks gave sees the
-        // marks. Pairs with the release in `amend_here`.
-        let header = Header::load(&self.memory, found.record_at);
+        let header = match TOGETHER {
+            // Once more, after the version: who sees the version that a change of the marks gave sees the marks.
+            // Pairs with the release in `amend_here`.
+            true => Header::load(&self.memory, found.record_at),
+            false => found.header,
+        };
         Meta {
             flags: found.header.flags(&self.memory, found.record_at),
             deadline: self.deadline(found),

@@ -219,7 +219,7 @@ impl Header {
     #[inline]
     pub(crate) fn is_fetched(self, freq: u64) -> bool {
         let born = (self.0 & BORN_MASK) >> BORN_SHIFT;
-        born == READ_BEFORE || freq > born
+        (born == READ_BEFORE) | (freq > born)
     }
 
     /// The same of an item that begins with a freq, or was [`READ_BEFORE`].
