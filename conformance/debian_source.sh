@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Fetches the upstream tarball of a Debian source package and unpacks it: `debian_source.sh NAME VERSION FOLDER`.
+# Nothing of it is ever committed. A missing source entry of apt is added in a file of its own, which takes root.
+set -euo pipefail
+
+name=$1 version=$2 folder=$3
+entry=/etc/apt/sources.list.d/larder-sources.sources
+
+fail() {
+    echo "$name $version: $*" >&2
+    exit 1
+}
+
+# True if apt knows where this version comes from.
+is_known() {
+    apt-cache showsrc "$name" 2>/dev/null | grep -q "^Version: \(.*:\)\?$version-"
+}
+
+[ ! -e "$folder/ready" ] || exit 0
+if ! is_known; then
+    [ "$(id -u)" -eq 0 ] || fail "apt knows no source of it. Add a deb-src entry and run apt-get update"
+    # shellcheck source=/dev/null
+    suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
+    printf 'Types: deb-src\nURIs: http://deb.debian.org/debian\nSuites: %s\nComponents: main\nSigned-By: %s\n' \
+        "$suite" /usr/share/keyrings/debian-archive-keyring.gpg >"$entry"
+    apt-get update -qq
+    is_known || fail "Debian $suite has another version"
+fi
+rm -rf "$folder"
+mkdir -p "$folder/download"
+cd "$folder/download"
+apt-get source -qq --tar-only "$name" || fail "the archive does not give it"
+tar -xf "${name}_${version}".orig.tar.* --strip-components=1 -C ..
+cd ..
+rm -r download
+touch ready

@@ -1,0 +1,172 @@
+"""What each file of memcached's suite is expected to come to: expected.toml, and the table of docs/conformance.md."""
+
+import dataclasses
+import json
+import pathlib
+import tomllib
+
+FOLDER = pathlib.Path(__file__).resolve().parent
+TABLE = FOLDER / "expected.toml"
+DOCS = FOLDER.parents[1] / "docs" / "conformance.md"
+BEGIN = "<!-- memcached's suite: written by `make docs` from conformance/memcached/expected.toml -->\n"
+END = "<!-- end -->\n"
+QUICK_SECS = 6
+
+HEADER = """\
+# What every file of memcached 1.6.18's suite comes to with larderd. `suite.py --bless` writes it; by hand come
+#
+#   class    A: behaviour that clients can observe. B: internals of memcached. -: not meant for a server
+#   why      the reason for what differs
+#   tls      the file runs with TLS switched on
+#
+# and from runs: `checks` that ran, the names of those that differ, whether the file stops before its end, whether it
+# skips itself, and how long it took.
+"""
+
+
+@dataclasses.dataclass
+class Result:
+    """What one run of a file came to."""
+
+    checks: int
+    differs: list[str]
+    stops: bool
+    skipped: str | None
+    secs: float
+    errors: str
+
+    def __str__(self):
+        if self.skipped is not None:
+            return f"skips itself: {self.skipped}"
+        text = f"{self.checks - len(self.differs)} of {self.checks}"
+        if self.stops:
+            text += ", stops before its end"
+        return text + "".join(f"\n    differs: {name}" for name in self.differs[:20])
+
+
+@dataclasses.dataclass
+class File:
+    """What a file is expected to come to."""
+
+    # `class` in the table.
+    kind: str
+    checks: int = 0
+    differs: list[str] = dataclasses.field(default_factory=list)
+    stops: bool = False
+    skipped: str | None = None
+    tls: bool = False
+    secs: int = 0
+    why: str = ""
+
+    def passes(self):
+        """True if nothing differs."""
+        return self.skipped is None and not self.differs and not self.stops
+
+    def is_quick(self):
+        """True if it belongs to what runs on every change."""
+        return self.kind == "A" and self.secs <= QUICK_SECS and self.skipped is None and not self.stops
+
+    def complaint_about(self, result):
+        """Why a result is worse than expected, or None."""
+        if result.skipped is not None:
+            return None if self.skipped is not None else "it skips itself"
+        if result.stops and not self.stops:
+            return "it stops before its end"
+        unexpected = list(result.differs)
+        for name in self.differs:
+            if name in unexpected:
+                unexpected.remove(name)
+        if unexpected:
+            return "; ".join(unexpected[:10])
+        passing = self.checks - len(self.differs)
+        if result.checks - len(result.differs) < passing:
+            return f"fewer checks than {passing}"
+        return None
+
+    def learn(self, result):
+        """Expects from now on what came out."""
+        self.checks, self.differs, self.stops = result.checks, result.differs, result.stops
+        self.skipped = result.skipped
+        if abs(result.secs - self.secs) > 2:
+            self.secs = round(result.secs)
+
+
+def read():
+    """All files, by name."""
+    with TABLE.open("rb") as table:
+        rows = tomllib.load(table)
+    return {name: File(kind=row.pop("class"), **row) for name, row in rows.items()}
+
+
+def fields(file):
+    """The keys and values of a row, without those that say what is usual."""
+    yield "class", file.kind
+    for field in dataclasses.fields(File)[1:]:
+        value = getattr(file, field.name)
+        if value not in (0, False, None, "", []):
+            yield field.name, value
+
+
+def write(files):
+    """Writes the table: a line for a file of which nothing differs, a paragraph for the others."""
+    # A JSON string or number is a TOML one as well.
+    lines = [HEADER]
+    for name, file in sorted(files.items()):
+        if file.passes() or file.skipped is not None:
+            row = ", ".join(f"{key} = {json.dumps(value)}" for key, value in fields(file))
+            lines.append(f"{name} = {{ {row} }}\n")
+    for name, file in sorted(files.items()):
+        if file.passes() or file.skipped is not None:
+            continue
+        lines.append(f"\n[{name}]\n")
+        for key, value in fields(file):
+            if key == "differs":
+                lines.append("differs = [\n" + "".join(f"    {json.dumps(each)},\n" for each in value) + "]\n")
+            else:
+                lines.append(f"{key} = {json.dumps(value)}\n")
+    TABLE.write_text("".join(lines))
+
+
+def outcome(file):
+    """A file's cell in the documents."""
+    if file.skipped is not None:
+        return f"skips itself: {file.skipped}"
+    if file.passes():
+        return "passes"
+    text = f"{file.checks - len(file.differs)} of {file.checks}"
+    if file.stops:
+        text += ", stops before its end"
+    return f"{text}. {file.why}" if file.why else text
+
+
+def rendered(files):
+    """The table of docs/conformance.md."""
+    lines = [BEGIN, "\n"]
+    for kind, title in (("A", "What clients can observe"), ("B", "Internals"), ("-", "Not about a server")):
+        rows = [(name, file) for name, file in sorted(files.items()) if file.kind == kind]
+        whole = sum(file.passes() for _, file in rows)
+        skipped = sum(file.skipped is not None for _, file in rows)
+        lines.append(f"**{title}**: {len(rows)} files, {whole} pass, {skipped} skip themselves, ")
+        lines.append(f"{len(rows) - whole - skipped} differ.\n\n| file | checks | |\n|---|--:|---|\n")
+        lines += [f"| {name} | {file.checks or ''} | {outcome(file)} |\n" for name, file in rows]
+        lines.append("\n")
+    return "".join(lines + [END])
+
+
+def split_docs():
+    """What stands before the table, the table, and what stands behind it."""
+    text = DOCS.read_text()
+    before, rest = text.split(BEGIN)
+    table, after = rest.split(END)
+    return before, BEGIN + table + END, after
+
+
+def docs_are_current(files):
+    """True if the document has what the table says."""
+    return split_docs()[1] == rendered(files)
+
+
+def write_docs(files):
+    """Writes the table into the document."""
+    before, _, after = split_docs()
+    DOCS.write_text(before + rendered(files) + after)
