@@ -6,20 +6,14 @@ source "$(dirname "$0")/server.sh"
 version=v0.0.0-20260422231931-4d751bb6e37c
 command -v go >/dev/null || fail "go is missing: run conformance/install.sh"
 
-mkdir "$folder/bin"
-cat >"$folder/bin/memcached" <<SCRIPT
-#!/usr/bin/env bash
-exec "$larderd" -u "$(id -un)" "\$@"
-SCRIPT
-chmod +x "$folder/bin/memcached"
-
+link_as_memcached
 # The test flushes on one connection and stores on the next without waiting for the first: one worker keeps the order.
 start_on_port 11211 -t 1
 mkdir "$folder/module"
 cd "$folder/module"
 go mod init larder.example/clients >/dev/null 2>&1
 go get "github.com/bradfitz/gomemcache@$version" >/dev/null 2>&1 || fail "cannot download gomemcache"
-PATH=$folder/bin:$PATH go test -count=1 -v github.com/bradfitz/gomemcache/memcache |
+go test -count=1 -v github.com/bradfitz/gomemcache/memcache |
     tee "$folder/results" | grep -E '^ *---|_test.go' || true
 count() {
     grep -c -E "^ *--- $1" "$folder/results" || true

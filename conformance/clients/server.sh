@@ -2,9 +2,10 @@
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-larderd=${LARDERD:-$root/target/release/larderd}
+target=${CARGO_TARGET_DIR:-$root/target}
+larderd=${LARDERD:-$target/release/larderd}
 # What suites download and build is kept from run to run.
-kept=${CARGO_TARGET_DIR:-$root/target}/clients
+kept=$target/clients
 folder=$(mktemp -d)
 pids=()
 
@@ -64,8 +65,26 @@ start_on_socket() {
     fail "larderd does not listen on $socket: $(cat "$folder/log")"
 }
 
+# Puts larderd on the path as `memcached`, for suites that start servers themselves.
+link_as_memcached() {
+    mkdir "$folder/bin"
+    printf '#!/bin/sh\nexec "%s" -u "%s" "$@"\n' "$larderd" "$(id -un)" >"$folder/bin/memcached"
+    chmod +x "$folder/bin/memcached"
+    export PATH=$folder/bin:$PATH
+}
+
 # Prints what a suite came to and fails if anything did, or if nothing ran.
 conclude() {
     echo "$(basename "$0" .sh): $1 passed, $2 failed${3:+, $3}"
     [ "$1" -gt 0 ] && [ "$2" -eq 0 ]
+}
+
+# Runs a driver of ours, which tells `ok - NAME` and `not ok - NAME` and ends with `done`, and concludes.
+play_driver() {
+    local failed
+    timeout 120 "$@" 2>&1 | tee "$folder/results" | grep -v -E '^(ok - .*|done)$' || true
+    failed=$(grep -c '^not ok - ' "$folder/results" || true)
+    # One that ends early has failed, whatever it told until then.
+    if ! grep -q '^done$' "$folder/results" && [ "$failed" -eq 0 ]; then failed=1; fi
+    conclude "$(grep -c '^ok - ' "$folder/results" || true)" "$failed"
 }

@@ -2,7 +2,7 @@
 # A trace of real requests replayed through larderd: what it counts is what the client counts, and no value is wrong.
 source "$(dirname "$0")/server.sh"
 
-larder=${LARDER:-$root/target/release/larder}
+larder=${LARDER:-$target/release/larder}
 traces=${LARDER_TRACES:-$root/../shared/traces}
 [ -x "$larder" ] || fail "no larder at $larder: run \`cargo build --release\` or set LARDER"
 if [ ! -d "$traces" ]; then

@@ -1,0 +1,7 @@
+#!/usr/bin/env bash
+# The memcached tests of dogpile.cache, a Python library of caching on top of four clients.
+source "$(dirname "$0")/python.sh"
+
+enter_source_of dogpile.cache
+start_on_free_port
+DOGPILE_MEMCACHED_PORT=$port play_pytest -p no:warnings -k "not TLS" tests/cache/test_memcached_backend.py
