@@ -1,0 +1,6 @@
+#!/usr/bin/env bash
+# memjs, a Node client of the binary protocol. Its own tests answer themselves, so the program is ours.
+source "$(dirname "$0")/node.sh"
+
+start_on_free_port
+NODE_PATH=$modules/node_modules play_driver node "$root/conformance/clients/memjs.js" "127.0.0.1:$port"
