@@ -2,14 +2,18 @@
 
 BUILT := $(abspath $(or $(CARGO_TARGET_DIR),target))/release
 LARDERD := $(BUILT)/larderd
-SUITES := memccapable libmemcached pymemcache gomemcache trace
+# Suites of clients: those of every change, and those that take minutes or many packages.
+SUITES := memccapable libmemcached pymemcache python_memcached gomemcache trace
+LONG_SUITES := pylibmc bmemcached dogpile django node_memcached memjs php_memcached dalli spymemcached \
+	libmemcached_tests nutcracker
+MEMCACHED_SUITE := conformance/memcached/suite.py
 FUZZ_TARGETS := text_session engine_operations
 FUZZ_SMOKE_SECS := 30
 MIRI_SEEDS := 8
 
 MINUTES := 1
 
-.PHONY: run build test lint unit models miri miri-seeds clients fuzz fuzz-smoke bench capacity traces soak ttl docs install
+.PHONY: run build test lint unit models miri miri-seeds clients conformance fuzz fuzz-smoke bench capacity traces soak ttl docs install
 
 # Starts larderd on 127.0.0.1:11211.
 run: build
@@ -51,10 +55,20 @@ miri-seeds:
 	MIRIFLAGS="-Zmiri-preemption-rate=0.1 -Zmiri-many-seeds=0..$(MIRI_SEEDS)" \
 		cargo +nightly miri test -p larder-engine --locked --lib -- interleavings::ordering interleavings::reading interleavings::writing::of_two
 
-# Client libraries and their own suites against the release binary.
+# Client libraries and their own suites against the release binary, and the quick part of memcached's own.
 clients: build
 	set -e; for suite in $(SUITES); do \
 		LARDERD=$(LARDERD) LARDER=$(BUILT)/larder conformance/clients/$$suite.sh; done
+	LARDERD=$(LARDERD) $(MEMCACHED_SUITE) --quick
+
+# All that proves compatibility, about twenty minutes: memcached's whole suite, and every client. One that fails does
+# not keep the others from running. `make conformance LONG_SUITES=dalli` plays fewer.
+conformance: build
+	conformance/install.sh all
+	@failed=; for suite in $(SUITES) $(LONG_SUITES); do echo "== $$suite"; \
+		LARDERD=$(LARDERD) LARDER=$(BUILT)/larder conformance/clients/$$suite.sh || failed="$$failed $$suite"; done; \
+	LARDERD=$(LARDERD) $(MEMCACHED_SUITE) || failed="$$failed memcached"; \
+	if [ -n "$$failed" ]; then echo "conformance: failed:$$failed"; exit 1; fi
 
 # `make fuzz TARGET=text_session` until something is found.
 fuzz:
@@ -86,3 +100,4 @@ ttl:
 # Writes the documents that come from tables.
 docs:
 	LARDER_BLESS=1 cargo test -p larder-protocol -p larder-stats -p larder-options docs
+	$(MEMCACHED_SUITE) --docs

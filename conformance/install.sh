@@ -1,10 +1,19 @@
 #!/usr/bin/env bash
 # Installs what the tests need besides Rust, a C compiler and make: Debian packages as root, cargo-fuzz and cargo-deny
 # as anybody. Not as root it names the command for the packages and fails. What is there already is left alone.
+# With the word `all` also what only `make conformance` needs.
 set -euo pipefail
 
+wanted=${1:-}
 fuzz_version=0.13.2
 deny_version=0.20.2
+
+# Prints those of the packages that are not installed.
+not_installed() {
+    for package; do
+        dpkg-query --show --showformat='${Status}\n' "$package" 2>/dev/null | grep -q 'ok installed' || echo "$package"
+    done
+}
 
 # Prints the packages whose files are not there.
 missing_packages() {
@@ -15,6 +24,14 @@ missing_packages() {
     command -v go >/dev/null || echo golang-go
     command -v python3 >/dev/null || echo python3
     python3 -c 'import ensurepip, venv' 2>/dev/null || echo python3-venv
+    perl -e 'use Test::More' 2>/dev/null || echo perl
+    perl -e 'use IO::Socket::SSL' 2>/dev/null || echo libio-socket-ssl-perl
+    [ "$wanted" = all ] || return 0
+    for program in java:default-jdk-headless mvn:maven node:nodejs npm:npm cmake:cmake flex:flex bison:bison \
+        saslpasswd2:sasl2-bin; do
+        command -v "${program%:*}" >/dev/null || echo "${program#*:}"
+    done
+    not_installed nutcracker php-cli php-memcached ruby ruby-dalli libevent-dev libsasl2-dev
 }
 
 mapfile -t packages < <(missing_packages)
