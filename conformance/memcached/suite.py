@@ -160,7 +160,7 @@ def main():
     expected = expectations.read()
     if arguments.docs:
         return expectations.write_docs(expected)
-    if not expectations.docs_are_current(expected):
+    if not arguments.bless and not expectations.docs_are_current(expected):
         fail("docs/conformance.md is not what expected.toml says: run `make docs`")
     if not os.access(arguments.larderd, os.X_OK):
         fail(f"no larderd at {arguments.larderd}: run `make build` or set LARDERD")
