@@ -59,6 +59,17 @@ pub enum Command<'a> {
     },
     /// Show statistics.
     Stats(StatsSection),
+    /// By which mechanisms can a peer say who it is?
+    Mechanisms,
+    /// This is who the peer is.
+    Authenticate {
+        /// The mechanism that it chose.
+        mechanism: &'a [u8],
+        /// What the mechanism wants to be told.
+        credentials: &'a [u8],
+        /// Does it go on with what it has begun?
+        is_step: bool,
+    },
     /// Close the connection once what was asked before is answered.
     Quit,
     /// Read the files of the certificates again.

@@ -1,5 +1,6 @@
 //! docs/protocol.md, written from the rows here and from the words of [`text::render`](crate::text::render).
 
+mod binary;
 mod meta;
 
 use std::fmt::Write;
@@ -16,6 +17,7 @@ pub fn protocol_md() -> String {
         "\nEach storage command is followed by a value of `<bytes>` bytes and `\\r\\n`.\n",
     );
     page.push_str(&meta::section());
+    page.push_str(&binary::section());
     page.push_str(ERRORS_HEAD);
     for (error, meaning) in ERRORS {
         push_row(&mut page, &[&code(&words(error)), meaning]);
@@ -295,6 +297,26 @@ const ERRORS: &[(Response, &str)] = &[
         Response::ClientError(ClientError::NonNumeric),
         "The item's value is no unsigned decimal number below 2^64.",
     ),
+    (
+        Response::ClientError(ClientError::Unauthenticated),
+        "With `-Y`, anything but a login before the peer has said who it is.",
+    ),
+    (
+        Response::ClientError(ClientError::AuthenticationFailed),
+        "With `-Y`, there is no such user, or the password is another one.",
+    ),
+    (
+        Response::ClientError(ClientError::BadCredentials),
+        "With `-Y`, the value of a login is not a user, a space, and a password.",
+    ),
+    (
+        Response::ClientError(ClientError::CredentialsTooLong),
+        "With `-Y`, the value of a login has more than 16384 bytes. It is skipped.",
+    ),
+    (
+        Response::ClientError(ClientError::BadCredentialsEnd),
+        "With `-Y`, the value of a login is not followed by `\\r\\n`. Its bytes and two more are used up.",
+    ),
     (Response::ClientError(ClientError::FlushNotAllowed), "The server was started with `-F`."),
     (
         Response::ClientError(ClientError::BadDump),
@@ -364,10 +386,38 @@ const DIFFERENCES: &[Difference] = &[
         reason: "They are not written yet.",
     },
     Difference {
-        memcached: "The binary protocol and authentication exist.",
-        larder: "They do not; the first byte of a binary request is read as the beginning of a \
-            line.",
-        reason: "They are not written yet.",
+        memcached: "The binary protocol skips extras and key of an unknown opcode twice.",
+        larder: "It skips the body.",
+        reason: "What follows would be read from its middle.",
+    },
+    Difference {
+        memcached: "A value behind a binary `touch`, `gat` or `stat` is read as the next request.",
+        larder: "It is refused with `04`, as with other opcodes, and the connection is closed.",
+        reason: "A value that is read as a request may be anybody's.",
+    },
+    Difference {
+        memcached: "The binary protocol refuses a store that is too large, and an unknown opcode, \
+            before it skips the value.",
+        larder: "It skips the value first, as the text protocol does.",
+        reason: "A peer that sends does not listen.",
+    },
+    Difference {
+        memcached: "SASL knows what the system's library knows, and asks its databases of \
+            passwords, as the file in `SASL_CONF_PATH` says.",
+        larder: "It knows PLAIN, and the users of `MEMCACHED_SASL_PWDB`, without which `-S` does \
+            not start. `SASL_CONF_PATH` is not read.",
+        reason: "A library for challenges and databases that hardly any client uses is much to \
+            trust.",
+    },
+    Difference {
+        memcached: "PLAIN may be told in a second step (`22`), after a `21` without a value.",
+        larder: "It is told in `21`; a second step fails.",
+        reason: "The mechanism has one step.",
+    },
+    Difference {
+        memcached: "A file of `-Y` counts to its eighth line; an empty line makes it unusable.",
+        larder: "All lines count, and empty ones do not.",
+        reason: "Nobody learns that the ninth user is shut out.",
     },
     Difference {
         memcached: "A request by UDP is answered in several messages, one for each item or command, each \

@@ -24,8 +24,9 @@ pub enum Parsed<'a> {
 /// Bytes that are no command, and where the next one begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bad<'a> {
-    /// What to tell the peer; nothing where `None`. Always a [`Response::ClientError`] or a
-    /// [`Response::ServerError`].
+    /// What to tell the peer; nothing where `None`. A [`Response::ClientError`], a
+    /// [`Response::ServerError`], or [`Response::NotFound`] where what is asked for has a name and
+    /// does not exist.
     pub error: Option<Response>,
     /// How to tell it.
     pub frame: Frame<'a>,

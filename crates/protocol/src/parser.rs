@@ -1,6 +1,6 @@
 //! Bytes to commands, whichever dialect they are in.
 
-use crate::{Parsed, binary, text};
+use crate::{Frame, Parsed, binary, text};
 
 /// The dialects that a peer may speak. The meta protocol is a part of the text protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,33 +30,147 @@ pub enum Dialects {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Parser {
-    dialects: Dialects,
+    mode: Mode,
     text: text::Parser,
+}
+
+/// What the next bytes can be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Mode {
+    /// The first byte says in which dialect.
+    #[default]
+    First,
+    Text,
+    Binary,
+    /// In text, only who the peer is.
+    TextLogin,
+    /// In binary, only who the peer is, and what anybody may ask.
+    BinaryLogin,
 }
 
 impl Parser {
     /// The parser of a peer that may speak these dialects.
     pub fn new(dialects: Dialects) -> Self {
-        Self { dialects, text: text::Parser::default() }
+        let mode = match dialects {
+            Dialects::Any => Mode::First,
+            Dialects::Text => Mode::Text,
+            Dialects::Binary => Mode::Binary,
+        };
+        Self { mode, text: text::Parser::default() }
+    }
+
+    /// The parser of a peer that has to say who it is: until [`Self::unlock`], it yields
+    /// [`Command::Authenticate`](crate::Command::Authenticate), in the binary protocol also
+    /// [`Command::Mechanisms`](crate::Command::Mechanisms) and [`Command::Version`](crate::Command::Version),
+    /// and nothing else. The two protocols do that differently, and so one must be chosen: any is text.
+    pub fn locked(dialects: Dialects) -> Self {
+        let mut parser = Self::new(match dialects {
+            Dialects::Any | Dialects::Text => Dialects::Text,
+            Dialects::Binary => Dialects::Binary,
+        });
+        parser.lock();
+        parser
+    }
+
+    /// The peer is who it says.
+    pub fn unlock(&mut self) {
+        self.mode = match self.mode {
+            Mode::TextLogin => Mode::Text,
+            Mode::BinaryLogin => Mode::Binary,
+            open => open,
+        };
+    }
+
+    /// The peer is not who it says, whatever it was before.
+    pub fn lock(&mut self) {
+        self.mode = match self.mode {
+            Mode::First | Mode::Text | Mode::TextLogin => Mode::TextLogin,
+            Mode::Binary | Mode::BinaryLogin => Mode::BinaryLogin,
+        };
+    }
+
+    /// How to tell the peer what it has not asked.
+    pub fn unasked(&self) -> Frame<'static> {
+        match self.mode {
+            Mode::First | Mode::Text | Mode::TextLogin => Frame::default(),
+            Mode::Binary | Mode::BinaryLogin => Frame::Binary(binary::Frame::UNASKED),
+        }
     }
 
     /// The next command of `input`, the bytes that have arrived and are not used up.
     #[inline]
     pub fn next<'a>(&mut self, input: &'a [u8]) -> Parsed<'a> {
-        match self.dialects {
-            Dialects::Text => self.text.next(input),
-            Dialects::Binary => binary::parse(input),
-            Dialects::Any => self.first(input),
+        match self.mode {
+            Mode::Text => self.text.next(input),
+            Mode::Binary => binary::parse(input),
+            _ => self.next_of_few(input),
         }
     }
 
+    /// The first byte of a connection, or a login: neither is frequent.
     #[cold]
-    fn first<'a>(&mut self, input: &'a [u8]) -> Parsed<'a> {
-        self.dialects = match input.first() {
+    fn next_of_few<'a>(&mut self, input: &'a [u8]) -> Parsed<'a> {
+        match self.mode {
+            Mode::TextLogin => return text::login::parse(input),
+            Mode::BinaryLogin => return binary::login::parse_before_login(input),
+            Mode::First => {}
+            Mode::Text | Mode::Binary => return self.next(input),
+        }
+        self.mode = match input.first() {
             None => return Parsed::NeedMore,
-            Some(&binary::REQUEST_MAGIC) => Dialects::Binary,
-            Some(_) => Dialects::Text,
+            Some(&binary::REQUEST_MAGIC) => Mode::Binary,
+            Some(_) => Mode::Text,
         };
         self.next(input)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Bad, ClientError, Command};
+
+    fn get() -> Vec<u8> {
+        let mut get = vec![0x80, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1];
+        get.resize(24, 0);
+        get.push(b'k');
+        get
+    }
+
+    #[test]
+    fn the_first_byte_decides_unless_only_one_dialect_is_spoken() {
+        fn is_get(parsed: Parsed<'_>) -> bool {
+            matches!(parsed, Parsed::Command { command: Command::Get { key: b"k", .. }, .. })
+        }
+        assert!(is_get(Parser::default().next(&get())));
+        assert!(is_get(Parser::default().next(b"get k\r\n")));
+        assert!(is_get(Parser::new(Dialects::Binary).next(&get())));
+        assert_eq!(Parser::new(Dialects::Text).next(&get()), Parsed::NeedMore);
+        let closed = Parser::new(Dialects::Binary).next(b"get k\r\n");
+        assert!(matches!(closed, Parsed::Bad(Bad { error: None, close: true, .. })), "{closed:?}");
+        let mut parser = Parser::default();
+        assert_eq!(parser.next(b""), Parsed::NeedMore);
+        assert!(is_get(parser.next(&get())));
+        let closed = parser.next(b"get k\r\n");
+        assert!(matches!(closed, Parsed::Bad(Bad { error: None, close: true, .. })), "{closed:?}");
+    }
+
+    #[test]
+    fn a_locked_parser_yields_no_get_and_a_locked_again_one_neither() {
+        let error = Some(ClientError::Unauthenticated.into());
+        for (dialects, get, close) in
+            [(Dialects::Text, b"get k\r\n".to_vec(), false), (Dialects::Binary, get(), true)]
+        {
+            let mut parser = Parser::locked(dialects);
+            let is_refused = |parsed: Parsed<'_>| match parsed {
+                Parsed::Bad(bad) => bad.error == error && bad.close == close,
+                _ => false,
+            };
+            assert!(is_refused(parser.next(&get)), "{dialects:?}");
+            parser.unlock();
+            assert!(matches!(parser.next(&get), Parsed::Command { .. }), "{dialects:?}");
+            parser.lock();
+            assert!(is_refused(parser.next(&get)), "{dialects:?}");
+        }
     }
 }

@@ -30,6 +30,10 @@ pub enum Response {
     Number(Counted),
     /// The peer is heard.
     NoOp,
+    /// The peer is who it says.
+    Authenticated,
+    /// These mechanisms.
+    Mechanisms,
     /// Done.
     Ok,
     /// The statistics were reset.
@@ -175,6 +179,16 @@ pub enum ClientError {
     DumpNotAllowed,
     /// The item's value is no number.
     NonNumeric,
+    /// The peer has not said who it is.
+    Unauthenticated,
+    /// The peer is not who it says.
+    AuthenticationFailed,
+    /// What should say who the peer is has no password.
+    BadCredentials,
+    /// What should say who the peer is is too long.
+    CredentialsTooLong,
+    /// What says who the peer is was not followed by a line end.
+    BadCredentialsEnd,
     /// `flush_all` is switched off.
     FlushNotAllowed,
     /// The memory limit asked for is less than a server can run with.

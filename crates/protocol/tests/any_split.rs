@@ -1,8 +1,8 @@
 //! However the bytes of a connection are cut into pieces, the parser finds the same commands; and
 //! whatever they are, it neither stands still nor takes more than there is.
 
-use larder_protocol::text::{LINE_END, Parser};
-use larder_protocol::{Bad, Command, Parsed};
+use larder_protocol::binary::header::{Header, REQUEST_MAGIC};
+use larder_protocol::{Bad, Command, Dialects, Parsed, Parser};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -13,9 +13,9 @@ struct Seen {
     closed: bool,
 }
 
-/// A session that executes nothing. `pieces` arrive one after the other.
-fn see<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Seen {
-    let mut parser = Parser::default();
+/// A session that executes nothing, but for letting in whoever says who it is. `pieces` arrive one after the
+/// other.
+fn see<'a>(mut parser: Parser, pieces: impl IntoIterator<Item = &'a [u8]>) -> Seen {
     let mut seen = Seen::default();
     let mut input: Vec<u8> = Vec::new();
     let mut skip_bytes: u64 = 0;
@@ -31,16 +31,20 @@ fn see<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Seen {
             let used = match parser.next(&input) {
                 Parsed::NeedMore => break,
                 Parsed::Command { command, frame, consumed } => {
-                    if let Command::Store(head) = command {
-                        skip_bytes = (head.value_bytes + LINE_END.len()) as u64;
+                    match command {
+                        Command::Store(head) => {
+                            skip_bytes = (head.value_bytes + frame.value_end().len()) as u64;
+                        }
+                        Command::Authenticate { .. } => parser.unlock(),
+                        _ => {}
                     }
                     seen.events.push(format!("{command:?} {frame:?}"));
                     consumed
                 }
-                Parsed::Bad(Bad { error, consumed, swallow, close, .. }) => {
+                Parsed::Bad(Bad { error, consumed, swallow, close, frame }) => {
                     skip_bytes = swallow;
                     seen.closed = close;
-                    seen.events.push(format!("{error:?} {swallow}"));
+                    seen.events.push(format!("{error:?} {swallow} {frame:?}"));
                     consumed
                 }
             };
@@ -105,26 +109,76 @@ fn stream() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
+/// Binary requests, most of them right.
+fn binary_stream() -> impl Strategy<Value = Vec<u8>> {
+    let lengths = prop_oneof![
+        6 => Just(None),
+        1 => any::<[u8; 4]>().prop_map(Some),
+    ];
+    let parts = (0u8..=0x26, prop::sample::select(vec![0usize, 0, 4, 8, 20]), 0usize..6, 0usize..9);
+    let request = (parts, any::<u32>(), lengths).prop_map(|(parts, opaque, lengths)| {
+        let (opcode, extras_bytes, key_bytes, value_bytes) = parts;
+        let body_bytes = extras_bytes + key_bytes + value_bytes;
+        let [extras, key, body, magic] = lengths.unwrap_or([0, 0, 0, 0]);
+        let header = Header {
+            opcode,
+            extras_bytes: extras_bytes as u8 ^ extras >> 4,
+            key_bytes: key_bytes as u16 ^ u16::from(key >> 3),
+            body_bytes: body_bytes as u32 ^ u32::from(body >> 2),
+            opaque,
+            ..Header::default()
+        };
+        let magic = if magic > 250 { magic } else { REQUEST_MAGIC };
+        let mut request = header.bytes(magic).to_vec();
+        request.resize(request.len() + body_bytes, b'k');
+        request
+    });
+    vec(request, 0..12).prop_map(|requests| requests.concat())
+}
+
+/// What a server says first of all decides what can be said at all.
+fn parser() -> impl Strategy<Value = Parser> {
+    prop::sample::select(vec![
+        Parser::default(),
+        Parser::new(Dialects::Text),
+        Parser::new(Dialects::Binary),
+        Parser::locked(Dialects::Text),
+        Parser::locked(Dialects::Binary),
+    ])
+}
+
+fn any_stream() -> impl Strategy<Value = Vec<u8>> {
+    let login = b"set k 0 0 3\r\na b\r\n".to_vec();
+    prop_oneof![
+        3 => stream(),
+        1 => stream().prop_map(move |stream| [&login[..], &stream].concat()),
+        3 => binary_stream(),
+    ]
+}
+
 proptest! {
     #[test]
     fn any_split_yields_the_same_commands(
-        stream in stream(),
+        parser in parser(),
+        stream in any_stream(),
         cuts in vec(any::<prop::sample::Index>(), 0..8),
     ) {
         let mut cuts: Vec<_> = cuts.iter().map(|cut| cut.index(stream.len() + 1)).collect();
         cuts.extend([0, stream.len()]);
         cuts.sort_unstable();
         let pieces = cuts.windows(2).map(|pair| &stream[pair[0]..pair[1]]);
-        prop_assert_eq!(see(pieces), see([&stream[..]]));
+        prop_assert_eq!(see(parser.clone(), pieces), see(parser, [&stream[..]]));
     }
 
     #[test]
-    fn one_byte_at_a_time_yields_the_same_commands(stream in stream()) {
-        prop_assert_eq!(see(stream.chunks(1)), see([&stream[..]]));
+    fn one_byte_at_a_time_yields_the_same_commands(parser in parser(), stream in any_stream()) {
+        prop_assert_eq!(see(parser.clone(), stream.chunks(1)), see(parser, [&stream[..]]));
     }
 
     #[test]
-    fn arbitrary_bytes_are_used_up_step_by_step(stream in vec(any::<u8>(), 0..4096)) {
-        see([&stream[..]]);
+    fn arbitrary_bytes_are_used_up_step_by_step(
+        parser in parser(), stream in vec(any::<u8>(), 0..4096),
+    ) {
+        see(parser, [&stream[..]]);
     }
 }

@@ -105,6 +105,11 @@ impl Block {
         }
     }
 
+    /// How its store is to be answered.
+    pub(crate) fn frame(&self) -> Frame<'_> {
+        self.frame.frame()
+    }
+
     /// Has all of it come?
     pub(crate) fn is_complete(&self) -> bool {
         self.left_bytes == 0

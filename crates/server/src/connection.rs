@@ -4,14 +4,14 @@ use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use larder_item::Second;
-use larder_protocol::ServerError;
-use larder_protocol::text::render;
+use larder_protocol::{ServerError, render};
 use larder_stats::Counter;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
+use crate::Server;
 use crate::backlog::Backlog;
 use crate::budget::{Holding, OverBudget};
 use crate::execute::Executor;
@@ -82,14 +82,19 @@ pub(crate) enum Outcome {
 struct Broken;
 
 impl Connection {
-    pub(crate) fn new(accepted: Accepted, tls: Option<Box<Tls>>, now: Second) -> Self {
-        let Accepted { socket, transport, .. } = accepted;
+    pub(crate) fn new(
+        server: &Server,
+        accepted: Accepted,
+        tls: Option<Box<Tls>>,
+        now: Second,
+    ) -> Self {
+        let Accepted { socket, transport, protocol, .. } = accepted;
         let id = u64::from(socket.as_raw_fd().unsigned_abs());
         Self {
             socket,
             tls,
             transport,
-            session: Session::new(id),
+            session: Session::new(server, id, protocol),
             next: Next::Input,
             input: Backlog::default(),
             output: Backlog::default(),
@@ -358,7 +363,7 @@ impl Connection {
             counters.count(Counter::ReadBufferOom);
             let error = ServerError::OutOfMemoryReadingRequest.into();
             let mut words = Vec::new();
-            render::response(&mut words, &error);
+            render::response(&mut words, &error, &self.session.unasked());
             self.send(executor, records, &words)?;
         } else {
             counters.count(Counter::ResponseOom);

@@ -7,6 +7,7 @@
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use larder_options::Protocol;
 use larder_stats::Counter;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recvfrom, sendto};
@@ -112,7 +113,7 @@ fn converse(executor: &Executor, request: &[u8], bytes_max: usize, out: &mut Vec
         commands_max: executor.server().options.commands_per_turn_max,
         out_bytes_max: bytes_max + 1,
     };
-    let mut session = Session::new(0);
+    let mut session = Session::new(executor.server(), 0, Protocol::Auto);
     let mut consumed = 0;
     loop {
         let progress = session.receive(executor, &request[consumed..], allowance, out);

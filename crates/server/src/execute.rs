@@ -2,6 +2,7 @@
 
 mod change;
 mod fetch;
+mod login;
 mod store;
 
 use std::sync::Arc;
@@ -79,10 +80,10 @@ impl Executor {
             Command::LeaseGet { key } => return self.lease_get(key, frame, out),
             Command::Inspect { key } => self.inspect(key, frame, out),
             Command::NoOp => Response::NoOp,
-            Command::Delete(delete) => self.delete(&delete),
+            Command::Delete(delete) => self.delete(&delete, frame),
             Command::Arithmetic(arithmetic) => self.arithmetic(&arithmetic),
             Command::Touch { key, exptime } => self.touch(key, exptime),
-            Command::FlushAll { exptime } => self.flush_all(exptime),
+            Command::FlushAll { exptime } => self.flush_all(exptime, frame),
             Command::Version => Response::Version,
             Command::Verbosity { level } => {
                 self.log().set_verbosity(u8::try_from(level).map_or(2, |level| level.min(2)));
@@ -94,6 +95,10 @@ impl Executor {
                 Err(RefreshError::NoTls) => ServerError::NoTls.into(),
                 Err(RefreshError::Unusable) => ServerError::CertificatesUnusable.into(),
             },
+            Command::Mechanisms => self.mechanisms(),
+            Command::Authenticate { mechanism, credentials, is_step } => {
+                self.authenticate(mechanism, credentials, is_step)
+            }
             Command::Quit => Response::Close,
             Command::Shutdown { graceful } => self.shutdown(graceful),
             Command::MemoryLimit { mebibytes } => self.set_memory_limit(mebibytes),
@@ -203,9 +208,13 @@ impl Executor {
         }
     }
 
-    fn flush_all(&self, exptime: i64) -> Response {
-        self.counters.count(Counter::CmdFlush);
-        if !self.server.options.flush_all {
+    /// What the binary protocol is refused is not counted.
+    fn flush_all(&self, exptime: i64, frame: &Frame<'_>) -> Response {
+        let is_allowed = self.server.options.flush_all;
+        if is_allowed || !matches!(frame, Frame::Binary(_)) {
+            self.counters.count(Counter::CmdFlush);
+        }
+        if !is_allowed {
             return ClientError::FlushNotAllowed.into();
         }
         match self.deadline(exptime) {

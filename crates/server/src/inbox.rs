@@ -23,7 +23,6 @@ pub(crate) struct Accepted {
     /// What TLS asks of the client; `None`: there is no TLS.
     pub(crate) client_certificates: Option<ClientCertificates>,
     /// The protocol that the address it came in on is for.
-    #[expect(dead_code, reason = "sessions tell the protocol from the first byte")]
     pub(crate) protocol: Protocol,
 }
 

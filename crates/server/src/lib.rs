@@ -24,7 +24,8 @@
 //!
 //! Files in reading order:
 //!
-//! - what one connection does: [`session`], `block`, `execute`, `leases`, `stats`, `classes`, `tally`;
+//! - what one connection does: [`session`], `block`, `execute`, `credentials`, `leases`, `stats`,
+//!   `classes`, `tally`;
 //! - bytes and sockets: `backlog`, `budget`, `scratch`, `connection`, `connections`, `datagrams`;
 //! - encryption: `suites`, `certificates`, `tls`;
 //! - threads: [`server`], `inbox`, `waker`, `worker`, `listener`, `clock`, `log`;
@@ -40,6 +41,7 @@ mod classes;
 mod clock;
 mod connection;
 mod connections;
+mod credentials;
 mod daemon;
 mod datagrams;
 mod execute;

@@ -70,6 +70,7 @@ impl Listener {
             if asked.reload {
                 // Without TLS there is nothing to read; what is wrong with a file has been said.
                 let _ = self.server.refresh_certificates();
+                self.server.reload_users();
             }
             self.clock.turn();
             for socket in readable {

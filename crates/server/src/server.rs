@@ -10,6 +10,7 @@ use larder_stats::{Counter, Counters};
 use crate::budget::{BUDGET_BYTES, Budget};
 use crate::certificates::Certificates;
 use crate::classes::Classes;
+use crate::credentials::{Credentials, CredentialsError};
 use crate::leases::Leases;
 use crate::log::Log;
 use crate::stop::Stop;
@@ -29,6 +30,8 @@ pub struct Server {
     pub(crate) class_tally: ClassTally,
     /// With `-Z`.
     pub(crate) certificates: Option<Certificates>,
+    /// With `-S` or `-Y`.
+    pub(crate) credentials: Option<Credentials>,
     pub(crate) log: Log,
     pub(crate) stop: Stop,
     pub(crate) leases: Leases,
@@ -47,6 +50,9 @@ pub enum ServerError {
     /// The cache's memory.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// The users who may come in.
+    #[error(transparent)]
+    Credentials(#[from] UsersError),
     /// The descriptors that threads wake each other with.
     #[error("cannot make descriptors: {0}")]
     Descriptors(#[from] rustix::io::Errno),
@@ -61,6 +67,11 @@ pub(crate) enum RefreshError {
     Unusable,
 }
 
+/// Why there are no users to let in.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct UsersError(CredentialsError);
+
 /// To how many times the start's `-m` `cache_memlimit` can raise the memory.
 const GROWTH_MAX: u64 = 16;
 
@@ -68,7 +79,7 @@ impl Server {
     /// A server with an empty cache. It has no sockets and no threads yet.
     ///
     /// # Errors
-    /// The cache could not be opened, or there are no file descriptors left.
+    /// The cache could not be opened, the users could not be read, or there are no file descriptors left.
     pub fn new(options: Options) -> Result<Self, ServerError> {
         let builder = Cache::builder()
             .memory_bytes(options.memory_bytes)
@@ -77,6 +88,7 @@ impl Server {
             .evict(options.evict)
             .clock(Clock::Ticked)
             .maintainer(true);
+        let credentials = Credentials::load(&options).map_err(UsersError)?;
         let cache = open(builder, &options)?;
         let classes = Classes::new(&options.slabs, options.cas);
         let class_tally = ClassTally::new(&classes, options.worker_count);
@@ -87,6 +99,7 @@ impl Server {
             connection_count_max: options.connection_count_max,
             classes,
             class_tally,
+            credentials,
             budget: Budget::new(match options.buffer_bytes_max {
                 0 => BUDGET_BYTES,
                 bytes => bytes,
@@ -144,6 +157,15 @@ impl Server {
         })?;
         self.log.event(format_args!("the certificates have been read again"));
         Ok(())
+    }
+
+    /// Reads the users again, where there are any. If that fails, standard error says why, and nothing changes.
+    pub(crate) fn reload_users(&self) {
+        match self.credentials.as_ref().map(Credentials::reload) {
+            None => {}
+            Some(Ok(())) => self.log.event(format_args!("the users have been read again")),
+            Some(Err(error)) => eprintln!("larderd: the users stay as they were: {error}"),
+        }
     }
 
     /// Says whether new connections are accepted.

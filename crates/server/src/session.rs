@@ -4,12 +4,13 @@ mod older;
 
 use larder::LargeValue;
 use larder_item::KEY_BYTES_MAX;
-use larder_options::AnswersAs;
+use larder_options::{AnswersAs, Protocol};
 use larder_protocol::{
-    Arithmetic, Bad, Command, Delete, Fetch, Frame, Kept, Parsed, Parser, Response, Store, meta,
-    render,
+    Arithmetic, Bad, ClientError, Command, Delete, Dialects, Fetch, Frame, Kept, Parsed, Parser,
+    Response, Store, binary, meta, render,
 };
 
+use crate::Server;
 use crate::block::{Block, block_bytes};
 use crate::execute::{Executed, Executor};
 
@@ -71,9 +72,18 @@ pub enum Next {
 }
 
 impl Session {
-    /// A session that has heard nothing yet. `id` names it in the log.
-    pub fn new(id: u64) -> Self {
-        Self { id, parser: Parser::default(), state: State::Command, shown_list: false }
+    /// A session that has heard nothing yet. `id` names it in the log. Where the server lets in only whom it
+    /// knows, that decides about the protocol.
+    pub fn new(server: &Server, id: u64, protocol: Protocol) -> Self {
+        let parser = match &server.credentials {
+            Some(credentials) => Parser::locked(credentials.dialect()),
+            None => Parser::new(match protocol {
+                Protocol::Auto => Dialects::Any,
+                Protocol::Ascii => Dialects::Text,
+                Protocol::Binary => Dialects::Binary,
+            }),
+        };
+        Self { id, parser, state: State::Command, shown_list: false }
     }
 
     /// Executes the commands of `input` and appends the answers to `out`, as far as it is allowed to.
@@ -204,9 +214,9 @@ impl Session {
         consumed: usize,
     ) -> Step {
         let started = turn.out.len();
-        turn.left = turn.left.saturating_sub(match command {
-            Command::Get { .. } => 1,
-            _ => KEYS_PER_COMMAND,
+        turn.left = turn.left.saturating_sub(match is_of_list(command, frame) {
+            true => 1,
+            false => KEYS_PER_COMMAND,
         });
         let step = match command {
             Command::Store(store) => {
@@ -216,19 +226,19 @@ impl Session {
             _ => self.execute(turn, command, frame, consumed),
         };
         if turn.is_shown {
-            self.show(command, input, turn, started);
+            let heard = heard(Some(command), frame, input, consumed);
+            self.show(heard, is_of_list(command, frame), turn, started);
         }
         step
     }
 
     /// Logs a command and its answer; a list of keys with the first one.
     #[cold]
-    fn show(&mut self, command: &Command<'_>, input: &[u8], turn: &Turn<'_>, started: usize) {
+    fn show(&mut self, heard: &[u8], is_of_list: bool, turn: &Turn<'_>, started: usize) {
         let log = turn.executor.log();
-        let is_begun =
-            std::mem::replace(&mut self.shown_list, matches!(command, Command::Get { .. }));
+        let is_begun = std::mem::replace(&mut self.shown_list, is_of_list);
         if !is_begun {
-            log.received(self.id, input.split(|byte| *byte == b'\n').next().unwrap_or_default());
+            log.received(self.id, heard);
         }
         log.answered(self.id, &turn.out[started..]);
     }
@@ -242,8 +252,18 @@ impl Session {
         consumed: usize,
     ) -> Step {
         match turn.executor.execute(command, &[], frame, turn.out) {
-            Executed::Done(Response::Close) => return Step::Stop(consumed, Next::Close),
-            Executed::Done(response) => turn.tell(&response, frame),
+            Executed::Done(Response::Close) => {
+                turn.tell(&Response::Close, frame);
+                return Step::Stop(consumed, Next::Close);
+            }
+            Executed::Done(response) => {
+                match response {
+                    Response::Authenticated => self.parser.unlock(),
+                    Response::ClientError(ClientError::AuthenticationFailed) => self.parser.lock(),
+                    _ => {}
+                }
+                turn.tell(&response, frame);
+            }
             Executed::Large(large) => self.state = State::Large(Box::new((large, frame.keep()))),
         }
         Step::GoOn(consumed)
@@ -262,8 +282,7 @@ impl Session {
         let executor = turn.executor;
         let bytes = block_bytes(store, frame);
         if let Some(refusal) = executor.refusal(store, frame) {
-            let block = Block::passing(bytes as u64, Some(refusal), frame);
-            self.state = State::Block(Box::new(block));
+            self.pass_over(turn, bytes as u64, Some(refusal), frame);
             return 0;
         }
         let Some(block) = input.get(..bytes) else {
@@ -281,7 +300,7 @@ impl Session {
     #[cold]
     fn refuse(&mut self, turn: &mut Turn<'_>, bad: &Bad<'_>, input: &[u8]) -> Step {
         if turn.is_shown {
-            turn.executor.log().received(self.id, &input[..bad.consumed]);
+            turn.executor.log().received(self.id, heard(None, &bad.frame, input, bad.consumed));
         }
         turn.left = turn.left.saturating_sub(KEYS_PER_COMMAND);
         let bad = match turn.executor.server().options.answers_as {
@@ -289,13 +308,32 @@ impl Session {
             AnswersAs::V1_6_18 => older::refusal(bad, &input[..bad.consumed]),
         };
         let Bad { error, frame, consumed, swallow, close } = bad;
-        if swallow > 0 {
-            let block = Block::passing(swallow, error, &frame);
-            self.state = State::Block(Box::new(block));
-        } else if let Some(error) = error {
-            turn.tell(&error, &frame);
-        }
+        self.pass_over(turn, swallow, error, &frame);
         if close { Step::Stop(consumed, Next::Close) } else { Step::GoOn(consumed) }
+    }
+
+    /// Passes over a block that nobody wants, and then tells why.
+    fn pass_over(
+        &mut self,
+        turn: &mut Turn<'_>,
+        bytes: u64,
+        response: Option<Response>,
+        frame: &Frame<'_>,
+    ) {
+        if bytes > 0 {
+            self.state = State::Block(Box::new(Block::passing(bytes, response, frame)));
+        } else if let Some(response) = response {
+            turn.tell(&response, frame);
+        }
+    }
+
+    /// How to tell the peer of something that it did not ask for: in its dialect, and where it is about to send
+    /// a value, as the outcome of that.
+    pub(crate) fn unasked(&self) -> Frame<'_> {
+        match &self.state {
+            State::Block(block) if matches!(block.frame(), Frame::Binary(_)) => block.frame(),
+            _ => self.parser.unasked(),
+        }
     }
 
     /// The memory it owns beyond its own size, in bytes.
@@ -321,6 +359,27 @@ impl Turn<'_> {
     #[inline]
     fn tell(&mut self, response: &Response, frame: &Frame<'_>) {
         render::response(self.out, response, frame);
+    }
+}
+
+/// Does it ask for one key of a list?
+#[inline]
+fn is_of_list(command: &Command<'_>, frame: &Frame<'_>) -> bool {
+    matches!((command, frame), (Command::Get { .. }, Frame::Text { .. }))
+}
+
+/// What of a command's bytes the log may show: neither a value nor a password.
+#[cold]
+fn heard<'a>(
+    command: Option<&Command<'_>>,
+    frame: &Frame<'_>,
+    input: &'a [u8],
+    consumed: usize,
+) -> &'a [u8] {
+    match (frame, command) {
+        (Frame::Binary(_), Some(Command::Authenticate { .. })) => &input[..binary::HEADER_BYTES],
+        (Frame::Binary(_), _) => &input[..consumed],
+        _ => input.split(|byte| *byte == b'\n').next().unwrap_or_default(),
     }
 }
 

@@ -260,7 +260,8 @@ impl Worker {
                     continue;
                 }
             };
-            let connection = Connection::new(accepted, tls, self.clock.second());
+            let server = self.executor.server();
+            let connection = Connection::new(server, accepted, tls, self.clock.second());
             log.event(format_args!("<{} new client connection", connection.id()));
             let awaited = connection.awaited;
             let token = self.connections.add(connection);

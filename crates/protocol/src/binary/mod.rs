@@ -1,11 +1,34 @@
-//! The binary protocol.
+//! The binary protocol: [`parse`](mod@parse) and [`render`] are the server's side, [`client`] is the other.
+//!
+//! A request is a header of 24 bytes, which says how long everything is, then extras (numbers of fixed
+//! width), key and value; an answer looks the same. Numbers have their highest byte first. What the
+//! opcodes are is in [`opcode`], what the answers' statuses are in [`status`].
+//!
+//! Files in reading order: [`opcode`], [`status`], [`header`], [`parse`](mod@parse), `form`, `login`,
+//! [`render`], [`client`].
 
+pub mod client;
+pub(crate) mod form;
+pub mod header;
+pub(crate) mod login;
+pub mod opcode;
+pub mod parse;
 pub mod render;
+pub mod status;
 
-use crate::{Bad, Parsed, Response};
+pub use header::{HEADER_BYTES, Header, REQUEST_MAGIC};
+pub use parse::parse;
 
-/// The first byte of a request.
-pub const REQUEST_MAGIC: u8 = 0x80;
+use crate::Response;
+
+/// The mechanisms by which a peer can authenticate itself, separated by spaces.
+pub const MECHANISMS: &str = "PLAIN";
+
+/// The longest name of a mechanism, in bytes.
+pub const MECHANISM_BYTES_MAX: usize = 32;
+
+/// The longest proof of who somebody is, in bytes.
+pub const CREDENTIALS_BYTES_MAX: usize = 4096;
 
 /// How a binary request is to be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,9 +42,22 @@ pub struct Frame<'a> {
 }
 
 impl Frame<'_> {
-    /// Is the peer not told of this outcome?
-    pub fn hides(&self, _response: &Response) -> bool {
-        false
+    /// Of an answer to nothing in particular.
+    pub const UNASKED: Self = Self { opcode: opcode::GET, opaque: 0, key: &[] };
+
+    /// Is the peer not told of this outcome? A quiet opcode hides a get's miss and everything else's
+    /// success; failures are always told.
+    pub fn hides(&self, response: &Response) -> bool {
+        opcode::is_quiet(self.opcode)
+            && matches!(
+                response,
+                Response::Miss
+                    | Response::Stored(_)
+                    | Response::Deleted
+                    | Response::Number(_)
+                    | Response::Ok
+                    | Response::Close
+            )
     }
 
     /// The frame without the key, which no answer to a store names.
@@ -42,15 +78,4 @@ impl Kept {
     pub fn frame(&self) -> Frame<'_> {
         Frame { opcode: self.opcode, opaque: self.opaque, key: &[] }
     }
-}
-
-/// The request that `input` begins with.
-pub fn parse(input: &[u8]) -> Parsed<'_> {
-    Parsed::Bad(Bad {
-        error: None,
-        frame: crate::Frame::default(),
-        consumed: input.len(),
-        swallow: 0,
-        close: true,
-    })
 }

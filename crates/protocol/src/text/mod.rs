@@ -4,12 +4,14 @@
 //! A line of words, its name first, ended by a newline that may have a carriage return before it. A
 //! value follows the line that announces its length, and must end in [`LINE_END`].
 //!
-//! Files in reading order: [`parse`], `line`, `words`, `keys`, `arguments`, [`render`], [`client`].
+//! Files in reading order: [`parse`], `line`, `words`, `keys`, `arguments`, `login`,
+//! [`render`], [`client`].
 
 pub(crate) mod arguments;
 pub mod client;
 mod keys;
 mod line;
+pub(crate) mod login;
 pub mod parse;
 pub mod render;
 pub(crate) mod words;

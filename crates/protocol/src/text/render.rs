@@ -28,7 +28,8 @@ pub fn hit_head(out: &mut Vec<u8>, key: &[u8], meta: &Meta, with_cas: bool) {
 #[inline]
 pub fn response(out: &mut Vec<u8>, response: &Response) {
     match *response {
-        Response::Miss | Response::Shown | Response::Close => {}
+        // The text protocol has no question for mechanisms.
+        Response::Miss | Response::Shown | Response::Close | Response::Mechanisms => {}
         Response::Hit => out.extend_from_slice(LINE_END),
         Response::Number(Counted { number, .. }) => {
             push_number(out, number);
@@ -36,7 +37,7 @@ pub fn response(out: &mut Vec<u8>, response: &Response) {
         }
         Response::Version => push_line(out, &["VERSION ", WIRE_VERSION]),
         Response::EndOfKeys | Response::EndOfStats => out.extend_from_slice(b"END\r\n"),
-        Response::Stored(_) => out.extend_from_slice(b"STORED\r\n"),
+        Response::Stored(_) | Response::Authenticated => out.extend_from_slice(b"STORED\r\n"),
         Response::NotStored => out.extend_from_slice(b"NOT_STORED\r\n"),
         Response::Exists => out.extend_from_slice(b"EXISTS\r\n"),
         Response::NotFound => out.extend_from_slice(b"NOT_FOUND\r\n"),
@@ -125,6 +126,11 @@ fn client_error(error: ClientError) -> &'static str {
         ClientError::NoSuchClass => "CLIENT_ERROR Illegal slab id",
         ClientError::DumpNotAllowed => "CLIENT_ERROR stats cachedump not allowed",
         ClientError::NonNumeric => "CLIENT_ERROR cannot increment or decrement non-numeric value",
+        ClientError::Unauthenticated => "CLIENT_ERROR unauthenticated",
+        ClientError::AuthenticationFailed => "CLIENT_ERROR authentication failure",
+        ClientError::BadCredentials => "CLIENT_ERROR bad authentication token format",
+        ClientError::CredentialsTooLong => "CLIENT_ERROR auth token too long",
+        ClientError::BadCredentialsEnd => "CLIENT_ERROR bad command line termination",
         ClientError::FlushNotAllowed => "CLIENT_ERROR flush_all not allowed",
         ClientError::MemoryLimitTooSmall => {
             "MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m"

@@ -3,7 +3,7 @@
 use larder::{Amended, Arithmetic, Counting, Deletion, Request, Stale, StoreMode, Stored};
 use larder_item::{Deadline, Direction};
 use larder_protocol::{
-    self as protocol, ClientError, Counted, Delete, Initial, Remains, Response, ServerError,
+    self as protocol, ClientError, Counted, Delete, Frame, Initial, Remains, Response, ServerError,
     Touched,
 };
 use larder_stats::{ClassCounter, Counter};
@@ -13,13 +13,19 @@ use super::{Executor, READ_ATTEMPTS_MAX};
 use crate::classes::ItemSize;
 
 impl Executor {
-    pub(super) fn delete(&self, delete: &Delete<'_>) -> Response {
+    /// In the binary protocol an item with another cas token is no miss.
+    pub(super) fn delete(&self, delete: &Delete<'_>, frame: &Frame<'_>) -> Response {
         let response = match delete.remains {
             Remains::Nothing => self.remove(delete),
             Remains::Stale => self.mark_stale(delete),
             Remains::Empty { stale } => self.empty(delete, stale),
         };
-        if matches!(response, Response::NotFound | Response::Exists) {
+        let is_miss = match response {
+            Response::NotFound => true,
+            Response::Exists => !matches!(frame, Frame::Binary(_)),
+            _ => false,
+        };
+        if is_miss {
             self.counters.count(Counter::DeleteMisses);
         }
         response

@@ -108,7 +108,7 @@ impl Executor {
         let size = size_of(store);
         self.counters.count(Counter::CmdSet);
         self.count_class(size, ClassCounter::CmdSet);
-        if store.cas.is_some() {
+        if store.cas.is_some() && !extends(store.mode) {
             match stored {
                 Stored::Stored { .. } => {
                     self.counters.count(Counter::CasHits);

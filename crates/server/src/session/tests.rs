@@ -11,6 +11,9 @@ use proptest::sample::{Index, select};
 use super::*;
 use crate::Server;
 
+mod binary;
+mod login;
+
 /// A peer and the server it talks to.
 struct Peer {
     executor: Executor,
@@ -25,8 +28,13 @@ struct Peer {
 impl Peer {
     fn of(options: &[(&str, &str)]) -> Self {
         let (options, _) = Options::from_map(options.iter().copied()).unwrap();
-        let executor = Executor::new(Arc::new(Server::new(options).unwrap()), 0);
-        let (session, unused) = (Session::new(1), Vec::new());
+        Self::at(Arc::new(Server::new(options).unwrap()))
+    }
+
+    fn at(server: Arc<Server>) -> Self {
+        let executor = Executor::new(server, 0);
+        let protocol = executor.server().options.protocol;
+        let (session, unused) = (Session::new(executor.server(), 1, protocol), Vec::new());
         Self { executor, session, unused, closed: false, out_bytes_max: 0 }
     }
 
@@ -179,7 +187,7 @@ fn a_list_of_keys_waits_for_its_answers_to_be_sent() {
 #[test]
 fn a_turn_ends_after_its_commands_only_if_there_are_more() {
     let peer = Peer::of(&[]);
-    let mut session = Session::new(1);
+    let mut session = Session::new(peer.executor.server(), 1, Protocol::Auto);
     let mut receive = |input: &[u8]| {
         let allowance = Allowance { commands_max: 2, out_bytes_max: OUTPUT_BYTES_HIGH };
         session.receive(&peer.executor, input, allowance, &mut Vec::new())
@@ -284,7 +292,7 @@ proptest! {
         let answers = peer.send_cut(&bytes, &cuts);
         prop_assert!(whole == answers, "{}\n{}", shown(&whole), shown(&answers));
         // A value that is arriving still is no item yet.
-        peer.session = Session::new(1);
+        peer.session = Session::new(peer.executor.server(), 1, Protocol::Auto);
         prop_assert_eq!(peer.executor.server().cache.validate(), Ok(()));
     }
 

@@ -37,7 +37,8 @@ impl std::error::Error for UnsendableKey {}
 
 /// Appends the line of one request. A [`Command::Get`] asks for one key, see [`get`] for several; a
 /// [`Command::Store`] has its value still to come, see [`store`] for both together.
-/// [`Command::EndOfKeys`] is no request of its own and writes nothing.
+/// [`Command::EndOfKeys`] is no request of its own and writes nothing, nor do [`Command::Mechanisms`] and
+/// [`Command::Authenticate`], which the text protocol does not have.
 ///
 /// `quiet` adds `noreply`, except to requests that are answered in any case: get, stats,
 /// version, quit, shutdown.
@@ -48,7 +49,7 @@ pub fn command(out: &mut Vec<u8>, command: &Command<'_>, quiet: bool) -> Result<
     match *command {
         Command::Get { key, with_cas, exptime } => return get(out, &[key], with_cas, exptime),
         Command::Store(head) => return store_head(out, &head, quiet),
-        Command::EndOfKeys => return Ok(()),
+        Command::EndOfKeys | Command::Mechanisms | Command::Authenticate { .. } => return Ok(()),
         Command::Delete(Delete { key, .. }) => push_keyed(out, b"delete", key)?,
         Command::Arithmetic(Arithmetic { key, direction, delta, .. }) => {
             check_sendable(key)?;

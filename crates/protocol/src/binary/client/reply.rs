@@ -1,0 +1,120 @@
+//! Bytes to replies.
+
+use crate::binary::header::RESPONSE_MAGIC;
+use crate::binary::{HEADER_BYTES, Header};
+
+/// An answer. Borrows from the bytes it was read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reply<'a> {
+    /// What was asked for, one of [`opcode`](crate::binary::opcode).
+    pub opcode: u8,
+    /// How it went, one of [`status`](crate::binary::status).
+    pub status: u16,
+    /// The number that the request had.
+    pub opaque: u32,
+    /// The item's cas token; 0 where there is none to tell.
+    pub cas: u64,
+    /// Numbers of fixed width.
+    pub extras: &'a [u8],
+    /// The key, where it is named; of a statistic its name.
+    pub key: &'a [u8],
+    /// The item's value, a counter's eight bytes, a statistic's value, or the words of a failure.
+    pub value: &'a [u8],
+}
+
+impl Reply<'_> {
+    /// The bits that were stored with the item, in answers to get and touch.
+    pub fn flags(&self) -> Option<u32> {
+        self.extras.try_into().map(u32::from_be_bytes).ok()
+    }
+
+    /// A counter's number.
+    pub fn number(&self) -> Option<u64> {
+        self.value.try_into().map(u64::from_be_bytes).ok()
+    }
+}
+
+/// What [`read_reply`] makes of the bytes at hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading<'a> {
+    /// A reply; its first `consumed` bytes are used up.
+    Reply {
+        /// What was answered.
+        reply: Reply<'a>,
+        /// Bytes used up, at least those of a header.
+        consumed: usize,
+    },
+    /// The bytes are the beginning of a reply that has at least `bytes_min` bytes; ask again when there are
+    /// that many. The number comes from the peer: bound it before trusting it with memory.
+    NeedMore {
+        /// Bytes the reply has at least, more than there are now.
+        bytes_min: u64,
+    },
+    /// The bytes are no reply of the binary protocol: nothing that follows can be trusted either.
+    Bad,
+}
+
+/// Reads the first reply of `input`. Knows nothing of what was read before.
+pub fn read_reply(input: &[u8]) -> Reading<'_> {
+    if input.first().is_some_and(|magic| *magic != RESPONSE_MAGIC) {
+        return Reading::Bad;
+    }
+    let Some((header, rest)) = input.split_first_chunk::<HEADER_BYTES>() else {
+        return Reading::NeedMore { bytes_min: HEADER_BYTES as u64 };
+    };
+    let header = Header::read(header);
+    if header.value_bytes().is_none() {
+        return Reading::Bad;
+    }
+    let bytes_min = HEADER_BYTES as u64 + u64::from(header.body_bytes);
+    let Some(body) = rest.get(..header.body_bytes as usize) else {
+        return Reading::NeedMore { bytes_min };
+    };
+    let (extras, rest) = body.split_at(usize::from(header.extras_bytes));
+    let (key, value) = rest.split_at(usize::from(header.key_bytes));
+    let Header { opcode, status, opaque, cas, .. } = header;
+    let reply = Reply { opcode, status, opaque, cas, extras, key, value };
+    Reading::Reply { reply, consumed: HEADER_BYTES + body.len() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_is_read_once_all_of_it_is_there() {
+        let header = Header {
+            opcode: 0x0c,
+            key_bytes: 1,
+            extras_bytes: 4,
+            body_bytes: 8,
+            opaque: 3,
+            cas: 9,
+            ..Header::default()
+        };
+        let mut input = header.bytes(RESPONSE_MAGIC).to_vec();
+        input.extend_from_slice(b"\0\0\0\x07kabcnext");
+        let Reading::Reply { reply, consumed } = read_reply(&input) else { panic!("a reply") };
+        assert_eq!((reply.key, reply.value, reply.flags()), (&b"k"[..], &b"abc"[..], Some(7)));
+        assert_eq!((reply.opaque, reply.cas, consumed), (3, 9, 32));
+        for cut in 0..32 {
+            let reading = read_reply(&input[..cut]);
+            let Reading::NeedMore { bytes_min } = reading else { panic!("{cut}: {reading:?}") };
+            assert!(bytes_min > cut as u64 && bytes_min <= 32, "{cut}: {bytes_min}");
+        }
+    }
+
+    #[test]
+    fn a_body_announced_at_four_gigabytes_asks_for_bytes_and_allocates_nothing() {
+        let header = Header { body_bytes: u32::MAX, ..Header::default() };
+        let bytes_min = HEADER_BYTES as u64 + u64::from(u32::MAX);
+        assert_eq!(read_reply(&header.bytes(RESPONSE_MAGIC)), Reading::NeedMore { bytes_min });
+    }
+
+    #[test]
+    fn another_protocol_and_lengths_that_contradict_each_other_are_no_reply() {
+        assert_eq!(read_reply(b"VALUE k 0 1\r\n"), Reading::Bad);
+        let header = Header { key_bytes: 5, body_bytes: 4, ..Header::default() };
+        assert_eq!(read_reply(&header.bytes(RESPONSE_MAGIC)), Reading::Bad);
+    }
+}

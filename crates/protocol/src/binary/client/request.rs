@@ -1,0 +1,237 @@
+//! Requests to bytes.
+
+use larder_item::{Direction, KeyError, StoreMode, check_key};
+
+use crate::binary::header::REQUEST_MAGIC;
+use crate::binary::opcode::*;
+use crate::binary::parse::NO_INITIAL;
+use crate::binary::{HEADER_BYTES, Header};
+use crate::{Arithmetic, Command, Delete, Initial, Remains, StatsSection, Store};
+
+/// How a request wants to be answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Manner {
+    /// Nothing is told of a get's miss, or of anything else's success. Ignored where the protocol has no
+    /// such opcode.
+    pub quiet: bool,
+    /// The answer to a get names the key.
+    pub names_key: bool,
+    /// A number that the answer repeats.
+    pub opaque: u32,
+}
+
+/// Why a command cannot be sent in the binary protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unsendable {
+    /// Its key is none.
+    Key(KeyError),
+    /// The protocol has no opcode for it, or no place for something in it.
+    Command,
+}
+
+impl std::fmt::Display for Unsendable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Key(error) => error.fmt(f),
+            Self::Command => f.write_str(
+                "the binary protocol has no such request; expected one without what only the text \
+                 and meta protocols have",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Unsendable {}
+
+impl From<KeyError> for Unsendable {
+    fn from(error: KeyError) -> Self {
+        Self::Key(error)
+    }
+}
+
+/// Appends one request. A [`Command::Store`] has its value still to come, see [`store`] for both together.
+/// [`Command::EndOfKeys`] is no request of its own and writes nothing.
+///
+/// The protocol's exptimes are not negative: a negative one is sent as a time long past.
+///
+/// # Errors
+/// [`Unsendable`]; nothing has been appended.
+pub fn command(out: &mut Vec<u8>, command: &Command<'_>, manner: Manner) -> Result<(), Unsendable> {
+    let plain = Packet { manner, ..Packet::default() };
+    let packet = match *command {
+        Command::EndOfKeys => return Ok(()),
+        Command::Store(head) => store_packet(&head, manner)?,
+        Command::Get { key, exptime, .. } => {
+            check_key(key)?;
+            let opcode = match (exptime.is_some(), manner.names_key) {
+                (false, false) => GET,
+                (false, true) => GETK,
+                (true, false) => GAT,
+                (true, true) => GATK,
+            };
+            Packet { opcode, key, ..plain }.with_exptime(exptime)
+        }
+        Command::Touch { key, exptime } => {
+            check_key(key)?;
+            Packet { opcode: TOUCH, key, ..plain }.with_exptime(Some(exptime))
+        }
+        Command::Delete(Delete { key, cas, remains: Remains::Nothing, .. }) => {
+            check_key(key)?;
+            Packet { opcode: DELETE, key, cas, ..plain }
+        }
+        Command::Arithmetic(arithmetic) => arithmetic_packet(&arithmetic, manner)?,
+        Command::FlushAll { exptime } => Packet { opcode: FLUSH, ..plain }
+            .with_exptime(Some(exptime).filter(|exptime| *exptime != 0)),
+        Command::Stats(section) => Packet { opcode: STAT, key: stats_key(section)?, ..plain },
+        Command::NoOp => Packet { opcode: NOOP, ..plain },
+        Command::Version => Packet { opcode: VERSION, ..plain },
+        Command::Quit => Packet { opcode: QUIT, ..plain },
+        Command::Mechanisms => Packet { opcode: SASL_LIST, ..plain },
+        Command::Authenticate { mechanism, credentials, is_step } => {
+            check_key(mechanism)?;
+            let opcode = if is_step { SASL_STEP } else { SASL_AUTH };
+            let value_bytes = credentials.len();
+            Packet { opcode, key: mechanism, value_bytes, ..plain }.push(out)?;
+            out.extend_from_slice(credentials);
+            return Ok(());
+        }
+        _ => return Err(Unsendable::Command),
+    };
+    packet.push(out)
+}
+
+/// Appends a store and its value. The number of bytes announced is that of `value`, whatever
+/// `head.value_bytes` says.
+///
+/// # Errors
+/// [`Unsendable`]; nothing has been appended.
+pub fn store(
+    out: &mut Vec<u8>,
+    head: &Store<'_>,
+    value: &[u8],
+    manner: Manner,
+) -> Result<(), Unsendable> {
+    command(out, &Command::Store(Store { value_bytes: value.len(), ..*head }), manner)?;
+    out.extend_from_slice(value);
+    Ok(())
+}
+
+/// A request to be written.
+#[derive(Clone, Copy, Default)]
+struct Packet<'a> {
+    manner: Manner,
+    opcode: u8,
+    /// Room for the longest, and how much of it is used.
+    extras: [u8; 20],
+    extras_bytes: usize,
+    key: &'a [u8],
+    value_bytes: usize,
+    cas: Option<u64>,
+}
+
+impl Packet<'_> {
+    fn with_exptime(self, exptime: Option<i64>) -> Self {
+        match exptime {
+            Some(exptime) => self.with(&sendable(exptime).to_be_bytes()),
+            None => self,
+        }
+    }
+
+    /// The same with some more extras.
+    fn with(mut self, number: &[u8]) -> Self {
+        let end = self.extras_bytes + number.len();
+        if let Some(place) = self.extras.get_mut(self.extras_bytes..end) {
+            place.copy_from_slice(number);
+            self.extras_bytes = end;
+        }
+        self
+    }
+
+    fn push(&self, out: &mut Vec<u8>) -> Result<(), Unsendable> {
+        let body_bytes = self.extras_bytes + self.key.len() + self.value_bytes;
+        let header = Header {
+            opcode: if self.manner.quiet { quiet(self.opcode) } else { self.opcode },
+            key_bytes: self.key.len().try_into().map_err(|_| Unsendable::Command)?,
+            extras_bytes: self.extras_bytes as u8,
+            body_bytes: body_bytes.try_into().map_err(|_| Unsendable::Command)?,
+            opaque: self.manner.opaque,
+            cas: self.cas.unwrap_or(0),
+            ..Header::default()
+        };
+        out.reserve(HEADER_BYTES + body_bytes);
+        out.extend_from_slice(&header.bytes(REQUEST_MAGIC));
+        out.extend_from_slice(self.extras.get(..self.extras_bytes).unwrap_or_default());
+        out.extend_from_slice(self.key);
+        Ok(())
+    }
+}
+
+fn store_packet<'a>(head: &Store<'a>, manner: Manner) -> Result<Packet<'a>, Unsendable> {
+    let Store { key, mode, cas, flags, exptime, value_bytes, .. } = *head;
+    check_key(key)?;
+    if *head != (Store { key, mode, cas, flags, exptime, value_bytes, ..Store::PLAIN }) {
+        return Err(Unsendable::Command);
+    }
+    let plain = Packet { manner, key, value_bytes, cas, ..Packet::default() };
+    let fixed =
+        |opcode| Packet { opcode, ..plain }.with(&flags.to_be_bytes()).with_exptime(Some(exptime));
+    Ok(match mode {
+        StoreMode::Set => fixed(SET),
+        StoreMode::Add => fixed(ADD),
+        StoreMode::Replace => fixed(REPLACE),
+        StoreMode::Append => Packet { opcode: APPEND, ..plain },
+        StoreMode::Prepend => Packet { opcode: PREPEND, ..plain },
+    })
+}
+
+fn arithmetic_packet<'a>(
+    arithmetic: &Arithmetic<'a>,
+    manner: Manner,
+) -> Result<Packet<'a>, Unsendable> {
+    let Arithmetic { key, direction, delta, cas, initial, exptime, version } = *arithmetic;
+    check_key(key)?;
+    if exptime.is_some() || version.is_some() {
+        return Err(Unsendable::Command);
+    }
+    let opcode = match direction {
+        Direction::Increment => INCREMENT,
+        Direction::Decrement => DECREMENT,
+    };
+    let (number, exptime) = match initial {
+        None => (0, NO_INITIAL),
+        Some(Initial { number, exptime }) => (number, sendable(exptime).min(NO_INITIAL - 1)),
+    };
+    let packet = Packet { manner, opcode, key, cas, ..Packet::default() };
+    Ok(packet.with(&delta.to_be_bytes()).with(&number.to_be_bytes()).with(&exptime.to_be_bytes()))
+}
+
+fn stats_key(section: StatsSection) -> Result<&'static [u8], Unsendable> {
+    Ok(match section {
+        StatsSection::General => b"",
+        StatsSection::Settings => b"settings",
+        StatsSection::Items => b"items",
+        StatsSection::Slabs => b"slabs",
+        StatsSection::Sizes => b"sizes",
+        StatsSection::Larder => b"larder",
+        StatsSection::Reset => b"reset",
+        StatsSection::CacheDump { .. } => return Err(Unsendable::Command),
+    })
+}
+
+/// An exptime as 32 bits without a sign.
+fn sendable(exptime: i64) -> u32 {
+    match exptime {
+        ..0 => LONG_PAST,
+        _ => exptime.try_into().unwrap_or(u32::MAX),
+    }
+}
+
+/// The quiet opcode that asks for the same, or itself where there is none.
+fn quiet(opcode: u8) -> u8 {
+    let mut quiet =
+        (0..=GATKQ).filter(|candidate| is_quiet(*candidate) && aloud(*candidate) == opcode);
+    quiet.next().unwrap_or(opcode)
+}
+
+/// The first second that is no duration: one of January 1970.
+const LONG_PAST: u32 = 30 * 24 * 60 * 60 + 1;

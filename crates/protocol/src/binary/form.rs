@@ -1,0 +1,57 @@
+//! The form that an opcode needs: which of extras, key and value it has.
+
+use super::Header;
+use super::opcode::*;
+
+/// The form of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Form {
+    extras: Extras,
+    key: Key,
+    has_value: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extras {
+    Of(u8),
+    NoneOr(u8),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Key {
+    None,
+    Any,
+    Needed,
+}
+
+impl Form {
+    /// The form of an opcode, if there is such an opcode.
+    pub(crate) const fn of(opcode: u8) -> Option<Self> {
+        let (extras, key, has_value) = match aloud(opcode) {
+            GET | GETK | DELETE => (Extras::Of(0), Key::Needed, false),
+            SET | ADD | REPLACE => (Extras::Of(8), Key::Needed, true),
+            APPEND | PREPEND | SASL_AUTH | SASL_STEP => (Extras::Of(0), Key::Needed, true),
+            INCREMENT | DECREMENT => (Extras::Of(20), Key::Needed, false),
+            TOUCH | GAT | GATK => (Extras::Of(4), Key::Needed, false),
+            FLUSH => (Extras::NoneOr(4), Key::None, false),
+            STAT => (Extras::Of(0), Key::Any, false),
+            QUIT | NOOP | VERSION | SASL_LIST => (Extras::Of(0), Key::None, false),
+            _ => return None,
+        };
+        Some(Self { extras, key, has_value })
+    }
+
+    /// Do a header's lengths have this form?
+    pub(crate) fn fits(self, header: &Header, value_bytes: u32) -> bool {
+        let extras_fit = match self.extras {
+            Extras::Of(bytes) => header.extras_bytes == bytes,
+            Extras::NoneOr(bytes) => header.extras_bytes == 0 || header.extras_bytes == bytes,
+        };
+        let key_fits = match self.key {
+            Key::None => header.key_bytes == 0,
+            Key::Any => true,
+            Key::Needed => header.key_bytes > 0,
+        };
+        extras_fit && key_fits && (self.has_value || value_bytes == 0)
+    }
+}

@@ -1,0 +1,27 @@
+//! The binary protocol before a peer has said who it is.
+
+use super::opcode::{SASL_AUTH, SASL_STEP};
+use super::{HEADER_BYTES, parse};
+use crate::{Bad, ClientError, Command, Frame, Parsed};
+
+/// The request that `input` begins with, where only a few are heard. Any other is refused and ends the
+/// connection, before its value comes.
+pub(crate) fn parse_before_login(input: &[u8]) -> Parsed<'_> {
+    let parsed = parse(input);
+    let frame = match parsed {
+        Parsed::NeedMore => return parsed,
+        Parsed::Command { command, frame, .. } => match command {
+            Command::Mechanisms | Command::Authenticate { .. } | Command::Version => return parsed,
+            _ => frame,
+        },
+        Parsed::Bad(Bad { close: true, .. }) => return parsed,
+        Parsed::Bad(Bad { frame: Frame::Binary(frame), .. })
+            if matches!(frame.opcode, SASL_AUTH | SASL_STEP) =>
+        {
+            return parsed;
+        }
+        Parsed::Bad(Bad { frame, .. }) => frame,
+    };
+    let error = Some(ClientError::Unauthenticated.into());
+    Parsed::Bad(Bad { error, frame, consumed: HEADER_BYTES, swallow: 0, close: true })
+}
