@@ -69,12 +69,25 @@ impl ServerUnderTest {
     /// The binary cannot be started, ends at once or does not listen within 10 seconds; the error
     /// has what it wrote to stderr.
     pub fn start(binary: &Path, transport: Transport, args: &[&str]) -> Result<Self> {
+        Self::start_with(binary, transport, args, &[])
+    }
+
+    /// As [`ServerUnderTest::start`], with these variables in its environment.
+    ///
+    /// # Errors
+    /// Those of [`ServerUnderTest::start`].
+    pub fn start_with(
+        binary: &Path,
+        transport: Transport,
+        args: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Result<Self> {
         let folder = new_folder()?;
         let address = match transport {
             Transport::Unix => Address::Unix(folder.path().join("socket")),
             Transport::Tcp => Address::Tcp(free_address()?),
         };
-        Self::start_in(folder, binary, address, args)
+        Self::start_in(folder, binary, address, args, environment)
     }
 
     /// As [`ServerUnderTest::start`], listening where it is told to.
@@ -82,11 +95,18 @@ impl ServerUnderTest {
     /// # Errors
     /// Those of [`ServerUnderTest::start`].
     pub fn start_at(binary: &Path, address: Address, args: &[&str]) -> Result<Self> {
-        Self::start_in(new_folder()?, binary, address, args)
+        Self::start_in(new_folder()?, binary, address, args, &[])
     }
 
-    fn start_in(folder: TempDir, binary: &Path, address: Address, args: &[&str]) -> Result<Self> {
+    fn start_in(
+        folder: TempDir,
+        binary: &Path,
+        address: Address,
+        args: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Result<Self> {
         let child = command(binary)
+            .envs(environment.iter().copied())
             .args(listen_args(&address))
             .args(args)
             .stderr(File::create(folder.path().join(LOG_NAME))?)

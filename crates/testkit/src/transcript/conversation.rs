@@ -8,6 +8,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
+use larder_protocol::binary::{HEADER_BYTES, Header, REQUEST_MAGIC};
+
+use super::packet::{self, Packet};
 use super::split::Split;
 use super::template::{Numbers, Template};
 use crate::{ServerUnderTest, Stream};
@@ -19,6 +22,8 @@ pub(super) struct Conversation {
     incoming: Receiver<Vec<u8>>,
     received: Vec<u8>,
     is_closed: bool,
+    /// Did it begin with a binary request?
+    is_binary: bool,
     skips_lines: bool,
 }
 
@@ -36,12 +41,20 @@ impl Conversation {
                 }
             }
         });
-        Ok(Self { stream, incoming, received: Vec::new(), is_closed: false, skips_lines: false })
+        Ok(Self {
+            stream,
+            incoming,
+            received: Vec::new(),
+            is_closed: false,
+            is_binary: false,
+            skips_lines: false,
+        })
     }
 
     /// Sends in pieces, with a pause behind each, so that the server sees them one by one. What the
     /// server does not want any more is lost, as it should be.
     pub(super) fn send(&mut self, bytes: &[u8], split: Split) {
+        self.is_binary |= bytes.first() == Some(&REQUEST_MAGIC);
         let mut rest = bytes;
         for length in split.pieces(bytes.len()) {
             let (piece, behind) = rest.split_at(length);
@@ -106,6 +119,43 @@ impl Conversation {
                 bail!("only {}", passed.escape_ascii());
             }
             passed.extend_from_slice(&line);
+        }
+    }
+
+    /// Is it held in the binary protocol?
+    pub(super) fn is_binary(&self) -> bool {
+        self.is_binary
+    }
+
+    /// Receives a binary answer, and takes it away.
+    pub(super) fn expect_answer(&mut self, packet: &Packet, numbers: &mut Numbers) -> Result<()> {
+        let deadline = Instant::now() + ANSWER_TIMEOUT;
+        let skips = std::mem::take(&mut self.skips_lines);
+        loop {
+            let Some((header, bytes)) = self.receive_answer(deadline) else {
+                bail!("{}", self.found());
+            };
+            let answer: Vec<_> = self.received.drain(..bytes).collect();
+            let body = &answer[HEADER_BYTES..];
+            if packet.matches(&header, body, numbers) {
+                return Ok(());
+            }
+            if !skips {
+                bail!("{}", packet::shown(&header, body));
+            }
+        }
+    }
+
+    /// Receives until there is a whole binary answer; its header and its length.
+    fn receive_answer(&mut self, deadline: Instant) -> Option<(Header, usize)> {
+        loop {
+            match packet::answer_bytes(&self.received) {
+                Some((header, bytes)) if self.received.len() >= bytes => {
+                    return Some((header, bytes));
+                }
+                _ if self.receive(deadline) => {}
+                _ => return None,
+            }
         }
     }
 

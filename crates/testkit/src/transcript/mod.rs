@@ -1,10 +1,11 @@
 //! Wire transcripts: what a client sends and what the server answers, as text files.
 //!
 //! The format is described in `conformance/README.md`. Files in reading order: [`template`],
-//! `parse`, [`split`], `conversation`, [`play`](mod@play),
+//! [`packet`], `parse`, [`split`], `conversation`, [`play`](mod@play),
 //! [`suite`].
 
 mod conversation;
+pub mod packet;
 mod parse;
 pub mod play;
 pub mod split;
@@ -18,6 +19,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use crate::Subject;
+pub use packet::Packet;
 pub use play::{Failure, play};
 pub use split::Split;
 pub use suite::Suite;
@@ -62,6 +64,12 @@ pub enum Action {
     Expect(Template),
     /// The server answers with lines that do not matter, up to the next that is expected.
     ExpectLines,
+    /// The client sends a request of the binary protocol.
+    Ask(Packet),
+    /// The server answers in the binary protocol.
+    ExpectAnswer(Packet),
+    /// The server answers in the binary protocol what does not matter, up to the next that is expected.
+    ExpectAnswers,
     /// The server closes the connection.
     ExpectClosed,
     /// Time passes.

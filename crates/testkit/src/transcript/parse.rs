@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use super::packet::Packet;
 use super::template::Template;
 use super::{Action, Audience, Step, Transcript};
 use crate::Subject;
@@ -82,8 +83,8 @@ fn speaker(tag: &str) -> Result<(char, u8, Audience)> {
         Some(_) => bail!("a line is for [18], [45] or [larder]"),
     };
     let mut letters = speaker.chars();
-    let who = letters.next().filter(|who| matches!(who, 'C' | 'S'));
-    let who = who.context("a line begins with C, S, wait, args, only or #")?;
+    let who = letters.next().filter(|who| matches!(who, 'C' | 'S' | 'Q' | 'A'));
+    let who = who.context("a line begins with C, S, Q, A, wait, args, only or #")?;
     let connection = match letters.as_str() {
         "" => 1,
         digits => digits.parse().context("the number of a connection")?,
@@ -97,6 +98,10 @@ fn action(who: char, text: &str) -> Result<Action> {
         ('C', "<no more>") => Action::SendNoMore,
         ('S', "<closed>") => Action::ExpectClosed,
         ('S', "<lines>") => Action::ExpectLines,
+        ('A', "<closed>") => Action::ExpectClosed,
+        ('A', "<answers>") => Action::ExpectAnswers,
+        ('Q', _) => Action::Ask(Packet::parse(text)?),
+        ('A', _) => Action::ExpectAnswer(Packet::parse(text)?),
         ('C', _) => Action::Send(Template::parse(text)?),
         _ => Action::Expect(Template::parse(text)?),
     })

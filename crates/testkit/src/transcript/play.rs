@@ -8,6 +8,7 @@ use std::thread::sleep;
 use anyhow::{Context, Result};
 
 use super::conversation::Conversation;
+use super::packet::Packet;
 use super::split::Split;
 use super::template::{Numbers, Template};
 use super::{Action, Step, Transcript};
@@ -33,7 +34,7 @@ impl fmt::Display for Failure {
 impl std::error::Error for Failure {}
 
 /// Plays a transcript against a fresh server, which was started with its arguments. In the end
-/// every connection that is still open must answer `version` and nothing before it.
+/// every connection that is still open must answer `version`, or a no-op, and nothing before it.
 ///
 /// # Errors
 /// The first line that does not come true.
@@ -74,17 +75,24 @@ struct Play<'a> {
 impl Play<'_> {
     fn step(&mut self, step: &Step) -> Result<()> {
         let connection = step.connection;
-        if let Action::Send(template) = &step.action {
+        let sent = match &step.action {
+            Action::Send(template) => Some(template.fill_in(&self.numbers)?),
+            Action::Ask(packet) => Some(packet.fill_in(&self.numbers)?),
+            _ => None,
+        };
+        if let Some(bytes) = sent {
             if self.unsent.0 != connection {
                 self.send_unsent()?;
                 self.unsent.0 = connection;
             }
-            self.unsent.1.extend_from_slice(&template.fill_in(&self.numbers)?);
+            self.unsent.1.extend_from_slice(&bytes);
             return Ok(());
         }
         self.send_unsent()?;
         match &step.action {
-            Action::Send(_) => {}
+            Action::Send(_) | Action::Ask(_) => {}
+            Action::ExpectAnswer(packet) => self.expect_answer(connection, packet)?,
+            Action::ExpectAnswers => self.conversation(connection)?.skip_lines(),
             Action::SendNoMore => self.conversation(connection)?.send_no_more()?,
             Action::Close => drop(self.conversations.remove(&connection)),
             Action::Wait(duration) => sleep(*duration),
@@ -103,6 +111,14 @@ impl Play<'_> {
         let mut numbers = self.numbers.clone();
         let met = self.conversation(connection)?.expect(template, &mut numbers);
         met.map_err(|found| found.context(format!("expected {template}, found")))?;
+        self.numbers = numbers;
+        Ok(())
+    }
+
+    fn expect_answer(&mut self, connection: u8, packet: &Packet) -> Result<()> {
+        let mut numbers = self.numbers.clone();
+        let met = self.conversation(connection)?.expect_answer(packet, &mut numbers);
+        met.map_err(|found| found.context(format!("expected {packet}, found")))?;
         self.numbers = numbers;
         Ok(())
     }
@@ -127,10 +143,17 @@ impl Play<'_> {
     fn end(&mut self) -> Result<()> {
         self.send_unsent()?;
         let version = Template::parse("VERSION <version>")?;
+        let noop = Packet::parse("noop opaque=0x454e44")?;
         for (connection, conversation) in &mut self.conversations {
-            conversation.send(b"version\r\n", self.split);
-            conversation.expect(&version, &mut self.numbers).with_context(|| {
-                format!("at the end connection {connection} should answer `version`, found")
+            let answered = if conversation.is_binary() {
+                conversation.send(&noop.fill_in(&self.numbers)?, self.split);
+                conversation.expect_answer(&noop, &mut self.numbers)
+            } else {
+                conversation.send(b"version\r\n", self.split);
+                conversation.expect(&version, &mut self.numbers)
+            };
+            answered.with_context(|| {
+                format!("at the end connection {connection} should answer one more, found")
             })?;
         }
         Ok(())

@@ -76,7 +76,9 @@ fn play_fresh(
     binary: &Path,
     split: Split,
 ) -> Result<()> {
-    let args: Vec<_> = transcript.args.iter().map(String::as_str).collect();
+    let folder = transcript.path.parent().unwrap_or(Path::new("")).display().to_string();
+    let args: Vec<_> = transcript.args.iter().map(|arg| arg.replace("<folder>", &folder)).collect();
+    let args: Vec<_> = args.iter().map(String::as_str).collect();
     let server = ServerUnderTest::start(binary, Transport::Unix, &args)?;
     Ok(play(transcript, &server, subject, split)?)
 }

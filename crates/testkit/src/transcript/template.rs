@@ -53,6 +53,13 @@ impl Template {
         Ok(template)
     }
 
+    /// Exactly these bytes.
+    pub(super) fn of_bytes(bytes: &[u8]) -> Self {
+        let mut template = Self::default();
+        template.push_bytes(bytes);
+        template
+    }
+
     fn push_bytes(&mut self, bytes: &[u8]) {
         match self.0.last_mut() {
             _ if bytes.is_empty() => {}
