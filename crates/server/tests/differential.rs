@@ -1,32 +1,15 @@
 //! Random conversations, valid, nearly valid and not at all, come to the same on larderd and on Debian's
 //! memcached. What the two answer differently on purpose is left to the transcripts and never said here.
 
-use std::io::{Read, Write};
-use std::path::PathBuf;
-use std::thread::{self, sleep};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+mod pair;
 
-use anyhow::{Context, Result, anyhow, bail};
-use larder_testkit::server::{larderd, memcached};
-use larder_testkit::{ServerUnderTest, Transport, transcript::Split};
+use anyhow::{Context, Result};
+use pair::{Dialect, Pair, Random};
 
 const CONVERSATIONS: u64 = 60;
 const COMMANDS: usize = 300;
 
-/// Numbers that look random and are told by a seed.
-struct Random(u64);
-
 impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % end
-    }
-
-    fn one_of<'a>(&mut self, words: &[&'a str]) -> &'a str {
-        words[self.below(words.len())]
-    }
-
     /// A key of a text or, more rarely, of a number.
     fn key(&mut self) -> String {
         match self.below(10) {
@@ -165,29 +148,6 @@ impl Random {
     }
 }
 
-/// What a server answers to commands that come in pieces, on a connection of its own and with nothing stored.
-fn answers(server: &ServerUnderTest, commands: &[Vec<u8>], split: Split) -> Result<Vec<String>> {
-    let mut stream = server.connect()?;
-    stream.ask(b"flush_all\r\n", b"OK\r\n")?;
-    let mut sent = commands.concat();
-    sent.extend_from_slice(b"quit\r\n");
-    let mut writer = stream.try_clone()?;
-    let writing = thread::spawn(move || {
-        let mut rest = &sent[..];
-        for length in split.pieces(sent.len()) {
-            let (piece, behind) = rest.split_at(length);
-            writer.write_all(piece)?;
-            rest = behind;
-            sleep(Duration::from_micros(20));
-        }
-        std::io::Result::Ok(())
-    });
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer)?;
-    writing.join().map_err(|_| anyhow!("the writer has panicked"))??;
-    comparable(&answer)
-}
-
 /// The lines of an answer without what may differ: cas tokens, seconds that pass, and the spaces behind a number with
 /// the length they are part of.
 fn comparable(answer: &[u8]) -> Result<Vec<String>> {
@@ -226,80 +186,9 @@ fn without_tokens(words: &[&str]) -> String {
     shown.collect::<Vec<_>>().join(" ")
 }
 
-/// The two servers.
-struct Pair {
-    larderd: ServerUnderTest,
-    memcached: ServerUnderTest,
-}
-
-impl Pair {
-    fn start() -> Result<Self> {
-        let start = |binary: PathBuf| {
-            // Without its background threads memcached does the same every time.
-            let args = ["-o", "no_lru_maintainer,no_lru_crawler"];
-            ServerUnderTest::start(&binary, Transport::Unix, &args)
-        };
-        Ok(Self {
-            larderd: start(larderd(env!("CARGO_BIN_EXE_larderd")))?,
-            memcached: start(memcached()?)?,
-        })
-    }
-
-    /// The first answers in which they differ.
-    fn difference(&self, commands: &[Vec<u8>], seed: u64) -> Result<Option<(String, String)>> {
-        let ours = answers(&self.larderd, commands, Split::Random { seed })?;
-        let theirs = answers(&self.memcached, commands, Split::Random { seed: !seed })?;
-        let length = ours.len().max(theirs.len());
-        let line = |lines: &[String], index: usize| {
-            lines
-                .get(index)
-                .map_or_else(|| "<closed>".into(), |line| line.chars().take(200).collect())
-        };
-        Ok((0..length)
-            .map(|index| (line(&ours, index), line(&theirs, index)))
-            .find(|(ours, theirs)| ours != theirs))
-    }
-
-    /// Leaves out of a conversation what the difference does not need.
-    fn shrink(&self, mut commands: Vec<Vec<u8>>, seed: u64) -> Result<Vec<Vec<u8>>> {
-        let mut part = commands.len() / 2;
-        while part > 0 {
-            let mut start = 0;
-            while start < commands.len() {
-                let end = (start + part).min(commands.len());
-                let fewer = [&commands[..start], &commands[end..]].concat();
-                if self.difference(&fewer, seed)?.is_some() {
-                    commands = fewer;
-                } else {
-                    start = end;
-                }
-            }
-            part /= 2;
-        }
-        Ok(commands)
-    }
-}
-
 #[test]
 fn random_conversations_come_to_the_same_as_with_memcached() -> Result<()> {
-    let seed = match std::env::var("LARDER_SEED") {
-        Ok(seed) => seed.parse().context("LARDER_SEED is a number")?,
-        Err(_) => SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs(),
-    };
-    let pair = Pair::start()?;
-    for conversation in 0..CONVERSATIONS {
-        let mut random =
-            Random(seed.wrapping_add(conversation.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
-        let commands: Vec<_> = (0..COMMANDS).map(|_| random.command()).collect();
-        if pair.difference(&commands, seed)?.is_some() {
-            let fewest = pair.shrink(commands, seed)?;
-            let (ours, theirs) = pair.difference(&fewest, seed)?.unwrap_or_default();
-            let text = fewest.concat();
-            bail!(
-                "LARDER_SEED={seed}, conversation {conversation}:\n{}\nlarderd:   {ours}\nmemcached: {theirs}",
-                text[..text.len().min(5000)].escape_ascii()
-            );
-        }
-    }
-    Ok(())
+    let text = Dialect { begin: (b"flush_all\r\n", b"OK\r\n"), end: b"quit\r\n", comparable };
+    Pair::start(text)?
+        .compare(CONVERSATIONS, |random| (0..COMMANDS).map(|_| random.command()).collect())
 }

@@ -1,0 +1,162 @@
+//! Random conversations in the binary protocol come to the same on larderd and on Debian's memcached.
+//!
+//! What the two answer differently is never said here:
+//!
+//! - An unknown opcode with a key or extras: memcached takes these twice, and reads on in the middle of the next
+//!   request.
+//! - A value where the opcode has none, with `touch`, `gat` and `stat`: memcached reads it as the next request.
+//! - Counting on a text and appending to a number: memcached writes a number in place only if no answer waits to be
+//!   sent that refers to it, so that its length depends on the network.
+//! - Requests that end the connection: what was answered before may be lost on the way.
+
+mod pair;
+
+use anyhow::{Result, bail};
+use larder_protocol::binary::client::{Reading, Reply, read_reply};
+use larder_protocol::binary::opcode::*;
+use larder_protocol::binary::{Header, REQUEST_MAGIC};
+use pair::{Dialect, Pair, Random};
+
+const CONVERSATIONS: u64 = 60;
+const COMMANDS: usize = 300;
+
+impl Random {
+    /// A key of a text or, more rarely, of a number.
+    fn key(&mut self) -> (Vec<u8>, bool) {
+        match self.below(10) {
+            0..=3 => (format!("text{}", self.below(5)).into_bytes(), false),
+            4..=7 => (format!("number{}", self.below(3)).into_bytes(), true),
+            8 => (vec![b'k'; 250], false),
+            _ => (b" \r\n\0\x80".to_vec(), false),
+        }
+    }
+
+    fn exptime(&mut self) -> [u8; 4] {
+        let exptimes = [0, 0, 0, 100, 2_592_000, 2_592_001, 1_000_000_000, 2_147_483_647, u32::MAX];
+        self.one_of(&exptimes).to_be_bytes()
+    }
+
+    /// Mostly none, and never one that an item has.
+    fn cas(&mut self) -> u64 {
+        self.one_of(&[0, 0, 0, 0, 0, 0, 0, 1_000_000_000_000])
+    }
+
+    fn store(&mut self) -> Vec<u8> {
+        let (key, is_number) = self.key();
+        let extending = [APPEND, PREPEND, APPENDQ, PREPENDQ];
+        let storing = [SET, SET, SETQ, SETQ, ADD, ADDQ, REPLACE, REPLACEQ];
+        let extends = !is_number && self.below(4) == 0;
+        let opcode = if extends { self.one_of(&extending) } else { self.one_of(&storing) };
+        let value = if is_number {
+            let numbers = ["0", "9", "10", "18446744073709551615", "18446744073709551616"];
+            self.one_of(&numbers).as_bytes().to_vec()
+        } else {
+            vec![b'v'; self.one_of(&[0, 1, 10, 300, 3000, 30_000])]
+        };
+        let flags: u32 = self.one_of(&[0, 1, u32::MAX]);
+        let extras =
+            if extends { Vec::new() } else { [flags.to_be_bytes(), self.exptime()].concat() };
+        self.packet(opcode, &extras, &key, &value)
+    }
+
+    fn command(&mut self) -> Vec<u8> {
+        let (key, is_number) = self.key();
+        match self.below(20) {
+            0..=5 => self.store(),
+            6..=9 => {
+                let opcode = self.one_of(&[GET, GETQ, GETK, GETKQ]);
+                self.packet(opcode, &[], &key, b"")
+            }
+            10 | 11 => {
+                let (opcode, exptime) =
+                    (self.one_of(&[TOUCH, GAT, GATQ, GATK, GATKQ]), self.exptime());
+                self.packet(opcode, &exptime, &key, b"")
+            }
+            12 | 13 => {
+                let opcode = self.one_of(&[DELETE, DELETEQ]);
+                self.packet(opcode, &[], &key, b"")
+            }
+            14..=16 if is_number => {
+                let opcode = self.one_of(&[INCREMENT, DECREMENT, INCREMENTQ, DECREMENTQ]);
+                let delta: u64 = self.one_of(&[0, 1, 5, 99, u64::MAX]);
+                let initial: u64 = self.one_of(&[0, 7, u64::MAX]);
+                let extras =
+                    [&delta.to_be_bytes()[..], &initial.to_be_bytes(), &self.exptime()].concat();
+                self.packet(opcode, &extras, &key, b"")
+            }
+            17 if self.below(10) == 0 => {
+                let opcode = self.one_of(&[FLUSH, FLUSHQ]);
+                self.packet(opcode, &[], b"", b"")
+            }
+            _ => self.other(),
+        }
+    }
+
+    /// What is about no item.
+    fn other(&mut self) -> Vec<u8> {
+        match self.below(6) {
+            0 | 1 => self.packet(NOOP, &[], b"", b""),
+            2 => {
+                let name = self.one_of(&["maps", "res", "sizes", "items2", "setting"]);
+                self.packet(STAT, &[], name.as_bytes(), b"")
+            }
+            3 => self.packet(SASL_LIST, &[], b"", b""),
+            _ => {
+                let (opcode, bytes) = (self.one_of(&[0x1b, 0x1f, 0x30, 0xff]), self.below(5000));
+                self.packet(opcode, &[], b"", &vec![0x80; bytes])
+            }
+        }
+    }
+
+    fn packet(&mut self, opcode: u8, extras: &[u8], key: &[u8], value: &[u8]) -> Vec<u8> {
+        let header = Header {
+            opcode,
+            key_bytes: key.len() as u16,
+            extras_bytes: extras.len() as u8,
+            body_bytes: (extras.len() + key.len() + value.len()) as u32,
+            opaque: self.below(1 << 30) as u32,
+            cas: self.cas(),
+            ..Header::default()
+        };
+        [&header.bytes(REQUEST_MAGIC), extras, key, value].concat()
+    }
+}
+
+/// The answers without what may differ: cas tokens, and the spaces behind a number with the length they are part of.
+fn comparable(answer: &[u8]) -> Result<Vec<String>> {
+    let (mut rest, mut replies) = (answer, Vec::new());
+    while !rest.is_empty() {
+        let Reading::Reply { reply, consumed } = read_reply(rest) else {
+            bail!("half an answer: {}", rest.escape_ascii());
+        };
+        let Reply { opcode, status, opaque, cas, extras, key, value } = reply;
+        // A counter's eight bytes are no text.
+        let value = if extras.is_empty() { value } else { value.trim_ascii_end() };
+        replies.push(format!(
+            "{opcode:#x} {status:#x} {opaque} {} {} {} {}",
+            if cas == 0 { "no token" } else { "token" },
+            extras.escape_ascii(),
+            key.escape_ascii(),
+            value.escape_ascii()
+        ));
+        rest = &rest[consumed..];
+    }
+    Ok(replies)
+}
+
+const FLUSH_AND_QUIT: [[u8; 24]; 2] = {
+    let mut packets = [[0; 24]; 2];
+    packets[0][0] = 0x80;
+    packets[0][1] = FLUSH;
+    packets[1][0] = 0x80;
+    packets[1][1] = QUIT;
+    packets
+};
+
+#[test]
+fn random_conversations_come_to_the_same_as_with_memcached() -> Result<()> {
+    let binary =
+        Dialect { begin: (&FLUSH_AND_QUIT[0], &[0; 16]), end: &FLUSH_AND_QUIT[1], comparable };
+    Pair::start(binary)?
+        .compare(CONVERSATIONS, |random| (0..COMMANDS).map(|_| random.command()).collect())
+}

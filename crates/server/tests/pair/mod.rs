@@ -1,0 +1,150 @@
+//! larderd and Debian's memcached, who are asked the same.
+
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::thread::{self, sleep};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, anyhow, bail};
+use larder_testkit::server::{larderd, memcached};
+use larder_testkit::{ServerUnderTest, Transport, transcript::Split};
+
+/// Numbers that look random and are told by a seed.
+pub(crate) struct Random(u64);
+
+impl Random {
+    /// A number below another.
+    pub(crate) fn below(&mut self, end: usize) -> usize {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % end
+    }
+
+    /// One of some things.
+    pub(crate) fn one_of<T: Copy>(&mut self, things: &[T]) -> T {
+        things[self.below(things.len())]
+    }
+}
+
+/// How conversations are held.
+pub(crate) struct Dialect {
+    /// What empties the server, and the end of its answer.
+    pub(crate) begin: (&'static [u8], &'static [u8]),
+    /// What makes the server close.
+    pub(crate) end: &'static [u8],
+    /// The parts of an answer without what may differ.
+    pub(crate) comparable: fn(&[u8]) -> Result<Vec<String>>,
+}
+
+/// The two servers.
+pub(crate) struct Pair {
+    larderd: ServerUnderTest,
+    memcached: ServerUnderTest,
+    dialect: Dialect,
+}
+
+impl Pair {
+    /// Starts both.
+    pub(crate) fn start(dialect: Dialect) -> Result<Self> {
+        let start = |binary: PathBuf| {
+            // Without its background threads memcached does the same every time.
+            let args = ["-o", "no_lru_maintainer,no_lru_crawler"];
+            ServerUnderTest::start(&binary, Transport::Unix, &args)
+        };
+        Ok(Self {
+            larderd: start(larderd(env!("CARGO_BIN_EXE_larderd")))?,
+            memcached: start(memcached()?)?,
+            dialect,
+        })
+    }
+
+    /// Holds so many conversations with both, and compares.
+    pub(crate) fn compare(
+        &self,
+        conversations: u64,
+        mut conversation: impl FnMut(&mut Random) -> Vec<Vec<u8>>,
+    ) -> Result<()> {
+        let seed = match std::env::var("LARDER_SEED") {
+            Ok(seed) => seed.parse().context("LARDER_SEED is a number")?,
+            Err(_) => SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs(),
+        };
+        for number in 0..conversations {
+            let mut random = Random(seed.wrapping_add(number.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+            let commands = conversation(&mut random);
+            if self.difference(&commands, seed)?.is_some() {
+                let fewest = self.shrink(commands, seed)?;
+                let (ours, theirs) = self.difference(&fewest, seed)?.unwrap_or_default();
+                let sent = fewest.concat();
+                bail!(
+                    "LARDER_SEED={seed}, conversation {number}:\n{}\nlarderd:   {ours}\nmemcached: {theirs}",
+                    sent[..sent.len().min(5000)].escape_ascii()
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// The first answers in which they differ.
+    fn difference(&self, commands: &[Vec<u8>], seed: u64) -> Result<Option<(String, String)>> {
+        let ours = self.answers(&self.larderd, commands, Split::Random { seed })?;
+        let theirs = self.answers(&self.memcached, commands, Split::Random { seed: !seed })?;
+        let length = ours.len().max(theirs.len());
+        let line = |lines: &[String], index: usize| {
+            lines
+                .get(index)
+                .map_or_else(|| "<closed>".into(), |line| line.chars().take(200).collect())
+        };
+        Ok((0..length)
+            .map(|index| (line(&ours, index), line(&theirs, index)))
+            .find(|(ours, theirs)| ours != theirs))
+    }
+
+    /// What a server answers to commands that come in pieces, on a connection of its own and with nothing
+    /// stored.
+    fn answers(
+        &self,
+        server: &ServerUnderTest,
+        commands: &[Vec<u8>],
+        split: Split,
+    ) -> Result<Vec<String>> {
+        let mut stream = server.connect()?;
+        let (question, answer) = self.dialect.begin;
+        stream.ask(question, answer)?;
+        let mut sent = commands.concat();
+        sent.extend_from_slice(self.dialect.end);
+        let mut writer = stream.try_clone()?;
+        let writing = thread::spawn(move || {
+            let mut rest = &sent[..];
+            for length in split.pieces(sent.len()) {
+                let (piece, behind) = rest.split_at(length);
+                writer.write_all(piece)?;
+                rest = behind;
+                sleep(Duration::from_micros(20));
+            }
+            std::io::Result::Ok(())
+        });
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer)?;
+        writing.join().map_err(|_| anyhow!("the writer has panicked"))??;
+        (self.dialect.comparable)(&answer)
+    }
+
+    /// Leaves out of a conversation what the difference does not need.
+    fn shrink(&self, mut commands: Vec<Vec<u8>>, seed: u64) -> Result<Vec<Vec<u8>>> {
+        let mut part = commands.len() / 2;
+        while part > 0 {
+            let mut start = 0;
+            while start < commands.len() {
+                let end = (start + part).min(commands.len());
+                let fewer = [&commands[..start], &commands[end..]].concat();
+                if self.difference(&fewer, seed)?.is_some() {
+                    commands = fewer;
+                } else {
+                    start = end;
+                }
+            }
+            part /= 2;
+        }
+        Ok(commands)
+    }
+}
