@@ -1,0 +1,70 @@
+//! Whatever a peer sends in the binary protocol, a session neither panics nor answers differently when it comes in
+//! other pieces, and what it answers is whole answers.
+#![no_main]
+
+mod conversation;
+
+use conversation::{answers, cut};
+use larder_protocol::binary::client::{Reading, read_reply};
+use larder_protocol::binary::opcode::{STAT, aloud};
+use larder_protocol::binary::{Header, REQUEST_MAGIC};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| {
+    // The first bytes are the lengths of the pieces, over and over.
+    let Some((lengths, recipe)) = input.split_first_chunk::<4>() else { return };
+    let stream = requests(recipe);
+    let whole = replies(&answers(&[&stream], 1000));
+    let in_pieces = replies(&answers(&cut(&stream, lengths), 2));
+    assert_eq!(whole, in_pieces, "pieces of {lengths:?}");
+});
+
+/// Requests by a recipe: opcode, lengths, and how far from the truth they are. Bytes chosen blindly would hardly ever
+/// be a request.
+fn requests(mut recipe: &[u8]) -> Vec<u8> {
+    let mut stream = Vec::new();
+    while let Some(([opcode, key, extras, value, lie, cas], rest)) = recipe.split_first_chunk() {
+        let extras = match (extras, aloud(*opcode)) {
+            (0..0xe0, 0x01..=0x03) => 8,
+            (0..0xe0, 0x05 | 0x06) => 20,
+            (0..0xe0, 0x1c | 0x1d | 0x23) => 4,
+            (0..0xe0, _) => 0,
+            (odd, _) => odd & 0x1f,
+        };
+        let (key, value) = (key % 8, usize::from(*value) << (value & 7));
+        let body_bytes = usize::from(extras) + usize::from(key) + value;
+        let header = Header {
+            opcode: opcode & 0x3f,
+            key_bytes: u16::from(key) ^ u16::from(*lie == 1) << 7,
+            extras_bytes: extras ^ u8::from(*lie == 2),
+            body_bytes: body_bytes as u32 ^ u32::from(*lie == 3) << (cas & 31),
+            opaque: u32::from(*lie),
+            cas: u64::from(*cas % 4),
+            ..Header::default()
+        };
+        let magic = if *lie == 4 { *cas } else { REQUEST_MAGIC };
+        stream.extend_from_slice(&header.bytes(magic));
+        // What follows in the recipe is extras, key and the beginning of the value too.
+        let body = rest.iter().copied().chain(std::iter::repeat(b'1')).take(body_bytes);
+        stream.extend(body);
+        recipe = rest;
+    }
+    stream
+}
+
+/// All answers but statistics, which tell times and numbers of bytes.
+fn replies(answers: &[u8]) -> Vec<&[u8]> {
+    let (mut replies, mut rest) = (Vec::new(), answers);
+    while !rest.is_empty() {
+        let Reading::Reply { reply, consumed } = read_reply(rest) else {
+            // A text session, or a large value that was evicted while it was sent.
+            return replies;
+        };
+        let (whole, behind) = rest.split_at(consumed);
+        if reply.opcode != STAT {
+            replies.push(whole);
+        }
+        rest = behind;
+    }
+    replies
+}

@@ -1,0 +1,47 @@
+//! What a fresh server answers to a stream of bytes, in pieces.
+
+use std::sync::Arc;
+
+use larder_options::{Options, Protocol};
+use larder_server::session::OUTPUT_BYTES_HIGH;
+use larder_server::{Allowance, Executor, Next, Server, Session};
+
+/// Cuts a stream; the lengths of the pieces come over and over.
+pub fn cut<'a>(stream: &'a [u8], lengths: &[u8]) -> Vec<&'a [u8]> {
+    let (mut rest, mut pieces) = (stream, Vec::new());
+    for length in lengths.iter().cycle() {
+        if rest.is_empty() {
+            break;
+        }
+        let (piece, behind) = rest.split_at(rest.len().min(usize::from(*length) + 1));
+        pieces.push(piece);
+        rest = behind;
+    }
+    pieces
+}
+
+/// What a fresh server answers, until it closes or has seen everything.
+pub fn answers(pieces: &[&[u8]], commands_max: usize) -> Vec<u8> {
+    let settings = [("memory_limit", "2"), ("max_item_size", "64k")];
+    let (options, _) = Options::from_map(settings).expect("options are right");
+    let server = Arc::new(Server::new(options).expect("memory"));
+    let executor = Executor::new(Arc::clone(&server), 0);
+    let mut session = Session::new(&server, 1, Protocol::Auto);
+    let allowance = Allowance { commands_max, out_bytes_max: OUTPUT_BYTES_HIGH };
+    let (mut unused, mut answers) = (Vec::new(), Vec::new());
+    for piece in pieces {
+        unused.extend_from_slice(piece);
+        loop {
+            let mut out = Vec::new();
+            let progress = session.receive(&executor, &unused, allowance, &mut out);
+            unused.drain(..progress.consumed);
+            answers.append(&mut out);
+            match progress.next {
+                Next::Input => break,
+                Next::Drain | Next::Turn => {}
+                Next::Close => return answers,
+            }
+        }
+    }
+    answers
+}
