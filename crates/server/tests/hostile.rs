@@ -9,6 +9,7 @@ use std::thread::{self, sleep};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use larder_protocol::binary::{Header, REQUEST_MAGIC};
 use larder_testkit::Stream;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use scene::Scene;
@@ -180,6 +181,40 @@ fn a_value_that_is_announced_and_does_not_come_takes_no_memory() -> Result<()> {
     }
     sleep(A_WHILE);
     scene.has_grown_at_most(16 * MIB)?;
+    drop(writers);
+    scene.end()
+}
+
+/// CVE-2011-4971, CVE-2016-8704 to -8706, CVE-2017-9951 and CVE-2020-10931 of memcached.
+#[test]
+fn binary_lengths_that_lie_cost_nothing_and_harm_nobody() -> Result<()> {
+    let scene = Scene::start(&["-vv"])?;
+    let mut writers = Vec::new();
+    for opcode in 0..=0x40 {
+        for (extras, key, body) in [
+            (8, 1, u32::MAX),
+            (0, 1, u32::MAX),
+            (8, 1, 0xffff_ffe8),
+            (0, 250, 0x8000_0000),
+            (0, 0xffff, 0xffff),
+            (8, 0xffff, 10),
+            (0xff, 1, 0x100),
+            (0, 10, 2),
+        ] {
+            let header = Header {
+                opcode,
+                extras_bytes: extras,
+                key_bytes: key,
+                body_bytes: body,
+                ..Header::default()
+            };
+            let mut writer = scene.connect()?;
+            writer.write_all(&[&header.bytes(REQUEST_MAGIC)[..], &[0x80; 300]].concat())?;
+            writers.push(writer);
+        }
+    }
+    sleep(A_WHILE);
+    scene.has_grown_at_most(8 * MIB)?;
     drop(writers);
     scene.end()
 }

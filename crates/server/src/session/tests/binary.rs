@@ -170,7 +170,8 @@ fn commands_are_counted_as_memcached_counts_them() {
     }
 }
 
-/// The log shows header, extras and key of a request: neither its value nor a password.
+/// The log shows header, extras and key of a request, as long as they are: neither its value nor a password.
+/// CVE-2013-0179, -7290 and -7291 of memcached.
 #[test]
 fn the_log_hears_neither_values_nor_passwords() {
     let store = binary_set(opcode::SET, &[b'k'; 250], b"value");
