@@ -284,6 +284,8 @@ pub enum StatsSection {
     Slabs,
     /// `stats sizes`
     Sizes,
+    /// `stats conns`: who is connected.
+    Connections,
     /// `stats larder`: what memcached has no name for.
     Larder,
     /// `stats cachedump`: items of a class.

@@ -230,16 +230,16 @@ const COMMANDS: &[CommandRow] = &[
         meaning: "How much is logged; more than 2 is 2.",
     },
     CommandRow {
-        form: "stats [settings | items | slabs | sizes | larder]",
+        form: "stats [settings | items | slabs | sizes | conns | larder]",
         replies: "STAT <name> <value> / END",
         meaning: "Statistics, see [stats.md](stats.md). `settings` may be abbreviated to any of \
-            its beginnings.",
+            its beginnings, `conns` to `co`.",
     },
     CommandRow {
         form: "stats cachedump <class> <items>",
         replies: "ITEM <key> [<bytes> b; <exptime> s] / END",
-        meaning: "Keys of live items, 0 for all, up to 2 MiB of them. Class 1 is all items; any \
-            beginning of `cachedump` will do.",
+        meaning: "Keys of live items of a size class, 0 for all, up to 2 MiB of them, among \
+            100,000 items looked at; any beginning of `cachedump` will do.",
     },
     CommandRow {
         form: "stats reset",
@@ -380,8 +380,8 @@ const DIFFERENCES: &[Difference] = &[
         reason: "Clients read it to learn which commands they may use.",
     },
     Difference {
-        memcached: "`slabs`, `lru`, `lru_crawler`, `watch`, `stats detail` \
-            and `stats conns` exist.",
+        memcached: "`slabs`, `lru`, `lru_crawler`, `watch`, and \
+            `stats detail` exist.",
         larder: "They are answered `ERROR`.",
         reason: "They are not written yet.",
     },

@@ -132,6 +132,7 @@ fn commands_without_a_key_are_read_as_they_were_written() {
         Command::Stats(StatsSection::Settings),
         Command::Stats(StatsSection::Items),
         Command::Stats(StatsSection::Slabs),
+        Command::Stats(StatsSection::Connections),
         Command::Stats(StatsSection::Sizes),
         Command::Stats(StatsSection::Larder),
         Command::Stats(StatsSection::Reset),

@@ -110,6 +110,11 @@ impl Block {
         self.frame.frame()
     }
 
+    /// Is it only let pass?
+    pub(crate) fn is_passing(&self) -> bool {
+        matches!(self.state, State::Passing(_))
+    }
+
     /// Has all of it come?
     pub(crate) fn is_complete(&self) -> bool {
         self.left_bytes == 0

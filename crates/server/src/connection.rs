@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use larder_item::Second;
 use larder_protocol::{ServerError, render};
@@ -16,6 +17,7 @@ use crate::backlog::Backlog;
 use crate::budget::{Holding, OverBudget};
 use crate::execute::Executor;
 use crate::inbox::{Accepted, Transport};
+use crate::roster::{Card, Stage};
 use crate::scratch::{RECEIVED_BYTES_MAX, Scratch};
 use crate::session::{Allowance, Next, OUTPUT_BYTES_HIGH, Session};
 use crate::tls::{INCOMING_BYTES_MAX, Received, Records, Tls};
@@ -37,6 +39,9 @@ pub(crate) struct Connection {
     /// When it last got on: with a command, with a value, with an answer. Bytes that are no command yet do not
     /// count, nor does a handshake.
     active: Second,
+    /// On which that is noted where it changes, and what it is at.
+    card: Arc<Card>,
+    stage: Stage,
     /// May there be something to receive? False once a receive has brought less than it could have.
     may_receive: bool,
     /// Has the peer said that it will send no more? Then a receive is due until it says so too.
@@ -86,6 +91,7 @@ impl Connection {
         server: &Server,
         accepted: Accepted,
         tls: Option<Box<Tls>>,
+        card: Arc<Card>,
         now: Second,
     ) -> Self {
         let Accepted { socket, transport, protocol, .. } = accepted;
@@ -100,6 +106,8 @@ impl Connection {
             output: Backlog::default(),
             holding: Holding::default(),
             active: now,
+            card,
+            stage: Stage::Command,
             may_receive: false,
             peer_is_done: false,
             awaited: AWAIT_INPUT,
@@ -131,7 +139,7 @@ impl Connection {
         now: Second,
     ) -> Result<Begun, Broken> {
         if self.has_unsent() {
-            self.active = now;
+            self.note_active(now);
             self.send_backlog(executor, &mut scratch.records)?;
             if self.has_unsent() {
                 return Ok(Begun::Over(Outcome::AwaitOutput));
@@ -252,6 +260,7 @@ impl Connection {
         contended: bool,
         now: Second,
     ) -> Range<usize> {
+        executor.turn_to(self.id());
         let commands_max = executor.server().options.commands_per_turn_max;
         let backlog = std::mem::take(&mut self.input);
         let bytes = match &input {
@@ -275,7 +284,7 @@ impl Connection {
             }
         }
         if consumed > 0 || out.len() > start {
-            self.active = now;
+            self.note_active(now);
         }
         match input {
             Input::Scratch(_) => {
@@ -309,6 +318,7 @@ impl Connection {
     ) -> Result<Outcome, Broken> {
         self.send(executor, records, output)?;
         self.settle(executor, records)?;
+        self.note_stage();
         match self.next {
             _ if self.has_unsent() => Ok(Outcome::AwaitOutput),
             Next::Input if !self.may_receive => Ok(Outcome::AwaitInput),
@@ -382,6 +392,22 @@ impl Connection {
     /// Has it not got on for longer than `idle_secs`? Only ever so over TCP.
     pub(crate) fn is_idle(&self, now: Second, idle_secs: Second) -> bool {
         self.transport == Transport::Tcp && now.saturating_sub(self.active) > idle_secs
+    }
+
+    /// The card's line is touched where the second is another one, not for each turn.
+    fn note_active(&mut self, now: Second) {
+        if self.active != now {
+            self.active = now;
+            self.card.note_active(now);
+        }
+    }
+
+    fn note_stage(&mut self) {
+        let stage = if self.has_unsent() { Stage::Answer } else { self.session.stage() };
+        if self.stage != stage {
+            self.stage = stage;
+            self.card.note_stage(stage);
+        }
     }
 
     /// Its name in the log.

@@ -12,7 +12,7 @@ use larder_stats::Counter;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recvfrom, sendto};
 
-use crate::execute::Executor;
+use crate::execute::{Executor, NOBODY};
 use crate::scratch::Scratch;
 use crate::session::{Allowance, Next, Session};
 
@@ -113,6 +113,7 @@ fn converse(executor: &Executor, request: &[u8], bytes_max: usize, out: &mut Vec
         commands_max: executor.server().options.commands_per_turn_max,
         out_bytes_max: bytes_max + 1,
     };
+    executor.turn_to(NOBODY);
     let mut session = Session::new(executor.server(), 0, Protocol::Auto);
     let mut consumed = 0;
     loop {

@@ -5,6 +5,8 @@ mod fetch;
 mod login;
 mod store;
 
+use std::cell::Cell;
+use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use larder::{Cache, LargeValue, Miss, Read};
@@ -27,6 +29,8 @@ pub struct Executor {
     cache: Cache,
     counters: Arc<Counters>,
     class_counters: Arc<ClassCounters>,
+    /// The descriptor of the connection whose turn it is.
+    asker: Cell<RawFd>,
 }
 
 /// What became of a command.
@@ -49,7 +53,13 @@ impl Executor {
     pub fn new(server: Arc<Server>, worker: usize) -> Self {
         let (cache, counters) = (server.cache.clone(), server.worker_counters(worker));
         let class_counters = server.class_tally.worker(worker);
-        Self { server, cache, counters, class_counters }
+        let asker = Cell::new(NOBODY);
+        Self { server, cache, counters, class_counters, asker }
+    }
+
+    /// Says whose commands come next.
+    pub(crate) fn turn_to(&self, descriptor: RawFd) {
+        self.asker.set(descriptor);
     }
 
     /// Lets the memory fetch what commands on these keys, which follow at once, will look at.
@@ -89,7 +99,9 @@ impl Executor {
                 self.log().set_verbosity(u8::try_from(level).map_or(2, |level| level.min(2)));
                 Response::Ok
             }
-            Command::Stats(section) => stats::answer(&self.server, section, frame, out),
+            Command::Stats(section) => {
+                stats::answer(&self.server, section, self.asker.get(), frame, out)
+            }
             Command::RefreshCertificates => match self.server.refresh_certificates() {
                 Ok(()) => Response::Ok,
                 Err(RefreshError::NoTls) => ServerError::NoTls.into(),
@@ -263,6 +275,9 @@ impl Executor {
         &self.server.log
     }
 }
+
+/// No connection has this descriptor.
+pub(crate) const NOBODY: RawFd = -1;
 
 /// An item that is evicted under so many reads in a row is as good as gone.
 const READ_ATTEMPTS_MAX: usize = 8;

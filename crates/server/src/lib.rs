@@ -26,7 +26,8 @@
 //!
 //! - what one connection does: [`session`], `block`, `execute`, `credentials`, `leases`, `stats`,
 //!   `classes`, `tally`;
-//! - bytes and sockets: `backlog`, `budget`, `scratch`, `connection`, `connections`, `datagrams`;
+//! - bytes and sockets: `backlog`, `budget`, `scratch`, `connection`, `connections`, `roster`,
+//!   `datagrams`;
 //! - encryption: `suites`, `certificates`, `tls`;
 //! - threads: [`server`], `inbox`, `waker`, `worker`, `listener`, `clock`, `log`;
 //! - the process: [`mod@start`], `stop`, `signals`, `sockets`, `pidfile`, `privileges`, `syscalls`,
@@ -53,6 +54,7 @@ mod listener;
 mod log;
 mod pidfile;
 mod privileges;
+mod roster;
 mod scratch;
 pub mod server;
 pub mod session;

@@ -13,6 +13,7 @@ use crate::classes::Classes;
 use crate::credentials::{Credentials, CredentialsError};
 use crate::leases::Leases;
 use crate::log::Log;
+use crate::roster::Roster;
 use crate::stop::Stop;
 use crate::tally::ClassTally;
 
@@ -33,6 +34,8 @@ pub struct Server {
     /// With `-S` or `-Y`.
     pub(crate) credentials: Option<Credentials>,
     pub(crate) log: Log,
+    /// Who is connected.
+    pub(crate) roster: Roster,
     pub(crate) stop: Stop,
     pub(crate) leases: Leases,
     /// False while connections have to wait because there are as many as there may be.
@@ -106,6 +109,7 @@ impl Server {
             }),
             certificates: None,
             log: Log::new(options.verbosity),
+            roster: Roster::default(),
             stop: Stop::new()?,
             leases: Leases::default(),
             accepting: AtomicBool::new(true),

@@ -13,6 +13,7 @@ use larder_protocol::{
 use crate::Server;
 use crate::block::{Block, block_bytes};
 use crate::execute::{Executed, Executor};
+use crate::roster::Stage;
 
 /// The state of one peer's conversation.
 ///
@@ -333,6 +334,16 @@ impl Session {
         match &self.state {
             State::Block(block) if matches!(block.frame(), Frame::Binary(_)) => block.frame(),
             _ => self.parser.unasked(),
+        }
+    }
+
+    /// What it is at.
+    pub(crate) fn stage(&self) -> Stage {
+        match &self.state {
+            State::Command => Stage::Command,
+            State::Block(block) if block.is_passing() => Stage::Swallow,
+            State::Block(_) => Stage::Value,
+            State::Large(_) => Stage::Answer,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::AsRawFd;
 use std::process;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -13,6 +14,7 @@ use crate::datagrams::Datagrams;
 use crate::failure::{EXIT_FAILURE, EXIT_OS, EXIT_USAGE, Failure};
 use crate::inbox::Inbox;
 use crate::listener::Listener;
+use crate::roster::Ends;
 use crate::signals::Signals;
 use crate::sockets::{Address, Socket};
 use crate::stop::Manner;
@@ -61,6 +63,7 @@ pub fn run(options: Options, warnings: &[String]) -> Result<(), Failure> {
     if let Some(path) = &options.pidfile {
         pidfile::write(path);
     }
+    enroll(&server, &sockets, &datagrams);
     let (inboxes, workers) = start_workers(&server, &datagrams)?;
     if options.drop_privileges {
         syscalls::restrict(options.daemon && options.pidfile.is_some())?;
@@ -79,6 +82,21 @@ pub fn run(options: Options, warnings: &[String]) -> Result<(), Failure> {
 
 fn os_failure(attempted: &str, error: &dyn std::error::Error) -> Failure {
     Failure::new(EXIT_OS, format_args!("cannot {attempted}: {error}"))
+}
+
+/// Tells the roster of what is open from the start.
+fn enroll(server: &Server, sockets: &[Socket], datagrams: &[Datagrams]) {
+    let now = server.cache.now();
+    for socket in sockets {
+        let ends = match &socket.address {
+            Address::Tcp(address) => Ends::ListeningTcp(*address),
+            Address::Unix(path) => Ends::ListeningUnix(path.clone()),
+        };
+        server.roster.add(socket.descriptor.as_raw_fd(), ends, now);
+    }
+    for socket in datagrams {
+        server.roster.add(socket.socket.as_raw_fd(), Ends::Udp(socket.address), now);
+    }
 }
 
 type Workers = Vec<JoinHandle<()>>;

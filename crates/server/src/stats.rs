@@ -1,7 +1,9 @@
 //! The answers of `stats`: the rows of the tables with the values of this server.
 
 mod by_class;
+mod connections;
 
+use std::os::fd::RawFd;
 use std::sync::atomic::Ordering::Relaxed;
 
 use larder::Report;
@@ -17,10 +19,11 @@ use crate::classes::{ItemSize, PAGE_BYTES};
 use crate::{Server, limits};
 use by_class::Census;
 
-/// Appends the statistics of a section.
+/// Appends the statistics of a section. `asker` is the descriptor of the connection that asks.
 pub(crate) fn answer(
     server: &Server,
     section: StatsSection,
+    asker: RawFd,
     frame: &Frame<'_>,
     out: &mut Vec<u8>,
 ) -> Response {
@@ -28,6 +31,7 @@ pub(crate) fn answer(
         StatsSection::General => rows(server, Section::General, frame, out),
         StatsSection::Items => Census::take(server).show(server, Section::Items, frame, out),
         StatsSection::Slabs => slabs(server, frame, out),
+        StatsSection::Connections => connections::show(server, asker, frame, out),
         StatsSection::Larder => rows(server, Section::Larder, frame, out),
         StatsSection::Settings => {
             let mut options = server.options.clone();
@@ -172,9 +176,10 @@ fn gauge_text(server: &Server, report: &Report, gauge: Gauge) -> String {
     number.to_string()
 }
 
-/// Memory that holds something, or did: the system has given it to the process.
+/// Memory that holds something, or did: the system has given it to the process. In whole pages, as memcached takes
+/// it.
 fn memory_used(report: &Report) -> u64 {
-    report.segments_used * report.segment_bytes
+    (report.segments_used * report.segment_bytes).next_multiple_of(u64::from(PAGE_BYTES))
 }
 
 /// The part of it that holds nothing.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 use larder_item::Second;
@@ -10,6 +10,7 @@ use larder_stats::Counter;
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::io::{self, Errno};
+use rustix::net::{getpeername, getsockname};
 
 use crate::Server;
 use crate::clock::Clock;
@@ -17,7 +18,8 @@ use crate::connection::{AWAIT_INPUT, AWAIT_OUTPUT, Begun, Connection, Input, Out
 use crate::connections::{Connections, Token};
 use crate::datagrams::Datagrams;
 use crate::execute::Executor;
-use crate::inbox::{Accepted, Inbox};
+use crate::inbox::{Accepted, Inbox, Transport};
+use crate::roster::{Card, Ends};
 use crate::scratch::Scratch;
 use crate::session::OUTPUT_BYTES_HIGH;
 use crate::stop::Manner;
@@ -260,8 +262,9 @@ impl Worker {
                     continue;
                 }
             };
+            let card = self.card(&accepted);
             let server = self.executor.server();
-            let connection = Connection::new(server, accepted, tls, self.clock.second());
+            let connection = Connection::new(server, accepted, tls, card, self.clock.second());
             log.event(format_args!("<{} new client connection", connection.id()));
             let awaited = connection.awaited;
             let token = self.connections.add(connection);
@@ -288,10 +291,27 @@ impl Worker {
         Ok(Some(Box::new(Tls::new(config, certificates.has_sessions())?)))
     }
 
+    /// The card of a new connection.
+    fn card(&self, accepted: &Accepted) -> Arc<Card> {
+        let server = self.executor.server();
+        let ends = match accepted.transport {
+            Transport::Tcp => Ends::Tcp {
+                peer: getpeername(&accepted.socket)
+                    .ok()
+                    .flatten()
+                    .and_then(|peer| peer.try_into().ok()),
+                local: getsockname(&accepted.socket).ok().and_then(|local| local.try_into().ok()),
+            },
+            Transport::Unix => Ends::Unix(server.options.unix_socket.clone().unwrap_or_default()),
+        };
+        server.roster.add(accepted.socket.as_raw_fd(), ends, self.clock.second())
+    }
+
     fn close(&mut self, token: Token) {
         let Some(mut connection) = self.connections.remove(token) else {
             return;
         };
+        self.executor.server().roster.remove(connection.id());
         connection.end(&self.executor);
         self.executor.counters().add(Counter::ConnectionsCurrent, 1u64.wrapping_neg());
         self.executor.log().event(format_args!("<{} connection closed", connection.id()));

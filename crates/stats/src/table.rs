@@ -248,7 +248,7 @@ Slabs {
 }
 SlabsTotal {
     "active_slabs" gauge ActiveClasses "Size classes that have had items.";
-    "total_malloced" gauge MemoryBytes "Memory of the segments that are or were in use, in bytes.";
+    "total_malloced" gauge MemoryBytes "Memory of the segments that are or were in use, rounded up to pages of 1 MiB, in bytes.";
 }
 Larder {
     "bytes_written_items" counter BytesWritten "Bytes of items written into segments by stores.";

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use larder_bench::is_measuring;
-use larder_options::Options;
+use larder_options::{Options, Protocol};
 use larder_server::{Allowance, Executor, Next, Server, Session};
 use nix::time::{ClockId, clock_gettime};
 
@@ -55,7 +55,7 @@ fn one_round(
 ) -> Result<f64> {
     let (options, _) = Options::from_map([("memory_limit", "64")])?;
     let executor = Executor::new(Arc::new(Server::new(options)?), 0);
-    let mut session = Session::new(1);
+    let mut session = Session::new(executor.server(), 1, Protocol::Auto);
     let mut out = Vec::new();
     run(&mut session, &executor, &dialect.requests(Operation::Set, value_bytes), &mut out)?;
     let requests = dialect.requests(operation, value_bytes);

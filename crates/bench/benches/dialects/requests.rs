@@ -28,7 +28,7 @@ impl Operation {
 }
 
 impl Dialect {
-    pub(crate) const ALL: [Self; 2] = [Self::Text, Self::Meta];
+    pub(crate) const ALL: [Self; 3] = [Self::Text, Self::Meta, Self::Binary];
 
     pub(crate) fn name(self) -> &'static str {
         match self {

@@ -74,7 +74,6 @@ fn commands_that_are_not_written_yet_are_unknown() {
         "lru_crawler crawl all",
         "watch",
         "stats detail on",
-        "stats conns",
         "flush",
         "shut",
     ] {

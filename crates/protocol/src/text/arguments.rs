@@ -172,8 +172,8 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// `[<section>]`: `items`, `slabs`, `sizes` and `larder` in full, `reset`, `settings` and
-    /// `cachedump` also by any beginning.
+    /// `[<section>]`: `items`, `slabs`, `sizes` and `larder` in full, `reset`, `settings`, `cachedump` and
+    /// `conns` also by any beginning, in this order.
     pub(super) fn stats(mut self) -> Parsed<'a> {
         let section = match self.words.next() {
             None => StatsSection::General,
@@ -184,6 +184,7 @@ impl<'a> Arguments<'a> {
             Some(word) if b"reset".starts_with(word) => StatsSection::Reset,
             Some(word) if b"settings".starts_with(word) => StatsSection::Settings,
             Some(word) if b"cachedump".starts_with(word) => return self.cache_dump(),
+            Some(word) if b"conns".starts_with(word) => StatsSection::Connections,
             Some(_) => return self.refuse(ClientError::UnknownCommand, false),
         };
         self.answered(Command::Stats(section))

@@ -214,7 +214,9 @@ fn stats_key(section: StatsSection) -> Result<&'static [u8], Unsendable> {
         StatsSection::Sizes => b"sizes",
         StatsSection::Larder => b"larder",
         StatsSection::Reset => b"reset",
-        StatsSection::CacheDump { .. } => return Err(Unsendable::Command),
+        StatsSection::Connections | StatsSection::CacheDump { .. } => {
+            return Err(Unsendable::Command);
+        }
     })
 }
 

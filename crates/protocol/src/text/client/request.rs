@@ -195,6 +195,7 @@ fn stats_words(section: StatsSection) -> &'static [&'static [u8]] {
         StatsSection::Items => &[b"stats", b"items"],
         StatsSection::Slabs => &[b"stats", b"slabs"],
         StatsSection::Sizes => &[b"stats", b"sizes"],
+        StatsSection::Connections => &[b"stats", b"conns"],
         StatsSection::Larder => &[b"stats", b"larder"],
         StatsSection::CacheDump { .. } => &[b"stats", b"cachedump"],
         StatsSection::Reset => &[b"stats", b"reset"],

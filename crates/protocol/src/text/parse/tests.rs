@@ -264,20 +264,22 @@ fn verbosity_takes_a_level() {
 }
 
 #[test]
-fn stats_names_a_section_of_which_two_may_be_abbreviated() {
+fn stats_names_a_section_of_which_three_may_be_abbreviated() {
     for (line, section) in [
         ("stats\r\n", StatsSection::General),
         ("stats items\r\n", StatsSection::Items),
         ("stats slabs x\r\n", StatsSection::Slabs),
         ("stats sizes\r\n", StatsSection::Sizes),
         ("stats larder\r\n", StatsSection::Larder),
+        ("stats conns\r\n", StatsSection::Connections),
+        ("stats co\r\n", StatsSection::Connections),
         ("stats s\r\n", StatsSection::Settings),
         ("stats settings\r\n", StatsSection::Settings),
         ("stats r\r\n", StatsSection::Reset),
     ] {
         assert_eq!(command(line), (Command::Stats(section), false), "{line:?}");
     }
-    for word in ["i", "si", "l", "detail", "conns", "settingss", "noreply", "maps"] {
+    for word in ["i", "si", "l", "detail", "connss", "settingss", "noreply", "maps"] {
         assert_eq!(refused(&format!("stats {word}\r\n")), told(ClientError::UnknownCommand));
     }
 }

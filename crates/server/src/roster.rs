@@ -1,0 +1,188 @@
+//! Who is connected, for `stats conns`: each socket has a card here, on which its worker notes what changes.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use larder_item::Second;
+
+/// The cards of all sockets, by the numbers of their descriptors.
+#[derive(Debug, Default)]
+pub(crate) struct Roster(Mutex<BTreeMap<RawFd, Arc<Card>>>);
+
+/// What is known of a socket. One worker notes, whoever asks reads.
+#[derive(Debug)]
+pub(crate) struct Card {
+    ends: Ends,
+    active: AtomicU32,
+    stage: AtomicU8,
+}
+
+/// Between whom a socket is.
+#[derive(Clone, Debug)]
+pub(crate) enum Ends {
+    /// A TCP socket that is listened on.
+    ListeningTcp(SocketAddr),
+    /// A unix socket that is listened on.
+    ListeningUnix(PathBuf),
+    /// A UDP socket.
+    Udp(SocketAddr),
+    /// A peer, and where it came in; either may be gone.
+    Tcp { peer: Option<SocketAddr>, local: Option<SocketAddr> },
+    /// A peer without an address, and where it came in.
+    Unix(PathBuf),
+}
+
+/// What a connection is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Stage {
+    /// It waits for a command.
+    Command,
+    /// It waits for more of a value.
+    Value,
+    /// It lets a value pass that is not wanted.
+    Swallow,
+    /// It waits for the peer to take its answers.
+    Answer,
+}
+
+impl Roster {
+    /// Adds a socket.
+    pub(crate) fn add(&self, descriptor: RawFd, ends: Ends, now: Second) -> Arc<Card> {
+        let card = Arc::new(Card {
+            ends,
+            active: AtomicU32::new(now),
+            stage: AtomicU8::new(Stage::Command as u8),
+        });
+        let mut cards = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        cards.insert(descriptor, Arc::clone(&card));
+        card
+    }
+
+    /// Takes a socket out. To be called before it is closed: another may have its number then.
+    pub(crate) fn remove(&self, descriptor: RawFd) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&descriptor);
+    }
+
+    /// Shows all cards in the order of their numbers.
+    pub(crate) fn show(&self, mut visit: impl FnMut(RawFd, &Card)) {
+        // Not under the lock: who comes and goes shall not wait for the answer.
+        let cards = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        cards.iter().for_each(|(descriptor, card)| visit(*descriptor, card));
+    }
+}
+
+impl Card {
+    /// Notes that the connection got on in this second.
+    pub(crate) fn note_active(&self, now: Second) {
+        self.active.store(now, Relaxed);
+    }
+
+    /// Notes what it is at.
+    pub(crate) fn note_stage(&self, stage: Stage) {
+        self.stage.store(stage as u8, Relaxed);
+    }
+
+    /// When it last got on.
+    pub(crate) fn active(&self) -> Second {
+        self.active.load(Relaxed)
+    }
+
+    /// Is it a UDP socket?
+    pub(crate) fn is_udp(&self) -> bool {
+        matches!(self.ends, Ends::Udp(_))
+    }
+
+    /// memcached's word for what it is at. One that asks is at its command.
+    pub(crate) fn state(&self, asks: bool) -> &'static str {
+        if matches!(self.ends, Ends::ListeningTcp(_) | Ends::ListeningUnix(_)) {
+            return "conn_listening";
+        }
+        match self.stage.load(Relaxed) {
+            _ if asks => "conn_parse_cmd",
+            stage if stage == Stage::Value as u8 => "conn_nread",
+            stage if stage == Stage::Swallow as u8 => "conn_swallow",
+            stage if stage == Stage::Answer as u8 => "conn_mwrite",
+            _ => "conn_read",
+        }
+    }
+
+    /// The peer's address, or where the socket listens.
+    pub(crate) fn address(&self) -> String {
+        match &self.ends {
+            Ends::ListeningTcp(address) => of_tcp(address),
+            Ends::ListeningUnix(path) => of_path(path),
+            Ends::Udp(address) => with_family("udp", address),
+            Ends::Tcp { peer: Some(peer), .. } => of_tcp(peer),
+            // memcached's way to say that there is none.
+            Ends::Tcp { peer: None, .. } | Ends::Unix(_) => "?:<AF 0>".to_owned(),
+        }
+    }
+
+    /// Where the peer came in; none for what is no connection.
+    pub(crate) fn listen_address(&self) -> Option<String> {
+        match &self.ends {
+            Ends::Tcp { local, .. } => local.as_ref().map(of_tcp),
+            Ends::Unix(path) => Some(of_path(path)),
+            Ends::ListeningTcp(_) | Ends::ListeningUnix(_) | Ends::Udp(_) => None,
+        }
+    }
+}
+
+fn of_tcp(address: &SocketAddr) -> String {
+    with_family("tcp", address)
+}
+
+fn with_family(protocol: &str, address: &SocketAddr) -> String {
+    match address {
+        SocketAddr::V4(_) => format!("{protocol}:{address}"),
+        SocketAddr::V6(address) => format!("{protocol}6:[{}]:{}", address.ip(), address.port()),
+    }
+}
+
+fn of_path(path: &Path) -> String {
+    format!("unix:{}", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cards_say_what_memcached_says() {
+        let roster = Roster::default();
+        let [local, peer, v6] =
+            ["0.0.0.0:11211", "127.0.0.1:7", "[::1]:7"].map(|text| text.parse().unwrap());
+        roster.add(3, Ends::ListeningTcp(local), 1);
+        roster.add(4, Ends::Udp(v6), 1);
+        let card = roster.add(9, Ends::Tcp { peer: Some(v6), local: Some(peer) }, 1);
+        roster.add(5, Ends::Unix("/tmp/s".into()), 1);
+        roster.add(6, Ends::ListeningUnix("/tmp/s".into()), 1);
+        card.note_active(7);
+        card.note_stage(Stage::Value);
+        let mut shown = Vec::new();
+        roster.show(|descriptor, card| {
+            let listen = card.listen_address().unwrap_or_default();
+            let (state, active) = (card.state(descriptor == 5), card.active());
+            shown.push(format!("{descriptor} {} {listen} {state} {active}", card.address()));
+        });
+        assert_eq!(
+            shown,
+            [
+                "3 tcp:0.0.0.0:11211  conn_listening 1",
+                "4 udp6:[::1]:7  conn_read 1",
+                "5 ?:<AF 0> unix:/tmp/s conn_parse_cmd 1",
+                "6 unix:/tmp/s  conn_listening 1",
+                "9 tcp6:[::1]:7 tcp:127.0.0.1:7 conn_nread 7",
+            ]
+        );
+        roster.remove(9);
+        let mut count = 0;
+        roster.show(|_, _| count += 1);
+        assert_eq!(count, 4);
+    }
+}
