@@ -206,7 +206,7 @@ Items {
     "number_temp" class_gauge NumberTemp if LruMaintainer TemporaryTtl "Those stored to live for `temporary_ttl` seconds at most; they are not counted among the others.";
     "age_hot" class_gauge AgeHot if LruMaintainer "Seconds that the oldest item of `number_hot` has been where it is.";
     "age_warm" class_gauge AgeWarm if LruMaintainer "Seconds that the oldest item of `number_warm` has been where it is.";
-    "age" class_gauge Age "Seconds that the oldest item of the others has been where it is.";
+    "age" class_gauge Age "Seconds that the oldest item has been where it is.";
     "mem_requested" class_gauge MemRequested "Bytes of the items, as memcached counts them.";
     "evicted" class_counter Evicted "Live items removed to make room.";
     "evicted_nonzero" class_counter EvictedNonzero "Those of them that had a deadline.";

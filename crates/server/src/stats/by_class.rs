@@ -121,9 +121,7 @@ impl Census {
             ClassGauge::NumberTemp => stored.temporary.number,
             ClassGauge::AgeHot => stored.hot.age(self.now),
             ClassGauge::AgeWarm => stored.warm.age(self.now),
-            // Where one queue is all there is, memcached shows its age here.
-            ClassGauge::Age if !server.options.lru_maintainer => stored.age(self.now),
-            ClassGauge::Age => stored.cold.age(self.now),
+            ClassGauge::Age => stored.age(self.now),
             ClassGauge::MemRequested => stored.bytes,
             ClassGauge::EvictedTime => {
                 u64::from(server.class_tally.departures().evicted_secs(number))
