@@ -54,8 +54,9 @@ fn one_round(
     repeats: usize,
 ) -> Result<f64> {
     let (options, _) = Options::from_map([("memory_limit", "64")])?;
-    let executor = Executor::new(Arc::new(Server::new(options)?), 0);
-    let mut session = Session::new(executor.server(), 1, Protocol::Auto);
+    let server = Arc::new(Server::new(options)?);
+    let mut session = Session::new(&server, 1, Protocol::Auto);
+    let executor = Executor::new(server, 0);
     let mut out = Vec::new();
     run(&mut session, &executor, &dialect.requests(Operation::Set, value_bytes), &mut out)?;
     let requests = dialect.requests(operation, value_bytes);
