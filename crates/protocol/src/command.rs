@@ -2,6 +2,8 @@
 
 use larder_item::{Direction, StoreMode};
 
+use crate::admin::Admin;
+
 /// One request. Borrows from the bytes it was parsed from.
 ///
 /// A request for several keys is several [`Command::Get`] and one [`Command::EndOfKeys`].
@@ -84,6 +86,8 @@ pub enum Command<'a> {
         /// The new limit, in MiB: 8 to 1,000,000,000.
         mebibytes: u64,
     },
+    /// What operators ask for besides.
+    Admin(Admin),
 }
 
 impl<'a> Command<'a> {

@@ -1,5 +1,6 @@
 //! docs/protocol.md, written from the rows here and from the words of [`text::render`](crate::text::render).
 
+mod admin;
 mod binary;
 mod meta;
 
@@ -18,6 +19,7 @@ pub fn protocol_md() -> String {
     );
     page.push_str(&meta::section());
     page.push_str(&binary::section());
+    page.push_str(&admin::section());
     page.push_str(ERRORS_HEAD);
     for (error, meaning) in ERRORS {
         push_row(&mut page, &[&code(&words(error)), meaning]);
@@ -380,10 +382,25 @@ const DIFFERENCES: &[Difference] = &[
         reason: "Clients read it to learn which commands they may use.",
     },
     Difference {
-        memcached: "`slabs`, `lru`, `lru_crawler`, `watch`, and \
-            `stats detail` exist.",
-        larder: "They are answered `ERROR`.",
-        reason: "They are not written yet.",
+        memcached: "`slabs reassign` moves memory between size classes; `slabs automove`, `lru` and \
+            `lru_crawler sleep` and `tocrawl` tune how memory is kept.",
+        larder: "The first has nothing to spare, the others have no effect.",
+        reason: "Memory belongs to no class, and there are no LRU queues and no crawler's pace to tune.",
+    },
+    Difference {
+        memcached: "`lru_crawler crawl` removes the expired items of some classes.",
+        larder: "It removes all expired items.",
+        reason: "Classes are only names for sizes.",
+    },
+    Difference {
+        memcached: "`extstore` and `watch`'s `type=extwrite` exist.",
+        larder: "`extstore` is answered `ERROR`, as by a memcached without a flash tier.",
+        reason: "There is no flash tier.",
+    },
+    Difference {
+        memcached: "The microseconds in the lines of `watch` lack leading zeros.",
+        larder: "They have six digits.",
+        reason: "Without them the time cannot be read.",
     },
     Difference {
         memcached: "The binary protocol skips extras and key of an unknown opcode twice.",

@@ -8,11 +8,12 @@
 //! by a length that a peer announced. All dialects share [`Command`] and [`Response`]; what differs
 //! between them is in [`Frame`].
 //!
-//! Files in reading order: [`command`], [`frame`], [`response`], [`parsed`], [`parser`], [`render`],
+//! Files in reading order: [`command`], [`admin`], [`frame`], [`response`], [`parsed`], [`parser`], [`render`],
 //! then the dialects, [`text`], [`meta`] and [`binary`]; `number`, [`version`], [`docs`].
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
+pub mod admin;
 pub mod binary;
 pub mod command;
 pub mod docs;
@@ -26,6 +27,7 @@ pub mod response;
 pub mod text;
 pub mod version;
 
+pub use admin::{Admin, Refusal, Topics};
 pub use command::{Arithmetic, Command, Delete, Fetch, Initial, Remains, StatsSection, Store};
 pub use frame::{Frame, Kept};
 pub use parsed::{Bad, Parsed};

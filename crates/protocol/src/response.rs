@@ -2,6 +2,8 @@
 
 use larder_item::Meta;
 
+use crate::admin::Refusal;
+
 /// The outcome of one command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Response {
@@ -195,6 +197,20 @@ pub enum ClientError {
     MemoryLimitTooSmall,
     /// The memory limit asked for is so large that bytes must have been meant.
     MemoryLimitInBytes,
+    /// An administrative command is refused.
+    Refused(Refusal),
+}
+
+impl From<Refusal> for ClientError {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<Refusal> for Response {
+    fn from(refusal: Refusal) -> Self {
+        Self::ClientError(refusal.into())
+    }
 }
 
 /// Something the server could not or may not do. Each has memcached's exact words.

@@ -172,8 +172,8 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// `[<section>]`: `items`, `slabs`, `sizes` and `larder` in full, `reset`, `settings`, `cachedump` and
-    /// `conns` also by any beginning, in this order.
+    /// `[<section>]`: `items`, `slabs`, `sizes` and `larder` in full, `reset`, `settings`, `detail`,
+    /// `cachedump` and `conns` also by any beginning, in this order.
     pub(super) fn stats(mut self) -> Parsed<'a> {
         let section = match self.words.next() {
             None => StatsSection::General,
@@ -183,6 +183,7 @@ impl<'a> Arguments<'a> {
             Some(b"larder") => StatsSection::Larder,
             Some(word) if b"reset".starts_with(word) => StatsSection::Reset,
             Some(word) if b"settings".starts_with(word) => StatsSection::Settings,
+            Some(word) if b"detail".starts_with(word) => return self.detail(),
             Some(word) if b"cachedump".starts_with(word) => return self.cache_dump(),
             Some(word) if b"conns".starts_with(word) => StatsSection::Connections,
             Some(_) => return self.refuse(ClientError::UnknownCommand, false),
@@ -237,7 +238,7 @@ impl<'a> Arguments<'a> {
 const CLASSES_MAX: u32 = 64;
 
 #[inline]
-fn command(command: Command<'_>, quiet: bool, consumed: usize) -> Parsed<'_> {
+pub(super) fn command(command: Command<'_>, quiet: bool, consumed: usize) -> Parsed<'_> {
     Parsed::Command { command, frame: Frame::Text { quiet }, consumed }
 }
 

@@ -4,16 +4,20 @@
 //! A line of words, its name first, ended by a newline that may have a carriage return before it. A
 //! value follows the line that announces its length, and must end in [`LINE_END`].
 //!
-//! Files in reading order: [`parse`], `line`, `words`, `keys`, `arguments`, `login`,
-//! [`render`], [`client`].
+//! Files in reading order: [`parse`], `line`, `words`, `keys`, `arguments`, `login`, `admin`, [`render`],
+//! `refusal`, [`dump`], [`watched`], [`client`].
 
+mod admin;
 pub(crate) mod arguments;
 pub mod client;
+pub mod dump;
 mod keys;
 mod line;
 pub(crate) mod login;
 pub mod parse;
+mod refusal;
 pub mod render;
+pub mod watched;
 pub(crate) mod words;
 
 pub use parse::Parser;

@@ -100,6 +100,11 @@ impl Parser {
             b"refresh_certs" => arguments.answered(Command::RefreshCertificates),
             b"shutdown" => arguments.shutdown(),
             b"cache_memlimit" => arguments.memory_limit(),
+            b"slabs" => arguments.slabs(),
+            b"lru" => arguments.lru(),
+            b"lru_crawler" => arguments.lru_crawler(),
+            b"watch" => arguments.watch(),
+            b"debugtime" => arguments.debug_time(),
             _ => arguments.unknown(),
         }
     }

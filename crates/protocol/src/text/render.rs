@@ -138,6 +138,7 @@ fn client_error(error: ClientError) -> &'static str {
         ClientError::MemoryLimitInBytes => {
             "MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes"
         }
+        ClientError::Refused(refusal) => super::refusal::words(refusal),
     }
 }
 

@@ -17,6 +17,7 @@
 //! # Ok::<(), request::UnsendableKey>(())
 //! ```
 
+mod admin;
 pub mod reply;
 pub mod request;
 

@@ -41,7 +41,7 @@ impl std::error::Error for UnsendableKey {}
 /// [`Command::Authenticate`], which the text protocol does not have.
 ///
 /// `quiet` adds `noreply`, except to requests that are answered in any case: get, stats,
-/// version, quit, shutdown.
+/// version, quit, shutdown, administrative ones.
 ///
 /// # Errors
 /// [`UnsendableKey`]; nothing has been appended.
@@ -96,6 +96,7 @@ pub fn command(out: &mut Vec<u8>, command: &Command<'_>, quiet: bool) -> Result<
         Command::Version => push_words(out, &[b"version"]),
         Command::RefreshCertificates => push_words(out, &[b"refresh_certs"]),
         Command::Quit => push_words(out, &[b"quit"]),
+        Command::Admin(admin) => push_words(out, &[super::admin::line(&admin).as_bytes()]),
     }
     let answerable = !matches!(
         command,
@@ -107,6 +108,7 @@ pub fn command(out: &mut Vec<u8>, command: &Command<'_>, quiet: bool) -> Result<
             | Command::Quit
             | Command::RefreshCertificates
             | Command::Shutdown { .. }
+            | Command::Admin(_)
     );
     push_line_end(out, quiet && answerable);
     Ok(())

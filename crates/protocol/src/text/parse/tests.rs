@@ -279,7 +279,7 @@ fn stats_names_a_section_of_which_three_may_be_abbreviated() {
     ] {
         assert_eq!(command(line), (Command::Stats(section), false), "{line:?}");
     }
-    for word in ["i", "si", "l", "detail", "connss", "settingss", "noreply", "maps"] {
+    for word in ["i", "si", "l", "connss", "settingss", "noreply", "maps"] {
         assert_eq!(refused(&format!("stats {word}\r\n")), told(ClientError::UnknownCommand));
     }
 }

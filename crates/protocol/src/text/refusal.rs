@@ -1,0 +1,37 @@
+//! memcached's words for refused administrative commands.
+
+use crate::admin::{DumpForm, Refusal};
+
+/// The line that tells of a refusal, without its end.
+pub(super) fn words(refusal: Refusal) -> &'static str {
+    match refusal {
+        Refusal::ReassignDisabled => "CLIENT_ERROR slab reassignment disabled",
+        Refusal::NoSuchSlabClass => "BADCLASS invalid src or dst class id",
+        Refusal::SameSlabClass => "SAME src and dst class are identical",
+        Refusal::NoSparePage => "NOSPARE source class has no spare pages",
+        Refusal::BadWindow => "CLIENT_ERROR automove window too low or too high",
+        Refusal::PercentsTooHigh => "ERROR hot and warm pcts must not exceed 80",
+        Refusal::FactorsTooLow => "ERROR hot/warm age factors must be greater than 0",
+        Refusal::CrawlerRuns => "ERROR failed to start lru crawler thread",
+        Refusal::CrawlerDisabled => "CLIENT_ERROR lru crawler disabled",
+        Refusal::SleepTooLong => "CLIENT_ERROR sleep must be one second or less",
+        Refusal::Crawling => "BUSY currently processing crawler request",
+        Refusal::NoSuchCrawlClass => "BADCLASS invalid class id",
+        Refusal::NothingToCrawl => "NOTSTARTED no items to crawl",
+        Refusal::NoSuchCrawl => "ERROR an unknown error happened",
+        Refusal::DumpNotAllowed(DumpForm::Meta) => "ERROR metadump not allowed",
+        Refusal::DumpNotAllowed(DumpForm::Get) => "ERROR key dump not allowed",
+        Refusal::DumpPipelined(DumpForm::Meta) => {
+            "ERROR cannot pipeline other commands before metadump"
+        }
+        Refusal::DumpPipelined(DumpForm::Get) => {
+            "ERROR cannot pipeline other commands before mgdump"
+        }
+        Refusal::WatchNotAllowed => "CLIENT_ERROR watch commands not allowed",
+        Refusal::WatchPipelined => "ERROR cannot pipeline other commands before watch",
+        Refusal::TooManyWatchers => "WATCHER_TOO_MANY log watcher limit reached",
+        Refusal::CannotWatch => "WATCHER_FAILED failed to add log watcher",
+        Refusal::DetailNotAllowed => "CLIENT_ERROR stats detail not allowed",
+        Refusal::BadDetail => "CLIENT_ERROR usage: stats detail on|off|dump",
+    }
+}

@@ -1,0 +1,230 @@
+//! Lines that `watch` shows.
+
+use std::fmt::Display;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::dump::push_uri;
+
+/// What came of looking for an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sought {
+    /// There is none.
+    NotFound,
+    /// There is one.
+    Found,
+    /// It was there when everything was flushed.
+    Flushed,
+    /// Its deadline has passed.
+    Expired,
+}
+
+/// What came of a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Its condition did not hold.
+    NotStored,
+    /// Done.
+    Stored,
+    /// The item's cas token is another one.
+    Exists,
+    /// There is no item to change.
+    NotFound,
+    /// The item is larger than items may be.
+    TooLarge,
+    /// There is no memory for it.
+    NoMemory,
+}
+
+/// How a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closing {
+    /// By a mistake of either side.
+    Error,
+    /// The client wanted it so.
+    Normal,
+    /// It had been idle for too long.
+    IdleTimeout,
+    /// The server stops.
+    Shutdown,
+}
+
+/// Where an item stands and how large it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Size {
+    /// The size class that memcached would keep it in; 0 where there is no item.
+    pub class: u8,
+    /// Bytes of its value.
+    pub value_bytes: usize,
+}
+
+/// Appends what every line begins with.
+pub fn stamp(out: &mut Vec<u8>, unix: Duration, number: u64) {
+    push(out, format_args!("ts={}.{:06} gid={number} ", unix.as_secs(), unix.subsec_micros()));
+}
+
+/// Appends the rest of the line of a look for an item.
+pub fn item_get(out: &mut Vec<u8>, key: &[u8], sought: Sought, size: Size, connection: u64) {
+    out.extend_from_slice(b"type=item_get key=");
+    push_uri(out, key);
+    let status = match sought {
+        Sought::NotFound => "not_found",
+        Sought::Found => "found",
+        Sought::Flushed => "flushed",
+        Sought::Expired => "expired",
+    };
+    let Size { class, value_bytes } = size;
+    push(out, format_args!(" status={status} clsid={class} cfd={connection} size={value_bytes}\n"));
+}
+
+/// Appends the rest of the line of a store by `command`, of an item with so many seconds to live, 0 for ever.
+pub fn item_store(
+    out: &mut Vec<u8>,
+    key: &[u8],
+    outcome: Outcome,
+    command: &str,
+    ttl_secs: u32,
+    size: Size,
+    connection: u64,
+) {
+    out.extend_from_slice(b"type=item_store key=");
+    push_uri(out, key);
+    let status = match outcome {
+        Outcome::NotStored => "not_stored",
+        Outcome::Stored => "stored",
+        Outcome::Exists => "exists",
+        Outcome::NotFound => "not_found",
+        Outcome::TooLarge => "too_large",
+        Outcome::NoMemory => "no_memory",
+    };
+    let Size { class, value_bytes } = size;
+    push(
+        out,
+        format_args!(
+            " status={status} cmd={command} ttl={ttl_secs} clsid={class} cfd={connection} size={value_bytes}\n"
+        ),
+    );
+}
+
+/// Appends the rest of the line of an eviction: of an item with so many seconds to live, for ever where `None`,
+/// that was last wanted so many seconds ago.
+pub fn eviction(
+    out: &mut Vec<u8>,
+    key: &[u8],
+    fetched: bool,
+    ttl_secs: Option<u32>,
+    idle_secs: u32,
+    size: Size,
+) {
+    out.extend_from_slice(b"type=eviction key=");
+    push_uri(out, key);
+    let fetch = if fetched { "yes" } else { "no" };
+    let ttl_secs = ttl_secs.map_or(-1, i64::from);
+    let Size { class, value_bytes } = size;
+    push(
+        out,
+        format_args!(
+            " fetch={fetch} ttl={ttl_secs} la={idle_secs} clsid={class} size={value_bytes}\n"
+        ),
+    );
+}
+
+/// Appends the rest of the line of a deletion by `command`.
+pub fn deleted(out: &mut Vec<u8>, key: &[u8], command: &str, size: Size) {
+    out.extend_from_slice(b"type=deleted key=");
+    push_uri(out, key);
+    let Size { class, value_bytes } = size;
+    push(out, format_args!(" cmd={command} clsid={class} size={value_bytes}\n"));
+}
+
+/// Appends the rest of the line of a new connection, over TCP where it has an address.
+pub fn connection_new(out: &mut Vec<u8>, peer: Option<SocketAddr>, connection: u64) {
+    out.extend_from_slice(b"type=conn_new ");
+    push_peer(out, peer);
+    push(out, format_args!(" cfd={connection}\n"));
+}
+
+/// Appends the rest of the line of a connection that ends.
+pub fn connection_close(
+    out: &mut Vec<u8>,
+    peer: Option<SocketAddr>,
+    closing: Closing,
+    connection: u64,
+) {
+    out.extend_from_slice(b"type=conn_close ");
+    push_peer(out, peer);
+    let reason = match closing {
+        Closing::Error => "error",
+        Closing::Normal => "normal",
+        Closing::IdleTimeout => "idle_timeout",
+        Closing::Shutdown => "shutdown",
+    };
+    push(out, format_args!(" reason={reason} cfd={connection}\n"));
+}
+
+/// Appends the line that tells a slow watcher how many it has missed. It has no stamp.
+pub fn skipped(out: &mut Vec<u8>, count: u64) {
+    push(out, format_args!("skipped={count}\n"));
+}
+
+fn push_peer(out: &mut Vec<u8>, peer: Option<SocketAddr>) {
+    match peer {
+        Some(peer) => {
+            push(out, format_args!("rip={} rport={} transport=tcp", peer.ip(), peer.port()));
+        }
+        None => out.extend_from_slice(b"rip=unix rport=0 transport=local"),
+    }
+}
+
+fn push(out: &mut Vec<u8>, words: impl Display) {
+    write!(out, "{words}").expect("a vector takes any number of bytes");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(write: impl FnOnce(&mut Vec<u8>)) -> String {
+        let mut out = Vec::new();
+        stamp(&mut out, Duration::from_micros(1_700_000_000_000_042), 7);
+        write(&mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    const STAMP: &str = "ts=1700000000.000042 gid=7 ";
+
+    #[test]
+    fn lines_are_memcacheds() {
+        let size = Size { class: 1, value_bytes: 5 };
+        let peer = Some("192.0.2.1:80".parse().unwrap());
+        for (shown, expected) in [
+            (
+                line(|out| item_get(out, b"a b", Sought::Found, size, 24)),
+                "type=item_get key=a%20b status=found clsid=1 cfd=24 size=5\n",
+            ),
+            (
+                line(|out| item_store(out, b"k", Outcome::Exists, "cas", 9, size, 24)),
+                "type=item_store key=k status=exists cmd=cas ttl=9 clsid=1 cfd=24 size=5\n",
+            ),
+            (
+                line(|out| eviction(out, b"k", true, None, 3, size)),
+                "type=eviction key=k fetch=yes ttl=-1 la=3 clsid=1 size=5\n",
+            ),
+            (
+                line(|out| deleted(out, b"k", "md", size)),
+                "type=deleted key=k cmd=md clsid=1 size=5\n",
+            ),
+            (
+                line(|out| connection_new(out, None, 24)),
+                "type=conn_new rip=unix rport=0 transport=local cfd=24\n",
+            ),
+            (
+                line(|out| connection_close(out, peer, Closing::IdleTimeout, 24)),
+                "type=conn_close rip=192.0.2.1 rport=80 transport=tcp reason=idle_timeout cfd=24\n",
+            ),
+        ] {
+            assert_eq!(shown, format!("{STAMP}{expected}"));
+        }
+    }
+}
