@@ -100,6 +100,8 @@ pub struct Options {
     pub drop_privileges: bool,
     /// `-o answers_as`: the memcached to answer as where two versions contradict each other.
     pub answers_as: AnswersAs,
+    /// `-o debugtime`: clients may move the clock.
+    pub debug_time: bool,
     /// The size classes that statistics show.
     pub slabs: Slabs,
     /// What clients may change, to no effect but in `stats settings`.
@@ -265,6 +267,7 @@ impl Options {
                 Some("1.6.18") => AnswersAs::V1_6_18,
                 _ => AnswersAs::V1_6_45,
             },
+            debug_time: values.switch(Id::Debugtime),
             slabs: Slabs::new(&values),
             tuning: Tuning::new(&values),
             accepted: Accepted(values),

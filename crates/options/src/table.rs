@@ -197,6 +197,9 @@ AnswersAs = Row::word("answers_as", Choice(&["1.6.45", "1.6.18"])).default("1.6.
     .doc("memcached version to answer as where the two differ; for running the older one's test \
           suite");
 
+Debugtime = Row::word("debugtime", Switch).group(Suite)
+    .doc("let clients move the clock with `debugtime`; for test suites that do not want to wait");
+
 ExtPath = Row::word("ext_path", Text).exit(EXIT_USAGE)
     .group(Refused(NO_TIER)).doc("file and size of the flash tier");
 ExtPageSize = Row::word("ext_page_size", number(1, INT_MAX))

@@ -8,6 +8,12 @@ use crate::values::Values;
 pub struct Tuning {
     /// `-o slab_automove`, `slabs automove`: 0 to 2.
     pub slab_automove: u8,
+    /// `-o slab_automove_ratio`, `slabs automove ratio`.
+    pub slab_automove_ratio: f64,
+    /// `-o slab_automove_freeratio`, `slabs automove freeratio`.
+    pub slab_automove_freeratio: f64,
+    /// `-o slab_automove_window`, `slabs automove window`.
+    pub slab_automove_window_secs: u32,
     /// `-o lru_crawler_sleep`, `lru_crawler sleep`, in microseconds.
     pub lru_crawler_sleep_us: u32,
     /// `-o lru_crawler_tocrawl`, `lru_crawler tocrawl`: items; 0: all.
@@ -24,12 +30,17 @@ pub struct Tuning {
     pub warm_max_factor: f64,
     /// `-o temporary_ttl`, `lru temp_ttl`: seconds of life up to which an item is temporary; `None`: none is.
     pub temporary_ttl_secs: Option<u32>,
+    /// `-D`, `stats detail on`: count commands by the prefix of their keys.
+    pub detail: bool,
 }
 
 impl Tuning {
     pub(crate) fn new(values: &Values) -> Self {
         Self {
             slab_automove: values.unsigned(Id::SlabAutomove),
+            slab_automove_ratio: values.real(Id::SlabAutomoveRatio),
+            slab_automove_freeratio: values.real(Id::SlabAutomoveFreeratio),
+            slab_automove_window_secs: values.unsigned(Id::SlabAutomoveWindow),
             lru_crawler_sleep_us: values.unsigned(Id::LruCrawlerSleep),
             lru_crawler_tocrawl: values.unsigned(Id::LruCrawlerTocrawl),
             lru_segmented: values.switch(Id::LruMaintainer),
@@ -40,6 +51,7 @@ impl Tuning {
             temporary_ttl_secs: values
                 .number(Id::TemporaryTtl)
                 .and_then(|secs| u32::try_from(secs).ok()),
+            detail: values.character(Id::StatPrefix).is_some(),
         }
     }
 }
