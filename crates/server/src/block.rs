@@ -11,6 +11,8 @@ pub(crate) struct Block {
     left_bytes: u64,
     frame: Kept,
     state: State,
+    /// What was stored, and what came of it, once all of it has come.
+    ended: Option<(Head, Response)>,
 }
 
 #[derive(Debug)]
@@ -43,12 +45,18 @@ impl Block {
                 Err(response) => State::Passing(Some(response)),
             }
         };
-        Self { left_bytes: block_bytes(store, frame) as u64, frame: frame.keep(), state }
+        Self {
+            left_bytes: block_bytes(store, frame) as u64,
+            frame: frame.keep(),
+            state,
+            ended: None,
+        }
     }
 
     /// A block that nobody wants.
     pub(crate) fn passing(bytes: u64, response: Option<Response>, frame: &Frame<'_>) -> Self {
-        Self { left_bytes: bytes, frame: frame.keep(), state: State::Passing(response) }
+        let state = State::Passing(response);
+        Self { left_bytes: bytes, frame: frame.keep(), state, ended: None }
     }
 
     /// Takes its part of `input` and says how many bytes that was. When it is complete the response is
@@ -89,20 +97,31 @@ impl Block {
     }
 
     fn end(&mut self, executor: &Executor, out: &mut Vec<u8>) -> Option<Response> {
-        match std::mem::replace(&mut self.state, State::Passing(None)) {
+        let (head, response) = match std::mem::replace(&mut self.state, State::Passing(None)) {
             State::Waiting(head, block) => {
                 let (command, frame) = (Command::Store(head.store()), self.frame.frame());
                 match executor.execute(&command, &block, &frame, out) {
-                    Executed::Done(response) => Some(response),
-                    Executed::Large(_) => None,
+                    Executed::Done(response) => (head, response),
+                    _ => return None,
                 }
             }
             State::Uploading(head, upload, true) => {
-                Some(executor.finish_upload(&head.store(), upload))
+                let response = executor.finish_upload(&head.store(), upload);
+                (head, response)
             }
-            State::Uploading(head, _, false) => Some(executor.bad_data_chunk(&head.store())),
-            State::Passing(response) => response,
-        }
+            State::Uploading(head, _, false) => {
+                let response = executor.bad_data_chunk(&head.store());
+                (head, response)
+            }
+            State::Passing(response) => return response,
+        };
+        self.ended = Some((head, response));
+        Some(response)
+    }
+
+    /// What was stored, and what came of it, if all of it has come and was wanted.
+    pub(crate) fn ended(&self) -> Option<(Store<'_>, &Response)> {
+        self.ended.as_ref().map(|(head, response)| (head.store(), response))
     }
 
     /// How its store is to be answered.

@@ -1,19 +1,25 @@
 //! The one file that reads the time.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering::Relaxed};
+
 use larder::Cache;
 use larder_item::Second;
+use larder_protocol::admin::ClockMove;
 use rustix::time::{ClockId, Timespec, clock_gettime};
+
+use crate::Server;
 
 /// Moves a cache's clock with the system's, and tells when a second has passed.
 #[derive(Debug)]
 pub(crate) struct Clock {
-    cache: Cache,
+    server: Arc<Server>,
     second: Second,
 }
 
 impl Clock {
-    pub(crate) fn new(cache: Cache) -> Self {
-        let mut clock = Self { cache, second: 0 };
+    pub(crate) fn new(server: Arc<Server>) -> Self {
+        let mut clock = Self { server, second: 0 };
         clock.turn();
         clock
     }
@@ -22,12 +28,16 @@ impl Clock {
     /// last turn.
     #[inline]
     pub(crate) fn turn(&mut self) -> bool {
-        let second = self.cache.system_second();
+        let cache = &self.server.cache;
+        let mut second = cache.system_second();
+        if let Some(warp) = &self.server.warp {
+            second = warp.of(second);
+        }
         if second == self.second {
             return false;
         }
         self.second = second;
-        self.cache.tick(second);
+        cache.tick(second);
         true
     }
 
@@ -36,6 +46,51 @@ impl Clock {
     pub(crate) fn second(&self) -> Second {
         self.second
     }
+}
+
+/// A clock that clients move (`debugtime`), for test suites that do not want to wait.
+#[derive(Debug, Default)]
+pub(crate) struct Warp {
+    /// How far it has been moved.
+    ahead_secs: AtomicI64,
+    /// Where it stands, while it does; 0: it goes.
+    paused_at: AtomicU32,
+}
+
+impl Warp {
+    /// Moves the clock, for all at once. The cache's time never goes back: from where it is it stands until it is
+    /// reached again.
+    pub(crate) fn shift(&self, moved: ClockMove, cache: &Cache) {
+        match moved {
+            ClockMove::By(secs) => {
+                self.ahead_secs.fetch_add(secs, Relaxed);
+            }
+            ClockMove::Pause => self.paused_at.store(cache.now(), Relaxed),
+            ClockMove::Resume => self.paused_at.store(0, Relaxed),
+        }
+        let second = match (moved, self.paused_at.load(Relaxed)) {
+            (ClockMove::By(secs), paused_at @ 1..) => {
+                let second = ahead(paused_at, secs);
+                self.paused_at.store(second, Relaxed);
+                second
+            }
+            _ => self.of(cache.system_second()),
+        };
+        cache.tick(second);
+    }
+
+    /// What it shows when the system's clock shows `second`.
+    fn of(&self, second: Second) -> Second {
+        match self.paused_at.load(Relaxed) {
+            0 => ahead(second, self.ahead_secs.load(Relaxed)),
+            paused_at => paused_at,
+        }
+    }
+}
+
+fn ahead(second: Second, secs: i64) -> Second {
+    let second = i64::from(second).saturating_add(secs);
+    Second::try_from(second.max(1)).unwrap_or(Second::MAX)
 }
 
 /// Measures how long something takes.
@@ -52,5 +107,33 @@ impl Stopwatch {
         let elapsed = clock_gettime(ClockId::Monotonic) - self.0;
         let us = elapsed.tv_sec * 1_000_000 + elapsed.tv_nsec / 1000;
         u64::try_from(us).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use larder::Clock;
+
+    use super::*;
+
+    #[test]
+    fn a_warped_clock_goes_on_from_where_it_was_put() {
+        let cache = Cache::builder().memory_bytes(8 << 20).clock(Clock::Ticked).open().unwrap();
+        let warp = Warp::default();
+        let shown = |second| warp.of(second);
+        assert_eq!(shown(10), 10);
+        warp.shift(ClockMove::By(5), &cache);
+        warp.shift(ClockMove::By(2), &cache);
+        assert_eq!(shown(10), 17);
+        assert_eq!(cache.now(), cache.system_second() + 7);
+        warp.shift(ClockMove::Pause, &cache);
+        let paused_at = cache.now();
+        assert_eq!((shown(100), shown(200)), (paused_at, paused_at));
+        warp.shift(ClockMove::By(3), &cache);
+        assert_eq!((shown(100), cache.now()), (paused_at + 3, paused_at + 3));
+        warp.shift(ClockMove::Resume, &cache);
+        assert_eq!(shown(100), 110);
+        warp.shift(ClockMove::By(-1000), &cache);
+        assert_eq!((shown(100), cache.now()), (1, paused_at + 3));
     }
 }

@@ -1,16 +1,18 @@
 //! A connection: a socket, the session on it, and the bytes that wait on either side.
 
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use larder_item::Second;
+use larder_protocol::text::watched::Closing;
 use larder_protocol::{ServerError, render};
 use larder_stats::Counter;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::net::{RecvFlags, SendFlags, getpeername, recv, send};
 
 use crate::Server;
 use crate::backlog::Backlog;
@@ -46,6 +48,8 @@ pub(crate) struct Connection {
     may_receive: bool,
     /// Has the peer said that it will send no more? Then a receive is due until it says so too.
     peer_is_done: bool,
+    /// Has the peer closed its side?
+    has_left: bool,
     /// What its worker is woken for. The worker keeps this and the next field.
     pub(crate) awaited: EventFlags,
     /// Does it wait for another turn, not for an event?
@@ -77,6 +81,8 @@ pub(crate) enum Outcome {
     AwaitInput,
     /// There is nothing to do before the peer takes its output.
     AwaitOutput,
+    /// There is nothing to do before there is something to show.
+    AwaitLines,
     /// It can go on at once, when the others have had their turn.
     Again,
     /// It is to be closed.
@@ -110,6 +116,7 @@ impl Connection {
             stage: Stage::Command,
             may_receive: false,
             peer_is_done: false,
+            has_left: false,
             awaited: AWAIT_INPUT,
             is_ready: false,
         }
@@ -164,7 +171,12 @@ impl Connection {
                     Outcome::AwaitInput
                 }))
             }
-            Next::Drain | Next::Turn => Ok(Begun::Ready(Input::Backlog)),
+            // Input means nothing any more, but that the peer is gone.
+            Next::Lines if self.may_receive => {
+                let input = self.receive(executor, scratch)?;
+                Ok(Begun::Ready(input.unwrap_or(Input::Backlog)))
+            }
+            Next::Lines | Next::Drain | Next::Turn => Ok(Begun::Ready(Input::Backlog)),
             Next::Close => Err(Broken),
         }
     }
@@ -219,7 +231,10 @@ impl Connection {
             (received, Input::Backlog)
         };
         match received {
-            Ok(Received { is_end: true, .. }) => Err(Broken),
+            Ok(Received { is_end: true, .. }) => {
+                self.has_left = true;
+                Err(Broken)
+            }
             Ok(Received { bytes, may_be_more, .. }) => {
                 self.may_receive = may_be_more || self.peer_is_done;
                 executor.counters().add(Counter::WireBytesRead, bytes as u64);
@@ -279,7 +294,9 @@ impl Connection {
                 break;
             }
             executor.counters().count(Counter::ConnectionYields);
-            if contended || consumed >= RECEIVED_BYTES_MAX {
+            // Without input it is a dump, which must let others come in between.
+            let is_dump = progress.consumed == 0;
+            if contended || is_dump || consumed >= RECEIVED_BYTES_MAX {
                 break;
             }
         }
@@ -322,7 +339,8 @@ impl Connection {
         match self.next {
             _ if self.has_unsent() => Ok(Outcome::AwaitOutput),
             Next::Input if !self.may_receive => Ok(Outcome::AwaitInput),
-            Next::Input | Next::Drain | Next::Turn => Ok(Outcome::Again),
+            Next::Lines if !self.may_receive => Ok(Outcome::AwaitLines),
+            Next::Input | Next::Lines | Next::Drain | Next::Turn => Ok(Outcome::Again),
             Next::Close => Err(Broken),
         }
     }
@@ -391,7 +409,19 @@ impl Connection {
 
     /// Has it not got on for longer than `idle_secs`? Only ever so over TCP.
     pub(crate) fn is_idle(&self, now: Second, idle_secs: Second) -> bool {
-        self.transport == Transport::Tcp && now.saturating_sub(self.active) > idle_secs
+        self.transport == Transport::Tcp
+            && self.next != Next::Lines
+            && now.saturating_sub(self.active) > idle_secs
+    }
+
+    /// The peer's address, where it has one and is still there.
+    pub(crate) fn peer(&self) -> Option<SocketAddr> {
+        getpeername(&self.socket).ok()??.try_into().ok()
+    }
+
+    /// Why it is over, if nobody else has ended it.
+    pub(crate) fn closing(&self) -> Closing {
+        if self.has_left || self.session.has_quit() { Closing::Normal } else { Closing::Error }
     }
 
     /// The card's line is touched where the second is another one, not for each turn.

@@ -8,6 +8,8 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use larder_options::Protocol;
+use larder_protocol::Refusal;
+use larder_protocol::text::render;
 use larder_stats::Counter;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recvfrom, sendto};
@@ -123,6 +125,12 @@ fn converse(executor: &Executor, request: &[u8], bytes_max: usize, out: &mut Vec
             Next::Turn => {}
             Next::Drain => return false,
             Next::Input | Next::Close => return out.len() <= bytes_max,
+            // What comes later would have nowhere to go.
+            Next::Lines => {
+                out.clear();
+                render::response(out, &Refusal::CannotWatch.into());
+                return true;
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Commands to responses: the only place that knows both the wire's commands and the cache.
 
+mod admin;
 mod change;
 mod fetch;
 mod login;
@@ -17,10 +18,13 @@ use larder_stats::{ClassCounter, ClassCounters, Counter, Counters};
 
 use crate::Server;
 use crate::classes::ItemSize;
+use crate::dump::Dump;
+use crate::inbox::Inbox;
 use crate::log::Log;
 use crate::server::RefreshError;
 use crate::stats;
 use crate::stop::Manner;
+use crate::watch::Watch;
 
 /// Executes commands for one worker, and counts them by memcached's rules.
 #[derive(Debug)]
@@ -31,6 +35,8 @@ pub struct Executor {
     class_counters: Arc<ClassCounters>,
     /// The descriptor of the connection whose turn it is.
     asker: Cell<RawFd>,
+    /// Of the worker it executes for, to be woken by; `None`: nobody waits for what it does later.
+    inbox: Option<Arc<Inbox>>,
 }
 
 /// What became of a command.
@@ -40,6 +46,10 @@ pub(crate) enum Executed {
     /// An item was found; its head and the first piece of its value are written. The other pieces are
     /// still to come, then [`Response::Hit`].
     Large(LargeValue),
+    /// Items are to be listed.
+    Dump(Box<Dump>),
+    /// The connection is to be shown what happens.
+    Watch(Box<Watch>),
 }
 
 impl From<Response> for Executed {
@@ -54,12 +64,17 @@ impl Executor {
         let (cache, counters) = (server.cache.clone(), server.worker_counters(worker));
         let class_counters = server.class_tally.worker(worker);
         let asker = Cell::new(NOBODY);
-        Self { server, cache, counters, class_counters, asker }
+        Self { server, cache, counters, class_counters, asker, inbox: None }
     }
 
     /// Says whose commands come next.
     pub(crate) fn turn_to(&self, descriptor: RawFd) {
         self.asker.set(descriptor);
+    }
+
+    /// Lets connections wait for more than input: the worker is woken through its `inbox`.
+    pub(crate) fn waking(self, inbox: &Arc<Inbox>) -> Self {
+        Self { inbox: Some(Arc::clone(inbox)), ..self }
     }
 
     /// Lets the memory fetch what commands on these keys, which follow at once, will look at.
@@ -114,6 +129,7 @@ impl Executor {
             Command::Quit => Response::Close,
             Command::Shutdown { graceful } => self.shutdown(graceful),
             Command::MemoryLimit { mebibytes } => self.set_memory_limit(mebibytes),
+            Command::Admin(admin) => return self.admin(&admin, out),
         };
         Executed::Done(response)
     }
@@ -259,8 +275,12 @@ impl Executor {
     }
 
     #[inline]
-    fn deadline(&self, exptime: i64) -> Deadline {
+    pub(crate) fn deadline(&self, exptime: i64) -> Deadline {
         self.cache.epoch().deadline(exptime, self.cache.now())
+    }
+
+    pub(crate) fn cache(&self) -> &Cache {
+        &self.cache
     }
 
     pub(crate) fn server(&self) -> &Arc<Server> {

@@ -26,6 +26,7 @@
 //!
 //! - what one connection does: [`session`], `block`, `execute`, `credentials`, `leases`, `stats`,
 //!   `classes`, `tally`;
+//! - what operators ask for: `notice`, `watch`, `prefixes`, `dump`, `crawler`;
 //! - bytes and sockets: `backlog`, `budget`, `scratch`, `connection`, `connections`, `roster`,
 //!   `datagrams`;
 //! - encryption: `suites`, `certificates`, `tls`;
@@ -42,9 +43,11 @@ mod classes;
 mod clock;
 mod connection;
 mod connections;
+mod crawler;
 mod credentials;
 mod daemon;
 mod datagrams;
+mod dump;
 mod execute;
 pub mod failure;
 mod inbox;
@@ -52,7 +55,9 @@ mod leases;
 mod limits;
 mod listener;
 mod log;
+mod notice;
 mod pidfile;
+mod prefixes;
 mod privileges;
 mod roster;
 mod scratch;
@@ -68,6 +73,7 @@ mod syscalls;
 mod tally;
 mod tls;
 mod waker;
+mod watch;
 mod worker;
 
 pub use execute::Executor;

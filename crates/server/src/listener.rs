@@ -49,7 +49,7 @@ impl Listener {
     ) -> Self {
         Self {
             counters: server.listener_counters(),
-            clock: Clock::new(server.cache.clone()),
+            clock: Clock::new(Arc::clone(server)),
             server: Arc::clone(server),
             sockets,
             inboxes,

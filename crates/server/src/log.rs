@@ -2,33 +2,98 @@
 
 use std::fmt;
 use std::io::{self, Write};
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
+
+use larder_protocol::Topics;
 
 /// The log. `-v` shows errors and connections coming and going, `-vv` also commands and answers.
 #[derive(Debug)]
 pub(crate) struct Log {
     verbosity: AtomicU8,
+    /// An [`Attention`].
+    attention: AtomicU32,
+}
+
+/// What is to be noticed of commands, by anybody: one word, so that a turn in which nobody notices anything has
+/// looked at no more than that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Attention(u32);
+
+impl Attention {
+    const COMMANDS: u32 = 1;
+    const PREFIXES: u32 = 1 << 1;
+    const TOPICS_AT: u32 = 16;
+
+    /// Is nothing to be noticed?
+    #[inline]
+    pub(crate) fn is_none(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Are commands and answers shown?
+    pub(crate) fn shows_commands(self) -> bool {
+        self.0 & Self::COMMANDS != 0
+    }
+
+    /// Are commands counted by prefix?
+    pub(crate) fn counts_prefixes(self) -> bool {
+        self.0 & Self::PREFIXES != 0
+    }
+
+    /// What is watched of commands.
+    pub(crate) fn topics(self) -> Topics {
+        Topics::of_bits((self.0 >> Self::TOPICS_AT) as u16)
+    }
 }
 
 impl Log {
     pub(crate) fn new(verbosity: u8) -> Self {
-        Self { verbosity: AtomicU8::new(verbosity) }
+        let log = Self { verbosity: AtomicU8::new(0), attention: AtomicU32::new(0) };
+        log.set_verbosity(verbosity);
+        log
     }
 
     /// Shows more, or less, from now on.
     pub(crate) fn set_verbosity(&self, verbosity: u8) {
         self.verbosity.store(verbosity, Relaxed);
+        self.set_attention(Attention::COMMANDS, verbosity >= 2);
+    }
+
+    /// Has commands counted by prefix from now on, or no more.
+    pub(crate) fn set_prefixes(&self, counted: bool) {
+        self.set_attention(Attention::PREFIXES, counted);
+    }
+
+    /// Are commands counted by prefix?
+    pub(crate) fn counts_prefixes(&self) -> bool {
+        self.attention().counts_prefixes()
+    }
+
+    /// Has the commands noticed that belong to these topics, and no others.
+    pub(crate) fn set_topics(&self, topics: Topics) {
+        let bits = u32::from(topics.bits() & Topics::OF_COMMANDS.bits()) << Attention::TOPICS_AT;
+        self.change_attention(|attention| attention & ((1 << Attention::TOPICS_AT) - 1) | bits);
+    }
+
+    /// What is to be noticed.
+    #[inline]
+    pub(crate) fn attention(&self) -> Attention {
+        Attention(self.attention.load(Relaxed))
+    }
+
+    fn set_attention(&self, bit: u32, on: bool) {
+        self.change_attention(|attention| if on { attention | bit } else { attention & !bit });
+    }
+
+    fn change_attention(&self, change: impl Fn(u32) -> u32) {
+        let changed = |attention| Some(change(attention));
+        // The closure always gives a word.
+        let _ = self.attention.fetch_update(Relaxed, Relaxed, changed);
     }
 
     /// How much it shows.
     pub(crate) fn verbosity(&self) -> u8 {
         self.verbosity.load(Relaxed)
-    }
-
-    /// Are commands and answers shown?
-    #[inline]
-    pub(crate) fn shows_commands(&self) -> bool {
-        self.verbosity() >= 2
     }
 
     /// Something happened to a connection, or went wrong.
@@ -80,6 +145,26 @@ const SHOWN_BYTES_MAX: usize = 300;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_who_pays_attention_is_heard_by_itself() {
+        let log = Log::new(1);
+        assert!(log.attention().is_none());
+        log.set_prefixes(true);
+        log.set_topics(Topics::FETCHERS | Topics::CONNEVENTS);
+        log.set_verbosity(2);
+        let all = log.attention();
+        assert!(all.shows_commands() && all.counts_prefixes());
+        // Connections come and go without a command.
+        assert_eq!(all.topics(), Topics::FETCHERS);
+        log.set_verbosity(0);
+        log.set_topics(Topics::MUTATIONS);
+        assert_eq!(log.attention().topics(), Topics::MUTATIONS);
+        assert!(log.counts_prefixes() && !log.attention().shows_commands());
+        log.set_topics(Topics::EVICTIONS);
+        log.set_prefixes(false);
+        assert!(log.attention().is_none());
+    }
 
     #[test]
     fn control_bytes_are_escaped_and_long_lines_are_cut() {

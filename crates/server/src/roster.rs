@@ -48,6 +48,8 @@ pub(crate) enum Stage {
     Swallow,
     /// It waits for the peer to take its answers.
     Answer,
+    /// It shows what happens.
+    Watch,
 }
 
 impl Roster {
@@ -107,6 +109,7 @@ impl Card {
             stage if stage == Stage::Value as u8 => "conn_nread",
             stage if stage == Stage::Swallow as u8 => "conn_swallow",
             stage if stage == Stage::Answer as u8 => "conn_mwrite",
+            stage if stage == Stage::Watch as u8 => "conn_watch",
             _ => "conn_read",
         }
     }

@@ -1,21 +1,25 @@
 //! What all threads of a daemon share.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use larder::{Builder, Cache, Clock, OpenError};
-use larder_options::Options;
+use larder_options::{Options, Tuning};
 use larder_stats::{Counter, Counters};
 
 use crate::budget::{BUDGET_BYTES, Budget};
 use crate::certificates::Certificates;
 use crate::classes::Classes;
+use crate::clock::Warp;
+use crate::crawler::Crawler;
 use crate::credentials::{Credentials, CredentialsError};
 use crate::leases::Leases;
 use crate::log::Log;
+use crate::prefixes::Prefixes;
 use crate::roster::Roster;
 use crate::stop::Stop;
 use crate::tally::ClassTally;
+use crate::watch::{self, Watchers};
 
 /// The cache and everything about its service that is not one thread's own.
 #[derive(Debug)]
@@ -38,9 +42,16 @@ pub struct Server {
     pub(crate) roster: Roster,
     pub(crate) stop: Stop,
     pub(crate) leases: Leases,
+    pub(crate) watchers: Arc<Watchers>,
+    pub(crate) prefixes: Prefixes,
+    pub(crate) crawler: Crawler,
+    /// Moves the clock, where clients may.
+    pub(crate) warp: Option<Warp>,
+    /// What clients have tuned.
+    tuning: Mutex<Tuning>,
     /// False while connections have to wait because there are as many as there may be.
     pub(crate) accepting: AtomicBool,
-    /// One for each worker, then the listener's.
+    /// One for each worker, then the watchers', the crawler's, and the listener's.
     counters: Vec<Arc<Counters>>,
     /// What the counters were when `stats reset` was last asked for. Counters have one writer each and are
     /// never set back; what is shown is the difference.
@@ -93,10 +104,21 @@ impl Server {
             .maintainer(true);
         let credentials = Credentials::load(&options).map_err(UsersError)?;
         let cache = open(builder, &options)?;
+        let counters: Vec<Arc<Counters>> =
+            (0..options.worker_count + 3).map(|_| Arc::default()).collect();
+        let log_bytes_max = usize::try_from(options.watcher_log_bytes).unwrap_or(usize::MAX);
+        let watchers =
+            Arc::new(Watchers::new(Arc::clone(&counters[options.worker_count]), log_bytes_max));
         let classes = Classes::new(&options.slabs, options.cas);
         let class_tally = ClassTally::new(&classes, options.worker_count);
         let departures = Arc::clone(class_tally.departures());
-        cache.show_departures(move |leaving| departures.count(leaving));
+        let evictions = watch::evictions(&watchers, classes.clone());
+        cache.show_departures(move |leaving| {
+            departures.count(leaving);
+            evictions(leaving);
+        });
+        let log = Log::new(options.verbosity);
+        log.set_prefixes(options.stat_prefix_delimiter.is_some());
         Ok(Self {
             cache,
             connection_count_max: options.connection_count_max,
@@ -108,12 +130,20 @@ impl Server {
                 bytes => bytes,
             }),
             certificates: None,
-            log: Log::new(options.verbosity),
+            log,
             roster: Roster::default(),
             stop: Stop::new()?,
             leases: Leases::default(),
+            watchers,
+            prefixes: Prefixes::new(options.stat_prefix_delimiter.unwrap_or(b':')),
+            crawler: Crawler::new(
+                options.lru_crawler,
+                Arc::clone(&counters[options.worker_count + 1]),
+            ),
+            warp: options.debug_time.then(Warp::default),
+            tuning: Mutex::new(options.tuning.clone()),
             accepting: AtomicBool::new(true),
-            counters: (0..=options.worker_count).map(|_| Arc::default()).collect(),
+            counters,
             at_reset: Mutex::new([0; Counter::COUNT]),
             options,
         })
@@ -142,6 +172,11 @@ impl Server {
             at_reset[*counter as usize] = self.sum(*counter);
         }
         self.class_tally.reset();
+    }
+
+    /// What clients have tuned.
+    pub(crate) fn tuning(&self) -> MutexGuard<'_, Tuning> {
+        self.tuning.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Connections that are open now.

@@ -7,13 +7,17 @@ use larder_item::KEY_BYTES_MAX;
 use larder_options::{AnswersAs, Protocol};
 use larder_protocol::{
     Arithmetic, Bad, ClientError, Command, Delete, Dialects, Fetch, Frame, Kept, Parsed, Parser,
-    Response, Store, binary, meta, render,
+    Refusal, Response, Store, binary, meta, render,
 };
 
 use crate::Server;
 use crate::block::{Block, block_bytes};
+use crate::dump::Dump;
 use crate::execute::{Executed, Executor};
+use crate::log::Attention;
+use crate::notice::Notice;
 use crate::roster::Stage;
+use crate::watch::Watch;
 
 /// The state of one peer's conversation.
 ///
@@ -27,6 +31,8 @@ pub struct Session {
     state: State,
     /// Has the log shown the list of keys that is being worked through?
     shown_list: bool,
+    /// Has the peer said good-bye?
+    has_quit: bool,
 }
 
 #[derive(Debug)]
@@ -37,6 +43,10 @@ enum State {
     Block(Box<Block>),
     /// Before the next byte, the rest of a large value is to be written.
     Large(Box<(LargeValue, Kept)>),
+    /// Before the next byte, the rest of a list of items is to be written.
+    Dump(Box<Dump>),
+    /// What comes means nothing: the connection is shown what happens, until it is closed.
+    Watch(Box<Watch>),
 }
 
 /// How much a session may do at a time.
@@ -68,6 +78,8 @@ pub enum Next {
     Drain,
     /// It has had its turn. It can go on with the input that is left at any time.
     Turn,
+    /// It waits for something to show, whatever input comes. When its worker is woken it goes on.
+    Lines,
     /// The output is to be sent, then the connection is to be closed.
     Close,
 }
@@ -84,7 +96,7 @@ impl Session {
                 Protocol::Binary => Dialects::Binary,
             }),
         };
-        Self { id, parser, state: State::Command, shown_list: false }
+        Self { id, parser, state: State::Command, shown_list: false, has_quit: false }
     }
 
     /// Executes the commands of `input` and appends the answers to `out`, as far as it is allowed to.
@@ -97,8 +109,10 @@ impl Session {
     ) -> Progress {
         let mut turn = Turn {
             executor,
+            attention: executor.log().attention(),
+            started: out.len(),
+            told: None,
             out,
-            is_shown: executor.log().shows_commands(),
             left: allowance.commands_max.saturating_mul(KEYS_PER_COMMAND),
         };
         let mut consumed = 0;
@@ -115,9 +129,26 @@ impl Session {
                 State::Block(block) => {
                     let bytes = block.receive(executor, rest, turn.out);
                     if block.is_complete() {
+                        if !turn.attention.is_none()
+                            && let Some((store, response)) = block.ended()
+                        {
+                            turn.notice(self.id).stored(&store, response);
+                        }
                         self.state = State::Command;
                     }
                     Step::GoOn(bytes)
+                }
+                State::Dump(_) if turn.left == 0 => break Next::Turn,
+                State::Dump(dump) => {
+                    match dump.step(turn.out) {
+                        Some(items) => turn.left = turn.left.saturating_sub(items.max(1)),
+                        None => self.state = State::Command,
+                    }
+                    Step::GoOn(0)
+                }
+                State::Watch(watch) => {
+                    let has_more = watch.read(turn.out, allowance.out_bytes_max);
+                    Step::Stop(rest.len(), if has_more { Next::Drain } else { Next::Lines })
                 }
                 State::Large(large) => match large.0.next_piece(turn.out) {
                     Ok(true) => Step::GoOn(0),
@@ -149,7 +180,7 @@ impl Session {
         let mut parser = self.parser.clone();
         let mut rest = match self.state {
             State::Command => input,
-            State::Block(_) | State::Large(_) => &[],
+            State::Block(_) | State::Large(_) | State::Dump(_) | State::Watch(_) => &[],
         };
         std::iter::from_fn(move || {
             loop {
@@ -214,23 +245,59 @@ impl Session {
         input: &[u8],
         consumed: usize,
     ) -> Step {
-        let started = turn.out.len();
         turn.left = turn.left.saturating_sub(match is_of_list(command, frame) {
             true => 1,
             false => KEYS_PER_COMMAND,
         });
-        let step = match command {
-            Command::Store(store) => {
-                let block = &input[consumed..];
-                Step::GoOn(consumed + self.store(turn, store, frame, block))
-            }
-            _ => self.execute(turn, command, frame, consumed),
-        };
-        if turn.is_shown {
+        if turn.attention.is_none() {
+            self.carry_out::<false>(turn, command, frame, input, consumed)
+        } else {
+            self.notice(turn, command, frame, input, consumed)
+        }
+    }
+
+    /// The same where somebody wants to know of it.
+    #[cold]
+    fn notice(
+        &mut self,
+        turn: &mut Turn<'_>,
+        command: &Command<'_>,
+        frame: &Frame<'_>,
+        input: &[u8],
+        consumed: usize,
+    ) -> Step {
+        let started = turn.out.len();
+        let notice = turn.notice(self.id);
+        let meta = notice.before(command, frame);
+        turn.told = None;
+        let step = self.carry_out::<true>(turn, command, frame, input, consumed);
+        if let Some(response) = &turn.told {
+            notice.after(command, frame, meta, response);
+        }
+        if turn.attention.shows_commands() {
             let heard = heard(Some(command), frame, input, consumed);
             self.show(heard, is_of_list(command, frame), turn, started);
         }
         step
+    }
+
+    /// What is answered is remembered where it is `NOTICED`.
+    #[inline]
+    fn carry_out<const NOTICED: bool>(
+        &mut self,
+        turn: &mut Turn<'_>,
+        command: &Command<'_>,
+        frame: &Frame<'_>,
+        input: &[u8],
+        consumed: usize,
+    ) -> Step {
+        match command {
+            Command::Store(store) => {
+                let block = &input[consumed..];
+                Step::GoOn(consumed + self.store::<NOTICED>(turn, store, frame, block))
+            }
+            _ => self.execute::<NOTICED>(turn, command, frame, consumed),
+        }
     }
 
     /// Logs a command and its answer; a list of keys with the first one.
@@ -245,7 +312,7 @@ impl Session {
     }
 
     #[inline]
-    fn execute(
+    fn execute<const NOTICED: bool>(
         &mut self,
         turn: &mut Turn<'_>,
         command: &Command<'_>,
@@ -255,9 +322,13 @@ impl Session {
         match turn.executor.execute(command, &[], frame, turn.out) {
             Executed::Done(Response::Close) => {
                 turn.tell(&Response::Close, frame);
+                self.has_quit = true;
                 return Step::Stop(consumed, Next::Close);
             }
             Executed::Done(response) => {
+                if NOTICED {
+                    turn.told = Some(response);
+                }
                 match response {
                     Response::Authenticated => self.parser.unlock(),
                     Response::ClientError(ClientError::AuthenticationFailed) => self.parser.lock(),
@@ -266,14 +337,36 @@ impl Session {
                 turn.tell(&response, frame);
             }
             Executed::Large(large) => self.state = State::Large(Box::new((large, frame.keep()))),
+            Executed::Dump(dump) => self.begin_dump(turn, dump, frame),
+            Executed::Watch(watch) => self.begin_watch(turn, watch, frame),
         }
         Step::GoOn(consumed)
+    }
+
+    #[cold]
+    fn begin_dump(&mut self, turn: &mut Turn<'_>, dump: Box<Dump>, frame: &Frame<'_>) {
+        if turn.has_answers() {
+            return turn.tell(&Refusal::DumpPipelined(dump.form()).into(), frame);
+        }
+        if turn.executor.tells_dumps() {
+            turn.tell(&Response::Ok, frame);
+        }
+        self.state = State::Dump(dump);
+    }
+
+    #[cold]
+    fn begin_watch(&mut self, turn: &mut Turn<'_>, watch: Box<Watch>, frame: &Frame<'_>) {
+        if turn.has_answers() {
+            return turn.tell(&Refusal::WatchPipelined.into(), frame);
+        }
+        turn.tell(&Response::Ok, frame);
+        self.state = State::Watch(watch);
     }
 
     /// Stores the value that `input` begins with, if it is there as a whole; says how many bytes were used
     /// up. Otherwise the session waits for the block.
     #[inline]
-    fn store(
+    fn store<const NOTICED: bool>(
         &mut self,
         turn: &mut Turn<'_>,
         store: &Store<'_>,
@@ -284,6 +377,9 @@ impl Session {
         let bytes = block_bytes(store, frame);
         if let Some(refusal) = executor.refusal(store, frame) {
             self.pass_over(turn, bytes as u64, Some(refusal), frame);
+            if NOTICED {
+                turn.told = Some(refusal);
+            }
             return 0;
         }
         let Some(block) = input.get(..bytes) else {
@@ -292,6 +388,9 @@ impl Session {
         };
         let command = Command::Store(*store);
         if let Executed::Done(response) = executor.execute(&command, block, frame, turn.out) {
+            if NOTICED {
+                turn.told = Some(response);
+            }
             turn.tell(&response, frame);
         }
         bytes
@@ -300,7 +399,7 @@ impl Session {
     /// Answers to what is no command.
     #[cold]
     fn refuse(&mut self, turn: &mut Turn<'_>, bad: &Bad<'_>, input: &[u8]) -> Step {
-        if turn.is_shown {
+        if turn.attention.shows_commands() {
             turn.executor.log().received(self.id, heard(None, &bad.frame, input, bad.consumed));
         }
         turn.left = turn.left.saturating_sub(KEYS_PER_COMMAND);
@@ -343,15 +442,22 @@ impl Session {
             State::Command => Stage::Command,
             State::Block(block) if block.is_passing() => Stage::Swallow,
             State::Block(_) => Stage::Value,
-            State::Large(_) => Stage::Answer,
+            State::Large(_) | State::Dump(_) => Stage::Answer,
+            State::Watch(_) => Stage::Watch,
         }
+    }
+
+    /// Has the peer asked for the end of the connection?
+    pub(crate) fn has_quit(&self) -> bool {
+        self.has_quit
     }
 
     /// The memory it owns beyond its own size, in bytes.
     pub(crate) fn held_bytes(&self, executor: &Executor) -> usize {
         match &self.state {
             State::Block(block) => block.held_bytes(executor),
-            State::Command | State::Large(_) => 0,
+            State::Dump(dump) => dump.held_bytes(),
+            State::Command | State::Large(_) | State::Watch(_) => 0,
         }
     }
 }
@@ -360,16 +466,29 @@ impl Session {
 struct Turn<'a> {
     executor: &'a Executor,
     out: &'a mut Vec<u8>,
-    /// Are commands and answers logged?
-    is_shown: bool,
+    /// What is to be noticed of commands.
+    attention: Attention,
+    /// How much there was in `out` before the first command.
+    started: usize,
+    /// The last answer, where it is noticed.
+    told: Option<Response>,
     /// How many keys may still be looked up; any other command costs as much as [`KEYS_PER_COMMAND`].
     left: usize,
 }
 
-impl Turn<'_> {
+impl<'a> Turn<'a> {
     #[inline]
     fn tell(&mut self, response: &Response, frame: &Frame<'_>) {
         render::response(self.out, response, frame);
+    }
+
+    /// Do answers wait to be sent?
+    fn has_answers(&self) -> bool {
+        self.out.len() > self.started
+    }
+
+    fn notice(&self, connection: u64) -> Notice<'a> {
+        Notice { executor: self.executor, attention: self.attention, connection }
     }
 }
 

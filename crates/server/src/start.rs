@@ -57,7 +57,7 @@ pub fn run(options: Options, warnings: &[String]) -> Result<(), Failure> {
     server.connection_count_max = connection_count_max;
     let server = Arc::new(server);
     let options = &server.options;
-    if server.log.shows_commands() {
+    if server.log.attention().shows_commands() {
         eprint!("{}", server.classes.table());
     }
     if let Some(path) = &options.pidfile {

@@ -37,6 +37,9 @@ pub(crate) fn answer(
             let mut options = server.options.clone();
             options.verbosity = server.log.verbosity();
             options.memory_bytes = server.cache.memory_limit();
+            options.tuning = server.tuning().clone();
+            options.tuning.detail = server.log.counts_prefixes();
+            options.lru_crawler = server.crawler.is_enabled();
             for (name, text) in larder_options::settings(&options) {
                 render::stat(out, name, text, frame);
             }
@@ -52,6 +55,7 @@ pub(crate) fn answer(
         }
         StatsSection::Reset => {
             server.reset_counters();
+            server.prefixes.reset();
             return Response::Reset;
         }
     }
@@ -126,7 +130,7 @@ fn is_shown(server: &Server, stat: &Stat) -> bool {
             server.certificates.as_ref().is_some_and(Certificates::has_sessions)
         }
         Condition::SlabReassign => options.slab_reassign,
-        Condition::LruCrawler => options.lru_crawler,
+        Condition::LruCrawler => server.crawler.is_enabled(),
         Condition::LruMaintainer => options.lru_maintainer,
         Condition::TemporaryTtl => options.tuning.temporary_ttl_secs.is_some(),
         Condition::Answers45 => options.answers_as == AnswersAs::V1_6_45,

@@ -6,6 +6,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 use larder_item::Second;
+use larder_protocol::Topics;
+use larder_protocol::text::watched::{self, Closing};
 use larder_stats::Counter;
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
@@ -35,6 +37,8 @@ pub(crate) struct Worker {
     datagrams: Arc<[Datagrams]>,
     /// Those of them, by number, on which requests wait.
     datagrams_ready: Vec<usize>,
+    /// Connections that are shown what happens.
+    watching: Vec<Token>,
     /// Connections that can go on without waiting for anything, each once.
     ready: VecDeque<Token>,
     /// Those whose turn has begun: their input is in the scratch.
@@ -63,16 +67,17 @@ impl Worker {
         epoll::add(&epoll, inbox.waker(), epoll::EventData::new_u64(INBOX), epoll::EventFlags::IN)?;
         let write_bytes = server.options.tls.as_ref().map_or(0, |tls| tls.write_bytes);
         Ok(Self {
-            executor: Executor::new(Arc::clone(server), number),
+            executor: Executor::new(Arc::clone(server), number).waking(&inbox),
             inbox,
             epoll,
             connections: Connections::default(),
             datagrams: Arc::default(),
             datagrams_ready: Vec::new(),
+            watching: Vec::new(),
             ready: VecDeque::new(),
             turns: Vec::with_capacity(TURNS_MAX),
             scratch: Scratch::new(Records::new(write_bytes)),
-            clock: Clock::new(server.cache.clone()),
+            clock: Clock::new(Arc::clone(server)),
             drain_until: None,
         })
     }
@@ -108,7 +113,7 @@ impl Worker {
             }
         }
         for token in self.connections.tokens(|_| true) {
-            self.close(token);
+            self.close(token, Closing::Shutdown);
         }
     }
 
@@ -136,6 +141,7 @@ impl Worker {
         for event in events {
             if event.data.u64() == INBOX {
                 self.welcome();
+                self.show_lines(contended);
                 continue;
             }
             let datagrams = INBOX - event.data.u64() - 1;
@@ -159,6 +165,15 @@ impl Worker {
         self.end_turns(contended);
         for number in self.datagrams_ready.drain(..) {
             self.datagrams[number].serve(&self.executor, &mut self.scratch);
+        }
+    }
+
+    /// A turn for every connection that is shown what happens.
+    fn show_lines(&mut self, contended: bool) {
+        for token in self.watching.clone() {
+            if self.connections.of(token).is_some_and(|connection| !connection.is_ready) {
+                self.begin_turn(token, contended);
+            }
         }
     }
 
@@ -221,7 +236,15 @@ impl Worker {
 
     fn conclude(&mut self, token: Token, outcome: Outcome) {
         match outcome {
-            Outcome::AwaitInput if self.drain_until.is_some() => self.close(token),
+            Outcome::AwaitInput | Outcome::AwaitLines if self.drain_until.is_some() => {
+                self.close(token, Closing::Shutdown);
+            }
+            Outcome::AwaitLines => {
+                if !self.watching.contains(&token) {
+                    self.watching.push(token);
+                }
+                self.await_event(token, AWAIT_INPUT);
+            }
             Outcome::AwaitInput => self.await_event(token, AWAIT_INPUT),
             Outcome::AwaitOutput => self.await_event(token, AWAIT_OUTPUT),
             Outcome::Again => {
@@ -230,7 +253,10 @@ impl Worker {
                     self.ready.push_back(token);
                 }
             }
-            Outcome::Close => self.close(token),
+            Outcome::Close => {
+                let closing = self.connections.of(token).map(Connection::closing);
+                self.close(token, closing.unwrap_or(Closing::Error));
+            }
         }
     }
 
@@ -246,7 +272,7 @@ impl Worker {
         connection.awaited = event;
         let data = epoll::EventData::new_u64(token.into());
         if epoll::modify(&self.epoll, &*connection, data, event).is_err() {
-            self.close(token);
+            self.close(token, Closing::Error);
         }
     }
 
@@ -266,6 +292,10 @@ impl Worker {
             let server = self.executor.server();
             let connection = Connection::new(server, accepted, tls, card, self.clock.second());
             log.event(format_args!("<{} new client connection", connection.id()));
+            let (id, peer) = (connection.id(), || connection.peer());
+            self.executor.server().watchers.tell(Topics::CONNEVENTS, |out| {
+                watched::connection_new(out, peer(), u64::from(id.unsigned_abs()));
+            });
             let awaited = connection.awaited;
             let token = self.connections.add(connection);
             let Some(connection) = self.connections.of_mut(token) else {
@@ -274,7 +304,7 @@ impl Worker {
             let data = epoll::EventData::new_u64(token.into());
             if let Err(error) = epoll::add(&self.epoll, &*connection, data, awaited) {
                 log.event(format_args!("<{} cannot be served: {error}", connection.id()));
-                self.close(token);
+                self.close(token, Closing::Error);
             }
         }
     }
@@ -307,11 +337,16 @@ impl Worker {
         server.roster.add(accepted.socket.as_raw_fd(), ends, self.clock.second())
     }
 
-    fn close(&mut self, token: Token) {
+    fn close(&mut self, token: Token, closing: Closing) {
         let Some(mut connection) = self.connections.remove(token) else {
             return;
         };
         self.executor.server().roster.remove(connection.id());
+        self.watching.retain(|watching| *watching != token);
+        let (id, peer) = (connection.id(), || connection.peer());
+        self.executor.server().watchers.tell(Topics::CONNEVENTS, |out| {
+            watched::connection_close(out, peer(), closing, u64::from(id.unsigned_abs()));
+        });
         connection.end(&self.executor);
         self.executor.counters().add(Counter::ConnectionsCurrent, 1u64.wrapping_neg());
         self.executor.log().event(format_args!("<{} connection closed", connection.id()));
@@ -325,7 +360,7 @@ impl Worker {
         let second = self.clock.second();
         for token in self.connections.tokens(|connection| connection.is_idle(second, idle_secs)) {
             self.executor.counters().count(Counter::IdleKicks);
-            self.close(token);
+            self.close(token, Closing::IdleTimeout);
         }
     }
 

@@ -1,0 +1,118 @@
+//! `stats detail`: commands counted by the prefix of their keys.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What was counted. Commands of all workers count under one lock: nobody has to switch it on.
+#[derive(Debug)]
+pub(crate) struct Prefixes {
+    delimiter: u8,
+    counts: Mutex<BTreeMap<Box<[u8]>, Counts>>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    gets: u64,
+    hits: u64,
+    sets: u64,
+    deletes: u64,
+}
+
+/// What a command does with a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    Get { hit: bool },
+    Set,
+    Delete,
+}
+
+impl Prefixes {
+    /// Nothing was counted yet. A prefix ends before the first `delimiter`.
+    pub(crate) fn new(delimiter: u8) -> Self {
+        Self { delimiter, counts: Mutex::default() }
+    }
+
+    /// Counts a command. A key without a delimiter has no prefix.
+    pub(crate) fn count(&self, key: &[u8], access: Access) {
+        let Some(end) = key.iter().position(|byte| *byte == self.delimiter) else {
+            return;
+        };
+        let prefix = &key[..end];
+        let mut all = self.counts();
+        let is_full = all.len() >= PREFIXES_MAX;
+        let counts = match all.get_mut(prefix) {
+            Some(counts) => counts,
+            None if is_full => return,
+            None => all.entry(prefix.into()).or_default(),
+        };
+        match access {
+            Access::Get { hit } => {
+                counts.gets += 1;
+                counts.hits += u64::from(hit);
+            }
+            Access::Set => counts.sets += 1,
+            Access::Delete => counts.deletes += 1,
+        }
+    }
+
+    /// Begins anew.
+    pub(crate) fn reset(&self) {
+        self.counts().clear();
+    }
+
+    /// Appends a line for each prefix: together 4 MiB at most, since there are so few of them.
+    pub(crate) fn dump(&self, out: &mut Vec<u8>) {
+        for (prefix, counts) in self.counts().iter() {
+            let Counts { gets, hits, sets, deletes } = counts;
+            out.extend_from_slice(b"PREFIX ");
+            out.extend_from_slice(prefix);
+            let numbers = format_args!(" get {gets} hit {hits} set {sets} del {deletes}\r\n");
+            out.write_fmt(numbers).expect("a vector takes any number of bytes");
+        }
+    }
+
+    fn counts(&self) -> MutexGuard<'_, BTreeMap<Box<[u8]>, Counts>> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Prefixes that are counted at most. Clients make them up, 250 bytes long if they like.
+const PREFIXES_MAX: usize = 10_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dump(prefixes: &Prefixes) -> String {
+        let mut out = Vec::new();
+        prefixes.dump(&mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn commands_are_counted_up_to_the_first_delimiter() {
+        let prefixes = Prefixes::new(b'/');
+        prefixes.count(b"a/b/c", Access::Get { hit: true });
+        prefixes.count(b"a/", Access::Get { hit: false });
+        prefixes.count(b"/", Access::Set);
+        prefixes.count(b"plain:key", Access::Set);
+        prefixes.count(b"a/b", Access::Delete);
+        let lines = "PREFIX  get 0 hit 0 set 1 del 0\r\nPREFIX a get 2 hit 1 set 0 del 1\r\n";
+        assert_eq!(dump(&prefixes), lines);
+        prefixes.reset();
+        assert_eq!(dump(&prefixes), "");
+    }
+
+    #[test]
+    fn clients_cannot_make_it_grow_for_ever() {
+        let prefixes = Prefixes::new(b':');
+        for number in 0..PREFIXES_MAX + 5 {
+            prefixes.count(format!("{number}:k").as_bytes(), Access::Set);
+        }
+        prefixes.count(b"0:k", Access::Set);
+        let dump = dump(&prefixes);
+        assert_eq!(dump.lines().count(), PREFIXES_MAX);
+        assert!(dump.starts_with("PREFIX 0 get 0 hit 0 set 2 del 0\r\n"), "{}", &dump[..50]);
+    }
+}
