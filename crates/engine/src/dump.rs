@@ -140,9 +140,11 @@ impl Engine {
         self.flush_if_due(now);
         let groups = self.memory.word(global::GROUPS).load(Acquire);
         let shown = groups.min(groups_max.max(1) as u64);
+        // In 128 bits, for both numbers are the caller's or the index's.
+        let group_in = |turn| (u128::from(turn) * u128::from(groups) / u128::from(shown)) as u64;
         for turn in 0..shown {
-            // In 128 bits, for both numbers are the caller's or the index's.
-            let group = (u128::from(turn) * u128::from(groups) / u128::from(shown)) as u64;
+            let group = group_in(turn);
+            self.prefetch_groups_from(group_in(turn + 1));
             for found in self.linked(group) {
                 let sampled = |engine: &Self| Sampled {
                     key_bytes: found.header.key_bytes(),

@@ -241,7 +241,7 @@ const COMMANDS: &[CommandRow] = &[
         form: "stats cachedump <class> <items>",
         replies: "ITEM <key> [<bytes> b; <exptime> s] / END",
         meaning: "Keys of live items of a size class, 0 for all, up to 2 MiB of them, among \
-            100,000 items looked at; any beginning of `cachedump` will do.",
+            30,000 items looked at; any beginning of `cachedump` will do.",
     },
     CommandRow {
         form: "stats reset",

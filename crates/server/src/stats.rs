@@ -207,4 +207,4 @@ const SLOTS_PER_GROUP: u64 = 15;
 const DUMP_BYTES_MAX: usize = 2 * 1024 * 1024;
 
 /// So many items are looked at for it: the worker serves nobody else meanwhile.
-const DUMP_LOOKS_MAX: u32 = 100_000;
+const DUMP_LOOKS_MAX: u32 = 30_000;

@@ -59,8 +59,8 @@ fn introduction(section: Section) -> (&'static str, &'static str) {
             "Each key stands after `items:` and the number of a size class, for every class that holds \
              items. The classes are those of a memcached with the same `-f`, `-n`, `slab_chunk_max` \
              and `slab_sizes`; Larder keeps items of all sizes together in segments, and says what \
-             memcached would say of the same items. Numbers of items and bytes are exact up to 20,000 \
-             items in a cache of up to 2 GiB; above that they are projected from a part of the index that \
+             memcached would say of the same items. Numbers of items and bytes are exact up to 10,000 \
+             items in a cache of up to 1 GiB; above that they are projected from a part of the index that \
              is spread over all of it, so that asking costs a few milliseconds at most. Ages begin when the \
              segment was begun in which the item is: they may be longer than the item has been there.",
         ),

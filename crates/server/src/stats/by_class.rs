@@ -222,10 +222,10 @@ impl Sample {
 }
 
 /// So many items are looked at, about.
-const ITEMS_MAX: u64 = 20_000;
+const ITEMS_MAX: u64 = 10_000;
 
-/// So many groups of the index are looked at where they hold little: those of a cache of 2 GiB that is new.
-const GROUPS_MAX: u64 = 1 << 17;
+/// So many groups of the index are looked at where they hold little: those of a cache of 1 GiB that is new.
+const GROUPS_MAX: u64 = 1 << 16;
 
 /// `stats sizes` shows these steps.
 const SIZE_STEP_BYTES: u64 = 32;
