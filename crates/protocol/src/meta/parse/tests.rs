@@ -108,7 +108,9 @@ fn an_arithmetic_moves_by_one_unless_told_otherwise() {
         exptime: Some(30),
         ..increment
     };
-    assert_eq!(command("ma n N90 J13 D9 MD T30\r\n").0, Command::Arithmetic(created));
+    assert_eq!(command("ma n T30 N90 J13 D9 MD\r\n").0, Command::Arithmetic(created));
+    let Command::Arithmetic(later) = command("ma n N90 T30\r\n").0 else { panic!("a counter") };
+    assert_eq!(later.initial.map(|initial| initial.exptime), Some(30), "the later one holds");
 }
 
 #[test]
