@@ -1,6 +1,7 @@
 //! What the client's side of the binary protocol writes the server's side reads, and the other way round.
 
 use larder_item::{Direction, Meta, StoreMode};
+use larder_protocol::admin::{Admin, Detail};
 use larder_protocol::binary::client::{Manner, Reading, Reply, Unsendable, read_reply, request};
 use larder_protocol::binary::{self, opcode, status};
 use larder_protocol::{
@@ -154,6 +155,8 @@ fn commands_without_a_key_are_read_as_they_were_written() {
         StatsSection::Reset,
     ];
     let others = [
+        Command::Admin(Admin::Detail(Some(Detail::Dump))),
+        Command::Admin(Admin::Detail(Some(Detail::Count(true)))),
         Command::NoOp,
         Command::Version,
         Command::Quit,

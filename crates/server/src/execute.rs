@@ -129,7 +129,7 @@ impl Executor {
             Command::Quit => Response::Close,
             Command::Shutdown { graceful } => self.shutdown(graceful),
             Command::MemoryLimit { mebibytes } => self.set_memory_limit(mebibytes),
-            Command::Admin(admin) => return self.admin(&admin, out),
+            Command::Admin(admin) => return self.admin(&admin, frame, out),
         };
         Executed::Done(response)
     }

@@ -152,13 +152,14 @@ fn key_of<'a>(command: &Command<'a>) -> Option<&'a [u8]> {
     }
 }
 
-/// What a command is counted as by prefix. Meta commands are not.
+/// What a command is counted as by prefix. Meta commands are not; a touch is a get in the binary protocol alone.
 fn access(command: &Command<'_>, frame: &Frame<'_>, hit: bool) -> Option<Access> {
     if matches!(frame, Frame::Meta(_)) {
         return None;
     }
     match command {
         Command::Get { .. } | Command::Fetch(_) => Some(Access::Get { hit }),
+        Command::Touch { .. } if matches!(frame, Frame::Binary(_)) => Some(Access::Get { hit }),
         Command::Store(_) => Some(Access::Set),
         Command::Delete(_) => Some(Access::Delete),
         _ => None,

@@ -7,6 +7,7 @@ use super::opcode::*;
 use super::{
     CREDENTIALS_BYTES_MAX, Frame, HEADER_BYTES, Header, MECHANISM_BYTES_MAX, REQUEST_MAGIC,
 };
+use crate::admin::{Admin, Detail};
 use crate::{
     Arithmetic, Bad, ClientError, Command, Delete, Initial, Parsed, Response, StatsSection, Store,
 };
@@ -136,7 +137,7 @@ impl<'a> Request<'a> {
             INCREMENT => self.arithmetic(Direction::Increment),
             DECREMENT => self.arithmetic(Direction::Decrement),
             FLUSH => Command::FlushAll { exptime: exptime(self.extras) },
-            STAT => Command::Stats(section(key).ok_or(Response::NotFound)?),
+            STAT => statistics(key).ok_or(Response::NotFound)?,
             NOOP => Command::NoOp,
             VERSION => Command::Version,
             QUIT => Command::Quit,
@@ -183,8 +184,21 @@ fn frame<'a>(header: &Header, key: &'a [u8]) -> crate::Frame<'a> {
     crate::Frame::Binary(Frame { opcode: header.opcode, opaque: header.opaque, key })
 }
 
-/// The section of the statistics that a key names. As in memcached, some names need only be how the key
-/// begins.
+/// The statistics that a key names, or what it has done with them. As in memcached, some names need only be
+/// how the key begins.
+fn statistics(key: &[u8]) -> Option<Command<'_>> {
+    let Some(rest) = key.strip_prefix(b"detail") else {
+        return section(key).map(Command::Stats);
+    };
+    let detail = match rest {
+        _ if rest.starts_with(b" dump") => Detail::Dump,
+        _ if rest.starts_with(b" on") => Detail::Count(true),
+        _ if rest.starts_with(b" off") => Detail::Count(false),
+        _ => return None,
+    };
+    Some(Command::Admin(Admin::Detail(Some(detail))))
+}
+
 fn section(key: &[u8]) -> Option<StatsSection> {
     Some(match key {
         b"" => StatsSection::General,

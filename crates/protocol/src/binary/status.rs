@@ -1,5 +1,6 @@
 //! How a request went: two bytes of an answer's header.
 
+use crate::admin::Refusal;
 use crate::{ClientError, ServerError};
 
 /// It was done.
@@ -47,7 +48,8 @@ pub(super) const fn of_client_error(error: ClientError) -> u16 {
         ClientError::Unauthenticated
         | ClientError::AuthenticationFailed
         | ClientError::FlushNotAllowed
-        | ClientError::DumpNotAllowed => NOT_ALLOWED,
+        | ClientError::DumpNotAllowed
+        | ClientError::Refused(Refusal::DetailNotAllowed) => NOT_ALLOWED,
         _ => INVALID,
     }
 }

@@ -97,7 +97,7 @@ const OPCODES: &[OpcodeRow] = &[
     OpcodeRow {
         opcode: STAT,
         name: "stat",
-        parts: "key: none, `settings`, `items`, `slabs`, `sizes`, `larder` or `reset`",
+        parts: "key: none, `settings`, `items`, `slabs`, `sizes`, `larder`, `reset`, `detail on`, `detail off` or `detail dump`",
         answer: "key: a name; value. One answer for each, the last without a name",
     },
     OpcodeRow {

@@ -2,7 +2,7 @@
 
 use larder_options::AnswersAs;
 use larder_protocol::admin::{Admin, Crawled, Detail, DumpForm, Knob, Refusal, Topics};
-use larder_protocol::{ClientError, Response};
+use larder_protocol::{ClientError, Frame, Response, render};
 use larder_stats::Counter;
 
 use super::{Executed, Executor};
@@ -11,7 +11,7 @@ use crate::dump::Dump;
 use crate::watch::Watch;
 
 impl Executor {
-    pub(super) fn admin(&self, admin: &Admin, out: &mut Vec<u8>) -> Executed {
+    pub(super) fn admin(&self, admin: &Admin, frame: &Frame<'_>, out: &mut Vec<u8>) -> Executed {
         let done = match *admin {
             Admin::ReassignSlabs(classes) => self.reassign_slabs(classes),
             Admin::Tune(knob) => self.tune(knob),
@@ -25,7 +25,7 @@ impl Executor {
                 Ok(watch) => return Executed::Watch(Box::new(watch)),
                 Err(error) => Err(error),
             },
-            Admin::Detail(detail) => return self.detail(detail, out).into(),
+            Admin::Detail(detail) => return self.detail(detail, frame, out).into(),
             Admin::DebugTime(moved) => match (&self.server.warp, moved) {
                 (Some(warp), Some(moved)) => {
                     warp.shift(moved, &self.cache);
@@ -124,7 +124,8 @@ impl Executor {
         Ok(Watch::begin(&self.server, topics, inbox)?)
     }
 
-    fn detail(&self, detail: Option<Detail>, out: &mut Vec<u8>) -> Response {
+    /// The binary protocol has one statistic for all that is shown, in the words of the text protocol.
+    fn detail(&self, detail: Option<Detail>, frame: &Frame<'_>, out: &mut Vec<u8>) -> Response {
         if !self.server.options.dump {
             return Refusal::DetailNotAllowed.into();
         }
@@ -135,7 +136,14 @@ impl Executor {
                 Response::Ok
             }
             Some(Detail::Dump) => {
-                self.server.prefixes.dump(out);
+                if matches!(frame, Frame::Binary(_)) {
+                    let mut text = Vec::new();
+                    self.server.prefixes.dump(&mut text);
+                    text.extend_from_slice(b"END\r\n");
+                    render::stat(out, "detailed", String::from_utf8_lossy(&text), frame);
+                } else {
+                    self.server.prefixes.dump(out);
+                }
                 Response::EndOfStats
             }
         }

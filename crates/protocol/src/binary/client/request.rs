@@ -2,6 +2,7 @@
 
 use larder_item::{Direction, KeyError, StoreMode, check_key};
 
+use crate::admin::{Admin, Detail};
 use crate::binary::header::REQUEST_MAGIC;
 use crate::binary::opcode::*;
 use crate::binary::parse::NO_INITIAL;
@@ -83,6 +84,14 @@ pub fn command(out: &mut Vec<u8>, command: &Command<'_>, manner: Manner) -> Resu
         Command::FlushAll { exptime } => Packet { opcode: FLUSH, ..plain }
             .with_exptime(Some(exptime).filter(|exptime| *exptime != 0)),
         Command::Stats(section) => Packet { opcode: STAT, key: stats_key(section)?, ..plain },
+        Command::Admin(Admin::Detail(Some(detail))) => {
+            let key: &[u8] = match detail {
+                Detail::Count(true) => b"detail on",
+                Detail::Count(false) => b"detail off",
+                Detail::Dump => b"detail dump",
+            };
+            Packet { opcode: STAT, key, ..plain }
+        }
         Command::NoOp => Packet { opcode: NOOP, ..plain },
         Command::Version => Packet { opcode: VERSION, ..plain },
         Command::Quit => Packet { opcode: QUIT, ..plain },

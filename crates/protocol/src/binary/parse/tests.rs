@@ -168,7 +168,15 @@ fn statistics_are_named_by_the_key_and_a_name_too_many_is_not_found() {
         let input = request(STAT, &[], key, b"");
         assert_eq!(command(&input).0, Command::Stats(section), "{}", key.escape_ascii());
     }
-    for key in [&b"maps"[..], b"res", b"items2", b"cachedump 1 0"] {
+    for (key, detail) in [
+        (&b"detail on"[..], Detail::Count(true)),
+        (b"detail off", Detail::Count(false)),
+        (b"detail dump", Detail::Dump),
+    ] {
+        let input = request(STAT, &[], key, b"");
+        assert_eq!(command(&input).0, Command::Admin(Admin::Detail(Some(detail))));
+    }
+    for key in [&b"maps"[..], b"detail", b"detail all", b"res", b"items2", b"cachedump 1 0"] {
         let (error, consumed, swallow, close) = bad(&request(STAT, &[], key, b""));
         assert_eq!((error, swallow, close), (Some(Response::NotFound), 0, false));
         assert_eq!(consumed, 24 + key.len());
