@@ -39,7 +39,7 @@ pub fn answers(pieces: &[&[u8]], commands_max: usize) -> Vec<u8> {
             match progress.next {
                 Next::Input => break,
                 Next::Drain | Next::Turn => {}
-                Next::Close => return answers,
+                Next::Close | Next::Lines => return answers,
             }
         }
     }
