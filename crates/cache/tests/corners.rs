@@ -173,3 +173,26 @@ fn stores_go_on_when_the_limit_is_lowered_to_fewer_segments_than_there_are_heads
     assert!(in_use <= report.segments, "{report:?}");
     cache.validate().unwrap();
 }
+
+/// Before, the clear was noticed only when the value had arrived, and took it for one that had come before.
+#[test]
+fn a_large_value_that_comes_first_after_a_clear_was_due_stays() {
+    for cas in [true, false] {
+        let cache = Cache::builder()
+            .memory_bytes(4 << 20)
+            .item_bytes_max(1 << 20)
+            .cas(cas)
+            .clock(Clock::Ticked)
+            .open()
+            .unwrap();
+        cache.clear_at(cache.now() + 1);
+        cache.tick(cache.now() + 2);
+        let value = vec![1; 200_000];
+        let mut upload = cache.upload(b"k", value.len()).unwrap();
+        upload.push(&value).unwrap();
+        let stored = upload.store(&request(b"k", StoreMode::Set)).unwrap();
+        assert!(matches!(stored, Stored::Stored { cas: token, .. } if (token != 0) == cas));
+        assert!(cache.get("k").unwrap() == value);
+        cache.validate().unwrap();
+    }
+}

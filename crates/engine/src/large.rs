@@ -182,6 +182,7 @@ impl Engine {
         if upload.arrived_bytes() + bytes.len() > upload.value_bytes {
             return Err(StoreError::TooLarge);
         }
+        self.flush_if_due(now);
         let piece_bytes = self.piece_bytes_max();
         while upload.buffer.len() + bytes.len() >= piece_bytes {
             if upload.buffer.is_empty() {

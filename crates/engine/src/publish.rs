@@ -196,10 +196,11 @@ impl Engine {
                 self.unlink(seat, old);
             });
             pieces.iter().for_each(|piece| self.give_back_piece(seat, piece));
-            return Ok(Stored::Stored {
-                cas: self.next_version(seat, 0),
-                value_bytes: draft.shown_bytes(),
-            });
+            let cas = match self.keeps_versions {
+                true => self.give_version(seat, condition.version(), 0),
+                false => 0,
+            };
+            return Ok(Stored::Stored { cas, value_bytes: draft.shown_bytes() });
         }
         if !pieces.iter().all(|piece| self.is_kept(piece)) {
             return Err(Unpublished::PieceLost);
