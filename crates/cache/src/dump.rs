@@ -1,6 +1,7 @@
 //! Looking at everything, or at a part of it, as servers show it: what is known of each item, without its value.
 
 use larder_engine::{Cursor, Dumped, Sampled};
+use larder_item::Meta;
 
 use crate::Cache;
 
@@ -41,6 +42,27 @@ impl Cache {
     pub fn dump_group(&self, cursor: &mut Cursor, out: &mut Vec<Dumped>) -> bool {
         let now = self.now();
         self.with_seat(|engine, seat| engine.dump_group(seat, cursor, b"", now, out))
+    }
+
+    /// Removes the expired and cleared items of one more group of the index that are `wanted`, by the bytes of their keys
+    /// and what is known of them, and moves the cursor behind them; false where all have been looked at. What the
+    /// maintainer comes to in its time is gone at once, so.
+    ///
+    /// Cost: that of a store or two.
+    ///
+    /// ```
+    /// # use larder::{Cache, Clock, Cursor};
+    /// # let cache = Cache::builder().clock(Clock::Ticked).open()?;
+    /// cache.set("k", "value", Some(std::time::Duration::from_secs(1)))?;
+    /// cache.tick(cache.now() + 1);
+    /// let mut cursor = Cursor::default();
+    /// while cache.sweep_group(&mut cursor, |_, meta| meta.value_bytes < 100) {}
+    /// assert_eq!(cache.len(), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn sweep_group(&self, cursor: &mut Cursor, wanted: impl Fn(usize, &Meta) -> bool) -> bool {
+        let now = self.now();
+        self.with_seat(|engine, seat| engine.sweep_group(seat, cursor, now, wanted))
     }
 
     /// Shows the live items of at most `groups_max` of the index's groups, spread evenly over it, to `visit`. Gives the

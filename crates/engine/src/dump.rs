@@ -35,7 +35,7 @@ pub struct Sampled {
 /// A place in a walk through all items, between two groups of the index. A walk begins at the default one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cursor {
-    group: u64,
+    pub(crate) group: u64,
 }
 
 impl Engine {

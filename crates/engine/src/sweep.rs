@@ -1,12 +1,13 @@
 //! Work that is nobody's in particular: taking back what is dead before somebody needs the room.
 
 use std::fmt;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use larder_item::Second;
+use larder_item::{Meta, Second};
 use larder_region::layout::global;
 use larder_stats::Counter;
 
+use crate::dump::Cursor;
 use crate::evict::{Emptied, Keep};
 use crate::segment::State;
 use crate::{Engine, Seat};
@@ -81,6 +82,35 @@ impl Engine {
                 break;
             }
         }
+    }
+
+    /// Removes the dead items of one group of the index that are `wanted`, by the bytes of their keys and what is known
+    /// of them, and moves the cursor behind the group; false where the walk is at its end. Unlike
+    /// [`Engine::maintain`] it looks at items wherever they are, also where others are still being written.
+    ///
+    /// Cost: the group is locked, as for a store, while its items are looked at: a cache miss or two for each of ten or so.
+    pub fn sweep_group(
+        &self,
+        seat: &Seat,
+        cursor: &mut Cursor,
+        now: Second,
+        wanted: impl Fn(usize, &Meta) -> bool,
+    ) -> bool {
+        let group = cursor.group;
+        if group >= self.memory.word(global::GROUPS).load(Acquire) {
+            return false;
+        }
+        self.flush_if_due(now);
+        let _locked = self.lock_group(seat, group);
+        for found in self.linked(group) {
+            if let Some(death) = self.death(&found, now)
+                && wanted(found.header.key_bytes(), &self.meta(&found, self.value_bytes(&found)))
+            {
+                self.sweep_up(seat, &found, death);
+            }
+        }
+        cursor.group += 1;
+        true
     }
 
     /// Lets `wake` be called whenever a writer takes a segment and few are left: whoever it wakes shall

@@ -388,11 +388,6 @@ const DIFFERENCES: &[Difference] = &[
         reason: "Memory belongs to no class, and there are no LRU queues and no crawler's pace to tune.",
     },
     Difference {
-        memcached: "`lru_crawler crawl` removes the expired items of some classes.",
-        larder: "It removes all expired items.",
-        reason: "Classes are only names for sizes.",
-    },
-    Difference {
         memcached: "`extstore` and `watch`'s `type=extwrite` exist.",
         larder: "`extstore` is answered `ERROR`, as by a memcached without a flash tier.",
         reason: "There is no flash tier.",

@@ -6,10 +6,14 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::thread;
 use std::time::Duration;
 
+use larder::Cursor;
+use larder_item::Meta;
 use larder_protocol::Refusal;
+use larder_protocol::admin::Crawled;
 use larder_stats::{Counter, Counters};
 
 use crate::Server;
+use crate::classes::ItemSize;
 
 /// Whether clients may crawl, and whether one does.
 #[derive(Debug)]
@@ -37,11 +41,11 @@ impl Crawler {
         self.enabled.swap(enabled, Relaxed)
     }
 
-    /// Begins to look through all memory for expired items, on a thread of its own.
+    /// Begins to look through all items for expired ones of some classes, on a thread of its own.
     ///
     /// # Errors
     /// That is under way already, or there is no thread for it.
-    pub(crate) fn crawl(server: &Arc<Server>) -> Result<(), Refusal> {
+    pub(crate) fn crawl(server: &Arc<Server>, crawled: Crawled) -> Result<(), Refusal> {
         // Acquire and release each other: of those who have the flag in turn, each sees what the one before counted.
         if server.crawler.crawling.swap(true, Acquire) {
             return Err(Refusal::Crawling);
@@ -49,7 +53,7 @@ impl Crawler {
         server.crawler.counters.count(Counter::CrawlersRunning);
         let crawling = Arc::clone(server);
         let spawned = thread::Builder::new().name("crawler".to_owned()).spawn(move || {
-            crawl(&crawling);
+            crawl(&crawling, crawled);
             crawling.crawler.end();
         });
         match spawned {
@@ -67,18 +71,26 @@ impl Crawler {
     }
 }
 
-fn crawl(server: &Server) {
-    for _ in 0..8u64.max(server.cache.memory_limit() / CALL_BYTES) {
-        if server.stop.requested().is_some() {
-            return;
+/// Removes the dead items of the classes.
+fn crawl(server: &Server, crawled: Crawled) {
+    let wanted = |key_bytes, meta: &Meta| {
+        crawled.has(server.classes.class_of(ItemSize::new(key_bytes, meta)))
+    };
+    let (mut cursor, mut groups_left) = (Cursor::default(), GROUPS_PER_TURN);
+    while server.cache.sweep_group(&mut cursor, wanted) {
+        groups_left -= 1;
+        if groups_left == 0 {
+            if server.stop.requested().is_some() {
+                return;
+            }
+            thread::sleep(PAUSE);
+            groups_left = GROUPS_PER_TURN;
         }
-        server.cache.maintain();
-        thread::sleep(PAUSE);
     }
 }
 
-/// [`larder::Cache::maintain`] looks through all memory in eight calls, or in as many as it has so many bytes.
-const CALL_BYTES: u64 = 128 << 20;
+/// Groups of the index that are looked at in one go: some thousand items, less than a millisecond …
+const GROUPS_PER_TURN: usize = 256;
 
-/// What others get of the processor between two calls.
-const PAUSE: Duration = Duration::from_millis(1);
+/// … and what others get of the processor then.
+const PAUSE: Duration = Duration::from_micros(200);

@@ -66,7 +66,7 @@ pub(super) const COMMANDS: &[CommandRow] = &[
     CommandRow {
         form: "lru_crawler crawl <classes>",
         replies: "OK",
-        meaning: "Removes all expired items now, in the background, of whatever class.",
+        meaning: "Removes the expired items of these classes now, in the background.",
     },
     CommandRow {
         form: "lru_crawler sleep <us>",

@@ -92,10 +92,10 @@ impl Executor {
         if !self.server.crawler.is_enabled() {
             return Err(Refusal::CrawlerDisabled.into());
         }
-        if crawled? == Crawled::Hash {
-            return Err(Refusal::NoSuchCrawl.into());
+        match crawled? {
+            Crawled::Hash => return Err(Refusal::NoSuchCrawl.into()),
+            crawled => Crawler::crawl(&self.server, crawled)?,
         }
-        Crawler::crawl(&self.server)?;
         self.counters.count(Counter::CrawlerStarts);
         Ok(())
     }
