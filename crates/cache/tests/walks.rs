@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use larder::{Cache, Clock, Counter};
+use larder::{Cache, Clock, Counter, Cursor};
 
 fn cache(memory_bytes: u64) -> Cache {
     Cache::builder().memory_bytes(memory_bytes).clock(Clock::Ticked).evict(false).open().unwrap()
@@ -158,5 +158,26 @@ fn a_prefix_takes_its_items_with_it_and_no_others() {
     assert_eq!((cache.remove_prefix("user:"), cache.remove_prefix("use")), (4_901, 1));
     cache.set([0, 1], "", None).unwrap();
     assert_eq!((cache.remove_prefix([0, 2]), cache.remove_prefix("")), (0, 1));
+    cache.validate().unwrap();
+}
+
+#[test]
+fn a_sweep_removes_what_is_dead_and_wanted_wherever_it_lies() {
+    let cache = cache(16 << 20);
+    let live = fill_stable(&cache, 1000);
+    for number in 0..1000 {
+        let value = vec![0; if number < 300 { 10 } else { 1000 }];
+        cache.set(format!("dies {number}"), value, Some(Duration::from_secs(1))).unwrap();
+    }
+    cache.set("large", vec![7; 300_000], Some(Duration::from_secs(1))).unwrap();
+    cache.tick(cache.now() + 1);
+    let sweep = |bytes_min: usize| {
+        let mut cursor = Cursor::default();
+        while cache.sweep_group(&mut cursor, |_, meta| meta.value_bytes >= bytes_min) {}
+        cache.len()
+    };
+    assert_eq!(sweep(1000), 1300);
+    assert_eq!(sweep(0), 1000);
+    assert_eq!(cache.keys().collect::<BTreeSet<_>>(), live);
     cache.validate().unwrap();
 }
