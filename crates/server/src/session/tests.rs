@@ -331,3 +331,27 @@ fn bytes_that_come_one_by_one_are_answered_like_all_at_once() {
     let answers: Vec<u8> = bytes.chunks(1).flat_map(|byte| peer.send(byte)).collect();
     assert!(whole == answers, "{}\n{}", shown(&whole), shown(&answers));
 }
+
+#[test]
+fn a_dump_that_shows_nothing_ends_its_turn_all_the_same() {
+    let mut peer = Peer::of(&[]);
+    let sets: String = (0..20_000).map(|key| format!("set {key} 0 0 1 noreply\r\nv\r\n")).collect();
+    peer.send(sets.as_bytes());
+    let allowance = Allowance { commands_max: 20, out_bytes_max: OUTPUT_BYTES_HIGH };
+    let mut input = &b"lru_crawler metadump 39\r\nversion\r\n"[..];
+    let (mut out, mut turns) = (Vec::new(), 0);
+    loop {
+        let progress = peer.session.receive(&peer.executor, input, allowance, &mut out);
+        input = &input[progress.consumed..];
+        if progress.next == Next::Input {
+            break;
+        }
+        assert_eq!(progress.next, Next::Turn);
+        turns += 1;
+        assert_eq!(peer.count(Counter::CrawlersRunning), 1);
+    }
+    // A turn's commands could have looked for a thousand keys.
+    assert!((18..=40).contains(&turns), "{turns}");
+    assert_eq!(String::from_utf8(out).unwrap(), "OK\r\nEND\r\nVERSION 1.6.45\r\n");
+    assert_eq!(peer.count(Counter::CrawlersRunning), 0);
+}
