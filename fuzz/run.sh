@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-target=${1:?name a target: text_session, binary_session or engine_operations}
+target=${1:?name a target: text_session, binary_session, dialects_agree, datagrams or engine_operations}
 shift
 if [ -e "fuzz/$target.dict" ]; then set -- "-dict=fuzz/$target.dict" "$@"; fi
 # Long inputs from the beginning: a short run should see long conversations too. Fuzzing takes unstable flags of the
