@@ -7,8 +7,8 @@ SUITES := memccapable libmemcached pymemcache python_memcached gomemcache trace
 LONG_SUITES := pylibmc bmemcached dogpile django node_memcached memjs php_memcached dalli spymemcached \
 	libmemcached_tests nutcracker
 MEMCACHED_SUITE := conformance/memcached/suite.py
-FUZZ_TARGETS := text_session binary_session dialects_agree engine_operations
-FUZZ_SMOKE_SECS := 30
+FUZZ_TARGETS := text_session binary_session dialects_agree datagrams engine_operations
+FUZZ_SMOKE_SECS := 20
 MIRI_SEEDS := 8
 
 MINUTES := 1

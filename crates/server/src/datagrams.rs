@@ -58,26 +58,41 @@ impl Datagrams {
     }
 
     fn answer(&self, executor: &Executor, datagram: &[u8], peer: SocketAddr, out: &mut Vec<u8>) {
-        let Some((head, request)) = Head::read(datagram) else {
-            return;
-        };
-        let bytes_max = answer_bytes_max(executor, datagram.len(), peer);
-        if !converse(executor, request, bytes_max, out) {
-            out.clear();
-            refuse(request, out);
-        }
-        let pieces = out.chunks(PAYLOAD_BYTES_MAX);
-        let count = u16::try_from(pieces.len()).unwrap_or(u16::MAX);
-        let mut datagram = Vec::with_capacity(DATAGRAM_BYTES_MAX);
-        for (piece, sequence) in pieces.zip(0..count) {
-            datagram.clear();
-            Head { sequence, count, ..head }.write(&mut datagram);
-            datagram.extend_from_slice(piece);
+        reply(executor, datagram, peer, out, |datagram| {
             // What the system has no room for is lost, as any datagram may be.
-            let Ok(sent) = sendto(&self.socket, &datagram, SendFlags::NOSIGNAL, &peer) else {
-                return;
-            };
-            executor.counters().add(Counter::WireBytesWritten, sent as u64);
+            let sent = sendto(&self.socket, datagram, SendFlags::NOSIGNAL, &peer);
+            sent.inspect(|sent| executor.counters().add(Counter::WireBytesWritten, *sent as u64))
+                .is_ok()
+        });
+    }
+}
+
+/// Answers a datagram that came from `peer`: shows the datagrams of the answer to `send`, until it says no. There are
+/// none where the datagram is no request. `out` is empty and holds the answer meanwhile.
+pub fn reply(
+    executor: &Executor,
+    datagram: &[u8],
+    peer: SocketAddr,
+    out: &mut Vec<u8>,
+    mut send: impl FnMut(&[u8]) -> bool,
+) {
+    let Some((head, request)) = Head::read(datagram) else {
+        return;
+    };
+    let bytes_max = answer_bytes_max(executor, datagram.len(), peer);
+    if !converse(executor, request, bytes_max, out) {
+        out.clear();
+        refuse(request, out);
+    }
+    let pieces = out.chunks(PAYLOAD_BYTES_MAX);
+    let count = u16::try_from(pieces.len()).unwrap_or(u16::MAX);
+    let mut datagram = Vec::with_capacity(DATAGRAM_BYTES_MAX);
+    for (piece, sequence) in pieces.zip(0..count) {
+        datagram.clear();
+        Head { sequence, count, ..head }.write(&mut datagram);
+        datagram.extend_from_slice(piece);
+        if !send(&datagram) {
+            return;
         }
     }
 }

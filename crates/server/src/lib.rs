@@ -46,7 +46,7 @@ mod connections;
 mod crawler;
 mod credentials;
 mod daemon;
-mod datagrams;
+pub mod datagrams;
 mod dump;
 mod execute;
 pub mod failure;
