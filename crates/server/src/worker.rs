@@ -138,10 +138,11 @@ impl Worker {
     fn give_turns(&mut self, events: &[epoll::Event]) {
         let ready_count = self.ready.len();
         let contended = events.len() + ready_count > 1;
+        let mut is_woken = false;
         for event in events {
             if event.data.u64() == INBOX {
                 self.welcome();
-                self.show_lines(contended);
+                is_woken = true;
                 continue;
             }
             let datagrams = INBOX - event.data.u64() - 1;
@@ -163,6 +164,11 @@ impl Worker {
             }
         }
         self.end_turns(contended);
+        if is_woken {
+            // Not before: a connection whose turn has begun must not get a second one.
+            self.show_lines(contended);
+            self.end_turns(contended);
+        }
         for number in self.datagrams_ready.drain(..) {
             self.datagrams[number].serve(&self.executor, &mut self.scratch);
         }

@@ -28,16 +28,7 @@ impl Working {
     }
 
     fn connect(&self) -> UnixStream {
-        let (ours, theirs) = UnixStream::pair().unwrap();
-        theirs.set_nonblocking(true).unwrap();
-        ours.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        self.inbox.put(Accepted {
-            socket: theirs.into(),
-            transport: Transport::Unix,
-            client_certificates: None,
-            protocol: Protocol::Auto,
-        });
-        ours
+        connect(&self.inbox)
     }
 
     fn stop(self, manner: Manner) -> Arc<Server> {
@@ -46,6 +37,20 @@ impl Working {
         self.thread.join().unwrap();
         self.server
     }
+}
+
+/// A peer of the worker that the inbox belongs to.
+fn connect(inbox: &Inbox) -> UnixStream {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    theirs.set_nonblocking(true).unwrap();
+    ours.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    inbox.put(Accepted {
+        socket: theirs.into(),
+        transport: Transport::Unix,
+        client_certificates: None,
+        protocol: Protocol::Auto,
+    });
+    ours
 }
 
 fn answer(peer: &mut UnixStream, request: &str, bytes: usize) -> String {
@@ -112,6 +117,29 @@ fn a_connection_that_is_gone_leaves_nothing_in_the_statistics() {
     answer(&mut other, "version\r\n", 16);
     let server = working.stop(Manner::Now);
     assert_eq!(server.counter(Counter::ReadBufferBytes), 0);
+}
+
+/// Two turns at once would send in the wrong order what the socket takes in parts.
+#[test]
+fn who_watches_and_sends_at_the_same_time_has_one_turn() {
+    let (options, _) = Options::from_map([("memory_limit", "8")]).unwrap();
+    let server = Arc::new(Server::new(options).unwrap());
+    let inbox = Arc::new(Inbox::new().unwrap());
+    let mut worker = Worker::new(&server, 0, Arc::clone(&inbox)).unwrap();
+    let mut events = Vec::with_capacity(EVENTS_MAX);
+    let mut peer = connect(&inbox);
+    peer.write_all(b"watch fetchers\r\n").unwrap();
+    while worker.watching.is_empty() {
+        worker.wait(&mut events);
+        worker.give_turns(&events);
+    }
+    // More than one receive brings, so that each turn leaves something to be done.
+    peer.write_all(&[b'x'; 100_000]).unwrap();
+    server.watchers.tell(Topics::FETCHERS, |out| out.extend_from_slice(b"line\n"));
+    worker.wait(&mut events);
+    assert_eq!(events.len(), 2);
+    worker.give_turns(&events);
+    assert_eq!(worker.ready.len(), 1);
 }
 
 #[test]
