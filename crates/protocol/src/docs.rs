@@ -444,6 +444,11 @@ const DIFFERENCES: &[Difference] = &[
         reason: "Requests in somebody else's name would flood him.",
     },
     Difference {
+        memcached: "A request by UDP may ask for a dump or to watch, and for statistics as often as it likes.",
+        larder: "Dumps and `watch` are refused, and more than sixteen `stats` in one datagram.",
+        reason: "One datagram would keep a worker from all others for as long as its sender likes.",
+    },
+    Difference {
         memcached: "`-o ssl_verify_mode` and `mtls:` may go without `ssl_ca_cert`; `ssl_verify_mode=2` lets \
             clients in that have no certificate; `ssl_min_version` may be 0 or 1.",
         larder: "They need it; it does not; 0 and 1 are taken as 2, with a warning.",

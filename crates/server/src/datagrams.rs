@@ -7,9 +7,6 @@
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use larder_options::Protocol;
-use larder_protocol::Refusal;
-use larder_protocol::text::render;
 use larder_stats::Counter;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recvfrom, sendto};
@@ -37,8 +34,9 @@ struct Head {
 impl Datagrams {
     /// Answers those that wait, up to a bound.
     pub(crate) fn serve(&self, executor: &Executor, scratch: &mut Scratch) {
-        let mut received_bytes = 0;
-        for _ in 0..DATAGRAMS_PER_TURN {
+        let (mut received_bytes, mut turns) = (0, 0);
+        while turns < TURNS_MAX && received_bytes <= BYTES_PER_TURN {
+            turns += 1;
             let (bytes, peer) =
                 match recvfrom(&self.socket, &mut *scratch.input, RecvFlags::empty()) {
                     Ok((bytes, _, Some(peer))) => (bytes, peer),
@@ -47,40 +45,46 @@ impl Datagrams {
                 };
             executor.counters().add(Counter::WireBytesRead, bytes as u64);
             if let Ok(peer) = SocketAddr::try_from(peer) {
-                self.answer(executor, &scratch.input[..bytes], peer, &mut scratch.output);
+                turns += self.answer(executor, &scratch.input[..bytes], peer, &mut scratch.output);
             }
             scratch.clear_output();
             received_bytes += bytes;
-            if received_bytes > BYTES_PER_TURN {
-                return;
-            }
         }
     }
 
-    fn answer(&self, executor: &Executor, datagram: &[u8], peer: SocketAddr, out: &mut Vec<u8>) {
+    /// Answers a request, and says how many turns it has had more than one.
+    fn answer(
+        &self,
+        executor: &Executor,
+        datagram: &[u8],
+        peer: SocketAddr,
+        out: &mut Vec<u8>,
+    ) -> usize {
         reply(executor, datagram, peer, out, |datagram| {
             // What the system has no room for is lost, as any datagram may be.
             let sent = sendto(&self.socket, datagram, SendFlags::NOSIGNAL, &peer);
             sent.inspect(|sent| executor.counters().add(Counter::WireBytesWritten, *sent as u64))
                 .is_ok()
-        });
+        })
     }
 }
 
 /// Answers a datagram that came from `peer`: shows the datagrams of the answer to `send`, until it says no. There are
-/// none where the datagram is no request. `out` is empty and holds the answer meanwhile.
+/// none where the datagram is no request. `out` is empty and holds the answer meanwhile. Says how many turns the request
+/// has had more than one.
 pub fn reply(
     executor: &Executor,
     datagram: &[u8],
     peer: SocketAddr,
     out: &mut Vec<u8>,
     mut send: impl FnMut(&[u8]) -> bool,
-) {
+) -> usize {
     let Some((head, request)) = Head::read(datagram) else {
-        return;
+        return 0;
     };
     let bytes_max = answer_bytes_max(executor, datagram.len(), peer);
-    if !converse(executor, request, bytes_max, out) {
+    let (more_turns, is_done) = converse(executor, request, bytes_max, out);
+    if !is_done {
         out.clear();
         refuse(request, out);
     }
@@ -92,9 +96,10 @@ pub fn reply(
         Head { sequence, count, ..head }.write(&mut datagram);
         datagram.extend_from_slice(piece);
         if !send(&datagram) {
-            return;
+            break;
         }
     }
+    more_turns
 }
 
 impl AsFd for Datagrams {
@@ -124,30 +129,28 @@ impl Head {
     }
 }
 
-/// Executes what a request asks for. False: the answer is longer than it may be.
-fn converse(executor: &Executor, request: &[u8], bytes_max: usize, out: &mut Vec<u8>) -> bool {
-    let allowance = Allowance {
-        commands_max: executor.server().options.commands_per_turn_max,
-        out_bytes_max: bytes_max + 1,
-    };
+/// Executes what a request asks for. Says how many turns it has had more than one, and whether it is answered: not so
+/// where that would be longer than it may be, or is too much work.
+fn converse(
+    executor: &Executor,
+    request: &[u8],
+    bytes_max: usize,
+    out: &mut Vec<u8>,
+) -> (usize, bool) {
+    let allowance = Allowance { commands_max: COMMANDS_MAX, out_bytes_max: bytes_max + 1 };
     executor.turn_to(NOBODY);
-    let mut session = Session::new(executor.server(), 0, Protocol::Auto);
+    let mut session = Session::brief(executor.server());
     let mut consumed = 0;
-    loop {
+    for more_turns in 0..TURNS_MAX {
         let progress = session.receive(executor, &request[consumed..], allowance, out);
         consumed += progress.consumed;
         match progress.next {
             Next::Turn => {}
-            Next::Drain => return false,
-            Next::Input | Next::Close => return out.len() <= bytes_max,
-            // What comes later would have nowhere to go.
-            Next::Lines => {
-                out.clear();
-                render::response(out, &Refusal::CannotWatch.into());
-                return true;
-            }
+            Next::Drain => return (more_turns, false),
+            Next::Input | Next::Lines | Next::Close => return (more_turns, out.len() <= bytes_max),
         }
     }
+    (TURNS_MAX, false)
 }
 
 /// How long the answer may be, without heads, so that all datagrams together are no longer than allowed. What
@@ -172,7 +175,7 @@ fn refuse(request: &[u8], out: &mut Vec<u8>) {
             out.extend_from_slice(&[0; 8]);
             out.extend_from_slice(WORDS);
         }
-        _ => out.extend_from_slice(b"SERVER_ERROR answer too large for UDP\r\n"),
+        _ => out.extend_from_slice(b"SERVER_ERROR request or answer too large for UDP\r\n"),
     }
 }
 
@@ -185,8 +188,12 @@ const PAYLOAD_BYTES_MAX: usize = DATAGRAM_BYTES_MAX - HEAD_BYTES;
 /// No answer is longer, whoever asks.
 const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// So many requests are answered before connections have their turn again.
-const DATAGRAMS_PER_TURN: usize = 16;
+/// A request has no more commands: the shortest has four bytes. So only what is a turn's work by itself takes another.
+const COMMANDS_MAX: usize = 16 * 1024;
+
+/// So many requests are answered before connections have their turn again, if each is content with one turn itself. No
+/// request has more: connections would wait for it.
+const TURNS_MAX: usize = 16;
 const BYTES_PER_TURN: usize = 64 * 1024;
 
 #[cfg(test)]

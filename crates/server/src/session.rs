@@ -33,6 +33,8 @@ pub struct Session {
     shown_list: bool,
     /// Has the peer said good-bye?
     has_quit: bool,
+    /// Is it over with its first input, so that nothing can go on for longer?
+    is_brief: bool,
 }
 
 #[derive(Debug)]
@@ -96,7 +98,13 @@ impl Session {
                 Protocol::Binary => Dialects::Binary,
             }),
         };
-        Self { id, parser, state: State::Command, shown_list: false, has_quit: false }
+        let (state, shown_list, has_quit, is_brief) = (State::Command, false, false, false);
+        Self { id, parser, state, shown_list, has_quit, is_brief }
+    }
+
+    /// The session of a single datagram: it begins nothing that would go on.
+    pub(crate) fn brief(server: &Server) -> Self {
+        Self { is_brief: true, ..Self::new(server, 0, Protocol::Auto) }
     }
 
     /// Executes the commands of `input` and appends the answers to `out`, as far as it is allowed to.
@@ -245,9 +253,11 @@ impl Session {
         input: &[u8],
         consumed: usize,
     ) -> Step {
-        turn.left = turn.left.saturating_sub(match is_of_list(command, frame) {
-            true => 1,
-            false => KEYS_PER_COMMAND,
+        turn.left = turn.left.saturating_sub(match command {
+            // Some look at many thousands of items.
+            Command::Stats(_) => turn.left,
+            _ if is_of_list(command, frame) => 1,
+            _ => KEYS_PER_COMMAND,
         });
         if turn.attention.is_none() {
             self.carry_out::<false>(turn, command, frame, input, consumed)
@@ -345,6 +355,9 @@ impl Session {
 
     #[cold]
     fn begin_dump(&mut self, turn: &mut Turn<'_>, dump: Box<Dump>, frame: &Frame<'_>) {
+        if self.is_brief {
+            return turn.tell(&Refusal::DumpNotAllowed(dump.form()).into(), frame);
+        }
         if turn.has_answers() {
             return turn.tell(&Refusal::DumpPipelined(dump.form()).into(), frame);
         }
@@ -356,6 +369,9 @@ impl Session {
 
     #[cold]
     fn begin_watch(&mut self, turn: &mut Turn<'_>, watch: Box<Watch>, frame: &Frame<'_>) {
+        if self.is_brief {
+            return turn.tell(&Refusal::CannotWatch.into(), frame);
+        }
         if turn.has_answers() {
             return turn.tell(&Refusal::WatchPipelined.into(), frame);
         }

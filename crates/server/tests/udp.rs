@@ -209,6 +209,27 @@ fn a_flood_of_datagrams_does_not_keep_connections_from_their_turn() -> Result<()
     Ok(())
 }
 
+/// One small datagram must not keep a worker busy for as long as its sender likes.
+#[test]
+fn what_takes_long_is_not_for_datagrams() -> Result<()> {
+    let scene = Scene::start(&[])?;
+    scene.set("a", b"value")?;
+    let socket = scene.client()?;
+    let refused = [
+        ("lru_crawler metadump all\r\n", "ERROR metadump not allowed\r\n"),
+        ("lru_crawler mgdump hash\r\n", "ERROR key dump not allowed\r\n"),
+        ("watch\r\n", "WATCHER_FAILED failed to add log watcher\r\n"),
+    ];
+    for (id, (request, answer)) in (1..).zip(refused) {
+        assert_eq!(String::from_utf8(ask(&socket, id, request.as_bytes())?)?, answer);
+    }
+    let few = ask(&socket, 4, &b"stats cachedump 9 0\r\n".repeat(10))?;
+    assert_eq!(few, b"END\r\n".repeat(10));
+    let many = ask(&socket, 5, &b"stats cachedump 9 0\r\n".repeat(1000))?;
+    assert!(many.starts_with(b"SERVER_ERROR request "), "{}", many.escape_ascii());
+    Ok(())
+}
+
 #[test]
 fn all_workers_answer_and_a_graceful_stop_ends_them() -> Result<()> {
     let scene = Scene::start(&["-t", "4"])?;

@@ -198,6 +198,17 @@ fn a_turn_ends_after_its_commands_only_if_there_are_more() {
     assert_eq!(receive(three), Progress { consumed: 14, next: Next::Turn });
 }
 
+/// Some of them look at tens of thousands of items: twenty in one turn would keep others waiting.
+#[test]
+fn statistics_are_a_turn_by_themselves() {
+    let peer = Peer::of(&[]);
+    let mut session = Session::new(peer.executor.server(), 1, Protocol::Auto);
+    let allowance = Allowance { commands_max: 20, out_bytes_max: OUTPUT_BYTES_HIGH };
+    let input = b"stats cachedump 1 0\r\n".repeat(2);
+    let progress = session.receive(&peer.executor, &input, allowance, &mut Vec::new());
+    assert_eq!(progress, Progress { consumed: 21, next: Next::Turn });
+}
+
 #[test]
 fn quit_ends_the_session_and_what_follows_is_not_executed() {
     let mut peer = Peer::of(&[]);
