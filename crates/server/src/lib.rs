@@ -18,8 +18,8 @@
 //! connections keep at most 64 MiB beyond 16 KiB each.
 //!
 //! **Fairness**: where several connections have something to do, each executes at most `-R` commands in
-//! its turn; 50 keys of a list count as a command. A connection that is alone goes on, up to 64 KiB of input
-//! or output. Every time a connection has used up its commands and has more to do, `conn_yields` is
+//! its turn; 50 keys of a list count as a command, statistics as all of a turn's. A connection that is
+//! alone goes on, up to 64 KiB of input or output. Every time a connection has used up its commands and has more to do, `conn_yields` is
 //! counted.
 //!
 //! Files in reading order:
@@ -34,6 +34,8 @@
 //! - the process: [`mod@start`], `stop`, `signals`, `sockets`, `pidfile`, `privileges`, `syscalls`,
 //!   `limits`, `daemon`, [`failure`].
 #![forbid(unsafe_code)]
+// The macros panic where nobody reads standard error any more: `log::say` does not.
+#![warn(clippy::print_stderr)]
 
 mod backlog;
 mod block;

@@ -5,6 +5,7 @@ use nix::sys::mman::{MlockAllFlags, mlockall};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::failure::{EXIT_OS, Failure};
+use crate::log;
 
 /// Sees to it that the process can have the descriptors it needs, and core files if it shall. Gives the number
 /// of connections there are descriptors for: that of `-c`, or somewhat less where the process may not have more
@@ -27,10 +28,10 @@ pub(crate) fn raise(options: &Options) -> Result<usize, Failure> {
         );
         return Err(Failure::new(EXIT_OS, message));
     }
-    eprintln!(
+    log::say(format_args!(
         "larderd: option -c: {possible} connections and no more: the process may have {allowed} file \
          descriptors (ulimit -n)"
-    );
+    ));
     Ok(possible)
 }
 
@@ -69,7 +70,9 @@ pub(crate) fn lock_memory(options: &Options) {
     if options.lock_memory
         && let Err(error) = mlockall(MlockAllFlags::MCL_CURRENT | MlockAllFlags::MCL_FUTURE)
     {
-        eprintln!("larderd: option -k: the memory cannot be kept out of swap: {error}");
+        log::say(format_args!(
+            "larderd: option -k: the memory cannot be kept out of swap: {error}"
+        ));
     }
 }
 

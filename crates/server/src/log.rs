@@ -118,8 +118,9 @@ impl Log {
     }
 }
 
-/// Writes a line whole, so that those of several threads do not mix. Nobody can be told if that fails.
-fn say(words: fmt::Arguments<'_>) {
+/// Writes a line whole, so that those of several threads do not mix. Nobody can be told if that fails: whoever read
+/// standard error may be gone.
+pub(crate) fn say(words: fmt::Arguments<'_>) {
     let _ = io::stderr().write_all(format!("{words}\n").as_bytes());
 }
 

@@ -7,16 +7,17 @@ use std::process;
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
+use crate::log;
 use crate::sockets::write_whole;
 
 /// Writes this process's id. One of a process that still runs is overwritten with a warning. Where it cannot
 /// be written the server goes on without, as memcached does.
 pub(crate) fn write(path: &Path) {
     if let Some(pid) = running(path) {
-        eprintln!("larderd: {} is of process {pid}, which is running", path.display());
+        log::say(format_args!("larderd: {} is of process {pid}, which is running", path.display()));
     }
     if let Err(error) = write_whole(path, ".tmp", &format!("{}\n", process::id())) {
-        eprintln!("larderd: option -P: cannot write to {}: {error}", path.display());
+        log::say(format_args!("larderd: option -P: cannot write to {}: {error}", path.display()));
     }
 }
 

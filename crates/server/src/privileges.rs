@@ -7,6 +7,7 @@ use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
 use crate::failure::{EXIT_NO_USER, EXIT_OS, EXIT_USAGE, Failure};
+use crate::log;
 
 /// Becomes the user that was named, for good. Only root can, and root must.
 pub(crate) fn drop_root(options: &Options) -> Result<(), Failure> {
@@ -28,7 +29,10 @@ pub(crate) fn drop_root(options: &Options) -> Result<(), Failure> {
     let left_groups = match setgroups(&[]) {
         // In a container without the right to do it there is nothing to lose by it either.
         Err(Errno::EPERM) => {
-            eprintln!("larderd: option -u: the groups of root are kept: {}", Errno::EPERM);
+            log::say(format_args!(
+                "larderd: option -u: the groups of root are kept: {}",
+                Errno::EPERM
+            ));
             Ok(())
         }
         left_groups => left_groups,

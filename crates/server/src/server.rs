@@ -14,7 +14,7 @@ use crate::clock::Warp;
 use crate::crawler::Crawler;
 use crate::credentials::{Credentials, CredentialsError};
 use crate::leases::Leases;
-use crate::log::Log;
+use crate::log::{self, Log};
 use crate::prefixes::Prefixes;
 use crate::roster::Roster;
 use crate::stop::Stop;
@@ -191,7 +191,7 @@ impl Server {
     pub(crate) fn refresh_certificates(&self) -> Result<(), RefreshError> {
         let certificates = self.certificates.as_ref().ok_or(RefreshError::NoTls)?;
         certificates.refresh().map_err(|error| {
-            eprintln!("larderd: the certificates in use stay: {error}");
+            log::say(format_args!("larderd: the certificates in use stay: {error}"));
             RefreshError::Unusable
         })?;
         self.log.event(format_args!("the certificates have been read again"));
@@ -203,7 +203,9 @@ impl Server {
         match self.credentials.as_ref().map(Credentials::reload) {
             None => {}
             Some(Ok(())) => self.log.event(format_args!("the users have been read again")),
-            Some(Err(error)) => eprintln!("larderd: the users stay as they were: {error}"),
+            Some(Err(error)) => {
+                log::say(format_args!("larderd: the users stay as they were: {error}"))
+            }
         }
     }
 
@@ -222,9 +224,9 @@ fn open(builder: Builder, options: &Options) -> Result<Cache, OpenError> {
     if options.huge_pages {
         match builder.clone().huge_pages(true).open() {
             Ok(cache) => return Ok(cache),
-            Err(error) => eprintln!(
+            Err(error) => log::say(format_args!(
                 "larderd: option -L: going on without: not enough huge pages are set aside (vm.nr_hugepages, 2 MiB each): {error}"
-            ),
+            )),
         }
     }
     // Room to grow is only addresses; but where memory is locked, or addresses are limited, there is none.

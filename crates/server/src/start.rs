@@ -19,7 +19,7 @@ use crate::signals::Signals;
 use crate::sockets::{Address, Socket};
 use crate::stop::Manner;
 use crate::worker::Worker;
-use crate::{Server, daemon, limits, pidfile, privileges, sockets, syscalls};
+use crate::{Server, daemon, limits, log, pidfile, privileges, sockets, syscalls};
 
 /// Runs a server until it is told to stop, after saying the warnings. With `-d`, starts it in the background
 /// instead, which says them.
@@ -31,7 +31,7 @@ pub fn run(options: Options, warnings: &[String]) -> Result<(), Failure> {
         return daemon::start();
     }
     for warning in warnings {
-        eprintln!("larderd: {warning}");
+        log::say(format_args!("larderd: {warning}"));
     }
     // As root still, since nobody else may be allowed to read the key, and where the paths lead from.
     let certificates = options.tls.as_ref().map(Certificates::load).transpose();
@@ -44,7 +44,7 @@ pub fn run(options: Options, warnings: &[String]) -> Result<(), Failure> {
     let datagrams: Arc<[Datagrams]> = sockets::open_udp(&options)?.into();
     if let Err(failure) = sockets::write_ports(&sockets, &datagrams) {
         // It is for tests; the server can do without.
-        eprintln!("larderd: {failure}");
+        log::say(format_args!("larderd: {failure}"));
     }
     if options.drop_privileges {
         // Before the threads, which begin with what this one has.
@@ -58,7 +58,7 @@ pub fn run(options: Options, warnings: &[String]) -> Result<(), Failure> {
     let server = Arc::new(server);
     let options = &server.options;
     if server.log.attention().shows_commands() {
-        eprint!("{}", server.classes.table());
+        log::say(format_args!("{}", server.classes.table().trim_end()));
     }
     if let Some(path) = &options.pidfile {
         pidfile::write(path);
@@ -171,7 +171,7 @@ fn try_line(host: &str, port: u16) -> String {
 
 fn stop(server: &Server, inboxes: &[Arc<Inbox>], workers: Workers) {
     match server.stop.requested() {
-        Some(Manner::Graceful) => eprintln!("Gracefully stopping"),
+        Some(Manner::Graceful) => log::say(format_args!("Gracefully stopping")),
         _ => server.log.event(format_args!("Exiting normally")),
     }
     for inbox in inboxes {

@@ -127,6 +127,26 @@ fn a_signal_that_is_not_for_it_does_not_end_it() {
 }
 
 #[test]
+fn it_outlives_whoever_read_its_standard_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let (socket, users) = (folder.path().join("socket"), folder.path().join("users"));
+    fs::write(&users, "user:password\n").unwrap();
+    let mut larderd = command(&binary());
+    larderd.arg("-s").arg(&socket).arg("-Y").arg(&users).stderr(Stdio::piped());
+    let mut process = Process(larderd.spawn().unwrap());
+    drop(process.0.stderr.take());
+    wait_until("it listens", || UnixStream::connect(&socket).is_ok()).unwrap();
+    fs::write(&users, "no users\n").unwrap();
+    let pid = Pid::from_raw(i32::try_from(process.0.id()).unwrap()).unwrap();
+    kill_process(pid, Signal::HUP).unwrap();
+    // It can say neither that the users are unusable nor that it stops.
+    sleep(Duration::from_millis(200));
+    assert!(process.0.try_wait().unwrap().is_none());
+    kill_process(pid, Signal::USR1).unwrap();
+    assert_eq!(process.0.wait().unwrap().code(), Some(0));
+}
+
+#[test]
 fn shutdown_ends_it_if_that_is_allowed() {
     for line in [&b"shutdown\r\n"[..], b"shutdown graceful\r\n"] {
         let mut server = start(Transport::Unix, &["-A"]).unwrap();
