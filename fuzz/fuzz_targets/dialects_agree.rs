@@ -119,7 +119,7 @@ impl Peer {
             rest = &rest[progress.consumed..];
             match progress.next {
                 Next::Input => break,
-                Next::Drain | Next::Turn => {}
+                Next::Drain | Next::Turn | Next::GiveWay => {}
                 next => panic!("{:?} {operation:?}: {next:?}", self.dialect),
             }
         }

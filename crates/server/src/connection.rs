@@ -176,7 +176,9 @@ impl Connection {
                 let input = self.receive(executor, scratch)?;
                 Ok(Begun::Ready(input.unwrap_or(Input::Backlog)))
             }
-            Next::Lines | Next::Drain | Next::Turn => Ok(Begun::Ready(Input::Backlog)),
+            Next::Lines | Next::Drain | Next::Turn | Next::GiveWay => {
+                Ok(Begun::Ready(Input::Backlog))
+            }
             Next::Close => Err(Broken),
         }
     }
@@ -290,13 +292,13 @@ impl Connection {
             let progress = self.session.receive(executor, &bytes[consumed..], allowance, out);
             consumed += progress.consumed;
             self.next = progress.next;
-            if self.next != Next::Turn {
-                break;
-            }
+            let goes_on = match self.next {
+                Next::Turn => !contended && consumed < RECEIVED_BYTES_MAX,
+                Next::GiveWay => false,
+                Next::Input | Next::Drain | Next::Lines | Next::Close => break,
+            };
             executor.counters().count(Counter::ConnectionYields);
-            // Without input it is a dump, which must let others come in between.
-            let is_dump = progress.consumed == 0;
-            if contended || is_dump || consumed >= RECEIVED_BYTES_MAX {
+            if !goes_on {
                 break;
             }
         }
@@ -340,7 +342,9 @@ impl Connection {
             _ if self.has_unsent() => Ok(Outcome::AwaitOutput),
             Next::Input if !self.may_receive => Ok(Outcome::AwaitInput),
             Next::Lines if !self.may_receive => Ok(Outcome::AwaitLines),
-            Next::Input | Next::Lines | Next::Drain | Next::Turn => Ok(Outcome::Again),
+            Next::Input | Next::Lines | Next::Drain | Next::Turn | Next::GiveWay => {
+                Ok(Outcome::Again)
+            }
             Next::Close => Err(Broken),
         }
     }

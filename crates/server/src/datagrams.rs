@@ -145,7 +145,7 @@ fn converse(
         let progress = session.receive(executor, &request[consumed..], allowance, out);
         consumed += progress.consumed;
         match progress.next {
-            Next::Turn => {}
+            Next::Turn | Next::GiveWay => {}
             Next::Drain => return (more_turns, false),
             Next::Input | Next::Lines | Next::Close => return (more_turns, out.len() <= bytes_max),
         }

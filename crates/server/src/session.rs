@@ -80,6 +80,8 @@ pub enum Next {
     Drain,
     /// It has had its turn. It can go on with the input that is left at any time.
     Turn,
+    /// It has done what takes long. As [`Self::Turn`], but others come first even where none has waited so far.
+    GiveWay,
     /// It waits for something to show, whatever input comes. When its worker is woken it goes on.
     Lines,
     /// The output is to be sent, then the connection is to be closed.
@@ -120,6 +122,7 @@ impl Session {
             attention: executor.log().attention(),
             started: out.len(),
             told: None,
+            took_long: false,
             out,
             left: allowance.commands_max.saturating_mul(KEYS_PER_COMMAND),
         };
@@ -131,7 +134,7 @@ impl Session {
             let rest = &input[consumed..];
             let step = match &mut self.state {
                 State::Command if rest.is_empty() => break Next::Input,
-                State::Command if turn.left == 0 => break Next::Turn,
+                State::Command if turn.left == 0 => break turn.end(),
                 State::Command => self.command(&mut turn, rest),
                 State::Block(_) if rest.is_empty() => break Next::Input,
                 State::Block(block) => {
@@ -146,7 +149,7 @@ impl Session {
                     }
                     Step::GoOn(bytes)
                 }
-                State::Dump(_) if turn.left == 0 => break Next::Turn,
+                State::Dump(_) if turn.left == 0 => break Next::GiveWay,
                 State::Dump(dump) => {
                     match dump.step(turn.out) {
                         Some(items) => turn.left = turn.left.saturating_sub(items.max(1)),
@@ -253,11 +256,9 @@ impl Session {
         input: &[u8],
         consumed: usize,
     ) -> Step {
-        turn.left = turn.left.saturating_sub(match command {
-            // Some look at many thousands of items.
-            Command::Stats(_) => turn.left,
-            _ if is_of_list(command, frame) => 1,
-            _ => KEYS_PER_COMMAND,
+        turn.left = turn.left.saturating_sub(match is_of_list(command, frame) {
+            true => 1,
+            false => KEYS_PER_COMMAND,
         });
         if turn.attention.is_none() {
             self.carry_out::<false>(turn, command, frame, input, consumed)
@@ -342,6 +343,8 @@ impl Session {
                 match response {
                     Response::Authenticated => self.parser.unlock(),
                     Response::ClientError(ClientError::AuthenticationFailed) => self.parser.lock(),
+                    // Some statistics look at many thousands of items.
+                    Response::EndOfStats => (turn.left, turn.took_long) = (0, true),
                     _ => {}
                 }
                 turn.tell(&response, frame);
@@ -486,6 +489,8 @@ struct Turn<'a> {
     attention: Attention,
     /// How much there was in `out` before the first command.
     started: usize,
+    /// Is one command enough for a turn?
+    took_long: bool,
     /// The last answer, where it is noticed.
     told: Option<Response>,
     /// How many keys may still be looked up; any other command costs as much as [`KEYS_PER_COMMAND`].
@@ -496,6 +501,11 @@ impl<'a> Turn<'a> {
     #[inline]
     fn tell(&mut self, response: &Response, frame: &Frame<'_>) {
         render::response(self.out, response, frame);
+    }
+
+    /// What comes when it is over before the input is.
+    fn end(&self) -> Next {
+        if self.took_long { Next::GiveWay } else { Next::Turn }
     }
 
     /// Do answers wait to be sent?

@@ -38,7 +38,7 @@ pub fn answers(pieces: &[&[u8]], commands_max: usize) -> Vec<u8> {
             answers.append(&mut out);
             match progress.next {
                 Next::Input => break,
-                Next::Drain | Next::Turn => {}
+                Next::Drain | Next::Turn | Next::GiveWay => {}
                 Next::Close | Next::Lines => return answers,
             }
         }

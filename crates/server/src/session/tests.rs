@@ -206,7 +206,7 @@ fn statistics_are_a_turn_by_themselves() {
     let allowance = Allowance { commands_max: 20, out_bytes_max: OUTPUT_BYTES_HIGH };
     let input = b"stats cachedump 1 0\r\n".repeat(2);
     let progress = session.receive(&peer.executor, &input, allowance, &mut Vec::new());
-    assert_eq!(progress, Progress { consumed: 21, next: Next::Turn });
+    assert_eq!(progress, Progress { consumed: 21, next: Next::GiveWay });
 }
 
 #[test]

@@ -39,6 +39,15 @@ impl Working {
     }
 }
 
+/// A worker that does nothing but what the test lets it do.
+fn idle() -> (Arc<Server>, Arc<Inbox>, Worker) {
+    let (options, _) = Options::from_map([("memory_limit", "8")]).unwrap();
+    let server = Arc::new(Server::new(options).unwrap());
+    let inbox = Arc::new(Inbox::new().unwrap());
+    let worker = Worker::new(&server, 0, Arc::clone(&inbox)).unwrap();
+    (server, inbox, worker)
+}
+
 /// A peer of the worker that the inbox belongs to.
 fn connect(inbox: &Inbox) -> UnixStream {
     let (ours, theirs) = UnixStream::pair().unwrap();
@@ -51,6 +60,14 @@ fn connect(inbox: &Inbox) -> UnixStream {
         protocol: Protocol::Auto,
     });
     ours
+}
+
+/// Is there something that a peer could read now?
+fn has_more(mut peer: &UnixStream) -> bool {
+    peer.set_nonblocking(true).unwrap();
+    let read = peer.read(&mut [0]);
+    peer.set_nonblocking(false).unwrap();
+    read.is_ok()
 }
 
 fn answer(peer: &mut UnixStream, request: &str, bytes: usize) -> String {
@@ -122,10 +139,7 @@ fn a_connection_that_is_gone_leaves_nothing_in_the_statistics() {
 /// Two turns at once would send in the wrong order what the socket takes in parts.
 #[test]
 fn who_watches_and_sends_at_the_same_time_has_one_turn() {
-    let (options, _) = Options::from_map([("memory_limit", "8")]).unwrap();
-    let server = Arc::new(Server::new(options).unwrap());
-    let inbox = Arc::new(Inbox::new().unwrap());
-    let mut worker = Worker::new(&server, 0, Arc::clone(&inbox)).unwrap();
+    let (server, inbox, mut worker) = idle();
     let mut events = Vec::with_capacity(EVENTS_MAX);
     let mut peer = connect(&inbox);
     peer.write_all(b"watch fetchers\r\n").unwrap();
@@ -140,6 +154,27 @@ fn who_watches_and_sends_at_the_same_time_has_one_turn() {
     assert_eq!(events.len(), 2);
     worker.give_turns(&events);
     assert_eq!(worker.ready.len(), 1);
+}
+
+/// Thousands of them fit into one receive.
+#[test]
+fn who_is_alone_gives_way_after_each_of_its_statistics() {
+    let (_, inbox, mut worker) = idle();
+    let mut events = Vec::with_capacity(EVENTS_MAX);
+    let mut peer = connect(&inbox);
+    worker.wait(&mut events);
+    worker.give_turns(&events);
+    peer.write_all(&b"stats cachedump 1 0\r\n".repeat(100)).unwrap();
+    worker.wait(&mut events);
+    for _ in 0..4 {
+        worker.give_turns(&events);
+        events.clear();
+        assert_eq!(worker.ready.len(), 1);
+        let mut answer = [0; 5];
+        peer.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"END\r\n");
+        assert!(!has_more(&peer));
+    }
 }
 
 #[test]
