@@ -376,4 +376,21 @@ impl Cache {
     pub fn clear_at(&self, at: Second) {
         self.shared.engine.flush_at(at, self.now());
     }
+
+    /// Clears the cache, and whatever is stored until its clock moves on: what a server has to do that tells
+    /// nothing within a second apart.
+    ///
+    /// ```
+    /// # let cache = larder::Cache::builder().clock(larder::Clock::Ticked).open()?;
+    /// cache.clear_second();
+    /// cache.set("k", "v", None)?;
+    /// assert_eq!(cache.get("k"), None);
+    /// cache.tick(cache.now() + 1);
+    /// cache.set("k", "v", None)?;
+    /// assert!(cache.get("k").is_some());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn clear_second(&self) {
+        self.shared.engine.flush_second(self.now());
+    }
 }

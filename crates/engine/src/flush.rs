@@ -11,6 +11,16 @@ impl Engine {
     /// segments begun before are dead as a whole.
     pub fn flush(&self) {
         self.memory.word(global::FLUSH_AT).store(0, Relaxed);
+        self.hide();
+    }
+
+    /// Flushes, and goes on until the second `now` is over: what is stored in it does not outlive the store.
+    pub fn flush_second(&self, now: Second) {
+        self.memory.word(global::FLUSH_AT).store(ALL_ALONG | u64::from(now), Relaxed);
+        self.hide();
+    }
+
+    fn hide(&self) {
         let mut next = self.memory.word(global::NEXT_SEQUENCE).load(Acquire);
         loop {
             // Pairs with the acquire in `is_flushed`.
@@ -39,16 +49,22 @@ impl Engine {
     #[inline]
     pub(crate) fn flush_if_due(&self, now: Second) {
         let at = self.memory.word(global::FLUSH_AT).load(Relaxed);
-        if at != 0 && at <= u64::from(now) {
-            self.flush_due(at);
+        if at != 0 && at & !ALL_ALONG <= u64::from(now) {
+            self.flush_due(at, now);
         }
     }
 
     #[cold]
-    fn flush_due(&self, at: u64) {
+    fn flush_due(&self, at: u64, now: Second) {
+        if at == ALL_ALONG | u64::from(now) {
+            return self.hide();
+        }
         let due = self.memory.word(global::FLUSH_AT);
         if due.compare_exchange(at, 0, AcqRel, Relaxed).is_ok() {
-            self.flush();
+            self.hide();
         }
     }
 }
+
+/// Beside the second of a flush: it goes on until that second is over.
+const ALL_ALONG: u64 = 1 << 32;

@@ -94,7 +94,8 @@ const PARTS: [Part; 6] = [
                the older answers. With `answers_as=1.6.18` a line shorter than four bytes is answered \
                `ERROR`, `shutdown` without `-A` is refused with `ERROR: shutdown not enabled`, a `cas` \
                line without its unique number is an `ERROR` whose value is read as a command, `stats` has \
-               the keys of 1.6.18, and a metadump ends without a line `OK`.",
+               the keys of 1.6.18, with `-C` a `flush_all` covers what is stored after it in the same second, \
+               and a metadump ends without a line `OK`.",
         columns: "meaning",
         takes: |row| row.group == Group::Suite,
     },

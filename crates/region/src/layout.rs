@@ -64,8 +64,8 @@ pub mod global {
     pub const CLOCK: usize = SUPERBLOCK_BYTES;
     /// Segments whose sequence is smaller hold flushed items only, u64.
     pub const FLUSH_SEQUENCE: usize = CLOCK + LINE_BYTES;
-    /// The second at which everything will be flushed, 0 for none, u64; on the line that every read
-    /// looks at anyway.
+    /// The second at which everything will be flushed, 0 for none, and in bit 32 whether that goes on all
+    /// through it, u64; on the line that every read looks at anyway.
     pub const FLUSH_AT: usize = FLUSH_SEQUENCE + 8;
     /// The number of index groups, u64; on the same line.
     pub const GROUPS: usize = FLUSH_SEQUENCE + 16;

@@ -245,7 +245,14 @@ impl Executor {
         if !is_allowed {
             return ClientError::FlushNotAllowed.into();
         }
+        let options = &self.server.options;
         match self.deadline(exptime) {
+            // Without cas tokens 1.6.18 cannot tell apart what was stored before and after within a second.
+            Deadline::NEVER | Deadline::PAST
+                if options.answers_as == AnswersAs::V1_6_18 && !options.cas =>
+            {
+                self.cache.clear_second();
+            }
             Deadline::NEVER | Deadline::PAST => self.cache.clear(),
             Deadline(second) => self.cache.clear_at(second),
         }
