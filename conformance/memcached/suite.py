@@ -28,7 +28,10 @@ NAME_CHARS = 80
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 # The suite was written for 1.6.18: where its answers and 1.6.45's exclude each other, larderd is asked for the former.
-SWITCH = "answers_as=1.6.18"
+# It moves the clock, too, as it can with memcached's debug build.
+SWITCH = "answers_as=1.6.18,debugtime"
+# binary-sasl has this password in a database of SASL's, larderd in a file.
+PASSWORD = "testuser@memcached.realm:testpass\n"
 # This file uses memcached's usual port.
 ON_USUAL_PORT = "issue_67"
 USUAL_PORT = 11211
@@ -59,8 +62,10 @@ def prepare(folder, sources, larderd):
     (folder / "doc").symlink_to(sources / "doc")
     (folder / "timedrun").symlink_to(sources / "timedrun")
     switch = f" -o {SWITCH}" if has_switch(larderd) else ""
+    passwords = folder / "passwords"
+    passwords.write_text(PASSWORD)
     wrapper = folder / "memcached-debug"
-    wrapper.write_text(f'#!/bin/sh\nexec "{larderd}"{switch} "$@"\n')
+    wrapper.write_text(f'#!/bin/sh\nexport MEMCACHED_SASL_PWDB="{passwords}"\nexec "{larderd}"{switch} "$@"\n')
     wrapper.chmod(0o755)
 
 
