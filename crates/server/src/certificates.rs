@@ -168,7 +168,10 @@ fn key(options: &Tls) -> Result<PrivateKeyDer<'static>, String> {
     let bytes = fs::read(path).map_err(|error| unusable(option, path, &error))?;
     match options.key_format {
         KeyFormat::Pem => {
-            PrivateKeyDer::from_pem_slice(&bytes).map_err(|error| unusable(option, path, &error))
+            let labelled = PrivateKeyDer::from_pem_slice(&bytes)
+                .map_err(|error| unusable(option, path, &error))?;
+            // As with OpenSSL it matters what a key is, and not what the PEM calls it.
+            Ok(PrivateKeyDer::try_from(labelled.secret_der().to_vec()).unwrap_or(labelled))
         }
         KeyFormat::Der => {
             PrivateKeyDer::try_from(bytes).map_err(|error| unusable(option, path, &error))

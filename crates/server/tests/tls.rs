@@ -331,6 +331,16 @@ fn a_key_may_be_in_der() -> Result<()> {
 }
 
 #[test]
+fn a_key_may_be_called_by_another_name_in_its_pem() -> Result<()> {
+    let files = Files::new()?;
+    let pem = fs::read_to_string(files.path("key.pem"))?;
+    fs::write(files.path("key.pem"), pem.replace(" PRIVATE KEY", " RSA PRIVATE KEY"))?;
+    let scene = Encrypted::start_with(files, "", &[])?;
+    scene.client()?;
+    Ok(())
+}
+
+#[test]
 fn files_that_cannot_be_used_end_the_start() -> Result<()> {
     type Damage = fn(&Files) -> Result<()>;
     let damage: [(&str, Damage); 6] = [
