@@ -48,7 +48,7 @@ pub(crate) fn replay(trace: &Trace, address: &Address, arguments: &Arguments) ->
     let item_memory_bytes = match after.number("segments_items") {
         Ok(segments) => {
             report.push("bytes_relocated", counted("bytes_relocated")?);
-            segments * after.number("1:chunk_size")?
+            segments * after.number("segment_bytes")?
         }
         // memcached has no segments.
         Err(_) => limit,
