@@ -444,6 +444,11 @@ const DIFFERENCES: &[Difference] = &[
         reason: "Requests in somebody else's name would flood him.",
     },
     Difference {
+        memcached: "`stats cachedump` and `stats detail dump` show keys as they are.",
+        larder: "A key with spaces or control characters in it is shown as in a URI.",
+        reason: "The binary protocol allows line ends in keys, and what follows would be taken for the next line.",
+    },
+    Difference {
         memcached: "A request by UDP may ask for a dump or to watch, and for statistics as often as it likes.",
         larder: "Dumps and `watch` are refused, and more than sixteen `stats` in one datagram.",
         reason: "One datagram would keep a worker from all others for as long as its sender likes.",

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use larder_protocol::text::dump::push_word;
+
 /// What was counted. Commands of all workers count under one lock: nobody has to switch it on.
 #[derive(Debug)]
 pub(crate) struct Prefixes {
@@ -61,12 +63,12 @@ impl Prefixes {
         self.counts().clear();
     }
 
-    /// Appends a line for each prefix: together 4 MiB at most, since there are so few of them.
+    /// Appends a line for each prefix: together 8 MiB at most, since there are so few of them.
     pub(crate) fn dump(&self, out: &mut Vec<u8>) {
         for (prefix, counts) in self.counts().iter() {
             let Counts { gets, hits, sets, deletes } = counts;
             out.extend_from_slice(b"PREFIX ");
-            out.extend_from_slice(prefix);
+            push_word(out, prefix);
             let numbers = format_args!(" get {gets} hit {hits} set {sets} del {deletes}\r\n");
             out.write_fmt(numbers).expect("a vector takes any number of bytes");
         }
@@ -102,6 +104,13 @@ mod tests {
         assert_eq!(dump(&prefixes), lines);
         prefixes.reset();
         assert_eq!(dump(&prefixes), "");
+    }
+
+    #[test]
+    fn a_prefix_with_a_line_end_in_it_does_not_end_the_list() {
+        let prefixes = Prefixes::new(b':');
+        prefixes.count(b"a\r\nEND\r\n:k", Access::Set);
+        assert_eq!(dump(&prefixes), "PREFIX a%0D%0AEND%0D%0A get 0 hit 0 set 1 del 0\r\n");
     }
 
     #[test]

@@ -48,13 +48,34 @@ pub fn meta(out: &mut Vec<u8>, item: &DumpedItem<'_>) {
 /// encoded.
 pub fn get(out: &mut Vec<u8>, key: &[u8]) {
     out.extend_from_slice(b"mg ");
-    if key.iter().all(|byte| *byte > b' ' && *byte != DELETE) {
+    if is_word(key) {
         out.extend_from_slice(key);
     } else {
         base64::encode(out, key);
         out.extend_from_slice(b" b");
     }
     out.extend_from_slice(super::LINE_END);
+}
+
+/// Appends a key, or a part of one, as it is. One that could not stand in a line, which the binary protocol allows, is
+/// appended as in a URI: it must not end the line, let alone the list.
+///
+/// ```
+/// let mut out = Vec::new();
+/// larder_protocol::text::dump::push_word(&mut out, b"100%");
+/// larder_protocol::text::dump::push_word(&mut out, b"\r\nEND\r\n");
+/// assert_eq!(out, b"100%%0D%0AEND%0D%0A");
+/// ```
+pub fn push_word(out: &mut Vec<u8>, key: &[u8]) {
+    if is_word(key) {
+        out.extend_from_slice(key);
+    } else {
+        push_uri(out, key);
+    }
+}
+
+fn is_word(key: &[u8]) -> bool {
+    key.iter().all(|byte| *byte > b' ' && *byte != DELETE)
 }
 
 /// Appends a key as it stands in a URI: letters, digits and `-._~` as they are, any other byte as `%` and two

@@ -5,6 +5,7 @@ use std::io::Write;
 use larder_item::Meta;
 
 use super::LINE_END;
+use super::dump::push_word;
 use crate::{ClientError, Counted, Response, ServerError, Shown, WIRE_VERSION};
 
 /// Appends what stands before a hit's value. The value follows, then [`Response::Hit`].
@@ -75,7 +76,7 @@ pub fn inspected(out: &mut Vec<u8>, shown: &Shown<'_>) {
 /// Appends one item of `stats cachedump`. The list of them is closed by [`Response::EndOfStats`].
 pub fn dumped_item(out: &mut Vec<u8>, key: &[u8], value_bytes: usize, exptime_unix_secs: i64) {
     out.extend_from_slice(b"ITEM ");
-    out.extend_from_slice(key);
+    push_word(out, key);
     out.extend_from_slice(b" [");
     out.extend_from_slice(itoa::Buffer::new().format(value_bytes).as_bytes());
     out.extend_from_slice(b" b; ");

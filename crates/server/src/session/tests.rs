@@ -209,6 +209,14 @@ fn statistics_are_a_turn_by_themselves() {
     assert_eq!(progress, Progress { consumed: 21, next: Next::GiveWay });
 }
 
+/// Base64 and the binary protocol allow any byte in a key.
+#[test]
+fn a_key_with_a_line_end_in_it_does_not_end_the_list_that_shows_it() {
+    let mut peer = Peer::of(&[]);
+    assert_eq!(peer.says("ms YQpFTkQ= 1 b\r\nx\r\n"), "HD\r\n");
+    assert_eq!(peer.says("stats cachedump 1 0\r\n"), "ITEM a%0AEND [1 b; 0 s]\r\nEND\r\n");
+}
+
 #[test]
 fn quit_ends_the_session_and_what_follows_is_not_executed() {
     let mut peer = Peer::of(&[]);
