@@ -4,5 +4,4 @@ source "$(dirname "$0")/python.sh"
 
 enter_source_of pymemcache
 start_on_free_port
-# TLS needs a second server that larderd is not yet.
 play_pytest -m integration -k "not tls" --server=127.0.0.1 --port="$port" pymemcache/test

@@ -22,7 +22,7 @@ sys.dont_write_bytecode = True
 import expectations  # noqa: E402
 
 VERSION = "1.6.18"
-TIMEOUT_SECS = 150
+TIMEOUT_SECS = 90
 # Some names of checks are values of half a megabyte.
 NAME_CHARS = 80
 ROOT = pathlib.Path(__file__).resolve().parents[2]
