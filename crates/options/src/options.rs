@@ -379,6 +379,10 @@ mod tests {
         let (options, warnings) = Options::from_map(old).unwrap();
         assert!(options.tls.is_some_and(|tls| !tls.only_tls13));
         assert_eq!(warnings.len(), 2, "{warnings:?}");
+        let asked = files.iter().copied().chain([("ssl_verify_mode", "1")]);
+        let (options, warnings) = Options::from_map(asked).unwrap();
+        assert_eq!(options.tls.unwrap().verify, ClientCertificates::None);
+        assert!(warnings[0].contains("ssl_verify_mode"), "{warnings:?}");
     }
 
     #[test]

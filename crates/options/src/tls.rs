@@ -67,7 +67,10 @@ impl Tls {
             ca_cert: path(Id::SslCaCert),
             verify: match values.number(Id::SslVerifyMode) {
                 Some(2) => ClientCertificates::Required,
-                Some(1 | 3) => ClientCertificates::Requested,
+                // Without authorities none could be good, and who shows none comes in all the same.
+                Some(1 | 3) if values.given(Id::SslCaCert).is_some() => {
+                    ClientCertificates::Requested
+                }
                 _ => ClientCertificates::None,
             },
             ciphers: values.text(Id::SslCiphers).map(str::to_owned),
@@ -111,11 +114,20 @@ pub(crate) fn check(values: &Values, warnings: &mut Vec<String>) -> Result<(), O
             return refuse(EXIT_USAGE, format!("option -Z: it needs {word}, the file of {what}"));
         }
     }
-    if let (Some(reason), None) = (asks_clients(values, &listen), values.given(Id::SslCaCert)) {
+    if let (Some(reason), None) =
+        (demands_certificates(values, &listen), values.given(Id::SslCaCert))
+    {
         let message = format!(
             "{reason}: it needs -o ssl_ca_cert, the file of the authorities that sign the clients' certificates"
         );
         return refuse(EXIT_USAGE, message);
+    }
+    if let (Some(mode @ (1 | 3)), None) =
+        (values.number(Id::SslVerifyMode), values.given(Id::SslCaCert))
+    {
+        warnings.push(format!(
+            "option -o ssl_verify_mode: {mode} without -o ssl_ca_cert: clients are not asked for certificates, since none could be good"
+        ));
     }
     if let Some(version @ (0 | 1)) = values.number(Id::SslMinVersion) {
         warnings.push(format!(
@@ -125,10 +137,10 @@ pub(crate) fn check(values: &Values, warnings: &mut Vec<String>) -> Result<(), O
     Ok(())
 }
 
-/// What asks clients for certificates, if anything does.
-fn asks_clients(values: &Values, listen: &[Listen]) -> Option<String> {
-    if let Some(mode @ 1..) = values.number(Id::SslVerifyMode) {
-        return Some(format!("option -o ssl_verify_mode: {mode}"));
+/// What demands certificates of clients, if anything does.
+fn demands_certificates(values: &Values, listen: &[Listen]) -> Option<String> {
+    if values.number(Id::SslVerifyMode) == Some(2) {
+        return Some("option -o ssl_verify_mode: 2".into());
     }
     let mutual = listen.iter().find(|listen| listen.security == Security::MutualTls);
     mutual.map(|listen| format!("option -l: {listen}"))

@@ -454,7 +454,7 @@ const DIFFERENCES: &[Difference] = &[
         reason: "One datagram would keep a worker from all others for as long as its sender likes.",
     },
     Difference {
-        memcached: "`-o ssl_verify_mode` and `mtls:` may go without `ssl_ca_cert`; `ssl_verify_mode=2` lets \
+        memcached: "`-o ssl_verify_mode=2` and `mtls:` may go without `ssl_ca_cert`; `ssl_verify_mode=2` lets \
             clients in that have no certificate; `ssl_min_version` may be 0 or 1.",
         larder: "They need it; it does not; 0 and 1 are taken as 2, with a warning.",
         reason: "What was asked for would not be what is had; TLS 1.0 and 1.1 are broken.",

@@ -135,7 +135,12 @@ fn every_option_that_behaves_changes_the_options_and_none_that_is_warned_about_d
 /// What a word of TLS needs beside it to mean something.
 fn with_tls(word: Id) -> Values {
     let mut values = Values::none();
-    for (id, text) in [(Id::EnableSsl, "yes"), (Id::SslChainCert, "/c"), (Id::SslKey, "/k")] {
+    for (id, text) in [
+        (Id::EnableSsl, "yes"),
+        (Id::SslChainCert, "/c"),
+        (Id::SslKey, "/k"),
+        (Id::SslCaCert, "/a"),
+    ] {
         if id != word || id != Id::EnableSsl {
             values.set(id, text, &Origin::Map).unwrap();
         }
