@@ -365,7 +365,7 @@ fn a_dump_that_shows_nothing_ends_its_turn_all_the_same() {
         if progress.next == Next::Input {
             break;
         }
-        assert_eq!(progress.next, Next::Turn);
+        assert_eq!(progress.next, Next::GiveWay);
         turns += 1;
         assert_eq!(peer.count(Counter::CrawlersRunning), 1);
     }
