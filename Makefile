@@ -13,7 +13,7 @@ MIRI_SEEDS := 8
 
 MINUTES := 1
 
-.PHONY: run build test lint unit models miri miri-seeds clients conformance fuzz fuzz-smoke bench capacity traces soak ttl docs install
+.PHONY: run build test lint unit models miri miri-seeds clients conformance fuzz fuzz-smoke bench dialects capacity traces soak ttl docs install
 
 # Starts larderd on 127.0.0.1:11211.
 run: build
@@ -80,6 +80,10 @@ fuzz-smoke:
 # Gets and sets beside other caches of a process, two to four minutes.
 bench:
 	cargo bench -p larder-bench --bench engine
+
+# What a get and a set cost a session in each dialect, a minute.
+dialects:
+	cargo bench -p larder-bench --bench dialects
 
 # Items held with equal memory beside memcached, one to two minutes.
 capacity: build
