@@ -341,6 +341,8 @@ impl Session {
                     turn.told = Some(response);
                 }
                 match response {
+                    // What follows in the same turn may be wanted by now, or wanted no more.
+                    Response::Ok => turn.attention = turn.executor.log().attention(),
                     Response::Authenticated => self.parser.unlock(),
                     Response::ClientError(ClientError::AuthenticationFailed) => self.parser.lock(),
                     // Some statistics look at many thousands of items.
