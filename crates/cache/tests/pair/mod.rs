@@ -154,7 +154,7 @@ impl Pair {
             Token::None => None,
             Token::Current => Some(current),
             Token::Lower => Some(current.saturating_sub(1)),
-            Token::Higher => Some(current + 1),
+            Token::Higher => Some(current.saturating_add(1)),
         }
     }
 
