@@ -22,7 +22,7 @@ IPV6_PORT = free_port(socket.AF_INET6, "::1")
 
 
 def start(host, port, *options, **environment):
-    """Starts a server and waits until it accepts; skips what needs it if it does not start."""
+    """Starts a server and waits until it accepts; what needs it fails if it does not start."""
     server = subprocess.Popen(
         ["memcached", "-l", host, "-p", str(port), "-U", "0", *options], env=dict(os.environ, **environment)
     )
@@ -32,7 +32,7 @@ def start(host, port, *options, **environment):
             return server
         except OSError:
             if server.poll() is not None:
-                pytest.skip(f"the server does not start with {options}")
+                pytest.fail(f"the server does not start with {options}")
             time.sleep(0.02)
     raise TimeoutError(f"the server does not listen on port {port}")
 
