@@ -54,6 +54,7 @@ impl Cache {
     /// assert_eq!(out, b"vv");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[inline]
     pub fn read_as(
         &self,
         key: &[u8],

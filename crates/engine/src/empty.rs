@@ -8,7 +8,7 @@ use larder_stats::Counter;
 
 use crate::evict::Emptied;
 use crate::find::Found;
-use crate::group::{Locked, slots_of};
+use crate::group::Locked;
 use crate::record::{HEADER_BYTES, Header};
 use crate::slot::Slot;
 use crate::{Engine, Miss, NoMemory, Seat};
@@ -122,8 +122,7 @@ impl Engine {
 
     /// How often a record was read lately, where it can be told without a lock.
     pub(crate) fn freq_of(&self, record: &Record) -> Option<u64> {
-        self.chain(self.group_at(self.group_of(record.hash)))
-            .flat_map(|group_at| slots_of(group_at, record.hash))
+        self.slots(self.group_at(self.group_of(record.hash)), record.hash)
             .map(|at| self.slot(at))
             .find(|slot| slot.location() == record.slot.location())
             .map(Slot::freq)

@@ -19,7 +19,7 @@ use std::sync::atomic::fence;
 
 use larder_item::{Deadline, Second};
 
-use crate::group::{Control, Locked, SLOTS, prefers_second_line, slots_of};
+use crate::group::{Control, Locked, SLOTS, prefers_second_line};
 use crate::record::Header;
 use crate::slot::Slot;
 use crate::{Engine, Miss};
@@ -52,7 +52,7 @@ enum Examined {
 impl Engine {
     /// Finds the record of a key, dead or alive. What is read of it must be confirmed by
     /// [`Self::is_still_there`].
-    #[inline]
+    #[inline(always)] // What was found stays in registers.
     pub(crate) fn find(&self, hash: u64, key: &[u8]) -> Option<Found> {
         let tag = self.tag_of(hash);
         let group_at = self.group_at(self.group_of(hash));
@@ -77,7 +77,7 @@ impl Engine {
         'search: loop {
             let group_at = self.group_at(group);
             let before = Control(self.memory.word(group_at).load(Acquire));
-            for slot_at in self.chain(group_at).flat_map(|at| slots_of(at, hash)) {
+            for slot_at in self.slots(group_at, hash) {
                 let slot = self.slot(slot_at);
                 if slot.has_tag(tag) {
                     match self.examine(slot_at, slot, hash, key) {
@@ -101,7 +101,7 @@ impl Engine {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn examine(&self, slot_at: usize, slot: Slot, hash: u64, key: &[u8]) -> Examined {
         let sequence = self.sequence(slot.segment()).load(Acquire);
         if sequence == 0 || !slot.is_of(sequence) || !self.slot(slot_at).is_same(slot) {
@@ -114,7 +114,7 @@ impl Engine {
         if self.is_still_there(&found) { Examined::OtherKey } else { Examined::Changed }
     }
 
-    #[inline]
+    #[inline(always)]
     fn found(&self, slot_at: usize, slot: Slot, sequence: u64) -> Found {
         let record_at = self.layout.segment_at(slot.segment()) + slot.offset();
         let header = Header::load(&self.memory, record_at);

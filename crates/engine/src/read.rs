@@ -77,6 +77,7 @@ impl Engine {
     /// As [`Engine::read`], in another way. What is told of the item belongs together: who is told the cas token that
     /// an item got when it was marked stale is told that it is stale. ([`Engine::read`] may tell it a few nanoseconds
     /// before.)
+    #[inline(never)] // As above.
     pub fn read_as(
         &self,
         seat: &Seat,
@@ -108,19 +109,20 @@ impl Engine {
             let Some(found) = self.find(hash, key) else {
                 return Read::Miss(Miss::Absent);
             };
+            // What is called, not made a part of this, is lent a copy: so that this one stays in registers.
             if let Some(miss) = self.death(&found, now) {
                 if self.is_still_there(&found) {
-                    self.bury(seat, hash, &found, now);
+                    self.bury(seat, hash, &{ found }, now);
                     return Read::Miss(miss);
                 }
             } else if !reading.value {
-                if let Some(meta) = self.meta_of(&found) {
+                if let Some(meta) = self.meta_of(&{ found }) {
                     self.note_read_if(reading.noted, &found);
                     head(out, &meta);
                     return Read::Hit(meta);
                 }
             } else if found.header.is_large() {
-                if let Some(mut large) = self.open_large(&found)
+                if let Some(mut large) = self.open_large(&{ found })
                     && self.pin_large(&mut large)
                 {
                     let meta = self.meta_as::<TOGETHER>(&found, large.value_bytes());

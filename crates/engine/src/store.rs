@@ -5,7 +5,6 @@ use larder_stats::Counter;
 
 use crate::alter::Altered;
 use crate::find::Found;
-use crate::group::slots_of;
 use crate::lane::{Lane, Pool};
 use crate::publish::{Condition, Over, Publication, Unpublished};
 use crate::record::{Draft, Form, Header};
@@ -222,10 +221,7 @@ impl Engine {
     /// be mistaken, which costs a little of the hit ratio: what counts is looked at under the lock.
     pub(crate) fn lane_for(&self, hash: u64, deadline: Deadline, now: Second) -> Lane {
         let (group, tag) = (self.group_of(hash), self.tag_of(hash));
-        let mut slots = self
-            .chain(self.group_at(group))
-            .flat_map(|group_at| slots_of(group_at, hash))
-            .map(|at| self.slot(at));
+        let mut slots = self.slots(self.group_at(group), hash).map(|at| self.slot(at));
         let pool = match slots.find(|slot| slot.has_tag(tag)) {
             Some(slot) => {
                 self.prefetch_slot(slot);

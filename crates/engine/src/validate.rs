@@ -8,7 +8,7 @@ use larder_stats::Counter;
 
 use crate::Engine;
 use crate::find::Found;
-use crate::group::{Control, slots_of};
+use crate::group::Control;
 use crate::record::Header;
 use crate::segment::State;
 use crate::slot::Slot;
@@ -168,8 +168,7 @@ impl Engine {
 
     /// The records that the slots of a group and its overflow groups name.
     pub(crate) fn linked(&self, group: u64) -> impl Iterator<Item = Found> {
-        self.chain(self.group_at(group))
-            .flat_map(|group_at| slots_of(group_at, 0))
+        self.slots(self.group_at(group), 0)
             .map(|at| (at, self.slot(at)))
             .filter(|(_, slot)| !slot.is_empty())
             .map(|(at, slot)| self.named_by(at, slot))
