@@ -44,6 +44,15 @@ impl Frame<'_> {
         }
     }
 
+    /// The value of a request's block; `None` where it does not end as a value does.
+    #[inline]
+    pub fn value_of<'b>(&self, block: &'b [u8]) -> Option<&'b [u8]> {
+        match self {
+            Self::Text { .. } | Self::Meta(_) => block.strip_suffix(b"\r\n"),
+            Self::Binary(_) => Some(block),
+        }
+    }
+
     /// The frame without the bytes of its command, which may go.
     pub fn keep(&self) -> Kept {
         match self {

@@ -36,23 +36,15 @@ impl Ask {
 }
 
 impl Keys {
-    /// Begins with the keys that `line` names in `names`, its last part, and takes the first one.
-    /// All keys are checked before any is answered: `None` if there are none or if one is too long.
+    /// The keys that `line` names in `names`, its last part, which begins with the first one. All keys are
+    /// checked before any is answered: `None` if there are none or if one is too long.
     #[inline]
-    pub(super) fn begin<'a>(
-        line: &Line<'a>,
-        names: &'a [u8],
-        ask: Ask,
-    ) -> Option<(Self, Parsed<'a>)> {
-        let names = trim_spaces(names);
+    pub(super) fn of(line: &Line<'_>, names: &[u8], ask: Ask) -> Option<Self> {
         if names.is_empty() || !all_short(names) {
             return None;
         }
         let end_bytes = line.bytes - line.text.len();
-        let mut keys = Self { ask, left_bytes: names.len() + end_bytes };
-        let skipped_bytes = line.bytes - keys.left_bytes;
-        let first = keys.take_first(names, skipped_bytes);
-        Some((keys, first))
+        Some(Self { ask, left_bytes: names.len() + end_bytes })
     }
 
     /// The next key, or [`Command::EndOfKeys`] for the line's end, which is when the line is used
@@ -75,7 +67,7 @@ impl Keys {
 
     /// Takes the key that `names` begin with and the spaces behind it.
     #[inline]
-    fn take_first<'a>(&mut self, names: &'a [u8], skipped_bytes: usize) -> Parsed<'a> {
+    pub(super) fn take_first<'a>(&mut self, names: &'a [u8], skipped_bytes: usize) -> Parsed<'a> {
         let key_bytes = memchr(b' ', names).unwrap_or(names.len());
         let (key, rest) = names.split_at(key_bytes);
         let used_bytes = names.len() - trim_spaces(rest).len();

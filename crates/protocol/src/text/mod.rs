@@ -4,7 +4,7 @@
 //! A line of words, its name first, ended by a newline that may have a carriage return before it. A
 //! value follows the line that announces its length, and must end in [`LINE_END`].
 //!
-//! Files in reading order: [`parse`], `line`, `words`, `keys`, `arguments`, `login`, `admin`, [`render`],
+//! Files in reading order: [`parse`], `line`, `words`, `keys`, `plain`, `arguments`, `login`, `admin`, [`render`],
 //! `refusal`, [`dump`], [`watched`], [`client`].
 
 mod admin;
@@ -15,6 +15,7 @@ mod keys;
 mod line;
 pub(crate) mod login;
 pub mod parse;
+mod plain;
 mod refusal;
 pub mod render;
 pub mod watched;

@@ -2,10 +2,11 @@
 
 use larder_item::{Direction, StoreMode};
 
-use super::arguments::Arguments;
+use super::arguments::{Arguments, command};
 use super::keys::{Ask, Keys};
 use super::line::{Found, Line, find};
-use super::words::Words;
+use super::plain;
+use super::words::{Words, trim_spaces};
 use crate::{Bad, ClientError, Command, Frame, Parsed, meta, number};
 
 /// Finds the commands in a connection's bytes.
@@ -53,13 +54,20 @@ impl Parser {
             Found::TooLong(bad) => return Parsed::Bad(bad),
         };
         self.scanned_bytes = 0;
-        match line.text.strip_prefix(b"get ") {
-            Some(names) => self.begin_keys(&line, names, GET),
-            None => self.line(&line),
+        match line.text {
+            [b'g', b'e', b't', b' ', names @ ..] => self.begin_keys(&line, names, GET),
+            [b's', b'e', b't', b' ', rest @ ..]
+                if let Some((store, quiet)) = plain::store(rest, StoreMode::Set) =>
+            {
+                command(Command::Store(store), quiet, line.bytes)
+            }
+            [b'm', b'g', b' ', rest @ ..] => meta::parse::get(Words::begun(rest), line.bytes),
+            [b'm', b's', b' ', rest @ ..] => meta::parse::set(Words::begun(rest), line.bytes),
+            _ => self.line(&line),
         }
     }
 
-    /// Any line. [`Self::next`] has taken a shortcut for the most frequent one.
+    /// Any line. [`Self::next`] has taken a shortcut for the most frequent ones.
     fn line<'a>(&mut self, line: &Line<'a>) -> Parsed<'a> {
         if line.bytes < LINE_BYTES_MIN {
             return bad_format(line);
@@ -129,13 +137,10 @@ impl Parser {
     /// `<key>+`
     #[inline]
     fn begin_keys<'a>(&mut self, line: &Line<'a>, names: &'a [u8], ask: Ask) -> Parsed<'a> {
-        match Keys::begin(line, names, ask) {
-            Some((keys, first)) => {
-                self.keys = Some(keys);
-                first
-            }
-            None => bad_format(line),
-        }
+        let names = trim_spaces(names);
+        let Some(keys) = Keys::of(line, names, ask) else { return bad_format(line) };
+        let skipped_bytes = line.text.len() - names.len();
+        self.keys.insert(keys).take_first(names, skipped_bytes)
     }
 }
 

@@ -20,6 +20,12 @@ impl<'a> Words<'a> {
         Self { rest: line, last: b"", left_count: Self::COUNT_MAX }
     }
 
+    /// The words behind the first one of a line.
+    #[inline]
+    pub(crate) fn begun(rest: &'a [u8]) -> Self {
+        Self { rest, last: b"", left_count: Self::COUNT_MAX - 1 }
+    }
+
     /// What follows the words taken so far, from the first byte of the next one.
     pub(crate) fn rest(&self) -> &'a [u8] {
         trim_spaces(self.rest)

@@ -1,0 +1,101 @@
+//! The form in which clients write a store, read in one pass. Whatever is written in another way,
+//! and whatever is to be refused, is for [`Arguments`](super::arguments::Arguments) to read.
+
+use larder_item::{KEY_BYTES_MAX, StoreMode};
+use memchr::memchr;
+
+use super::VALUE_BYTES_MAX;
+use crate::Store;
+
+/// `<key> <flags> <exptime> <bytes>[ noreply]`: single spaces, numbers without signs. Also says
+/// whether it is quiet.
+#[inline(always)] // Its parts stay in registers: what is moved as a whole waits for its parts to be written.
+pub(super) fn store(text: &[u8], mode: StoreMode) -> Option<(Store<'_>, bool)> {
+    let key_bytes = memchr(b' ', text).filter(|bytes| (1..=KEY_BYTES_MAX).contains(bytes))?;
+    let (key, rest) = text.split_at(key_bytes);
+    let (flags, rest) = number(rest)?;
+    let (exptime, rest) = number(rest)?;
+    let (value_bytes, rest) = number(rest)?;
+    let quiet = !rest.is_empty();
+    if quiet && rest != b" noreply" || value_bytes > VALUE_BYTES_MAX as u64 {
+        return None;
+    }
+    let store = Store {
+        key,
+        mode,
+        flags: u32::try_from(flags).ok()?,
+        exptime: i32::try_from(exptime).ok()?.into(),
+        value_bytes: value_bytes as usize,
+        ..Store::PLAIN
+    };
+    Some((store, quiet))
+}
+
+/// A space and a number of few digits, and what follows them.
+#[inline(always)] // As above.
+fn number(text: &[u8]) -> Option<(u64, &[u8])> {
+    let digits = text.strip_prefix(b" ")?;
+    let (mut number, mut count) = (0, 0);
+    while let Some(byte) = digits.get(count)
+        && let digit @ 0..=9 = byte.wrapping_sub(b'0')
+    {
+        if count == DIGITS_MAX {
+            return None;
+        }
+        number = number * 10 + u64::from(digit);
+        count += 1;
+    }
+    if count == 0 { None } else { Some((number, digits.get(count..)?)) }
+}
+
+/// As many as a number below 2^32 may have.
+const DIGITS_MAX: usize = 10;
+
+#[cfg(test)]
+mod tests {
+    use super::super::arguments::Arguments;
+    use super::super::words::Words;
+    use super::*;
+    use crate::{Command, Frame, Parsed};
+
+    /// What the reader of all forms makes of a line.
+    fn read_closely(text: &[u8]) -> Option<(Store<'_>, bool)> {
+        let arguments = Arguments { words: Words::begun(text), consumed: 0 };
+        match arguments.store(StoreMode::Set, false) {
+            Parsed::Command {
+                command: Command::Store(store),
+                frame: Frame::Text { quiet },
+                ..
+            } => Some((store, quiet)),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn what_clients_write_is_read_at_once() {
+        let lines: [&[u8]; 4] =
+            [b"k 0 0 100", b"k 4294967295 2147483647 2147483645", b"k 1 2 3 noreply", b"\tk 0 0 0"];
+        for line in lines {
+            let read = store(line, StoreMode::Set);
+            assert!(read.is_some() && read == read_closely(line), "{read:?}");
+        }
+    }
+
+    /// The two readers never disagree: what this one takes the other takes too, and as the same.
+    #[test]
+    fn whatever_is_written_otherwise_is_left_alone() {
+        let long = "k".repeat(251);
+        let keys = ["k", "", " k", long.as_str()];
+        let numbers = ["0", "7", "", "-1", "+1", "4294967296", "00000000001", "9999999999", "1x"];
+        let ends = ["", " noreply", "  noreply", " ", " norepl", " 5", " noreply "];
+        for (key, flags) in keys.iter().flat_map(|key| numbers.map(|flags| (key, flags))) {
+            for (exptime, bytes) in numbers.iter().flat_map(|n| numbers.map(|bytes| (n, bytes))) {
+                for end in ends {
+                    let line = format!("{key} {flags} {exptime} {bytes}{end}");
+                    let read = store(line.as_bytes(), StoreMode::Set);
+                    assert!(read.is_none() || read == read_closely(line.as_bytes()), "{line:?}");
+                }
+            }
+        }
+    }
+}
