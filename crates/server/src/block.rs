@@ -1,9 +1,9 @@
 //! The block behind a store's line, its value and a line end, arriving in any number of parts.
 
 use larder::Upload;
-use larder_protocol::{Command, Frame, Kept, Response, Store, render};
+use larder_protocol::{Frame, Kept, Response, Store, render};
 
-use crate::execute::{Executed, Executor};
+use crate::execute::Executor;
 
 /// A block of which a part is still to come.
 #[derive(Debug)]
@@ -89,21 +89,18 @@ impl Block {
         }
         self.left_bytes -= bytes as u64;
         if self.is_complete()
-            && let Some(response) = self.end(executor, out)
+            && let Some(response) = self.end(executor)
         {
             render::response(out, &response, &self.frame.frame());
         }
         bytes
     }
 
-    fn end(&mut self, executor: &Executor, out: &mut Vec<u8>) -> Option<Response> {
+    fn end(&mut self, executor: &Executor) -> Option<Response> {
         let (head, response) = match std::mem::replace(&mut self.state, State::Passing(None)) {
             State::Waiting(head, block) => {
-                let (command, frame) = (Command::Store(head.store()), self.frame.frame());
-                match executor.execute(&command, &block, &frame, out) {
-                    Executed::Done(response) => (head, response),
-                    _ => return None,
-                }
+                let response = executor.store(&head.store(), &block, &self.frame.frame());
+                (head, response)
             }
             State::Uploading(head, upload, true) => {
                 let response = executor.finish_upload(&head.store(), upload);

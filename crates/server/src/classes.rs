@@ -25,7 +25,7 @@ pub(crate) struct SizeClass {
 }
 
 /// What the size of an item depends on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ItemSize {
     pub(crate) key_bytes: usize,
     pub(crate) value_bytes: usize,

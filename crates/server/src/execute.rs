@@ -45,7 +45,7 @@ pub(crate) enum Executed {
     Done(Response),
     /// An item was found; its head and the first piece of its value are written. The other pieces are
     /// still to come, then [`Response::Hit`].
-    Large(LargeValue),
+    Large(Box<LargeValue>),
     /// Items are to be listed.
     Dump(Box<Dump>),
     /// The connection is to be shown what happens.
@@ -53,8 +53,29 @@ pub(crate) enum Executed {
 }
 
 impl From<Response> for Executed {
+    #[inline]
     fn from(response: Response) -> Self {
         Self::Done(response)
+    }
+}
+
+/// What a read has appended.
+enum Appended {
+    /// The item's head and all of its value.
+    Item,
+    /// The item's head and the first piece of its value.
+    Beginning(Box<LargeValue>),
+    Nothing,
+}
+
+impl From<Appended> for Executed {
+    #[inline]
+    fn from(appended: Appended) -> Self {
+        match appended {
+            Appended::Item => Response::Hit.into(),
+            Appended::Beginning(large) => Self::Large(large),
+            Appended::Nothing => Response::Miss.into(),
+        }
     }
 }
 
@@ -82,13 +103,28 @@ impl Executor {
         self.cache.prefetch(keys);
     }
 
-    /// Executes a command. `block` is a store's value and line end, empty with any other command. What
-    /// comes before a response is appended to `out`.
+    /// Executes a command. What comes before a response is appended to `out`. A store belongs to
+    /// [`Self::store`], which is given its value.
     #[inline]
     pub(crate) fn execute(
         &self,
         command: &Command<'_>,
-        block: &[u8],
+        frame: &Frame<'_>,
+        out: &mut Vec<u8>,
+    ) -> Executed {
+        match command {
+            Command::Get { key, with_cas, exptime: None } => self.get(key, *with_cas, frame, out),
+            Command::EndOfKeys => Response::EndOfKeys.into(),
+            Command::Fetch(fetch) => self.fetch(fetch, frame, out),
+            _ => self.execute_rarer(command, frame, out),
+        }
+    }
+
+    /// By itself, and not in its caller's frame: what is asked all the time does not pay for the rest.
+    #[inline(never)]
+    fn execute_rarer(
+        &self,
+        command: &Command<'_>,
         frame: &Frame<'_>,
         out: &mut Vec<u8>,
     ) -> Executed {
@@ -100,7 +136,7 @@ impl Executor {
                 return self.get_and_touch(key, exptime, with_cas, frame, out);
             }
             Command::EndOfKeys => Response::EndOfKeys,
-            Command::Store(store) => self.store(&store, block, frame),
+            Command::Store(store) => self.store(&store, b"", frame),
             Command::Fetch(fetch) => return self.fetch(&fetch, frame, out),
             Command::LeaseGet { key } => return self.lease_get(key, frame, out),
             Command::Inspect { key } => self.inspect(key, frame, out),
@@ -137,12 +173,12 @@ impl Executor {
     #[inline]
     fn get(&self, key: &[u8], with_cas: bool, frame: &Frame<'_>, out: &mut Vec<u8>) -> Executed {
         self.counters.count(Counter::CmdGet);
-        let executed = self.read(key, with_cas, ClassCounter::GetHits, frame, out);
-        self.counters.count(match executed {
-            Executed::Done(Response::Miss) => Counter::GetMisses,
-            _ => Counter::GetHits,
+        let appended = self.read(key, with_cas, ClassCounter::GetHits, frame, out);
+        self.counters.count(match appended {
+            Appended::Nothing => Counter::GetMisses,
+            Appended::Item | Appended::Beginning(_) => Counter::GetHits,
         });
-        executed
+        appended.into()
     }
 
     /// A get that, where there is no item, gives the right to bring it.
@@ -169,18 +205,18 @@ impl Executor {
     ) -> Executed {
         self.counters.count(Counter::CmdTouch);
         let start = out.len();
-        let mut executed = self.read(key, with_cas, ClassCounter::TouchHits, frame, out);
-        let is_hit = !matches!(executed, Executed::Done(Response::Miss));
+        let mut appended = self.read(key, with_cas, ClassCounter::TouchHits, frame, out);
+        let is_hit = !matches!(appended, Appended::Nothing);
         if is_hit && self.cache.touch_until(key, self.deadline(exptime)).is_err() {
             self.counters.count(Counter::StoreNoMemory);
             out.truncate(start);
-            executed = Response::Miss.into();
+            appended = Appended::Nothing;
         }
-        self.counters.count(match executed {
-            Executed::Done(Response::Miss) => Counter::TouchMisses,
-            _ => Counter::TouchHits,
+        self.counters.count(match appended {
+            Appended::Nothing => Counter::TouchMisses,
+            Appended::Item | Appended::Beginning(_) => Counter::TouchHits,
         });
-        executed
+        appended.into()
     }
 
     /// Appends an item's head and value, and counts a hit for its class. The value goes from the cache to `out`
@@ -193,33 +229,34 @@ impl Executor {
         hits: ClassCounter,
         frame: &Frame<'_>,
         out: &mut Vec<u8>,
-    ) -> Executed {
+    ) -> Appended {
         let start = out.len();
         for _ in 0..READ_ATTEMPTS_MAX {
+            let mut size = ItemSize::default();
             let head = |out: &mut Vec<u8>, meta: &Meta| {
+                size = ItemSize::new(key.len(), meta);
                 render::hit_head(out, key, meta, with_cas, frame);
             };
-            match self.cache.read(key, out, head) {
-                Read::Hit(meta) => {
-                    self.count_class(ItemSize::new(key.len(), &meta), hits);
-                    return Response::Hit.into();
-                }
+            let appended = match self.cache.read(key, out, head) {
+                Read::Hit(_) => Appended::Item,
                 Read::Miss(miss) => {
                     self.count_miss(miss);
-                    return Response::Miss.into();
+                    return Appended::Nothing;
                 }
-                // As long as nothing has been sent, an item that is evicted under the read can be asked
-                // for again.
-                Read::Large(meta, mut large) => match large.next_piece(out) {
-                    Ok(_) => {
-                        self.count_class(ItemSize::new(key.len(), &meta), hits);
-                        return Executed::Large(large);
+                Read::Large(_, mut large) => match large.next_piece(out) {
+                    Ok(_) => Appended::Beginning(Box::new(large)),
+                    // As long as nothing has been sent, an item that is evicted under the read can be asked
+                    // for again.
+                    Err(_) => {
+                        out.truncate(start);
+                        continue;
                     }
-                    Err(_) => out.truncate(start),
                 },
-            }
+            };
+            self.count_class(size, hits);
+            return appended;
         }
-        Response::Miss.into()
+        Appended::Nothing
     }
 
     /// Counts for the class of an item of this size.

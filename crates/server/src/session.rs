@@ -44,7 +44,7 @@ enum State {
     /// The next byte belongs to the block of a store.
     Block(Box<Block>),
     /// Before the next byte, the rest of a large value is to be written.
-    Large(Box<(LargeValue, Kept)>),
+    Large(Box<LargeValue>, Box<Kept>),
     /// Before the next byte, the rest of a list of items is to be written.
     Dump(Box<Dump>),
     /// What comes means nothing: the connection is shown what happens, until it is closed.
@@ -161,10 +161,10 @@ impl Session {
                     let has_more = watch.read(turn.out, allowance.out_bytes_max);
                     Step::Stop(rest.len(), if has_more { Next::Drain } else { Next::Lines })
                 }
-                State::Large(large) => match large.0.next_piece(turn.out) {
+                State::Large(large, kept) => match large.next_piece(turn.out) {
                     Ok(true) => Step::GoOn(0),
                     Ok(false) => {
-                        turn.tell(&Response::Hit, &large.1.frame());
+                        turn.tell(&Response::Hit, &kept.frame());
                         self.state = State::Command;
                         Step::GoOn(0)
                     }
@@ -191,7 +191,7 @@ impl Session {
         let mut parser = self.parser.clone();
         let mut rest = match self.state {
             State::Command => input,
-            State::Block(_) | State::Large(_) | State::Dump(_) | State::Watch(_) => &[],
+            State::Block(_) | State::Large(..) | State::Dump(_) | State::Watch(_) => &[],
         };
         std::iter::from_fn(move || {
             loop {
@@ -219,15 +219,16 @@ impl Session {
     /// Executes the command that `input` begins with.
     #[inline]
     fn command(&mut self, turn: &mut Turn<'_>, input: &[u8]) -> Step {
-        match self.parser.next(input) {
+        // By reference: a move of what has just been written piece by piece waits for all of the pieces.
+        match &self.parser.next(input) {
             Parsed::Command { command, frame: Frame::Meta(frame), consumed } if frame.base64 => {
-                self.decode(turn, command, frame, input, consumed)
+                self.decode(turn, command, frame, input, *consumed)
             }
             Parsed::Command { command, frame, consumed } => {
-                self.run(turn, &command, &frame, input, consumed)
+                self.run(turn, command, frame, input, *consumed)
             }
             Parsed::NeedMore => Step::Stop(0, Next::Input),
-            Parsed::Bad(bad) => self.refuse(turn, &bad, input),
+            Parsed::Bad(bad) => self.refuse(turn, bad, input),
         }
     }
 
@@ -236,14 +237,14 @@ impl Session {
     fn decode(
         &mut self,
         turn: &mut Turn<'_>,
-        command: Command<'_>,
-        frame: meta::Frame<'_>,
+        command: &Command<'_>,
+        frame: &meta::Frame<'_>,
         input: &[u8],
         consumed: usize,
     ) -> Step {
         let mut bytes = [0; KEY_BYTES_MAX];
         let key = frame.decoded_key(&mut bytes).expect("the parser has looked at it");
-        self.run(turn, &command.with_key(key), &Frame::Meta(frame), input, consumed)
+        self.run(turn, &command.with_key(key), &Frame::Meta(*frame), input, consumed)
     }
 
     /// Executes a command, the first `consumed` bytes of `input`.
@@ -330,15 +331,15 @@ impl Session {
         frame: &Frame<'_>,
         consumed: usize,
     ) -> Step {
-        match turn.executor.execute(command, &[], frame, turn.out) {
+        match turn.executor.execute(command, frame, turn.out) {
             Executed::Done(Response::Close) => {
                 turn.tell(&Response::Close, frame);
                 self.has_quit = true;
                 return Step::Stop(consumed, Next::Close);
             }
-            Executed::Done(response) => {
+            Executed::Done(ref response) => {
                 if NOTICED {
-                    turn.told = Some(response);
+                    turn.told = Some(*response);
                 }
                 match response {
                     // What follows in the same turn may be wanted by now, or wanted no more.
@@ -349,9 +350,9 @@ impl Session {
                     Response::EndOfStats => (turn.left, turn.took_long) = (0, true),
                     _ => {}
                 }
-                turn.tell(&response, frame);
+                turn.tell(response, frame);
             }
-            Executed::Large(large) => self.state = State::Large(Box::new((large, frame.keep()))),
+            Executed::Large(large) => self.state = State::Large(large, Box::new(frame.keep())),
             Executed::Dump(dump) => self.begin_dump(turn, dump, frame),
             Executed::Watch(watch) => self.begin_watch(turn, watch, frame),
         }
@@ -407,13 +408,11 @@ impl Session {
             self.state = State::Block(Box::new(Block::arriving(executor, store, frame)));
             return 0;
         };
-        let command = Command::Store(*store);
-        if let Executed::Done(response) = executor.execute(&command, block, frame, turn.out) {
-            if NOTICED {
-                turn.told = Some(response);
-            }
-            turn.tell(&response, frame);
+        let response = executor.store(store, block, frame);
+        if NOTICED {
+            turn.told = Some(response);
         }
+        turn.tell(&response, frame);
         bytes
     }
 
@@ -463,7 +462,7 @@ impl Session {
             State::Command => Stage::Command,
             State::Block(block) if block.is_passing() => Stage::Swallow,
             State::Block(_) => Stage::Value,
-            State::Large(_) | State::Dump(_) => Stage::Answer,
+            State::Large(..) | State::Dump(_) => Stage::Answer,
             State::Watch(_) => Stage::Watch,
         }
     }
@@ -478,7 +477,7 @@ impl Session {
         match &self.state {
             State::Block(block) => block.held_bytes(executor),
             State::Dump(dump) => dump.held_bytes(),
-            State::Command | State::Large(_) | State::Watch(_) => 0,
+            State::Command | State::Large(..) | State::Watch(_) => 0,
         }
     }
 }

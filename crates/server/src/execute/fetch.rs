@@ -1,6 +1,6 @@
 //! `mg` and `me`: items with all that is known of them, and who is to bring them anew.
 
-use larder::{Miss, Read, Reading, Request, StoreMode, Stored};
+use larder::{LargeValue, Miss, Read, Reading, Request, StoreMode, Stored};
 use larder_item::{Deadline, Meta, Second};
 use larder_protocol::{Fetch, Frame, Response, Shown, Win, render};
 use larder_stats::{ClassCounter, Counter};
@@ -18,9 +18,15 @@ struct Settled {
     fetched: Option<bool>,
 }
 
-/// What came of one attempt at a fetch.
+/// What one attempt at a fetch has appended.
 enum Attempt {
-    Done(Executed),
+    /// What is known of the item.
+    Head,
+    /// That, and its value.
+    Item,
+    /// That, and the first piece of its value.
+    Beginning(Box<LargeValue>),
+    Nothing,
     /// Somebody changed the item meanwhile.
     Again,
 }
@@ -33,27 +39,29 @@ impl Executor {
         frame: &Frame<'_>,
         out: &mut Vec<u8>,
     ) -> Executed {
-        let executed = self.try_fetch(fetch, frame, out);
-        let is_hit = !matches!(executed, Executed::Done(Response::Miss));
-        let (command, outcome) = match (is_hit, fetch.exptime) {
-            (true, None) => (Counter::CmdGet, Counter::GetHits),
-            (true, Some(_)) => (Counter::CmdTouch, Counter::TouchHits),
-            (false, _) => (Counter::CmdGet, Counter::GetMisses),
-        };
-        self.counters.count(command);
-        self.counters.count(outcome);
-        executed
-    }
-
-    fn try_fetch(&self, fetch: &Fetch<'_>, frame: &Frame<'_>, out: &mut Vec<u8>) -> Executed {
         let start = out.len();
         let mut settled = Settled { win: Win::Nobody, fetched: None };
         for _ in 0..READ_ATTEMPTS_MAX {
-            match self.attempt(fetch, &mut settled, frame, out) {
-                Attempt::Done(executed) => return executed,
-                Attempt::Again => out.truncate(start),
-            }
+            let executed = match self.attempt(fetch, &mut settled, frame, out) {
+                Attempt::Head => Response::Shown.into(),
+                Attempt::Item => Response::Hit.into(),
+                Attempt::Beginning(large) => Executed::Large(large),
+                Attempt::Nothing => break,
+                Attempt::Again => {
+                    out.truncate(start);
+                    continue;
+                }
+            };
+            let (command, outcome) = match fetch.exptime {
+                None => (Counter::CmdGet, Counter::GetHits),
+                Some(_) => (Counter::CmdTouch, Counter::TouchHits),
+            };
+            self.counters.count(command);
+            self.counters.count(outcome);
+            return executed;
         }
+        self.counters.count(Counter::CmdGet);
+        self.counters.count(Counter::GetMisses);
         Response::Miss.into()
     }
 
@@ -68,17 +76,16 @@ impl Executor {
         out: &mut Vec<u8>,
     ) -> Attempt {
         let key = fetch.key;
-        let (start, mut head_end) = (out.len(), 0);
-        let head = |out: &mut Vec<u8>, meta: &Meta| {
-            render::shown(out, &self.shown_by(fetch, meta, settled), frame);
-            head_end = out.len();
+        let (start, mut head_end, mut meta) = (out.len(), 0, Meta::default());
+        let head = |out: &mut Vec<u8>, read: &Meta| {
+            render::shown(out, &self.shown_by(fetch, read, settled), frame);
+            (head_end, meta) = (out.len(), *read);
         };
         let reading =
             Reading { noted: fetch.noted && settled.fetched.is_none(), value: fetch.with_value };
-        let read = self.cache.read_as(key, reading, out, head);
-        let (meta, large) = match read {
-            Read::Hit(meta) => (meta, None),
-            Read::Large(meta, large) => (meta, Some(large)),
+        let large = match self.cache.read_as(key, reading, out, head) {
+            Read::Hit(_) => None,
+            Read::Large(_, large) => Some(large),
             Read::Miss(miss) => return self.missed(fetch, miss, frame, out),
         };
         settled.fetched.get_or_insert(meta.fetched);
@@ -90,16 +97,16 @@ impl Executor {
             && !matches!(self.cache.touch_as(key, self.deadline(exptime), false), Ok(Some(_)))
         {
             out.truncate(start);
-            return Attempt::Done(Response::Miss.into());
+            return Attempt::Nothing;
         }
-        let executed = match large {
+        let attempt = match large {
             _ if !shows_value(fetch, &meta) => {
                 out.truncate(head_end);
-                Response::Shown.into()
+                Attempt::Head
             }
-            None => Response::Hit.into(),
+            None => Attempt::Item,
             Some(mut large) => match large.next_piece(out) {
-                Ok(_) => Executed::Large(large),
+                Ok(_) => Attempt::Beginning(Box::new(large)),
                 Err(_) => return Attempt::Again,
             },
         };
@@ -108,7 +115,7 @@ impl Executor {
             None => ClassCounter::GetHits,
         };
         self.count_class(ItemSize::new(key.len(), &meta), hits);
-        Attempt::Done(executed)
+        attempt
     }
 
     /// There is no item: the request may want one to be created.
@@ -121,7 +128,7 @@ impl Executor {
     ) -> Attempt {
         let Some(exptime) = fetch.vivify else {
             self.count_miss(miss);
-            return Attempt::Done(Response::Miss.into());
+            return Attempt::Nothing;
         };
         let deadline = self.deadline(exptime);
         let request = Request {
@@ -147,11 +154,10 @@ impl Executor {
                     let reading = Reading { noted: true, value: false };
                     self.cache.read_as(fetch.key, reading, out, |_, _| ());
                 }
-                let response = if fetch.with_value { Response::Hit } else { Response::Shown };
-                Attempt::Done(response.into())
+                if fetch.with_value { Attempt::Item } else { Attempt::Head }
             }
             Ok(_) => Attempt::Again,
-            Err(_) => Attempt::Done(Response::Miss.into()),
+            Err(_) => Attempt::Nothing,
         }
     }
 
@@ -169,6 +175,7 @@ impl Executor {
         deadline != Deadline::NEVER && deadline.0 < self.deadline(recache).0
     }
 
+    #[inline]
     fn shown_by<'k>(&self, fetch: &Fetch<'k>, meta: &Meta, settled: &Settled) -> Shown<'k> {
         let mut shown = self.shown(fetch.key, meta, shows_value(fetch, meta));
         shown.fetched = settled.fetched.unwrap_or(meta.fetched);
@@ -183,6 +190,7 @@ impl Executor {
     }
 
     /// An item as answers show it.
+    #[inline]
     fn shown<'k>(&self, key: &'k [u8], meta: &Meta, with_value: bool) -> Shown<'k> {
         let now = self.cache.now();
         let ttl_secs = ttl_secs(meta.deadline, now);

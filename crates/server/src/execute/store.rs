@@ -9,9 +9,10 @@ use super::Executor;
 use crate::classes::ItemSize;
 
 impl Executor {
+    /// Stores `block`, a value and its end.
     #[inline]
-    pub(super) fn store(&self, store: &Store<'_>, block: &[u8], frame: &Frame<'_>) -> Response {
-        let Some(value) = block.strip_suffix(frame.value_end()) else {
+    pub(crate) fn store(&self, store: &Store<'_>, block: &[u8], frame: &Frame<'_>) -> Response {
+        let Some(value) = frame.value_of(block) else {
             return self.bad_data_chunk(store);
         };
         if !self.may_bring(store) {
