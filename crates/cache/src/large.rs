@@ -11,7 +11,7 @@ pub enum Read {
     /// The value is in the buffer.
     Hit(Meta),
     /// The value is kept in pieces: only the head is in the buffer. Take the pieces one by one.
-    Large(Meta, LargeValue),
+    Large(Meta, Box<LargeValue>),
     /// There is no such item.
     Miss(Miss),
 }

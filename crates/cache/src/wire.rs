@@ -73,7 +73,7 @@ impl Cache {
         match read {
             larder_engine::Read::Hit(meta) => Read::Hit(meta),
             larder_engine::Read::Large(meta, pieces) => {
-                Read::Large(meta, LargeValue { cache: self.clone(), pieces })
+                Read::Large(meta, Box::new(LargeValue { cache: self.clone(), pieces }))
             }
             larder_engine::Read::Miss(miss) => Read::Miss(miss),
         }

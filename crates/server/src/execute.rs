@@ -244,7 +244,7 @@ impl Executor {
                     return Appended::Nothing;
                 }
                 Read::Large(_, mut large) => match large.next_piece(out) {
-                    Ok(_) => Appended::Beginning(Box::new(large)),
+                    Ok(_) => Appended::Beginning(large),
                     // As long as nothing has been sent, an item that is evicted under the read can be asked
                     // for again.
                     Err(_) => {

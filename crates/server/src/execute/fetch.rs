@@ -106,7 +106,7 @@ impl Executor {
             }
             None => Attempt::Item,
             Some(mut large) => match large.next_piece(out) {
-                Ok(_) => Attempt::Beginning(Box::new(large)),
+                Ok(_) => Attempt::Beginning(large),
                 Err(_) => return Attempt::Again,
             },
         };
