@@ -39,7 +39,7 @@ mod values;
 
 pub use error::OptionError;
 pub use listen::{Listen, Security};
-pub use options::{Accepted, AnswersAs, ListenAt, Options, Protocol};
+pub use options::{Accepted, AnswersAs, Io, ListenAt, Options, Protocol};
 pub use process::from_process;
 pub use request::{Request, Sources};
 pub use settings::settings;

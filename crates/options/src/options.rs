@@ -98,6 +98,8 @@ pub struct Options {
     pub worker_log_bytes: u64,
     /// `-o drop_privileges`: give up what serving does not need.
     pub drop_privileges: bool,
+    /// `--io`: how workers wait, receive and send.
+    pub io: Io,
     /// `-o answers_as`: the memcached to answer as where two versions contradict each other.
     pub answers_as: AnswersAs,
     /// `-o debugtime`: clients may move the clock.
@@ -119,6 +121,17 @@ pub enum Protocol {
     Ascii,
     /// The binary protocol.
     Binary,
+}
+
+/// How workers wait, receive and send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Io {
+    /// By io_uring where the kernel allows it, else by epoll.
+    Auto,
+    /// By io_uring.
+    Uring,
+    /// By epoll.
+    Epoll,
 }
 
 /// A version of memcached, where two contradict each other. The older one is for its own test suite.
@@ -263,6 +276,11 @@ impl Options {
             watcher_log_bytes: values.unsigned::<u64>(Id::WatcherLogbufSize) * KIBIBYTE,
             worker_log_bytes: values.unsigned::<u64>(Id::WorkerLogbufSize) * KIBIBYTE,
             drop_privileges: values.switch(Id::DropPrivileges),
+            io: match values.text(Id::Io) {
+                Some("uring") => Io::Uring,
+                Some("epoll") => Io::Epoll,
+                _ => Io::Auto,
+            },
             answers_as: match values.text(Id::AnswersAs) {
                 Some("1.6.18") => AnswersAs::V1_6_18,
                 _ => AnswersAs::V1_6_45,

@@ -263,6 +263,8 @@ ProxyMemprofile = Row::word("proxy_memprofile", Switch).exit(EXIT_USAGE)
 UdpReplyFactor = Row::new(Place::Long, "udp_reply_factor", number(0, 1_000_000)).default("16")
     .doc("how many times as long as its request an answer by UDP to another machine may be, so that \
           nobody uses the server to flood others; 0: as long as it is");
+Io = Row::new(Place::Long, "io", Choice(&["auto", "uring", "epoll"])).default("auto")
+    .doc("how workers wait, receive and send: io_uring, epoll, or the first that the kernel allows");
 Config = Row::new(Place::Long, "config", Path).group(Reading)
     .doc("TOML file with options; the environment and the command line override it");
 PrintConfig = Row::new(Place::Long, "print_config", Switch).group(Reading)

@@ -19,6 +19,7 @@ use crate::backlog::Backlog;
 use crate::budget::{Holding, OverBudget};
 use crate::execute::Executor;
 use crate::inbox::{Accepted, Transport};
+use crate::ring::{Lent, Reception};
 use crate::roster::{Card, Stage};
 use crate::scratch::{RECEIVED_BYTES_MAX, Scratch};
 use crate::session::{Allowance, Next, OUTPUT_BYTES_HIGH, Session};
@@ -44,7 +45,10 @@ pub(crate) struct Connection {
     /// On which that is noted where it changes, and what it is at.
     card: Arc<Card>,
     stage: Stage,
-    /// May there be something to receive? False once a receive has brought less than it could have.
+    /// Where bytes come and go without its doing; else it receives and sends by itself when the socket is ready.
+    ringed: Option<Ringed>,
+    /// May there be something to receive? False once a receive has brought less than it could have. Where it is
+    /// ringed: has come what the session has not seen?
     may_receive: bool,
     /// Has the peer said that it will send no more? Then a receive is due until it says so too.
     peer_is_done: bool,
@@ -54,6 +58,36 @@ pub(crate) struct Connection {
     pub(crate) awaited: EventFlags,
     /// Does it wait for another turn, not for an event?
     pub(crate) is_ready: bool,
+}
+
+/// What a ring does for a connection.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ringed {
+    /// Does it receive?
+    is_receiving: bool,
+    /// Has it been told to stop?
+    is_stopping: bool,
+    /// Will there never be anything more to receive?
+    is_over: bool,
+    /// What is being sent, in bytes.
+    sending_bytes: usize,
+    /// Of that, what the socket did not take at once.
+    stuck_bytes: usize,
+    /// Is its input in a turn that has begun?
+    has_turn: bool,
+}
+
+/// What became of received bytes.
+#[derive(Debug)]
+pub(crate) enum Taken {
+    /// They are the input of a turn that begins.
+    AsItIs,
+    /// With what waited before they are.
+    As(Input),
+    /// They wait.
+    Kept,
+    /// The connection may not hold them, and is to be closed.
+    Broken,
 }
 
 /// How a turn began.
@@ -70,6 +104,8 @@ pub(crate) enum Begun {
 pub(crate) enum Input {
     /// Here in the scratch.
     Scratch(Range<usize>),
+    /// In a buffer of the ring.
+    Lent(Lent),
     /// In the connection's backlog.
     Backlog,
 }
@@ -98,8 +134,10 @@ impl Connection {
         accepted: Accepted,
         tls: Option<Box<Tls>>,
         card: Arc<Card>,
+        has_ring: bool,
         now: Second,
     ) -> Self {
+        let ringed = (has_ring && tls.is_none()).then(Ringed::default);
         let Accepted { socket, transport, protocol, .. } = accepted;
         let id = u64::from(socket.as_raw_fd().unsigned_abs());
         Self {
@@ -114,10 +152,11 @@ impl Connection {
             active: now,
             card,
             stage: Stage::Command,
+            ringed,
             may_receive: false,
             peer_is_done: false,
             has_left: false,
-            awaited: AWAIT_INPUT,
+            awaited: EventFlags::empty(),
             is_ready: false,
         }
     }
@@ -127,6 +166,127 @@ impl Connection {
         self.may_receive = true;
         self.peer_is_done |=
             event.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
+    }
+
+    /// Do its bytes come and go without its doing?
+    pub(crate) fn is_ringed(&self) -> bool {
+        self.ringed.is_some()
+    }
+
+    /// Shall the ring be asked to receive for it? It is taken to be.
+    pub(crate) fn begin_receiving(&mut self) -> bool {
+        let has_room = self.input.held_bytes() < RECEIVED_BYTES_MAX;
+        self.ringed.as_mut().is_some_and(|ringed| {
+            let begins = has_room && !ringed.is_receiving && !ringed.is_over;
+            ringed.is_receiving |= begins;
+            begins
+        })
+    }
+
+    /// Takes what a ring has received for it.
+    pub(crate) fn take_received(
+        &mut self,
+        executor: &Executor,
+        scratch: &mut Scratch,
+        bytes: &[u8],
+    ) -> Taken {
+        executor.counters().add(Counter::WireBytesRead, bytes.len() as u64);
+        let has_turn = self.ringed.is_some_and(|ringed| ringed.has_turn);
+        let can_go_on = !has_turn
+            && !self.is_ready
+            && !self.has_unsent()
+            && matches!(self.next, Next::Input | Next::Lines);
+        let waiting = self.input.waiting();
+        let taken = if can_go_on && waiting.is_empty() {
+            Taken::AsItIs
+        } else if can_go_on && waiting.len() <= COPIED_BYTES_MAX {
+            let (room, _) = scratch.input_room();
+            let whole = waiting.len() + bytes.len();
+            room[..waiting.len()].copy_from_slice(waiting);
+            room[waiting.len()..whole].copy_from_slice(bytes);
+            self.input = Backlog::default();
+            Taken::As(Input::Scratch(scratch.take_input(whole)))
+        } else {
+            self.input.push(bytes);
+            if can_go_on {
+                Taken::As(Input::Backlog)
+            } else {
+                self.may_receive = true;
+                match self.settle(executor, &mut scratch.records) {
+                    Ok(()) => Taken::Kept,
+                    Err(Broken) => Taken::Broken,
+                }
+            }
+        };
+        self.note_turn(!matches!(taken, Taken::Kept | Taken::Broken) || has_turn);
+        taken
+    }
+
+    /// Does it hold so much input that it is better not to receive more?
+    pub(crate) fn stops_receiving(&mut self) -> bool {
+        let is_full = self.input.held_bytes() >= RECEIVED_BYTES_MAX;
+        self.ringed.as_mut().is_some_and(|ringed| {
+            let stops = is_full && ringed.is_receiving && !ringed.is_stopping;
+            ringed.is_stopping |= stops;
+            stops
+        })
+    }
+
+    /// A ring receives nothing more for it. True where there is nothing more to do, either.
+    pub(crate) fn note_reception(&mut self, reception: Reception) -> bool {
+        let is_busy = self.has_unsent() || self.is_ready || self.may_receive;
+        let Some(ringed) = &mut self.ringed else { return false };
+        ringed.is_receiving = false;
+        ringed.is_stopping = false;
+        match reception {
+            Reception::Paused | Reception::Starved => false,
+            Reception::Over => {
+                ringed.is_over = true;
+                let is_busy = is_busy || ringed.has_turn;
+                self.has_left |= !is_busy;
+                !is_busy
+            }
+            Reception::Broken => true,
+        }
+    }
+
+    /// A ring sends so much for it.
+    pub(crate) fn note_sending(&mut self, bytes: usize) {
+        if let Some(ringed) = &mut self.ringed {
+            ringed.sending_bytes = bytes;
+        }
+    }
+
+    /// What a ring has sent for it is at the peer's, or on its way there.
+    pub(crate) fn note_sent(&mut self, executor: &Executor, bytes: usize, now: Second) {
+        executor.counters().add(Counter::WireBytesWritten, bytes as u64);
+        if let Some(ringed) = &mut self.ringed {
+            (ringed.sending_bytes, ringed.stuck_bytes) = (0, 0);
+        }
+        self.note_active(now);
+    }
+
+    /// If what a ring sends for it was not taken at once: counts that as output that waits. False where the connection
+    /// may not hold so much.
+    pub(crate) fn note_stuck(&mut self, executor: &Executor, records: &mut Records) -> bool {
+        let Some(ringed) = &mut self.ringed else { return true };
+        if ringed.sending_bytes == 0 || ringed.stuck_bytes > 0 {
+            return true;
+        }
+        ringed.stuck_bytes = ringed.sending_bytes;
+        self.note_stage();
+        self.settle(executor, records).is_ok()
+    }
+
+    /// Has a ring seen the end of what comes?
+    fn is_over(&self) -> bool {
+        self.ringed.is_some_and(|ringed| ringed.is_over)
+    }
+
+    fn note_turn(&mut self, has_turn: bool) {
+        if let Some(ringed) = &mut self.ringed {
+            ringed.has_turn = has_turn;
+        }
     }
 
     /// Begins a turn: sends what waits, and receives once.
@@ -145,6 +305,9 @@ impl Connection {
         scratch: &mut Scratch,
         now: Second,
     ) -> Result<Begun, Broken> {
+        if self.ringed.is_some() {
+            return self.try_begin_ringed();
+        }
         if self.has_unsent() {
             self.note_active(now);
             self.send_backlog(executor, &mut scratch.records)?;
@@ -181,6 +344,27 @@ impl Connection {
             }
             Next::Close => Err(Broken),
         }
+    }
+
+    /// Where a ring sends and receives there is nothing to do but to look at what has come.
+    fn try_begin_ringed(&mut self) -> Result<Begun, Broken> {
+        if self.has_unsent() {
+            return Ok(Begun::Over(Outcome::AwaitOutput));
+        }
+        let has_more = std::mem::take(&mut self.may_receive);
+        match self.next {
+            Next::Close => return Err(Broken),
+            Next::Drain | Next::Turn | Next::GiveWay => {}
+            Next::Input | Next::Lines if has_more => {}
+            Next::Input | Next::Lines if self.is_over() => {
+                self.has_left = true;
+                return Err(Broken);
+            }
+            Next::Input => return Ok(Begun::Over(Outcome::AwaitInput)),
+            Next::Lines => {}
+        }
+        self.note_turn(true);
+        Ok(Begun::Ready(Input::Backlog))
     }
 
     /// Receives what there is, up to a bound; `None`: there was nothing.
@@ -251,44 +435,36 @@ impl Connection {
         }
     }
 
-    /// The keys of the first commands of a turn's input.
+    /// The keys of the first commands of a turn's input, which is `received` or, where `None`, in the backlog.
     pub(crate) fn keys_ahead<'a>(
         &'a self,
-        scratch: &'a Scratch,
-        input: &Input,
+        received: Option<&'a [u8]>,
     ) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        let bytes = match input {
-            Input::Scratch(range) => &scratch.input[range.clone()],
-            Input::Backlog => self.input.waiting(),
-        };
+        let bytes = received.unwrap_or_else(|| self.input.waiting());
         self.session.keys_ahead(bytes).take(KEYS_AHEAD_MAX)
     }
 
-    /// The middle of a turn: lets the session work on the input, and says where in the scratch its output is.
-    /// Input that it leaves is kept.
+    /// The middle of a turn: lets the session work on the input, which is `received` or, where `None`, in the backlog.
+    /// Its output is appended to `out`; input that it leaves is kept.
     ///
     /// At most [`Options::commands_per_turn_max`](larder_options::Options) commands if others wait; alone it
     /// goes on as long as there is input, up to what one receive can bring.
     pub(crate) fn execute(
         &mut self,
         executor: &Executor,
-        scratch: &mut Scratch,
-        input: Input,
+        received: Option<&[u8]>,
+        out: &mut Vec<u8>,
         contended: bool,
         now: Second,
-    ) -> Range<usize> {
+    ) {
         executor.turn_to(self.id());
+        self.note_turn(false);
         let commands_max = executor.server().options.commands_per_turn_max;
-        let backlog = std::mem::take(&mut self.input);
-        let bytes = match &input {
-            Input::Scratch(range) => &scratch.input[range.clone()],
-            Input::Backlog => backlog.waiting(),
-        };
-        let out = &mut scratch.output;
-        let start = out.len();
+        let mut backlog = std::mem::take(&mut self.input);
+        let bytes = received.unwrap_or_else(|| backlog.waiting());
         let mut consumed = 0;
         loop {
-            let allowance = Allowance { commands_max, out_bytes_max: start + OUTPUT_BYTES_HIGH };
+            let allowance = Allowance { commands_max, out_bytes_max: OUTPUT_BYTES_HIGH };
             let progress = self.session.receive(executor, &bytes[consumed..], allowance, out);
             consumed += progress.consumed;
             self.next = progress.next;
@@ -302,21 +478,18 @@ impl Connection {
                 break;
             }
         }
-        if consumed > 0 || out.len() > start {
+        if consumed > 0 || !out.is_empty() {
             self.note_active(now);
         }
-        match input {
-            Input::Scratch(_) => {
-                if consumed < bytes.len() {
-                    self.input.push(&bytes[consumed..]);
-                }
-            }
-            Input::Backlog => {
-                self.input = backlog;
-                self.input.use_up(consumed);
-            }
+        if received.is_none() {
+            backlog.use_up(consumed);
+        } else if consumed < bytes.len() {
+            // What came meanwhile stands behind it.
+            self.input.push(&bytes[consumed..]);
+            self.input.push(backlog.waiting());
+            return;
         }
-        start..out.len()
+        self.input = backlog;
     }
 
     /// Ends a turn: sends its output.
@@ -340,6 +513,10 @@ impl Connection {
         self.note_stage();
         match self.next {
             _ if self.has_unsent() => Ok(Outcome::AwaitOutput),
+            Next::Input | Next::Lines if !self.may_receive && self.is_over() => {
+                self.has_left = true;
+                Err(Broken)
+            }
             Next::Input if !self.may_receive => Ok(Outcome::AwaitInput),
             Next::Lines if !self.may_receive => Ok(Outcome::AwaitLines),
             Next::Input | Next::Lines | Next::Drain | Next::Turn | Next::GiveWay => {
@@ -374,7 +551,9 @@ impl Connection {
 
     /// Is there anything that the socket did not take?
     fn has_unsent(&self) -> bool {
-        !self.output.is_empty() || self.tls.as_ref().is_some_and(|tls| tls.has_unsent())
+        !self.output.is_empty()
+            || self.tls.as_ref().is_some_and(|tls| tls.has_unsent())
+            || self.ringed.is_some_and(|ringed| ringed.sending_bytes > 0)
     }
 
     /// Tells the budget what the connection holds now. One that may not hold so much is told, if it
@@ -382,6 +561,9 @@ impl Connection {
     fn settle(&mut self, executor: &Executor, records: &mut Records) -> Result<(), Broken> {
         let mut input_bytes = self.input.held_bytes() + self.session.held_bytes(executor);
         let mut output_bytes = self.output.held_bytes();
+        if let Some(ringed) = &self.ringed {
+            output_bytes += ringed.stuck_bytes;
+        }
         if let Some(tls) = &self.tls {
             input_bytes += tls.incoming_bytes();
             output_bytes += tls.outgoing_bytes();
@@ -437,7 +619,12 @@ impl Connection {
     }
 
     fn note_stage(&mut self) {
-        let stage = if self.has_unsent() { Stage::Answer } else { self.session.stage() };
+        // What a ring sends is there before anybody could look, most of the time.
+        let is_sending = match &self.ringed {
+            None => self.has_unsent(),
+            Some(ringed) => ringed.stuck_bytes > 0,
+        };
+        let stage = if is_sending { Stage::Answer } else { self.session.stage() };
         if self.stage != stage {
             self.stage = stage;
             self.card.note_stage(stage);

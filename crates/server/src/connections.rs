@@ -2,7 +2,8 @@
 
 use crate::connection::Connection;
 
-/// Names a connection of a worker, also after it has gone: no two ever have the same.
+/// Names a connection of a worker, also after it has gone: no two have the same for a very long time. As a number it
+/// has 60 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Token {
     index: u32,
@@ -53,7 +54,7 @@ impl Connections {
             return None;
         }
         let removed = place.connection.take()?;
-        place.generation = place.generation.wrapping_add(1);
+        place.generation = (place.generation + 1) % GENERATIONS;
         self.free.push(token.index);
         Some(removed)
     }
@@ -71,6 +72,9 @@ impl Connections {
         self.free.len() == self.places.len()
     }
 }
+
+/// So many connections have a place in turn before a token comes again.
+const GENERATIONS: u32 = 1 << 28;
 
 impl From<Token> for u64 {
     fn from(token: Token) -> Self {

@@ -33,7 +33,7 @@
 //! - threads: [`server`], `inbox`, `waker`, `worker`, `listener`, `clock`, `log`;
 //! - the process: [`mod@start`], `stop`, `signals`, `sockets`, `pidfile`, `privileges`, `syscalls`,
 //!   `limits`, `daemon`, [`failure`].
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 // The macros panic where nobody reads standard error any more: `log::say` does not.
 #![warn(clippy::print_stderr)]
 
@@ -59,8 +59,10 @@ mod listener;
 mod log;
 mod notice;
 mod pidfile;
+mod poller;
 mod prefixes;
 mod privileges;
+mod ring;
 mod roster;
 mod scratch;
 pub mod server;

@@ -9,7 +9,10 @@ use crate::tls::Records;
 #[derive(Debug)]
 pub(crate) struct Scratch {
     pub(crate) input: Box<[u8]>,
+    /// Of one answer at a time.
     pub(crate) output: Vec<u8>,
+    /// Empty ones, for the answers of turns.
+    outputs: Vec<Vec<u8>>,
     /// What TLS makes of both.
     pub(crate) records: Records,
     input_used_bytes: usize,
@@ -20,7 +23,8 @@ impl Scratch {
     pub(crate) fn new(records: Records) -> Self {
         Self {
             input: vec![0; INPUT_BYTES].into(),
-            output: Vec::with_capacity(2 * OUTPUT_BYTES_HIGH),
+            output: Vec::new(),
+            outputs: Vec::new(),
             records,
             input_used_bytes: 0,
         }
@@ -50,10 +54,25 @@ impl Scratch {
         self.input_used_bytes = 0;
     }
 
-    /// The output of all turns has been sent.
+    /// The output of a datagram has been sent.
     pub(crate) fn clear_output(&mut self) {
         self.output.clear();
         self.output.shrink_to(OUTPUT_KEPT_BYTES_MAX);
+    }
+
+    /// An empty vector for the output of a turn.
+    #[inline]
+    pub(crate) fn take_output(&mut self) -> Vec<u8> {
+        self.outputs.pop().unwrap_or_else(|| Vec::with_capacity(OUTPUT_BYTES_MIN))
+    }
+
+    /// It has been sent. The one used last is the next to be used.
+    #[inline]
+    pub(crate) fn give_output(&mut self, mut output: Vec<u8>) {
+        if self.outputs.len() < OUTPUTS_MAX && output.capacity() <= OUTPUT_BYTES_HIGH {
+            output.clear();
+            self.outputs.push(output);
+        }
     }
 }
 
@@ -63,5 +82,11 @@ pub(crate) const RECEIVED_BYTES_MAX: usize = 64 * 1024;
 /// Input of all turns that are under way at the same time.
 const INPUT_BYTES: usize = 2 * RECEIVED_BYTES_MAX;
 
-/// The memory for output that is kept between turns.
+/// An output begins with so much room.
+const OUTPUT_BYTES_MIN: usize = 4 * 1024;
+
+/// So many empty outputs are kept.
+const OUTPUTS_MAX: usize = 64;
+
+/// The memory for the output of datagrams that is kept between turns.
 const OUTPUT_KEPT_BYTES_MAX: usize = 512 * 1024;

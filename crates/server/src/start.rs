@@ -112,6 +112,9 @@ fn start_workers(
         let mut worker =
             Worker::new(server, number, Arc::clone(&inbox)).map_err(|error| failure(&error))?;
         worker.share(Arc::clone(datagrams)).map_err(|error| failure(&error))?;
+        if let (0, Some(no_ring)) = (number, worker.no_ring()) {
+            server.log.event(format_args!("{no_ring}"));
+        }
         let thread = thread::Builder::new().name(format!("worker {number}"));
         let serve = move || {
             let _guard = AbortOnPanic;

@@ -1,26 +1,28 @@
 //! A worker: one thread, its connections, and the loop that gives each its turn.
 
 use std::collections::VecDeque;
-use std::ops::Range;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use larder_item::Second;
 use larder_protocol::Topics;
 use larder_protocol::text::watched::{self, Closing};
 use larder_stats::Counter;
-use rustix::buffer::spare_capacity;
-use rustix::event::{Timespec, epoll};
-use rustix::io::{self, Errno};
-use rustix::net::{getpeername, getsockname};
+use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
+use rustix::net::{Shutdown, getpeername, getsockname, shutdown};
 
 use crate::Server;
 use crate::clock::Clock;
-use crate::connection::{AWAIT_INPUT, AWAIT_OUTPUT, Begun, Connection, Input, Outcome};
+use crate::connection::{AWAIT_INPUT, AWAIT_OUTPUT, Begun, Connection, Input, Outcome, Taken};
 use crate::connections::{Connections, Token};
 use crate::datagrams::Datagrams;
 use crate::execute::Executor;
 use crate::inbox::{Accepted, Inbox, Transport};
+use crate::poller::{Event, LAST_KEY, NoRing, Poller};
+use crate::ring::{Lent, Reception};
 use crate::roster::{Card, Ends};
 use crate::scratch::Scratch;
 use crate::session::OUTPUT_BYTES_HIGH;
@@ -32,7 +34,8 @@ use crate::tls::{Records, Tls};
 pub(crate) struct Worker {
     executor: Executor,
     inbox: Arc<Inbox>,
-    epoll: OwnedFd,
+    poller: Poller,
+    no_ring: Option<NoRing>,
     connections: Connections,
     datagrams: Arc<[Datagrams]>,
     /// Those of them, by number, on which requests wait.
@@ -43,6 +46,10 @@ pub(crate) struct Worker {
     ready: VecDeque<Token>,
     /// Those whose turn has begun: their input is in the scratch.
     turns: Vec<Turn>,
+    /// Those whose answers a ring was given last.
+    sending: Vec<Token>,
+    /// Those for which a ring had no buffers.
+    starved: Vec<Token>,
     scratch: Scratch,
     clock: Clock,
     /// Set in a graceful stop: whatever cannot be sent by then is not sent.
@@ -54,32 +61,51 @@ pub(crate) struct Worker {
 struct Turn {
     token: Token,
     input: Input,
-    output: Range<usize>,
+    output: Vec<u8>,
+}
+
+impl Turn {
+    fn new(token: Token, input: Input) -> Self {
+        Self { token, input, output: Vec::new() }
+    }
 }
 
 impl Worker {
     /// The worker with this number, counted from 0.
     ///
     /// # Errors
-    /// The system has no more descriptors.
+    /// The system has no more descriptors, or not what `--io` asks for.
     pub(crate) fn new(server: &Arc<Server>, number: usize, inbox: Arc<Inbox>) -> io::Result<Self> {
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        epoll::add(&epoll, inbox.waker(), epoll::EventData::new_u64(INBOX), epoll::EventFlags::IN)?;
+        let (mut poller, no_ring) = Poller::new(server.options.io)?;
+        poller.watch(inbox.waker(), INBOX)?;
         let write_bytes = server.options.tls.as_ref().map_or(0, |tls| tls.write_bytes);
         Ok(Self {
             executor: Executor::new(Arc::clone(server), number).waking(&inbox),
             inbox,
-            epoll,
+            poller,
+            no_ring,
             connections: Connections::default(),
             datagrams: Arc::default(),
             datagrams_ready: Vec::new(),
             watching: Vec::new(),
             ready: VecDeque::new(),
             turns: Vec::with_capacity(TURNS_MAX),
+            sending: Vec::new(),
+            starved: Vec::new(),
             scratch: Scratch::new(Records::new(write_bytes)),
             clock: Clock::new(Arc::clone(server)),
             drain_until: None,
         })
+    }
+
+    /// Why it has no ring, if it was to have one.
+    pub(crate) fn no_ring(&self) -> Option<&NoRing> {
+        self.no_ring.as_ref()
+    }
+
+    /// Does it have a ring?
+    pub(crate) fn has_ring(&self) -> bool {
+        matches!(self.poller, Poller::Ring(_))
     }
 
     /// Lets the worker take its part of the requests that come by UDP. Of all workers that wait, one is woken.
@@ -88,9 +114,7 @@ impl Worker {
     /// The system does not let it wait for them.
     pub(crate) fn share(&mut self, datagrams: Arc<[Datagrams]>) -> io::Result<()> {
         for (socket, number) in datagrams.iter().zip(1..) {
-            let data = epoll::EventData::new_u64(INBOX - number);
-            let event = epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE;
-            epoll::add(&self.epoll, socket, data, event)?;
+            self.poller.watch(socket, INBOX - number)?;
         }
         self.datagrams = datagrams;
         Ok(())
@@ -99,13 +123,14 @@ impl Worker {
     /// Serves connections until the server stops, then closes them.
     pub(crate) fn run(mut self) {
         let server = Arc::clone(self.executor.server());
-        let mut events = Vec::with_capacity(EVENTS_MAX);
+        self.poller.enable().expect("a ring can be used by the thread that it was made for");
+        let mut events = Vec::new();
         loop {
             self.wait(&mut events);
             if self.clock.turn() {
                 self.close_idle();
             }
-            self.give_turns(&events);
+            self.give_turns(&mut events);
             match server.stop.requested() {
                 None => {}
                 Some(Manner::Graceful) if !self.is_drained() => {}
@@ -118,44 +143,42 @@ impl Worker {
     }
 
     /// Waits until there is something to do.
-    fn wait(&self, events: &mut Vec<epoll::Event>) {
+    fn wait(&mut self, events: &mut Vec<Event>) {
         let options = &self.executor.server().options;
         let timeout = if !self.ready.is_empty() {
-            Some(&NOT_AT_ALL)
+            Some(Duration::ZERO)
         } else if options.idle_timeout_secs > 0 || self.drain_until.is_some() {
-            Some(&ONE_SECOND)
+            Some(Duration::from_secs(1))
         } else {
             None
         };
-        events.clear();
-        match epoll::wait(&self.epoll, spare_capacity(events), timeout) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => panic!("a worker cannot wait for its connections: {error}"),
+        self.poll(timeout, events);
+    }
+
+    fn poll(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) {
+        if let Err(error) = self.poller.wait(timeout, events) {
+            panic!("a worker cannot wait for its connections: {error}");
         }
     }
 
     /// A turn for every connection that something happened to, then for those that had more to do.
-    fn give_turns(&mut self, events: &[epoll::Event]) {
+    fn give_turns(&mut self, events: &mut Vec<Event>) {
         let ready_count = self.ready.len();
-        let contended = events.len() + ready_count > 1;
+        let is_of_peer = |event: &&Event| !matches!(event, Event::Sent(..));
+        let contended = events.iter().filter(is_of_peer).take(2).count() + ready_count > 1;
+        let mut sending = std::mem::take(&mut self.sending);
         let mut is_woken = false;
-        for event in events {
-            if event.data.u64() == INBOX {
-                self.welcome();
-                is_woken = true;
-                continue;
-            }
-            let datagrams = INBOX - event.data.u64() - 1;
-            if datagrams < self.datagrams.len() as u64 {
-                self.datagrams_ready.push(datagrams as usize);
-                continue;
-            }
-            let token = Token::from(event.data.u64());
-            if let Some(connection) = self.connections.of_mut(token) {
-                connection.notice(event.flags);
-                if !connection.is_ready {
-                    self.begin_turn(token, contended);
+        for event in events.drain(..) {
+            match event {
+                Event::Ready(INBOX, _) => {
+                    self.poller.watch_on(self.inbox.waker(), INBOX);
+                    self.welcome();
+                    is_woken = true;
                 }
+                Event::Ready(key, flags) => self.note_ready(key, flags, contended),
+                Event::Received(token, lent) => self.take_received(token, lent, contended),
+                Event::Ended(token, reception) => self.note_reception(token, reception),
+                Event::Sent(token, bytes, sent) => self.note_sent(token, bytes, sent, contended),
             }
         }
         for _ in 0..ready_count {
@@ -171,6 +194,132 @@ impl Worker {
         }
         for number in self.datagrams_ready.drain(..) {
             self.datagrams[number].serve(&self.executor, &mut self.scratch);
+            self.poller.watch_on(&self.datagrams[number], INBOX - number as u64 - 1);
+        }
+        for token in sending.drain(..) {
+            self.note_stuck(token);
+        }
+        if self.sending.is_empty() {
+            self.sending = sending;
+        }
+        for token in std::mem::take(&mut self.starved) {
+            self.receive(token);
+        }
+    }
+
+    /// A descriptor is ready.
+    fn note_ready(&mut self, key: u64, flags: EventFlags, contended: bool) {
+        let datagrams = INBOX - key - 1;
+        if datagrams < self.datagrams.len() as u64 {
+            self.datagrams_ready.push(datagrams as usize);
+            return;
+        }
+        let token = Token::from(key);
+        let is_asked_again = self.has_ring();
+        if let Some(connection) = self.connections.of_mut(token) {
+            if is_asked_again {
+                connection.awaited = EventFlags::empty();
+            }
+            connection.notice(flags);
+            if !connection.is_ready {
+                self.begin_turn(token, contended);
+            }
+        }
+    }
+
+    /// Bytes have come for a connection.
+    fn take_received(&mut self, token: Token, lent: Lent, contended: bool) {
+        let Self { connections, poller, scratch, executor, .. } = self;
+        let (Some(ring), connection) = (poller.ring(), connections.of_mut(token)) else { return };
+        let Some(connection) = connection else { return ring.give_back(lent) };
+        let taken = connection.take_received(executor, scratch, ring.bytes(&lent));
+        let input = match taken {
+            Taken::AsItIs => Input::Lent(lent),
+            Taken::As(input) => {
+                ring.give_back(lent);
+                input
+            }
+            Taken::Kept => {
+                ring.give_back(lent);
+                if connection.stops_receiving() {
+                    ring.stop_receiving(token);
+                }
+                return;
+            }
+            Taken::Broken => {
+                ring.give_back(lent);
+                return self.close(token, Closing::Error);
+            }
+        };
+        self.turns.push(Turn::new(token, input));
+        if self.turns.len() == TURNS_MAX || self.scratch.is_full() {
+            self.end_turns(contended);
+        }
+    }
+
+    /// Nothing more is received for a connection before it is asked for again.
+    fn note_reception(&mut self, token: Token, reception: Reception) {
+        let Some(connection) = self.connections.of_mut(token) else { return };
+        if connection.note_reception(reception) {
+            let closing = connection.closing();
+            self.close(token, closing);
+        } else if reception == Reception::Starved {
+            self.starved.push(token);
+        } else {
+            self.receive(token);
+        }
+    }
+
+    /// What was sent for a connection is its peer's.
+    fn note_sent(
+        &mut self,
+        token: Token,
+        bytes: Vec<u8>,
+        sent: Result<usize, Errno>,
+        contended: bool,
+    ) {
+        let Some(connection) = self.connections.of_mut(token) else { return };
+        match sent {
+            Ok(sent) if sent == bytes.len() => {
+                connection.note_sent(&self.executor, sent, self.clock.second());
+                self.scratch.give_output(bytes);
+                if !connection.is_ready {
+                    self.begin_turn(token, contended);
+                }
+            }
+            // A signal came between.
+            Err(Errno::INTR | Errno::AGAIN) => self.send_on(token, bytes, 0),
+            Ok(sent) if sent > 0 => {
+                self.executor.counters().add(Counter::WireBytesWritten, sent as u64);
+                self.send_on(token, bytes, sent);
+            }
+            _ => self.close(token, Closing::Error),
+        }
+    }
+
+    /// Sends what is left of an answer.
+    fn send_on(&mut self, token: Token, mut bytes: Vec<u8>, sent: usize) {
+        bytes.drain(..sent);
+        if let (Some(connection), Some(ring)) = (self.connections.of(token), self.poller.ring()) {
+            ring.send(connection.as_fd(), token, bytes);
+        }
+    }
+
+    /// If an answer was not taken at once, it counts as memory that the connection holds.
+    fn note_stuck(&mut self, token: Token) {
+        if let Some(connection) = self.connections.of_mut(token)
+            && !connection.note_stuck(&self.executor, &mut self.scratch.records)
+        {
+            self.close(token, Closing::Error);
+        }
+    }
+
+    /// Has the ring receive for a connection, if it is not too much.
+    fn receive(&mut self, token: Token) {
+        if let (Some(connection), Some(ring)) = (self.connections.of_mut(token), self.poller.ring())
+            && connection.begin_receiving()
+        {
+            ring.receive(connection.as_fd(), token);
         }
     }
 
@@ -191,7 +340,7 @@ impl Worker {
         match connection.begin_turn(&self.executor, &mut self.scratch, self.clock.second()) {
             Begun::Over(outcome) => self.conclude(token, outcome),
             Begun::Ready(input) => {
-                self.turns.push(Turn { token, input, output: 0..0 });
+                self.turns.push(Turn::new(token, input));
                 if self.turns.len() == TURNS_MAX || self.scratch.is_full() {
                     self.end_turns(contended);
                 }
@@ -203,41 +352,59 @@ impl Worker {
     fn end_turns(&mut self, contended: bool) {
         let mut turns = std::mem::take(&mut self.turns);
         self.executor.prefetch(turns.iter().flat_map(|turn| self.keys_ahead(turn)));
-        let mut unsent = 0;
-        let now = self.clock.second();
+        let (mut unsent, mut unsent_bytes) = (0, 0);
         for at in 0..turns.len() {
-            let turn = &mut turns[at];
-            if let Some(connection) = self.connections.of_mut(turn.token) {
-                let input = std::mem::replace(&mut turn.input, Input::Backlog);
-                turn.output =
-                    connection.execute(&self.executor, &mut self.scratch, input, contended, now);
-            }
-            if self.scratch.output.len() >= OUTPUT_BYTES_HIGH {
-                self.send(&turns[unsent..=at]);
-                unsent = at + 1;
+            self.execute(&mut turns[at], contended);
+            unsent_bytes += turns[at].output.len();
+            if unsent_bytes >= OUTPUT_BYTES_HIGH {
+                self.send(&mut turns[unsent..=at]);
+                (unsent, unsent_bytes) = (at + 1, 0);
             }
         }
-        self.send(&turns[unsent..]);
+        self.send(&mut turns[unsent..]);
         self.scratch.clear_input();
         turns.clear();
         self.turns = turns;
     }
 
-    fn keys_ahead(&self, turn: &Turn) -> impl Iterator<Item = &[u8]> {
-        let connection = self.connections.of(turn.token).into_iter();
-        connection.flat_map(|connection| connection.keys_ahead(&self.scratch, &turn.input))
+    fn execute(&mut self, turn: &mut Turn, contended: bool) {
+        let Self { connections, poller, scratch, executor, clock, .. } = self;
+        if let Some(connection) = connections.of_mut(turn.token) {
+            turn.output = scratch.take_output();
+            let received = received(&turn.input, scratch, poller);
+            connection.execute(executor, received, &mut turn.output, contended, clock.second());
+        }
+        let input = std::mem::replace(&mut turn.input, Input::Backlog);
+        if let (Input::Lent(lent), Some(ring)) = (input, self.poller.ring()) {
+            ring.give_back(lent);
+        }
     }
 
-    fn send(&mut self, turns: &[Turn]) {
+    fn keys_ahead(&self, turn: &Turn) -> impl Iterator<Item = &[u8]> {
+        let received = received(&turn.input, &self.scratch, &self.poller);
+        let connection = self.connections.of(turn.token).into_iter();
+        connection.flat_map(move |connection| connection.keys_ahead(received))
+    }
+
+    fn send(&mut self, turns: &mut [Turn]) {
         for turn in turns {
-            if let Some(connection) = self.connections.of_mut(turn.token) {
-                let output = &self.scratch.output[turn.output.clone()];
-                let records = &mut self.scratch.records;
-                let outcome = connection.end_turn(&self.executor, records, output);
-                self.conclude(turn.token, outcome);
+            let mut output = std::mem::take(&mut turn.output);
+            let Some(connection) = self.connections.of_mut(turn.token) else {
+                self.scratch.give_output(output);
+                continue;
+            };
+            if let (false, true, Some(ring)) =
+                (output.is_empty(), connection.is_ringed(), self.poller.ring())
+            {
+                connection.note_sending(output.len());
+                ring.send(connection.as_fd(), turn.token, std::mem::take(&mut output));
+                self.sending.push(turn.token);
             }
+            let records = &mut self.scratch.records;
+            let outcome = connection.end_turn(&self.executor, records, &output);
+            self.scratch.give_output(output);
+            self.conclude(turn.token, outcome);
         }
-        self.scratch.clear_output();
     }
 
     fn conclude(&mut self, token: Token, outcome: Outcome) {
@@ -268,16 +435,18 @@ impl Worker {
 
     /// Sees to it that the worker is woken for one kind of event. A request and its answer change nothing
     /// about that and cost no system call here.
-    fn await_event(&mut self, token: Token, event: epoll::EventFlags) {
+    fn await_event(&mut self, token: Token, event: EventFlags) {
         let Some(connection) = self.connections.of_mut(token) else {
             return;
         };
+        if connection.is_ringed() {
+            return self.receive(token);
+        }
         if connection.awaited == event {
             return;
         }
-        connection.awaited = event;
-        let data = epoll::EventData::new_u64(token.into());
-        if epoll::modify(&self.epoll, &*connection, data, event).is_err() {
+        let before = std::mem::replace(&mut connection.awaited, event);
+        if self.poller.await_event(&*connection, token, before, event).is_err() {
             self.close(token, Closing::Error);
         }
     }
@@ -295,23 +464,15 @@ impl Worker {
                 }
             };
             let card = self.card(&accepted);
-            let server = self.executor.server();
-            let connection = Connection::new(server, accepted, tls, card, self.clock.second());
+            let (server, second) = (self.executor.server(), self.clock.second());
+            let connection = Connection::new(server, accepted, tls, card, self.has_ring(), second);
             log.event(format_args!("<{} new client connection", connection.id()));
             let (id, peer) = (connection.id(), || connection.peer());
             self.executor.server().watchers.tell(Topics::CONNEVENTS, |out| {
                 watched::connection_new(out, peer(), u64::from(id.unsigned_abs()));
             });
-            let awaited = connection.awaited;
             let token = self.connections.add(connection);
-            let Some(connection) = self.connections.of_mut(token) else {
-                continue;
-            };
-            let data = epoll::EventData::new_u64(token.into());
-            if let Err(error) = epoll::add(&self.epoll, &*connection, data, awaited) {
-                log.event(format_args!("<{} cannot be served: {error}", connection.id()));
-                self.close(token, Closing::Error);
-            }
+            self.await_event(token, AWAIT_INPUT);
         }
     }
 
@@ -354,6 +515,13 @@ impl Worker {
             watched::connection_close(out, peer(), closing, u64::from(id.unsigned_abs()));
         });
         connection.end(&self.executor);
+        if let Some(ring) = self.poller.ring() {
+            // What was asked for on its descriptor is begun before the number is another's, and ends with it.
+            if let Err(error) = ring.submit() {
+                self.executor.log().event(format_args!("<{} {error}", connection.id()));
+            }
+            let _ = shutdown(&connection, Shutdown::Both);
+        }
         self.executor.counters().add(Counter::ConnectionsCurrent, 1u64.wrapping_neg());
         self.executor.log().event(format_args!("<{} connection closed", connection.id()));
     }
@@ -374,10 +542,16 @@ impl Worker {
     /// last turn, for what has arrived.
     fn is_drained(&mut self) -> bool {
         let Some(drain_until) = self.drain_until else {
+            if self.has_ring() {
+                // Connections that a ring receives for do not look by themselves.
+                let mut events = Vec::new();
+                self.poll(Some(Duration::ZERO), &mut events);
+                self.give_turns(&mut events);
+            }
             self.drain_until = Some(self.clock.second() + DRAIN_SECS);
             for token in self.connections.tokens(|connection| !connection.is_ready) {
                 if let Some(connection) = self.connections.of_mut(token) {
-                    connection.notice(epoll::EventFlags::IN);
+                    connection.notice(EventFlags::IN);
                 }
                 self.begin_turn(token, true);
             }
@@ -388,19 +562,22 @@ impl Worker {
     }
 }
 
-/// The event of the inbox; those of UDP sockets come before it. No token is like them: so many connections
-/// there cannot be.
-const INBOX: u64 = u64::MAX;
+/// The bytes of an input, unless they are in its connection's backlog.
+fn received<'a>(input: &Input, scratch: &'a Scratch, poller: &'a Poller) -> Option<&'a [u8]> {
+    match (input, poller) {
+        (Input::Scratch(range), _) => Some(&scratch.input[range.clone()]),
+        (Input::Lent(lent), Poller::Ring(ring)) => Some(ring.bytes(lent)),
+        (Input::Lent(_), Poller::Epoll(_)) | (Input::Backlog, _) => None,
+    }
+}
 
-const NOT_AT_ALL: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
-const ONE_SECOND: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+/// The key of the inbox; those of UDP sockets come before it. No token is like them: so many connections
+/// there cannot be.
+const INBOX: u64 = LAST_KEY;
 
 /// So many turns are under way at the same time: their input is received, then all of it is executed, then
 /// all output is sent. So the keys of all of them can be prefetched together.
 const TURNS_MAX: usize = 16;
-
-/// So many connections have a turn before the worker looks for others.
-const EVENTS_MAX: usize = 256;
 
 /// How long a graceful stop waits for peers to take their answers.
 const DRAIN_SECS: Second = 5;

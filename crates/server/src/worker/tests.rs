@@ -18,9 +18,19 @@ struct Working {
     thread: JoinHandle<()>,
 }
 
+/// Has a test pass with every loop that the kernel allows.
+fn with_each_loop(test: impl Fn(&'static str)) {
+    test("epoll");
+    match Poller::new(larder_options::Io::Uring) {
+        Ok(_) => test("uring"),
+        Err(error) => println!("not tested with io_uring: it cannot be used here ({error})"),
+    }
+}
+
 impl Working {
-    fn with(options: &[(&str, &str)]) -> Self {
-        let (options, _) = Options::from_map(options.iter().copied()).unwrap();
+    fn with(io: &str, options: &[(&str, &str)]) -> Self {
+        let options = options.iter().copied().chain([("io", io)]);
+        let (options, _) = Options::from_map(options).unwrap();
         let server = Arc::new(Server::new(options).unwrap());
         let inbox = Arc::new(Inbox::new().unwrap());
         let worker = Worker::new(&server, 0, Arc::clone(&inbox)).unwrap();
@@ -41,7 +51,7 @@ impl Working {
 
 /// A worker that does nothing but what the test lets it do.
 fn idle() -> (Arc<Server>, Arc<Inbox>, Worker) {
-    let (options, _) = Options::from_map([("memory_limit", "8")]).unwrap();
+    let (options, _) = Options::from_map([("memory_limit", "8"), ("io", "epoll")]).unwrap();
     let server = Arc::new(Server::new(options).unwrap());
     let inbox = Arc::new(Inbox::new().unwrap());
     let worker = Worker::new(&server, 0, Arc::clone(&inbox)).unwrap();
@@ -79,80 +89,90 @@ fn answer(peer: &mut UnixStream, request: &str, bytes: usize) -> String {
 
 #[test]
 fn requests_of_many_connections_that_come_together_are_all_answered() {
-    let working = Working::with(&[]);
-    let mut peers: Vec<UnixStream> = (0..100).map(|_| working.connect()).collect();
-    for (peer, number) in peers.iter_mut().zip(100..) {
-        let request = format!("set {number} 0 0 3\r\n{number}\r\nget {number}\r\n");
-        peer.write_all(request.as_bytes()).unwrap();
-    }
-    for (peer, number) in peers.iter_mut().zip(100..) {
-        let expected = format!("STORED\r\nVALUE {number} 0 3\r\n{number}\r\nEND\r\n");
-        assert_eq!(answer(peer, "", expected.len()), expected);
-    }
-    assert_eq!(working.stop(Manner::Now).counter(Counter::CmdGet), 100);
+    with_each_loop(|io| {
+        let working = Working::with(io, &[]);
+        let mut peers: Vec<UnixStream> = (0..100).map(|_| working.connect()).collect();
+        for (peer, number) in peers.iter_mut().zip(100..) {
+            let request = format!("set {number} 0 0 3\r\n{number}\r\nget {number}\r\n");
+            peer.write_all(request.as_bytes()).unwrap();
+        }
+        for (peer, number) in peers.iter_mut().zip(100..) {
+            let expected = format!("STORED\r\nVALUE {number} 0 3\r\n{number}\r\nEND\r\n");
+            assert_eq!(answer(peer, "", expected.len()), expected);
+        }
+        assert_eq!(working.stop(Manner::Now).counter(Counter::CmdGet), 100);
+    });
 }
 
 #[test]
 fn a_request_and_the_end_of_input_that_come_together_are_both_seen() {
-    let working = Working::with(&[]);
-    let mut peer = working.connect();
-    peer.write_all(b"version\r\n").unwrap();
-    peer.shutdown(Shutdown::Write).unwrap();
-    let mut answers = String::new();
-    peer.read_to_string(&mut answers).unwrap();
-    assert_eq!(answers, "VERSION 1.6.45\r\n");
+    with_each_loop(|io| {
+        let working = Working::with(io, &[]);
+        let mut peer = working.connect();
+        peer.write_all(b"version\r\n").unwrap();
+        peer.shutdown(Shutdown::Write).unwrap();
+        let mut answers = String::new();
+        peer.read_to_string(&mut answers).unwrap();
+        assert_eq!(answers, "VERSION 1.6.45\r\n");
+    });
 }
 
 #[test]
 fn input_and_output_beyond_every_buffer_arrive_whole() {
-    let working = Working::with(&[]);
-    let mut peer = working.connect();
-    let value = "0123456789".repeat(100_000);
-    let stored = answer(&mut peer, &format!("set k 0 0 1000000\r\n{value}\r\n"), 8);
-    assert_eq!(stored, "STORED\r\n");
-    let expected = format!("VALUE k 0 1000000\r\n{value}\r\n").repeat(5) + "END\r\n";
-    assert!(answer(&mut peer, "get k k k k k\r\n", expected.len()) == expected);
-    let misses = answer(&mut peer, &"get missing\r\n".repeat(50_000), 250_000);
-    assert!(misses == "END\r\n".repeat(50_000));
+    with_each_loop(|io| {
+        let working = Working::with(io, &[]);
+        let mut peer = working.connect();
+        let value = "0123456789".repeat(100_000);
+        let stored = answer(&mut peer, &format!("set k 0 0 1000000\r\n{value}\r\n"), 8);
+        assert_eq!(stored, "STORED\r\n");
+        let expected = format!("VALUE k 0 1000000\r\n{value}\r\n").repeat(5) + "END\r\n";
+        assert!(answer(&mut peer, "get k k k k k\r\n", expected.len()) == expected);
+        let misses = answer(&mut peer, &"get missing\r\n".repeat(50_000), 250_000);
+        assert!(misses == "END\r\n".repeat(50_000));
+    });
 }
 
 #[test]
 fn commands_beyond_a_turns_are_counted_as_yields() {
-    let working = Working::with(&[("max_reqs_per_event", "1")]);
-    let mut peer = working.connect();
-    answer(&mut peer, &"set k 0 0 1\r\n1\r\n".repeat(6), 48);
-    assert_eq!(working.stop(Manner::Now).counter(Counter::ConnectionYields), 5);
+    with_each_loop(|io| {
+        let working = Working::with(io, &[("max_reqs_per_event", "1")]);
+        let mut peer = working.connect();
+        answer(&mut peer, &"set k 0 0 1\r\n1\r\n".repeat(6), 48);
+        assert_eq!(working.stop(Manner::Now).counter(Counter::ConnectionYields), 5);
+    });
 }
 
 #[test]
 fn a_connection_that_is_gone_leaves_nothing_in_the_statistics() {
-    let working = Working::with(&[]);
-    let mut peer = working.connect();
-    peer.write_all(&[b"get ", &[b'k'; 200][..], b" "].concat().repeat(100)).unwrap();
-    peer.shutdown(Shutdown::Both).unwrap();
-    let mut other = working.connect();
-    answer(&mut other, "version\r\n", 16);
-    let server = working.stop(Manner::Now);
-    assert_eq!(server.counter(Counter::ReadBufferBytes), 0);
+    with_each_loop(|io| {
+        let working = Working::with(io, &[]);
+        let mut peer = working.connect();
+        peer.write_all(&[b"get ", &[b'k'; 200][..], b" "].concat().repeat(100)).unwrap();
+        peer.shutdown(Shutdown::Both).unwrap();
+        let mut other = working.connect();
+        answer(&mut other, "version\r\n", 16);
+        let server = working.stop(Manner::Now);
+        assert_eq!(server.counter(Counter::ReadBufferBytes), 0);
+    });
 }
 
 /// Two turns at once would send in the wrong order what the socket takes in parts.
 #[test]
 fn who_watches_and_sends_at_the_same_time_has_one_turn() {
     let (server, inbox, mut worker) = idle();
-    let mut events = Vec::with_capacity(EVENTS_MAX);
+    let mut events = Vec::new();
     let mut peer = connect(&inbox);
     peer.write_all(b"watch fetchers\r\n").unwrap();
     while worker.watching.is_empty() {
         worker.wait(&mut events);
-        worker.give_turns(&events);
+        worker.give_turns(&mut events);
     }
     // More than one receive brings, so that each turn leaves something to be done.
     peer.write_all(&[b'x'; 100_000]).unwrap();
     server.watchers.tell(Topics::FETCHERS, |out| out.extend_from_slice(b"line\n"));
     worker.wait(&mut events);
     assert_eq!(events.len(), 2);
-    worker.give_turns(&events);
+    worker.give_turns(&mut events);
     assert_eq!(worker.ready.len(), 1);
 }
 
@@ -160,14 +180,14 @@ fn who_watches_and_sends_at_the_same_time_has_one_turn() {
 #[test]
 fn who_is_alone_gives_way_after_each_of_its_statistics() {
     let (_, inbox, mut worker) = idle();
-    let mut events = Vec::with_capacity(EVENTS_MAX);
+    let mut events = Vec::new();
     let mut peer = connect(&inbox);
     worker.wait(&mut events);
-    worker.give_turns(&events);
+    worker.give_turns(&mut events);
     peer.write_all(&b"stats cachedump 1 0\r\n".repeat(100)).unwrap();
     worker.wait(&mut events);
     for _ in 0..4 {
-        worker.give_turns(&events);
+        worker.give_turns(&mut events);
         events.clear();
         assert_eq!(worker.ready.len(), 1);
         let mut answer = [0; 5];
@@ -179,26 +199,30 @@ fn who_is_alone_gives_way_after_each_of_its_statistics() {
 
 #[test]
 fn a_graceful_stop_answers_what_has_arrived() {
-    let working = Working::with(&[]);
-    let mut peer = working.connect();
-    let value = "x".repeat(1_000_000);
-    answer(&mut peer, &format!("set k 0 0 1000000\r\n{value}\r\n"), 8);
-    peer.write_all(b"get k\r\nget k\r\n").unwrap();
-    let stopping = thread::spawn(|| working.stop(Manner::Graceful));
-    let mut answers = String::new();
-    peer.read_to_string(&mut answers).unwrap();
-    assert!(answers == format!("VALUE k 0 1000000\r\n{value}\r\nEND\r\n").repeat(2));
-    stopping.join().unwrap();
+    with_each_loop(|io| {
+        let working = Working::with(io, &[]);
+        let mut peer = working.connect();
+        let value = "x".repeat(1_000_000);
+        answer(&mut peer, &format!("set k 0 0 1000000\r\n{value}\r\n"), 8);
+        peer.write_all(b"get k\r\nget k\r\n").unwrap();
+        let stopping = thread::spawn(|| working.stop(Manner::Graceful));
+        let mut answers = String::new();
+        peer.read_to_string(&mut answers).unwrap();
+        assert!(answers == format!("VALUE k 0 1000000\r\n{value}\r\nEND\r\n").repeat(2));
+        stopping.join().unwrap();
+    });
 }
 
 #[test]
 fn a_graceful_stop_does_not_wait_for_who_does_not_read() {
-    let working = Working::with(&[]);
-    let mut peer = working.connect();
-    let value = "x".repeat(1_000_000);
-    answer(&mut peer, &format!("set k 0 0 1000000\r\n{value}\r\n"), 8);
-    peer.write_all(b"get k\r\n").unwrap();
-    let mut first = [0; 7];
-    peer.read_exact(&mut first).unwrap();
-    working.stop(Manner::Graceful);
+    with_each_loop(|io| {
+        let working = Working::with(io, &[]);
+        let mut peer = working.connect();
+        let value = "x".repeat(1_000_000);
+        answer(&mut peer, &format!("set k 0 0 1000000\r\n{value}\r\n"), 8);
+        peer.write_all(b"get k\r\n").unwrap();
+        let mut first = [0; 7];
+        peer.read_exact(&mut first).unwrap();
+        working.stop(Manner::Graceful);
+    });
 }

@@ -1,0 +1,154 @@
+//! A ring and the other ends of its sockets. Where the kernel allows no ring there is nothing to test.
+
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+
+use super::*;
+
+const SECOND: Option<Duration> = Some(Duration::from_secs(1));
+const BRIEFLY: Option<Duration> = Some(Duration::from_millis(20));
+
+fn ring() -> Option<Ring> {
+    match Ring::new() {
+        Ok(mut ring) => {
+            ring.enable().unwrap();
+            Some(ring)
+        }
+        Err(error) => {
+            println!("skipped: io_uring cannot be used here ({error})");
+            None
+        }
+    }
+}
+
+fn token(number: u64) -> Token {
+    Token::from(number)
+}
+
+/// What happens in a wait.
+fn wait(ring: &mut Ring, timeout: Option<Duration>) -> Vec<Event> {
+    let mut events = Vec::new();
+    ring.wait(timeout, &mut events).unwrap();
+    events
+}
+
+#[test]
+fn what_comes_is_received_until_the_peer_is_gone() {
+    let Some(mut ring) = ring() else { return };
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    ring.receive(ours.as_fd(), token(7));
+    for words in ["some", "words"] {
+        theirs.write_all(words.as_bytes()).unwrap();
+        let [Event::Received(of, lent)] = &mut wait(&mut ring, SECOND)[..] else { panic!() };
+        assert_eq!((*of, ring.bytes(lent)), (token(7), words.as_bytes()));
+        let lent = Lent { ..*lent };
+        ring.give_back(lent);
+    }
+    drop(theirs);
+    let events = wait(&mut ring, SECOND);
+    let [Event::Ended(of, Reception::Over)] = &events[..] else { panic!("{events:?}") };
+    assert_eq!((*of, ring.under_way), (token(7), 0));
+}
+
+#[test]
+fn nothing_is_lost_while_no_buffer_is_left() {
+    let Some(mut ring) = ring() else { return };
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    let mut lent = Vec::new();
+    ring.receive(ours.as_fd(), token(1));
+    // One buffer each time: they are read apart.
+    while lent.len() < usize::from(BUFFERS) {
+        theirs.write_all(&[lent.len() as u8]).unwrap();
+        for event in wait(&mut ring, SECOND) {
+            let Event::Received(_, buffer) = event else { panic!("{event:?}") };
+            lent.push(buffer);
+        }
+    }
+    theirs.write_all(b"the rest").unwrap();
+    let events = wait(&mut ring, SECOND);
+    assert!(matches!(events[..], [Event::Ended(_, Reception::Starved)]), "{events:?}");
+    for (buffer, number) in lent.drain(..).zip(0..) {
+        assert_eq!(ring.bytes(&buffer), [number]);
+        ring.give_back(buffer);
+    }
+    ring.receive(ours.as_fd(), token(1));
+    let events = wait(&mut ring, SECOND);
+    let [Event::Received(_, buffer)] = &events[..] else { panic!("{events:?}") };
+    assert_eq!(ring.bytes(buffer), b"the rest");
+}
+
+#[test]
+fn what_is_sent_comes_back_when_all_of_it_is_sent() {
+    let Some(mut ring) = ring() else { return };
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    let bytes = vec![b'x'; 4 << 20];
+    ring.send(ours.as_fd(), token(3), bytes.clone());
+    assert!(wait(&mut ring, BRIEFLY).is_empty(), "no socket holds four MiB");
+    let reader = std::thread::spawn(move || {
+        let mut read = vec![0; 4 << 20];
+        theirs.read_exact(&mut read).unwrap();
+        read
+    });
+    let events = wait(&mut ring, Some(Duration::from_secs(20)));
+    let [Event::Sent(of, back, sent)] = &events[..] else { panic!("{events:?}") };
+    assert_eq!((*of, *sent, back), (token(3), Ok(bytes.len()), &bytes));
+    assert!(reader.join().unwrap() == bytes);
+}
+
+#[test]
+fn a_send_to_nobody_fails_and_comes_back() {
+    let Some(mut ring) = ring() else { return };
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    drop(theirs);
+    ring.send(ours.as_fd(), token(3), b"words".to_vec());
+    let events = wait(&mut ring, SECOND);
+    assert!(matches!(events[..], [Event::Sent(_, _, Err(Errno::PIPE))]), "{events:?}");
+}
+
+#[test]
+fn what_is_stopped_says_no_more() {
+    let Some(mut ring) = ring() else { return };
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    ring.receive(ours.as_fd(), token(5));
+    ring.poll(ours.as_fd(), 5, EventFlags::IN);
+    assert!(wait(&mut ring, BRIEFLY).is_empty());
+    ring.stop_receiving(token(5));
+    ring.stop_polling(5);
+    let events = wait(&mut ring, SECOND);
+    assert!(matches!(events[..], [Event::Ended(_, Reception::Paused)]), "{events:?}");
+    theirs.write_all(b"words").unwrap();
+    assert!(wait(&mut ring, BRIEFLY).is_empty());
+    ring.poll(ours.as_fd(), KEY_MAX, EventFlags::IN);
+    let events = wait(&mut ring, SECOND);
+    assert!(matches!(events[..], [Event::Ready(KEY_MAX, EventFlags::IN)]), "{events:?}");
+}
+
+#[test]
+fn more_can_be_asked_for_than_the_queue_holds() {
+    let Some(mut ring) = ring() else { return };
+    let (ours, _theirs) = UnixStream::pair().unwrap();
+    let asked = 3 * u64::from(SUBMISSIONS);
+    for key in 0..asked {
+        ring.poll(ours.as_fd(), key, EventFlags::OUT);
+    }
+    let mut ready = 0;
+    while ready < asked {
+        ready += wait(&mut ring, SECOND).len() as u64;
+    }
+    assert_eq!((ready, ring.under_way), (asked, 0));
+}
+
+#[test]
+fn a_ring_that_goes_ends_what_is_under_way() {
+    let Some(mut ring) = ring() else { return };
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    ring.receive(ours.as_fd(), token(1));
+    ring.send(ours.as_fd(), token(1), vec![b'x'; 4 << 20]);
+    assert!(wait(&mut ring, BRIEFLY).is_empty());
+    assert!(ring.cancel_all());
+    drop((ring, ours));
+    let mut read = Vec::new();
+    theirs.read_to_end(&mut read).unwrap();
+    assert!(!read.is_empty() && read.iter().all(|byte| *byte == b'x'));
+}
