@@ -13,7 +13,7 @@ use crate::values::{Origin, Values};
 /// # Errors
 /// Names the first two that contradict each other.
 pub(crate) fn check(values: &Values) -> Result<Vec<String>, OptionError> {
-    for rule in [item_size, chunk_size, slab_sizes, queues, napi_ids, ways_in] {
+    for rule in [item_size, chunk_size, slab_sizes, queues, napi_ids, ways_in, filtered] {
         if let Some((id, what)) = rule(values) {
             let origin = values.given(id).map_or(&Origin::Default, |given| &given.origin);
             let message = format!("{}: {what}", origin.spelling(id.row()));
@@ -71,6 +71,15 @@ fn queues(values: &Values) -> Contradiction {
     let has_temporary = values.given(Id::TemporaryTtl).is_some();
     (has_temporary && !values.switch(Id::LruMaintainer))
         .then(|| (Id::TemporaryTtl, "it cannot be set without lru_maintainer".to_owned()))
+}
+
+/// What io_uring does is not seen by the filter of system calls that comes with dropped privileges.
+fn filtered(values: &Values) -> Contradiction {
+    let is_uring = values.text(Id::Io) == Some("uring");
+    (is_uring && values.switch(Id::DropPrivileges)).then(|| {
+        let what = "uring goes around what -o drop_privileges forbids: leave one of them out";
+        (Id::Io, what.to_owned())
+    })
 }
 
 fn napi_ids(values: &Values) -> Contradiction {

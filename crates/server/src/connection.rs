@@ -173,9 +173,18 @@ impl Connection {
         self.ringed.is_some()
     }
 
-    /// Shall the ring be asked to receive for it? It is taken to be.
+    /// Can its session go on as soon as something comes?
+    fn awaits_input(&self) -> bool {
+        let has_turn = self.ringed.is_some_and(|ringed| ringed.has_turn);
+        matches!(self.next, Next::Input | Next::Lines)
+            && !has_turn
+            && !self.is_ready
+            && !self.has_unsent()
+    }
+
+    /// Shall the ring be asked to receive for it? It is taken to be. Only what the session waits for may be any amount.
     pub(crate) fn begin_receiving(&mut self) -> bool {
-        let has_room = self.input.held_bytes() < RECEIVED_BYTES_MAX;
+        let has_room = self.input.held_bytes() < RECEIVED_BYTES_MAX || self.awaits_input();
         self.ringed.as_mut().is_some_and(|ringed| {
             let begins = has_room && !ringed.is_receiving && !ringed.is_over;
             ringed.is_receiving |= begins;
@@ -191,11 +200,7 @@ impl Connection {
         bytes: &[u8],
     ) -> Taken {
         executor.counters().add(Counter::WireBytesRead, bytes.len() as u64);
-        let has_turn = self.ringed.is_some_and(|ringed| ringed.has_turn);
-        let can_go_on = !has_turn
-            && !self.is_ready
-            && !self.has_unsent()
-            && matches!(self.next, Next::Input | Next::Lines);
+        let can_go_on = self.awaits_input();
         let waiting = self.input.waiting();
         let taken = if can_go_on && waiting.is_empty() {
             Taken::AsItIs
@@ -218,7 +223,9 @@ impl Connection {
                 }
             }
         };
-        self.note_turn(!matches!(taken, Taken::Kept | Taken::Broken) || has_turn);
+        if can_go_on {
+            self.note_turn(true);
+        }
         taken
     }
 

@@ -112,8 +112,11 @@ fn start_workers(
         let mut worker =
             Worker::new(server, number, Arc::clone(&inbox)).map_err(|error| failure(&error))?;
         worker.share(Arc::clone(datagrams)).map_err(|error| failure(&error))?;
-        if let (0, Some(no_ring)) = (number, worker.no_ring()) {
-            server.log.event(format_args!("{no_ring}"));
+        if number == 0 {
+            match worker.no_ring() {
+                Some(no_ring) => server.log.event(format_args!("{no_ring}")),
+                None => server.log.event(format_args!("workers wait by {}", worker.waits_by())),
+            }
         }
         let thread = thread::Builder::new().name(format!("worker {number}"));
         let serve = move || {

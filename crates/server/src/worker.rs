@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use larder_item::Second;
+use larder_options::Io;
 use larder_protocol::Topics;
 use larder_protocol::text::watched::{self, Closing};
 use larder_stats::Counter;
@@ -76,7 +77,12 @@ impl Worker {
     /// # Errors
     /// The system has no more descriptors, or not what `--io` asks for.
     pub(crate) fn new(server: &Arc<Server>, number: usize, inbox: Arc<Inbox>) -> io::Result<Self> {
-        let (mut poller, no_ring) = Poller::new(server.options.io)?;
+        let io = match server.options.io {
+            // What a ring does is not seen by the filter of system calls.
+            Io::Auto if server.options.drop_privileges => Io::Epoll,
+            io => io,
+        };
+        let (mut poller, no_ring) = Poller::new(io)?;
         poller.watch(inbox.waker(), INBOX)?;
         let write_bytes = server.options.tls.as_ref().map_or(0, |tls| tls.write_bytes);
         Ok(Self {
@@ -103,8 +109,13 @@ impl Worker {
         self.no_ring.as_ref()
     }
 
+    /// How it waits, for the log.
+    pub(crate) fn waits_by(&self) -> &'static str {
+        if self.has_ring() { "io_uring" } else { "epoll" }
+    }
+
     /// Does it have a ring?
-    pub(crate) fn has_ring(&self) -> bool {
+    fn has_ring(&self) -> bool {
         matches!(self.poller, Poller::Ring(_))
     }
 

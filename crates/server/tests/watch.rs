@@ -89,7 +89,9 @@ fn gets_sets_and_deletes_are_shown_with_the_connection_they_came_from() -> Resul
     ensure!(shown == "type=item_get key=a status=not_found clsid=0", "{get}");
     let mut expect = |lines: &[&str]| -> Result<()> {
         for expected in lines {
-            assert_eq!(watcher.line()?, expected.replace('#', &connection));
+            // A second may pass between a store and an append.
+            let line = watcher.line()?.replace("ttl=99", "ttl=100");
+            assert_eq!(line, expected.replace('#', &connection));
         }
         Ok(())
     };
