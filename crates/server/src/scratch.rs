@@ -66,10 +66,11 @@ impl Scratch {
         self.outputs.pop().unwrap_or_else(|| Vec::with_capacity(OUTPUT_BYTES_MIN))
     }
 
-    /// It has been sent. The one used last is the next to be used.
+    /// It has been sent, or given away, which leaves nothing to keep. The one used last is the next to be used.
     #[inline]
     pub(crate) fn give_output(&mut self, mut output: Vec<u8>) {
-        if self.outputs.len() < OUTPUTS_MAX && output.capacity() <= OUTPUT_BYTES_HIGH {
+        let is_worth_it = (OUTPUT_BYTES_MIN..=OUTPUT_BYTES_HIGH).contains(&output.capacity());
+        if is_worth_it && self.outputs.len() < OUTPUTS_MAX {
             output.clear();
             self.outputs.push(output);
         }

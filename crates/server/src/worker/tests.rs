@@ -21,7 +21,7 @@ struct Working {
 /// Has a test pass with every loop that the kernel allows.
 fn with_each_loop(test: impl Fn(&'static str)) {
     test("epoll");
-    match Poller::new(larder_options::Io::Uring) {
+    match Poller::new(Io::Uring) {
         Ok(_) => test("uring"),
         Err(error) => println!("not tested with io_uring: it cannot be used here ({error})"),
     }
