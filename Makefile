@@ -37,9 +37,11 @@ lint:
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
 	cargo deny --log-level error --locked check licenses bans sources
 
-# Tests of the crates, and the transcripts of conformance/wire on the release binary and on memcached.
+# Tests of the crates, and the transcripts of conformance/wire on the release binary and on memcached; the server's with
+# either of its loops, if the kernel allows io_uring.
 unit: build
 	LARDERD=$(LARDERD) cargo test --workspace --locked
+	LARDERD=$(LARDERD) LARDER_IO=epoll cargo test -p larder-server --locked --tests
 
 # The engine in many orders of its threads. `LARDER_INTERLEAVINGS=10 make models` looks ten times as long, and further.
 models:

@@ -5,17 +5,19 @@
 //! ```
 //!
 //! One listener accepts connections and hands them to the workers in turn; a worker is a thread with an
-//! epoll instance of its own, and no request ever leaves it. A session turns bytes into commands and
-//! responses into bytes, and performs no I/O.
+//! io_uring, or an epoll instance, of its own, and no request ever leaves it. A session turns bytes into commands
+//! and responses into bytes, and performs no I/O.
 //!
-//! **System calls**: a request that comes alone costs one receive, one send and its share of one wait;
-//! those that come together share all three. A worker receives for up to 16 connections, lets the memory fetch
-//! what their keys lead to, executes, and sends.
+//! **System calls**: with io_uring one for each turn of the loop, whatever came and whatever is sent: the kernel
+//! receives into buffers that the worker has given it, and sends with the next wait. With epoll a request that comes
+//! alone costs one receive, one send and its share of one wait; those that come together share all three. Either
+//! way a worker lets the memory fetch what the keys of up to 16 connections lead to, executes, and sends. TLS and UDP
+//! receive and send by themselves on both, and the ring tells them when.
 //!
-//! **Memory**: a worker has 128 KiB for input and as much for output, which its connections use in turn. A
-//! connection that waits for a command has none. One in the middle of a command keeps that, one whose
-//! peer does not read keeps at most 64 KiB and one value in one piece, and is not read; together
-//! connections keep at most 64 MiB beyond 16 KiB each.
+//! **Memory**: a worker has 128 KiB for input, with io_uring 2 MiB more, and at most 4 MiB for answers, which its
+//! connections use in turn. A connection that waits for a command has none. One in the middle of a command keeps
+//! that, one whose peer does not read keeps at most 64 KiB and one value in one piece, and at most as much input that
+//! came meanwhile; together connections keep at most 64 MiB beyond 16 KiB each.
 //!
 //! **Fairness**: where several connections have something to do, each executes at most `-R` commands in
 //! its turn; 50 keys of a list count as a command, statistics as all of a turn's. A connection that is
@@ -30,7 +32,7 @@
 //! - bytes and sockets: `backlog`, `budget`, `scratch`, `connection`, `connections`, `roster`,
 //!   `datagrams`;
 //! - encryption: `suites`, `certificates`, `tls`;
-//! - threads: [`server`], `inbox`, `waker`, `worker`, `listener`, `clock`, `log`;
+//! - threads: [`server`], `inbox`, `waker`, `ring`, `poller`, `worker`, `listener`, `clock`, `log`;
 //! - the process: [`mod@start`], `stop`, `signals`, `sockets`, `pidfile`, `privileges`, `syscalls`,
 //!   `limits`, `daemon`, [`failure`].
 #![deny(unsafe_code)]
