@@ -185,6 +185,14 @@ impl ServerUnderTest {
         fs::read_to_string(self.folder.path().join(LOG_NAME)).unwrap_or_default()
     }
 
+    /// Sends it a signal that does not end it.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        Ok(kill_process(Pid::from_child(&self.child), signal)?)
+    }
+
     /// Sends a signal and waits for the end.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
-use larder_testkit::server::larderd;
+use larder_testkit::server::{Signal, larderd};
 use larder_testkit::{ServerUnderTest, Stream, Transport};
 
 /// A server in trouble.
@@ -53,6 +53,15 @@ impl Scene {
         let grown_bytes = now_bytes.saturating_sub(self.rss_before_bytes);
         ensure!(grown_bytes <= bytes, "the server has grown by {grown_bytes} bytes, not {bytes}");
         Ok(())
+    }
+
+    /// Lets things happen while the server does nothing. The bystander must be patient meanwhile.
+    #[allow(dead_code)] // Not every test that has a scene stops it.
+    pub(crate) fn while_stopped(&self, act: impl FnOnce() -> Result<()>) -> Result<()> {
+        self.server.signal(Signal::STOP)?;
+        let acted = act();
+        self.server.signal(Signal::CONT)?;
+        acted
     }
 
     /// Ends the scene: everybody else must have gone. The server runs, the bystander was answered in time
