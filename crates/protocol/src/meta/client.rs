@@ -1,10 +1,24 @@
-//! Meta requests to bytes.
+//! The other side of the wire: meta requests to bytes, and bytes to the replies.
+//!
+//! ```
+//! use larder_protocol::meta::client::{Reading, read_reply};
+//!
+//! let Reading::Reply { reply, consumed } = read_reply(b"VA 5 f7\r\nhello\r\nHD\r\n") else {
+//!     panic!("a hit comes first");
+//! };
+//! assert_eq!((reply.code, reply.value), (*b"VA", Some(&b"hello"[..])));
+//! assert_eq!(consumed, 16);
+//! ```
 
-use crate::Fetch;
+use memchr::memchr;
+
+use crate::number;
 use crate::text::LINE_END;
 use crate::text::client::UnsendableKey;
+use crate::text::client::reply::REPLY_LINE_BYTES_MAX;
 use crate::text::client::request::check_sendable;
 use crate::text::render::push_number;
+use crate::{Fetch, Store};
 
 /// Appends a meta get.
 ///
@@ -31,4 +45,139 @@ pub fn fetch(out: &mut Vec<u8>, fetch: &Fetch<'_>) -> Result<(), UnsendableKey> 
     }
     out.extend_from_slice(LINE_END);
     Ok(())
+}
+
+/// Appends a meta set of `value`: its key, exptime and flags, without further conditions.
+///
+/// # Errors
+/// [`UnsendableKey`]; nothing has been appended.
+pub fn store(out: &mut Vec<u8>, head: &Store<'_>, value: &[u8]) -> Result<(), UnsendableKey> {
+    check_sendable(head.key)?;
+    out.extend_from_slice(b"ms ");
+    out.extend_from_slice(head.key);
+    out.push(b' ');
+    push_number(out, value.len());
+    if head.exptime != 0 {
+        out.extend_from_slice(b" T");
+        push_number(out, head.exptime);
+    }
+    if head.flags != 0 {
+        out.extend_from_slice(b" F");
+        push_number(out, head.flags);
+    }
+    out.extend_from_slice(LINE_END);
+    out.extend_from_slice(value);
+    out.extend_from_slice(LINE_END);
+    Ok(())
+}
+
+/// An answer. Borrows from the bytes it was read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reply<'a> {
+    /// `HD`, `VA`, `EN`, `NS`, `EX`, `NF` or `MN`; of an error line its first two letters.
+    pub code: [u8; 2],
+    /// The line, without its end.
+    pub line: &'a [u8],
+    /// The value behind a `VA`.
+    pub value: Option<&'a [u8]>,
+}
+
+/// What [`read_reply`] makes of the bytes at hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading<'a> {
+    /// A reply; its first `consumed` bytes are used up.
+    Reply {
+        /// What was answered.
+        reply: Reply<'a>,
+        /// Bytes used up, at least one.
+        consumed: usize,
+    },
+    /// The bytes are the beginning of a reply that has at least `bytes_min` bytes. The number comes from
+    /// the peer: bound it before trusting it with memory.
+    NeedMore {
+        /// Bytes the reply has at least, more than there are now.
+        bytes_min: u64,
+    },
+    /// The bytes are no reply of the meta protocol: nothing that follows can be trusted either.
+    Bad,
+}
+
+/// Reads the first reply of `input`. Knows nothing of what was read before.
+pub fn read_reply(input: &[u8]) -> Reading<'_> {
+    let Some(newline) = memchr(b'\n', input) else {
+        return match input.len() {
+            ..=REPLY_LINE_BYTES_MAX => Reading::NeedMore { bytes_min: input.len() as u64 + 1 },
+            _ => Reading::Bad,
+        };
+    };
+    let (line, rest) = input.split_at(newline);
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let mut words = line.split(|byte| *byte == b' ');
+    let word = words.next().unwrap_or_default();
+    let is_error = [&b"ERROR"[..], b"CLIENT_ERROR", b"SERVER_ERROR"].contains(&word);
+    let Some(&code) = word.first_chunk::<2>().filter(|_| is_error || word.len() == 2) else {
+        return Reading::Bad;
+    };
+    let consumed = newline + 1;
+    let reply = Reply { code, line, value: None };
+    match &code {
+        b"VA" => {}
+        b"HD" | b"EN" | b"NS" | b"EX" | b"NF" | b"MN" => {
+            return Reading::Reply { reply, consumed };
+        }
+        _ if is_error => return Reading::Reply { reply, consumed },
+        _ => return Reading::Bad,
+    }
+    let Some(value_bytes) = words.next().and_then(number::unsigned_32) else {
+        return Reading::Bad;
+    };
+    let block_bytes = u64::from(value_bytes) + LINE_END.len() as u64;
+    let after_line = rest.get(1..).unwrap_or_default();
+    let block = usize::try_from(block_bytes).ok().and_then(|bytes| after_line.get(..bytes));
+    let Some(block) = block else {
+        return Reading::NeedMore { bytes_min: consumed as u64 + block_bytes };
+    };
+    match block.strip_suffix(LINE_END) {
+        Some(value) => {
+            let reply = Reply { value: Some(value), ..reply };
+            Reading::Reply { reply, consumed: consumed + block.len() }
+        }
+        None => Reading::Bad,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hit_is_read_once_all_of_it_is_there() {
+        let input = b"VA 3 c9\r\nabc\r\nEN\r\n";
+        let Reading::Reply { reply, consumed } = read_reply(input) else { panic!("a reply") };
+        assert_eq!((reply.value, consumed), (Some(&b"abc"[..]), 14));
+        for cut in 0..14 {
+            let reading = read_reply(&input[..cut]);
+            let Reading::NeedMore { bytes_min } = reading else { panic!("{cut}: {reading:?}") };
+            assert!(bytes_min > cut as u64 && bytes_min <= 14, "{cut}: {bytes_min}");
+        }
+        let rest = Reply { code: *b"EN", line: b"EN", value: None };
+        assert_eq!(read_reply(&input[14..]), Reading::Reply { reply: rest, consumed: 4 });
+    }
+
+    #[test]
+    fn other_lines_are_no_reply() {
+        for bad in [&b"END\r\n"[..], b"\r\n", b"XX\r\n", b"VA\r\n", b"VA 1\r\nabc", b"HTTP\r\n"] {
+            assert_eq!(read_reply(bad), Reading::Bad, "{bad:?}");
+        }
+        let Reading::Reply { reply, .. } = read_reply(b"SERVER_ERROR no\r\n") else {
+            panic!("an error");
+        };
+        assert_eq!(reply.line, b"SERVER_ERROR no");
+    }
+
+    #[test]
+    fn a_value_announced_at_four_gigabytes_asks_for_bytes_and_allocates_nothing() {
+        let reading = read_reply(b"VA 4294967295\r\n");
+        assert_eq!(reading, Reading::NeedMore { bytes_min: 15 + 4_294_967_295 + 2 });
+    }
 }
