@@ -15,7 +15,7 @@ pub(crate) enum Address {
 }
 
 /// The option that every subcommand for one server has.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ServerArgument {
     /// The server: host:port, [IPv6]:port, or the path of a unix socket
     #[arg(short, long, value_name = "ADDR", default_value = "127.0.0.1:11211")]

@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::ToSocketAddrs;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use larder_protocol::text::client::{Reading, Reply, read_reply};
@@ -133,7 +133,11 @@ pub(crate) fn unexpected(reply: Reply<'_>) -> anyhow::Error {
     }
 }
 
-fn connect(address: &Address) -> Result<Socket> {
+/// Connects, trying each of the host's addresses in turn.
+///
+/// # Errors
+/// Nobody accepts the connection.
+pub(crate) fn connect(address: &Address) -> Result<Socket> {
     match address {
         Address::Unix(path) => connect_one(Domain::UNIX, &SockAddr::unix(path)?),
         Address::Tcp { host, port } => {
@@ -153,13 +157,22 @@ fn connect(address: &Address) -> Result<Socket> {
 
 fn connect_one(domain: Domain, address: &SockAddr) -> Result<Socket> {
     let socket = Socket::new(domain, Type::STREAM, None)?;
-    socket.connect_timeout(address, Duration::from_secs(CONNECT_SECS_MAX)).map_err(|error| {
+    let deadline = Instant::now() + Duration::from_secs(CONNECT_SECS_MAX);
+    let wait = Duration::from_secs(CONNECT_SECS_MAX);
+    while let Err(error) = socket.connect_timeout(address, wait) {
         match error.kind() {
-            ErrorKind::TimedOut => anyhow!("no answer within {CONNECT_SECS_MAX} s"),
-            ErrorKind::WouldBlock => anyhow!("its queue of new connections is full"),
-            _ => error.into(),
+            // A unix socket says at once that its queue is full.
+            ErrorKind::WouldBlock if Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            ErrorKind::WouldBlock => bail!("its queue of new connections is full"),
+            ErrorKind::TimedOut => bail!("no answer within {CONNECT_SECS_MAX} s"),
+            ErrorKind::Other => {
+                bail!("it closed the connection at once: has it as many as it may?")
+            }
+            _ => return Err(error.into()),
         }
-    })?;
+    }
     let answer_time = Some(Duration::from_secs(ANSWER_SECS_MAX));
     socket.set_read_timeout(answer_time)?;
     socket.set_write_timeout(answer_time)?;

@@ -44,7 +44,7 @@ enum Larder {
     Stats(stats::Arguments),
     Ping(ping::Arguments),
     Replay(replay::Arguments),
-    Bench(bench::Arguments),
+    Bench(Box<bench::Arguments>),
 }
 
 fn main() -> ExitCode {

@@ -17,6 +17,19 @@ pub(crate) fn write_value(seed: u64, value_bytes: usize, value: &mut Vec<u8>) {
     value.truncate(value_bytes);
 }
 
+/// Is this the value that belongs to `seed`?
+pub(crate) fn is_value(seed: u64, value: &[u8]) -> bool {
+    let mut word = mix(seed);
+    let (words, rest) = value.as_chunks::<8>();
+    for found in words {
+        if *found != mix(word).to_le_bytes() {
+            return false;
+        }
+        word = word.wrapping_add(1);
+    }
+    mix(word).to_le_bytes().starts_with(rest)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -31,5 +44,20 @@ mod tests {
         }
         write_value(2, 1000, &mut other);
         assert_ne!(one, other);
+    }
+
+    #[test]
+    fn a_value_is_recognised_and_any_other_byte_is_not() {
+        let mut value = Vec::new();
+        for value_bytes in [0, 1, 7, 8, 9, 100] {
+            write_value(3, value_bytes, &mut value);
+            assert!(is_value(3, &value), "{value_bytes}");
+            for at in 0..value_bytes {
+                value[at] ^= 1;
+                assert!(!is_value(3, &value), "{value_bytes} {at}");
+                value[at] ^= 1;
+            }
+        }
+        assert!(!is_value(4, &value));
     }
 }

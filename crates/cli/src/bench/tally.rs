@@ -1,135 +1,195 @@
-//! What a load counts.
+//! What is counted.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-use crate::bench::{Arguments, Mode};
-
 /// The counts of one thread, or of all.
+#[derive(Clone, Debug)]
 pub(super) struct Tally {
-    /// Gets among the requests.
+    /// Requests that were answered.
+    pub(super) requests: u64,
+    /// Keys that gets asked for.
     pub(super) gets: u64,
-    /// Gets that found an item.
+    /// Of them those that found an item.
     pub(super) hits: u64,
+    /// Requests that stored.
+    pub(super) sets: u64,
     /// Hits with another value than was stored.
     pub(super) wrong_values: u64,
+    /// Requests that failed, by what was said of them.
+    pub(super) errors: BTreeMap<String, u64>,
+    /// Why connections failed: the first reason, and how many there were.
+    pub(super) failed: Option<String>,
+    pub(super) failed_connections: u32,
+    /// From sending a request, or from when it was due, to having read its answer.
+    pub(super) latency_ns: Histogram<u64>,
     /// How long it took; of several threads the longest.
     pub(super) elapsed: Duration,
-    /// From sending a request to having read its answer, in nanoseconds.
-    latency_ns: Histogram<u64>,
+    pub(super) lateness: Lateness,
+    pub(super) effort: Effort,
+}
+
+/// How well a schedule was kept.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Lateness {
+    /// Requests of the schedule.
+    pub(super) scheduled: u64,
+    /// Sent late, since no connection was free when they were due.
+    pub(super) late_for_connections: u64,
+    /// Sent late although a connection was free: the generator was behind.
+    pub(super) late_for_generator: u64,
+    /// Due before the end, and not sent.
+    pub(super) unsent: u64,
+    /// The longest by which a request was sent after it was due, by whose fault.
+    pub(super) for_connections_max_ns: u64,
+    pub(super) for_generator_max_ns: u64,
+}
+
+/// What the generator itself took.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Effort {
+    /// Processor time of the busiest thread over the time that it ran.
+    pub(super) busy_share: f64,
+    /// The same for the time in which a thread could have run, and had no processor.
+    pub(super) starved_share: f64,
+}
+
+/// The counts of one second of one thread, or of all.
+#[derive(Clone, Debug)]
+pub(super) struct Second {
+    /// Which second, from the beginning.
+    pub(super) number: u64,
+    /// How much of it was measured.
+    pub(super) span: Duration,
+    pub(super) gets: u64,
+    pub(super) hits: u64,
+    pub(super) errors: u64,
+    pub(super) latency_ns: Histogram<u64>,
+}
+
+fn histogram(digits: u8) -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LATENCY_NS_MAX, digits).expect("the bounds are in order")
 }
 
 impl Default for Tally {
     fn default() -> Self {
-        let latency_ns = Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3);
         Self {
+            requests: 0,
             gets: 0,
             hits: 0,
+            sets: 0,
             wrong_values: 0,
+            errors: BTreeMap::new(),
+            failed: None,
+            failed_connections: 0,
+            latency_ns: histogram(3),
             elapsed: Duration::ZERO,
-            latency_ns: latency_ns.expect("the bounds are in order"),
+            lateness: Lateness::default(),
+            effort: Effort::default(),
         }
     }
 }
 
 impl Tally {
-    /// Counts an answer.
-    pub(super) fn count(&mut self, latency: Duration) {
-        let latency_ns = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
-        self.latency_ns.saturating_record(latency_ns);
+    /// Counts failed requests.
+    pub(super) fn count_errors(&mut self, words: &[u8], times: u64) {
+        if times == 0 {
+            return;
+        }
+        let words = &words[..words.len().min(ERROR_BYTES_MAX)];
+        let mut kind = words.escape_ascii().to_string();
+        // A server may put anything into its errors.
+        if self.errors.len() >= ERROR_KINDS_MAX && !self.errors.contains_key(&kind) {
+            kind = "others".to_owned();
+        }
+        *self.errors.entry(kind).or_default() += times;
+    }
+
+    pub(super) fn error_count(&self) -> u64 {
+        self.errors.values().sum()
     }
 
     /// Adds another thread's counts.
-    pub(super) fn add(&mut self, other: &Self) {
+    pub(super) fn add(&mut self, other: Self) {
+        self.requests += other.requests;
         self.gets += other.gets;
         self.hits += other.hits;
+        self.sets += other.sets;
         self.wrong_values += other.wrong_values;
-        self.elapsed = self.elapsed.max(other.elapsed);
+        for (kind, times) in &other.errors {
+            self.count_errors(kind.as_bytes(), *times);
+        }
+        self.failed = self.failed.take().or(other.failed);
+        self.failed_connections += other.failed_connections;
         self.latency_ns.add(&other.latency_ns).expect("all have the same bounds");
+        self.elapsed = self.elapsed.max(other.elapsed);
+        self.lateness.add(other.lateness);
+        self.effort.busy_share = self.effort.busy_share.max(other.effort.busy_share);
+        self.effort.starved_share = self.effort.starved_share.max(other.effort.starved_share);
     }
 
-    fn requests_per_second(&self) -> f64 {
-        self.latency_ns.len() as f64 / self.elapsed.as_secs_f64()
+    pub(super) fn requests_per_second(&self) -> f64 {
+        self.requests as f64 / self.elapsed.as_secs_f64().max(1e-9)
     }
 
     /// `None` where there was no get.
-    fn hit_ratio(&self) -> Option<f64> {
-        (self.gets > 0).then(|| self.hits as f64 / self.gets as f64)
+    pub(super) fn hit_ratio(&self) -> Option<f64> {
+        ratio(self.hits, self.gets)
     }
 
-    fn latency_us(&self, quantile: f64) -> f64 {
+    pub(super) fn latency_us(&self, quantile: f64) -> f64 {
         self.latency_ns.value_at_quantile(quantile) as f64 / 1000.0
     }
 
-    /// For people.
-    pub(super) fn text(&self, arguments: &Arguments) -> String {
-        let hit_ratio = self.hit_ratio().map_or("-".to_owned(), |ratio| format!("{ratio:.4}"));
-        let [p50, p99, p999] = QUANTILES.map(|quantile| self.latency_us(quantile));
-        format!(
-            "{workload}, {seconds:.1} s\n\
-             requests/s     {requests_per_second:.0}\n\
-             hit ratio      {hit_ratio}\n\
-             wrong values   {wrong_values}\n\
-             latency in us  p50 {p50:.1}, p99 {p99:.1}, p99.9 {p999:.1}, longest {longest:.1}\n",
-            workload = workload(arguments),
-            seconds = self.elapsed.as_secs_f64(),
-            requests_per_second = self.requests_per_second(),
-            wrong_values = self.wrong_values,
-            longest = self.latency_us(1.0),
-        )
-    }
-
-    /// For programs: one object on one line.
-    pub(super) fn json(&self, arguments: &Arguments) -> String {
-        let hit_ratio = self.hit_ratio().map_or("null".to_owned(), |ratio| format!("{ratio:.6}"));
-        let [p50, p99, p999] = QUANTILES.map(|quantile| self.latency_us(quantile));
-        format!(
-            "{{\"mode\":\"{mode}\",\"value_bytes\":{value_bytes},\"keys\":{keys},\
-             \"connections\":{connections},\"threads\":{threads},\"pipeline\":{pipeline},\
-             \"seconds\":{seconds:.3},\"requests\":{requests},\
-             \"requests_per_second\":{requests_per_second:.1},\"hit_ratio\":{hit_ratio},\
-             \"wrong_values\":{wrong_values},\"p50_us\":{p50:.1},\"p99_us\":{p99:.1},\
-             \"p999_us\":{p999:.1},\"longest_us\":{longest:.1}}}",
-            mode = mode(arguments),
-            value_bytes = arguments.value_bytes,
-            keys = arguments.keys,
-            connections = arguments.connections,
-            threads = arguments.threads,
-            pipeline = arguments.pipeline,
-            seconds = self.elapsed.as_secs_f64(),
-            requests = self.latency_ns.len(),
-            requests_per_second = self.requests_per_second(),
-            wrong_values = self.wrong_values,
-            longest = self.latency_us(1.0),
-        )
+    /// Was every request served with the right value?
+    pub(super) fn is_sound(&self) -> bool {
+        self.wrong_values == 0 && self.errors.is_empty()
     }
 }
 
-fn mode(arguments: &Arguments) -> &'static str {
-    match arguments.mode {
-        Mode::Get => "get",
-        Mode::Set => "set",
-        Mode::Mix => "mix",
+impl Lateness {
+    fn add(&mut self, other: Self) {
+        self.scheduled += other.scheduled;
+        self.late_for_connections += other.late_for_connections;
+        self.late_for_generator += other.late_for_generator;
+        self.unsent += other.unsent;
+        let max = self.for_connections_max_ns.max(other.for_connections_max_ns);
+        self.for_connections_max_ns = max;
+        self.for_generator_max_ns = self.for_generator_max_ns.max(other.for_generator_max_ns);
     }
 }
 
-fn workload(arguments: &Arguments) -> String {
-    let share = match arguments.mode {
-        Mode::Mix => format!(" (gets {:.0} %)", arguments.get_share * 100.0),
-        Mode::Get | Mode::Set => String::new(),
-    };
-    format!(
-        "{mode}{share}, {value_bytes} B values, keys {keys}, connections {connections}, \
-         threads {threads}, pipeline {pipeline}",
-        mode = mode(arguments),
-        value_bytes = arguments.value_bytes,
-        keys = arguments.keys,
-        connections = arguments.connections,
-        threads = arguments.threads,
-        pipeline = arguments.pipeline,
-    )
+impl Second {
+    pub(super) fn new(number: u64) -> Self {
+        Self { number, span: Duration::ZERO, gets: 0, hits: 0, errors: 0, latency_ns: histogram(2) }
+    }
+
+    /// Adds what another thread counted in the same second.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.span = self.span.max(other.span);
+        self.gets += other.gets;
+        self.hits += other.hits;
+        self.errors += other.errors;
+        self.latency_ns.add(&other.latency_ns).expect("all have the same bounds");
+    }
+
+    pub(super) fn requests_per_second(&self) -> f64 {
+        self.latency_ns.len() as f64 / self.span.as_secs_f64().max(1e-9)
+    }
+
+    pub(super) fn latency_us(&self, quantile: f64) -> f64 {
+        self.latency_ns.value_at_quantile(quantile) as f64 / 1000.0
+    }
 }
 
-const QUANTILES: [f64; 3] = [0.5, 0.99, 0.999];
-const LATENCY_NS_MAX: u64 = 60_000_000_000;
+/// `None` of nothing.
+pub(super) fn ratio(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+/// Longer ones count as this.
+const LATENCY_NS_MAX: u64 = 600_000_000_000;
+const ERROR_KINDS_MAX: usize = 32;
+const ERROR_BYTES_MAX: usize = 80;

@@ -19,7 +19,7 @@ mod play;
 mod report;
 mod server;
 mod sizes;
-mod trace;
+pub(crate) mod trace;
 
 use std::io::Write;
 use std::path::PathBuf;

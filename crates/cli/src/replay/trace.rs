@@ -74,6 +74,11 @@ impl Trace {
         self.requests.len()
     }
 
+    /// One of the requests.
+    pub(crate) fn request(&self, index: usize) -> &Request {
+        &self.requests[index]
+    }
+
     /// How many keys there are.
     pub(crate) fn key_count(&self) -> u32 {
         self.key_count

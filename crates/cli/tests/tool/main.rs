@@ -25,11 +25,15 @@ impl Fixture {
     }
 
     fn start_with(args: &[&str]) -> Self {
+        Self::start_on(Transport::Unix, args)
+    }
+
+    fn start_on(transport: Transport, args: &[&str]) -> Self {
         let binary = match std::env::var_os("LARDERD") {
             Some(larderd) => larderd.into(),
             None => server::memcached().unwrap(),
         };
-        Self { server: ServerUnderTest::start(&binary, Transport::Unix, args).unwrap() }
+        Self { server: ServerUnderTest::start(&binary, transport, args).unwrap() }
     }
 
     /// The address as `--server` takes it.

@@ -1,0 +1,107 @@
+//! Requests to bytes, and to what waits for their answers.
+
+use std::collections::VecDeque;
+
+use anyhow::Result;
+
+use crate::bench::draw::{Draw, Drawn, KEY_BYTES, Pool, key};
+use crate::bench::options::Dialect;
+use crate::bench::pending::{Pending, value_seed};
+use crate::value::write_value;
+
+/// Writes one request after the other.
+pub(super) struct Ask {
+    dialect: Dialect,
+    multiget: u32,
+    source: Source,
+    /// Keys that gets have missed and that are set next.
+    pub(super) missed: VecDeque<u32>,
+    pool: Pool,
+    /// The request written last; kept for their memory.
+    numbers: Vec<u32>,
+    keys: Vec<[u8; KEY_BYTES]>,
+    value: Vec<u8>,
+}
+
+/// Where requests come from.
+pub(super) enum Source {
+    Drawn(Draw),
+    /// A set of every key, from this one on.
+    EveryKey(u32),
+}
+
+impl Ask {
+    pub(super) fn new(dialect: Dialect, multiget: u32, source: Source, pool: &Pool) -> Self {
+        Self {
+            dialect,
+            multiget,
+            source,
+            missed: VecDeque::new(),
+            pool: pool.clone(),
+            numbers: Vec::new(),
+            keys: Vec::new(),
+            value: Vec::new(),
+        }
+    }
+
+    /// Appends the next request; `false` where there is none any more.
+    ///
+    /// # Errors
+    /// It cannot be said in this protocol.
+    pub(super) fn push(
+        &mut self,
+        out: &mut Vec<u8>,
+        pending: &mut Pending,
+        due_ns: u64,
+    ) -> Result<bool> {
+        let drawn = match self.missed.pop_front() {
+            Some(key) => self.pool.set(key),
+            None => match &mut self.source {
+                Source::Drawn(draw) => draw.next(),
+                Source::EveryKey(next) if *next < self.pool.key_count() => {
+                    *next += 1;
+                    self.pool.set(*next - 1)
+                }
+                Source::EveryKey(_) => return Ok(false),
+            },
+        };
+        match drawn.is_get {
+            true => self.push_get(out, pending, due_ns, drawn.key)?,
+            false => self.push_set(out, pending, due_ns, drawn)?,
+        }
+        Ok(true)
+    }
+
+    fn push_get(
+        &mut self,
+        out: &mut Vec<u8>,
+        pending: &mut Pending,
+        due_ns: u64,
+        first: u32,
+    ) -> Result<()> {
+        self.numbers.clear();
+        self.keys.clear();
+        self.numbers.push(first);
+        if let Source::Drawn(draw) = &mut self.source {
+            self.numbers.extend((1..self.multiget).map(|_| draw.next_key()));
+        }
+        self.keys.extend(self.numbers.iter().map(|number| key(*number)));
+        self.dialect.push_get(out, first, &self.keys)?;
+        pending.push_get(due_ns, &self.numbers);
+        Ok(())
+    }
+
+    fn push_set(
+        &mut self,
+        out: &mut Vec<u8>,
+        pending: &mut Pending,
+        due_ns: u64,
+        drawn: Drawn,
+    ) -> Result<()> {
+        let value_bytes = drawn.value_bytes as usize;
+        write_value(value_seed(drawn.key, value_bytes), value_bytes, &mut self.value);
+        self.dialect.push_set(out, &key(drawn.key), &self.value, drawn.ttl_secs)?;
+        pending.push_set(due_ns);
+        Ok(())
+    }
+}

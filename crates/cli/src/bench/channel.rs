@@ -1,0 +1,130 @@
+//! The way to the server on which nobody waits: a socket, plain or with TLS.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection};
+use socket2::Socket;
+
+use crate::address::Address;
+use crate::connection::connect;
+
+/// How TLS is spoken to the server.
+#[derive(Clone, Debug)]
+pub(super) struct Tls {
+    pub(super) config: Arc<ClientConfig>,
+    pub(super) name: ServerName<'static>,
+}
+
+/// A socket that is not waited for.
+#[derive(Debug)]
+pub(super) struct Channel {
+    socket: Socket,
+    tls: Option<Box<ClientConnection>>,
+}
+
+impl Channel {
+    /// Connects, and waits for that; from then on nothing waits.
+    ///
+    /// # Errors
+    /// Nobody accepts the connection, or the two do not agree on TLS.
+    pub(super) fn open(address: &Address, tls: Option<&Tls>) -> Result<Self> {
+        let mut socket = connect(address)?;
+        let tls = match tls {
+            Some(tls) => {
+                let mut state = ClientConnection::new(tls.config.clone(), tls.name.clone())?;
+                while state.is_handshaking() {
+                    state.complete_io(&mut socket).context("TLS")?;
+                }
+                Some(Box::new(state))
+            }
+            None => None,
+        };
+        socket.set_nonblocking(true)?;
+        Ok(Self { socket, tls })
+    }
+
+    /// Sends what it can; how much that was.
+    ///
+    /// # Errors
+    /// The connection has ended. Never that it would have to wait: then it takes nothing.
+    pub(super) fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let Some(tls) = &mut self.tls else {
+            return not_now(self.socket.write(bytes));
+        };
+        // One record buffer is held here at most: what follows waits with the caller.
+        if flush(tls, &mut self.socket)? && !bytes.is_empty() {
+            let taken = tls.writer().write(bytes)?;
+            flush(tls, &mut self.socket)?;
+            return Ok(taken);
+        }
+        Ok(0)
+    }
+
+    /// Is something encrypted and not sent?
+    pub(super) fn has_unsent(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.wants_write())
+    }
+
+    /// Receives what is there: `None` where there is nothing now.
+    ///
+    /// # Errors
+    /// The connection has ended.
+    pub(super) fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        let Some(tls) = &mut self.tls else {
+            return some_now(self.socket.read(buffer));
+        };
+        loop {
+            match some_now(tls.reader().read(buffer))? {
+                Some(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Some(received) => return Ok(Some(received)),
+                None => {}
+            }
+            match some_now(tls.read_tls(&mut self.socket))? {
+                None => return Ok(None),
+                Some(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Some(_) => {
+                    tls.process_new_packets().map_err(io::Error::other)?;
+                }
+            }
+        }
+    }
+
+    /// May there be more, after a receive of so many bytes into a buffer of that size?
+    pub(super) fn may_have_more(&self, received: usize, buffer_bytes: usize) -> bool {
+        self.tls.is_some() || received == buffer_bytes
+    }
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Sends records; has all been sent?
+fn flush(tls: &mut ClientConnection, socket: &mut Socket) -> io::Result<bool> {
+    while tls.wants_write() {
+        if not_now(tls.write_tls(socket))? == 0 {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn not_now(sent: io::Result<usize>) -> io::Result<usize> {
+    some_now(sent).map(Option::unwrap_or_default)
+}
+
+fn some_now(moved: io::Result<usize>) -> io::Result<Option<usize>> {
+    match moved {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
