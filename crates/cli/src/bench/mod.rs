@@ -9,10 +9,12 @@
 //!
 //! Files in reading order: [`options`], [`sizes`], [`draw`]; [`measure`], [`load`], [`schedule`]; [`ask`],
 //! [`dialect`], [`pipeline`], [`channel`], [`tls`], [`pending`]; [`tally`], [`series`], [`effort`],
-//! [`stop`], [`pin`]; [`live`], [`report`], [`json`], [`html`], [`plot`], [`units`].
+//! [`stop`], [`pin`]; [`live`], [`report`], [`json`], [`html`], [`plot`], [`units`]; [`compare`] runs several
+//! servers in turn.
 
 mod ask;
 mod channel;
+mod compare;
 mod dialect;
 mod draw;
 mod effort;
@@ -43,11 +45,15 @@ use crate::outcome::Outcome;
 use live::Live;
 use measure::Plan;
 pub(crate) use options::Arguments;
+use options::Verb;
 use report::Report;
 use stop::Stop;
 
 /// Runs `larder bench`.
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
+    if let Some(Verb::Compare(arguments)) = &arguments.verb {
+        return compare::run(arguments);
+    }
     let load = &arguments.load;
     load.check()?;
     let stop = Stop::on_signals(false)?;

@@ -6,12 +6,15 @@ use std::time::Duration;
 use anyhow::{Result, bail, ensure};
 
 use crate::address::{Address, ServerArgument};
+use crate::bench::compare;
 use crate::bench::sizes::Sizes;
 
 /// Measure the throughput and the latency of any server that speaks memcached's protocols
 #[derive(Debug, clap::Args)]
-#[command(after_help = AFTER_HELP)]
+#[command(after_help = AFTER_HELP, args_conflicts_with_subcommands = true)]
 pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(super) verb: Option<Verb>,
     #[command(flatten)]
     pub(super) load: LoadArguments,
     /// Print one JSON object: everything counted, percentiles, one row a second
@@ -20,6 +23,11 @@ pub(crate) struct Arguments {
     /// Write a report with plots to this file, one page without external parts
     #[arg(long, value_name = "FILE")]
     pub(super) html: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum Verb {
+    Compare(compare::Arguments),
 }
 
 /// What load to make.
@@ -125,6 +133,7 @@ Examples:
   larder bench --trace web07.csv.zst --rate 20000
   larder bench --multiget 20 --value-bytes 10-4096
   larder bench --server cache.example:11211 --tls --tls-ca authority.pem
+  larder bench compare 'memcached=memcached -t 1 -s @SOCK' 'larderd=larderd -t 1 -s @SOCK'
 
 Exit code: 0 all values were right and all requests were served; 1 some were not; 2 a connection
 failed.";
@@ -151,6 +160,36 @@ pub(super) fn name(value: impl clap::ValueEnum) -> String {
 }
 
 impl LoadArguments {
+    /// What the command line says where it says nothing.
+    pub(super) fn closed_loop(server: Address, dialect: Dialect) -> Self {
+        Self {
+            server: ServerArgument { server },
+            dialect,
+            mode: None,
+            get_share: None,
+            rate: None,
+            seconds: 5,
+            connections: 50,
+            threads: 1,
+            pipeline: 1,
+            multiget: 1,
+            keys: None,
+            skew: None,
+            trace: None,
+            value_bytes: None,
+            sizes_of: None,
+            ttl: None,
+            fill: false,
+            no_load: false,
+            timeout: 5,
+            tls: false,
+            tls_ca: None,
+            tls_name: None,
+            insecure: false,
+            udp: false,
+        }
+    }
+
     /// Does this fit together?
     ///
     /// # Errors

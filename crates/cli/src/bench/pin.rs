@@ -1,7 +1,16 @@
 //! Which processors threads run on.
 
 use anyhow::{Context, Result};
-use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// The processors that this process may use, in order.
+///
+/// # Errors
+/// The system does not say.
+pub(super) fn processors() -> Result<Vec<usize>> {
+    let allowed = sched_getaffinity(None).context("asking which processors may be used")?;
+    Ok((0..CpuSet::MAX_CPU).filter(|processor| allowed.is_set(*processor)).collect())
+}
 
 /// Keeps the calling thread, and whatever it starts, on one processor.
 ///

@@ -6,6 +6,7 @@
 
 mod bench;
 mod commands;
+mod compare;
 mod hostile;
 mod replay;
 

@@ -1,0 +1,104 @@
+//! `larder bench compare`.
+
+use std::fs;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use larder_testkit::server::{Signal, is_root, memcached};
+use rustix::process::{Pid, kill_process};
+use serde_json::Value;
+
+use crate::{Ran, larder};
+
+/// The command that starts the server under test, listening as `place` says.
+fn server(place: &str) -> String {
+    let binary = std::env::var("LARDERD");
+    let binary = binary.unwrap_or_else(|_| memcached().unwrap().display().to_string());
+    let user = if is_root() { " -u root" } else { "" };
+    format!("{binary}{user} -t 1 -m 64 {place}")
+}
+
+fn compare(servers: &[&str], options: &[&str]) -> Ran {
+    larder(b"", &[&["bench", "compare"], options, servers].concat())
+}
+
+#[test]
+fn two_copies_of_a_server_cost_about_the_same() {
+    let (one, other) = (server("-s @SOCK"), server("-s @SOCK"));
+    let servers = [&*format!("one={one}"), &format!("other={other}")];
+    let options = ["--rounds=3", "--seconds=1", "--workloads=get:100:1,mix:0-500:8", "--json"];
+    let ran = compare(&servers, &options);
+    let json: Value = serde_json::from_slice(&ran.printed()).unwrap();
+    assert_eq!(json["rounds"], 3);
+    let rows = json["rows"].as_array().unwrap();
+    let name = |row: &Value| (row["workload"].to_string(), row["server"].to_string());
+    let names: Vec<_> = rows.iter().map(name).collect();
+    let pair = |workload: &str, server: &str| (format!("{workload:?}"), format!("{server:?}"));
+    let expected = ["get:100:1", "mix:0-500:8"]
+        .map(|workload| [pair(workload, "one"), pair(workload, "other")])
+        .concat();
+    assert_eq!(names, expected);
+    for row in rows {
+        assert!((0.6..1.7).contains(&row["ratio"].as_f64().unwrap()), "{json}");
+        assert!((50.0..100_000.0).contains(&row["cost_ns"].as_f64().unwrap()), "{json}");
+        assert!((0.05..1.2).contains(&row["busy_share"].as_f64().unwrap()), "{json}");
+        assert_eq!((&row["hit_ratio"], &row["sound"]), (&1.0.into(), &true.into()), "{json}");
+    }
+    assert_eq!(rows[0]["ratio"], 1.0);
+}
+
+#[test]
+fn a_table_has_a_line_for_each_workload_and_server() {
+    let servers = [&*format!("tcp={}", server("-l 127.0.0.1 -p @PORT"))];
+    let options = ["--rounds=1", "--seconds=1", "--connections=4", "--workloads=set:10:1"];
+    let shown = String::from_utf8(compare(&servers, &options).printed()).unwrap();
+    let lines: Vec<Vec<&str>> = shown.lines().map(|l| l.split_whitespace().collect()).collect();
+    assert_eq!(lines.len(), 2, "{shown}");
+    assert_eq!((lines[0][2], lines[0][3]), ("ns/request", "ratio"));
+    assert_eq!((lines[1][0], lines[1][1], lines[1][3]), ("set:10:1", "tcp", "1.00"));
+}
+
+#[test]
+fn servers_that_do_not_run_are_told_of_with_what_they_wrote() {
+    let complaint = "a=echo no such thing; : @SOCK";
+    compare(&[complaint], &[]).failed(2, "a on get:100:1: it ended with exit status: 0");
+    compare(&[complaint], &[]).failed(2, "the server wrote: \"no such thing\"");
+    compare(&["a=server"], &[]).failed(2, "the command has neither @SOCK");
+    compare(&["a=x @SOCK", "a=y @SOCK"], &[]).failed(2, "two servers are named a");
+    compare(&["a=x @SOCK"], &["--workloads=get:1"]).failed(2, "expected mode:bytes:pipeline");
+    compare(&[], &[]).failed(2, "NAME=COMMAND");
+}
+
+/// The processes that this one has started.
+fn children(pid: u32) -> Vec<u32> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let lists =
+        tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("children")).ok());
+    let text: String = lists.collect();
+    text.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
+}
+
+#[test]
+fn ctrl_c_ends_the_server_too() {
+    let mut tool = Command::new(env!("CARGO_BIN_EXE_larder"))
+        .args(["bench", "compare", "--seconds=60", &format!("a={}", server("-s @SOCK"))])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while children(tool.id()).is_empty() {
+        assert!(Instant::now() < deadline, "no server was started");
+        sleep(Duration::from_millis(5));
+    }
+    let servers = children(tool.id());
+    assert_eq!(servers.len(), 1);
+    // In the midst of the measurement.
+    sleep(Duration::from_millis(700));
+    kill_process(Pid::from_child(&tool), Signal::INT).unwrap();
+    assert_eq!(tool.wait().unwrap().code(), Some(2));
+    assert!(!fs::exists(format!("/proc/{}", servers[0])).unwrap(), "the server still runs");
+    let folder = std::env::temp_dir().join(format!("larder-compare-{}", tool.id()));
+    assert!(!folder.exists());
+}
