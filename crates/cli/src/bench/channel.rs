@@ -1,4 +1,4 @@
-//! The way to the server on which nobody waits: a socket, plain or with TLS.
+//! The way to the server on which nobody waits: a socket, plain, with TLS or for datagrams.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,6 +10,7 @@ use rustls::{ClientConfig, ClientConnection};
 use socket2::Socket;
 
 use crate::address::Address;
+use crate::bench::datagrams::Datagrams;
 use crate::connection::connect;
 
 /// How TLS is spoken to the server.
@@ -23,7 +24,15 @@ pub(super) struct Tls {
 #[derive(Debug)]
 pub(super) struct Channel {
     socket: Socket,
-    tls: Option<Box<ClientConnection>>,
+    layer: Layer,
+}
+
+/// What lies between the socket and the bytes.
+#[derive(Debug)]
+enum Layer {
+    Plain,
+    Tls(Box<ClientConnection>),
+    Datagrams(Box<Datagrams>),
 }
 
 impl Channel {
@@ -33,18 +42,33 @@ impl Channel {
     /// Nobody accepts the connection, or the two do not agree on TLS.
     pub(super) fn open(address: &Address, tls: Option<&Tls>) -> Result<Self> {
         let mut socket = connect(address)?;
-        let tls = match tls {
+        let layer = match tls {
             Some(tls) => {
                 let mut state = ClientConnection::new(tls.config.clone(), tls.name.clone())?;
                 while state.is_handshaking() {
                     state.complete_io(&mut socket).context("TLS")?;
                 }
-                Some(Box::new(state))
+                Layer::Tls(Box::new(state))
             }
-            None => None,
+            None => Layer::Plain,
         };
         socket.set_nonblocking(true)?;
-        Ok(Self { socket, tls })
+        Ok(Self { socket, layer })
+    }
+
+    /// A socket for datagrams; nobody has to accept it.
+    ///
+    /// # Errors
+    /// There is no such address.
+    pub(super) fn of_datagrams(address: &Address) -> Result<Self> {
+        let socket = Datagrams::connect(address)?;
+        socket.set_nonblocking(true)?;
+        Ok(Self { socket, layer: Layer::Datagrams(Box::default()) })
+    }
+
+    /// May requests and answers be lost on the way?
+    pub(super) fn is_lossy(&self) -> bool {
+        matches!(self.layer, Layer::Datagrams(_))
     }
 
     /// Sends what it can; how much that was.
@@ -52,8 +76,10 @@ impl Channel {
     /// # Errors
     /// The connection has ended. Never that it would have to wait: then it takes nothing.
     pub(super) fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let Some(tls) = &mut self.tls else {
-            return not_now(self.socket.write(bytes));
+        let tls = match &mut self.layer {
+            Layer::Plain => return not_now(self.socket.write(bytes)),
+            Layer::Datagrams(layer) => return not_now(layer.send(&mut self.socket, bytes)),
+            Layer::Tls(tls) => tls,
         };
         // One record buffer is held here at most: what follows waits with the caller.
         if flush(tls, &mut self.socket)? && !bytes.is_empty() {
@@ -66,7 +92,7 @@ impl Channel {
 
     /// Is something encrypted and not sent?
     pub(super) fn has_unsent(&self) -> bool {
-        self.tls.as_ref().is_some_and(|tls| tls.wants_write())
+        matches!(&self.layer, Layer::Tls(tls) if tls.wants_write())
     }
 
     /// Receives what is there: `None` where there is nothing now.
@@ -74,8 +100,10 @@ impl Channel {
     /// # Errors
     /// The connection has ended.
     pub(super) fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
-        let Some(tls) = &mut self.tls else {
-            return some_now(self.socket.read(buffer));
+        let tls = match &mut self.layer {
+            Layer::Plain => return some_now(self.socket.read(buffer)),
+            Layer::Datagrams(layer) => return some_now(layer.receive(&mut self.socket, buffer)),
+            Layer::Tls(tls) => tls,
         };
         loop {
             match some_now(tls.reader().read(buffer))? {
@@ -95,7 +123,7 @@ impl Channel {
 
     /// May there be more, after a receive of so many bytes into a buffer of that size?
     pub(super) fn may_have_more(&self, received: usize, buffer_bytes: usize) -> bool {
-        self.tls.is_some() || received == buffer_bytes
+        !matches!(self.layer, Layer::Plain) || received == buffer_bytes
     }
 }
 

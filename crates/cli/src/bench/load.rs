@@ -372,13 +372,32 @@ impl<'a> Load<'a> {
             let Some(pipeline) = &self.pipelines[number] else { continue };
             let silent_ns = now_ns.saturating_sub(pipeline.heard_ns);
             let is_waiting = !pipeline.pending.is_empty() || pipeline.is_blocked();
-            if is_waiting && u128::from(silent_ns) >= timeout.as_nanos() {
+            if !is_waiting || u128::from(silent_ns) < timeout.as_nanos() {
+                continue;
+            }
+            if pipeline.channel.is_lossy() {
+                self.give_up_lost(number);
+            } else {
                 let reason = format!(
                     "no answer within {} s: it is stopped, overloaded, or not a memcached",
                     timeout.as_secs()
                 );
                 self.fail(number, &Ended { kind: "no answer in time", reason });
             }
+        }
+    }
+
+    /// What was asked by datagrams is not answered any more: goes on with something else.
+    fn give_up_lost(&mut self, number: usize) {
+        let Some(pipeline) = &mut self.pipelines[number] else { return };
+        let lost = std::mem::take(&mut pipeline.pending).len() as u64;
+        pipeline.received.clear();
+        self.tally.count_errors(b"no answer to a datagram", lost);
+        self.second.errors += lost;
+        if self.open.is_some() {
+            self.list(number);
+        } else if !self.is_ending {
+            self.begin_batch(number);
         }
     }
 

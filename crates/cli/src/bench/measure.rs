@@ -77,7 +77,7 @@ impl Plan {
         orders.pipeline = if self.tls.is_some() { 1 } else { STORE_PIPELINE };
         orders.duration = None;
         let ask = Ask::new(orders.dialect, 1, Source::EveryKey(0), &self.pool);
-        let load = Load::new(orders, ask, vec![self.open()?])?;
+        let load = Load::new(orders, ask, vec![self.open_stream()?])?;
         let tally = load.run(Instant::now(), None)?;
         if let Some(reason) = tally.failed {
             return Err(self.failure(&reason).context("storing the keys"));
@@ -189,6 +189,13 @@ impl Plan {
     }
 
     fn open(&self) -> Result<Channel> {
+        match self.arguments.udp {
+            true => Channel::of_datagrams(&self.arguments.server.server),
+            false => self.open_stream(),
+        }
+    }
+
+    fn open_stream(&self) -> Result<Channel> {
         let address: &Address = &self.arguments.server.server;
         Channel::open(address, self.tls.as_ref())
             .map_err(|error| anyhow!("cannot connect to {address}: {error:#}; {}", address.hint()))

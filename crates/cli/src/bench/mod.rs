@@ -4,17 +4,18 @@
 //! options ─▶ Plan (measure) ─▶ Load, one a thread ─▶ Tally, Series ─▶ report: text, JSON, html
 //!                               │      schedule: when
 //!                               │      ask: what (draw, sizes), in which protocol (dialect)
-//!                               └▶ Pipeline: Channel (plain, tls), what waits (pending)
+//!                               └▶ Pipeline: Channel (plain, tls, datagrams), what waits (pending)
 //! ```
 //!
 //! Files in reading order: [`options`], [`sizes`], [`draw`]; [`measure`], [`load`], [`schedule`]; [`ask`],
-//! [`dialect`], [`pipeline`], [`channel`], [`tls`], [`pending`]; [`tally`], [`series`], [`effort`],
+//! [`dialect`], [`pipeline`], [`channel`], [`tls`], [`datagrams`], [`pending`]; [`tally`], [`series`], [`effort`],
 //! [`stop`], [`pin`]; [`live`], [`report`], [`json`], [`html`], [`plot`], [`units`]; [`compare`] runs several
 //! servers in turn.
 
 mod ask;
 mod channel;
 mod compare;
+mod datagrams;
 mod dialect;
 mod draw;
 mod effort;

@@ -102,8 +102,8 @@ pub(super) struct LoadArguments {
     /// With --tls: accept any certificate
     #[arg(long)]
     pub(super) insecure: bool,
-    /// Datagrams instead of connections: not supported yet
-    #[arg(long, hide = true)]
+    /// Get by UDP, each connection one request at a time; what is stored ahead goes by TCP
+    #[arg(long)]
     pub(super) udp: bool,
 }
 
@@ -117,6 +117,8 @@ request could be sent, so that a stall shows in full (no coordinated omission). 
 sent more than 1 ms after it was due is late: because no connection was free (the server is behind,
 or --connections times --pipeline is too small), or because this generator was. What was due and
 could not be sent until the end counts with the time it has waited.
+
+By UDP a request whose answer does not come within --timeout is counted as an error and given up.
 
 The generator measures itself: if it was busy nearly all the time, or had to wait for a processor,
 the last lines say so, and the numbers are its own rather than the server's. Give it more --threads
@@ -132,6 +134,7 @@ Examples:
   larder bench --rate 50000 --seconds 60 --skew 0.99 --keys 1000000 --html report.html
   larder bench --trace web07.csv.zst --rate 20000
   larder bench --multiget 20 --value-bytes 10-4096
+  larder bench --server cache.example:11211 --udp --multiget 5
   larder bench --server cache.example:11211 --tls --tls-ca authority.pem
   larder bench compare 'memcached=memcached -t 1 -s @SOCK' 'larderd=larderd -t 1 -s @SOCK'
 
@@ -195,9 +198,6 @@ impl LoadArguments {
     /// # Errors
     /// Names the two options that do not, and why.
     pub(super) fn check(&self) -> Result<()> {
-        if self.udp {
-            bail!("--udp is not supported yet: this tool speaks TCP, unix sockets and TLS");
-        }
         ensure!(
             self.get_share.is_none() || self.mode == Some(Mode::Mix),
             "--get-share needs --mode mix"
@@ -262,6 +262,16 @@ impl LoadArguments {
             !self.tls || self.insecure || self.tls_name.is_some() || !self.is_unix(),
             "--tls over a unix socket needs --tls-name: the socket has no host name"
         );
+        if self.udp {
+            let only_gets = self.gets() >= 1.0 && !self.fills() && !self.plays_trace();
+            ensure!(only_gets, "--udp is for gets alone: --mode get without --fill");
+            ensure!(
+                self.pipeline == 1,
+                "--udp has one request at a time: --pipeline is for streams"
+            );
+            ensure!(!self.tls, "--udp knows no TLS");
+            ensure!(!self.is_unix(), "--udp needs a host and a port, not a unix socket");
+        }
         let each_second = f64::from(self.threads.min(self.connections));
         ensure!(
             self.rate.is_none_or(|rate| rate * self.seconds as f64 >= each_second),

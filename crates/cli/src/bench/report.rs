@@ -229,8 +229,10 @@ impl<'a> Report<'a> {
             add(format!(" (gets {:.0} %)", arguments.gets() * 100.0));
         }
         add(format!(", {}", name(arguments.dialect)));
-        if arguments.tls {
-            add(" over TLS".to_owned());
+        match (arguments.tls, arguments.udp) {
+            (true, _) => add(" over TLS".to_owned()),
+            (_, true) => add(" by UDP".to_owned()),
+            _ => {}
         }
         match (&arguments.sizes_of, &arguments.trace, arguments.value_bytes) {
             (None, None, _) | (_, _, Some(_)) => add(format!(", {} B values", arguments.sizes())),

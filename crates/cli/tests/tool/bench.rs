@@ -1,13 +1,14 @@
 //! `larder bench`.
 
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, UdpSocket};
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use larder_testkit::Transport;
-use larder_testkit::server::Signal;
+use larder_testkit::server::{Signal, free_address, memcached};
+use larder_testkit::{Address, ServerUnderTest, Transport};
 use rustix::process::{Pid, kill_process};
 use serde_json::{Value, json};
 
@@ -278,6 +279,52 @@ fn nothing_is_shown_on_the_way_where_stderr_is_no_terminal_and_a_signal_ends_a_r
     assert!(json["schedule"]["unsent"].as_u64() < Some(20), "{json}");
 }
 
+/// A server that answers by UDP on the port on which it listens.
+fn start_with_udp() -> Fixture {
+    let binary = std::env::var_os("LARDERD").map_or_else(|| memcached().unwrap(), PathBuf::from);
+    let address = free_address().unwrap();
+    let port = address.port().to_string();
+    let address = Address::Tcp(address);
+    let server = ServerUnderTest::start_at(&binary, address, &["-m", "64", "-U", &port]);
+    Fixture { server: server.unwrap() }
+}
+
+#[test]
+fn gets_by_udp_find_all_values_right_also_of_many_datagrams() {
+    let fixture = start_with_udp();
+    for more in [&["--value-bytes=0-20000"][..], &["--multiget=9"], &["--rate=500"]] {
+        let args = ["--udp", "--seconds=1", "--connections=4", "--keys=200", "--json"];
+        let json = json(fixture.larder("bench", &[&args, more].concat()).printed());
+        assert_eq!((&json["hit_ratio"], &json["wrong_values"]), (&1.0.into(), &0.into()));
+        assert!(json["requests"].as_u64() >= Some(500), "{json}");
+    }
+}
+
+#[test]
+fn datagrams_that_are_lost_are_errors_and_others_follow() {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        // Every second request of a socket is answered, with a miss.
+        for number in 0_u32.. {
+            let mut buffer = [0; 1500];
+            let (received, peer) = socket.recv_from(&mut buffer).unwrap();
+            assert!(received > 8);
+            let answer = [&buffer[..8], b"END\r\n"].concat();
+            if number.is_multiple_of(2) {
+                socket.send_to(&answer, peer).unwrap();
+            }
+        }
+    });
+    let args = ["bench", "--udp", "-s", &address, "--no-load", "--seconds=3", "--timeout=1"];
+    let ran = larder(b"", &[&args[..], &["--connections=1", "--json"]].concat());
+    assert_eq!(ran.exit_code, 1, "{ran:?}");
+    let json = json(ran.stdout);
+    let lost = json["errors"]["no answer to a datagram"].as_u64().unwrap();
+    assert!((2..=4).contains(&lost), "{json}");
+    assert!((2..=5).contains(&json["requests"].as_u64().unwrap()), "{json}");
+}
+
 #[test]
 fn options_that_make_no_sense_together_are_refused() {
     for (options, said) in [
@@ -295,7 +342,10 @@ fn options_that_make_no_sense_together_are_refused() {
         (&["--tls", "--insecure", "--tls-name=x"], "checks no certificate"),
         (&["--tls", "--tls-ca=x", "-s", "./x"], "needs --tls-name"),
         (&["--rate=0.1", "--seconds=1"], "less than one request"),
-        (&["--udp"], "--udp is not supported yet"),
+        (&["--udp", "--mode=mix"], "--udp is for gets alone"),
+        (&["--udp", "--fill"], "--udp is for gets alone"),
+        (&["--udp", "--pipeline=2"], "--udp has one request at a time"),
+        (&["--udp", "-s", "./x"], "--udp needs a host and a port"),
     ] {
         larder(b"", &[&["bench"], options].concat()).failed(2, said);
     }
