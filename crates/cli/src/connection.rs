@@ -1,4 +1,4 @@
-//! The way to a server: the one file with sockets.
+//! The way to a server, on which answers are waited for.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::ToSocketAddrs;

@@ -1,9 +1,9 @@
 //! `larder`: the tool beside the cache. It talks to larderd, or any memcached, over the text protocol;
-//! `larder replay` can also open a cache of its own.
+//! `larder replay` can also open a cache of its own, and `larder bench` speaks all protocols.
 //!
 //! Files in reading order:
 //!
-//! - where a server is and the way to it: `address`, `connection`;
+//! - where a server is and the way to it: `address`, `connection` (`bench` has its own);
 //! - one file for each of the small subcommands: `get`, `set` (with `exptime`), `delete`, `stats`,
 //!   `ping`;
 //! - what measures: `replay`, `bench`; both store values that `value` makes and recognises, by `mix`;
@@ -67,6 +67,7 @@ Examples:
   larder stats
   larder ping --server unix:/run/larder.sock
   larder replay --trace web07.csv.zst --memory 16m --scale 16
+  larder bench --rate 20000 --seconds 30
 
 An address (--server) is host:port, [IPv6]:port or the path of a unix socket: /run/larder.sock,
 ./larder.sock or unix:larder.sock. Without it: 127.0.0.1:11211.

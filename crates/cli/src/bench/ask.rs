@@ -14,8 +14,8 @@ pub(super) struct Ask {
     dialect: Dialect,
     multiget: u32,
     source: Source,
-    /// Keys that gets have missed and that are set next.
-    pub(super) missed: VecDeque<u32>,
+    /// Sets that come next, since gets have missed.
+    pub(super) missed: VecDeque<Drawn>,
     pool: Pool,
     /// The request written last; kept for their memory.
     numbers: Vec<u32>,
@@ -55,7 +55,7 @@ impl Ask {
         due_ns: u64,
     ) -> Result<bool> {
         let drawn = match self.missed.pop_front() {
-            Some(key) => self.pool.set(key),
+            Some(set) => set,
             None => match &mut self.source {
                 Source::Drawn(draw) => draw.next(),
                 Source::EveryKey(next) if *next < self.pool.key_count() => {
@@ -66,7 +66,7 @@ impl Ask {
             },
         };
         match drawn.is_get {
-            true => self.push_get(out, pending, due_ns, drawn.key)?,
+            true => self.push_get(out, pending, due_ns, drawn)?,
             false => self.push_set(out, pending, due_ns, drawn)?,
         }
         Ok(true)
@@ -77,17 +77,17 @@ impl Ask {
         out: &mut Vec<u8>,
         pending: &mut Pending,
         due_ns: u64,
-        first: u32,
+        drawn: Drawn,
     ) -> Result<()> {
         self.numbers.clear();
         self.keys.clear();
-        self.numbers.push(first);
+        self.numbers.push(drawn.key);
         if let Source::Drawn(draw) = &mut self.source {
             self.numbers.extend((1..self.multiget).map(|_| draw.next_key()));
         }
         self.keys.extend(self.numbers.iter().map(|number| key(*number)));
-        self.dialect.push_get(out, first, &self.keys)?;
-        pending.push_get(due_ns, &self.numbers);
+        self.dialect.push_get(out, drawn.key, &self.keys)?;
+        pending.push(due_ns, drawn, &self.numbers);
         Ok(())
     }
 
@@ -101,7 +101,7 @@ impl Ask {
         let value_bytes = drawn.value_bytes as usize;
         write_value(value_seed(drawn.key, value_bytes), value_bytes, &mut self.value);
         self.dialect.push_set(out, &key(drawn.key), &self.value, drawn.ttl_secs)?;
-        pending.push_set(due_ns);
+        pending.push(due_ns, drawn, &[]);
         Ok(())
     }
 }

@@ -114,6 +114,15 @@ impl Pool {
         Drawn { key, is_get: false, value_bytes, ttl_secs: self.ttl_secs.unwrap_or(0) }
     }
 
+    /// The set that brings a key that a get has missed.
+    pub(super) fn fill(&self, key: u32, asked: Drawn) -> Drawn {
+        match self.plays_trace {
+            // Size and TTL stand in the line of the get.
+            true => Drawn { is_get: false, ..asked },
+            false => self.set(key),
+        }
+    }
+
     fn value_bytes(&self, key: u32) -> u32 {
         match &self.sizes_of_keys {
             Some(sizes) => sizes[key as usize % sizes.len()],

@@ -9,6 +9,7 @@ use crate::bench::units::{count, latency};
 #[derive(Debug)]
 pub(super) struct Live {
     is_shown: bool,
+    has_text: bool,
     prefix: String,
     errors: u64,
 }
@@ -16,7 +17,12 @@ pub(super) struct Live {
 impl Live {
     /// A line that begins with `prefix`.
     pub(super) fn new(prefix: &str) -> Self {
-        Self { is_shown: stderr().is_terminal(), prefix: prefix.to_owned(), errors: 0 }
+        Self {
+            is_shown: stderr().is_terminal(),
+            has_text: false,
+            prefix: prefix.to_owned(),
+            errors: 0,
+        }
     }
 
     /// Shows a second of so many.
@@ -34,27 +40,34 @@ impl Live {
     }
 
     /// Shows how many connections are open.
-    pub(super) fn show_connecting(&self, opened: u32, wanted: u32) {
+    pub(super) fn show_connecting(&mut self, opened: u32, wanted: u32) {
         self.write(&format!("{opened} of {wanted} connections open"));
     }
 
     /// Shows what is done before anything is measured.
-    pub(super) fn say(&self, what: &str) {
+    pub(super) fn say(&mut self, what: &str) {
         self.write(what);
     }
 
     /// Gives the line back to what is printed next.
-    pub(super) fn clear(&self) {
-        if self.is_shown {
+    pub(super) fn clear(&mut self) {
+        if std::mem::take(&mut self.has_text) {
             eprint!("\r\x1b[K");
             stderr().flush().ok();
         }
     }
 
-    fn write(&self, line: &str) {
+    fn write(&mut self, line: &str) {
         if self.is_shown {
+            self.has_text = true;
             eprint!("\r\x1b[K{}{line}", self.prefix);
             stderr().flush().ok();
         }
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.clear();
     }
 }

@@ -36,6 +36,8 @@ pub(super) struct Plan {
 pub(super) struct Measured {
     pub(super) tally: Tally,
     pub(super) series: Series,
+    /// How many keys there were.
+    pub(super) key_count: u32,
 }
 
 impl Plan {
@@ -132,7 +134,7 @@ impl Plan {
         })?;
         live.clear();
         series.end();
-        Ok(Measured { tally, series })
+        Ok(Measured { tally, series, key_count: self.pool.key_count() })
     }
 
     /// What is said of connections that failed.

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::bench::dialect::{Name, Reply};
-use crate::bench::draw::{Pool, key};
+use crate::bench::draw::{Drawn, Pool, key};
 use crate::bench::tally::{Second, Tally};
 use crate::value::is_value;
 
@@ -19,7 +19,8 @@ pub(super) struct Pending {
 struct Asked {
     /// When it was due or, in a closed loop, sent.
     due_ns: u64,
-    is_get: bool,
+    /// What was asked; of several keys the first.
+    drawn: Drawn,
     /// Keys that were not answered.
     keys_left: u32,
 }
@@ -29,8 +30,8 @@ pub(super) struct Books<'a> {
     pub(super) pool: &'a Pool,
     pub(super) tally: &'a mut Tally,
     pub(super) second: &'a mut Second,
-    /// Keys that gets have missed.
-    pub(super) missed: &'a mut VecDeque<u32>,
+    /// The sets that bring what gets have missed.
+    pub(super) missed: &'a mut VecDeque<Drawn>,
     /// Are they wanted?
     pub(super) keeps_missed: bool,
 }
@@ -44,14 +45,11 @@ impl Pending {
         self.requests.is_empty()
     }
 
-    pub(super) fn push_get(&mut self, due_ns: u64, keys: &[u32]) {
+    /// Adds a request; a get is for all of these keys.
+    pub(super) fn push(&mut self, due_ns: u64, drawn: Drawn, keys: &[u32]) {
         self.keys.extend(keys);
         let keys_left = keys.len() as u32;
-        self.requests.push_back(Asked { due_ns, is_get: true, keys_left });
-    }
-
-    pub(super) fn push_set(&mut self, due_ns: u64) {
-        self.requests.push_back(Asked { due_ns, is_get: false, keys_left: 0 });
+        self.requests.push_back(Asked { due_ns, drawn, keys_left });
     }
 
     /// Takes a reply.
@@ -65,7 +63,7 @@ impl Pending {
         books: &mut Books<'_>,
     ) -> Result<(), &'static str> {
         let asked = self.requests.front().copied().ok_or("what nobody asked for")?;
-        match (asked.is_get, reply) {
+        match (asked.drawn.is_get, reply) {
             (true, Reply::Hit { name, value, is_last }) => {
                 self.take_hit(name, value, books)?;
                 if is_last {
@@ -110,7 +108,7 @@ impl Pending {
                 books.tally.wrong_values += u64::from(!is_right);
                 return Ok(());
             }
-            books.miss(number);
+            books.miss(number, asked.drawn);
         }
     }
 
@@ -118,11 +116,11 @@ impl Pending {
     fn finish(&mut self, asked: Asked, now_ns: u64, books: &mut Books<'_>) {
         let keys_left = self.requests.front().map_or(0, |asked| asked.keys_left);
         for number in self.keys.drain(..keys_left as usize) {
-            books.miss(number);
+            books.miss(number, asked.drawn);
         }
         self.requests.pop_front();
         books.tally.requests += 1;
-        books.tally.sets += u64::from(!asked.is_get);
+        books.tally.sets += u64::from(!asked.drawn.is_get);
         let latency_ns = now_ns.saturating_sub(asked.due_ns);
         books.tally.latency_ns.saturating_record(latency_ns);
         books.second.latency_ns.saturating_record(latency_ns);
@@ -136,11 +134,11 @@ impl Pending {
 }
 
 impl Books<'_> {
-    fn miss(&mut self, number: u32) {
+    fn miss(&mut self, number: u32, asked: Drawn) {
         self.tally.gets += 1;
         self.second.gets += 1;
         if self.keeps_missed && self.missed.len() < MISSED_MAX {
-            self.missed.push_back(number);
+            self.missed.push_back(self.pool.fill(number, asked));
         }
     }
 }
@@ -164,7 +162,7 @@ mod tests {
         pool: Pool,
         tally: Tally,
         second: Second,
-        missed: VecDeque<u32>,
+        missed: VecDeque<Drawn>,
         pending: Pending,
     }
 
@@ -196,6 +194,10 @@ mod tests {
         }
     }
 
+    fn get(number: u32) -> Drawn {
+        Drawn { key: number, is_get: true, value_bytes: 100, ttl_secs: 0 }
+    }
+
     fn value(number: u32, value_bytes: usize) -> Vec<u8> {
         let mut value = Vec::new();
         write_value(value_seed(number, value_bytes), value_bytes, &mut value);
@@ -205,15 +207,17 @@ mod tests {
     #[test]
     fn keys_of_a_multiget_that_are_passed_over_have_missed() {
         let mut scene = Scene::new();
-        scene.pending.push_get(1000, &[3, 4, 5, 6]);
-        scene.pending.push_set(2000);
+        scene.pending.push(1000, get(3), &[3, 4, 5, 6]);
+        scene.pending.push(2000, Drawn { is_get: false, ..get(9) }, &[]);
         scene.hit(4, &value(4, 100)).unwrap();
         scene.hit(5, &value(5, 100)).unwrap();
         scene.take(Reply::End).unwrap();
         scene.take(Reply::Stored).unwrap();
         let tally = &scene.tally;
         assert_eq!((tally.requests, tally.gets, tally.hits, tally.sets), (2, 4, 2, 1));
-        assert_eq!((tally.wrong_values, &*scene.missed.make_contiguous()), (0, &[3, 6][..]));
+        assert_eq!(tally.wrong_values, 0);
+        let missed: Vec<u32> = scene.missed.iter().map(|set| set.key).collect();
+        assert_eq!(missed, [3, 6]);
         assert_eq!((tally.latency_ns.max() / 100, tally.latency_ns.min() / 100), (40, 30));
     }
 
@@ -224,7 +228,7 @@ mod tests {
         let mut damaged = right.clone();
         damaged[50] ^= 1;
         for value in [&right[..], &damaged, &right[..99], &value(2, 100)] {
-            scene.pending.push_get(0, &[1]);
+            scene.pending.push(0, get(1), &[1]);
             scene.hit(1, value).unwrap();
             scene.take(Reply::End).unwrap();
         }
@@ -235,10 +239,10 @@ mod tests {
     fn answers_to_other_questions_are_errors() {
         let mut scene = Scene::new();
         assert!(scene.take(Reply::End).is_err());
-        scene.pending.push_get(0, &[1]);
+        scene.pending.push(0, get(1), &[1]);
         assert_eq!(scene.hit(2, b""), Err("another key's item"));
         let mut scene = Scene::new();
-        scene.pending.push_get(0, &[1]);
+        scene.pending.push(0, get(1), &[1]);
         assert!(scene.take(Reply::Stored).is_err());
         scene.take(Reply::Error(b"SERVER_ERROR x")).unwrap();
         assert_eq!((scene.tally.errors["SERVER_ERROR x"], scene.tally.requests), (1, 0));

@@ -14,7 +14,8 @@ pub(super) struct Report<'a> {
     pub(super) arguments: &'a LoadArguments,
     pub(super) tally: &'a Tally,
     pub(super) points: &'a [Point],
-    pub(super) was_stopped: bool,
+    key_count: u32,
+    was_stopped: bool,
 }
 
 /// The percentiles of all reports, with their names there and in JSON.
@@ -32,7 +33,13 @@ impl<'a> Report<'a> {
         measured: &'a Measured,
         was_stopped: bool,
     ) -> Self {
-        Self { arguments, tally: &measured.tally, points: measured.series.points(), was_stopped }
+        Self {
+            arguments,
+            tally: &measured.tally,
+            points: measured.series.points(),
+            key_count: measured.key_count,
+            was_stopped,
+        }
     }
 
     /// For people.
@@ -145,8 +152,8 @@ impl<'a> Report<'a> {
         let mut json = Json::new();
         json.text("mode", &arguments.mode_name())
             .text("dialect", &name(arguments.dialect))
-            .text("value_bytes", &arguments.sizes().to_string())
-            .count("keys", arguments.key_count())
+            .raw("value_bytes", &self.value_bytes_json())
+            .count("keys", self.key_count)
             .count("connections", arguments.connections)
             .count("threads", arguments.threads)
             .count("pipeline", arguments.pipeline)
@@ -177,6 +184,22 @@ impl<'a> Report<'a> {
             .raw("percentiles_us", &self.percentiles_json())
             .raw("per_second", &array(self.points.iter().map(point_json)));
         json.end()
+    }
+
+    /// A number, or the two ends of a range; `null` where a trace says it.
+    fn value_bytes_json(&self) -> String {
+        let sizes = self.arguments.sizes().to_string();
+        match (self.has_sizes_of_trace(), sizes.split_once('-')) {
+            (true, _) => "null".to_owned(),
+            (_, Some((min, max))) => format!("[{min},{max}]"),
+            _ => sizes,
+        }
+    }
+
+    fn has_sizes_of_trace(&self) -> bool {
+        let arguments = self.arguments;
+        let from_trace = arguments.sizes_of.is_some() || arguments.trace.is_some();
+        from_trace && arguments.value_bytes.is_none()
     }
 
     /// `null` in a closed loop.
@@ -234,14 +257,14 @@ impl<'a> Report<'a> {
             (_, true) => add(" by UDP".to_owned()),
             _ => {}
         }
-        match (&arguments.sizes_of, &arguments.trace, arguments.value_bytes) {
-            (None, None, _) | (_, _, Some(_)) => add(format!(", {} B values", arguments.sizes())),
-            _ => add(", values as in the trace".to_owned()),
+        match self.has_sizes_of_trace() {
+            true => add(", values as in the trace".to_owned()),
+            false => add(format!(", {} B values", arguments.sizes())),
         }
         match (&arguments.trace, arguments.skew) {
             (Some(trace), _) => add(format!(", keys of {}", trace.display())),
-            (None, Some(skew)) => add(format!(", keys {} with skew {skew}", arguments.key_count())),
-            (None, None) => add(format!(", keys {}", arguments.key_count())),
+            (None, Some(skew)) => add(format!(", keys {} with skew {skew}", self.key_count)),
+            (None, None) => add(format!(", keys {}", self.key_count)),
         }
         add(format!(
             ", connections {}, threads {}, pipeline {}",

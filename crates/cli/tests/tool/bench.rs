@@ -56,7 +56,7 @@ fn every_dialect_and_transport_finds_all_values_right() {
 fn json_has_the_percentiles_and_a_row_for_each_second() {
     let args = ["--seconds=2", "--connections=2", "--keys=100", "--value-bytes=0", "--json"];
     let json = json(Fixture::start().larder("bench", &args).printed());
-    assert_eq!((&json["mode"], &json["value_bytes"]), (&"get".into(), &"0".into()));
+    assert_eq!((&json["mode"], &json["value_bytes"]), (&"get".into(), &0.into()));
     assert_eq!((&json["errors"], &json["schedule"]), (&json!({}), &Value::Null));
     let percentiles = json["percentiles_us"].as_array().unwrap();
     let latencies: Vec<f64> = percentiles.iter().map(|pair| pair[1].as_f64().unwrap()).collect();
@@ -153,6 +153,7 @@ fn a_trace_is_played_with_its_keys_sizes_and_misses() {
     let sets = json["sets"].as_u64().unwrap();
     assert!((100..=103).contains(&sets), "{json}");
     assert_eq!(json["hits"].as_u64().unwrap() + 2, json["gets"].as_u64().unwrap(), "{json}");
+    assert_eq!((&json["keys"], &json["value_bytes"]), (&2.into(), &Value::Null));
     let stored = fixture.larder("get", &["bench:00000000000000"]).printed();
     assert!([80, 280].contains(&stored.len()), "{}", stored.len());
 }

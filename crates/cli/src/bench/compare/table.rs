@@ -137,7 +137,8 @@ impl Table {
             self.rows.iter().filter(move |(_, row)| is_of(row))
         };
         let of = |number: fn(&Row) -> f64| median(rows().map(|(_, row)| number(row)).collect());
-        let ratio = |(round, row): &(u32, Row)| Some(self.base_ns(*round, workload)? / row.cost_ns);
+        let ratio =
+            |(round, row): &(u32, Row)| Some(self.first_ns(*round, workload)? / row.cost_ns);
         let hit_ratios: Vec<f64> = rows().filter_map(|(_, row)| row.hit_ratio).collect();
         Medians {
             workload,
@@ -154,11 +155,11 @@ impl Table {
     }
 
     /// What a request cost the first server in this round.
-    fn base_ns(&self, round: u32, workload: &str) -> Option<f64> {
-        let base = &self.rows.first()?.1.server;
+    fn first_ns(&self, round: u32, workload: &str) -> Option<f64> {
+        let first = &self.rows.first()?.1.server;
         let mut rows = self.rows.iter();
         let found = rows.find(|(found, row)| {
-            *found == round && row.workload == workload && row.server == *base
+            *found == round && row.workload == workload && row.server == *first
         });
         found.map(|(_, row)| row.cost_ns)
     }

@@ -1,6 +1,10 @@
 //! The load that one thread makes: its connections, one epoll, and no waiting but there.
+//!
+//! Files in reading order: this one, [`open`], [`receive`].
 
-use std::collections::VecDeque;
+mod open;
+mod receive;
+
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::Sender;
@@ -9,19 +13,13 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::time::{
-    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
-};
 
 use crate::bench::ask::Ask;
 use crate::bench::channel::Channel;
-use crate::bench::dialect::Reading;
 use crate::bench::draw::Pool;
 use crate::bench::effort::Meter;
 use crate::bench::options::Dialect;
-use crate::bench::pending::Books;
 use crate::bench::pipeline::{Ended, Pipeline};
-use crate::bench::schedule::Schedule;
 use crate::bench::stop::Stop;
 use crate::bench::tally::{Second, Tally};
 
@@ -46,7 +44,7 @@ pub(super) struct Load<'a> {
     pipelines: Vec<Option<Pipeline>>,
     epoll: OwnedFd,
     /// `None`: a closed loop.
-    open: Option<Open>,
+    open: Option<open::Open>,
     /// Has the time come to ask for nothing more?
     is_ending: bool,
     started: Instant,
@@ -56,16 +54,6 @@ pub(super) struct Load<'a> {
     /// What is sent and received, for all connections in turn.
     out: Vec<u8>,
     input: Vec<u8>,
-}
-
-/// An open loop's part.
-struct Open {
-    schedule: Schedule,
-    timer: OwnedFd,
-    /// The connections that may be asked, in the order of their turns.
-    listed: VecDeque<usize>,
-    /// When there was last something due and no connection for it.
-    blocked_ns: Option<u64>,
 }
 
 impl<'a> Load<'a> {
@@ -94,25 +82,6 @@ impl<'a> Load<'a> {
             out: Vec::new(),
             input: vec![0; INPUT_BYTES],
         })
-    }
-
-    /// Asks by a schedule instead of as fast as answers come.
-    ///
-    /// # Errors
-    /// The system has no timers left.
-    pub(super) fn keep_schedule(&mut self, schedule: Schedule) -> Result<()> {
-        let timer = timerfd_create(
-            TimerfdClockId::Monotonic,
-            TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC,
-        )?;
-        epoll::add(&self.epoll, &timer, EventData::new_u64(TIMER), EventFlags::IN)?;
-        // The system may not gather timers of this thread.
-        rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1))?;
-        let listed = (0..self.pipelines.len()).collect();
-        self.pipelines.iter_mut().flatten().for_each(|pipeline| pipeline.is_listed = true);
-        self.tally.lateness.scheduled = schedule.left();
-        self.open = Some(Open { schedule, timer, listed, blocked_ns: None });
-        Ok(())
     }
 
     /// Makes the load from `started` on, and tells of each second when it is over.
@@ -150,9 +119,9 @@ impl<'a> Load<'a> {
                 Err(error) => return Err(error.into()),
             }
             for event in &events {
-                let (data, flags) = (event.data.u64(), event.flags);
-                if data != TIMER {
-                    self.wake(data as usize, flags);
+                let (number, flags) = (event.data.u64(), event.flags);
+                if number != TIMER {
+                    self.wake(number as usize, flags);
                 }
             }
         }
@@ -196,20 +165,6 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// Counts what was due and could not be sent, with the time that it has waited.
-    fn give_up_unsent(&mut self, end_ns: u64) {
-        let Some(open) = &mut self.open else { return };
-        let lateness = &mut self.tally.lateness;
-        while let Some(due_ns) = open.schedule.due_ns().filter(|due_ns| *due_ns < end_ns) {
-            self.tally.latency_ns.saturating_record(end_ns - due_ns);
-            self.second.latency_ns.saturating_record(end_ns - due_ns);
-            lateness.unsent += 1;
-            open.schedule.advance();
-        }
-        // Where the run was ended early, the rest of the schedule was never due.
-        lateness.scheduled -= open.schedule.left();
-    }
-
     fn is_over(&self) -> bool {
         let is_asking = |pipeline: &Pipeline| !pipeline.pending.is_empty() || pipeline.is_blocked();
         let is_schedule_left =
@@ -229,43 +184,9 @@ impl<'a> Load<'a> {
         if !self.is_ending {
             wait_ns = wait_ns.min(self.end_ns().saturating_sub(now_ns).max(1_000_000));
         }
-        if let Some(open) = &self.open {
-            let due_ns = open.schedule.due_ns().filter(|_| !open.listed.is_empty());
-            if let Some(due_ns) = due_ns.filter(|_| !self.is_ending) {
-                let until_due = due_ns.saturating_sub(self.now_ns()).max(1);
-                timerfd_settime(
-                    &open.timer,
-                    TimerfdTimerFlags::empty(),
-                    &Itimerspec { it_interval: timespec(0), it_value: timespec(until_due) },
-                )?;
-            }
-        }
+        self.arm_timer()?;
         // In whole milliseconds, as old systems count; what has to be exact has the timer.
         Ok(timespec(wait_ns.div_ceil(1_000_000) * 1_000_000))
-    }
-
-    /// Sends the requests that are due, each on the next connection that is free.
-    fn send_due(&mut self) {
-        while !self.is_ending {
-            let now_ns = self.now_ns();
-            let Some(open) = &mut self.open else { return };
-            let Some(due_ns) = open.schedule.due_ns().filter(|due_ns| *due_ns <= now_ns) else {
-                return;
-            };
-            let Some(number) = open.listed.pop_front() else {
-                open.blocked_ns = Some(now_ns);
-                return;
-            };
-            open.schedule.advance();
-            let has_waited = open.blocked_ns.is_some_and(|blocked_ns| blocked_ns >= due_ns);
-            self.tally.lateness.count(now_ns - due_ns, has_waited);
-            if let Some(pipeline) = &mut self.pipelines[number] {
-                pipeline.is_listed = false;
-                pipeline.batch_left = 1;
-                pipeline.batch_ns = due_ns;
-            }
-            self.pump(number, now_ns);
-        }
     }
 
     fn begin_batch(&mut self, number: usize) {
@@ -288,18 +209,6 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// Puts a connection among those that may be asked, if it may.
-    fn list(&mut self, number: usize) {
-        let (Some(open), Some(pipeline)) = (&mut self.open, &mut self.pipelines[number]) else {
-            return;
-        };
-        let has_room = pipeline.pending.len() < self.orders.pipeline as usize;
-        if has_room && !pipeline.is_listed && !pipeline.is_blocked() {
-            pipeline.is_listed = true;
-            open.listed.push_back(number);
-        }
-    }
-
     fn wake(&mut self, number: usize, flags: EventFlags) {
         if flags.contains(EventFlags::OUT) {
             let Some(pipeline) = &mut self.pipelines[number] else { return };
@@ -316,54 +225,6 @@ impl<'a> Load<'a> {
         {
             self.fail(number, &ended);
         }
-    }
-
-    fn receive(&mut self, number: usize) -> Result<(), Ended> {
-        loop {
-            let Some(pipeline) = &mut self.pipelines[number] else { return Ok(()) };
-            let Some(received) = pipeline.channel.receive(&mut self.input)? else { break };
-            if received == 0 {
-                return Err(Ended::closed());
-            }
-            let may_have_more = pipeline.channel.may_have_more(received, self.input.len());
-            self.take_received(number, received)?;
-            if !may_have_more {
-                break;
-            }
-        }
-        let Some(pipeline) = &mut self.pipelines[number] else { return Ok(()) };
-        if self.open.is_some() {
-            self.list(number);
-        } else if pipeline.pending.is_empty() && pipeline.batch_left == 0 && !self.is_ending {
-            self.begin_batch(number);
-        }
-        Ok(())
-    }
-
-    /// Reads the replies in what was received, and what was kept before it.
-    fn take_received(&mut self, number: usize, received: usize) -> Result<(), Ended> {
-        let now_ns = self.now_ns();
-        let Some(pipeline) = &mut self.pipelines[number] else { return Ok(()) };
-        pipeline.heard_ns = now_ns;
-        let mut books = Books {
-            pool: self.orders.pool,
-            tally: &mut self.tally,
-            second: &mut self.second,
-            missed: &mut self.ask.missed,
-            keeps_missed: self.orders.keeps_missed,
-        };
-        let dialect = self.orders.dialect;
-        let input = &self.input[..received];
-        if pipeline.received.is_empty() {
-            let used = take_replies(input, dialect, pipeline, now_ns, &mut books)?;
-            pipeline.received.extend_from_slice(&input[used..]);
-            return Ok(());
-        }
-        let mut kept = std::mem::take(&mut pipeline.received);
-        kept.extend_from_slice(input);
-        let used = take_replies(&kept, dialect, pipeline, now_ns, &mut books)?;
-        pipeline.keep(kept, used);
-        Ok(())
     }
 
     fn fail_the_silent(&mut self, now_ns: u64) {
@@ -405,9 +266,6 @@ impl<'a> Load<'a> {
     fn fail(&mut self, number: usize, ended: &Ended) {
         let Some(pipeline) = self.pipelines[number].take() else { return };
         epoll::delete(&self.epoll, &pipeline.channel).ok();
-        if let Some(open) = &mut self.open {
-            open.listed.retain(|listed| *listed != number);
-        }
         let asked = pipeline.pending.len() as u64;
         self.tally.count_errors(ended.kind.as_bytes(), asked.max(1));
         self.second.errors += asked.max(1);
@@ -433,42 +291,6 @@ impl<'a> Load<'a> {
     }
 }
 
-/// Reads replies one after the other; how many bytes they were.
-fn take_replies(
-    input: &[u8],
-    dialect: Dialect,
-    pipeline: &mut Pipeline,
-    now_ns: u64,
-    books: &mut Books<'_>,
-) -> Result<usize, Ended> {
-    let mut used = 0;
-    while used < input.len() {
-        match dialect.read_reply(&input[used..]) {
-            Reading::Reply { reply, consumed } => {
-                used += consumed;
-                let taken = pipeline.pending.take(reply, now_ns, books);
-                taken.map_err(|what| Ended {
-                    kind: "wrong answer",
-                    reason: format!("the server answered {what}"),
-                })?;
-            }
-            Reading::NeedMore { bytes_min } if bytes_min <= REPLY_BYTES_MAX => break,
-            Reading::NeedMore { bytes_min } => {
-                let reason = format!(
-                    "it announces an answer of {bytes_min} bytes, expected at most {REPLY_BYTES_MAX}"
-                );
-                return Err(Ended { kind: "answer too long", reason });
-            }
-            Reading::Bad => {
-                let protocol = crate::bench::options::name(dialect);
-                let reason = format!("what it answers is not memcached's {protocol} protocol");
-                return Err(Ended { kind: "not the protocol", reason });
-            }
-        }
-    }
-    Ok(used)
-}
-
 fn timespec(ns: u64) -> Timespec {
     Timespec { tv_sec: (ns / SECOND_NS) as i64, tv_nsec: (ns % SECOND_NS) as _ }
 }
@@ -487,5 +309,3 @@ const GRACE_NS: u64 = 100_000_000;
 const STOP_POLL_NS: u64 = 100_000_000;
 const EVENTS_MAX: usize = 256;
 const INPUT_BYTES: usize = 256 << 10;
-/// The largest value that servers accept unless told otherwise, and a line before it.
-const REPLY_BYTES_MAX: u64 = (1 << 20) + (16 << 10);
