@@ -161,15 +161,14 @@ fn connect_one(domain: Domain, address: &SockAddr) -> Result<Socket> {
     let wait = Duration::from_secs(CONNECT_SECS_MAX);
     while let Err(error) = socket.connect_timeout(address, wait) {
         match error.kind() {
-            // A unix socket says at once that its queue is full.
-            ErrorKind::WouldBlock if Instant::now() < deadline => {
+            // A unix socket says at once that its queue is full, in one way or, after a poll, the other.
+            ErrorKind::WouldBlock | ErrorKind::Other if Instant::now() < deadline => {
                 std::thread::sleep(Duration::from_millis(1));
             }
-            ErrorKind::WouldBlock => bail!("its queue of new connections is full"),
-            ErrorKind::TimedOut => bail!("no answer within {CONNECT_SECS_MAX} s"),
-            ErrorKind::Other => {
-                bail!("it closed the connection at once: has it as many as it may?")
+            ErrorKind::WouldBlock | ErrorKind::Other => {
+                bail!("its queue of new connections is full")
             }
+            ErrorKind::TimedOut => bail!("no answer within {CONNECT_SECS_MAX} s"),
             _ => return Err(error.into()),
         }
     }
