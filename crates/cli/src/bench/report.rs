@@ -291,6 +291,7 @@ fn point_json(point: &Point) -> String {
 }
 
 const BUSY_SHARE_MAX: f64 = 0.9;
-const STARVED_SHARE_MAX: f64 = 0.05;
+/// Above it, what is measured is the machine too.
+pub(super) const STARVED_SHARE_MAX: f64 = 0.05;
 const LATE_SHARE_MAX: f64 = 0.001;
 const STEPS_PER_HALVING: u32 = 4;

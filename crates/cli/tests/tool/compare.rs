@@ -54,7 +54,8 @@ fn a_table_has_a_line_for_each_workload_and_server() {
     let options = ["--rounds=1", "--seconds=1", "--connections=4", "--workloads=set:10:1"];
     let shown = String::from_utf8(compare(&servers, &options).printed()).unwrap();
     let lines: Vec<Vec<&str>> = shown.lines().map(|l| l.split_whitespace().collect()).collect();
-    assert_eq!(lines.len(), 2, "{shown}");
+    // A busy machine adds a note.
+    assert!((2..=3).contains(&lines.len()), "{shown}");
     assert_eq!((lines[0][2], lines[0][3]), ("ns/request", "ratio"));
     assert_eq!((lines[1][0], lines[1][1], lines[1][3]), ("set:10:1", "tcp", "1.00"));
 }

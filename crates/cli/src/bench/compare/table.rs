@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use crate::bench::json::{Json, array};
+use crate::bench::report::STARVED_SHARE_MAX;
 use crate::bench::tally::Tally;
 use crate::bench::units::{count, latency};
 
@@ -17,6 +18,7 @@ pub(super) struct Row {
     hit_ratio: Option<f64>,
     p99_us: f64,
     generator_busy_share: f64,
+    generator_starved_share: f64,
     pub(super) is_sound: bool,
 }
 
@@ -40,6 +42,7 @@ struct Medians<'a> {
     hit_ratio: Option<f64>,
     p99_us: f64,
     generator_busy_share: f64,
+    generator_starved_share: f64,
     is_sound: bool,
 }
 
@@ -55,6 +58,7 @@ impl Row {
             hit_ratio: tally.hit_ratio(),
             p99_us: tally.latency_us(0.99),
             generator_busy_share: tally.effort.busy_share,
+            generator_starved_share: tally.effort.starved_share,
             is_sound: tally.is_sound(),
         }
     }
@@ -88,6 +92,17 @@ impl Table {
             )
             .expect("a string takes any text");
         }
+        let starved = self.rows.iter().map(|(_, row)| row.generator_starved_share);
+        let starved = starved.fold(0.0, f64::max);
+        if starved > STARVED_SHARE_MAX {
+            writeln!(
+                text,
+                "note: the load waited for its processor up to {:.0} % of the time, since others use \
+                 this machine: trust ns/request and ratio more than rates and latencies",
+                starved * 100.0
+            )
+            .expect("a string takes any text");
+        }
         text
     }
 
@@ -104,6 +119,7 @@ impl Table {
                 .number("hit_ratio", row.hit_ratio, 6)
                 .number("p99_us", row.p99_us, 1)
                 .number("generator_busy_share", row.generator_busy_share, 4)
+                .number("generator_starved_share", row.generator_starved_share, 4)
                 .raw("sound", if row.is_sound { "true" } else { "false" });
             json.end()
         });
@@ -150,6 +166,7 @@ impl Table {
             hit_ratio: (!hit_ratios.is_empty()).then(|| median(hit_ratios)),
             p99_us: of(|row| row.p99_us),
             generator_busy_share: of(|row| row.generator_busy_share),
+            generator_starved_share: of(|row| row.generator_starved_share),
             is_sound: rows().all(|(_, row)| row.is_sound),
         }
     }
@@ -189,6 +206,7 @@ mod tests {
             hit_ratio: None,
             p99_us: 100.0,
             generator_busy_share: 0.5,
+            generator_starved_share: 0.0,
             is_sound: true,
         }
     }
