@@ -38,7 +38,9 @@ mod tally;
 mod tls;
 mod units;
 
+use std::fs::File;
 use std::io::Write;
+use std::path::Path;
 
 use anyhow::{Context, Result};
 
@@ -64,6 +66,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
             "larder: warning: --insecure accepts any certificate: whoever answers may be anybody"
         );
     }
+    let page = arguments.html.as_deref().map(create).transpose()?;
     let mut live = Live::new("");
     let at = || format!("bench at {}", load.server.server);
     live.say("storing all keys");
@@ -75,12 +78,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
         true => writeln!(output, "{}", report.json())?,
         false => write!(output, "{}", report.text())?,
     }
-    if let Some(path) = &arguments.html {
-        let writing = || format!("cannot write {}", path.display());
-        std::fs::write(path, html::page(&report)).with_context(writing)?;
+    if let Some(mut page) = page {
+        page.write_all(html::page(&report).as_bytes()).context("cannot write the report")?;
     }
     if let Some(reason) = &measured.tally.failed {
         return Err(plan.failure(reason)).with_context(at);
     }
     Ok(if measured.tally.is_sound() { Outcome::Done } else { Outcome::Missed })
+}
+
+/// Before anything is measured: that it cannot be written should not be said after an hour.
+fn create(path: &Path) -> Result<File> {
+    File::create(path).with_context(|| format!("cannot write {}", path.display()))
 }

@@ -159,6 +159,38 @@ fn a_trace_is_played_with_its_keys_sizes_and_misses() {
 }
 
 #[test]
+fn values_have_the_sizes_of_a_trace() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.zst");
+    std::fs::write(&path, zstd::encode_all(&b"0,100\n1,50\n0,300,0,1\n"[..], 1).unwrap()).unwrap();
+    let sizes = path.display().to_string();
+    let fixture = Fixture::start();
+    let args = ["--sizes-of", &sizes, "--keys=5", "--seconds=1", "--connections=2", "--json"];
+    let json = json(fixture.larder("bench", &args).printed());
+    assert_eq!((&json["hit_ratio"], &json["wrong_values"]), (&1.0.into(), &0.into()));
+    for (key, value_bytes) in [("0", 80), ("1", 30), ("2", 80), ("3", 30)] {
+        let key = format!("bench:0000000000000{key}");
+        assert_eq!(fixture.larder("get", &[&key]).printed().len(), value_bytes, "{key}");
+    }
+}
+
+#[test]
+fn what_is_stored_has_the_ttl() {
+    let fixture = Fixture::start();
+    for (dialect, key) in [("text", 0), ("meta", 1), ("binary", 2)] {
+        let keys = (key + 1).to_string();
+        let args = ["--mode=set", "--ttl=1", "--seconds=1", "--connections=1"];
+        let more = ["--keys", &keys, "--dialect", dialect];
+        fixture.larder("bench", &[args, more].concat()).printed();
+        let key = format!("bench:0000000000000{key}");
+        let get = || fixture.larder("get", &[&key]).exit_code;
+        assert_eq!(get(), 0, "{dialect}");
+        sleep(Duration::from_millis(2500));
+        assert_eq!(get(), 1, "{dialect}");
+    }
+}
+
+#[test]
 fn values_that_somebody_else_changed_are_counted_as_wrong() {
     let fixture = Fixture::start();
     let meddle = || fixture.larder("set", &["bench:00000000000000", "x"]).printed();
@@ -343,6 +375,7 @@ fn options_that_make_no_sense_together_are_refused() {
         (&["--tls", "--insecure", "--tls-name=x"], "checks no certificate"),
         (&["--tls", "--tls-ca=x", "-s", "./x"], "needs --tls-name"),
         (&["--rate=0.1", "--seconds=1"], "less than one request"),
+        (&["--html=/nowhere/report.html"], "cannot write /nowhere/report.html"),
         (&["--udp", "--mode=mix"], "--udp is for gets alone"),
         (&["--udp", "--fill"], "--udp is for gets alone"),
         (&["--udp", "--pipeline=2"], "--udp has one request at a time"),
