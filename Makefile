@@ -13,7 +13,7 @@ MIRI_SEEDS := 8
 
 MINUTES := 1
 
-.PHONY: run build test lint unit models miri miri-seeds clients conformance fuzz fuzz-smoke bench dialects capacity traces soak ttl docs install
+.PHONY: run build test lint unit models miri miri-seeds sanitize clients conformance fuzz fuzz-smoke bench dialects capacity traces soak ttl docs install
 
 # Starts larderd on 127.0.0.1:11211.
 run: build
@@ -56,6 +56,11 @@ miri-seeds:
 	cargo +nightly miri test -p larder-region --locked
 	MIRIFLAGS="-Zmiri-preemption-rate=0.1 -Zmiri-many-seeds=0..$(MIRI_SEEDS)" \
 		cargo +nightly miri test -p larder-engine --locked --lib -- interleavings::ordering interleavings::reading interleavings::writing::of_two
+
+# The code that shares memory with the kernel, under AddressSanitizer, some minutes. Needs a nightly toolchain.
+sanitize:
+	RUSTFLAGS="-Zsanitizer=address" CARGO_TARGET_DIR=target/sanitize cargo +nightly test --locked \
+		--target $$(rustc -vV | sed -n 's/^host: //p') -p larder-server --lib -- ring:: worker::
 
 # Client libraries and their own suites against the release binary, and the quick part of memcached's own.
 clients: build
