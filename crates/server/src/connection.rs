@@ -265,12 +265,23 @@ impl Connection {
     }
 
     /// What a ring has sent for it is at the peer's, or on its way there.
-    pub(crate) fn note_sent(&mut self, executor: &Executor, bytes: usize, now: Second) {
+    pub(crate) fn note_sent(
+        &mut self,
+        executor: &Executor,
+        records: &mut Records,
+        bytes: usize,
+        now: Second,
+    ) {
         executor.counters().add(Counter::WireBytesWritten, bytes as u64);
-        if let Some(ringed) = &mut self.ringed {
-            (ringed.sending_bytes, ringed.stuck_bytes) = (0, 0);
-        }
         self.note_active(now);
+        let Some(ringed) = &mut self.ringed else { return };
+        let was_stuck = ringed.stuck_bytes > 0;
+        (ringed.sending_bytes, ringed.stuck_bytes) = (0, 0);
+        if was_stuck {
+            // There may be no turn that would tell it for a long time. Holding less is never too much.
+            let _ = self.settle(executor, records);
+            self.note_stage();
+        }
     }
 
     /// If what a ring sends for it was not taken at once: counts that as output that waits. False where the connection
@@ -321,6 +332,9 @@ impl Connection {
             if self.has_unsent() {
                 return Ok(Begun::Over(Outcome::AwaitOutput));
             }
+            // There may be no turn that would tell it for a long time.
+            self.settle(executor, &mut scratch.records)?;
+            self.note_stage();
         }
         match self.next {
             Next::Input => {

@@ -292,7 +292,8 @@ impl Worker {
         let Some(connection) = self.connections.of_mut(token) else { return };
         match sent {
             Ok(sent) if sent == bytes.len() => {
-                connection.note_sent(&self.executor, sent, self.clock.second());
+                let (records, second) = (&mut self.scratch.records, self.clock.second());
+                connection.note_sent(&self.executor, records, sent, second);
                 self.scratch.give_output(bytes);
                 if !connection.is_ready {
                     self.begin_turn(token, contended);

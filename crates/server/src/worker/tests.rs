@@ -80,6 +80,16 @@ fn has_more(mut peer: &UnixStream) -> bool {
     read.is_ok()
 }
 
+fn wait_until(condition: impl Fn() -> bool) {
+    for _ in 0..2000 {
+        if condition() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    panic!("it does not come to that");
+}
+
 fn answer(peer: &mut UnixStream, request: &str, bytes: usize) -> String {
     peer.write_all(request.as_bytes()).unwrap();
     let mut answer = vec![0; bytes];
@@ -153,6 +163,21 @@ fn a_connection_that_is_gone_leaves_nothing_in_the_statistics() {
         answer(&mut other, "version\r\n", 16);
         let server = working.stop(Manner::Now);
         assert_eq!(server.counter(Counter::ReadBufferBytes), 0);
+    });
+}
+
+#[test]
+fn an_answer_that_was_stuck_is_held_no_more_when_it_is_read() {
+    with_each_loop(|io| {
+        let working = Working::with(io, &[]);
+        let mut peer = working.connect();
+        let value = "x".repeat(60_000);
+        answer(&mut peer, &format!("set k 0 0 60000\r\n{value}\r\n"), 8);
+        let held = || working.server.counter(Counter::ResponseBufferBytes);
+        peer.write_all(&b"get k\r\n".repeat(20)).unwrap();
+        wait_until(|| held() > 0);
+        answer(&mut peer, "", 20 * (60_000 + "VALUE k 0 60000\r\n\r\nEND\r\n".len()));
+        wait_until(|| held() == 0);
     });
 }
 
