@@ -69,6 +69,8 @@ struct Ringed {
     is_stopping: bool,
     /// Will there never be anything more to receive?
     is_over: bool,
+    /// Is that so because the connection broke?
+    is_broken: bool,
     /// What is being sent, in bytes.
     sending_bytes: usize,
     /// Of that, what the socket did not take at once.
@@ -247,14 +249,22 @@ impl Connection {
         ringed.is_stopping = false;
         match reception {
             Reception::Paused | Reception::Starved => false,
-            Reception::Over => {
+            // What has come before is executed first, also where nobody waits for the answer any more.
+            Reception::Over | Reception::Broken => {
                 ringed.is_over = true;
+                ringed.is_broken = reception == Reception::Broken;
                 let is_busy = is_busy || ringed.has_turn;
-                self.has_left |= !is_busy;
+                if !is_busy {
+                    self.note_left();
+                }
                 !is_busy
             }
-            Reception::Broken => true,
         }
+    }
+
+    /// Everything that had come has been executed, and there is no more.
+    fn note_left(&mut self) {
+        self.has_left |= !self.ringed.is_some_and(|ringed| ringed.is_broken);
     }
 
     /// A ring sends so much for it.
@@ -378,7 +388,7 @@ impl Connection {
             Next::Drain | Next::Turn | Next::GiveWay => {}
             Next::Input | Next::Lines if has_more => {}
             Next::Input | Next::Lines if self.is_over() => {
-                self.has_left = true;
+                self.note_left();
                 return Err(Broken);
             }
             Next::Input => return Ok(Begun::Over(Outcome::AwaitInput)),
@@ -535,7 +545,7 @@ impl Connection {
         match self.next {
             _ if self.has_unsent() => Ok(Outcome::AwaitOutput),
             Next::Input | Next::Lines if !self.may_receive && self.is_over() => {
-                self.has_left = true;
+                self.note_left();
                 Err(Broken)
             }
             Next::Input if !self.may_receive => Ok(Outcome::AwaitInput),

@@ -1,12 +1,14 @@
 //! A worker and its peers, over socket pairs.
 
 use std::io::{Read, Write};
-use std::net::Shutdown;
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use larder_options::{Options, Protocol};
+use socket2::SockRef;
 
 use super::*;
 use crate::inbox::{Accepted, Transport};
@@ -63,13 +65,17 @@ fn connect(inbox: &Inbox) -> UnixStream {
     let (ours, theirs) = UnixStream::pair().unwrap();
     theirs.set_nonblocking(true).unwrap();
     ours.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    put(inbox, theirs, Transport::Unix);
+    ours
+}
+
+fn put(inbox: &Inbox, socket: impl Into<OwnedFd>, transport: Transport) {
     inbox.put(Accepted {
-        socket: theirs.into(),
-        transport: Transport::Unix,
+        socket: socket.into(),
+        transport,
         client_certificates: None,
         protocol: Protocol::Auto,
     });
-    ours
 }
 
 /// Is there something that a peer could read now?
@@ -220,6 +226,24 @@ fn who_is_alone_gives_way_after_each_of_its_statistics() {
         assert_eq!(&answer, b"END\r\n");
         assert!(!has_more(&peer));
     }
+}
+
+/// A reset takes away the answers, not the commands before it.
+#[test]
+fn what_came_before_a_reset_is_executed() {
+    with_each_loop(|io| {
+        let working = Working::with(io, &[]);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        for number in 0..200 {
+            let mut peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (socket, _) = listener.accept().unwrap();
+            socket.set_nonblocking(true).unwrap();
+            put(&working.inbox, socket, Transport::Tcp);
+            peer.write_all(format!("set {number} 0 0 1 noreply\r\n1\r\n").as_bytes()).unwrap();
+            SockRef::from(&peer).set_linger(Some(Duration::ZERO)).unwrap();
+        }
+        wait_until(|| working.server.counter(Counter::CmdSet) == 200);
+    });
 }
 
 #[test]
