@@ -19,7 +19,7 @@ use crate::backlog::Backlog;
 use crate::budget::{Holding, OverBudget};
 use crate::execute::Executor;
 use crate::inbox::{Accepted, Transport};
-use crate::ring::{Lent, Reception};
+use crate::ring::{BUFFER_BYTES, Lent, Reception};
 use crate::roster::{Card, Stage};
 use crate::scratch::{RECEIVED_BYTES_MAX, Scratch};
 use crate::session::{Allowance, Next, OUTPUT_BYTES_HIGH, Session};
@@ -65,8 +65,10 @@ pub(crate) struct Connection {
 struct Ringed {
     /// Does it receive?
     is_receiving: bool,
-    /// Has it been told to stop?
+    /// Has it been told to stop, or does that by itself?
     is_stopping: bool,
+    /// Does the peer wait for answers before it sends on? So nothing large comes unasked.
+    is_patient: bool,
     /// Will there never be anything more to receive?
     is_over: bool,
     /// Is that so because the connection broke?
@@ -77,6 +79,16 @@ struct Ringed {
     stuck_bytes: usize,
     /// Is its input in a turn that has begun?
     has_turn: bool,
+}
+
+/// How much a ring is to receive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// What a buffer holds. Who sends without waiting is held to what may wait by that: else many of them at once
+    /// bring more than all connections may hold.
+    Buffer,
+    /// Whatever comes.
+    Any,
 }
 
 /// What became of received bytes.
@@ -185,13 +197,17 @@ impl Connection {
     }
 
     /// Shall the ring be asked to receive for it? It is taken to be. Only what the session waits for may be any amount.
-    pub(crate) fn begin_receiving(&mut self) -> bool {
-        let has_room = self.input.held_bytes() < RECEIVED_BYTES_MAX || self.awaits_input();
-        self.ringed.as_mut().is_some_and(|ringed| {
-            let begins = has_room && !ringed.is_receiving && !ringed.is_over;
-            ringed.is_receiving |= begins;
-            begins
-        })
+    pub(crate) fn begin_receiving(&mut self) -> Option<Extent> {
+        let (held_bytes, awaits_input) = (self.input.held_bytes(), self.awaits_input());
+        let ringed = self.ringed.as_mut()?;
+        let held_bytes_max = if ringed.is_patient { RECEIVED_BYTES_MAX } else { BUFFER_BYTES };
+        let has_room = held_bytes < held_bytes_max || awaits_input;
+        if !has_room || ringed.is_receiving || ringed.is_over {
+            return None;
+        }
+        ringed.is_receiving = true;
+        ringed.is_stopping = !ringed.is_patient;
+        Some(if ringed.is_patient { Extent::Any } else { Extent::Buffer })
     }
 
     /// Takes what a ring has received for it.
@@ -203,6 +219,9 @@ impl Connection {
     ) -> Taken {
         executor.counters().add(Counter::WireBytesRead, bytes.len() as u64);
         let can_go_on = self.awaits_input();
+        if let Some(ringed) = &mut self.ringed {
+            ringed.is_patient = can_go_on && bytes.len() < BUFFER_BYTES;
+        }
         let waiting = self.input.waiting();
         let taken = if can_go_on && waiting.is_empty() {
             Taken::AsItIs
@@ -231,11 +250,10 @@ impl Connection {
         taken
     }
 
-    /// Does it hold so much input that it is better not to receive more?
+    /// Is it better not to receive more, after something that has to wait?
     pub(crate) fn stops_receiving(&mut self) -> bool {
-        let is_full = self.input.held_bytes() >= RECEIVED_BYTES_MAX;
         self.ringed.as_mut().is_some_and(|ringed| {
-            let stops = is_full && ringed.is_receiving && !ringed.is_stopping;
+            let stops = ringed.is_receiving && !ringed.is_stopping;
             ringed.is_stopping |= stops;
             stops
         })

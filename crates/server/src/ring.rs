@@ -13,7 +13,7 @@ use std::fmt;
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU16, Ordering::Release};
 use std::time::Duration;
 
@@ -104,6 +104,16 @@ impl Ring {
     pub(crate) fn receive(&mut self, socket: BorrowedFd<'_>, token: Token) {
         let receive = opcode::RecvMulti::new(Fd(socket.as_raw_fd()), GROUP);
         self.push(receive.build(), Kind::Receive, token.into());
+    }
+
+    /// Receives what comes next, one buffer at most; then it ends.
+    pub(crate) fn receive_once(&mut self, socket: BorrowedFd<'_>, token: Token) {
+        let socket = Fd(socket.as_raw_fd());
+        let receive = opcode::Recv::new(socket, ptr::null_mut(), BUFFER_BYTES as u32)
+            .buf_group(GROUP)
+            .build()
+            .flags(squeue::Flags::BUFFER_SELECT);
+        self.push(receive, Kind::Receive, token.into());
     }
 
     /// Receives no more than what has come by now.
@@ -405,7 +415,7 @@ const GROUP: u16 = 0;
 const BUFFERS: u16 = 128;
 
 /// So much is received at once.
-const BUFFER_BYTES: usize = 16 * 1024;
+pub(crate) const BUFFER_BYTES: usize = 16 * 1024;
 
 /// A line more than a buffer: that the beginnings of all of them, which is what small requests use, do not compete
 /// for the same places in the caches.

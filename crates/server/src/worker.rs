@@ -17,7 +17,7 @@ use rustix::net::{Shutdown, getpeername, getsockname, shutdown};
 
 use crate::Server;
 use crate::clock::Clock;
-use crate::connection::{AWAIT_INPUT, AWAIT_OUTPUT, Begun, Connection, Input, Outcome, Taken};
+use crate::connection::{AWAIT_INPUT, AWAIT_OUTPUT, Begun, Connection, Extent, Input, Outcome, Taken};
 use crate::connections::{Connections, Token};
 use crate::datagrams::Datagrams;
 use crate::execute::Executor;
@@ -329,9 +329,12 @@ impl Worker {
     /// Has the ring receive for a connection, if it is not too much.
     fn receive(&mut self, token: Token) {
         if let (Some(connection), Some(ring)) = (self.connections.of_mut(token), self.poller.ring())
-            && connection.begin_receiving()
+            && let Some(extent) = connection.begin_receiving()
         {
-            ring.receive(connection.as_fd(), token);
+            match extent {
+                Extent::Buffer => ring.receive_once(connection.as_fd(), token),
+                Extent::Any => ring.receive(connection.as_fd(), token),
+            }
         }
     }
 

@@ -53,10 +53,15 @@ impl Working {
 
 /// A worker that does nothing but what the test lets it do.
 fn idle() -> (Arc<Server>, Arc<Inbox>, Worker) {
-    let (options, _) = Options::from_map([("memory_limit", "8"), ("io", "epoll")]).unwrap();
+    idle_with("epoll")
+}
+
+fn idle_with(io: &str) -> (Arc<Server>, Arc<Inbox>, Worker) {
+    let (options, _) = Options::from_map([("memory_limit", "8"), ("io", io)]).unwrap();
     let server = Arc::new(Server::new(options).unwrap());
     let inbox = Arc::new(Inbox::new().unwrap());
-    let worker = Worker::new(&server, 0, Arc::clone(&inbox)).unwrap();
+    let mut worker = Worker::new(&server, 0, Arc::clone(&inbox)).unwrap();
+    worker.poller.enable().unwrap();
     (server, inbox, worker)
 }
 
@@ -226,6 +231,26 @@ fn who_is_alone_gives_way_after_each_of_its_statistics() {
         assert_eq!(&answer, b"END\r\n");
         assert!(!has_more(&peer));
     }
+}
+
+/// Many who do so together must stay within what all connections may hold.
+#[test]
+fn of_who_sends_without_waiting_little_is_held() {
+    with_each_loop(|io| {
+        let (server, inbox, mut worker) = idle_with(io);
+        let mut peers = [connect(&inbox), connect(&inbox)];
+        let mut events = Vec::new();
+        worker.wait(&mut events);
+        worker.give_turns(&mut events);
+        for peer in &mut peers {
+            peer.write_all(&b"set k 0 0 1 noreply\r\n1\r\n".repeat(5000)).unwrap();
+        }
+        while server.counter(Counter::CmdSet) < 10_000 {
+            worker.wait(&mut events);
+            worker.give_turns(&mut events);
+            assert!(server.counter(Counter::ReadBufferBytes) <= 2 * 64 * 1024);
+        }
+    });
 }
 
 /// A reset takes away the answers, not the commands before it.
