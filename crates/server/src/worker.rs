@@ -17,7 +17,9 @@ use rustix::net::{Shutdown, getpeername, getsockname, shutdown};
 
 use crate::Server;
 use crate::clock::Clock;
-use crate::connection::{AWAIT_INPUT, AWAIT_OUTPUT, Begun, Connection, Extent, Input, Outcome, Taken};
+use crate::connection::{
+    AWAIT_INPUT, AWAIT_OUTPUT, Begun, Connection, Extent, Input, Outcome, Taken,
+};
 use crate::connections::{Connections, Token};
 use crate::datagrams::Datagrams;
 use crate::execute::Executor;
@@ -558,10 +560,16 @@ impl Worker {
     fn is_drained(&mut self) -> bool {
         let Some(drain_until) = self.drain_until else {
             if self.has_ring() {
-                // Connections that a ring receives for do not look by themselves.
+                // Connections that a ring receives for do not look by themselves, and it has not got buffers for all
+                // of them at once.
                 let mut events = Vec::new();
-                self.poll(Some(Duration::ZERO), &mut events);
-                self.give_turns(&mut events);
+                for _ in 0..LAST_LOOKS_MAX {
+                    self.poll(Some(Duration::ZERO), &mut events);
+                    if events.is_empty() {
+                        break;
+                    }
+                    self.give_turns(&mut events);
+                }
             }
             self.drain_until = Some(self.clock.second() + DRAIN_SECS);
             for token in self.connections.tokens(|connection| !connection.is_ready) {
@@ -593,6 +601,9 @@ const INBOX: u64 = LAST_KEY;
 /// So many turns are under way at the same time: their input is received, then all of it is executed, then
 /// all output is sent. So the keys of all of them can be prefetched together.
 const TURNS_MAX: usize = 16;
+
+/// So often a graceful stop looks for what has arrived, where peers go on sending.
+const LAST_LOOKS_MAX: usize = 64;
 
 /// How long a graceful stop waits for peers to take their answers.
 const DRAIN_SECS: Second = 5;

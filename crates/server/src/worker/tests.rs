@@ -287,6 +287,25 @@ fn a_graceful_stop_answers_what_has_arrived() {
     });
 }
 
+/// A ring has buffers for fewer than these at a time.
+#[test]
+fn a_graceful_stop_answers_what_has_arrived_of_many() {
+    with_each_loop(|io| {
+        let (_, inbox, mut worker) = idle_with(io);
+        let mut peers: Vec<UnixStream> = (0..200).map(|_| connect(&inbox)).collect();
+        let mut events = Vec::new();
+        worker.wait(&mut events);
+        worker.give_turns(&mut events);
+        for peer in &mut peers {
+            peer.write_all(b"version\r\n").unwrap();
+        }
+        worker.is_drained();
+        for peer in &mut peers {
+            answer(peer, "", 16);
+        }
+    });
+}
+
 #[test]
 fn a_graceful_stop_does_not_wait_for_who_does_not_read() {
     with_each_loop(|io| {
