@@ -73,9 +73,9 @@ struct Ringed {
     is_over: bool,
     /// Is that so because the connection broke?
     is_broken: bool,
-    /// What is being sent, in bytes.
+    /// The memory of what is being sent, in bytes.
     sending_bytes: usize,
-    /// Of that, what the socket did not take at once.
+    /// The same, where the socket did not take all of it at once.
     stuck_bytes: usize,
     /// Is its input in a turn that has begun?
     has_turn: bool,
@@ -285,7 +285,7 @@ impl Connection {
         self.has_left |= !self.ringed.is_some_and(|ringed| ringed.is_broken);
     }
 
-    /// A ring sends so much for it.
+    /// A ring sends for it, from so much memory.
     pub(crate) fn note_sending(&mut self, bytes: usize) {
         if let Some(ringed) = &mut self.ringed {
             ringed.sending_bytes = bytes;

@@ -243,9 +243,14 @@ fn complete(entry: &cqueue::Entry, sends: &mut Sends, events: &mut Vec<Event>) {
     let (kind, key) = (tag >> KEY_BITS, tag & KEY_MAX);
     let done = usize::try_from(result).map_err(|_| Errno::from_raw_os_error(-result));
     if kind == Kind::Poll as u64 {
-        // One that was given up has nothing to say.
-        if let Ok(flags) = u32::try_from(result) {
-            events.push(Event::Ready(key, EventFlags::from_bits_retain(flags)));
+        match done {
+            Ok(flags) => {
+                events.push(Event::Ready(key, EventFlags::from_bits_retain(flags as u32)));
+            }
+            // One that was given up has nothing to say.
+            Err(Errno::CANCELED) => {}
+            // Nobody else would ask again.
+            Err(_) => events.push(Event::Ready(key, EventFlags::ERR)),
         }
     } else if kind == Kind::Receive as u64 {
         let token = Token::from(key);

@@ -413,7 +413,8 @@ impl Worker {
             if let (false, true, Some(ring)) =
                 (output.is_empty(), connection.is_ringed(), self.poller.ring())
             {
-                connection.note_sending(output.len());
+                // What it holds while it is sent is all of the vector.
+                connection.note_sending(output.capacity());
                 ring.send(connection.as_fd(), turn.token, std::mem::take(&mut output));
                 self.sending.push(turn.token);
             }
