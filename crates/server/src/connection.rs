@@ -58,6 +58,8 @@ pub(crate) struct Connection {
     pub(crate) awaited: EventFlags,
     /// Does it wait for another turn, not for an event?
     pub(crate) is_ready: bool,
+    /// Has a turn of its begun, with its input? A second one would come in between.
+    pub(crate) has_turn: bool,
 }
 
 /// What a ring does for a connection.
@@ -77,8 +79,6 @@ struct Ringed {
     sending_bytes: usize,
     /// The same, where the socket did not take all of it at once.
     stuck_bytes: usize,
-    /// Is its input in a turn that has begun?
-    has_turn: bool,
 }
 
 /// How much a ring is to receive.
@@ -172,6 +172,7 @@ impl Connection {
             has_left: false,
             awaited: EventFlags::empty(),
             is_ready: false,
+            has_turn: false,
         }
     }
 
@@ -189,9 +190,8 @@ impl Connection {
 
     /// Can its session go on as soon as something comes?
     fn awaits_input(&self) -> bool {
-        let has_turn = self.ringed.is_some_and(|ringed| ringed.has_turn);
         matches!(self.next, Next::Input | Next::Lines)
-            && !has_turn
+            && !self.has_turn
             && !self.is_ready
             && !self.has_unsent()
     }
@@ -245,7 +245,7 @@ impl Connection {
             }
         };
         if can_go_on {
-            self.note_turn(true);
+            self.has_turn = true;
         }
         taken
     }
@@ -271,7 +271,7 @@ impl Connection {
             Reception::Over | Reception::Broken => {
                 ringed.is_over = true;
                 ringed.is_broken = reception == Reception::Broken;
-                let is_busy = is_busy || ringed.has_turn;
+                let is_busy = is_busy || self.has_turn;
                 if !is_busy {
                     self.note_left();
                 }
@@ -327,12 +327,6 @@ impl Connection {
     /// Has a ring seen the end of what comes?
     fn is_over(&self) -> bool {
         self.ringed.is_some_and(|ringed| ringed.is_over)
-    }
-
-    fn note_turn(&mut self, has_turn: bool) {
-        if let Some(ringed) = &mut self.ringed {
-            ringed.has_turn = has_turn;
-        }
     }
 
     /// Begins a turn: sends what waits, and receives once.
@@ -412,7 +406,6 @@ impl Connection {
             Next::Input => return Ok(Begun::Over(Outcome::AwaitInput)),
             Next::Lines => {}
         }
-        self.note_turn(true);
         Ok(Begun::Ready(Input::Backlog))
     }
 
@@ -507,7 +500,7 @@ impl Connection {
         now: Second,
     ) {
         executor.turn_to(self.id());
-        self.note_turn(false);
+        self.has_turn = false;
         let commands_max = executor.server().options.commands_per_turn_max;
         let mut backlog = std::mem::take(&mut self.input);
         let bytes = received.unwrap_or_else(|| backlog.waiting());

@@ -354,9 +354,14 @@ impl Worker {
             return;
         };
         connection.is_ready = false;
+        if connection.has_turn {
+            // What has come besides is looked at after that.
+            return;
+        }
         match connection.begin_turn(&self.executor, &mut self.scratch, self.clock.second()) {
             Begun::Over(outcome) => self.conclude(token, outcome),
             Begun::Ready(input) => {
+                connection.has_turn = true;
                 self.turns.push(Turn::new(token, input));
                 if self.turns.len() == TURNS_MAX || self.scratch.is_full() {
                     self.end_turns(contended);
