@@ -292,16 +292,14 @@ impl Connection {
         }
     }
 
-    /// What a ring has sent for it is at the peer's, or on its way there.
-    pub(crate) fn note_sent(
-        &mut self,
-        executor: &Executor,
-        records: &mut Records,
-        bytes: usize,
-        now: Second,
-    ) {
+    /// A ring has sent so much for it.
+    pub(crate) fn note_progress(&mut self, executor: &Executor, bytes: usize, now: Second) {
         executor.counters().add(Counter::WireBytesWritten, bytes as u64);
         self.note_active(now);
+    }
+
+    /// What a ring sends for it is at the peer's, or on its way there.
+    pub(crate) fn note_sent(&mut self, executor: &Executor, records: &mut Records) {
         let Some(ringed) = &mut self.ringed else { return };
         let was_stuck = ringed.stuck_bytes > 0;
         (ringed.sending_bytes, ringed.stuck_bytes) = (0, 0);

@@ -11,7 +11,7 @@ use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
 
 use crate::connections::Token;
-use crate::ring::{KEY_MAX, Lent, Reception, Ring};
+use crate::ring::{Answer, KEY_MAX, Lent, Reception, Ring};
 
 /// What a worker waits with.
 #[derive(Debug)]
@@ -29,8 +29,8 @@ pub(crate) enum Event {
     Received(Token, Lent),
     /// Nothing more will be received for a connection before that is asked for again; why that is so.
     Ended(Token, Reception),
-    /// A send is over: what it sent from, and how many bytes of it were sent.
-    Sent(Token, Vec<u8>, Result<usize, Errno>),
+    /// A send is over: the answer, and how many bytes of it were sent this time.
+    Sent(Token, Answer, Result<usize, Errno>),
 }
 
 /// Why there is no ring.

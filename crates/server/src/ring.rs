@@ -55,6 +55,30 @@ pub(crate) struct Lent {
     bytes: usize,
 }
 
+/// An answer that is sent, or a part of which is.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    bytes: Vec<u8>,
+    sent_bytes: usize,
+}
+
+impl Answer {
+    /// One of which nothing is sent.
+    pub(crate) fn new(bytes: Vec<u8>) -> Self {
+        Self { bytes, sent_bytes: 0 }
+    }
+
+    /// What is left of it.
+    pub(crate) fn rest(&self) -> &[u8] {
+        self.bytes.get(self.sent_bytes..).unwrap_or_default()
+    }
+
+    /// The vector that it was in.
+    pub(crate) fn into_vec(self) -> Vec<u8> {
+        self.bytes
+    }
+}
+
 impl Ring {
     /// A ring for the thread that calls [`Self::enable`].
     ///
@@ -122,14 +146,15 @@ impl Ring {
         self.push(cancel.build(), Kind::Cancel, 0);
     }
 
-    /// Sends `bytes`, all of them as far as it can be done.
-    pub(crate) fn send(&mut self, socket: BorrowedFd<'_>, token: Token, bytes: Vec<u8>) {
-        let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+    /// Sends of an answer what is left, or a part of it: so much that it is known how it gets on.
+    pub(crate) fn send(&mut self, socket: BorrowedFd<'_>, token: Token, answer: Answer) {
+        let rest = answer.rest();
+        let length = u32::try_from(rest.len()).unwrap_or(u32::MAX);
         // What is in a vector stays where it is when the vector is moved; `sends` keeps it unchanged.
-        let send = opcode::Send::new(Fd(socket.as_raw_fd()), bytes.as_ptr(), length)
-            .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
+        let send = opcode::Send::new(Fd(socket.as_raw_fd()), rest.as_ptr(), length)
+            .flags(libc::MSG_NOSIGNAL)
             .build();
-        let number = self.sends.keep(Sending { token, bytes });
+        let number = self.sends.keep(Sending { token, answer });
         self.push(send, Kind::Send, number);
     }
 
@@ -268,9 +293,10 @@ fn complete(entry: &cqueue::Entry, sends: &mut Sends, events: &mut Vec<Event>) {
             events.push(Event::Ended(token, reception));
         }
     } else if kind == Kind::Send as u64
-        && let Some(Sending { token, bytes }) = sends.take(key)
+        && let Some(Sending { token, mut answer }) = sends.take(key)
     {
-        events.push(Event::Sent(token, bytes, done));
+        answer.sent_bytes += done.unwrap_or(0);
+        events.push(Event::Sent(token, answer, done));
     }
 }
 
@@ -304,7 +330,7 @@ struct Sends {
 #[derive(Debug)]
 struct Sending {
     token: Token,
-    bytes: Vec<u8>,
+    answer: Answer,
 }
 
 impl Sends {

@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use crate::session::OUTPUT_BYTES_HIGH;
 use crate::tls::Records;
 
 /// Input and output of the turns that are under way.
@@ -69,7 +68,7 @@ impl Scratch {
     /// It has been sent, or given away, which leaves nothing to keep. The one used last is the next to be used.
     #[inline]
     pub(crate) fn give_output(&mut self, mut output: Vec<u8>) {
-        let is_worth_it = (OUTPUT_BYTES_MIN..=OUTPUT_BYTES_HIGH).contains(&output.capacity());
+        let is_worth_it = (OUTPUT_BYTES_MIN..=OUTPUT_BYTES_MAX).contains(&output.capacity());
         if is_worth_it && self.outputs.len() < OUTPUTS_MAX {
             output.clear();
             self.outputs.push(output);
@@ -85,6 +84,10 @@ const INPUT_BYTES: usize = 2 * RECEIVED_BYTES_MAX;
 
 /// An output begins with so much room.
 const OUTPUT_BYTES_MIN: usize = 4 * 1024;
+
+/// A larger one is not kept: small answers that a peer does not take count with all of their vectors, which then are
+/// within what every connection may hold.
+const OUTPUT_BYTES_MAX: usize = 16 * 1024;
 
 /// So many empty outputs are kept.
 const OUTPUTS_MAX: usize = 64;

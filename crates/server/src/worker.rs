@@ -25,7 +25,7 @@ use crate::datagrams::Datagrams;
 use crate::execute::Executor;
 use crate::inbox::{Accepted, Inbox, Transport};
 use crate::poller::{Event, LAST_KEY, NoRing, Poller};
-use crate::ring::{Lent, Reception};
+use crate::ring::{Answer, Lent, Reception};
 use crate::roster::{Card, Ends};
 use crate::scratch::Scratch;
 use crate::session::OUTPUT_BYTES_HIGH;
@@ -283,39 +283,31 @@ impl Worker {
         }
     }
 
-    /// What was sent for a connection is its peer's.
+    /// An answer, or a part of it, is at the peer's or on its way there.
     fn note_sent(
         &mut self,
         token: Token,
-        bytes: Vec<u8>,
+        answer: Answer,
         sent: Result<usize, Errno>,
         contended: bool,
     ) {
-        let Some(connection) = self.connections.of_mut(token) else { return };
-        match sent {
-            Ok(sent) if sent == bytes.len() => {
-                let (records, second) = (&mut self.scratch.records, self.clock.second());
-                connection.note_sent(&self.executor, records, sent, second);
-                self.scratch.give_output(bytes);
-                if !connection.is_ready {
-                    self.begin_turn(token, contended);
-                }
-            }
-            // A signal came between.
-            Err(Errno::INTR | Errno::AGAIN) => self.send_on(token, bytes, 0),
-            Ok(sent) if sent > 0 => {
-                self.executor.counters().add(Counter::WireBytesWritten, sent as u64);
-                self.send_on(token, bytes, sent);
-            }
-            _ => self.close(token, Closing::Error),
+        let Self { connections, poller, scratch, executor, clock, .. } = self;
+        let (Some(connection), Some(ring)) = (connections.of_mut(token), poller.ring()) else {
+            return;
+        };
+        let sent = match sent {
+            Ok(sent) if sent > 0 => sent,
+            Err(Errno::INTR | Errno::AGAIN) => 0,
+            _ => return self.close(token, Closing::Error),
+        };
+        connection.note_progress(executor, sent, clock.second());
+        if !answer.rest().is_empty() {
+            return ring.send(connection.as_fd(), token, answer);
         }
-    }
-
-    /// Sends what is left of an answer.
-    fn send_on(&mut self, token: Token, mut bytes: Vec<u8>, sent: usize) {
-        bytes.drain(..sent);
-        if let (Some(connection), Some(ring)) = (self.connections.of(token), self.poller.ring()) {
-            ring.send(connection.as_fd(), token, bytes);
+        connection.note_sent(executor, &mut scratch.records);
+        scratch.give_output(answer.into_vec());
+        if !connection.is_ready {
+            self.begin_turn(token, contended);
         }
     }
 
@@ -420,7 +412,8 @@ impl Worker {
             {
                 // What it holds while it is sent is all of the vector.
                 connection.note_sending(output.capacity());
-                ring.send(connection.as_fd(), turn.token, std::mem::take(&mut output));
+                let answer = Answer::new(std::mem::take(&mut output));
+                ring.send(connection.as_fd(), turn.token, answer);
                 self.sending.push(turn.token);
             }
             let records = &mut self.scratch.records;
