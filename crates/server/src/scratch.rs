@@ -85,9 +85,9 @@ const INPUT_BYTES: usize = 2 * RECEIVED_BYTES_MAX;
 /// An output begins with so much room.
 const OUTPUT_BYTES_MIN: usize = 4 * 1024;
 
-/// A larger one is not kept: small answers that a peer does not take count with all of their vectors, which then are
-/// within what every connection may hold.
-const OUTPUT_BYTES_MAX: usize = 16 * 1024;
+/// A larger one is not kept: small answers that a peer does not take count with all of their vectors, which are little
+/// more than what every connection may hold, then.
+const OUTPUT_BYTES_MAX: usize = 32 * 1024;
 
 /// So many empty outputs are kept.
 const OUTPUTS_MAX: usize = 64;
