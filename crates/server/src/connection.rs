@@ -1,5 +1,7 @@
 //! A connection: a socket, the session on it, and the bytes that wait on either side.
 
+mod ringed;
+
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -19,11 +21,13 @@ use crate::backlog::Backlog;
 use crate::budget::{Holding, OverBudget};
 use crate::execute::Executor;
 use crate::inbox::{Accepted, Transport};
-use crate::ring::{BUFFER_BYTES, Lent, Reception};
+use crate::ring::Lent;
 use crate::roster::{Card, Stage};
 use crate::scratch::{RECEIVED_BYTES_MAX, Scratch};
 use crate::session::{Allowance, Next, OUTPUT_BYTES_HIGH, Session};
 use crate::tls::{INCOMING_BYTES_MAX, Received, Records, Tls};
+use ringed::Ringed;
+pub(crate) use ringed::{Extent, Taken};
 
 /// A connection. While it waits for a command it owns nothing but its socket and itself.
 #[derive(Debug)]
@@ -60,48 +64,6 @@ pub(crate) struct Connection {
     pub(crate) is_ready: bool,
     /// Has a turn of its begun, with its input? A second one would come in between.
     pub(crate) has_turn: bool,
-}
-
-/// What a ring does for a connection.
-#[derive(Clone, Copy, Debug, Default)]
-struct Ringed {
-    /// Does it receive?
-    is_receiving: bool,
-    /// Has it been told to stop, or does that by itself?
-    is_stopping: bool,
-    /// Does the peer wait for answers before it sends on? So nothing large comes unasked.
-    is_patient: bool,
-    /// Will there never be anything more to receive?
-    is_over: bool,
-    /// Is that so because the connection broke?
-    is_broken: bool,
-    /// The memory of what is being sent, in bytes.
-    sending_bytes: usize,
-    /// The same, where the socket did not take all of it at once.
-    stuck_bytes: usize,
-}
-
-/// How much a ring is to receive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Extent {
-    /// What a buffer holds. Who sends without waiting is held to what may wait by that: else many of them at once
-    /// bring more than all connections may hold.
-    Buffer,
-    /// Whatever comes.
-    Any,
-}
-
-/// What became of received bytes.
-#[derive(Debug)]
-pub(crate) enum Taken {
-    /// They are the input of a turn that begins.
-    AsItIs,
-    /// With what waited before they are.
-    As(Input),
-    /// They wait.
-    Kept,
-    /// The connection may not hold them, and is to be closed.
-    Broken,
 }
 
 /// How a turn began.
@@ -183,150 +145,6 @@ impl Connection {
             event.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
     }
 
-    /// Do its bytes come and go without its doing?
-    pub(crate) fn is_ringed(&self) -> bool {
-        self.ringed.is_some()
-    }
-
-    /// Can its session go on as soon as something comes?
-    fn awaits_input(&self) -> bool {
-        matches!(self.next, Next::Input | Next::Lines)
-            && !self.has_turn
-            && !self.is_ready
-            && !self.has_unsent()
-    }
-
-    /// Shall the ring be asked to receive for it? It is taken to be. Only what the session waits for may be any amount.
-    pub(crate) fn begin_receiving(&mut self) -> Option<Extent> {
-        let (held_bytes, awaits_input) = (self.input.held_bytes(), self.awaits_input());
-        let ringed = self.ringed.as_mut()?;
-        let held_bytes_max = if ringed.is_patient { RECEIVED_BYTES_MAX } else { BUFFER_BYTES };
-        let has_room = held_bytes < held_bytes_max || awaits_input;
-        if !has_room || ringed.is_receiving || ringed.is_over {
-            return None;
-        }
-        ringed.is_receiving = true;
-        ringed.is_stopping = !ringed.is_patient;
-        Some(if ringed.is_patient { Extent::Any } else { Extent::Buffer })
-    }
-
-    /// Takes what a ring has received for it.
-    pub(crate) fn take_received(
-        &mut self,
-        executor: &Executor,
-        scratch: &mut Scratch,
-        bytes: &[u8],
-    ) -> Taken {
-        executor.counters().add(Counter::WireBytesRead, bytes.len() as u64);
-        let can_go_on = self.awaits_input();
-        if let Some(ringed) = &mut self.ringed {
-            ringed.is_patient = can_go_on && bytes.len() < BUFFER_BYTES;
-        }
-        let waiting = self.input.waiting();
-        let taken = if can_go_on && waiting.is_empty() {
-            Taken::AsItIs
-        } else if can_go_on && waiting.len() <= COPIED_BYTES_MAX {
-            let (room, _) = scratch.input_room();
-            let whole = waiting.len() + bytes.len();
-            room[..waiting.len()].copy_from_slice(waiting);
-            room[waiting.len()..whole].copy_from_slice(bytes);
-            self.input = Backlog::default();
-            Taken::As(Input::Scratch(scratch.take_input(whole)))
-        } else {
-            self.input.push(bytes);
-            if can_go_on {
-                Taken::As(Input::Backlog)
-            } else {
-                self.may_receive = true;
-                match self.settle(executor, &mut scratch.records) {
-                    Ok(()) => Taken::Kept,
-                    Err(Broken) => Taken::Broken,
-                }
-            }
-        };
-        if can_go_on {
-            self.has_turn = true;
-        }
-        taken
-    }
-
-    /// Is it better not to receive more, after something that has to wait?
-    pub(crate) fn stops_receiving(&mut self) -> bool {
-        self.ringed.as_mut().is_some_and(|ringed| {
-            let stops = ringed.is_receiving && !ringed.is_stopping;
-            ringed.is_stopping |= stops;
-            stops
-        })
-    }
-
-    /// A ring receives nothing more for it. True where there is nothing more to do, either.
-    pub(crate) fn note_reception(&mut self, reception: Reception) -> bool {
-        let is_busy = self.has_unsent() || self.is_ready || self.may_receive;
-        let Some(ringed) = &mut self.ringed else { return false };
-        ringed.is_receiving = false;
-        ringed.is_stopping = false;
-        match reception {
-            Reception::Paused | Reception::Starved => false,
-            // What has come before is executed first, also where nobody waits for the answer any more.
-            Reception::Over | Reception::Broken => {
-                ringed.is_over = true;
-                ringed.is_broken = reception == Reception::Broken;
-                let is_busy = is_busy || self.has_turn;
-                if !is_busy {
-                    self.note_left();
-                }
-                !is_busy
-            }
-        }
-    }
-
-    /// Everything that had come has been executed, and there is no more.
-    fn note_left(&mut self) {
-        self.has_left |= !self.ringed.is_some_and(|ringed| ringed.is_broken);
-    }
-
-    /// A ring sends for it, from so much memory.
-    pub(crate) fn note_sending(&mut self, bytes: usize) {
-        if let Some(ringed) = &mut self.ringed {
-            ringed.sending_bytes = bytes;
-        }
-    }
-
-    /// A ring has sent so much for it.
-    pub(crate) fn note_progress(&mut self, executor: &Executor, bytes: usize, now: Second) {
-        executor.counters().add(Counter::WireBytesWritten, bytes as u64);
-        self.note_active(now);
-    }
-
-    /// What a ring sends for it is at the peer's, or on its way there.
-    pub(crate) fn note_sent(&mut self, executor: &Executor, records: &mut Records) {
-        let Some(ringed) = &mut self.ringed else { return };
-        let was_stuck = ringed.stuck_bytes > 0;
-        (ringed.sending_bytes, ringed.stuck_bytes) = (0, 0);
-        if was_stuck {
-            // There may be no turn that would tell it for a long time. Holding less is never too much.
-            let _ = self.settle(executor, records);
-            self.note_stage();
-        }
-    }
-
-    /// If what a ring sends for it was not taken at once: counts that as output that waits. False where the connection
-    /// may not hold so much.
-    pub(crate) fn note_stuck(&mut self, executor: &Executor, records: &mut Records) -> bool {
-        let Some(ringed) = &mut self.ringed else { return true };
-        if ringed.sending_bytes == 0 || ringed.stuck_bytes > 0 {
-            return true;
-        }
-        ringed.stuck_bytes = ringed.sending_bytes;
-        self.note_stage();
-        self.settle(executor, records).is_ok()
-    }
-
-    /// Has a ring seen the end of what comes?
-    fn is_over(&self) -> bool {
-        self.ringed.is_some_and(|ringed| ringed.is_over)
-    }
-
     /// Begins a turn: sends what waits, and receives once.
     pub(crate) fn begin_turn(
         &mut self,
@@ -385,26 +203,6 @@ impl Connection {
             }
             Next::Close => Err(Broken),
         }
-    }
-
-    /// Where a ring sends and receives there is nothing to do but to look at what has come.
-    fn try_begin_ringed(&mut self) -> Result<Begun, Broken> {
-        if self.has_unsent() {
-            return Ok(Begun::Over(Outcome::AwaitOutput));
-        }
-        let has_more = std::mem::take(&mut self.may_receive);
-        match self.next {
-            Next::Close => return Err(Broken),
-            Next::Drain | Next::Turn | Next::GiveWay => {}
-            Next::Input | Next::Lines if has_more => {}
-            Next::Input | Next::Lines if self.is_over() => {
-                self.note_left();
-                return Err(Broken);
-            }
-            Next::Input => return Ok(Begun::Over(Outcome::AwaitInput)),
-            Next::Lines => {}
-        }
-        Ok(Begun::Ready(Input::Backlog))
     }
 
     /// Receives what there is, up to a bound; `None`: there was nothing.

@@ -1,0 +1,105 @@
+//! What a ring does for connections: it receives, stops receiving, and has sent.
+
+use std::os::fd::AsFd;
+
+use larder_protocol::text::watched::Closing;
+use rustix::io::Errno;
+
+use super::{TURNS_MAX, Turn, Worker};
+use crate::connection::{Extent, Input, Taken};
+use crate::connections::Token;
+use crate::ring::{Answer, Lent, Reception};
+
+impl Worker {
+    /// Bytes have come for a connection.
+    pub(super) fn take_received(&mut self, token: Token, lent: Lent, contended: bool) {
+        let Self { connections, poller, scratch, executor, .. } = self;
+        let (Some(ring), connection) = (poller.ring(), connections.of_mut(token)) else { return };
+        let Some(connection) = connection else { return ring.give_back(lent) };
+        let taken = connection.take_received(executor, scratch, ring.bytes(&lent));
+        let input = match taken {
+            Taken::AsItIs => Input::Lent(lent),
+            Taken::As(input) => {
+                ring.give_back(lent);
+                input
+            }
+            Taken::Kept => {
+                ring.give_back(lent);
+                if connection.stops_receiving() {
+                    ring.stop_receiving(token);
+                }
+                return;
+            }
+            Taken::Broken => {
+                ring.give_back(lent);
+                return self.close(token, Closing::Error);
+            }
+        };
+        self.turns.push(Turn::new(token, input));
+        if self.turns.len() == TURNS_MAX || self.scratch.is_full() {
+            self.end_turns(contended);
+        }
+    }
+
+    /// Nothing more is received for a connection before it is asked for again.
+    pub(super) fn note_reception(&mut self, token: Token, reception: Reception) {
+        let Some(connection) = self.connections.of_mut(token) else { return };
+        if connection.note_reception(reception) {
+            let closing = connection.closing();
+            self.close(token, closing);
+        } else if reception == Reception::Starved {
+            self.starved.push(token);
+        } else {
+            self.receive(token);
+        }
+    }
+
+    /// An answer, or a part of it, is at the peer's or on its way there.
+    pub(super) fn note_sent(
+        &mut self,
+        token: Token,
+        answer: Answer,
+        sent: Result<usize, Errno>,
+        contended: bool,
+    ) {
+        let Self { connections, poller, scratch, executor, clock, .. } = self;
+        let (Some(connection), Some(ring)) = (connections.of_mut(token), poller.ring()) else {
+            return;
+        };
+        let sent = match sent {
+            Ok(sent) if sent > 0 => sent,
+            Err(Errno::INTR | Errno::AGAIN) => 0,
+            _ => return self.close(token, Closing::Error),
+        };
+        connection.note_progress(executor, sent, clock.second());
+        if !answer.rest().is_empty() {
+            return ring.send(connection.as_fd(), token, answer);
+        }
+        connection.note_sent(executor, &mut scratch.records);
+        scratch.give_output(answer.into_vec());
+        if !connection.is_ready {
+            self.begin_turn(token, contended);
+        }
+    }
+
+    /// If an answer was not taken at once, it counts as memory that the connection holds.
+    pub(super) fn note_stuck(&mut self, token: Token) {
+        if let Some(connection) = self.connections.of_mut(token)
+            && !connection.note_stuck(&self.executor, &mut self.scratch.records)
+        {
+            self.close(token, Closing::Error);
+        }
+    }
+
+    /// Has the ring receive for a connection, if it is not too much.
+    pub(super) fn receive(&mut self, token: Token) {
+        if let (Some(connection), Some(ring)) = (self.connections.of_mut(token), self.poller.ring())
+            && let Some(extent) = connection.begin_receiving()
+        {
+            match extent {
+                Extent::Buffer => ring.receive_once(connection.as_fd(), token),
+                Extent::Any => ring.receive(connection.as_fd(), token),
+            }
+        }
+    }
+}
