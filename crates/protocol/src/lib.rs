@@ -22,6 +22,7 @@ pub mod meta;
 mod number;
 pub mod parsed;
 pub mod parser;
+mod reading;
 pub mod render;
 pub mod response;
 pub mod text;
@@ -32,5 +33,6 @@ pub use command::{Arithmetic, Command, Delete, Fetch, Initial, Remains, StatsSec
 pub use frame::{Frame, Kept};
 pub use parsed::{Bad, Parsed};
 pub use parser::{Dialects, Parser};
+pub use reading::Reading;
 pub use response::{ClientError, Counted, Response, ServerError, Shown, Stored, Touched, Win};
 pub use version::WIRE_VERSION;

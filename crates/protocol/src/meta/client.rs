@@ -83,24 +83,7 @@ pub struct Reply<'a> {
 }
 
 /// What [`read_reply`] makes of the bytes at hand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reading<'a> {
-    /// A reply; its first `consumed` bytes are used up.
-    Reply {
-        /// What was answered.
-        reply: Reply<'a>,
-        /// Bytes used up, at least one.
-        consumed: usize,
-    },
-    /// The bytes are the beginning of a reply that has at least `bytes_min` bytes. The number comes from
-    /// the peer: bound it before trusting it with memory.
-    NeedMore {
-        /// Bytes the reply has at least, more than there are now.
-        bytes_min: u64,
-    },
-    /// The bytes are no reply of the meta protocol: nothing that follows can be trusted either.
-    Bad,
-}
+pub type Reading<'a> = crate::Reading<Reply<'a>>;
 
 /// Reads the first reply of `input`. Knows nothing of what was read before.
 pub fn read_reply(input: &[u8]) -> Reading<'_> {
