@@ -1,6 +1,10 @@
 //! Reading and storing values that come in pieces.
 
-use larder_engine::{Evicted, LargeValue as Pieces, Miss, StoreError, Stored, Upload as Arriving};
+use std::ops::Deref;
+
+use larder_engine::{
+    Evicted, LargeValue as Pieces, Miss, Pinned, StoreError, Stored, Upload as Arriving,
+};
 use larder_item::Meta;
 
 use crate::{Cache, Request};
@@ -47,12 +51,79 @@ impl LargeValue {
         self.cache.shared.engine.read_piece(&mut self.pieces, out)
     }
 
-    /// Shows the next piece to `f` without copying it; none where all have been read.
+    /// Takes the next piece without copying it; none where all have been read.
+    ///
+    /// Of a value beyond what readers may hold it is a copy after all.
+    ///
+    /// ```
+    /// use larder::Read;
+    /// # let cache = larder::Cache::builder().open()?;
+    /// cache.set("large", [7; 500_000], None)?;
+    /// let Read::Large(_, mut large) = cache.read(b"large", &mut Vec::new(), |_, _| ()) else {
+    ///     return Err("half a megabyte is large".into());
+    /// };
+    /// let mut sum = 0;
+    /// while let Some(piece) = large.take_piece()? {
+    ///     sum += piece.iter().map(|byte| u64::from(*byte)).sum::<u64>();
+    /// }
+    /// assert_eq!(sum, 7 * 500_000);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`LargeValue::next_piece`].
-    pub fn with_next_piece<T>(&mut self, f: impl FnOnce(&[u8]) -> T) -> Result<Option<T>, Evicted> {
-        self.cache.shared.engine.with_piece(&mut self.pieces, f)
+    pub fn take_piece(&mut self) -> Result<Option<Piece>, Evicted> {
+        let Self { cache, pieces } = self;
+        if let Some(pinned) = cache.shared.engine.take_piece(pieces) {
+            return Ok(Some(Piece(Bytes::Held(cache.clone(), Some(pinned)))));
+        }
+        let mut copy = Vec::new();
+        let is_there = cache.shared.engine.read_piece(pieces, &mut copy)?;
+        Ok(is_there.then_some(Piece(Bytes::Copied(copy))))
+    }
+}
+
+/// The bytes of a piece of a large value: where they are in the cache's memory, which they keep from other use, or
+/// a copy.
+#[derive(Debug)]
+pub struct Piece(Bytes);
+
+#[derive(Debug)]
+enum Bytes {
+    /// Gone once let go of.
+    Held(Cache, Option<Pinned>),
+    Copied(Vec<u8>),
+}
+
+impl Piece {
+    /// The memory it owns beyond its own size and that of the cache, in bytes.
+    pub fn owned_bytes(&self) -> usize {
+        match &self.0 {
+            Bytes::Held(..) => 0,
+            Bytes::Copied(copy) => copy.capacity(),
+        }
+    }
+}
+
+impl Deref for Piece {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            Bytes::Held(cache, Some(pinned)) => cache.shared.engine.bytes_of(pinned),
+            Bytes::Held(_, None) => &[],
+            Bytes::Copied(copy) => copy,
+        }
+    }
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        if let Bytes::Held(cache, pinned) = &mut self.0
+            && let Some(pinned) = pinned.take()
+        {
+            cache.shared.engine.release(pinned);
+        }
     }
 }
 

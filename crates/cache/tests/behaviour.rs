@@ -509,9 +509,12 @@ fn a_large_value_that_is_being_read_outlives_its_item() {
     for number in 0..24_000u64 {
         cache.set(&number.to_le_bytes(), &value_of(number, 1000), None).unwrap();
     }
-    while large.with_next_piece(|piece| read.extend_from_slice(piece)).unwrap().is_some() {}
+    while let Some(piece) = large.take_piece().unwrap() {
+        read.extend_from_slice(&piece);
+    }
     assert_eq!(read, expected);
     drop(large);
+    assert_eq!(cache.report().segments_pinned, 0);
     cache.validate().unwrap();
 }
 
@@ -524,7 +527,7 @@ fn readers_of_large_values_cannot_hold_all_memory() {
         readers.push(cache.read(&number.to_le_bytes(), &mut Vec::new(), |_, _| ()));
     }
     let gone = readers.iter_mut().filter_map(|read| match read {
-        Read::Large(_, large) => large.with_next_piece(|_| ()).err(),
+        Read::Large(_, large) => large.take_piece().err(),
         _ => None,
     });
     assert!(gone.count() > 50, "most are read without a hold");

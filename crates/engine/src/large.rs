@@ -44,7 +44,7 @@ pub struct LargeValue {
     value_bytes: usize,
     pub(crate) pieces: Vec<Piece>,
     pub(crate) next: usize,
-    /// Does it hold the segments of its pieces?
+    /// Does it hold the segments of the pieces from the next one on?
     pub(crate) is_pinned: bool,
 }
 
@@ -142,7 +142,7 @@ impl Engine {
             out.truncate(start);
             return Err(Evicted);
         }
-        large.next += 1;
+        self.pass_piece(large);
         Ok(true)
     }
 

@@ -9,8 +9,22 @@
 #![allow(unsafe_code, reason = "the bytes of a pinned piece are read where they are")]
 
 use crate::Engine;
-use crate::large::{Evicted, LargeValue, Piece};
+use crate::large::{LargeValue, Piece};
 use crate::record::{Header, PIECE_HEAD_BYTES};
+use crate::slot::Slot;
+
+/// A piece of a large value that stays where it is. Give it to [`Engine::release`] in the end.
+#[derive(Debug)]
+pub struct Pinned {
+    slot: Slot,
+    bytes: usize,
+}
+
+impl Pinned {
+    fn value_at(&self, engine: &Engine) -> usize {
+        engine.layout.segment_at(self.slot.segment()) + self.slot.offset() + PIECE_HEAD_BYTES
+    }
+}
 
 /// Readers may pin one segment of so many.
 const PINNED_PART: u64 = 4;
@@ -38,36 +52,42 @@ impl Engine {
     /// Ends the reading of a large value.
     pub fn close_large(&self, large: &mut LargeValue) {
         if std::mem::take(&mut large.is_pinned) {
-            self.unpin_pieces(&large.pieces);
+            self.unpin_pieces(&large.pieces[large.next..]);
         }
+    }
+
+    /// Goes on to the next piece: that of before needs no pin any more.
+    pub(crate) fn pass_piece(&self, large: &mut LargeValue) {
+        if large.is_pinned {
+            self.unpin(large.pieces[large.next].slot.segment());
+        }
+        large.next += 1;
     }
 
     fn unpin_pieces(&self, pieces: &[Piece]) {
         pieces.iter().for_each(|piece| self.unpin(piece.slot.segment()));
     }
 
-    /// Shows the next piece of a large value to `f`, where it is; none where all have been read. Of a value
-    /// read without pins it shows a copy.
-    ///
-    /// # Errors
-    /// [`Evicted`] if the piece is gone, which happens only to a value read without pins.
-    pub fn with_piece<T>(
-        &self,
-        large: &mut LargeValue,
-        f: impl FnOnce(&[u8]) -> T,
-    ) -> Result<Option<T>, Evicted> {
-        let piece = large.pieces.get(large.next).filter(|_| large.is_pinned);
-        let Some(Piece { slot, .. }) = piece else {
-            let mut copy = Vec::new();
-            return Ok(self.read_piece(large, &mut copy)?.then(|| f(&copy)));
-        };
+    /// Takes the next piece out of a value, with its pin; none where all have been taken, or it has no pins.
+    pub fn take_piece(&self, large: &mut LargeValue) -> Option<Pinned> {
+        let Piece { slot, .. } = *large.pieces.get(large.next).filter(|_| large.is_pinned)?;
         let record_at = self.layout.segment_at(slot.segment()) + slot.offset();
         let bytes = Header::load(&self.memory, record_at).value_bytes();
-        // SAFETY: nobody writes to a record of a segment in use but to fields, tables, numbers and values that
-        // grow, and a piece has none of these. The segment stays in use: it is pinned, since its sequence was
-        // the piece's, until `close_large`, which needs the value that is borrowed here.
-        let piece = unsafe { self.memory.unchanging(record_at + PIECE_HEAD_BYTES, bytes) };
         large.next += 1;
-        piece.map(|piece| Some(f(piece))).ok_or(Evicted)
+        Some(Pinned { slot, bytes: bytes.min(self.piece_bytes_max()) })
+    }
+
+    /// The bytes of a piece, where they are.
+    pub fn bytes_of<'a>(&'a self, piece: &'a Pinned) -> &'a [u8] {
+        // SAFETY: nobody writes to a record of a segment in use but to fields, tables, numbers and values that
+        // grow, and a piece that a table names has none of these. The segment stays in use: it was pinned when its
+        // sequence was the piece's, and that pin belongs to `piece`, which is borrowed here, until `release` takes it.
+        let bytes = unsafe { self.memory.unchanging(piece.value_at(self), piece.bytes) };
+        bytes.unwrap_or_default()
+    }
+
+    /// Lets go of a piece.
+    pub fn release(&self, piece: Pinned) {
+        self.unpin(piece.slot.segment());
     }
 }

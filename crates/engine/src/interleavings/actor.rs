@@ -165,7 +165,10 @@ impl Actor {
             }
             seen_bytes += bytes.len();
         };
-        while self.engine.with_piece(&mut large, &mut look).unwrap().is_some() {}
+        while let Some(piece) = self.engine.take_piece(&mut large) {
+            look(self.engine.bytes_of(&piece));
+            self.engine.release(piece);
+        }
         self.engine.close_large(&mut large);
         assert_eq!(seen_bytes, meta.value_bytes);
         fill.map(|fill| (fill, seen_bytes))

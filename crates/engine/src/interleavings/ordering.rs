@@ -61,13 +61,12 @@ fn a_segment_is_pinned_or_emptied_and_its_pinned_bytes_stay() {
             let mut large = LargeValue::of_piece(piece);
             let pinned = actor.engine.pin_large(&mut large);
             if pinned {
-                let look = |bytes: &[u8]| {
-                    for _ in 0..2 {
-                        assert_eq!(bytes, [1; PIECE_BYTES]);
-                        actor.engine.now(); // Here others go on.
-                    }
-                };
-                assert_eq!(actor.engine.with_piece(&mut large, look), Ok(Some(())));
+                let piece = actor.engine.take_piece(&mut large).unwrap();
+                for _ in 0..2 {
+                    assert_eq!(actor.engine.bytes_of(&piece), [1; PIECE_BYTES]);
+                    actor.engine.now(); // Here others go on.
+                }
+                actor.engine.release(piece);
                 actor.engine.close_large(&mut large);
             }
             pinned
