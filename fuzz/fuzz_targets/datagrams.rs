@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use larder_options::Options;
 use larder_server::datagrams::reply;
-use larder_server::{Executor, Server};
+use larder_server::{Executor, Output, Server};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|datagrams: Vec<(bool, bool, Vec<u8>)>| {
@@ -20,7 +20,7 @@ fuzz_target!(|datagrams: Vec<(bool, bool, Vec<u8>)>| {
         }
         let ip = if is_near { Ipv4Addr::LOCALHOST } else { Ipv4Addr::new(192, 0, 2, 1) };
         let peer = SocketAddr::new(IpAddr::V4(ip), 4000);
-        let (mut sent, mut out) = (Vec::new(), Vec::new());
+        let (mut sent, mut out) = (Vec::new(), Output::default());
         reply(&executor, &datagram, peer, &mut out, |datagram| {
             sent.push(datagram.to_vec());
             true

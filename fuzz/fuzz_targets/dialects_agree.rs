@@ -9,7 +9,7 @@ use larder_options::{Options, Protocol};
 use larder_protocol::binary::client as binary;
 use larder_protocol::text::client as text;
 use larder_protocol::{Arithmetic, Command, Delete, Store};
-use larder_server::{Allowance, Executor, Next, Server, Session};
+use larder_server::{Allowance, Executor, Next, Output, Server, Session};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|operations: Vec<Operation>| {
@@ -115,7 +115,7 @@ impl Peer {
             Dialect::Meta => in_meta(&mut request, operation),
             Dialect::Binary => in_binary(&mut request, operation),
         }
-        let (mut rest, mut answer) = (&request[..], Vec::new());
+        let (mut rest, mut answer) = (&request[..], Output::default());
         loop {
             let allowance = Allowance { commands_max: 1000, out_bytes_max: usize::MAX };
             let progress = self.session.receive(&self.executor, rest, allowance, &mut answer);
@@ -126,6 +126,7 @@ impl Peer {
                 next => panic!("{:?} {operation:?}: {next:?}", self.dialect),
             }
         }
+        let answer = answer.parts().collect::<Vec<_>>().concat();
         match self.dialect {
             Dialect::Text => of_text(&answer),
             Dialect::Meta => of_meta(&answer, operation),

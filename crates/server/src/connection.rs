@@ -2,6 +2,7 @@
 
 mod ringed;
 
+use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -14,13 +15,14 @@ use larder_stats::Counter;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, getpeername, recv, send};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, getpeername, recv, send, sendmsg};
 
 use crate::Server;
 use crate::backlog::Backlog;
 use crate::budget::{Holding, OverBudget};
 use crate::execute::Executor;
 use crate::inbox::{Accepted, Transport};
+use crate::output::Output;
 use crate::ring::Lent;
 use crate::roster::{Card, Stage};
 use crate::scratch::{RECEIVED_BYTES_MAX, Scratch};
@@ -40,8 +42,8 @@ pub(crate) struct Connection {
     next: Next,
     /// Input that the session has not used up.
     input: Backlog,
-    /// Output that the socket did not take. While there is any the connection is not read.
-    output: Backlog,
+    /// Output that the socket did not take as a whole. While there is any the connection is not read.
+    output: Output,
     holding: Holding,
     /// When it last got on: with a command, with a value, with an answer. Bytes that are no command yet do not
     /// count, nor does a handshake.
@@ -123,7 +125,7 @@ impl Connection {
             session: Session::new(server, id, protocol),
             next: Next::Input,
             input: Backlog::default(),
-            output: Backlog::default(),
+            output: Output::default(),
             holding: Holding::default(),
             active: now,
             card,
@@ -166,7 +168,7 @@ impl Connection {
         }
         if self.has_unsent() {
             self.note_active(now);
-            self.send_backlog(executor, &mut scratch.records)?;
+            self.send_rest(executor, &mut scratch.records)?;
             if self.has_unsent() {
                 return Ok(Begun::Over(Outcome::AwaitOutput));
             }
@@ -291,7 +293,7 @@ impl Connection {
         &mut self,
         executor: &Executor,
         received: Option<&[u8]>,
-        out: &mut Vec<u8>,
+        out: &mut Output,
         contended: bool,
         now: Second,
     ) {
@@ -330,12 +332,12 @@ impl Connection {
         self.input = backlog;
     }
 
-    /// Ends a turn: sends its output.
+    /// Ends a turn: sends its output. If the socket does not take all of it, it is taken from there, and kept.
     pub(crate) fn end_turn(
         &mut self,
         executor: &Executor,
         records: &mut Records,
-        output: &[u8],
+        output: &mut Output,
     ) -> Outcome {
         self.try_end(executor, records, output).unwrap_or(Outcome::Close)
     }
@@ -344,7 +346,7 @@ impl Connection {
         &mut self,
         executor: &Executor,
         records: &mut Records,
-        output: &[u8],
+        output: &mut Output,
     ) -> Result<Outcome, Broken> {
         self.send(executor, records, output)?;
         self.settle(executor, records)?;
@@ -364,26 +366,27 @@ impl Connection {
         }
     }
 
-    /// Sends output; what the socket does not take is kept.
+    /// Sends output; what the socket does not take as a whole is kept.
     fn send(
         &mut self,
         executor: &Executor,
         records: &mut Records,
-        output: &[u8],
+        output: &mut Output,
     ) -> Result<(), Broken> {
         if !output.is_empty() {
-            let sent = try_send(&self.socket, &mut self.tls, executor, records, output)?;
-            if sent < output.len() {
-                self.output.push(&output[sent..]);
+            try_send(&self.socket, &mut self.tls, executor, records, output)?;
+            if !output.is_sent() {
+                self.output = std::mem::take(output);
             }
         }
         Ok(())
     }
 
-    fn send_backlog(&mut self, executor: &Executor, records: &mut Records) -> Result<(), Broken> {
-        let output = self.output.waiting();
-        let sent = try_send(&self.socket, &mut self.tls, executor, records, output)?;
-        self.output.use_up(sent);
+    fn send_rest(&mut self, executor: &Executor, records: &mut Records) -> Result<(), Broken> {
+        try_send(&self.socket, &mut self.tls, executor, records, &mut self.output)?;
+        if self.output.is_sent() {
+            self.output = Output::default();
+        }
         Ok(())
     }
 
@@ -414,9 +417,9 @@ impl Connection {
         if !self.has_unsent() {
             counters.count(Counter::ReadBufferOom);
             let error = ServerError::OutOfMemoryReadingRequest.into();
-            let mut words = Vec::new();
-            render::response(&mut words, &error, &self.session.unasked());
-            self.send(executor, records, &words)?;
+            let mut words = Output::default();
+            render::response(&mut words.bytes, &error, &self.session.unasked());
+            self.send(executor, records, &mut words)?;
         } else {
             counters.count(Counter::ResponseOom);
         }
@@ -475,24 +478,30 @@ impl Connection {
     }
 }
 
-/// Sends, and says how many bytes of `output` are done with.
+/// Sends of an output what the socket takes.
 fn try_send(
     socket: &OwnedFd,
     tls: &mut Option<Box<Tls>>,
     executor: &Executor,
     records: &mut Records,
-    output: &[u8],
-) -> Result<usize, Broken> {
+    output: &mut Output,
+) -> Result<(), Broken> {
     let sent = match tls {
-        None => send(socket, output, SendFlags::NOSIGNAL),
-        Some(tls) => tls.send(socket, records, output),
+        Some(tls) => tls.send(socket, records, output.parts()),
+        None if output.is_whole() => send(socket, output.rest(), SendFlags::NOSIGNAL),
+        None => {
+            let parts: Vec<IoSlice<'_>> = output.parts().map(IoSlice::new).collect();
+            let ancillary = &mut SendAncillaryBuffer::default();
+            sendmsg(socket, &parts, ancillary, SendFlags::NOSIGNAL)
+        }
     };
     match sent {
         Ok(sent) => {
             executor.counters().add(Counter::WireBytesWritten, sent as u64);
-            Ok(sent)
+            output.note_sent(sent);
+            Ok(())
         }
-        Err(Errno::AGAIN | Errno::INTR) => Ok(0),
+        Err(Errno::AGAIN | Errno::INTR) => Ok(()),
         Err(_) => Err(Broken),
     }
 }

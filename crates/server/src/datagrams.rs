@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recvfrom, sendto};
 
 use crate::execute::{Executor, NOBODY};
+use crate::output::Output;
 use crate::scratch::Scratch;
 use crate::session::{Allowance, Next, Session};
 
@@ -58,7 +59,7 @@ impl Datagrams {
         executor: &Executor,
         datagram: &[u8],
         peer: SocketAddr,
-        out: &mut Vec<u8>,
+        out: &mut Output,
     ) -> usize {
         reply(executor, datagram, peer, out, |datagram| {
             // What the system has no room for is lost, as any datagram may be.
@@ -76,7 +77,7 @@ pub fn reply(
     executor: &Executor,
     datagram: &[u8],
     peer: SocketAddr,
-    out: &mut Vec<u8>,
+    out: &mut Output,
     mut send: impl FnMut(&[u8]) -> bool,
 ) -> usize {
     let Some((head, request)) = Head::read(datagram) else {
@@ -85,10 +86,10 @@ pub fn reply(
     let bytes_max = answer_bytes_max(executor, datagram.len(), peer);
     let (more_turns, is_done) = converse(executor, request, bytes_max, out);
     if !is_done {
-        out.clear();
-        refuse(request, out);
+        out.bytes.clear();
+        refuse(request, &mut out.bytes);
     }
-    let pieces = out.chunks(PAYLOAD_BYTES_MAX);
+    let pieces = out.bytes.chunks(PAYLOAD_BYTES_MAX);
     let count = u16::try_from(pieces.len()).unwrap_or(u16::MAX);
     let mut datagram = Vec::with_capacity(DATAGRAM_BYTES_MAX);
     for (piece, sequence) in pieces.zip(0..count) {
@@ -135,12 +136,13 @@ fn converse(
     executor: &Executor,
     request: &[u8],
     bytes_max: usize,
-    out: &mut Vec<u8>,
+    out: &mut Output,
 ) -> (usize, bool) {
     let allowance = Allowance { commands_max: COMMANDS_MAX, out_bytes_max: bytes_max + 1 };
     executor.turn_to(NOBODY);
     let mut session = Session::brief(executor.server());
     let mut consumed = 0;
+    // All of it is bytes: a brief session copies what is large, too.
     for more_turns in 0..TURNS_MAX {
         let progress = session.receive(executor, &request[consumed..], allowance, out);
         consumed += progress.consumed;

@@ -10,7 +10,7 @@ use std::cell::Cell;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
-use larder::{Cache, LargeValue, Miss, Read};
+use larder::{Cache, LargeValue, Miss, Piece, Read};
 use larder_item::{Deadline, Meta};
 use larder_options::AnswersAs;
 use larder_protocol::{ClientError, Command, Frame, Response, ServerError, render};
@@ -43,9 +43,9 @@ pub struct Executor {
 pub(crate) enum Executed {
     /// It is done.
     Done(Response),
-    /// An item was found; its head and the first piece of its value are written. The other pieces are
-    /// still to come, then [`Response::Hit`].
-    Large(Box<LargeValue>),
+    /// An item was found; its head is written. The pieces of its value are still to come, of which this is the first,
+    /// then [`Response::Hit`].
+    Large(Piece, Box<LargeValue>),
     /// Items are to be listed.
     Dump(Box<Dump>),
     /// The connection is to be shown what happens.
@@ -63,8 +63,8 @@ impl From<Response> for Executed {
 enum Appended {
     /// The item's head and all of its value.
     Item,
-    /// The item's head and the first piece of its value.
-    Beginning(Box<LargeValue>),
+    /// The item's head. Its value comes in pieces, of which this is the first.
+    Head(Piece, Box<LargeValue>),
     Nothing,
 }
 
@@ -73,7 +73,7 @@ impl From<Appended> for Executed {
     fn from(appended: Appended) -> Self {
         match appended {
             Appended::Item => Response::Hit.into(),
-            Appended::Beginning(large) => Self::Large(large),
+            Appended::Head(first, large) => Self::Large(first, large),
             Appended::Nothing => Response::Miss.into(),
         }
     }
@@ -176,7 +176,7 @@ impl Executor {
         let appended = self.read(key, with_cas, ClassCounter::GetHits, frame, out);
         self.counters.count(match appended {
             Appended::Nothing => Counter::GetMisses,
-            Appended::Item | Appended::Beginning(_) => Counter::GetHits,
+            Appended::Item | Appended::Head(..) => Counter::GetHits,
         });
         appended.into()
     }
@@ -214,7 +214,7 @@ impl Executor {
         }
         self.counters.count(match appended {
             Appended::Nothing => Counter::TouchMisses,
-            Appended::Item | Appended::Beginning(_) => Counter::TouchHits,
+            Appended::Item | Appended::Head(..) => Counter::TouchHits,
         });
         appended.into()
     }
@@ -243,8 +243,9 @@ impl Executor {
                     self.count_miss(miss);
                     return Appended::Nothing;
                 }
-                Read::Large(_, mut large) => match large.next_piece(out) {
-                    Ok(_) => Appended::Beginning(large),
+                Read::Large(_, mut large) => match large.take_piece() {
+                    Ok(Some(first)) => Appended::Head(first, large),
+                    Ok(None) => Appended::Item,
                     // As long as nothing has been sent, an item that is evicted under the read can be asked
                     // for again.
                     Err(_) => {

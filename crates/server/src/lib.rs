@@ -60,6 +60,7 @@ mod limits;
 mod listener;
 mod log;
 mod notice;
+mod output;
 mod pidfile;
 mod poller;
 mod prefixes;
@@ -84,6 +85,7 @@ mod worker;
 
 pub use execute::Executor;
 pub use failure::Failure;
+pub use output::Output;
 pub use server::Server;
 pub use session::{Allowance, Next, Progress, Session};
 pub use start::run;

@@ -11,7 +11,8 @@ use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
 
 use crate::connections::Token;
-use crate::ring::{Answer, KEY_MAX, Lent, Reception, Ring};
+use crate::output::Output;
+use crate::ring::{KEY_MAX, Lent, Reception, Ring};
 
 /// What a worker waits with.
 #[derive(Debug)]
@@ -30,7 +31,7 @@ pub(crate) enum Event {
     /// Nothing more will be received for a connection before that is asked for again; why that is so.
     Ended(Token, Reception),
     /// A send is over: the answer, and how many bytes of it were sent this time.
-    Sent(Token, Answer, Result<usize, Errno>),
+    Sent(Token, Output, Result<usize, Errno>),
 }
 
 /// Why there is no ring.

@@ -24,6 +24,7 @@ use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
 use crate::connections::Token;
+use crate::output::Output;
 use crate::poller::Event;
 
 /// One thread's io_uring.
@@ -53,30 +54,6 @@ pub(crate) enum Reception {
 pub(crate) struct Lent {
     number: u16,
     bytes: usize,
-}
-
-/// An answer that is sent, or a part of which is.
-#[derive(Debug)]
-pub(crate) struct Answer {
-    bytes: Vec<u8>,
-    sent_bytes: usize,
-}
-
-impl Answer {
-    /// One of which nothing is sent.
-    pub(crate) fn new(bytes: Vec<u8>) -> Self {
-        Self { bytes, sent_bytes: 0 }
-    }
-
-    /// What is left of it.
-    pub(crate) fn rest(&self) -> &[u8] {
-        self.bytes.get(self.sent_bytes..).unwrap_or_default()
-    }
-
-    /// The vector that it was in.
-    pub(crate) fn into_vec(self) -> Vec<u8> {
-        self.bytes
-    }
 }
 
 impl Ring {
@@ -146,15 +123,20 @@ impl Ring {
         self.push(cancel.build(), Kind::Cancel, 0);
     }
 
-    /// Sends of an answer what is left, or a part of it: so much that it is known how it gets on.
-    pub(crate) fn send(&mut self, socket: BorrowedFd<'_>, token: Token, answer: Answer) {
-        let rest = answer.rest();
-        let length = u32::try_from(rest.len()).unwrap_or(u32::MAX);
-        // What is in a vector stays where it is when the vector is moved; `sends` keeps it unchanged.
-        let send = opcode::Send::new(Fd(socket.as_raw_fd()), rest.as_ptr(), length)
-            .flags(libc::MSG_NOSIGNAL)
-            .build();
-        let number = self.sends.keep(Sending { token, answer });
+    /// Sends of an output what is left, or a part of it: so much that it is known how it gets on.
+    pub(crate) fn send(&mut self, socket: BorrowedFd<'_>, token: Token, output: Output) {
+        // What is in a vector, a box or a cache stays where it is when its owner is moved; `sends` keeps it unchanged.
+        let (socket, flags) = (Fd(socket.as_raw_fd()), libc::MSG_NOSIGNAL);
+        let (send, message) = if output.is_whole() {
+            let rest = output.rest();
+            let length = u32::try_from(rest.len()).unwrap_or(u32::MAX);
+            (opcode::Send::new(socket, rest.as_ptr(), length).flags(flags).build(), None)
+        } else {
+            let message = Message::of(&output);
+            let send = opcode::SendMsg::new(socket, &raw const message.header);
+            (send.flags(flags as u32).build(), Some(message))
+        };
+        let number = self.sends.keep(Sending { token, output, _message: message });
         self.push(send, Kind::Send, number);
     }
 
@@ -293,10 +275,10 @@ fn complete(entry: &cqueue::Entry, sends: &mut Sends, events: &mut Vec<Event>) {
             events.push(Event::Ended(token, reception));
         }
     } else if kind == Kind::Send as u64
-        && let Some(Sending { token, mut answer }) = sends.take(key)
+        && let Some(Sending { token, mut output, .. }) = sends.take(key)
     {
-        answer.sent_bytes += done.unwrap_or(0);
-        events.push(Event::Sent(token, answer, done));
+        output.note_sent(done.unwrap_or(0));
+        events.push(Event::Sent(token, output, done));
     }
 }
 
@@ -330,7 +312,40 @@ struct Sends {
 #[derive(Debug)]
 struct Sending {
     token: Token,
-    answer: Answer,
+    output: Output,
+    /// What the kernel reads of it where it has several parts.
+    _message: Option<Box<Message>>,
+}
+
+/// Where the parts of an output are, as the kernel wants to be told.
+struct Message {
+    header: libc::msghdr,
+    /// What the header points to.
+    _parts: Vec<libc::iovec>,
+}
+
+// SAFETY: what it points to belongs to no thread; it is only ever read, by the kernel.
+unsafe impl Send for Message {}
+
+impl Message {
+    /// Of what is left of an output.
+    fn of(output: &Output) -> Box<Self> {
+        let part = |part: &[u8]| libc::iovec {
+            iov_base: part.as_ptr().cast_mut().cast(),
+            iov_len: part.len(),
+        };
+        let mut parts: Vec<libc::iovec> = output.parts().map(part).collect();
+        // SAFETY: a header of zeros is one without address, parts and control data.
+        let mut header: libc::msghdr = unsafe { mem::zeroed() };
+        (header.msg_iov, header.msg_iovlen) = (parts.as_mut_ptr(), parts.len() as _);
+        Box::new(Self { header, _parts: parts })
+    }
+}
+
+impl fmt::Debug for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Message").field("parts", &self.header.msg_iovlen).finish_non_exhaustive()
+    }
 }
 
 impl Sends {

@@ -2,15 +2,16 @@
 
 use std::ops::Range;
 
+use crate::output::Output;
 use crate::tls::Records;
 
 /// Input and output of the turns that are under way.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     pub(crate) input: Box<[u8]>,
-    /// Of one answer at a time.
-    pub(crate) output: Vec<u8>,
-    /// Empty ones, for the answers of turns.
+    /// Of one datagram at a time.
+    pub(crate) output: Output,
+    /// Empty ones, for the outputs of turns.
     outputs: Vec<Vec<u8>>,
     /// What TLS makes of both.
     pub(crate) records: Records,
@@ -22,7 +23,7 @@ impl Scratch {
     pub(crate) fn new(records: Records) -> Self {
         Self {
             input: vec![0; INPUT_BYTES].into(),
-            output: Vec::new(),
+            output: Output::default(),
             outputs: Vec::new(),
             records,
             input_used_bytes: 0,
@@ -56,22 +57,23 @@ impl Scratch {
     /// The output of a datagram has been sent.
     pub(crate) fn clear_output(&mut self) {
         self.output.clear();
-        self.output.shrink_to(OUTPUT_KEPT_BYTES_MAX);
+        self.output.bytes.shrink_to(OUTPUT_KEPT_BYTES_MAX);
     }
 
-    /// An empty vector for the output of a turn.
+    /// An empty output for a turn.
     #[inline]
-    pub(crate) fn take_output(&mut self) -> Vec<u8> {
-        self.outputs.pop().unwrap_or_else(|| Vec::with_capacity(OUTPUT_BYTES_MIN))
+    pub(crate) fn take_output(&mut self) -> Output {
+        self.outputs.pop().unwrap_or_else(|| Vec::with_capacity(OUTPUT_BYTES_MIN)).into()
     }
 
     /// It has been sent, or given away, which leaves nothing to keep. The one used last is the next to be used.
     #[inline]
-    pub(crate) fn give_output(&mut self, mut output: Vec<u8>) {
-        let is_worth_it = (OUTPUT_BYTES_MIN..=OUTPUT_BYTES_MAX).contains(&output.capacity());
+    pub(crate) fn give_output(&mut self, output: Output) {
+        let mut bytes = output.into_vec();
+        let is_worth_it = (OUTPUT_BYTES_MIN..=OUTPUT_BYTES_MAX).contains(&bytes.capacity());
         if is_worth_it && self.outputs.len() < OUTPUTS_MAX {
-            output.clear();
-            self.outputs.push(output);
+            bytes.clear();
+            self.outputs.push(bytes);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 mod older;
 
-use larder::LargeValue;
+use larder::{LargeValue, Piece};
 use larder_item::KEY_BYTES_MAX;
 use larder_options::{AnswersAs, Protocol};
 use larder_protocol::{
@@ -16,6 +16,7 @@ use crate::dump::Dump;
 use crate::execute::{Executed, Executor};
 use crate::log::Attention;
 use crate::notice::Notice;
+use crate::output::Output;
 use crate::roster::Stage;
 use crate::watch::Watch;
 
@@ -56,8 +57,8 @@ enum State {
 pub struct Allowance {
     /// Commands that it executes.
     pub commands_max: usize,
-    /// It begins nothing more once the vector for its output has this length. It passes that by one value
-    /// in one piece at most.
+    /// It begins nothing more once its output has this length, not counting what is sent from where it is. It
+    /// passes that by one value in one piece at most.
     pub out_bytes_max: usize,
 }
 
@@ -109,18 +110,19 @@ impl Session {
         Self { is_brief: true, ..Self::new(server, 0, Protocol::Auto) }
     }
 
-    /// Executes the commands of `input` and appends the answers to `out`, as far as it is allowed to.
+    /// Executes the commands of `input` and appends the answers to `out`, as far as it is allowed to. Pieces of large
+    /// values are not copied: they are in `out` by themselves.
     pub fn receive(
         &mut self,
         executor: &Executor,
         input: &[u8],
         allowance: Allowance,
-        out: &mut Vec<u8>,
+        out: &mut Output,
     ) -> Progress {
         let mut turn = Turn {
             executor,
             attention: executor.log().attention(),
-            started: out.len(),
+            started: out.bytes.len(),
             told: None,
             took_long: false,
             out,
@@ -128,7 +130,7 @@ impl Session {
         };
         let mut consumed = 0;
         let next = loop {
-            if turn.out.len() >= allowance.out_bytes_max {
+            if turn.out.is_full(allowance.out_bytes_max) {
                 break Next::Drain;
             }
             let rest = &input[consumed..];
@@ -138,7 +140,7 @@ impl Session {
                 State::Command => self.command(&mut turn, rest),
                 State::Block(_) if rest.is_empty() => break Next::Input,
                 State::Block(block) => {
-                    let bytes = block.receive(executor, rest, turn.out);
+                    let bytes = block.receive(executor, rest, &mut turn.out.bytes);
                     if block.is_complete() {
                         if !turn.attention.is_none()
                             && let Some((store, response)) = block.ended()
@@ -151,19 +153,22 @@ impl Session {
                 }
                 State::Dump(_) if turn.left == 0 => break Next::GiveWay,
                 State::Dump(dump) => {
-                    match dump.step(turn.out) {
+                    match dump.step(&mut turn.out.bytes) {
                         Some(items) => turn.left = turn.left.saturating_sub(items.max(1)),
                         None => self.state = State::Command,
                     }
                     Step::GoOn(0)
                 }
                 State::Watch(watch) => {
-                    let has_more = watch.read(turn.out, allowance.out_bytes_max);
+                    let has_more = watch.read(&mut turn.out.bytes, allowance.out_bytes_max);
                     Step::Stop(rest.len(), if has_more { Next::Drain } else { Next::Lines })
                 }
-                State::Large(large, kept) => match large.next_piece(turn.out) {
-                    Ok(true) => Step::GoOn(0),
-                    Ok(false) => {
+                State::Large(large, kept) => match large.take_piece() {
+                    Ok(Some(piece)) => {
+                        turn.show(piece, self.is_brief);
+                        Step::GoOn(0)
+                    }
+                    Ok(None) => {
                         turn.tell(&Response::Hit, &kept.frame());
                         self.state = State::Command;
                         Step::GoOn(0)
@@ -278,7 +283,7 @@ impl Session {
         input: &[u8],
         consumed: usize,
     ) -> Step {
-        let started = turn.out.len();
+        let started = turn.out.bytes.len();
         let notice = turn.notice(self.id);
         let meta = notice.before(command, frame);
         turn.told = None;
@@ -320,7 +325,7 @@ impl Session {
         if !is_begun {
             log.received(self.id, heard);
         }
-        log.answered(self.id, &turn.out[started..]);
+        log.answered(self.id, &turn.out.bytes[started..]);
     }
 
     #[inline]
@@ -331,7 +336,7 @@ impl Session {
         frame: &Frame<'_>,
         consumed: usize,
     ) -> Step {
-        match turn.executor.execute(command, frame, turn.out) {
+        match turn.executor.execute(command, frame, &mut turn.out.bytes) {
             Executed::Done(Response::Close) => {
                 turn.tell(&Response::Close, frame);
                 self.has_quit = true;
@@ -352,7 +357,10 @@ impl Session {
                 }
                 turn.tell(response, frame);
             }
-            Executed::Large(large) => self.state = State::Large(large, Box::new(frame.keep())),
+            Executed::Large(first, large) => {
+                turn.show(first, self.is_brief);
+                self.state = State::Large(large, Box::new(frame.keep()));
+            }
             Executed::Dump(dump) => self.begin_dump(turn, dump, frame),
             Executed::Watch(watch) => self.begin_watch(turn, watch, frame),
         }
@@ -485,7 +493,7 @@ impl Session {
 /// One call of [`Session::receive`].
 struct Turn<'a> {
     executor: &'a Executor,
-    out: &'a mut Vec<u8>,
+    out: &'a mut Output,
     /// What is to be noticed of commands.
     attention: Attention,
     /// How much there was in `out` before the first command.
@@ -501,7 +509,15 @@ struct Turn<'a> {
 impl<'a> Turn<'a> {
     #[inline]
     fn tell(&mut self, response: &Response, frame: &Frame<'_>) {
-        render::response(self.out, response, frame);
+        render::response(&mut self.out.bytes, response, frame);
+    }
+
+    /// Appends a piece of a value: as it is, or, where there is but one answer, its bytes.
+    fn show(&mut self, piece: Piece, is_copied: bool) {
+        match is_copied {
+            true => self.out.bytes.extend_from_slice(&piece),
+            false => self.out.push_piece(piece),
+        }
     }
 
     /// What comes when it is over before the input is.
@@ -511,7 +527,7 @@ impl<'a> Turn<'a> {
 
     /// Do answers wait to be sent?
     fn has_answers(&self) -> bool {
-        self.out.len() > self.started
+        self.out.bytes.len() > self.started
     }
 
     fn notice(&self, connection: u64) -> Notice<'a> {

@@ -200,24 +200,25 @@ impl Tls {
 
     /// Encrypts and sends; says how many bytes of `plain` are done with. What the socket does not take of
     /// their records is kept here, and while there is any nothing more is encrypted.
-    pub(crate) fn send(
+    pub(crate) fn send<'a>(
         &mut self,
         socket: &OwnedFd,
         records: &mut Records,
-        plain: &[u8],
+        parts: impl IntoIterator<Item = &'a [u8]>,
     ) -> Result<usize, Errno> {
         if self.is_broken {
             return Err(Errno::PROTO);
         }
         self.flush(socket)?;
         let mut done = 0;
-        for piece in plain.chunks(records.write_bytes) {
+        let write_bytes = records.write_bytes;
+        for plain in parts.into_iter().flat_map(|part| part.chunks(write_bytes)) {
             if self.has_unsent() {
                 break;
             }
-            let bytes = self.encrypt(piece, &mut records.outgoing).map_err(|_| Errno::PROTO)?;
+            let bytes = self.encrypt(plain, &mut records.outgoing).map_err(|_| Errno::PROTO)?;
             let encrypted = &records.outgoing[..bytes];
-            done += piece.len();
+            done += plain.len();
             // What TLS had to say itself was encrypted before.
             self.flush(socket)?;
             let sent = if self.has_unsent() { 0 } else { try_send(socket, encrypted)? };

@@ -23,8 +23,8 @@ use crate::connections::{Connections, Token};
 use crate::datagrams::Datagrams;
 use crate::execute::Executor;
 use crate::inbox::{Accepted, Inbox, Transport};
+use crate::output::Output;
 use crate::poller::{Event, LAST_KEY, NoRing, Poller};
-use crate::ring::Answer;
 use crate::roster::{Card, Ends};
 use crate::scratch::Scratch;
 use crate::session::OUTPUT_BYTES_HIGH;
@@ -63,12 +63,12 @@ pub(crate) struct Worker {
 struct Turn {
     token: Token,
     input: Input,
-    output: Vec<u8>,
+    output: Output,
 }
 
 impl Turn {
     fn new(token: Token, input: Input) -> Self {
-        Self { token, input, output: Vec::new() }
+        Self { token, input, output: Output::default() }
     }
 }
 
@@ -317,14 +317,12 @@ impl Worker {
             if let (false, true, Some(ring)) =
                 (output.is_empty(), connection.is_ringed(), self.poller.ring())
             {
-                // What it holds while it is sent is all of the vector.
-                connection.note_sending(output.capacity());
-                let answer = Answer::new(std::mem::take(&mut output));
-                ring.send(connection.as_fd(), turn.token, answer);
+                connection.note_sending(output.held_bytes());
+                ring.send(connection.as_fd(), turn.token, std::mem::take(&mut output));
                 self.sending.push(turn.token);
             }
             let records = &mut self.scratch.records;
-            let outcome = connection.end_turn(&self.executor, records, &output);
+            let outcome = connection.end_turn(&self.executor, records, &mut output);
             self.scratch.give_output(output);
             self.conclude(turn.token, outcome);
         }

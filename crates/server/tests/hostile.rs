@@ -77,6 +77,37 @@ fn readers_that_never_read_do_not_add_up() -> Result<()> {
 }
 
 #[test]
+fn a_value_that_is_sent_slowly_is_the_one_that_was_asked_for() -> Result<()> {
+    let scene = Scene::start(&["-m", "64"])?;
+    let mut writer = scene.connect()?;
+    let value = |fill: u8| vec![fill; 900_000];
+    set(&mut writer, "large", &value(b'a'))?;
+    let mut readers = Vec::new();
+    for _ in 0..20 {
+        let mut reader = scene.connect()?;
+        reader.write_all(b"get large large large\r\nversion\r\n")?;
+        readers.push(reader);
+    }
+    sleep(A_WHILE);
+    // What has begun to be sent is sent to its end, though the item is replaced and all memory is written over.
+    set(&mut writer, "large", &value(b'b'))?;
+    for number in 0..80 {
+        set(&mut writer, &format!("other{number}"), &value(b'c'))?;
+    }
+    for mut reader in readers {
+        let answer = reader.ask(b"", b"VERSION 1.6.45\r\n")?;
+        let item = |fill: u8| [b"VALUE large 0 900000\r\n", &value(fill)[..], b"\r\n"].concat();
+        assert!(answer.starts_with(&item(b'a')));
+        let later = answer.split_at(item(b'a').len()).1.chunks(item(b'a').len());
+        assert!(later.take(2).all(|found| {
+            found == item(b'a') || found == item(b'b') || found.starts_with(b"END\r\n")
+        }));
+    }
+    drop(writer);
+    scene.end()
+}
+
+#[test]
 fn a_million_requests_whose_answers_nobody_reads_stop_being_read() -> Result<()> {
     const REQUESTS: usize = 1_000_000;
     let scene = Scene::start(&[])?;

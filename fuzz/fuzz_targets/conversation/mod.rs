@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use larder_options::{Options, Protocol};
 use larder_server::session::OUTPUT_BYTES_HIGH;
-use larder_server::{Allowance, Executor, Next, Server, Session};
+use larder_server::{Allowance, Executor, Next, Output, Server, Session};
 
 /// Cuts a stream; the lengths of the pieces come over and over.
 pub fn cut<'a>(stream: &'a [u8], lengths: &[u8]) -> Vec<&'a [u8]> {
@@ -32,10 +32,10 @@ pub fn answers(pieces: &[&[u8]], commands_max: usize) -> Vec<u8> {
     for piece in pieces {
         unused.extend_from_slice(piece);
         loop {
-            let mut out = Vec::new();
+            let mut out = Output::default();
             let progress = session.receive(&executor, &unused, allowance, &mut out);
             unused.drain(..progress.consumed);
-            answers.append(&mut out);
+            answers.extend(out.parts().flatten());
             match progress.next {
                 Next::Input => break,
                 Next::Drain | Next::Turn | Next::GiveWay => {}

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, ensure};
 use larder_bench::is_measuring;
 use larder_options::{Options, Protocol};
-use larder_server::{Allowance, Executor, Next, Server, Session};
+use larder_server::{Allowance, Executor, Next, Output, Server, Session};
 use nix::time::{ClockId, clock_gettime};
 
 use requests::{Dialect, KEYS, Operation};
@@ -57,7 +57,7 @@ fn one_round(
     let server = Arc::new(Server::new(options)?);
     let mut session = Session::new(&server, 1, Protocol::Auto);
     let executor = Executor::new(server, 0);
-    let mut out = Vec::new();
+    let mut out = Output::default();
     run(&mut session, &executor, &dialect.requests(Operation::Set, value_bytes), &mut out)?;
     let requests = dialect.requests(operation, value_bytes);
     run(&mut session, &executor, &requests, &mut out)?;
@@ -81,7 +81,7 @@ fn run(
     session: &mut Session,
     executor: &Executor,
     requests: &[u8],
-    out: &mut Vec<u8>,
+    out: &mut Output,
 ) -> Result<()> {
     out.clear();
     let allowance = Allowance { commands_max: usize::MAX, out_bytes_max: usize::MAX };

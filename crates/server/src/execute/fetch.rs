@@ -1,6 +1,6 @@
 //! `mg` and `me`: items with all that is known of them, and who is to bring them anew.
 
-use larder::{LargeValue, Miss, Read, Reading, Request, StoreMode, Stored};
+use larder::{LargeValue, Miss, Piece, Read, Reading, Request, StoreMode, Stored};
 use larder_item::{Deadline, Meta, Second};
 use larder_protocol::{Fetch, Frame, Response, Shown, Win, render};
 use larder_stats::{ClassCounter, Counter};
@@ -24,8 +24,8 @@ enum Attempt {
     Head,
     /// That, and its value.
     Item,
-    /// That, and the first piece of its value.
-    Beginning(Box<LargeValue>),
+    /// What is known of the item. Its value comes in pieces, of which this is the first.
+    Beginning(Piece, Box<LargeValue>),
     Nothing,
     /// Somebody changed the item meanwhile.
     Again,
@@ -45,7 +45,7 @@ impl Executor {
             let executed = match self.attempt(fetch, &mut settled, frame, out) {
                 Attempt::Head => Response::Shown.into(),
                 Attempt::Item => Response::Hit.into(),
-                Attempt::Beginning(large) => Executed::Large(large),
+                Attempt::Beginning(first, large) => Executed::Large(first, large),
                 Attempt::Nothing => break,
                 Attempt::Again => {
                     out.truncate(start);
@@ -105,8 +105,9 @@ impl Executor {
                 Attempt::Head
             }
             None => Attempt::Item,
-            Some(mut large) => match large.next_piece(out) {
-                Ok(_) => Attempt::Beginning(large),
+            Some(mut large) => match large.take_piece() {
+                Ok(Some(first)) => Attempt::Beginning(first, large),
+                Ok(None) => Attempt::Item,
                 Err(_) => return Attempt::Again,
             },
         };

@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
 use super::*;
+use crate::output::tests::output_with_value;
 
 const SECOND: Option<Duration> = Some(Duration::from_secs(1));
 const BRIEFLY: Option<Duration> = Some(Duration::from_millis(20));
@@ -80,26 +81,58 @@ fn nothing_is_lost_while_no_buffer_is_left() {
 
 #[test]
 fn what_is_sent_comes_back_when_all_of_it_is_sent() {
-    let Some(mut ring) = ring() else { return };
-    let (ours, mut theirs) = UnixStream::pair().unwrap();
     let bytes = vec![b'x'; 4 << 20];
+    let whole = Output::from(bytes.clone());
+    assert!(send_all(whole, &bytes).into_vec() == bytes);
+}
+
+#[test]
+fn what_is_sent_from_a_cache_comes_in_order() {
+    let value: Vec<u8> = (0..900_000u32).map(|number| number as u8).collect();
+    let (output, _cache) = output_with_value(b"head", &value, b"tail");
+    send_all(output, &[b"head", &value[..], b"tail"].concat());
+}
+
+/// Sends an output, which takes several parts, and gives it back.
+fn send_all(mut output: Output, bytes: &[u8]) -> Output {
+    let Some(mut ring) = ring() else { return output };
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    let len = bytes.len();
     let reader = std::thread::spawn(move || {
-        let mut read = vec![0; 4 << 20];
+        let mut read = vec![0; len];
         theirs.read_exact(&mut read).unwrap();
         read
     });
-    let mut answer = Answer::new(bytes.clone());
     let mut parts = 0;
-    while !answer.rest().is_empty() {
-        ring.send(ours.as_fd(), token(3), answer);
+    while !output.is_sent() {
+        ring.send(ours.as_fd(), token(3), output);
         let mut events = wait(&mut ring, Some(Duration::from_secs(20)));
         let Some(Event::Sent(of, back, Ok(1..))) = events.pop() else { panic!("{events:?}") };
         assert_eq!(of, token(3));
-        (answer, parts) = (back, parts + 1);
+        (output, parts) = (back, parts + 1);
     }
-    assert!(parts > 1, "no socket holds four MiB");
-    assert!(answer.into_vec() == bytes);
+    assert!(parts > 1, "no socket holds so much");
     assert!(reader.join().unwrap() == bytes);
+    output
+}
+
+#[test]
+fn a_piece_is_held_until_it_is_sent() {
+    let Some(mut ring) = ring() else { return };
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    let value = vec![7; 900_000];
+    let (output, cache) = output_with_value(b"", &value, b"");
+    ring.send(ours.as_fd(), token(3), output);
+    // The socket takes a part. The rest is under way when the ring goes.
+    let mut events = wait(&mut ring, SECOND);
+    let Some(Event::Sent(_, output, Ok(1..))) = events.pop() else { panic!("{events:?}") };
+    ring.send(ours.as_fd(), token(3), output);
+    assert!(cache.report().segments_pinned > 0);
+    drop((ring, ours));
+    assert_eq!(cache.report().segments_pinned, 0);
+    let mut read = Vec::new();
+    theirs.read_to_end(&mut read).unwrap();
+    assert!(!read.is_empty() && value.starts_with(&read));
 }
 
 #[test]
@@ -107,7 +140,7 @@ fn a_send_to_nobody_fails_and_comes_back() {
     let Some(mut ring) = ring() else { return };
     let (ours, theirs) = UnixStream::pair().unwrap();
     drop(theirs);
-    ring.send(ours.as_fd(), token(3), Answer::new(b"words".to_vec()));
+    ring.send(ours.as_fd(), token(3), Output::from(b"words".to_vec()));
     let events = wait(&mut ring, SECOND);
     assert!(matches!(events[..], [Event::Sent(_, _, Err(Errno::PIPE))]), "{events:?}");
 }
@@ -152,7 +185,7 @@ fn a_ring_that_goes_ends_what_is_under_way() {
     ring.receive(ours.as_fd(), token(1));
     // The socket takes the first; the second is under way when the ring goes.
     for _ in 0..2 {
-        ring.send(ours.as_fd(), token(1), Answer::new(vec![b'x'; 4 << 20]));
+        ring.send(ours.as_fd(), token(1), Output::from(vec![b'x'; 4 << 20]));
     }
     assert_eq!(wait(&mut ring, BRIEFLY).len(), 1);
     assert!(ring.cancel_all());

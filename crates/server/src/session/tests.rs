@@ -44,12 +44,12 @@ impl Peer {
         let mut answers = Vec::new();
         let mut next = Next::Turn;
         while next != Next::Input && !self.closed {
-            let mut out = Vec::new();
+            let mut out = Output::default();
             let allowance = Allowance { commands_max: 3, out_bytes_max: OUTPUT_BYTES_HIGH };
             let progress = self.session.receive(&self.executor, &self.unused, allowance, &mut out);
             self.unused.drain(..progress.consumed);
-            self.out_bytes_max = self.out_bytes_max.max(out.len());
-            answers.append(&mut out);
+            self.out_bytes_max = self.out_bytes_max.max(out.bytes.len());
+            answers.extend(out.parts().flatten());
             next = progress.next;
             self.closed = next == Next::Close;
         }
@@ -190,7 +190,7 @@ fn a_turn_ends_after_its_commands_only_if_there_are_more() {
     let mut session = Session::new(peer.executor.server(), 1, Protocol::Auto);
     let mut receive = |input: &[u8]| {
         let allowance = Allowance { commands_max: 2, out_bytes_max: OUTPUT_BYTES_HIGH };
-        session.receive(&peer.executor, input, allowance, &mut Vec::new())
+        session.receive(&peer.executor, input, allowance, &mut Output::default())
     };
     let two = b"get a b c d\r\nversion\r\n";
     assert_eq!(receive(two), Progress { consumed: two.len(), next: Next::Input });
@@ -205,7 +205,7 @@ fn statistics_are_a_turn_by_themselves() {
     let mut session = Session::new(peer.executor.server(), 1, Protocol::Auto);
     let allowance = Allowance { commands_max: 20, out_bytes_max: OUTPUT_BYTES_HIGH };
     let input = b"stats cachedump 1 0\r\n".repeat(2);
-    let progress = session.receive(&peer.executor, &input, allowance, &mut Vec::new());
+    let progress = session.receive(&peer.executor, &input, allowance, &mut Output::default());
     assert_eq!(progress, Progress { consumed: 21, next: Next::GiveWay });
 }
 
@@ -358,7 +358,7 @@ fn a_dump_that_shows_nothing_ends_its_turn_all_the_same() {
     peer.send(sets.as_bytes());
     let allowance = Allowance { commands_max: 20, out_bytes_max: OUTPUT_BYTES_HIGH };
     let mut input = &b"lru_crawler metadump 39\r\nversion\r\n"[..];
-    let (mut out, mut turns) = (Vec::new(), 0);
+    let (mut out, mut turns) = (Output::default(), 0);
     loop {
         let progress = peer.session.receive(&peer.executor, input, allowance, &mut out);
         input = &input[progress.consumed..];
@@ -371,6 +371,6 @@ fn a_dump_that_shows_nothing_ends_its_turn_all_the_same() {
     }
     // A turn's commands could have looked for a thousand keys.
     assert!((18..=40).contains(&turns), "{turns}");
-    assert_eq!(String::from_utf8(out).unwrap(), "OK\r\nEND\r\nVERSION 1.6.45\r\n");
+    assert_eq!(String::from_utf8(out.bytes).unwrap(), "OK\r\nEND\r\nVERSION 1.6.45\r\n");
     assert_eq!(peer.count(Counter::CrawlersRunning), 0);
 }

@@ -131,7 +131,7 @@ fn what_the_socket_does_not_take_is_sent_later_and_in_order() {
     let answer: Vec<u8> = (0..2_000_000_u32).map(|at| (at % 251) as u8).collect();
     let (mut done, mut heard, mut kept_bytes) = (0, Vec::new(), 0);
     while heard.len() < answer.len() {
-        done += ends.tls.send(&ends.socket, &mut ends.records, &answer[done..]).unwrap();
+        done += ends.tls.send(&ends.socket, &mut ends.records, [&answer[done..]]).unwrap();
         kept_bytes = kept_bytes.max(ends.tls.outgoing_bytes());
         heard.extend(ends.hear().unwrap());
         // In the midst of it the other side changes its key.
@@ -215,7 +215,7 @@ fn bytes_changed_on_their_way_end_a_connection_and_nothing_else() {
         }
         ended += u32::from(ends.give(&said, 1 + dice.below(5000)).is_err());
         // An answer may be under way all the same.
-        let _ = ends.tls.send(&ends.socket, &mut ends.records, b"answer");
+        let _ = ends.tls.send(&ends.socket, &mut ends.records, [&b"answer"[..]]);
         let _ = ends.hear();
         let said = ends.said();
         let _ = ends.give(&said, 1 + dice.below(5000));

@@ -8,7 +8,8 @@ use rustix::io::Errno;
 use super::{TURNS_MAX, Turn, Worker};
 use crate::connection::{Extent, Input, Taken};
 use crate::connections::Token;
-use crate::ring::{Answer, Lent, Reception};
+use crate::output::Output;
+use crate::ring::{Lent, Reception};
 
 impl Worker {
     /// Bytes have come for a connection.
@@ -54,11 +55,11 @@ impl Worker {
         }
     }
 
-    /// An answer, or a part of it, is at the peer's or on its way there.
+    /// An output, or a part of it, is at the peer's or on its way there.
     pub(super) fn note_sent(
         &mut self,
         token: Token,
-        answer: Answer,
+        output: Output,
         sent: Result<usize, Errno>,
         contended: bool,
     ) {
@@ -72,17 +73,17 @@ impl Worker {
             _ => return self.close(token, Closing::Error),
         };
         connection.note_progress(executor, sent, clock.second());
-        if !answer.rest().is_empty() {
-            return ring.send(connection.as_fd(), token, answer);
+        if !output.is_sent() {
+            return ring.send(connection.as_fd(), token, output);
         }
         connection.note_sent(executor, &mut scratch.records);
-        scratch.give_output(answer.into_vec());
+        scratch.give_output(output);
         if !connection.is_ready {
             self.begin_turn(token, contended);
         }
     }
 
-    /// If an answer was not taken at once, it counts as memory that the connection holds.
+    /// If an output was not taken at once, it counts as memory that the connection holds.
     pub(super) fn note_stuck(&mut self, token: Token) {
         if let Some(connection) = self.connections.of_mut(token)
             && !connection.note_stuck(&self.executor, &mut self.scratch.records)

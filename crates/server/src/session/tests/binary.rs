@@ -122,7 +122,7 @@ fn each_get_is_a_command_where_commands_are_counted() {
     let mut session = Session::new(peer.executor.server(), 1, Protocol::Binary);
     let input = packet(opcode::GETQ, &[], b"k", b"").repeat(3);
     let allowance = Allowance { commands_max: 2, out_bytes_max: OUTPUT_BYTES_HIGH };
-    let progress = session.receive(&peer.executor, &input, allowance, &mut Vec::new());
+    let progress = session.receive(&peer.executor, &input, allowance, &mut Output::default());
     assert_eq!(progress, Progress { consumed: 50, next: Next::Turn });
 }
 

@@ -1,0 +1,175 @@
+//! What is answered: bytes, and pieces of large values among them that are sent from where they are.
+
+use larder::Piece;
+
+/// The output of a turn. It is written by a session, then sent, in one part or in several.
+#[derive(Debug, Default)]
+pub struct Output {
+    /// All of it but the pieces.
+    pub(crate) bytes: Vec<u8>,
+    /// Boxed: most answers have none, and are moved often.
+    pieces: Option<Box<Pieces>>,
+    sent_bytes: usize,
+}
+
+#[derive(Debug, Default)]
+struct Pieces {
+    /// Each with the place in the output's bytes that it stands before, in order.
+    places: Vec<(usize, Piece)>,
+    bytes: usize,
+}
+
+impl Pieces {
+    fn are_many(&self) -> bool {
+        self.places.len() >= PIECES_MAX || self.bytes >= PIECES_BYTES_HIGH
+    }
+}
+
+impl Output {
+    /// Is there nothing in it?
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty() && self.pieces.is_none()
+    }
+
+    /// How long it is.
+    pub fn len(&self) -> usize {
+        self.bytes.len() + self.pieces.as_ref().map_or(0, |pieces| pieces.bytes)
+    }
+
+    /// Empties it. The memory is kept.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        (self.pieces, self.sent_bytes) = (None, 0);
+    }
+
+    /// Appends a piece of a value, which it keeps until it is sent.
+    pub(crate) fn push_piece(&mut self, piece: Piece) {
+        let pieces = self.pieces.get_or_insert_default();
+        pieces.bytes += piece.len();
+        pieces.places.push((self.bytes.len(), piece));
+    }
+
+    /// Is it so much that it should be sent before there is more? `bytes_max` is for what is not in pieces.
+    #[inline]
+    pub(crate) fn is_full(&self, bytes_max: usize) -> bool {
+        self.bytes.len() >= bytes_max
+            || self.pieces.as_ref().is_some_and(|pieces| pieces.are_many())
+    }
+
+    /// Are there none but its bytes, so that what is left of it is [`Self::rest`]?
+    #[inline]
+    pub(crate) fn is_whole(&self) -> bool {
+        self.pieces.is_none()
+    }
+
+    /// What is left of its bytes where there are no pieces.
+    #[inline]
+    pub(crate) fn rest(&self) -> &[u8] {
+        self.bytes.get(self.sent_bytes..).unwrap_or_default()
+    }
+
+    /// What is left of it, in order.
+    pub fn parts(&self) -> impl Iterator<Item = &[u8]> {
+        let places = self.pieces.as_ref().map_or(&[][..], |pieces| &pieces.places);
+        let ends = places.iter().map(|(at, piece)| (*at, &**piece));
+        let mut start = 0;
+        let parts = ends.chain([(self.bytes.len(), &[][..])]).flat_map(move |(end, piece)| {
+            let before = &self.bytes[start..end];
+            start = end;
+            [before, piece]
+        });
+        let mut passed = self.sent_bytes;
+        parts.filter_map(move |part| {
+            let rest = &part[passed.min(part.len())..];
+            passed -= part.len() - rest.len();
+            (!rest.is_empty()).then_some(rest)
+        })
+    }
+
+    /// So many bytes more of it have been sent.
+    pub(crate) fn note_sent(&mut self, bytes: usize) {
+        self.sent_bytes += bytes;
+    }
+
+    /// Is nothing left of it?
+    #[inline]
+    pub(crate) fn is_sent(&self) -> bool {
+        self.sent_bytes >= self.len()
+    }
+
+    /// The memory it owns beyond its own size, in bytes.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let copied = |pieces: &Pieces| -> usize {
+            pieces
+                .places
+                .iter()
+                .map(|(_, piece)| size_of::<(usize, Piece)>() + piece.owned_bytes())
+                .sum()
+        };
+        self.bytes.capacity() + self.pieces.as_ref().map_or(0, |pieces| copied(pieces))
+    }
+
+    /// The vector that it was written to.
+    pub(crate) fn into_vec(self) -> Vec<u8> {
+        self.bytes
+    }
+}
+
+impl From<Vec<u8>> for Output {
+    #[inline]
+    fn from(bytes: Vec<u8>) -> Self {
+        Self { bytes, pieces: None, sent_bytes: 0 }
+    }
+}
+
+/// So many pieces are sent at once: the system takes a few hundred parts.
+const PIECES_MAX: usize = 64;
+
+/// With so much in pieces the others should have their turn.
+const PIECES_BYTES_HIGH: usize = 1024 * 1024;
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use larder::{Cache, Read};
+
+    use super::*;
+
+    /// An output with a value among its bytes, and the cache where that is.
+    pub(crate) fn output_with_value(head: &[u8], value: &[u8], tail: &[u8]) -> (Output, Cache) {
+        let cache = Cache::builder().memory_bytes(16 << 20).open().unwrap();
+        cache.set(b"k", value, None).unwrap();
+        let mut output = Output::from(head.to_vec());
+        let Read::Large(_, mut large) = cache.read(b"k", &mut Vec::new(), |_, _| ()) else {
+            panic!("the value is kept in pieces")
+        };
+        while let Some(piece) = large.take_piece().unwrap() {
+            output.push_piece(piece);
+        }
+        output.bytes.extend_from_slice(tail);
+        (output, cache)
+    }
+
+    #[test]
+    fn pieces_stand_where_they_were_put_however_much_has_been_sent() {
+        let value: Vec<u8> = (0..300_000u32).map(|number| number as u8).collect();
+        let (mut output, _cache) = output_with_value(b"head", &value, b"tail");
+        let expected = [b"head", &value[..], b"tail"].concat();
+        assert_eq!(output.len(), expected.len());
+        for sent in [0, 1, 3, 1, 100_000, 50_000, 149_995, 4] {
+            output.note_sent(sent);
+            let rest = output.parts().collect::<Vec<_>>().concat();
+            assert!(rest == expected[output.sent_bytes..], "after {}", output.sent_bytes);
+        }
+        output.note_sent(4);
+        assert!(output.is_sent() && output.parts().next().is_none());
+    }
+
+    #[test]
+    fn pieces_are_not_memory_that_it_owns() {
+        let (output, cache) = output_with_value(b"", &[7; 300_000], b"");
+        assert!(output.held_bytes() < 3000, "{}", output.held_bytes());
+        assert!(cache.report().segments_pinned > 0);
+        drop(output);
+        assert_eq!(cache.report().segments_pinned, 0);
+    }
+}
