@@ -17,7 +17,9 @@
 //! **Memory**: a worker has 128 KiB for input, with io_uring 2 MiB more, and at most 4 MiB for answers, which its
 //! connections use in turn. A connection that waits for a command has none. One in the middle of a command keeps
 //! that, one whose peer does not read keeps at most 64 KiB and one value in one piece, and at most as much input that
-//! came meanwhile; together connections keep at most 64 MiB beyond 16 KiB each.
+//! came meanwhile; together connections keep at most 64 MiB beyond 16 KiB each. Large values are sent from the cache's
+//! own memory: until they are sent their segments are held, a quarter of all segments at most, beyond which they are
+//! copied.
 //!
 //! **Fairness**: where several connections have something to do, each executes at most `-R` commands in
 //! its turn; 50 keys of a list count as a command, statistics as all of a turn's. A connection that is
@@ -29,7 +31,7 @@
 //! - what one connection does: [`session`], `block`, `execute`, `credentials`, `leases`, `stats`,
 //!   `classes`, `tally`;
 //! - what operators ask for: `notice`, `watch`, `prefixes`, `dump`, `crawler`;
-//! - bytes and sockets: `backlog`, `budget`, `scratch`, `connection`, `connections`, `roster`,
+//! - bytes and sockets: `backlog`, `output`, `budget`, `scratch`, `connection`, `connections`, `roster`,
 //!   `datagrams`;
 //! - encryption: `suites`, `certificates`, `tls`;
 //! - threads: [`server`], `inbox`, `waker`, `ring`, `poller`, `worker`, `listener`, `clock`, `log`;
