@@ -133,8 +133,8 @@ impl Drop for LargeValue {
     }
 }
 
-/// A large value that arrives in parts. At most one piece of it, an eighth of a segment, waits outside of
-/// the cache's memory. Dropped before it is stored, it gives everything back.
+/// A large value that arrives in parts, each of which is written to where it stays. Dropped before it is stored, it gives
+/// everything back.
 #[derive(Debug)]
 pub struct Upload {
     pub(crate) cache: Cache,
@@ -145,13 +145,28 @@ pub struct Upload {
 impl Upload {
     /// Takes the next bytes of the value.
     ///
+    /// Cost: the bytes are copied once.
+    ///
     /// # Errors
-    /// [`StoreError::NoMemory`] where no memory can be had, [`StoreError::TooLarge`] for more bytes than
-    /// were announced. Drop the upload then.
+    /// [`StoreError::NoMemory`] where no memory can be had, or what has come so far was evicted before the rest came;
+    /// [`StoreError::TooLarge`] for more bytes than were announced. Drop the upload then.
     pub fn push(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
         let arriving = self.arriving.as_mut().ok_or(StoreError::TooLarge)?;
         let now = self.cache.now();
         self.cache.with_seat(|engine, seat| engine.push(seat, arriving, bytes, now))
+    }
+
+    /// The memory it takes besides the cache's, in bytes: some for each piece that has begun to arrive.
+    ///
+    /// ```
+    /// # let cache = larder::Cache::builder().open()?;
+    /// let mut upload = cache.upload(b"k", 1_000_000)?;
+    /// upload.push(&[7; 500_000])?;
+    /// assert!(upload.held_bytes() < 1000);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn held_bytes(&self) -> usize {
+        self.arriving.as_ref().map_or(0, Arriving::held_bytes)
     }
 
     /// Stores the item now that its value has arrived.

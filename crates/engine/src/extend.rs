@@ -41,9 +41,7 @@ impl Engine {
             Ok(upload) => upload,
             Err(error) => return Some(Err(error)),
         };
-        let written = self
-            .push(seat, &mut upload, &joined, now)
-            .and_then(|()| self.append_buffer(seat, &mut upload, now));
+        let written = self.take_in(seat, &mut upload, &joined, now);
         let over = Condition::Over(Over {
             found,
             origin: version,
@@ -51,7 +49,7 @@ impl Engine {
             deadline: None,
             goes_on: false,
         });
-        let extended = written.map_err(Unpublished::from).and_then(|()| {
+        let extended = written.and_then(|()| {
             let kept = Kept { old: &old, merged_count, value_bytes, appends };
             self.publish_extended(seat, &kept_request, &upload, &kept, &over, now)
         });

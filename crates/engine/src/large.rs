@@ -5,9 +5,13 @@
 //! record of a piece    │ header │ hash of the key u64 │ part of the value │
 //! ```
 //!
-//! The pieces are written as they arrive, the record last: until it is published nobody sees anything.
+//! The pieces are written as they arrive, the record last: until it is published nobody sees anything. A piece gets its
+//! whole room and its header before its first byte; the head is given back then, for a peer may take its time.
+//! Its bytes are written where they stay, each part of them under a pin of the segment: that may have been emptied, and
+//! put to other use, since the last part came.
 //! When the segment of one piece is emptied the whole item goes.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::atomic::fence;
 
@@ -20,6 +24,7 @@ use crate::publish::{Condition, Publication, Unpublished};
 use crate::record::{Draft, Form, Header, PIECE_HEAD_BYTES};
 use crate::segment::State;
 use crate::slot::Slot;
+use crate::wait::Wait;
 use crate::{Engine, Request, Seat, StoreError, Stored};
 
 /// A piece shorter than this is not worth its own record: a segment with less room is sealed.
@@ -67,10 +72,10 @@ pub struct Upload {
     /// Where its records are appended: as its deadline is not known yet, the lane of items without one.
     pub(crate) lane: Lane,
     value_bytes: usize,
-    /// What has arrived and is no piece yet; never more than a piece.
-    buffer: Vec<u8>,
+    arrived_bytes: usize,
     pub(crate) pieces: Vec<Piece>,
-    written_bytes: usize,
+    /// The room of the last piece that is still to be written, in the region.
+    gap: Range<usize>,
 }
 
 /// The table of a value of so many bytes in these pieces.
@@ -160,85 +165,98 @@ impl Engine {
             hash,
             lane: self.lane_for(hash, Deadline::NEVER, self.now()),
             value_bytes,
-            buffer: Vec::new(),
+            arrived_bytes: 0,
             pieces: Vec::new(),
-            written_bytes: 0,
+            gap: 0..0,
         })
     }
 
-    /// Takes the next bytes of an upload. They are written to segments piece by piece; at most one piece
-    /// waits outside of the region.
+    /// Takes the next bytes of an upload and writes them to where they stay.
+    ///
+    /// Cost: the bytes are copied once; a piece that begins takes an append head for some instructions, and where no
+    /// free segment is left an old one is emptied first.
     ///
     /// # Errors
-    /// [`StoreError::NoMemory`] where no segment can be had, [`StoreError::TooLarge`] for bytes beyond the
-    /// number announced. The upload is then to be aborted.
+    /// [`StoreError::NoMemory`] where no segment can be had, or that of a piece was evicted before its last byte came;
+    /// [`StoreError::TooLarge`] for bytes beyond the number announced. The upload is then to be aborted.
     pub fn push(
+        &self,
+        seat: &Seat,
+        upload: &mut Upload,
+        bytes: &[u8],
+        now: Second,
+    ) -> Result<(), StoreError> {
+        self.flush_if_due(now);
+        Ok(self.take_in(seat, upload, bytes, now)?)
+    }
+
+    /// As [`Self::push`], telling a lost piece from others.
+    pub(crate) fn take_in(
         &self,
         seat: &Seat,
         upload: &mut Upload,
         mut bytes: &[u8],
         now: Second,
-    ) -> Result<(), StoreError> {
-        if upload.arrived_bytes() + bytes.len() > upload.value_bytes {
-            return Err(StoreError::TooLarge);
+    ) -> Result<(), Unpublished> {
+        if bytes.len() > upload.value_bytes - upload.arrived_bytes {
+            return Err(StoreError::TooLarge.into());
         }
-        self.flush_if_due(now);
-        let piece_bytes = self.piece_bytes_max();
-        while upload.buffer.len() + bytes.len() >= piece_bytes {
-            if upload.buffer.is_empty() {
-                let (piece, rest) = bytes.split_at(piece_bytes);
-                self.append_pieces(seat, upload, piece, now)?;
-                bytes = rest;
-            } else {
-                let (part, rest) = bytes.split_at(piece_bytes - upload.buffer.len());
-                upload.buffer.extend_from_slice(part);
-                bytes = rest;
-                self.append_buffer(seat, upload, now)?;
-            }
+        while !bytes.is_empty() {
+            let piece = match upload.pieces.last() {
+                Some(piece) if !upload.gap.is_empty() => *piece,
+                _ => self.begin_piece(seat, upload, now)?,
+            };
+            let (part, rest) = bytes.split_at(bytes.len().min(upload.gap.len()));
+            self.write_part(&piece, upload.gap.start, part)?;
+            upload.gap.start += part.len();
+            upload.arrived_bytes += part.len();
+            bytes = rest;
         }
-        upload.buffer.extend_from_slice(bytes);
         Ok(())
     }
 
-    pub(crate) fn append_buffer(
+    /// Makes room for the next piece: for all that is to come, for as much as a piece may have, or for what the
+    /// segment still takes. To whoever walks the segment it is a whole record from now on.
+    fn begin_piece(
         &self,
         seat: &Seat,
         upload: &mut Upload,
         now: Second,
-    ) -> Result<(), StoreError> {
-        let buffer = std::mem::take(&mut upload.buffer);
-        let appended = self.append_pieces(seat, upload, &buffer, now);
-        upload.buffer = buffer;
-        upload.buffer.clear();
-        appended
+    ) -> Result<Piece, StoreError> {
+        let wanted_bytes = (upload.value_bytes - upload.arrived_bytes).min(self.piece_bytes_max());
+        let whole = (PIECE_HEAD_BYTES + wanted_bytes).next_multiple_of(8);
+        let bytes_min = whole.min(PIECE_BYTES_MIN);
+        let room = self.reserve(seat, upload.lane, whole, bytes_min, now)?;
+        let piece_bytes = wanted_bytes.min(room.bytes - PIECE_HEAD_BYTES);
+        let header = Header::piece(piece_bytes, upload.hash);
+        self.memory.word(room.at()).store(header.word(), Relaxed);
+        self.memory.word(room.at() + 8).store(upload.hash, Relaxed);
+        room.fill(header.record_bytes());
+        // The item's deadline is not known yet.
+        self.note_deadline(room.segment, Deadline::NEVER);
+        self.account(seat, room.segment, header.record_bytes());
+        self.note_arriving(room.segment);
+        let piece = Piece { slot: room.slot(), sequence: room.sequence };
+        let piece_at = room.at() + PIECE_HEAD_BYTES;
+        upload.pieces.push(piece);
+        upload.gap = piece_at..piece_at + piece_bytes;
+        Ok(piece)
     }
 
-    /// Writes a part of the value: one piece, or two where a segment ends in between.
-    fn append_pieces(
-        &self,
-        seat: &Seat,
-        upload: &mut Upload,
-        mut part: &[u8],
-        now: Second,
-    ) -> Result<(), StoreError> {
-        while !part.is_empty() {
-            let whole = (PIECE_HEAD_BYTES + part.len()).next_multiple_of(8);
-            let bytes_min = whole.min(PIECE_BYTES_MIN);
-            let room = self.reserve(seat, upload.lane, whole, bytes_min, now)?;
-            let (here, rest) = part.split_at(part.len().min(room.bytes - PIECE_HEAD_BYTES));
-            let header = Header::piece(here.len(), upload.hash);
-            self.memory.word(room.at()).store(header.word(), Relaxed);
-            self.memory.word(room.at() + 8).store(upload.hash, Relaxed);
-            self.memory.write(room.at() + PIECE_HEAD_BYTES, here);
-            room.fill(header.record_bytes());
-            // The item's deadline is not known yet.
-            self.note_deadline(room.segment, Deadline::NEVER);
-            self.account(seat, room.segment, header.record_bytes());
-            self.note_arriving(room.segment);
-            upload.pieces.push(Piece { slot: room.slot(), sequence: room.sequence });
-            upload.written_bytes += here.len();
-            part = rest;
+    /// Writes a part of an arriving piece, unless that is lost. What a flush has taken counts as arrived: the store
+    /// is one from before the flush.
+    fn write_part(&self, piece: &Piece, at: usize, part: &[u8]) -> Result<(), Unpublished> {
+        let mut wait = Wait::default();
+        while !self.pin(piece.slot.segment(), piece.sequence) {
+            if self.sequence(piece.slot.segment()).load(Acquire) != piece.sequence {
+                let is_flushed = self.is_flushed(piece.sequence);
+                return if is_flushed { Ok(()) } else { Err(Unpublished::PieceLost) };
+            }
+            // Somebody has begun to empty it, who may turn back for another's pin.
+            wait.pause();
         }
+        self.memory.write(at, part);
+        self.unpin(piece.slot.segment());
         Ok(())
     }
 
@@ -250,20 +268,18 @@ impl Engine {
     pub fn publish_upload(
         &self,
         seat: &Seat,
-        mut upload: Upload,
+        upload: Upload,
         request: &Request<'_>,
         now: Second,
     ) -> Result<Stored, StoreError> {
         self.flush_if_due(now);
-        if matches!(request.mode, StoreMode::Append | StoreMode::Prepend) {
+        let extends = matches!(request.mode, StoreMode::Append | StoreMode::Prepend);
+        if extends || upload.value_bytes <= self.inline_bytes_max() {
             let part = self.take_back(seat, upload).ok_or(StoreError::NoMemory)?;
             return self.store(seat, request, &part, now);
         }
-        if upload.buffer.len() <= self.inline_bytes_max() && upload.pieces.is_empty() {
-            return self.store(seat, request, &upload.buffer, now);
-        }
         let condition = Condition::Requested(request);
-        let stored = self.finish(seat, &mut upload, request, &condition, now);
+        let stored = self.finish(seat, &upload, request, &condition, now);
         if !matches!(stored, Ok(Stored::Stored { .. })) {
             self.abort_upload(seat, upload);
         }
@@ -274,38 +290,26 @@ impl Engine {
         Ok(stored?)
     }
 
-    /// The bytes of an upload that is to become a part of another value; none where some were evicted.
-    fn take_back(&self, seat: &Seat, mut upload: Upload) -> Option<Vec<u8>> {
-        let mut part = Vec::new();
-        let pieces = upload.pieces.clone();
-        let mut written =
-            LargeValue { value_bytes: upload.written_bytes, pieces, next: 0, is_pinned: false };
-        let whole = loop {
-            match self.read_piece(&mut written, &mut part) {
-                Ok(true) => {}
-                Ok(false) => break true,
-                Err(Evicted) => break false,
-            }
-        };
-        part.append(&mut upload.buffer);
-        self.abort_upload(seat, upload);
-        whole.then_some(part)
+    /// The bytes of an upload that is to become a part of another value, or is short enough to be kept in one; none
+    /// where some were evicted.
+    fn take_back(&self, seat: &Seat, upload: Upload) -> Option<Vec<u8>> {
+        let mut value = Vec::new();
+        let read = |piece: &Piece| self.read_piece(&mut LargeValue::of_piece(*piece), &mut value);
+        let is_whole = upload.pieces.iter().map(read).all(|read| read.is_ok());
+        self.give_back(seat, &upload);
+        is_whole.then_some(value)
     }
 
     /// Writes and publishes the record of an upload whose bytes have all arrived.
     pub(crate) fn finish(
         &self,
         seat: &Seat,
-        upload: &mut Upload,
+        upload: &Upload,
         request: &Request<'_>,
         condition: &Condition<'_>,
         now: Second,
     ) -> Result<Stored, Unpublished> {
-        self.append_buffer(seat, upload, now)?;
-        debug_assert_eq!(
-            upload.written_bytes, upload.value_bytes,
-            "a part of the value is missing"
-        );
+        debug_assert!(upload.is_complete(), "a part of the value is missing");
         let table = table_of(upload.value_bytes, upload.pieces.iter().map(|piece| piece.slot));
         let draft = self.draft_of_table(request, upload.hash, &table, condition)?;
         let publication = Publication { draft: &draft, pieces: &upload.pieces, carried: None };
@@ -337,6 +341,10 @@ impl Engine {
     /// Gives back what an upload has written.
     pub fn abort_upload(&self, seat: &Seat, upload: Upload) {
         self.count(seat, Counter::UploadsAborted, 1);
+        self.give_back(seat, &upload);
+    }
+
+    fn give_back(&self, seat: &Seat, upload: &Upload) {
         for piece in &upload.pieces {
             // Under the lock of the item's group nobody else accounts for the piece.
             let _locked = self.lock(seat, upload.hash);
@@ -365,12 +373,13 @@ impl Engine {
 }
 
 impl Upload {
-    fn arrived_bytes(&self) -> usize {
-        self.written_bytes + self.buffer.len()
-    }
-
     /// Have all bytes arrived?
     pub fn is_complete(&self) -> bool {
-        self.arrived_bytes() == self.value_bytes
+        self.arrived_bytes == self.value_bytes
+    }
+
+    /// The memory it takes besides the cache's, in bytes: what it knows of the pieces begun.
+    pub fn held_bytes(&self) -> usize {
+        self.pieces.capacity() * size_of::<Piece>()
     }
 }

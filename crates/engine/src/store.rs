@@ -247,9 +247,8 @@ impl Engine {
         loop {
             let mut upload = self.upload(request.key, value.len())?;
             let stored = self
-                .push(seat, &mut upload, value, now)
-                .map_err(Unpublished::from)
-                .and_then(|()| self.finish(seat, &mut upload, request, condition, now));
+                .take_in(seat, &mut upload, value, now)
+                .and_then(|()| self.finish(seat, &upload, request, condition, now));
             if !matches!(stored, Ok(Stored::Stored { .. })) {
                 self.abort_upload(seat, upload);
             }

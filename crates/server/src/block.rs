@@ -17,7 +17,7 @@ pub(crate) struct Block {
 
 #[derive(Debug)]
 enum State {
-    /// It is kept until it is whole. The vector grows with what arrives, not by what was announced.
+    /// It is short, and kept until it is whole. The vector grows with what arrives, not by what was announced.
     Waiting(Head, Vec<u8>),
     /// Its value goes to the cache as it arrives. So far the line end is right, or is not.
     Uploading(Head, Upload, bool),
@@ -137,10 +137,10 @@ impl Block {
     }
 
     /// The memory it owns, in bytes.
-    pub(crate) fn held_bytes(&self, executor: &Executor) -> usize {
+    pub(crate) fn held_bytes(&self) -> usize {
         match &self.state {
             State::Waiting(_, block) => block.capacity(),
-            State::Uploading(..) => executor.upload_held_bytes(),
+            State::Uploading(_, upload, _) => upload.held_bytes(),
             State::Passing(_) => 0,
         }
     }

@@ -400,7 +400,7 @@ impl Connection {
     /// Tells the budget what the connection holds now. One that may not hold so much is told, if it
     /// listens, and closed.
     fn settle(&mut self, executor: &Executor, records: &mut Records) -> Result<(), Broken> {
-        let mut input_bytes = self.input.held_bytes() + self.session.held_bytes(executor);
+        let mut input_bytes = self.input.held_bytes() + self.session.held_bytes();
         let mut output_bytes = self.output.held_bytes();
         if let Some(ringed) = &self.ringed {
             output_bytes += ringed.stuck_bytes;

@@ -481,9 +481,9 @@ impl Session {
     }
 
     /// The memory it owns beyond its own size, in bytes.
-    pub(crate) fn held_bytes(&self, executor: &Executor) -> usize {
+    pub(crate) fn held_bytes(&self) -> usize {
         match &self.state {
-            State::Block(block) => block.held_bytes(executor),
+            State::Block(block) => block.held_bytes(),
             State::Dump(dump) => dump.held_bytes(),
             State::Command | State::Large(..) | State::Watch(_) => 0,
         }

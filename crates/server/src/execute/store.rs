@@ -54,11 +54,6 @@ impl Executor {
         store.value_bytes > self.cache.upload_bytes_min()
     }
 
-    /// The most that an upload holds outside of the cache.
-    pub(crate) fn upload_held_bytes(&self) -> usize {
-        self.cache.upload_bytes_min()
-    }
-
     /// Begins to take in a value in parts.
     pub(crate) fn begin_upload(&self, store: &Store<'_>) -> Result<Upload, Response> {
         self.cache
