@@ -87,6 +87,10 @@ const MEMCACHED_HEADER_BYTES: usize = 48;
 const MEMCACHED_CAS_BYTES: usize = 8;
 const MEMCACHED_ENDS_BYTES: usize = 3;
 
+/// Longer values are kept in pieces, however long a segment is: they are written to where they stay as they arrive, and
+/// read where they are, for one more look-up. The number is by measurement.
+const INLINE_BYTES_MAX: usize = 16 << 10;
+
 impl Engine {
     /// Creates an empty cache in private memory.
     ///
@@ -184,7 +188,9 @@ impl Engine {
     /// The longest value that is kept in one piece.
     pub fn inline_bytes_max(&self) -> usize {
         const FIELDS_BYTES: usize = HEADER_BYTES + 16;
-        self.layout.segment_bytes / 8 - (FIELDS_BYTES + KEY_BYTES_MAX).next_multiple_of(8)
+        let record_bytes_max = self.layout.segment_bytes / 8;
+        let head_bytes_max = (FIELDS_BYTES + KEY_BYTES_MAX).next_multiple_of(8);
+        (record_bytes_max - head_bytes_max).min(INLINE_BYTES_MAX)
     }
 
     /// The tie between the cache's seconds and Unix time.
