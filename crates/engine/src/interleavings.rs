@@ -27,6 +27,7 @@ mod relocating;
 mod scene;
 mod supplying;
 mod sweeping;
+mod uploading;
 mod writing;
 
 use actor::Actor;

@@ -246,14 +246,11 @@ impl Engine {
     /// Writes a part of an arriving piece, unless that is lost. What a flush has taken counts as arrived: the store
     /// is one from before the flush.
     fn write_part(&self, piece: &Piece, at: usize, part: &[u8]) -> Result<(), Unpublished> {
-        let mut wait = Wait::default();
         while !self.pin(piece.slot.segment(), piece.sequence) {
-            if self.sequence(piece.slot.segment()).load(Acquire) != piece.sequence {
+            if !self.outlasts(piece) {
                 let is_flushed = self.is_flushed(piece.sequence);
                 return if is_flushed { Ok(()) } else { Err(Unpublished::PieceLost) };
             }
-            // Somebody has begun to empty it, who may turn back for another's pin.
-            wait.pause();
         }
         self.memory.write(at, part);
         self.unpin(piece.slot.segment());
@@ -279,7 +276,13 @@ impl Engine {
             return self.store(seat, request, &part, now);
         }
         let condition = Condition::Requested(request);
-        let stored = self.finish(seat, &upload, request, &condition, now);
+        let stored = loop {
+            let stored = self.finish(seat, &upload, request, &condition, now);
+            let is_lost = stored == Err(Unpublished::PieceLost);
+            if !is_lost || !upload.pieces.iter().all(|piece| self.outlasts(piece)) {
+                break stored;
+            }
+        };
         if !matches!(stored, Ok(Stored::Stored { .. })) {
             self.abort_upload(seat, upload);
         }
@@ -346,20 +349,41 @@ impl Engine {
 
     fn give_back(&self, seat: &Seat, upload: &Upload) {
         for piece in &upload.pieces {
-            // Under the lock of the item's group nobody else accounts for the piece.
-            let _locked = self.lock(seat, upload.hash);
-            self.give_back_piece(seat, piece);
+            while self.outlasts(piece) {
+                // Under the lock of the item's group nobody else accounts for the piece.
+                let _locked = self.lock(seat, upload.hash);
+                if self.give_back_piece(seat, piece) {
+                    break;
+                }
+            }
         }
     }
 
-    /// Takes a piece that no item will name out of the accounts. Under the lock of the group of its key.
-    pub(crate) fn give_back_piece(&self, seat: &Seat, piece: &Piece) {
-        if self.is_kept(piece) {
+    /// Takes a piece that no item will name out of the accounts; false where it is lost, or about to be. Under the lock
+    /// of the group of its key.
+    pub(crate) fn give_back_piece(&self, seat: &Seat, piece: &Piece) -> bool {
+        let is_kept = self.is_kept(piece);
+        if is_kept {
             let record_at = self.layout.segment_at(piece.slot.segment()) + piece.slot.offset();
             let bytes = Header::load(&self.memory, record_at).record_bytes();
             self.note_arrived(piece.slot.segment());
             self.discharge(seat, piece.slot.segment(), bytes);
         }
+        is_kept
+    }
+
+    /// Waits while somebody is emptying a piece's segment, and says whether it is still there then: who has begun to
+    /// empty may turn back for a pin, or for want of room. The caller must hold neither group nor head.
+    fn outlasts(&self, piece: &Piece) -> bool {
+        let segment = piece.slot.segment();
+        let mut wait = Wait::default();
+        while self.sequence(segment).load(Acquire) == piece.sequence {
+            if self.state(segment) != State::Emptying {
+                return true;
+            }
+            wait.pause();
+        }
+        false
     }
 
     /// Is a piece's segment still in use, and not about to be emptied? Under the lock of the group of the

@@ -189,20 +189,25 @@ impl Engine {
             Verdict::Not(stored) => return Ok(stored),
             Verdict::Changed => return Err(Unpublished::Changed),
         }
+        // Before the look for a flush: a piece that one has taken is no lost one.
+        let are_kept = pieces.iter().all(|piece| self.is_kept(piece));
         if pieces.iter().any(|piece| self.is_flushed(piece.sequence)) {
             // A flush came while the value was arriving: the store happened before it.
             old.inspect(|old| {
                 self.tell_removal(old, Reason::Cleared);
                 self.unlink(seat, old);
             });
-            pieces.iter().for_each(|piece| self.give_back_piece(seat, piece));
+            // What is lost, or about to be, goes with its segment, which is spent.
+            for piece in *pieces {
+                self.give_back_piece(seat, piece);
+            }
             let cas = match self.keeps_versions {
                 true => self.give_version(seat, condition.version(), 0),
                 false => 0,
             };
             return Ok(Stored::Stored { cas, value_bytes: draft.shown_bytes() });
         }
-        if !pieces.iter().all(|piece| self.is_kept(piece)) {
+        if !are_kept {
             return Err(Unpublished::PieceLost);
         }
         let Some(slot_at) = self.place_for(&locked, draft.hash, old.as_ref()) else {

@@ -99,8 +99,17 @@ impl Actor {
     /// Writes the pieces of a large value that is not stored yet.
     pub(super) fn upload(&self, key: &[u8], bytes: usize, fill: u8) -> Upload {
         let mut upload = self.engine.upload(key, bytes).unwrap();
-        self.engine.push(&self.seat, &mut upload, &vec![fill; bytes], NOW).unwrap();
+        assert!(self.push(&mut upload, bytes, fill));
         upload
+    }
+
+    /// Brings so many bytes more; false where those before were evicted.
+    pub(super) fn push(&self, upload: &mut Upload, bytes: usize, fill: u8) -> bool {
+        match self.engine.push(&self.seat, upload, &vec![fill; bytes], NOW) {
+            Ok(()) => true,
+            Err(StoreError::NoMemory) => false,
+            Err(error) => panic!("{error}"),
+        }
     }
 
     /// Stores what was uploaded; false where a piece was evicted meanwhile.

@@ -72,7 +72,6 @@ fn the_table_of_a_deleted_value_is_read_before_its_segment_is_given_to_other_use
     explore(|| {
         let scene = Scene::new();
         scene.keep_a_free_segment();
-        // Whole pieces: none of them is left to be written next to the table.
         let upload = scene.stage.upload(KEY, 2 * scene.engine.piece_bytes_max(), 1);
         scene.fill_segment();
         scene.stage.publish(KEY, upload);

@@ -1,0 +1,116 @@
+//! What becomes of a value that arrives in parts while the segment of its piece is put to other use.
+
+use super::scene::Crowd;
+use super::*;
+use crate::Upload;
+
+const KEY: &[u8] = b"a key";
+/// The value is one piece, so long that it is not kept in its record.
+const BYTES: usize = 8000;
+/// Its parts: the first has come when the threads start.
+const PARTS: [usize; 3] = [2000, 3000, 3000];
+
+/// An upload of which the first part has come, and the segment of its piece, where nothing else lives: whoever needs
+/// a segment after that is emptied gets it.
+fn begun_upload(scene: &Scene) -> (Upload, u32) {
+    scene.lay_out_ghost();
+    scene.keep_a_free_segment();
+    let mut upload = scene.engine.upload(KEY, BYTES).unwrap();
+    assert!(scene.stage.push(&mut upload, PARTS[0], 2));
+    let segment = scene.seal_alone(&[]);
+    assert_eq!(upload.pieces[0].slot.segment(), segment);
+    (upload, segment)
+}
+
+/// Brings the other parts and stores the value; false where it was lost.
+fn bring_the_rest(actor: &Actor, mut upload: Upload) -> bool {
+    if PARTS[1..].iter().all(|bytes| actor.push(&mut upload, *bytes, 2)) {
+        return actor.publish(KEY, upload);
+    }
+    actor.engine.abort_upload(&actor.seat, upload);
+    false
+}
+
+/// What others wrote is as they wrote it.
+fn assert_others_are_whole(scene: &Scene) {
+    let (others, _) = scene.stage.raw(Crowd::LAST).unwrap();
+    assert!(others == [0; Crowd::BYTES], "the upload wrote there");
+}
+
+#[test]
+fn an_upload_writes_to_its_own_piece_or_nowhere_while_the_segment_is_put_to_other_use() {
+    explore(|| {
+        let scene = Scene::new();
+        let (upload, segment) = begun_upload(&scene);
+        let uploader = scene.start(|actor| bring_the_rest(actor, upload));
+        let evictor = scene.start(move |actor| {
+            let evicted = actor.evict(segment);
+            actor.need_a_segment();
+            evicted
+        });
+        let stored = uploader.join().unwrap();
+        let evicted = evictor.join().unwrap();
+        scene.end();
+        assert_others_are_whole(&scene);
+        assert_eq!(evicted, scene.segment_of(Crowd::LAST) == segment, "it is used at once");
+        let seen = scene.stage.large(KEY);
+        if evicted {
+            assert_eq!(seen, None);
+        } else {
+            assert!(stored, "nobody took its piece away");
+            assert_eq!(seen, Some((2, BYTES)));
+        }
+    });
+}
+
+/// What comes of an upload while somebody tries to evict its piece, whom a reader turns away.
+fn while_a_reader_turns_an_evictor_away<T: Send + 'static>(
+    act: impl FnOnce(&Actor, Upload) -> T + Send + 'static,
+) -> (Scene, T) {
+    let scene = Scene::new();
+    let (upload, segment) = begun_upload(&scene);
+    assert!(scene.engine.pin(segment, upload.pieces[0].sequence));
+    let uploader = scene.start(|actor| act(actor, upload));
+    let evictor = scene.start(move |actor| assert!(!actor.evict(segment), "somebody reads there"));
+    let done = uploader.join().unwrap();
+    evictor.join().unwrap();
+    scene.engine.unpin(segment);
+    scene.end();
+    (scene, done)
+}
+
+#[test]
+fn an_upload_is_stored_though_somebody_begins_to_evict_its_piece_and_turns_back() {
+    explore(|| {
+        let (scene, stored) = while_a_reader_turns_an_evictor_away(bring_the_rest);
+        assert!(stored, "nobody took its piece away");
+        assert_eq!(scene.stage.large(KEY), Some((2, BYTES)));
+    });
+}
+
+#[test]
+fn an_upload_given_up_while_somebody_begins_to_evict_its_piece_leaves_no_trace_in_the_accounts() {
+    explore(|| {
+        let abort = |actor: &Actor, upload| actor.engine.abort_upload(&actor.seat, upload);
+        while_a_reader_turns_an_evictor_away(abort);
+    });
+}
+
+#[test]
+fn an_upload_beside_a_flush_that_takes_its_segment_back_counts_as_stored_before() {
+    explore(|| {
+        let scene = Scene::new();
+        let (upload, segment) = begun_upload(&scene);
+        let uploader = scene.start(|actor| bring_the_rest(actor, upload));
+        let flusher = scene.start(move |actor| {
+            actor.engine.flush();
+            actor.win_back(segment);
+            actor.need_a_segment();
+        });
+        assert!(uploader.join().unwrap(), "nobody is short of memory");
+        flusher.join().unwrap();
+        scene.end();
+        assert_others_are_whole(&scene);
+        assert_eq!(scene.stage.large(KEY), None);
+    });
+}
