@@ -120,14 +120,6 @@ impl Engine {
         }
     }
 
-    /// How often a record was read lately, where it can be told without a lock.
-    pub(crate) fn freq_of(&self, record: &Record) -> Option<u64> {
-        self.slots(self.group_at(self.group_of(record.hash)), record.hash)
-            .map(|at| self.slot(at))
-            .find(|slot| slot.location() == record.slot.location())
-            .map(Slot::freq)
-    }
-
     /// Removes an item that is dead by itself.
     pub(crate) fn reclaim(&self, seat: &Seat, found: &Found, death: Miss) {
         self.tell_removal(found, death.into());

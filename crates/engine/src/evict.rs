@@ -147,7 +147,7 @@ impl Engine {
         };
         match keep {
             Keep::Needed => {}
-            Keep::BestHalf => self.limit_to_half(segment, &mut passage),
+            Keep::BestHalf => self.limit_to_half(seat, segment, &mut passage),
             Keep::Nothing => passage.bytes_left = 0,
         }
         let emptied = self.pass_all_on(seat, segment, &mut passage, now).is_ok();
@@ -293,15 +293,19 @@ impl Engine {
     }
 
     /// Raises what a segment's items must have been read, as far as half of its bytes need it.
-    fn limit_to_half(&self, segment: u32, passage: &mut Passage) {
+    fn limit_to_half(&self, seat: &Seat, segment: u32, passage: &mut Passage) {
         const SURPLUS_MAX: usize = crate::slot::FREQ_MAX as usize;
         let half = self.layout.segment_bytes / 2;
         let mut bytes_of_surplus = [0; SURPLUS_MAX];
         for record in self.records(segment) {
-            let bytes = record.header.record_bytes();
-            let freq = self.freq_of(&record).unwrap_or(0);
-            if let Some(surplus) = freq.checked_sub(passage.need(bytes as u64)) {
-                bytes_of_surplus[surplus as usize] += bytes;
+            let locked = self.lock(seat, record.hash);
+            // A piece is as wanted as the item that it is of.
+            let Some(found) = self.find_item_of(&locked, &record) else {
+                continue;
+            };
+            let need = passage.need(self.item_bytes(&found));
+            if let Some(surplus) = found.slot.freq().checked_sub(need) {
+                bytes_of_surplus[surplus as usize] += record.header.record_bytes();
             }
         }
         let mut above = 0;
