@@ -41,8 +41,8 @@
 //!
 //! **Memory of an item**, in bytes: `8 + key + value`, plus 8 with cas tokens, plus 4 with a TTL, plus 4 with
 //! client flags, rounded up to 8; plus 12.8 to 14.2 of index, measured while it grows from a hundred thousand to six
-//! million items. A value larger than an eighth of a segment (a segment is a 256th of the memory, 64 KiB at
-//! least, 1 MiB at most) is kept in pieces: 24 bytes more for each.
+//! million items. A value larger than 16 KiB, or than about an eighth of a segment (a segment is a 256th of the
+//! memory, 64 KiB at least, 1 MiB at most), is kept in pieces of an eighth of a segment: 24 bytes more for each.
 //!
 //! Files in reading order: [`cache`], [`builder`], [`clock`]; [`get`], [`set`], [`load`], `flight`, [`walk`],
 //! [`stats`]; [`wire`], [`large`], [`dump`], `seats`.

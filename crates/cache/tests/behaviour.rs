@@ -209,17 +209,53 @@ fn an_upload_is_invisible_until_it_is_stored_and_gives_everything_back_if_not() 
 
 #[test]
 fn an_upload_under_way_when_the_cache_is_cleared_counts_as_stored_before() {
-    let cache = ticked(16 << 20);
-    cache.set(b"u", b"old", None).unwrap();
-    let mut upload = cache.upload(b"u", 500_000).unwrap();
-    upload.push(&[1; 400_000]).unwrap();
-    cache.clear();
-    upload.push(&[1; 100_000]).unwrap();
-    assert!(matches!(upload.store(&request(b"u", StoreMode::Set)), Ok(Stored::Stored { .. })));
-    assert_eq!(cache.get(b"u"), None);
-    cache.maintain();
-    cache.set(b"u", b"new", None).unwrap();
-    assert_eq!(cache.get(b"u").as_deref(), Some(&b"new"[..]));
+    for is_taken_back in [false, true] {
+        let cache = ticked(16 << 20);
+        cache.set(b"u", b"old", None).unwrap();
+        let mut upload = cache.upload(b"u", 500_000).unwrap();
+        // The piece that has begun to come is cleared with the whole ones.
+        upload.push(&[1; 400_100]).unwrap();
+        cache.clear();
+        if is_taken_back {
+            cache.maintain();
+            assert_eq!(cache.report().live_bytes, 0);
+        }
+        upload.push(&[1; 99_900]).unwrap();
+        assert!(matches!(upload.store(&request(b"u", StoreMode::Set)), Ok(Stored::Stored { .. })));
+        assert_eq!(cache.get(b"u"), None);
+        cache.maintain();
+        cache.set(b"u", b"new", None).unwrap();
+        assert_eq!(cache.get(b"u").as_deref(), Some(&b"new"[..]));
+        cache.validate().unwrap();
+    }
+}
+
+#[test]
+fn a_value_is_kept_in_pieces_from_the_same_length_on_however_it_comes() {
+    // With the largest segments.
+    let cache = ticked(256 << 20);
+    let longest = cache.upload_bytes_min();
+    assert_eq!(longest, 16 << 10);
+    let is_large = || match cache.read(b"k", &mut Vec::new(), |_, _| ()) {
+        Read::Hit(_) => false,
+        Read::Large(..) => true,
+        Read::Miss(miss) => panic!("{miss:?}"),
+    };
+    for bytes in [longest, longest + 1] {
+        let value = value_of(bytes as u64, bytes);
+        cache.set(b"k", &value, None).unwrap();
+        assert_eq!((is_large(), cache.get(b"k").as_ref()), (bytes > longest, Some(&value)));
+        let mut upload = cache.upload(b"k", bytes).unwrap();
+        value.chunks(1000).for_each(|part| upload.push(part).unwrap());
+        upload.store(&request(b"k", StoreMode::Set)).unwrap();
+        assert_eq!((is_large(), cache.get(b"k").as_ref()), (bytes > longest, Some(&value)));
+        // Where it is appended to.
+        cache.set(b"k", &value[..bytes - 1], None).unwrap();
+        cache.store(&request(b"k", StoreMode::Append), &value[bytes - 1..]).unwrap();
+        assert_eq!((is_large(), cache.get(b"k").as_ref()), (bytes > longest, Some(&value)));
+    }
+    assert_eq!(cache.counter(larder::Counter::UploadsAborted), 0);
+    cache.validate().unwrap();
 }
 
 #[test]
