@@ -79,7 +79,8 @@ fn an_overwritten_value_is_read_to_its_end() {
 
 #[test]
 fn an_upload_is_whole_or_not_stored_while_a_reader_turns_an_evictor_away_from_its_pieces() {
-    explore(|| {
+    // The uploader may wait for the evictor at any place: every order of the three would be too many.
+    explore_some(|| {
         let scene = Scene::new();
         scene.lay_out_ghost();
         scene.stage.set_large(KEY, BYTES, 1);
