@@ -14,6 +14,10 @@ use crate::ring::{Lent, Reception};
 impl Worker {
     /// Bytes have come for a connection.
     pub(super) fn take_received(&mut self, token: Token, lent: Lent, contended: bool) {
+        if self.connections.of(token).is_some_and(|connection| connection.has_turn) {
+            // The next part of something large: when the one before is executed it need not be kept.
+            self.end_turns(contended);
+        }
         let Self { connections, poller, scratch, executor, .. } = self;
         let (Some(ring), connection) = (poller.ring(), connections.of_mut(token)) else { return };
         let Some(connection) = connection else { return ring.give_back(lent) };
