@@ -1,9 +1,11 @@
 //! Reading and storing values that come in pieces.
 
 use std::ops::Deref;
+use std::ptr::NonNull;
 
 use larder_engine::{
-    Evicted, LargeValue as Pieces, Miss, Pinned, StoreError, Stored, Upload as Arriving,
+    Evicted, Landing as Room, LargeValue as Pieces, Miss, Pinned, StoreError, Stored,
+    Upload as Arriving,
 };
 use larder_item::Meta;
 
@@ -156,6 +158,25 @@ impl Upload {
         self.cache.with_seat(|engine, seat| engine.push(seat, arriving, bytes, now))
     }
 
+    /// Room in the cache's memory for the next bytes of the value, for who can write there without this program's
+    /// doing, as a system can that receives. None where they had better be pushed: where all have arrived, as much is
+    /// held as may be, or the upload is lost.
+    pub fn landing(&mut self) -> Option<Landing> {
+        let arriving = self.arriving.as_mut().filter(|arriving| !arriving.is_complete())?;
+        let now = self.cache.now();
+        let room = self.cache.with_seat(|engine, seat| engine.landing(seat, arriving, now))?;
+        Some(Landing { cache: self.cache.clone(), room: Some(room) })
+    }
+
+    /// The first `bytes` of a landing have been written, which was made for what comes next of this upload.
+    pub fn land(&mut self, mut landing: Landing, bytes: usize) {
+        if let Some(arriving) = &mut self.arriving
+            && let Some(room) = landing.room.take()
+        {
+            self.cache.shared.engine.land(arriving, room, bytes);
+        }
+    }
+
     /// The memory it takes besides the cache's, in bytes: some for each piece that has begun to arrive.
     ///
     /// ```
@@ -180,6 +201,30 @@ impl Upload {
         let now = self.cache.now();
         self.cache.shared.flights.detach(request.key);
         self.cache.with_seat(|engine, seat| engine.publish_upload(seat, arriving, request, now))
+    }
+}
+
+/// Room in a cache's memory for the next bytes of an [`Upload`]. Until it is dropped the room is for nothing else, also
+/// where the upload is dropped before.
+#[derive(Debug)]
+pub struct Landing {
+    cache: Cache,
+    /// Gone once given back.
+    room: Option<Room>,
+}
+
+impl Landing {
+    /// Where the room is, and how many bytes there is room for. Who writes there does so while the landing lives.
+    pub fn room(&self) -> Option<(NonNull<u8>, usize)> {
+        self.cache.shared.engine.room_of(self.room.as_ref()?)
+    }
+}
+
+impl Drop for Landing {
+    fn drop(&mut self) {
+        if let Some(room) = self.room.take() {
+            self.cache.shared.engine.give_up_landing(room);
+        }
     }
 }
 

@@ -76,7 +76,7 @@ pub use larder_item::{
     Deadline, Direction, Epoch, KEY_BYTES_MAX, KeyError, Meta, Second, StoreMode,
 };
 pub use larder_stats::Counter;
-pub use large::{LargeValue, Piece, Read, Upload};
+pub use large::{Landing, LargeValue, Piece, Read, Upload};
 pub use load::{LoadError, LoadOptions, Loaded};
 pub use removals::Removals;
 pub use set::{CountError, Swap, SwapError};

@@ -202,17 +202,27 @@ impl Engine {
             return Err(StoreError::TooLarge.into());
         }
         while !bytes.is_empty() {
-            let piece = match upload.pieces.last() {
-                Some(piece) if !upload.gap.is_empty() => *piece,
-                _ => self.begin_piece(seat, upload, now)?,
-            };
-            let (part, rest) = bytes.split_at(bytes.len().min(upload.gap.len()));
-            self.write_part(&piece, upload.gap.start, part)?;
-            upload.gap.start += part.len();
-            upload.arrived_bytes += part.len();
+            let (piece, gap) = self.gap(seat, upload, now)?;
+            let (part, rest) = bytes.split_at(bytes.len().min(gap.len()));
+            self.write_part(&piece, gap.start, part)?;
+            upload.note_arrived(&gap, part.len());
             bytes = rest;
         }
         Ok(())
+    }
+
+    /// The piece that is arriving, or the next one, and its room for what is still to come.
+    pub(crate) fn gap(
+        &self,
+        seat: &Seat,
+        upload: &mut Upload,
+        now: Second,
+    ) -> Result<(Piece, Range<usize>), StoreError> {
+        let piece = match upload.pieces.last() {
+            Some(piece) if !upload.gap.is_empty() => *piece,
+            _ => self.begin_piece(seat, upload, now)?,
+        };
+        Ok((piece, upload.gap.clone()))
     }
 
     /// Makes room for the next piece: for all that is to come, for as much as a piece may have, or for what the
@@ -397,6 +407,16 @@ impl Engine {
 }
 
 impl Upload {
+    /// What is still to come of a piece has come, up to `bytes`.
+    pub(crate) fn note_arrived(&mut self, gap: &Range<usize>, bytes: usize) {
+        debug_assert!(self.gap == *gap && bytes <= gap.len(), "the bytes of another upload");
+        if self.gap == *gap {
+            let bytes = bytes.min(gap.len());
+            self.gap.start += bytes;
+            self.arrived_bytes += bytes;
+        }
+    }
+
     /// Have all bytes arrived?
     pub fn is_complete(&self) -> bool {
         self.arrived_bytes == self.value_bytes

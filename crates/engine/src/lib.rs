@@ -61,7 +61,7 @@ pub use dump::{Cursor, Dumped, Sampled};
 pub use engine::{Config, CreateError, Engine};
 pub use large::{Evicted, LargeValue, Upload};
 pub use limit::LimitError;
-pub use pinned::Pinned;
+pub use pinned::{Landing, Pinned};
 pub use read::{Miss, Read, Reading};
 pub use removal::{Leaving, Reason, Removed};
 pub use report::Report;

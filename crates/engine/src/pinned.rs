@@ -6,12 +6,20 @@
 //!
 //! All readers together pin a quarter of the segments at most. A value beyond that is read without pins: if it
 //! is evicted meanwhile, its next piece is an error.
+//!
+//! The same goes for what is still to come of a value that arrives: where its room is pinned, the system can write there
+//! by itself.
 #![allow(unsafe_code, reason = "the bytes of a pinned piece are read where they are")]
 
-use crate::Engine;
-use crate::large::{LargeValue, Piece};
+use std::ops::Range;
+use std::ptr::NonNull;
+
+use larder_item::Second;
+
+use crate::large::{LargeValue, Piece, Upload};
 use crate::record::{Header, PIECE_HEAD_BYTES};
 use crate::slot::Slot;
+use crate::{Engine, Seat};
 
 /// A piece of a large value that stays where it is. Give it to [`Engine::release`] in the end.
 #[derive(Debug)]
@@ -24,6 +32,14 @@ impl Pinned {
     fn value_at(&self, engine: &Engine) -> usize {
         engine.layout.segment_at(self.slot.segment()) + self.slot.offset() + PIECE_HEAD_BYTES
     }
+}
+
+/// Room for the next bytes of a value that arrives. It stays what it is, whatever becomes of the upload; give it to
+/// [`Engine::land`] or [`Engine::give_up_landing`] in the end.
+#[derive(Debug)]
+pub struct Landing {
+    piece: Piece,
+    room: Range<usize>,
 }
 
 /// Readers may pin one segment of so many.
@@ -80,10 +96,37 @@ impl Engine {
     /// The bytes of a piece, where they are.
     pub fn bytes_of<'a>(&'a self, piece: &'a Pinned) -> &'a [u8] {
         // SAFETY: nobody writes to a record of a segment in use but to fields, tables, numbers and values that
-        // grow, and a piece that a table names has none of these. The segment stays in use: it was pinned when its
+        // grow, and a piece that a table names, which has come as a whole, has none of these. The segment stays in use: it was pinned when its
         // sequence was the piece's, and that pin belongs to `piece`, which is borrowed here, until `release` takes it.
         let bytes = unsafe { self.memory.unchanging(piece.value_at(self), piece.bytes) };
         bytes.unwrap_or_default()
+    }
+
+    /// Room for the next bytes of an upload, as long as its piece; none where they had better be pushed, since too much
+    /// is pinned or the upload is lost.
+    pub fn landing(&self, seat: &Seat, upload: &mut Upload, now: Second) -> Option<Landing> {
+        self.flush_if_due(now);
+        let (piece, room) = self.gap(seat, upload, now).ok()?;
+        let is_allowed = self.pinned_segments() < self.segments_max() / PINNED_PART;
+        let is_there = is_allowed && self.pin(piece.slot.segment(), piece.sequence);
+        is_there.then_some(Landing { piece, room })
+    }
+
+    /// Where the bytes are to be written, and how many.
+    pub fn room_of(&self, landing: &Landing) -> Option<(NonNull<u8>, usize)> {
+        let bytes = landing.room.len();
+        Some((self.memory.address(landing.room.start, bytes)?, bytes))
+    }
+
+    /// The first `bytes` of the room have been written: they are those of the upload that it was made for.
+    pub fn land(&self, upload: &mut Upload, landing: Landing, bytes: usize) {
+        upload.note_arrived(&landing.room, bytes);
+        self.give_up_landing(landing);
+    }
+
+    /// Nobody will write there.
+    pub fn give_up_landing(&self, landing: Landing) {
+        self.unpin(landing.piece.slot.segment());
     }
 
     /// Lets go of a piece.

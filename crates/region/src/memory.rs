@@ -163,6 +163,15 @@ impl Memory {
         Some(unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(offset), len) })
     }
 
+    /// Where `len` bytes at `offset` are, for who can write there without this program's doing, as the system can; none
+    /// where they leave the region. As with [`Memory::write`], whoever else reads there finds noise meanwhile. It is
+    /// there as long as this mapping.
+    #[inline]
+    pub fn address(&self, offset: usize, len: usize) -> Option<NonNull<u8>> {
+        // SAFETY: within the mapping by the check.
+        self.holds(offset, len).then(|| unsafe { self.base.add(offset) })
+    }
+
     /// Are the bytes at `offset` those of `key`? They may be changing: validate afterwards.
     #[inline]
     pub fn equals(&self, offset: usize, key: &[u8]) -> bool {

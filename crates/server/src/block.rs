@@ -1,6 +1,6 @@
 //! The block behind a store's line, its value and a line end, arriving in any number of parts.
 
-use larder::Upload;
+use larder::{Landing, Upload};
 use larder_protocol::{Frame, Kept, Response, Store, render};
 
 use crate::execute::Executor;
@@ -96,6 +96,33 @@ impl Block {
         bytes
     }
 
+    /// Where what comes next can be received by somebody else: so many bytes of it, and whether other things come behind
+    /// these. None where it had better be given to [`Self::receive`], as the last byte of a block always must.
+    pub(crate) fn landing(&mut self) -> Option<(Landing, usize, bool)> {
+        let State::Uploading(_, upload, _) = &mut self.state else { return None };
+        let left_bytes = usize::try_from(self.left_bytes).ok()?;
+        let value_bytes = left_bytes.checked_sub(self.frame.frame().value_end().len())?;
+        if value_bytes < LANDED_BYTES_MIN {
+            return None;
+        }
+        let landing = upload.landing()?;
+        let (_, room_bytes) = landing.room()?;
+        let is_last = room_bytes >= value_bytes;
+        (room_bytes >= LANDED_BYTES_MIN).then_some((
+            landing,
+            room_bytes.min(left_bytes - 1),
+            is_last,
+        ))
+    }
+
+    /// So many bytes have been received there.
+    pub(crate) fn land(&mut self, landing: Landing, bytes: usize) {
+        if let State::Uploading(_, upload, _) = &mut self.state {
+            upload.land(landing, bytes);
+            self.left_bytes -= bytes as u64;
+        }
+    }
+
     fn end(&mut self, executor: &Executor) -> Option<Response> {
         let (head, response) = match std::mem::replace(&mut self.state, State::Passing(None)) {
             State::Waiting(head, block) => {
@@ -155,6 +182,9 @@ impl Head {
         Store { key: &self.key, ..self.store }
     }
 }
+
+/// Less than this of a value is not worth a receive by itself.
+const LANDED_BYTES_MIN: usize = 16 * 1024;
 
 /// Bytes of a store's block.
 #[inline]

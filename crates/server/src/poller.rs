@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use crate::connections::Token;
 use crate::output::Output;
-use crate::ring::{KEY_MAX, Lent, Reception, Ring};
+use crate::ring::{Arrival, KEY_MAX, Lent, Reception, Ring};
 
 /// What a worker waits with.
 #[derive(Debug)]
@@ -32,6 +32,8 @@ pub(crate) enum Event {
     Ended(Token, Reception),
     /// A send is over: the answer, and how many bytes of it were sent this time.
     Sent(Token, Output, Result<usize, Errno>),
+    /// So many bytes have come for a connection, and are where they were to be received.
+    Landed(Token, Box<Arrival>, Result<usize, Errno>),
 }
 
 /// Why there is no ring.

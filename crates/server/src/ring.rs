@@ -3,12 +3,14 @@
 //!
 //! Whatever the kernel works on belongs to the [`Ring`] until the kernel says that it is done: the buffers that it
 //! receives into are lent out as [`Lent`] and come back, those that it sends from are given to [`Ring::send`] and
-//! returned with [`Event::Sent`]. Whoever holds neither can free neither.
+//! returned with [`Event::Sent`], the room for what a cache is to get is given as an [`Arrival`] and returned with
+//! [`Event::Landed`]. Whoever holds none of them can free none of them.
 //!
 //! Source: io_uring(7), io_uring_enter(2), io_uring_register_buf_ring(3).
 #![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::cell::UnsafeCell;
 use std::fmt;
 use std::io;
 use std::mem;
@@ -19,6 +21,7 @@ use std::time::Duration;
 
 use io_uring::types::{BufRingEntry, CancelBuilder, Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
+use larder::Landing;
 use nix::libc;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
@@ -31,7 +34,8 @@ use crate::poller::Event;
 pub(crate) struct Ring {
     io: IoUring,
     buffers: Buffers,
-    sends: Sends,
+    sends: Places<Sending>,
+    arrivals: Places<(Token, Box<Arrival>)>,
     /// Operations of which the last completion has not come.
     under_way: usize,
 }
@@ -78,7 +82,8 @@ impl Ring {
             let entries = buffers.entries.as_ptr() as u64;
             io.submitter().register_buf_ring_with_flags(entries, BUFFERS, GROUP, 0)?;
         }
-        Ok(Self { io, buffers, sends: Sends::default(), under_way: 0 })
+        let (sends, arrivals) = (Places::default(), Places::default());
+        Ok(Self { io, buffers, sends, arrivals, under_way: 0 })
     }
 
     /// Makes the calling thread the one that uses it.
@@ -115,6 +120,19 @@ impl Ring {
             .build()
             .flags(squeue::Flags::BUFFER_SELECT);
         self.push(receive, Kind::Receive, token.into());
+    }
+
+    /// Receives what comes next to where it belongs; then it ends.
+    pub(crate) fn receive_at(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        token: Token,
+        mut arrival: Box<Arrival>,
+    ) {
+        let header = arrival.header();
+        let number = self.arrivals.keep((token, arrival));
+        let receive = opcode::RecvMsg::new(Fd(socket.as_raw_fd()), header);
+        self.push(receive.build(), Kind::Arrival, number);
     }
 
     /// Receives no more than what has come by now.
@@ -182,19 +200,20 @@ impl Ring {
             Err(error) if is_passing(&error) => {}
             Err(error) => return Err(error),
         }
-        let Self { io, sends, under_way, .. } = self;
+        let Self { io, sends, arrivals, under_way, .. } = self;
         for entry in io.completion() {
             if !cqueue::more(entry.flags()) {
                 *under_way -= 1;
             }
-            complete(&entry, sends, events);
+            complete(&entry, sends, arrivals, events);
         }
         Ok(())
     }
 
     fn push(&mut self, entry: squeue::Entry, kind: Kind, key: u64) {
         let entry = entry.user_data(kind.tag(key));
-        // SAFETY: what the entry points to is kept in `sends` until its completion; the others point to nothing.
+        // SAFETY: what the entry points to is kept in `sends` or `arrivals` until its completion; the others point to
+        // nothing.
         while unsafe { self.io.submission().push(&entry) }.is_err() {
             // The queue is full. What cannot be submitted now is submitted by and by.
             let _ = self.io.submit();
@@ -227,7 +246,7 @@ impl Drop for Ring {
     fn drop(&mut self) {
         if !self.cancel_all() {
             // The kernel may still read or write what these own: it must never become other memory.
-            mem::forget(mem::take(&mut self.sends));
+            mem::forget((mem::take(&mut self.sends), mem::take(&mut self.arrivals)));
             self.buffers.is_leaked = true;
         }
     }
@@ -245,7 +264,12 @@ fn is_passing(error: &io::Error) -> bool {
 }
 
 /// What a completion says.
-fn complete(entry: &cqueue::Entry, sends: &mut Sends, events: &mut Vec<Event>) {
+fn complete(
+    entry: &cqueue::Entry,
+    sends: &mut Places<Sending>,
+    arrivals: &mut Places<(Token, Box<Arrival>)>,
+    events: &mut Vec<Event>,
+) {
     let (tag, result) = (entry.user_data(), entry.result());
     let (kind, key) = (tag >> KEY_BITS, tag & KEY_MAX);
     let done = usize::try_from(result).map_err(|_| Errno::from_raw_os_error(-result));
@@ -279,6 +303,10 @@ fn complete(entry: &cqueue::Entry, sends: &mut Sends, events: &mut Vec<Event>) {
     {
         output.note_sent(done.unwrap_or(0));
         events.push(Event::Sent(token, output, done));
+    } else if kind == Kind::Arrival as u64
+        && let Some((token, arrival)) = arrivals.take(key)
+    {
+        events.push(Event::Landed(token, arrival, done));
     }
 }
 
@@ -288,6 +316,7 @@ enum Kind {
     Poll,
     Receive,
     Send,
+    Arrival,
     Cancel,
 }
 
@@ -302,13 +331,75 @@ const KEY_BITS: u32 = 60;
 /// The highest key.
 pub(crate) const KEY_MAX: u64 = (1 << KEY_BITS) - 1;
 
-/// What is being sent, by number.
-#[derive(Debug, Default)]
-struct Sends {
-    places: Vec<Option<Sending>>,
+/// A part of a value that is received to where it stays, and what comes behind the value.
+pub(crate) struct Arrival {
+    landing: Landing,
+    value_bytes: usize,
+    /// The kernel writes to it.
+    behind: UnsafeCell<[u8; BEHIND_BYTES]>,
+    has_behind: bool,
+    /// Made when the kernel is told.
+    header: libc::msghdr,
+    parts: [libc::iovec; 2],
+}
+
+// SAFETY: what it points to belongs to no thread. `behind` is lent only to who has all of it.
+unsafe impl Send for Arrival {}
+
+impl Arrival {
+    /// For the first `value_bytes` of the landing's room; with room for what comes behind where the value ends there.
+    pub(crate) fn new(landing: Landing, value_bytes: usize, has_behind: bool) -> Box<Self> {
+        let nowhere = libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 };
+        Box::new(Self {
+            landing,
+            value_bytes,
+            behind: UnsafeCell::new([0; BEHIND_BYTES]),
+            has_behind,
+            // SAFETY: a header of zeros is one without address, parts and control data.
+            header: unsafe { mem::zeroed() },
+            parts: [nowhere; 2],
+        })
+    }
+
+    /// The room, how many of the `bytes` received are in it, and those that came behind.
+    pub(crate) fn into_parts(self: Box<Self>, bytes: usize) -> (Landing, usize, Vec<u8>) {
+        let value_bytes = bytes.min(self.value_bytes);
+        let Self { landing, behind, .. } = *self;
+        let behind = behind.into_inner();
+        let behind = behind.get(..bytes - value_bytes).unwrap_or_default();
+        (landing, value_bytes, behind.to_vec())
+    }
+
+    /// What the kernel is to be told. All of it stays where it is while the box does.
+    fn header(&mut self) -> *mut libc::msghdr {
+        if let Some((at, room_bytes)) = self.landing.room() {
+            let iov_len = self.value_bytes.min(room_bytes);
+            self.parts[0] = libc::iovec { iov_base: at.as_ptr().cast(), iov_len };
+        }
+        let iov_len = if self.has_behind { BEHIND_BYTES } else { 0 };
+        self.parts[1] = libc::iovec { iov_base: self.behind.get().cast(), iov_len };
+        (self.header.msg_iov, self.header.msg_iovlen) = (self.parts.as_mut_ptr(), 2);
+        &raw mut self.header
+    }
+}
+
+impl fmt::Debug for Arrival {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Arrival").field("landing", &self.landing).finish_non_exhaustive()
+    }
+}
+
+/// Room for what comes behind a value: the line end, and the beginning of what is sent with it.
+const BEHIND_BYTES: usize = 64;
+
+/// What the kernel works on, by number.
+#[derive(Debug)]
+struct Places<T> {
+    places: Vec<Option<T>>,
     free: Vec<usize>,
 }
 
+/// What is being sent.
 #[derive(Debug)]
 struct Sending {
     token: Token,
@@ -348,21 +439,27 @@ impl fmt::Debug for Message {
     }
 }
 
-impl Sends {
-    fn keep(&mut self, sending: Sending) -> u64 {
+impl<T> Default for Places<T> {
+    fn default() -> Self {
+        Self { places: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<T> Places<T> {
+    fn keep(&mut self, kept: T) -> u64 {
         let number = self.free.pop().unwrap_or_else(|| {
             self.places.push(None);
             self.places.len() - 1
         });
-        self.places[number] = Some(sending);
+        self.places[number] = Some(kept);
         number as u64
     }
 
-    fn take(&mut self, number: u64) -> Option<Sending> {
+    fn take(&mut self, number: u64) -> Option<T> {
         let number = usize::try_from(number).ok()?;
-        let sending = self.places.get_mut(number)?.take()?;
+        let kept = self.places.get_mut(number)?.take()?;
         self.free.push(number);
-        Some(sending)
+        Some(kept)
     }
 }
 

@@ -2,7 +2,7 @@
 
 mod older;
 
-use larder::{LargeValue, Piece};
+use larder::{Landing, LargeValue, Piece};
 use larder_item::KEY_BYTES_MAX;
 use larder_options::{AnswersAs, Protocol};
 use larder_protocol::{
@@ -461,6 +461,26 @@ impl Session {
         match &self.state {
             State::Block(block) if matches!(block.frame(), Frame::Binary(_)) => block.frame(),
             _ => self.parser.unasked(),
+        }
+    }
+
+    /// Is it in the middle of a block?
+    pub(crate) fn is_in_block(&self) -> bool {
+        matches!(self.state, State::Block(_))
+    }
+
+    /// As [`Block::landing`], where there is a block.
+    pub(crate) fn landing(&mut self) -> Option<(Landing, usize, bool)> {
+        match &mut self.state {
+            State::Block(block) => block.landing(),
+            _ => None,
+        }
+    }
+
+    /// As [`Block::land`].
+    pub(crate) fn land(&mut self, landing: Landing, bytes: usize) {
+        if let State::Block(block) = &mut self.state {
+            block.land(landing, bytes);
         }
     }
 

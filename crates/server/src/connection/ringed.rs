@@ -6,7 +6,7 @@ use larder_stats::Counter;
 use super::{Begun, Broken, COPIED_BYTES_MAX, Connection, Input, Outcome};
 use crate::backlog::Backlog;
 use crate::execute::Executor;
-use crate::ring::{BUFFER_BYTES, Reception};
+use crate::ring::{Arrival, BUFFER_BYTES, Reception};
 use crate::scratch::{RECEIVED_BYTES_MAX, Scratch};
 use crate::session::Next;
 use crate::tls::Records;
@@ -31,13 +31,15 @@ pub(super) struct Ringed {
 }
 
 /// How much a ring is to receive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Extent {
     /// What a buffer holds. Who sends without waiting is held to what may wait by that: else many of them at once
     /// bring more than all connections may hold.
     Buffer,
     /// Whatever comes.
     Any,
+    /// What belongs to a value, at its place.
+    Value(Box<Arrival>),
 }
 
 /// What became of received bytes.
@@ -77,8 +79,35 @@ impl Connection {
             return None;
         }
         ringed.is_receiving = true;
+        ringed.is_stopping = true;
+        if awaits_input
+            && self.input.is_empty()
+            && let Some((landing, value_bytes, is_last)) = self.session.landing()
+        {
+            return Some(Extent::Value(Arrival::new(landing, value_bytes, is_last)));
+        }
         ringed.is_stopping = !ringed.is_patient;
         Some(if ringed.is_patient { Extent::Any } else { Extent::Buffer })
+    }
+
+    /// Takes what a ring has received of a value to its place. True where there is something for the session to do.
+    pub(crate) fn take_landed(
+        &mut self,
+        executor: &Executor,
+        arrival: Box<Arrival>,
+        bytes: usize,
+        now: Second,
+    ) -> bool {
+        executor.counters().add(Counter::WireBytesRead, bytes as u64);
+        self.note_active(now);
+        if let Some(ringed) = &mut self.ringed {
+            (ringed.is_receiving, ringed.is_stopping) = (false, false);
+        }
+        let (landing, value_bytes, behind) = arrival.into_parts(bytes);
+        self.session.land(landing, value_bytes);
+        self.input.push(&behind);
+        self.has_turn |= !behind.is_empty();
+        !behind.is_empty()
     }
 
     /// Takes what a ring has received for it.
@@ -90,8 +119,9 @@ impl Connection {
     ) -> Taken {
         executor.counters().add(Counter::WireBytesRead, bytes.len() as u64);
         let can_go_on = self.awaits_input();
+        let is_part = self.session.is_in_block();
         if let Some(ringed) = &mut self.ringed {
-            ringed.is_patient = can_go_on && bytes.len() < BUFFER_BYTES;
+            ringed.is_patient = can_go_on && bytes.len() < BUFFER_BYTES && !is_part;
         }
         let waiting = self.input.waiting();
         let taken = if can_go_on && waiting.is_empty() {

@@ -9,7 +9,7 @@ use super::{TURNS_MAX, Turn, Worker};
 use crate::connection::{Extent, Input, Taken};
 use crate::connections::Token;
 use crate::output::Output;
-use crate::ring::{Lent, Reception};
+use crate::ring::{Arrival, Lent, Reception};
 
 impl Worker {
     /// Bytes have come for a connection.
@@ -44,6 +44,35 @@ impl Worker {
         if self.turns.len() == TURNS_MAX || self.scratch.is_full() {
             self.end_turns(contended);
         }
+    }
+
+    /// A part of a value has come to its place.
+    pub(super) fn note_landed(
+        &mut self,
+        token: Token,
+        arrival: Box<Arrival>,
+        landed: Result<usize, Errno>,
+        contended: bool,
+    ) {
+        let Self { connections, executor, clock, .. } = self;
+        let Some(connection) = connections.of_mut(token) else { return };
+        let reception = match landed {
+            Ok(bytes @ 1..) => {
+                if !connection.take_landed(executor, arrival, bytes, clock.second()) {
+                    return self.receive(token);
+                }
+                self.turns.push(Turn::new(token, Input::Backlog));
+                if self.turns.len() == TURNS_MAX {
+                    self.end_turns(contended);
+                }
+                return;
+            }
+            Ok(0) => Reception::Over,
+            Err(Errno::INTR | Errno::AGAIN | Errno::CANCELED) => Reception::Paused,
+            Err(_) => Reception::Broken,
+        };
+        drop(arrival);
+        self.note_reception(token, reception);
     }
 
     /// Nothing more is received for a connection before it is asked for again.
@@ -104,6 +133,7 @@ impl Worker {
             match extent {
                 Extent::Buffer => ring.receive_once(connection.as_fd(), token),
                 Extent::Any => ring.receive(connection.as_fd(), token),
+                Extent::Value(arrival) => ring.receive_at(connection.as_fd(), token, arrival),
             }
         }
     }
