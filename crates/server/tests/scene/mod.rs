@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use larder_testkit::server::{Signal, larderd};
-use larder_testkit::{ServerUnderTest, Stream, Transport};
+use larder_testkit::{Address, ServerUnderTest, Stream, Transport};
 
 /// A server in trouble.
 pub(crate) struct Scene {
-    server: ServerUnderTest,
+    pub(crate) server: ServerUnderTest,
+    address: Address,
     bystander: Bystander,
     rss_before_bytes: u64,
     descriptors_before: usize,
@@ -26,9 +27,20 @@ struct Bystander {
 impl Scene {
     /// Starts larderd on a port, and the bystander.
     pub(crate) fn start(args: &[&str]) -> Result<Self> {
+        Self::start_on(Transport::Tcp, args)
+    }
+
+    /// The same, on a port or a unix socket.
+    pub(crate) fn start_on(transport: Transport, args: &[&str]) -> Result<Self> {
         let binary: PathBuf = larderd(env!("CARGO_BIN_EXE_larderd"));
-        let server = ServerUnderTest::start(&binary, Transport::Tcp, args)?;
-        let mut stream = server.connect()?;
+        let server = ServerUnderTest::start(&binary, transport, args)?;
+        let address = server.address().clone();
+        Self::around(server, address)
+    }
+
+    /// The same with a server that runs, where the bystander connects to this address.
+    pub(crate) fn around(server: ServerUnderTest, address: Address) -> Result<Self> {
+        let mut stream = Stream::connect(&address)?;
         stream.ask(b"version\r\n", b"\r\n")?;
         // By now all workers are there, or nearly.
         sleep(Duration::from_millis(200));
@@ -36,6 +48,7 @@ impl Scene {
             (server.rss_bytes()?, server.descriptor_count()?);
         Ok(Self {
             server,
+            address,
             bystander: Bystander::watch(stream),
             rss_before_bytes,
             descriptors_before,
@@ -44,7 +57,8 @@ impl Scene {
 
     /// Opens another connection.
     pub(crate) fn connect(&self) -> Result<Stream> {
-        self.server.connect()
+        let log = || format!("cannot connect to {:?}: {}", self.address, self.server.log());
+        Stream::connect(&self.address).with_context(log)
     }
 
     /// The server has not grown by more than this since the start.
