@@ -431,7 +431,20 @@ impl Connection {
         if let (Some(tls), true) = (&mut self.tls, self.output.is_empty()) {
             tls.say_goodbye(&self.socket);
         }
+        if !self.has_left {
+            self.receive_in_vain();
+        }
         self.holding.end(&executor.server().budget, executor.counters());
+    }
+
+    /// Receives what came for nobody: a socket that is closed with input takes back what is on its way to the peer.
+    fn receive_in_vain(&self) {
+        let mut bytes = [0; VAIN_BYTES];
+        for _ in 0..VAIN_RECEIVES_MAX {
+            if !matches!(recv(&self.socket, &mut bytes, RecvFlags::DONTWAIT), Ok((1.., _))) {
+                return;
+            }
+        }
     }
 
     /// Has it not got on for longer than `idle_secs`? Only ever so over TCP.
@@ -518,6 +531,12 @@ pub(crate) const AWAIT_INPUT: EventFlags =
 
 /// While output waits, input does not matter.
 pub(crate) const AWAIT_OUTPUT: EventFlags = EventFlags::OUT;
+
+/// What comes for nobody is received in pieces of this length.
+const VAIN_BYTES: usize = 4 * 1024;
+
+/// So many of them: who sends on and on is not listened to for ever.
+const VAIN_RECEIVES_MAX: usize = 16;
 
 /// The beginning of a line, up to this length, is copied before what follows it.
 const COPIED_BYTES_MAX: usize = 4 * 1024;

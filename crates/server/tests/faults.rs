@@ -103,6 +103,11 @@ const STATES: &[State] = &[
         owed: Owed::Just(|| b"MN\r\n".to_vec()),
     },
     State { name: "behind quit", sent: || b"quit\r\n".to_vec(), owed: Owed::Just(Vec::new) },
+    State {
+        name: "behind quit, with 8 MB still to come",
+        sent: || [LARGE_GET, b"quit\r\n", &b"get small\r\n".repeat(5000)].concat(),
+        owed: Owed::Just(|| [&large_item().repeat(16)[..], b"END\r\n"].concat()),
+    },
 ];
 
 const LARGE_BYTES: usize = 500_000;
