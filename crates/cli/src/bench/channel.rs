@@ -4,13 +4,14 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
 use socket2::Socket;
 
 use crate::address::Address;
 use crate::bench::datagrams::Datagrams;
+use crate::bench::login::Login;
 use crate::connection::connect;
 
 /// How TLS is spoken to the server.
@@ -39,18 +40,30 @@ impl Channel {
     /// Connects, and waits for that; from then on nothing waits.
     ///
     /// # Errors
-    /// Nobody accepts the connection, or the two do not agree on TLS.
-    pub(super) fn open(address: &Address, tls: Option<&Tls>) -> Result<Self> {
-        let mut socket = connect(address)?;
+    /// Nobody accepts the connection, the two do not agree on TLS, or the login is refused.
+    pub(super) fn open(
+        address: &Address,
+        tls: Option<&Tls>,
+        login: Option<&Login>,
+    ) -> Result<Self> {
+        let mut socket = connect(address).map_err(|error| {
+            anyhow!("cannot connect to {address}: {error:#}; {}", address.hint())
+        })?;
         let layer = match tls {
             Some(tls) => {
                 let mut state = ClientConnection::new(tls.config.clone(), tls.name.clone())?;
                 while state.is_handshaking() {
                     state.complete_io(&mut socket).context("TLS")?;
                 }
+                if let Some(login) = login {
+                    login.log_in(&mut rustls::Stream::new(&mut state, &mut socket))?;
+                }
                 Layer::Tls(Box::new(state))
             }
-            None => Layer::Plain,
+            None => {
+                login.map_or(Ok(()), |login| login.log_in(&mut socket))?;
+                Layer::Plain
+            }
         };
         socket.set_nonblocking(true)?;
         Ok(Self { socket, layer })

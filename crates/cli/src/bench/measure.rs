@@ -9,12 +9,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, ensure};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::address::Address;
 use crate::bench::ask::{Ask, Source};
-use crate::bench::channel::{Channel, Tls};
 use crate::bench::draw::{Draw, Pool};
 use crate::bench::live::Live;
 use crate::bench::load::{Load, Orders};
+use crate::bench::opener::Opener;
 use crate::bench::options::LoadArguments;
 use crate::bench::pin::pin_this_thread;
 use crate::bench::schedule::Schedule;
@@ -26,7 +25,7 @@ use crate::bench::tally::{Second, Tally};
 pub(super) struct Plan {
     arguments: LoadArguments,
     pool: Pool,
-    tls: Option<Tls>,
+    opener: Opener,
     stop: Stop,
     /// The processor on which all threads run.
     processor: Option<usize>,
@@ -52,7 +51,7 @@ impl Plan {
         Ok(Self {
             arguments: arguments.clone(),
             pool: Pool::new(arguments)?,
-            tls: Tls::new(arguments)?,
+            opener: Opener::new(arguments)?,
             stop: stop.clone(),
             processor,
         })
@@ -76,10 +75,10 @@ impl Plan {
     pub(super) fn store_every_key(&self) -> Result<()> {
         let mut orders = self.orders();
         // Over TLS memcached stops reading where large requests come together.
-        orders.pipeline = if self.tls.is_some() { 1 } else { STORE_PIPELINE };
+        orders.pipeline = if self.opener.has_tls() { 1 } else { STORE_PIPELINE };
         orders.duration = None;
         let ask = Ask::new(orders.dialect, 1, Source::EveryKey(0), &self.pool);
-        let load = Load::new(orders, ask, vec![self.open_stream()?])?;
+        let load = Load::new(orders, ask, vec![self.opener.open_stream()?])?;
         let tally = load.run(Instant::now(), None)?;
         if let Some(reason) = tally.failed {
             return Err(self.failure(&reason).context("storing the keys"));
@@ -166,7 +165,7 @@ impl Plan {
         let mut channels = Vec::new();
         for _ in part(number)..part(number + 1) {
             ensure!(!self.stop.is_asked(), "stopped while connecting");
-            channels.push(self.open()?);
+            channels.push(self.opener.open()?);
             start.opened.fetch_add(1, Relaxed);
         }
         let draw = Draw::new(&self.pool, number);
@@ -188,19 +187,6 @@ impl Plan {
             duration: Some(self.arguments.duration()),
             stop: &self.stop,
         }
-    }
-
-    fn open(&self) -> Result<Channel> {
-        match self.arguments.udp {
-            true => Channel::of_datagrams(&self.arguments.server.server),
-            false => self.open_stream(),
-        }
-    }
-
-    fn open_stream(&self) -> Result<Channel> {
-        let address: &Address = &self.arguments.server.server;
-        Channel::open(address, self.tls.as_ref())
-            .map_err(|error| anyhow!("cannot connect to {address}: {error:#}; {}", address.hint()))
     }
 }
 

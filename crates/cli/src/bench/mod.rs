@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Files in reading order: [`options`], [`sizes`], [`draw`]; [`measure`], [`load`], [`schedule`]; [`ask`],
-//! [`dialect`], [`pipeline`], [`channel`], [`tls`], [`datagrams`], [`pending`]; [`tally`], [`series`], [`effort`],
+//! [`dialect`], [`pipeline`], [`opener`], [`channel`], [`tls`], [`login`], [`datagrams`], [`pending`]; [`tally`], [`series`], [`effort`],
 //! [`stop`], [`pin`]; [`live`], [`report`], [`json`], [`html`], [`plot`], [`units`]; [`compare`] runs several
 //! servers in turn.
 
@@ -23,7 +23,9 @@ mod html;
 mod json;
 mod live;
 mod load;
+mod login;
 mod measure;
+mod opener;
 mod options;
 mod pending;
 mod pin;

@@ -99,12 +99,25 @@ pub(super) struct LoadArguments {
     /// The name that the server's certificate has to have [default: the host of --server]
     #[arg(long, value_name = "NAME")]
     pub(super) tls_name: Option<String>,
+    /// The certificate to show to the server, with those that lead to its authority, in PEM
+    #[arg(long, value_name = "FILE")]
+    pub(super) tls_cert: Option<PathBuf>,
+    /// The private key of --tls-cert, in PEM
+    #[arg(long, value_name = "FILE")]
+    pub(super) tls_key: Option<PathBuf>,
     /// With --tls: accept any certificate
     #[arg(long)]
     pub(super) insecure: bool,
     /// Get by UDP, each connection one request at a time; what is stored ahead goes by TCP
     #[arg(long)]
     pub(super) udp: bool,
+    /// Log in on every connection by this name: as larderd's and memcached's -Y asks for it, or with
+    /// --dialect binary by SASL PLAIN (-S)
+    #[arg(long, value_name = "NAME")]
+    pub(super) user: Option<String>,
+    /// The file with the password of --user, one line
+    #[arg(long, value_name = "FILE")]
+    pub(super) password_file: Option<PathBuf>,
 }
 
 const AFTER_HELP: &str = "\
@@ -136,6 +149,7 @@ Examples:
   larder bench --multiget 20 --value-bytes 10-4096
   larder bench --server cache.example:11211 --udp --multiget 5
   larder bench --server cache.example:11211 --tls --tls-ca authority.pem
+  larder bench --user bench --password-file ./password --dialect binary
   larder bench compare 'memcached=memcached -t 1 -s @SOCK' 'larderd=larderd -t 1 -s @SOCK'
 
 Exit code: 0 all values were right and all requests were served; 1 some were not; 2 a connection
@@ -188,8 +202,12 @@ impl LoadArguments {
             tls: false,
             tls_ca: None,
             tls_name: None,
+            tls_cert: None,
+            tls_key: None,
             insecure: false,
             udp: false,
+            user: None,
+            password_file: None,
         }
     }
 
@@ -203,7 +221,20 @@ impl LoadArguments {
             "--get-share needs --mode mix"
         );
         self.check_keys()?;
+        self.check_login()?;
         self.check_transport()
+    }
+
+    fn check_login(&self) -> Result<()> {
+        ensure!(
+            self.user.is_some() == self.password_file.is_some(),
+            "--user and --password-file belong together: give both"
+        );
+        let Some(user) = &self.user else { return Ok(()) };
+        ensure!(!self.udp, "--udp knows no login: --user cannot go with it");
+        let is_sound = !user.is_empty() && !user.contains(|c: char| c.is_control() || c == ' ');
+        ensure!(is_sound, "--user {user:?}: expected a name without spaces");
+        Ok(())
     }
 
     fn check_keys(&self) -> Result<()> {
@@ -246,6 +277,8 @@ impl LoadArguments {
         for (given, option) in [
             (self.tls_ca.is_some(), "--tls-ca"),
             (self.tls_name.is_some(), "--tls-name"),
+            (self.tls_cert.is_some(), "--tls-cert"),
+            (self.tls_key.is_some(), "--tls-key"),
             (self.insecure, "--insecure"),
         ] {
             ensure!(self.tls || !given, "{option} needs --tls");
@@ -253,6 +286,10 @@ impl LoadArguments {
         ensure!(
             !self.insecure || (self.tls_ca.is_none() && self.tls_name.is_none()),
             "--insecure checks no certificate: --tls-ca and --tls-name cannot go with it"
+        );
+        ensure!(
+            self.tls_cert.is_some() == self.tls_key.is_some(),
+            "--tls-cert and --tls-key belong together: give both"
         );
         ensure!(
             !self.tls || self.insecure || self.tls_ca.is_some(),

@@ -2,20 +2,19 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, UdpSocket};
-use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use larder_testkit::server::{Signal, free_address, memcached};
+use larder_testkit::server::{Signal, free_address};
 use larder_testkit::{Address, ServerUnderTest, Transport};
 use rustix::process::{Pid, kill_process};
 use serde_json::{Value, json};
 
-use crate::{Fixture, larder};
+use crate::{Fixture, binary, larder};
 
 /// The one line that was printed.
-fn json(printed: Vec<u8>) -> Value {
+pub(crate) fn json(printed: Vec<u8>) -> Value {
     let text = String::from_utf8(printed).unwrap();
     assert!(text.ends_with('\n') && text.lines().count() == 1, "{text}");
     serde_json::from_str(&text).unwrap()
@@ -179,13 +178,13 @@ fn what_is_stored_has_the_ttl() {
     let fixture = Fixture::start();
     for (dialect, key) in [("text", 0), ("meta", 1), ("binary", 2)] {
         let keys = (key + 1).to_string();
-        let args = ["--mode=set", "--ttl=1", "--seconds=1", "--connections=1"];
+        let args = ["--mode=set", "--ttl=2", "--seconds=1", "--connections=1"];
         let more = ["--keys", &keys, "--dialect", dialect];
         fixture.larder("bench", &[args, more].concat()).printed();
         let key = format!("bench:0000000000000{key}");
         let get = || fixture.larder("get", &[&key]).exit_code;
         assert_eq!(get(), 0, "{dialect}");
-        sleep(Duration::from_millis(2500));
+        sleep(Duration::from_millis(3500));
         assert_eq!(get(), 1, "{dialect}");
     }
 }
@@ -314,11 +313,10 @@ fn nothing_is_shown_on_the_way_where_stderr_is_no_terminal_and_a_signal_ends_a_r
 
 /// A server that answers by UDP on the port on which it listens.
 fn start_with_udp() -> Fixture {
-    let binary = std::env::var_os("LARDERD").map_or_else(|| memcached().unwrap(), PathBuf::from);
     let address = free_address().unwrap();
     let port = address.port().to_string();
     let address = Address::Tcp(address);
-    let server = ServerUnderTest::start_at(&binary, address, &["-m", "64", "-U", &port]);
+    let server = ServerUnderTest::start_at(&binary(), address, &["-m", "64", "-U", &port]);
     Fixture { server: server.unwrap() }
 }
 

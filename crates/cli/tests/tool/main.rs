@@ -5,15 +5,25 @@
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 mod bench;
+mod bench_login;
 mod commands;
 mod compare;
 mod hostile;
 mod replay;
 
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use larder_testkit::{Address, ServerUnderTest, Transport, server};
+
+/// The server at the other end.
+fn binary() -> PathBuf {
+    match std::env::var_os("LARDERD") {
+        Some(larderd) => larderd.into(),
+        None => server::memcached().unwrap(),
+    }
+}
 
 /// A running server and the tool pointed at it.
 struct Fixture {
@@ -30,11 +40,7 @@ impl Fixture {
     }
 
     fn start_on(transport: Transport, args: &[&str]) -> Self {
-        let binary = match std::env::var_os("LARDERD") {
-            Some(larderd) => larderd.into(),
-            None => server::memcached().unwrap(),
-        };
-        Self { server: ServerUnderTest::start(&binary, transport, args).unwrap() }
+        Self { server: ServerUnderTest::start(&binary(), transport, args).unwrap() }
     }
 
     /// The address as `--server` takes it.
