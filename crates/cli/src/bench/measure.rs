@@ -77,6 +77,8 @@ impl Plan {
         // Over TLS memcached stops reading where large requests come together.
         orders.pipeline = if self.opener.has_tls() { 1 } else { STORE_PIPELINE };
         orders.duration = None;
+        // A key that is lost would be missed.
+        orders.opener = None;
         let ask = Ask::new(orders.dialect, 1, Source::EveryKey(0), &self.pool);
         let load = Load::new(orders, ask, vec![self.opener.open_stream()?])?;
         let tally = load.run(Instant::now(), None)?;
@@ -133,6 +135,7 @@ impl Plan {
         })?;
         live.clear();
         series.end();
+        tally.end();
         Ok(Measured { tally, series, key_count: self.pool.key_count() })
     }
 
@@ -185,6 +188,7 @@ impl Plan {
             keeps_missed: self.arguments.fills(),
             timeout: self.arguments.timeout(),
             duration: Some(self.arguments.duration()),
+            opener: Some(&self.opener),
             stop: &self.stop,
         }
     }

@@ -87,7 +87,7 @@ pub(super) struct LoadArguments {
     /// Do not store all keys before gets are measured
     #[arg(long)]
     pub(super) no_load: bool,
-    /// A connection that has waited so long for an answer has failed
+    /// A connection that has waited so long for an answer is lost, and opened anew
     #[arg(long, value_name = "SECS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=60))]
     pub(super) timeout: u64,
     /// Speak TLS
@@ -152,8 +152,11 @@ Examples:
   larder bench --user bench --password-file ./password --dialect binary
   larder bench compare 'memcached=memcached -t 1 -s @SOCK' 'larderd=larderd -t 1 -s @SOCK'
 
-Exit code: 0 all values were right and all requests were served; 1 some were not; 2 a connection
-failed.";
+A connection that is lost is opened anew, and what it was asked counts as errors. Where nothing can be
+reached any more for --timeout the run ends.
+
+Exit code: 0 all values were right and all requests were served; 1 some were not; 2 no connection was
+left, or one cannot be trusted.";
 
 /// What to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

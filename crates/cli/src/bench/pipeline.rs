@@ -1,6 +1,7 @@
 //! A connection with what is under way on it.
 
 use std::io;
+use std::time::Duration;
 
 use anyhow::Result;
 use rustix::event::epoll;
@@ -20,6 +21,8 @@ pub(super) struct Pipeline {
     pub(super) batch_ns: u64,
     /// When something was last heard, or first asked after a silence.
     pub(super) heard_ns: u64,
+    /// If it is lost: when it is to be opened anew. At once where it has been answered.
+    pub(super) pause: Duration,
     /// Is it among those that may be asked?
     pub(super) is_listed: bool,
     /// The beginning of a reply.
@@ -30,13 +33,14 @@ pub(super) struct Pipeline {
 }
 
 impl Pipeline {
-    pub(super) fn new(channel: Channel) -> Self {
+    pub(super) fn new(channel: Channel, pause: Duration) -> Self {
         Self {
             channel,
             pending: Pending::default(),
             batch_left: 0,
             batch_ns: 0,
             heard_ns: 0,
+            pause,
             is_listed: false,
             received: Vec::new(),
             unsent: Vec::new(),
@@ -48,6 +52,11 @@ impl Pipeline {
     /// Must what is asked next wait for the socket?
     pub(super) fn is_blocked(&self) -> bool {
         self.unsent_from < self.unsent.len()
+    }
+
+    /// Is an answer awaited?
+    pub(super) fn is_asking(&self) -> bool {
+        !self.pending.is_empty() || self.is_blocked()
     }
 
     /// Asks for what the batch lacks, as far as the socket takes it. Requests are only written once
@@ -147,6 +156,8 @@ pub(super) struct Ended {
     pub(super) kind: &'static str,
     /// For people, without the server's address.
     pub(super) reason: String,
+    /// Is it gone, but nothing wrong with it?
+    pub(super) is_loss: bool,
 }
 
 impl From<io::Error> for Ended {
@@ -154,21 +165,21 @@ impl From<io::Error> for Ended {
         use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
         match error.kind() {
             UnexpectedEof | ConnectionReset | BrokenPipe | ConnectionAborted => Self::closed(),
-            _ => Self { kind: "connection failed", reason: error.to_string() },
+            _ => Self { kind: "connection failed", reason: error.to_string(), is_loss: true },
         }
     }
 }
 
 impl From<anyhow::Error> for Ended {
     fn from(error: anyhow::Error) -> Self {
-        Self { kind: "request cannot be made", reason: format!("{error:#}") }
+        Self { kind: "request cannot be made", reason: format!("{error:#}"), is_loss: false }
     }
 }
 
 impl Ended {
     pub(super) fn closed() -> Self {
         let reason = "the server closed the connection before it had answered".to_owned();
-        Self { kind: "connection closed", reason }
+        Self { kind: "connection closed", reason, is_loss: true }
     }
 }
 

@@ -72,6 +72,11 @@ impl<'a> Report<'a> {
         rows.extend(
             tally.errors.iter().map(|(kind, times)| ("".to_owned(), format!("{times} x {kind}"))),
         );
+        if tally.lost_connections > 0 {
+            let (lost, reopened) = (tally.lost_connections, tally.reopened_connections);
+            let lost = format!("{lost} lost, {reopened} opened anew");
+            rows.push(("connections".to_owned(), lost));
+        }
         let quantiles = PERCENTILES.map(|(name, _, quantile)| {
             (format!("latency {name}"), latency(tally.latency_us(quantile)))
         });
@@ -169,7 +174,9 @@ impl<'a> Report<'a> {
             .count("sets", tally.sets)
             .number("hit_ratio", tally.hit_ratio(), 6)
             .count("wrong_values", tally.wrong_values)
-            .count("failed_connections", tally.failed_connections);
+            .count("failed_connections", tally.failed_connections)
+            .count("lost_connections", tally.lost_connections)
+            .count("reopened_connections", tally.reopened_connections);
         let mut errors = Json::new();
         for (kind, times) in &tally.errors {
             errors.count(kind, *times);

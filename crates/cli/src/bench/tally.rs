@@ -20,8 +20,15 @@ pub(super) struct Tally {
     pub(super) wrong_values: u64,
     /// Requests that failed, by what was said of them.
     pub(super) errors: BTreeMap<String, u64>,
-    /// Why connections failed: the first reason, and how many there were.
+    /// Why a connection cannot be trusted, or there is none left; the first reason.
     pub(super) failed: Option<String>,
+    /// Why connections were lost: the last reason, and how many of them there were.
+    pub(super) lost: Option<String>,
+    pub(super) lost_connections: u64,
+    /// Those of them that were opened anew.
+    pub(super) reopened_connections: u64,
+    /// Connections that there were in the end, and that there should have been.
+    pub(super) alive_connections: u32,
     pub(super) failed_connections: u32,
     /// From sending a request, or from when it was due, to having read its answer.
     pub(super) latency_ns: Histogram<u64>,
@@ -83,6 +90,10 @@ impl Default for Tally {
             wrong_values: 0,
             errors: BTreeMap::new(),
             failed: None,
+            lost: None,
+            lost_connections: 0,
+            reopened_connections: 0,
+            alive_connections: 0,
             failed_connections: 0,
             latency_ns: histogram(3),
             elapsed: Duration::ZERO,
@@ -122,12 +133,23 @@ impl Tally {
             self.count_errors(kind.as_bytes(), *times);
         }
         self.failed = self.failed.take().or(other.failed);
+        self.lost = self.lost.take().or(other.lost);
+        self.lost_connections += other.lost_connections;
+        self.reopened_connections += other.reopened_connections;
+        self.alive_connections += other.alive_connections;
         self.failed_connections += other.failed_connections;
         self.latency_ns.add(&other.latency_ns).expect("all have the same bounds");
         self.elapsed = self.elapsed.max(other.elapsed);
         self.lateness.add(other.lateness);
         self.effort.busy_share = self.effort.busy_share.max(other.effort.busy_share);
         self.effort.starved_share = self.effort.starved_share.max(other.effort.starved_share);
+    }
+
+    /// Where there is no connection left the run has failed.
+    pub(super) fn end(&mut self) {
+        if self.alive_connections == 0 {
+            self.failed = self.failed.take().or(self.lost.take());
+        }
     }
 
     pub(super) fn requests_per_second(&self) -> f64 {

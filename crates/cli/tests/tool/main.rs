@@ -6,6 +6,7 @@
 
 mod bench;
 mod bench_login;
+mod bench_lost;
 mod commands;
 mod compare;
 mod hostile;

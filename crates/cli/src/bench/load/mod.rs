@@ -1,9 +1,10 @@
 //! The load that one thread makes: its connections, one epoll, and no waiting but there.
 //!
-//! Files in reading order: this one, [`open`], [`receive`].
+//! Files in reading order: this one, [`open`], [`receive`], [`reopen`].
 
 mod open;
 mod receive;
+mod reopen;
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -18,6 +19,7 @@ use crate::bench::ask::Ask;
 use crate::bench::channel::Channel;
 use crate::bench::draw::Pool;
 use crate::bench::effort::Meter;
+use crate::bench::opener::Opener;
 use crate::bench::options::Dialect;
 use crate::bench::pipeline::{Ended, Pipeline};
 use crate::bench::stop::Stop;
@@ -33,6 +35,8 @@ pub(super) struct Orders<'a> {
     pub(super) timeout: Duration,
     /// When nothing more is asked; `None`: when there is nothing more to ask.
     pub(super) duration: Option<Duration>,
+    /// Opens what is lost anew; `None`: what is lost has failed.
+    pub(super) opener: Option<&'a Opener>,
     pub(super) stop: &'a Stop,
 }
 
@@ -40,8 +44,10 @@ pub(super) struct Orders<'a> {
 pub(super) struct Load<'a> {
     orders: Orders<'a>,
     ask: Ask,
-    /// `None` where one has failed.
+    /// `None` where one has failed, or is lost.
     pipelines: Vec<Option<Pipeline>>,
+    /// `None`: none has been lost.
+    reopening: Option<reopen::Reopening>,
     epoll: OwnedFd,
     /// `None`: a closed loop.
     open: Option<open::Open>,
@@ -66,12 +72,13 @@ impl<'a> Load<'a> {
         let mut pipelines = Vec::with_capacity(channels.len());
         for (number, channel) in channels.into_iter().enumerate() {
             epoll::add(&epoll, &channel, EventData::new_u64(number as u64), EventFlags::IN)?;
-            pipelines.push(Some(Pipeline::new(channel)));
+            pipelines.push(Some(Pipeline::new(channel, Duration::ZERO)));
         }
         Ok(Self {
             orders,
             ask,
             pipelines,
+            reopening: None,
             epoll,
             open: None,
             is_ending: false,
@@ -101,6 +108,7 @@ impl<'a> Load<'a> {
         }
         let mut events: Vec<Event> = Vec::with_capacity(EVENTS_MAX);
         loop {
+            self.take_reopened()?;
             let now_ns = self.now_ns();
             self.turn_second(now_ns);
             self.check_end(now_ns);
@@ -158,7 +166,8 @@ impl<'a> Load<'a> {
     fn check_end(&mut self, now_ns: u64) {
         let grace_ns = if self.open.is_some() { GRACE_NS } else { 0 };
         let is_time = now_ns >= self.end_ns().saturating_add(grace_ns);
-        if !self.is_ending && (is_time || self.orders.stop.is_asked()) {
+        let is_time = is_time || self.orders.stop.is_asked() || self.is_hopeless(now_ns);
+        if !self.is_ending && is_time {
             self.is_ending = true;
             self.pipelines.iter_mut().flatten().for_each(|pipeline| pipeline.batch_left = 0);
             self.give_up_unsent(now_ns.min(self.end_ns()));
@@ -166,14 +175,16 @@ impl<'a> Load<'a> {
     }
 
     fn is_over(&self) -> bool {
-        let is_asking = |pipeline: &Pipeline| !pipeline.pending.is_empty() || pipeline.is_blocked();
+        if self.is_reopening() {
+            return false;
+        }
         let is_schedule_left =
             !self.is_ending && self.open.as_ref().is_some_and(|open| open.schedule.left() > 0);
         let mut pipelines = self.pipelines.iter().flatten();
         match is_schedule_left {
             true => pipelines.next().is_none(),
             // In a closed loop a connection that lives always has something under way.
-            false => !pipelines.any(is_asking),
+            false => !pipelines.any(Pipeline::is_asking),
         }
     }
 
@@ -181,6 +192,9 @@ impl<'a> Load<'a> {
     fn timeout(&mut self, now_ns: u64) -> Result<Timespec> {
         let mut wait_ns = (self.second.number + 1) * SECOND_NS - now_ns;
         wait_ns = wait_ns.min(STOP_POLL_NS);
+        if self.is_reopening() {
+            wait_ns = wait_ns.min(REOPENED_POLL_NS);
+        }
         if !self.is_ending {
             wait_ns = wait_ns.min(self.end_ns().saturating_sub(now_ns).max(1_000_000));
         }
@@ -232,8 +246,7 @@ impl<'a> Load<'a> {
         for number in 0..self.pipelines.len() {
             let Some(pipeline) = &self.pipelines[number] else { continue };
             let silent_ns = now_ns.saturating_sub(pipeline.heard_ns);
-            let is_waiting = !pipeline.pending.is_empty() || pipeline.is_blocked();
-            if !is_waiting || u128::from(silent_ns) < timeout.as_nanos() {
+            if !pipeline.is_asking() || u128::from(silent_ns) < timeout.as_nanos() {
                 continue;
             }
             if pipeline.channel.is_lossy() {
@@ -243,7 +256,7 @@ impl<'a> Load<'a> {
                     "no answer within {} s: it is stopped, overloaded, or not a memcached",
                     timeout.as_secs()
                 );
-                self.fail(number, &Ended { kind: "no answer in time", reason });
+                self.fail(number, &Ended { kind: "no answer in time", reason, is_loss: true });
             }
         }
     }
@@ -262,23 +275,15 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// Gives up a connection, and counts what it was asked.
-    fn fail(&mut self, number: usize, ended: &Ended) {
-        let Some(pipeline) = self.pipelines[number].take() else { return };
-        epoll::delete(&self.epoll, &pipeline.channel).ok();
-        let asked = pipeline.pending.len() as u64;
-        self.tally.count_errors(ended.kind.as_bytes(), asked.max(1));
-        self.second.errors += asked.max(1);
-        self.tally.failed_connections += 1;
-        self.tally.failed.get_or_insert_with(|| ended.reason.clone());
-    }
-
     fn finish(&mut self, meter: &Meter) {
         let now_ns = self.now_ns();
         if !self.is_ending {
             // What was never sent because all connections had failed.
             self.give_up_unsent(now_ns.min(self.end_ns()));
         }
+        let alive_count = self.pipelines.iter().flatten().count();
+        self.tally.failed_connections += (self.pipelines.len() - alive_count) as u32;
+        self.tally.alive_connections = alive_count as u32;
         self.tally.effort = meter.read();
         self.tally.elapsed = Duration::from_nanos(now_ns);
         if self.open.is_some() && !self.orders.stop.is_asked() {
@@ -307,5 +312,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 const GRACE_NS: u64 = 100_000_000;
 /// How often it is looked whether somebody asks to stop.
 const STOP_POLL_NS: u64 = 100_000_000;
+/// How often it is looked whether a connection has been opened anew, while one is lost.
+const REOPENED_POLL_NS: u64 = 5_000_000;
 const EVENTS_MAX: usize = 256;
 const INPUT_BYTES: usize = 256 << 10;

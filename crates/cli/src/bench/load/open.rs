@@ -71,10 +71,6 @@ impl Load<'_> {
                 open.blocked_ns = Some(now_ns);
                 return;
             };
-            // One that has failed stays in the list until its turn.
-            if self.pipelines[number].is_none() {
-                continue;
-            }
             open.schedule.advance();
             let has_waited = open.blocked_ns.is_some_and(|blocked_ns| blocked_ns >= due_ns);
             self.tally.lateness.count(now_ns - due_ns, has_waited);
@@ -96,6 +92,13 @@ impl Load<'_> {
         if has_room && !pipeline.is_listed && !pipeline.is_blocked() {
             pipeline.is_listed = true;
             open.listed.push_back(number);
+        }
+    }
+
+    /// Takes a connection from among those that may be asked.
+    pub(super) fn unlist(&mut self, number: usize) {
+        if let Some(open) = &mut self.open {
+            open.listed.retain(|listed| *listed != number);
         }
     }
 

@@ -1,5 +1,7 @@
 //! What comes back.
 
+use std::time::Duration;
+
 use crate::bench::dialect::Reading;
 use crate::bench::load::Load;
 use crate::bench::options::{Dialect, name};
@@ -36,6 +38,7 @@ impl Load<'_> {
     /// Reads the replies in what was received, and what was kept before it.
     fn take_received(&mut self, number: usize, received: usize) -> Result<(), Ended> {
         let now_ns = self.now_ns();
+        self.note_heard();
         let Some(pipeline) = &mut self.pipelines[number] else { return Ok(()) };
         pipeline.heard_ns = now_ns;
         let mut books = Books {
@@ -73,10 +76,12 @@ fn take_replies(
         match dialect.read_reply(&input[used..]) {
             Reading::Reply { reply, consumed } => {
                 used += consumed;
+                pipeline.pause = Duration::ZERO;
                 let taken = pipeline.pending.take(reply, now_ns, books);
                 taken.map_err(|what| Ended {
                     kind: "wrong answer",
                     reason: format!("the server answered {what}"),
+                    is_loss: false,
                 })?;
             }
             Reading::NeedMore { bytes_min } if bytes_min <= REPLY_BYTES_MAX => break,
@@ -84,12 +89,12 @@ fn take_replies(
                 let reason = format!(
                     "it announces an answer of {bytes_min} bytes, expected at most {REPLY_BYTES_MAX}"
                 );
-                return Err(Ended { kind: "answer too long", reason });
+                return Err(Ended { kind: "answer too long", reason, is_loss: false });
             }
             Reading::Bad => {
                 let protocol = name(dialect);
                 let reason = format!("what it answers is not memcached's {protocol} protocol");
-                return Err(Ended { kind: "not the protocol", reason });
+                return Err(Ended { kind: "not the protocol", reason, is_loss: false });
             }
         }
     }

@@ -1,0 +1,133 @@
+//! `larder bench` where connections are lost.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::thread::{sleep, spawn};
+use std::time::{Duration, Instant};
+
+use larder_testkit::server::{Signal, free_address};
+use larder_testkit::{Address, ServerUnderTest};
+
+use crate::bench::json;
+use crate::{Fixture, Ran, binary, larder};
+
+/// Answers so many gets of each connection with misses, then closes it.
+fn serve_few(answers: usize) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            spawn(move || {
+                let mut buffer = [0; 4096];
+                for _ in 0..answers {
+                    if stream.read(&mut buffer).is_ok_and(|received| received > 0) {
+                        stream.write_all(b"END\r\n").ok();
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+#[test]
+fn a_connection_that_is_lost_is_opened_anew_and_its_request_is_an_error() {
+    for load in [&[][..], &["--rate=2000"]] {
+        let address = serve_few(50);
+        let args = ["bench", "-s", &address, "--no-load", "--seconds=1", "--connections=3"];
+        let ran = larder(b"", &[&args[..], load, &["--json"]].concat());
+        assert_eq!(ran.exit_code, 1, "{ran:?}");
+        let json = json(ran.stdout);
+        let count = |name: &str| json[name].as_u64().unwrap();
+        assert!(count("lost_connections") > 10, "{json}");
+        assert_eq!(json["errors"]["connection closed"], json["lost_connections"], "{json}");
+        let missing = count("lost_connections") - count("reopened_connections");
+        assert_eq!(missing, count("failed_connections"), "{json}");
+        assert!(missing < 3, "{json}");
+        // Each has been good for fifty.
+        assert!(count("requests") >= (count("lost_connections") - 3) * 50, "{json}");
+    }
+}
+
+#[test]
+fn what_is_lost_is_shown_in_the_table() {
+    let address = serve_few(50);
+    let args = ["bench", "-s", &address, "--no-load", "--seconds=1", "--connections=1"];
+    let ran = larder(b"", &args);
+    let shown = String::from_utf8(ran.stdout).unwrap();
+    assert!(shown.contains("x connection closed\n"), "{shown}");
+    let line = shown.lines().find(|line| line.starts_with("connections ")).unwrap();
+    assert!(line.contains(" lost, ") && line.ends_with(" opened anew"), "{shown}");
+}
+
+#[test]
+fn one_that_is_never_answered_is_not_opened_over_and_over() {
+    let address = serve_few(0);
+    let args = ["bench", "-s", &address, "--no-load", "--seconds=2", "--connections=1", "--json"];
+    let json = json(larder(b"", &args).stdout);
+    let lost = json["lost_connections"].as_u64().unwrap();
+    // After 10, 20, 40 ms and so on.
+    assert!((4..=12).contains(&lost), "{json}");
+}
+
+/// Runs a load during whose second second the server is killed, and started again where that is wanted.
+fn bench_with_death(load: &[&str], is_started_again: bool) -> (Ran, Duration) {
+    let address = Address::Tcp(free_address().unwrap());
+    let start = || ServerUnderTest::start_at(&binary(), address.clone(), &["-m", "64"]).unwrap();
+    let fixture = Fixture { server: start() };
+    let place = fixture.address();
+    let args = ["bench", "-s", &place, "--no-load", "--connections=8", "--threads=2", "--json"];
+    let args = [&args[..], load].concat();
+    std::thread::scope(|scope| {
+        let began = Instant::now();
+        let bench = scope.spawn(|| larder(b"", &args));
+        sleep(Duration::from_millis(1000));
+        drop(fixture);
+        sleep(Duration::from_millis(300));
+        let again = is_started_again.then(start);
+        let ran = bench.join().unwrap();
+        let took = began.elapsed();
+        if let Some(server) = again {
+            server.stop(Signal::TERM).unwrap();
+        }
+        (ran, took)
+    })
+}
+
+#[test]
+fn a_load_outlives_a_restart_of_the_server() {
+    for load in [&["--seconds=4", "--rate=500"][..], &["--seconds=4", "--pipeline=4"]] {
+        let (ran, _) = bench_with_death(load, true);
+        assert_eq!(ran.exit_code, 1, "{ran:?}");
+        let json = json(ran.stdout);
+        let failed = (&json["failed_connections"], &json["wrong_values"]);
+        assert_eq!(failed, (&0.into(), &0.into()), "{json}");
+        assert_eq!(json["lost_connections"], json["reopened_connections"], "{json}");
+        let seconds = json["per_second"].as_array().unwrap();
+        let last = &seconds[3];
+        assert_eq!(last["errors"], 0, "{json}");
+        assert!(last["requests_per_second"].as_f64() > Some(400.0), "{json}");
+        if load.contains(&"--rate=500") {
+            let lost: u64 =
+                json["errors"].as_object().unwrap().values().map(|n| n.as_u64().unwrap()).sum();
+            let served = json["requests"].as_u64().unwrap();
+            // An idle connection that is lost counts once, though nothing was asked on it.
+            assert!(served <= 2000 && served + lost >= 2000, "{json}");
+            // What fell due meanwhile has waited.
+            assert!(json["longest_us"].as_f64() > Some(200_000.0), "{json}");
+        }
+    }
+}
+
+#[test]
+fn a_load_whose_server_does_not_come_back_ends_early_and_says_why() {
+    for load in
+        [&["--seconds=60", "--rate=500", "--timeout=1"][..], &["--seconds=60", "--timeout=1"]]
+    {
+        let (ran, took) = bench_with_death(load, false);
+        ran.failed(2, "Connection refused");
+        assert!(took < Duration::from_secs(10), "{took:?}");
+        assert!(json(ran.stdout)["requests"].as_u64() > Some(100));
+    }
+}
