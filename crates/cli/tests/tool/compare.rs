@@ -80,26 +80,43 @@ fn children(pid: u32) -> Vec<u32> {
     text.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
 }
 
-#[test]
-fn ctrl_c_ends_the_server_too() {
-    let mut tool = Command::new(env!("CARGO_BIN_EXE_larder"))
-        .args(["bench", "compare", "--seconds=60", &format!("a={}", server("-s @SOCK"))])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+/// Does it run? One that has ended is there until somebody has asked how.
+fn runs(pid: u32) -> bool {
+    let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    state.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
+}
+
+#[track_caller]
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(10);
-    while children(tool.id()).is_empty() {
-        assert!(Instant::now() < deadline, "no server was started");
+    while !is_so() {
+        assert!(Instant::now() < deadline, "waited in vain: {what}");
         sleep(Duration::from_millis(5));
     }
-    let servers = children(tool.id());
-    assert_eq!(servers.len(), 1);
-    // In the midst of the measurement.
-    sleep(Duration::from_millis(700));
-    kill_process(Pid::from_child(&tool), Signal::INT).unwrap();
-    assert_eq!(tool.wait().unwrap().code(), Some(2));
-    assert!(!fs::exists(format!("/proc/{}", servers[0])).unwrap(), "the server still runs");
-    let folder = std::env::temp_dir().join(format!("larder-compare-{}", tool.id()));
-    assert!(!folder.exists());
+}
+
+#[test]
+fn whatever_ends_it_ends_the_server_too() {
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::KILL] {
+        let mut tool = Command::new(env!("CARGO_BIN_EXE_larder"))
+            .args(["bench", "compare", "--seconds=60", &format!("a={}", server("-s @SOCK"))])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        // The server, and who watches over it.
+        wait_until("a server is started", || children(tool.id()).len() == 2);
+        let started = children(tool.id());
+        // In the midst of the measurement.
+        sleep(Duration::from_millis(700));
+        assert!(started.iter().all(|pid| runs(*pid)));
+        kill_process(Pid::from_child(&tool), signal).unwrap();
+        let expected = if signal == Signal::KILL { None } else { Some(2) };
+        assert_eq!(tool.wait().unwrap().code(), expected, "{signal:?}");
+        let are_gone = || !started.iter().any(|pid| runs(*pid));
+        assert!(are_gone() || signal == Signal::KILL, "{signal:?}: the server still runs");
+        wait_until("the server is ended", are_gone);
+        let folder = std::env::temp_dir().join(format!("larder-compare-{}", tool.id()));
+        wait_until("the folder is removed", || !folder.exists());
+    }
 }

@@ -1,9 +1,10 @@
 //! `larder bench compare`: what a request costs several servers.
 //!
-//! Files in reading order: this one, [`server`] that is started and ended, [`workload`], [`table`].
+//! Files in reading order: this one, [`server`] that is started and ended, [`watchdog`], [`workload`], [`table`].
 
 mod server;
 mod table;
+mod watchdog;
 mod workload;
 
 use std::io::Write;
@@ -59,7 +60,8 @@ Columns: ns/request processor time of the server; ratio that of the first server
 cheaper); requests/s; busy: the share of its processor that the server used; hit: hits over gets; p99 the
 latency.
 
-Only what this command has started is ended, also on Ctrl-C.
+Only what this command has started is ended, also on Ctrl-C and when it is killed (a shell beside the
+server sees to that).
 
 Examples:
   larder bench compare 'memcached=memcached -t 1 -m 1024 -s @SOCK' 'larderd=larderd -t 1 -m 1024 -s @SOCK'

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::address::Address;
+use crate::bench::compare::watchdog::Watchdog;
 use crate::bench::pin::pin_this_thread;
 use crate::bench::stop::Stop;
 use crate::connection::connect;
@@ -28,6 +29,8 @@ pub(super) struct Folder(PathBuf);
 #[derive(Debug)]
 pub(super) struct Server {
     child: Child,
+    /// For when this process is killed and drops nothing.
+    watchdog: Option<Watchdog>,
     address: Address,
     log: PathBuf,
 }
@@ -72,7 +75,8 @@ impl Contestant {
         }
         let log = folder.0.join("log");
         let child = spawn(&command, &log, processor)?;
-        let mut server = Server { child, address, log };
+        let mut server = Server { child, watchdog: None, address, log };
+        server.watchdog = Some(Watchdog::start(server.child.id(), &folder.0)?);
         server.wait_until_it_accepts(stop)?;
         Ok(server)
     }
@@ -151,6 +155,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        drop(self.watchdog.take());
         // A child that has ended already cannot be killed, and that is all that can go wrong.
         self.child.kill().ok();
         self.child.wait().ok();
