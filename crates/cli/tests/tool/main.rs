@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 mod bench;
+mod bench_live;
 mod bench_login;
 mod bench_lost;
 mod commands;
