@@ -256,12 +256,13 @@ pub fn memcached() -> Result<PathBuf> {
 }
 
 /// A command for a server binary, as its own arguments would start it: without `LARDER_*` settings
-/// of the tests' environment, and as root with the `-u root` that memcached demands.
+/// of the tests' environment, but for `LARDER_IO`, by which all tests run with one loop or the other, and as
+/// root with the `-u root` that memcached demands.
 pub fn command(binary: &Path) -> Command {
     let mut command = Command::new(binary);
     command.stdin(Stdio::null()).stdout(Stdio::null());
     for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("LARDER_") {
+        if name.to_string_lossy().starts_with("LARDER_") && name != "LARDER_IO" {
             command.env_remove(name);
         }
     }
