@@ -83,7 +83,8 @@ impl Worker {
             self.close(token, closing);
         } else if reception == Reception::Starved {
             self.starved.push(token);
-        } else {
+        } else if !connection.has_turn {
+            // Else the end of its turn asks, which knows where what comes next belongs.
             self.receive(token);
         }
     }
