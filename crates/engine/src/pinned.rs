@@ -39,7 +39,7 @@ impl Pinned {
 #[derive(Debug)]
 pub struct Landing {
     piece: Piece,
-    room: Range<usize>,
+    pub(crate) room: Range<usize>,
 }
 
 /// Readers may pin one segment of so many.

@@ -112,6 +112,20 @@ impl Actor {
         }
     }
 
+    /// As [`Self::push`], of all that is still to come of a piece, by somebody else than the upload, in two steps. False
+    /// where there is no room for that.
+    pub(super) fn land(&self, upload: &mut Upload, fill: u8) -> bool {
+        let Some(landing) = self.engine.landing(&self.seat, upload, NOW) else { return false };
+        let middle = landing.room.start + landing.room.len() / 2;
+        for part in [landing.room.start..middle, middle..landing.room.end] {
+            self.engine.memory.write(part.start, &vec![fill; part.len()]);
+            self.engine.now(); // Here others go on.
+        }
+        let bytes = landing.room.len();
+        self.engine.land(upload, landing, bytes);
+        true
+    }
+
     /// Stores what was uploaded; false where a piece was evicted meanwhile.
     pub(super) fn publish(&self, key: &[u8], upload: Upload) -> bool {
         let request = request(key, StoreMode::Set, None, Deadline::NEVER);

@@ -63,6 +63,34 @@ fn an_upload_writes_to_its_own_piece_or_nowhere_while_the_segment_is_put_to_othe
     });
 }
 
+#[test]
+fn what_is_written_for_an_upload_goes_to_its_own_piece_while_others_want_the_segment() {
+    explore(|| {
+        let scene = Scene::new();
+        let (mut upload, segment) = begun_upload(&scene);
+        let uploader = scene.start(move |actor| {
+            if actor.land(&mut upload, 2) {
+                return actor.publish(KEY, upload);
+            }
+            // An evictor was in the way, which may have turned back since.
+            actor.engine.abort_upload(&actor.seat, upload);
+            false
+        });
+        let evictor = scene.start(move |actor| {
+            let evicted = actor.evict(segment);
+            actor.need_a_segment();
+            evicted
+        });
+        let stored = uploader.join().unwrap();
+        let evicted = evictor.join().unwrap();
+        scene.end();
+        assert_others_are_whole(&scene);
+        if stored && !evicted {
+            assert_eq!(scene.stage.large(KEY), Some((2, BYTES)));
+        }
+    });
+}
+
 /// What comes of an upload while somebody tries to evict its piece, whom a reader turns away.
 fn while_a_reader_turns_an_evictor_away<T: Send + 'static>(
     act: impl FnOnce(&Actor, Upload) -> T + Send + 'static,

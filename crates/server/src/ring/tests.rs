@@ -97,23 +97,75 @@ fn what_is_sent_from_a_cache_comes_in_order() {
 fn send_all(mut output: Output, bytes: &[u8]) -> Output {
     let Some(mut ring) = ring() else { return output };
     let (ours, mut theirs) = UnixStream::pair().unwrap();
+    let (mut reader, mut parts) = (None, 0);
     let len = bytes.len();
-    let reader = std::thread::spawn(move || {
-        let mut read = vec![0; len];
-        theirs.read_exact(&mut read).unwrap();
-        read
-    });
-    let mut parts = 0;
     while !output.is_sent() {
         ring.send(ours.as_fd(), token(3), output);
         let mut events = wait(&mut ring, Some(Duration::from_secs(20)));
         let Some(Event::Sent(of, back, Ok(1..))) = events.pop() else { panic!("{events:?}") };
         assert_eq!(of, token(3));
         (output, parts) = (back, parts + 1);
+        // Nobody reads before the socket is full.
+        let mut theirs = theirs.try_clone().unwrap();
+        reader.get_or_insert_with(|| {
+            std::thread::spawn(move || {
+                let mut read = vec![0; len];
+                theirs.read_exact(&mut read).unwrap();
+                read
+            })
+        });
     }
     assert!(parts > 1, "no socket holds so much");
-    assert!(reader.join().unwrap() == bytes);
+    assert!(reader.unwrap().join().unwrap() == bytes);
+    assert_eq!(theirs.set_nonblocking(true).and_then(|()| theirs.read(&mut [0])).ok(), None);
     output
+}
+
+#[test]
+fn a_value_is_received_to_its_place_in_a_cache() {
+    let Some(mut ring) = ring() else { return };
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    let cache = larder::Cache::builder().memory_bytes(16 << 20).open().unwrap();
+    let value: Vec<u8> = (0..100_000u32).map(|number| number as u8).collect();
+    let mut upload = cache.upload(b"k", value.len()).unwrap();
+    let (mut arrived, mut behind) = (0, Vec::new());
+    while let Some(landing) = upload.landing() {
+        let (_, bytes) = landing.room().unwrap();
+        let is_last = arrived + bytes == value.len();
+        ring.receive_at(ours.as_fd(), token(9), Arrival::new(landing, bytes, is_last));
+        theirs.write_all(&value[arrived..][..bytes]).unwrap();
+        if is_last {
+            theirs.write_all(b"\r\nget k\r\n").unwrap();
+        }
+        let mut events = wait(&mut ring, SECOND);
+        let Some(Event::Landed(of, arrival, Ok(bytes))) = events.pop() else {
+            panic!("{events:?}")
+        };
+        assert_eq!(of, token(9));
+        let (landing, value_bytes, more) = arrival.into_parts(bytes);
+        upload.land(landing, value_bytes);
+        (arrived, behind) = (arrived + value_bytes, more);
+    }
+    assert_eq!((arrived, behind), (value.len(), b"\r\nget k\r\n".to_vec()));
+    assert_eq!(cache.report().segments_pinned, 0);
+    upload.store(&larder::Request::new(b"k", larder::StoreMode::Set)).unwrap();
+    assert!(cache.get("k") == Some(value));
+}
+
+#[test]
+fn the_place_of_a_value_is_held_while_it_may_come() {
+    let Some(mut ring) = ring() else { return };
+    let (ours, _theirs) = UnixStream::pair().unwrap();
+    let cache = larder::Cache::builder().memory_bytes(16 << 20).open().unwrap();
+    let mut upload = cache.upload(b"k", 100_000).unwrap();
+    let landing = upload.landing().unwrap();
+    ring.receive_at(ours.as_fd(), token(9), Arrival::new(landing, 1000, false));
+    assert!(wait(&mut ring, BRIEFLY).is_empty());
+    drop(upload);
+    assert_eq!(cache.report().segments_pinned, 1);
+    drop(ring);
+    assert_eq!(cache.report().segments_pinned, 0);
+    cache.validate().unwrap();
 }
 
 #[test]
