@@ -24,8 +24,8 @@ pub(crate) enum Poller {
 /// Something that happened.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// The descriptor with this key is ready, for this. A ring has to be asked again.
-    Ready(u64, EventFlags),
+    /// The descriptor with this key is ready, for this. Has the ring, where it is one that waits, to be asked again?
+    Ready(u64, EventFlags, bool),
     /// Bytes have come for a connection.
     Received(Token, Lent),
     /// Nothing more will be received for a connection before that is asked for again; why that is so.
@@ -128,7 +128,11 @@ impl Poller {
                 if !before.is_empty() {
                     ring.stop_polling(token.into());
                 }
-                ring.poll(connection.as_fd(), token.into(), event.difference(EventFlags::ET));
+                let (descriptor, key) = (connection.as_fd(), token.into());
+                match event.contains(EventFlags::ET) {
+                    true => ring.poll_on(descriptor, key, event.difference(EventFlags::ET)),
+                    false => ring.poll(descriptor, key, event),
+                }
             }
         }
         Ok(())
@@ -151,8 +155,9 @@ impl Poller {
         let mut ready = [const { std::mem::MaybeUninit::uninit() }; EVENTS_MAX];
         match epoll::wait(&*epoll, &mut ready, timeout.as_ref()) {
             Ok((ready, _)) => {
-                events
-                    .extend(ready.iter().map(|event| Event::Ready(event.data.u64(), event.flags)));
+                events.extend(
+                    ready.iter().map(|event| Event::Ready(event.data.u64(), event.flags, false)),
+                );
                 Ok(())
             }
             Err(Errno::INTR) => Ok(()),

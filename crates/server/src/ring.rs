@@ -100,7 +100,13 @@ impl Ring {
         self.push(poll.build(), Kind::Poll, key);
     }
 
-    /// Gives up a [`Self::poll`]: if it has not completed, it never will.
+    /// As [`Self::poll`], again and again: each time that something more has come.
+    pub(crate) fn poll_on(&mut self, descriptor: BorrowedFd<'_>, key: u64, events: EventFlags) {
+        let poll = opcode::PollAdd::new(Fd(descriptor.as_raw_fd()), events.bits()).multi(true);
+        self.push(poll.build(), Kind::Poll, key);
+    }
+
+    /// Gives up a [`Self::poll`] or [`Self::poll_on`]: if it has not completed, it never will.
     pub(crate) fn stop_polling(&mut self, key: u64) {
         let cancel = opcode::AsyncCancel::new(Kind::Poll.tag(key));
         self.push(cancel.build(), Kind::Cancel, 0);
@@ -276,12 +282,13 @@ fn complete(
     if kind == Kind::Poll as u64 {
         match done {
             Ok(flags) => {
-                events.push(Event::Ready(key, EventFlags::from_bits_retain(flags as u32)));
+                let (flags, is_over) = (flags as u32, !cqueue::more(entry.flags()));
+                events.push(Event::Ready(key, EventFlags::from_bits_retain(flags), is_over));
             }
             // One that was given up has nothing to say.
             Err(Errno::CANCELED) => {}
             // Nobody else would ask again.
-            Err(_) => events.push(Event::Ready(key, EventFlags::ERR)),
+            Err(_) => events.push(Event::Ready(key, EventFlags::ERR, true)),
         }
     } else if kind == Kind::Receive as u64 {
         let token = Token::from(key);

@@ -182,12 +182,14 @@ impl Worker {
         let mut is_woken = false;
         for event in events.drain(..) {
             match event {
-                Event::Ready(INBOX, _) => {
+                Event::Ready(INBOX, ..) => {
                     self.poller.watch_on(self.inbox.waker(), INBOX);
                     self.welcome();
                     is_woken = true;
                 }
-                Event::Ready(key, flags) => self.note_ready(key, flags, contended),
+                Event::Ready(key, flags, is_over) => {
+                    self.note_ready(key, flags, is_over, contended);
+                }
                 Event::Received(token, lent) => self.take_received(token, lent, contended),
                 Event::Ended(token, reception) => self.note_reception(token, reception),
                 Event::Sent(token, bytes, sent) => self.note_sent(token, bytes, sent, contended),
@@ -222,17 +224,16 @@ impl Worker {
         }
     }
 
-    /// A descriptor is ready.
-    fn note_ready(&mut self, key: u64, flags: EventFlags, contended: bool) {
+    /// A descriptor is ready. Where that `is_over` nobody waits for it any more.
+    fn note_ready(&mut self, key: u64, flags: EventFlags, is_over: bool, contended: bool) {
         let datagrams = INBOX - key - 1;
         if datagrams < self.datagrams.len() as u64 {
             self.datagrams_ready.push(datagrams as usize);
             return;
         }
         let token = Token::from(key);
-        let is_asked_again = self.has_ring();
         if let Some(connection) = self.connections.of_mut(token) {
-            if is_asked_again {
+            if is_over {
                 connection.awaited = EventFlags::empty();
             }
             connection.notice(flags);

@@ -357,7 +357,8 @@ fn root_becomes_the_user_that_is_named_and_keeps_nothing() {
 fn a_server_that_drops_privileges_has_none_in_any_thread_and_serves() {
     let folder = tempfile::tempdir().unwrap();
     let pid_file = folder.path().join("pid");
-    let args = ["-o", "drop_privileges", "-A", "-P", pid_file.to_str().unwrap(), "-m", "32"];
+    let args =
+        ["--io=auto", "-o", "drop_privileges", "-A", "-P", pid_file.to_str().unwrap(), "-m", "32"];
     for transport in [Transport::Unix, Transport::Tcp] {
         let server = start(transport, &args).unwrap();
         let mut stream = server.connect().unwrap();
@@ -400,7 +401,7 @@ fn a_daemon_that_drops_privileges_still_removes_its_pid_file() {
     let (socket, pid_file) = (folder.path().join("socket"), folder.path().join("pid"));
     let mut larderd = command(&binary());
     larderd.arg("-d").arg("-s").arg(&socket).arg("-P").arg(&pid_file);
-    larderd.args(["-o", "drop_privileges"]);
+    larderd.args(["--io=auto", "-o", "drop_privileges"]);
     assert_eq!(run_to_end(&mut larderd).unwrap().status.code(), Some(0));
     let daemon = Daemon::of(&pid_file).unwrap();
     let mut stream = Stream::connect(&Address::Unix(socket)).unwrap();

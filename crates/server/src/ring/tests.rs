@@ -212,7 +212,7 @@ fn what_is_stopped_says_no_more() {
     assert!(wait(&mut ring, BRIEFLY).is_empty());
     ring.poll(ours.as_fd(), KEY_MAX, EventFlags::IN);
     let events = wait(&mut ring, SECOND);
-    assert!(matches!(events[..], [Event::Ready(KEY_MAX, EventFlags::IN)]), "{events:?}");
+    assert!(matches!(events[..], [Event::Ready(KEY_MAX, EventFlags::IN, true)]), "{events:?}");
 }
 
 #[test]
