@@ -381,7 +381,7 @@ fn share(text: &str) -> Result<f64, String> {
     share.ok_or_else(|| "expected a number from 0 to 1".to_owned())
 }
 
-fn rate(text: &str) -> Result<f64, String> {
+pub(super) fn rate(text: &str) -> Result<f64, String> {
     let rate = text.parse().ok().filter(|rate| (0.01..=1e8).contains(rate));
     rate.ok_or_else(|| "expected requests per second, 0.01 to 100000000".to_owned())
 }

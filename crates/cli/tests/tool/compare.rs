@@ -61,6 +61,25 @@ fn a_table_has_a_line_for_each_workload_and_server() {
 }
 
 #[test]
+fn servers_are_offered_the_same_load_also_over_tls() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let certified = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    fs::write(path("cert.pem"), certified.cert.pem()).unwrap();
+    fs::write(path("key.pem"), certified.signing_key.serialize_pem()).unwrap();
+    let tls = format!("-Z -o ssl_chain_cert={},ssl_key={}", path("cert.pem"), path("key.pem"));
+    let server = server(&format!("-l 127.0.0.1 -p @PORT {tls}"));
+    let servers = [&*format!("one={server}"), &format!("other={server}")];
+    let options = ["--rounds=1", "--seconds=1", "--workloads=mix:100:1", "--json"];
+    let ran = compare(&servers, &[&options[..], &["--tls", "--rate=500"]].concat());
+    let json: Value = serde_json::from_slice(&ran.printed()).unwrap();
+    for row in json["rows"].as_array().unwrap() {
+        assert!((450.0..550.0).contains(&row["requests_per_second"].as_f64().unwrap()), "{json}");
+    }
+    compare(&servers, &options).failed(2, "");
+}
+
+#[test]
 fn servers_that_do_not_run_are_told_of_with_what_they_wrote() {
     let complaint = "a=echo no such thing; : @SOCK";
     compare(&[complaint], &[]).failed(2, "a on get:100:1: it ended with exit status: 0");

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::bench::live::Live;
 use crate::bench::measure::Plan;
-use crate::bench::options::LoadArguments;
+use crate::bench::options::{LoadArguments, rate};
 use crate::bench::pin::processors;
 use crate::bench::stop::Stop;
 use crate::outcome::Outcome;
@@ -45,6 +45,12 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "MODE:BYTES:PIPELINE", value_delimiter = ',', value_parser = Workload::parse,
           default_value = "get:100:1,set:100:1,get:1024:1,get:10240:1,set:10240:1,get:100:16,set:100:16")]
     workloads: Vec<Workload>,
+    /// Open loop: so many requests a second, the same for all servers; latency counts from when they fall due
+    #[arg(long, value_name = "N", value_parser = rate)]
+    rate: Option<f64>,
+    /// Speak TLS, whatever certificate they show: the servers are this command's own
+    #[arg(long)]
+    tls: bool,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -65,6 +71,7 @@ server sees to that).
 
 Examples:
   larder bench compare 'memcached=memcached -t 1 -m 1024 -s @SOCK' 'larderd=larderd -t 1 -m 1024 -s @SOCK'
+  larder bench compare --rate 50000 --workloads mix:100:1 'a=memcached -s @SOCK' 'b=larderd -s @SOCK'
   larder bench compare --rounds 9 --workloads mix:100:1,get:4096:8 'old=./old -p @PORT' 'new=./new -p @PORT'
 
 Exit code: 0 all were measured and all values were right; 1 some were not; 2 a server failed.";
@@ -111,13 +118,7 @@ fn measure(
     round: u32,
 ) -> Result<Row> {
     let server = contestant.start(folder, processors.server, stop)?;
-    let load = LoadArguments::of_comparison(
-        server.address().clone(),
-        workload,
-        arguments.seconds,
-        arguments.connections,
-        arguments.keys,
-    );
+    let load = LoadArguments::of_comparison(server.address().clone(), workload, arguments);
     let plan = Plan::new(&load, stop, processors.load)?;
     plan.store_every_key().with_context(|| server.log())?;
     let before_ns = server.processor_ns()?;

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::address::Address;
+use crate::bench::compare::Arguments;
 use crate::bench::options::{Dialect, LoadArguments, Mode, name};
 use crate::bench::sizes::Sizes;
 
@@ -36,21 +37,22 @@ impl fmt::Display for Workload {
 }
 
 impl LoadArguments {
-    /// A closed loop with one thread.
+    /// One thread. Nobody but this command has started the server: its certificate need not be looked at.
     pub(super) fn of_comparison(
         server: Address,
         workload: &Workload,
-        seconds: u64,
-        connections: u32,
-        keys: u32,
+        arguments: &Arguments,
     ) -> Self {
         Self {
             mode: Some(workload.mode),
-            seconds,
-            connections,
+            rate: arguments.rate,
+            seconds: arguments.seconds,
+            connections: arguments.connections,
             pipeline: workload.pipeline,
-            keys: Some(keys),
+            keys: Some(arguments.keys),
             value_bytes: Some(workload.sizes),
+            tls: arguments.tls,
+            insecure: arguments.tls,
             ..Self::closed_loop(server, Dialect::Text)
         }
     }
