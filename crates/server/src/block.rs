@@ -184,7 +184,7 @@ impl Head {
 }
 
 /// Less than this of a value is not worth a receive by itself.
-const LANDED_BYTES_MIN: usize = 16 * 1024;
+const LANDED_BYTES_MIN: usize = 32 * 1024;
 
 /// Bytes of a store's block.
 #[inline]
