@@ -1,0 +1,183 @@
+//! Values that are kept in pieces, and those that arrive in parts.
+#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
+
+use larder::{Cache, Clock, Deadline, Read, Request, StoreError, StoreMode, Stored};
+
+fn ticked(memory_bytes: u64) -> Cache {
+    Cache::builder().memory_bytes(memory_bytes).clock(Clock::Ticked).cas(true).open().unwrap()
+}
+
+fn request(key: &[u8], mode: StoreMode) -> Request<'_> {
+    Request { flags: 7, ..Request::new(key, mode) }
+}
+
+/// A value that depends on its key and length, so that a wrong one is seen.
+fn value_of(key: u64, bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|at| (key.wrapping_mul(31) as usize + at * 7) as u8).collect()
+}
+
+#[test]
+fn large_values_are_kept_in_pieces_and_come_back_whole() {
+    let cache = ticked(16 << 20);
+    for bytes in [7_000, 8_192, 8_193, 65_536, 300_000, 1 << 19, (1 << 20) - 100] {
+        let value = value_of(bytes as u64, bytes);
+        cache.set(b"large", &value, None).unwrap();
+        assert_eq!(cache.get(b"large"), Some(value.clone()), "{bytes} bytes");
+        cache.store(&request(b"large", StoreMode::Append), b"tail").unwrap();
+        assert_eq!(cache.get(b"large"), Some([&value[..], b"tail"].concat()));
+        cache.validate().unwrap();
+    }
+    assert!(cache.touch_until(b"large", Deadline::after(cache.now(), 1)).unwrap().is_some());
+    assert_eq!(cache.get(b"large").map(|value| value.len()), Some((1 << 20) - 96));
+    assert!(cache.delete(b"large"));
+    cache.validate().unwrap();
+    assert_eq!(cache.report().live_bytes, 0);
+}
+
+#[test]
+fn an_upload_is_invisible_until_it_is_stored_and_gives_everything_back_if_not() {
+    let cache = ticked(16 << 20);
+    let value = value_of(1, 500_000);
+    let mut upload = cache.upload(b"u", value.len()).unwrap();
+    for part in value.chunks(1234) {
+        assert_eq!(cache.get(b"u"), None);
+        upload.push(part).unwrap();
+    }
+    assert_eq!(upload.push(b"x"), Err(StoreError::TooLarge));
+    upload.store(&request(b"u", StoreMode::Set)).unwrap();
+    assert_eq!(cache.get(b"u"), Some(value.clone()));
+    let live_bytes = cache.report().live_bytes;
+
+    let mut upload = cache.upload(b"u", value.len()).unwrap();
+    upload.push(&value[..400_000]).unwrap();
+    drop(upload);
+    assert_eq!(cache.report().live_bytes, live_bytes);
+    let mut upload = cache.upload(b"u", value.len()).unwrap();
+    upload.push(&value).unwrap();
+    assert_eq!(upload.store(&request(b"u", StoreMode::Add)), Ok(Stored::NotStored));
+    assert_eq!(cache.report().live_bytes, live_bytes);
+    cache.validate().unwrap();
+}
+
+#[test]
+fn an_upload_under_way_when_the_cache_is_cleared_counts_as_stored_before() {
+    for is_taken_back in [false, true] {
+        let cache = ticked(16 << 20);
+        cache.set(b"u", b"old", None).unwrap();
+        let mut upload = cache.upload(b"u", 500_000).unwrap();
+        // The piece that has begun to come is cleared with the whole ones.
+        upload.push(&[1; 400_100]).unwrap();
+        cache.clear();
+        if is_taken_back {
+            cache.maintain();
+            assert_eq!(cache.report().live_bytes, 0);
+        }
+        upload.push(&[1; 99_900]).unwrap();
+        assert!(matches!(upload.store(&request(b"u", StoreMode::Set)), Ok(Stored::Stored { .. })));
+        assert_eq!(cache.get(b"u"), None);
+        cache.maintain();
+        cache.set(b"u", b"new", None).unwrap();
+        assert_eq!(cache.get(b"u").as_deref(), Some(&b"new"[..]));
+        cache.validate().unwrap();
+    }
+}
+
+#[test]
+fn a_value_is_kept_in_pieces_from_the_same_length_on_however_it_comes() {
+    // With the largest segments.
+    let cache = ticked(256 << 20);
+    let longest = cache.upload_bytes_min();
+    assert_eq!(longest, 16 << 10);
+    let is_large = || match cache.read(b"k", &mut Vec::new(), |_, _| ()) {
+        Read::Hit(_) => false,
+        Read::Large(..) => true,
+        Read::Miss(miss) => panic!("{miss:?}"),
+    };
+    for bytes in [longest, longest + 1] {
+        let value = value_of(bytes as u64, bytes);
+        cache.set(b"k", &value, None).unwrap();
+        assert_eq!((is_large(), cache.get(b"k").as_ref()), (bytes > longest, Some(&value)));
+        let mut upload = cache.upload(b"k", bytes).unwrap();
+        value.chunks(1000).for_each(|part| upload.push(part).unwrap());
+        upload.store(&request(b"k", StoreMode::Set)).unwrap();
+        assert_eq!((is_large(), cache.get(b"k").as_ref()), (bytes > longest, Some(&value)));
+        // Where it is appended to.
+        cache.set(b"k", &value[..bytes - 1], None).unwrap();
+        cache.store(&request(b"k", StoreMode::Append), &value[bytes - 1..]).unwrap();
+        assert_eq!((is_large(), cache.get(b"k").as_ref()), (bytes > longest, Some(&value)));
+    }
+    assert_eq!(cache.counter(larder::Counter::UploadsAborted), 0);
+    cache.validate().unwrap();
+}
+
+#[test]
+fn a_large_part_that_arrives_as_an_upload_extends_a_value() {
+    let cache = ticked(16 << 20);
+    cache.set(b"log", b"head", None).unwrap();
+    let part = value_of(9, 300_000);
+    let mut upload = cache.upload(b"log", part.len()).unwrap();
+    upload.push(&part).unwrap();
+    let stored = upload.store(&request(b"log", StoreMode::Append));
+    assert!(matches!(stored, Ok(Stored::Stored { .. })));
+    assert_eq!(cache.get(b"log"), Some([b"head", &part[..]].concat()));
+    let upload = cache.upload(b"other", 0).unwrap();
+    assert_eq!(upload.store(&request(b"other", StoreMode::Prepend)), Ok(Stored::NotStored));
+    cache.validate().unwrap();
+}
+
+#[test]
+fn large_reads_report_that_they_come_in_pieces() {
+    let cache = ticked(16 << 20);
+    cache.set(b"large", value_of(3, 200_000), None).unwrap();
+    let mut out = Vec::new();
+    let read = cache.read(b"large", &mut out, |out, meta| {
+        out.extend_from_slice(meta.value_bytes.to_string().as_bytes());
+    });
+    let Read::Large(meta, mut large) = read else { panic!("{read:?}") };
+    assert_eq!((meta.value_bytes, &out[..]), (200_000, &b"200000"[..]));
+    out.clear();
+    while large.next_piece(&mut out).unwrap() {}
+    assert_eq!(out, value_of(3, 200_000));
+}
+
+#[test]
+fn a_large_value_that_is_being_read_outlives_its_item() {
+    let cache = ticked(8 << 20);
+    let expected = value_of(1, 1_000_000);
+    cache.set(b"large", &expected, None).unwrap();
+    let mut read = Vec::new();
+    let Read::Large(_, mut large) = cache.read(b"large", &mut read, |_, _| ()) else {
+        panic!("the value is kept in pieces")
+    };
+    assert!(large.next_piece(&mut read).unwrap());
+    cache.set(b"large", b"another", None).unwrap();
+    // The memory is written over three times.
+    for number in 0..24_000u64 {
+        cache.set(&number.to_le_bytes(), &value_of(number, 1000), None).unwrap();
+    }
+    while let Some(piece) = large.take_piece().unwrap() {
+        read.extend_from_slice(&piece);
+    }
+    assert_eq!(read, expected);
+    drop(large);
+    assert_eq!(cache.report().segments_pinned, 0);
+    cache.validate().unwrap();
+}
+
+#[test]
+fn readers_of_large_values_cannot_hold_all_memory() {
+    let cache = Cache::builder().memory_bytes(8 << 20).item_bytes_max(1 << 20).open().unwrap();
+    let mut readers = Vec::new();
+    for number in 0..100u64 {
+        cache.set(&number.to_le_bytes(), &value_of(number, 600_000), None).unwrap();
+        readers.push(cache.read(&number.to_le_bytes(), &mut Vec::new(), |_, _| ()));
+    }
+    let gone = readers.iter_mut().filter_map(|read| match read {
+        Read::Large(_, large) => large.take_piece().err(),
+        _ => None,
+    });
+    assert!(gone.count() > 50, "most are read without a hold");
+    drop(readers);
+    cache.set(b"k", b"v", None).unwrap();
+    cache.validate().unwrap();
+}
