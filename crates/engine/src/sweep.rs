@@ -44,10 +44,6 @@ impl Engine {
     pub fn maintain(&self, seat: &Seat, now: Second) {
         self.flush_if_due(now);
         self.detach_spent(seat, now);
-        let sweep_max = (SWEEP_BYTES_MAX / self.layout.segment_bytes).max(1);
-        for _ in 0..(self.used_segments() as usize).div_ceil(SWEEP_CALLS).min(sweep_max) {
-            self.sweep_next(seat, now);
-        }
         let mut keep = Keep::BestHalf;
         for _ in 0..FREED_SEGMENTS_MAX {
             let survey = self.survey(now);
@@ -62,6 +58,11 @@ impl Engine {
                 Ok(Emptied::Partly) if keep == Keep::BestHalf => Keep::Nothing,
                 _ => break,
             };
+        }
+        // After that: what has expired as a whole is taken back as a whole.
+        let sweep_max = (SWEEP_BYTES_MAX / self.layout.segment_bytes).max(1);
+        for _ in 0..(self.used_segments() as usize).div_ceil(SWEEP_CALLS).min(sweep_max) {
+            self.sweep_next(seat, now);
         }
         self.grow_if_due(seat, now);
     }
