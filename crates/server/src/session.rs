@@ -230,7 +230,7 @@ impl Session {
                 self.decode(turn, command, frame, input, *consumed)
             }
             Parsed::Command { command, frame, consumed } => {
-                self.run(turn, command, frame, input, *consumed)
+                self.run(turn, Heard { command, frame, input, consumed: *consumed })
             }
             Parsed::NeedMore => Step::Stop(0, Next::Input),
             Parsed::Bad(bad) => self.refuse(turn, bad, input),
@@ -249,65 +249,46 @@ impl Session {
     ) -> Step {
         let mut bytes = [0; KEY_BYTES_MAX];
         let key = frame.decoded_key(&mut bytes).expect("the parser has looked at it");
-        self.run(turn, &command.with_key(key), &Frame::Meta(*frame), input, consumed)
+        let (command, frame) = (command.with_key(key), Frame::Meta(*frame));
+        self.run(turn, Heard { command: &command, frame: &frame, input, consumed })
     }
 
-    /// Executes a command, the first `consumed` bytes of `input`.
+    /// Executes a command.
     #[inline]
-    fn run(
-        &mut self,
-        turn: &mut Turn<'_>,
-        command: &Command<'_>,
-        frame: &Frame<'_>,
-        input: &[u8],
-        consumed: usize,
-    ) -> Step {
-        turn.left = turn.left.saturating_sub(match is_of_list(command, frame) {
+    fn run(&mut self, turn: &mut Turn<'_>, heard: Heard<'_>) -> Step {
+        turn.left = turn.left.saturating_sub(match heard.is_of_list() {
             true => 1,
             false => KEYS_PER_COMMAND,
         });
         if turn.attention.is_none() {
-            self.carry_out::<false>(turn, command, frame, input, consumed)
+            self.carry_out::<false>(turn, heard)
         } else {
-            self.notice(turn, command, frame, input, consumed)
+            self.notice(turn, heard)
         }
     }
 
     /// The same where somebody wants to know of it.
     #[cold]
-    fn notice(
-        &mut self,
-        turn: &mut Turn<'_>,
-        command: &Command<'_>,
-        frame: &Frame<'_>,
-        input: &[u8],
-        consumed: usize,
-    ) -> Step {
+    fn notice(&mut self, turn: &mut Turn<'_>, heard: Heard<'_>) -> Step {
         let started = turn.out.bytes.len();
         let notice = turn.notice(self.id);
-        let meta = notice.before(command, frame);
+        let meta = notice.before(heard.command, heard.frame);
         turn.told = None;
-        let step = self.carry_out::<true>(turn, command, frame, input, consumed);
+        let step = self.carry_out::<true>(turn, heard);
         if let Some(response) = &turn.told {
-            notice.after(command, frame, meta, response);
+            notice.after(heard.command, heard.frame, meta, response);
         }
         if turn.attention.shows_commands() {
-            let heard = heard(Some(command), frame, input, consumed);
-            self.show(heard, is_of_list(command, frame), turn, started);
+            let words = words(Some(heard.command), heard.frame, heard.input, heard.consumed);
+            self.show(words, heard.is_of_list(), turn, started);
         }
         step
     }
 
     /// What is answered is remembered where it is `NOTICED`.
     #[inline]
-    fn carry_out<const NOTICED: bool>(
-        &mut self,
-        turn: &mut Turn<'_>,
-        command: &Command<'_>,
-        frame: &Frame<'_>,
-        input: &[u8],
-        consumed: usize,
-    ) -> Step {
+    fn carry_out<const NOTICED: bool>(&mut self, turn: &mut Turn<'_>, heard: Heard<'_>) -> Step {
+        let Heard { command, frame, input, consumed } = heard;
         match command {
             Command::Store(store) => {
                 let block = &input[consumed..];
@@ -319,11 +300,11 @@ impl Session {
 
     /// Logs a command and its answer; a list of keys with the first one.
     #[cold]
-    fn show(&mut self, heard: &[u8], is_of_list: bool, turn: &Turn<'_>, started: usize) {
+    fn show(&mut self, words: &[u8], is_of_list: bool, turn: &Turn<'_>, started: usize) {
         let log = turn.executor.log();
         let is_begun = std::mem::replace(&mut self.shown_list, is_of_list);
         if !is_begun {
-            log.received(self.id, heard);
+            log.received(self.id, words);
         }
         log.answered(self.id, &turn.out.bytes[started..]);
     }
@@ -428,7 +409,7 @@ impl Session {
     #[cold]
     fn refuse(&mut self, turn: &mut Turn<'_>, bad: &Bad<'_>, input: &[u8]) -> Step {
         if turn.attention.shows_commands() {
-            turn.executor.log().received(self.id, heard(None, &bad.frame, input, bad.consumed));
+            turn.executor.log().received(self.id, words(None, &bad.frame, input, bad.consumed));
         }
         turn.left = turn.left.saturating_sub(KEYS_PER_COMMAND);
         let bad = match turn.executor.server().options.answers_as {
@@ -555,15 +536,26 @@ impl<'a> Turn<'a> {
     }
 }
 
-/// Does it ask for one key of a list?
-#[inline]
-fn is_of_list(command: &Command<'_>, frame: &Frame<'_>) -> bool {
-    matches!((command, frame), (Command::Get { .. }, Frame::Text { .. }))
+/// A command as it was heard: the first `consumed` bytes of `input`.
+#[derive(Clone, Copy)]
+struct Heard<'a> {
+    command: &'a Command<'a>,
+    frame: &'a Frame<'a>,
+    input: &'a [u8],
+    consumed: usize,
+}
+
+impl Heard<'_> {
+    /// Does it ask for one key of a list?
+    #[inline]
+    fn is_of_list(&self) -> bool {
+        matches!((self.command, self.frame), (Command::Get { .. }, Frame::Text { .. }))
+    }
 }
 
 /// What of a command's bytes the log may show: neither a value nor a password.
 #[cold]
-fn heard<'a>(
+fn words<'a>(
     command: Option<&Command<'_>>,
     frame: &Frame<'_>,
     input: &'a [u8],

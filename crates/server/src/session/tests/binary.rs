@@ -180,9 +180,9 @@ fn the_log_hears_neither_values_nor_passwords() {
     for (bytes, heard_bytes) in [(store, 24 + 8 + 250), (login, 24), (long, 24)] {
         let heard = match Parser::new(Dialects::Binary).next(&bytes) {
             Parsed::Command { command, frame, consumed } => {
-                heard(Some(&command), &frame, &bytes, consumed)
+                words(Some(&command), &frame, &bytes, consumed)
             }
-            Parsed::Bad(bad) => heard(None, &bad.frame, &bytes, bad.consumed),
+            Parsed::Bad(bad) => words(None, &bad.frame, &bytes, bad.consumed),
             Parsed::NeedMore => panic!("all of it is there"),
         };
         assert_eq!(heard.len(), heard_bytes);
@@ -192,10 +192,10 @@ fn the_log_hears_neither_values_nor_passwords() {
     else {
         panic!("a login");
     };
-    assert_eq!(heard(Some(&command), &frame, login, consumed), b"set k 0 0 7\r");
+    assert_eq!(words(Some(&command), &frame, login, consumed), b"set k 0 0 7\r");
     let login = b"set k 0 0 3\r\nbar\r\n";
     let Parsed::Bad(bad) = Parser::locked(Dialects::Text).next(login) else { panic!("no login") };
-    assert_eq!(heard(None, &bad.frame, login, bad.consumed), b"set k 0 0 3\r");
+    assert_eq!(words(None, &bad.frame, login, bad.consumed), b"set k 0 0 3\r");
 }
 
 /// Requests as peers send them, and what is nearly one.
