@@ -10,6 +10,7 @@ use crate::evict::Emptied;
 use crate::find::Found;
 use crate::group::Locked;
 use crate::record::{HEADER_BYTES, Header};
+use crate::segment::Use;
 use crate::slot::Slot;
 use crate::{Engine, Miss, NoMemory, Seat};
 
@@ -32,16 +33,16 @@ impl Engine {
     pub(crate) fn win_back(
         &self,
         seat: &Seat,
-        segment: u32,
+        spent: Use,
         now: Second,
     ) -> Result<Emptied, NoMemory> {
-        if self.live(segment) > 0 {
-            return self.compact(seat, segment, now);
+        if self.live(spent.segment) > 0 {
+            return self.compact(seat, spent, now);
         }
-        let begun = self.begin_emptying(segment);
+        let begun = self.begin_emptying(spent);
         if begun {
             self.count(seat, Counter::SegmentsSpent, 1);
-            self.finish_emptying(seat, segment);
+            self.finish_emptying(seat, spent.segment);
         }
         Ok(if begun { Emptied::Yes } else { Emptied::Busy })
     }

@@ -23,7 +23,7 @@ use crate::empty::Record;
 use crate::find::Found;
 use crate::group::Locked;
 use crate::lane::{Lane, Pool};
-use crate::segment::{State, begun};
+use crate::segment::{State, Use, begun};
 use crate::{Engine, NoMemory, Reason, Seat};
 
 /// Items larger than so many times the mean need to have been read so often.
@@ -127,13 +127,14 @@ impl Passage {
 
 impl Engine {
     /// Empties a segment as S3-FIFO says.
-    pub(crate) fn evict(&self, seat: &Seat, segment: u32, keep: Keep, now: Second) -> Emptied {
+    pub(crate) fn evict(&self, seat: &Seat, victim: Use, keep: Keep, now: Second) -> Emptied {
         let Some(evictor) = self.claim_evictor(seat) else {
             return Emptied::Busy;
         };
-        if !self.begin_emptying(segment) {
+        if !self.begin_emptying(victim) {
             return Emptied::Busy;
         }
+        let Use { sequence, segment } = victim;
         let lane = self.lane(segment);
         let mut passage = Passage {
             to: lane.in_pool(Pool::Main),
@@ -142,7 +143,7 @@ impl Engine {
             mean_bytes: self.mean_record_bytes(),
             surplus_min: 0,
             bytes_left: self.layout.segment_bytes,
-            age_secs: now.saturating_sub(begun(self.sequence(segment).load(Relaxed))),
+            age_secs: now.saturating_sub(begun(sequence)),
             remembered: 0,
         };
         match keep {
@@ -166,15 +167,16 @@ impl Engine {
     pub(crate) fn compact(
         &self,
         seat: &Seat,
-        segment: u32,
+        sparse: Use,
         now: Second,
     ) -> Result<Emptied, NoMemory> {
         let Some(evictor) = self.claim_evictor(seat) else {
             return Ok(Emptied::Busy);
         };
-        if !self.begin_emptying(segment) {
+        if !self.begin_emptying(sparse) {
             return Ok(Emptied::Busy);
         }
+        let segment = sparse.segment;
         let lane = self.lane(segment);
         // Without eviction nothing else is in the main pool: no writer takes the survivors' place.
         let to = if self.evicts { lane } else { lane.in_pool(Pool::Main) };

@@ -4,14 +4,12 @@
 //! almost dead, whose survivors are moved; one that was never used. When memory is full: the emptiest one, if
 //! enough of it is dead; then, where eviction is allowed, the one that S3-FIFO says.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use larder_item::Second;
 use larder_stats::Counter;
 
 use crate::evict::{Emptied, Keep};
 use crate::lane::Pool;
-use crate::segment::State;
+use crate::segment::{State, Use};
 use crate::wait::Wait;
 use crate::{Engine, NoMemory, Seat};
 
@@ -47,31 +45,33 @@ const FULL: u64 = u64::MAX;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Survey {
     /// Nothing in it matters any more.
-    pub(crate) spent: Option<u32>,
+    pub(crate) spent: Option<Use>,
     /// The least bytes that are not won by moving what lives, and whose they are.
-    emptiest: Option<(u64, u32)>,
-    /// The smallest sequence of each pool, and whose it is.
-    oldest: [Option<(u64, u32)>; 2],
+    emptiest: Option<(u64, Use)>,
+    /// The oldest of each pool.
+    oldest: [Option<Use>; 2],
     /// The same among segments that are held: with parts of values that are still arriving, which are lost
     /// when they are evicted.
-    oldest_held: Option<(u64, u32)>,
+    oldest_held: Option<Use>,
     /// How many segments each pool has.
     segments: [u64; 2],
 }
 
 impl Survey {
-    fn emptiest_up_to(&self, live_bytes_max: usize) -> Option<u32> {
-        self.emptiest.filter(|(live, _)| *live <= live_bytes_max as u64).map(|(_, segment)| segment)
+    fn emptiest_up_to(&self, live_bytes_max: usize) -> Option<Use> {
+        self.emptiest
+            .filter(|(live, _)| *live <= live_bytes_max as u64)
+            .map(|(_, emptiest)| emptiest)
     }
 
     /// The segment that S3-FIFO evicts from next.
-    pub(crate) fn victim(&self) -> Option<u32> {
+    pub(crate) fn victim(&self) -> Option<Use> {
         let [small, main] = self.segments;
         let [oldest_small, oldest_main] = self.oldest;
         let is_small_due = small * SMALL_POOL_PART > small + main;
         let due =
             if is_small_due { oldest_small.or(oldest_main) } else { oldest_main.or(oldest_small) };
-        due.or(self.oldest_held).map(|(_, segment)| segment)
+        due.or(self.oldest_held)
     }
 }
 
@@ -157,8 +157,8 @@ impl Engine {
             false => self.abandoned(),
         };
         match victim {
-            Some(segment) if self.evicts => Ok(self.evict(seat, segment, keep, now)),
-            Some(segment) => self.compact(seat, segment, now),
+            Some(victim) if self.evicts => Ok(self.evict(seat, victim, keep, now)),
+            Some(victim) => self.compact(seat, victim, now),
             None if self.is_anybody_emptying() => Ok(Emptied::Busy),
             // Their segments can be emptied then.
             None if self.detach_idle(seat) => Ok(Emptied::Partly),
@@ -174,6 +174,8 @@ impl Engine {
     pub(crate) fn survey(&self, now: Second) -> Survey {
         let mut survey = Survey::default();
         for segment in self.segments().take(self.used_segments() as usize) {
+            // First: what is seen of its next use says nothing of this one, which cannot be emptied any more.
+            let present = self.present_use(segment);
             let state = self.state(segment);
             if !matches!(state, State::Active | State::Sealed) {
                 continue;
@@ -184,22 +186,16 @@ impl Engine {
                 continue;
             }
             if self.is_spent(segment, now) {
-                survey.spent = Some(segment);
+                survey.spent = Some(present);
                 break;
             }
-            let least = |best: Option<(u64, u32)>, found: u64| {
-                let found = (found, segment);
-                Some(best.map_or(found, |best| best.min(found)))
+            let (oldest, taken) = match self.is_held(segment) {
+                true => (&mut survey.oldest_held, FULL),
+                false => (&mut survey.oldest[pool as usize], self.taken(segment) as u64),
             };
-            let sequence = self.sequence(segment).load(Relaxed);
-            if self.is_held(segment) {
-                survey.emptiest = least(survey.emptiest, FULL);
-                survey.oldest_held = least(survey.oldest_held, sequence);
-            } else {
-                survey.emptiest = least(survey.emptiest, self.taken(segment) as u64);
-                let oldest = &mut survey.oldest[pool as usize];
-                *oldest = least(*oldest, sequence);
-            }
+            *oldest = Some(oldest.map_or(present, |oldest| oldest.min(present)));
+            let taken = (taken, present);
+            survey.emptiest = Some(survey.emptiest.map_or(taken, |least| least.min(taken)));
         }
         survey
     }
@@ -214,13 +210,14 @@ impl Engine {
     }
 
     /// The segment with the least live bytes among those with pieces of values that are still arriving.
-    fn abandoned(&self) -> Option<u32> {
+    fn abandoned(&self) -> Option<Use> {
         let live_max = self.percent(UNEVICTED_LIVE_PERCENT_MAX);
         self.segments()
-            .filter(|segment| self.state(*segment) == State::Sealed)
-            .filter(|segment| self.is_held(*segment) && !self.is_pinned(*segment))
-            .min_by_key(|segment| self.live(*segment))
-            .filter(|segment| self.live(*segment) <= live_max)
+            .map(|segment| self.present_use(segment))
+            .filter(|Use { segment, .. }| self.state(*segment) == State::Sealed)
+            .filter(|Use { segment, .. }| self.is_held(*segment) && !self.is_pinned(*segment))
+            .min_by_key(|Use { segment, .. }| self.live(*segment))
+            .filter(|Use { segment, .. }| self.live(*segment) <= live_max)
     }
 
     fn is_anybody_emptying(&self) -> bool {

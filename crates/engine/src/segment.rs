@@ -65,6 +65,13 @@ impl State {
     ];
 }
 
+/// A segment in one of its uses for records, the older the less.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Use {
+    pub(crate) sequence: u64,
+    pub(crate) segment: u32,
+}
+
 /// The second in which the use with a sequence began.
 #[inline]
 pub(crate) fn begun(sequence: u64) -> Second {
@@ -170,14 +177,24 @@ impl Engine {
         self.memory.word(global::PINNED).load(Relaxed)
     }
 
-    /// Begins to empty a sealed segment; false where somebody else is at it, or holds it by a pin.
-    pub(crate) fn begin_emptying(&self, segment: u32) -> bool {
+    /// The present use of a segment.
+    pub(crate) fn present_use(&self, segment: u32) -> Use {
+        Use { sequence: self.sequence(segment).load(Acquire), segment }
+    }
+
+    /// Begins to end a use of a sealed segment; false where it is over by now, somebody else is at it, or holds it by a
+    /// pin.
+    pub(crate) fn begin_emptying(&self, old: Use) -> bool {
+        let Use { segment, .. } = old;
         let state = self.segment_field(segment, STATE);
         let (sealed, emptying) = (State::Sealed as u32, State::Emptying as u32);
-        if state.compare_exchange(sealed, emptying, SeqCst, Relaxed).is_err() {
+        if self.present_use(segment) != old
+            || state.compare_exchange(sealed, emptying, SeqCst, Relaxed).is_err()
+        {
             return false;
         }
-        if self.is_pinned(segment) {
+        // Since it was chosen somebody else may have emptied it, and filled it again with what must not go.
+        if self.is_pinned(segment) || self.present_use(segment) != old {
             self.set_state(segment, State::Sealed);
             return false;
         }

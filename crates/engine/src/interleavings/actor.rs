@@ -66,17 +66,20 @@ impl Actor {
 
     /// Takes a segment back if nothing lives there, else moves what does; false as with [`Self::compact`].
     pub(super) fn win_back(&self, segment: u32) -> bool {
-        self.engine.win_back(&self.seat, segment, NOW).unwrap() == Emptied::Yes
+        self.engine.win_back(&self.seat, self.engine.present_use(segment), NOW).unwrap()
+            == Emptied::Yes
     }
 
     /// Evicts a segment; false where somebody else is at it, or reads in it.
     pub(super) fn evict(&self, segment: u32) -> bool {
-        self.engine.evict(&self.seat, segment, Keep::Needed, NOW) == Emptied::Yes
+        self.engine.evict(&self.seat, self.engine.present_use(segment), Keep::Needed, NOW)
+            == Emptied::Yes
     }
 
     /// Moves what lives in a segment; false where somebody else is at it, or reads in it.
     pub(super) fn compact(&self, segment: u32) -> bool {
-        self.engine.compact(&self.seat, segment, NOW).unwrap() == Emptied::Yes
+        self.engine.compact(&self.seat, self.engine.present_use(segment), NOW).unwrap()
+            == Emptied::Yes
     }
 
     /// Stores bytes as they are.

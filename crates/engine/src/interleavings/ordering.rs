@@ -7,7 +7,7 @@ use super::*;
 use crate::lane::{Lane, Pool};
 use crate::large::{LargeValue, Piece};
 use crate::record::{Header, PIECE_HEAD_BYTES};
-use crate::segment::State;
+use crate::segment::{State, Use};
 use crate::slot::Slot;
 
 const LANE: Lane = Lane { pool: Pool::Small, ttl_class: 0 };
@@ -44,6 +44,31 @@ fn who_sees_what_is_written_in_a_use_of_a_segment_sees_that_the_use_before_is_ov
 }
 
 #[test]
+fn who_chose_a_segment_to_empty_leaves_its_next_use_alone() {
+    explore(|| {
+        let scene = Scene::new();
+        let segment = scene.engine.take_fresh(0).unwrap();
+        scene.engine.activate(segment, LANE, scene::NOW);
+        scene.engine.set_state(segment, State::Sealed);
+        let old = scene.engine.present_use(segment);
+        let emptiers = [(); 2].map(|()| {
+            scene.start(move |actor| {
+                let begun = actor.engine.begin_emptying(old);
+                if begun {
+                    actor.engine.retire(segment);
+                    actor.engine.activate(segment, LANE, scene::NOW);
+                    actor.engine.set_state(segment, State::Sealed);
+                }
+                begun
+            })
+        });
+        let begun = emptiers.map(|emptier| emptier.join().unwrap());
+        preempt(false);
+        assert!(begun[0] != begun[1], "a use ends once: {begun:?}");
+    });
+}
+
+#[test]
 fn a_segment_is_pinned_or_emptied_and_its_pinned_bytes_stay() {
     explore(|| {
         const PIECE_BYTES: usize = 40;
@@ -57,6 +82,7 @@ fn a_segment_is_pinned_or_emptied_and_its_pinned_bytes_stay() {
         engine.memory.write(bytes_at, &[1; PIECE_BYTES]);
         engine.set_state(segment, State::Sealed);
         let piece = Piece { slot: Slot::new(segment, 0, sequence), sequence };
+        let old = Use { sequence, segment };
         let reader = scene.start(move |actor| {
             let mut large = LargeValue::of_piece(piece);
             let pinned = actor.engine.pin_large(&mut large);
@@ -72,7 +98,7 @@ fn a_segment_is_pinned_or_emptied_and_its_pinned_bytes_stay() {
             pinned
         });
         let emptier = scene.start(move |actor| {
-            let begun = actor.engine.begin_emptying(segment);
+            let begun = actor.engine.begin_emptying(old);
             if begun {
                 actor.engine.retire(segment);
                 actor.engine.push_free(segment);
@@ -84,6 +110,6 @@ fn a_segment_is_pinned_or_emptied_and_its_pinned_bytes_stay() {
         let (pinned, begun) = (reader.join().unwrap(), emptier.join().unwrap());
         preempt(false);
         assert!(!engine.is_pinned(segment) && engine.pinned_segments() == 0);
-        assert!(pinned || begun || engine.begin_emptying(segment), "it is held by nobody");
+        assert!(pinned || begun || engine.begin_emptying(old), "it is held by nobody");
     });
 }
