@@ -83,6 +83,24 @@ fn an_upload_under_way_when_the_cache_is_cleared_counts_as_stored_before() {
 }
 
 #[test]
+fn what_is_uploaded_to_be_appended_finds_nothing_when_the_cache_was_cleared_meanwhile() {
+    for is_taken_back in [false, true] {
+        let cache = ticked(16 << 20);
+        cache.set(b"log", [1; 1000], None).unwrap();
+        let mut upload = cache.upload(b"log", 500_000).unwrap();
+        upload.push(&[2; 400_100]).unwrap();
+        cache.clear();
+        if is_taken_back {
+            cache.maintain();
+        }
+        upload.push(&[2; 99_900]).unwrap();
+        assert_eq!(upload.store(&request(b"log", StoreMode::Append)), Ok(Stored::NotStored));
+        assert_eq!(cache.get(b"log"), None);
+        cache.validate().unwrap();
+    }
+}
+
+#[test]
 fn a_value_is_kept_in_pieces_from_the_same_length_on_however_it_comes() {
     // With the largest segments.
     let cache = ticked(256 << 20);

@@ -282,8 +282,12 @@ impl Engine {
         self.flush_if_due(now);
         let extends = matches!(request.mode, StoreMode::Append | StoreMode::Prepend);
         if extends || upload.value_bytes <= self.inline_bytes_max() {
-            let part = self.take_back(seat, upload).ok_or(StoreError::NoMemory)?;
-            return self.store(seat, request, &part, now);
+            return match self.take_back(seat, upload) {
+                Some(part) => self.store(seat, request, &part, now),
+                // A flush takes both: what was sent, and what it was to be appended to.
+                None if extends && self.peek(request.key, now).is_none() => Ok(Stored::NotStored),
+                None => Err(StoreError::NoMemory),
+            };
         }
         let condition = Condition::Requested(request);
         let stored = loop {
