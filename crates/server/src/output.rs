@@ -17,6 +17,8 @@ struct Pieces {
     /// Each with the place in the output's bytes that it stands before, in order.
     places: Vec<(usize, Piece)>,
     bytes: usize,
+    /// Of those that had to be copied.
+    copied_bytes: usize,
 }
 
 impl Pieces {
@@ -46,14 +48,17 @@ impl Output {
     pub(crate) fn push_piece(&mut self, piece: Piece) {
         let pieces = self.pieces.get_or_insert_default();
         pieces.bytes += piece.len();
+        pieces.copied_bytes += piece.owned_bytes();
         pieces.places.push((self.bytes.len(), piece));
     }
 
-    /// Is it so much that it should be sent before there is more? `bytes_max` is for what is not in pieces.
+    /// Is it so much that it should be sent before there is more? `bytes_max` is for what is not sent from where it is.
     #[inline]
     pub(crate) fn is_full(&self, bytes_max: usize) -> bool {
         self.bytes.len() >= bytes_max
-            || self.pieces.as_ref().is_some_and(|pieces| pieces.are_many())
+            || self.pieces.as_ref().is_some_and(|pieces| {
+                pieces.are_many() || self.bytes.len() + pieces.copied_bytes >= bytes_max
+            })
     }
 
     /// Are there none but its bytes, so that what is left of it is [`Self::rest`]?
@@ -99,14 +104,10 @@ impl Output {
 
     /// The memory it owns beyond its own size, in bytes.
     pub(crate) fn held_bytes(&self) -> usize {
-        let copied = |pieces: &Pieces| -> usize {
-            pieces
-                .places
-                .iter()
-                .map(|(_, piece)| size_of::<(usize, Piece)>() + piece.owned_bytes())
-                .sum()
+        let held = |pieces: &Pieces| {
+            pieces.places.capacity() * size_of::<(usize, Piece)>() + pieces.copied_bytes
         };
-        self.bytes.capacity() + self.pieces.as_ref().map_or(0, |pieces| copied(pieces))
+        self.bytes.capacity() + self.pieces.as_ref().map_or(0, |pieces| held(pieces))
     }
 
     /// The vector that it was written to.
