@@ -8,7 +8,7 @@
 //! is evicted meanwhile, its next piece is an error.
 //!
 //! The same goes for what is still to come of a value that arrives: where its room is pinned, the system can write there
-//! by itself.
+//! by itself. A peer may take its time, so half as much is for that: the rest is for readers.
 #![allow(unsafe_code, reason = "the bytes of a pinned piece are read where they are")]
 
 use std::ops::Range;
@@ -42,8 +42,10 @@ pub struct Landing {
     pub(crate) room: Range<usize>,
 }
 
-/// Readers may pin one segment of so many.
+/// Readers may pin one segment of so many …
 const PINNED_PART: u64 = 4;
+/// … and who waits for bytes from elsewhere fewer: those of idle uploads must leave room for readers.
+const LANDING_PART: u64 = 2 * PINNED_PART;
 
 impl Engine {
     /// Pins a value that has just been opened; false where it changed meanwhile.
@@ -107,7 +109,7 @@ impl Engine {
     pub fn landing(&self, seat: &Seat, upload: &mut Upload, now: Second) -> Option<Landing> {
         self.flush_if_due(now);
         let (piece, room) = self.gap(seat, upload, now).ok()?;
-        let is_allowed = self.pinned_segments() < self.segments_max() / PINNED_PART;
+        let is_allowed = self.pinned_segments() < self.segments_max() / LANDING_PART;
         let is_there = is_allowed && self.pin(piece.slot.segment(), piece.sequence);
         is_there.then_some(Landing { piece, room })
     }
