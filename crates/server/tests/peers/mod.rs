@@ -81,6 +81,11 @@ impl Site {
         let encrypted = Encrypted::start("", &[&["-l", &listen], args].concat())?;
         let config = Arc::new(encrypted.config());
         let Encrypted { files, server, address } = encrypted;
+        let deadline = Instant::now() + Duration::from_secs(10);
+        // It listens there a moment later than where it was waited for.
+        while Stream::connect(&Address::Tcp(plain)).is_err() && Instant::now() < deadline {
+            sleep(Duration::from_millis(1));
+        }
         let scene = Scene::around(server, Address::Tcp(plain))?;
         Ok(Self { scene, tls: Some(Tls { address, config, _files: files }) })
     }

@@ -1,0 +1,282 @@
+//! Large values come back as they were sent: whatever their length, in whichever parts they come and go, in each
+//! dialect, while others fill, delete and flush what is read.
+
+mod large;
+#[allow(dead_code, reason = "other tests need more of it")]
+mod peers;
+#[allow(dead_code, reason = "other tests need more of it")]
+mod scene;
+#[allow(dead_code, reason = "other tests need more of it")]
+mod tls_scene;
+
+use std::io::Read;
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use larder_testkit::Stream;
+use large::{Dice, Guest, value};
+use peers::{Peer, Route, Site};
+
+const LOOPS: [&str; 2] = ["uring", "epoll"];
+
+/// Segments of 256 KiB, and pieces of 32 KiB.
+const ARGS: [&str; 4] = ["-t", "2", "-m", "64"];
+
+/// Clients that have keys of their own, and know what they must find there if anything.
+const GUESTS: u64 = 4;
+
+fn seed() -> Result<u64> {
+    match std::env::var("LARDER_SEED") {
+        Ok(seed) => seed.parse().context("LARDER_SEED is a number"),
+        Err(_) => Ok(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs()),
+    }
+}
+
+/// How long a loop is tried on each route.
+fn duration() -> Duration {
+    let secs = std::env::var("LARDER_SECS").ok().and_then(|secs| secs.parse().ok());
+    Duration::from_secs(secs.unwrap_or(2))
+}
+
+/// A statistic of `stats`, `stats larder`.
+fn stat(stream: &mut Stream, group: &str, name: &str) -> Result<u64> {
+    let answer = stream.ask(format!("stats{group}\r\n").as_bytes(), b"END\r\n")?;
+    let answer = String::from_utf8(answer)?;
+    let head = format!("STAT {name} ");
+    let value = answer.lines().find_map(|line| line.strip_prefix(&head));
+    Ok(value.with_context(|| format!("no {name} in {answer}"))?.parse()?)
+}
+
+/// Nobody holds anything any more.
+fn is_let_go(stream: &mut Stream) -> Result<()> {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    for (group, name) in
+        [(" larder", "segments_pinned"), ("", "read_buf_bytes"), ("", "response_obj_bytes")]
+    {
+        while stat(stream, group, name)? > 0 {
+            ensure!(Instant::now() < deadline, "{name} stays {}", stat(stream, group, name)?);
+            sleep(Duration::from_millis(1));
+        }
+    }
+    Ok(())
+}
+
+/// Does to all keys what may be done to them at any time.
+fn disturb(site: &Site, mut dice: Dice, until: Instant) -> Result<()> {
+    let mut stream = site.scene.connect()?;
+    let mut filled = 0u64;
+    while Instant::now() < until {
+        let (guest, key) = (dice.below(GUESTS as usize), dice.below(large::KEYS));
+        match dice.below(40) {
+            0 => drop(stream.ask(b"flush_all\r\n", b"OK\r\n")?),
+            1 => {
+                let mebibytes = dice.one_of(&[48, 56, 64]);
+                let line = format!("cache_memlimit {mebibytes}\r\n");
+                stream.ask(line.as_bytes(), b"OK\r\n")?;
+            }
+            2..=15 => {
+                let line = format!("delete g{guest}k{key} noreply\r\ntouch g{guest}k{key} 0\r\n");
+                stream.ask(line.as_bytes(), b"\r\n")?;
+            }
+            16..=20 => {
+                let line = format!("mg g{guest}k{key} k\r\n");
+                stream.ask(line.as_bytes(), b"\r\n")?;
+            }
+            21..=30 => {
+                filled += 1;
+                let bytes = 1 + dice.below(400_000);
+                let line = format!("set fill{} 0 0 {bytes}\r\n", filled % 300);
+                let set = [line.as_bytes(), value(0, bytes), b"\r\n"].concat();
+                stream.ask(&set, b"STORED\r\n")?;
+            }
+            _ => sleep(Duration::from_micros(dice.below(2000) as u64)),
+        }
+    }
+    stream.ask(b"cache_memlimit 64\r\n", b"OK\r\n")?;
+    Ok(())
+}
+
+fn converse_on(route: Route) -> Result<()> {
+    let seed = seed()?;
+    for io in LOOPS {
+        let Some(site) = Site::start(route, io, &ARGS)? else { continue };
+        let until = Instant::now() + duration();
+        let hits = thread::scope(|scope| -> Result<u64> {
+            let site = &site;
+            let guests: Vec<_> = (0..GUESTS)
+                .map(|number| {
+                    let dice = Dice::new(seed.wrapping_add(number));
+                    scope.spawn(move || Guest::new(number, dice).stay(site, until))
+                })
+                .collect();
+            let disturbed = disturb(site, Dice::new(!seed), until);
+            let mut hits = 0;
+            for guest in guests {
+                hits += guest.join().map_err(|_| anyhow!("a guest has panicked"))??;
+            }
+            disturbed.map(|()| hits)
+        })
+        .with_context(|| {
+            format!("{route:?}, {io}, LARDER_SEED={seed}: {}", site.scene.server.log())
+        })?;
+        ensure!(hits > 20, "{route:?}, {io}: only {hits} values were found");
+        is_let_go(&mut site.control()?).with_context(|| format!("{route:?}, {io}"))?;
+        site.scene.end()?;
+    }
+    Ok(())
+}
+
+#[test]
+fn values_on_tcp_come_back_as_they_were_sent() -> Result<()> {
+    converse_on(Route::Tcp)
+}
+
+#[test]
+fn values_on_a_unix_socket_come_back_as_they_were_sent() -> Result<()> {
+    converse_on(Route::Unix)
+}
+
+#[test]
+fn values_with_tls_come_back_as_they_were_sent() -> Result<()> {
+    converse_on(Route::Tls)
+}
+
+fn store(stream: &mut Stream, key: &str, value: &[u8]) -> Result<()> {
+    let line = format!("set {key} 0 0 {}\r\n", value.len());
+    stream.ask(&[line.as_bytes(), value, b"\r\n"].concat(), b"STORED\r\n")?;
+    Ok(())
+}
+
+fn item(key: &str, value: &[u8]) -> Vec<u8> {
+    [format!("VALUE {key} 0 {}\r\n", value.len()).as_bytes(), value, b"\r\n"].concat()
+}
+
+/// What is being read is deleted, and as much is stored as the cache has room for, several times.
+#[test]
+fn who_stops_reading_gets_the_rest_of_what_is_gone_by_then() -> Result<()> {
+    for (route, io) in [
+        (Route::Tcp, "uring"),
+        (Route::Tcp, "epoll"),
+        (Route::Tls, "epoll"),
+        (Route::Unix, "uring"),
+    ] {
+        let Some(site) = Site::start(route, io, &ARGS)? else { continue };
+        let mut control = site.control()?;
+        let large = value(7, 900_000);
+        store(&mut control, "large", large)?;
+        let mut peers: Vec<Peer> = (0..4).map(|_| site.connect()).collect::<Result<_>>()?;
+        for peer in &mut peers {
+            peer.send(&b"get large\r\n".repeat(10))?;
+        }
+        let mut first = [0; 1000];
+        peers[0].read_exact(&mut first)?;
+        sleep(Duration::from_millis(50));
+        control.ask(b"delete large\r\n", b"DELETED\r\n")?;
+        for number in 0..200 {
+            store(&mut control, &format!("other{number}"), value(number, 900_000))?;
+        }
+        for (number, peer) in peers.iter_mut().enumerate() {
+            peer.send(b"quit\r\n")?;
+            let mut answer = if number == 0 { first.to_vec() } else { Vec::new() };
+            peer.read_to_end(&mut answer)?;
+            let whole = [&item("large", large)[..], b"END\r\n"].concat();
+            let (mut rest, mut hits) = (&answer[..], 0);
+            while let Some(behind) = rest.strip_prefix(&whole[..]) {
+                (rest, hits) = (behind, hits + 1);
+            }
+            let misses = b"END\r\n".repeat(10 - hits);
+            ensure!(
+                hits > 0 && rest == misses,
+                "{route:?}, {io}: {hits} values, then {}",
+                rest.len()
+            );
+        }
+        drop(peers);
+        is_let_go(&mut control).with_context(|| format!("{route:?}, {io}"))?;
+        drop(control);
+        site.scene.end()?;
+    }
+    Ok(())
+}
+
+/// More of them than can hold what they read where it is: the others are given copies, a little at a time.
+#[test]
+fn many_who_take_their_time_get_all_of_a_large_value() -> Result<()> {
+    const PEERS: usize = 100;
+    const VALUES: usize = 30;
+    for io in LOOPS {
+        let Some(site) = Site::start(Route::Tcp, io, &ARGS)? else { continue };
+        let mut control = site.control()?;
+        for number in 0..VALUES {
+            store(&mut control, &format!("large{number}"), value(number, 1_000_000))?;
+        }
+        let mut peers: Vec<Peer> = (0..PEERS).map(|_| site.connect()).collect::<Result<_>>()?;
+        for (number, peer) in peers.iter_mut().enumerate() {
+            let key = format!("large{} ", number % VALUES);
+            peer.send(format!("get {}\r\n", key.repeat(8)).as_bytes())?;
+        }
+        sleep(Duration::from_millis(300));
+        // A small one is answered all the same.
+        store(&mut control, "small", b"value")?;
+        let held_bytes = stat(&mut control, "", "response_obj_bytes")?;
+        ensure!(held_bytes < 32 << 20, "{io}: {held_bytes} bytes wait for who does not read");
+        for (number, peer) in peers.iter_mut().enumerate() {
+            let key = format!("large{}", number % VALUES);
+            let large = value(number % VALUES, 1_000_000);
+            let expected = [&item(&key, large).repeat(8)[..], b"END\r\n"].concat();
+            let mut answer = vec![0; expected.len()];
+            peer.read_exact(&mut answer).with_context(|| format!("{io}: peer {number}"))?;
+            ensure!(answer == expected, "{io}: peer {number} got something else");
+        }
+        drop(peers);
+        is_let_go(&mut control).with_context(|| io.to_owned())?;
+        drop(control);
+        site.scene.end()?;
+    }
+    Ok(())
+}
+
+/// They announce three times as much as there is memory, and send next to nothing.
+#[test]
+fn many_who_begin_large_values_and_stop_are_in_nobodys_way() -> Result<()> {
+    const PEERS: usize = 500;
+    for io in LOOPS {
+        let Some(site) = Site::start(Route::Tcp, io, &ARGS)? else { continue };
+        let mut control = site.control()?;
+        let large = value(5, 500_000);
+        store(&mut control, "large", large)?;
+        let mut peers: Vec<Peer> = (0..PEERS).map(|_| site.connect()).collect::<Result<_>>()?;
+        for (number, peer) in peers.iter_mut().enumerate() {
+            peer.send(format!("set slow{number} 0 0 1000000\r\nx").as_bytes())?;
+        }
+        sleep(Duration::from_millis(200));
+        let pinned = stat(&mut control, " larder", "segments_pinned")?;
+        let segments = stat(&mut control, " larder", "segments")?;
+        ensure!(pinned <= segments / 8 + 1, "{io}: {pinned} of {segments} segments are held");
+        let found = control.ask(b"get large\r\n", b"END\r\n")?;
+        ensure!(found == [&item("large", large)[..], b"END\r\n"].concat(), "{io}: it is gone");
+        for number in 0..200 {
+            store(&mut control, &format!("other{number}"), value(number, 500_000))?;
+        }
+        // Who goes on in time may be too late for its memory, but is told.
+        for (number, peer) in peers.iter_mut().enumerate().take(20) {
+            peer.send(&value(number, 1_000_000)[1..])?;
+            peer.send(b"\r\nmn\r\n")?;
+            let mut answer = Vec::new();
+            while !answer.ends_with(b"MN\r\n") {
+                let mut byte = [0];
+                peer.read_exact(&mut byte)?;
+                answer.extend(byte);
+            }
+            let told =
+                [&b"STORED\r\nMN\r\n"[..], b"SERVER_ERROR out of memory storing object\r\nMN\r\n"];
+            ensure!(told.contains(&&answer[..]), "{io}: {}", answer.escape_ascii());
+        }
+        drop(peers);
+        is_let_go(&mut control).with_context(|| io.to_owned())?;
+        drop(control);
+        site.scene.end()?;
+    }
+    Ok(())
+}
