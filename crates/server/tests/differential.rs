@@ -105,7 +105,12 @@ impl Random {
                 format!("md {key}{flags}{rest}")
             }
             10 => {
-                let rest = self.one_of(&["", " v", " MD v", " D5 v t", " N100 J7 v t", " Dx"]);
+                let mut rest = self.one_of(&["", " v", " MD v", " D5 v t", " N100 J7 v t", " Dx"]);
+                // A text does not become a number: whether memcached moves that in place depends on the answers that
+                // it has not sent yet, and then `h` does.
+                if !key.starts_with("number") && rest.starts_with(" N") {
+                    rest = " D7";
+                }
                 format!("ma {key}{flags}{rest}")
             }
             // A bare newline would make it a line that is too short for 1.6.45.
