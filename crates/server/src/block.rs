@@ -96,6 +96,11 @@ impl Block {
         bytes
     }
 
+    /// Is so much still to come that it had better be received to its place?
+    pub(crate) fn awaits_much(&self) -> bool {
+        matches!(self.state, State::Uploading(..)) && self.left_bytes > LANDED_BYTES_MIN as u64
+    }
+
     /// Where what comes next can be received by somebody else: so many bytes of it, and whether other things come behind
     /// these. None where it had better be given to [`Self::receive`], as the last byte of a block always must.
     pub(crate) fn landing(&mut self) -> Option<(Landing, usize, bool)> {
@@ -108,11 +113,7 @@ impl Block {
         let landing = upload.landing()?;
         let (_, room_bytes) = landing.room()?;
         let is_last = room_bytes >= value_bytes;
-        (room_bytes >= LANDED_BYTES_MIN).then_some((
-            landing,
-            room_bytes.min(left_bytes - 1),
-            is_last,
-        ))
+        (room_bytes >= ROOM_BYTES_MIN).then_some((landing, room_bytes.min(left_bytes - 1), is_last))
     }
 
     /// So many bytes have been received there.
@@ -183,8 +184,11 @@ impl Head {
     }
 }
 
-/// Less than this of a value is not worth a receive by itself.
+/// Less than this of a value is not worth a receive by itself …
 const LANDED_BYTES_MIN: usize = 32 * 1024;
+
+/// … and neither is less room than this: it is copied there.
+const ROOM_BYTES_MIN: usize = 16 * 1024;
 
 /// Bytes of a store's block.
 #[inline]

@@ -450,6 +450,12 @@ impl Session {
         matches!(self.state, State::Block(_))
     }
 
+    /// As [`Block::awaits_much`], where there is a block.
+    #[inline]
+    pub(crate) fn awaits_much(&self) -> bool {
+        matches!(&self.state, State::Block(block) if block.awaits_much())
+    }
+
     /// As [`Block::landing`], where there is a block.
     pub(crate) fn landing(&mut self) -> Option<(Landing, usize, bool)> {
         match &mut self.state {

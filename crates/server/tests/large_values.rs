@@ -280,3 +280,25 @@ fn many_who_begin_large_values_and_stop_are_in_nobodys_way() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn the_rest_of_a_large_value_is_awaited_at_its_place() -> Result<()> {
+    let Some(site) = Site::start(Route::Tcp, "uring", &ARGS)? else { return Ok(()) };
+    let mut stream = site.scene.connect()?;
+    // Who has sent something short is received from until it is told otherwise.
+    stream.ask(b"version\r\n", b"\r\n")?;
+    std::io::Write::write_all(&mut stream, b"set k 0 0 300000\r\n")?;
+    std::io::Write::write_all(&mut stream, &[b'v'; 100_000])?;
+    let mut bystander = site.scene.connect()?;
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while stat(&mut bystander, " larder", "segments_pinned")? == 0 {
+        ensure!(Instant::now() < deadline, "no room is held for it");
+        sleep(Duration::from_millis(1));
+    }
+    stream.ask(&[&[b'v'; 200_000][..], b"\r\n"].concat(), b"STORED\r\n")?;
+    let answer = stream.ask(b"get k\r\n", b"END\r\n")?;
+    let expected = [b"VALUE k 0 300000\r\n", &[b'v'; 300_000][..], b"\r\nEND\r\n"].concat();
+    assert!(answer == expected);
+    drop(stream);
+    is_let_go(&mut bystander)
+}

@@ -151,7 +151,12 @@ impl Connection {
         taken
     }
 
-    /// Is it better not to receive more, after something that has to wait?
+    /// Does something come, as whatever comes, that had better come to its place?
+    pub(crate) fn receives_too_little(&self) -> bool {
+        self.session.awaits_much() && self.awaits_input()
+    }
+
+    /// Is it better not to receive more, after something that has to wait or before what comes by itself?
     pub(crate) fn stops_receiving(&mut self) -> bool {
         self.ringed.as_mut().is_some_and(|ringed| {
             let stops = ringed.is_receiving && !ringed.is_stopping;

@@ -128,14 +128,18 @@ impl Worker {
 
     /// Has the ring receive for a connection, if it is not too much.
     pub(super) fn receive(&mut self, token: Token) {
-        if let (Some(connection), Some(ring)) = (self.connections.of_mut(token), self.poller.ring())
-            && let Some(extent) = connection.begin_receiving()
-        {
+        let (Some(connection), Some(ring)) = (self.connections.of_mut(token), self.poller.ring())
+        else {
+            return;
+        };
+        if let Some(extent) = connection.begin_receiving() {
             match extent {
                 Extent::Buffer => ring.receive_once(connection.as_fd(), token),
                 Extent::Any => ring.receive(connection.as_fd(), token),
                 Extent::Value(arrival) => ring.receive_at(connection.as_fd(), token, arrival),
             }
+        } else if connection.receives_too_little() && connection.stops_receiving() {
+            ring.stop_receiving(token);
         }
     }
 }
