@@ -7,6 +7,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -277,12 +278,27 @@ pub fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
 }
 
-/// An address of the loopback interface that nobody listens on now.
+/// An address of the loopback interface that nobody listens on now, another one each time.
+///
+/// Its port is none of those that the system gives to clients, one of which could have it by the time that the server
+/// listens, or be connected with itself.
 ///
 /// # Errors
 /// There is no free port.
 pub fn free_address() -> io::Result<SocketAddr> {
-    TcpListener::bind("127.0.0.1:0")?.local_addr()
+    const PORTS: std::ops::Range<u32> = 10_000..32_000;
+    static TAKEN: AtomicU32 = AtomicU32::new(0);
+    let mut refused = None;
+    for _ in PORTS {
+        // Test programs that run at the same time begin at different ones.
+        let place = std::process::id().wrapping_mul(97) + TAKEN.fetch_add(1, Relaxed);
+        let port = PORTS.start + place % (PORTS.end - PORTS.start);
+        match TcpListener::bind(("127.0.0.1", port as u16)) {
+            Ok(listener) => return listener.local_addr(),
+            Err(error) => refused = Some(error),
+        }
+    }
+    Err(refused.unwrap_or_else(|| io::ErrorKind::AddrNotAvailable.into()))
 }
 
 fn new_folder() -> io::Result<TempDir> {
