@@ -3,7 +3,7 @@
 use std::fmt;
 use std::fs::{self, File};
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -12,6 +12,9 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use rustix::io::Errno;
+use rustix::net::sockopt::set_socket_reuseaddr;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 pub use rustix::process::Signal;
 use rustix::process::{Pid, kill_process};
 use tempfile::TempDir;
@@ -281,24 +284,33 @@ pub fn is_root() -> bool {
 /// An address of the loopback interface that nobody listens on now, another one each time.
 ///
 /// Its port is none of those that the system gives to clients, one of which could have it by the time that the server
-/// listens, or be connected with itself.
+/// listens, or be connected with itself. Nor is it ever listened on here: a process that another thread is just starting
+/// would go on listening for a moment, and be taken for the server.
 ///
 /// # Errors
 /// There is no free port.
 pub fn free_address() -> io::Result<SocketAddr> {
     const PORTS: std::ops::Range<u32> = 10_000..32_000;
     static TAKEN: AtomicU32 = AtomicU32::new(0);
-    let mut refused = None;
+    let mut refused = io::ErrorKind::AddrNotAvailable.into();
     for _ in PORTS {
         // Test programs that run at the same time begin at different ones.
-        let place = std::process::id().wrapping_mul(97) + TAKEN.fetch_add(1, Relaxed);
+        let place = std::process::id().wrapping_mul(97).wrapping_add(TAKEN.fetch_add(1, Relaxed));
         let port = PORTS.start + place % (PORTS.end - PORTS.start);
-        match TcpListener::bind(("127.0.0.1", port as u16)) {
-            Ok(listener) => return listener.local_addr(),
-            Err(error) => refused = Some(error),
+        let address = SocketAddr::from(([127, 0, 0, 1], port as u16));
+        match can_be_bound(&address) {
+            Ok(()) => return Ok(address),
+            Err(error) => refused = error.into(),
         }
     }
-    Err(refused.unwrap_or_else(|| io::ErrorKind::AddrNotAvailable.into()))
+    Err(refused)
+}
+
+fn can_be_bound(address: &SocketAddr) -> std::result::Result<(), Errno> {
+    let flags = SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
+    set_socket_reuseaddr(&socket, true)?;
+    bind(&socket, address)
 }
 
 fn new_folder() -> io::Result<TempDir> {
