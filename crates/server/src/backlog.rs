@@ -1,4 +1,4 @@
-//! Bytes that wait: input that is no whole command yet, output that a socket did not take.
+//! Bytes that wait: input that is no whole command yet, records of TLS that a socket did not take.
 
 /// Bytes that come in at the end and are used up from the beginning. Empty, it owns no memory.
 #[derive(Debug, Default)]
