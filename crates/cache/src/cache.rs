@@ -106,7 +106,7 @@ impl Cache {
     /// How many items are stored. Those that expired or were cleared count until they are read or their
     /// memory is taken back.
     ///
-    /// Cost: a look at every thread's counters.
+    /// Cost: a look at every segment's account.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -115,7 +115,7 @@ impl Cache {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn len(&self) -> u64 {
-        self.counter(Counter::ItemsCurrent)
+        self.shared.engine.items()
     }
 
     /// Is nothing stored?

@@ -37,8 +37,6 @@ const COUNTERS: &[Counter] = &[
     Counter::GetFlushed,
     Counter::StoreTooLarge,
     Counter::StoreNoMemory,
-    Counter::BytesLive,
-    Counter::ItemsCurrent,
     Counter::ItemsTotal,
     Counter::ExpiredUnfetched,
     Counter::EvictedUnfetched,
@@ -105,6 +103,8 @@ impl Cache {
     fn gauge(&self, report: &Report, gauge: Gauge) -> Option<u64> {
         Some(match gauge {
             Gauge::MemoryBytesMax => self.memory_limit(),
+            Gauge::BytesLive => report.live_bytes,
+            Gauge::ItemsCurrent => report.items,
             Gauge::IndexBytes => report.index_bytes,
             Gauge::SegmentsFree => report.segments_free,
             Gauge::SegmentBytes => report.segment_bytes,

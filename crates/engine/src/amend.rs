@@ -131,7 +131,7 @@ impl Engine {
                 Some((room, seen)) if seen.is_same_form(found.header) => {
                     let copy = self.copy_with_deadline(&room, &found, key, hash, deadline);
                     let meta = self.amend_here(seat, &copy, amendment);
-                    self.relink(seat, &room, &found, deadline, found.slot.freq());
+                    self.relink(&room, &found, deadline, found.slot.freq());
                     drop(locked);
                     return Ok(Amended::Done(meta));
                 }

@@ -42,15 +42,14 @@ impl Engine {
         let begun = self.begin_emptying(spent);
         if begun {
             self.count(seat, Counter::SegmentsSpent, 1);
-            self.finish_emptying(seat, spent.segment);
+            self.finish_emptying(spent.segment);
         }
         Ok(if begun { Emptied::Yes } else { Emptied::Busy })
     }
 
     /// Frees a segment that nothing reaches any more. What is left in its account are pieces of uploads that
     /// will never be published.
-    pub(crate) fn finish_emptying(&self, seat: &Seat, segment: u32) {
-        self.discharge(seat, segment, self.live(segment));
+    pub(crate) fn finish_emptying(&self, segment: u32) {
         self.retire(segment);
         if self.is_over_limit() {
             self.memory.release(self.layout.segment_at(segment), self.layout.segment_bytes);

@@ -214,7 +214,7 @@ impl Engine {
         let mut records = self.records(segment);
         let passed = records.try_for_each(|record| self.pass_on(seat, &record, passage, now));
         match passed {
-            Ok(()) => self.finish_emptying(seat, segment),
+            Ok(()) => self.finish_emptying(segment),
             Err(NoMemory) => self.set_state(segment, State::Sealed),
         }
         passed
@@ -291,7 +291,8 @@ impl Engine {
     }
 
     fn mean_record_bytes(&self) -> u64 {
-        self.counter(Counter::BytesLive) / self.counter(Counter::ItemsCurrent).max(1)
+        let total = self.total();
+        total.bytes as u64 / total.items.max(1)
     }
 
     /// Raises what a segment's items must have been read, as far as half of its bytes need it.

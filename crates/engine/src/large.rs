@@ -22,7 +22,7 @@ use crate::find::Found;
 use crate::lane::Lane;
 use crate::publish::{Condition, Publication, Unpublished};
 use crate::record::{Draft, Form, Header, PIECE_HEAD_BYTES};
-use crate::segment::State;
+use crate::segment::{Account, State};
 use crate::slot::Slot;
 use crate::wait::Wait;
 use crate::{Engine, Request, Seat, StoreError, Stored};
@@ -244,7 +244,8 @@ impl Engine {
         room.fill(header.record_bytes());
         // The item's deadline is not known yet.
         self.note_deadline(room.segment, Deadline::NEVER);
-        self.account(seat, room.segment, header.record_bytes());
+        self.charge(room.segment, Account::of(header));
+        self.count(seat, Counter::BytesWritten, header.record_bytes() as u64);
         self.note_arriving(room.segment);
         let piece = Piece { slot: room.slot(), sequence: room.sequence };
         let piece_at = room.at() + PIECE_HEAD_BYTES;
@@ -366,7 +367,7 @@ impl Engine {
             while self.outlasts(piece) {
                 // Under the lock of the item's group nobody else accounts for the piece.
                 let _locked = self.lock(seat, upload.hash);
-                if self.give_back_piece(seat, piece) {
+                if self.give_back_piece(piece) {
                     break;
                 }
             }
@@ -375,13 +376,13 @@ impl Engine {
 
     /// Takes a piece that no item will name out of the accounts; false where it is lost, or about to be. Under the lock
     /// of the group of its key.
-    pub(crate) fn give_back_piece(&self, seat: &Seat, piece: &Piece) -> bool {
+    pub(crate) fn give_back_piece(&self, piece: &Piece) -> bool {
         let is_kept = self.is_kept(piece);
         if is_kept {
             let record_at = self.layout.segment_at(piece.slot.segment()) + piece.slot.offset();
-            let bytes = Header::load(&self.memory, record_at).record_bytes();
+            let account = Account::of(Header::load(&self.memory, record_at));
+            self.discharge(piece.slot.segment(), account);
             self.note_arrived(piece.slot.segment());
-            self.discharge(seat, piece.slot.segment(), bytes);
         }
         is_kept
     }

@@ -11,6 +11,7 @@ use crate::group::Locked;
 use crate::head::Reservation;
 use crate::large::{Piece, table_at};
 use crate::record::{Draft, FREQ_BORN_MAX, Header, Marks};
+use crate::segment::Account;
 use crate::slot::Slot;
 use crate::{Engine, NoMemory, Reason, Request, Seat, Stale, StoreError, Stored};
 
@@ -199,7 +200,7 @@ impl Engine {
             });
             // What is lost, or about to be, goes with its segment, which is spent.
             for piece in *pieces {
-                self.give_back_piece(seat, piece);
+                self.give_back_piece(piece);
             }
             let cas = match self.keeps_versions {
                 true => self.give_version(seat, condition.version(), 0),
@@ -215,21 +216,21 @@ impl Engine {
         };
         let life = self.life(draft, condition, &verdict, live.as_ref());
         let cas = self.complete(seat, publication, room, condition, &life, old.as_ref());
+        self.charge(room.segment, Account { items: 1, bytes });
         self.set_slot(slot_at, room.slot().tagged(self.tag_of(draft.hash), life.freq));
         pieces.iter().for_each(|piece| self.note_arrived(piece.slot.segment()));
         if let Some(old) = &old {
             self.tell_replaced(old, condition, now);
-            self.discharge_item(seat, old, *carried);
+            self.discharge_item(old, *carried);
             self.count(seat, Counter::Reclaimed, u64::from(live.is_none()));
         }
-        self.account(seat, room.segment, bytes);
+        self.count(seat, Counter::BytesWritten, bytes as u64);
         // As in memcached, where a number that stays as long as it was is the same item.
         let goes_on = matches!(condition, Condition::Over(over) if over.goes_on);
         self.count(seat, Counter::ItemsTotal, u64::from(!goes_on));
         if old.is_none() {
             let is_remembered = self.forget(&locked, draft.hash);
             self.count(seat, Counter::GhostHits, u64::from(is_remembered));
-            self.count(seat, Counter::ItemsCurrent, 1);
             self.note_slots(seat, 1);
         }
         Ok(Stored::Stored { cas, value_bytes: draft.shown_bytes() })
@@ -340,8 +341,7 @@ impl Engine {
     /// Removes a record of a locked group from the index.
     pub(crate) fn unlink(&self, seat: &Seat, found: &Found) {
         self.set_slot(found.slot_at, Slot::EMPTY);
-        self.discharge_item(seat, found, None);
-        self.discount(seat, Counter::ItemsCurrent, 1);
+        self.discharge_item(found, None);
         self.note_slots(seat, -1);
     }
 
@@ -354,33 +354,18 @@ impl Engine {
         }
     }
 
-    /// Adds a record to the accounts.
-    pub(crate) fn account(&self, seat: &Seat, segment: u32, bytes: usize) {
-        self.add_live(segment, bytes);
-        self.count(seat, Counter::BytesLive, bytes as u64);
-        self.count(seat, Counter::BytesWritten, bytes as u64);
-    }
-
-    /// Takes a record out of the accounts, after nothing names it any more: a segment without live bytes is
-    /// given to other use without a look.
-    pub(crate) fn discharge(&self, seat: &Seat, segment: u32, bytes: usize) {
-        self.subtract_live(segment, bytes);
-        self.discount(seat, Counter::BytesLive, bytes as u64);
-    }
-
     /// Takes an item's record, and the pieces of a large one but for those carried over, out of the accounts. Under the lock of its
     /// group. The record last: as soon as it is out, its segment may be given to other use, and with it the
     /// table that names the pieces.
-    fn discharge_item(&self, seat: &Seat, found: &Found, carried: Option<Carried>) {
+    fn discharge_item(&self, found: &Found, carried: Option<Carried>) {
         if found.header.is_large() {
             let is_carried = |piece| carried.is_some_and(|carried| carried.holds(piece));
             for (_, at) in self.table(found).enumerate().filter(|(piece, _)| !is_carried(*piece)) {
                 let piece = self.slot(at);
                 let record_at = self.layout.segment_at(piece.segment()) + piece.offset();
-                let bytes = Header::load(&self.memory, record_at).record_bytes();
-                self.discharge(seat, piece.segment(), bytes);
+                self.discharge(piece.segment(), Account::of(Header::load(&self.memory, record_at)));
             }
         }
-        self.discharge(seat, found.slot.segment(), found.header.record_bytes());
+        self.discharge(found.slot.segment(), Account::of(found.header));
     }
 }

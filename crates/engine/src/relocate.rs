@@ -11,6 +11,7 @@ use crate::group::Locked;
 use crate::head::Reservation;
 use crate::lane::Lane;
 use crate::record::{HEADER_BYTES, Header};
+use crate::segment::Account;
 use crate::slot::Slot;
 use crate::{Engine, NoMemory, Seat};
 
@@ -18,21 +19,17 @@ impl Engine {
     /// Makes the slot of a found record name its copy. Under the lock of its group.
     pub(crate) fn relink(
         &self,
-        seat: &Seat,
         room: &Reservation<'_>,
         found: &Found,
         deadline: Deadline,
         freq: u64,
     ) {
-        let bytes = Header::load(&self.memory, room.at()).record_bytes();
-        room.fill(bytes);
+        let header = Header::load(&self.memory, room.at());
+        room.fill(header.record_bytes());
         self.note_deadline(room.segment, deadline);
-        self.add_live(room.segment, bytes);
+        self.charge(room.segment, Account::of(header));
         self.set_slot(found.slot_at, room.slot().tagged(found.slot.tag(), freq));
-        let old_bytes = found.header.record_bytes();
-        self.subtract_live(found.slot.segment(), old_bytes);
-        let change = (bytes as u64).wrapping_sub(old_bytes as u64);
-        self.count(seat, Counter::BytesLive, change);
+        self.discharge(found.slot.segment(), Account::of(found.header));
     }
 
     /// Moves a live record, or a live piece, to a lane; nothing happens where it is dead by now. `freq_after` is
@@ -75,7 +72,7 @@ impl Engine {
             let freq = freq_after(counted);
             let header = found.header.with_freq_changed(counted, freq);
             self.memory.word(room.at()).store(header.word(), Relaxed);
-            self.relink(seat, &room, &found, self.deadline(&found), freq);
+            self.relink(&room, &found, self.deadline(&found), freq);
             self.count(seat, Counter::BytesRelocated, bytes as u64);
         }
         Ok(())
@@ -93,9 +90,10 @@ impl Engine {
         if let Some((_, table_at)) = self.find_owner(locked, hash, slot) {
             room.fill(bytes);
             self.note_deadline(room.segment, Deadline::NEVER);
-            self.add_live(room.segment, bytes);
+            let account = Account { items: 0, bytes };
+            self.charge(room.segment, account);
             self.set_slot(table_at, room.slot());
-            self.subtract_live(slot.segment(), bytes);
+            self.discharge(slot.segment(), account);
             self.count(seat, Counter::BytesRelocated, bytes as u64);
         }
     }

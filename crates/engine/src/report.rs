@@ -65,6 +65,13 @@ impl Report {
 }
 
 impl Engine {
+    /// How many items there are, dead ones that nobody has come across included.
+    ///
+    /// Cost: a look at every segment's account.
+    pub fn items(&self) -> u64 {
+        self.total().items
+    }
+
     /// Counts and measures.
     pub fn report(&self) -> Report {
         let groups = self.memory.word(global::GROUPS).load(Relaxed);
@@ -73,6 +80,7 @@ impl Engine {
             .word(global::OVERFLOW_GROUPS)
             .load(Relaxed)
             .saturating_sub(self.memory.word(global::FREE_OVERFLOW_COUNT).load(Relaxed));
+        let total = self.total();
         let mut report = Report {
             memory_bytes: self.memory_limit() as u64,
             segment_bytes: self.layout.segment_bytes as u64,
@@ -84,8 +92,8 @@ impl Engine {
                 .counter(Counter::EvictedAgeSecs)
                 .checked_div(self.counter(Counter::Evictions))
                 .unwrap_or(0),
-            items: self.counter(Counter::ItemsCurrent),
-            live_bytes: self.counter(Counter::BytesLive),
+            items: total.items,
+            live_bytes: total.bytes as u64,
             groups,
             overflow_groups,
             index_bytes: (groups + overflow_groups) * GROUP_BYTES as u64,

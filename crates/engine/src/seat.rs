@@ -92,11 +92,6 @@ impl Engine {
         add(self, seat.at + COUNTERS + 8 * counter as usize, n);
     }
 
-    #[inline]
-    pub(crate) fn discount(&self, seat: &Seat, counter: Counter, n: u64) {
-        self.count(seat, counter, n.wrapping_neg());
-    }
-
     /// A version that no item of the region has had, larger than `replaced` unless that was asked for and is
     /// beyond [`ASKED_VERSION_PASSED_MAX`].
     pub(crate) fn next_version(&self, seat: &Seat, replaced: u64) -> u64 {

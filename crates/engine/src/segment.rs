@@ -19,16 +19,17 @@ use larder_region::layout::{SEGMENT_HEADER_BYTES, global};
 
 use crate::Engine;
 use crate::lane::Lane;
+use crate::record::Header;
 
 const STATE: usize = 0;
 const NEXT_FREE: usize = 4;
 const FILLED: usize = 8;
-const LIVE: usize = 12;
-const DEADLINE_MAX: usize = 20;
-const ARRIVING: usize = 24;
-const LANE: usize = 28;
-const PINS: usize = 32;
-const DEADLINE_MIN: usize = 36;
+const ACCOUNT: usize = 16;
+const DEADLINE_MAX: usize = 24;
+const DEADLINE_MIN: usize = 28;
+const LANE: usize = 32;
+const ARRIVING: usize = 36;
+const PINS: usize = 40;
 
 /// What a segment is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +64,37 @@ impl State {
         Self::Overflow,
         Self::Ghost,
     ];
+}
+
+/// What of a segment can be reached: items, and bytes of records, pieces among them. One word, so that both change
+/// together.
+///
+/// Items in it are counted before they can be reached, and until they cannot be any more: it may say too much for a
+/// moment, and after the death of a process until it is counted again, but never too little.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Account {
+    pub(crate) items: u64,
+    pub(crate) bytes: usize,
+}
+
+impl Account {
+    /// One record.
+    pub(crate) fn of(header: Header) -> Self {
+        Self { items: u64::from(!header.is_piece()), bytes: header.record_bytes() }
+    }
+
+    pub(crate) fn of_word(word: u64) -> Self {
+        Self { items: word >> 32, bytes: (word & 0xFFFF_FFFF) as usize }
+    }
+
+    pub(crate) fn word(self) -> u64 {
+        self.items << 32 | self.bytes as u64
+    }
+
+    pub(crate) fn add(&mut self, more: Self) {
+        self.items += more.items;
+        self.bytes += more.bytes;
+    }
 }
 
 /// A segment in one of its uses for records, the older the less.
@@ -112,18 +144,41 @@ impl Engine {
         self.segment_field(segment, FILLED).store(bytes as u32, Release);
     }
 
+    pub(crate) fn account_word(&self, segment: u32) -> &AtomicU64 {
+        self.memory.word(self.layout.headers_at + segment as usize * SEGMENT_HEADER_BYTES + ACCOUNT)
+    }
+
+    /// What of a segment can still be reached.
+    pub(crate) fn account(&self, segment: u32) -> Account {
+        // Pairs with the release in `discharge`: where nothing is live, nothing is named.
+        Account::of_word(self.account_word(segment).load(Acquire))
+    }
+
     /// How many bytes of a segment are records that can still be reached.
     pub(crate) fn live(&self, segment: u32) -> usize {
-        // Pairs with the release in `subtract_live`: where nothing is live, nothing is named.
-        self.segment_field(segment, LIVE).load(Acquire) as usize
+        self.account(segment).bytes
     }
 
-    pub(crate) fn add_live(&self, segment: u32, bytes: usize) {
-        self.segment_field(segment, LIVE).fetch_add(bytes as u32, Relaxed);
+    /// Adds to a segment's account, before anything names it.
+    pub(crate) fn charge(&self, segment: u32, account: Account) {
+        self.account_word(segment).fetch_add(account.word(), Relaxed);
     }
 
-    pub(crate) fn subtract_live(&self, segment: u32, bytes: usize) {
-        self.segment_field(segment, LIVE).fetch_sub(bytes as u32, Release);
+    /// Takes out of a segment's account what nothing names any more: a segment without live bytes is given to other
+    /// use without a look.
+    pub(crate) fn discharge(&self, segment: u32, account: Account) {
+        self.account_word(segment).fetch_sub(account.word(), Release);
+    }
+
+    /// The accounts of all segments together.
+    pub(crate) fn total(&self) -> Account {
+        let mut total = Account::default();
+        for segment in self.segments().take(self.used_segments() as usize) {
+            if self.sequence(segment).load(Relaxed) != 0 {
+                total.add(self.account(segment));
+            }
+        }
+        total
     }
 
     /// Notes a piece of a value that is still arriving. Moving the segment's records would lose it: nothing
@@ -265,7 +320,7 @@ impl Engine {
     pub(crate) fn activate(&self, segment: u32, lane: Lane, now: Second) -> u64 {
         debug_assert_eq!(self.state(segment), State::Reserved);
         self.set_filled(segment, 0);
-        self.segment_field(segment, LIVE).store(0, Relaxed);
+        self.account_word(segment).store(0, Relaxed);
         self.segment_field(segment, LANE).store(lane.number(), Relaxed);
         self.segment_field(segment, DEADLINE_MAX).store(0, Relaxed);
         self.segment_field(segment, DEADLINE_MIN).store(NEVER_EXPIRES, Relaxed);

@@ -4,7 +4,6 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use larder_region::layout::global;
-use larder_stats::Counter;
 
 use crate::Engine;
 use crate::find::Found;
@@ -56,7 +55,7 @@ impl Engine {
             }
         }
         self.validate_segments(&reached)?;
-        let items = self.counter(Counter::ItemsCurrent);
+        let items = self.total().items;
         ensure!(items == reached.items, "{items} items counted, {} reached", reached.items);
         let all = self.memory.word(global::OVERFLOW_GROUPS).load(Relaxed);
         let free = self.memory.word(global::FREE_OVERFLOW_COUNT).load(Relaxed);
@@ -154,8 +153,8 @@ impl Engine {
         let counted = self.layout.segments as u64 - self.segments_in_use();
         ensure!(free == counted, "{free} segments are free, {counted} are counted");
         let live: usize = reached.bytes.values().sum();
-        let counted = self.counter(Counter::BytesLive);
-        ensure!(live as u64 == counted, "{live} bytes are live, {counted} are counted");
+        let counted = self.total().bytes;
+        ensure!(live == counted, "{live} bytes are live, {counted} are counted");
         Ok(())
     }
 

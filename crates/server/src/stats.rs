@@ -158,6 +158,8 @@ fn gauge_text(server: &Server, report: &Report, gauge: Gauge) -> String {
             server.certificates.as_ref().map_or(0, Certificates::age_secs)
         }
         Gauge::IndexPower => u64::from((report.groups * SLOTS_PER_GROUP).ilog2()),
+        Gauge::BytesLive => report.live_bytes,
+        Gauge::ItemsCurrent => report.items,
         Gauge::IndexBytes => report.index_bytes,
         Gauge::SegmentsFree => report.segments_free,
         Gauge::SegmentBytes => report.segment_bytes,

@@ -180,8 +180,8 @@ General {
     "time_since_server_cert_refresh" gauge CertificatesAgeSecs if Tls "Seconds since the files of the certificates were read.";
     "unexpected_napi_ids" constant "0" "Always 0: Larder gives connections to its workers in turn, with `-N` too.";
     "round_robin_fallback" constant "0" "Always 0: taking turns is not a fallback in Larder, with `-N` either.";
-    "bytes" level BytesLive "Memory of the items that can be read, in bytes.";
-    "curr_items" level ItemsCurrent "Items stored now; an expired one counts until its memory is taken back.";
+    "bytes" gauge BytesLive "Memory of the items that can be read, in bytes.";
+    "curr_items" gauge ItemsCurrent "Items stored now; an expired one counts until its memory is taken back.";
     "total_items" counter ItemsTotal "Items stored.";
     "slab_global_page_pool" gauge PagesFree "Memory of segments that were in use and are free now, in pages of 1 MiB.";
     "expired_unfetched" counter ExpiredUnfetched "Expired items whose memory was taken back and that had not been read lately.";

@@ -35,7 +35,7 @@ fn an_expired_item_is_swept_though_others_ask_for_it() {
         sweeper.join().unwrap();
         assert_eq!(reader.join().unwrap(), None);
         scene.end();
-        assert_eq!(scene.engine.counter(Counter::ItemsCurrent), 0);
+        assert_eq!(scene.engine.total().items, 0);
         // Whoever is there first takes it back.
         let counters = [Counter::Reclaimed, Counter::CrawlerReclaimed];
         assert_eq!(counters.map(|counter| scene.engine.counter(counter)).iter().sum::<u64>(), 1);
