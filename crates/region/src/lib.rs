@@ -8,16 +8,32 @@
 //! only way to touch them: every access is clamped to the mapping, so that whatever a slot or a header
 //! claims, no access leaves it. [`Layout`] says where things are; docs/region-format.md draws it.
 //!
-//! This crate knows neither items nor keys nor eviction. It is one of the few places where `unsafe` is
-//! allowed: `mapping.rs` and `memory.rs` for the mapping, `raw.rs` for copies of bytes that others may be changing.
+//! What is mapped can be private, or shared with other processes: with those that are forked from this one, with those
+//! that open the same [`file`](mod@file), with those that only read. Which of them live is told by [`locks`], and whether this process was forked by
+//! [`forks`].
 //!
-//! Files in reading order: [`layout`], [`memory`], `mapping`, `raw`, [`turns`].
+//! This crate knows neither items nor keys nor eviction. It is one of the few places where `unsafe` is
+//! allowed: `mapping.rs` and `memory.rs` for the mapping, `raw.rs` for copies of bytes that others may be changing,
+//! `fork.rs` and `locks.rs` for what the C library alone offers.
+//!
+//! Files in reading order: [`layout`], [`memory`], [`shared`], `mapping`, `raw`, [`turns`]; [`file`](mod@file), [`locks`], `fork`,
+//! `boot`.
 
+mod boot;
+pub mod file;
+mod fork;
 pub mod layout;
+pub mod locks;
 mod mapping;
 pub mod memory;
 mod raw;
+pub mod shared;
 pub mod turns;
 
+pub use boot::boot;
+pub use file::{Access, FileError, NewFile};
+pub use fork::forks;
 pub use layout::{Layout, LayoutError};
+pub use locks::{LockError, Locks};
 pub use memory::{MapError, Memory};
+pub use shared::ShareError;

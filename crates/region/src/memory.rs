@@ -7,7 +7,7 @@ use crate::mapping::HUGE_PAGE_BYTES;
 use crate::turns::{Turn, offer, parts};
 use crate::{mapping, raw};
 
-/// A private mapping of zeroed memory.
+/// The mapped bytes of a region: private memory, or memory shared with other processes (module [`crate::shared`]).
 ///
 /// All access goes through shared references: the words are atomics, the bytes are copied by primitives
 /// that tolerate concurrent change. An offset outside the mapping, or not aligned for the word asked for,
@@ -19,6 +19,18 @@ pub struct Memory {
     bytes: usize,
     /// What was asked of the system: `bytes`, or a little more where its pages are large.
     mapped_bytes: usize,
+    sharing: Sharing,
+}
+
+/// With whom a mapping is shared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sharing {
+    /// With nobody.
+    Private,
+    /// With others who map it, and may write.
+    Shared,
+    /// With others who write, while we only read.
+    ReadOnly,
 }
 
 /// The system gave no memory.
@@ -38,7 +50,9 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 /// The smallest mapping: everything clamped must still find room for a word.
-const BYTES_MIN: usize = 4096;
+pub(crate) const BYTES_MIN: usize = 4096;
+
+const PAGE_BYTES: usize = 4096;
 
 impl Memory {
     /// Maps `bytes` of zeroed private memory. Pages are taken from the system when they are first
@@ -49,7 +63,7 @@ impl Memory {
     pub fn private(bytes: usize) -> Result<Self, MapError> {
         let bytes = bytes.max(BYTES_MIN);
         let base = mapping::map(bytes).map_err(|source| MapError { bytes, source })?;
-        Ok(Self { base, bytes, mapped_bytes: bytes })
+        Ok(Self::mapped(base, bytes, Sharing::Private))
     }
 
     /// As [`Memory::private`], in huge pages that the system has set aside for such use
@@ -61,12 +75,25 @@ impl Memory {
         let mapped_bytes = bytes.max(BYTES_MIN).next_multiple_of(HUGE_PAGE_BYTES);
         let base = mapping::map_huge(mapped_bytes)
             .map_err(|source| MapError { bytes: mapped_bytes, source })?;
-        Ok(Self { base, bytes: bytes.max(BYTES_MIN), mapped_bytes })
+        let sharing = Sharing::Private;
+        Ok(Self { base, bytes: bytes.max(BYTES_MIN), mapped_bytes, sharing })
+    }
+
+    /// What `mapping` has made, of at least [`BYTES_MIN`].
+    pub(crate) fn mapped(base: NonNull<u8>, bytes: usize, sharing: Sharing) -> Self {
+        debug_assert!(bytes >= BYTES_MIN, "a mapping of {bytes} bytes has no room");
+        Self { base, bytes, mapped_bytes: bytes, sharing }
     }
 
     /// The size of the mapping.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Can this mapping only be read? Then a store into it ends the process: such a caller loads words and reads
+    /// bytes, and nothing else.
+    pub fn is_read_only(&self) -> bool {
+        self.sharing == Sharing::ReadOnly
     }
 
     /// The 64-bit word at `offset`.
@@ -111,6 +138,7 @@ impl Memory {
     /// If the bytes do not fit: an owner knows its bounds.
     #[inline]
     pub fn write(&self, offset: usize, bytes: &[u8]) {
+        debug_assert!(!self.is_read_only(), "a write into a mapping that can only be read");
         assert!(self.holds(offset, bytes.len()), "a write at {offset} leaves the region");
         // SAFETY: the target is within the mapping by the assertion, a slice is never in the mapping.
         unsafe {
@@ -124,6 +152,7 @@ impl Memory {
     /// # Panics
     /// If either part leaves the region or they overlap.
     pub fn copy(&self, from: usize, to: usize, len: usize) {
+        debug_assert!(!self.is_read_only(), "a copy into a mapping that can only be read");
         assert!(self.holds(from, len) && self.holds(to, len), "a copy leaves the region");
         assert!(from.abs_diff(to) >= len, "a copy overlaps itself");
         // SAFETY: both ranges are within the mapping and disjoint by the assertions.
@@ -133,10 +162,13 @@ impl Memory {
         }
     }
 
-    /// Gives the pages between two offsets back to the system; they read as zeros from then on. For an owner
-    /// of that part of the region. Where the system does not take them they keep their content.
+    /// Gives the pages between two offsets back to the system; they read as zeros from then on, in every process
+    /// that maps them. For an owner of that part of the region. Where the system does not take them they keep their
+    /// content: those of a file that is sealed ([`crate::file::seal`]), and those of a mapping that can only be read.
+    ///
+    /// The next write takes memory again. On a file system that is full by then that write would end the process: in
+    /// a region of a file, [`Memory::take`] before it is an error instead.
     pub fn release(&self, offset: usize, len: usize) {
-        const PAGE_BYTES: usize = 4096;
         let start = offset.next_multiple_of(PAGE_BYTES);
         let end = (offset + len).min(self.bytes) / PAGE_BYTES * PAGE_BYTES;
         if start >= end {
@@ -146,7 +178,33 @@ impl Memory {
         // SAFETY: the pages are within the mapping and the caller's own, so that no reference of `unchanging` is
         // into them: those are into segments in use, which are not released before the last pin is gone.
         // Whoever else reads there finds zeros, as it may find anything.
-        unsafe { mapping::release(self.base.add(start), end - start) };
+        unsafe {
+            match self.sharing {
+                Sharing::Private => mapping::release(self.base.add(start), end - start),
+                Sharing::Shared => mapping::release_shared(self.base.add(start), end - start),
+                Sharing::ReadOnly => (),
+            }
+        }
+    }
+
+    /// Has the system find memory now for all pages that hold some of the `len` bytes at `offset`. What they hold
+    /// stays. Costs about half a microsecond a page that had none.
+    ///
+    /// Needed where memory was given back or was never reserved ([`crate::file::extend`]), and where its want would
+    /// come as a signal later: in regions of files. In private memory it does nothing; so it does before Linux 5.14.
+    ///
+    /// # Errors
+    /// [`MapError`] if there is no memory, or no room in the file system.
+    pub fn take(&self, offset: usize, len: usize) -> Result<(), MapError> {
+        if self.sharing != Sharing::Shared || len == 0 {
+            return Ok(());
+        }
+        let (offset, len) = self.clamp(offset, len);
+        let start = offset / PAGE_BYTES * PAGE_BYTES;
+        let bytes = offset + len - start;
+        // SAFETY: the pages are within the mapping by `clamp`, and it is writable.
+        unsafe { mapping::take(self.base.add(start), bytes) }
+            .map_err(|source| MapError { bytes, source })
     }
 
     /// The bytes at `offset`, where they are; none where they leave the region.
@@ -213,7 +271,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `private` with this size; nothing borrowed from `self` outlives
+        // SAFETY: the mapping was made by `mapping` with this size; nothing borrowed from `self` outlives
         // it.
         unsafe { mapping::unmap(self.base, self.mapped_bytes) };
     }
