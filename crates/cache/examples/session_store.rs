@@ -47,7 +47,7 @@ impl Sessions {
 
     /// Ends all sessions of a user.
     fn end_all(&self, user: u64) -> u64 {
-        self.cache.remove_prefix(format!("session:{user}:"))
+        self.cache.remove_prefix(format!("session:{user}:")).unwrap()
     }
 
     fn pass(&self, minutes: u32) {

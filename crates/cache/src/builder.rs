@@ -148,8 +148,8 @@ impl Builder {
             Engine::create(&config).map_err(|source| OpenError::Memory { memory_bytes, source })?;
         let cache = Cache::new(engine, time);
         if self.maintainer {
-            let maintainer = Maintainer::start(&cache.shared).map_err(OpenError::Thread)?;
-            let _ = cache.shared.maintainer.set(maintainer);
+            let maintainer = Maintainer::start(cache.shared()).map_err(OpenError::Thread)?;
+            let _ = cache.shared().maintainer.set(maintainer);
         }
         Ok(cache)
     }

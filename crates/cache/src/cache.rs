@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use larder_engine::{Broken, Engine, LimitError, Report, Seat};
+use larder_engine::{Broken, Config, Engine, JoinError, LimitError, Report, Seat};
 use larder_item::{Epoch, Second};
+use larder_region::forks;
 use larder_stats::Counter;
 
 use crate::clock::Time;
@@ -23,6 +24,18 @@ pub struct Cache {
     pub(crate) shared: Arc<Shared>,
 }
 
+/// The cache of a process that cannot use the one it was forked with.
+const SUBSTITUTE: Config = Config {
+    memory_bytes: 1 << 20,
+    memory_bytes_max: 1 << 20,
+    item_bytes_max: 1 << 19,
+    huge_pages: false,
+    keeps_versions: true,
+    evicts: true,
+    hash_seed: 0,
+    epoch: Epoch { unix_secs: 0 },
+};
+
 /// What the clones of a cache share.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -35,6 +48,12 @@ pub(crate) struct Shared {
     /// Held by the maintainer while it works, and by who must not be disturbed by it.
     pub(crate) tidying: Mutex<()>,
     pub(crate) flights: Flights,
+    /// How many forks had led to the process that this is of.
+    forks: u32,
+    /// The same in a process that was forked from it, where it was used there.
+    in_child: OnceLock<Arc<Self>>,
+    /// Why the cache of before could not be used in this process any more, if it could not.
+    lost: Option<JoinError>,
 }
 
 impl Shared {
@@ -43,6 +62,53 @@ impl Shared {
         match self.time.clock {
             Clock::System => self.time.system_second(),
             Clock::Ticked => self.engine.now(),
+        }
+    }
+
+    /// Is this the process that opened it, or else took it over after a fork?
+    #[inline]
+    pub(crate) fn is_of_this_process(&self) -> bool {
+        self.forks == forks()
+    }
+
+    /// What takes its place in this process, which was forked from the one that it is of.
+    ///
+    /// Whatever a thread held at the fork, of locks or of the region, is held for ever in the child, where that thread is
+    /// not: so the child begins with new ones. Where it cannot use the region it goes on with a small cache of its own.
+    #[cold]
+    fn in_this_process(&self) -> &Arc<Self> {
+        let mut last = self;
+        loop {
+            let next = last.in_child.get_or_init(|| Arc::new(last.forked()));
+            if next.is_of_this_process() {
+                return next;
+            }
+            last = next;
+        }
+    }
+
+    fn forked(&self) -> Self {
+        let (engine, lost) = match self.engine.in_child() {
+            Ok(engine) => (engine, None),
+            Err(error) => {
+                (Engine::create(&SUBSTITUTE).expect("a megabyte can be had"), Some(error))
+            }
+        };
+        Self { lost, ..Self::new(engine, self.time) }
+    }
+
+    fn new(engine: Engine, time: Time) -> Self {
+        Self {
+            shared_seat: seats::shared_seat(&engine),
+            engine,
+            time,
+            queues: Queues::default(),
+            maintainer: OnceLock::new(),
+            tidying: Mutex::default(),
+            flights: Flights::default(),
+            forks: forks(),
+            in_child: OnceLock::new(),
+            lost: None,
         }
     }
 
@@ -65,11 +131,25 @@ impl Cache {
     }
 
     pub(crate) fn new(engine: Engine, time: Time) -> Self {
-        let shared_seat = seats::shared_seat(&engine);
-        let (maintainer, tidying) = (OnceLock::new(), Mutex::default());
-        let (flights, queues) = (Flights::default(), Queues::default());
-        let shared = Shared { engine, time, shared_seat, queues, maintainer, tidying, flights };
-        Self { shared: Arc::new(shared) }
+        Self { shared: Arc::new(Shared::new(engine, time)) }
+    }
+
+    /// What the clones of this cache share in this process.
+    #[inline]
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        if self.shared.is_of_this_process() { &self.shared } else { self.shared.in_this_process() }
+    }
+
+    /// Why this process has a small cache of its own in place of the one it was forked with, if that is so: it could not
+    /// become one more of those that share it.
+    ///
+    /// ```
+    /// # let cache = larder::Cache::builder().open()?;
+    /// assert!(cache.lost().is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn lost(&self) -> Option<&JoinError> {
+        self.shared().lost.as_ref()
     }
 
     /// Makes everything stored so far invisible, in constant time. [`Cache::maintain`] takes its memory back;
@@ -83,8 +163,8 @@ impl Cache {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn clear(&self) {
-        self.shared.flights.detach_all(|_| true);
-        self.shared.engine.flush();
+        self.shared().flights.detach_all(|_| true);
+        self.shared().engine.flush();
     }
 
     /// Takes back memory of items that expired or were cleared. Nothing depends on it being called; a server
@@ -115,7 +195,7 @@ impl Cache {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn len(&self) -> u64 {
-        self.shared.engine.items()
+        self.shared().engine.items()
     }
 
     /// Is nothing stored?
@@ -132,12 +212,12 @@ impl Cache {
     /// ```
     #[inline]
     pub fn now(&self) -> Second {
-        self.shared.now()
+        self.shared().now()
     }
 
     /// The second of the cache's life by the system's clock, for whoever ticks the cache in real time.
     pub fn system_second(&self) -> Second {
-        self.shared.time.system_second()
+        self.shared().time.system_second()
     }
 
     /// Moves a [`Clock::Ticked`] clock forward; it never goes back.
@@ -151,7 +231,7 @@ impl Cache {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn tick(&self, now: Second) {
-        self.shared.engine.tick(now);
+        self.shared().engine.tick(now);
     }
 
     /// The tie between the cache's seconds and Unix time.
@@ -162,7 +242,7 @@ impl Cache {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn epoch(&self) -> Epoch {
-        self.shared.engine.epoch()
+        self.shared().engine.epoch()
     }
 
     /// One of the counters that the engine keeps, summed over threads.
@@ -174,7 +254,7 @@ impl Cache {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn counter(&self, counter: Counter) -> u64 {
-        self.shared.engine.counter(counter)
+        self.shared().engine.counter(counter)
     }
 
     /// Sets the counters that count events back to 0.
@@ -187,7 +267,7 @@ impl Cache {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn reset_counters(&self) {
-        self.shared.engine.reset_counters();
+        self.shared().engine.reset_counters();
     }
 
     /// Changes how much memory the cache may use, up to [`Builder::memory_bytes_max`]. More can be used at once.
@@ -197,12 +277,13 @@ impl Cache {
     /// # Errors
     /// [`LimitError`] names the bounds.
     pub fn set_memory_limit(&self, bytes: u64) -> Result<(), LimitError> {
-        self.shared.engine.set_memory_limit(usize::try_from(bytes).unwrap_or(usize::MAX))
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        self.with_seat(|engine, seat| engine.set_memory_limit(seat, bytes))
     }
 
     /// How much memory the cache may use, in bytes.
     pub fn memory_limit(&self) -> u64 {
-        self.shared.engine.memory_limit() as u64
+        self.shared().engine.memory_limit() as u64
     }
 
     /// The sizes of the cache's parts.
@@ -215,7 +296,7 @@ impl Cache {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn report(&self) -> Report {
-        self.shared.engine.report()
+        self.shared().engine.report()
     }
 
     /// How many items there are of each size, rounded up to 32 bytes. Walks the whole index.
@@ -227,7 +308,7 @@ impl Cache {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn sizes(&self) -> BTreeMap<u64, u64> {
-        self.shared.engine.sizes()
+        self.shared().engine.sizes()
     }
 
     /// Checks every invariant of the cache's memory. For tests and fuzzers: no other operation may be under
@@ -243,12 +324,12 @@ impl Cache {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn validate(&self) -> Result<(), Broken> {
-        let _undisturbed = self.shared.tidying();
-        self.shared.engine.validate()
+        let _undisturbed = self.shared().tidying();
+        self.shared().engine.validate()
     }
 
     #[inline]
     pub(crate) fn with_seat<T>(&self, f: impl FnOnce(&Engine, &Seat) -> T) -> T {
-        seats::with_seat(&self.shared, f)
+        seats::with_seat(self.shared(), f)
     }
 }

@@ -15,7 +15,7 @@ pub enum Clock {
 }
 
 /// A cache's time: where its seconds begin, and who counts them.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Time {
     pub(crate) clock: Clock,
     started_monotonic_secs: i64,

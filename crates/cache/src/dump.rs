@@ -21,7 +21,7 @@ impl Cache {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn dump(&self, visit: impl FnMut(Dumped) -> bool) {
-        self.shared.engine.dump(self.now(), visit);
+        self.shared().engine.dump(self.now(), visit);
     }
 
     /// Appends the live items of one more group of the index to `out`, 15 at most but for rare chains, and moves the
@@ -79,6 +79,6 @@ impl Cache {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn sample(&self, groups_max: usize, visit: impl FnMut(&Sampled)) -> f64 {
-        self.shared.engine.sample(groups_max, self.now(), visit)
+        self.shared().engine.sample(groups_max, self.now(), visit)
     }
 }

@@ -180,7 +180,7 @@ impl Cache {
 
     /// Looks up to [`KEYS_AT_ONCE`] keys up.
     fn look_up_together(&self, keys: &[&[u8]], values: &mut Vec<u8>) -> [Place; KEYS_AT_ONCE] {
-        self.shared.engine.prefetch(keys.iter().copied());
+        self.shared().engine.prefetch(keys.iter().copied());
         let mut places = [None; KEYS_AT_ONCE];
         let now = self.now();
         self.with_seat(|engine, seat| {

@@ -2,14 +2,16 @@
 
 use std::ops::Deref;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use larder_engine::{
-    Evicted, Landing as Room, LargeValue as Pieces, Miss, Pinned, StoreError, Stored,
+    Engine, Evicted, Landing as Room, LargeValue as Pieces, Miss, Pinned, Seat, StoreError, Stored,
     Upload as Arriving,
 };
 use larder_item::Meta;
 
-use crate::{Cache, Request};
+use crate::cache::Shared;
+use crate::{Request, seats};
 
 /// The outcome of a read.
 #[derive(Debug)]
@@ -27,7 +29,7 @@ pub enum Read {
 /// and a value beyond that may be gone before it is read to its end.
 #[derive(Debug)]
 pub struct LargeValue {
-    pub(crate) cache: Cache,
+    pub(crate) shared: Arc<Shared>,
     pub(crate) pieces: Pieces,
 }
 
@@ -50,7 +52,10 @@ impl LargeValue {
     /// # Errors
     /// [`Evicted`] if the value is gone: what was read of it so far is of no use.
     pub fn next_piece(&mut self, out: &mut Vec<u8>) -> Result<bool, Evicted> {
-        self.cache.shared.engine.read_piece(&mut self.pieces, out)
+        if !self.shared.is_of_this_process() {
+            return Err(Evicted);
+        }
+        self.shared.engine.read_piece(&mut self.pieces, out)
     }
 
     /// Takes the next piece without copying it; none where all have been read.
@@ -75,12 +80,15 @@ impl LargeValue {
     /// # Errors
     /// As [`LargeValue::next_piece`].
     pub fn take_piece(&mut self) -> Result<Option<Piece>, Evicted> {
-        let Self { cache, pieces } = self;
-        if let Some(pinned) = cache.shared.engine.take_piece(pieces) {
-            return Ok(Some(Piece(Bytes::Held(cache.clone(), Some(pinned)))));
+        let Self { shared, pieces } = self;
+        if !shared.is_of_this_process() {
+            return Err(Evicted);
+        }
+        if let Some(pinned) = shared.engine.take_piece(pieces) {
+            return Ok(Some(Piece(Bytes::Held(Arc::clone(shared), Some(pinned)))));
         }
         let mut copy = Vec::new();
-        let is_there = cache.shared.engine.read_piece(pieces, &mut copy)?;
+        let is_there = shared.engine.read_piece(pieces, &mut copy)?;
         Ok(is_there.then_some(Piece(Bytes::Copied(copy))))
     }
 }
@@ -93,7 +101,7 @@ pub struct Piece(Bytes);
 #[derive(Debug)]
 enum Bytes {
     /// Gone once let go of.
-    Held(Cache, Option<Pinned>),
+    Held(Arc<Shared>, Option<Pinned>),
     Copied(Vec<u8>),
 }
 
@@ -112,8 +120,10 @@ impl Deref for Piece {
 
     fn deref(&self) -> &[u8] {
         match &self.0 {
-            Bytes::Held(cache, Some(pinned)) => cache.shared.engine.bytes_of(pinned),
-            Bytes::Held(_, None) => &[],
+            Bytes::Held(shared, Some(pinned)) if shared.is_of_this_process() => {
+                shared.engine.bytes_of(pinned)
+            }
+            Bytes::Held(..) => &[],
             Bytes::Copied(copy) => copy,
         }
     }
@@ -121,17 +131,20 @@ impl Deref for Piece {
 
 impl Drop for Piece {
     fn drop(&mut self) {
-        if let Bytes::Held(cache, pinned) = &mut self.0
+        if let Bytes::Held(shared, pinned) = &mut self.0
+            && shared.is_of_this_process()
             && let Some(pinned) = pinned.take()
         {
-            cache.shared.engine.release(pinned);
+            shared.engine.release(pinned);
         }
     }
 }
 
 impl Drop for LargeValue {
     fn drop(&mut self) {
-        self.cache.shared.engine.close_large(&mut self.pieces);
+        if self.shared.is_of_this_process() {
+            self.shared.engine.close_large(&mut self.pieces);
+        }
     }
 }
 
@@ -139,7 +152,7 @@ impl Drop for LargeValue {
 /// everything back.
 #[derive(Debug)]
 pub struct Upload {
-    pub(crate) cache: Cache,
+    pub(crate) shared: Arc<Shared>,
     /// Gone once stored.
     pub(crate) arriving: Option<Arriving>,
 }
@@ -154,8 +167,11 @@ impl Upload {
     /// [`StoreError::TooLarge`] for more bytes than were announced. Drop the upload then.
     pub fn push(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
         let arriving = self.arriving.as_mut().ok_or(StoreError::TooLarge)?;
-        let now = self.cache.now();
-        self.cache.with_seat(|engine, seat| engine.push(seat, arriving, bytes, now))
+        if !self.shared.is_of_this_process() {
+            return Err(StoreError::NoMemory);
+        }
+        let now = self.shared.now();
+        seats::with_seat(&self.shared, |engine, seat| engine.push(seat, arriving, bytes, now))
     }
 
     /// Room in the cache's memory for the next bytes of the value, for who can write there without this program's
@@ -163,9 +179,13 @@ impl Upload {
     /// held as may be, or the upload is lost.
     pub fn landing(&mut self) -> Option<Landing> {
         let arriving = self.arriving.as_mut().filter(|arriving| !arriving.is_complete())?;
-        let now = self.cache.now();
-        let room = self.cache.with_seat(|engine, seat| engine.landing(seat, arriving, now))?;
-        Some(Landing { cache: self.cache.clone(), room: Some(room) })
+        if !self.shared.is_of_this_process() {
+            return None;
+        }
+        let now = self.shared.now();
+        let landing = |engine: &Engine, seat: &Seat| engine.landing(seat, arriving, now);
+        let room = seats::with_seat(&self.shared, landing)?;
+        Some(Landing { shared: Arc::clone(&self.shared), room: Some(room) })
     }
 
     /// The first `bytes` of a landing have been written, which was made for what comes next of this upload.
@@ -173,7 +193,7 @@ impl Upload {
         if let Some(arriving) = &mut self.arriving
             && let Some(room) = landing.room.take()
         {
-            self.cache.shared.engine.land(arriving, room, bytes);
+            self.shared.engine.land(arriving, room, bytes);
         }
     }
 
@@ -198,9 +218,14 @@ impl Upload {
     pub fn store(mut self, request: &Request<'_>) -> Result<Stored, StoreError> {
         let complete = self.arriving.take_if(|arriving| arriving.is_complete());
         let arriving = complete.ok_or(StoreError::TooLarge)?;
-        let now = self.cache.now();
-        self.cache.shared.flights.detach(request.key);
-        self.cache.with_seat(|engine, seat| engine.publish_upload(seat, arriving, request, now))
+        if !self.shared.is_of_this_process() {
+            return Err(StoreError::NoMemory);
+        }
+        let now = self.shared.now();
+        self.shared.flights.detach(request.key);
+        let publish =
+            |engine: &Engine, seat: &Seat| engine.publish_upload(seat, arriving, request, now);
+        seats::with_seat(&self.shared, publish)
     }
 }
 
@@ -208,7 +233,7 @@ impl Upload {
 /// where the upload is dropped before.
 #[derive(Debug)]
 pub struct Landing {
-    cache: Cache,
+    shared: Arc<Shared>,
     /// Gone once given back.
     room: Option<Room>,
 }
@@ -216,22 +241,26 @@ pub struct Landing {
 impl Landing {
     /// Where the room is, and how many bytes there is room for. Who writes there does so while the landing lives.
     pub fn room(&self) -> Option<(NonNull<u8>, usize)> {
-        self.cache.shared.engine.room_of(self.room.as_ref()?)
+        self.shared.engine.room_of(self.room.as_ref()?)
     }
 }
 
 impl Drop for Landing {
     fn drop(&mut self) {
-        if let Some(room) = self.room.take() {
-            self.cache.shared.engine.give_up_landing(room);
+        if let Some(room) = self.room.take()
+            && self.shared.is_of_this_process()
+        {
+            self.shared.engine.give_up_landing(room);
         }
     }
 }
 
 impl Drop for Upload {
     fn drop(&mut self) {
-        if let Some(arriving) = self.arriving.take() {
-            self.cache.with_seat(|engine, seat| engine.abort_upload(seat, arriving));
+        if let Some(arriving) = self.arriving.take()
+            && self.shared.is_of_this_process()
+        {
+            seats::with_seat(&self.shared, |engine, seat| engine.abort_upload(seat, arriving));
         }
     }
 }

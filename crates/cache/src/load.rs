@@ -234,7 +234,7 @@ impl Cache {
             if held.is_some_and(|meta| options.is_fresh(&meta, self.now())) {
                 return Ok(());
             }
-            match self.shared.flights.board(key, options.timeout) {
+            match self.shared().flights.board(key, options.timeout) {
                 Boarded::Leader(leader) => {
                     out.truncate(start);
                     return self.load(&leader, options, out, || loader().map(Into::into));

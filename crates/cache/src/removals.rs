@@ -45,7 +45,7 @@ impl Cache {
     /// let cache = Cache::builder().open()?;
     /// let removals = cache.subscribe(1000);
     /// cache.set(b"session:7", b"alice", None)?;
-    /// cache.delete(b"session:7");
+    /// cache.delete(b"session:7")?;
     /// let removed = removals.try_next().expect("an item was deleted");
     /// assert_eq!((&removed.key[..], removed.reason), (&b"session:7"[..], Reason::Deleted));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -54,8 +54,8 @@ impl Cache {
     pub fn subscribe(&self, capacity: usize) -> Removals {
         let (sender, receiver) = sync_channel(capacity.min(CAPACITY_MAX));
         let lost = Arc::new(AtomicU64::new(0));
-        let queues = Arc::clone(&self.shared.queues.0);
-        let wanted = Arc::clone(self.shared.engine.removals_wanted());
+        let queues = Arc::clone(&self.shared().queues.0);
+        let wanted = Arc::clone(self.shared().engine.removals_wanted());
         {
             let mut queues = queues.lock().unwrap_or_else(PoisonError::into_inner);
             queues.push(Queue { sender, lost: Arc::clone(&lost) });
@@ -63,7 +63,7 @@ impl Cache {
             wanted.store(true, Relaxed);
         }
         let listener = move |removed| tell(&queues, &wanted, &removed);
-        self.shared.engine.tell_removals(Box::new(listener));
+        self.shared().engine.tell_removals(Box::new(listener));
         Removals { receiver, lost }
     }
 
@@ -90,7 +90,7 @@ impl Cache {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn show_departures(&self, hook: impl Fn(&Leaving<'_>) + Send + Sync + 'static) {
-        self.shared.engine.show_departures(Box::new(hook));
+        self.shared().engine.show_departures(Box::new(hook));
     }
 }
 

@@ -22,7 +22,10 @@ struct Seated {
 
 impl Drop for Seated {
     fn drop(&mut self) {
-        if let Some(cache) = self.cache.upgrade() {
+        // One of the process from which this one was forked is still its.
+        if let Some(cache) = self.cache.upgrade()
+            && cache.is_of_this_process()
+        {
             cache.engine.leave(&self.seat);
         }
     }

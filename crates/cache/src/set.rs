@@ -184,7 +184,7 @@ impl Cache {
         ttl: Option<Duration>,
         cas: u64,
     ) -> Result<Swap, SwapError> {
-        if !self.shared.engine.keeps_versions() {
+        if !self.shared().engine.keeps_versions() {
             return Err(SwapError::NoTokens);
         }
         let mut request = self.request(key.as_ref(), StoreMode::Set, ttl);
@@ -201,11 +201,14 @@ impl Cache {
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
     /// cache.set("k", "v", None)?;
-    /// assert!(cache.delete("k") && !cache.delete("k"));
+    /// assert!(cache.delete("k")? && !cache.delete("k")?);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn delete(&self, key: impl AsRef<[u8]>) -> bool {
-        matches!(self.delete_if(key.as_ref(), None), Deletion::Deleted(_))
+    ///
+    /// # Errors
+    /// [`StoreError::Stuck`] where another process that shares the cache has been stopped at the wrong moment.
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<bool, StoreError> {
+        Ok(matches!(self.delete_if(key.as_ref(), None)?, Deletion::Deleted(_)))
     }
 
     /// Gives an item a new time from now on, or none; false where there is no item. Its cas token stays.
@@ -334,6 +337,6 @@ pub(crate) fn count_refusal(engine: &Engine, seat: &Seat, error: StoreError) {
     match error {
         StoreError::TooLarge => engine.count(seat, Counter::StoreTooLarge, 1),
         StoreError::NoMemory => engine.count(seat, Counter::StoreNoMemory, 1),
-        StoreError::Key(_) => {}
+        StoreError::Key(_) | StoreError::Stuck(_) => {}
     }
 }

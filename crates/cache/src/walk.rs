@@ -8,7 +8,7 @@
 
 use std::vec;
 
-use larder_engine::{Cursor, Dumped};
+use larder_engine::{Cursor, Dumped, StoreError};
 use larder_item::Meta;
 
 use crate::Cache;
@@ -69,7 +69,7 @@ impl Iterator for Items {
         loop {
             let key = self.keys.next()?;
             let cache = &self.keys.cache;
-            if let Some((value, meta)) = cache.shared.engine.peek_value(&key, cache.now()) {
+            if let Some((value, meta)) = cache.shared().engine.peek_value(&key, cache.now()) {
                 return Some(Item { key, value, meta });
             }
         }
@@ -155,13 +155,16 @@ impl Cache {
     /// cache.set("user:7:name", "Ada", None)?;
     /// cache.set("user:7:cart", "3 books", None)?;
     /// cache.set("user:8:name", "Bob", None)?;
-    /// assert_eq!(cache.remove_prefix("user:7:"), 2);
+    /// assert_eq!(cache.remove_prefix("user:7:")?, 2);
     /// assert!(cache.contains("user:8:name"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn remove_prefix(&self, prefix: impl AsRef<[u8]>) -> u64 {
+    ///
+    /// # Errors
+    /// As [`Cache::delete`]; the rest is as it was then.
+    pub fn remove_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<u64, StoreError> {
         let prefix = prefix.as_ref();
-        self.shared.flights.detach_all(|key| key.starts_with(prefix));
-        self.keys_with_prefix(prefix).map(|key| u64::from(self.delete(key))).sum()
+        self.shared().flights.detach_all(|key| key.starts_with(prefix));
+        self.keys_with_prefix(prefix).map(|key| self.delete(key).map(u64::from)).sum()
     }
 }

@@ -6,6 +6,7 @@ use larder_engine::{
     Amended, Amendment, Arithmetic, Counting, Deletion, Reading, Request, StoreError, Stored,
 };
 use larder_item::{Deadline, Direction, Meta, Second};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::Cache;
@@ -72,9 +73,10 @@ impl Cache {
     fn outcome(&self, read: larder_engine::Read) -> Read {
         match read {
             larder_engine::Read::Hit(meta) => Read::Hit(meta),
-            larder_engine::Read::Large(meta, pieces) => {
-                Read::Large(meta, Box::new(LargeValue { cache: self.clone(), pieces }))
-            }
+            larder_engine::Read::Large(meta, pieces) => Read::Large(
+                meta,
+                Box::new(LargeValue { shared: Arc::clone(self.shared()), pieces }),
+            ),
             larder_engine::Read::Miss(miss) => Read::Miss(miss),
         }
     }
@@ -91,7 +93,7 @@ impl Cache {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn peek(&self, key: &[u8]) -> Option<Meta> {
-        self.shared.engine.peek(key, self.now())
+        self.shared().engine.peek(key, self.now())
     }
 
     /// Gives the caller the right to bring the new value of an item that is stale or about to expire: true for one
@@ -119,15 +121,18 @@ impl Cache {
     /// use larder::Deletion;
     /// cache.set("k", "v", None)?;
     /// let token = cache.peek(b"k").map_or(0, |meta| meta.cas);
-    /// assert_eq!(cache.delete_if(b"k", Some(token + 1)), Deletion::Exists);
-    /// assert!(matches!(cache.delete_if(b"k", Some(token)), Deletion::Deleted(_)));
-    /// assert_eq!(cache.delete_if(b"k", None), Deletion::NotFound);
+    /// assert_eq!(cache.delete_if(b"k", Some(token + 1))?, Deletion::Exists);
+    /// assert!(matches!(cache.delete_if(b"k", Some(token))?, Deletion::Deleted(_)));
+    /// assert_eq!(cache.delete_if(b"k", None)?, Deletion::NotFound);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn delete_if(&self, key: &[u8], cas: Option<u64>) -> Deletion {
+    ///
+    /// # Errors
+    /// [`StoreError::Stuck`].
+    pub fn delete_if(&self, key: &[u8], cas: Option<u64>) -> Result<Deletion, StoreError> {
         let now = self.now();
-        self.shared.flights.detach(key);
-        self.with_seat(|engine, seat| engine.delete(seat, key, cas, now))
+        self.shared().flights.detach(key);
+        Ok(self.with_seat(|engine, seat| engine.delete(seat, key, cas, now))?)
     }
 
     /// Says that an item's value is out of date. It stays, with a new cas token, or the one asked for, and where one
@@ -155,7 +160,7 @@ impl Cache {
         deadline: Option<Deadline>,
     ) -> Result<Amended, StoreError> {
         let now = self.now();
-        self.shared.flights.detach(key);
+        self.shared().flights.detach(key);
         let amendment = Amendment { cas, deadline, noted: false, stale: true, version };
         self.with_seat(|engine, seat| engine.amend(seat, key, &amendment, now))
     }
@@ -173,7 +178,7 @@ impl Cache {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn prefetch<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
-        self.shared.engine.prefetch(keys);
+        self.shared().engine.prefetch(keys);
     }
 
     /// Stores an item as a request says.
@@ -193,7 +198,7 @@ impl Cache {
     /// ```
     pub fn store(&self, request: &Request<'_>, value: &[u8]) -> Result<Stored, StoreError> {
         let now = self.now();
-        self.shared.flights.detach(request.key);
+        self.shared().flights.detach(request.key);
         self.with_seat(|engine, seat| engine.store(seat, request, value, now))
     }
 
@@ -210,7 +215,7 @@ impl Cache {
     /// ```
     pub fn give_up(&self, request: &Request<'_>) {
         let now = self.now();
-        self.shared.flights.detach(request.key);
+        self.shared().flights.detach(request.key);
         self.with_seat(|engine, seat| engine.give_up(seat, request, now));
     }
 
@@ -222,7 +227,7 @@ impl Cache {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn upload_bytes_min(&self) -> usize {
-        self.shared.engine.inline_bytes_max()
+        self.shared().engine.inline_bytes_max()
     }
 
     /// Begins a store of `value_bytes` that arrive in parts.
@@ -241,8 +246,8 @@ impl Cache {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn upload(&self, key: &[u8], value_bytes: usize) -> Result<Upload, StoreError> {
-        let arriving = Some(self.shared.engine.upload(key, value_bytes)?);
-        Ok(Upload { cache: self.clone(), arriving })
+        let arriving = Some(self.shared().engine.upload(key, value_bytes)?);
+        Ok(Upload { shared: Arc::clone(self.shared()), arriving })
     }
 
     /// Is an item with a key and a value of these lengths small enough?
@@ -253,7 +258,7 @@ impl Cache {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn accepts(&self, key_bytes: usize, value_bytes: usize) -> bool {
-        self.shared.engine.accepts(key_bytes, value_bytes)
+        self.shared().engine.accepts(key_bytes, value_bytes)
     }
 
     /// Gives an item a new deadline, and says what is known of it then; none where there is none.
@@ -344,7 +349,7 @@ impl Cache {
     /// ```
     pub fn arithmetic_as(&self, counting: &Counting<'_>) -> Result<Arithmetic, StoreError> {
         let now = self.now();
-        self.shared.flights.detach(counting.key);
+        self.shared().flights.detach(counting.key);
         self.with_seat(|engine, seat| engine.arithmetic(seat, counting, now))
     }
 
@@ -375,7 +380,7 @@ impl Cache {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn clear_at(&self, at: Second) {
-        self.shared.engine.flush_at(at, self.now());
+        self.shared().engine.flush_at(at, self.now());
     }
 
     /// Clears the cache, and whatever is stored until its clock moves on: what a server has to do that tells
@@ -392,6 +397,6 @@ impl Cache {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn clear_second(&self) {
-        self.shared.engine.flush_second(self.now());
+        self.shared().engine.flush_second(self.now());
     }
 }

@@ -257,7 +257,7 @@ fn counts_and_parts_are_kept_while_their_records_are_moved() {
                     let key = random.below(400).to_le_bytes();
                     // It may be refused: nothing is evicted.
                     let _ = cache.set(key, vec![0; random.below(3_000) as usize], None);
-                    cache.delete(random.below(400).to_le_bytes());
+                    cache.delete(random.below(400).to_le_bytes()).unwrap();
                     if random.below(64) == 0 {
                         cache.maintain();
                     }

@@ -120,7 +120,7 @@ fn a_fragmented_cache_that_evicts_nothing_is_compacted_when_the_limit_is_lowered
     let is_kept = |number: &u32| number.is_multiple_of(4);
     let all = 0..((55 << 20) / 1_000) as u32;
     all.clone().filter(|number| !is_kept(number)).for_each(|number| {
-        cache.delete(number.to_le_bytes());
+        cache.delete(number.to_le_bytes()).unwrap();
     });
     cache.set_memory_limit(24 << 20).unwrap();
     (0..50).for_each(|_| cache.maintain());

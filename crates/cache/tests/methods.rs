@@ -43,7 +43,7 @@ fn a_closure_sees_the_value_and_may_use_the_cache() {
     let seen = cache.get_with("outer", |name, meta| {
         assert_eq!(meta.value_bytes, 5);
         let inner = cache.get_with(name, |value, _| value.to_vec());
-        cache.delete("outer");
+        cache.delete("outer").unwrap();
         (name.to_vec(), inner)
     });
     assert_eq!(seen, Some((b"inner".to_vec(), Some(b"value".to_vec()))));
@@ -75,7 +75,7 @@ fn a_large_value_that_has_been_read_gives_its_memory_back_when_it_is_deleted() {
         assert_eq!(cache.get_with("large", |value, _| value[0]), Some(round));
         assert_eq!(cache.get_many(&["large"])[0].as_ref().map(|value| value[0]), Some(round));
         assert_eq!(cache.iterate().next().map(|item| item.value[0]), Some(round));
-        assert!(cache.contains("large") && cache.delete("large"));
+        assert!(cache.contains("large") && cache.delete("large").unwrap());
     }
     let (room, fresh) = (room(&cache), room(&open()));
     // Up to the rests of a few segments.
@@ -141,7 +141,7 @@ fn a_swap_succeeds_over_the_value_that_was_read_and_no_other() {
     assert_eq!(cache.compare_and_set("k", "3", None, cas), Ok(Swap::Changed));
     assert!(cache.touch("k", secs(9)).unwrap(), "a touch leaves the token alone");
     assert!(matches!(cache.compare_and_set("k", "4", None, next), Ok(Swap::Stored { .. })));
-    cache.delete("k");
+    cache.delete("k").unwrap();
     assert_eq!(cache.compare_and_set("k", "5", None, next), Ok(Swap::Missing));
 }
 
@@ -205,7 +205,10 @@ fn a_key_has_1_to_250_bytes_and_a_wrong_one_is_named_or_not_found() {
     assert!(error.contains("251") && error.contains("1 to 250"), "{error}");
     assert_eq!(cache.set("", "v", None), Err(StoreError::Key(KeyError::Empty)));
     for key in [&long[..], "", &"k".repeat(250 + 256), &"k".repeat(100_000)] {
-        assert_eq!((cache.get(key), cache.delete(key), cache.contains(key)), (None, false, false));
+        assert_eq!(
+            (cache.get(key), cache.delete(key).unwrap(), cache.contains(key)),
+            (None, false, false)
+        );
         assert_eq!((cache.touch(key, None), cache.increment(key, 1)), (Ok(false), Ok(None)));
     }
 }

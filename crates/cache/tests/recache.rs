@@ -139,10 +139,10 @@ fn an_emptied_item_stays_as_a_stale_one_and_only_where_there_was_one() {
 fn a_delete_under_a_token_removes_that_item_only() {
     let cache = cache(1 << 20, true);
     let token = stored(&cache, &set(b"k"), b"v");
-    assert_eq!(cache.delete_if(b"k", Some(token + 1)), Deletion::Exists);
+    assert_eq!(cache.delete_if(b"k", Some(token + 1)).unwrap(), Deletion::Exists);
     assert_eq!(cache.get("k").unwrap(), b"v");
-    assert!(matches!(cache.delete_if(b"k", Some(token)), Deletion::Deleted(_)));
-    assert_eq!(cache.delete_if(b"k", Some(token)), Deletion::NotFound);
+    assert!(matches!(cache.delete_if(b"k", Some(token)).unwrap(), Deletion::Deleted(_)));
+    assert_eq!(cache.delete_if(b"k", Some(token)).unwrap(), Deletion::NotFound);
 }
 
 #[test]
@@ -308,7 +308,7 @@ fn a_departure_is_shown_with_what_is_known_of_the_item() {
     cache.get("dies");
     stored(&cache, &set(b"replaced"), b"a");
     stored(&cache, &set(b"replaced"), b"b");
-    cache.delete("replaced");
+    cache.delete("replaced").unwrap();
     assert!(gone.lock().unwrap().is_empty());
     cache.tick(cache.now() + 1);
     // Also where a store finds it first.

@@ -23,11 +23,11 @@ fn told(removals: &Removals) -> Vec<(String, Option<String>, Reason)> {
 fn each_way_out_of_the_cache_is_told_with_its_reason() {
     let cache = ticked(1 << 20);
     cache.set("before", "unheard", None).unwrap();
-    cache.delete("before");
+    cache.delete("before").unwrap();
     let removals = cache.subscribe(100);
     cache.set("a", "first", None).unwrap();
     cache.set("a", "second", None).unwrap();
-    cache.delete("a");
+    cache.delete("a").unwrap();
     cache.set("b", "dies", Some(Duration::from_secs(1))).unwrap();
     cache.tick(cache.now() + 2);
     assert_eq!(cache.get("b"), None);
@@ -84,7 +84,7 @@ fn the_value_of_a_large_item_is_not_told() {
     let cache = ticked(8 << 20);
     let removals = cache.subscribe(10);
     cache.set("large", vec![1; 500_000], None).unwrap();
-    cache.delete("large");
+    cache.delete("large").unwrap();
     assert_eq!(told(&removals), [("large".into(), None, Reason::Deleted)]);
 }
 

@@ -56,7 +56,7 @@ fn churn(cache: &Cache, thread: u64, keys: u64, operations: u64, bytes_max: u64)
                 cache.set(name, &value, None).unwrap();
             }
             8 => {
-                cache.delete(name);
+                cache.delete(name).unwrap();
             }
             _ => {
                 cache

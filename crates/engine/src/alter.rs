@@ -18,7 +18,7 @@ use larder_stats::Counter;
 
 use crate::find::Found;
 use crate::record::{FREQ_BORN_MAX, Header, Marks, NUMBER_BYTES};
-use crate::{Arithmetic, Counting, Engine, Request, Seat, Stored};
+use crate::{Arithmetic, Counting, Engine, Request, Seat, Stored, Stuck};
 
 /// What a change in place came to.
 pub(crate) enum Altered<T> {
@@ -36,25 +36,25 @@ impl Engine {
         seat: &Seat,
         counting: &Counting<'_>,
         now: Second,
-    ) -> Altered<Arithmetic> {
+    ) -> Result<Altered<Arithmetic>, Stuck> {
         let hash = self.hash(counting.key);
-        let locked = self.lock(seat, hash);
+        let locked = self.lock(seat, hash)?;
         let found = self.find_locked(&locked, hash, counting.key);
         let Some(found) = found.filter(|found| self.death(found, now).is_none()) else {
-            return Altered::Done(Arithmetic::NotFound);
+            return Ok(Altered::Done(Arithmetic::NotFound));
         };
         if counting.cas.is_some_and(|cas| cas != self.version(&found)) {
-            return Altered::Done(Arithmetic::Exists);
+            return Ok(Altered::Done(Arithmetic::Exists));
         }
         let shown_bytes = found.header.shown_bytes();
         let has_room = found.header.deadline_at().is_some()
             || counting.deadline.is_none_or(|deadline| deadline == Deadline::NEVER);
         if !found.header.is_number() || !has_room {
-            return Altered::NotHere;
+            return Ok(Altered::NotHere);
         }
         let moved = self.number(&found).moved(counting.direction, counting.delta);
         if moved.text_over(shown_bytes).len() != shown_bytes {
-            return Altered::NotHere;
+            return Ok(Altered::NotHere);
         }
         let value_at = found.record_at + found.header.value_at();
         let header = self.note_change(&found);
@@ -64,7 +64,8 @@ impl Engine {
             self.set_deadline(&found, counting.deadline);
             self.set_header(&found, header);
         });
-        Altered::Done(Arithmetic::Number { number: moved.0, meta: self.meta(&found, shown_bytes) })
+        let meta = self.meta(&found, shown_bytes);
+        Ok(Altered::Done(Arithmetic::Number { number: moved.0, meta }))
     }
 
     /// Appends to the value of a key, if its record has room for that.
@@ -74,15 +75,15 @@ impl Engine {
         request: &Request<'_>,
         part: &[u8],
         now: Second,
-    ) -> Altered<Stored> {
+    ) -> Result<Altered<Stored>, Stuck> {
         let hash = self.hash(request.key);
-        let locked = self.lock(seat, hash);
+        let locked = self.lock(seat, hash)?;
         let found = self.find_locked(&locked, hash, request.key);
         let Some(found) = found.filter(|found| self.death(found, now).is_none()) else {
-            return Altered::Done(Stored::NotStored);
+            return Ok(Altered::Done(Stored::NotStored));
         };
         if request.cas.is_some_and(|cas| cas != self.version(&found)) {
-            return Altered::Done(Stored::Exists);
+            return Ok(Altered::Done(Stored::Exists));
         }
         let Found { header, record_at, .. } = found;
         let value_bytes = header.value_bytes() + part.len();
@@ -92,7 +93,7 @@ impl Engine {
             && self.accepts(request.key.len(), value_bytes)
             && value_bytes <= header.record_bytes() - header.value_at();
         if !fits {
-            return Altered::NotHere;
+            return Ok(Altered::NotHere);
         }
         self.memory.write(record_at + header.value_at() + header.value_bytes(), part);
         // A longer value is a new one that is wanted as the old one was, and once more.
@@ -104,7 +105,7 @@ impl Engine {
             self.set_header(&found, longer.with_born(freq));
         });
         self.count(seat, Counter::ItemsTotal, 1);
-        Altered::Done(Stored::Stored { cas, value_bytes })
+        Ok(Altered::Done(Stored::Stored { cas, value_bytes }))
     }
 
     /// Counts a change as a read, for eviction to know what is wanted. Gives the header that says that it was none.
@@ -143,13 +144,16 @@ impl Engine {
             return 0;
         };
         let version = self.memory.word(found.record_at + at);
-        let new = self.give_version(seat, asked, version.load(Relaxed));
-        version.store(0, Relaxed);
+        let old = version.load(Relaxed);
+        let new = self.give_version(seat, asked, old);
+        self.intend_to_change(seat, found.record_at, old);
+        version.store(0, Release);
         // Who sees the change sees the version gone. Pairs with the fence in `is_unaltered`.
         fence(Release);
         change();
         // Pairs with the acquire in `Header::version`: who sees the version sees the change.
         version.store(new, Release);
+        self.end_change(seat);
         new
     }
 

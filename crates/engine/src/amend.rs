@@ -18,7 +18,7 @@ use larder_item::{Deadline, Meta, Second};
 use crate::find::Found;
 use crate::head::Reservation;
 use crate::record::{Draft, Header, Marks, READ_BEFORE};
-use crate::{Engine, Reason, Seat, StoreError};
+use crate::{Engine, Reason, Seat, StoreError, Stuck};
 
 /// What is to be changed of an item whose value stays.
 #[derive(Clone, Copy, Debug, Default)]
@@ -60,24 +60,33 @@ pub enum Deletion {
 
 impl Engine {
     /// Removes an item; with a token, only the one that has it.
-    pub fn delete(&self, seat: &Seat, key: &[u8], cas: Option<u64>, now: Second) -> Deletion {
+    ///
+    /// # Errors
+    /// [`Stuck`].
+    pub fn delete(
+        &self,
+        seat: &Seat,
+        key: &[u8],
+        cas: Option<u64>,
+        now: Second,
+    ) -> Result<Deletion, Stuck> {
         self.flush_if_due(now);
         let hash = self.hash(key);
-        let locked = self.lock(seat, hash);
+        let locked = self.lock(seat, hash)?;
         let Some(found) = self.find_locked(&locked, hash, key) else {
-            return Deletion::NotFound;
+            return Ok(Deletion::NotFound);
         };
         if let Some(death) = self.death(&found, now) {
             self.reclaim(seat, &found, death);
-            return Deletion::NotFound;
+            return Ok(Deletion::NotFound);
         }
         if cas.is_some_and(|cas| cas != self.version(&found)) {
-            return Deletion::Exists;
+            return Ok(Deletion::Exists);
         }
         let meta = self.meta(&found, self.value_bytes(&found));
         self.tell_removal(&found, Reason::Deleted);
         self.unlink(seat, &found);
-        Deletion::Deleted(meta)
+        Ok(Deletion::Deleted(meta))
     }
 
     /// Gives the right to bring an item's new value to the caller, if nobody has it yet and the item is still the one
@@ -85,7 +94,9 @@ impl Engine {
     pub fn claim(&self, seat: &Seat, key: &[u8], cas: u64, now: Second) -> bool {
         self.flush_if_due(now);
         let hash = self.hash(key);
-        let locked = self.lock(seat, hash);
+        let Ok(locked) = self.lock(seat, hash) else {
+            return false;
+        };
         let found = self.find_locked(&locked, hash, key);
         let Some(found) = found.filter(|found| self.death(found, now).is_none()) else {
             return false;
@@ -115,7 +126,7 @@ impl Engine {
         let hash = self.hash(key);
         let mut room: Option<(Reservation<'_>, Header)> = None;
         loop {
-            let locked = self.lock(seat, hash);
+            let locked = self.lock(seat, hash)?;
             let found = self.find_locked(&locked, hash, key);
             let Some(found) = found.filter(|found| self.death(found, now).is_none()) else {
                 return Ok(Amended::NotFound);
@@ -131,7 +142,7 @@ impl Engine {
                 Some((room, seen)) if seen.is_same_form(found.header) => {
                     let copy = self.copy_with_deadline(&room, &found, key, hash, deadline);
                     let meta = self.amend_here(seat, &copy, amendment);
-                    self.relink(&room, &found, deadline, found.slot.freq());
+                    self.relink(seat, &room, &found, deadline, found.slot.freq());
                     drop(locked);
                     return Ok(Amended::Done(meta));
                 }
@@ -157,11 +168,15 @@ impl Engine {
             self.set_header(found, if is_news { header.with_born(READ_BEFORE) } else { header });
             return self.meta(found, self.value_bytes(found));
         }
+        if header.version_at().is_some() {
+            self.intend_to_change(seat, found.record_at, self.version(found));
+        }
         self.set_header(found, header.with_marks(Marks { stale: true, won: false }));
         if let Some(at) = header.version_at() {
             let new = self.give_version(seat, amendment.version, self.version(found));
             // Pairs with the acquire in `Header::version`: see `meta`.
             self.memory.word(found.record_at + at).store(new, Release);
+            self.end_change(seat);
         }
         self.meta(found, self.value_bytes(found))
     }

@@ -69,7 +69,7 @@ impl Engine {
         now: Second,
     ) -> Result<Arithmetic, StoreError> {
         self.flush_if_due(now);
-        if let Altered::Done(done) = self.count_in_place(seat, counting, now) {
+        if let Altered::Done(done) = self.count_in_place(seat, counting, now)? {
             return Ok(done);
         }
         let key = counting.key;

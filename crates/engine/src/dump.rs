@@ -47,6 +47,8 @@ impl Engine {
     /// relocations change what a slot names, not the slot. What comes, goes, or is split off meanwhile may be
     /// shown, also twice, or not.
     ///
+    /// A group that a stopped process holds is passed over.
+    ///
     /// Cost: the group is locked while its keys are copied, as for a store; nothing is held between steps.
     pub fn dump_group(
         &self,
@@ -64,7 +66,8 @@ impl Engine {
         }
         self.flush_if_due(now);
         let locked = self.lock_group(seat, group);
-        let live = self.linked(group).filter(|found| self.death(found, now).is_none());
+        let linked = self.linked(group).take_while(|_| locked.is_ok());
+        let live = linked.filter(|found| self.death(found, now).is_none());
         let shown = live.filter(|found| {
             found.header.key_bytes() >= prefix.len()
                 && self.memory.equals(found.record_at + found.header.key_at(), prefix)
@@ -204,7 +207,7 @@ mod tests {
         let hash = engine.hash(b"k");
         let found = engine.find(hash, b"k").unwrap();
         // As in the middle of a split: out of one place, and not in the other yet.
-        let locked = engine.lock(&mover, hash);
+        let locked = engine.lock(&mover, hash).unwrap();
         engine.set_slot(found.slot_at, Slot::EMPTY);
         thread::scope(|scope| {
             let walk = scope.spawn(|| {

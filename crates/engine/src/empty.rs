@@ -28,7 +28,7 @@ pub(crate) struct Record {
 }
 
 impl Engine {
-    /// Puts a segment in which nothing matters any more on the free stack. Where an item in it was
+    /// Frees a segment in which nothing matters any more. Where an item in it was
     /// touched since, what lives is moved.
     pub(crate) fn win_back(
         &self,
@@ -39,22 +39,22 @@ impl Engine {
         if self.live(spent.segment) > 0 {
             return self.compact(seat, spent, now);
         }
-        let begun = self.begin_emptying(spent);
+        let begun = self.begin_emptying(seat, spent);
         if begun {
             self.count(seat, Counter::SegmentsSpent, 1);
-            self.finish_emptying(spent.segment);
+            self.finish_emptying(seat, spent.segment);
         }
         Ok(if begun { Emptied::Yes } else { Emptied::Busy })
     }
 
     /// Frees a segment that nothing reaches any more. What is left in its account are pieces of uploads that
     /// will never be published.
-    pub(crate) fn finish_emptying(&self, segment: u32) {
-        self.retire(segment);
+    pub(crate) fn finish_emptying(&self, seat: &Seat, segment: u32) {
+        self.retire(seat, segment);
         if self.is_over_limit() {
             self.memory.release(self.layout.segment_at(segment), self.layout.segment_bytes);
         }
-        self.push_free(segment);
+        self.free(seat, segment);
     }
 
     /// The records of a segment. The groups of a few

@@ -4,16 +4,18 @@ use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use larder_item::{Epoch, KEY_BYTES_MAX};
-use larder_region::layout::{self, global, superblock};
-use larder_region::{Layout, LayoutError, MapError, Memory};
+use larder_region::layout::{self, flag, global, superblock};
+use larder_region::{Layout, LayoutError, Locks, MapError, Memory, Sharing};
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_seeded};
 
 use crate::group::Control;
+use crate::peers::{JoinError, Table};
 use crate::record::HEADER_BYTES;
 use crate::removal::Told;
 use crate::seat::SEAT_BYTES;
 use crate::segment::State;
 use crate::slot::TAG_BITS;
+use crate::superblock::{AttachError, Superblock};
 use crate::sweep::Wake;
 
 /// What an engine is created with.
@@ -37,6 +39,17 @@ pub struct Config {
     pub epoch: Epoch,
 }
 
+/// Where a shared region comes from, for those who find it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Birth {
+    /// A number that no other region has.
+    pub identity: u128,
+    /// The system's boot in which it was made.
+    pub boot: u128,
+    /// What second 0 is by the system's monotonic clock, which counts from that boot.
+    pub monotonic_secs: i64,
+}
+
 /// Why an engine could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
@@ -46,6 +59,9 @@ pub enum CreateError {
     /// The system gave no memory.
     #[error(transparent)]
     Map(#[from] MapError),
+    /// The process cannot become a peer.
+    #[error(transparent)]
+    Join(#[from] JoinError),
     /// Items may not be larger than half of the memory.
     #[error("an item may have at most half of the memory, {half} bytes, found {asked}")]
     ItemTooLarge {
@@ -62,10 +78,16 @@ pub enum CreateError {
 pub struct Engine {
     pub(crate) memory: Memory,
     pub(crate) layout: Layout,
+    /// The row of this process in the table of peers.
+    pub(crate) peer: u32,
+    /// How many forks had led to this process when it took that row; 0 for none taken.
+    pub(crate) joined_after: u32,
+    pub(crate) table: Table,
     pub(crate) keeps_versions: bool,
     pub(crate) evicts: bool,
     item_bytes_max: usize,
     epoch: Epoch,
+    birth: Birth,
     secrets: RapidSecrets,
     /// How many low bits of a hash every group has in common with none other from the start.
     pub(crate) first_level: u32,
@@ -80,6 +102,11 @@ pub struct Engine {
 /// The index begins with this part of the memory: enough for items of about a kilobyte. It grows with the
 /// items.
 const FIRST_INDEX_PART: usize = 128;
+
+/// How many low bits of a hash lead to a group at first.
+fn first_level(memory_bytes: usize, layout: &Layout) -> u32 {
+    (memory_bytes / FIRST_INDEX_PART / layout::GROUP_BYTES).max(layout.groups_per_segment()).ilog2()
+}
 
 /// What memcached adds to key and value when it compares an item with `-I`: 48 bytes of header, 8 of cas
 /// token, the key's end and the value's line end. Clients that know the limit know it by this account.
@@ -97,39 +124,156 @@ impl Engine {
     /// # Errors
     /// [`CreateError`] names the size that was wrong or could not be had.
     pub fn create(config: &Config) -> Result<Self, CreateError> {
-        let layout = Layout::new(config.memory_bytes, config.memory_bytes_max, SEAT_BYTES)?;
+        let layout = Self::lay_out(config, Sharing::Alone)?;
+        let memory = match config.huge_pages {
+            true => Memory::private_huge(layout.region_bytes)?,
+            false => Memory::private(layout.region_bytes)?,
+        };
+        Self::create_in(memory, layout, config, &Birth::default(), None)
+    }
+
+    /// How many bytes of zeros [`Engine::create_shared`] needs.
+    ///
+    /// # Errors
+    /// [`CreateError`] names the size that is wrong.
+    pub fn shared_bytes(config: &Config) -> Result<usize, CreateError> {
+        Ok(Self::lay_out(config, Sharing::Peers)?.region_bytes)
+    }
+
+    /// Creates an empty cache in memory that other processes can map too, and becomes its first peer. Nobody else may
+    /// know of it before this returns.
+    ///
+    /// # Errors
+    /// [`CreateError`] names what was wrong or could not be had.
+    pub fn create_shared(
+        memory: Memory,
+        locks: Locks,
+        config: &Config,
+        birth: &Birth,
+    ) -> Result<Self, CreateError> {
+        let layout = Self::lay_out(config, Sharing::Peers)?;
+        Self::create_in(memory, layout, config, birth, Some(locks))
+    }
+
+    fn lay_out(config: &Config, sharing: Sharing) -> Result<Layout, CreateError> {
+        let layout =
+            Layout::new(config.memory_bytes, config.memory_bytes_max, SEAT_BYTES, sharing)?;
         let half = config.memory_bytes / 2;
         if config.item_bytes_max > half {
             return Err(CreateError::ItemTooLarge { asked: config.item_bytes_max, half });
         }
-        let groups_per_segment = layout.groups_per_segment();
-        let first_groups =
-            (config.memory_bytes / FIRST_INDEX_PART / layout::GROUP_BYTES).max(groups_per_segment);
-        let engine = Self {
-            memory: match config.huge_pages {
-                true => Memory::private_huge(layout.region_bytes)?,
-                false => Memory::private(layout.region_bytes)?,
-            },
-            layout,
+        Ok(layout)
+    }
+
+    fn create_in(
+        memory: Memory,
+        layout: Layout,
+        config: &Config,
+        birth: &Birth,
+        locks: Option<Locks>,
+    ) -> Result<Self, CreateError> {
+        let mut engine = Self {
+            peer: 0,
+            joined_after: 0,
+            table: Table::new(locks),
             keeps_versions: config.keeps_versions,
             evicts: config.evicts,
             item_bytes_max: config.item_bytes_max,
             epoch: config.epoch,
+            birth: *birth,
             secrets: RapidSecrets::seed(config.hash_seed),
-            first_level: first_groups.ilog2(),
-            group_shift: groups_per_segment.ilog2(),
+            first_level: first_level(config.memory_bytes, &layout),
+            group_shift: layout.groups_per_segment().ilog2(),
             wake: OnceLock::new(),
             told: Told::default(),
+            memory,
+            layout,
         };
-        engine.write_superblock(config.hash_seed);
         engine.limit_to(config.memory_bytes);
         engine.lay_out_index();
+        engine.join()?;
+        engine.write_superblock(config);
         Ok(engine)
     }
 
-    fn write_superblock(&self, hash_seed: u64) {
+    /// Becomes a peer of the cache in a region that is there, and puts in order what processes left in it that died.
+    ///
+    /// # Errors
+    /// [`AttachError`] names the field that is not as this program needs it.
+    pub fn attach(
+        memory: Memory,
+        locks: Locks,
+        item_bytes_max: usize,
+    ) -> Result<Self, AttachError> {
+        let mut engine = Self::open(memory, Some(locks), item_bytes_max)?;
+        engine.join()?;
+        Ok(engine)
+    }
+
+    /// Looks into a region without becoming a peer, and without a store: for memory that can only be read. Only
+    /// [`Engine::look_up`] and what reports may be used then.
+    ///
+    /// # Errors
+    /// As [`Engine::attach`].
+    pub fn read_only(memory: Memory) -> Result<Self, AttachError> {
+        Self::open(memory, None, 0)
+    }
+
+    fn open(
+        memory: Memory,
+        locks: Option<Locks>,
+        item_bytes_max: usize,
+    ) -> Result<Self, AttachError> {
+        let superblock = Superblock::read(&memory)?;
+        let layout = superblock.layout;
+        Ok(Self {
+            peer: 0,
+            joined_after: 0,
+            table: Table::new(locks),
+            keeps_versions: superblock.flags & flag::VERSIONS != 0,
+            evicts: superblock.flags & flag::EVICTS != 0,
+            item_bytes_max: item_bytes_max.min(superblock.memory_bytes / 2),
+            epoch: superblock.epoch,
+            birth: superblock.birth,
+            secrets: RapidSecrets::seed(superblock.hash_seed),
+            first_level: first_level(superblock.memory_bytes, &layout),
+            group_shift: layout.groups_per_segment().ilog2(),
+            wake: OnceLock::new(),
+            told: Told::default(),
+            memory,
+            layout,
+        })
+    }
+
+    /// The same cache in a process that was forked from the one that opened it: memory that both share has another peer
+    /// from now on; of private memory the child has a copy, in which nobody else is at work any more.
+    ///
+    /// # Errors
+    /// [`JoinError`] where it cannot become a peer.
+    pub fn in_child(&self) -> Result<Self, JoinError> {
+        let locks = self.table.reopened()?;
+        let mut engine = Self {
+            memory: self.memory.again(),
+            peer: 0,
+            joined_after: 0,
+            table: Table::new(locks),
+            secrets: RapidSecrets::seed(self.memory.word(superblock::HASH_SEED).load(Relaxed)),
+            wake: OnceLock::new(),
+            told: Told::default(),
+            ..*self
+        };
+        if !engine.has_peers() {
+            engine.repair(0);
+        }
+        engine.join()?;
+        Ok(engine)
+    }
+
+    fn write_superblock(&self, config: &Config) {
         let layout = &self.layout;
         let half = |at, value: usize| self.memory.half(at).store(value as u32, Relaxed);
+        let flag = |on, flag| if on { flag } else { 0 };
+        let flags = flag(self.keeps_versions, flag::VERSIONS) | flag(self.evicts, flag::EVICTS);
         half(superblock::FORMAT, layout::FORMAT as usize);
         half(superblock::SEGMENT_BYTES, layout.segment_bytes);
         half(superblock::SEGMENTS, layout.segments);
@@ -137,17 +281,28 @@ impl Engine {
         half(superblock::SEAT_BYTES, layout.seat_bytes);
         half(superblock::STRIPES, layout.stripes);
         half(superblock::TTL_CLASSES, layout.ttl_classes);
+        half(superblock::PEERS, layout.peers);
+        half(superblock::PEER_BYTES, layout::PEER_BYTES);
+        half(superblock::FLAGS, flags as usize);
         let word = |at, value: u64| self.memory.word(at).store(value, Relaxed);
         word(superblock::REGION_BYTES, layout.region_bytes as u64);
-        word(superblock::HASH_SEED, hash_seed);
+        word(superblock::MEMORY_BYTES, config.memory_bytes as u64);
+        word(superblock::HASH_SEED, config.hash_seed);
         word(superblock::EPOCH_UNIX_SECS, self.epoch.unix_secs.cast_unsigned());
-        half(global::CLOCK, Epoch::FIRST_SECOND as usize);
-        word(global::NEXT_SEQUENCE, 1);
+        word(superblock::EPOCH_MONOTONIC_SECS, self.birth.monotonic_secs.cast_unsigned());
+        let wide = |at, value: u128| {
+            word(at, value as u64);
+            word(at + 8, (value >> 64) as u64);
+        };
+        wide(superblock::IDENTITY, self.birth.identity);
+        wide(superblock::BOOT, self.birth.boot);
         // Last: a region without it is not one yet.
         self.memory.word(superblock::MAGIC).store(layout::MAGIC, Release);
     }
 
     fn lay_out_index(&self) {
+        self.memory.half(global::CLOCK).store(Epoch::FIRST_SECOND, Relaxed);
+        self.memory.word(global::NEXT_SEQUENCE).store(1, Relaxed);
         let groups = 1usize << self.first_level;
         let index_segments = (groups >> self.group_shift) as u32;
         for segment in 0..index_segments {
@@ -196,6 +351,11 @@ impl Engine {
     /// The tie between the cache's seconds and Unix time.
     pub fn epoch(&self) -> Epoch {
         self.epoch
+    }
+
+    /// Where a shared region comes from.
+    pub fn birth(&self) -> &Birth {
+        &self.birth
     }
 }
 

@@ -131,7 +131,7 @@ impl Engine {
         let Some(evictor) = self.claim_evictor(seat) else {
             return Emptied::Busy;
         };
-        if !self.begin_emptying(victim) {
+        if !self.begin_emptying(seat, victim) {
             return Emptied::Busy;
         }
         let Use { sequence, segment } = victim;
@@ -158,7 +158,7 @@ impl Engine {
         if passage.remembered > 0 {
             self.note_remembered(passage.remembered);
         }
-        self.extend_ghost();
+        self.extend_ghost(seat);
         drop(evictor);
         if emptied { Emptied::Yes } else { Emptied::Partly }
     }
@@ -173,7 +173,7 @@ impl Engine {
         let Some(evictor) = self.claim_evictor(seat) else {
             return Ok(Emptied::Busy);
         };
-        if !self.begin_emptying(sparse) {
+        if !self.begin_emptying(seat, sparse) {
             return Ok(Emptied::Busy);
         }
         let segment = sparse.segment;
@@ -214,7 +214,7 @@ impl Engine {
         let mut records = self.records(segment);
         let passed = records.try_for_each(|record| self.pass_on(seat, &record, passage, now));
         match passed {
-            Ok(()) => self.finish_emptying(segment),
+            Ok(()) => self.finish_emptying(seat, segment),
             Err(NoMemory) => self.set_state(segment, State::Sealed),
         }
         passed
@@ -240,7 +240,7 @@ impl Engine {
     ) -> Result<(), NoMemory> {
         let (hash, bytes) = (record.hash, record.header.record_bytes());
         let freq = {
-            let locked = self.lock(seat, hash);
+            let locked = self.lock(seat, hash)?;
             let Some(found) = self.find_item_of(&locked, record) else {
                 return Ok(());
             };
@@ -301,7 +301,9 @@ impl Engine {
         let half = self.layout.segment_bytes / 2;
         let mut bytes_of_surplus = [0; SURPLUS_MAX];
         for record in self.records(segment) {
-            let locked = self.lock(seat, record.hash);
+            let Ok(locked) = self.lock(seat, record.hash) else {
+                continue;
+            };
             // A piece is as wanted as the item that it is of.
             let Some(found) = self.find_item_of(&locked, &record) else {
                 continue;

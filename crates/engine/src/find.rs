@@ -133,7 +133,7 @@ impl Engine {
     /// Is everything that was read of a record since it was found really of that record?
     #[inline]
     pub(crate) fn is_still_there(&self, found: &Found) -> bool {
-        // Pairs with the release fence in `pop_free`.
+        // Pairs with the release fence in `claim_free`.
         fence(Acquire);
         self.sequence(found.slot.segment()).load(Relaxed) == found.sequence
     }

@@ -10,8 +10,8 @@ impl Engine {
     /// Makes everything stored so far invisible, and calls off a flush that was to come. Constant time:
     /// segments begun before are dead as a whole.
     pub fn flush(&self) {
-        self.memory.word(global::FLUSH_AT).store(0, Relaxed);
         self.hide();
+        self.memory.word(global::FLUSH_AT).store(0, Relaxed);
     }
 
     /// Flushes, and goes on until the second `now` is over: what is stored in it does not outlive the store.
@@ -60,11 +60,35 @@ impl Engine {
             return self.hide();
         }
         let due = self.memory.word(global::FLUSH_AT);
-        if due.compare_exchange(at, 0, AcqRel, Relaxed).is_ok() {
-            self.hide();
+        let mine = HIDING | u64::from(self.peer);
+        if due.compare_exchange(at, mine, AcqRel, Relaxed).is_ok() {
+            self.end_flush(mine);
         }
     }
+
+    fn end_flush(&self, mine: u64) {
+        self.hide();
+        // Another may be due by now.
+        let _ = self.memory.word(global::FLUSH_AT).compare_exchange(mine, 0, AcqRel, Relaxed);
+    }
+
+    /// Finishes the flush that a dead peer was about, if it was.
+    pub(crate) fn finish_flush(&self, peer: u32) {
+        let mine = HIDING | u64::from(peer);
+        if self.memory.word(global::FLUSH_AT).load(Acquire) == mine {
+            self.end_flush(mine);
+        }
+    }
+
+    /// Has everything that is there been flushed, or is it about to be? For who cannot flush it.
+    pub(crate) fn is_flush_due(&self, now: Second) -> bool {
+        let at = self.memory.word(global::FLUSH_AT).load(Relaxed);
+        at & HIDING != 0 || at != 0 && at & !ALL_ALONG <= u64::from(now)
+    }
 }
+
+/// In place of the second of a flush: the peer beside it is about to do it.
+const HIDING: u64 = 1 << 63;
 
 /// Beside the second of a flush: it goes on until that second is over.
 const ALL_ALONG: u64 = 1 << 32;

@@ -14,13 +14,13 @@
 //! The ghost is a hint: a mark lost or found by mistake puts an item into the other pool, no more.
 
 use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use larder_region::layout::{GHOST_ROW_BYTES, global};
 
-use crate::Engine;
 use crate::group::Locked;
 use crate::segment::State;
+use crate::{Engine, Seat};
 
 const MARKS: usize = GHOST_ROW_BYTES / 4;
 const STAMP_BITS: u32 = 12;
@@ -158,26 +158,28 @@ impl Engine {
 
     /// Gives the ghost a segment more where groups have no row. Called when segments are being freed; a cache
     /// that evicts nothing needs no ghost.
-    pub(crate) fn extend_ghost(&self) {
+    pub(crate) fn extend_ghost(&self, seat: &Seat) {
         let rows = self.memory.word(global::GHOST_ROWS);
         let have = rows.load(Relaxed);
         if have >= self.memory.word(global::GROUPS).load(Relaxed) {
             return;
         }
-        let Some(segment) = self.take_any(0) else {
-            return;
-        };
-        self.zero_segment(segment);
-        self.set_state(segment, State::Ghost);
         let directory = self.layout.ghost_directory_at + (have as usize >> self.ghost_shift()) * 4;
-        // Only one thread at a time gets here; who loses all the same gives its segment back.
         let named = self.memory.half(directory);
-        if named.compare_exchange(0, segment + 1, Relaxed, Relaxed).is_err() {
-            self.set_state(segment, State::Reserved);
-            return self.push_free(segment);
+        if named.load(Relaxed) == 0 {
+            let Some(segment) = self.take_any(seat, 0) else {
+                return;
+            };
+            self.zero_segment(segment);
+            self.set_own_state(segment, State::Ghost, seat);
+            if named.compare_exchange(0, segment + 1, AcqRel, Relaxed).is_ok() {
+                self.set_state(segment, State::Ghost);
+            } else {
+                self.free(seat, segment);
+            }
         }
-        // Pairs with the acquire in `ghost_row_at`.
-        rows.store(have + (1 << self.ghost_shift()), Release);
+        // Pairs with the acquire in `ghost_row_at`. Whoever put the segment there may be dead by now.
+        rows.fetch_max(have + (1 << self.ghost_shift()), AcqRel);
     }
 }
 

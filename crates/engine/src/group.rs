@@ -12,15 +12,16 @@
 //!
 //! Writers of a group exclude each other by `owner`. `version` moves whenever slots move, `level` is how
 //! many low bits of a hash lead to the group, `overflow` is the number + 1 of the next group of a chain
-//! that takes what does not fit.
+//! that takes what does not fit. An overflow group has no lock of its own: while it is in no chain, and not free, its
+//! `owner` is the seat that has it.
 
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use larder_region::layout::{GROUP_BYTES, global};
 
 use crate::slot::{Slot, TAG_BITS};
 use crate::wait::Wait;
-use crate::{Engine, Seat};
+use crate::{Engine, Seat, Stuck};
 
 /// The slots of a group.
 pub(crate) const SLOTS: usize = 15;
@@ -35,6 +36,9 @@ impl Control {
     pub(crate) fn new(level: u32) -> Self {
         Self(u64::from(level) << 26)
     }
+
+    /// That of an overflow group which is in no chain: a level that no group has.
+    pub(crate) const FREE: Self = Self(0x3F << 26);
 
     pub(crate) fn owner(self) -> u64 {
         self.0 >> 48
@@ -242,20 +246,20 @@ impl Engine {
         self.memory.word(slot_at).store(slot.0, Release);
     }
 
-    /// Locks the group that a hash belongs to.
-    pub(crate) fn lock(&self, seat: &Seat, hash: u64) -> Locked<'_> {
+    /// Locks the group that a hash belongs to. A thread locks one group at a time.
+    pub(crate) fn lock(&self, seat: &Seat, hash: u64) -> Result<Locked<'_>, Stuck> {
         loop {
             let group = self.group_of(hash);
-            let locked = self.lock_group(seat, group);
+            let locked = self.lock_group(seat, group)?;
             let level = locked.control().level();
             if hash & ((1 << level) - 1) == group {
-                return locked;
+                return Ok(locked);
             }
             // The group was split while we waited; the number of groups tells by now.
         }
     }
 
-    pub(crate) fn lock_group(&self, seat: &Seat, group: u64) -> Locked<'_> {
+    pub(crate) fn lock_group(&self, seat: &Seat, group: u64) -> Result<Locked<'_>, Stuck> {
         let at = self.group_at(group);
         let word = self.memory.word(at);
         let mut wait = Wait::default();
@@ -263,13 +267,19 @@ impl Engine {
             let control = Control(word.load(Relaxed));
             if control.owner() == 0 {
                 let mine = control.with_owner(seat.owner());
-                // Pairs with the release of the last owner's unlock.
-                if word.compare_exchange_weak(control.0, mine.0, Acquire, Relaxed).is_ok() {
-                    return Locked { engine: self, group, at };
+                self.intend_to_lock(seat, group);
+                // The acquire pairs with the release of the last owner's unlock; the release keeps the intent in front.
+                if word.compare_exchange_weak(control.0, mine.0, AcqRel, Relaxed).is_ok() {
+                    return Ok(Locked { engine: self, group, at });
                 }
             }
-            wait.pause();
+            self.wait_for_peers(&mut wait)?;
         }
+    }
+
+    /// A group that a dead process had locked, for who puts it in order.
+    pub(crate) fn adopt_group(&self, group: u64) -> Locked<'_> {
+        Locked { engine: self, group, at: self.group_at(group) }
     }
 }
 

@@ -14,13 +14,12 @@
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use larder_item::Second;
-use larder_region::layout::global;
+use larder_region::layout::{GROUP_BYTES, global};
 use larder_stats::Counter;
 
 use crate::group::{Control, Locked, SLOTS, is_in_second_line, slots_of};
 use crate::segment::State;
 use crate::slot::{Slot, TAG_BITS};
-use crate::supply::stack_top;
 use crate::{Engine, NoMemory, Seat};
 
 /// The index grows when more than so many of a hundred slots are filled. Groups that wait for their split
@@ -56,6 +55,7 @@ impl Engine {
         let grower = self.memory.word(global::GROWER);
         while self.is_crowded() {
             if grower.compare_exchange(0, seat.owner(), Acquire, Relaxed).is_err() {
+                self.look_after_grower();
                 return; // Somebody else is at it.
             }
             let split = self.is_crowded() && self.split(seat, now).is_ok();
@@ -66,10 +66,21 @@ impl Engine {
         }
     }
 
+    /// Where the index is far behind, who grows it may be dead.
+    fn look_after_grower(&self) {
+        if self.has_peers() && self.is_filled_to(LOAD_PERCENT_MAX + 10) {
+            self.bury_dead();
+        }
+    }
+
     fn is_crowded(&self) -> bool {
+        self.is_filled_to(LOAD_PERCENT_MAX)
+    }
+
+    fn is_filled_to(&self, percent: u64) -> bool {
         let items = self.memory.word(global::ITEMS).load(Relaxed).cast_signed().max(0) as u64;
         let groups = self.memory.word(global::GROUPS).load(Relaxed);
-        items * 100 > groups * SLOTS as u64 * LOAD_PERCENT_MAX
+        items * 100 > groups * SLOTS as u64 * percent
     }
 
     /// Splits the next group. Only for the grower.
@@ -83,28 +94,40 @@ impl Engine {
         let moves = |slot: Slot| slot.tag() >> tag_bit & 1 != 0;
         let new_at = self.new_group(seat, groups, now)?;
         let (locked, moved, spare) = loop {
-            let locked = self.lock_group(seat, groups - (1 << level));
+            let locked = self.lock_group(seat, groups - (1 << level))?;
             let moved: Vec<Placed> =
                 locked.placed().into_iter().filter(|placed| moves(placed.slot)).collect();
-            match self.pop_overflow_groups(moved.len().div_ceil(SLOTS).saturating_sub(1)) {
+            let spare_count = moved.len().div_ceil(SLOTS).saturating_sub(1);
+            match self.take_overflow_groups(seat, spare_count) {
                 Some(spare) => break (locked, moved, spare),
                 None => drop(locked),
             }
             self.add_overflow_segment(seat, now)?;
         };
 
-        self.fill_chain(new_at, Control::new(level + 1), moved, &spare);
+        self.fill_chain(seat, new_at, Control::new(level + 1), moved, &spare);
         self.split_ghost_row(locked.group, groups, tag_bit);
         // Step 2. Pairs with the acquire of readers: who sees the level sees the new group filled.
         locked.set_control(locked.control().with_level(level + 1).moved());
-        for placed in locked.placed().iter().filter(|placed| moves(placed.slot)) {
-            self.set_slot(placed.at, Slot::EMPTY);
-        }
-        self.shorten_chain(&locked);
-        self.memory.word(global::GROUPS).store(groups + 1, Release);
+        self.finish_split(seat, &locked, groups);
         drop(locked);
         self.count(seat, Counter::GroupsSplit, 1);
         Ok(())
+    }
+
+    /// Steps 3 and 4 of a split: what is done when readers are led on. It may be done again by who finds it half done.
+    pub(crate) fn finish_split(&self, seat: &Seat, locked: &Locked<'_>, new_group: u64) {
+        let tag_bit = new_group.ilog2() - self.first_level;
+        let moved = |placed: &&Placed| placed.slot.tag() >> tag_bit & 1 != 0;
+        for placed in locked.placed().iter().filter(moved) {
+            self.set_slot(placed.at, Slot::EMPTY);
+        }
+        self.shorten_chain(seat, locked);
+        let overflow: Vec<usize> = self.chain(self.group_at(new_group)).skip(1).collect();
+        for at in overflow {
+            self.disown(at);
+        }
+        self.memory.word(global::GROUPS).store(new_group + 1, Release);
     }
 
     /// The place of a group that does not exist yet.
@@ -114,6 +137,7 @@ impl Engine {
             let segment = self.take_index_segment(seat, State::Index, now)?;
             // Pairs with the acquire in `in_directory`: the segment is zeroed.
             self.memory.half(directory).store(segment + 1, Release);
+            self.set_state(segment, State::Index);
         }
         Ok(self.group_at(group))
     }
@@ -122,7 +146,7 @@ impl Engine {
     fn take_index_segment(&self, seat: &Seat, state: State, now: Second) -> Result<u32, NoMemory> {
         let segment = self.take_segment(seat, now)?;
         self.zero_segment(segment);
-        self.set_state(segment, state);
+        self.set_own_state(segment, state, seat);
         Ok(segment)
     }
 
@@ -134,15 +158,23 @@ impl Engine {
         }
     }
 
-    /// Writes slots into a group nobody can reach yet, and into the `spare` overflow groups behind it.
-    fn fill_chain(&self, at: usize, control: Control, mut slots: Vec<Placed>, spare: &[u32]) {
+    /// Writes slots into a group nobody can reach yet, and into the `spare` overflow groups of the seat behind it.
+    fn fill_chain(
+        &self,
+        seat: &Seat,
+        at: usize,
+        control: Control,
+        mut slots: Vec<Placed>,
+        spare: &[u32],
+    ) {
         for place in slots_of(at, 0) {
             self.set_slot(place, Slot::EMPTY);
         }
         let free: Vec<usize> = slots_of(at, 0).collect();
         self.settle(at, free, &mut slots);
         let overflow = spare.split_first().map(|(group, spare)| {
-            self.fill_chain(self.overflow_at(*group), Control::new(0), slots, spare);
+            let owned = Control::new(0).with_owner(seat.owner());
+            self.fill_chain(seat, self.overflow_at(*group), owned, slots, spare);
             *group
         });
         // Nobody sees this word before the release that makes the group reachable.
@@ -167,7 +199,7 @@ impl Engine {
     }
 
     /// Moves what is left of a chain to its front and gives back the groups that are empty then.
-    fn shorten_chain(&self, locked: &Locked<'_>) {
+    pub(crate) fn shorten_chain(&self, seat: &Seat, locked: &Locked<'_>) {
         if locked.control().overflow().is_none() {
             return;
         }
@@ -187,77 +219,63 @@ impl Engine {
         for stray in strays {
             self.set_slot(stray.at, Slot::EMPTY);
         }
-        self.cut_chain(front[front.len() - 1]);
+        self.cut_chain(seat, front[front.len() - 1], back);
     }
 
-    /// Ends a chain at the group at `last_at`, whose followers are empty.
-    fn cut_chain(&self, last_at: usize) {
-        let last = Control(self.memory.word(last_at).load(Relaxed));
-        let mut next = last.overflow();
-        self.memory.word(last_at).store(last.with_overflow(None).0, Release);
-        while let Some(group) = next {
-            let control = Control(self.memory.word(self.overflow_at(group)).load(Relaxed));
-            next = control.overflow();
-            self.push_overflow(group);
+    /// Ends a chain at the group at `last_at`, and frees the empty ones behind it. They are the seat's in between: who
+    /// dies here leaves none that nobody knows of.
+    fn cut_chain(&self, seat: &Seat, last_at: usize, empty: &[usize]) {
+        for at in empty {
+            let control = Control(self.memory.word(*at).load(Relaxed));
+            self.memory.word(*at).store(control.with_owner(seat.owner()).0, Release);
         }
+        let last = Control(self.memory.word(last_at).load(Relaxed));
+        self.memory.word(last_at).store(last.with_overflow(None).0, Release);
+        empty.iter().for_each(|at| self.free_overflow(*at));
     }
 
     /// Puts an empty group behind the last one of a locked chain; none where none is free.
-    pub(crate) fn extend_chain(&self, locked: &Locked<'_>) -> Option<usize> {
-        let group = self.pop_overflow()?;
+    pub(crate) fn extend_chain(&self, seat: &Seat, locked: &Locked<'_>) -> Option<usize> {
+        let group = self.take_overflow(seat)?;
         let at = self.overflow_at(group);
-        self.memory.word(at).store(Control::new(0).0, Release);
-        let mut last_at = locked.at;
-        loop {
-            let control = Control(self.memory.word(last_at).load(Relaxed));
-            match control.overflow() {
-                Some(next) => last_at = self.overflow_at(next),
-                None => {
-                    let longer = control.with_overflow(Some(group));
-                    self.memory.word(last_at).store(longer.0, Release);
-                    return Some(at + 8);
-                }
-            }
-        }
+        let last_at = locked.chain().last()?;
+        let last = Control(self.memory.word(last_at).load(Relaxed));
+        self.memory.word(last_at).store(last.with_overflow(Some(group)).0, Release);
+        self.disown(at);
+        Some(at + 8)
     }
 
     /// Makes more overflow groups. The caller holds no group.
     pub(crate) fn add_overflow_segment(&self, seat: &Seat, now: Second) -> Result<(), NoMemory> {
         let segment = self.take_index_segment(seat, State::Overflow, now)?;
-        let per_segment = 1u64 << self.group_shift;
-        let first = self.memory.word(global::OVERFLOW_GROUPS).fetch_add(per_segment, AcqRel);
-        let ordinal = first as usize >> self.group_shift;
-        let directory = self.layout.overflow_directory_at + ordinal * 4;
-        self.memory.half(directory).store(segment + 1, Release);
-        for group in (first..first + per_segment).rev() {
-            self.push_overflow(group as u32);
+        let at = self.layout.segment_at(segment);
+        for group in 0..1 << self.group_shift {
+            self.memory.word(at + group * GROUP_BYTES).store(Control::FREE.0, Relaxed);
         }
+        for ordinal in 0..self.layout.segments {
+            let named = self.memory.half(self.layout.overflow_directory_at + ordinal * 4);
+            let is_ours = named.load(Relaxed) == 0
+                && named.compare_exchange(0, segment + 1, AcqRel, Relaxed).is_ok();
+            // Also for one who put a segment there and died.
+            let groups = (ordinal as u64 + 1) << self.group_shift;
+            self.memory.word(global::OVERFLOW_GROUPS).fetch_max(groups, AcqRel);
+            if is_ours {
+                break;
+            }
+        }
+        self.set_state(segment, State::Overflow);
         Ok(())
     }
 
-    fn push_overflow(&self, group: u32) {
-        let at = self.overflow_at(group);
-        let top = self.memory.word(global::FREE_OVERFLOW);
-        let mut old = top.load(Relaxed);
-        loop {
-            // The link is not where chains have theirs: a reader that comes here late finds an end.
-            self.memory.word(at).store(old << 32, Relaxed);
-            // The release pairs with the acquire in `pop_overflow`.
-            match top.compare_exchange_weak(old, stack_top(old, group + 1), Release, Relaxed) {
-                Ok(_) => break,
-                Err(found) => old = found,
-            }
-        }
-        self.memory.word(global::FREE_OVERFLOW_COUNT).fetch_add(1, Relaxed);
-    }
-
-    fn pop_overflow_groups(&self, count: usize) -> Option<Vec<u32>> {
+    fn take_overflow_groups(&self, seat: &Seat, count: usize) -> Option<Vec<u32>> {
         let mut groups = Vec::with_capacity(count);
         while groups.len() < count {
-            match self.pop_overflow() {
+            match self.take_overflow(seat) {
                 Some(group) => groups.push(group),
                 None => {
-                    groups.into_iter().for_each(|group| self.push_overflow(group));
+                    groups
+                        .into_iter()
+                        .for_each(|group| self.free_overflow(self.overflow_at(group)));
                     return None;
                 }
             }
@@ -265,19 +283,44 @@ impl Engine {
         Some(groups)
     }
 
-    fn pop_overflow(&self) -> Option<u32> {
-        let count = self.memory.word(global::FREE_OVERFLOW_COUNT);
-        // Lowered first, as with segments: it never promises a group that somebody else takes.
-        count.fetch_update(AcqRel, Relaxed, |free| free.checked_sub(1)).ok()?;
-        let top = self.memory.word(global::FREE_OVERFLOW);
-        let mut old = top.load(Acquire);
-        loop {
-            let group = (old as u32).checked_sub(1)?;
-            let below = (self.memory.word(self.overflow_at(group)).load(Relaxed) >> 32) as u32;
-            match top.compare_exchange_weak(old, stack_top(old, below), Acquire, Acquire) {
-                Ok(_) => return Some(group),
-                Err(found) => old = found,
-            }
-        }
+    /// Makes a free overflow group the seat's: the one that became free last, or one near it.
+    fn take_overflow(&self, seat: &Seat) -> Option<u32> {
+        let hint = self.memory.word(global::OVERFLOW_NEXT);
+        let groups = self.overflow_groups();
+        let start = (hint.load(Relaxed) as u32).min(groups);
+        let mine = Control::new(0).with_owner(seat.owner());
+        let group = (start..groups).chain(0..start).find(|group| {
+            let word = self.memory.word(self.overflow_at(*group));
+            word.load(Relaxed) == Control::FREE.0
+                && word.compare_exchange(Control::FREE.0, mine.0, AcqRel, Relaxed).is_ok()
+        })?;
+        hint.store(u64::from(group) + 1, Relaxed);
+        Some(group)
+    }
+
+    /// Frees an overflow group of the seat that is in no chain, and empty.
+    pub(crate) fn free_overflow(&self, at: usize) {
+        // Pairs with the exchange in `take_overflow`. To a reader that comes here late it is the end of a chain.
+        self.memory.word(at).store(Control::FREE.0, Release);
+    }
+
+    /// An overflow group belongs to the chain it is in, and to no seat any more.
+    pub(crate) fn disown(&self, at: usize) {
+        let control = Control(self.memory.word(at).load(Relaxed));
+        self.memory.word(at).store(control.with_owner(0).0, Release);
+    }
+
+    /// How many overflow groups exist, free ones included.
+    pub(crate) fn overflow_groups(&self) -> u32 {
+        // Pairs with the exchange in `add_overflow_segment`: those counted are in the directory.
+        self.memory.word(global::OVERFLOW_GROUPS).load(Acquire) as u32
+    }
+
+    /// How many of them are free.
+    pub(crate) fn free_overflow_groups(&self) -> u64 {
+        let is_free = |group: &u32| {
+            self.memory.word(self.overflow_at(*group)).load(Relaxed) == Control::FREE.0
+        };
+        (0..self.overflow_groups()).filter(is_free).count() as u64
     }
 }

@@ -18,7 +18,7 @@ use crate::lane::{Lane, Pool};
 use crate::segment::State;
 use crate::slot::Slot;
 use crate::wait::Wait;
-use crate::{Engine, NoMemory, Seat};
+use crate::{Engine, NoMemory, Seat, Stuck};
 
 const CLAIMED: usize = 0;
 const SEGMENT: usize = 8;
@@ -76,18 +76,18 @@ impl Engine {
     ) -> Result<Reservation<'_>, NoMemory> {
         let mut taken = None;
         loop {
-            let mut room = self.claim_head(seat, lane);
+            let mut room = self.claim_head(seat, lane)?;
             loop {
-                if self.has_room_for(&mut room, bytes, bytes_min)? {
+                if self.has_room_for(seat, &mut room, bytes, bytes_min)? {
                     // Somebody else had one for this head while we looked for ours.
-                    taken.inspect(|segment| self.push_free(*segment));
+                    taken.inspect(|segment| self.free(seat, *segment));
                     return Ok(room);
                 }
-                let Some(segment) = taken.take().or_else(|| self.take_free_segment()) else {
+                let Some(segment) = taken.take().or_else(|| self.take_free_segment(seat)) else {
                     break;
                 };
                 // The head stays claimed until there is something in it: see `detach_idle`.
-                self.attach_segment(&room, segment, lane, now);
+                self.attach_segment(seat, &room, segment, lane, now);
                 self.note_taken();
             }
             drop(room);
@@ -103,10 +103,10 @@ impl Engine {
         bytes: usize,
         now: Second,
     ) -> Result<Reservation<'_>, NoMemory> {
-        let mut room = self.claim_head(seat, lane);
-        while !self.has_room_for(&mut room, bytes, bytes)? {
-            let segment = self.take_for_survivors().ok_or(NoMemory)?;
-            self.attach_segment(&room, segment, lane, now);
+        let mut room = self.claim_head(seat, lane)?;
+        while !self.has_room_for(seat, &mut room, bytes, bytes)? {
+            let segment = self.take_for_survivors(seat).ok_or(NoMemory)?;
+            self.attach_segment(seat, &room, segment, lane, now);
         }
         Ok(room)
     }
@@ -114,6 +114,7 @@ impl Engine {
     /// Looks for room in the segment of a claimed head; seals one that has too little.
     fn has_room_for(
         &self,
+        seat: &Seat,
         room: &mut Reservation<'_>,
         bytes: usize,
         bytes_min: usize,
@@ -131,18 +132,27 @@ impl Engine {
         room.bytes = (self.layout.segment_bytes - room.offset).min(bytes);
         let fits = room.bytes >= bytes_min && !self.is_flushed(room.sequence);
         if !fits {
-            self.detach_segment(room.head_at, segment);
+            self.detach_segment(seat, room.head_at, segment);
         }
         Ok(fits)
     }
 
-    fn attach_segment(&self, room: &Reservation<'_>, segment: u32, lane: Lane, now: Second) {
-        self.activate(segment, lane, now);
-        self.memory.word(room.head_at + SEGMENT).store(u64::from(segment) + 1, Relaxed);
+    fn attach_segment(
+        &self,
+        seat: &Seat,
+        room: &Reservation<'_>,
+        segment: u32,
+        lane: Lane,
+        now: Second,
+    ) {
+        self.activate(seat, segment, lane, now);
+        self.memory.word(room.head_at + SEGMENT).store(u64::from(segment) + 1, Release);
+        // From here on it is the head's.
+        self.set_state(segment, State::Active);
     }
 
     /// Claims a head of the lane, beginning with the seat's own; waits where all are claimed.
-    fn claim_head(&self, seat: &Seat, lane: Lane) -> Reservation<'_> {
+    fn claim_head(&self, seat: &Seat, lane: Lane) -> Result<Reservation<'_>, Stuck> {
         let stripes = self.layout.stripes;
         let mut wait = Wait::default();
         let mut stripe = seat.index as usize % stripes;
@@ -151,18 +161,18 @@ impl Engine {
             let claimed = self.memory.word(head_at + CLAIMED);
             // The acquire pairs with the release of the last holder.
             if claimed.compare_exchange(0, seat.owner(), Acquire, Relaxed).is_ok() {
-                return Reservation {
+                return Ok(Reservation {
                     engine: self,
                     head_at,
                     segment: 0,
                     sequence: 0,
                     offset: 0,
                     bytes: 0,
-                };
+                });
             }
             stripe = (stripe + 1) % stripes;
             if stripe == seat.index as usize % stripes {
-                wait.pause();
+                self.wait_for_peers(&mut wait)?;
             }
         }
     }
@@ -183,8 +193,10 @@ impl Engine {
         (self.memory.word(head_at + SEGMENT).load(Relaxed) as u32).checked_sub(1)
     }
 
-    pub(crate) fn detach_segment(&self, head_at: usize, segment: u32) {
-        self.memory.word(head_at + SEGMENT).store(0, Relaxed);
+    /// Seals the segment of a claimed head.
+    pub(crate) fn detach_segment(&self, seat: &Seat, head_at: usize, segment: u32) {
+        self.set_own_state(segment, State::Active, seat);
+        self.memory.word(head_at + SEGMENT).store(0, Release);
         self.set_state(segment, State::Sealed);
     }
 
@@ -202,23 +214,40 @@ impl Engine {
         self.detach_where(seat, is_due) > 0
     }
 
+    /// Releases the heads of a dead seat. What was written there and is not published is passed over.
+    pub(crate) fn release_heads(&self, seat: &Seat) {
+        for head_at in self.heads() {
+            let claimed = self.memory.word(head_at + CLAIMED);
+            if claimed.load(Acquire) != seat.owner() {
+                continue;
+            }
+            if let Some(segment) = self.head_segment(head_at) {
+                self.suspect(segment);
+                self.set_state(segment, State::Active);
+            }
+            claimed.store(0, Release);
+        }
+    }
+
+    fn heads(&self) -> impl Iterator<Item = usize> {
+        let stripes = 0..self.layout.stripes;
+        self.lanes()
+            .flat_map(move |lane| stripes.clone().map(move |stripe| self.head_at(lane, stripe)))
+    }
+
     /// Seals some of the segments of heads that nobody uses just now, and says how many these were.
     fn detach_where(&self, seat: &Seat, is_due: impl Fn(u32) -> bool) -> usize {
         let mut detached = 0;
-        for lane in self.lanes() {
-            for stripe in 0..self.layout.stripes {
-                let head_at = self.head_at(lane, stripe);
-                let claimed = self.memory.word(head_at + CLAIMED);
-                if claimed.compare_exchange(0, seat.owner(), Acquire, Relaxed).is_err() {
-                    continue;
-                }
-                if let Some(segment) = self.head_segment(head_at).filter(|segment| is_due(*segment))
-                {
-                    self.detach_segment(head_at, segment);
-                    detached += 1;
-                }
-                claimed.store(0, Release);
+        for head_at in self.heads() {
+            let claimed = self.memory.word(head_at + CLAIMED);
+            if claimed.compare_exchange(0, seat.owner(), Acquire, Relaxed).is_err() {
+                continue;
             }
+            if let Some(segment) = self.head_segment(head_at).filter(|segment| is_due(*segment)) {
+                self.detach_segment(seat, head_at, segment);
+                detached += 1;
+            }
+            claimed.store(0, Release);
         }
         detached
     }

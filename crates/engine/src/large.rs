@@ -25,7 +25,7 @@ use crate::record::{Draft, Form, Header, PIECE_HEAD_BYTES};
 use crate::segment::{Account, State};
 use crate::slot::Slot;
 use crate::wait::Wait;
-use crate::{Engine, Request, Seat, StoreError, Stored};
+use crate::{Engine, Request, Seat, StoreError, Stored, Stuck};
 
 /// A piece shorter than this is not worth its own record: a segment with less room is sealed.
 const PIECE_BYTES_MIN: usize = 512;
@@ -244,9 +244,9 @@ impl Engine {
         room.fill(header.record_bytes());
         // The item's deadline is not known yet.
         self.note_deadline(room.segment, Deadline::NEVER);
+        self.note_arriving(room.segment);
         self.charge(room.segment, Account::of(header));
         self.count(seat, Counter::BytesWritten, header.record_bytes() as u64);
-        self.note_arriving(room.segment);
         let piece = Piece { slot: room.slot(), sequence: room.sequence };
         let piece_at = room.at() + PIECE_HEAD_BYTES;
         upload.pieces.push(piece);
@@ -366,9 +366,15 @@ impl Engine {
         for piece in &upload.pieces {
             while self.outlasts(piece) {
                 // Under the lock of the item's group nobody else accounts for the piece.
-                let _locked = self.lock(seat, upload.hash);
-                if self.give_back_piece(piece) {
-                    break;
+                match self.lock(seat, upload.hash) {
+                    Ok(_locked) if self.give_back_piece(piece) => break,
+                    Ok(_) => {}
+                    // Its account says too much until then.
+                    Err(Stuck) => {
+                        self.note_arrived(piece.slot.segment());
+                        self.suspect(piece.slot.segment());
+                        break;
+                    }
                 }
             }
         }
@@ -396,7 +402,9 @@ impl Engine {
             if self.state(segment) != State::Emptying {
                 return true;
             }
-            wait.pause();
+            if self.wait_for_peers(&mut wait).is_err() {
+                break;
+            }
         }
         false
     }

@@ -37,6 +37,8 @@ mod interleavings;
 mod lane;
 pub mod large;
 pub mod limit;
+mod look;
+pub mod peers;
 mod pinned;
 mod prefetch;
 mod publish;
@@ -44,12 +46,14 @@ pub mod read;
 mod record;
 mod relocate;
 mod removal;
+mod repair;
 pub mod report;
 mod room;
 mod seat;
 mod segment;
 mod slot;
 pub mod store;
+pub mod superblock;
 mod supply;
 mod sweep;
 pub mod validate;
@@ -58,17 +62,33 @@ mod wait;
 pub use amend::{Amended, Amendment, Deletion};
 pub use count::{Arithmetic, Counting};
 pub use dump::{Cursor, Dumped, Sampled};
-pub use engine::{Config, CreateError, Engine};
+pub use engine::{Birth, Config, CreateError, Engine};
 pub use large::{Evicted, LargeValue, Upload};
 pub use limit::LimitError;
+pub use peers::JoinError;
 pub use pinned::{Landing, Pinned};
 pub use read::{Miss, Read, Reading};
 pub use removal::{Leaving, Reason, Removed};
 pub use report::Report;
 pub use seat::Seat;
 pub use store::{Request, Stale, StoreError, Stored};
+pub use superblock::AttachError;
 pub use validate::Broken;
 
 /// No segment can be had, or none for this purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NoMemory;
+
+impl From<Stuck> for NoMemory {
+    fn from(_: Stuck) -> Self {
+        Self
+    }
+}
+
+/// A process that lives, but has been stopped, holds what is needed: a group of the index, or all append heads. An
+/// operation waits for it a second or two, then nothing has been done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a process that shares the cache has been stopped in the middle of a change; continue it, or end it"
+)]
+pub struct Stuck;

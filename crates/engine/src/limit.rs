@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use larder_region::layout::global;
 
-use crate::Engine;
 use crate::segment::State;
+use crate::{Engine, Seat};
 
 /// Segments that items need at least: those of the heads, and something to empty.
 const ITEM_SEGMENTS_MIN: usize = 8;
@@ -31,7 +31,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`LimitError`] names the bounds.
-    pub fn set_memory_limit(&self, bytes: usize) -> Result<(), LimitError> {
+    pub fn set_memory_limit(&self, seat: &Seat, bytes: usize) -> Result<(), LimitError> {
         let is_index = |state| matches!(state, State::Index | State::Overflow | State::Ghost);
         let used = self.used_segments() as usize;
         let index =
@@ -42,7 +42,7 @@ impl Engine {
             return Err(LimitError { asked: bytes, min, max });
         }
         if bytes < self.memory_limit() {
-            self.release_free_segments();
+            self.release_free_segments(seat);
         }
         self.limit_to(bytes);
         Ok(())

@@ -13,7 +13,7 @@ use crate::large::{Piece, table_at};
 use crate::record::{Draft, FREQ_BORN_MAX, Header, Marks};
 use crate::segment::Account;
 use crate::slot::Slot;
-use crate::{Engine, NoMemory, Reason, Request, Seat, Stale, StoreError, Stored};
+use crate::{Engine, NoMemory, Reason, Request, Seat, Stale, StoreError, Stored, Stuck};
 
 /// When a record replaces what is there.
 #[derive(Clone, Copy)]
@@ -136,6 +136,12 @@ impl From<StoreError> for Unpublished {
     }
 }
 
+impl From<Stuck> for Unpublished {
+    fn from(stuck: Stuck) -> Self {
+        Self::Refused(stuck.into())
+    }
+}
+
 impl From<NoMemory> for Unpublished {
     fn from(_: NoMemory) -> Self {
         Self::Refused(StoreError::NoMemory)
@@ -181,7 +187,7 @@ impl Engine {
         let Publication { draft, pieces, carried } = publication;
         let bytes = draft.header().record_bytes();
         room.fill(bytes);
-        let locked = self.lock(seat, draft.hash);
+        let locked = self.lock(seat, draft.hash)?;
         let old = self.find_locked(&locked, draft.hash, draft.key);
         let live = old.filter(|found| self.death(found, now).is_none());
         let verdict = self.judge(condition, live.as_ref());
@@ -211,12 +217,13 @@ impl Engine {
         if !are_kept {
             return Err(Unpublished::PieceLost);
         }
-        let Some(slot_at) = self.place_for(&locked, draft.hash, old.as_ref()) else {
+        let Some(slot_at) = self.place_for(seat, &locked, draft.hash, old.as_ref()) else {
             return Err(Unpublished::NoSlot);
         };
         let life = self.life(draft, condition, &verdict, live.as_ref());
         let cas = self.complete(seat, publication, room, condition, &life, old.as_ref());
         self.charge(room.segment, Account { items: 1, bytes });
+        self.intend_to_replace(seat, old.map_or(Slot::EMPTY, |old| old.slot));
         self.set_slot(slot_at, room.slot().tagged(self.tag_of(draft.hash), life.freq));
         pieces.iter().for_each(|piece| self.note_arrived(piece.slot.segment()));
         if let Some(old) = &old {
@@ -294,13 +301,19 @@ impl Engine {
 
     /// The slot to publish in: the old record's, or an empty one; none where the chain is full and there is
     /// no overflow group to make it longer.
-    fn place_for(&self, locked: &Locked<'_>, hash: u64, old: Option<&Found>) -> Option<usize> {
+    fn place_for(
+        &self,
+        seat: &Seat,
+        locked: &Locked<'_>,
+        hash: u64,
+        old: Option<&Found>,
+    ) -> Option<usize> {
         match old {
             Some(old) => Some(old.slot_at),
             None => locked
                 .slots(hash)
                 .find(|at| self.slot(*at).is_empty())
-                .or_else(|| self.extend_chain(locked)),
+                .or_else(|| self.extend_chain(seat, locked)),
         }
     }
 
@@ -340,6 +353,7 @@ impl Engine {
 
     /// Removes a record of a locked group from the index.
     pub(crate) fn unlink(&self, seat: &Seat, found: &Found) {
+        self.intend_to_replace(seat, found.slot);
         self.set_slot(found.slot_at, Slot::EMPTY);
         self.discharge_item(found, None);
         self.note_slots(seat, -1);

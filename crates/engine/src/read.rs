@@ -144,7 +144,10 @@ impl Engine {
                 out.truncate(start);
             }
             self.count(seat, Counter::ReadsRetried, 1);
-            wait.pause();
+            if self.wait_for_peers(&mut wait).is_err() {
+                // Somebody has been stopped while changing this one.
+                return Read::Miss(Miss::Absent);
+            }
         }
     }
 
@@ -227,14 +230,14 @@ impl Engine {
                 Some(_) if self.is_still_there(&found) => return None,
                 Some(_) => {}
             }
-            wait.pause();
+            self.wait_for_peers(&mut wait).ok()?;
         }
     }
 
     /// Unlinks a record that was found dead, unless something else is there by now.
     fn bury(&self, seat: &Seat, hash: u64, dead: &Found, now: Second) {
-        let locked = self.lock(seat, hash);
-        if let Some(found) = self.find_location(&locked, hash, dead.slot)
+        if let Ok(locked) = self.lock(seat, hash)
+            && let Some(found) = self.find_location(&locked, hash, dead.slot)
             && found.sequence == dead.sequence
             && let Some(death) = self.death(&found, now)
         {

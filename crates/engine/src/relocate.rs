@@ -19,6 +19,7 @@ impl Engine {
     /// Makes the slot of a found record name its copy. Under the lock of its group.
     pub(crate) fn relink(
         &self,
+        seat: &Seat,
         room: &Reservation<'_>,
         found: &Found,
         deadline: Deadline,
@@ -28,6 +29,7 @@ impl Engine {
         room.fill(header.record_bytes());
         self.note_deadline(room.segment, deadline);
         self.charge(room.segment, Account::of(header));
+        self.intend_to_replace(seat, found.slot);
         self.set_slot(found.slot_at, room.slot().tagged(found.slot.tag(), freq));
         self.discharge(found.slot.segment(), Account::of(found.header));
     }
@@ -50,7 +52,7 @@ impl Engine {
         let bytes = header.record_bytes();
         let room = self.reserve_for_survivor(seat, to, bytes, now)?;
         self.memory.copy(from, room.at(), bytes);
-        let locked = self.lock(seat, hash);
+        let locked = self.lock(seat, hash)?;
         if header.is_piece() {
             self.relocate_piece(seat, &room, &locked, hash, slot, bytes);
         } else if let Some(found) = self.find_location(&locked, hash, slot) {
@@ -72,7 +74,7 @@ impl Engine {
             let freq = freq_after(counted);
             let header = found.header.with_freq_changed(counted, freq);
             self.memory.word(room.at()).store(header.word(), Relaxed);
-            self.relink(&room, &found, self.deadline(&found), freq);
+            self.relink(seat, &room, &found, self.deadline(&found), freq);
             self.count(seat, Counter::BytesRelocated, bytes as u64);
         }
         Ok(())
@@ -92,6 +94,7 @@ impl Engine {
             self.note_deadline(room.segment, Deadline::NEVER);
             let account = Account { items: 0, bytes };
             self.charge(room.segment, account);
+            self.intend_to_replace(seat, slot);
             self.set_slot(table_at, room.slot());
             self.discharge(slot.segment(), account);
             self.count(seat, Counter::BytesRelocated, bytes as u64);

@@ -75,11 +75,8 @@ impl Engine {
     /// Counts and measures.
     pub fn report(&self) -> Report {
         let groups = self.memory.word(global::GROUPS).load(Relaxed);
-        let overflow_groups = self
-            .memory
-            .word(global::OVERFLOW_GROUPS)
-            .load(Relaxed)
-            .saturating_sub(self.memory.word(global::FREE_OVERFLOW_COUNT).load(Relaxed));
+        let overflow_groups =
+            u64::from(self.overflow_groups()).saturating_sub(self.free_overflow_groups());
         let total = self.total();
         let mut report = Report {
             memory_bytes: self.memory_limit() as u64,

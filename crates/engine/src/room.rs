@@ -85,10 +85,10 @@ impl Engine {
 
     /// Takes a free segment that was used before, where there are more than survivors may need: they would touch
     /// fresh memory in its place.
-    pub(crate) fn take_free_segment(&self) -> Option<u32> {
+    pub(crate) fn take_free_segment(&self, seat: &Seat) -> Option<u32> {
         let spare = self.spare_segments();
-        let on_stack = self.used_segments().saturating_sub(self.segments_in_use());
-        (on_stack > spare).then(|| self.pop_free(spare)).flatten()
+        let used_before = self.used_segments().saturating_sub(self.segments_in_use());
+        (used_before > spare).then(|| self.take_used(seat, spare)).flatten()
     }
 
     /// Takes a segment for new use: a free one, or the one that costs the cache least. The caller holds
@@ -97,7 +97,7 @@ impl Engine {
         let mut wait = Wait::default();
         let (mut rounds, mut fruitless) = (0, 0);
         loop {
-            if let Some(segment) = self.take_free_segment() {
+            if let Some(segment) = self.take_free_segment(seat) {
                 return Ok(segment);
             }
             let survey = self.survey(now);
@@ -112,7 +112,7 @@ impl Engine {
                 (Some(spent), _) => self.win_back(seat, spent, now)?,
                 (None, Some(sparse)) => self.compact(seat, sparse, now)?,
                 (None, None) => {
-                    if let Some(segment) = self.take_fresh(self.spare_segments()) {
+                    if let Some(segment) = self.take_fresh(seat, self.spare_segments()) {
                         return Ok(segment);
                     }
                     match self.make_room(seat, &survey, keep, now) {
@@ -130,7 +130,7 @@ impl Engine {
             };
             // Waiting for somebody else is no round: nobody shall be the less choosy for it.
             match emptied {
-                Emptied::Busy => wait.pause(),
+                Emptied::Busy => self.wait_for_peers(&mut wait)?,
                 Emptied::Yes | Emptied::Partly => rounds += 1,
             }
         }

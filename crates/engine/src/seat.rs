@@ -3,22 +3,35 @@
 //! It gives the thread a number under which it locks groups and claims append heads, a counter for
 //! versions, and counters that nobody else writes.
 //!
+//! It also says what the thread is about to do, before it does it: its **intents**. They say nothing while it lives. Who
+//! finds that its process has died learns from them where to look (see `repair`).
+//!
 //! ```text
-//! 0  claimed u64 │ 8  versions given u64 │ 16  slots filled, not yet told u64 │ 24  reserved │ 64  counters, u64 each
+//!  0  whose: peer + 1, or 0 u64          32  the slot word that is being replaced u64
+//!  8  versions given u64                 40  where the record is that is being changed, or 0 u64
+//! 16  slots filled, not yet told u64     48  the version that it had u64
+//! 24  the group that is locked + 1 u64   56  are segments being taken or given back? u64
+//! 64  counters, u64 each
 //! ```
 
 use std::cell::Cell;
 use std::marker::PhantomData;
-use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use larder_region::layout::global;
 use larder_stats::Counter;
 
 use crate::Engine;
+use crate::slot::Slot;
 
 const CLAIMED: usize = 0;
 const VERSIONS: usize = 8;
 const UNTOLD_SLOTS: usize = 16;
+const LOCKING: usize = 24;
+const REPLACING: usize = 32;
+const CHANGING: usize = 40;
+const CHANGED_VERSION: usize = 48;
+const TAKING: usize = 56;
 const COUNTERS: usize = 64;
 
 /// The bytes of a seat.
@@ -56,7 +69,8 @@ impl Engine {
         (0..self.layout.seats).find_map(|index| {
             let at = self.layout.seats_at + index * self.layout.seat_bytes;
             // Pairs with the release in `leave`: the counters of the last holder are seen.
-            let claimed = self.memory.word(at + CLAIMED).compare_exchange(0, 1, AcqRel, Relaxed);
+            let mine = u64::from(self.peer) + 1;
+            let claimed = self.memory.word(at + CLAIMED).compare_exchange(0, mine, AcqRel, Relaxed);
             claimed.ok().map(|_| Seat { index: index as u32, at, not_sync: PhantomData })
         })
     }
@@ -66,6 +80,71 @@ impl Engine {
         self.tell_slots(seat);
         // Pairs with the acquire in `sit`.
         self.memory.word(seat.at + CLAIMED).store(0, Release);
+    }
+
+    /// The seats of a peer.
+    pub(crate) fn seats_of(&self, peer: u32) -> impl Iterator<Item = Seat> + '_ {
+        let seats = (0..self.layout.seats as u32).map(|index| {
+            let at = self.layout.seats_at + index as usize * self.layout.seat_bytes;
+            Seat { index, at, not_sync: PhantomData }
+        });
+        // Pairs with the exchange in `sit`.
+        seats.filter(move |seat| {
+            self.memory.word(seat.at + CLAIMED).load(Acquire) == u64::from(peer) + 1
+        })
+    }
+
+    /// The seat is about to lock a group.
+    #[inline]
+    pub(crate) fn intend_to_lock(&self, seat: &Seat, group: u64) {
+        self.memory.word(seat.at + LOCKING).store(group + 1, Relaxed);
+    }
+
+    /// The group that the seat locked last, or was about to.
+    pub(crate) fn last_locked(&self, seat: &Seat) -> Option<u64> {
+        self.memory.word(seat.at + LOCKING).load(Relaxed).checked_sub(1)
+    }
+
+    /// The seat is about to replace a word that names a record.
+    #[inline]
+    pub(crate) fn intend_to_replace(&self, seat: &Seat, slot: Slot) {
+        self.memory.word(seat.at + REPLACING).store(slot.0, Relaxed);
+    }
+
+    /// The word that the seat replaced last, or was about to.
+    pub(crate) fn last_replaced(&self, seat: &Seat) -> Slot {
+        Slot(self.memory.word(seat.at + REPLACING).load(Relaxed))
+    }
+
+    /// The seat is about to give the record at an offset another version, in several steps.
+    pub(crate) fn intend_to_change(&self, seat: &Seat, record_at: usize, version: u64) {
+        self.memory.word(seat.at + CHANGED_VERSION).store(version, Relaxed);
+        self.memory.word(seat.at + CHANGING).store(record_at as u64, Release);
+    }
+
+    /// It is done.
+    pub(crate) fn end_change(&self, seat: &Seat) {
+        self.memory.word(seat.at + CHANGING).store(0, Release);
+    }
+
+    /// The record that the seat is giving another version, and the one that it had.
+    pub(crate) fn change_of(&self, seat: &Seat) -> Option<(usize, u64)> {
+        let record_at = self.memory.word(seat.at + CHANGING).load(Relaxed) as usize;
+        let version = self.memory.word(seat.at + CHANGED_VERSION).load(Relaxed);
+        (record_at != 0).then_some((record_at, version))
+    }
+
+    /// The states of segments, and the number of those in use, may disagree by what this seat does.
+    pub(crate) fn note_taking(&self, seat: &Seat, on: bool) {
+        self.memory.word(seat.at + TAKING).store(u64::from(on), Release);
+    }
+
+    /// Is any seat just taking or giving back a segment?
+    pub(crate) fn is_anybody_taking(&self) -> bool {
+        (0..self.layout.seats).any(|index| {
+            let at = self.layout.seats_at + index * self.layout.seat_bytes;
+            self.memory.word(at + TAKING).load(Acquire) != 0
+        })
     }
 
     /// The sum of a counter over all seats.

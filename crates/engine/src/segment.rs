@@ -1,9 +1,12 @@
 //! Segments: their states, sequences and accounts.
 //!
 //! ```text
-//! FREE → RESERVED → ACTIVE → SEALED → EMPTYING → RESERVED or FREE
+//! FREE → RESERVED → ACTIVE → SEALED → EMPTYING → RESERVED → FREE
 //!                 ↘ INDEX, OVERFLOW, GHOST (for ever)
 //! ```
+//!
+//! Between two of these a segment is somebody's alone: then its state has the number of that seat beside it, from the
+//! first instruction on, and what a dead process held is found.
 //!
 //! Every use of a segment for records begins with a fresh **sequence**, a number that is never given
 //! twice, and ends by setting it to 0 after the last slot that names the segment is gone. So the sequence
@@ -17,25 +20,23 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use larder_item::Second;
 use larder_region::layout::{SEGMENT_HEADER_BYTES, global};
 
-use crate::Engine;
 use crate::lane::Lane;
 use crate::record::Header;
+use crate::{Engine, Seat};
 
 const STATE: usize = 0;
-const NEXT_FREE: usize = 4;
 const FILLED: usize = 8;
+const SUSPECT: usize = 12;
 const ACCOUNT: usize = 16;
 const DEADLINE_MAX: usize = 24;
 const DEADLINE_MIN: usize = 28;
 const LANE: usize = 32;
-const ARRIVING: usize = 36;
-const PINS: usize = 40;
 
 /// What a segment is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum State {
-    /// On the free stack.
+    /// Nobody's.
     Free = 0,
     /// Taken from there by somebody who has not begun to use it.
     Reserved = 1,
@@ -64,7 +65,18 @@ impl State {
         Self::Overflow,
         Self::Ghost,
     ];
+
+    fn owned_by(self, owner: u64) -> u32 {
+        (owner as u32) << OWNER_SHIFT | self as u32
+    }
+
+    fn of_word(word: u32) -> Self {
+        Self::ALL.get((word & 0xFF) as usize).copied().unwrap_or(Self::Reserved)
+    }
 }
+
+/// Above the state stands whose the segment is.
+const OWNER_SHIFT: u32 = 16;
 
 /// What of a segment can be reached: items, and bytes of records, pieces among them. One word, so that both change
 /// together.
@@ -125,13 +137,31 @@ impl Engine {
     }
 
     pub(crate) fn state(&self, segment: u32) -> State {
-        let state = self.segment_field(segment, STATE).load(Acquire) as usize;
-        State::ALL.get(state).copied().unwrap_or(State::Reserved)
+        State::of_word(self.segment_field(segment, STATE).load(Acquire))
     }
 
+    /// Whose a segment is: a seat's number + 1, or 0.
+    pub(crate) fn segment_owner(&self, segment: u32) -> u64 {
+        u64::from(self.segment_field(segment, STATE).load(Acquire) >> OWNER_SHIFT)
+    }
+
+    /// Gives a segment a state in which it is nobody's.
     pub(crate) fn set_state(&self, segment: u32, state: State) {
         // Pairs with the acquire in `state`: who sees a segment sealed sees all that was written.
         self.segment_field(segment, STATE).store(state as u32, Release);
+    }
+
+    /// Gives a segment of the seat another state, in which it still is the seat's.
+    pub(crate) fn set_own_state(&self, segment: u32, state: State, seat: &Seat) {
+        self.segment_field(segment, STATE).store(state.owned_by(seat.owner()), Release);
+    }
+
+    /// Makes a segment in a state, which is nobody's, the seat's; false where somebody else was first.
+    pub(crate) fn claim_segment(&self, segment: u32, from: State, to: State, seat: &Seat) -> bool {
+        let state = self.segment_field(segment, STATE);
+        let mine = to.owned_by(seat.owner());
+        state.load(Relaxed) == from as u32
+            && state.compare_exchange(from as u32, mine, SeqCst, Relaxed).is_ok()
     }
 
     /// How many bytes of a segment are records.
@@ -161,13 +191,23 @@ impl Engine {
 
     /// Adds to a segment's account, before anything names it.
     pub(crate) fn charge(&self, segment: u32, account: Account) {
-        self.account_word(segment).fetch_add(account.word(), Relaxed);
+        // Pairs with the acquire in `recount`: who sees a piece counted sees that it is arriving.
+        self.account_word(segment).fetch_add(account.word(), Release);
     }
 
     /// Takes out of a segment's account what nothing names any more: a segment without live bytes is given to other
     /// use without a look.
     pub(crate) fn discharge(&self, segment: u32, account: Account) {
         self.account_word(segment).fetch_sub(account.word(), Release);
+    }
+
+    /// Is a segment's account one that may say too much?
+    pub(crate) fn is_suspect(&self, segment: u32) -> bool {
+        self.segment_field(segment, SUSPECT).load(Relaxed) != 0
+    }
+
+    pub(crate) fn set_suspect(&self, segment: u32, on: bool) {
+        self.segment_field(segment, SUSPECT).store(u32::from(on), Relaxed);
     }
 
     /// The accounts of all segments together.
@@ -181,55 +221,20 @@ impl Engine {
         total
     }
 
-    /// Notes a piece of a value that is still arriving. Moving the segment's records would lose it: nothing
-    /// names it yet.
-    pub(crate) fn note_arriving(&self, segment: u32) {
-        self.segment_field(segment, ARRIVING).fetch_add(1, Relaxed);
-    }
-
-    /// The value has arrived, or will not.
-    pub(crate) fn note_arrived(&self, segment: u32) {
-        self.segment_field(segment, ARRIVING).fetch_sub(1, Relaxed);
-    }
-
-    /// Would moving a segment's records lose some, or pull them away from somebody who reads them?
-    pub(crate) fn is_held(&self, segment: u32) -> bool {
-        self.segment_field(segment, ARRIVING).load(Relaxed) > 0 || self.is_pinned(segment)
-    }
-
     /// Keeps a segment from being put to other use until [`Self::unpin`]; false where somebody is at it.
     ///
     /// Pin and state are like two flags that two parties raise before each looks at the other's: all four
     /// accesses are sequentially consistent, so that at least one sees the other.
     pub(crate) fn pin(&self, segment: u32, sequence: u64) -> bool {
-        if self.segment_field(segment, PINS).fetch_add(1, SeqCst) == 0 {
-            self.memory.word(global::PINNED).fetch_add(1, Relaxed);
-        }
-        let state = self.segment_field(segment, STATE).load(SeqCst);
-        let is_there = state != State::Emptying as u32
+        self.raise_pin(segment);
+        let state = State::of_word(self.segment_field(segment, STATE).load(SeqCst));
+        let is_there = state != State::Emptying
             && self.sequence(segment).load(SeqCst) == sequence
             && sequence != 0;
         if !is_there {
             self.unpin(segment);
         }
         is_there
-    }
-
-    /// Ends what [`Self::pin`] began.
-    pub(crate) fn unpin(&self, segment: u32) {
-        // Pairs with the accesses of `begin_emptying`: all reads are done.
-        if self.segment_field(segment, PINS).fetch_sub(1, SeqCst) == 1 {
-            self.memory.word(global::PINNED).fetch_sub(1, Relaxed);
-        }
-    }
-
-    pub(crate) fn is_pinned(&self, segment: u32) -> bool {
-        self.segment_field(segment, PINS).load(SeqCst) > 0
-    }
-
-    /// How many segments are pinned.
-    pub(crate) fn pinned_segments(&self) -> u64 {
-        self.memory.word(global::PINNED).load(Relaxed)
     }
 
     /// The present use of a segment.
@@ -239,12 +244,10 @@ impl Engine {
 
     /// Begins to end a use of a sealed segment; false where it is over by now, somebody else is at it, or holds it by a
     /// pin.
-    pub(crate) fn begin_emptying(&self, old: Use) -> bool {
+    pub(crate) fn begin_emptying(&self, seat: &Seat, old: Use) -> bool {
         let Use { segment, .. } = old;
-        let state = self.segment_field(segment, STATE);
-        let (sealed, emptying) = (State::Sealed as u32, State::Emptying as u32);
         if self.present_use(segment) != old
-            || state.compare_exchange(sealed, emptying, SeqCst, Relaxed).is_err()
+            || !self.claim_segment(segment, State::Sealed, State::Emptying, seat)
         {
             return false;
         }
@@ -317,28 +320,25 @@ impl Engine {
     }
 
     /// Begins the use of a reserved segment for records.
-    pub(crate) fn activate(&self, segment: u32, lane: Lane, now: Second) -> u64 {
+    pub(crate) fn activate(&self, seat: &Seat, segment: u32, lane: Lane, now: Second) -> u64 {
         debug_assert_eq!(self.state(segment), State::Reserved);
         self.set_filled(segment, 0);
         self.account_word(segment).store(0, Relaxed);
         self.segment_field(segment, LANE).store(lane.number(), Relaxed);
         self.segment_field(segment, DEADLINE_MAX).store(0, Relaxed);
         self.segment_field(segment, DEADLINE_MIN).store(NEVER_EXPIRES, Relaxed);
-        self.segment_field(segment, ARRIVING).store(0, Relaxed);
+        self.set_suspect(segment, false);
+        self.forget_arriving(segment);
         let sequence = self.next_sequence(now);
         self.sequence(segment).store(sequence, Release);
-        self.set_state(segment, State::Active);
+        self.set_own_state(segment, State::Active, seat);
         sequence
     }
 
     /// Ends the use of a segment for records: no slot names one of them any more.
-    pub(crate) fn retire(&self, segment: u32) {
+    pub(crate) fn retire(&self, seat: &Seat, segment: u32) {
         self.sequence(segment).store(0, Release);
-        self.set_state(segment, State::Reserved);
-    }
-
-    pub(crate) fn next_free(&self, segment: u32) -> &AtomicU32 {
-        self.segment_field(segment, NEXT_FREE)
+        self.set_own_state(segment, State::Reserved, seat);
     }
 
     /// All segments, by number.

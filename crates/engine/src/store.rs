@@ -9,7 +9,7 @@ use crate::lane::{Lane, Pool};
 use crate::publish::{Condition, Over, Publication, Unpublished};
 use crate::record::{Draft, Form, Header};
 use crate::wait::Wait;
-use crate::{Engine, NoMemory, Seat};
+use crate::{Engine, NoMemory, Seat, Stuck};
 
 /// How often a large value is written before the store gives up: a thread that loses its processor for long
 /// may find its first pieces evicted, but not every time.
@@ -105,6 +105,9 @@ pub enum StoreError {
     /// The key cannot be one.
     #[error(transparent)]
     Key(#[from] KeyError),
+    /// Another process holds what the operation needs, and does not run: see [`Stuck`].
+    #[error(transparent)]
+    Stuck(#[from] Stuck),
 }
 
 impl From<NoMemory> for StoreError {
@@ -147,7 +150,8 @@ impl Engine {
     /// Removes the item that a failed [`StoreMode::Set`] was to replace.
     pub fn give_up(&self, seat: &Seat, request: &Request<'_>, now: Second) {
         if request.mode == StoreMode::Set && request.cas.is_none() {
-            self.delete(seat, request.key, None, now);
+            // Where somebody who has been stopped holds it, it stays: the error says so.
+            let _ = self.delete(seat, request.key, None, now);
         }
     }
 
@@ -267,7 +271,7 @@ impl Engine {
         part: &[u8],
         now: Second,
     ) -> Result<Stored, StoreError> {
-        if let Altered::Done(stored) = self.append_in_place(seat, request, part, now) {
+        if let Altered::Done(stored) = self.append_in_place(seat, request, part, now)? {
             return Ok(stored);
         }
         self.rework(seat, request.key, now, |engine, found| {
@@ -323,7 +327,7 @@ impl Engine {
                 return done;
             }
             self.count(seat, Counter::ReadsRetried, 1);
-            wait.pause();
+            self.wait_for_peers(&mut wait)?;
         }
     }
 

@@ -15,6 +15,9 @@ use crate::{Engine, Seat};
 /// How many segments [`Engine::maintain`] frees in one go.
 const FREED_SEGMENTS_MAX: usize = 64;
 
+/// How many segments [`Engine::maintain`] counts again in one go.
+const RECOUNTED_SEGMENTS_MAX: usize = 16;
+
 /// In so many calls of [`Engine::maintain`] all segments are looked through for expired items …
 const SWEEP_CALLS: usize = 8;
 /// … unless that were more than so many bytes a call.
@@ -43,6 +46,8 @@ impl Engine {
     /// many as the memory has 128 MiB.
     pub fn maintain(&self, seat: &Seat, now: Second) {
         self.flush_if_due(now);
+        self.bury_dead();
+        self.recount_suspects(seat, RECOUNTED_SEGMENTS_MAX);
         self.detach_spent(seat, now);
         let mut keep = Keep::BestHalf;
         for _ in 0..FREED_SEGMENTS_MAX {
@@ -102,8 +107,8 @@ impl Engine {
             return false;
         }
         self.flush_if_due(now);
-        let _locked = self.lock_group(seat, group);
-        for found in self.linked(group) {
+        let locked = self.lock_group(seat, group);
+        for found in self.linked(group).take_while(|_| locked.is_ok()) {
             if let Some(death) = self.death(&found, now)
                 && wanted(found.header.key_bytes(), &self.meta(&found, self.value_bytes(&found)))
             {
@@ -165,8 +170,8 @@ impl Engine {
                 continue;
             }
             let hash = self.hash_of(record_at, header);
-            let locked = self.lock(seat, hash);
-            if let Some(found) = self.find_location(&locked, hash, slot)
+            if let Ok(locked) = self.lock(seat, hash)
+                && let Some(found) = self.find_location(&locked, hash, slot)
                 && let Some(death) = self.death(&found, now)
             {
                 self.sweep_up(seat, &found, death);

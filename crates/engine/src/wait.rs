@@ -1,6 +1,11 @@
 //! Waiting for another thread's few instructions.
 
+use std::thread;
+use std::time::Duration;
+
 use larder_region::turns::{self, Turn};
+
+use crate::{Engine, Stuck};
 
 /// Spins a little, then lets others run: a holder that lost its processor gets it back.
 #[derive(Debug, Default)]
@@ -10,6 +15,11 @@ pub(crate) struct Wait {
 
 impl Wait {
     const SPINS_MAX: u32 = 64;
+    /// After so many rounds who is waited for is not just without a processor.
+    const YIELDS_MAX: u32 = 1000;
+    /// So many naps later who is waited for lives but does not run: somebody has stopped it.
+    const NAPS_MAX: u32 = 1000;
+    const NAP: Duration = Duration::from_millis(1);
 
     pub(crate) fn pause(&mut self) {
         self.rounds += 1;
@@ -25,5 +35,25 @@ impl Wait {
 /// Gives up the processor to a thread that can use it.
 pub(crate) fn let_others_run() {
     turns::offer(Turn::Wait);
-    std::thread::yield_now();
+    thread::yield_now();
+}
+
+impl Engine {
+    /// As [`Wait::pause`], for something that another process may hold: who has died is put in order, who has been
+    /// stopped is not waited for for ever.
+    pub(crate) fn wait_for_peers(&self, wait: &mut Wait) -> Result<(), Stuck> {
+        wait.pause();
+        if !self.has_peers() || wait.rounds <= Wait::YIELDS_MAX {
+            return Ok(());
+        }
+        if self.bury_dead() {
+            wait.rounds = 0;
+            return Ok(());
+        }
+        if wait.rounds > Wait::YIELDS_MAX + Wait::NAPS_MAX {
+            return Err(Stuck);
+        }
+        thread::sleep(Wait::NAP);
+        Ok(())
+    }
 }

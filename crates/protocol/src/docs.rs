@@ -358,6 +358,11 @@ const ERRORS: &[(Response, &str)] = &[
     ),
     (Response::ServerError(ServerError::OutOfMemory), "There is no memory for the longer number."),
     (
+        Response::ServerError(ServerError::Stuck),
+        "Another process that shares the cache has been stopped in the middle of a change, and did not go on within \
+         two seconds.",
+    ),
+    (
         Response::ServerError(ServerError::OutOfMemoryReadingRequest),
         "The line is longer than any may be. The connection is closed.",
     ),

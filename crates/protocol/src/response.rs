@@ -229,6 +229,8 @@ pub enum ServerError {
     OutOfMemoryWritingStats,
     /// The counter could not be stored.
     OutOfMemory,
+    /// Another process that shares the cache has been stopped while it held what the command needs.
+    Stuck,
     /// The counter that a request wanted to begin could not be stored.
     OutOfMemoryCreating,
     /// The memory limit cannot be changed to what was asked for.

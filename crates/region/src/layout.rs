@@ -6,7 +6,7 @@
 /// The first eight bytes of a region: `LARDERRG`, little-endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"LARDERRG");
 /// Grows with every change of the layout that an older reader would misunderstand.
-pub const FORMAT: u32 = 3;
+pub const FORMAT: u32 = 4;
 
 /// A cache line pair: the unit that hardware prefetches and that two writers must not share.
 pub const LINE_BYTES: usize = 128;
@@ -18,6 +18,11 @@ pub const SEGMENT_HEADER_BYTES: usize = 64;
 pub const GROUP_BYTES: usize = 128;
 /// The size of a ghost row: what one group remembers of items evicted from the small pool.
 pub const GHOST_ROW_BYTES: usize = 32;
+
+/// One peer's row in the table of peers.
+pub const PEER_BYTES: usize = LINE_BYTES;
+/// What a peer holds of one segment: pieces that are arriving, and pins.
+pub const HOLD_BYTES: usize = 8;
 
 /// The smallest segment.
 pub const SEGMENT_BYTES_MIN: usize = 64 << 10;
@@ -54,6 +59,28 @@ pub mod superblock {
     pub const EPOCH_UNIX_SECS: usize = 48;
     /// Number of TTL classes, u32.
     pub const TTL_CLASSES: usize = 56;
+    /// How the cache was opened, u32: see [`super::flag`].
+    pub const FLAGS: usize = 60;
+    /// The memory that it was laid out for, in bytes, u64.
+    pub const MEMORY_BYTES: usize = 64;
+    /// Number of peers: processes that can be attached at the same time, u32.
+    pub const PEERS: usize = 72;
+    /// Bytes of a peer, u32.
+    pub const PEER_BYTES: usize = 76;
+    /// What second 0 is by the system's monotonic clock, i64.
+    pub const EPOCH_MONOTONIC_SECS: usize = 80;
+    /// Which region it is, two u64: a number that no other has.
+    pub const IDENTITY: usize = 88;
+    /// The system's boot in which it was made, two u64; the monotonic clock counts from there.
+    pub const BOOT: usize = 104;
+}
+
+/// The bits of [`superblock::FLAGS`].
+pub mod flag {
+    /// Items carry versions.
+    pub const VERSIONS: u32 = 1;
+    /// Items may be evicted.
+    pub const EVICTS: u32 = 2;
 }
 
 /// The global words, each on a line of its own, by offset from the start of the region.
@@ -73,24 +100,22 @@ pub mod global {
     pub const NEXT_SEQUENCE: usize = FLUSH_SEQUENCE + LINE_BYTES;
     /// The highest version that somebody asked for, of those that the next ones pass, u64; as rarely written.
     pub const ASKED_VERSION: usize = NEXT_SEQUENCE + 8;
-    /// The stack of free segments: version in the upper, segment + 1 in the lower half, u64.
-    pub const FREE_SEGMENTS: usize = NEXT_SEQUENCE + LINE_BYTES;
-    /// How many segments are in use, u64.
-    pub const SEGMENTS_USED: usize = FREE_SEGMENTS + 8;
+    /// Where to look for a free segment first, u64.
+    pub const FREE_NEXT: usize = NEXT_SEQUENCE + LINE_BYTES;
+    /// How many segments are in use, in the lower half, and how often that has changed, u64.
+    pub const SEGMENTS_USED: usize = FREE_NEXT + 8;
     /// The first segment that has never been used: it and all behind it are free too, u64.
-    pub const FRESH_SEGMENT: usize = FREE_SEGMENTS + 16;
+    pub const FRESH_SEGMENT: usize = FREE_NEXT + 16;
     /// How many segments may be in use, u64.
-    pub const SEGMENTS_MAX: usize = FREE_SEGMENTS + 24;
+    pub const SEGMENTS_MAX: usize = FREE_NEXT + 24;
     /// The memory limit from which that follows, in bytes, u64.
-    pub const MEMORY_LIMIT: usize = FREE_SEGMENTS + 32;
-    /// The stack of free overflow groups: version in the upper, group + 1 in the lower half, u64.
-    pub const FREE_OVERFLOW: usize = FREE_SEGMENTS + LINE_BYTES;
+    pub const MEMORY_LIMIT: usize = FREE_NEXT + 32;
+    /// Where to look for a free overflow group first, u64.
+    pub const OVERFLOW_NEXT: usize = FREE_NEXT + LINE_BYTES;
     /// How many overflow groups exist, free ones included, u64.
-    pub const OVERFLOW_GROUPS: usize = FREE_OVERFLOW + 8;
-    /// How many overflow groups are free, u64.
-    pub const FREE_OVERFLOW_COUNT: usize = FREE_OVERFLOW + 16;
+    pub const OVERFLOW_GROUPS: usize = OVERFLOW_NEXT + 8;
     /// About how many slots are filled, u64.
-    pub const ITEMS: usize = FREE_OVERFLOW + LINE_BYTES;
+    pub const ITEMS: usize = OVERFLOW_NEXT + LINE_BYTES;
     /// Who grows the index: seat + 1, or 0, u64.
     pub const GROWER: usize = ITEMS + LINE_BYTES;
     /// Who is emptying segments whose survivors are kept: seat + 1, or 0, u64 each.
@@ -105,10 +130,12 @@ pub mod global {
     pub const GHOST_ROWS: usize = GHOST_STAMP + 16;
     /// The segment whose expired items are looked for next, u64.
     pub const SWEEP_NEXT: usize = GHOST_STAMP + LINE_BYTES;
-    /// How many segments are pinned, u64.
-    pub const PINNED: usize = SWEEP_NEXT + 8;
+    /// How many rows of the table of peers have ever been in use, u64.
+    pub const PEERS_USED: usize = SWEEP_NEXT + LINE_BYTES;
+    /// Is there a segment whose account is to be counted again? u64.
+    pub const SUSPECTS: usize = PEERS_USED + 8;
     /// The end of the global lines.
-    pub const END: usize = SWEEP_NEXT + LINE_BYTES;
+    pub const END: usize = PEERS_USED + LINE_BYTES;
 }
 
 /// A region of that size cannot be laid out.
@@ -135,10 +162,14 @@ pub struct Layout {
     pub seats: usize,
     /// Bytes of a seat.
     pub seat_bytes: usize,
+    /// Number of peers: processes that can be attached at the same time.
+    pub peers: usize,
     /// TTL classes: items of one class are appended to the same segments.
     pub ttl_classes: usize,
     /// Append heads of one lane, that is of one pool and TTL class.
     pub stripes: usize,
+    /// Offset of the first peer.
+    pub peers_at: usize,
     /// Offset of the first seat.
     pub seats_at: usize,
     /// Offset of the first append head; each has a line.
@@ -153,6 +184,8 @@ pub struct Layout {
     pub overflow_directory_at: usize,
     /// Offset of the directory of ghost segments, a u32 each.
     pub ghost_directory_at: usize,
+    /// Offset of what the peers hold: for each peer a u64 for each segment.
+    pub holds_at: usize,
     /// Offset of segment 0.
     pub pool_at: usize,
 }
@@ -164,6 +197,15 @@ pub const TTL_CLASSES: usize = 4;
 /// From so many segments on there are TTL classes. In a smaller region their heads would hold too much of it.
 pub const TTL_CLASSES_SEGMENTS_MIN: usize = 256;
 
+/// Who can use a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// One process.
+    Alone,
+    /// As many processes as it has seats.
+    Peers,
+}
+
 impl Layout {
     /// Lays out a region for `memory_bytes` that can grow to `region_bytes`, and whose seats take `seat_bytes`
     /// each. A region that is to grow less than it was told has fewer segments than it could name.
@@ -174,6 +216,7 @@ impl Layout {
         memory_bytes: usize,
         region_bytes: usize,
         seat_bytes: usize,
+        sharing: Sharing,
     ) -> Result<Self, LayoutError> {
         if memory_bytes < REGION_BYTES_MIN {
             return Err(LayoutError::TooSmall(memory_bytes));
@@ -195,25 +238,34 @@ impl Layout {
         // All heads together take at most a sixteenth of the segments, but one is needed.
         let stripes = (segments_about / 16 / POOLS / ttl_classes).clamp(1, seats);
 
-        let seats_at = global::END;
+        // A process has a seat at least.
+        let peers = match sharing {
+            Sharing::Alone => 1,
+            Sharing::Peers => seats,
+        };
+        let peers_at = global::END;
+        let seats_at = peers_at + peers * PEER_BYTES;
         let heads_at = seats_at + seats * seat_bytes;
         let sequences_at = heads_at + POOLS * ttl_classes * stripes * LINE_BYTES;
-        let segments = segments_in(region_bytes, sequences_at, segment_bytes);
+        let segments = segments_in(region_bytes, sequences_at, segment_bytes, peers);
         let headers_at = (sequences_at + segments * 8).next_multiple_of(SEGMENT_HEADER_BYTES);
         let groups_directory_at = headers_at + segments * SEGMENT_HEADER_BYTES;
         let overflow_directory_at = groups_directory_at + segments * 4;
         let ghost_directory_at = overflow_directory_at + segments * 4;
+        let holds_at = (ghost_directory_at + segments * 4).next_multiple_of(8);
         // The pool ends where the region does: what alignment leaves over lies before it.
         let pool_at = (region_bytes - segments * segment_bytes) & !(LINE_BYTES - 1);
-        debug_assert!(ghost_directory_at + segments * 4 <= pool_at);
+        debug_assert!(holds_at + peers * segments * HOLD_BYTES <= pool_at);
         Ok(Self {
             region_bytes,
             segment_bytes,
             segments,
             seats,
             seat_bytes,
+            peers,
             ttl_classes,
             stripes,
+            peers_at,
             seats_at,
             heads_at,
             sequences_at,
@@ -221,18 +273,20 @@ impl Layout {
             groups_directory_at,
             overflow_directory_at,
             ghost_directory_at,
+            holds_at,
             pool_at,
         })
     }
 
     /// How many segments `bytes` of memory have room for, with their headers and all else.
     pub fn segments_in(&self, bytes: usize) -> usize {
-        segments_in(bytes, self.sequences_at, self.segment_bytes).min(self.segments)
+        segments_in(bytes, self.sequences_at, self.segment_bytes, self.peers).min(self.segments)
     }
 
     /// The memory that so many segments take, with their headers and all else.
     pub fn bytes_for(&self, segments: usize) -> usize {
-        self.sequences_at + 2 * LINE_BYTES + segments * (self.segment_bytes + PER_SEGMENT_BYTES)
+        let per_segment = self.segment_bytes + per_segment_bytes(self.peers);
+        self.sequences_at + 2 * LINE_BYTES + segments * per_segment
     }
 
     /// Offset of a segment's first byte.
@@ -247,12 +301,16 @@ impl Layout {
     }
 }
 
-/// What each segment takes besides itself: sequence, header, and a place in three directories.
-const PER_SEGMENT_BYTES: usize = 8 + SEGMENT_HEADER_BYTES + 3 * 4;
+/// What each segment takes besides itself: sequence, header, a place in three directories, and what each peer
+/// holds of it.
+fn per_segment_bytes(peers: usize) -> usize {
+    8 + SEGMENT_HEADER_BYTES + 3 * 4 + peers * HOLD_BYTES
+}
 
-fn segments_in(bytes: usize, sequences_at: usize, segment_bytes: usize) -> usize {
+fn segments_in(bytes: usize, sequences_at: usize, segment_bytes: usize, peers: usize) -> usize {
     // Two lines for what aligning the headers and the pool leaves over.
-    bytes.saturating_sub(sequences_at + 2 * LINE_BYTES) / (segment_bytes + PER_SEGMENT_BYTES)
+    let per_segment = segment_bytes + per_segment_bytes(peers);
+    bytes.saturating_sub(sequences_at + 2 * LINE_BYTES) / per_segment
 }
 
 fn prev_power_of_two(n: usize) -> usize {
@@ -260,9 +318,9 @@ fn prev_power_of_two(n: usize) -> usize {
 }
 
 const _: () = {
-    assert!(superblock::TTL_CLASSES + 4 <= SUPERBLOCK_BYTES);
+    assert!(superblock::BOOT + 16 <= SUPERBLOCK_BYTES);
     assert!(SUPERBLOCK_BYTES.is_multiple_of(LINE_BYTES));
-    assert!(global::CLOCK == 256 && global::END == 256 + 10 * LINE_BYTES);
+    assert!(global::CLOCK == 256 && global::END == 256 + 11 * LINE_BYTES);
     assert!(SEGMENT_BYTES_MAX == 8 << 17, "17 bits of 8-byte units name every record");
     assert!(SEGMENT_BYTES_MIN.is_multiple_of(GROUP_BYTES));
 };
@@ -274,9 +332,9 @@ mod tests {
     #[test]
     fn the_parts_follow_each_other_without_overlap_and_fill_the_region() {
         for region_bytes in [1 << 20, (1 << 20) + 12_345, 8 << 20, 64 << 20, 1 << 30, 1 << 40] {
-            let layout = Layout::new(region_bytes, region_bytes, 700).unwrap();
-            let directories_end = layout.ghost_directory_at + layout.segments * 4;
-            assert!(directories_end <= layout.pool_at, "{layout:?}");
+            let layout = Layout::new(region_bytes, region_bytes, 700, Sharing::Peers).unwrap();
+            let holds_end = layout.holds_at + layout.peers * layout.segments * HOLD_BYTES;
+            assert!(holds_end <= layout.pool_at, "{layout:?}");
             let pool_end = layout.pool_at + layout.segments * layout.segment_bytes;
             assert!(pool_end <= region_bytes, "{layout:?}");
             assert!(region_bytes - pool_end < layout.segment_bytes, "{layout:?}");
@@ -286,8 +344,8 @@ mod tests {
 
     #[test]
     fn a_region_that_can_grow_has_the_segments_of_a_small_one_and_room_for_more() {
-        let small = Layout::new(64 << 20, 64 << 20, 700).unwrap();
-        let growing = Layout::new(64 << 20, 1 << 30, 700).unwrap();
+        let small = Layout::new(64 << 20, 64 << 20, 700, Sharing::Alone).unwrap();
+        let growing = Layout::new(64 << 20, 1 << 30, 700, Sharing::Alone).unwrap();
         assert_eq!(growing.segment_bytes, small.segment_bytes);
         assert_eq!(growing.segments_in(64 << 20), small.segments);
         assert!(growing.bytes_for(small.segments) <= 64 << 20);
@@ -298,7 +356,8 @@ mod tests {
     fn no_two_seats_heads_or_global_words_that_threads_write_share_a_line() {
         for region_bytes in [1 << 20, (1 << 20) + 12_345, 64 << 20, 1 << 30] {
             for seat_bytes in [1, LINE_BYTES, 700] {
-                let layout = Layout::new(region_bytes, region_bytes, seat_bytes).unwrap();
+                let layout =
+                    Layout::new(region_bytes, region_bytes, seat_bytes, Sharing::Peers).unwrap();
                 let seats = (0..layout.seats).map(|seat| {
                     let seat_at = layout.seats_at + seat * layout.seat_bytes;
                     (seat_at, seat_at + seat_bytes)
@@ -320,23 +379,25 @@ mod tests {
     }
 
     /// What is written by different threads at different times: where each part starts and ends.
-    const GLOBAL_LINES: [(usize, usize); 10] = [
+    const GLOBAL_LINES: [(usize, usize); 11] = [
         (global::CLOCK, global::CLOCK + 4),
         (global::FLUSH_SEQUENCE, global::GROUPS + 8),
         (global::NEXT_SEQUENCE, global::ASKED_VERSION + 8),
-        (global::FREE_SEGMENTS, global::MEMORY_LIMIT + 8),
-        (global::FREE_OVERFLOW, global::FREE_OVERFLOW_COUNT + 8),
+        (global::FREE_NEXT, global::MEMORY_LIMIT + 8),
+        (global::OVERFLOW_NEXT, global::OVERFLOW_GROUPS + 8),
         (global::ITEMS, global::ITEMS + 8),
         (global::GROWER, global::GROWER + 8),
         (global::EVICTORS, global::EVICTORS + 8 * global::EVICTORS_MAX),
         (global::GHOST_STAMP, global::GHOST_ROWS + 8),
-        (global::SWEEP_NEXT, global::PINNED + 8),
+        (global::SWEEP_NEXT, global::SWEEP_NEXT + 8),
+        (global::PEERS_USED, global::SUSPECTS + 8),
     ];
 
     #[test]
     fn segments_are_a_256th_of_the_region_within_bounds() {
-        let segment_bytes =
-            |region_bytes| Layout::new(region_bytes, region_bytes, 700).unwrap().segment_bytes;
+        let segment_bytes = |region_bytes| {
+            Layout::new(region_bytes, region_bytes, 700, Sharing::Peers).unwrap().segment_bytes
+        };
         assert_eq!(segment_bytes(1 << 20), 64 << 10);
         assert_eq!(segment_bytes(64 << 20), 256 << 10);
         assert_eq!(segment_bytes(100 << 20), 256 << 10);
@@ -345,8 +406,8 @@ mod tests {
 
     #[test]
     fn sizes_out_of_bounds_are_refused_by_name() {
-        assert_eq!(Layout::new(1, 1, 700), Err(LayoutError::TooSmall(1)));
+        assert_eq!(Layout::new(1, 1, 700, Sharing::Alone), Err(LayoutError::TooSmall(1)));
         let huge = REGION_BYTES_MAX + 1;
-        assert_eq!(Layout::new(huge, huge, 700), Err(LayoutError::TooLarge(huge)));
+        assert_eq!(Layout::new(huge, huge, 700, Sharing::Alone), Err(LayoutError::TooLarge(huge)));
     }
 }

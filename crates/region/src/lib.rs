@@ -33,7 +33,7 @@ pub mod turns;
 pub use boot::boot;
 pub use file::{Access, FileError, NewFile};
 pub use fork::forks;
-pub use layout::{Layout, LayoutError};
+pub use layout::{Layout, LayoutError, Sharing};
 pub use locks::{LockError, Locks};
 pub use memory::{MapError, Memory};
 pub use shared::ShareError;

@@ -1,6 +1,7 @@
 //! The mapped bytes of a region and safe access to them.
 
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::mapping::HUGE_PAGE_BYTES;
@@ -17,10 +18,22 @@ use crate::{mapping, raw};
 pub struct Memory {
     base: NonNull<u8>,
     bytes: usize,
-    /// What was asked of the system: `bytes`, or a little more where its pages are large.
-    mapped_bytes: usize,
     sharing: Sharing,
+    mapping: Arc<Mapping>,
 }
+
+/// What was asked of the system, given back with the last [`Memory`] of it.
+#[derive(Debug)]
+struct Mapping {
+    base: NonNull<u8>,
+    /// The memory's bytes, or a little more where its pages are large.
+    bytes: usize,
+}
+
+// SAFETY: it is an address and a length; what is there is only reached through `Memory`.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
 
 /// With whom a mapping is shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,14 +88,21 @@ impl Memory {
         let mapped_bytes = bytes.max(BYTES_MIN).next_multiple_of(HUGE_PAGE_BYTES);
         let base = mapping::map_huge(mapped_bytes)
             .map_err(|source| MapError { bytes: mapped_bytes, source })?;
-        let sharing = Sharing::Private;
-        Ok(Self { base, bytes: bytes.max(BYTES_MIN), mapped_bytes, sharing })
+        let mapping = Arc::new(Mapping { base, bytes: mapped_bytes });
+        Ok(Self { base, bytes: bytes.max(BYTES_MIN), sharing: Sharing::Private, mapping })
     }
 
     /// What `mapping` has made, of at least [`BYTES_MIN`].
     pub(crate) fn mapped(base: NonNull<u8>, bytes: usize, sharing: Sharing) -> Self {
         debug_assert!(bytes >= BYTES_MIN, "a mapping of {bytes} bytes has no room");
-        Self { base, bytes, mapped_bytes: bytes, sharing }
+        Self { base, bytes, sharing, mapping: Arc::new(Mapping { base, bytes }) }
+    }
+
+    /// Another handle of the same mapping.
+    #[must_use]
+    pub fn again(&self) -> Self {
+        let Self { base, bytes, sharing, .. } = *self;
+        Self { base, bytes, sharing, mapping: Arc::clone(&self.mapping) }
     }
 
     /// The size of the mapping.
@@ -269,11 +289,10 @@ impl Memory {
     }
 }
 
-impl Drop for Memory {
+impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `mapping` with this size; nothing borrowed from `self` outlives
-        // it.
-        unsafe { mapping::unmap(self.base, self.mapped_bytes) };
+        // SAFETY: the mapping was made by `mapping` with this size; nothing borrowed from the last `Memory` outlives it.
+        unsafe { mapping::unmap(self.base, self.bytes) };
     }
 }
 

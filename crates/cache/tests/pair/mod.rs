@@ -272,7 +272,7 @@ impl Pair {
     fn delete(&mut self, key: &[u8], token: Token) {
         let cas = self.token(key, token);
         let expected = self.model.compare(key, cas);
-        match self.cache.delete_if(key, cas) {
+        match self.cache.delete_if(key, cas).unwrap() {
             Deletion::Deleted(_) => {
                 assert_eq!(expected, Outcome::Stored);
                 assert!(self.model.delete(key));

@@ -220,7 +220,7 @@ impl Actor {
     }
 
     pub(super) fn delete(&self, key: &[u8]) -> bool {
-        matches!(self.engine.delete(&self.seat, key, None, NOW), Deletion::Deleted(_))
+        matches!(self.engine.delete(&self.seat, key, None, NOW), Ok(Deletion::Deleted(_)))
     }
 
     pub(super) fn touch(&self, key: &[u8], deadline: Second) -> bool {

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use larder_item::{Epoch, Second};
-use larder_region::layout::global;
 use larder_stats::Counter;
 
 use super::actor::Actor;
@@ -58,7 +57,7 @@ impl Scene {
     pub(super) fn with_places_for_two_evictors() -> Self {
         let memory_bytes_max = 80 << 20;
         let scene = Self::of(&Config { memory_bytes_max, ..SMALL });
-        scene.engine.set_memory_limit(memory_bytes_max).unwrap();
+        scene.engine.set_memory_limit(&scene.stage.seat, memory_bytes_max).unwrap();
         assert_eq!(scene.engine.spare_segments(), 2);
         scene
     }
@@ -104,15 +103,19 @@ impl Scene {
     /// Puts a few segments on the free stack: those that are needed next are taken from there, and nothing is
     /// compacted for them.
     pub(super) fn free_some_segments(&self) {
-        let taken = [(); 4].map(|()| self.engine.take_fresh(0).unwrap());
-        taken.into_iter().for_each(|segment| self.engine.push_free(segment));
+        let taken = [(); 4].map(|()| self.engine.take_fresh(&self.stage.seat, 0).unwrap());
+        taken.into_iter().for_each(|segment| self.engine.free(&self.stage.seat, segment));
     }
 
     /// Seals the segment that holds the record of a key, which is being written to, as it is. Tells it.
     pub(super) fn seal(&self, key: &[u8]) -> u32 {
         let segment = self.segment_of(key);
         assert_eq!((self.engine.state(segment), self.engine.layout.stripes), (State::Active, 1));
-        self.engine.detach_segment(self.engine.head_at(self.engine.lane(segment), 0), segment);
+        self.engine.detach_segment(
+            &self.stage.seat,
+            self.engine.head_at(self.engine.lane(segment), 0),
+            segment,
+        );
         segment
     }
 
@@ -165,17 +168,17 @@ impl Scene {
 
     /// Gives the ghost its segment, which the first eviction would do: later ones leave what they empty free.
     pub(super) fn lay_out_ghost(&self) {
-        self.engine.extend_ghost();
+        self.engine.extend_ghost(&self.stage.seat);
     }
 
     /// As if others had pinned as many segments as readers may: large values are read without pins.
     pub(super) fn others_pin_all_they_may(&self) {
-        self.engine.memory.word(global::PINNED).store(self.engine.segments_max(), Relaxed);
+        self.engine.pretend_pinned(|_| self.engine.segments_max());
     }
 
     /// These others are done.
     pub(super) fn others_unpin(&self) {
-        self.engine.memory.word(global::PINNED).fetch_sub(self.engine.segments_max(), Relaxed);
+        self.engine.pretend_pinned(|pinned| pinned - self.engine.segments_max());
     }
 
     /// The end of the scene: all threads have been joined, and nothing is broken or still held.

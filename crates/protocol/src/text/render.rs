@@ -153,6 +153,7 @@ fn server_error(error: ServerError) -> &'static str {
         ServerError::OutOfMemoryWritingStats => "SERVER_ERROR out of memory writing stats",
         ServerError::OutOfMemoryCreating => "SERVER_ERROR Out of memory allocating new item",
         ServerError::OutOfMemory => "SERVER_ERROR out of memory",
+        ServerError::Stuck => "SERVER_ERROR a process that shares the cache is stopped",
         ServerError::MemoryLimitFixed => "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust",
         ServerError::NoTls => "Error TLS not enabled",
         ServerError::CertificatesUnusable => {

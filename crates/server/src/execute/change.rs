@@ -34,14 +34,15 @@ impl Executor {
     fn remove(&self, delete: &Delete<'_>) -> Response {
         self.server.leases.revoke(delete.key);
         match self.cache.delete_if(delete.key, delete.cas) {
-            Deletion::Deleted(meta) => {
+            Ok(Deletion::Deleted(meta)) => {
                 self.counters.count(Counter::DeleteHits);
                 let size = ItemSize::new(delete.key.len(), &meta);
                 self.count_class(size, ClassCounter::DeleteHits);
                 Response::Deleted
             }
-            Deletion::NotFound => Response::NotFound,
-            Deletion::Exists => Response::Exists,
+            Ok(Deletion::NotFound) => Response::NotFound,
+            Ok(Deletion::Exists) => Response::Exists,
+            Err(_) => ServerError::Stuck.into(),
         }
     }
 

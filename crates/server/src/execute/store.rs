@@ -140,6 +140,7 @@ impl Executor {
                 ServerError::OutOfMemoryStoring.into()
             }
             StoreError::Key(_) => ClientError::BadFormat.into(),
+            StoreError::Stuck(_) => ServerError::Stuck.into(),
         }
     }
 
