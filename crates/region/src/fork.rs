@@ -4,8 +4,9 @@
 //! child, before it runs anything else, each inherited descriptor of a lock file is replaced by one that was opened
 //! anew and holds nothing. Its number stays taken, so that nothing else gets it which the child would close later.
 //!
-//! This holds for `fork` of the C library, by whomever it is called; not for the bare system call, after which a child
-//! must execute another program or end.
+//! This holds for `fork` of the C library, by whomever it is called, from the first call of [`forks`] on; not for a fork
+//! that another thread has under way at that first call, and not for the bare system call, after which a child must
+//! execute another program or end.
 
 use std::io::Write;
 use std::os::fd::{BorrowedFd, IntoRawFd, OwnedFd};

@@ -20,8 +20,8 @@ use crate::fork::{KEPT_MAX, Kept};
 /// The locks are held against other openings of the file, in this process or another, and not against who uses the same
 /// `Locks`: it locks a byte twice without noticing.
 ///
-/// A child of this process holds none of them, does not keep them held, and cannot use this value but for
-/// [`Locks::reopened`].
+/// A child of this process holds none of them, and cannot use this value but for [`Locks::reopened`]. It does not keep
+/// them held either, but for the moment in which it is being forked: what is given up meanwhile is free a little later.
 ///
 /// # Examples
 /// ```

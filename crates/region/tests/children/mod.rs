@@ -1,0 +1,91 @@
+//! Processes forked by a test.
+#![allow(dead_code, reason = "each test binary uses a part")]
+#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+
+/// A forked process, killed when it is dropped.
+pub(crate) struct Child(libc::pid_t);
+
+/// Forks a child that runs `run` and ends with what it returns, in 20 seconds at the latest. Other threads of the test
+/// are not in it, so it may allocate (the C library sees to that), and no more. A panic ends it with 101.
+pub(crate) fn fork(run: impl FnOnce() -> i32) -> Child {
+    let run = std::panic::AssertUnwindSafe(run);
+    // SAFETY: the child runs the closure only, and ends without unwinding into the test.
+    unsafe {
+        match libc::fork() {
+            -1 => panic!("fork: {}", std::io::Error::last_os_error()),
+            0 => {
+                libc::alarm(20);
+                libc::_exit(std::panic::catch_unwind(run).unwrap_or(101));
+            }
+            child => Child(child),
+        }
+    }
+}
+
+impl Child {
+    pub(crate) fn kill(&self) {
+        // SAFETY: the child is ours and not waited for yet, so that the number is its own.
+        unsafe { libc::kill(self.0, libc::SIGKILL) };
+    }
+
+    /// What it ended with, or minus the signal that ended it.
+    pub(crate) fn wait(self) -> i32 {
+        let status = self.reap();
+        std::mem::forget(self);
+        if libc::WIFSIGNALED(status) { -libc::WTERMSIG(status) } else { libc::WEXITSTATUS(status) }
+    }
+
+    fn reap(&self) -> i32 {
+        let mut status = 0;
+        // SAFETY: a child of ours, and a place for its status.
+        while unsafe { libc::waitpid(self.0, &mut status, 0) } == -1 {}
+        status
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        self.kill();
+        self.reap();
+    }
+}
+
+/// Sleeps until killed.
+pub(crate) fn sleep_for_ever() -> ! {
+    loop {
+        // SAFETY: no memory is involved.
+        unsafe { libc::pause() };
+    }
+}
+
+/// A pipe on which a child says that it has come so far.
+pub(crate) struct Word(OwnedFd, OwnedFd);
+
+impl Word {
+    pub(crate) fn new() -> Self {
+        let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
+        Self(reader, writer)
+    }
+
+    pub(crate) fn say(&self, word: u32) {
+        File::from(self.1.try_clone().unwrap()).write_all(&word.to_le_bytes()).unwrap();
+    }
+
+    /// Waits for it; a child that died in between is found by the alarm of the others at the latest.
+    pub(crate) fn hear(&self) -> u32 {
+        let mut word = [0; 4];
+        rustix::event::poll(
+            &mut [rustix::event::PollFd::new(&self.0, rustix::event::PollFlags::IN)],
+            Some(&rustix::event::Timespec { tv_sec: 20, tv_nsec: 0 }),
+        )
+        .ok()
+        .filter(|ready| *ready > 0)
+        .expect("a child said nothing");
+        File::from(self.0.try_clone().unwrap()).read_exact(&mut word).unwrap();
+        u32::from_le_bytes(word)
+    }
+}

@@ -1,0 +1,236 @@
+//! Locks end with their holder, and with nobody else.
+#![cfg(not(miri))]
+#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
+
+mod children;
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use children::{Word, fork, sleep_for_ever};
+use larder_region::{Access, FileError, LockError, Locks, forks};
+use tempfile::TempDir;
+
+fn place() -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("region.lock");
+    (folder, path)
+}
+
+fn open(path: &Path) -> Locks {
+    Locks::open(path, &Access::default()).unwrap()
+}
+
+const WHILE: Duration = Duration::from_secs(10);
+
+#[test]
+fn a_byte_belongs_to_one_opening_at_a_time() {
+    let (_folder, path) = place();
+    let (one, other) = (open(&path), open(&path));
+    assert!(one.try_lock(7).unwrap());
+    assert!(one.try_lock(7).unwrap(), "its own is no hindrance");
+    assert!(!one.is_locked_by_other(7).unwrap());
+    assert!(other.is_locked_by_other(7).unwrap());
+    assert!(!other.try_lock(7).unwrap());
+    assert!(other.try_lock(6).unwrap() && other.try_lock(8).unwrap(), "neighbours are free");
+    one.unlock(7).unwrap();
+    assert!(!other.is_locked_by_other(7).unwrap() && other.try_lock(7).unwrap());
+    assert!(other.try_lock(i64::MAX as u64).unwrap());
+    assert!(matches!(other.try_lock(1 << 63), Err(LockError::System { .. })));
+    drop(other);
+    assert!(one.lock_within(7, WHILE).unwrap());
+}
+
+#[test]
+fn waiting_ends_with_the_lock_or_with_the_time() {
+    let (_folder, path) = place();
+    let (one, other) = (open(&path), open(&path));
+    assert!(one.try_lock(0).unwrap());
+    let begun = Instant::now();
+    assert!(!other.lock_within(0, Duration::from_millis(30)).unwrap());
+    assert!(begun.elapsed() >= Duration::from_millis(30));
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| other.lock_within(0, WHILE).unwrap());
+        std::thread::sleep(Duration::from_millis(20));
+        drop(one);
+        assert!(waiter.join().unwrap());
+    });
+}
+
+#[test]
+fn a_killed_process_loses_its_locks() {
+    let (_folder, path) = place();
+    let locks = open(&path);
+    let word = Word::new();
+    let child = fork(|| {
+        let own = Locks::open(&path, &Access::default());
+        word.say(own.as_ref().is_ok_and(|own| own.try_lock(5).unwrap_or(false)).into());
+        sleep_for_ever()
+    });
+    assert_eq!(word.hear(), 1);
+    assert!(locks.is_locked_by_other(5).unwrap() && !locks.try_lock(5).unwrap());
+    child.kill();
+    assert_eq!(child.wait(), -libc::SIGKILL);
+    assert!(locks.lock_within(5, WHILE).unwrap());
+}
+
+#[test]
+fn a_child_does_not_keep_the_locks_of_a_killed_parent() {
+    for is_named in [true, false] {
+        let (_folder, path) = place();
+        let locks = if is_named { open(&path) } else { Locks::anonymous().unwrap() };
+        let (held, grown) = (Word::new(), Word::new());
+        let parent = fork(|| {
+            let own = locks.reopened();
+            held.say(own.as_ref().is_ok_and(|own| own.try_lock(3).unwrap_or(false)).into());
+            let child = fork(|| {
+                grown.say(std::process::id());
+                sleep_for_ever()
+            });
+            std::mem::forget(child);
+            sleep_for_ever()
+        });
+        assert_eq!(held.hear(), 1);
+        let child = grown.hear() as libc::pid_t;
+        assert!(locks.is_locked_by_other(3).unwrap(), "a child that is forked takes nothing away");
+        parent.kill();
+        parent.wait();
+        let is_free = locks.lock_within(3, Duration::from_secs(1)).unwrap();
+        // SAFETY: a signal to the grandchild, which has done nothing but sleep; first to see that it lives.
+        let was_there =
+            unsafe { libc::kill(child, 0) == 0 && libc::kill(child, libc::SIGKILL) == 0 };
+        assert!(was_there && is_free, "child lives: {was_there}, lock free: {is_free}");
+    }
+}
+
+#[test]
+fn what_was_opened_before_a_fork_is_of_no_use_but_to_open_it_again() {
+    let (_folder, path) = place();
+    for locks in [open(&path), Locks::anonymous().unwrap()] {
+        assert!(locks.try_lock(1).unwrap());
+        let before = forks();
+        let child = fork(|| {
+            if forks() == before {
+                return 1;
+            }
+            let asked = [locks.try_lock(2).is_err(), locks.unlock(1).is_err()];
+            if asked != [true; 2]
+                || !matches!(locks.is_locked_by_other(1), Err(LockError::MadeBeforeFork { .. }))
+            {
+                return 2;
+            }
+            let Ok(own) = locks.reopened() else { return 3 };
+            match (own.try_lock(1), own.is_locked_by_other(1), own.try_lock(2)) {
+                (Ok(false), Ok(true), Ok(true)) => 0,
+                _ => 4,
+            }
+        });
+        assert_eq!(child.wait(), 0);
+        assert_eq!(forks(), before);
+        assert!(locks.lock_within(2, WHILE).unwrap(), "the parent's own go on as before");
+        let other = locks.reopened().unwrap();
+        assert!(
+            other.is_locked_by_other(1).unwrap(),
+            "the child has given up nothing of its parent's"
+        );
+    }
+}
+
+#[test]
+fn a_child_that_drops_what_it_inherited_takes_nothing_from_its_parent_or_itself() {
+    let (_folder, path) = place();
+    // Whether the child can open the file anew or not.
+    for files_max in [None, Some(0)] {
+        let mut locks = Some(open(&path));
+        // Children that other tests fork just now may take a moment.
+        assert!(locks.as_ref().unwrap().lock_within(0, WHILE).unwrap());
+        let child = fork(|| {
+            // This one opens files of its own in between, and forks once more.
+            let before = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+            let Ok(own) = Locks::open(&path, &Access::default()) else { return 1 };
+            let fewer = rustix::process::Rlimit { current: files_max.or(before.current), ..before };
+            let limit = |to| rustix::process::setrlimit(rustix::process::Resource::Nofile, to);
+            if limit(fewer).is_err() {
+                return 2;
+            }
+            let grandchild = fork(|| {
+                if limit(before).is_err() {
+                    return 3;
+                }
+                match own.reopened() {
+                    Err(LockError::Lost { .. }) if files_max.is_some() => (),
+                    Ok(_) if files_max.is_none() => (),
+                    _ => return 4,
+                }
+                // These take the numbers that are free: among them that of a descriptor that was closed.
+                let others: Vec<_> =
+                    (0..8).filter_map(|_| std::fs::File::open("/dev/null").ok()).collect();
+                drop(own);
+                drop(locks.take());
+                let are_there = others.iter().all(|other| other.metadata().is_ok());
+                std::mem::forget(others);
+                if are_there { 0 } else { 5 }
+            });
+            grandchild.wait()
+        });
+        assert_eq!(child.wait(), 0, "with files limited to {files_max:?}");
+        assert!(open(&path).is_locked_by_other(0).unwrap());
+    }
+}
+
+#[test]
+fn a_fork_in_the_middle_of_opening_and_closing_loses_no_lock() {
+    let (_folder, path) = place();
+    let probe = open(&path);
+    let is_done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let opener = scope.spawn(|| {
+            while !is_done.load(std::sync::atomic::Ordering::Relaxed) {
+                let locks = open(&path);
+                assert!(locks.lock_within(9, WHILE).unwrap());
+                drop(locks);
+            }
+        });
+        let mut sleepers = Vec::new();
+        for _ in 0..60 {
+            sleepers.push(fork(|| sleep_for_ever()));
+        }
+        is_done.store(true, std::sync::atomic::Ordering::Relaxed);
+        opener.join().unwrap();
+        assert!(probe.lock_within(9, WHILE).unwrap(), "a sleeping child has it");
+    });
+}
+
+#[test]
+fn the_file_is_for_whom_it_was_made_for() {
+    let (folder, path) = place();
+    let _locks = Locks::open(&path, &Access::mode(0o666)).unwrap();
+    assert_eq!(path.metadata().unwrap().mode() & 0o7777, 0o666, "whatever the umask is");
+    let _again = open(&path);
+    assert_eq!(path.metadata().unwrap().mode() & 0o7777, 0o666, "it stays as it was made");
+
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    for wrong in [link.as_path(), folder.path()] {
+        let error = Locks::open(wrong, &Access::default()).unwrap_err();
+        assert!(matches!(error, LockError::File(FileError::NotRegular { .. })), "{error}");
+    }
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+}
+
+#[test]
+fn more_lock_files_than_can_be_watched_are_an_error() {
+    // In a child, for the other tests open some too.
+    let child = fork(|| {
+        let opened: Vec<_> = (0..300).map(|_| Locks::anonymous()).collect();
+        let refused =
+            opened.iter().filter(|locks| matches!(locks, Err(LockError::TooMany))).count();
+        drop(opened);
+        match (refused, Locks::anonymous()) {
+            (44.., Ok(_)) => 0,
+            _ => 1,
+        }
+    });
+    assert_eq!(child.wait(), 0);
+}
