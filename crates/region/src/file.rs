@@ -133,6 +133,7 @@ pub enum FileError {
 /// use larder_region::{Memory, file::{self, Access, NewFile}};
 /// use std::sync::atomic::Ordering::Relaxed;
 ///
+/// # if cfg!(miri) { return Ok(()); }
 /// # let folder = tempfile::tempdir()?;
 /// let path = folder.path().join("region");
 /// let new = NewFile::create(&path, 1 << 16, &Access::default())?;

@@ -46,6 +46,7 @@ impl Memory {
     /// use larder_region::{Memory, file};
     /// use std::sync::atomic::Ordering::Relaxed;
     ///
+    /// # if cfg!(miri) { return Ok(()); }
     /// let file = file::memfd("example", 4096)?;
     /// let (one, other) = (Memory::shared(&file, 4096)?, Memory::shared(&file, 4096)?);
     /// one.word(8).store(7, Relaxed);

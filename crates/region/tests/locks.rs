@@ -193,7 +193,7 @@ fn a_fork_in_the_middle_of_opening_and_closing_loses_no_lock() {
             }
         });
         let mut sleepers = Vec::new();
-        for _ in 0..60 {
+        for _ in 0..300 {
             sleepers.push(fork(|| sleep_for_ever()));
         }
         is_done.store(true, std::sync::atomic::Ordering::Relaxed);
