@@ -1,12 +1,16 @@
 //! Opening a cache.
 
+use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::path::PathBuf;
 
 use larder_engine::{Config, CreateError, Engine};
 use larder_item::Epoch;
+use larder_region::Access;
 
 use crate::clock::Time;
 use crate::maintainer::Maintainer;
+use crate::share::{Opening, Place, SharedError, Sharing, open_anonymous, open_readable};
 use crate::{Cache, Clock};
 
 /// The settings of a cache that is to be opened. Each has a default.
@@ -20,6 +24,10 @@ pub struct Builder {
     clock: Clock,
     maintainer: bool,
     huge_pages: bool,
+    place: Place,
+    access: Access,
+    exactly: bool,
+    replaces: bool,
 }
 
 impl Default for Builder {
@@ -33,6 +41,10 @@ impl Default for Builder {
             clock: Clock::System,
             maintainer: false,
             huge_pages: false,
+            place: Place::Private,
+            access: Access::default(),
+            exactly: false,
+            replaces: false,
         }
     }
 }
@@ -48,6 +60,9 @@ pub enum OpenError {
         /// What is wrong with it.
         source: CreateError,
     },
+    /// It cannot be shared as was asked for.
+    #[error("cannot open a shared cache: {0}")]
+    Shared(#[from] SharedError),
     /// The maintainer cannot be started.
     #[error("cannot start a cache's maintainer: {0}; allow more threads, or do without one")]
     Thread(std::io::Error),
@@ -120,7 +135,70 @@ impl Builder {
         self
     }
 
-    /// Opens an empty cache in memory of its own.
+    /// Whether children of this process, made by `fork`, shall use this cache with it. Each becomes one of those that
+    /// share it when it first uses it; a process that is killed leaves nothing locked. Off by default: then a child
+    /// has a copy, and goes its own way.
+    ///
+    /// The memory's limit cannot be raised later, and huge pages that were set aside are not used.
+    #[must_use]
+    pub fn anonymous_shared(mut self, on: bool) -> Self {
+        self.place = if on { Place::Anonymous } else { Place::Private };
+        self
+    }
+
+    /// As [`Builder::anonymous_shared`], in memory of which [`Cache::reading_file`] gives other processes a descriptor:
+    /// they can read it, and nothing else.
+    #[must_use]
+    pub fn readable(mut self, on: bool) -> Self {
+        self.place = if on { Place::Readable } else { Place::Private };
+        self
+    }
+
+    /// The file in which the cache is, for all processes that open it, now and later, best on a tmpfs such as `/dev/shm`.
+    /// Beside it is a file of the same name with `.lock` behind it. Both stay when the last process has ended; they are
+    /// made, with all their memory, where there are none.
+    ///
+    /// A cache that is there is used as it is, whatever is said here of its memory, cas tokens and eviction: see
+    /// [`Builder::exactly`].
+    ///
+    /// The memory's limit cannot be raised later, and huge pages that were set aside are not used.
+    #[must_use]
+    pub fn shared(mut self, path: impl Into<PathBuf>) -> Self {
+        self.place = Place::File(path.into());
+        self
+    }
+
+    /// Who may use the files of a shared cache that are made: permission bits as for chmod, 0o600 by default, whatever
+    /// the umask is. Whoever may use them may read and change everything in the cache.
+    #[must_use]
+    pub fn permissions(mut self, mode: u32) -> Self {
+        self.access.mode = mode;
+        self
+    }
+
+    /// The user and the group to which the files are given that are made, by number; this process's own by default.
+    #[must_use]
+    pub fn owner(mut self, user: Option<u32>, group: Option<u32>) -> Self {
+        (self.access.owner, self.access.group) = (user, group);
+        self
+    }
+
+    /// Whether a cache that is in the file must have the memory, cas tokens and eviction that are asked for. Off by default.
+    #[must_use]
+    pub fn exactly(mut self, on: bool) -> Self {
+        self.exactly = on;
+        self
+    }
+
+    /// Whether something in the file that cannot be used makes way for an empty cache, if no process uses it:
+    /// [`Cache::opening`] says so. Off by default: then it is an error.
+    #[must_use]
+    pub fn replaces_unusable(mut self, on: bool) -> Self {
+        self.replaces = on;
+        self
+    }
+
+    /// Opens the cache: an empty one in memory of its own, unless it is to be shared.
     ///
     /// # Errors
     /// [`OpenError`] names the size that was out of bounds or could not be had.
@@ -135,22 +213,59 @@ impl Builder {
         };
         let config = Config {
             memory_bytes: usize::try_from(memory_bytes).unwrap_or(usize::MAX),
-            memory_bytes_max: usize::try_from(self.memory_bytes_max).unwrap_or(usize::MAX),
+            memory_bytes_max: match self.place {
+                Place::Private => usize::try_from(self.memory_bytes_max).unwrap_or(usize::MAX),
+                _ => 0,
+            },
             item_bytes_max: usize::try_from(item_bytes_max).unwrap_or(usize::MAX),
             huge_pages: self.huge_pages,
             keeps_versions: cas,
             evicts: evict,
-            // The standard library's seed comes from the system and differs with every use.
-            hash_seed: RandomState::new().build_hasher().finish(),
+            hash_seed: random(),
             epoch: Epoch::starting_at(time.started_unix_secs()),
         };
-        let engine =
-            Engine::create(&config).map_err(|source| OpenError::Memory { memory_bytes, source })?;
-        let cache = Cache::new(engine, time);
+        let (engine, file, opening) = self.make(&config, &time)?;
+        let time = match self.place {
+            Place::Private => time,
+            _ => Time::beginning_at(clock, engine.birth().monotonic_secs, engine.epoch()),
+        };
+        let cache = Cache::new(engine, time, file, opening);
         if self.maintainer {
             let maintainer = Maintainer::start(cache.shared()).map_err(OpenError::Thread)?;
             let _ = cache.shared().maintainer.set(maintainer);
         }
         Ok(cache)
     }
+
+    fn make(
+        &self,
+        config: &Config,
+        time: &Time,
+    ) -> Result<(Engine, Option<File>, Opening), OpenError> {
+        let monotonic_secs = time.started_monotonic_secs();
+        Ok(match &self.place {
+            Place::Private => {
+                let memory_bytes = self.memory_bytes;
+                let engine = Engine::create(config)
+                    .map_err(|source| OpenError::Memory { memory_bytes, source })?;
+                (engine, None, Opening::None)
+            }
+            Place::Anonymous => (open_anonymous(config, monotonic_secs)?, None, Opening::None),
+            Place::Readable => {
+                let (engine, file) = open_readable(config, monotonic_secs)?;
+                (engine, Some(file), Opening::None)
+            }
+            Place::File(path) => {
+                let (access, exactly, replaces) = (self.access, self.exactly, self.replaces);
+                let sharing = Sharing { config, access, exactly, replaces };
+                let (engine, file, opening) = sharing.open(path, monotonic_secs)?;
+                (engine, Some(file), opening)
+            }
+        })
+    }
+}
+
+/// A number that nobody can guess: the standard library's seed comes from the system and differs with every use.
+pub(crate) fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
 }

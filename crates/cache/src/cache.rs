@@ -1,6 +1,8 @@
 //! The cache.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use larder_engine::{Broken, Config, Engine, JoinError, LimitError, Report, Seat};
@@ -12,7 +14,7 @@ use crate::clock::Time;
 use crate::flight::Flights;
 use crate::maintainer::Maintainer;
 use crate::removals::Queues;
-use crate::{Builder, Clock, seats};
+use crate::{Builder, Clock, OpenError, Opening, seats};
 
 /// A cache. Clones are cheap and share everything. There is nothing to close: the memory is given back when the
 /// last clone is dropped, with the walks, uploads and large values that are under way.
@@ -54,6 +56,9 @@ pub(crate) struct Shared {
     in_child: OnceLock<Arc<Self>>,
     /// Why the cache of before could not be used in this process any more, if it could not.
     lost: Option<JoinError>,
+    /// The region's file, where it has one.
+    file: Option<File>,
+    opening: Opening,
 }
 
 impl Shared {
@@ -109,6 +114,8 @@ impl Shared {
             forks: forks(),
             in_child: OnceLock::new(),
             lost: None,
+            file: None,
+            opening: Opening::None,
         }
     }
 
@@ -130,14 +137,60 @@ impl Cache {
         Builder::default()
     }
 
-    pub(crate) fn new(engine: Engine, time: Time) -> Self {
-        Self { shared: Arc::new(Shared::new(engine, time)) }
+    pub(crate) fn new(engine: Engine, time: Time, file: Option<File>, opening: Opening) -> Self {
+        Self { shared: Arc::new(Shared { file, opening, ..Shared::new(engine, time) }) }
     }
 
     /// What the clones of this cache share in this process.
     #[inline]
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         if self.shared.is_of_this_process() { &self.shared } else { self.shared.in_this_process() }
+    }
+
+    /// Opens the cache in a file, for all processes that open it: what is there as it is, or an empty one with the
+    /// settings that [`Builder`] has by default. [`Builder::shared`] says more.
+    ///
+    /// Cost: that of a few system calls, and of what processes left that were killed, which is put in order; a file that is
+    /// made has all of its memory at once.
+    ///
+    /// # Errors
+    /// [`OpenError`] names the file and what is wrong with it.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("cache");
+    /// use larder::Cache;
+    /// let (one, other) = (Cache::open_shared(&path)?, Cache::open_shared(&path)?);
+    /// one.set("k", "v", None)?;
+    /// assert_eq!(other.get("k").as_deref(), Some(&b"v"[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn open_shared(path: impl Into<PathBuf>) -> Result<Self, OpenError> {
+        Self::builder().shared(path).open()
+    }
+
+    /// What became of the file when the cache was opened.
+    ///
+    /// ```
+    /// # let cache = larder::Cache::builder().open()?;
+    /// assert_eq!(cache.opening(), &larder::Opening::None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn opening(&self) -> &Opening {
+        &self.shared.opening
+    }
+
+    /// A number that the memory of no other cache has, and the process ids of those that share it, this one among them.
+    /// 0 for memory that is not shared.
+    pub fn identity(&self) -> (u128, Vec<u64>) {
+        let engine = &self.shared().engine;
+        (engine.birth().identity, engine.peer_process_ids())
+    }
+
+    /// The file of a [`Builder::readable`] or [`Builder::shared`] cache. Through a descriptor of a readable one others can
+    /// only read, through one of a shared one as they opened it.
+    pub fn reading_file(&self) -> Option<&File> {
+        self.shared.file.as_ref()
     }
 
     /// Why this process has a small cache of its own in place of the one it was forked with, if that is so: it could not

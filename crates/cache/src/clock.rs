@@ -31,6 +31,20 @@ impl Time {
         }
     }
 
+    /// The time of a cache that is there: its second 0 by the monotonic clock, which counts from the system's boot.
+    pub(crate) fn beginning_at(clock: Clock, monotonic_secs: i64, epoch: Epoch) -> Self {
+        Self {
+            clock,
+            started_monotonic_secs: monotonic_secs,
+            started_unix_secs: epoch.unix_of(Epoch::FIRST_SECOND),
+        }
+    }
+
+    /// What its first second is by the system's monotonic clock.
+    pub(crate) fn started_monotonic_secs(&self) -> i64 {
+        self.started_monotonic_secs
+    }
+
     pub(crate) fn started_unix_secs(&self) -> i64 {
         self.started_unix_secs
     }

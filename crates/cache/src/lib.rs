@@ -60,6 +60,7 @@ mod maintainer;
 pub mod removals;
 mod seats;
 pub mod set;
+pub mod share;
 pub mod stats;
 pub mod walk;
 pub mod wire;
@@ -68,9 +69,9 @@ pub use builder::{Builder, OpenError};
 pub use cache::Cache;
 pub use clock::Clock;
 pub use larder_engine::{
-    Amended, Amendment, Arithmetic, Broken, Counting, Cursor, Deletion, Dumped, Evicted, Leaving,
-    LimitError, Miss, Reading, Reason, Removed, Report, Request, Sampled, Stale, StoreError,
-    Stored,
+    Amended, Amendment, Arithmetic, Broken, Counting, Cursor, Deletion, Dumped, Evicted, JoinError,
+    Leaving, LimitError, Miss, Reading, Reason, Removed, Report, Request, Sampled, Stale,
+    StoreError, Stored,
 };
 pub use larder_item::{
     Deadline, Direction, Epoch, KEY_BYTES_MAX, KeyError, Meta, Second, StoreMode,
@@ -80,5 +81,6 @@ pub use large::{Landing, LargeValue, Piece, Read, Upload};
 pub use load::{LoadError, LoadOptions, Loaded};
 pub use removals::Removals;
 pub use set::{CountError, Swap, SwapError};
+pub use share::{Opening, SharedError, Unusable};
 pub use stats::{Memory, Stat};
 pub use walk::{Item, Items, Keys};

@@ -200,13 +200,17 @@ impl Engine {
     ///
     /// # Errors
     /// [`AttachError`] names the field that is not as this program needs it.
-    pub fn attach(
+    ///
+    /// `check` is told how the cache there was opened, before anything is changed.
+    pub fn attach<E: From<AttachError>>(
         memory: Memory,
         locks: Locks,
         item_bytes_max: usize,
-    ) -> Result<Self, AttachError> {
-        let mut engine = Self::open(memory, Some(locks), item_bytes_max)?;
-        engine.join()?;
+        check: impl FnOnce(&Config, &Birth) -> Result<(), E>,
+    ) -> Result<Self, E> {
+        let (mut engine, config) = Self::open(memory, Some(locks), item_bytes_max)?;
+        check(&config, &engine.birth)?;
+        engine.join().map_err(AttachError::from)?;
         Ok(engine)
     }
 
@@ -216,24 +220,34 @@ impl Engine {
     /// # Errors
     /// As [`Engine::attach`].
     pub fn read_only(memory: Memory) -> Result<Self, AttachError> {
-        Self::open(memory, None, 0)
+        Ok(Self::open(memory, None, 0)?.0)
     }
 
     fn open(
         memory: Memory,
         locks: Option<Locks>,
         item_bytes_max: usize,
-    ) -> Result<Self, AttachError> {
+    ) -> Result<(Self, Config), AttachError> {
         let superblock = Superblock::read(&memory)?;
         let layout = superblock.layout;
-        Ok(Self {
+        let config = Config {
+            memory_bytes: superblock.memory_bytes,
+            memory_bytes_max: layout.region_bytes,
+            item_bytes_max: item_bytes_max.min(superblock.memory_bytes / 2),
+            huge_pages: false,
+            keeps_versions: superblock.flags & flag::VERSIONS != 0,
+            evicts: superblock.flags & flag::EVICTS != 0,
+            hash_seed: superblock.hash_seed,
+            epoch: superblock.epoch,
+        };
+        let engine = Self {
             peer: 0,
             joined_after: 0,
             table: Table::new(locks),
-            keeps_versions: superblock.flags & flag::VERSIONS != 0,
-            evicts: superblock.flags & flag::EVICTS != 0,
-            item_bytes_max: item_bytes_max.min(superblock.memory_bytes / 2),
-            epoch: superblock.epoch,
+            keeps_versions: config.keeps_versions,
+            evicts: config.evicts,
+            item_bytes_max: config.item_bytes_max,
+            epoch: config.epoch,
             birth: superblock.birth,
             secrets: RapidSecrets::seed(superblock.hash_seed),
             first_level: first_level(superblock.memory_bytes, &layout),
@@ -242,7 +256,8 @@ impl Engine {
             told: Told::default(),
             memory,
             layout,
-        })
+        };
+        Ok((engine, config))
     }
 
     /// The same cache in a process that was forked from the one that opened it: memory that both share has another peer

@@ -26,6 +26,9 @@ const PINNED: usize = 16;
 /// The byte of the lock file that is locked by who opens the region; those of the peers follow.
 pub const OPENING_BYTE: u64 = 0;
 
+/// How many bytes of the lock file follow that may be those of peers.
+pub const PEER_BYTES_MAX: u64 = larder_region::layout::PEERS_MAX as u64;
+
 /// A piece that is arriving, in what a peer holds; below it are the pins.
 const ARRIVING: u64 = 1 << 32;
 const PINS_MASK: u64 = ARRIVING - 1;
@@ -79,6 +82,14 @@ impl Table {
 }
 
 impl Engine {
+    /// The region is open: others may open it.
+    pub fn end_opening(&self) {
+        if let Some(locks) = &self.table.locks {
+            // Where that fails the next one waits until this process ends.
+            let _ = locks.unlock(OPENING_BYTE);
+        }
+    }
+
     /// Can other processes use the region?
     #[inline]
     pub(crate) fn has_peers(&self) -> bool {

@@ -21,6 +21,8 @@ pub const GHOST_ROW_BYTES: usize = 32;
 
 /// One peer's row in the table of peers.
 pub const PEER_BYTES: usize = LINE_BYTES;
+/// The most seats, and the most peers.
+pub const PEERS_MAX: usize = 256;
 /// What a peer holds of one segment: pieces that are arriving, and pins.
 pub const HOLD_BYTES: usize = 8;
 
@@ -231,7 +233,7 @@ impl Layout {
         let seats = match memory_bytes >> 20 {
             0..16 => 16,
             16..256 => 64,
-            _ => 256,
+            _ => PEERS_MAX,
         };
         let segments_about = memory_bytes / segment_bytes;
         let ttl_classes = if segments_about < TTL_CLASSES_SEGMENTS_MIN { 1 } else { TTL_CLASSES };

@@ -1,0 +1,248 @@
+//! Opening a cache that several processes use: where its memory is, and what becomes of what is there.
+//!
+//! ```text
+//! PATH         the region
+//! PATH.lock    who is opening it, who lives: see docs/sharing.md
+//! ```
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use larder_engine::peers::{OPENING_BYTE, PEER_BYTES_MAX};
+use larder_engine::{AttachError, Birth, Config, CreateError, Engine};
+use larder_region::shared::ShareError;
+use larder_region::{Access, FileError, LockError, Locks, Memory, NewFile, boot, file};
+
+use crate::builder::random;
+
+/// Where a cache's memory is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In this process alone.
+    #[default]
+    Private,
+    /// Where children of this process find it too.
+    Anonymous,
+    /// As [`Place::Anonymous`], and others can be given a descriptor of it, through which they can read.
+    Readable,
+    /// In a file, for whoever may open it.
+    File(PathBuf),
+}
+
+/// What became of the file when a cache in a file was opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Opening {
+    /// The cache has no file.
+    None,
+    /// There was none, and the cache begins empty.
+    Created,
+    /// There was a cache, which is used from now on.
+    Attached,
+    /// There was something that could not be used, for this reason; the cache begins empty in its place.
+    Replaced(String),
+}
+
+/// Why a cache cannot be shared.
+#[derive(Debug, thiserror::Error)]
+pub enum SharedError {
+    /// The file cannot be used, or not be made.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The lock file cannot be used.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// Another process has been opening or repairing it for long.
+    #[error(
+        "another process has been opening {path} for {secs} seconds; end it if it has been stopped"
+    )]
+    Busy {
+        /// Which file.
+        path: PathBuf,
+        /// For how long this process has waited.
+        secs: u64,
+    },
+    /// What is in the file cannot be used.
+    #[error("cannot use the cache in {path}: {reason}")]
+    Unusable {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: Unusable,
+    },
+    /// The memory cannot be laid out or mapped.
+    #[error(transparent)]
+    Create(#[from] CreateError),
+    /// The memory cannot be mapped.
+    #[error(transparent)]
+    Map(#[from] ShareError),
+    /// The system does not say which boot this is.
+    #[error(
+        "the system does not say which boot this is; /proc/sys/kernel/random/boot_id must be readable"
+    )]
+    NoBoot,
+}
+
+/// What is wrong with a cache in a file.
+#[derive(Debug, thiserror::Error)]
+pub enum Unusable {
+    /// It is none that this program understands.
+    #[error(transparent)]
+    Attach(#[from] AttachError),
+    /// The file is shorter than what it holds.
+    #[error(transparent)]
+    Share(#[from] ShareError),
+    /// It is of another boot of the system: the file may not have been written out whole.
+    #[error("it was made before the system was started, and may be damaged; remove it")]
+    Rebooted,
+    /// It was opened with other settings.
+    #[error(
+        "its {field} is {found}, and {expected} was asked for; ask for what is there, or remove it"
+    )]
+    Differs {
+        /// Which setting.
+        field: &'static str,
+        /// What was asked for.
+        expected: u64,
+        /// What is there.
+        found: u64,
+    },
+}
+
+/// How a cache in a file is to be opened.
+pub(crate) struct Sharing<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) access: Access,
+    /// Must what is there be as `config` says? Else it is used as it is.
+    pub(crate) exactly: bool,
+    /// Shall what cannot be used make way for an empty cache, if nobody uses it?
+    pub(crate) replaces: bool,
+}
+
+/// How long the opening of a file is waited for: repairing what dead processes left takes milliseconds.
+const OPENING_SECS_MAX: u64 = 10;
+
+/// The number that no other region has, and where its time begins.
+fn birth(config: &Config, monotonic_secs: i64) -> Result<Birth, SharedError> {
+    debug_assert!(config.memory_bytes > 0);
+    let identity = u128::from(random()) << 64 | u128::from(random());
+    Ok(Birth { identity, boot: boot().ok_or(SharedError::NoBoot)?, monotonic_secs })
+}
+
+/// Opens a cache in memory that children of this process share.
+pub(crate) fn open_anonymous(config: &Config, monotonic_secs: i64) -> Result<Engine, SharedError> {
+    let memory =
+        Memory::shared_anonymous(Engine::shared_bytes(config)?).map_err(ShareError::from)?;
+    let birth = birth(config, monotonic_secs)?;
+    Ok(Engine::create_shared(memory, Locks::anonymous()?, config, &birth)?)
+}
+
+/// The same in a file without a name, which others can map to read it.
+pub(crate) fn open_readable(
+    config: &Config,
+    monotonic_secs: i64,
+) -> Result<(Engine, File), SharedError> {
+    let bytes = Engine::shared_bytes(config)?;
+    let file = file::memfd("larder", bytes as u64)?;
+    let memory = Memory::shared(&file, bytes)?;
+    file::seal(&file)
+        .map_err(|source| ShareError::from(larder_region::MapError { bytes, source }))?;
+    let birth = birth(config, monotonic_secs)?;
+    Ok((Engine::create_shared(memory, Locks::anonymous()?, config, &birth)?, file))
+}
+
+/// The lock file that belongs to a region's file.
+pub(crate) fn lock_path(path: &Path) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(".lock");
+    PathBuf::from(name)
+}
+
+impl Sharing<'_> {
+    /// Opens the cache in a file, or makes one.
+    pub(crate) fn open(
+        &self,
+        path: &Path,
+        monotonic_secs: i64,
+    ) -> Result<(Engine, File, Opening), SharedError> {
+        let locks = Locks::open(&lock_path(path), &self.access)?;
+        if !locks.lock_within(OPENING_BYTE, Duration::from_secs(OPENING_SECS_MAX))? {
+            return Err(SharedError::Busy { path: path.into(), secs: OPENING_SECS_MAX });
+        }
+        let file = match file::open(path) {
+            Ok(file) => file,
+            Err(FileError::Missing { .. }) => {
+                let (engine, file) = self.create(path, locks, monotonic_secs, NewFile::publish)?;
+                return Ok((engine, file, Opening::Created));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        match self.attach(&file, locks) {
+            Ok(engine) => {
+                engine.end_opening();
+                Ok((engine, file, Opening::Attached))
+            }
+            Err(reason) => self.replace(path, reason, monotonic_secs),
+        }
+    }
+
+    fn attach(&self, file: &File, locks: Locks) -> Result<Engine, Unusable> {
+        let bytes = file.metadata().map_or(0, |metadata| metadata.len());
+        let memory = Memory::shared(file, usize::try_from(bytes).unwrap_or(usize::MAX))?;
+        let engine = Engine::attach(memory, locks, self.config.item_bytes_max, |found, birth| {
+            if Some(birth.boot) != boot() {
+                return Err(Unusable::Rebooted);
+            }
+            if self.exactly { differs(self.config, found) } else { Ok(()) }
+        })?;
+        Ok(engine)
+    }
+
+    /// Puts an empty cache in the place of one that cannot be used.
+    fn replace(
+        &self,
+        path: &Path,
+        reason: Unusable,
+        monotonic_secs: i64,
+    ) -> Result<(Engine, File, Opening), SharedError> {
+        let locks = Locks::open(&lock_path(path), &self.access)?;
+        let is_opening = locks.lock_within(OPENING_BYTE, Duration::from_secs(OPENING_SECS_MAX))?;
+        let mut peers = OPENING_BYTE + 1..=OPENING_BYTE + PEER_BYTES_MAX;
+        let in_use = peers.any(|byte| locks.is_locked_by_other(byte).unwrap_or(true));
+        if !self.replaces || !is_opening || in_use {
+            return Err(SharedError::Unusable { path: path.into(), reason });
+        }
+        let (engine, file) = self.create(path, locks, monotonic_secs, NewFile::replace)?;
+        Ok((engine, file, Opening::Replaced(reason.to_string())))
+    }
+
+    fn create(
+        &self,
+        path: &Path,
+        locks: Locks,
+        monotonic_secs: i64,
+        publish: impl FnOnce(NewFile) -> Result<File, FileError>,
+    ) -> Result<(Engine, File), SharedError> {
+        let bytes = Engine::shared_bytes(self.config)?;
+        let new = NewFile::create(path, bytes as u64, &self.access)?;
+        let memory = Memory::shared(new.file(), bytes)?;
+        let birth = birth(self.config, monotonic_secs)?;
+        let engine = Engine::create_shared(memory, locks, self.config, &birth)?;
+        let file = publish(new)?;
+        engine.end_opening();
+        Ok((engine, file))
+    }
+}
+
+fn differs(config: &Config, found: &Config) -> Result<(), Unusable> {
+    let fields = [
+        ("memory in bytes", config.memory_bytes as u64, found.memory_bytes as u64),
+        ("use of cas tokens", config.keeps_versions.into(), found.keeps_versions.into()),
+        ("use of eviction", config.evicts.into(), found.evicts.into()),
+    ];
+    match fields.into_iter().find(|(_, expected, found)| expected != found) {
+        Some((field, expected, found)) => Err(Unusable::Differs { field, expected, found }),
+        None => Ok(()),
+    }
+}
