@@ -381,6 +381,30 @@ impl Cache {
         self.shared().engine.validate()
     }
 
+    /// As [`Cache::validate`], while other processes and threads use the cache: what the index names is checked group by
+    /// group, each while nobody else changes it. Gives the number of items.
+    ///
+    /// # Errors
+    /// The first invariant found broken.
+    ///
+    /// ```
+    /// # let cache = larder::Cache::builder().open()?;
+    /// cache.set("k", "v", None)?;
+    /// assert_eq!(cache.validate_in_use()?, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn validate_in_use(&self) -> Result<u64, Broken> {
+        self.with_seat(Engine::validate_in_use)
+    }
+
+    /// Counts again what processes that were killed may have left counted: see [`Cache::validate`]. [`Cache::maintain`] does
+    /// it a little at a time.
+    ///
+    /// Cost: a look at each item of the segments in question.
+    pub fn settle_accounts(&self) {
+        self.with_seat(|engine, seat| engine.recount_suspects(seat, usize::MAX));
+    }
+
     #[inline]
     pub(crate) fn with_seat<T>(&self, f: impl FnOnce(&Engine, &Seat) -> T) -> T {
         seats::with_seat(self.shared(), f)

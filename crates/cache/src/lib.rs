@@ -54,6 +54,7 @@ pub mod clock;
 pub mod dump;
 mod flight;
 pub mod get;
+pub mod inspect;
 pub mod large;
 pub mod load;
 mod maintainer;
@@ -68,10 +69,11 @@ pub mod wire;
 pub use builder::{Builder, OpenError};
 pub use cache::Cache;
 pub use clock::Clock;
+pub use inspect::{Inspection, Peer};
 pub use larder_engine::{
     Amended, Amendment, Arithmetic, Broken, Counting, Cursor, Deletion, Dumped, Evicted, JoinError,
-    Leaving, LimitError, Miss, Reading, Reason, Removed, Report, Request, Sampled, Stale,
-    StoreError, Stored,
+    Leaving, LimitError, Miss, PeerReport, Reading, Reason, Removed, Report, Request, Sampled,
+    SegmentReport, Stale, StoreError, Stored,
 };
 pub use larder_item::{
     Deadline, Direction, Epoch, KEY_BYTES_MAX, KeyError, Meta, Second, StoreMode,

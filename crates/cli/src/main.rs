@@ -1,11 +1,12 @@
-//! `larder`: the tool beside the cache. It talks to larderd, or any memcached, over the text protocol;
-//! `larder replay` can also open a cache of its own, and `larder bench` speaks all protocols.
+//! `larder`: the tool beside the cache. It talks to larderd, or any memcached, over the text protocol, and
+//! looks into caches in files; `larder replay` can also open a cache of its own, and `larder bench` speaks all protocols.
 //!
 //! Files in reading order:
 //!
 //! - where a server is and the way to it: `address`, `connection` (`bench` has its own);
 //! - one file for each of the small subcommands: `get`, `set` (with `exptime`), `delete`, `stats`,
 //!   `ping`;
+//! - what looks into a cache in a file: `inspect`, `fsck`;
 //! - what measures: `replay`, `bench`; both store values that `value` makes and recognises, by `mix`;
 //! - how it ends: `outcome`.
 #![forbid(unsafe_code)]
@@ -15,7 +16,9 @@ mod bench;
 mod connection;
 mod delete;
 mod exptime;
+mod fsck;
 mod get;
+mod inspect;
 mod mix;
 mod outcome;
 mod ping;
@@ -43,6 +46,8 @@ enum Larder {
     Delete(delete::Arguments),
     Stats(stats::Arguments),
     Ping(ping::Arguments),
+    Inspect(inspect::Arguments),
+    Fsck(fsck::Arguments),
     Replay(replay::Arguments),
     Bench(Box<bench::Arguments>),
 }
@@ -54,6 +59,8 @@ fn main() -> ExitCode {
         Larder::Delete(arguments) => delete::run(&arguments),
         Larder::Stats(arguments) => stats::run(&arguments),
         Larder::Ping(arguments) => ping::run(&arguments),
+        Larder::Inspect(arguments) => inspect::run(&arguments),
+        Larder::Fsck(arguments) => fsck::run(&arguments),
         Larder::Replay(arguments) => replay::run(&arguments),
         Larder::Bench(arguments) => bench::run(&arguments),
     };
@@ -66,6 +73,7 @@ Examples:
   larder get greeting
   larder stats
   larder ping --server unix:/run/larder.sock
+  larder inspect /dev/shm/larder
   larder replay --trace web07.csv.zst --memory 16m --scale 16
   larder bench --rate 20000 --seconds 30
 

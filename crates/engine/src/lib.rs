@@ -31,6 +31,7 @@ mod ghost;
 mod group;
 mod grow;
 mod head;
+pub mod inspect;
 #[cfg(test)]
 #[cfg(any(feature = "interleavings", miri))]
 mod interleavings;
@@ -63,6 +64,7 @@ pub use amend::{Amended, Amendment, Deletion};
 pub use count::{Arithmetic, Counting};
 pub use dump::{Cursor, Dumped, Sampled};
 pub use engine::{Birth, Config, CreateError, Engine};
+pub use inspect::{PeerReport, SegmentReport};
 pub use large::{Evicted, LargeValue, Upload};
 pub use limit::LimitError;
 pub use peers::JoinError;

@@ -18,6 +18,7 @@ use larder_region::layout::{HOLD_BYTES, PEER_BYTES, global};
 use larder_region::{LockError, Locks, forks};
 
 use crate::Engine;
+use crate::inspect::PeerReport;
 
 const IN_USE: usize = 0;
 const PROCESS_ID: usize = 8;
@@ -157,6 +158,19 @@ impl Engine {
     pub(crate) fn rows(&self) -> std::ops::Range<u32> {
         let used = self.memory.word(global::PEERS_USED).load(SeqCst);
         0..used.min(self.layout.peers as u64) as u32
+    }
+
+    /// The processes that are attached, and those that died attached and have not been buried.
+    pub fn peer_reports(&self) -> Vec<PeerReport> {
+        let in_use = self.rows().filter(|row| self.is_row_in_use(*row));
+        in_use
+            .map(|row| PeerReport {
+                row,
+                process_id: self.peer_word(row, PROCESS_ID).load(Relaxed),
+                pinned_segments: self.peer_word(row, PINNED).load(Relaxed),
+                lock_byte: lock_byte(row),
+            })
+            .collect()
     }
 
     /// The process ids of the peers, as they told them: in other namespaces they are other processes'.

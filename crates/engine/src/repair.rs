@@ -217,7 +217,7 @@ impl Engine {
 
     /// Counts the accounts of segments again that may say too much, at most so many. Those in which values are still
     /// arriving have to wait: nothing names their pieces yet.
-    pub(crate) fn recount_suspects(&self, seat: &Seat, count_max: usize) {
+    pub fn recount_suspects(&self, seat: &Seat, count_max: usize) {
         if !self.has_suspects() {
             return;
         }

@@ -66,6 +66,19 @@ impl State {
         Self::Ghost,
     ];
 
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Free => "free",
+            Self::Reserved => "reserved",
+            Self::Active => "active",
+            Self::Sealed => "sealed",
+            Self::Emptying => "emptying",
+            Self::Index => "index",
+            Self::Overflow => "overflow",
+            Self::Ghost => "ghost",
+        }
+    }
+
     fn owned_by(self, owner: u64) -> u32 {
         (owner as u32) << OWNER_SHIFT | self as u32
     }

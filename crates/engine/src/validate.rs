@@ -17,6 +17,12 @@ use crate::slot::Slot;
 #[error("{0}")]
 pub struct Broken(String);
 
+impl Broken {
+    pub(crate) fn new(words: String) -> Self {
+        Self(words)
+    }
+}
+
 macro_rules! ensure {
     ($condition:expr, $($message:tt)+) => {
         if !$condition {
@@ -27,9 +33,15 @@ macro_rules! ensure {
 
 /// What the index reaches, per segment.
 #[derive(Default)]
-struct Reached {
+pub(crate) struct Reached {
     accounts: HashMap<u32, Account>,
     locations: HashSet<u64>,
+}
+
+impl Reached {
+    pub(crate) fn items(&self) -> u64 {
+        self.accounts.values().map(|account| account.items).sum()
+    }
 }
 
 impl Engine {
@@ -47,12 +59,8 @@ impl Engine {
         for group in 0..groups {
             self.validate_group(group, groups)?;
             overflow_groups += self.chain(self.group_at(group)).count() as u64 - 1;
-            let mut keys = HashSet::new();
-            for found in self.linked(group) {
-                self.validate_item(group, &found, &mut reached)?;
-                let key = self.key(&found);
-                ensure!(keys.insert(key.clone()), "group {group} names key {key:?} twice");
-            }
+            let level = Control(self.memory.word(self.group_at(group)).load(Acquire)).level();
+            self.validate_items(group, level, &mut reached)?;
         }
         self.validate_segments(&reached)?;
         let all = u64::from(self.overflow_groups());
@@ -78,9 +86,26 @@ impl Engine {
         Ok(())
     }
 
+    /// Checks what the slots of a group name that is reached by so many bits of a hash.
+    pub(crate) fn validate_items(
+        &self,
+        group: u64,
+        level: u32,
+        reached: &mut Reached,
+    ) -> Result<(), Broken> {
+        let mut keys = HashSet::new();
+        for found in self.linked(group) {
+            self.validate_item(group, level, &found, reached)?;
+            let key = self.key(&found);
+            ensure!(keys.insert(key.clone()), "group {group} names key {key:?} twice");
+        }
+        Ok(())
+    }
+
     fn validate_item(
         &self,
         group: u64,
+        level: u32,
         found: &Found,
         reached: &mut Reached,
     ) -> Result<(), Broken> {
@@ -88,7 +113,7 @@ impl Engine {
         self.validate_record(slot, found.header, found.sequence, reached)?;
         let hash = self.hash(&self.key(found));
         ensure!(slot.tag() == self.tag_of(hash), "{slot:?} has another tag than its key");
-        ensure!(self.group_of(hash) == group, "{slot:?} is in group {group}, not in its own");
+        ensure!(hash & ((1 << level) - 1) == group, "{slot:?} is in group {group}, not in its own");
         ensure!(
             found.header.fits(hash, found.header.key_bytes()),
             "the check of {slot:?} is not its key's"
@@ -120,7 +145,7 @@ impl Engine {
         ensure!(self.segments().contains(&segment), "{slot:?} names no segment");
         let state = self.state(segment);
         ensure!(
-            matches!(state, State::Active | State::Sealed),
+            matches!(state, State::Active | State::Sealed | State::Emptying),
             "{slot:?} names a segment in state {state:?}"
         );
         ensure!(sequence != 0 && slot.is_of(sequence), "{slot:?} names sequence {sequence}");

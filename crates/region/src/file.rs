@@ -288,9 +288,21 @@ pub(crate) fn grant(file: &File, access: &Access, path: &Path) -> Result<(), Fil
 /// # Errors
 /// [`FileError`]: there is none, it is no regular file, or this process may not.
 pub fn open(path: &Path) -> Result<File, FileError> {
+    open_as(path, OFlags::RDWR)
+}
+
+/// Opens a file for reading.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_to_read(path: &Path) -> Result<File, FileError> {
+    open_as(path, OFlags::RDONLY)
+}
+
+fn open_as(path: &Path, access: OFlags) -> Result<File, FileError> {
     only_on_a_system(path)?;
     // Without NONBLOCK a pipe or a device could keep this process here.
-    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let flags = access | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = match rustix::fs::open(path, flags, Mode::empty()) {
         Ok(file) => File::from(file),
         Err(Errno::NOENT) => return Err(FileError::Missing { path: path.into() }),

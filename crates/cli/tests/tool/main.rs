@@ -11,6 +11,7 @@ mod bench_lost;
 mod commands;
 mod compare;
 mod hostile;
+mod regions;
 mod replay;
 
 use std::io::Write;
