@@ -93,18 +93,17 @@ impl Shared {
     }
 
     fn forked(&self) -> Self {
-        let (engine, lost) = match self.engine.in_child() {
-            Ok(engine) => (engine, None),
-            Err(error) => {
-                (Engine::create(&SUBSTITUTE).expect("a megabyte can be had"), Some(error))
-            }
-        };
-        Self { lost, ..Self::new(engine, self.time) }
+        let taken_over = self.engine.in_child().and_then(|engine| Self::new(engine, self.time));
+        taken_over.unwrap_or_else(|error| {
+            let engine = Engine::create(&SUBSTITUTE).expect("a megabyte can be had");
+            let substitute = Self::new(engine, self.time).expect("a new engine has free seats");
+            Self { lost: Some(error), ..substitute }
+        })
     }
 
-    fn new(engine: Engine, time: Time) -> Self {
-        Self {
-            shared_seat: seats::shared_seat(&engine),
+    fn new(engine: Engine, time: Time) -> Result<Self, JoinError> {
+        Ok(Self {
+            shared_seat: seats::shared_seat(&engine)?,
             engine,
             time,
             queues: Queues::default(),
@@ -116,7 +115,7 @@ impl Shared {
             lost: None,
             file: None,
             opening: Opening::None,
-        }
+        })
     }
 
     /// Keeps the maintainer waiting, or all who wait for it.
@@ -137,8 +136,13 @@ impl Cache {
         Builder::default()
     }
 
-    pub(crate) fn new(engine: Engine, time: Time, file: Option<File>, opening: Opening) -> Self {
-        Self { shared: Arc::new(Shared { file, opening, ..Shared::new(engine, time) }) }
+    pub(crate) fn new(
+        engine: Engine,
+        time: Time,
+        file: Option<File>,
+        opening: Opening,
+    ) -> Result<Self, JoinError> {
+        Ok(Self { shared: Arc::new(Shared { file, opening, ..Shared::new(engine, time)? }) })
     }
 
     /// What the clones of this cache share in this process.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use larder_engine::Seat;
 use larder_stats::Counter;
 
+use crate::OpenError;
 use crate::cache::Shared;
 
 /// How often dead memory is looked for when nobody is short of it.
@@ -26,13 +27,14 @@ impl Maintainer {
     /// Starts the maintainer of a cache. It holds none of it: it ends with the last clone.
     ///
     /// # Errors
-    /// The system gives no thread.
-    pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Self> {
+    /// The system gives no thread, or the region has no free seat.
+    pub(crate) fn start(shared: &Arc<Shared>) -> Result<Self, OpenError> {
         let weak = Arc::downgrade(shared);
-        let seat = shared.engine.sit().expect("a new engine has free seats");
+        let seat = shared.engine.sit_first()?;
         let thread = thread::Builder::new()
             .name("larder-maintain".to_owned())
-            .spawn(move || maintain(&weak, &seat))?
+            .spawn(move || maintain(&weak, &seat))
+            .map_err(OpenError::Thread)?
             .thread()
             .clone();
         let woken = thread.clone();

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use larder_engine::{Engine, Seat};
+use larder_engine::{Engine, JoinError, Seat};
 
 use crate::cache::Shared;
 
@@ -71,6 +71,6 @@ fn sit_down(cache: &Arc<Shared>, seats: &RefCell<Vec<Rc<Seated>>>) -> Option<Rc<
 }
 
 /// The seat for threads that find none free.
-pub(crate) fn shared_seat(engine: &Engine) -> Mutex<Seat> {
-    Mutex::new(engine.sit().expect("a new engine has free seats"))
+pub(crate) fn shared_seat(engine: &Engine) -> Result<Mutex<Seat>, JoinError> {
+    Ok(Mutex::new(engine.sit_first()?))
 }

@@ -8,6 +8,7 @@ use larder_region::layout::{GROUP_BYTES, global};
 use crate::find::Found;
 use crate::group::slots_of;
 use crate::lane::Pool;
+use crate::wait::Wait;
 use crate::{Engine, Seat};
 
 /// An item as a dump shows it.
@@ -98,13 +99,11 @@ impl Engine {
     pub fn peek_value(&self, key: &[u8], now: Second) -> Option<(Vec<u8>, Meta)> {
         self.flush_if_due(now);
         let hash = self.hash(key);
+        let mut wait = Wait::default();
         loop {
             let found = self.find(hash, key)?;
-            if self.death(&found, now).is_some() {
-                if self.is_still_there(&found) {
-                    return None;
-                }
-                continue;
+            if self.death(&found, now).is_some() && self.is_still_there(&found) {
+                return None;
             }
             let mut meta = self.meta(&found, 0);
             if let Some(value) = self.value_of(&found)
@@ -113,6 +112,7 @@ impl Engine {
                 meta.value_bytes = value.len();
                 return Some((value, meta));
             }
+            self.wait_for_peers(&mut wait).ok()?;
         }
     }
 

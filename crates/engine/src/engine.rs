@@ -46,7 +46,7 @@ pub struct Birth {
     pub identity: u128,
     /// The system's boot in which it was made.
     pub boot: u128,
-    /// What second 0 is by the system's monotonic clock, which counts from that boot.
+    /// What the first second is by the system's monotonic clock, which counts from that boot.
     pub monotonic_secs: i64,
 }
 

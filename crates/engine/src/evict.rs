@@ -42,11 +42,14 @@ pub(crate) enum Keep {
 }
 
 impl Keep {
+    /// From this round on.
+    pub(crate) const NOTHING_FROM_ROUND: u32 = 64;
+
     /// After so many rounds that made no room.
     pub(crate) fn in_round(round: u32) -> Self {
         match round {
             0..16 => Self::Needed,
-            16..64 => Self::BestHalf,
+            16..Self::NOTHING_FROM_ROUND => Self::BestHalf,
             _ => Self::Nothing,
         }
     }
@@ -128,9 +131,11 @@ impl Passage {
 impl Engine {
     /// Empties a segment as S3-FIFO says.
     pub(crate) fn evict(&self, seat: &Seat, victim: Use, keep: Keep, now: Second) -> Emptied {
-        let Some(evictor) = self.claim_evictor(seat) else {
+        // Who keeps nothing needs no place for survivors.
+        let evictor = self.claim_evictor(seat);
+        if evictor.is_none() && keep != Keep::Nothing {
             return Emptied::Busy;
-        };
+        }
         if !self.begin_emptying(seat, victim) {
             return Emptied::Busy;
         }

@@ -26,6 +26,7 @@ use crate::record::Header;
 use crate::segment::{Account, State};
 use crate::slot::Slot;
 use crate::supply::recounted;
+use crate::wait::let_others_run;
 
 use crate::{Engine, Seat};
 
@@ -193,32 +194,37 @@ impl Engine {
         let word = self.memory.word(global::SEGMENTS_USED);
         for _ in 0..RECOUNTS_MAX {
             let before = word.load(Acquire);
-            let is_busy = self.is_anybody_taking();
-            let used = self.segments().take(self.used_segments() as usize);
-            let used = used.filter(|segment| self.state(*segment) != State::Free).count() as u64;
-            let counted = recounted(before, used);
-            if !is_busy
-                && !self.is_anybody_taking()
-                && word.compare_exchange(before, counted, AcqRel, Relaxed).is_ok()
-            {
-                return;
+            if !self.is_anybody_taking() {
+                let segments = self.segments().take(self.used_segments() as usize);
+                let is_used = |segment: &u32| self.state(*segment) != State::Free;
+                let counted = recounted(before, segments.filter(is_used).count() as u64);
+                if !self.is_anybody_taking()
+                    && word.compare_exchange(before, counted, AcqRel, Relaxed).is_ok()
+                {
+                    return;
+                }
             }
-            crate::wait::let_others_run();
+            let_others_run();
         }
+        self.memory.word(global::SUSPECTS).fetch_or(SEGMENTS_IN_USE, Release);
     }
 
     /// The account of a segment may say too much: it is to be counted again.
     pub(crate) fn suspect(&self, segment: u32) {
         if self.segments().contains(&segment) {
             self.set_suspect(segment, true);
-            self.memory.word(global::SUSPECTS).store(1, Release);
+            self.memory.word(global::SUSPECTS).fetch_or(ACCOUNTS, Release);
         }
     }
 
     /// Counts the accounts of segments again that may say too much, at most so many. Those in which values are still
     /// arriving have to wait: nothing names their pieces yet.
     pub fn recount_suspects(&self, seat: &Seat, count_max: usize) {
-        if !self.has_suspects() {
+        let suspects = self.memory.word(global::SUSPECTS).swap(0, AcqRel);
+        if suspects & SEGMENTS_IN_USE != 0 {
+            self.count_segments_again();
+        }
+        if suspects & ACCOUNTS == 0 {
             return;
         }
         let mut count = 0;
@@ -228,7 +234,7 @@ impl Engine {
             }
             count += 1;
             if count > count_max || !self.recount(seat, segment) {
-                self.memory.word(global::SUSPECTS).store(1, Release);
+                self.memory.word(global::SUSPECTS).fetch_or(ACCOUNTS, Release);
             }
             if count > count_max {
                 return;
@@ -275,5 +281,9 @@ impl Engine {
     }
 }
 
-/// So often segments are counted before it is left to the next one who repairs something.
+/// What is to be counted again, in [`global::SUSPECTS`].
+const ACCOUNTS: u64 = 1;
+const SEGMENTS_IN_USE: u64 = 2;
+
+/// So often segments are counted before it is left to the next call of [`Engine::maintain`].
 const RECOUNTS_MAX: u32 = 1000;

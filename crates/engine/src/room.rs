@@ -130,7 +130,13 @@ impl Engine {
             };
             // Waiting for somebody else is no round: nobody shall be the less choosy for it.
             match emptied {
-                Emptied::Busy => self.wait_for_peers(&mut wait)?,
+                // Whoever has been stopped with the place for survivors is not waited for.
+                Emptied::Busy => match self.wait_for_peers(&mut wait) {
+                    Err(_) if self.evicts && keep != Keep::Nothing => {
+                        (rounds, wait) = (Keep::NOTHING_FROM_ROUND, Wait::default());
+                    }
+                    waited => waited?,
+                },
                 Emptied::Yes | Emptied::Partly => rounds += 1,
             }
         }

@@ -71,7 +71,10 @@ impl Engine {
             // Pairs with the release in `leave`: the counters of the last holder are seen.
             let mine = u64::from(self.peer) + 1;
             let claimed = self.memory.word(at + CLAIMED).compare_exchange(0, mine, AcqRel, Relaxed);
-            claimed.ok().map(|_| Seat { index: index as u32, at, not_sync: PhantomData })
+            claimed.ok()?;
+            // Before anything is counted there: who adds up looks at all seats so far.
+            self.memory.word(global::SEATS_USED).fetch_max(index as u64 + 1, AcqRel);
+            Some(Seat { index: index as u32, at, not_sync: PhantomData })
         })
     }
 
@@ -84,6 +87,7 @@ impl Engine {
 
     /// The seats of a peer.
     pub(crate) fn seats_of(&self, peer: u32) -> impl Iterator<Item = Seat> + '_ {
+        // All of them: one may be taken that does not count as used yet.
         let seats = (0..self.layout.seats as u32).map(|index| {
             let at = self.layout.seats_at + index as usize * self.layout.seat_bytes;
             Seat { index, at, not_sync: PhantomData }
@@ -141,26 +145,28 @@ impl Engine {
 
     /// Is any seat just taking or giving back a segment?
     pub(crate) fn is_anybody_taking(&self) -> bool {
-        (0..self.layout.seats).any(|index| {
-            let at = self.layout.seats_at + index * self.layout.seat_bytes;
-            self.memory.word(at + TAKING).load(Acquire) != 0
-        })
+        self.used_seats().any(|at| self.memory.word(at + TAKING).load(Acquire) != 0)
+    }
+
+    /// Where the seats are that have ever been taken.
+    fn used_seats(&self) -> impl Iterator<Item = usize> + '_ {
+        let used = self.memory.word(global::SEATS_USED).load(Acquire) as usize;
+        (0..used.min(self.layout.seats))
+            .map(|index| self.layout.seats_at + index * self.layout.seat_bytes)
     }
 
     /// The sum of a counter over all seats.
     pub fn counter(&self, counter: Counter) -> u64 {
-        (0..self.layout.seats)
-            .map(|index| self.layout.seats_at + index * self.layout.seat_bytes)
+        self.used_seats()
             .map(|at| self.memory.word(at + COUNTERS + 8 * counter as usize).load(Relaxed))
             .fold(0, u64::wrapping_add)
     }
 
     /// Sets every counter that counts events back to 0; levels keep their value.
     pub fn reset_counters(&self) {
-        for index in 0..self.layout.seats {
-            let at = self.layout.seats_at + index * self.layout.seat_bytes + COUNTERS;
+        for at in self.used_seats() {
             for counter in Counter::ALL.iter().filter(|counter| counter.is_reset()) {
-                self.memory.word(at + 8 * *counter as usize).store(0, Relaxed);
+                self.memory.word(at + COUNTERS + 8 * *counter as usize).store(0, Relaxed);
             }
         }
     }

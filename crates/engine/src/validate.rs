@@ -165,6 +165,8 @@ impl Engine {
                 !matches!(state, State::Reserved | State::Emptying),
                 "segment {segment} is left in state {state:?}"
             );
+            let owner = self.segment_owner(segment);
+            ensure!(owner == 0, "segment {segment} is taken by seat {owner}");
             if matches!(state, State::Active | State::Sealed) {
                 let counted = self.account(segment);
                 let account = reached.accounts.get(&segment).copied().unwrap_or_default();

@@ -21,7 +21,7 @@ pub const GHOST_ROW_BYTES: usize = 32;
 
 /// One peer's row in the table of peers.
 pub const PEER_BYTES: usize = LINE_BYTES;
-/// The most seats, and the most peers.
+/// The most peers.
 pub const PEERS_MAX: usize = 256;
 /// What a peer holds of one segment: pieces that are arriving, and pins.
 pub const HOLD_BYTES: usize = 8;
@@ -69,7 +69,7 @@ pub mod superblock {
     pub const PEERS: usize = 72;
     /// Bytes of a peer, u32.
     pub const PEER_BYTES: usize = 76;
-    /// What second 0 is by the system's monotonic clock, i64.
+    /// What the first second is by the system's monotonic clock, i64.
     pub const EPOCH_MONOTONIC_SECS: usize = 80;
     /// Which region it is, two u64: a number that no other has.
     pub const IDENTITY: usize = 88;
@@ -134,8 +134,10 @@ pub mod global {
     pub const SWEEP_NEXT: usize = GHOST_STAMP + LINE_BYTES;
     /// How many rows of the table of peers have ever been in use, u64.
     pub const PEERS_USED: usize = SWEEP_NEXT + LINE_BYTES;
-    /// Is there a segment whose account is to be counted again? u64.
-    pub const SUSPECTS: usize = PEERS_USED + 8;
+    /// How many seats have ever been taken, u64.
+    pub const SEATS_USED: usize = PEERS_USED + 8;
+    /// Is there something to be counted again? 1: the account of a segment, 2: the segments in use; u64.
+    pub const SUSPECTS: usize = PEERS_USED + 16;
     /// The end of the global lines.
     pub const END: usize = PEERS_USED + LINE_BYTES;
 }
@@ -204,7 +206,7 @@ pub const TTL_CLASSES_SEGMENTS_MIN: usize = 256;
 pub enum Sharing {
     /// One process.
     Alone,
-    /// As many processes as it has seats.
+    /// Several, as many as [`Layout::peers`].
     Peers,
 }
 
@@ -230,21 +232,20 @@ impl Layout {
             prev_power_of_two(memory_bytes / 256).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
         let region_bytes = region_bytes.clamp(memory_bytes, SEGMENTS_MAX * segment_bytes);
         let seat_bytes = seat_bytes.next_multiple_of(LINE_BYTES);
-        let seats = match memory_bytes >> 20 {
-            0..16 => 16,
-            16..256 => 64,
-            _ => PEERS_MAX,
+        // A process needs a seat for each of its threads, and one more.
+        let (seats, peers) = match (sharing, memory_bytes >> 20) {
+            (Sharing::Alone, 0..16) => (16, 1),
+            (Sharing::Alone, 16..256) => (64, 1),
+            (Sharing::Alone, _) => (256, 1),
+            (Sharing::Peers, 0..16) => (32, 16),
+            (Sharing::Peers, 16..256) => (256, 64),
+            (Sharing::Peers, _) => (1024, PEERS_MAX),
         };
         let segments_about = memory_bytes / segment_bytes;
         let ttl_classes = if segments_about < TTL_CLASSES_SEGMENTS_MIN { 1 } else { TTL_CLASSES };
         // All heads together take at most a sixteenth of the segments, but one is needed.
         let stripes = (segments_about / 16 / POOLS / ttl_classes).clamp(1, seats);
 
-        // A process has a seat at least.
-        let peers = match sharing {
-            Sharing::Alone => 1,
-            Sharing::Peers => seats,
-        };
         let peers_at = global::END;
         let seats_at = peers_at + peers * PEER_BYTES;
         let heads_at = seats_at + seats * seat_bytes;
