@@ -100,6 +100,8 @@ pub struct Options {
     pub drop_privileges: bool,
     /// `--io`: how workers wait, receive and send.
     pub io: Io,
+    /// `--upgrade-drain`: how long connections may stay when another process serves in place of this one.
+    pub upgrade_drain_secs: u32,
     /// `-o answers_as`: the memcached to answer as where two versions contradict each other.
     pub answers_as: AnswersAs,
     /// `-o debugtime`: clients may move the clock.
@@ -281,6 +283,7 @@ impl Options {
                 Some("epoll") => Io::Epoll,
                 _ => Io::Auto,
             },
+            upgrade_drain_secs: values.unsigned(Id::UpgradeDrain),
             answers_as: match values.text(Id::AnswersAs) {
                 Some("1.6.18") => AnswersAs::V1_6_18,
                 _ => AnswersAs::V1_6_45,

@@ -265,6 +265,9 @@ UdpReplyFactor = Row::new(Place::Long, "udp_reply_factor", number(0, 1_000_000))
           nobody uses the server to flood others; 0: as long as it is");
 Io = Row::new(Place::Long, "io", Choice(&["auto", "uring", "epoll"])).default("auto")
     .doc("how workers wait, receive and send: io_uring, epoll, or the first that the kernel allows");
+UpgradeDrain = Row::new(Place::Long, "upgrade_drain", number(0, INT_MAX)).default("60")
+    .doc("seconds that the connections of a server have, after SIGUSR2 and once another process serves in its \
+          place, before they are closed");
 Config = Row::new(Place::Long, "config", Path).group(Reading)
     .doc("TOML file with options; the environment and the command line override it");
 PrintConfig = Row::new(Place::Long, "print_config", Switch).group(Reading)

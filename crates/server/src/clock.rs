@@ -93,6 +93,12 @@ fn ahead(second: Second, secs: i64) -> Second {
     Second::try_from(second.max(1)).unwrap_or(Second::MAX)
 }
 
+/// Microseconds of the clock that never goes back.
+pub(crate) fn monotonic_us() -> i64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec * 1_000_000 + now.tv_nsec / 1000
+}
+
 /// Measures how long something takes.
 #[derive(Debug)]
 pub(crate) struct Stopwatch(Timespec);

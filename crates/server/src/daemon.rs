@@ -13,15 +13,21 @@ use larder_options::Options;
 use rustix::process::setsid;
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 
-use crate::failure::{EXIT_OS, Failure};
+use crate::failure::{EXIT_OS, EXIT_USAGE, Failure};
+use crate::{activation, handover};
 
-/// Is this the process in the background?
+/// Is this the process in the background, or does it take the place of one that need not be?
 pub(crate) fn is_detached() -> bool {
-    env::var_os(MARK).is_some()
+    env::var_os(MARK).is_some() || handover::is_successor()
 }
 
 /// Starts the process in the background; once it serves, this one has nothing left to do.
 pub(crate) fn start() -> Result<(), Failure> {
+    if activation::is_meant() {
+        let message = "option -d: sockets from systemd are for this process and not for one in the background: \
+                       leave -d out";
+        return Err(Failure::new(EXIT_USAGE, message));
+    }
     let failure = |error: io::Error| {
         Failure::new(EXIT_OS, format_args!("option -d: cannot start in the background: {error}"))
     };

@@ -36,11 +36,13 @@
 //! - encryption: `suites`, `certificates`, `tls`;
 //! - threads: [`server`], `inbox`, `waker`, `ring`, `poller`, `worker`, `listener`, `clock`, `log`;
 //! - the process: [`mod@start`], `stop`, `signals`, `sockets`, `pidfile`, `privileges`, `syscalls`,
-//!   `limits`, `daemon`, [`failure`].
+//!   `limits`, `daemon`, [`failure`];
+//! - processes around it: `supervisor`, `activation`, `handed`, `program`, `handover`, `upgrade`.
 #![deny(unsafe_code)]
 // The macros panic where nobody reads standard error any more: `log::say` does not.
 #![warn(clippy::print_stderr)]
 
+mod activation;
 mod backlog;
 mod block;
 mod budget;
@@ -56,6 +58,8 @@ pub mod datagrams;
 mod dump;
 mod execute;
 pub mod failure;
+mod handed;
+mod handover;
 mod inbox;
 mod leases;
 mod limits;
@@ -67,6 +71,7 @@ mod pidfile;
 mod poller;
 mod prefixes;
 mod privileges;
+mod program;
 mod ring;
 mod roster;
 mod scratch;
@@ -78,9 +83,11 @@ pub mod start;
 mod stats;
 mod stop;
 mod suites;
+mod supervisor;
 mod syscalls;
 mod tally;
 mod tls;
+mod upgrade;
 mod waker;
 mod watch;
 mod worker;

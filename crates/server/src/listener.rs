@@ -1,8 +1,9 @@
 //! The listener: accepts connections, keeps their number within the limit, watches the time and the
-//! signals.
+//! signals, and hands its sockets to another process when there is one.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use larder_protocol::ServerError;
 use larder_protocol::text::render;
@@ -14,8 +15,10 @@ use rustix::net::{SendFlags, SocketFlags, accept_with, send};
 use crate::Server;
 use crate::clock::{Clock, Stopwatch};
 use crate::inbox::{Accepted, Inbox};
-use crate::signals::Signals;
+use crate::signals::{Asked, Signals};
 use crate::sockets::Socket;
+use crate::stop::Manner;
+use crate::upgrade::Upgrade;
 
 /// The state of the main thread while the server runs.
 #[derive(Debug)]
@@ -27,6 +30,7 @@ pub(crate) struct Listener {
     /// Whose connection the next one is.
     next_inbox: usize,
     signals: Signals,
+    upgrade: Upgrade,
     clock: Clock,
     /// Runs while no connections are accepted.
     suspended: Option<Stopwatch>,
@@ -46,6 +50,7 @@ impl Listener {
         sockets: Vec<Socket>,
         inboxes: Vec<Arc<Inbox>>,
         signals: Signals,
+        upgrade: Upgrade,
     ) -> Self {
         Self {
             counters: server.listener_counters(),
@@ -55,6 +60,7 @@ impl Listener {
             inboxes,
             next_inbox: 0,
             signals,
+            upgrade,
             suspended: None,
         }
     }
@@ -64,18 +70,51 @@ impl Listener {
         while self.server.stop.requested().is_none() {
             let readable = self.wait();
             let asked = self.signals.take();
-            if let Some(manner) = asked.stop {
-                self.server.stop.request(manner);
-            }
-            if asked.reload {
-                // Without TLS there is nothing to read; what is wrong with a file has been said.
-                let _ = self.server.refresh_certificates();
-                self.server.reload_users();
-            }
+            self.obey(asked);
             self.clock.turn();
             for socket in readable {
                 self.accept(socket);
             }
+            if self.upgrade.turn(&self.server) {
+                self.retire();
+            }
+            if self.upgrade.is_drained(&self.server) {
+                self.server.stop.request(Manner::Graceful);
+            }
+        }
+    }
+
+    /// Does another process serve in place of this one?
+    pub(crate) fn has_successor(&self) -> bool {
+        self.upgrade.is_done()
+    }
+
+    fn obey(&mut self, asked: Asked) {
+        if let Some(manner) = asked.stop {
+            self.server.stop.request(manner);
+        }
+        if asked.reload {
+            self.server.supervisor.tell_reloading();
+            // Without TLS there is nothing to read; what is wrong with a file has been said.
+            let _ = self.server.refresh_certificates();
+            self.server.reload_users();
+            self.server.supervisor.tell_ready();
+        }
+        if asked.upgrade {
+            self.upgrade.begin(&self.server, &self.sockets);
+        }
+    }
+
+    /// Accepts nothing more: another process does.
+    fn retire(&mut self) {
+        self.resume();
+        self.server.set_accepting(false);
+        for socket in self.sockets.drain(..) {
+            self.server.roster.remove(socket.descriptor.as_raw_fd());
+        }
+        self.server.handed_over.store(true, Relaxed);
+        for inbox in &self.inboxes {
+            inbox.waker().wake();
         }
     }
 
@@ -86,12 +125,17 @@ impl Listener {
             PollFd::new(&self.signals, PollFlags::IN),
             PollFd::new(self.server.stop.waker(), PollFlags::IN),
         ];
+        waited.extend(self.upgrade.channel().map(|channel| PollFd::new(channel, PollFlags::IN)));
         let others_count = waited.len();
         if self.suspended.is_none() {
             let sockets = self.sockets.iter();
             waited.extend(sockets.map(|socket| PollFd::new(&socket.descriptor, PollFlags::IN)));
         }
-        let timeout = if self.suspended.is_some() { SUSPENDED_TIMEOUT } else { TIMEOUT };
+        let timeout = match (&self.suspended, self.upgrade.is_done()) {
+            (Some(_), _) => SUSPENDED_TIMEOUT,
+            (None, true) => RETIRED_TIMEOUT,
+            (None, false) => TIMEOUT,
+        };
         match poll(&mut waited, Some(&timeout)) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => panic!("the listener cannot wait for connections: {error}"),
@@ -182,6 +226,9 @@ const TIMEOUT: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// How often the listener looks whether it can accept again.
 const SUSPENDED_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
+
+/// How often the listener looks whether all connections are gone, when another process serves.
+const RETIRED_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// So many connections are accepted from one socket before the others are looked at.
 const ACCEPTED_MAX: usize = 64;

@@ -10,10 +10,11 @@ use rustix::process::{Pid, test_kill_process};
 use crate::log;
 use crate::sockets::write_whole;
 
-/// Writes this process's id. One of a process that still runs is overwritten with a warning. Where it cannot
-/// be written the server goes on without, as memcached does.
-pub(crate) fn write(path: &Path) {
-    if let Some(pid) = running(path) {
+/// Writes this process's id. One of a process that still runs is overwritten with a warning, unless this process takes
+/// its place. Where it cannot be written the server goes on without, as memcached does.
+pub(crate) fn write(path: &Path, predecessor: Option<Pid>) {
+    let predecessor = predecessor.map(Pid::as_raw_pid);
+    if let Some(pid) = running(path).filter(|pid| Some(*pid) != predecessor) {
         log::say(format_args!("larderd: {} is of process {pid}, which is running", path.display()));
     }
     if let Err(error) = write_whole(path, ".tmp", &format!("{}\n", process::id())) {
@@ -21,9 +22,21 @@ pub(crate) fn write(path: &Path) {
     }
 }
 
+/// Writes this process's id over that of one that was to take its place and did not.
+pub(crate) fn take_back(path: &Path, pid: u32) {
+    if named(path).and_then(|pid| u32::try_from(pid).ok()) == Some(pid) {
+        write(path, None);
+    }
+}
+
+/// The process that a file names.
+fn named(path: &Path) -> Option<i32> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
 /// The process that a file names, if there is one that runs.
 fn running(path: &Path) -> Option<i32> {
-    let pid = fs::read_to_string(path).ok()?.trim().parse().ok()?;
+    let pid = named(path)?;
     let is_running = match test_kill_process(Pid::from_raw(pid)?) {
         Ok(()) => true,
         Err(error) => error == Errno::PERM,

@@ -104,6 +104,15 @@ impl Poller {
         }
     }
 
+    /// Ends a [`Self::watch`].
+    pub(crate) fn stop_watching(&mut self, descriptor: &impl AsFd, key: u64) {
+        match self {
+            // It is watched, so this cannot fail.
+            Self::Epoll(epoll) => drop(epoll::delete(epoll, descriptor)),
+            Self::Ring(ring) => ring.stop_polling(key),
+        }
+    }
+
     /// Waits for an event of a connection, which waited for `before`, or for nothing yet.
     ///
     /// # Errors

@@ -18,6 +18,7 @@ use crate::log::{self, Log};
 use crate::prefixes::Prefixes;
 use crate::roster::Roster;
 use crate::stop::Stop;
+use crate::supervisor::Supervisor;
 use crate::tally::ClassTally;
 use crate::watch::{self, Watchers};
 
@@ -41,6 +42,10 @@ pub struct Server {
     /// Who is connected.
     pub(crate) roster: Roster,
     pub(crate) stop: Stop,
+    /// Who wants to know how the process is.
+    pub(crate) supervisor: Supervisor,
+    /// True once another process accepts connections and datagrams in place of this one.
+    pub(crate) handed_over: AtomicBool,
     pub(crate) leases: Leases,
     pub(crate) watchers: Arc<Watchers>,
     pub(crate) prefixes: Prefixes,
@@ -133,6 +138,8 @@ impl Server {
             log,
             roster: Roster::default(),
             stop: Stop::new()?,
+            supervisor: Supervisor::default(),
+            handed_over: AtomicBool::new(false),
             leases: Leases::default(),
             watchers,
             prefixes: Prefixes::new(options.stat_prefix_delimiter.unwrap_or(b':')),

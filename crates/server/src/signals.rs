@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::SignalOnly;
 
@@ -18,7 +18,7 @@ impl Signals {
     /// Catches the signals from now on.
     pub(crate) fn catch() -> io::Result<Self> {
         let (read, write) = UnixStream::pair()?;
-        let signals = [SIGTERM, SIGINT, SIGUSR1, SIGHUP];
+        let signals = [SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGHUP];
         SignalDelivery::with_pipe(read, write, SignalOnly, signals).map(Self)
     }
 
@@ -29,6 +29,7 @@ impl Signals {
             match signal {
                 SIGTERM | SIGINT => asked.stop = Some(Manner::Now),
                 SIGUSR1 => asked.stop = Some(Manner::Graceful),
+                SIGUSR2 => asked.upgrade = true,
                 _ => asked.reload = true,
             }
         }
@@ -43,6 +44,8 @@ pub(crate) struct Asked {
     pub(crate) stop: Option<Manner>,
     /// To read files again: SIGHUP.
     pub(crate) reload: bool,
+    /// To let another process take this one's place: SIGUSR2.
+    pub(crate) upgrade: bool,
 }
 
 impl AsFd for Signals {

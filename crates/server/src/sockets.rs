@@ -82,27 +82,33 @@ fn cannot_listen(address: &dyn fmt::Display, error: &io::Error) -> Failure {
     Failure::new(EXIT_OS, format_args!("cannot listen on {address}: {error}"))
 }
 
-/// Binds all addresses that the one of an option stands for. Every address of the machine is one of IPv4 and
-/// one of IPv6, and a machine may do without the latter.
+/// Binds all addresses that the one of an option stands for. A machine may do without IPv6.
 fn bind_each(
     at: &ListenAt,
     mut bind: impl FnMut(SocketAddr) -> io::Result<()>,
 ) -> Result<(), Failure> {
-    let mut bind =
-        |address| bind(address).map_err(|error| (error.kind(), cannot_listen(&address, &error)));
-    let Some(host) = &at.host else {
-        bind(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), at.port))
-            .map_err(|(_, failure)| failure)?;
-        return match bind(SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), at.port)) {
-            Err((io::ErrorKind::AddrInUse, failure)) => Err(failure),
-            _ => Ok(()),
-        };
-    };
-    let addresses = (host.as_str(), at.port).to_socket_addrs();
-    for address in addresses.map_err(|error| cannot_listen(host, &error))? {
-        bind(address).map_err(|(_, failure)| failure)?;
+    for address in addresses(at)? {
+        let is_optional = at.host.is_none() && address.is_ipv6();
+        match bind(address) {
+            Ok(()) => {}
+            Err(error) if is_optional && error.kind() != io::ErrorKind::AddrInUse => {}
+            Err(error) => return Err(cannot_listen(&address, &error)),
+        }
     }
     Ok(())
+}
+
+/// All addresses that the one of an option stands for. Every address of the machine is one of IPv4 and one of IPv6.
+///
+/// # Errors
+/// Its name cannot be looked up.
+pub(crate) fn addresses(at: &ListenAt) -> Result<Vec<SocketAddr>, Failure> {
+    let Some(host) = &at.host else {
+        let all = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
+        return Ok(all.map(|ip| SocketAddr::new(ip, at.port)).into());
+    };
+    let addresses = (host.as_str(), at.port).to_socket_addrs();
+    Ok(addresses.map_err(|error| cannot_listen(host, &error))?.collect())
 }
 
 fn open_datagrams(address: SocketAddr) -> io::Result<Datagrams> {
@@ -112,7 +118,6 @@ fn open_datagrams(address: SocketAddr) -> io::Result<Datagrams> {
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
     }
-    // As much as the system allows: long answers are many datagrams at once.
     socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
     socket.bind(&address.into())?;
     let address = socket.local_addr()?.as_socket().unwrap_or(address);
@@ -194,7 +199,8 @@ pub(crate) fn write_ports(sockets: &[Socket], datagrams: &[Datagrams]) -> Result
     })
 }
 
-const SEND_BUFFER_BYTES: usize = 16 * 1024 * 1024;
+/// As much as the system allows: long answers by UDP are many datagrams at once.
+pub(crate) const SEND_BUFFER_BYTES: usize = 16 * 1024 * 1024;
 
 /// Writes a file under a name of its own first, so that nobody reads half of it.
 pub(crate) fn write_whole(path: &Path, suffix: &str, text: &str) -> io::Result<()> {

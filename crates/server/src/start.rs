@@ -12,14 +12,21 @@ use larder_options::Options;
 use crate::certificates::Certificates;
 use crate::datagrams::Datagrams;
 use crate::failure::{EXIT_FAILURE, EXIT_OS, EXIT_USAGE, Failure};
+use crate::handed::Handed;
+use crate::handover::Predecessor;
 use crate::inbox::Inbox;
 use crate::listener::Listener;
+use crate::program::Program;
 use crate::roster::Ends;
 use crate::signals::Signals;
 use crate::sockets::{Address, Socket};
 use crate::stop::Manner;
+use crate::supervisor::Supervisor;
+use crate::upgrade::Upgrade;
 use crate::worker::Worker;
-use crate::{Server, daemon, limits, log, pidfile, privileges, sockets, syscalls};
+use crate::{
+    Server, activation, daemon, handed, limits, log, pidfile, privileges, sockets, syscalls,
+};
 
 /// Runs a server until it is told to stop, after saying the warnings. With `-d`, starts it in the background
 /// instead, which says them.
@@ -27,9 +34,12 @@ use crate::{Server, daemon, limits, log, pidfile, privileges, sockets, syscalls}
 /// # Errors
 /// The server could not start: what stood in the way, and the exit status that memcached has for it.
 pub fn run(options: Options, warnings: &[String]) -> Result<(), Failure> {
+    let program = Program::remember();
     if options.daemon && !daemon::is_detached() {
         return daemon::start();
     }
+    let (predecessor, handed) = take_handed()?;
+    let supervisor = Supervisor::find();
     for warning in warnings {
         log::say(format_args!("larderd: {warning}"));
     }
@@ -40,8 +50,11 @@ pub fn run(options: Options, warnings: &[String]) -> Result<(), Failure> {
     let connection_count_max = limits::raise(&options)?;
     privileges::drop_root(&options)?;
     limits::lock_memory(&options);
-    let sockets = sockets::open(&options)?;
-    let datagrams: Arc<[Datagrams]> = sockets::open_udp(&options)?.into();
+    let (sockets, datagrams) = match handed {
+        Some(handed) => handed::adopt(handed, &options)?,
+        None => (sockets::open(&options)?, sockets::open_udp(&options)?),
+    };
+    let datagrams: Arc<[Datagrams]> = datagrams.into();
     if let Err(failure) = sockets::write_ports(&sockets, &datagrams) {
         // It is for tests; the server can do without.
         log::say(format_args!("larderd: {failure}"));
@@ -55,16 +68,17 @@ pub fn run(options: Options, warnings: &[String]) -> Result<(), Failure> {
     let mut server = Server::new(options).map_err(|error| Failure::new(EXIT_FAILURE, error))?;
     server.certificates = certificates;
     server.connection_count_max = connection_count_max;
+    server.supervisor = supervisor;
     let server = Arc::new(server);
     let options = &server.options;
     if server.log.attention().shows_commands() {
         log::say(format_args!("{}", server.classes.table().trim_end()));
     }
-    if let Some(path) = &options.pidfile {
-        pidfile::write(path);
-    }
     enroll(&server, &sockets, &datagrams);
     let (inboxes, workers) = start_workers(&server, &datagrams)?;
+    if let Some(path) = &options.pidfile {
+        pidfile::write(path, predecessor.as_ref().and_then(|predecessor| predecessor.pid));
+    }
     if options.drop_privileges {
         syscalls::restrict(options.daemon && options.pidfile.is_some())?;
     }
@@ -72,12 +86,35 @@ pub fn run(options: Options, warnings: &[String]) -> Result<(), Failure> {
         Some(detached) => detached.tell_ready(options)?,
         None => announce(options, &sockets, &datagrams),
     }
-    Listener::new(&server, sockets, inboxes.clone(), signals).run();
+    match predecessor {
+        // It is the one that is listened to, and says who serves now.
+        Some(predecessor) => predecessor.tell_ready(),
+        None => server.supervisor.tell_ready(),
+    }
+    let upgrade = Upgrade::new(program, datagrams);
+    let mut listener = Listener::new(&server, sockets, inboxes.clone(), signals, upgrade);
+    listener.run();
+    if listener.has_successor() {
+        stop(&server, &inboxes, workers);
+        return Ok(());
+    }
+    server.supervisor.tell_stopping();
     stop(&server, &inboxes, workers);
     if let (Some(path), true) = (&options.pidfile, options.daemon) {
         pidfile::remove(path);
     }
     Ok(())
+}
+
+type Given = (Option<Predecessor>, Option<Vec<Handed>>);
+
+/// The sockets that this process is given, and the server that it takes the place of.
+fn take_handed() -> Result<Given, Failure> {
+    if let Some((predecessor, handed)) = Predecessor::find()? {
+        return Ok((Some(predecessor), Some(handed)));
+    }
+    let handed = activation::take()?;
+    Ok((None, Some(handed).filter(|handed| !handed.is_empty())))
 }
 
 fn os_failure(attempted: &str, error: &dyn std::error::Error) -> Failure {

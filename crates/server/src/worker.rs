@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use larder_item::Second;
@@ -22,6 +23,7 @@ use crate::connection::{AWAIT_INPUT, AWAIT_OUTPUT, Begun, Connection, Input, Out
 use crate::connections::{Connections, Token};
 use crate::datagrams::Datagrams;
 use crate::execute::Executor;
+use crate::handed;
 use crate::inbox::{Accepted, Inbox, Transport};
 use crate::output::Output;
 use crate::poller::{Event, LAST_KEY, NoRing, Poller};
@@ -132,6 +134,16 @@ impl Worker {
         Ok(())
     }
 
+    /// Takes no part in them any more: another process answers.
+    fn leave_datagrams(&mut self) {
+        self.datagrams_ready.clear();
+        for (socket, number) in std::mem::take(&mut self.datagrams).iter().zip(1..) {
+            self.poller.stop_watching(socket, INBOX - number);
+            // What this worker has been woken for nobody else has.
+            socket.serve(&self.executor, &mut self.scratch);
+        }
+    }
+
     /// Serves connections until the server stops, then closes them.
     pub(crate) fn run(mut self) {
         let server = Arc::clone(self.executor.server());
@@ -185,6 +197,9 @@ impl Worker {
                 Event::Ready(INBOX, ..) => {
                     self.poller.watch_on(self.inbox.waker(), INBOX);
                     self.welcome();
+                    if self.executor.server().handed_over.load(Relaxed) {
+                        self.leave_datagrams();
+                    }
                     is_woken = true;
                 }
                 Event::Ready(key, flags, is_over) => {
@@ -424,7 +439,10 @@ impl Worker {
                     .and_then(|peer| peer.try_into().ok()),
                 local: getsockname(&accepted.socket).ok().and_then(|local| local.try_into().ok()),
             },
-            Transport::Unix => Ends::Unix(server.options.unix_socket.clone().unwrap_or_default()),
+            Transport::Unix => Ends::Unix(match &server.options.unix_socket {
+                Some(path) => path.clone(),
+                None => handed::local_path(&accepted.socket),
+            }),
         };
         server.roster.add(accepted.socket.as_raw_fd(), ends, self.clock.second())
     }

@@ -1,0 +1,221 @@
+//! Sockets that somebody else has opened: systemd, or the server whose place this one takes.
+
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::{ffi::OsStr, io};
+
+use larder_options::{ListenAt, Options, Security};
+use socket2::{SockAddr, SockRef, Type};
+
+use crate::datagrams::Datagrams;
+use crate::failure::{EXIT_OS, Failure};
+use crate::inbox::Transport;
+use crate::log;
+use crate::sockets::{self, Address, Socket};
+
+/// A socket, and what it is called in an error.
+#[derive(Debug)]
+pub(crate) struct Handed {
+    pub(crate) descriptor: OwnedFd,
+    pub(crate) name: String,
+}
+
+/// An address of the options, until a socket has taken it.
+struct Wanted {
+    address: SocketAddr,
+    at: ListenAt,
+}
+
+/// Takes sockets as what they are. Protocol and TLS are those that the options have for their addresses, or where
+/// they have no such address, those of any address.
+///
+/// # Errors
+/// One of them is nothing that larderd can listen on, or a name of `-l` cannot be looked up.
+pub(crate) fn adopt(
+    handed: Vec<Handed>,
+    options: &Options,
+) -> Result<(Vec<Socket>, Vec<Datagrams>), Failure> {
+    let mut wanted = Vec::new();
+    for at in options.tcp_addresses() {
+        let addresses = sockets::addresses(&at)?;
+        wanted.extend(addresses.into_iter().map(|address| Wanted { address, at: at.clone() }));
+    }
+    let (mut streams, mut datagrams) = (Vec::new(), Vec::new());
+    for Handed { descriptor, name } in handed {
+        let unusable = |error: io::Error| {
+            Failure::new(EXIT_OS, format_args!("cannot listen on {name}: {error}"))
+        };
+        let (kind, address) = look_at(&descriptor).map_err(unusable)?;
+        match (kind, address) {
+            (Type::DGRAM, Address::Tcp(address)) => {
+                datagrams.push(Datagrams { socket: descriptor, address });
+            }
+            (Type::STREAM, address) => {
+                streams.push(listening(descriptor, address, &mut wanted, options))
+            }
+            (_, Address::Unix(_)) => return Err(unusable(io::Error::other(NO_UNIX_DATAGRAMS))),
+            _ => return Err(unusable(io::Error::other(NOT_LISTENED_ON))),
+        }
+    }
+    Ok((streams, datagrams))
+}
+
+/// What a socket is, and where. Makes it as those are that larderd opens.
+fn look_at(descriptor: &OwnedFd) -> io::Result<(Type, Address)> {
+    let socket = SockRef::from(descriptor);
+    let (kind, local) = (socket.r#type()?, socket.local_addr()?);
+    socket.set_cloexec(true)?;
+    socket.set_nonblocking(true)?;
+    if kind == Type::STREAM && !socket.is_listener()? {
+        return Err(io::Error::other(A_CONNECTION));
+    }
+    if let Some(address) = local.as_socket() {
+        if kind == Type::STREAM {
+            socket.set_keepalive(true)?;
+            socket.set_tcp_nodelay(true)?;
+        } else {
+            socket.set_send_buffer_size(sockets::SEND_BUFFER_BYTES)?;
+        }
+        return Ok((kind, Address::Tcp(address)));
+    }
+    if local.is_unix() {
+        return Ok((kind, Address::Unix(path_of(&local))));
+    }
+    Err(io::Error::other(NOT_LISTENED_ON))
+}
+
+/// Where a connection over a unix socket came in.
+pub(crate) fn local_path(connection: &OwnedFd) -> PathBuf {
+    SockRef::from(connection).local_addr().map_or_else(|_| PathBuf::new(), |local| path_of(&local))
+}
+
+/// The path of a unix socket; of one without a file its name after `@`, as in systemd's files.
+fn path_of(address: &SockAddr) -> PathBuf {
+    let named = |name: &[u8]| [b"@", name].concat();
+    match (address.as_pathname(), address.as_abstract_namespace()) {
+        (Some(path), _) => path.to_owned(),
+        (None, Some(name)) => OsStr::from_bytes(&named(name)).into(),
+        (None, None) => PathBuf::new(),
+    }
+}
+
+fn listening(
+    descriptor: OwnedFd,
+    address: Address,
+    wanted: &mut Vec<Wanted>,
+    options: &Options,
+) -> Socket {
+    let (transport, client_certificates, protocol) = match &address {
+        Address::Unix(_) => (Transport::Unix, None, options.protocol),
+        Address::Tcp(address) => match take_wanted(wanted, *address) {
+            Some(at) => (Transport::Tcp, at.client_certificates, at.protocol),
+            None => {
+                if !options.listen.is_empty() {
+                    log::say(format_args!(
+                        "larderd: option -l: it does not name {address}, which was handed over: what goes \
+                         for any address goes for this one"
+                    ));
+                }
+                let certificates =
+                    options.tls.as_ref().and_then(|tls| tls.client_certificates(Security::Default));
+                (Transport::Tcp, certificates, options.protocol)
+            }
+        },
+    };
+    Socket { descriptor, transport, address, client_certificates, protocol }
+}
+
+/// What the options say of an address. Each of theirs is one socket's, so that those with any port go by their order.
+fn take_wanted(wanted: &mut Vec<Wanted>, address: SocketAddr) -> Option<ListenAt> {
+    let covers = |of: &Wanted| {
+        let (ip, port) = (of.address.ip(), of.address.port());
+        (ip == address.ip() || ip.is_unspecified()) && (port == address.port() || port == 0)
+    };
+    let exact = wanted.iter().position(|of| of.address == address);
+    let at = exact.or_else(|| wanted.iter().position(covers))?;
+    Some(wanted.remove(at).at)
+}
+
+const A_CONNECTION: &str = "it does not listen; with systemd, a socket unit needs Accept=no";
+const NO_UNIX_DATAGRAMS: &str = "a unix socket has to be a stream (with systemd, ListenStream=)";
+const NOT_LISTENED_ON: &str = "it is none of TCP, UDP and a unix stream";
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, UdpSocket};
+    use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+
+    use larder_options::Protocol;
+
+    use super::*;
+
+    fn handed(descriptor: impl Into<OwnedFd>) -> Handed {
+        Handed { descriptor: descriptor.into(), name: "socket 3".to_owned() }
+    }
+
+    fn options(map: &[(&str, &str)]) -> Options {
+        Options::from_map(map.iter().copied()).unwrap().0
+    }
+
+    #[test]
+    fn sockets_are_taken_as_what_they_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+        let udp = UdpSocket::bind("[::1]:0").unwrap();
+        let (tcp_address, udp_address) = (tcp.local_addr().unwrap(), udp.local_addr().unwrap());
+        let unix = UnixListener::bind(&path).unwrap();
+        let given = vec![handed(tcp), handed(udp), handed(unix)];
+        let (streams, datagrams) = adopt(given, &options(&[])).unwrap();
+        let shown: Vec<_> = streams.iter().map(|socket| socket.address.to_string()).collect();
+        assert_eq!(shown, [tcp_address.to_string(), path.display().to_string()]);
+        assert_eq!(
+            streams.iter().map(|of| of.transport).collect::<Vec<_>>(),
+            [Transport::Tcp, Transport::Unix]
+        );
+        assert_eq!(datagrams[0].address, udp_address);
+    }
+
+    #[test]
+    fn what_cannot_be_listened_on_is_refused_by_name_and_reason() {
+        let (connected, _peer) = UnixStream::pair().unwrap();
+        let (datagram, _other) = UnixDatagram::pair().unwrap();
+        let file = std::fs::File::open("/dev/null").unwrap();
+        let (sequence, _end) =
+            socket2::Socket::pair(socket2::Domain::UNIX, Type::SEQPACKET, None).unwrap();
+        for (given, words) in [
+            (handed(connected), "Accept=no"),
+            (handed(datagram), "has to be a stream"),
+            (handed(sequence), "has to be a stream"),
+            (handed(file), "non-socket"),
+        ] {
+            let failure = adopt(vec![given], &options(&[])).unwrap_err().to_string();
+            assert!(failure.starts_with("cannot listen on socket 3: "), "{failure}");
+            assert!(failure.to_lowercase().contains(&words.to_lowercase()), "{failure}");
+        }
+    }
+
+    #[test]
+    fn an_address_has_what_the_options_say_of_it_in_their_order() {
+        let list = "proto[ascii]:127.0.0.1:0,proto[binary]:127.0.0.1:0,*:5";
+        let options = options(&[("listen", list), ("protocol", "ascii")]);
+        let listener = || TcpListener::bind("127.0.0.1:0").unwrap();
+        let given = vec![handed(listener()), handed(listener()), handed(listener())];
+        let (streams, _) = adopt(given, &options).unwrap();
+        let protocols: Vec<_> = streams.iter().map(|socket| socket.protocol).collect();
+        assert_eq!(protocols, [Protocol::Ascii, Protocol::Binary, Protocol::Ascii]);
+        let mut wanted: Vec<_> = ["0.0.0.0:5", "127.0.0.1:5"]
+            .map(|text| Wanted {
+                address: text.parse().unwrap(),
+                at: options.tcp_addresses()[usize::from(text.starts_with('0')) * 2].clone(),
+            })
+            .into();
+        let exact = take_wanted(&mut wanted, "127.0.0.1:5".parse().unwrap()).unwrap();
+        assert_eq!(exact.protocol, Protocol::Ascii);
+        assert!(take_wanted(&mut wanted, "10.0.0.1:6".parse().unwrap()).is_none());
+        assert!(take_wanted(&mut wanted, "10.0.0.1:5".parse().unwrap()).is_some());
+        assert!(take_wanted(&mut wanted, "10.0.0.2:5".parse().unwrap()).is_none());
+    }
+}

@@ -1,0 +1,95 @@
+//! Telling systemd how the server is, where it wants to know: `Type=notify`.
+
+use std::env;
+use std::fmt;
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+use crate::clock::monotonic_us;
+use crate::log;
+
+/// Who supervises the process, if anybody does.
+#[derive(Debug, Default)]
+pub(crate) struct Supervisor(Option<UnixDatagram>);
+
+impl Supervisor {
+    /// Whoever the environment names. To be called before the process gives up opening sockets.
+    pub(crate) fn find() -> Self {
+        let Some(name) = env::var_os("NOTIFY_SOCKET") else {
+            return Self(None);
+        };
+        let connected = connect(name.as_bytes());
+        let said = |error: &io::Error| {
+            let name = name.display();
+            log::say(format_args!("larderd: NOTIFY_SOCKET={name} is not told anything: {error}"));
+        };
+        Self(connected.inspect_err(said).ok())
+    }
+
+    /// The server serves.
+    pub(crate) fn tell_ready(&self) {
+        self.tell(format_args!("READY=1"));
+    }
+
+    /// The server reads files again, or starts its successor; [`Self::tell_ready`] ends that.
+    pub(crate) fn tell_reloading(&self) {
+        self.tell(format_args!("RELOADING=1\nMONOTONIC_USEC={}", monotonic_us()));
+    }
+
+    /// Another process has taken the server's place.
+    pub(crate) fn tell_successor(&self, pid: u32) {
+        self.tell(format_args!("MAINPID={pid}\nREADY=1"));
+    }
+
+    /// The server ends.
+    pub(crate) fn tell_stopping(&self) {
+        self.tell(format_args!("STOPPING=1"));
+    }
+
+    fn tell(&self, words: fmt::Arguments<'_>) {
+        if let Some(socket) = &self.0 {
+            // Nobody listens any more, then.
+            let _ = socket.send(words.to_string().as_bytes());
+        }
+    }
+}
+
+fn connect(name: &[u8]) -> io::Result<UnixDatagram> {
+    let socket = UnixDatagram::unbound()?;
+    let address = match name {
+        [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
+        path => SocketAddr::from_pathname(std::ffi::OsStr::from_bytes(path))?,
+    };
+    socket.connect_addr(&address)?;
+    // A supervisor that hangs must not keep the server from serving.
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_told_at_a_path_and_at_a_name_without_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notify");
+        let name = format!("larder-test-{}", std::process::id());
+        let abstract_address = SocketAddr::from_abstract_name(&name).unwrap();
+        for (address, name) in [
+            (SocketAddr::from_pathname(&path).unwrap(), path.as_os_str().as_bytes()),
+            (abstract_address, format!("@{name}").as_bytes()),
+        ] {
+            let listener = UnixDatagram::bind_addr(&address).unwrap();
+            let supervisor = Supervisor(Some(connect(name).unwrap()));
+            supervisor.tell_successor(7);
+            let mut words = [0; 100];
+            let bytes = listener.recv(&mut words).unwrap();
+            assert_eq!(&words[..bytes], b"MAINPID=7\nREADY=1");
+        }
+        assert!(connect(b"/nothing/there").is_err());
+        Supervisor::default().tell_ready();
+    }
+}

@@ -1,0 +1,192 @@
+//! Upgrading without an end: at SIGUSR2 the server starts the binary that now lies at its path, hands its sockets
+//! over, and once the new process serves, keeps only the connections that it has.
+//!
+//! Until then nothing changes: a new process that fails, or takes too long, is heard of in the log alone.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::process::{self, Child};
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::Duration;
+
+use crate::clock::Stopwatch;
+use crate::datagrams::Datagrams;
+use crate::handover::{self, Answer, Channel};
+use crate::program::Program;
+use crate::sockets::Socket;
+use crate::{Server, activation, log, pidfile};
+
+/// How far the upgrade of a server is.
+#[derive(Debug)]
+pub(crate) struct Upgrade {
+    program: Program,
+    datagrams: Arc<[Datagrams]>,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// None is under way.
+    None,
+    /// The new process starts.
+    Starting(Successor),
+    /// It serves, since then.
+    Done(Stopwatch),
+}
+
+/// The new process, killed when it is dropped before it serves.
+#[derive(Debug)]
+struct Successor {
+    process: Child,
+    channel: Channel,
+    since: Stopwatch,
+    serves: bool,
+}
+
+impl Upgrade {
+    /// None yet. The `datagrams` will be handed over with the sockets of the listener.
+    pub(crate) fn new(program: Program, datagrams: Arc<[Datagrams]>) -> Self {
+        Self { program, datagrams, stage: Stage::None }
+    }
+
+    /// Begins, unless one has begun already, or there can be none. Says how that went.
+    pub(crate) fn begin(&mut self, server: &Server, sockets: &[Socket]) {
+        let refused = match &self.stage {
+            Stage::None => None,
+            Stage::Starting(_) => Some("one is under way"),
+            Stage::Done(_) => Some("another process serves already in place of this one"),
+        };
+        if let Some(why) = refused {
+            return log::say(format_args!("larderd: SIGUSR2: no upgrade: {why}"));
+        }
+        let fate = match fate_of_cache(server) {
+            Ok(fate) => fate,
+            Err(why) => return log::say(format_args!("larderd: SIGUSR2: no upgrade: {why}")),
+        };
+        server.supervisor.tell_reloading();
+        match self.start(sockets) {
+            Ok(successor) => {
+                log::say(format_args!(
+                    "larderd: SIGUSR2: process {} starts to take over; {fate}",
+                    successor.process.id()
+                ));
+                self.stage = Stage::Starting(successor);
+            }
+            Err(error) => {
+                log::say(format_args!("larderd: SIGUSR2: no upgrade: {error}"));
+                server.supervisor.tell_ready();
+            }
+        }
+    }
+
+    fn start(&self, sockets: &[Socket]) -> io::Result<Successor> {
+        let descriptors = sockets.iter().map(|socket| socket.descriptor.as_fd());
+        let datagrams = self.datagrams.iter().map(AsFd::as_fd);
+        let (channel, theirs) = Channel::open(&descriptors.chain(datagrams).collect::<Vec<_>>())?;
+        let mut command = self.program.command()?;
+        for variable in activation::VARIABLES {
+            command.env_remove(variable);
+        }
+        command.env(handover::MARK, process::id().to_string()).stdin(theirs);
+        let process = command.spawn().map_err(|error| {
+            let path = self.program.path().unwrap_or("".as_ref()).display();
+            io::Error::other(format!("cannot start {path}: {error}"))
+        })?;
+        // The command goes, and with it the last end of the channel that is not the new process's.
+        Ok(Successor { process, channel, since: Stopwatch::start(), serves: false })
+    }
+
+    /// Readable when the new process has answered; `None`: nobody is to answer.
+    pub(crate) fn channel(&self) -> Option<&Channel> {
+        match &self.stage {
+            Stage::Starting(successor) => Some(&successor.channel),
+            _ => None,
+        }
+    }
+
+    /// Looks after the new process. True once: when it serves. Says why, where it will not.
+    pub(crate) fn turn(&mut self, server: &Server) -> bool {
+        let Stage::Starting(successor) = &mut self.stage else {
+            return false;
+        };
+        let pid = successor.process.id();
+        let failure = match successor.channel.answer() {
+            Answer::Ready => {
+                successor.serves = true;
+                self.stage = Stage::Done(Stopwatch::start());
+                log::say(format_args!("larderd: process {pid} has taken over"));
+                server.supervisor.tell_successor(pid);
+                return true;
+            }
+            Answer::Gone => successor.end(),
+            Answer::None if successor.since.elapsed_us() < START_US_MAX => return false,
+            Answer::None => format!("it does not serve after {} s", START_US_MAX / 1_000_000),
+        };
+        self.stage = Stage::None;
+        log::say(format_args!(
+            "larderd: process {pid} does not take over, and this one goes on: {failure}"
+        ));
+        if let Some(path) = &server.options.pidfile {
+            pidfile::take_back(path, pid);
+        }
+        server.supervisor.tell_ready();
+        false
+    }
+
+    /// Does another process serve in place of this one?
+    pub(crate) fn is_done(&self) -> bool {
+        matches!(self.stage, Stage::Done(_))
+    }
+
+    /// Has this process nothing left to do: are its connections gone, or have they had their time?
+    pub(crate) fn is_drained(&self, server: &Server) -> bool {
+        let Stage::Done(since) = &self.stage else {
+            return false;
+        };
+        let drain_us = u64::from(server.options.upgrade_drain_secs) * 1_000_000;
+        server.connection_count() == 0 || since.elapsed_us() >= drain_us
+    }
+}
+
+impl Successor {
+    /// Why it has gone. It has let go of the channel and so can do no more, even if it is still there.
+    fn end(&mut self) -> String {
+        for _ in 0..END_LOOKS {
+            match self.process.try_wait() {
+                Ok(Some(status)) => return format!("it ended with {status}"),
+                Ok(None) => sleep(END_PAUSE),
+                Err(error) => return error.to_string(),
+            }
+        }
+        "it is no larderd that can be handed sockets".to_owned()
+    }
+}
+
+impl Drop for Successor {
+    fn drop(&mut self) {
+        if !self.serves {
+            // Has it ended already, there is nothing to kill.
+            let _ = self.process.kill();
+            let _ = self.process.wait();
+        }
+    }
+}
+
+/// Whether there can be an upgrade, and what then becomes of the cache: the one place that knows.
+fn fate_of_cache(server: &Server) -> Result<&'static str, &'static str> {
+    if server.options.drop_privileges {
+        return Err("with -o drop_privileges no program can be started");
+    }
+    if process::id() == 1 {
+        return Err("this is process 1, with which all others end");
+    }
+    Ok("its cache is empty, since that of this one ends with it")
+}
+
+/// So long may a new process take until it serves.
+const START_US_MAX: u64 = 10_000_000;
+
+/// A process lets go of its descriptors a moment before its end can be seen.
+const END_LOOKS: u32 = 20;
+const END_PAUSE: Duration = Duration::from_millis(5);

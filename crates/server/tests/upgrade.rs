@@ -1,0 +1,414 @@
+//! Another process takes a server's place, at SIGUSR2, while clients go on.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use larder_testkit::server::{Signal, command, free_address, larderd, run_to_end};
+use larder_testkit::{Address, ServerUnderTest, Stream};
+use rustix::process::{Pid, kill_process};
+use tempfile::TempDir;
+
+#[allow(dead_code, reason = "other tests need more of it")]
+mod tls_scene;
+
+fn binary() -> PathBuf {
+    larderd(env!("CARGO_BIN_EXE_larderd"))
+}
+
+/// A file with the id of a process, which is killed when the test is over.
+struct PidFile(PathBuf);
+
+impl PidFile {
+    fn pid(&self) -> Result<Pid> {
+        let pid = fs::read_to_string(&self.0)?.trim().parse()?;
+        Pid::from_raw(pid).context("0 is no process")
+    }
+}
+
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        if let Ok(pid) = self.pid() {
+            // It has ended already, then.
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    }
+}
+
+/// A server at a path where another binary can be put, with a pid file.
+struct Scene {
+    pid_file: PidFile,
+    folder: TempDir,
+    first: ServerUnderTest,
+}
+
+impl Scene {
+    fn tcp(args: &[&str]) -> Result<Self> {
+        Self::start(|_| Ok(Address::Tcp(free_address()?)), args)
+    }
+
+    fn start(address: impl Fn(&Path) -> Result<Address>, args: &[&str]) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let binary = folder.path().join("larderd");
+        symlink(self::binary(), &binary)?;
+        let path = folder.path().join("pid").display().to_string();
+        let args: Vec<&str> = ["-P", &path].iter().chain(args).copied().collect();
+        let first = ServerUnderTest::start_at(&binary, address(folder.path())?, &args)?;
+        let scene = Self { pid_file: PidFile(path.into()), folder, first };
+        wait_until("the pid file is written", || scene.pid().is_ok())?;
+        Ok(scene)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The process that the pid file names.
+    fn pid(&self) -> Result<Pid> {
+        self.pid_file.pid()
+    }
+
+    /// Asks the process that serves for an upgrade, and waits until another does.
+    fn upgrade(&self) -> Result<Pid> {
+        let (old, said) = (self.pid()?, self.said("has taken over"));
+        kill_process(old, Signal::USR2)?;
+        wait_until("another process has taken over", || self.said("has taken over") > said)
+            .with_context(|| self.first.log())?;
+        ensure!(self.pid()? != old, "the pid file is still of {old:?}");
+        Ok(old)
+    }
+
+    fn said(&self, words: &str) -> usize {
+        self.first.log().matches(words).count()
+    }
+
+    /// Waits until a process is gone, or has only to be taken note of.
+    fn wait_for_end(&mut self, pid: Pid) -> Result<()> {
+        let first = &mut self.first;
+        let is_first = pid.as_raw_pid().unsigned_abs() == first.pid();
+        wait_until("the old process ends", || {
+            if is_first { first.is_running().is_ok_and(|runs| !runs) } else { has_ended(pid) }
+        })
+        .with_context(|| self.first.log())
+    }
+}
+
+fn has_ended(pid: Pid) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid()));
+    stat.map_or(true, |stat| stat.contains(") Z "))
+}
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) -> Result<()> {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !is_so() {
+        ensure!(Instant::now() < deadline, "waited 20 s in vain: {what}");
+        sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+/// What clients do that always come anew, until they are told to stop. Gives how often they came.
+fn come_and_go(address: &Address, stop: &AtomicBool, number: usize) -> Result<usize> {
+    let mut count = 0;
+    while !stop.load(Relaxed) {
+        let visit = || -> Result<()> {
+            let mut stream = Stream::connect(address)?;
+            let (key, value) = (format!("k{number}"), "x".repeat(count % 3000));
+            for _ in 0..count % 4 {
+                let set = format!("set {key} 0 0 {}\r\n{value}\r\n", value.len());
+                stream.ask(set.as_bytes(), b"STORED\r\n")?;
+                let got = stream.ask(format!("get {key}\r\n").as_bytes(), b"END\r\n")?;
+                let head = format!("VALUE {key} 0 {}\r\n", value.len());
+                ensure!(got.starts_with(head.as_bytes()), "{}", got.escape_ascii());
+            }
+            Ok(())
+        };
+        visit().with_context(|| format!("visit {count} of client {number}"))?;
+        count += 1;
+    }
+    Ok(count)
+}
+
+/// Upgrades three times while clients come and go: nobody of them may notice.
+fn upgrade_under_load(scene: &mut Scene) -> Result<()> {
+    let (stop, address) = (AtomicBool::new(false), scene.first.address().clone());
+    let visits = thread::scope(|scope| {
+        let clients: Vec<_> = (0..4)
+            .map(|number| {
+                let (address, stop) = (&address, &stop);
+                scope.spawn(move || come_and_go(address, stop, number))
+            })
+            .collect();
+        let upgraded = (0..3).try_for_each(|_| {
+            sleep(Duration::from_millis(150));
+            let old = scene.upgrade()?;
+            sleep(Duration::from_millis(150));
+            scene.wait_for_end(old)
+        });
+        stop.store(true, Relaxed);
+        let visits = clients
+            .into_iter()
+            .map(|client| client.join().unwrap_or_else(|_| bail!("a client panicked")))
+            .sum::<Result<usize>>();
+        upgraded.and(visits)
+    })?;
+    println!("{visits} visits, none of which failed");
+    ensure!(visits > 100, "{visits}");
+    let mut stream = Stream::connect(&address)?;
+    let stats = stream.ask(b"stats\r\n", b"END\r\n")?;
+    let pid = format!("STAT pid {}\r\n", scene.pid()?.as_raw_pid());
+    ensure!(stats.starts_with(pid.as_bytes()), "{pid}: {}", stats.escape_ascii());
+    Ok(())
+}
+
+#[test]
+fn nobody_notices_three_upgrades_over_tcp() {
+    upgrade_under_load(&mut Scene::tcp(&[]).unwrap()).unwrap();
+}
+
+#[test]
+fn nobody_notices_three_upgrades_over_a_unix_socket() {
+    let at = |folder: &Path| Ok(Address::Unix(folder.join("socket")));
+    let mut scene = Scene::start(at, &[]).unwrap();
+    let before = fs::symlink_metadata(scene.path("socket")).unwrap().ino();
+    upgrade_under_load(&mut scene).unwrap();
+    // Nobody has put another in its place, and nobody has removed it.
+    assert_eq!(fs::symlink_metadata(scene.path("socket")).unwrap().ino(), before);
+}
+
+#[test]
+fn connections_stay_where_they_are_until_they_end_or_their_time_is_over() {
+    for (drain, ends_itself) in [("60", true), ("1", false)] {
+        let mut scene = Scene::tcp(&["--upgrade-drain", drain]).unwrap();
+        let mut stream = scene.first.connect().unwrap();
+        stream.ask(b"set k 0 0 1\r\nx\r\n", b"STORED\r\n").unwrap();
+        let old = scene.upgrade().unwrap();
+        let mut other = scene.first.connect().unwrap();
+        assert_eq!(other.ask(b"get k\r\n", b"END\r\n").unwrap(), b"END\r\n");
+        stream.ask(b"get k\r\n", b"x\r\nEND\r\n").unwrap();
+        kill_process(old, Signal::USR2).unwrap();
+        wait_until("it says that it was upgraded", || scene.said("no upgrade: another") == 1)
+            .unwrap();
+        if ends_itself {
+            assert!(scene.first.is_running().unwrap());
+            drop(stream);
+            scene.wait_for_end(old).unwrap();
+        } else {
+            scene.wait_for_end(old).unwrap();
+            stream.ask(b"get k\r\n", b"END\r\n").unwrap_err();
+        }
+        other.ask(b"mn\r\n", b"MN\r\n").unwrap();
+    }
+}
+
+#[test]
+fn a_binary_that_does_not_start_leaves_everything_as_it_was() {
+    let mut scene = Scene::tcp(&[]).unwrap();
+    let pid = scene.pid().unwrap();
+    let mut stream = scene.first.connect().unwrap();
+    stream.ask(b"set k 0 0 1\r\nx\r\n", b"STORED\r\n").unwrap();
+    let scripts = [
+        ("#!/bin/sh\nexit 3\n", "it ended with exit status: 3"),
+        ("#!/bin/sh\nexec sleep 100 <&-\n", "it is no larderd"),
+        ("no program", "cannot start"),
+    ];
+    for (script, why) in scripts {
+        put_script(&scene.path("larderd"), script).unwrap();
+        scene.first.signal(Signal::USR2).unwrap();
+        wait_until(why, || scene.said(why) == 1).with_context(|| scene.first.log()).unwrap();
+        assert_eq!(scene.pid().unwrap(), pid);
+        stream.ask(b"get k\r\n", b"x\r\nEND\r\n").unwrap();
+        scene.first.connect().unwrap().ask(b"get k\r\n", b"x\r\nEND\r\n").unwrap();
+    }
+    fs::remove_file(scene.path("larderd")).unwrap();
+    scene.first.signal(Signal::USR2).unwrap();
+    wait_until("there is nothing to start", || scene.said("cannot start") == 2).unwrap();
+    // And then one that does.
+    put(&scene.path("larderd"), &binary()).unwrap();
+    let old = scene.upgrade().unwrap();
+    assert_eq!(old, pid);
+    drop(stream);
+    scene.wait_for_end(old).unwrap();
+}
+
+/// Puts a program in another's place, as those do who install it. It is written by a process of its own: one that another
+/// thread is just starting here would still have it open for a moment, and what is written to cannot be run.
+fn put(path: &Path, program: &Path) -> Result<()> {
+    let new = path.with_extension("new");
+    ensure!(Command::new("cp").arg(program).arg(&new).status()?.success(), "cp fails");
+    fs::set_permissions(&new, fs::Permissions::from_mode(0o755))?;
+    Ok(fs::rename(new, path)?)
+}
+
+/// The same with a script.
+fn put_script(path: &Path, script: &str) -> Result<()> {
+    let written = path.with_extension("script");
+    fs::write(&written, script)?;
+    put(path, &written)
+}
+
+#[test]
+fn a_binary_that_says_nothing_is_given_up_and_ended() {
+    let scene = Scene::tcp(&[]).unwrap();
+    let script =
+        format!("#!/bin/sh\necho $$ > {}/pid\nexec sleep 100\n", scene.folder.path().display());
+    put_script(&scene.path("larderd"), &script).unwrap();
+    let pid = scene.pid().unwrap();
+    scene.first.signal(Signal::USR2).unwrap();
+    wait_until("the pid file is another's", || scene.pid().is_ok_and(|of| of != pid)).unwrap();
+    let silent = scene.pid().unwrap();
+    scene.first.signal(Signal::USR2).unwrap();
+    wait_until("one is enough", || scene.said("no upgrade: one is under way") == 1).unwrap();
+    scene.first.connect().unwrap().ask(b"mn\r\n", b"MN\r\n").unwrap();
+    wait_until("it is given up", || scene.said("does not serve after 10 s") == 1).unwrap();
+    wait_until("it is ended", || has_ended(silent)).unwrap();
+    wait_until("the pid file is taken back", || scene.pid().is_ok_and(|of| of == pid)).unwrap();
+    scene.first.connect().unwrap().ask(b"mn\r\n", b"MN\r\n").unwrap();
+}
+
+#[test]
+fn options_that_do_not_hold_any_more_leave_everything_as_it_was() {
+    let config = tempfile::NamedTempFile::new().unwrap();
+    let path = config.path().to_str().unwrap();
+    let scene = Scene::tcp(&["--config", path]).unwrap();
+    fs::write(path, "threads = 0\n").unwrap();
+    scene.first.signal(Signal::USR2).unwrap();
+    wait_until("it fails", || scene.said("it ended with exit status: 1") == 1).unwrap();
+    fs::write(path, "threads = 2\n").unwrap();
+    scene.upgrade().unwrap();
+    let mut stream = scene.first.connect().unwrap();
+    let stats = stream.ask(b"stats\r\n", b"END\r\n").unwrap();
+    assert!(String::from_utf8(stats).unwrap().contains("STAT threads 2\r\n"));
+}
+
+#[test]
+fn where_no_program_can_be_started_there_is_no_upgrade() {
+    let scene = Scene::tcp(&["--io=auto", "-o", "drop_privileges"]).unwrap();
+    scene.first.signal(Signal::USR2).unwrap();
+    wait_until("it says so", || scene.said("no upgrade: with -o drop_privileges") == 1).unwrap();
+    scene.first.connect().unwrap().ask(b"mn\r\n", b"MN\r\n").unwrap();
+}
+
+#[test]
+fn encrypted_addresses_stay_encrypted_and_the_others_plain() {
+    let (folder, plain) = (tempfile::tempdir().unwrap(), free_address().unwrap());
+    let pid_file = PidFile(folder.path().join("pid"));
+    let args = ["-l", &format!("notls:{plain}"), "-P", pid_file.0.to_str().unwrap()];
+    let mut scene = tls_scene::Encrypted::start("", &args).unwrap();
+    wait_until("the pid file is written", || pid_file.pid().is_ok()).unwrap();
+    scene.server.signal(Signal::USR2).unwrap();
+    wait_until("the old process ends", || !scene.server.is_running().unwrap()).unwrap();
+    let mut stream = Stream::connect(&Address::Tcp(plain)).unwrap();
+    stream.ask(b"mn\r\n", b"MN\r\n").unwrap();
+    scene.client().unwrap();
+}
+
+#[test]
+fn nothing_is_left_open_in_the_new_process() {
+    let scene = Scene::tcp(&[]).unwrap();
+    let count = |pid: Pid| fs::read_dir(format!("/proc/{}/fd", pid.as_raw_pid())).unwrap().count();
+    let mut stream = scene.first.connect().unwrap();
+    let mut is_alone = || {
+        let stats = stream.ask(b"stats\r\n", b"END\r\n").unwrap();
+        String::from_utf8_lossy(&stats).contains("STAT curr_connections 1\r\n")
+    };
+    // Asked again later: what is not counted any more is closed a moment after that.
+    wait_until("the first connection is gone", || {
+        is_alone() && {
+            sleep(Duration::from_millis(100));
+            is_alone()
+        }
+    })
+    .unwrap();
+    let before = count(scene.pid().unwrap()) - 1;
+    drop(stream);
+    scene.upgrade().unwrap();
+    scene.upgrade().unwrap();
+    wait_until("it has as many descriptors", || count(scene.pid().unwrap()) == before).unwrap();
+}
+
+#[test]
+fn datagrams_are_answered_by_the_new_process_alone() {
+    let address = free_address().unwrap();
+    let port = address.port().to_string();
+    let mut scene = Scene::start(|_| Ok(Address::Tcp(address)), &["-U", &port]).unwrap();
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    socket.connect(address).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let ask = |request: &str| {
+        let request = [&[0, 1, 0, 0, 0, 1, 0, 0], request.as_bytes()].concat();
+        socket.send(&request).unwrap();
+        let mut answer = [0; 1500];
+        let bytes = socket.recv(&mut answer).unwrap();
+        String::from_utf8_lossy(&answer[8..bytes]).into_owned()
+    };
+    assert_eq!(ask("set k 0 0 1\r\nx\r\n"), "STORED\r\n");
+    // The old process stays, and must not answer: it still has the item.
+    let held = scene.first.connect().unwrap();
+    let old = scene.upgrade().unwrap();
+    // For a moment both answer.
+    let has_left = || (0..300).all(|_| ask("get k\r\n") == "END\r\n");
+    wait_until("the old process has left the socket", has_left).unwrap();
+    drop(held);
+    scene.wait_for_end(old).unwrap();
+}
+
+#[test]
+fn a_daemon_is_upgraded_as_well_and_the_last_one_removes_the_pid_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let (socket, pid_file) = (folder.path().join("socket"), PidFile(folder.path().join("pid")));
+    let mut larderd = command(&binary());
+    larderd.arg("-d").arg("-s").arg(&socket).arg("-P").arg(&pid_file.0);
+    assert_eq!(run_to_end(&mut larderd).unwrap().status.code(), Some(0));
+    wait_until("the pid file is written", || pid_file.pid().is_ok()).unwrap();
+    let mut last = pid_file.pid().unwrap();
+    for _ in 0..2 {
+        kill_process(last, Signal::USR2).unwrap();
+        wait_until("the old process ends", || has_ended(last)).unwrap();
+        assert_ne!(pid_file.pid().unwrap(), last);
+        last = pid_file.pid().unwrap();
+        let mut stream = Stream::connect(&Address::Unix(socket.clone())).unwrap();
+        let stats = stream.ask(b"stats\r\n", b"END\r\n").unwrap();
+        assert!(stats.starts_with(format!("STAT pid {}\r\n", last.as_raw_pid()).as_bytes()));
+    }
+    kill_process(last, Signal::TERM).unwrap();
+    wait_until("the pid file is removed", || !pid_file.0.exists()).unwrap();
+}
+
+#[test]
+fn a_supervisor_hears_who_serves() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("notify");
+    let listener = UnixDatagram::bind(&path).unwrap();
+    listener.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let hear = || {
+        let mut words = [0; 200];
+        let bytes = listener.recv(&mut words).unwrap();
+        String::from_utf8_lossy(&words[..bytes]).into_owned()
+    };
+    let address: SocketAddr = free_address().unwrap();
+    let (ip, port) = (address.ip().to_string(), address.port().to_string());
+    let mut larderd = command(&binary());
+    larderd.env("NOTIFY_SOCKET", &path).args(["-l", &ip, "-p", &port]);
+    let mut process = larderd.spawn().unwrap();
+    assert_eq!(hear(), "READY=1");
+    let pid = Pid::from_child(&process);
+    kill_process(pid, Signal::HUP).unwrap();
+    assert!(hear().starts_with("RELOADING=1\nMONOTONIC_USEC="));
+    assert_eq!(hear(), "READY=1");
+    kill_process(pid, Signal::USR2).unwrap();
+    assert!(hear().starts_with("RELOADING=1\nMONOTONIC_USEC="));
+    let words = hear();
+    let new = words.strip_prefix("MAINPID=").and_then(|rest| rest.strip_suffix("\nREADY=1"));
+    let new = Pid::from_raw(new.context(words.clone()).unwrap().parse().unwrap()).unwrap();
+    assert_eq!(process.wait().unwrap().code(), Some(0));
+    kill_process(new, Signal::TERM).unwrap();
+    assert_eq!(hear(), "STOPPING=1");
+}
