@@ -396,7 +396,8 @@ fn a_supervisor_hears_who_serves() {
     let address: SocketAddr = free_address().unwrap();
     let (ip, port) = (address.ip().to_string(), address.port().to_string());
     let mut larderd = command(&binary());
-    larderd.env("NOTIFY_SOCKET", &path).args(["-l", &ip, "-p", &port]);
+    let pid_file = PidFile(folder.path().join("pid"));
+    larderd.env("NOTIFY_SOCKET", &path).args(["-l", &ip, "-p", &port]).arg("-P").arg(&pid_file.0);
     let mut process = larderd.spawn().unwrap();
     assert_eq!(hear(), "READY=1");
     let pid = Pid::from_child(&process);
