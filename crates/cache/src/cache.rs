@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use larder_engine::{Broken, Config, Engine, JoinError, LimitError, Report, Seat};
+use larder_engine::{Broken, Config, CreateError, Engine, JoinError, LimitError, Report, Seat};
 use larder_item::{Epoch, Second};
 use larder_region::forks;
 use larder_stats::Counter;
@@ -55,7 +55,7 @@ pub(crate) struct Shared {
     /// The same in a process that was forked from it, where it was used there.
     in_child: OnceLock<Arc<Self>>,
     /// Why the cache of before could not be used in this process any more, if it could not.
-    lost: Option<JoinError>,
+    lost: Option<CreateError>,
     /// The region's file, where it has one.
     file: Option<File>,
     opening: Opening,
@@ -93,7 +93,10 @@ impl Shared {
     }
 
     fn forked(&self) -> Self {
-        let taken_over = self.engine.in_child().and_then(|engine| Self::new(engine, self.time));
+        // One is the shared seat.
+        let own_seats = 1 + seats::of_this_thread(self);
+        let taken_over = self.engine.in_child(own_seats);
+        let taken_over = taken_over.and_then(|engine| Ok(Self::new(engine, self.time)?));
         taken_over.unwrap_or_else(|error| {
             let engine = Engine::create(&SUBSTITUTE).expect("a megabyte can be had");
             let substitute = Self::new(engine, self.time).expect("a new engine has free seats");
@@ -205,7 +208,7 @@ impl Cache {
     /// assert!(cache.lost().is_none());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn lost(&self) -> Option<&JoinError> {
+    pub fn lost(&self) -> Option<&CreateError> {
         self.shared().lost.as_ref()
     }
 

@@ -71,9 +71,9 @@ pub use cache::Cache;
 pub use clock::Clock;
 pub use inspect::{Inspection, Peer};
 pub use larder_engine::{
-    Amended, Amendment, Arithmetic, Broken, Counting, Cursor, Deletion, Dumped, Evicted, JoinError,
-    Leaving, LimitError, Miss, PeerReport, Reading, Reason, Removed, Report, Request, Sampled,
-    SegmentReport, Stale, StoreError, Stored,
+    Amended, Amendment, Arithmetic, Broken, Counting, CreateError, Cursor, Deletion, Dumped,
+    Evicted, JoinError, Leaving, LimitError, Miss, PeerReport, Reading, Reason, Removed, Report,
+    Request, Sampled, SegmentReport, Stale, StoreError, Stored,
 };
 pub use larder_item::{
     Deadline, Direction, Epoch, KEY_BYTES_MAX, KeyError, Meta, Second, StoreMode,

@@ -58,6 +58,12 @@ fn seat_in(cache: &Arc<Shared>) -> Option<Rc<Seated>> {
         .flatten()
 }
 
+/// How many seats this thread has in one cache: one or none.
+pub(crate) fn of_this_thread(shared: &Shared) -> usize {
+    let is_here = |seated: &&Rc<Seated>| std::ptr::eq(seated.address, shared);
+    SEATS.try_with(|seats| seats.borrow().iter().filter(is_here).count()).unwrap_or(0)
+}
+
 #[cold]
 fn sit_down(cache: &Arc<Shared>, seats: &RefCell<Vec<Rc<Seated>>>) -> Option<Rc<Seated>> {
     let seat = cache.engine.sit()?;

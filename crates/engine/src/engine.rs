@@ -261,11 +261,27 @@ impl Engine {
     }
 
     /// The same cache in a process that was forked from the one that opened it: memory that both share has another peer
-    /// from now on; of private memory the child has a copy, in which nobody else is at work any more.
+    /// from now on; of private memory the child has a copy.
+    ///
+    /// The system copies page by page while other threads go on: in the copy a later store of theirs may be there without
+    /// an earlier one. So where others than the forking thread, which has `own_seats` with what belongs to no thread, can
+    /// have been at work, the child's cache begins empty.
     ///
     /// # Errors
-    /// [`JoinError`] where it cannot become a peer.
-    pub fn in_child(&self) -> Result<Self, JoinError> {
+    /// [`CreateError`] where it cannot become a peer, or there is no memory.
+    pub fn in_child(&self, own_seats: usize) -> Result<Self, CreateError> {
+        if !self.has_peers() && self.seats_of(self.peer).count() > own_seats {
+            return Self::create(&Config {
+                memory_bytes: self.memory_limit(),
+                memory_bytes_max: self.layout.region_bytes,
+                item_bytes_max: self.item_bytes_max.min(self.memory_limit() / 2),
+                huge_pages: false,
+                keeps_versions: self.keeps_versions,
+                evicts: self.evicts,
+                hash_seed: self.memory.word(superblock::HASH_SEED).load(Relaxed),
+                epoch: self.epoch,
+            });
+        }
         let locks = self.table.reopened()?;
         let mut engine = Self {
             memory: self.memory.again(),
