@@ -9,6 +9,9 @@ use anyhow::{Context, Result, anyhow, bail};
 use larder_testkit::server::{larderd, memcached};
 use larder_testkit::{ServerUnderTest, Transport, transcript::Split};
 
+/// After so long a command has been answered.
+const ANSWERED: Duration = Duration::from_millis(2);
+
 /// Numbers that look random and are told by a seed.
 pub(crate) struct Random(u64);
 
@@ -86,8 +89,18 @@ impl Pair {
 
     /// The first answers in which they differ.
     fn difference(&self, commands: &[Vec<u8>], seed: u64) -> Result<Option<(String, String)>> {
-        let ours = self.answers(&self.larderd, commands, Split::Random { seed })?;
-        let theirs = self.answers(&self.memcached, commands, Split::Random { seed: !seed })?;
+        const PAUSE: Duration = Duration::from_micros(20);
+        let bytes = commands.concat().len() + self.dialect.end.len();
+        let pieces = |seed| Split::Random { seed }.pieces(bytes);
+        let ours = self.answers(&self.larderd, commands, &pieces(seed), PAUSE)?;
+        let mut theirs = self.answers(&self.memcached, commands, &pieces(!seed), PAUSE)?;
+        if ours != theirs {
+            // memcached may answer otherwise while answers of before are unsent: it then makes a new item of a number
+            // that it would have changed where it is, without its marks.
+            let ends = commands.iter().map(Vec::len).chain([self.dialect.end.len()]);
+            theirs =
+                self.answers(&self.memcached, commands, &ends.collect::<Vec<_>>(), ANSWERED)?;
+        }
         let length = ours.len().max(theirs.len());
         let line = |lines: &[String], index: usize| {
             lines
@@ -105,7 +118,8 @@ impl Pair {
         &self,
         server: &ServerUnderTest,
         commands: &[Vec<u8>],
-        split: Split,
+        pieces: &[usize],
+        pause: Duration,
     ) -> Result<Vec<String>> {
         let mut stream = server.connect()?;
         let (question, answer) = self.dialect.begin;
@@ -113,13 +127,14 @@ impl Pair {
         let mut sent = commands.concat();
         sent.extend_from_slice(self.dialect.end);
         let mut writer = stream.try_clone()?;
+        let pieces = pieces.to_vec();
         let writing = thread::spawn(move || {
             let mut rest = &sent[..];
-            for length in split.pieces(sent.len()) {
+            for length in pieces.into_iter().filter(|length| *length > 0) {
                 let (piece, behind) = rest.split_at(length);
                 writer.write_all(piece)?;
                 rest = behind;
-                sleep(Duration::from_micros(20));
+                sleep(pause);
             }
             std::io::Result::Ok(())
         });
