@@ -21,7 +21,11 @@ impl Engine {
     }
 
     fn hide(&self) {
-        let mut next = self.memory.word(global::NEXT_SEQUENCE).load(Acquire);
+        self.hide_from(self.memory.word(global::NEXT_SEQUENCE).load(Acquire), || true);
+    }
+
+    /// Hides what is in segments begun before the sequence `next`, and in those begun meanwhile, while that `is_wanted`.
+    fn hide_from(&self, mut next: u64, is_wanted: impl Fn() -> bool) {
         loop {
             // Pairs with the acquire in `is_flushed`.
             self.memory.word(global::FLUSH_SEQUENCE).fetch_max(next, Release);
@@ -30,8 +34,8 @@ impl Engine {
             // sees the flush, and moves nothing that was flushed.
             let begun = self.memory.word(global::NEXT_SEQUENCE);
             match begun.compare_exchange(next, next, AcqRel, Acquire) {
-                Ok(_) => return,
-                Err(later) => next = later,
+                Err(later) if is_wanted() => next = later,
+                Ok(_) | Err(_) => return,
             }
         }
     }
@@ -49,7 +53,7 @@ impl Engine {
     #[inline]
     pub(crate) fn flush_if_due(&self, now: Second) {
         let at = self.memory.word(global::FLUSH_AT).load(Relaxed);
-        if at != 0 && at & !ALL_ALONG <= u64::from(now) {
+        if at != 0 && at & SECOND <= u64::from(now) {
             self.flush_due(at, now);
         }
     }
@@ -60,34 +64,29 @@ impl Engine {
             return self.hide();
         }
         let due = self.memory.word(global::FLUSH_AT);
-        let mine = HIDING | u64::from(self.peer);
-        if due.compare_exchange(at, mine, AcqRel, Relaxed).is_ok() {
-            self.end_flush(mine);
-        }
-    }
-
-    fn end_flush(&self, mine: u64) {
-        self.hide();
-        // Another may be due by now.
-        let _ = self.memory.word(global::FLUSH_AT).compare_exchange(mine, 0, AcqRel, Relaxed);
-    }
-
-    /// Finishes the flush that a dead peer was about, if it was.
-    pub(crate) fn finish_flush(&self, peer: u32) {
-        let mine = HIDING | u64::from(peer);
-        if self.memory.word(global::FLUSH_AT).load(Acquire) == mine {
-            self.end_flush(mine);
+        let is_going_on = || due.load(Acquire) == HIDING;
+        // Before the look whether somebody has done it: what is stored after that is not to go with it.
+        let next = self.memory.word(global::NEXT_SEQUENCE).load(Acquire);
+        let is_first = at != HIDING && due.compare_exchange(at, HIDING, AcqRel, Relaxed).is_ok();
+        // The first one may be stopped, or dead: whoever comes does it too before anything else.
+        if is_first || is_going_on() {
+            self.hide_from(next, is_going_on);
+            // Another may be due by now.
+            let _ = due.compare_exchange(HIDING, 0, AcqRel, Relaxed);
         }
     }
 
     /// Has everything that is there been flushed, or is it about to be? For who cannot flush it.
     pub(crate) fn is_flush_due(&self, now: Second) -> bool {
         let at = self.memory.word(global::FLUSH_AT).load(Relaxed);
-        at & HIDING != 0 || at != 0 && at & !ALL_ALONG <= u64::from(now)
+        at != 0 && at & SECOND <= u64::from(now)
     }
 }
 
-/// In place of the second of a flush: the peer beside it is about to do it.
+/// The second of a flush.
+const SECOND: u64 = 0xFFFF_FFFF;
+
+/// In place of the second of a flush, and as due as one: somebody is about to do it.
 const HIDING: u64 = 1 << 63;
 
 /// Beside the second of a flush: it goes on until that second is over.

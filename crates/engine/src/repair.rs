@@ -12,7 +12,7 @@
 //! | segments taken, filled or emptied | the owner in the state | freed, or sealed |
 //! | places of those who evict, and of who grows the index | the owner there | given back |
 //! | pins and arriving pieces | the peer's row | forgotten |
-//! | a flush | the peer in the time of the flush | finished |
+//! | a flush | whoever comes | finished by him, before anything else |
 //! | accounts | all of the above | counted again, soon, where they may say too much |
 
 use std::collections::HashSet;
@@ -41,7 +41,6 @@ impl Engine {
             self.release_places(seat);
         }
         self.release_holds(row);
-        self.finish_flush(row);
         for seat in &seats {
             self.note_taking(seat, false);
             self.leave(seat);
