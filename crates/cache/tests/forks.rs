@@ -1,0 +1,268 @@
+//! Processes forked from one that has a cache open.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
+
+#[path = "../../region/tests/children/mod.rs"]
+mod children;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use children::{Word, fork, sleep_for_ever};
+use larder::{Builder, Cache, Read, Request, StoreMode};
+
+fn builder() -> Builder {
+    Cache::builder().memory_bytes(4 << 20)
+}
+
+fn shared() -> Cache {
+    builder().anonymous_shared(true).open().unwrap()
+}
+
+/// A value that tells its key.
+fn value_of(key: u64, bytes: u64) -> Vec<u8> {
+    (0..bytes).map(|at| (key * 31 + at) as u8).collect()
+}
+
+fn is_of(key: u64, value: &[u8]) -> bool {
+    value == value_of(key, value.len() as u64)
+}
+
+/// Some operations of all kinds; were all values right?
+fn play(cache: &Cache, seed: u64, operations: u64) -> bool {
+    let mut state = seed | 1;
+    let mut below = |bound: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state % bound
+    };
+    (0..operations).all(|_| {
+        let key = below(300);
+        let name = format!("k{key}");
+        match below(8) {
+            0..3 => cache.set(&name, value_of(key, below(500)), None).is_ok(),
+            3 => cache.set(&name, value_of(key, 20_000 + below(20_000)), None).is_ok(),
+            4 => cache.delete(&name).is_ok(),
+            _ => cache.get(&name).is_none_or(|value| is_of(key, &value)),
+        }
+    })
+}
+
+#[test]
+fn children_and_their_parent_see_what_each_other_store() {
+    let cache = shared();
+    cache.set("of the parent", "1", None).unwrap();
+    let (stored, seen) = (Word::new(), Word::new());
+    let one = fork(|| {
+        assert_eq!(cache.get("of the parent").as_deref(), Some(&b"1"[..]));
+        cache.set("of one", "2", None).unwrap();
+        stored.say(1);
+        seen.hear();
+        0
+    });
+    stored.hear();
+    let other = fork(|| {
+        assert_eq!(cache.get("of one").as_deref(), Some(&b"2"[..]));
+        cache.set("of the other", "3", None).unwrap();
+        // It is to be found without a word of the other child.
+        0
+    });
+    assert_eq!(other.wait(), 0);
+    seen.say(1);
+    assert_eq!(one.wait(), 0);
+    assert_eq!((cache.get("of the other").as_deref(), cache.len()), (Some(&b"3"[..]), 3));
+    cache.validate().unwrap();
+}
+
+#[test]
+fn a_private_cache_goes_its_own_way_in_a_child() {
+    let cache = builder().open().unwrap();
+    cache.set("k", "before", None).unwrap();
+    let child = fork(|| {
+        assert_eq!(cache.get("k").as_deref(), Some(&b"before"[..]));
+        cache.set("k", "of the child", None).unwrap();
+        cache.set("more", "of the child", None).unwrap();
+        cache.validate().unwrap();
+        0
+    });
+    assert_eq!(child.wait(), 0);
+    assert_eq!((cache.get("k").as_deref(), cache.len()), (Some(&b"before"[..]), 1));
+}
+
+#[test]
+fn killed_children_leave_nothing_locked() {
+    let cache = shared();
+    for round in 0..40 {
+        let begun = Word::new();
+        let children: Vec<_> = (0..2)
+            .map(|child| {
+                fork(|| {
+                    play(&cache, round * 7 + child, 10);
+                    begun.say(1);
+                    while play(&cache, round + child * 1000 + 1, 100) {}
+                    1
+                })
+            })
+            .collect();
+        for _ in &children {
+            begun.hear();
+        }
+        thread::sleep(Duration::from_micros(round * 331 % 5000));
+        children.iter().for_each(children::Child::kill);
+        for child in children {
+            assert_eq!(child.wait(), -libc::SIGKILL);
+        }
+        let since = Instant::now();
+        assert!(play(&cache, round, 500));
+        cache.maintain();
+        cache.validate().unwrap();
+        assert!(since.elapsed() < Duration::from_secs(4), "{:?}", since.elapsed());
+    }
+    assert_eq!(cache.identity().1.len(), 1, "the dead have left");
+}
+
+/// Forks while threads are in the middle of everything.
+fn fork_beside_threads(cache: &Cache) {
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for seed in 1..=3 {
+            let is_over = &is_over;
+            scope.spawn(move || {
+                let mut turn = seed;
+                while !is_over.load(Relaxed) {
+                    turn += 10;
+                    assert!(play(cache, turn, 50));
+                }
+            });
+        }
+        for round in 0..40 {
+            let child = fork(|| {
+                let begun = Instant::now();
+                let is_right = play(cache, round * 11 + 5, 500);
+                cache.maintain();
+                i32::from(!is_right) + 2 * i32::from(begun.elapsed() > Duration::from_secs(4))
+            });
+            assert_eq!(child.wait(), 0, "in round {round}");
+        }
+        is_over.store(true, Relaxed);
+    });
+    cache.maintain();
+    cache.validate().unwrap();
+    let names: Vec<Vec<u8>> = cache.keys().collect();
+    assert_eq!(cache.len(), names.len() as u64);
+    names.iter().for_each(|name| assert!(cache.delete(name).unwrap()));
+    cache.maintain();
+    assert_eq!((cache.len(), cache.report().live_bytes), (0, 0));
+}
+
+#[test]
+fn a_fork_beside_threads_harms_neither_side_of_a_private_cache() {
+    fork_beside_threads(&builder().open().unwrap());
+}
+
+#[test]
+fn a_fork_beside_threads_harms_neither_side_of_a_shared_cache() {
+    fork_beside_threads(&shared());
+}
+
+#[test]
+fn a_fork_beside_a_maintainer_harms_neither_side() {
+    fork_beside_threads(&builder().anonymous_shared(true).maintainer(true).open().unwrap());
+}
+
+#[test]
+fn a_child_that_does_not_use_the_cache_does_not_keep_its_parent_alive() {
+    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    let path = folder.path().join("cache");
+    let ready = Word::new();
+    let parent = fork(|| {
+        let cache = builder().shared(&path).open().unwrap();
+        cache.set("k", "v", None).unwrap();
+        let _child = fork(|| {
+            ready.say(std::process::id());
+            sleep_for_ever()
+        });
+        sleep_for_ever()
+    });
+    ready.hear();
+    parent.kill();
+    assert_eq!(parent.wait(), -libc::SIGKILL);
+    // The child ends by its alarm at the latest.
+    let cache = builder().shared(&path).open().unwrap();
+    assert_eq!(cache.identity().1, [u64::from(std::process::id())]);
+    assert_eq!(cache.get("k").as_deref(), Some(&b"v"[..]));
+    cache.validate().unwrap();
+}
+
+#[test]
+fn what_a_child_inherits_half_done_stays_its_parents() {
+    for cache in [shared(), builder().open().unwrap()] {
+        cache.set("large", value_of(1, 50_000), None).unwrap();
+        let mut upload = cache.upload(b"arriving", 50_000).unwrap();
+        upload.push(&value_of(2, 50_000)[..20_000]).unwrap();
+        let Read::Large(_, mut large) = cache.read(b"large", &mut Vec::new(), |_, _| ()) else {
+            panic!("it is large");
+        };
+        let first = large.take_piece().unwrap().unwrap();
+        let bytes = first.len();
+        let held = Mutex::new(Some((upload, large, first)));
+        let child = fork(|| {
+            let (mut upload, mut large, piece) = held.lock().unwrap().take().unwrap();
+            assert!(upload.push(b"more").is_err() && upload.landing().is_none());
+            assert!(large.take_piece().is_err() && large.next_piece(&mut Vec::new()).is_err());
+            assert!(piece.is_empty());
+            assert!(cache.get("large").is_some_and(|value| is_of(1, &value)));
+            drop((upload, large, piece));
+            assert!(cache.delete("large").unwrap());
+            assert!(play(&cache, 5, 300));
+            0
+        });
+        assert_eq!(child.wait(), 0);
+        let (mut upload, mut large, piece) = held.into_inner().unwrap().unwrap();
+        assert_eq!(*piece, value_of(1, 50_000)[..bytes]);
+        let mut value = piece.to_vec();
+        while large.next_piece(&mut value).unwrap() {}
+        assert!(is_of(1, &value), "it stays while it is read");
+        upload.push(&value_of(2, 50_000)[20_000..]).unwrap();
+        upload.store(&Request::new(b"arriving", StoreMode::Set)).unwrap();
+        assert!(cache.get("arriving").is_some_and(|value| is_of(2, &value)));
+        drop((large, piece));
+        cache.maintain();
+        cache.validate().unwrap();
+        assert_eq!(cache.report().segments_pinned, 0);
+    }
+}
+
+#[test]
+fn a_child_too_many_has_a_cache_of_its_own_and_is_told() {
+    let cache = builder().memory_bytes(1 << 20).anonymous_shared(true).open().unwrap();
+    cache.set("k", "v", None).unwrap();
+    let counted = Word::new();
+    let children: Vec<_> = (0..20)
+        .map(|_| {
+            let child = fork(|| {
+                let lost = cache.lost().map(ToString::to_string);
+                let is_right = match &lost {
+                    None => cache.get("k").as_deref() == Some(b"v"),
+                    Some(why) => {
+                        cache.get("k").is_none() && why.contains("processes use the cache")
+                    }
+                };
+                cache.set("mine", "v", None).unwrap();
+                counted.say(u32::from(lost.is_some()) + 2 * u32::from(!is_right));
+                sleep_for_ever()
+            });
+            (child, counted.hear())
+        })
+        .collect();
+    let said: Vec<u32> = children.iter().map(|(_, said)| *said).collect();
+    assert!(said.iter().all(|said| *said < 2), "{said:?}");
+    assert!(said[..7].iter().all(|said| *said == 0) && said[19] == 1, "{said:?}");
+    drop(children);
+    cache.maintain();
+    assert!(fork(|| i32::from(cache.lost().is_some())).wait() == 0, "there is room again");
+    cache.validate().unwrap();
+}

@@ -1,0 +1,322 @@
+//! A process is killed at any instruction of any operation: what is left is a valid cache, and nothing waits for the
+//! dead.
+//!
+//! A child does one operation, one instruction at a time. After each that changed the memory, a copy of the memory is what
+//! it would have left if it had been killed there: its row says that it is attached, and nobody holds the lock. That
+//! copy is judged twice, by somebody who opens it later and by somebody who was there all the time. Some children are
+//! really killed, to show that the copies are what is left.
+//!
+//! `LARDER_KILLED=all` judges every copy (`make crash`), else a sample; `LARDER_KILLED_SEED` repeats one, a name as
+//! argument plays one operation.
+#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
+
+mod judge;
+mod operations;
+mod tracer;
+mod victim;
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use judge::{Allowed, Judge, Random, contents};
+use larder_region::Memory;
+use operations::{OPERATIONS, Operation};
+use tracer::Tracee;
+use victim::{MEMORY_BYTES, Victim, open};
+
+/// How much is judged.
+struct Plan {
+    seed: u64,
+    /// Copies of each operation at the most; none for all.
+    judged_max: Option<u64>,
+    /// How many children of each operation are really killed.
+    killed: u64,
+    /// How many copies of each operation are repaired one instruction at a time.
+    repaired: u64,
+}
+
+fn main() {
+    if let Some((name, victim)) = victim::of_environment() {
+        return play(&name, &victim);
+    }
+    let wanted: Vec<String> =
+        std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    if std::env::args().any(|arg| arg == "--list") {
+        return;
+    }
+    let seed = std::env::var("LARDER_KILLED_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = seed.unwrap_or_else(|| {
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| now.as_nanos() as u64)
+    });
+    let plan = match std::env::var("LARDER_KILLED").as_deref() {
+        Ok("all") => Plan { seed, judged_max: None, killed: 20, repaired: 4 },
+        _ => Plan { seed, judged_max: Some(60), killed: 2, repaired: 1 },
+    };
+    println!("LARDER_KILLED_SEED={seed}");
+    let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.contains(part));
+    let chosen: Vec<&Operation> = OPERATIONS.iter().filter(|op| is_wanted(op.name)).collect();
+    let (next, failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from).min(8) {
+            scope.spawn(|| {
+                while let Some(operation) = chosen.get(next.fetch_add(1, Relaxed)) {
+                    let begun = Instant::now();
+                    match Trial::of(operation, &plan).run() {
+                        Ok(said) => {
+                            println!("{} … {said}, {:.1?}", operation.name, begun.elapsed())
+                        }
+                        Err(why) => {
+                            failed.fetch_add(1, Relaxed);
+                            println!("{} … FAILED: {why}", operation.name);
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let failed = failed.into_inner();
+    assert_eq!(failed, 0, "operations after whose death a cache was not valid");
+}
+
+fn play(name: &str, victim: &Victim) {
+    if name == REPAIR {
+        drop(victim.steps(|| open(&victim.path)));
+    } else {
+        let operation = OPERATIONS.iter().find(|operation| operation.name == name);
+        (operation.unwrap().act)(victim);
+    }
+}
+
+/// So often a sample looks for a change of the index, or of what is known of segments.
+const LOOKS_MAX: u64 = 100_000;
+
+/// The name under which a victim repairs what another left.
+const REPAIR: &str = "repair";
+
+/// One operation, and what is known of it.
+struct Trial<'a> {
+    name: &'a str,
+    plan: &'a Plan,
+    folder: tempfile::TempDir,
+    /// The region before anybody does anything.
+    base: Vec<u8>,
+    allowed: Allowed,
+    random: Random,
+    /// Copies at instructions where children are killed.
+    kept: Vec<(u64, Vec<u8>)>,
+}
+
+/// What came of stepping through an operation.
+struct Stepped {
+    steps: u64,
+    changes: u64,
+    judged: u64,
+}
+
+impl<'a> Trial<'a> {
+    fn of(operation: &'a Operation, plan: &'a Plan) -> Self {
+        let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        let path = folder.path().join("prepared");
+        let detail = (operation.prepare)(&path);
+        let base = fs::read(&path).unwrap();
+        let before = contents(&open(&path), &detail);
+        let undisturbed = Victim { path: path.clone(), detail: detail.clone(), is_traced: false };
+        (operation.act)(&undisturbed);
+        let after = contents(&open(&path), &detail);
+        let allowed = Allowed { before, after, evicts: operation.evicts, detail };
+        let random = Random(plan.seed | 1);
+        Self { name: operation.name, plan, folder, base, allowed, random, kept: Vec::new() }
+    }
+
+    fn run(&mut self) -> Result<String, String> {
+        let total = self.count_steps();
+        let kills: Vec<u64> = (0..self.plan.killed).map(|_| self.random.below(total)).collect();
+        let repaired: Vec<u64> =
+            (0..self.plan.repaired).map(|_| self.random.below(total)).collect();
+        let gap = self.plan.judged_max.map_or(1, |max| (total / max).max(1));
+        let stepped = self.step_through(self.name, gap, &kills, &repaired)?;
+        let mut same = 0;
+        for at in &kills {
+            same += u64::from(self.kill_at(*at)?);
+        }
+        let repairs = self.repair(&repaired)?;
+        let Stepped { steps, changes, judged } = stepped;
+        let killed = kills.len();
+        Ok(format!(
+            "{steps} instructions, {changes} changes seen, {judged} judged; {killed} killed, {same} of them exactly so; {repairs}"
+        ))
+    }
+
+    /// A file with the region as it was in the beginning, and one who uses it.
+    fn begin(&self, region: &[u8]) -> (std::path::PathBuf, larder::Cache) {
+        let path = self.folder.path().join("stepped");
+        fs::write(&path, region).unwrap();
+        let witness = open(&path);
+        witness.get("nobody's");
+        (path, witness)
+    }
+
+    fn count_steps(&self) -> u64 {
+        let (path, _witness) = self.begin(&self.base);
+        let mut tracee = Tracee::start(self.name, &path, &self.allowed.detail);
+        while tracee.step() {}
+        tracee.steps
+    }
+}
+
+impl Trial<'_> {
+    /// Steps through the operation, and judges what would be left.
+    fn step_through(
+        &mut self,
+        name: &str,
+        gap: u64,
+        kept: &[u64],
+        repaired: &[u64],
+    ) -> Result<Stepped, String> {
+        let (path, witness) = self.begin(&self.base.clone());
+        let mut seen = Copy::of(&path);
+        let mut tracee = Tracee::start(name, &path, &self.allowed.detail);
+        let mut judge = Judge::new(self.folder.path(), self.plan.seed);
+        let (mut changes, mut judged) = (0, 0);
+        let (mut next, mut next_look) = (self.random.below(gap) + 1, 1);
+        let look_gap = self.plan.judged_max.map_or(1, |max| gap * max / LOOKS_MAX + 1);
+        loop {
+            let goes_on = tracee.step();
+            let step = tracee.steps;
+            let is_kept = kept.contains(&step) || repaired.contains(&step);
+            let is_due = step >= next || is_kept || !goes_on;
+            if !is_due && (step < next_look || !seen.has_index_changed()) {
+                continue;
+            }
+            if step >= next {
+                next = step + 1 + self.random.below(2 * gap - 1);
+            }
+            next_look = step + 1 + self.random.below(2 * look_gap - 1);
+            let is_changed = seen.update();
+            changes += u64::from(is_changed);
+            // The more there are, the fewer.
+            let often = self.plan.judged_max.map_or(0, |max| 2 * judged / max);
+            if is_changed && self.random.below(1 + often * often) == 0 {
+                judged += 1;
+                let verdict = judge
+                    .later(&seen.bytes, &self.allowed)
+                    .and_then(|()| judge.survivor(&self.base, &seen.bytes, &self.allowed));
+                verdict.map_err(|why| self.report(&why, &tracee, &seen.bytes))?;
+            }
+            if is_kept {
+                self.kept.push((step, seen.bytes.clone()));
+            }
+            if !goes_on {
+                break;
+            }
+        }
+        drop(witness);
+        Ok(Stepped { steps: tracee.steps, changes, judged })
+    }
+
+    fn report(&self, why: &str, tracee: &Tracee, region: &[u8]) -> String {
+        let left = std::env::temp_dir().join(format!("larder-killed-{}", self.name));
+        let _ = fs::write(&left, region);
+        let (step, place) = (tracee.steps, tracee.place());
+        format!(
+            "{why}\n  killed after instruction {step}, at {place} of this program; what was left is in {left:?}"
+        )
+    }
+
+    /// Kills a child for good at an instruction; was the memory as it was when another was seen there?
+    fn kill_at(&mut self, at: u64) -> Result<bool, String> {
+        let (path, witness) = self.begin(&self.base);
+        let mut tracee = Tracee::start(self.name, &path, &self.allowed.detail);
+        while tracee.steps < at && tracee.step() {}
+        tracee.kill();
+        let left = fs::read(&path).unwrap();
+        let is_same = self.kept.iter().any(|(step, copy)| *step == at && is_same(copy, &left));
+        let mut judge = Judge::new(self.folder.path(), self.plan.seed);
+        let cache = open(&path);
+        let verdict = judge.judge(&cache, &self.allowed);
+        drop(witness);
+        verdict.map_err(|why| format!("{why}\n  really killed after instruction {at}"))?;
+        Ok(is_same)
+    }
+
+    /// Kills those who repair what was left at some instructions.
+    fn repair(&mut self, at: &[u64]) -> Result<String, String> {
+        let left: Vec<(u64, Vec<u8>)> =
+            self.kept.iter().filter(|(step, _)| at.contains(step)).cloned().collect();
+        let (mut steps, mut judged) = (0, 0);
+        for (step, region) in left {
+            let path = self.folder.path().join("repaired");
+            fs::write(&path, &region).unwrap();
+            let gap = self.plan.judged_max.map_or(7, |max| 60_000 / max);
+            let mut seen = Copy::of(&path);
+            let mut judge = Judge::new(self.folder.path(), self.plan.seed);
+            let mut tracee = Tracee::start(REPAIR, &path, "");
+            while tracee.step() {
+                let is_due = self.random.below(gap) == 0 || seen.has_index_changed();
+                if is_due && seen.update() {
+                    judged += 1;
+                    let verdict = judge.later(&seen.bytes, &self.allowed);
+                    verdict.map_err(|why| {
+                        let why = self.report(&why, &tracee, &seen.bytes);
+                        format!("{why}\n  while it repaired what was left after instruction {step}")
+                    })?;
+                }
+            }
+            steps += tracee.steps;
+        }
+        Ok(format!("repaired in {steps} instructions, {judged} judged"))
+    }
+}
+
+/// The bytes of a segment of so small a cache.
+const SEGMENT_BYTES: usize = 64 << 10;
+
+/// A region that is looked at again and again.
+struct Copy {
+    memory: Memory,
+    bytes: Vec<u8>,
+    /// Where the first segment ends, which holds the index.
+    index_end: usize,
+}
+
+impl Copy {
+    fn of(path: &Path) -> Self {
+        let file = File::options().read(true).write(true).open(path).unwrap();
+        let memory = Memory::shared(&file, MEMORY_BYTES as usize).unwrap();
+        let bytes = fs::read(path).unwrap();
+        let index_end = bytes.len() % SEGMENT_BYTES + SEGMENT_BYTES;
+        Self { memory, bytes, index_end: index_end.max(2 * SEGMENT_BYTES) }
+    }
+
+    /// Has anything changed but records?
+    fn has_index_changed(&self) -> bool {
+        !self.memory.equals(0, &self.bytes[..self.index_end])
+    }
+
+    /// Copies what has changed; has anything?
+    fn update(&mut self) -> bool {
+        const PART: usize = 16 << 10;
+        let mut changed = false;
+        for (index, part) in self.bytes.chunks_mut(PART).enumerate() {
+            if !self.memory.equals(index * PART, part) {
+                let mut now = Vec::with_capacity(PART);
+                self.memory.read(index * PART, part.len(), &mut now);
+                part.copy_from_slice(&now);
+                changed = true;
+            }
+        }
+        changed
+    }
+}
+
+/// Are two regions the same but for the process ids of their peers?
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    use larder_region::layout::{PEER_BYTES, global};
+    let is_id = |at: usize| {
+        let peer = at.wrapping_sub(global::END);
+        peer < 16 * PEER_BYTES && (8..16).contains(&(peer % PEER_BYTES))
+    };
+    one.len() == other.len() && (0..one.len()).all(|at| one[at] == other[at] || is_id(at))
+}

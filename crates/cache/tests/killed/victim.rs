@@ -1,0 +1,60 @@
+//! The process that is stepped through an operation.
+
+use std::path::{Path, PathBuf};
+
+use larder::{Builder, Cache, Clock};
+use nix::sys::ptrace;
+use nix::sys::signal::{Signal, raise};
+
+pub(crate) const NAME: &str = "LARDER_VICTIM";
+pub(crate) const PATH: &str = "LARDER_VICTIM_PATH";
+pub(crate) const DETAIL: &str = "LARDER_VICTIM_DETAIL";
+
+/// The memory of the caches of these tests: the least possible.
+pub(crate) const MEMORY_BYTES: u64 = 1 << 20;
+
+pub(crate) fn builder(path: &Path) -> Builder {
+    Cache::builder().memory_bytes(MEMORY_BYTES).cas(true).clock(Clock::Ticked).shared(path)
+}
+
+pub(crate) fn open(path: &Path) -> Cache {
+    builder(path).open().unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Who does the operation, and where.
+pub(crate) struct Victim {
+    pub(crate) path: PathBuf,
+    /// What the preparation found out.
+    pub(crate) detail: String,
+    /// Is it to be stepped? Else it just does it.
+    pub(crate) is_traced: bool,
+}
+
+impl Victim {
+    /// The cache, with a seat taken.
+    pub(crate) fn cache(&self) -> Cache {
+        let cache = open(&self.path);
+        assert_eq!(cache.get("nobody's"), None);
+        cache
+    }
+
+    /// What is stepped through.
+    pub(crate) fn steps<T>(&self, act: impl FnOnce() -> T) -> T {
+        if !self.is_traced {
+            return act();
+        }
+        ptrace::traceme().unwrap();
+        raise(Signal::SIGSTOP).unwrap();
+        let outcome = act();
+        raise(Signal::SIGSTOP).unwrap();
+        outcome
+    }
+}
+
+/// The victim as the environment of this process says.
+pub(crate) fn of_environment() -> Option<(String, Victim)> {
+    let name = std::env::var(NAME).ok()?;
+    let path = PathBuf::from(std::env::var_os(PATH)?);
+    let detail = std::env::var(DETAIL).unwrap_or_default();
+    Some((name, Victim { path, detail, is_traced: true }))
+}

@@ -1,0 +1,294 @@
+//! A cache in a file: who may open it, what is refused, and what is still there later.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
+
+#[path = "../../region/tests/children/mod.rs"]
+mod children;
+
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use children::{Word, fork, sleep_for_ever};
+use larder::{Builder, Cache, OpenError, Opening, SharedError, Unusable};
+use larder_region::layout::superblock;
+use tempfile::TempDir;
+
+const MEMORY_BYTES: u64 = 1 << 20;
+
+/// On a tmpfs, where there is one.
+fn place() -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    let path = folder.path().join("cache");
+    (folder, path)
+}
+
+fn builder(path: &Path) -> Builder {
+    Cache::builder().memory_bytes(MEMORY_BYTES).shared(path)
+}
+
+fn open(path: &Path) -> Cache {
+    builder(path).open().unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn refusal(builder: Builder) -> String {
+    builder.open().expect_err("it is to be refused").to_string()
+}
+
+/// Changes a word of the file.
+fn change(path: &Path, at: usize, change: impl Fn(u64) -> u64) {
+    let file = File::options().read(true).write(true).open(path).unwrap();
+    let mut word = [0; 8];
+    file.read_exact_at(&mut word, at as u64).unwrap();
+    let word = change(u64::from_le_bytes(word));
+    file.write_all_at(&word.to_le_bytes(), at as u64).unwrap();
+}
+
+#[test]
+fn the_files_are_for_whom_they_are_said_to_be() {
+    let (folder, path) = place();
+    let group = fs::metadata(folder.path()).unwrap().gid();
+    let cache = builder(&path).permissions(0o640).owner(None, Some(group)).open().unwrap();
+    for name in ["cache", "cache.lock"] {
+        let file = fs::metadata(folder.path().join(name)).unwrap();
+        assert_eq!((file.mode() & 0o7777, file.gid()), (0o640, group), "{name}");
+    }
+    drop(cache);
+    let (folder, path) = place();
+    drop(open(&path));
+    for name in ["cache", "cache.lock"] {
+        assert_eq!(fs::metadata(folder.path().join(name)).unwrap().mode() & 0o7777, 0o600);
+    }
+    let names = fs::read_dir(folder.path()).unwrap().count();
+    assert_eq!(names, 2, "the cache and its lock");
+}
+
+#[test]
+fn what_is_no_cache_is_refused_and_stays() {
+    let (folder, path) = place();
+    fs::write(&path, "a letter to a friend").unwrap();
+    let said = refusal(builder(&path));
+    assert!(said.contains("cache") && said.contains("20"), "{said}");
+    fs::write(&path, vec![7; MEMORY_BYTES as usize]).unwrap();
+    assert!(refusal(builder(&path)).contains("LARDERRG"));
+    assert_eq!(fs::read(&path).unwrap(), vec![7; MEMORY_BYTES as usize]);
+    fs::write(&path, "").unwrap();
+    assert!(refusal(builder(&path)).contains("cannot use the cache"));
+
+    let other = folder.path().join("other");
+    symlink(&path, &other).unwrap();
+    assert!(refusal(builder(&other)).contains("not a regular file"));
+    assert!(refusal(builder(folder.path())).contains("not a regular file"));
+    let missing = folder.path().join("missing").join("cache");
+    assert!(refusal(builder(&missing)).contains("missing"));
+}
+
+#[test]
+fn a_truncated_cache_is_refused() {
+    let (_folder, path) = place();
+    drop(open(&path));
+    let whole = fs::read(&path).unwrap();
+    for bytes in [8, 100, 4096, MEMORY_BYTES as usize / 2, MEMORY_BYTES as usize - 1] {
+        fs::write(&path, &whole[..bytes]).unwrap();
+        let error = builder(&path).open().unwrap_err();
+        assert!(
+            matches!(&error, OpenError::Shared(SharedError::Unusable { .. })),
+            "{bytes} bytes: {error}"
+        );
+    }
+    fs::write(&path, &whole).unwrap();
+    assert_eq!(open(&path).opening(), &Opening::Attached);
+}
+
+#[test]
+fn each_field_of_another_layout_is_named() {
+    let (_folder, path) = place();
+    drop(open(&path));
+    let whole = fs::read(&path).unwrap();
+    for (at, name) in [
+        (superblock::MAGIC, "LARDERRG"),
+        (superblock::FORMAT, "format"),
+        (superblock::SEGMENT_BYTES, "bytes of a segment"),
+        (superblock::REGION_BYTES, "size in bytes"),
+        (superblock::SEGMENTS, "number of segments"),
+        (superblock::SEATS, "number of seats"),
+        (superblock::SEAT_BYTES, "bytes of a seat"),
+        (superblock::STRIPES, "number of stripes"),
+        (superblock::TTL_CLASSES, "number of TTL classes"),
+        (superblock::MEMORY_BYTES, "memory in bytes"),
+        (superblock::PEERS, "number of peers"),
+        (superblock::PEER_BYTES, "bytes of a peer"),
+        (superblock::BOOT, "before the system was started"),
+    ] {
+        fs::write(&path, &whole).unwrap();
+        change(&path, at, |word| word + 1);
+        let said = refusal(builder(&path));
+        assert!(said.contains(name), "{name}: {said}");
+    }
+    fs::write(&path, &whole).unwrap();
+    open(&path).validate().unwrap();
+}
+
+#[test]
+fn no_bit_of_the_superblock_does_harm() {
+    let (_folder, path) = place();
+    drop(open(&path));
+    let whole = fs::read(&path).unwrap();
+    for bit in 0..256 * 8 {
+        fs::write(&path, &whole).unwrap();
+        change(&path, bit / 64 * 8, |word| word ^ 1 << (bit % 64));
+        if let Ok(cache) = builder(&path).open() {
+            cache.set("k", "v", None).unwrap();
+            assert_eq!(cache.get("k").as_deref(), Some(&b"v"[..]), "bit {bit}");
+            cache.validate().unwrap();
+        }
+    }
+}
+
+#[test]
+fn other_settings_are_used_as_they_are_unless_they_must_be_the_same() {
+    let (_folder, path) = place();
+    drop(builder(&path).cas(true).open().unwrap());
+    let cache = Cache::open_shared(&path).unwrap();
+    assert_eq!((cache.opening(), cache.memory_limit()), (&Opening::Attached, MEMORY_BYTES));
+    cache.set("k", "v", None).unwrap();
+    assert_ne!(cache.peek(b"k").unwrap().cas, 0, "it has cas tokens as it was made");
+
+    drop(builder(&path).cas(true).exactly(true).open().unwrap());
+    let said = refusal(builder(&path).exactly(true));
+    assert!(said.contains("cas tokens is 1, and 0 was asked for"), "{said}");
+    let said = refusal(builder(&path).cas(true).memory_bytes(2 << 20).exactly(true));
+    assert!(said.contains("memory in bytes is 1048576, and 2097152"), "{said}");
+    let said = refusal(builder(&path).cas(true).evict(false).exactly(true));
+    assert!(said.contains("eviction is 1, and 0"), "{said}");
+}
+
+#[test]
+fn what_cannot_be_used_makes_way_if_nobody_uses_it() {
+    let (_folder, path) = place();
+    let used = open(&path);
+    used.set("k", "v", None).unwrap();
+    change(&path, superblock::FORMAT, |word| word ^ 1);
+    let said = refusal(builder(&path).replaces_unusable(true));
+    assert!(said.contains("format"), "{said}");
+    assert_eq!(used.get("k").as_deref(), Some(&b"v"[..]));
+    drop(used);
+
+    let cache = builder(&path).replaces_unusable(true).open().unwrap();
+    assert!(matches!(cache.opening(), Opening::Replaced(why) if why.contains("format")));
+    assert_eq!(cache.get("k"), None);
+    drop(cache);
+    fs::write(&path, "a letter to a friend").unwrap();
+    let cache = builder(&path).replaces_unusable(true).open().unwrap();
+    assert!(matches!(cache.opening(), Opening::Replaced(_)));
+    cache.set("k", "v", None).unwrap();
+    cache.validate().unwrap();
+}
+
+#[test]
+fn a_cache_of_another_boot_is_not_used() {
+    let (_folder, path) = place();
+    drop(open(&path));
+    change(&path, superblock::BOOT + 8, |word| !word);
+    let error = builder(&path).open().unwrap_err();
+    let OpenError::Shared(SharedError::Unusable { reason: Unusable::Rebooted, .. }) = &error else {
+        panic!("{error}");
+    };
+    assert!(error.to_string().contains("cache"), "{error}");
+}
+
+#[test]
+fn of_many_who_come_at_once_one_makes_it_and_all_use_it() {
+    for _ in 0..20 {
+        let (_folder, path) = place();
+        let caches: Vec<Cache> = thread::scope(|scope| {
+            let opening: Vec<_> = (0..6).map(|_| scope.spawn(|| open(&path))).collect();
+            opening.into_iter().map(|opening| opening.join().unwrap()).collect()
+        });
+        let created = caches.iter().filter(|cache| cache.opening() == &Opening::Created).count();
+        assert_eq!(created, 1);
+        let identity = caches[0].identity().0;
+        for (number, cache) in caches.iter().enumerate() {
+            assert_eq!(cache.identity().0, identity);
+            cache.set(format!("k{number}"), "v", None).unwrap();
+        }
+        assert!(caches.iter().all(|cache| cache.len() == 6));
+        caches[0].validate().unwrap();
+    }
+}
+
+#[test]
+fn time_goes_on_while_nobody_uses_it() {
+    let (_folder, path) = place();
+    let cache = open(&path);
+    cache.set("short", "v", Some(Duration::from_secs(1))).unwrap();
+    cache.set("long", "v", Some(Duration::from_secs(100))).unwrap();
+    let before = cache.now();
+    drop(cache);
+    thread::sleep(Duration::from_millis(2100));
+    let cache = open(&path);
+    assert!((before + 2..=before + 10).contains(&cache.now()), "{before}, {}", cache.now());
+    assert_eq!((cache.get("short"), cache.get("long").is_some()), (None, true));
+}
+
+#[test]
+fn what_a_killed_process_stored_is_there() {
+    let (_folder, path) = place();
+    let stored = Word::new();
+    let child = fork(|| {
+        let cache = open(&path);
+        cache.set("k", "of the child", None).unwrap();
+        cache.set("large", [7; 100_000], None).unwrap();
+        stored.say(1);
+        sleep_for_ever()
+    });
+    stored.hear();
+    child.kill();
+    assert_eq!(child.wait(), -libc::SIGKILL);
+    let cache = open(&path);
+    assert_eq!(cache.opening(), &Opening::Attached);
+    assert_eq!(cache.get("k").as_deref(), Some(&b"of the child"[..]));
+    assert_eq!(cache.get("large"), Some(vec![7; 100_000]));
+    assert_eq!(cache.identity().1, [u64::from(std::process::id())]);
+    cache.validate().unwrap();
+}
+
+#[test]
+fn a_file_system_without_room_says_so() {
+    let folder = Path::new("/dev/shm");
+    let Ok(size) = rustix::fs::statvfs(folder) else {
+        return;
+    };
+    let bytes = size.f_blocks * size.f_frsize + (1 << 30);
+    if bytes > 1 << 40 {
+        return;
+    }
+    let folder = tempfile::tempdir_in(folder).unwrap();
+    let said = refusal(builder(&folder.path().join("cache")).memory_bytes(bytes));
+    assert!(said.contains("there is no room for the"), "{said}");
+    assert!(!folder.path().join("cache").exists());
+}
+
+#[test]
+fn more_processes_than_there_is_room_for_are_told_so() {
+    let (_folder, path) = place();
+    let mut caches = Vec::new();
+    let error = loop {
+        // However many threads they have.
+        match builder(&path).maintainer(true).open() {
+            Ok(cache) => {
+                cache.set(format!("k{}", caches.len()), "v", None).unwrap();
+                caches.push(cache);
+            }
+            Err(error) => break error,
+        }
+        assert!(caches.len() <= 256);
+    };
+    assert!(error.to_string().contains("processes use the cache"), "{error}");
+    assert!(caches.len() >= 8, "{}", caches.len());
+    caches.pop();
+    caches.push(open(&path));
+    caches[0].validate().unwrap();
+}
