@@ -27,6 +27,7 @@ pub struct Builder {
     place: Place,
     access: Access,
     exactly: bool,
+    alone: bool,
     replaces: bool,
 }
 
@@ -44,6 +45,7 @@ impl Default for Builder {
             place: Place::Private,
             access: Access::default(),
             exactly: false,
+            alone: false,
             replaces: false,
         }
     }
@@ -193,8 +195,16 @@ impl Builder {
         self
     }
 
-    /// Whether something in the file that cannot be used makes way for an empty cache, if no process uses it:
-    /// [`Cache::opening`] says so. Off by default: then it is an error.
+    /// Whether it is an error that another process uses the cache that is in the file, when it is opened. Off by default; it
+    /// keeps nobody from opening it later.
+    #[must_use]
+    pub fn alone(mut self, on: bool) -> Self {
+        self.alone = on;
+        self
+    }
+
+    /// Whether a cache in the file that cannot be used makes way for an empty one, if no process uses it:
+    /// [`Cache::opening`] says so. A file that holds anything else is never touched. Off by default: then either is an error.
     #[must_use]
     pub fn replaces_unusable(mut self, on: bool) -> Self {
         self.replaces = on;
@@ -259,8 +269,8 @@ impl Builder {
                 (engine, Some(file), Opening::None)
             }
             Place::File(path) => {
-                let (access, exactly, replaces) = (self.access, self.exactly, self.replaces);
-                let sharing = Sharing { config, access, exactly, replaces };
+                let Self { access, exactly, alone, replaces, .. } = *self;
+                let sharing = Sharing { config, access, exactly, alone, replaces };
                 let (engine, file, opening) = sharing.open(path, monotonic_secs)?;
                 (engine, Some(file), opening)
             }

@@ -7,11 +7,14 @@
 
 use std::ffi::OsString;
 use std::fs::File;
+use std::ops::RangeInclusive;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use larder_engine::peers::{OPENING_BYTE, PEER_BYTES_MAX};
 use larder_engine::{AttachError, Birth, Config, CreateError, Engine};
+use larder_region::layout::{MAGIC, superblock};
 use larder_region::shared::ShareError;
 use larder_region::{Access, FileError, LockError, Locks, Memory, NewFile, boot, file};
 
@@ -64,12 +67,26 @@ pub enum SharedError {
         secs: u64,
     },
     /// What is in the file cannot be used.
-    #[error("cannot use the cache in {path}: {reason}")]
+    #[error("cannot use {path}: {reason}; remove it, or name another file")]
     Unusable {
         /// Which file.
         path: PathBuf,
         /// What is wrong with it.
         reason: Unusable,
+    },
+    /// Others use it, and it was to be used alone, or to make way for an empty cache.
+    #[error(
+        "{path} is in use by {}{}; stop that first, or name another file",
+        named(processes),
+        .unusable.as_ref().map_or_else(String::new, |reason| format!(", and {reason}"))
+    )]
+    InUse {
+        /// Which file.
+        path: PathBuf,
+        /// The process ids of those that use it, as they told them; none where that cannot be read.
+        processes: Vec<u64>,
+        /// Why it cannot be used with them, if it cannot.
+        unusable: Option<Unusable>,
     },
     /// The memory cannot be laid out or mapped.
     #[error(transparent)]
@@ -94,12 +111,10 @@ pub enum Unusable {
     #[error(transparent)]
     Share(#[from] ShareError),
     /// It is of another boot of the system: the file may not have been written out whole.
-    #[error("it was made before the system was started, and may be damaged; remove it")]
+    #[error("it was made before the system was started, and may be damaged")]
     Rebooted,
     /// It was opened with other settings.
-    #[error(
-        "its {field} is {found}, and {expected} was asked for; ask for what is there, or remove it"
-    )]
+    #[error("its {field} is {found}, and {expected} was asked for")]
     Differs {
         /// Which setting.
         field: &'static str,
@@ -116,6 +131,8 @@ pub(crate) struct Sharing<'a> {
     pub(crate) access: Access,
     /// Must what is there be as `config` says? Else it is used as it is.
     pub(crate) exactly: bool,
+    /// Is it an error that another process uses what is there?
+    pub(crate) alone: bool,
     /// Shall what cannot be used make way for an empty cache, if nobody uses it?
     pub(crate) replaces: bool,
 }
@@ -178,12 +195,16 @@ impl Sharing<'_> {
             }
             Err(error) => return Err(error.into()),
         };
+        if self.alone && is_in_use(&locks) {
+            let processes = users(&file, &locks);
+            return Err(SharedError::InUse { path: path.into(), processes, unusable: None });
+        }
         match self.attach(&file, locks) {
             Ok(engine) => {
                 engine.end_opening();
                 Ok((engine, file, Opening::Attached))
             }
-            Err(reason) => self.replace(path, reason, monotonic_secs),
+            Err(reason) => self.replace(path, &file, reason, monotonic_secs),
         }
     }
 
@@ -203,17 +224,23 @@ impl Sharing<'_> {
     fn replace(
         &self,
         path: &Path,
+        file: &File,
         reason: Unusable,
         monotonic_secs: i64,
     ) -> Result<(Engine, File, Opening), SharedError> {
-        let locks = Locks::open(&lock_path(path), &self.access)?;
-        let is_opening = locks.lock_within(OPENING_BYTE, Duration::from_secs(OPENING_SECS_MAX))?;
-        let mut peers = OPENING_BYTE + 1..=OPENING_BYTE + PEER_BYTES_MAX;
-        let in_use = peers.any(|byte| locks.is_locked_by_other(byte).unwrap_or(true));
-        if !self.replaces || !is_opening || in_use {
-            return Err(SharedError::Unusable { path: path.into(), reason });
+        let path = path.to_owned();
+        if !self.replaces || !may_be_replaced(file) {
+            return Err(SharedError::Unusable { path, reason });
         }
-        let (engine, file) = self.create(path, locks, monotonic_secs, NewFile::replace)?;
+        let locks = Locks::open(&lock_path(&path), &self.access)?;
+        if !locks.lock_within(OPENING_BYTE, Duration::from_secs(OPENING_SECS_MAX))? {
+            return Err(SharedError::Busy { path, secs: OPENING_SECS_MAX });
+        }
+        if is_in_use(&locks) {
+            let processes = users(file, &locks);
+            return Err(SharedError::InUse { path, processes, unusable: Some(reason) });
+        }
+        let (engine, file) = self.create(&path, locks, monotonic_secs, NewFile::replace)?;
         Ok((engine, file, Opening::Replaced(reason.to_string())))
     }
 
@@ -232,6 +259,46 @@ impl Sharing<'_> {
         let file = publish(new)?;
         engine.end_opening();
         Ok((engine, file))
+    }
+}
+
+/// Was the file made for a cache, by whatever version of Larder, or is it empty? Anything else is somebody's, who named the
+/// wrong file.
+fn may_be_replaced(file: &File) -> bool {
+    let mut begins = [0; 8];
+    match file.metadata() {
+        Ok(metadata) if metadata.len() == 0 => true,
+        _ => {
+            file.read_exact_at(&mut begins, superblock::MAGIC as u64).is_ok()
+                && u64::from_ne_bytes(begins) == MAGIC
+        }
+    }
+}
+
+fn peer_bytes() -> RangeInclusive<u64> {
+    OPENING_BYTE + 1..=OPENING_BYTE + PEER_BYTES_MAX
+}
+
+/// Do other processes use a cache? In doubt they do.
+fn is_in_use(locks: &Locks) -> bool {
+    peer_bytes().any(|byte| locks.is_locked_by_other(byte).unwrap_or(true))
+}
+
+/// The process ids of those that do, where what is there tells them.
+fn users(file: &File, locks: &Locks) -> Vec<u64> {
+    let engine = Memory::read_only(file).ok().and_then(|memory| Engine::read_only(memory).ok());
+    let peers = engine.map_or_else(Vec::new, |engine| engine.peer_locks());
+    let living =
+        peers.into_iter().filter(|(byte, _)| locks.is_locked_by_other(*byte).unwrap_or(true));
+    living.map(|(_, process)| process).collect()
+}
+
+fn named(processes: &[u64]) -> String {
+    let ids: Vec<_> = processes.iter().map(u64::to_string).collect();
+    match ids.split_last() {
+        None => "another process".to_owned(),
+        Some((id, [])) => format!("process {id}"),
+        Some((last, ids)) => format!("processes {} and {last}", ids.join(", ")),
     }
 }
 

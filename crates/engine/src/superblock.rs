@@ -14,12 +14,10 @@ use crate::seat::SEAT_BYTES;
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
     /// It does not begin as a region does.
-    #[error("it is not a cache: it does not begin with LARDERRG; name another file, or remove it")]
+    #[error("it holds no cache: it does not begin with LARDERRG")]
     NotARegion,
     /// It was laid out by another version, or for another size, or has been damaged.
-    #[error(
-        "its {field} is {found}, but this program needs {expected}; use the program that made it, or remove it"
-    )]
+    #[error("its {field} is {found}, and this program needs {expected}")]
     Field {
         /// Which field of the superblock.
         field: &'static str,

@@ -12,8 +12,7 @@ use crate::memory::{BYTES_MIN, MapError, Memory, Sharing};
 pub enum ShareError {
     /// Mapping it would end in a signal behind its end.
     #[error(
-        "the file has {found} bytes, a region in it needs {expected}: it was cut off, or is no region; remove it, or \
-         name another"
+        "it has {found} bytes, and what it holds needs {expected}: it was cut off, or is something else"
     )]
     Short {
         /// How many bytes it must have.
