@@ -123,6 +123,10 @@ fn warnings(values: &Values) -> Vec<String> {
     if workers > WORKER_COUNT_SENSIBLE {
         warnings.push(format!("option -t: {workers} workers are more than any machine gains from"));
     }
+    if values.given(Id::MemoryFile).is_some() && values.switch(Id::EnableLargepages) {
+        let what = "huge pages that the system has set aside are not used for the file of -e";
+        warnings.push(format!("option -L: {what}"));
+    }
     let is_off = |id| values.number(id) == Some(0);
     if is_off(Id::Port) && is_off(Id::UdpPort) && values.given(Id::UnixSocket).is_none() {
         warnings.push("option -p: 0 without -s leaves nothing to connect to".to_owned());

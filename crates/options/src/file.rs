@@ -106,9 +106,8 @@ mod tests {
             ("\nport = 70000", "larder.toml:2: port: \"70000\" is not a number from -1 to 65535"),
             ("unix_socket = [1]", "larder.toml:1: unix_socket: array is not a path"),
             (
-                "port = 1\nmemory_file = \"x\"",
-                "larder.toml:2: memory_file: refused: a cache that outlives its process comes with a \
-                 later version",
+                "port = 1\next_path = \"x\"",
+                "larder.toml:2: ext_path: refused: a tier on disk comes with a later version",
             ),
         ] {
             assert_eq!(read(text).unwrap_err(), message, "{text}");

@@ -36,6 +36,8 @@ pub struct Options {
     pub user: Option<String>,
     /// `-m`: memory for items and their index.
     pub memory_bytes: u64,
+    /// `-e`: file to keep the items in; `None`: they end with the process.
+    pub memory_file: Option<PathBuf>,
     /// Not `-M`: evict when memory is full.
     pub evict: bool,
     /// `-c`: connections allowed at once.
@@ -251,6 +253,7 @@ impl Options {
             core_dumps: values.switch(Id::EnableCoredumps),
             user: values.text(Id::User).map(str::to_owned),
             memory_bytes: values.bytes(Id::MemoryLimit),
+            memory_file: values.text(Id::MemoryFile).map(PathBuf::from),
             evict: !values.switch(Id::DisableEvictions),
             connection_count_max: values.unsigned(Id::ConnLimit),
             lock_memory: values.switch(Id::LockMemory),

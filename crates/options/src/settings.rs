@@ -74,6 +74,11 @@ fn or_bracketed_null(options: &Options, id: Id) -> String {
     options.accepted.0.text(id).unwrap_or("(null)").to_owned()
 }
 
+fn memory_file(options: &Options) -> String {
+    let path = options.memory_file.as_ref().map(|path| path.display().to_string());
+    path.unwrap_or_else(|| "(null)".to_owned())
+}
+
 /// The oldest version that is really spoken.
 fn ssl_min_version(options: &Options) -> String {
     let is_13 = options.accepted.0.number(Id::SslMinVersion) == Some(3);
@@ -170,7 +175,7 @@ const ROWS: &[(&str, Setting)] = &[
     ("ssl_kernel_tls", Accepted(Id::SslKernelTls)),
     ("ssl_min_version", Behaves(ssl_min_version)),
     ("num_napi_ids", Behaves(napi_ids)),
-    ("memory_file", Constant("(null)")),
+    ("memory_file", Behaves(memory_file)),
     ("client_flags_size", Constant("4")),
 ];
 
@@ -206,6 +211,7 @@ mod tests {
             ("worker_logbuf_size", "8"),
             ("temporary_ttl", "90"),
             ("stat_prefix_delimiter", "/"),
+            ("memory_file", "/dev/shm/larder"),
         ])
         .unwrap();
         let shown = settings(&options);
@@ -225,6 +231,7 @@ mod tests {
             ("temporary_ttl", "90"),
             ("stat_key_prefix", "/"),
             ("detail_enabled", "yes"),
+            ("memory_file", "/dev/shm/larder"),
         ] {
             assert!(shown.contains(&(name, text.to_owned())), "{name} {text}");
         }

@@ -109,9 +109,10 @@ DisableWatch = Row::letter('W', "disable_watch", Switch).doc("refuse the watch c
 AuthFile = Row::letter('Y', "auth_file", Path)
     .doc("file of lines user:password; clients of the text protocol are let in by it, and there is \
           no other protocol");
-MemoryFile = Row::letter('e', "memory_file", Path).exit(EXIT_USAGE)
-    .group(Refused("a cache that outlives its process comes with a later version"))
-    .doc("file to keep the items in across restarts");
+MemoryFile = Row::letter('e', "memory_file", Path)
+    .doc("file to keep the items in, best on a tmpfs: they are there again after a stop, a crash, or \
+          an upgrade; a file made with another -m, -C or -M, or before the machine was started, makes \
+          way for an empty one");
 EnableSsl = Row::letter('Z', "enable_ssl", Switch).exit(EXIT_USAGE)
     .doc("TLS on all addresses but those of -l that say notls:; needs -o ssl_chain_cert and ssl_key");
 NapiIds = Row::letter('N', "napi_ids", number(1, INT_MAX))

@@ -34,7 +34,7 @@
 //! - bytes and sockets: `backlog`, `output`, `budget`, `scratch`, `connection`, `connections`, `roster`,
 //!   `datagrams`;
 //! - encryption: `suites`, `certificates`, `tls`;
-//! - threads: [`server`], `inbox`, `waker`, `ring`, `poller`, `worker`, `listener`, `clock`, `log`;
+//! - threads: [`server`], `memory_file`, `inbox`, `waker`, `ring`, `poller`, `worker`, `listener`, `clock`, `log`;
 //! - the process: [`mod@start`], `stop`, `signals`, `sockets`, `pidfile`, `privileges`, `syscalls`,
 //!   `limits`, `daemon`, [`failure`];
 //! - processes around it: `supervisor`, `activation`, `handed`, `program`, `handover`, `upgrade`.
@@ -65,6 +65,7 @@ mod leases;
 mod limits;
 mod listener;
 mod log;
+mod memory_file;
 mod notice;
 mod output;
 mod pidfile;

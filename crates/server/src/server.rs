@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use larder::{Builder, Cache, Clock, OpenError};
+use larder::{Builder, Cache, Clock, OpenError, Second};
 use larder_options::{Options, Tuning};
 use larder_stats::{Counter, Counters};
 
@@ -15,6 +15,7 @@ use crate::crawler::Crawler;
 use crate::credentials::{Credentials, CredentialsError};
 use crate::leases::Leases;
 use crate::log::{self, Log};
+use crate::memory_file::{self, MemoryFileError};
 use crate::prefixes::Prefixes;
 use crate::roster::Roster;
 use crate::stop::Stop;
@@ -26,6 +27,8 @@ use crate::watch::{self, Watchers};
 #[derive(Debug)]
 pub struct Server {
     pub(crate) cache: Cache,
+    /// When it began to serve, which the cache may have been there before.
+    pub(crate) started: Second,
     pub(crate) options: Options,
     /// `-c`, or fewer where there are no descriptors for so many.
     pub(crate) connection_count_max: usize,
@@ -58,8 +61,8 @@ pub struct Server {
     pub(crate) accepting: AtomicBool,
     /// One for each worker, then the watchers', the crawler's, and the listener's.
     counters: Vec<Arc<Counters>>,
-    /// What the counters were when `stats reset` was last asked for. Counters have one writer each and are
-    /// never set back; what is shown is the difference.
+    /// What the counters were when `stats reset` was last asked for, or else at the start: those of a cache that outlives
+    /// its servers go on. Counters have one writer each and are never set back; what is shown is the difference.
     at_reset: Mutex<[u64; Counter::COUNT]>,
 }
 
@@ -69,6 +72,9 @@ pub enum ServerError {
     /// The cache's memory.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// The file that the cache is to be in.
+    #[error(transparent)]
+    MemoryFile(#[from] MemoryFileError),
     /// The users who may come in.
     #[error(transparent)]
     Credentials(#[from] UsersError),
@@ -95,7 +101,7 @@ pub struct UsersError(CredentialsError);
 const GROWTH_MAX: u64 = 16;
 
 impl Server {
-    /// A server with an empty cache. It has no sockets and no threads yet.
+    /// A server with an empty cache, or with `-e` the one that was there. It has no sockets and no threads yet.
     ///
     /// # Errors
     /// The cache could not be opened, the users could not be read, or there are no file descriptors left.
@@ -108,7 +114,11 @@ impl Server {
             .clock(Clock::Ticked)
             .maintainer(true);
         let credentials = Credentials::load(&options).map_err(UsersError)?;
-        let cache = open(builder, &options)?;
+        let cache = match &options.memory_file {
+            Some(path) => memory_file::open(builder, path, &options)?,
+            None => open(builder, &options)?,
+        };
+        cache.tick(cache.system_second());
         let counters: Vec<Arc<Counters>> =
             (0..options.worker_count + 3).map(|_| Arc::default()).collect();
         let log_bytes_max = usize::try_from(options.watcher_log_bytes).unwrap_or(usize::MAX);
@@ -125,6 +135,8 @@ impl Server {
         let log = Log::new(options.verbosity);
         log.set_prefixes(options.stat_prefix_delimiter.is_some());
         Ok(Self {
+            started: cache.now(),
+            at_reset: Mutex::new(counted_before(&cache)),
             cache,
             connection_count_max: options.connection_count_max,
             classes,
@@ -151,7 +163,6 @@ impl Server {
             tuning: Mutex::new(options.tuning.clone()),
             accepting: AtomicBool::new(true),
             counters,
-            at_reset: Mutex::new([0; Counter::COUNT]),
             options,
         })
     }
@@ -225,6 +236,17 @@ impl Server {
         let threads = self.counters.iter().map(|counters| counters.read(counter));
         threads.fold(self.cache.counter(counter), u64::wrapping_add)
     }
+}
+
+/// What has been counted before the start. As with memcached the items that are there count as stored.
+fn counted_before(cache: &Cache) -> [u64; Counter::COUNT] {
+    let mut counts = [0; Counter::COUNT];
+    for counter in Counter::ALL.iter().filter(|counter| counter.is_reset()) {
+        counts[*counter as usize] = cache.counter(*counter);
+    }
+    let items = &mut counts[Counter::ItemsTotal as usize];
+    *items = items.wrapping_sub(cache.len());
+    counts
 }
 
 fn open(builder: Builder, options: &Options) -> Result<Cache, OpenError> {

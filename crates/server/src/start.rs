@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsRawFd;
+use std::path::{self, PathBuf};
 use std::process;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -33,7 +34,7 @@ use crate::{
 ///
 /// # Errors
 /// The server could not start: what stood in the way, and the exit status that memcached has for it.
-pub fn run(options: Options, warnings: &[String]) -> Result<(), Failure> {
+pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
     let program = Program::remember();
     if options.daemon && !daemon::is_detached() {
         return daemon::start();
@@ -46,6 +47,7 @@ pub fn run(options: Options, warnings: &[String]) -> Result<(), Failure> {
     // As root still, since nobody else may be allowed to read the key, and where the paths lead from.
     let certificates = options.tls.as_ref().map(Certificates::load).transpose();
     let certificates = certificates.map_err(|error| Failure::new(EXIT_USAGE, error))?;
+    options.memory_file = options.memory_file.map(absolute).transpose()?;
     let detached = if options.daemon { Some(daemon::leave_session(&options)?) } else { None };
     let connection_count_max = limits::raise(&options)?;
     privileges::drop_root(&options)?;
@@ -115,6 +117,11 @@ fn take_handed() -> Result<Given, Failure> {
     }
     let handed = activation::take()?;
     Ok((None, Some(handed).filter(|handed| !handed.is_empty())))
+}
+
+/// The same path wherever the process goes.
+fn absolute(path: PathBuf) -> Result<PathBuf, Failure> {
+    path::absolute(path).map_err(|error| os_failure("find the folder of option -e", &error))
 }
 
 fn os_failure(attempted: &str, error: &dyn std::error::Error) -> Failure {

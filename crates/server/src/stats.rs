@@ -7,7 +7,7 @@ use std::os::fd::RawFd;
 use std::sync::atomic::Ordering::Relaxed;
 
 use larder::Report;
-use larder_item::Deadline;
+use larder_item::{Deadline, Epoch};
 use larder_options::AnswersAs;
 use larder_protocol::{ClientError, Frame, Response, StatsSection, WIRE_VERSION, render, text};
 use larder_stats::{Condition, Gauge, Section, Source, Stat};
@@ -147,7 +147,7 @@ fn gauge_text(server: &Server, report: &Report, gauge: Gauge) -> String {
         Gauge::RusageUser => return usage().0,
         Gauge::RusageSystem => return usage().1,
         Gauge::Pid => u64::from(std::process::id()),
-        Gauge::UptimeSecs => u64::from(now),
+        Gauge::UptimeSecs => u64::from(now.saturating_sub(server.started) + Epoch::FIRST_SECOND),
         Gauge::TimeSecs => server.cache.epoch().unix_of(now).unsigned_abs(),
         Gauge::ConnectionCountMax => options.connection_count_max as u64,
         Gauge::DescriptorsReserved => limits::descriptors_reserved(options) as u64,

@@ -181,7 +181,10 @@ fn fate_of_cache(server: &Server) -> Result<&'static str, &'static str> {
     if process::id() == 1 {
         return Err("this is process 1, with which all others end");
     }
-    Ok("its cache is empty, since that of this one ends with it")
+    Ok(match server.options.memory_file {
+        Some(_) => "it goes on with the cache in the file of -e",
+        None => "its cache is empty, since that of this one ends with it",
+    })
 }
 
 /// So long may a new process take until it serves.
