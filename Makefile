@@ -13,7 +13,7 @@ MIRI_SEEDS := 8
 
 MINUTES := 1
 
-.PHONY: run build test lint unit models miri miri-seeds sanitize clients conformance fuzz fuzz-smoke bench dialects capacity traces soak ttl docs install
+.PHONY: run build test lint unit models miri miri-seeds sanitize clients conformance fuzz fuzz-smoke bench dialects capacity traces soak ttl restart docs install
 
 # Starts larderd on 127.0.0.1:11211.
 run: build
@@ -104,6 +104,10 @@ traces: build
 # A cache under load: `make soak MINUTES=60`. Fails on a wrong value or too much memory.
 soak:
 	cargo bench -p larder-bench --bench soak -- --minutes $(MINUTES)
+
+# How long a cache of 5 million items in a GiB takes to be there again after `kill -9` under load, a minute.
+restart: build
+	LARDERD=$(LARDERD) cargo test --release -p larder-server --locked --test restart -- --ignored --nocapture
 
 # Expired items that are still held, in simulated time.
 ttl:

@@ -287,10 +287,10 @@ fn is_in_use(locks: &Locks) -> bool {
 /// The process ids of those that do, where what is there tells them.
 fn users(file: &File, locks: &Locks) -> Vec<u64> {
     let engine = Memory::read_only(file).ok().and_then(|memory| Engine::read_only(memory).ok());
-    let peers = engine.map_or_else(Vec::new, |engine| engine.peer_locks());
-    let living =
-        peers.into_iter().filter(|(byte, _)| locks.is_locked_by_other(*byte).unwrap_or(true));
-    living.map(|(_, process)| process).collect()
+    let peers = engine.map_or_else(Vec::new, |engine| engine.peer_reports());
+    let lives = |byte| locks.is_locked_by_other(byte).unwrap_or(true);
+    let living = peers.into_iter().filter(|peer| lives(peer.lock_byte));
+    living.map(|peer| peer.process_id).collect()
 }
 
 fn named(processes: &[u64]) -> String {

@@ -192,14 +192,6 @@ impl Engine {
         in_use.map(|row| self.peer_word(row, PROCESS_ID).load(Relaxed)).collect()
     }
 
-    /// The peers that are attached, or died so: the byte of the lock file that each holds while it lives, and the process
-    /// id that it told.
-    pub fn peer_locks(&self) -> Vec<(u64, u64)> {
-        let in_use = self.rows().filter(|row| self.is_row_in_use(*row));
-        let process_id = |row| self.peer_word(row, PROCESS_ID).load(Relaxed);
-        in_use.map(|row| (lock_byte(row), process_id(row))).collect()
-    }
-
     /// Looks for peers that have died, and puts in order what they left. Were there any?
     ///
     /// Cost: a system call for each peer.

@@ -398,6 +398,16 @@ const DIFFERENCES: &[Difference] = &[
         reason: "There is no flash tier.",
     },
     Difference {
+        memcached: "`-e` takes whatever file is named, and begins anew unless the last server was \
+            stopped gracefully. A file `.meta` beside it that it cannot read ends the start. `uptime` \
+            counts from the first server's start, and `cache_memlimit` is refused.",
+        larder: "A file that holds no cache of Larder's ends the start and is left as it is, and so \
+            does any `.meta`; the cache is there again however the last server ended. `uptime` counts \
+            from this server's start, as all counters do, and `cache_memlimit` can lower the memory.",
+        reason: "Who names the wrong file must not lose it, or what a memcached would go on with; a \
+            crash is when a warm cache is needed.",
+    },
+    Difference {
         memcached: "The microseconds in the lines of `watch` lack leading zeros.",
         larder: "They have six digits.",
         reason: "Without them the time cannot be read.",

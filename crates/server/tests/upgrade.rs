@@ -169,6 +169,26 @@ fn upgrade_under_load(scene: &mut Scene) -> Result<()> {
 }
 
 #[test]
+fn a_cache_in_a_file_goes_on_and_both_processes_use_it_meanwhile() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("cache").display().to_string();
+    let mut scene = Scene::tcp(&["-e", &path])?;
+    let mut before = scene.first.connect()?;
+    before.ask(b"set old 0 0 1\r\n1\r\n", b"STORED\r\n")?;
+    let old = scene.upgrade()?;
+    assert_eq!(scene.said("attached in"), 1, "{}", scene.first.log());
+    let mut after = scene.first.connect()?;
+    after.ask(b"get old\r\n", b"1\r\nEND\r\n")?;
+    after.ask(b"set new 0 0 1\r\n2\r\n", b"STORED\r\n")?;
+    before.ask(b"get new\r\n", b"2\r\nEND\r\n")?;
+    drop(before);
+    scene.wait_for_end(old)?;
+    after.ask(b"get old new\r\n", b"2\r\nEND\r\n")?;
+    after.ask(b"set more 0 0 1\r\n3\r\n", b"STORED\r\n")?;
+    Ok(())
+}
+
+#[test]
 fn nobody_notices_three_upgrades_over_tcp() {
     upgrade_under_load(&mut Scene::tcp(&[]).unwrap()).unwrap();
 }
