@@ -197,6 +197,17 @@ impl Builder {
 
     /// Whether it is an error that another process uses the cache that is in the file, when it is opened. Off by default; it
     /// keeps nobody from opening it later.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("cache");
+    /// use larder::Cache;
+    /// let alone = || Cache::builder().shared(&path).alone(true).open();
+    /// let first = alone()?;
+    /// let in_use = format!("in use by process {}", std::process::id());
+    /// assert!(alone().unwrap_err().to_string().contains(&in_use));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn alone(mut self, on: bool) -> Self {
         self.alone = on;
@@ -205,6 +216,22 @@ impl Builder {
 
     /// Whether a cache in the file that cannot be used makes way for an empty one, if no process uses it:
     /// [`Cache::opening`] says so. A file that holds anything else is never touched. Off by default: then either is an error.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("cache");
+    /// use larder::{Cache, Opening};
+    /// let of = |bytes| Cache::builder().shared(&path).memory_bytes(bytes).exactly(true);
+    /// drop(of(16 << 20).open()?);
+    /// assert!(of(32 << 20).open().is_err());
+    /// let cache = of(32 << 20).replaces_unusable(true).open()?;
+    /// assert!(matches!(cache.opening(), Opening::Replaced(why) if why.contains("memory in bytes")));
+    ///
+    /// drop(cache);
+    /// std::fs::write(&path, "no cache")?;
+    /// assert!(of(32 << 20).replaces_unusable(true).open().is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn replaces_unusable(mut self, on: bool) -> Self {
         self.replaces = on;

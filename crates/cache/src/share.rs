@@ -86,7 +86,7 @@ pub enum SharedError {
         /// The process ids of those that use it, as they told them; none where that cannot be read.
         processes: Vec<u64>,
         /// Why it cannot be used with them, if it cannot.
-        unusable: Option<Unusable>,
+        unusable: Option<Box<Unusable>>,
     },
     /// The memory cannot be laid out or mapped.
     #[error(transparent)]
@@ -238,7 +238,7 @@ impl Sharing<'_> {
         }
         if is_in_use(&locks) {
             let processes = users(file, &locks);
-            return Err(SharedError::InUse { path, processes, unusable: Some(reason) });
+            return Err(SharedError::InUse { path, processes, unusable: Some(Box::new(reason)) });
         }
         let (engine, file) = self.create(&path, locks, monotonic_secs, NewFile::replace)?;
         Ok((engine, file, Opening::Replaced(reason.to_string())))
