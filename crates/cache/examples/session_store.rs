@@ -46,8 +46,8 @@ impl Sessions {
     }
 
     /// Ends all sessions of a user.
-    fn end_all(&self, user: u64) -> u64 {
-        self.cache.remove_prefix(format!("session:{user}:")).unwrap()
+    fn end_all(&self, user: u64) -> Result<u64, larder::StoreError> {
+        self.cache.remove_prefix(format!("session:{user}:"))
     }
 
     fn pass(&self, minutes: u32) {
@@ -80,7 +80,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     }
     println!("an open page keeps its session: the laptop holds {:?}", sessions.see(&laptop)?);
 
-    let ended = sessions.end_all(7);
+    let ended = sessions.end_all(7)?;
     assert_eq!((ended, sessions.see(&phone)?, sessions.see(&laptop)?), (2, None, None));
     println!("user 7 changes the password: {ended} sessions ended");
 
