@@ -1,6 +1,7 @@
 //! The engine: a region and what is derived from its superblock.
 
 use std::sync::OnceLock;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use larder_item::{Epoch, KEY_BYTES_MAX};
@@ -97,6 +98,8 @@ pub struct Engine {
     pub(crate) wake: OnceLock<Wake>,
     /// Whom removals are told.
     pub(crate) told: Told,
+    /// How often somebody was waited for in vain.
+    pub(crate) stuck: AtomicU64,
 }
 
 /// The index begins with this part of the memory: enough for items of about a kilobyte. It grows with the
@@ -186,6 +189,7 @@ impl Engine {
             group_shift: layout.groups_per_segment().ilog2(),
             wake: OnceLock::new(),
             told: Told::default(),
+            stuck: AtomicU64::new(0),
             memory,
             layout,
         };
@@ -254,6 +258,7 @@ impl Engine {
             group_shift: layout.groups_per_segment().ilog2(),
             wake: OnceLock::new(),
             told: Told::default(),
+            stuck: AtomicU64::new(0),
             memory,
             layout,
         };
@@ -291,6 +296,7 @@ impl Engine {
             secrets: RapidSecrets::seed(self.memory.word(superblock::HASH_SEED).load(Relaxed)),
             wake: OnceLock::new(),
             told: Told::default(),
+            stuck: AtomicU64::new(0),
             ..*self
         };
         if !engine.has_peers() {

@@ -307,7 +307,7 @@ impl Engine {
         let mut bytes_of_surplus = [0; SURPLUS_MAX];
         for record in self.records(segment) {
             let Ok(locked) = self.lock(seat, record.hash) else {
-                continue;
+                break;
             };
             // A piece is as wanted as the item that it is of.
             let Some(found) = self.find_item_of(&locked, &record) else {

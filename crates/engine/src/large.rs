@@ -25,7 +25,7 @@ use crate::record::{Draft, Form, Header, PIECE_HEAD_BYTES};
 use crate::segment::{Account, State};
 use crate::slot::Slot;
 use crate::wait::Wait;
-use crate::{Engine, Request, Seat, StoreError, Stored, Stuck};
+use crate::{Engine, Request, Seat, StoreError, Stored};
 
 /// A piece shorter than this is not worth its own record: a segment with less room is sealed.
 const PIECE_BYTES_MIN: usize = 512;
@@ -302,7 +302,7 @@ impl Engine {
             self.abort_upload(seat, upload);
         }
         self.grow_if_due(seat, now);
-        if stored.is_err() {
+        if stored.is_err_and(|error| !matches!(error, Unpublished::Refused(StoreError::Stuck(_)))) {
             self.give_up(seat, request, now);
         }
         Ok(stored?)
@@ -363,20 +363,31 @@ impl Engine {
     }
 
     fn give_back(&self, seat: &Seat, upload: &Upload) {
+        let times_stuck = self.times_stuck();
         for piece in &upload.pieces {
             while self.outlasts(piece) {
+                if self.times_stuck() != times_stuck {
+                    self.leave_behind(piece);
+                    break;
+                }
                 // Under the lock of the item's group nobody else accounts for the piece.
-                match self.lock(seat, upload.hash) {
-                    Ok(_locked) if self.give_back_piece(piece) => break,
-                    Ok(_) => {}
-                    // Its account says too much until then.
-                    Err(Stuck) => {
-                        self.note_arrived(piece.slot.segment());
-                        self.suspect(piece.slot.segment());
-                        break;
-                    }
+                if let Ok(_locked) = self.lock(seat, upload.hash)
+                    && self.give_back_piece(piece)
+                {
+                    break;
                 }
             }
+        }
+    }
+
+    /// Leaves it to others to take a piece out of the account of its segment, which says too much until then.
+    fn leave_behind(&self, piece: &Piece) {
+        let segment = piece.slot.segment();
+        // While that is pinned it is not put to other use, with which no piece would be arriving.
+        if self.pin(segment, piece.sequence) {
+            self.note_arrived(segment);
+            self.suspect(segment);
+            self.unpin(segment);
         }
     }
 

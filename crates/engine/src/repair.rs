@@ -227,6 +227,7 @@ impl Engine {
             return;
         }
         let mut count = 0;
+        let times_stuck = self.times_stuck();
         for segment in self.segments().take(self.used_segments() as usize) {
             if !self.is_suspect(segment) {
                 continue;
@@ -235,7 +236,7 @@ impl Engine {
             if count > count_max || !self.recount(seat, segment) {
                 self.memory.word(global::SUSPECTS).fetch_or(ACCOUNTS, Release);
             }
-            if count > count_max {
+            if count > count_max || self.times_stuck() != times_stuck {
                 return;
             }
         }

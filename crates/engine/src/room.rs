@@ -96,6 +96,7 @@ impl Engine {
     pub(crate) fn take_segment(&self, seat: &Seat, now: Second) -> Result<u32, NoMemory> {
         let mut wait = Wait::default();
         let (mut rounds, mut fruitless) = (0, 0);
+        let times_stuck = self.times_stuck();
         loop {
             if let Some(segment) = self.take_free_segment(seat) {
                 return Ok(segment);
@@ -117,7 +118,11 @@ impl Engine {
                     }
                     match self.make_room(seat, &survey, keep, now) {
                         // All there is may be in the heads of others, or was sealed since the survey.
-                        Err(NoMemory) if self.evicts && fruitless < FRUITLESS_MAX => {
+                        Err(NoMemory)
+                            if self.evicts
+                                && fruitless < FRUITLESS_MAX
+                                && self.times_stuck() == times_stuck =>
+                        {
                             fruitless += 1;
                             Emptied::Busy
                         }
@@ -138,6 +143,10 @@ impl Engine {
                     waited => waited?,
                 },
                 Emptied::Yes | Emptied::Partly => rounds += 1,
+            }
+            // The next round would come to the same record.
+            if self.times_stuck() != times_stuck {
+                return Err(NoMemory);
             }
         }
     }

@@ -141,7 +141,8 @@ impl Engine {
                 .map_err(StoreError::from),
         };
         self.grow_if_due(seat, now);
-        if stored.is_err() {
+        // Who has been waiting for a stopped process would wait for it again.
+        if stored.as_ref().is_err_and(|error| !matches!(error, StoreError::Stuck(_))) {
             self.give_up(seat, request, now);
         }
         stored

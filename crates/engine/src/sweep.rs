@@ -170,8 +170,10 @@ impl Engine {
                 continue;
             }
             let hash = self.hash_of(record_at, header);
-            if let Ok(locked) = self.lock(seat, hash)
-                && let Some(found) = self.find_location(&locked, hash, slot)
+            let Ok(locked) = self.lock(seat, hash) else {
+                break;
+            };
+            if let Some(found) = self.find_location(&locked, hash, slot)
                 && let Some(death) = self.death(&found, now)
             {
                 self.sweep_up(seat, &found, death);

@@ -1,5 +1,6 @@
 //! Waiting for another thread's few instructions.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::Duration;
 
@@ -17,8 +18,8 @@ impl Wait {
     const SPINS_MAX: u32 = 64;
     /// After so many rounds who is waited for is not just without a processor.
     const YIELDS_MAX: u32 = 1000;
-    /// So many naps later who is waited for lives but does not run: somebody has stopped it.
-    const NAPS_MAX: u32 = 1000;
+    /// So many naps later, a second where the machine is busy, who is waited for lives but does not run: somebody has stopped it.
+    const NAPS_MAX: u32 = 500;
     const NAP: Duration = Duration::from_millis(1);
 
     pub(crate) fn pause(&mut self) {
@@ -51,9 +52,16 @@ impl Engine {
             return Ok(());
         }
         if wait.rounds > Wait::YIELDS_MAX + Wait::NAPS_MAX {
+            self.stuck.fetch_add(1, Relaxed);
             return Err(Stuck);
         }
         thread::sleep(Wait::NAP);
         Ok(())
+    }
+
+    /// How often somebody was waited for in vain. Where that grows, who waits for several in a row shall give up: an
+    /// operation waits a second or two, not for each.
+    pub(crate) fn times_stuck(&self) -> u64 {
+        self.stuck.load(Relaxed)
     }
 }
