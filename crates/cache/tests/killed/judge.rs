@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use larder::{Cache, Read, Reading, Request, StoreMode};
+use larder::{Cache, Read, Reading, Request, StoreError, StoreMode};
 
 use crate::operations::{keys, value};
 use crate::victim::open;
@@ -159,6 +159,39 @@ impl Judge {
             _ => Ok(()),
         }
     }
+}
+
+/// Operations beside a process that is stopped in the middle of one. They may be refused. How long did the slowest take?
+pub(crate) fn go_on_beside(cache: &Cache, random: &mut Random) -> Result<Duration, String> {
+    const PATIENCE: Duration = Duration::from_secs(4);
+    let mut slowest = Duration::ZERO;
+    for round in 0..8 {
+        let names = ["new", "text", "large", "digits", "number", "grown", "dated"];
+        let key = match random.below(2) {
+            0 => names[random.below(names.len() as u64) as usize].to_string(),
+            _ => format!("k{}", random.below(40)),
+        };
+        let begun = Instant::now();
+        let done = match round {
+            0..5 => cache.set(&key, value(1, [300, 3000, 9000][round % 3]), None).map(drop),
+            5 => cache.delete(&key).map(drop),
+            6 => {
+                cache.maintain();
+                Ok(())
+            }
+            _ => cache.touch(&key, Some(Duration::from_secs(10))).map(drop),
+        };
+        if let Err(error) = done
+            && !matches!(error, StoreError::Stuck(_) | StoreError::NoMemory)
+        {
+            return Err(format!("beside one who is stopped: {error}"));
+        }
+        slowest = slowest.max(begun.elapsed());
+        if slowest > PATIENCE {
+            return Err(format!("operation {round} took {slowest:?} beside one who is stopped"));
+        }
+    }
+    Ok(slowest)
 }
 
 /// Where everything is deleted nothing may be left.

@@ -18,7 +18,7 @@ mod victim;
 use std::fs::{self, File};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use judge::{Allowed, Judge, Random, contents};
 use larder_region::Memory;
@@ -33,6 +33,8 @@ struct Plan {
     judged_max: Option<u64>,
     /// How many children of each operation are really killed.
     killed: u64,
+    /// Beside how many children of each operation, stopped for long, others go on.
+    stopped: u64,
     /// How many copies of each operation are repaired one instruction at a time.
     repaired: u64,
 }
@@ -51,8 +53,8 @@ fn main() {
         SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| now.as_nanos() as u64)
     });
     let plan = match std::env::var("LARDER_KILLED").as_deref() {
-        Ok("all") => Plan { seed, judged_max: None, killed: 20, repaired: 4 },
-        _ => Plan { seed, judged_max: Some(60), killed: 2, repaired: 1 },
+        Ok("all") => Plan { seed, judged_max: None, killed: 20, stopped: 12, repaired: 4 },
+        _ => Plan { seed, judged_max: Some(60), killed: 2, stopped: 1, repaired: 1 },
     };
     println!("LARDER_KILLED_SEED={seed}");
     let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.contains(part));
@@ -141,11 +143,16 @@ impl<'a> Trial<'a> {
         for at in &kills {
             same += u64::from(self.kill_at(*at)?);
         }
+        let stops: Vec<u64> = (0..self.plan.stopped).map(|_| self.random.below(total)).collect();
+        let mut slowest = Duration::ZERO;
+        for at in stops {
+            slowest = slowest.max(self.stop_at(at)?);
+        }
         let repairs = self.repair(&repaired)?;
         let Stepped { steps, changes, judged } = stepped;
         let killed = kills.len();
         Ok(format!(
-            "{steps} instructions, {changes} changes seen, {judged} judged; {killed} killed, {same} of them exactly so; {repairs}"
+            "{steps} instructions, {changes} changes seen, {judged} judged; {killed} killed, {same} of them exactly so; {repairs}; beside one who was stopped an operation took {slowest:.1?}"
         ))
     }
 
@@ -239,6 +246,21 @@ impl Trial<'_> {
         drop(witness);
         verdict.map_err(|why| format!("{why}\n  really killed after instruction {at}"))?;
         Ok(is_same)
+    }
+
+    /// Stops a child at an instruction: others may be refused, but not wait for long. Then it goes on to its end.
+    fn stop_at(&mut self, at: u64) -> Result<Duration, String> {
+        let (path, witness) = self.begin(&self.base);
+        let mut tracee = Tracee::start(self.name, &path, &self.allowed.detail);
+        while tracee.steps < at && tracee.step() {}
+        let slowest = judge::go_on_beside(&witness, &mut self.random).map_err(|why| {
+            format!("{why}\n  stopped after instruction {at}, {}", tracee.place())
+        })?;
+        tracee.kill();
+        witness.maintain();
+        let valid = witness.validate();
+        valid.map_err(|broken| format!("{broken}\n  killed when stopped after {at}"))?;
+        Ok(slowest)
     }
 
     /// Kills those who repair what was left at some instructions.
