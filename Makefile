@@ -12,8 +12,9 @@ FUZZ_SMOKE_SECS := 20
 MIRI_SEEDS := 8
 
 MINUTES := 1
+STORM_SECS := 600
 
-.PHONY: run build test lint unit models miri miri-seeds sanitize clients conformance fuzz fuzz-smoke bench dialects capacity traces soak ttl restart docs install
+.PHONY: run build test lint unit models miri miri-seeds sanitize clients conformance fuzz fuzz-smoke crash storm bench dialects capacity traces soak ttl restart docs install
 
 # Starts larderd on 127.0.0.1:11211.
 run: build
@@ -61,6 +62,15 @@ miri-seeds:
 sanitize:
 	RUSTFLAGS="-Zsanitizer=address" CARGO_TARGET_DIR=target/sanitize cargo +nightly test --locked \
 		--target $$(rustc -vV | sed -n 's/^host: //p') -p larder-server --lib -- ring:: worker::
+
+# A process is killed after every instruction of every operation, and what it leaves is judged: half an hour. `make crash
+# OPERATION=split` takes a part. `make test` plays a sample.
+crash:
+	LARDER_KILLED=all cargo test -p larder --locked --test killed -- $(OPERATION)
+
+# Processes on one cache that are killed, stopped and continued at random, ten minutes.
+storm:
+	LARDER_STORM_SECS=$(STORM_SECS) cargo test -p larder --locked --test storm -- --nocapture
 
 # Client libraries and their own suites against the release binary, and the quick part of memcached's own.
 clients: build

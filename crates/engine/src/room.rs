@@ -96,7 +96,7 @@ impl Engine {
     pub(crate) fn take_segment(&self, seat: &Seat, now: Second) -> Result<u32, NoMemory> {
         let mut wait = Wait::default();
         let (mut rounds, mut fruitless) = (0, 0);
-        let times_stuck = self.times_stuck();
+        let mut times_stuck = self.times_stuck();
         loop {
             if let Some(segment) = self.take_free_segment(seat) {
                 return Ok(segment);
@@ -139,6 +139,7 @@ impl Engine {
                 Emptied::Busy => match self.wait_for_peers(&mut wait) {
                     Err(_) if self.evicts && keep != Keep::Nothing => {
                         (rounds, wait) = (Keep::NOTHING_FROM_ROUND, Wait::default());
+                        times_stuck = self.times_stuck();
                     }
                     waited => waited?,
                 },
