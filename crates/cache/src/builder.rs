@@ -4,7 +4,7 @@ use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::PathBuf;
 
-use larder_engine::{Config, CreateError, Engine, JoinError};
+use larder_engine::{Config, CreateError, Engine};
 use larder_item::Epoch;
 use larder_region::Access;
 
@@ -65,9 +65,6 @@ pub enum OpenError {
     /// It cannot be shared as was asked for.
     #[error("cannot open a shared cache: {0}")]
     Shared(#[from] SharedError),
-    /// As many threads use it as can.
-    #[error(transparent)]
-    Full(#[from] JoinError),
     /// The maintainer cannot be started.
     #[error("cannot start a cache's maintainer: {0}; allow more threads, or do without one")]
     Thread(std::io::Error),
@@ -269,9 +266,9 @@ impl Builder {
             Place::Private => time,
             _ => Time::beginning_at(clock, engine.birth().monotonic_secs, engine.epoch()),
         };
-        let cache = Cache::new(engine, time, file, opening)?;
+        let cache = Cache::new(engine, time, file, opening);
         if self.maintainer {
-            let maintainer = Maintainer::start(cache.shared())?;
+            let maintainer = Maintainer::start(cache.shared()).map_err(OpenError::Thread)?;
             let _ = cache.shared().maintainer.set(maintainer);
         }
         Ok(cache)

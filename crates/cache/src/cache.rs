@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use larder_engine::{Broken, Config, CreateError, Engine, JoinError, LimitError, Report, Seat};
+use larder_engine::{Broken, Config, CreateError, Engine, LimitError, Report, Seat};
 use larder_item::{Epoch, Second};
 use larder_region::forks;
 use larder_stats::Counter;
@@ -95,18 +95,18 @@ impl Shared {
     fn forked(&self) -> Self {
         // One is the shared seat.
         let own_seats = 1 + seats::of_this_thread(self);
-        let taken_over = self.engine.in_child(own_seats);
-        let taken_over = taken_over.and_then(|engine| Ok(Self::new(engine, self.time)?));
-        taken_over.unwrap_or_else(|error| {
-            let engine = Engine::create(&SUBSTITUTE).expect("a megabyte can be had");
-            let substitute = Self::new(engine, self.time).expect("a new engine has free seats");
-            Self { lost: Some(error), ..substitute }
-        })
+        match self.engine.in_child(own_seats) {
+            Ok(engine) => Self::new(engine, self.time),
+            Err(error) => {
+                let engine = Engine::create(&SUBSTITUTE).expect("a megabyte can be had");
+                Self { lost: Some(error), ..Self::new(engine, self.time) }
+            }
+        }
     }
 
-    fn new(engine: Engine, time: Time) -> Result<Self, JoinError> {
-        Ok(Self {
-            shared_seat: seats::shared_seat(&engine)?,
+    fn new(engine: Engine, time: Time) -> Self {
+        Self {
+            shared_seat: Mutex::new(engine.sit_first()),
             engine,
             time,
             queues: Queues::default(),
@@ -118,7 +118,7 @@ impl Shared {
             lost: None,
             file: None,
             opening: Opening::None,
-        })
+        }
     }
 
     /// Keeps the maintainer waiting, or all who wait for it.
@@ -139,13 +139,8 @@ impl Cache {
         Builder::default()
     }
 
-    pub(crate) fn new(
-        engine: Engine,
-        time: Time,
-        file: Option<File>,
-        opening: Opening,
-    ) -> Result<Self, JoinError> {
-        Ok(Self { shared: Arc::new(Shared { file, opening, ..Shared::new(engine, time)? }) })
+    pub(crate) fn new(engine: Engine, time: Time, file: Option<File>, opening: Opening) -> Self {
+        Self { shared: Arc::new(Shared { file, opening, ..Shared::new(engine, time) }) }
     }
 
     /// What the clones of this cache share in this process.

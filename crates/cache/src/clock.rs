@@ -53,7 +53,9 @@ impl Time {
     /// deadline.
     #[inline]
     pub(crate) fn system_second(&self) -> Second {
-        let lived = clock_gettime(ClockId::MonotonicCoarse).tv_sec - self.started_monotonic_secs;
+        let now = clock_gettime(ClockId::MonotonicCoarse).tv_sec;
+        // A file may say anything.
+        let lived = now.saturating_sub(self.started_monotonic_secs);
         Second::try_from(lived).unwrap_or(0).saturating_add(Epoch::FIRST_SECOND)
     }
 }

@@ -4,11 +4,10 @@ use std::sync::{Arc, Weak};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use larder_engine::Seat;
 use larder_stats::Counter;
 
-use crate::OpenError;
 use crate::cache::Shared;
+use crate::seats;
 
 /// How often dead memory is looked for when nobody is short of it.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -27,14 +26,12 @@ impl Maintainer {
     /// Starts the maintainer of a cache. It holds none of it: it ends with the last clone.
     ///
     /// # Errors
-    /// The system gives no thread, or the region has no free seat.
-    pub(crate) fn start(shared: &Arc<Shared>) -> Result<Self, OpenError> {
+    /// The system gives no thread.
+    pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Self> {
         let weak = Arc::downgrade(shared);
-        let seat = shared.engine.sit_first()?;
         let thread = thread::Builder::new()
             .name("larder-maintain".to_owned())
-            .spawn(move || maintain(&weak, &seat))
-            .map_err(OpenError::Thread)?
+            .spawn(move || maintain(&weak))?
             .thread()
             .clone();
         let woken = thread.clone();
@@ -43,17 +40,19 @@ impl Maintainer {
     }
 }
 
-fn maintain(cache: &Weak<Shared>, seat: &Seat) {
+fn maintain(cache: &Weak<Shared>) {
     let mut maintained = 0;
     while let Some(shared) = cache.upgrade() {
         let now = shared.now();
         let tidying = shared.tidying();
-        shared.engine.refill(seat, now);
-        if now != maintained {
-            shared.engine.maintain(seat, now);
-            shared.engine.count(seat, Counter::MaintainerRounds, 1);
-            maintained = now;
-        }
+        seats::with_seat(&shared, |engine, seat| {
+            engine.refill(seat, now);
+            if now != maintained {
+                engine.maintain(seat, now);
+                engine.count(seat, Counter::MaintainerRounds, 1);
+                maintained = now;
+            }
+        });
         drop(tidying);
         drop(shared);
         thread::park_timeout(PERIOD);

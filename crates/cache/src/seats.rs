@@ -2,9 +2,9 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 
-use larder_engine::{Engine, JoinError, Seat};
+use larder_engine::{Engine, Seat};
 
 use crate::cache::Shared;
 
@@ -74,9 +74,4 @@ fn sit_down(cache: &Arc<Shared>, seats: &RefCell<Vec<Rc<Seated>>>) -> Option<Rc<
     seats.retain(|seated| seated.cache.strong_count() > 0);
     seats.push(Rc::clone(&seated));
     Some(seated)
-}
-
-/// The seat for threads that find none free.
-pub(crate) fn shared_seat(engine: &Engine) -> Result<Mutex<Seat>, JoinError> {
-    Ok(Mutex::new(engine.sit_first()?))
 }

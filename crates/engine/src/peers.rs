@@ -17,8 +17,8 @@ use std::sync::{Mutex, TryLockError};
 use larder_region::layout::{HOLD_BYTES, PEER_BYTES, global};
 use larder_region::{LockError, Locks, forks};
 
+use crate::Engine;
 use crate::inspect::PeerReport;
-use crate::{Engine, Seat};
 
 const IN_USE: usize = 0;
 const PROCESS_ID: usize = 8;
@@ -56,11 +56,6 @@ pub enum JoinError {
         "{0} processes use the cache, and it has no room for another; end one, or open a larger cache"
     )]
     Full(usize),
-    /// Every seat is taken by a thread of another process.
-    #[error(
-        "{0} threads use the cache, and it has no room for another; end some, or open a larger cache"
-    )]
-    NoSeat(usize),
     /// The lock file cannot be used.
     #[error(transparent)]
     Lock(#[from] LockError),
@@ -94,14 +89,6 @@ impl Engine {
             // Where that fails the next one waits until this process ends.
             let _ = locks.unlock(OPENING_BYTE);
         }
-    }
-
-    /// As [`Engine::sit`], for a process's own seat, which it cannot do without.
-    ///
-    /// # Errors
-    /// [`JoinError::NoSeat`].
-    pub fn sit_first(&self) -> Result<Seat, JoinError> {
-        self.sit().ok_or(JoinError::NoSeat(self.layout.seats))
     }
 
     /// Can other processes use the region?

@@ -63,36 +63,49 @@ impl Seat {
 }
 
 impl Engine {
-    /// Takes a free seat, or none where as many threads as the region has seats hold one. Give it back
+    /// Takes a free seat, or none where as many threads as the region has seats for hold one. Give it back
     /// with [`Engine::leave`].
     pub fn sit(&self) -> Option<Seat> {
-        (0..self.layout.seats).find_map(|index| {
-            let at = self.layout.seats_at + index * self.layout.seat_bytes;
-            // Pairs with the release in `leave`: the counters of the last holder are seen.
-            let mine = u64::from(self.peer) + 1;
-            let claimed = self.memory.word(at + CLAIMED).compare_exchange(0, mine, AcqRel, Relaxed);
-            claimed.ok()?;
-            // Before anything is counted there: who adds up looks at all seats so far.
-            self.memory.word(global::SEATS_USED).fetch_max(index as u64 + 1, AcqRel);
-            Some(Seat { index: index as u32, at, not_sync: PhantomData })
-        })
+        (self.layout.peers as u32..self.layout.seats as u32)
+            .map(|index| self.seat_at(index))
+            .find(|seat| self.take_seat(seat))
+    }
+
+    /// Takes the seat that is kept for this process: one for all its threads that find no other. Once.
+    pub fn sit_first(&self) -> Seat {
+        let seat = self.seat_at(self.peer);
+        let is_taken = self.take_seat(&seat);
+        debug_assert!(is_taken, "a peer's own seat is taken");
+        seat
+    }
+
+    fn seat_at(&self, index: u32) -> Seat {
+        let at = self.layout.seats_at + index as usize * self.layout.seat_bytes;
+        Seat { index, at, not_sync: PhantomData }
+    }
+
+    fn take_seat(&self, seat: &Seat) -> bool {
+        let mine = u64::from(self.peer) + 1;
+        // Pairs with the release in `leave`: the counters of the last holder are seen.
+        let claimed =
+            self.memory.word(seat.at + CLAIMED).compare_exchange(0, mine, AcqRel, Relaxed);
+        // Before anything is counted there: who adds up looks at all seats so far.
+        self.memory.word(global::SEATS_USED).fetch_max(u64::from(seat.index) + 1, AcqRel);
+        claimed.is_ok()
     }
 
     /// Gives a seat back. What was counted on it stays counted.
     pub fn leave(&self, seat: &Seat) {
         self.tell_slots(seat);
-        // Pairs with the acquire in `sit`.
+        // Pairs with the acquire in `take_seat`.
         self.memory.word(seat.at + CLAIMED).store(0, Release);
     }
 
     /// The seats of a peer.
     pub(crate) fn seats_of(&self, peer: u32) -> impl Iterator<Item = Seat> + '_ {
         // All of them: one may be taken that does not count as used yet.
-        let seats = (0..self.layout.seats as u32).map(|index| {
-            let at = self.layout.seats_at + index as usize * self.layout.seat_bytes;
-            Seat { index, at, not_sync: PhantomData }
-        });
-        // Pairs with the exchange in `sit`.
+        let seats = (0..self.layout.seats as u32).map(|index| self.seat_at(index));
+        // Pairs with the exchange in `take_seat`.
         seats.filter(move |seat| {
             self.memory.word(seat.at + CLAIMED).load(Acquire) == u64::from(peer) + 1
         })
