@@ -13,7 +13,7 @@ use crate::values::{Origin, Values};
 /// # Errors
 /// Names the first two that contradict each other.
 pub(crate) fn check(values: &Values) -> Result<Vec<String>, OptionError> {
-    for rule in [item_size, chunk_size, slab_sizes, queues, napi_ids, ways_in, filtered] {
+    for rule in [item_size, chunk_size, slab_sizes, queues, napi_ids, ways_in, filtered, readers] {
         if let Some((id, what)) = rule(values) {
             let origin = values.given(id).map_or(&Origin::Default, |given| &given.origin);
             let message = format!("{}: {what}", origin.spelling(id.row()));
@@ -82,6 +82,18 @@ fn filtered(values: &Values) -> Contradiction {
     })
 }
 
+/// Memory that others read is of common pages.
+fn readers(values: &Values) -> Contradiction {
+    (has_readers(values) && values.switch(Id::EnableLargepages)).then(|| {
+        let what = "memory that others read is not of huge pages: leave out -L";
+        (Id::LocalReaders, what.to_owned())
+    })
+}
+
+fn has_readers(values: &Values) -> bool {
+    values.text(Id::LocalReaders).is_some_and(|who| who != "off")
+}
+
 fn napi_ids(values: &Values) -> Contradiction {
     let (queues, workers) = (values.number(Id::NapiIds)?, values.number(Id::Threads)?);
     (queues > workers)
@@ -126,6 +138,9 @@ fn warnings(values: &Values) -> Vec<String> {
     if values.given(Id::MemoryFile).is_some() && values.switch(Id::EnableLargepages) {
         let what = "huge pages that the system has set aside are not used for the file of -e";
         warnings.push(format!("option -L: {what}"));
+    }
+    if has_readers(values) && values.given(Id::UnixSocket).is_none() {
+        warnings.push("option --local-readers: without -s there is nowhere to come in".to_owned());
     }
     let is_off = |id| values.number(id) == Some(0);
     if is_off(Id::Port) && is_off(Id::UdpPort) && values.given(Id::UnixSocket).is_none() {

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use crate::listen::{self, Listen};
+use crate::readers::LocalReaders;
 
 /// The kind of values an option takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,6 +32,8 @@ pub(crate) enum Kind {
     Path,
     /// Addresses to listen on.
     Listen,
+    /// Who may do something: see [`crate::LocalReaders`].
+    Readers,
 }
 
 /// A value that its kind has accepted.
@@ -71,6 +74,7 @@ impl Kind {
             Self::Text | Self::Path => {
                 (!trimmed.is_empty()).then(|| Value::Text(trimmed.to_owned()))
             }
+            Self::Readers => LocalReaders::parse(trimmed).map(|_| Value::Text(trimmed.to_owned())),
             Self::Listen => return listen::parse(trimmed).map(Value::Listen),
         };
         value.ok_or_else(|| self.expected())
@@ -101,6 +105,7 @@ impl Kind {
             Self::Text => "a text".to_owned(),
             Self::Path => "a path".to_owned(),
             Self::Listen => listen::EXPECTED.to_owned(),
+            Self::Readers => LocalReaders::EXPECTED.to_owned(),
         }
     }
 
@@ -116,6 +121,7 @@ impl Kind {
             Self::Text => "<text>",
             Self::Path => "<file>",
             Self::Listen => "<addr>",
+            Self::Readers => "<who>",
         }
     }
 

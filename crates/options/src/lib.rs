@@ -10,7 +10,7 @@
 //! - what an option is: `row`, `kind`, [`listen`], `table`;
 //! - what was given: `values`, [`error`];
 //! - where it was given: `getopt` and `command_line`, `environment`, `file`;
-//! - what comes of it: `check`, [`mod@options`] with [`tls`], [`slabs`] and
+//! - what comes of it: `check`, [`mod@options`] with [`tls`], [`slabs`], [`readers`] and
 //!   [`tuning`], [`request`], and `process`, which alone touches the process;
 //! - what is shown of it: `help`, `config`, [`mod@settings`], [`docs`].
 #![forbid(unsafe_code)]
@@ -28,6 +28,7 @@ mod kind;
 pub mod listen;
 pub mod options;
 mod process;
+pub mod readers;
 pub mod request;
 mod row;
 pub mod settings;
@@ -41,6 +42,7 @@ pub use error::OptionError;
 pub use listen::{Listen, Security};
 pub use options::{Accepted, AnswersAs, Io, ListenAt, Options, Protocol};
 pub use process::from_process;
+pub use readers::LocalReaders;
 pub use request::{Request, Sources};
 pub use settings::settings;
 pub use slabs::Slabs;

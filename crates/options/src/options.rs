@@ -7,6 +7,7 @@ use crate::check::check;
 use crate::error::{EXIT_USAGE, OptionError};
 use crate::kind::KIBIBYTE;
 use crate::listen::{self, Listen, Security};
+use crate::readers::LocalReaders;
 use crate::slabs::Slabs;
 use crate::table::Id;
 use crate::tls::{ClientCertificates, Tls};
@@ -104,6 +105,8 @@ pub struct Options {
     pub io: Io,
     /// `--upgrade-drain`: how long connections may stay when another process serves in place of this one.
     pub upgrade_drain_secs: u32,
+    /// `--local-readers`: who may read the cache's memory by himself.
+    pub local_readers: LocalReaders,
     /// `-o answers_as`: the memcached to answer as where two versions contradict each other.
     pub answers_as: AnswersAs,
     /// `-o debugtime`: clients may move the clock.
@@ -211,6 +214,11 @@ impl Options {
         self.addresses(self.udp_port)
     }
 
+    /// Is the cache's memory for others to read?
+    pub fn has_readers(&self) -> bool {
+        self.unix_socket.is_some() && self.local_readers != LocalReaders::Off
+    }
+
     fn addresses(&self, port: Option<u16>) -> Vec<ListenAt> {
         let Some(port) = port.filter(|_| self.unix_socket.is_none()) else {
             return Vec::new();
@@ -287,6 +295,10 @@ impl Options {
                 _ => Io::Auto,
             },
             upgrade_drain_secs: values.unsigned(Id::UpgradeDrain),
+            local_readers: values
+                .text(Id::LocalReaders)
+                .and_then(LocalReaders::parse)
+                .unwrap_or_default(),
             answers_as: match values.text(Id::AnswersAs) {
                 Some("1.6.18") => AnswersAs::V1_6_18,
                 _ => AnswersAs::V1_6_45,

@@ -269,6 +269,10 @@ Io = Row::new(Place::Long, "io", Choice(&["auto", "uring", "epoll"])).default("a
 UpgradeDrain = Row::new(Place::Long, "upgrade_drain", number(0, INT_MAX)).default("60")
     .doc("seconds that the connections of a server have, after SIGUSR2 and once another process serves in its \
           place, before they are closed");
+LocalReaders = Row::new(Place::Long, "local_readers", Kind::Readers).default("off").exit(EXIT_USAGE)
+    .doc("which processes of this machine may read the cache's memory by themselves, once they have connected to the \
+          unix socket: none, those of the server's user, those of a group, or all; the memory is then taken whole at \
+          the start, and its limit cannot be raised");
 Config = Row::new(Place::Long, "config", Path).group(Reading)
     .doc("TOML file with options; the environment and the command line override it");
 PrintConfig = Row::new(Place::Long, "print_config", Switch).group(Reading)

@@ -86,6 +86,13 @@ pub enum Command<'a> {
         /// The new limit, in MiB: 8 to 1,000,000,000.
         mebibytes: u64,
     },
+    /// Give the peer the cache's memory, to read in it by itself.
+    Region,
+    /// The peer has read these items in the cache's memory.
+    NoteReads {
+        /// Their keys, as [`local::keys`](crate::local::keys) reads them.
+        keys: &'a [u8],
+    },
     /// What operators ask for besides.
     Admin(Admin),
 }

@@ -2,6 +2,7 @@
 
 mod admin;
 mod binary;
+mod local;
 mod meta;
 
 use std::fmt::Write;
@@ -20,6 +21,7 @@ pub fn protocol_md() -> String {
     page.push_str(&meta::section());
     page.push_str(&binary::section());
     page.push_str(&admin::section());
+    page.push_str(&local::section());
     page.push_str(ERRORS_HEAD);
     for (error, meaning) in ERRORS {
         push_row(&mut page, &[&code(&words(error)), meaning]);
@@ -342,6 +344,10 @@ const ERRORS: &[(Response, &str)] = &[
         "A file of the certificates cannot be used.",
     ),
     (Response::ServerError(ServerError::ShutdownNotEnabled), "The server runs without `-A`."),
+    (
+        Response::ClientError(ClientError::RegionNotAllowed),
+        "`larder_region` on a connection that `--local-readers` does not allow.",
+    ),
     (Response::ClientError(ClientError::MemoryLimitTooSmall), "The limit is below 8."),
     (Response::ClientError(ClientError::MemoryLimitInBytes), "The limit is above 1000000000."),
     (

@@ -9,7 +9,7 @@
 //! between them is in [`Frame`].
 //!
 //! Files in reading order: [`command`], [`admin`], [`frame`], [`response`], [`parsed`], [`parser`], [`render`],
-//! then the dialects, [`text`], [`meta`] and [`binary`]; `number`, [`version`], [`docs`].
+//! then the dialects, [`text`], [`meta`] and [`binary`]; [`local`], `number`, [`version`], [`docs`].
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
@@ -18,6 +18,7 @@ pub mod binary;
 pub mod command;
 pub mod docs;
 pub mod frame;
+pub mod local;
 pub mod meta;
 mod number;
 pub mod parsed;

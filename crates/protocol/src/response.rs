@@ -193,6 +193,8 @@ pub enum ClientError {
     BadCredentialsEnd,
     /// `flush_all` is switched off.
     FlushNotAllowed,
+    /// The peer may not read the cache's memory by itself.
+    RegionNotAllowed,
     /// The memory limit asked for is less than a server can run with.
     MemoryLimitTooSmall,
     /// The memory limit asked for is so large that bytes must have been meant.

@@ -14,14 +14,15 @@
 //!
 //! This crate knows neither items nor keys nor eviction. It is one of the few places where `unsafe` is
 //! allowed: `mapping.rs` and `memory.rs` for the mapping, `raw.rs` for copies of bytes that others may be changing,
-//! `fork.rs` and `locks.rs` for what the C library alone offers.
+//! `fork.rs`, `locks.rs` and `groups.rs` for what the C library alone offers.
 //!
 //! Files in reading order: [`layout`], [`memory`], [`shared`], `mapping`, `raw`, [`turns`]; [`file`](mod@file), [`locks`], `fork`,
-//! `boot`.
+//! `boot`, `groups`.
 
 mod boot;
 pub mod file;
 mod fork;
+mod groups;
 pub mod layout;
 pub mod locks;
 mod mapping;
@@ -33,6 +34,7 @@ pub mod turns;
 pub use boot::boot;
 pub use file::{Access, FileError, NewFile};
 pub use fork::forks;
+pub use groups::peer_groups;
 pub use layout::{Layout, LayoutError, Sharing};
 pub use locks::{LockError, Locks};
 pub use memory::{MapError, Memory};

@@ -118,11 +118,17 @@ impl Connection {
         let ringed = (has_ring && tls.is_none()).then(Ringed::default);
         let Accepted { socket, transport, protocol, .. } = accepted;
         let id = u64::from(socket.as_raw_fd().unsigned_abs());
+        let mut session = Session::new(server, id, protocol);
+        if let (Some(readers), Transport::Unix) = (&server.readers, transport)
+            && readers.admits(&socket)
+        {
+            session.let_read();
+        }
         Self {
             socket,
             tls,
             transport,
-            session: Session::new(server, id, protocol),
+            session,
             next: Next::Input,
             input: Backlog::default(),
             output: Output::default(),
@@ -164,7 +170,7 @@ impl Connection {
         now: Second,
     ) -> Result<Begun, Broken> {
         if self.ringed.is_some() {
-            return self.try_begin_ringed();
+            return self.try_begin_ringed(executor);
         }
         if self.has_unsent() {
             self.note_active(now);
@@ -176,6 +182,7 @@ impl Connection {
             self.settle(executor, &mut scratch.records)?;
             self.note_stage();
         }
+        self.pass_region_if_due(executor)?;
         match self.next {
             Next::Input => {
                 if self.may_receive
@@ -200,7 +207,7 @@ impl Connection {
                 let input = self.receive(executor, scratch)?;
                 Ok(Begun::Ready(input.unwrap_or(Input::Backlog)))
             }
-            Next::Lines | Next::Drain | Next::Turn | Next::GiveWay => {
+            Next::Lines | Next::Drain | Next::Region | Next::Turn | Next::GiveWay => {
                 Ok(Begun::Ready(Input::Backlog))
             }
             Next::Close => Err(Broken),
@@ -311,7 +318,7 @@ impl Connection {
             let goes_on = match self.next {
                 Next::Turn => !contended && consumed < RECEIVED_BYTES_MAX,
                 Next::GiveWay => false,
-                Next::Input | Next::Drain | Next::Lines | Next::Close => break,
+                Next::Input | Next::Drain | Next::Region | Next::Lines | Next::Close => break,
             };
             executor.counters().count(Counter::ConnectionYields);
             if !goes_on {
@@ -351,6 +358,7 @@ impl Connection {
         self.send(executor, records, output)?;
         self.settle(executor, records)?;
         self.note_stage();
+        self.pass_region_if_due(executor)?;
         match self.next {
             _ if self.has_unsent() => Ok(Outcome::AwaitOutput),
             Next::Input | Next::Lines if !self.may_receive && self.is_over() => {
@@ -359,11 +367,31 @@ impl Connection {
             }
             Next::Input if !self.may_receive => Ok(Outcome::AwaitInput),
             Next::Lines if !self.may_receive => Ok(Outcome::AwaitLines),
-            Next::Input | Next::Lines | Next::Drain | Next::Turn | Next::GiveWay => {
+            Next::Input | Next::Lines | Next::Drain | Next::Region | Next::Turn | Next::GiveWay => {
                 Ok(Outcome::Again)
             }
             Next::Close => Err(Broken),
         }
+    }
+
+    /// Gives the peer the cache's memory, if it is to have that and has got everything before. Who has so much to read
+    /// that there is no room for it is not waited for.
+    #[inline]
+    fn pass_region_if_due(&mut self, executor: &Executor) -> Result<(), Broken> {
+        if self.next == Next::Region && !self.has_unsent() {
+            self.pass_region(executor)
+        } else {
+            Ok(())
+        }
+    }
+
+    #[cold]
+    fn pass_region(&mut self, executor: &Executor) -> Result<(), Broken> {
+        let readers = executor.server().readers.as_ref().ok_or(Broken)?;
+        let sent = readers.pass(&self.socket).map_err(|_| Broken)?;
+        executor.counters().add(Counter::WireBytesWritten, sent as u64);
+        self.next = Next::Turn;
+        Ok(())
     }
 
     /// Sends output; what the socket does not take as a whole is kept.

@@ -148,7 +148,7 @@ fn converse(
         consumed += progress.consumed;
         match progress.next {
             Next::Turn | Next::GiveWay => {}
-            Next::Drain => return (more_turns, false),
+            Next::Drain | Next::Region => return (more_turns, false),
             Next::Input | Next::Lines | Next::Close => return (more_turns, out.len() <= bytes_max),
         }
     }

@@ -10,10 +10,10 @@ use std::cell::Cell;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
-use larder::{Cache, LargeValue, Miss, Piece, Read};
-use larder_item::{Deadline, Meta};
+use larder::{Cache, LargeValue, Miss, Piece, Read, Reading};
+use larder_item::{Deadline, KEY_BYTES_MAX, Meta};
 use larder_options::AnswersAs;
-use larder_protocol::{ClientError, Command, Frame, Response, ServerError, render};
+use larder_protocol::{ClientError, Command, Frame, Response, ServerError, local, render};
 use larder_stats::{ClassCounter, ClassCounters, Counter, Counters};
 
 use crate::Server;
@@ -21,6 +21,7 @@ use crate::classes::ItemSize;
 use crate::dump::Dump;
 use crate::inbox::Inbox;
 use crate::log::Log;
+use crate::readers::READS_PER_HINT;
 use crate::server::RefreshError;
 use crate::stats;
 use crate::stop::Manner;
@@ -50,6 +51,8 @@ pub(crate) enum Executed {
     Dump(Box<Dump>),
     /// The connection is to be shown what happens.
     Watch(Box<Watch>),
+    /// The peer wants the cache's memory, if it may have that.
+    Region,
 }
 
 impl From<Response> for Executed {
@@ -165,6 +168,9 @@ impl Executor {
             Command::Quit => Response::Close,
             Command::Shutdown { graceful } => self.shutdown(graceful),
             Command::MemoryLimit { mebibytes } => self.set_memory_limit(mebibytes),
+            Command::Region if self.server.readers.is_some() => return Executed::Region,
+            Command::Region => ClientError::UnknownCommand.into(),
+            Command::NoteReads { keys } => self.note_reads(keys),
             Command::Admin(admin) => return self.admin(&admin, frame, out),
         };
         Executed::Done(response)
@@ -272,6 +278,28 @@ impl Executor {
             Miss::Expired => self.counters.count(Counter::GetExpired),
             Miss::Flushed => self.counters.count(Counter::GetFlushed),
         }
+    }
+
+    /// The peer has read items by itself: eviction and the statistics are told of as many reads as a hint stands for.
+    fn note_reads(&self, keys: &[u8]) -> Response {
+        if self.server.readers.is_none() {
+            return ClientError::UnknownCommand.into();
+        }
+        let mut bytes = [0; KEY_BYTES_MAX];
+        let (mut out, noted) = (Vec::new(), Reading { noted: true, value: false });
+        for word in local::keys(keys) {
+            let Some(key) = local::decode(word, &mut bytes) else { continue };
+            if let Read::Hit(meta) = self.cache.read_as(key, noted, &mut out, |_, _| ()) {
+                let reads = u64::from(READS_PER_HINT);
+                for counter in [Counter::CmdGet, Counter::GetHits, Counter::LocalReads] {
+                    self.counters.add(counter, reads);
+                }
+                for _ in 0..reads {
+                    self.count_class(ItemSize::new(key.len(), &meta), ClassCounter::GetHits);
+                }
+            }
+        }
+        Response::Shown
     }
 
     /// What the binary protocol is refused is not counted.

@@ -73,6 +73,7 @@ mod poller;
 mod prefixes;
 mod privileges;
 mod program;
+mod readers;
 mod ring;
 mod roster;
 mod scratch;

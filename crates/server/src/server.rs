@@ -17,6 +17,7 @@ use crate::leases::Leases;
 use crate::log::{self, Log};
 use crate::memory_file::{self, MemoryFileError};
 use crate::prefixes::Prefixes;
+use crate::readers::{Readers, ReadersError};
 use crate::roster::Roster;
 use crate::stop::Stop;
 use crate::supervisor::Supervisor;
@@ -41,6 +42,8 @@ pub struct Server {
     pub(crate) certificates: Option<Certificates>,
     /// With `-S` or `-Y`.
     pub(crate) credentials: Option<Credentials>,
+    /// With `--local-readers`.
+    pub(crate) readers: Option<Readers>,
     pub(crate) log: Log,
     /// Who is connected.
     pub(crate) roster: Roster,
@@ -78,6 +81,9 @@ pub enum ServerError {
     /// The users who may come in.
     #[error(transparent)]
     Credentials(#[from] UsersError),
+    /// Those who may read the memory by themselves.
+    #[error(transparent)]
+    Readers(#[from] ReadersError),
     /// The descriptors that threads wake each other with.
     #[error("cannot make descriptors: {0}")]
     Descriptors(#[from] rustix::io::Errno),
@@ -112,13 +118,15 @@ impl Server {
             .cas(options.cas)
             .evict(options.evict)
             .clock(Clock::Ticked)
-            .maintainer(true);
+            .maintainer(true)
+            .readable(options.has_readers());
         let credentials = Credentials::load(&options).map_err(UsersError)?;
         let cache = match &options.memory_file {
             Some(path) => memory_file::open(builder, path, &options)?,
             None => open(builder, &options)?,
         };
         cache.tick(cache.system_second());
+        let readers = Readers::new(&options, &cache)?;
         let counters: Vec<Arc<Counters>> =
             (0..options.worker_count + 3).map(|_| Arc::default()).collect();
         let log_bytes_max = usize::try_from(options.watcher_log_bytes).unwrap_or(usize::MAX);
@@ -142,6 +150,7 @@ impl Server {
             classes,
             class_tally,
             credentials,
+            readers,
             budget: Budget::new(match options.buffer_bytes_max {
                 0 => BUDGET_BYTES,
                 bytes => bytes,

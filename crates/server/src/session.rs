@@ -36,6 +36,8 @@ pub struct Session {
     has_quit: bool,
     /// Is it over with its first input, so that nothing can go on for longer?
     is_brief: bool,
+    /// May the peer read the cache's memory by itself?
+    may_read: bool,
 }
 
 #[derive(Debug)]
@@ -83,6 +85,8 @@ pub enum Next {
     Turn,
     /// It has done what takes long. As [`Self::Turn`], but others come first even where none has waited so far.
     GiveWay,
+    /// The output is to be sent, then the cache's memory. Then it goes on with the input that is left.
+    Region,
     /// It waits for something to show, whatever input comes. When its worker is woken it goes on.
     Lines,
     /// The output is to be sent, then the connection is to be closed.
@@ -101,13 +105,25 @@ impl Session {
                 Protocol::Binary => Dialects::Binary,
             }),
         };
-        let (state, shown_list, has_quit, is_brief) = (State::Command, false, false, false);
-        Self { id, parser, state, shown_list, has_quit, is_brief }
+        Self {
+            id,
+            parser,
+            state: State::Command,
+            shown_list: false,
+            has_quit: false,
+            is_brief: false,
+            may_read: false,
+        }
     }
 
     /// The session of a single datagram: it begins nothing that would go on.
     pub(crate) fn brief(server: &Server) -> Self {
         Self { is_brief: true, ..Self::new(server, 0, Protocol::Auto) }
+    }
+
+    /// Lets the peer have the cache's memory, to read in it by itself.
+    pub(crate) fn let_read(&mut self) {
+        self.may_read = true;
     }
 
     /// Executes the commands of `input` and appends the answers to `out`, as far as it is allowed to. Pieces of large
@@ -344,6 +360,8 @@ impl Session {
             }
             Executed::Dump(dump) => self.begin_dump(turn, dump, frame),
             Executed::Watch(watch) => self.begin_watch(turn, watch, frame),
+            Executed::Region if self.may_read => return Step::Stop(consumed, Next::Region),
+            Executed::Region => turn.tell(&ClientError::RegionNotAllowed.into(), frame),
         }
         Step::GoOn(consumed)
     }

@@ -57,6 +57,7 @@ fn samples(row: &Row) -> Option<[String; 2]> {
         Kind::Choice(words) => [*words.last()?, words[0]],
         Kind::Text | Kind::Path => ["a\"b", "/c d"],
         Kind::Listen => ["[::1]:3,*", "localhost"],
+        Kind::Readers => ["same-uid", "group:www"],
     };
     // The largest item may not be above half of the memory, nor the memory below twice the item.
     let texts = if row.name == "memory_limit" { ["1g", "3000k"] } else { texts };

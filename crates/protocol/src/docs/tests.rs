@@ -39,7 +39,7 @@ fn lines(form: &str) -> [String; 2] {
 
 #[test]
 fn every_form_is_a_command() {
-    for row in COMMANDS.iter().chain(admin::COMMANDS) {
+    for row in COMMANDS.iter().chain(admin::COMMANDS).chain(local::COMMANDS) {
         for line in lines(row.form) {
             let parsed = Parser::default().next(line.as_bytes());
             assert!(matches!(parsed, Parsed::Command { .. }), "{line:?}: {parsed:?}");
@@ -49,7 +49,7 @@ fn every_form_is_a_command() {
 
 #[test]
 fn every_form_that_names_noreply_is_quiet_with_it() {
-    for row in COMMANDS.iter().chain(admin::COMMANDS) {
+    for row in COMMANDS.iter().chain(admin::COMMANDS).chain(local::COMMANDS) {
         let [_, line] = lines(row.form);
         let parsed = Parser::default().next(line.as_bytes());
         let Parsed::Command { frame, .. } = parsed else { panic!("{line:?}: {parsed:?}") };

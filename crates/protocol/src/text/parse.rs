@@ -105,6 +105,8 @@ impl Parser {
             b"me" => meta::parse::inspect(arguments.words, line.bytes),
             b"mn" => arguments.answered(Command::NoOp),
             b"quit" => arguments.answered(Command::Quit),
+            b"larder_region" => arguments.unless_quiet(Command::Region),
+            b"larder_read" => arguments.unless_quiet(Command::NoteReads { keys: rest }),
             b"refresh_certs" => arguments.answered(Command::RefreshCertificates),
             b"shutdown" => arguments.shutdown(),
             b"cache_memlimit" => arguments.memory_limit(),

@@ -133,6 +133,7 @@ fn client_error(error: ClientError) -> &'static str {
         ClientError::CredentialsTooLong => "CLIENT_ERROR auth token too long",
         ClientError::BadCredentialsEnd => "CLIENT_ERROR bad command line termination",
         ClientError::FlushNotAllowed => "CLIENT_ERROR flush_all not allowed",
+        ClientError::RegionNotAllowed => "CLIENT_ERROR this connection may not read the memory",
         ClientError::MemoryLimitTooSmall => {
             "MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m"
         }

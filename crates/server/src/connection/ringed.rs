@@ -234,14 +234,15 @@ impl Connection {
     }
 
     /// Where a ring sends and receives there is nothing to do but to look at what has come.
-    pub(super) fn try_begin_ringed(&mut self) -> Result<Begun, Broken> {
+    pub(super) fn try_begin_ringed(&mut self, executor: &Executor) -> Result<Begun, Broken> {
         if self.has_unsent() {
             return Ok(Begun::Over(Outcome::AwaitOutput));
         }
+        self.pass_region_if_due(executor)?;
         let has_more = std::mem::take(&mut self.may_receive);
         match self.next {
             Next::Close => return Err(Broken),
-            Next::Drain | Next::Turn | Next::GiveWay => {}
+            Next::Drain | Next::Region | Next::Turn | Next::GiveWay => {}
             Next::Input | Next::Lines if has_more => {}
             Next::Input | Next::Lines if self.is_over() => {
                 self.note_left();

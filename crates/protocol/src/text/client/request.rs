@@ -4,7 +4,7 @@ use larder_item::{Direction, KeyError, StoreMode, check_key};
 
 use crate::text::LINE_END;
 use crate::text::render::push_number;
-use crate::{Arithmetic, Command, Delete, StatsSection, Store, meta};
+use crate::{Arithmetic, Command, Delete, StatsSection, Store, local, meta};
 
 /// Why bytes cannot be sent as a key in the text protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +96,8 @@ pub fn command(out: &mut Vec<u8>, command: &Command<'_>, quiet: bool) -> Result<
         Command::Version => push_words(out, &[b"version"]),
         Command::RefreshCertificates => push_words(out, &[b"refresh_certs"]),
         Command::Quit => push_words(out, &[b"quit"]),
+        Command::Region => push_words(out, &[local::REQUEST]),
+        Command::NoteReads { keys } => push_words(out, &[local::HINT, keys]),
         Command::Admin(admin) => push_words(out, &[super::admin::line(&admin).as_bytes()]),
     }
     let answerable = !matches!(
@@ -108,6 +110,8 @@ pub fn command(out: &mut Vec<u8>, command: &Command<'_>, quiet: bool) -> Result<
             | Command::Quit
             | Command::RefreshCertificates
             | Command::Shutdown { .. }
+            | Command::Region
+            | Command::NoteReads { .. }
             | Command::Admin(_)
     );
     push_line_end(out, quiet && answerable);

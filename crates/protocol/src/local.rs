@@ -1,0 +1,127 @@
+//! What is said between larderd and those who read its cache's memory by themselves. Both sides of it.
+//!
+//! ```text
+//! larder_region                  ─▶  REGION <identity> <bytes> <format> <reads per hint>, and a descriptor with it
+//! larder_read <key> <key> …      ─▶  (nothing)
+//! ```
+//!
+//! Keys are in base64: there is none that a line could not hold.
+//!
+//! ```
+//! use larder_protocol::local;
+//!
+//! let mut line = local::HINT.to_vec();
+//! local::push_key(&mut line, b"a key");
+//! local::push_key(&mut line, b"k");
+//! assert_eq!(line, b"larder_read YSBrZXk= aw==");
+//! let keys = line.strip_prefix(local::HINT).unwrap_or_default();
+//! let mut decoded = [0; 250];
+//! let lengths: Vec<usize> =
+//!     local::keys(keys).filter_map(|key| Some(local::decode(key, &mut decoded)?.len())).collect();
+//! assert_eq!(lengths, [5, 1]);
+//! ```
+
+use std::io::Write;
+
+use crate::meta::base64;
+use crate::number;
+use crate::text::SHORT_LINE_BYTES_MAX;
+
+/// The request for the memory, without its end.
+pub const REQUEST: &[u8] = b"larder_region";
+
+/// What a line of hints begins with; the keys follow.
+pub const HINT: &[u8] = b"larder_read";
+
+/// A line of hints, without its end, may have so many bytes.
+pub const HINT_BYTES_MAX: usize = SHORT_LINE_BYTES_MAX;
+
+/// The answer to [`REQUEST`], without its end, has at most so many bytes.
+pub const ANSWER_BYTES_MAX: usize = 128;
+
+/// What a server says of its cache's memory. The descriptor comes with the first byte of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// A number that no other region has.
+    pub identity: u128,
+    /// Its size.
+    pub bytes: u64,
+    /// The form of what is in it: who does not know it does not look.
+    pub format: u32,
+    /// One hint stands for so many reads.
+    pub reads_per_hint: u32,
+}
+
+impl Region {
+    /// The line, with its end.
+    pub fn line(&self) -> Vec<u8> {
+        let Self { identity, bytes, format, reads_per_hint } = self;
+        let mut line = Vec::new();
+        write!(line, "REGION {identity:032x} {bytes} {format} {reads_per_hint}\r\n")
+            .expect("a vector takes any number of bytes");
+        line
+    }
+
+    /// Reads the line, without its end; `None`: it is another one.
+    pub fn read(line: &[u8]) -> Option<Self> {
+        let mut words = line.strip_prefix(b"REGION ")?.split(|byte| *byte == b' ');
+        let identity = std::str::from_utf8(words.next()?).ok()?;
+        let region = Self {
+            identity: u128::from_str_radix(identity, 16).ok()?,
+            bytes: number::unsigned_64(words.next()?)?,
+            format: number::unsigned_32(words.next()?)?,
+            reads_per_hint: number::unsigned_32(words.next()?).filter(|reads| *reads > 0)?,
+        };
+        words.next().is_none().then_some(region)
+    }
+}
+
+/// Appends a key to a line of hints.
+pub fn push_key(line: &mut Vec<u8>, key: &[u8]) {
+    line.push(b' ');
+    base64::encode(line, key);
+}
+
+/// The words behind [`HINT`].
+pub fn keys(words: &[u8]) -> impl Iterator<Item = &[u8]> {
+    words.split(|byte| *byte == b' ').filter(|word| !word.is_empty())
+}
+
+/// The key that a word stands for; `None` where it is none.
+pub fn decode<'o>(word: &[u8], out: &'o mut [u8]) -> Option<&'o [u8]> {
+    base64::decode(word, out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_of_a_region_is_read_again() {
+        let region = Region { identity: 7 << 100, bytes: 1 << 40, format: 9, reads_per_hint: 2 };
+        let line = region.line();
+        assert!(line.len() <= ANSWER_BYTES_MAX, "{}", line.len());
+        let line = line.strip_suffix(b"\r\n").unwrap();
+        assert_eq!(Region::read(line), Some(region));
+        for cut in 0..line.len() {
+            assert_ne!(Region::read(&line[..cut]), Some(region), "{cut}");
+        }
+    }
+
+    #[test]
+    fn other_lines_say_nothing_of_a_region() {
+        for line in [
+            &b"ERROR"[..],
+            b"REGION",
+            b"REGION ",
+            b"REGION x 1 1 1",
+            b"REGION 1 -1 1 1",
+            b"REGION 1 1 1 0",
+            b"REGION 1 1 1 1 1",
+            b"REGION 100000000000000000000000000000000 1 1 1",
+            b"REGION \xff 1 1 1",
+        ] {
+            assert_eq!(Region::read(line), None, "{}", line.escape_ascii());
+        }
+    }
+}
