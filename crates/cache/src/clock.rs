@@ -14,6 +14,11 @@ pub enum Clock {
     Ticked,
 }
 
+/// The time of day, as a Unix time.
+pub(crate) fn unix_secs() -> i64 {
+    clock_gettime(ClockId::Realtime).tv_sec
+}
+
 /// A cache's time: where its seconds begin, and who counts them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Time {
@@ -27,7 +32,7 @@ impl Time {
         Self {
             clock,
             started_monotonic_secs: clock_gettime(ClockId::MonotonicCoarse).tv_sec,
-            started_unix_secs: clock_gettime(ClockId::Realtime).tv_sec,
+            started_unix_secs: unix_secs(),
         }
     }
 

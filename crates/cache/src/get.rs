@@ -10,7 +10,7 @@ use crate::Cache;
 use crate::large::Read;
 
 /// So many keys of [`Cache::get_many`] wait for the memory at the same time.
-const KEYS_AT_ONCE: usize = 16;
+pub(crate) const KEYS_AT_ONCE: usize = 16;
 
 /// A thread keeps its buffer for [`Cache::get_with`] up to this size.
 const KEPT_BUFFER_BYTES_MAX: usize = 1 << 20;
@@ -20,7 +20,7 @@ thread_local! {
 }
 
 /// Runs `f` with this thread's empty buffer. A use within the use gets another one.
-fn with_buffer<T>(f: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+pub(crate) fn with_buffer<T>(f: impl FnOnce(&mut Vec<u8>) -> T) -> T {
     // A thread that is ending has no thread locals any more.
     let mut buffer = BUFFER.try_with(Cell::take).unwrap_or_default();
     buffer.clear();

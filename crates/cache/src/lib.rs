@@ -30,6 +30,7 @@
 //! | remove | [`delete`](Cache::delete), [`remove_prefix`](Cache::remove_prefix), everything [`clear`](Cache::clear) |
 //! | see what is there | [`keys`](Cache::keys), [`keys_with_prefix`](Cache::keys_with_prefix), [`iterate`](Cache::iterate), [`len`](Cache::len) |
 //! | see how it does | [`stats`](Cache::stats), [`memory`](Cache::memory) |
+//! | use the cache of a server on this machine | [`connect`](Cache::connect), which gives a [`Client`] |
 //! | write a server or a binding | what is in [`wire`], [`large`] and [`dump`], [`show_departures`](Cache::show_departures), [`report`](Cache::report), [`validate`](Cache::validate) |
 //!
 //! # Keys, values and time
@@ -45,11 +46,12 @@
 //! memory, 64 KiB at least, 1 MiB at most), is kept in pieces of an eighth of a segment: 24 bytes more for each.
 //!
 //! Files in reading order: [`cache`], [`builder`], [`clock`]; [`get`], [`set`], [`load`], `flight`, [`walk`],
-//! [`stats`]; [`wire`], [`large`], [`dump`], `seats`.
+//! [`stats`]; [`wire`], [`large`], [`dump`], `seats`, [`share`]; [`client`].
 #![forbid(unsafe_code)]
 
 pub mod builder;
 pub mod cache;
+pub mod client;
 pub mod clock;
 pub mod dump;
 mod flight;
@@ -68,6 +70,7 @@ pub mod wire;
 
 pub use builder::{Builder, OpenError};
 pub use cache::Cache;
+pub use client::{Client, ClientError, Hit};
 pub use clock::Clock;
 pub use inspect::{Inspection, Peer};
 pub use larder_engine::{

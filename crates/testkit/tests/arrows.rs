@@ -13,7 +13,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("options", &["item"]),
     ("protocol", &["item"]),
     ("engine", &["item", "stats", "region"]),
-    ("cache", &["item", "stats", "options", "region", "engine"]),
+    ("cache", &["item", "stats", "options", "region", "engine", "protocol"]),
     ("server", &["item", "stats", "options", "protocol", "cache"]),
     ("cli", &["cache", "protocol", "options"]),
 ];

@@ -210,12 +210,6 @@ impl<'a> Arguments<'a> {
         command(asked, false, self.consumed)
     }
 
-    /// A command that may not be there, which is then told as [`Self::unknown`] tells it.
-    pub(super) fn unless_quiet(mut self, asked: Command<'a>) -> Parsed<'a> {
-        let quiet = self.words.end_in_noreply();
-        command(asked, quiet, self.consumed)
-    }
-
     /// No command at all. What looks like a web browser is hung up on.
     pub(super) fn unknown(mut self) -> Parsed<'a> {
         let more = self.words.next().is_some();

@@ -1,0 +1,330 @@
+//! Requests in the meta protocol, and what their answers mean.
+
+use std::io::{ErrorKind, Write};
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use larder_item::{Direction, Epoch, KEY_BYTES_MAX, StoreMode, check_key};
+use larder_protocol::meta::base64;
+use larder_protocol::meta::client::Reply;
+
+use super::connection::{Connection, Unanswered};
+use super::{ClientError, Hit, Inner};
+use crate::clock::unix_secs;
+
+/// A request but for its value.
+pub(super) struct Ask<'a> {
+    pub(super) name: &'static [u8; 2],
+    pub(super) key: &'a [u8],
+    /// Flags of the meta protocol, each with a space before it.
+    pub(super) words: &'static str,
+    pub(super) mode: Option<StoreMode>,
+    pub(super) cas: Option<u64>,
+    /// Where it asks for another time to live: which.
+    pub(super) ttl: Option<Option<Duration>>,
+    /// A counter's move.
+    pub(super) delta: Option<(Direction, u64)>,
+}
+
+/// What became of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Done { cas: u64 },
+    NotDone,
+    Changed,
+    Missing,
+}
+
+/// A key with other bytes in it, in base64, must still be a word that is no longer than a key.
+const ENCODED_KEY_BYTES_MAX: usize = KEY_BYTES_MAX / 4 * 3;
+
+/// So many keys are asked for before the first answer is waited for: less than a socket takes.
+const KEYS_AHEAD: usize = 64;
+
+/// A longer value is not copied behind the line before it.
+const COPIED_BYTES_MAX: usize = 16 << 10;
+
+impl<'a> Ask<'a> {
+    pub(super) fn of(name: &'static [u8; 2], key: &'a [u8]) -> Self {
+        Self { name, key, words: "", mode: None, cas: None, ttl: None, delta: None }
+    }
+
+    /// Appends the line.
+    fn write(&self, value: Option<&[u8]>, out: &mut Vec<u8>) -> Result<(), ClientError> {
+        check_key(self.key)?;
+        let is_encoded = self.key.iter().any(|byte| *byte <= b' ' || *byte == 0x7F);
+        if is_encoded && self.key.len() > ENCODED_KEY_BYTES_MAX {
+            let (found, max) = (self.key.len(), ENCODED_KEY_BYTES_MAX);
+            return Err(ClientError::LongKey { found, max });
+        }
+        out.extend_from_slice(self.name);
+        out.push(b' ');
+        match is_encoded {
+            true => base64::encode(out, self.key),
+            false => out.extend_from_slice(self.key),
+        }
+        let mut push = |words: std::fmt::Arguments<'_>| {
+            out.write_fmt(words).expect("a vector takes any number of bytes");
+        };
+        if let Some(value) = value {
+            push(format_args!(" {}", value.len()));
+        }
+        push(format_args!("{}{}", if is_encoded { " b" } else { "" }, self.words));
+        if let Some(mode) = self.mode {
+            push(format_args!(" M{}", letter(mode)));
+        }
+        if let Some(cas) = self.cas {
+            push(format_args!(" C{cas}"));
+        }
+        if let Some(ttl) = self.ttl {
+            push(format_args!(" T{}", exptime(ttl)));
+        }
+        if let Some((direction, delta)) = self.delta {
+            let letter = if direction == Direction::Increment { 'I' } else { 'D' };
+            push(format_args!(" D{delta} M{letter}"));
+        }
+        out.extend_from_slice(b"\r\n");
+        Ok(())
+    }
+}
+
+fn letter(mode: StoreMode) -> char {
+    match mode {
+        StoreMode::Set => 'S',
+        StoreMode::Add => 'E',
+        StoreMode::Replace => 'R',
+        StoreMode::Append => 'A',
+        StoreMode::Prepend => 'P',
+    }
+}
+
+/// A time to live as the wire has it: a part of a second counts as a whole.
+fn exptime(ttl: Option<Duration>) -> i64 {
+    let Some(ttl) = ttl else { return 0 };
+    let secs = ttl.as_secs().saturating_add(u64::from(ttl.subsec_nanos() > 0));
+    match i64::try_from(secs).unwrap_or(i64::MAX) {
+        0 => -1,
+        secs @ ..=Epoch::RELATIVE_SECS_MAX => secs,
+        // What follows is a time of day, up to where it fits into 32 bits.
+        secs => unix_secs().saturating_add(secs).min(i64::from(u32::MAX >> 1)),
+    }
+}
+
+/// What the answer to a get says besides the value.
+fn hit(reply: &Reply<'_>) -> Hit {
+    let mut hit = Hit::default();
+    for word in reply.line.split(|byte| *byte == b' ').skip(2) {
+        let Some((letter, token)) = word.split_first() else { continue };
+        let token = std::str::from_utf8(token).unwrap_or_default();
+        match letter {
+            b'f' => hit.flags = token.parse().unwrap_or(0),
+            b'c' => hit.cas = token.parse().unwrap_or(0),
+            // Negative: for ever.
+            b't' => hit.ttl_secs = token.parse().ok(),
+            b'X' => hit.stale = true,
+            b'W' => hit.won = true,
+            _ => {}
+        }
+    }
+    hit
+}
+
+/// The cas token in the answer to a store.
+fn cas(reply: &Reply<'_>) -> u64 {
+    let mut words = reply.line.split(|byte| *byte == b' ').skip(1);
+    let token = words.find_map(|word| word.strip_prefix(b"c"));
+    token.and_then(|token| std::str::from_utf8(token).ok()?.parse().ok()).unwrap_or(0)
+}
+
+/// An answer that none of those expected is.
+fn unexpected(reply: &Reply<'_>) -> ClientError {
+    let line = reply.line.escape_ascii().to_string();
+    let is_error = [&b"ER"[..], b"CL", b"SE"].contains(&&reply.code[..]);
+    if is_error { ClientError::Server(line) } else { ClientError::Protocol(line) }
+}
+
+impl Inner {
+    /// Asks the server for a value, and appends it to `out`.
+    pub(super) fn fetch(
+        &self,
+        key: &[u8],
+        ttl: Option<Option<Duration>>,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Hit>, ClientError> {
+        let mut lines = Vec::new();
+        Ask { words: " v f c t", ttl, ..Ask::of(b"mg", key) }.write(None, &mut lines)?;
+        self.ask(&[&lines], ttl.is_none(), |connection| {
+            let reply = connection.reply()?;
+            Ok(match (&reply.code, reply.value) {
+                (b"VA", Some(value)) => {
+                    out.extend_from_slice(value);
+                    Ok(Some(hit(&reply)))
+                }
+                (b"EN", _) => Ok(None),
+                _ => Err(unexpected(&reply)),
+            })
+        })?
+    }
+
+    /// Asks for the values that are missing.
+    pub(super) fn fetch_missing<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        values: &mut [Option<Vec<u8>>],
+    ) -> Result<(), ClientError> {
+        let is_missing = |place: &usize| values[*place].is_none();
+        let missing: Vec<usize> = (0..keys.len()).filter(is_missing).collect();
+        for places in missing.chunks(KEYS_AHEAD) {
+            let mut lines = Vec::new();
+            for place in places {
+                let key = keys[*place].as_ref();
+                Ask { words: " v", ..Ask::of(b"mg", key) }.write(None, &mut lines)?;
+            }
+            self.ask(&[&lines], true, |connection| {
+                let mut outcome = Ok(());
+                // All of them are read, also behind an error.
+                for place in places {
+                    let reply = connection.reply()?;
+                    match (&reply.code, reply.value) {
+                        (b"VA", Some(value)) => values[*place] = Some(value.to_vec()),
+                        (b"EN", _) => {}
+                        _ => outcome = Err(unexpected(&reply)),
+                    }
+                }
+                Ok(outcome)
+            })??;
+        }
+        Ok(())
+    }
+
+    pub(super) fn store(&self, ask: &Ask<'_>, value: &[u8]) -> Result<Outcome, ClientError> {
+        let mut lines = Vec::new();
+        Ask { words: " c", ..*ask }.write(Some(value), &mut lines)?;
+        let parts: &[&[u8]] = match value.len() {
+            ..=COPIED_BYTES_MAX => {
+                lines.extend_from_slice(value);
+                lines.extend_from_slice(b"\r\n");
+                &[&lines]
+            }
+            _ => &[&lines, value, b"\r\n"],
+        };
+        self.ask(parts, false, |connection| {
+            let reply = connection.reply()?;
+            Ok(match &reply.code {
+                b"HD" => Ok(Outcome::Done { cas: cas(&reply) }),
+                b"NS" => Ok(Outcome::NotDone),
+                b"EX" => Ok(Outcome::Changed),
+                b"NF" => Ok(Outcome::Missing),
+                _ => Err(unexpected(&reply)),
+            })
+        })?
+    }
+
+    /// Asks for a change without a value. False where there is no item.
+    pub(super) fn change(&self, ask: &Ask<'_>) -> Result<bool, ClientError> {
+        let mut lines = Vec::new();
+        ask.write(None, &mut lines)?;
+        self.ask(&[&lines], false, |connection| {
+            let reply = connection.reply()?;
+            Ok(match &reply.code {
+                b"HD" => Ok(true),
+                b"NF" | b"EN" => Ok(false),
+                _ => Err(unexpected(&reply)),
+            })
+        })?
+    }
+
+    pub(super) fn count(
+        &self,
+        key: &[u8],
+        direction: Direction,
+        delta: u64,
+    ) -> Result<Option<u64>, ClientError> {
+        let mut lines = Vec::new();
+        let ask = Ask { words: " v", delta: Some((direction, delta)), ..Ask::of(b"ma", key) };
+        ask.write(None, &mut lines)?;
+        self.ask(&[&lines], false, |connection| {
+            let reply = connection.reply()?;
+            let number =
+                reply.value.and_then(|value| std::str::from_utf8(value).ok()?.parse().ok());
+            Ok(match (&reply.code, number) {
+                (b"VA", Some(number)) => Ok(Some(number)),
+                (b"NF", _) => Ok(None),
+                _ => Err(unexpected(&reply)),
+            })
+        })?
+    }
+
+    /// Sends a request and has its answers read. What `changes_nothing` is asked once more where a connection breaks that
+    /// was not new: the server may have been started anew.
+    fn ask<T>(
+        &self,
+        parts: &[&[u8]],
+        changes_nothing: bool,
+        mut read: impl FnMut(&mut Connection) -> Result<T, Unanswered>,
+    ) -> Result<T, ClientError> {
+        loop {
+            let (mut connection, is_new) = self.connection()?;
+            if let Ok(mut hints) = self.hints.try_lock() {
+                connection.take_along(&mut hints);
+            }
+            let sent = connection.send(parts).map_err(Unanswered::Io);
+            match sent.and_then(|()| read(&mut connection)) {
+                Ok(answer) => {
+                    self.put_back(connection);
+                    return Ok(answer);
+                }
+                Err(Unanswered::Protocol(line)) => return Err(ClientError::Protocol(line)),
+                Err(Unanswered::Io(error)) => {
+                    // The others are of the same server.
+                    self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+                    let is_late = error.kind() == ErrorKind::TimedOut;
+                    if is_new || is_late || !changes_nothing {
+                        return Err(error.into());
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(ask: &Ask<'_>, value: Option<&[u8]>) -> String {
+        let mut out = Vec::new();
+        ask.write(value, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_key_that_no_line_can_hold_is_encoded() {
+        assert_eq!(line(&Ask::of(b"md", b"k"), None), "md k\r\n");
+        assert_eq!(line(&Ask::of(b"md", b"a key"), None), "md YSBrZXk= b\r\n");
+        let store = Ask { mode: Some(StoreMode::Add), cas: Some(7), ..Ask::of(b"ms", b"\n") };
+        assert_eq!(line(&store, Some(b"abc")), "ms Cg== 3 b ME C7\r\n");
+        for (key, is_good) in [(vec![b' '; 186], true), (vec![b' '; 187], false), (vec![], false)] {
+            assert_eq!(Ask::of(b"mg", &key).write(None, &mut Vec::new()).is_ok(), is_good);
+        }
+    }
+
+    #[test]
+    fn times_to_live_are_whole_seconds_and_long_ones_a_time_of_day() {
+        assert_eq!(exptime(None), 0);
+        assert_eq!(exptime(Some(Duration::ZERO)), -1);
+        assert_eq!(exptime(Some(Duration::from_millis(1001))), 2);
+        assert_eq!(exptime(Some(Duration::from_secs(2_592_000))), 2_592_000);
+        assert!(exptime(Some(Duration::from_secs(2_592_001))) > 1_700_000_000);
+        assert!(exptime(Some(Duration::MAX)) <= i64::from(i32::MAX));
+    }
+
+    #[test]
+    fn flags_of_an_answer_are_read_whatever_they_say() {
+        let read = |line: &'static [u8]| hit(&Reply { code: *b"VA", line, value: None });
+        let expected =
+            Hit { flags: 5, cas: 9, ttl_secs: Some(60), stale: true, won: true, is_local: false };
+        assert_eq!(read(b"VA 3 f5 c9 t60 X W"), expected);
+        assert_eq!(read(b"VA 3 f-1 cx t-1  \xff"), Hit::default());
+    }
+}

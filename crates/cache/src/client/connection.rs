@@ -1,0 +1,213 @@
+//! A connection to a server.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use larder_protocol::local::{ANSWER_BYTES_MAX, REQUEST, Region};
+use larder_protocol::meta::client::{Reading, Reply, read_reply};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix,
+    SocketFlags, SocketType, connect, recv, recvmsg, send, socket_with,
+};
+
+use super::hints::Hints;
+
+/// What a server has passed, and what it said of it.
+pub(super) type Passed = (Region, File);
+
+/// A connection, with what has come and nobody has read.
+#[derive(Debug)]
+pub(super) struct Connection {
+    socket: UnixStream,
+    received: Vec<u8>,
+    /// What has been read of it.
+    read_bytes: usize,
+    /// Requests without an answer that the socket has not taken yet: they go before the next one.
+    unsent: Vec<u8>,
+    /// Does the server want to hear what is read in its memory?
+    hears_hints: bool,
+}
+
+impl Connection {
+    /// Connects, and asks for the server's memory. Servers that do not know that, or do not give it, are as good.
+    pub(super) fn open(path: &Path, timeout: Duration) -> io::Result<(Self, Option<Passed>)> {
+        let socket = UnixStream::from(connected(path, timeout)?);
+        socket.set_nonblocking(false)?;
+        socket.set_read_timeout(Some(timeout))?;
+        socket.set_write_timeout(Some(timeout))?;
+        let mut connection = Self {
+            socket,
+            received: Vec::new(),
+            read_bytes: 0,
+            unsent: Vec::new(),
+            hears_hints: false,
+        };
+        connection.send(&[REQUEST, b"\r\n"])?;
+        let passed = connection.receive_region()?;
+        connection.hears_hints = passed.is_some();
+        Ok((connection, passed))
+    }
+
+    /// Has the server closed it? Or sent what nobody asked for: then nothing can be understood any more.
+    pub(super) fn is_alive(&self) -> bool {
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        let peeked = recv(&self.socket, &mut [0; 1], flags);
+        matches!(peeked, Err(Errno::AGAIN)) && self.read_bytes == self.received.len()
+    }
+
+    /// Sends all these parts.
+    pub(super) fn send(&mut self, parts: &[&[u8]]) -> io::Result<()> {
+        let unsent = std::mem::take(&mut self.unsent);
+        for mut rest in std::iter::once(&unsent[..]).chain(parts.iter().copied()) {
+            while !rest.is_empty() {
+                let sent = retry_on_intr(|| send(&self.socket, rest, SendFlags::NOSIGNAL));
+                rest = &rest[sent.map_err(timed_out)?..];
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes hints along with the next request.
+    pub(super) fn take_along(&mut self, hints: &mut Hints) {
+        if self.hears_hints && self.unsent.len() < UNSENT_BYTES_MAX {
+            hints.move_to(&mut self.unsent);
+        }
+    }
+
+    /// Sends hints, as far as the socket takes them. False where the server is gone.
+    pub(super) fn send_aside(&mut self, hints: &mut Hints) -> bool {
+        self.take_along(hints);
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        match send(&self.socket, &self.unsent, flags) {
+            Ok(sent) => {
+                self.unsent.drain(..sent);
+                true
+            }
+            Err(Errno::AGAIN | Errno::INTR) => true,
+            Err(_) => false,
+        }
+    }
+
+    /// Waits for the next answer.
+    pub(super) fn reply(&mut self) -> Result<Reply<'_>, Unanswered> {
+        if self.read_bytes == self.received.len() {
+            self.received.clear();
+            self.received.shrink_to(KEPT_BYTES_MAX);
+            self.read_bytes = 0;
+        }
+        let start = self.read_bytes;
+        loop {
+            match read_reply(&self.received[start..]) {
+                Reading::Reply { consumed, .. } => {
+                    self.read_bytes = start + consumed;
+                    break;
+                }
+                Reading::NeedMore { bytes_min } if bytes_min <= REPLY_BYTES_MAX => {}
+                Reading::NeedMore { .. } | Reading::Bad => {
+                    let shown = self.received[start..].iter().take(80);
+                    let shown = shown.copied().collect::<Vec<_>>().escape_ascii().to_string();
+                    return Err(Unanswered::Protocol(shown));
+                }
+            }
+            self.receive()?;
+        }
+        match read_reply(&self.received[start..]) {
+            Reading::Reply { reply, .. } => Ok(reply),
+            Reading::NeedMore { .. } | Reading::Bad => unreachable!("it has just been read"),
+        }
+    }
+
+    /// The room grows with what has come, not with what was announced.
+    fn receive(&mut self) -> io::Result<()> {
+        self.received.reserve(RECEIVED_BYTES_MIN);
+        let received = retry_on_intr(|| {
+            recv(
+                &self.socket,
+                rustix::buffer::spare_capacity(&mut self.received),
+                RecvFlags::empty(),
+            )
+        });
+        match received.map_err(timed_out)?.0 {
+            0 => Err(ErrorKind::UnexpectedEof.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Receives the answer to [`REQUEST`], and what comes with it.
+    fn receive_region(&mut self) -> io::Result<Option<Passed>> {
+        let (mut line, mut file) = (Vec::new(), None);
+        while !line.ends_with(b"\n") {
+            let mut bytes = [0; ANSWER_BYTES_MAX];
+            let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+            let mut ancillary = RecvAncillaryBuffer::new(&mut room);
+            let received = retry_on_intr(|| {
+                let parts = &mut [IoSliceMut::new(&mut bytes)];
+                recvmsg(&self.socket, parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC)
+            });
+            let received = received.map_err(timed_out)?.bytes;
+            for message in ancillary.drain() {
+                if let RecvAncillaryMessage::ScmRights(passed) = message {
+                    // All but one are closed.
+                    file = passed.into_iter().next().or(file);
+                }
+            }
+            if received == 0 {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+            line.extend_from_slice(&bytes[..received]);
+            if line.len() > ANSWER_BYTES_MAX {
+                return Err(io::Error::new(ErrorKind::InvalidData, "that is no memcached"));
+            }
+        }
+        let line = line.strip_suffix(b"\r\n").unwrap_or(&line);
+        Ok(Region::read(line).zip(file.map(File::from)))
+    }
+}
+
+/// Why there is no answer.
+pub(super) enum Unanswered {
+    Io(io::Error),
+    Protocol(String),
+}
+
+impl From<io::Error> for Unanswered {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// A socket says of a time that is over that it would have to wait.
+fn timed_out(errno: Errno) -> io::Error {
+    if errno == Errno::AGAIN { ErrorKind::TimedOut.into() } else { errno.into() }
+}
+
+/// Where the server's queue of new connections is full, it says so at once.
+fn connected(path: &Path, timeout: Duration) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    let (address, since) = (SocketAddrUnix::new(path)?, Instant::now());
+    loop {
+        match connect(&socket, &address) {
+            Ok(()) => return Ok(socket),
+            Err(Errno::AGAIN | Errno::INTR) if since.elapsed() < timeout => {
+                sleep(Duration::from_millis(1));
+            }
+            Err(error) => return Err(timed_out(error)),
+        }
+    }
+}
+
+/// The largest value that a server can be told to accept, and a line before it.
+const REPLY_BYTES_MAX: u64 = (1 << 30) + 512;
+const RECEIVED_BYTES_MIN: usize = 16 << 10;
+/// Room for so much is kept between answers.
+const KEPT_BYTES_MAX: usize = 64 << 10;
+/// So many hints wait for a server that has been stopped.
+const UNSENT_BYTES_MAX: usize = 64 << 10;

@@ -1,0 +1,104 @@
+//! What was read in the server's memory, to be told to the server now and then: else it would evict what is wanted.
+
+use std::time::{Duration, Instant};
+
+use larder_protocol::local;
+
+/// So many reads are told at once …
+const KEYS_MAX: usize = 64;
+/// … or those of so long a time.
+const AGE_MAX: Duration = Duration::from_secs(1);
+/// More is not kept where nobody takes it.
+const BYTES_MAX: usize = 64 << 10;
+
+/// Lines that wait to be sent.
+#[derive(Debug, Default)]
+pub(super) struct Hints {
+    /// The last one has no end yet.
+    lines: Vec<u8>,
+    /// Where that begins.
+    last_at: usize,
+    keys: usize,
+    /// When the first of them came.
+    since: Option<Instant>,
+}
+
+impl Hints {
+    pub(super) fn push(&mut self, key: &[u8]) {
+        if self.lines.len() > BYTES_MAX {
+            self.clear();
+        }
+        if self.keys == 0 {
+            self.since = Some(Instant::now());
+        }
+        let longest = key.len().div_ceil(3) * 4 + 1;
+        if self.lines.len() - self.last_at + longest > local::HINT_BYTES_MAX {
+            self.end_line();
+        }
+        if self.lines.len() == self.last_at {
+            self.lines.extend_from_slice(local::HINT);
+        }
+        local::push_key(&mut self.lines, key);
+        self.keys += 1;
+    }
+
+    /// Is it time to tell?
+    pub(super) fn are_due(&self) -> bool {
+        self.keys >= KEYS_MAX || self.since.is_some_and(|since| since.elapsed() > AGE_MAX)
+    }
+
+    /// Moves all lines behind what is in `out`.
+    pub(super) fn move_to(&mut self, out: &mut Vec<u8>) {
+        if self.keys > 0 {
+            self.end_line();
+            out.extend_from_slice(&self.lines);
+        }
+        self.clear();
+    }
+
+    fn end_line(&mut self) {
+        self.lines.extend_from_slice(b"\r\n");
+        self.last_at = self.lines.len();
+    }
+
+    fn clear(&mut self) {
+        self.lines.clear();
+        (self.last_at, self.keys, self.since) = (0, 0, None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_whole_and_none_is_longer_than_it_may_be() {
+        let mut hints = Hints::default();
+        let mut out = Vec::new();
+        hints.move_to(&mut out);
+        assert_eq!(out, b"");
+        for length in (1..=250).cycle().take(KEYS_MAX) {
+            assert!(!hints.are_due());
+            hints.push(&vec![b'k'; length * 3 % 250 + 1]);
+        }
+        assert!(hints.are_due());
+        hints.move_to(&mut out);
+        assert!(!hints.are_due());
+        let lines: Vec<_> = out.split(|byte| *byte == b'\n').collect();
+        assert_eq!(lines.last(), Some(&&b""[..]));
+        let mut keys = 0;
+        for line in &lines[..lines.len() - 1] {
+            let line = line.strip_suffix(b"\r").unwrap();
+            assert!(line.len() <= local::HINT_BYTES_MAX, "{}", line.len());
+            keys += local::keys(line.strip_prefix(local::HINT).unwrap()).count();
+        }
+        assert_eq!(keys, KEYS_MAX);
+    }
+
+    #[test]
+    fn what_nobody_takes_is_forgotten() {
+        let mut hints = Hints::default();
+        (0..100_000).for_each(|_| hints.push(b"a key"));
+        assert!(hints.lines.len() <= BYTES_MAX + 1000);
+    }
+}

@@ -1,0 +1,155 @@
+//! The memory of a server, looked at from another process.
+
+use std::cell::Cell;
+use std::fs::File;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+
+use larder_engine::Engine;
+use larder_item::{Deadline, Second};
+use larder_protocol::local::Region;
+use larder_region::layout::FORMAT;
+use larder_region::{Memory, boot};
+
+use super::Hit;
+use crate::Clock;
+use crate::clock::Time;
+
+/// Where the server's clock in the memory stands so far from the system's, the server is gone or has been stopped, or its
+/// time is another. It is moved every second, so that it is a second behind at times.
+const CLOCK_SECS_OFF_MAX: u32 = 3;
+
+/// As many threads can look without touching the same line of memory.
+const PLACES: usize = 16;
+
+thread_local! {
+    static PLACE: Cell<usize> = const { Cell::new(usize::MAX) };
+    /// Decides which reads are told: whoever reads keys in turn shall not tell of the same ones all the time.
+    static DICE: Cell<u64> = const { Cell::new(0) };
+}
+
+/// This thread's place: threads take turns.
+#[inline]
+fn place() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    PLACE.try_with(Cell::get).map_or(0, |place| match place {
+        usize::MAX => {
+            let place = NEXT.fetch_add(1, Relaxed) % PLACES;
+            PLACE.with(|mine| mine.set(place));
+            place
+        }
+        place => place,
+    })
+}
+
+/// True once in `chances` calls, on average.
+#[inline]
+fn is_drawn(chances: u32) -> bool {
+    let thrown = DICE.try_with(|dice| {
+        // Knuth's generator; its upper bits are the good ones.
+        let next = dice.get().wrapping_mul(6_364_136_223_846_793_005);
+        dice.set(next.wrapping_add(1_442_695_040_888_963_407));
+        (next >> 33) as u32
+    });
+    thrown.unwrap_or(0).is_multiple_of(chances)
+}
+
+/// A server's memory.
+#[derive(Debug)]
+struct View {
+    engine: Engine,
+    time: Time,
+    reads_per_hint: u32,
+}
+
+impl View {
+    /// Looks at what a server has passed; none where it is not what is expected.
+    fn open(region: &Region, file: &File) -> Option<Self> {
+        if region.format != FORMAT {
+            return None;
+        }
+        let memory = Memory::read_only(file).ok()?;
+        if memory.bytes() as u64 != region.bytes {
+            return None;
+        }
+        let engine = Engine::read_only(memory).ok()?;
+        let birth = *engine.birth();
+        let time = Time::beginning_at(Clock::System, birth.monotonic_secs, engine.epoch());
+        let is_it = birth.identity == region.identity && Some(birth.boot) == boot();
+        is_it.then_some(Self { engine, time, reads_per_hint: region.reads_per_hint })
+    }
+
+    /// The second; none where the server's clock does not go, and so nothing here can be believed.
+    #[inline]
+    fn now(&self) -> Option<Second> {
+        let (server, system) = (self.engine.now(), self.time.system_second());
+        (server.abs_diff(system) <= CLOCK_SECS_OFF_MAX).then_some(server.max(system))
+    }
+}
+
+/// One view, or none, at hand for all threads. Each looks at a place of its own.
+#[derive(Debug, Default)]
+pub(super) struct Views {
+    places: [Place; PLACES],
+}
+
+/// A lock to a line of memory, and the next one, which the processor fetches with it.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Place(RwLock<Option<Arc<View>>>);
+
+impl Views {
+    #[inline]
+    fn mine(&self) -> RwLockReadGuard<'_, Option<Arc<View>>> {
+        self.places[place()].0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads an item; and says whether the server is to be told. None where the server must be asked.
+    #[inline]
+    pub(super) fn look_up(&self, key: &[u8], out: &mut Vec<u8>) -> Option<(Hit, bool)> {
+        let mine = self.mine();
+        let view = mine.as_ref()?;
+        let (now, start) = (view.now()?, out.len());
+        let meta = view.engine.look_up(key, now, out)?;
+        if meta.stale {
+            // The server says whose part it is to bring the new one.
+            out.truncate(start);
+            return None;
+        }
+        let ttl_secs =
+            (meta.deadline != Deadline::NEVER).then(|| meta.deadline.0.saturating_sub(now));
+        let hit =
+            Hit { flags: meta.flags, cas: meta.cas, ttl_secs, is_local: true, ..Hit::default() };
+        Some((hit, is_drawn(view.reads_per_hint)))
+    }
+
+    /// Asks the memory for what some look-ups will need that follow.
+    pub(super) fn prefetch<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
+        if let Some(view) = &*self.mine() {
+            view.engine.prefetch(keys);
+        }
+    }
+
+    pub(super) fn is_live(&self) -> bool {
+        self.mine().as_ref().is_some_and(|view| view.now().is_some())
+    }
+
+    /// Looks at what a server has passed, unless that is what is looked at.
+    pub(super) fn open(&self, region: &Region, file: &File) {
+        let is_known = |view: &Arc<View>| view.engine.birth().identity == region.identity;
+        if !self.mine().as_ref().is_some_and(is_known) {
+            self.put(View::open(region, file).map(Arc::new).as_ref());
+        }
+    }
+
+    /// Looks at nothing any more.
+    pub(super) fn close(&self) {
+        self.put(None);
+    }
+
+    fn put(&self, view: Option<&Arc<View>>) {
+        for place in &self.places {
+            *place.0.write().unwrap_or_else(PoisonError::into_inner) = view.cloned();
+        }
+    }
+}

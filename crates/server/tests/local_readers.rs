@@ -1,0 +1,475 @@
+//! Clients that read hits in the server's memory: what they find there is right, what they do is noticed, and nothing that
+//! they can do harms the server.
+#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use larder::{Client, ClientError, Hit, Swap};
+use larder_testkit::server::{Signal, larderd, memcached, run_to_end};
+use larder_testkit::{Address, ServerUnderTest, Stream, Transport};
+use rustix::process::{Pid, kill_process};
+
+const READERS: [&str; 4] = ["--local-readers", "same-uid", "-m", "64"];
+
+fn binary() -> PathBuf {
+    larderd(env!("CARGO_BIN_EXE_larderd"))
+}
+
+fn start(args: &[&str]) -> Result<ServerUnderTest> {
+    ServerUnderTest::start(&binary(), Transport::Unix, args)
+}
+
+fn path(server: &ServerUnderTest) -> &Path {
+    match server.address() {
+        Address::Unix(path) => path,
+        Address::Tcp(_) => panic!("the server listens on a unix socket"),
+    }
+}
+
+fn stat(stream: &mut Stream, group: &str, name: &str) -> Result<u64> {
+    let answer = stream.ask(format!("stats{group}\r\n").as_bytes(), b"END\r\n")?;
+    let answer = String::from_utf8(answer)?;
+    let head = format!("STAT {name} ");
+    let value = answer.lines().find_map(|line| line.strip_prefix(&head));
+    Ok(value.with_context(|| format!("no {name} in {answer}"))?.parse()?)
+}
+
+/// Waits until something is so, a few seconds at most.
+fn until(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<Duration> {
+    let since = Instant::now();
+    while !is_so()? {
+        ensure!(since.elapsed() < Duration::from_secs(10), "{what} is never so");
+        sleep(Duration::from_millis(10));
+    }
+    Ok(since.elapsed())
+}
+
+/// What a client finds of a key.
+fn find(client: &Client, key: &[u8]) -> Result<Option<(Vec<u8>, Hit)>, ClientError> {
+    let mut value = Vec::new();
+    Ok(client.get_into(key, &mut value)?.map(|hit| (value, hit)))
+}
+
+/// All methods, on a server of any kind; hits are `local` or not.
+fn behaves(client: &Client, local: bool) -> Result<()> {
+    assert_eq!(client.reads_memory(), local);
+    assert_eq!(client.get("none")?, None);
+    for (key, value) in [
+        (&b"k"[..], &b"value"[..]),
+        (b"empty", b""),
+        (b"a key\r\nwith lines", b"\r\nEN\r\n"),
+        (b"\x00\xff", &[7; 300]),
+        (b"large", &[9; 700_000]),
+    ] {
+        client.set(key, value, None)?;
+        let (found, hit) = find(client, key)?.context("what was just stored")?;
+        assert!(found == value, "{} bytes of {:?}", found.len(), key.escape_ascii().to_string());
+        assert_eq!((hit.is_local, hit.flags, hit.ttl_secs), (local, 0, None));
+        assert_eq!(client.get(key)?.as_deref(), Some(value));
+    }
+    assert_eq!(client.get_with("k", |value, _| value.len())?, Some(5));
+    let many = client.get_many(&["k", "none", "empty", "a key\r\nwith lines"])?;
+    let lengths: Vec<_> = many.iter().map(|value| value.as_ref().map(Vec::len)).collect();
+    assert_eq!(lengths, [Some(5), None, Some(0), Some(6)]);
+
+    assert!(!client.add("k", "other", None)? && client.add("new", "1", None)?);
+    assert!(!client.replace("none", "1", None)? && client.replace("new", "2", None)?);
+    assert!(client.append("new", "3")? && client.prepend("new", "1")?);
+    assert!(!client.append("none", "1")?);
+    assert_eq!(client.get("new")?.as_deref(), Some(&b"123"[..]));
+    assert_eq!((client.increment("new", 7)?, client.decrement("new", 31)?), (Some(130), Some(99)));
+    // memcached leaves a space behind a number that has become shorter.
+    assert!(client.get("new")?.unwrap().starts_with(b"99"));
+    assert_eq!(client.increment("none", 1)?, None);
+    assert!(matches!(client.increment("k", 1), Err(ClientError::Server(_))));
+
+    let (_, hit) = find(client, b"k")?.context("it is there")?;
+    assert!(matches!(client.compare_and_set("k", hit.cas + 999, "x", None)?, Swap::Changed));
+    let Swap::Stored { cas } = client.compare_and_set("k", hit.cas, "y", None)? else {
+        panic!("the token is the item's");
+    };
+    assert_eq!(find(client, b"k")?.unwrap().1.cas, cas);
+    assert_eq!(client.compare_and_set("none", 1, "x", None)?, Swap::Missing);
+
+    assert!(client.touch("k", Some(Duration::from_secs(100)))?);
+    let ttl_secs = find(client, b"k")?.unwrap().1.ttl_secs.context("it was touched")?;
+    assert!((98..=100).contains(&ttl_secs), "{ttl_secs}");
+    let year = Duration::from_secs(365 * 86_400);
+    assert_eq!(client.get_and_touch("k", Some(year))?.as_deref(), Some(&b"y"[..]));
+    assert!(find(client, b"k")?.unwrap().1.ttl_secs.unwrap() > 364 * 86_400);
+    client.set("brief", "v", Some(Duration::from_secs(1)))?;
+    until("expired", || Ok(client.get("brief")?.is_none()))?;
+    assert!(client.delete("k")? && !client.delete("k")?);
+    assert_eq!(client.get("k")?, None);
+
+    assert!(matches!(client.get(""), Err(ClientError::Key(_))));
+    assert!(matches!(client.set([b'k'; 251], "", None), Err(ClientError::Key(_))));
+    assert!(matches!(client.set([b' '; 200], "", None), Err(ClientError::LongKey { .. })));
+    assert!(matches!(client.set("k", vec![0; 2 << 20], None), Err(ClientError::Server(_))));
+    assert_eq!(client.get("large")?.map(|value| value.len()), Some(700_000));
+    Ok(())
+}
+
+#[test]
+fn hits_come_from_the_memory_and_all_else_from_the_server() -> Result<()> {
+    for io in ["uring", "epoll"] {
+        let server = start(&[&READERS[..], &["--io", io]].concat())?;
+        let client = Client::connect(path(&server))?;
+        behaves(&client, true)?;
+        let mut stream = server.connect()?;
+        // Nothing was asked for that was there, but for one read with a new time to live.
+        assert_eq!(
+            stat(&mut stream, "", "get_hits")?,
+            stat(&mut stream, " larder", "local_reads")?
+        );
+        stream.ask(b"flush_all\r\n", b"OK\r\n")?;
+        assert_eq!(client.get("large")?, None);
+    }
+    Ok(())
+}
+
+#[test]
+fn without_permission_and_on_other_servers_all_goes_through_the_socket() -> Result<()> {
+    let server = start(&[])?;
+    behaves(&Client::connect(path(&server))?, false)?;
+    let server = ServerUnderTest::start(&memcached()?, Transport::Unix, &["-I", "1m"])?;
+    behaves(&Client::connect(path(&server))?, false)?;
+    let mine = run_to_end(Command::new("id").arg("-gn"))?;
+    let mine = format!("group:{}", String::from_utf8(mine.stdout)?.trim());
+    let any = Client::connect(path(&start(&["--local-readers", "any"])?))?;
+    drop(any);
+    for (who, is_allowed) in [("any", true), (&mine, true), ("group:games", false)] {
+        let server = start(&["--local-readers", who])?;
+        let client = Client::connect(path(&server))?;
+        assert_eq!(client.reads_memory(), is_allowed, "{who}");
+        let answer = server.connect()?.ask(b"larder_region\r\n", b"\r\n")?;
+        let refused = b"CLIENT_ERROR this connection may not read the memory\r\n";
+        assert_eq!(answer == refused, !is_allowed, "{who}: {}", answer.escape_ascii());
+        client.set("k", "v", None)?;
+        assert_eq!(client.get("k")?.as_deref(), Some(&b"v"[..]));
+    }
+    if larder_testkit::server::is_root() {
+        let server = start(&["--local-readers", "group:games"])?;
+        let group = run_to_end(Command::new("getent").args(["group", "games"]))?;
+        let number = String::from_utf8(group.stdout)?.split(':').nth(2).unwrap().to_owned();
+        let asks = [&hostile(path(&server))[..], &["ask".into()]].concat();
+        for (groups, is_allowed) in [(number.as_str(), true), ("65533", false)] {
+            let output =
+                run_to_end(Command::new("setpriv").args(["--groups", groups]).args(&asks))?;
+            let answer = String::from_utf8(output.stdout)?;
+            assert_eq!(answer.starts_with("REGION "), is_allowed, "{groups}: {answer}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn nobody_comes_to_the_memory_by_tcp() -> Result<()> {
+    let args = ["--local-readers", "any"];
+    let server = ServerUnderTest::start(&binary(), Transport::Tcp, &args)?;
+    assert_eq!(server.connect()?.ask(b"larder_region\r\n", b"\r\n")?, b"ERROR\r\n");
+    Ok(())
+}
+
+fn hostile(socket: &Path) -> Vec<String> {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/local/hostile.py");
+    ["python3".into(), script.into(), socket.display().to_string()].into()
+}
+
+#[test]
+fn who_reads_cannot_write_whatever_he_tries() -> Result<()> {
+    let server = start(&READERS)?;
+    let client = Client::connect(path(&server))?;
+    for number in 0..1000 {
+        client.set(format!("k{number}"), format!("value {number}"), None)?;
+    }
+    let words = hostile(path(&server));
+    let output: Output = run_to_end(Command::new(&words[0]).args(&words[1..]))?;
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "done\n", "{output:?}");
+    for number in 0..1000 {
+        let (value, hit) =
+            find(&client, format!("k{number}").as_bytes())?.context("it is there")?;
+        assert_eq!((value, hit.is_local), (format!("value {number}").into_bytes(), true));
+    }
+    Ok(())
+}
+
+#[test]
+fn who_takes_nothing_holds_nothing_up() -> Result<()> {
+    for io in ["uring", "epoll"] {
+        let server = start(&[&READERS[..], &["--io", io, "-t", "1"]].concat())?;
+        server.connect()?.ask(b"version\r\n", b"\r\n")?;
+        sleep(Duration::from_millis(300));
+        let before = server.descriptor_count()?;
+        let mut greedy = server.connect()?;
+        greedy.set_timeout(Duration::from_millis(200))?;
+        let line = b"larder_region\r\n".repeat(100);
+        // Until the server hangs up, or takes no more.
+        let given = (0..1000).take_while(|_| greedy.write_all(&line).is_ok()).count();
+        assert!(given < 1000, "the server takes everything and passes everything");
+        let mut other = server.connect()?;
+        let since = Instant::now();
+        for _ in 0..100 {
+            other.ask(b"version\r\n", b"\r\n")?;
+        }
+        assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
+        drop((greedy, other));
+        until("forgotten", || Ok(server.descriptor_count()? <= before))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn what_is_asked_for_before_the_memory_is_answered_before_it() -> Result<()> {
+    for io in ["uring", "epoll"] {
+        let server = start(&[&READERS[..], &["--io", io]].concat())?;
+        let mut stream = server.connect()?;
+        let answer = stream.ask(
+            b"set k 0 0 1\r\nv\r\nlarder_region\r\nlarder_region\r\nget k\r\nmn\r\n",
+            b"END\r\nMN\r\n",
+        )?;
+        let answer = String::from_utf8(answer)?;
+        let lines: Vec<_> = answer.lines().map(|line| line.split(' ').next().unwrap()).collect();
+        assert_eq!(lines, ["STORED", "REGION", "REGION", "VALUE", "v", "END", "MN"], "{io}");
+    }
+    Ok(())
+}
+
+#[test]
+fn reads_are_told_and_count_as_hits() -> Result<()> {
+    let server = start(&READERS)?;
+    let client = Client::connect(path(&server))?;
+    let mut stream = server.connect()?;
+    client.set("k", "v", None)?;
+    client.set("a key", "v", None)?;
+    for _ in 0..500 {
+        client.get("k")?;
+        client.get("a key")?;
+    }
+    client.get("none")?;
+    let told = stat(&mut stream, " larder", "local_reads")?;
+    assert!((850..1150).contains(&told), "{told} of 1000");
+    assert_eq!(stat(&mut stream, "", "get_hits")?, told);
+    assert_eq!(stat(&mut stream, "", "get_misses")?, 1);
+    Ok(())
+}
+
+#[test]
+fn what_is_read_in_the_memory_is_not_evicted() -> Result<()> {
+    let server = start(&["--local-readers", "same-uid", "-m", "8"])?;
+    let client = Client::connect(path(&server))?;
+    const ITEMS: usize = 200;
+    let value = vec![1; 1000];
+    for number in 0..ITEMS {
+        client.set(format!("read{number}"), &value, None)?;
+        client.set(format!("unread{number}"), &value, None)?;
+    }
+    for number in 0..40_000 {
+        client.set(format!("fill{number}"), &value, None)?;
+        let key = format!("read{}", number % ITEMS);
+        let mut out = Vec::new();
+        client.get_into(&key, &mut out)?;
+    }
+    let alive = |name: &str| -> Result<usize> {
+        let keys: Vec<_> = (0..ITEMS).map(|number| format!("{name}{number}")).collect();
+        Ok(client.get_many(&keys)?.iter().flatten().count())
+    };
+    let (read, unread) = (alive("read")?, alive("unread")?);
+    assert!(read > ITEMS * 9 / 10 && unread < ITEMS / 10, "{read} and {unread} of {ITEMS}");
+    Ok(())
+}
+
+/// Stores where the server may have been started anew: what is sent to one that is just ending fails, once.
+fn set_anew(client: &Client, value: &str) -> Result<(), ClientError> {
+    client.set("k", value, None).or_else(|_| client.set("k", value, None))
+}
+
+#[test]
+fn a_server_that_is_gone_or_another_is_noticed() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let address = Address::Unix(folder.path().join("socket"));
+    let start = || ServerUnderTest::start_at(&binary(), address.clone(), &READERS);
+    let server = start()?;
+    let client = Client::connect(path(&server))?;
+    client.set("k", "old", None)?;
+    assert!(find(&client, b"k")?.unwrap().1.is_local);
+    // Killed: what it left is not believed for long.
+    drop(server);
+    let took = until("gone", || Ok(client.get("k").is_err()))?;
+    assert!(took < Duration::from_secs(6), "{took:?}");
+    assert!(!client.reads_memory());
+    // Another one in its place, before anybody has noticed that the first is gone.
+    let server = start()?;
+    set_anew(&client, "second")?;
+    let (value, hit) = find(&client, b"k")?.unwrap();
+    assert_eq!((&value[..], hit.is_local), (&b"second"[..], true));
+    drop(server);
+    let server = start()?;
+    server.connect()?.ask(b"set k 0 0 5\r\nthird\r\n", b"STORED\r\n")?;
+    let took = until("seen", || Ok(client.get("k")?.as_deref() == Some(b"third")))?;
+    assert!(took < Duration::from_secs(6), "{took:?}");
+    assert!(find(&client, b"k")?.unwrap().1.is_local);
+    // One without readers.
+    drop(server);
+    let server = ServerUnderTest::start_at(&binary(), address.clone(), &[])?;
+    set_anew(&client, "fourth")?;
+    let (value, hit) = find(&client, b"k")?.unwrap();
+    assert_eq!((&value[..], hit.is_local), (&b"fourth"[..], false));
+    drop(server);
+    Ok(())
+}
+
+#[test]
+fn a_server_that_is_stopped_is_not_read_from_and_later_is_again() -> Result<()> {
+    let server = start(&READERS)?;
+    let client = Client::connect_within(path(&server), Duration::from_millis(300))?;
+    client.set("k", "v", None)?;
+    server.signal(Signal::STOP)?;
+    let took = until("unbelieved", || Ok(client.get("k").is_err()))?;
+    assert!(took < Duration::from_secs(6), "{took:?}");
+    server.signal(Signal::CONT)?;
+    until("believed", || Ok(client.reads_memory()))?;
+    assert!(find(&client, b"k")?.unwrap().1.is_local);
+    Ok(())
+}
+
+/// Runs a test of this file once more in a process of its own, which then does what `socket` is for.
+struct Again(Child);
+
+const SOCKET: &str = "LARDERTEST_SOCKET";
+
+impl Again {
+    fn start(test: &str, socket: &Path) -> Result<Self> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["--exact", test, "--nocapture"]).env(SOCKET, socket);
+        Ok(Self(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?))
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        Ok(kill_process(Pid::from_child(&self.0), signal)?)
+    }
+
+    fn end(self) -> Result<String> {
+        let mut child = self.0;
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while child.try_wait()?.is_none() {
+            if Instant::now() > deadline {
+                child.kill()?;
+            }
+            sleep(Duration::from_millis(5));
+        }
+        let output = child.wait_with_output()?;
+        let (out, err) =
+            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        ensure!(output.status.success(), "{}: {out} {err}", output.status);
+        Ok(out.into_owned())
+    }
+}
+
+const TORN_KEYS: usize = 40;
+const TORN_SECS: u64 = 3;
+
+/// A value that shows whether all of it is of one store: the key's number, the store's, and as many words of both as its
+/// length has room for.
+fn marked(key: usize, store: usize) -> Vec<u8> {
+    let length = [3, 40, 100, 1500, 20_000, 100_000][(key + store) % 6];
+    let mut value = format!("{key} {store} {length}|").into_bytes();
+    let mut state = (key * 1_000_003 + store) as u64;
+    while value.len() < length {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        value.extend_from_slice(&state.to_le_bytes());
+    }
+    value
+}
+
+fn is_marked(key: usize, value: &[u8]) -> bool {
+    let head = value.split(|byte| *byte == b'|').next().unwrap();
+    let head = String::from_utf8_lossy(head).into_owned();
+    let store = head.split(' ').nth(1).and_then(|store| store.parse().ok());
+    store.is_some_and(|store| value == marked(key, store))
+}
+
+/// Reads for a while; how many reads were local.
+fn check_values(socket: &Path) -> Result<u64> {
+    let client = Client::connect(socket)?;
+    let (until, mut local, mut value) =
+        (Instant::now() + Duration::from_secs(TORN_SECS), 0, Vec::new());
+    while Instant::now() < until {
+        for key in 0..TORN_KEYS {
+            value.clear();
+            if let Some(hit) = client.get_into(format!("t{key}"), &mut value)? {
+                let shown = value[..value.len().min(60)].escape_ascii().to_string();
+                ensure!(is_marked(key, &value), "t{key}: {} bytes: {shown}", value.len());
+                local += u64::from(hit.is_local);
+            }
+        }
+    }
+    Ok(local)
+}
+
+#[test]
+fn no_read_is_torn_while_values_are_overwritten_and_evicted() -> Result<()> {
+    if let Some(socket) = std::env::var_os(SOCKET) {
+        println!("local: {}", check_values(Path::new(&socket))?);
+        return Ok(());
+    }
+    let server = start(&["--local-readers", "same-uid", "-m", "16"])?;
+    let writer = Client::connect(path(&server))?;
+    let test = "no_read_is_torn_while_values_are_overwritten_and_evicted";
+    let readers = [(); 2].map(|()| Again::start(test, path(&server)));
+    let until = Instant::now() + Duration::from_secs(TORN_SECS + 1);
+    let mut stores = 0;
+    while Instant::now() < until {
+        for key in 0..TORN_KEYS {
+            writer.set(format!("t{key}"), marked(key, stores), None)?;
+            stores += 1;
+        }
+        if stores % 4000 == 0 {
+            server.connect()?.ask(b"flush_all\r\n", b"OK\r\n")?;
+        }
+    }
+    for reader in readers {
+        let said = reader?.end()?;
+        let local = said.split("local: ").nth(1).and_then(|rest| rest.split_whitespace().next());
+        let local: u64 = local.with_context(|| said.clone())?.parse()?;
+        assert!(local > 1000 && stores > 1000, "{local} reads, {stores} stores");
+    }
+    Ok(())
+}
+
+#[test]
+fn who_is_stopped_while_it_reads_holds_nothing_up() -> Result<()> {
+    if let Some(socket) = std::env::var_os(SOCKET) {
+        check_values(Path::new(&socket))?;
+        return Ok(());
+    }
+    let server = start(&["--local-readers", "same-uid", "-m", "16"])?;
+    let client = Client::connect(path(&server))?;
+    for key in 0..TORN_KEYS {
+        client.set(format!("t{key}"), marked(key, key), None)?;
+    }
+    let test = "who_is_stopped_while_it_reads_holds_nothing_up";
+    let reader = Again::start(test, path(&server))?;
+    sleep(Duration::from_millis(500));
+    let since = Instant::now();
+    let mut stream = server.connect()?;
+    for round in 0..40 {
+        reader.signal(Signal::STOP)?;
+        // All memory is used anew, then hidden.
+        for key in 0..200 {
+            client.set(format!("t{key}"), marked(key, round), None)?;
+        }
+        stream.ask(b"flush_all\r\n", b"OK\r\n")?;
+        assert_eq!(client.get("t1")?, None);
+        reader.signal(Signal::CONT)?;
+        sleep(Duration::from_millis(3));
+    }
+    assert!(since.elapsed() < Duration::from_secs(8), "{:?}", since.elapsed());
+    assert_eq!(stat(&mut stream, " larder", "segments_pinned")?, 0);
+    reader.end().map(drop)
+}
