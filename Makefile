@@ -14,7 +14,7 @@ MIRI_SEEDS := 8
 MINUTES := 1
 STORM_SECS := 600
 
-.PHONY: run build test lint unit models miri miri-seeds sanitize clients conformance fuzz fuzz-smoke crash storm bench dialects capacity traces soak ttl restart docs install
+.PHONY: run build test lint unit models miri miri-seeds sanitize clients conformance fuzz fuzz-smoke crash storm bench dialects local capacity traces soak ttl restart docs install
 
 # Starts larderd on 127.0.0.1:11211.
 run: build
@@ -102,6 +102,10 @@ bench:
 # What a get and a set cost a session in each dialect, a minute.
 dialects:
 	cargo bench -p larder-bench --bench dialects
+
+# What a get costs in a server's memory, beside one through its socket, a minute.
+local: build
+	LARDERD=$(LARDERD) cargo bench -p larder-bench --bench local
 
 # Items held with equal memory beside memcached, one to two minutes.
 capacity: build

@@ -1,5 +1,5 @@
 //! Measurements of the cache, each a bench of its own in `benches/` and a verb of the Makefile:
-//! `engine` beside other caches of a process, `dialects` of what a session costs, `capacity` and `traces` beside memcached, `soak` and `ttl` of
+//! `engine` beside other caches of a process, `dialects` of what a session costs, `local` of what it costs to read in a server's memory, `capacity` and `traces` beside memcached, `soak` and `ttl` of
 //! what only time shows. docs/benchmarks.md says what each prints.
 //!
 //! The library holds what they share. It depends on nothing, so that the other caches are built for

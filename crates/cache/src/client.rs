@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use larder_item::{Direction, KeyError, StoreMode};
+use larder_item::{Direction, KeyError, Second, StoreMode};
 use larder_region::forks;
 
 use crate::Cache;
@@ -411,18 +411,17 @@ impl Inner {
     /// Reads an item in the server's memory.
     #[inline]
     fn look_up(&self, key: &[u8], out: &mut Vec<u8>) -> Option<Hit> {
-        let (hit, is_told) = self.views.look_up(key, out)?;
-        if is_told {
-            self.note(key);
+        let (hit, told_at) = self.views.look_up(key, out)?;
+        if let Some(now) = told_at {
+            self.note(key, now);
         }
         Some(hit)
     }
 
     /// Remembers that an item was read, and sends what has been remembered if it is time. Waits for nobody.
-    fn note(&self, key: &[u8]) {
+    fn note(&self, key: &[u8], now: Second) {
         let Ok(mut hints) = self.hints.try_lock() else { return };
-        hints.push(key);
-        if !hints.are_due() {
+        if !hints.push(key, now) {
             return;
         }
         let Some(mut connection) = self.idle.try_lock().ok().and_then(|mut idle| idle.pop()) else {

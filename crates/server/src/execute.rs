@@ -285,10 +285,18 @@ impl Executor {
         if self.server.readers.is_none() {
             return ClientError::UnknownCommand.into();
         }
-        let mut bytes = [0; KEY_BYTES_MAX];
-        let (mut out, noted) = (Vec::new(), Reading { noted: true, value: false });
+        let (mut bytes, mut decoded, mut ends) = ([0; KEY_BYTES_MAX], Vec::new(), vec![0]);
         for word in local::keys(keys) {
-            let Some(key) = local::decode(word, &mut bytes) else { continue };
+            if let Some(key) = local::decode(word, &mut bytes) {
+                decoded.extend_from_slice(key);
+                ends.push(decoded.len());
+            }
+        }
+        let keys = || ends.windows(2).map(|ends| &decoded[ends[0]..ends[1]]);
+        // They wait for the memory together.
+        self.prefetch(keys());
+        let (mut out, noted) = (Vec::new(), Reading { noted: true, value: false });
+        for key in keys() {
             if let Read::Hit(meta) = self.cache.read_as(key, noted, &mut out, |_, _| ()) {
                 let reads = u64::from(READS_PER_HINT);
                 for counter in [Counter::CmdGet, Counter::GetHits, Counter::LocalReads] {

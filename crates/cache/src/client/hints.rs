@@ -1,13 +1,12 @@
 //! What was read in the server's memory, to be told to the server now and then: else it would evict what is wanted.
 
-use std::time::{Duration, Instant};
-
+use larder_item::Second;
 use larder_protocol::local;
 
 /// So many reads are told at once …
 const KEYS_MAX: usize = 64;
-/// … or those of so long a time.
-const AGE_MAX: Duration = Duration::from_secs(1);
+/// … or those of so many seconds.
+const AGE_SECS_MAX: Second = 1;
 /// More is not kept where nobody takes it.
 const BYTES_MAX: usize = 64 << 10;
 
@@ -19,17 +18,18 @@ pub(super) struct Hints {
     /// Where that begins.
     last_at: usize,
     keys: usize,
-    /// When the first of them came.
-    since: Option<Instant>,
+    /// When the first of them came, in the cache's time.
+    since: Second,
 }
 
 impl Hints {
-    pub(super) fn push(&mut self, key: &[u8]) {
+    /// Takes in what was read in this second. True where it is time to tell.
+    pub(super) fn push(&mut self, key: &[u8], now: Second) -> bool {
         if self.lines.len() > BYTES_MAX {
             self.clear();
         }
         if self.keys == 0 {
-            self.since = Some(Instant::now());
+            self.since = now;
         }
         let longest = key.len().div_ceil(3) * 4 + 1;
         if self.lines.len() - self.last_at + longest > local::HINT_BYTES_MAX {
@@ -40,11 +40,7 @@ impl Hints {
         }
         local::push_key(&mut self.lines, key);
         self.keys += 1;
-    }
-
-    /// Is it time to tell?
-    pub(super) fn are_due(&self) -> bool {
-        self.keys >= KEYS_MAX || self.since.is_some_and(|since| since.elapsed() > AGE_MAX)
+        self.keys >= KEYS_MAX || now.abs_diff(self.since) > AGE_SECS_MAX
     }
 
     /// Moves all lines behind what is in `out`.
@@ -63,7 +59,7 @@ impl Hints {
 
     fn clear(&mut self) {
         self.lines.clear();
-        (self.last_at, self.keys, self.since) = (0, 0, None);
+        (self.last_at, self.keys) = (0, 0);
     }
 }
 
@@ -77,13 +73,12 @@ mod tests {
         let mut out = Vec::new();
         hints.move_to(&mut out);
         assert_eq!(out, b"");
-        for length in (1..=250).cycle().take(KEYS_MAX) {
-            assert!(!hints.are_due());
-            hints.push(&vec![b'k'; length * 3 % 250 + 1]);
+        for number in 1..=KEYS_MAX {
+            let are_due = hints.push(&vec![b'k'; number * 3 % 250 + 1], 5);
+            assert_eq!(are_due, number == KEYS_MAX);
         }
-        assert!(hints.are_due());
         hints.move_to(&mut out);
-        assert!(!hints.are_due());
+        assert!(!hints.push(b"k", 6) && !hints.push(b"k", 7) && hints.push(b"k", 8));
         let lines: Vec<_> = out.split(|byte| *byte == b'\n').collect();
         assert_eq!(lines.last(), Some(&&b""[..]));
         let mut keys = 0;
@@ -98,7 +93,7 @@ mod tests {
     #[test]
     fn what_nobody_takes_is_forgotten() {
         let mut hints = Hints::default();
-        (0..100_000).for_each(|_| hints.push(b"a key"));
+        (0..100_000).for_each(|_| drop(hints.push(b"a key", 5)));
         assert!(hints.lines.len() <= BYTES_MAX + 1000);
     }
 }

@@ -104,9 +104,9 @@ impl Views {
         self.places[place()].0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads an item; and says whether the server is to be told. None where the server must be asked.
+    /// Reads an item; and says in which second, if the server is to be told. None where the server must be asked.
     #[inline]
-    pub(super) fn look_up(&self, key: &[u8], out: &mut Vec<u8>) -> Option<(Hit, bool)> {
+    pub(super) fn look_up(&self, key: &[u8], out: &mut Vec<u8>) -> Option<(Hit, Option<Second>)> {
         let mine = self.mine();
         let view = mine.as_ref()?;
         let (now, start) = (view.now()?, out.len());
@@ -120,7 +120,7 @@ impl Views {
             (meta.deadline != Deadline::NEVER).then(|| meta.deadline.0.saturating_sub(now));
         let hit =
             Hit { flags: meta.flags, cas: meta.cas, ttl_secs, is_local: true, ..Hit::default() };
-        Some((hit, is_drawn(view.reads_per_hint)))
+        Some((hit, is_drawn(view.reads_per_hint).then_some(now)))
     }
 
     /// Asks the memory for what some look-ups will need that follow.
