@@ -236,7 +236,7 @@ impl Engine {
     }
 
     /// Seals some of the segments of heads that nobody uses just now, and says how many these were.
-    fn detach_where(&self, seat: &Seat, is_due: impl Fn(u32) -> bool) -> usize {
+    pub(crate) fn detach_where(&self, seat: &Seat, is_due: impl Fn(u32) -> bool) -> usize {
         let mut detached = 0;
         for head_at in self.heads() {
             let claimed = self.memory.word(head_at + CLAIMED);

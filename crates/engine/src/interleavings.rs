@@ -22,6 +22,7 @@ mod ordering;
 mod pinning;
 mod reading;
 mod recaching;
+mod recounting;
 mod recycling;
 mod relocating;
 mod scene;

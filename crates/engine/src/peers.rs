@@ -272,12 +272,12 @@ impl Engine {
         self.rows().map(|row| self.peer_word(row, PINNED).load(Relaxed)).sum()
     }
 
-    /// Lets go of all that a dead peer held. Segments in which its values were arriving are to be counted again: nobody
-    /// will name those pieces.
+    /// Lets go of all that a dead peer held. Segments in which its values were arriving are to be counted again, for nobody
+    /// will name those pieces, and so are pinned ones, which it may have been counting.
     pub(crate) fn release_holds(&self, row: u32) {
         for segment in self.segments().take(self.used_segments() as usize) {
             let hold = self.hold(row, segment);
-            if hold.load(Relaxed) >= ARRIVING {
+            if hold.load(Relaxed) != 0 {
                 self.suspect(segment);
             }
             hold.store(0, SeqCst);

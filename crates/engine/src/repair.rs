@@ -46,6 +46,8 @@ impl Engine {
             self.leave(seat);
         }
         self.count_segments_again();
+        // It may have been about to count again what is suspected.
+        self.memory.word(global::SUSPECTS).fetch_or(ACCOUNTS, Release);
         self.free_row(row);
     }
 
@@ -244,29 +246,40 @@ impl Engine {
 
     /// Counts what can be reached in a segment; false where it has to be done another time.
     ///
-    /// Each record is looked for under the lock of its group, and so are they charged and discharged. An account that is at
-    /// the end what it was at the beginning has seen no change between, so that the count is its true value.
+    /// Each record is looked for under the lock of its group, and so are they discharged. To a sealed segment nothing is
+    /// added, so that an account which is at the end what it was at the beginning has seen no change between, and the count
+    /// is its true value. In one that is still written to, what comes could make up for what goes: it is sealed first, or
+    /// waits until it is.
     fn recount(&self, seat: &Seat, segment: u32) -> bool {
         let present = self.present_use(segment);
         if present.sequence == 0 {
             self.set_suspect(segment, false);
             return true;
         }
+        if self.state(segment) == State::Active {
+            self.detach_where(seat, |idle| idle == segment);
+        }
         if self.is_any_arriving(segment) || !self.pin(segment, present.sequence) {
             return false;
         }
-        let word = self.account_word(segment);
-        let before = word.load(Acquire);
-        let counted = self.reached(seat, segment);
-        let done = counted.is_some_and(|counted| {
-            !self.is_any_arriving(segment)
-                && word.compare_exchange(before, counted.word(), AcqRel, Relaxed).is_ok()
-        });
-        if done {
-            self.set_suspect(segment, false);
+        // Before the count: who dies meanwhile gives a new reason. If it is we, the pin tells: see `release_holds`.
+        self.set_suspect(segment, false);
+        let done = self.state(segment) == State::Sealed && self.count_again(seat, segment);
+        if !done {
+            self.set_suspect(segment, true);
         }
         self.unpin(segment);
         done
+    }
+
+    fn count_again(&self, seat: &Seat, segment: u32) -> bool {
+        let word = self.account_word(segment);
+        let before = word.load(Acquire);
+        let counted = self.reached(seat, segment);
+        counted.is_some_and(|counted| {
+            !self.is_any_arriving(segment)
+                && word.compare_exchange(before, counted.word(), AcqRel, Relaxed).is_ok()
+        })
     }
 
     fn reached(&self, seat: &Seat, segment: u32) -> Option<Account> {
