@@ -12,7 +12,7 @@ use crate::group::Locked;
 use crate::record::{HEADER_BYTES, Header};
 use crate::segment::Use;
 use crate::slot::Slot;
-use crate::{Engine, Miss, NoMemory, Seat};
+use crate::{Engine, Miss, Seat, StoreError};
 
 /// The groups of so many records are asked for at once.
 const RECORDS_AHEAD: usize = 16;
@@ -35,7 +35,7 @@ impl Engine {
         seat: &Seat,
         spent: Use,
         now: Second,
-    ) -> Result<Emptied, NoMemory> {
+    ) -> Result<Emptied, StoreError> {
         if self.live(spent.segment) > 0 {
             return self.compact(seat, spent, now);
         }

@@ -24,7 +24,7 @@ use crate::find::Found;
 use crate::group::Locked;
 use crate::lane::{Lane, Pool};
 use crate::segment::{State, Use, begun};
-use crate::{Engine, NoMemory, Reason, Seat};
+use crate::{Engine, Reason, Seat, StoreError, Stuck};
 
 /// Items larger than so many times the mean need to have been read so often.
 const NEEDS: [(u64, u64); 2] = [(8, 3), (2, 2)];
@@ -130,14 +130,20 @@ impl Passage {
 
 impl Engine {
     /// Empties a segment as S3-FIFO says.
-    pub(crate) fn evict(&self, seat: &Seat, victim: Use, keep: Keep, now: Second) -> Emptied {
+    pub(crate) fn evict(
+        &self,
+        seat: &Seat,
+        victim: Use,
+        keep: Keep,
+        now: Second,
+    ) -> Result<Emptied, Stuck> {
         // Who keeps nothing needs no place for survivors.
         let evictor = self.claim_evictor(seat);
         if evictor.is_none() && keep != Keep::Nothing {
-            return Emptied::Busy;
+            return Ok(Emptied::Busy);
         }
         if !self.begin_emptying(seat, victim) {
-            return Emptied::Busy;
+            return Ok(Emptied::Busy);
         }
         let Use { sequence, segment } = victim;
         let lane = self.lane(segment);
@@ -156,8 +162,8 @@ impl Engine {
             Keep::BestHalf => self.limit_to_half(seat, segment, &mut passage),
             Keep::Nothing => passage.bytes_left = 0,
         }
-        let emptied = self.pass_all_on(seat, segment, &mut passage, now).is_ok();
-        if emptied {
+        let passed = self.pass_all_on(seat, segment, &mut passage, now);
+        if passed.is_ok() {
             self.count(seat, Counter::SegmentsEvicted, 1);
         }
         if passage.remembered > 0 {
@@ -165,7 +171,11 @@ impl Engine {
         }
         self.extend_ghost(seat);
         drop(evictor);
-        if emptied { Emptied::Yes } else { Emptied::Partly }
+        match passed {
+            Ok(()) => Ok(Emptied::Yes),
+            Err(StoreError::Stuck(stuck)) => Err(stuck),
+            Err(_) => Ok(Emptied::Partly),
+        }
     }
 
     /// Moves the live records of a segment to the tail of its lane and frees it.
@@ -174,7 +184,7 @@ impl Engine {
         seat: &Seat,
         sparse: Use,
         now: Second,
-    ) -> Result<Emptied, NoMemory> {
+    ) -> Result<Emptied, StoreError> {
         let Some(evictor) = self.claim_evictor(seat) else {
             return Ok(Emptied::Busy);
         };
@@ -202,8 +212,8 @@ impl Engine {
                 self.count(seat, Counter::SegmentsCompacted, 1);
                 Ok(Emptied::Yes)
             }
-            Err(NoMemory) if self.evicts => Ok(Emptied::Partly),
-            Err(NoMemory) => Err(NoMemory),
+            Err(StoreError::NoMemory) if self.evicts => Ok(Emptied::Partly),
+            Err(error) => Err(error),
         }
     }
 
@@ -215,12 +225,12 @@ impl Engine {
         segment: u32,
         passage: &mut Passage,
         now: Second,
-    ) -> Result<(), NoMemory> {
+    ) -> Result<(), StoreError> {
         let mut records = self.records(segment);
         let passed = records.try_for_each(|record| self.pass_on(seat, &record, passage, now));
         match passed {
             Ok(()) => self.finish_emptying(seat, segment),
-            Err(NoMemory) => self.set_state(segment, State::Sealed),
+            Err(_) => self.set_state(segment, State::Sealed),
         }
         passed
     }
@@ -242,7 +252,7 @@ impl Engine {
         record: &Record,
         passage: &mut Passage,
         now: Second,
-    ) -> Result<(), NoMemory> {
+    ) -> Result<(), StoreError> {
         let (hash, bytes) = (record.hash, record.header.record_bytes());
         let freq = {
             let locked = self.lock(seat, hash)?;
@@ -307,7 +317,7 @@ impl Engine {
         let mut bytes_of_surplus = [0; SURPLUS_MAX];
         for record in self.records(segment) {
             let Ok(locked) = self.lock(seat, record.hash) else {
-                break;
+                break; // As does who comes to it next.
             };
             // A piece is as wanted as the item that it is of.
             let Some(found) = self.find_item_of(&locked, &record) else {

@@ -20,7 +20,7 @@ use larder_stats::Counter;
 use crate::group::{Control, Locked, SLOTS, is_in_second_line, slots_of};
 use crate::segment::State;
 use crate::slot::{Slot, TAG_BITS};
-use crate::{Engine, NoMemory, Seat};
+use crate::{Engine, Seat, StoreError};
 
 /// The index grows when more than so many of a hundred slots are filled. Groups that wait for their split
 /// are fuller than those behind it, so that with more than this too many overflow.
@@ -84,12 +84,12 @@ impl Engine {
     }
 
     /// Splits the next group. Only for the grower.
-    pub(crate) fn split(&self, seat: &Seat, now: Second) -> Result<(), NoMemory> {
+    pub(crate) fn split(&self, seat: &Seat, now: Second) -> Result<(), StoreError> {
         let groups = self.memory.word(global::GROUPS).load(Relaxed);
         let level = groups.ilog2();
         let tag_bit = level - self.first_level;
         if tag_bit >= TAG_BITS {
-            return Err(NoMemory); // Tags have no more bits; groups overflow from here on.
+            return Err(StoreError::NoMemory); // Tags have no more bits; groups overflow from here on.
         }
         let moves = |slot: Slot| slot.tag() >> tag_bit & 1 != 0;
         let new_at = self.new_group(seat, groups, now)?;
@@ -131,7 +131,7 @@ impl Engine {
     }
 
     /// The place of a group that does not exist yet.
-    fn new_group(&self, seat: &Seat, group: u64, now: Second) -> Result<usize, NoMemory> {
+    fn new_group(&self, seat: &Seat, group: u64, now: Second) -> Result<usize, StoreError> {
         let directory = self.layout.groups_directory_at + (group as usize >> self.group_shift) * 4;
         if self.memory.half(directory).load(Relaxed) == 0 {
             let segment = self.take_index_segment(seat, State::Index, now)?;
@@ -143,7 +143,12 @@ impl Engine {
     }
 
     /// Takes a zeroed segment for a part of the index.
-    fn take_index_segment(&self, seat: &Seat, state: State, now: Second) -> Result<u32, NoMemory> {
+    fn take_index_segment(
+        &self,
+        seat: &Seat,
+        state: State,
+        now: Second,
+    ) -> Result<u32, StoreError> {
         let segment = self.take_segment(seat, now)?;
         self.zero_segment(segment);
         self.set_own_state(segment, state, seat);
@@ -246,7 +251,7 @@ impl Engine {
     }
 
     /// Makes more overflow groups. The caller holds no group.
-    pub(crate) fn add_overflow_segment(&self, seat: &Seat, now: Second) -> Result<(), NoMemory> {
+    pub(crate) fn add_overflow_segment(&self, seat: &Seat, now: Second) -> Result<(), StoreError> {
         let segment = self.take_index_segment(seat, State::Overflow, now)?;
         let at = self.layout.segment_at(segment);
         for group in 0..1 << self.group_shift {

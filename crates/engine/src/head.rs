@@ -18,7 +18,7 @@ use crate::lane::{Lane, Pool};
 use crate::segment::State;
 use crate::slot::Slot;
 use crate::wait::Wait;
-use crate::{Engine, NoMemory, Seat, Stuck};
+use crate::{Engine, Seat, StoreError, Stuck};
 
 const CLAIMED: usize = 0;
 const SEGMENT: usize = 8;
@@ -73,10 +73,15 @@ impl Engine {
         bytes: usize,
         bytes_min: usize,
         now: Second,
-    ) -> Result<Reservation<'_>, NoMemory> {
+    ) -> Result<Reservation<'_>, StoreError> {
         let mut taken = None;
         loop {
-            let mut room = self.claim_head(seat, lane)?;
+            let claimed = self.claim_head(seat, lane);
+            if claimed.is_err() {
+                // It would be nobody's as long as this process lives.
+                taken.inspect(|segment| self.free(seat, *segment));
+            }
+            let mut room = claimed?;
             loop {
                 if self.has_room_for(seat, &mut room, bytes, bytes_min)? {
                     // Somebody else had one for this head while we looked for ours.
@@ -102,10 +107,10 @@ impl Engine {
         lane: Lane,
         bytes: usize,
         now: Second,
-    ) -> Result<Reservation<'_>, NoMemory> {
+    ) -> Result<Reservation<'_>, StoreError> {
         let mut room = self.claim_head(seat, lane)?;
         while !self.has_room_for(seat, &mut room, bytes, bytes)? {
-            let segment = self.take_for_survivors(seat).ok_or(NoMemory)?;
+            let segment = self.take_for_survivors(seat).ok_or(StoreError::NoMemory)?;
             self.attach_segment(seat, &room, segment, lane, now);
         }
         Ok(room)
@@ -118,10 +123,10 @@ impl Engine {
         room: &mut Reservation<'_>,
         bytes: usize,
         bytes_min: usize,
-    ) -> Result<bool, NoMemory> {
+    ) -> Result<bool, StoreError> {
         debug_assert!(bytes.is_multiple_of(8) && bytes_min <= bytes);
         if bytes_min > self.layout.segment_bytes {
-            return Err(NoMemory);
+            return Err(StoreError::NoMemory);
         }
         let Some(segment) = self.head_segment(room.head_at) else {
             return Ok(false);

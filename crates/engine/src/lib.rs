@@ -77,16 +77,6 @@ pub use store::{Request, Stale, StoreError, Stored};
 pub use superblock::AttachError;
 pub use validate::Broken;
 
-/// No segment can be had, or none for this purpose.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NoMemory;
-
-impl From<Stuck> for NoMemory {
-    fn from(_: Stuck) -> Self {
-        Self
-    }
-}
-
 /// A process that lives, but has been stopped, holds what is needed: a group of the index, or all append heads. An
 /// operation waits for it a second or two, then nothing has been done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

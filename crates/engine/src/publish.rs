@@ -13,7 +13,7 @@ use crate::large::{Piece, table_at};
 use crate::record::{Draft, FREQ_BORN_MAX, Header, Marks};
 use crate::segment::Account;
 use crate::slot::Slot;
-use crate::{Engine, NoMemory, Reason, Request, Seat, Stale, StoreError, Stored, Stuck};
+use crate::{Engine, Reason, Request, Seat, Stale, StoreError, Stored, Stuck};
 
 /// When a record replaces what is there.
 #[derive(Clone, Copy)]
@@ -139,12 +139,6 @@ impl From<StoreError> for Unpublished {
 impl From<Stuck> for Unpublished {
     fn from(stuck: Stuck) -> Self {
         Self::Refused(stuck.into())
-    }
-}
-
-impl From<NoMemory> for Unpublished {
-    fn from(_: NoMemory) -> Self {
-        Self::Refused(StoreError::NoMemory)
     }
 }
 

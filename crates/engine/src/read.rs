@@ -122,8 +122,9 @@ impl Engine {
                     return Read::Hit(meta);
                 }
             } else if found.header.is_large() {
+                // Who empties its segment and has been stopped holds up nobody: then it is read without pins.
                 if let Some(mut large) = self.open_large(&{ found })
-                    && self.pin_large(&mut large)
+                    && (self.pin_large(&mut large) || self.is_held_up(&wait))
                 {
                     let meta = self.meta_as::<TOGETHER>(&found, large.value_bytes());
                     if self.is_still_there(&found) {

@@ -13,7 +13,7 @@ use crate::lane::Lane;
 use crate::record::{HEADER_BYTES, Header};
 use crate::segment::Account;
 use crate::slot::Slot;
-use crate::{Engine, NoMemory, Seat};
+use crate::{Engine, Seat, StoreError};
 
 impl Engine {
     /// Makes the slot of a found record name its copy. Under the lock of its group.
@@ -46,7 +46,7 @@ impl Engine {
         to: Lane,
         freq_after: impl Fn(u64) -> u64,
         now: Second,
-    ) -> Result<(), NoMemory> {
+    ) -> Result<(), StoreError> {
         let Record { slot, hash, header } = *record;
         let from = self.layout.segment_at(slot.segment()) + slot.offset();
         let bytes = header.record_bytes();

@@ -11,7 +11,7 @@ use crate::evict::{Emptied, Keep};
 use crate::lane::Pool;
 use crate::segment::{State, Use};
 use crate::wait::Wait;
-use crate::{Engine, NoMemory, Seat};
+use crate::{Engine, Seat, StoreError};
 
 /// With no more than this part alive a segment is compacted before memory is used that never was: what is
 /// stored stays together in memory that is warm, and the process grows with what is stored, not with what
@@ -31,6 +31,10 @@ const UNEVICTED_LIVE_PERCENT_MAX: usize = 94;
 
 /// So often a thread looks for something to evict, and lets others run, before it gives up.
 const FRUITLESS_MAX: u32 = 1000;
+
+/// So often a thread that looks for room comes upon what a stopped process holds, each time for a second or two, before
+/// it gives up.
+const STUCK_MAX: usize = 1;
 
 /// The small pool is evicted from while it has more than one of so many segments.
 const SMALL_POOL_PART: u64 = 10;
@@ -64,6 +68,12 @@ impl Survey {
             .map(|(_, emptiest)| emptiest)
     }
 
+    /// All that might be emptied next.
+    fn candidates(&self) -> impl Iterator<Item = Use> {
+        let emptiest = self.emptiest.map(|(_, emptiest)| emptiest);
+        [self.spent, emptiest, self.victim()].into_iter().flatten()
+    }
+
     /// The segment that S3-FIFO evicts from next.
     pub(crate) fn victim(&self) -> Option<Use> {
         let [small, main] = self.segments;
@@ -93,42 +103,38 @@ impl Engine {
 
     /// Takes a segment for new use: a free one, or the one that costs the cache least. The caller holds
     /// neither group nor head.
-    pub(crate) fn take_segment(&self, seat: &Seat, now: Second) -> Result<u32, NoMemory> {
+    pub(crate) fn take_segment(&self, seat: &Seat, now: Second) -> Result<u32, StoreError> {
         let mut wait = Wait::default();
-        let (mut rounds, mut fruitless) = (0, 0);
-        let mut times_stuck = self.times_stuck();
+        let (mut rounds, mut fruitless, mut stuck) = (0, 0, 0);
+        let mut avoided = Vec::new();
         loop {
             if let Some(segment) = self.take_free_segment(seat) {
                 return Ok(segment);
             }
-            let survey = self.survey(now);
+            let survey = self.survey_without(&avoided, now);
             let keep = Keep::in_round(rounds);
             let is_small = self.used_segments() <= self.segments_max() / SMALL_PART;
             let sparse = survey.emptiest_up_to(self.percent(SPARSE_LIVE_PERCENT_MAX));
             let sparse = sparse.filter(|_| !is_small && keep == Keep::Needed);
             let emptied = match (survey.spent, sparse) {
                 (Some(spent), _) if keep == Keep::Nothing && self.evicts => {
-                    self.evict(seat, spent, keep, now)
+                    self.evict(seat, spent, keep, now).map_err(StoreError::from)
                 }
-                (Some(spent), _) => self.win_back(seat, spent, now)?,
-                (None, Some(sparse)) => self.compact(seat, sparse, now)?,
+                (Some(spent), _) => self.win_back(seat, spent, now),
+                (None, Some(sparse)) => self.compact(seat, sparse, now),
                 (None, None) => {
                     if let Some(segment) = self.take_fresh(seat, self.spare_segments()) {
                         return Ok(segment);
                     }
                     match self.make_room(seat, &survey, keep, now) {
                         // All there is may be in the heads of others, or was sealed since the survey.
-                        Err(NoMemory)
-                            if self.evicts
-                                && fruitless < FRUITLESS_MAX
-                                && self.times_stuck() == times_stuck =>
-                        {
+                        Err(StoreError::NoMemory) if self.evicts && fruitless < FRUITLESS_MAX => {
                             fruitless += 1;
-                            Emptied::Busy
+                            Ok(Emptied::Busy)
                         }
                         done => {
                             self.count(seat, Counter::DirectReclaims, 1);
-                            done?
+                            done
                         }
                     }
                 }
@@ -136,18 +142,19 @@ impl Engine {
             // Waiting for somebody else is no round: nobody shall be the less choosy for it.
             match emptied {
                 // Whoever has been stopped with the place for survivors is not waited for.
-                Emptied::Busy => match self.wait_for_peers(&mut wait) {
+                Ok(Emptied::Busy) => match self.wait_for_peers(&mut wait) {
                     Err(_) if self.evicts && keep != Keep::Nothing => {
                         (rounds, wait) = (Keep::NOTHING_FROM_ROUND, Wait::default());
-                        times_stuck = self.times_stuck();
                     }
                     waited => waited?,
                 },
-                Emptied::Yes | Emptied::Partly => rounds += 1,
-            }
-            // The next round would come to the same record.
-            if self.times_stuck() != times_stuck {
-                return Err(NoMemory);
+                Ok(Emptied::Yes | Emptied::Partly) => rounds += 1,
+                // It holds the group of a record there, or the head for survivors: on without either.
+                Err(StoreError::Stuck(_)) if self.evicts && stuck < STUCK_MAX => {
+                    avoided.extend(survey.candidates());
+                    (stuck, rounds) = (stuck + 1, Keep::NOTHING_FROM_ROUND);
+                }
+                Err(error) => return Err(error),
             }
         }
     }
@@ -159,7 +166,7 @@ impl Engine {
         survey: &Survey,
         keep: Keep,
         now: Second,
-    ) -> Result<Emptied, NoMemory> {
+    ) -> Result<Emptied, StoreError> {
         self.sweep_next(seat, now);
         let live_percent_max =
             if self.evicts { COMPACTED_LIVE_PERCENT_MAX } else { UNEVICTED_LIVE_PERCENT_MAX };
@@ -173,12 +180,12 @@ impl Engine {
             false => self.abandoned(),
         };
         match victim {
-            Some(victim) if self.evicts => Ok(self.evict(seat, victim, keep, now)),
+            Some(victim) if self.evicts => Ok(self.evict(seat, victim, keep, now)?),
             Some(victim) => self.compact(seat, victim, now),
             None if self.is_anybody_emptying() => Ok(Emptied::Busy),
             // Their segments can be emptied then.
             None if self.detach_idle(seat) => Ok(Emptied::Partly),
-            None => Err(NoMemory),
+            None => Err(StoreError::NoMemory),
         }
     }
 
@@ -188,6 +195,11 @@ impl Engine {
 
     /// Looks at all sealed segments, or at those before the first spent one.
     pub(crate) fn survey(&self, now: Second) -> Survey {
+        self.survey_without(&[], now)
+    }
+
+    /// The same without some segments.
+    fn survey_without(&self, avoided: &[Use], now: Second) -> Survey {
         let mut survey = Survey::default();
         for segment in self.segments().take(self.used_segments() as usize) {
             // First: what is seen of its next use says nothing of this one, which cannot be emptied any more.
@@ -198,7 +210,7 @@ impl Engine {
             }
             let pool = self.lane(segment).pool;
             survey.segments[pool as usize] += 1;
-            if state == State::Active || self.is_pinned(segment) {
+            if state == State::Active || self.is_pinned(segment) || avoided.contains(&present) {
                 continue;
             }
             if self.is_spent(segment, now) {
@@ -242,3 +254,83 @@ impl Engine {
 }
 
 const _: () = assert!(Pool::Small as usize == 0 && Pool::Main as usize == 1);
+
+#[cfg(test)]
+#[cfg(not(any(feature = "interleavings", miri)))]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use larder_item::{Deadline, StoreMode};
+
+    use crate::peers::two_peers;
+    use crate::{Read, Request, StoreError};
+
+    use super::*;
+
+    const NOW: Second = 10;
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    fn request(key: &[u8]) -> Request<'_> {
+        Request { deadline: Deadline::NEVER, ..Request::new(key, StoreMode::Set) }
+    }
+
+    #[test]
+    fn who_needs_room_goes_round_a_group_that_a_stopped_process_holds() {
+        let (stopped, engine) = two_peers();
+        let (holder, seat) = (stopped.sit().unwrap(), engine.sit().unwrap());
+        let keys: Vec<Vec<u8>> = (0..2000).map(|key: u32| key.to_le_bytes().into()).collect();
+        for key in &keys {
+            engine.store(&seat, &request(key), &[7; 1000], NOW).unwrap();
+        }
+        // A group of which the segment that is emptied next has an item.
+        let oldest = engine.survey(NOW).victim().unwrap();
+        let hash = engine.records(oldest.segment).next().unwrap().hash;
+        let locked = stopped.lock(&holder, hash).unwrap();
+        let begun = Instant::now();
+        for key in keys.iter().filter(|key| engine.group_of(engine.hash(key)) != locked.group) {
+            let stored = engine.store(&seat, &request(key), &[8; 1000], NOW);
+            assert!(matches!(stored, Ok(_) | Err(StoreError::Stuck(_))), "{stored:?}");
+            assert!(begun.elapsed() < PATIENCE, "it waits for ever");
+            if engine.present_use(oldest.segment) != oldest || begun.elapsed() > PATIENCE / 3 {
+                break;
+            }
+        }
+        drop(locked);
+        engine.store(&seat, &request(&keys[0]), &[9; 1000], NOW).unwrap();
+        engine.validate().unwrap();
+    }
+
+    #[test]
+    fn who_finds_all_heads_held_by_a_stopped_process_is_told_so() {
+        let (stopped, engine) = two_peers();
+        let (holder, seat) = (stopped.sit().unwrap(), engine.sit().unwrap());
+        let lane = engine.lane_of(Pool::Small, Deadline::NEVER, NOW);
+        let held = stopped.reserve(&holder, lane, 8, 8, NOW).unwrap();
+        let used = engine.segments_in_use();
+        let stored = engine.store(&seat, &request(b"k"), b"v", NOW);
+        assert!(matches!(stored, Err(StoreError::Stuck(_))), "{stored:?}");
+        assert_eq!(engine.segments_in_use(), used);
+        drop(held);
+        engine.validate().unwrap();
+    }
+
+    #[test]
+    fn a_large_value_is_read_though_who_empties_its_segment_has_been_stopped() {
+        let (stopped, engine) = two_peers();
+        let (emptier, seat) = (stopped.sit().unwrap(), engine.sit().unwrap());
+        engine.store(&seat, &request(b"large"), &[7; 100_000], NOW).unwrap();
+        engine.detach_idle(&seat);
+        let segments = engine.segments().take(engine.used_segments() as usize);
+        for segment in segments.filter(|segment| engine.state(*segment) == State::Sealed) {
+            assert!(stopped.begin_emptying(&emptier, stopped.present_use(segment)));
+        }
+        let (begun, mut value) = (Instant::now(), Vec::new());
+        let read = engine.read(&seat, b"large", NOW, &mut Vec::new(), |_, _| ());
+        let Read::Large(_, mut large) = read else {
+            panic!("{read:?} after {:?}", begun.elapsed());
+        };
+        while engine.read_piece(&mut large, &mut value).unwrap() {}
+        engine.close_large(&mut large);
+        assert_eq!(value, [7; 100_000]);
+    }
+}

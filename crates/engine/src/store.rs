@@ -9,7 +9,7 @@ use crate::lane::{Lane, Pool};
 use crate::publish::{Condition, Over, Publication, Unpublished};
 use crate::record::{Draft, Form, Header};
 use crate::wait::Wait;
-use crate::{Engine, NoMemory, Seat, Stuck};
+use crate::{Engine, Seat, Stuck};
 
 /// How often a large value is written before the store gives up: a thread that loses its processor for long
 /// may find its first pieces evicted, but not every time.
@@ -108,12 +108,6 @@ pub enum StoreError {
     /// Another process holds what the operation needs, and does not run: see [`Stuck`].
     #[error(transparent)]
     Stuck(#[from] Stuck),
-}
-
-impl From<NoMemory> for StoreError {
-    fn from(_: NoMemory) -> Self {
-        Self::NoMemory
-    }
 }
 
 impl Engine {

@@ -40,6 +40,11 @@ pub(crate) fn let_others_run() {
 }
 
 impl Engine {
+    /// Does a wait take so long that another process may have been stopped?
+    pub(crate) fn is_held_up(&self, wait: &Wait) -> bool {
+        self.has_peers() && wait.rounds > Wait::YIELDS_MAX
+    }
+
     /// As [`Wait::pause`], for something that another process may hold: who has died is put in order, who has been
     /// stopped is not waited for for ever.
     pub(crate) fn wait_for_peers(&self, wait: &mut Wait) -> Result<(), Stuck> {

@@ -73,7 +73,7 @@ impl Actor {
     /// Evicts a segment; false where somebody else is at it, or reads in it.
     pub(super) fn evict(&self, segment: u32) -> bool {
         self.engine.evict(&self.seat, self.engine.present_use(segment), Keep::Needed, NOW)
-            == Emptied::Yes
+            == Ok(Emptied::Yes)
     }
 
     /// Moves what lives in a segment; false where somebody else is at it, or reads in it.
