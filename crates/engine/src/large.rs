@@ -372,7 +372,7 @@ impl Engine {
                 }
                 // Under the lock of the item's group nobody else accounts for the piece.
                 if let Ok(_locked) = self.lock(seat, upload.hash)
-                    && self.give_back_piece(piece)
+                    && self.give_back_piece(seat, piece)
                 {
                     break;
                 }
@@ -393,13 +393,16 @@ impl Engine {
 
     /// Takes a piece that no item will name out of the accounts; false where it is lost, or about to be. Under the lock
     /// of the group of its key.
-    pub(crate) fn give_back_piece(&self, piece: &Piece) -> bool {
+    pub(crate) fn give_back_piece(&self, seat: &Seat, piece: &Piece) -> bool {
         let is_kept = self.is_kept(piece);
         if is_kept {
             let record_at = self.layout.segment_at(piece.slot.segment()) + piece.slot.offset();
             let account = Account::of(Header::load(&self.memory, record_at));
-            self.discharge(piece.slot.segment(), account);
+            self.intend_to_replace(seat, piece.slot);
+            // As soon as the account says that nothing lives there the segment may begin another use, which has none
+            // that arrive.
             self.note_arrived(piece.slot.segment());
+            self.discharge(piece.slot.segment(), account);
         }
         is_kept
     }

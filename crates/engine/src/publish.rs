@@ -200,7 +200,7 @@ impl Engine {
             });
             // What is lost, or about to be, goes with its segment, which is spent.
             for piece in *pieces {
-                self.give_back_piece(piece);
+                self.give_back_piece(seat, piece);
             }
             let cas = match self.keeps_versions {
                 true => self.give_version(seat, condition.version(), 0),
