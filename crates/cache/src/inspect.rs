@@ -90,9 +90,10 @@ impl Inspection {
 
     /// Its present second.
     pub fn now(&self) -> Second {
-        let lived = clock_gettime(ClockId::MonotonicCoarse).tv_sec
-            - self.engine.birth().monotonic_secs
-            + i64::from(Epoch::FIRST_SECOND);
+        let lived = clock_gettime(ClockId::MonotonicCoarse)
+            .tv_sec
+            .saturating_sub(self.engine.birth().monotonic_secs)
+            .saturating_add(i64::from(Epoch::FIRST_SECOND));
         if self.is_of_this_boot() {
             Second::try_from(lived).unwrap_or(0)
         } else {

@@ -1,9 +1,7 @@
 //! Looking at what is stored, item by item.
 
-use std::sync::atomic::Ordering::Acquire;
-
 use larder_item::{Meta, Second};
-use larder_region::layout::{GROUP_BYTES, global};
+use larder_region::layout::GROUP_BYTES;
 
 use crate::find::Found;
 use crate::group::slots_of;
@@ -62,7 +60,7 @@ impl Engine {
         let group = cursor.group;
         // Read at each step: the index may have grown. A split of a group that the walk has passed is over by
         // then, or begins later, for the walk has had the group's lock.
-        if group >= self.memory.word(global::GROUPS).load(Acquire) {
+        if group >= self.groups() {
             return false;
         }
         self.flush_if_due(now);
@@ -82,7 +80,7 @@ impl Engine {
 
     /// Asks for what the next steps of a walk will look at.
     fn prefetch_groups_from(&self, group: u64) {
-        let groups = self.memory.word(global::GROUPS).load(Acquire);
+        let groups = self.groups();
         if group < groups {
             let slots = slots_of(self.group_at(group), 0).map(|at| self.slot(at));
             slots.filter(|slot| !slot.is_empty()).for_each(|slot| self.prefetch_slot(slot));
@@ -123,7 +121,7 @@ impl Engine {
     /// Shows live items to `visit` until it says no. In no particular order; items stored or moved meanwhile
     /// may be shown or not, and one may be shown twice.
     pub fn dump(&self, now: Second, mut visit: impl FnMut(Dumped) -> bool) {
-        for group in 0..self.memory.word(global::GROUPS).load(Acquire) {
+        for group in 0..self.groups() {
             for found in self.linked(group) {
                 if let Some(dumped) = self.look_at(&found, now, |engine| engine.dumped(&found))
                     && !visit(dumped)
@@ -141,7 +139,7 @@ impl Engine {
     /// Cost: two cache misses a group and one an item; a group has about ten.
     pub fn sample(&self, groups_max: usize, now: Second, mut visit: impl FnMut(&Sampled)) -> f64 {
         self.flush_if_due(now);
-        let groups = self.memory.word(global::GROUPS).load(Acquire);
+        let groups = self.groups();
         let shown = groups.min(groups_max.max(1) as u64);
         // In 128 bits, for both numbers are the caller's or the index's.
         let group_in = |turn| (u128::from(turn) * u128::from(groups) / u128::from(shown)) as u64;

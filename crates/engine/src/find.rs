@@ -42,6 +42,10 @@ impl Found {
     }
 }
 
+/// So often a chain is searched that changes under the search. Somebody else comes forward each time: only in a damaged
+/// region, where a slot names nothing or levels contradict each other, it comes to that.
+const SEARCHES_MAX: u32 = 1 << 20;
+
 enum Examined {
     Same(Found),
     OtherKey,
@@ -74,7 +78,7 @@ impl Engine {
     fn find_in_chain(&self, hash: u64, key: &[u8]) -> Option<Found> {
         let tag = self.tag_of(hash);
         let mut group = self.group_of(hash);
-        'search: loop {
+        'search: for _ in 0..SEARCHES_MAX {
             let group_at = self.group_at(group);
             let before = Control(self.memory.word(group_at).load(Acquire));
             for slot_at in self.slots(group_at, hash) {
@@ -99,6 +103,7 @@ impl Engine {
             }
             group = home;
         }
+        None
     }
 
     #[inline(always)]

@@ -149,6 +149,8 @@ pub(crate) struct Slots<'a> {
     first: usize,
     /// How many of the group have been shown.
     shown: usize,
+    /// How many overflow groups have been come to: in a damaged region a chain may be a ring.
+    overflows: u32,
 }
 
 impl Iterator for Slots<'_> {
@@ -158,6 +160,10 @@ impl Iterator for Slots<'_> {
     fn next(&mut self) -> Option<usize> {
         if self.shown == SLOTS {
             self.group_at = self.engine.overflow_of(self.group_at)?;
+            self.overflows += 1;
+            if self.overflows > self.engine.overflow_groups() {
+                return None;
+            }
             self.shown = 0;
         }
         let slot = self.first + self.shown;
@@ -180,9 +186,27 @@ impl Engine {
     pub(crate) fn group_of(&self, hash: u64) -> u64 {
         // Pairs with the release in `split`: the groups counted are filled.
         let groups = self.memory.word(global::GROUPS).load(Acquire);
-        let mask = groups.next_power_of_two() - 1;
+        // The next power of two - 1, also of what a damaged region says.
+        let mask = u64::MAX >> (groups.wrapping_sub(1) | 1).leading_zeros();
         let group = hash & mask;
         if group < groups { group } else { group & mask >> 1 }
+    }
+
+    /// The number of groups, or as many as there can be where a damaged region says more: for who walks them all.
+    pub(crate) fn groups(&self) -> u64 {
+        self.memory.word(global::GROUPS).load(Acquire).min(self.groups_max())
+    }
+
+    /// How many groups all segments have room for.
+    fn groups_max(&self) -> u64 {
+        (self.layout.segments as u64) << self.group_shift
+    }
+
+    /// How many overflow groups exist, free ones included.
+    pub(crate) fn overflow_groups(&self) -> u32 {
+        // Pairs with the exchange in `add_overflow_segment`: those counted are in the directory.
+        let groups = self.memory.word(global::OVERFLOW_GROUPS).load(Acquire);
+        groups.min(self.groups_max()) as u32
     }
 
     /// The offset of a group.
@@ -216,6 +240,8 @@ impl Engine {
     #[inline]
     pub(crate) fn chain(&self, group_at: usize) -> impl Iterator<Item = usize> {
         std::iter::successors(Some(group_at), |at| self.overflow_of(*at))
+            // In a damaged region it may be a ring.
+            .take(1 + self.overflow_groups() as usize)
     }
 
     /// The overflow group behind a group.
@@ -231,7 +257,7 @@ impl Engine {
     #[inline]
     pub(crate) fn slots(&self, group_at: usize, hash: u64) -> Slots<'_> {
         let first = if prefers_second_line(hash) { SECOND_LINE } else { 0 };
-        Slots { engine: self, group_at, first, shown: 0 }
+        Slots { engine: self, group_at, first, shown: 0, overflows: 0 }
     }
 
     #[inline]

@@ -80,7 +80,7 @@ impl Engine {
     fn is_filled_to(&self, percent: u64) -> bool {
         let items = self.memory.word(global::ITEMS).load(Relaxed).cast_signed().max(0) as u64;
         let groups = self.memory.word(global::GROUPS).load(Relaxed);
-        items * 100 > groups * SLOTS as u64 * percent
+        items.wrapping_mul(100) > groups.wrapping_mul(SLOTS as u64 * percent)
     }
 
     /// Splits the next group. Only for the grower.
@@ -313,12 +313,6 @@ impl Engine {
     pub(crate) fn disown(&self, at: usize) {
         let control = Control(self.memory.word(at).load(Relaxed));
         self.memory.word(at).store(control.with_owner(0).0, Release);
-    }
-
-    /// How many overflow groups exist, free ones included.
-    pub(crate) fn overflow_groups(&self) -> u32 {
-        // Pairs with the exchange in `add_overflow_segment`: those counted are in the directory.
-        self.memory.word(global::OVERFLOW_GROUPS).load(Acquire) as u32
     }
 
     /// How many of them are free.

@@ -1,9 +1,8 @@
 //! What is in a region, segment by segment and peer by peer, for people.
 
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use larder_item::Second;
-use larder_region::layout::global;
 
 use crate::lane::Pool;
 use crate::segment::{State, begun};
@@ -80,7 +79,7 @@ impl Engine {
     pub fn validate_in_use(&self, seat: &Seat) -> Result<u64, Broken> {
         let mut items = 0;
         let mut group = 0;
-        while group < self.memory.word(global::GROUPS).load(Acquire) {
+        while group < self.groups() {
             let locked =
                 self.lock_group(seat, group).map_err(|stuck| Broken::new(stuck.to_string()))?;
             let mut reached = Reached::default();

@@ -46,3 +46,93 @@ impl Engine {
         None
     }
 }
+
+#[cfg(test)]
+#[cfg(not(any(feature = "interleavings", miri)))]
+mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use larder_item::StoreMode;
+    use larder_region::layout::{GROUP_BYTES, SUPERBLOCK_BYTES, global};
+
+    use crate::Request;
+    use crate::group::Control;
+    use crate::peers::two_peers;
+
+    use super::*;
+
+    /// Looks at all there is.
+    fn look_around(engine: &Engine) {
+        for key in 0..100 {
+            engine.look_up(format!("k{key}").as_bytes(), 10, &mut Vec::new());
+        }
+        let mut shown = 0;
+        engine.dump(10, |_| {
+            shown += 1;
+            shown < 1000
+        });
+        engine.report();
+        engine.segment_reports().for_each(drop);
+        engine.peer_reports();
+        engine.validate().unwrap_err();
+    }
+
+    fn filled() -> (Engine, Engine) {
+        let (engine, other) = two_peers();
+        let seat = engine.sit().unwrap();
+        for key in 0..100 {
+            let key = format!("k{key}");
+            engine.store(&seat, &Request::new(key.as_bytes(), StoreMode::Set), b"v", 10).unwrap();
+        }
+        engine.leave(&seat);
+        (engine, other)
+    }
+
+    #[test]
+    fn a_slot_that_names_nothing_is_a_miss() {
+        let (engine, _other) = filled();
+        for segment in engine.segments() {
+            engine.sequence(segment).store(0, Relaxed);
+        }
+        look_around(&engine);
+    }
+
+    #[test]
+    fn a_chain_that_is_a_ring_has_an_end() {
+        let (engine, _other) = filled();
+        let seat = engine.sit().unwrap();
+        engine.add_overflow_segment(&seat, 10).unwrap();
+        let ring = Control::new(9).with_overflow(Some(0));
+        engine.memory.word(engine.overflow_at(0)).store(ring.0, Relaxed);
+        for group in 0..engine.groups() {
+            engine.memory.word(engine.group_at(group)).store(ring.0, Relaxed);
+        }
+        look_around(&engine);
+        assert!(engine.chain(engine.group_at(0)).count() <= 1 + engine.overflow_groups() as usize);
+    }
+
+    #[test]
+    fn noise_is_looked_at_without_harm() {
+        let mut state = 1u64;
+        let mut random = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        };
+        for spread in [1, 7, 50, 1000] {
+            let (engine, _other) = filled();
+            let globals = SUPERBLOCK_BYTES..engine.layout.peers_at;
+            let index = engine.group_at(0)..engine.group_at(0) + 512 * GROUP_BYTES;
+            let headers = engine.layout.sequences_at..engine.layout.pool_at;
+            for at in globals.chain(index).chain(headers).step_by(8) {
+                if random() % spread == 0 {
+                    engine.memory.word(at).store(random(), Relaxed);
+                }
+            }
+            // As many as there may be would take long.
+            engine.memory.word(global::OVERFLOW_GROUPS).fetch_and(7, Relaxed);
+            look_around(&engine);
+        }
+    }
+}

@@ -251,7 +251,12 @@ impl Engine {
         let mut value = Vec::new();
         if found.header.is_large() {
             let mut large = self.open_large(found)?;
-            while self.read_piece(&mut large, &mut value).ok()? {}
+            while self.read_piece(&mut large, &mut value).ok()? {
+                // The table of a damaged region may name a piece any number of times.
+                if value.len() > large.value_bytes().min(self.memory.bytes()) {
+                    return None;
+                }
+            }
             return self.is_still_there(found).then_some(value);
         }
         let version = self.version(found);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 
 use larder_item::Second;
-use larder_region::layout::{GROUP_BYTES, global};
+use larder_region::layout::GROUP_BYTES;
 use larder_stats::Counter;
 
 use crate::Engine;
@@ -74,7 +74,7 @@ impl Engine {
 
     /// Counts and measures.
     pub fn report(&self) -> Report {
-        let groups = self.memory.word(global::GROUPS).load(Relaxed);
+        let groups = self.groups();
         let overflow_groups =
             u64::from(self.overflow_groups()).saturating_sub(self.free_overflow_groups());
         let total = self.total();
@@ -125,7 +125,7 @@ impl Engine {
     /// whole index.
     pub fn sizes(&self) -> BTreeMap<u64, u64> {
         let mut sizes = BTreeMap::new();
-        for group in 0..self.memory.word(global::GROUPS).load(Relaxed) {
+        for group in 0..self.groups() {
             for found in self.linked(group) {
                 let pieces: usize = match found.header.is_large() {
                     true => {

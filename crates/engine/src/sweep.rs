@@ -1,7 +1,7 @@
 //! Work that is nobody's in particular: taking back what is dead before somebody needs the room.
 
 use std::fmt;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use larder_item::{Meta, Second};
 use larder_region::layout::global;
@@ -103,7 +103,7 @@ impl Engine {
         wanted: impl Fn(usize, &Meta) -> bool,
     ) -> bool {
         let group = cursor.group;
-        if group >= self.memory.word(global::GROUPS).load(Acquire) {
+        if group >= self.groups() {
             return false;
         }
         self.flush_if_due(now);

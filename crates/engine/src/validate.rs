@@ -3,8 +3,6 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use larder_region::layout::global;
-
 use crate::Engine;
 use crate::find::Found;
 use crate::group::Control;
@@ -54,7 +52,7 @@ impl Engine {
     /// The first invariant found broken, in words.
     pub fn validate(&self) -> Result<(), Broken> {
         let mut reached = Reached::default();
-        let groups = self.memory.word(global::GROUPS).load(Acquire);
+        let groups = self.groups();
         let mut overflow_groups = 0;
         for group in 0..groups {
             self.validate_group(group, groups)?;
@@ -178,8 +176,8 @@ impl Engine {
                 self.records(segment).for_each(drop);
             }
         }
-        let counted = self.layout.segments as u64 - self.segments_in_use();
-        ensure!(free == counted, "{free} segments are free, {counted} are counted");
+        let (all, in_use) = (self.layout.segments as u64, self.segments_in_use());
+        ensure!(free + in_use == all, "{free} segments of {all} are free, {in_use} count as used");
         Ok(())
     }
 

@@ -65,7 +65,7 @@ impl Epoch {
 
     /// Unix time of a second of this cache.
     pub fn unix_of(self, second: Second) -> i64 {
-        self.unix_secs + i64::from(second)
+        self.unix_secs.saturating_add(i64::from(second))
     }
 }
 
