@@ -190,7 +190,9 @@ impl Upload {
 
     /// The first `bytes` of a landing have been written, which was made for what comes next of this upload.
     pub fn land(&mut self, mut landing: Landing, bytes: usize) {
-        if let Some(arriving) = &mut self.arriving
+        // In a child of the process that made it the room, and the pin that keeps it, are the parent's.
+        if self.shared.is_of_this_process()
+            && let Some(arriving) = &mut self.arriving
             && let Some(room) = landing.room.take()
         {
             self.shared.engine.land(arriving, room, bytes);
@@ -239,9 +241,11 @@ pub struct Landing {
 }
 
 impl Landing {
-    /// Where the room is, and how many bytes there is room for. Who writes there does so while the landing lives.
+    /// Where the room is, and how many bytes there is room for. Who writes there does so while the landing lives, and in
+    /// the process that made it: none in a child.
     pub fn room(&self) -> Option<(NonNull<u8>, usize)> {
-        self.shared.engine.room_of(self.room.as_ref()?)
+        let room = self.room.as_ref().filter(|_| self.shared.is_of_this_process())?;
+        self.shared.engine.room_of(room)
     }
 }
 

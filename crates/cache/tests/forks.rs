@@ -237,6 +237,25 @@ fn what_a_child_inherits_half_done_stays_its_parents() {
 }
 
 #[test]
+fn room_for_bytes_of_the_parent_is_none_of_the_childs() {
+    let cache = shared();
+    let mut upload = cache.upload(b"arriving", 50_000).unwrap();
+    let landing = upload.landing().unwrap();
+    assert_eq!(cache.report().segments_pinned, 1);
+    let held = Mutex::new(Some((upload, landing)));
+    let child = fork(|| {
+        let (mut upload, landing) = held.lock().unwrap().take().unwrap();
+        assert!(landing.room().is_none());
+        upload.land(landing, 10);
+        0
+    });
+    assert_eq!(child.wait(), 0);
+    assert_eq!(cache.report().segments_pinned, 1, "the parent's bytes may come any time");
+    drop(held);
+    assert_eq!(cache.report().segments_pinned, 0);
+}
+
+#[test]
 fn a_child_too_many_has_a_cache_of_its_own_and_is_told() {
     let cache = builder().memory_bytes(1 << 20).anonymous_shared(true).open().unwrap();
     cache.set("k", "v", None).unwrap();
