@@ -10,6 +10,7 @@ use larder_item::{Epoch, Second};
 use larder_region::forks;
 use larder_stats::Counter;
 
+use crate::builder::random;
 use crate::clock::Time;
 use crate::flight::Flights;
 use crate::maintainer::Maintainer;
@@ -98,7 +99,10 @@ impl Shared {
         match self.engine.in_child(own_seats) {
             Ok(engine) => Self::new(engine, self.time),
             Err(error) => {
-                let engine = Engine::create(&SUBSTITUTE).expect("a megabyte can be had");
+                let (hash_seed, epoch) = (random(), self.engine.epoch());
+                let config = Config { hash_seed, epoch, ..SUBSTITUTE };
+                let engine = Engine::create(&config).expect("a megabyte can be had");
+                engine.tick(self.engine.now());
                 Self { lost: Some(error), ..Self::new(engine, self.time) }
             }
         }
