@@ -236,6 +236,11 @@ impl Sharing<'_> {
         if !locks.lock_within(OPENING_BYTE, Duration::from_secs(OPENING_SECS_MAX))? {
             return Err(SharedError::Busy { path, secs: OPENING_SECS_MAX });
         }
+        // Nobody had the lock for a moment: another process may have put a cache there that can be used.
+        if !file::is_named(file, &path) {
+            drop(locks);
+            return self.open(&path, monotonic_secs);
+        }
         if is_in_use(&locks) {
             let processes = users(file, &locks);
             return Err(SharedError::InUse { path, processes, unusable: Some(Box::new(reason)) });

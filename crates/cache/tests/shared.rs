@@ -292,3 +292,21 @@ fn more_processes_than_there_is_room_for_are_told_so() {
     caches.push(open(&path));
     caches[0].validate().unwrap();
 }
+
+#[test]
+fn of_many_who_find_what_cannot_be_used_one_replaces_it_and_all_use_that() {
+    for _ in 0..20 {
+        let (_folder, path) = place();
+        drop(open(&path));
+        change(&path, superblock::FORMAT, |word| word ^ 1);
+        let caches: Vec<Cache> = thread::scope(|scope| {
+            let come = || builder(&path).replaces_unusable(true).open().unwrap();
+            let opening: Vec<_> = (0..6).map(|_| scope.spawn(come)).collect();
+            opening.into_iter().map(|opening| opening.join().unwrap()).collect()
+        });
+        let identity = caches[0].identity().0;
+        assert!(caches.iter().all(|cache| cache.identity().0 == identity));
+        let replaced = |cache: &&Cache| matches!(cache.opening(), Opening::Replaced(_));
+        assert_eq!(caches.iter().filter(replaced).count(), 1);
+    }
+}

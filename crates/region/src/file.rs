@@ -254,7 +254,8 @@ fn create_locked(path: &Path, temporary: &Path) -> Result<File, FileError> {
     Err(FileError::Busy { path: path.into() })
 }
 
-fn is_named(file: &File, path: &Path) -> bool {
+/// Is this the file that has this name now?
+pub fn is_named(file: &File, path: &Path) -> bool {
     match (file.metadata(), fs::symlink_metadata(path)) {
         (Ok(one), Ok(other)) => (one.dev(), one.ino()) == (other.dev(), other.ino()),
         _ => false,
