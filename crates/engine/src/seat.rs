@@ -86,12 +86,17 @@ impl Engine {
 
     fn take_seat(&self, seat: &Seat) -> bool {
         let mine = u64::from(self.peer) + 1;
-        // Pairs with the release in `leave`: the counters of the last holder are seen.
-        let claimed =
-            self.memory.word(seat.at + CLAIMED).compare_exchange(0, mine, AcqRel, Relaxed);
-        // Before anything is counted there: who adds up looks at all seats so far.
-        self.memory.word(global::SEATS_USED).fetch_max(u64::from(seat.index) + 1, AcqRel);
-        claimed.is_ok()
+        let word = self.memory.word(seat.at + CLAIMED);
+        // Who finds none free asks again at each operation: a look leaves the lines to those who sit there. The exchange
+        // pairs with the release in `leave`: the counters of the last holder are seen.
+        let is_taken =
+            word.load(Relaxed) == 0 && word.compare_exchange(0, mine, AcqRel, Relaxed).is_ok();
+        if is_taken {
+            // Before anything is counted there: who adds up looks at all seats so far.
+            let used = self.memory.word(global::SEATS_USED);
+            used.fetch_max(u64::from(seat.index) + 1, AcqRel);
+        }
+        is_taken
     }
 
     /// Gives a seat back. What was counted on it stays counted.

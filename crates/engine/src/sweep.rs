@@ -171,6 +171,8 @@ impl Engine {
             }
             let hash = self.hash_of(record_at, header);
             let Ok(locked) = self.lock(seat, hash) else {
+                // Others there may wait for the same: another time.
+                self.note_deadline(segment, deadline);
                 break;
             };
             if let Some(found) = self.find_location(&locked, hash, slot)
