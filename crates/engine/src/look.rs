@@ -3,10 +3,20 @@
 use larder_item::{Meta, Second};
 
 use crate::Engine;
+use crate::slot::FREQ_MAX;
 
 /// So often an item is looked at that changes under the look. One that is still being changed then belongs to somebody
 /// who has been stopped.
 const LOOKS_MAX: u32 = 1000;
+
+/// An item that was looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Looked {
+    /// What is known of it.
+    pub meta: Meta,
+    /// Would a note that it was read tell the owner something? Of an item that was read a few times lately, it would not.
+    pub is_worth_noting: bool,
+}
 
 impl Engine {
     /// Appends the value of an item to `out`. None where there is no such item, or it cannot be told without a store:
@@ -15,7 +25,7 @@ impl Engine {
     /// Nothing is counted, nothing noted, nothing held.
     ///
     /// Cost: as [`Engine::read`]; of a large value each piece is copied.
-    pub fn look_up(&self, key: &[u8], now: Second, out: &mut Vec<u8>) -> Option<Meta> {
+    pub fn look_up(&self, key: &[u8], now: Second, out: &mut Vec<u8>) -> Option<Looked> {
         if self.is_flush_due(now) {
             return None;
         }
@@ -38,7 +48,7 @@ impl Engine {
                 && self.is_still_there(&found)
                 && self.is_unaltered(&found, meta.cas)
             {
-                return Some(meta);
+                return Some(Looked { meta, is_worth_noting: found.slot.freq() < FREQ_MAX });
             }
             out.truncate(start);
             std::hint::spin_loop();

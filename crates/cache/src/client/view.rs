@@ -5,7 +5,7 @@ use std::fs::File;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
-use larder_engine::Engine;
+use larder_engine::{Engine, Looked};
 use larder_item::{Deadline, Second};
 use larder_protocol::local::Region;
 use larder_region::layout::FORMAT;
@@ -110,7 +110,7 @@ impl Views {
         let mine = self.mine();
         let view = mine.as_ref()?;
         let (now, start) = (view.now()?, out.len());
-        let meta = view.engine.look_up(key, now, out)?;
+        let Looked { meta, is_worth_noting } = view.engine.look_up(key, now, out)?;
         if meta.stale {
             // The server says whose part it is to bring the new one.
             out.truncate(start);
@@ -120,7 +120,8 @@ impl Views {
             (meta.deadline != Deadline::NEVER).then(|| meta.deadline.0.saturating_sub(now));
         let hit =
             Hit { flags: meta.flags, cas: meta.cas, ttl_secs, is_local: true, ..Hit::default() };
-        Some((hit, is_drawn(view.reads_per_hint).then_some(now)))
+        let is_told = is_worth_noting && is_drawn(view.reads_per_hint);
+        Some((hit, is_told.then_some(now)))
     }
 
     /// Asks the memory for what some look-ups will need that follow.
