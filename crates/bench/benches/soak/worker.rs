@@ -165,7 +165,7 @@ impl<'a> Worker<'a> {
     fn delete(&mut self) {
         let key = self.draw_key().to_le_bytes();
         let started = Instant::now();
-        let is_deleted = self.cache.delete(&key).unwrap();
+        let is_deleted = self.cache.delete(&key).expect("the soak stops no process");
         let took = started.elapsed();
         if is_deleted {
             self.tally.count(Operation::Delete, 0, took);

@@ -296,7 +296,7 @@ impl Model {
             self.values.remove(key);
             return Ok(());
         }
-        let bytes = |value: Option<&Vec<u8>>| value.map(|value| value.len());
+        let bytes = |value: Option<&Vec<u8>>| value.map(Vec::len);
         Err(format!(
             "{key} is of {:?} bytes, and was set with {:?}",
             bytes(found.as_ref()),

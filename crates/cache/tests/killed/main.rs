@@ -6,8 +6,8 @@
 //! copy is judged twice, by somebody who opens it later and by somebody who was there all the time. Some children are
 //! really killed, to show that the copies are what is left.
 //!
-//! `LARDER_KILLED=all` judges every copy (`make crash`), else a sample; `LARDER_KILLED_SEED` repeats one, a name as
-//! argument plays one operation.
+//! `LARDER_KILLED=all` judges every copy (`make crash`), with new draws each time; else it is a sample, the same one each
+//! time. `LARDER_KILLED_SEED` is another one, a name as argument plays one operation.
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 mod judge;
@@ -49,14 +49,19 @@ fn main() {
         return;
     }
     let seed = std::env::var("LARDER_KILLED_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seed = seed.unwrap_or_else(|| {
-        SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| now.as_nanos() as u64)
-    });
     let plan = match std::env::var("LARDER_KILLED").as_deref() {
-        Ok("all") => Plan { seed, judged_max: None, killed: 20, stopped: 12, repaired: 4 },
-        _ => Plan { seed, judged_max: Some(60), killed: 2, stopped: 1, repaired: 1 },
+        Ok("all") => {
+            let anew =
+                || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| now.as_secs());
+            let seed = seed.unwrap_or_else(anew);
+            Plan { seed, judged_max: None, killed: 20, stopped: 12, repaired: 4 }
+        }
+        _ => {
+            let seed = seed.unwrap_or(1);
+            Plan { seed, judged_max: Some(40), killed: 1, stopped: 1, repaired: 1 }
+        }
     };
-    println!("LARDER_KILLED_SEED={seed}");
+    println!("LARDER_KILLED_SEED={}", plan.seed);
     let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.contains(part));
     let chosen: Vec<&Operation> = OPERATIONS.iter().filter(|op| is_wanted(op.name)).collect();
     let (next, failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
