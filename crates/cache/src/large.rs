@@ -215,7 +215,7 @@ impl Upload {
     /// Stores the item now that its value has arrived.
     ///
     /// # Errors
-    /// As [`Cache::store`]. [`StoreError::NoMemory`] also where a piece was evicted before the last one
+    /// As [`Cache::store`](crate::Cache::store). [`StoreError::NoMemory`] also where a piece was evicted before the last one
     /// arrived, [`StoreError::TooLarge`] where bytes are missing.
     pub fn store(mut self, request: &Request<'_>) -> Result<Stored, StoreError> {
         let complete = self.arriving.take_if(|arriving| arriving.is_complete());
