@@ -125,6 +125,17 @@ pub enum Unusable {
     },
 }
 
+impl Unusable {
+    /// Is it something that stays as it is? Else the next attempt may succeed, and what is there is worth keeping.
+    fn is_in_the_file(&self) -> bool {
+        match self {
+            Self::Attach(AttachError::Join(_)) | Self::Share(ShareError::Map(_)) => false,
+            Self::Rebooted => boot().is_some(),
+            Self::Attach(_) | Self::Share(_) | Self::Differs { .. } => true,
+        }
+    }
+}
+
 /// How a cache in a file is to be opened.
 pub(crate) struct Sharing<'a> {
     pub(crate) config: &'a Config,
@@ -229,7 +240,7 @@ impl Sharing<'_> {
         monotonic_secs: i64,
     ) -> Result<(Engine, File, Opening), SharedError> {
         let path = path.to_owned();
-        if !self.replaces || !may_be_replaced(file) {
+        if !self.replaces || !reason.is_in_the_file() || !may_be_replaced(file) {
             return Err(SharedError::Unusable { path, reason });
         }
         let locks = Locks::open(&lock_path(&path), &self.access)?;

@@ -52,7 +52,7 @@ impl Engine {
     pub(crate) fn finish_emptying(&self, seat: &Seat, segment: u32) {
         self.retire(seat, segment);
         if self.is_over_limit() {
-            self.memory.release(self.layout.segment_at(segment), self.layout.segment_bytes);
+            self.give_back_memory(segment);
         }
         self.free(seat, segment);
     }

@@ -130,8 +130,16 @@ impl Engine {
     pub(crate) fn release_free_segments(&self, seat: &Seat) {
         let free: Vec<u32> = std::iter::from_fn(|| self.take_used(seat, 0)).collect();
         for segment in free {
-            self.memory.release(self.layout.segment_at(segment), self.layout.segment_bytes);
+            self.give_back_memory(segment);
             self.free(seat, segment);
+        }
+    }
+
+    /// Gives the memory of a segment of the seat back to the system. Not where processes share it: what a full tmpfs did not
+    /// give again would end them with a signal.
+    pub(crate) fn give_back_memory(&self, segment: u32) {
+        if !self.has_peers() {
+            self.memory.release(self.layout.segment_at(segment), self.layout.segment_bytes);
         }
     }
 

@@ -62,8 +62,11 @@ fn main() {
         }
     };
     println!("LARDER_KILLED_SEED={}", plan.seed);
-    let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.contains(part));
-    let chosen: Vec<&Operation> = OPERATIONS.iter().filter(|op| is_wanted(op.name)).collect();
+    let is_wanted = |operation: &&Operation| match wanted.is_empty() {
+        true => plan.judged_max.is_none() || !operation.is_long,
+        false => wanted.iter().any(|part| operation.name.contains(part)),
+    };
+    let chosen: Vec<&Operation> = OPERATIONS.iter().filter(is_wanted).collect();
     let (next, failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(1, usize::from).min(8) {
