@@ -56,7 +56,7 @@ fn what_is_no_cache_is_refused_by_name() {
     let path = folder.path().join("notes");
     std::fs::write(&path, vec![b'x'; 1 << 20]).unwrap();
     for subcommand in ["inspect", "fsck"] {
-        larder(b"", &[subcommand, path.to_str().unwrap()]).failed(2, "it is not a cache");
+        larder(b"", &[subcommand, path.to_str().unwrap()]).failed(2, "it holds no cache");
         larder(b"", &[subcommand, "/nowhere/cache"]).failed(2, "there is no file /nowhere/cache");
     }
     assert!(!Path::new("/nowhere").exists());
