@@ -4,6 +4,7 @@ use std::sync::{Arc, Weak};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
+use larder_engine::{Engine, Seat};
 use larder_stats::Counter;
 
 use crate::cache::Shared;
@@ -29,9 +30,11 @@ impl Maintainer {
     /// The system gives no thread.
     pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Self> {
         let weak = Arc::downgrade(shared);
+        // Here, so that which seats threads get does not depend on who comes first.
+        let seat = shared.engine.sit();
         let thread = thread::Builder::new()
             .name("larder-maintain".to_owned())
-            .spawn(move || maintain(&weak))?
+            .spawn(move || maintain(&weak, seat.as_ref()))?
             .thread()
             .clone();
         let woken = thread.clone();
@@ -40,19 +43,23 @@ impl Maintainer {
     }
 }
 
-fn maintain(cache: &Weak<Shared>) {
+fn maintain(cache: &Weak<Shared>, seat: Option<&Seat>) {
     let mut maintained = 0;
     while let Some(shared) = cache.upgrade() {
         let now = shared.now();
         let tidying = shared.tidying();
-        seats::with_seat(&shared, |engine, seat| {
+        let tidy = |engine: &Engine, seat: &Seat| {
             engine.refill(seat, now);
             if now != maintained {
                 engine.maintain(seat, now);
                 engine.count(seat, Counter::MaintainerRounds, 1);
-                maintained = now;
             }
-        });
+        };
+        match seat {
+            Some(seat) => tidy(&shared.engine, seat),
+            None => seats::with_seat(&shared, tidy),
+        }
+        maintained = now;
         drop(tidying);
         drop(shared);
         thread::park_timeout(PERIOD);
