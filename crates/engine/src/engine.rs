@@ -175,7 +175,23 @@ impl Engine {
         birth: &Birth,
         locks: Option<Locks>,
     ) -> Result<Self, CreateError> {
-        let mut engine = Self {
+        let mut engine = Self::over(memory, layout, config, birth, locks);
+        engine.limit_to(config.memory_bytes);
+        engine.lay_out_index();
+        engine.join()?;
+        engine.write_superblock(config);
+        Ok(engine)
+    }
+
+    /// What is derived from a region, before this process is a peer of those who use it.
+    fn over(
+        memory: Memory,
+        layout: Layout,
+        config: &Config,
+        birth: &Birth,
+        locks: Option<Locks>,
+    ) -> Self {
+        Self {
             peer: 0,
             joined_after: 0,
             table: Table::new(locks),
@@ -192,12 +208,7 @@ impl Engine {
             stuck: AtomicU64::new(0),
             memory,
             layout,
-        };
-        engine.limit_to(config.memory_bytes);
-        engine.lay_out_index();
-        engine.join()?;
-        engine.write_superblock(config);
-        Ok(engine)
+        }
     }
 
     /// Becomes a peer of the cache in a region that is there, and puts in order what processes left in it that died.
@@ -244,24 +255,7 @@ impl Engine {
             hash_seed: superblock.hash_seed,
             epoch: superblock.epoch,
         };
-        let engine = Self {
-            peer: 0,
-            joined_after: 0,
-            table: Table::new(locks),
-            keeps_versions: config.keeps_versions,
-            evicts: config.evicts,
-            item_bytes_max: config.item_bytes_max,
-            epoch: config.epoch,
-            birth: superblock.birth,
-            secrets: RapidSecrets::seed(superblock.hash_seed),
-            first_level: first_level(superblock.memory_bytes, &layout),
-            group_shift: layout.groups_per_segment().ilog2(),
-            wake: OnceLock::new(),
-            told: Told::default(),
-            stuck: AtomicU64::new(0),
-            memory,
-            layout,
-        };
+        let engine = Self::over(memory, layout, &config, &superblock.birth, locks);
         Ok((engine, config))
     }
 

@@ -1,24 +1,25 @@
 //! A session: a peer's bytes to commands, responses to bytes. It performs no I/O.
 
 mod older;
+mod turn;
 
-use larder::{Landing, LargeValue, Piece};
+use larder::{Landing, LargeValue};
 use larder_item::KEY_BYTES_MAX;
 use larder_options::{AnswersAs, Protocol};
 use larder_protocol::{
     Arithmetic, Bad, ClientError, Command, Delete, Dialects, Fetch, Frame, Kept, Parsed, Parser,
-    Refusal, Response, Store, binary, meta, render,
+    Refusal, Response, Store, meta,
 };
 
 use crate::Server;
 use crate::block::{Block, block_bytes};
 use crate::dump::Dump;
 use crate::execute::{Executed, Executor};
-use crate::log::Attention;
-use crate::notice::Notice;
 use crate::output::Output;
 use crate::roster::Stage;
 use crate::watch::Watch;
+
+use self::turn::{Heard, KEYS_PER_COMMAND, Step, Turn, words};
 
 /// The state of one peer's conversation.
 ///
@@ -515,94 +516,8 @@ impl Session {
     }
 }
 
-/// One call of [`Session::receive`].
-struct Turn<'a> {
-    executor: &'a Executor,
-    out: &'a mut Output,
-    /// What is to be noticed of commands.
-    attention: Attention,
-    /// How much there was in `out` before the first command.
-    started: usize,
-    /// Is one command enough for a turn?
-    took_long: bool,
-    /// The last answer, where it is noticed.
-    told: Option<Response>,
-    /// How many keys may still be looked up; any other command costs as much as [`KEYS_PER_COMMAND`].
-    left: usize,
-}
-
-impl<'a> Turn<'a> {
-    #[inline]
-    fn tell(&mut self, response: &Response, frame: &Frame<'_>) {
-        render::response(&mut self.out.bytes, response, frame);
-    }
-
-    /// Appends a piece of a value: as it is, or, where there is but one answer, its bytes.
-    fn show(&mut self, piece: Piece, is_copied: bool) {
-        match is_copied {
-            true => self.out.bytes.extend_from_slice(&piece),
-            false => self.out.push_piece(piece),
-        }
-    }
-
-    /// What comes when it is over before the input is.
-    fn end(&self) -> Next {
-        if self.took_long { Next::GiveWay } else { Next::Turn }
-    }
-
-    /// Do answers wait to be sent?
-    fn has_answers(&self) -> bool {
-        self.out.bytes.len() > self.started
-    }
-
-    fn notice(&self, connection: u64) -> Notice<'a> {
-        Notice { executor: self.executor, attention: self.attention, connection }
-    }
-}
-
-/// A command as it was heard: the first `consumed` bytes of `input`.
-#[derive(Clone, Copy)]
-struct Heard<'a> {
-    command: &'a Command<'a>,
-    frame: &'a Frame<'a>,
-    input: &'a [u8],
-    consumed: usize,
-}
-
-impl Heard<'_> {
-    /// Does it ask for one key of a list?
-    #[inline]
-    fn is_of_list(&self) -> bool {
-        matches!((self.command, self.frame), (Command::Get { .. }, Frame::Text { .. }))
-    }
-}
-
-/// What of a command's bytes the log may show: neither a value nor a password.
-#[cold]
-fn words<'a>(
-    command: Option<&Command<'_>>,
-    frame: &Frame<'_>,
-    input: &'a [u8],
-    consumed: usize,
-) -> &'a [u8] {
-    match (frame, command) {
-        (Frame::Binary(_), Some(Command::Authenticate { .. })) => &input[..binary::HEADER_BYTES],
-        (Frame::Binary(_), _) => &input[..consumed],
-        _ => input.split(|byte| *byte == b'\n').next().unwrap_or_default(),
-    }
-}
-
-/// One step of a session: how many bytes it used up, and whether another can follow.
-enum Step {
-    GoOn(usize),
-    Stop(usize, Next),
-}
-
 /// With so much output of its own a session should wait until it is sent.
 pub const OUTPUT_BYTES_HIGH: usize = 64 * 1024;
-
-/// A list of so many keys counts as one command where commands are counted.
-const KEYS_PER_COMMAND: usize = 50;
 
 #[cfg(test)]
 mod tests;

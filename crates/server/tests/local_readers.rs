@@ -2,6 +2,9 @@
 //! they can do harms the server.
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
+#[path = "../../region/tests/children/mod.rs"]
+mod children;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -323,6 +326,34 @@ fn a_server_that_is_gone_or_another_is_noticed() -> Result<()> {
     let (value, hit) = find(&client, b"k")?.unwrap();
     assert_eq!((&value[..], hit.is_local), (&b"fourth"[..], false));
     drop(server);
+    Ok(())
+}
+
+/// Stores and reads one key of its own, many times over.
+fn asks_in_turn(client: &Client, key: &str) -> Result<()> {
+    for number in 0..2_000 {
+        let value = format!("{key} {number}");
+        client.set(key, &value, None)?;
+        let (found, hit) = find(client, key.as_bytes())?.context("what was just stored")?;
+        ensure!(found == value.as_bytes() && hit.is_local, "{value} in place of {found:?}");
+        ensure!(client.increment("numbers", 1)?.is_some());
+    }
+    Ok(())
+}
+
+#[test]
+fn forked_processes_have_connections_of_their_own() -> Result<()> {
+    let server = start(&READERS)?;
+    let client = Client::connect(path(&server))?;
+    client.set("numbers", "0", None)?;
+    let ask = |key: &'static str| {
+        let client = client.clone();
+        move || i32::from(asks_in_turn(&client, key).is_err())
+    };
+    let children = ["one", "another"].map(|key| children::fork(ask(key)));
+    asks_in_turn(&client, "the parent")?;
+    assert_eq!(children.map(children::Child::wait), [0, 0]);
+    assert_eq!(client.get("numbers")?.as_deref(), Some(&b"6000"[..]));
     Ok(())
 }
 

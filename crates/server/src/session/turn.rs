@@ -1,0 +1,96 @@
+//! A turn: the commands that one call of [`Session::receive`](super::Session::receive) carries out.
+
+use larder::Piece;
+use larder_protocol::{Command, Frame, Response, binary, render};
+
+use super::Next;
+use crate::execute::Executor;
+use crate::log::Attention;
+use crate::notice::Notice;
+use crate::output::Output;
+
+/// One call of [`Session::receive`].
+pub(super) struct Turn<'a> {
+    pub(super) executor: &'a Executor,
+    pub(super) out: &'a mut Output,
+    /// What is to be noticed of commands.
+    pub(super) attention: Attention,
+    /// How much there was in `out` before the first command.
+    pub(super) started: usize,
+    /// Is one command enough for a turn?
+    pub(super) took_long: bool,
+    /// The last answer, where it is noticed.
+    pub(super) told: Option<Response>,
+    /// How many keys may still be looked up; any other command costs as much as [`KEYS_PER_COMMAND`].
+    pub(super) left: usize,
+}
+
+impl<'a> Turn<'a> {
+    #[inline]
+    pub(super) fn tell(&mut self, response: &Response, frame: &Frame<'_>) {
+        render::response(&mut self.out.bytes, response, frame);
+    }
+
+    /// Appends a piece of a value: as it is, or, where there is but one answer, its bytes.
+    pub(super) fn show(&mut self, piece: Piece, is_copied: bool) {
+        match is_copied {
+            true => self.out.bytes.extend_from_slice(&piece),
+            false => self.out.push_piece(piece),
+        }
+    }
+
+    /// What comes when it is over before the input is.
+    pub(super) fn end(&self) -> Next {
+        if self.took_long { Next::GiveWay } else { Next::Turn }
+    }
+
+    /// Do answers wait to be sent?
+    pub(super) fn has_answers(&self) -> bool {
+        self.out.bytes.len() > self.started
+    }
+
+    pub(super) fn notice(&self, connection: u64) -> Notice<'a> {
+        Notice { executor: self.executor, attention: self.attention, connection }
+    }
+}
+
+/// A command as it was heard: the first `consumed` bytes of `input`.
+#[derive(Clone, Copy)]
+pub(super) struct Heard<'a> {
+    pub(super) command: &'a Command<'a>,
+    pub(super) frame: &'a Frame<'a>,
+    pub(super) input: &'a [u8],
+    pub(super) consumed: usize,
+}
+
+impl Heard<'_> {
+    /// Does it ask for one key of a list?
+    #[inline]
+    pub(super) fn is_of_list(&self) -> bool {
+        matches!((self.command, self.frame), (Command::Get { .. }, Frame::Text { .. }))
+    }
+}
+
+/// What of a command's bytes the log may show: neither a value nor a password.
+#[cold]
+pub(super) fn words<'a>(
+    command: Option<&Command<'_>>,
+    frame: &Frame<'_>,
+    input: &'a [u8],
+    consumed: usize,
+) -> &'a [u8] {
+    match (frame, command) {
+        (Frame::Binary(_), Some(Command::Authenticate { .. })) => &input[..binary::HEADER_BYTES],
+        (Frame::Binary(_), _) => &input[..consumed],
+        _ => input.split(|byte| *byte == b'\n').next().unwrap_or_default(),
+    }
+}
+
+/// One step of a session: how many bytes it used up, and whether another can follow.
+pub(super) enum Step {
+    GoOn(usize),
+    Stop(usize, Next),
+}
+
+/// A list of so many keys counts as one command where commands are counted.
+pub(super) const KEYS_PER_COMMAND: usize = 50;
