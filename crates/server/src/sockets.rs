@@ -155,12 +155,13 @@ fn open_unix(path: &Path, options: &Options) -> io::Result<Socket> {
     }
     let kind = Type::STREAM.nonblocking().cloexec();
     let socket = socket2::Socket::new(Domain::UNIX, kind, None)?;
-    // The permissions must be right from the moment the path exists.
+    let address = SockAddr::unix(path)?;
+    // The permissions must be right from the moment the path exists; and who sees the path connects, so nothing comes
+    // between the two.
     let before = umask(Mode::from_raw_mode(!options.unix_mask & 0o777));
-    let bound = socket.bind(&SockAddr::unix(path)?);
+    let listens = socket.bind(&address).and_then(|()| socket.listen(backlog(options)));
     umask(before);
-    bound?;
-    socket.listen(backlog(options))?;
+    listens?;
     Ok(Socket {
         descriptor: socket.into(),
         transport: Transport::Unix,
