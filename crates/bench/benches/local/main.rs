@@ -20,6 +20,8 @@ use rand::rngs::SmallRng;
 use rand_distr::{Distribution, Zipf};
 
 const VALUE_BYTES: usize = 100;
+/// So many items are in the processor's caches.
+const FEW: u64 = 1000;
 
 /// How much is done.
 struct Extent {
@@ -64,8 +66,14 @@ fn main() -> Result<()> {
     );
     let by_socket = through_the_socket(path, &extent)?;
     println!("through the socket, uniform  {by_socket:>8.0}");
-    for (name, zipf) in [("uniform", None), ("zipf 1.01", Some(1.01))] {
-        let local = in_the_memory(&client, &extent, zipf)?;
+    // The last one is what it costs where it does not wait for the memory.
+    let few = extent.items.min(FEW);
+    for (name, items, zipf) in [
+        ("uniform", extent.items, None),
+        ("zipf 1.01", extent.items, Some(1.01)),
+        ("few of them", few, None),
+    ] {
+        let local = in_the_memory(&client, &extent, items, zipf)?;
         println!(
             "in the memory, {name:<12}  {local:>8.1}   {:>5.0} times cheaper",
             by_socket / local
@@ -146,15 +154,15 @@ fn through_the_socket(path: &Path, extent: &Extent) -> Result<f64> {
 }
 
 /// The processor time of a get, what is told to the server included.
-fn in_the_memory(client: &Client, extent: &Extent, zipf: Option<f64>) -> Result<f64> {
+fn in_the_memory(client: &Client, extent: &Extent, items: u64, zipf: Option<f64>) -> Result<f64> {
     let mut rng = SmallRng::seed_from_u64(7);
-    let zipf = zipf.map(|exponent| Zipf::new(extent.items as f64, exponent)).transpose()?;
+    let zipf = zipf.map(|exponent| Zipf::new(items as f64, exponent)).transpose()?;
     let mut draws = Draws::new(8);
     let keys: Vec<String> = (0..extent.reads)
         .map(|_| match &zipf {
             // The most popular ones lie anywhere.
-            Some(zipf) => key(larder_bench::mix(zipf.sample(&mut rng) as u64) % extent.items),
-            None => key(draws.below(extent.items)),
+            Some(zipf) => key(larder_bench::mix(zipf.sample(&mut rng) as u64) % items),
+            None => key(draws.below(items)),
         })
         .collect();
     let mut rounds = Vec::new();
