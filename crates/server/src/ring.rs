@@ -220,19 +220,20 @@ impl Ring {
     /// Ends everything that is under way; false where the kernel does not let go of something.
     fn cancel_all(&mut self) -> bool {
         let mut events = Vec::new();
-        for _ in 0..CANCEL_ATTEMPTS_MAX {
-            if self.under_way == 0 {
-                return true;
-            }
+        let mut attempts_in_vain = 0;
+        while self.under_way > 0 && attempts_in_vain < CANCEL_ATTEMPTS_MAX {
+            let before = self.under_way;
             let second = Timespec::from(Duration::from_secs(1));
             let submitter = self.io.submitter();
             // It tells where there was nothing to cancel; what counts is what completes.
             let _ = submitter.submit();
             let _ = submitter.register_sync_cancel(Some(second), CancelBuilder::any());
+            // The kernel tells a few at a time.
             if self.wait(Some(Duration::from_millis(10)), &mut events).is_err() {
                 return false;
             }
             events.clear();
+            attempts_in_vain = if self.under_way < before { 0 } else { attempts_in_vain + 1 };
         }
         self.under_way == 0
     }
