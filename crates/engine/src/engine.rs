@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use larder_item::{Epoch, KEY_BYTES_MAX};
 use larder_region::layout::{self, flag, global, superblock};
 use larder_region::{Layout, LayoutError, Locks, MapError, Memory, Sharing};
-use rapidhash::v3::{RapidSecrets, rapidhash_v3_seeded};
+use rapidhash::v3::RapidSecrets;
 
 use crate::group::Control;
 use crate::peers::{JoinError, Table};
@@ -89,7 +89,7 @@ pub struct Engine {
     item_bytes_max: usize,
     epoch: Epoch,
     birth: Birth,
-    secrets: RapidSecrets,
+    pub(crate) secrets: RapidSecrets,
     /// How many low bits of a hash every group has in common with none other from the start.
     pub(crate) first_level: u32,
     /// A group's number without so many low bits is the number of its segment in the directory.
@@ -348,12 +348,6 @@ impl Engine {
             self.memory.word(self.group_at(group)).store(control.0, Relaxed);
         }
         self.memory.word(global::GROUPS).store(groups as u64, Release);
-    }
-
-    /// The keyed hash of a key: rapidhash v3, whose output is part of the region's format.
-    #[inline]
-    pub(crate) fn hash(&self, key: &[u8]) -> u64 {
-        rapidhash_v3_seeded(key, &self.secrets)
     }
 
     /// Is an item with a key and a value of these lengths small enough? Counted as memcached counts: with

@@ -13,7 +13,7 @@
 //! no `unsafe` code outside of `pinned`: it reaches memory through [`larder_region::Memory`] only.
 //!
 //! Files in reading order: `slot`, `record`, `group` (the formats); `seat`, `segment`, `head` (who writes
-//! where); `find`, [`read`], `prefetch`; [`store`], `publish`, [`count`], `alter`, [`amend`]; [`large`]; `empty`, `relocate`, `grow`, `flush`, [`limit`];
+//! where); `hash`, `find`, [`read`], `prefetch`; [`store`], `publish`, [`count`], `alter`, [`amend`]; [`large`]; `empty`, `relocate`, `grow`, `flush`, [`limit`];
 //! [`engine`], [`report`], [`dump`], [`validate`].
 #![deny(unsafe_code)]
 
@@ -30,6 +30,7 @@ mod flush;
 mod ghost;
 mod group;
 mod grow;
+mod hash;
 mod head;
 pub mod inspect;
 #[cfg(test)]

@@ -1,0 +1,80 @@
+//! The keyed hash of a key, which is part of the region's format.
+
+use rapidhash::v3::rapidhash_v3_seeded;
+
+use crate::Engine;
+
+impl Engine {
+    /// rapidhash v3, with secrets made from the region's seed. docs/region-format.md has it in full, for readers in other
+    /// languages; conformance/region/hash.json holds all of them to it.
+    #[inline]
+    pub(crate) fn hash(&self, key: &[u8]) -> u64 {
+        rapidhash_v3_seeded(key, &self.secrets)
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(any(feature = "interleavings", miri)))]
+mod tests {
+    use std::fmt::Write;
+    use std::{env, fs, path::Path};
+
+    use larder_item::{Epoch, KEY_BYTES_MAX};
+
+    use crate::{Config, Engine};
+
+    /// Any, and those at the ends.
+    const SEEDS: [u64; 5] = [0, 1, 0x0123_4567_89AB_CDEF, 1 << 63, u64::MAX];
+
+    fn engine(hash_seed: u64) -> Engine {
+        Engine::create(&Config {
+            memory_bytes: 1 << 20,
+            memory_bytes_max: 1 << 20,
+            item_bytes_max: 1 << 18,
+            huge_pages: false,
+            keeps_versions: false,
+            evicts: true,
+            hash_seed,
+            epoch: Epoch { unix_secs: 0 },
+        })
+        .unwrap()
+    }
+
+    fn vectors() -> String {
+        let mut out = String::from(
+            "{\n  \"about\": \"rapidhash v3 with secrets made from a seed; hashes[n - 1] is of the key with n bytes, of \
+             which byte i is (31 n + 17 i) mod 256\",\n  \"seeds\": [\n",
+        );
+        for seed in SEEDS {
+            let engine = engine(seed);
+            let hash = |bytes: usize| {
+                let key: Vec<u8> = (0..bytes).map(|i| (31 * bytes + 17 * i) as u8).collect();
+                format!("\"{:016x}\"", engine.hash(&key))
+            };
+            let hashes: Vec<String> = (1..=KEY_BYTES_MAX).map(hash).collect();
+            let lines: Vec<String> = hashes.chunks(6).map(|line| line.join(", ")).collect();
+            let end = if seed == u64::MAX { "" } else { "," };
+            let lines = lines.join(",\n      ");
+            writeln!(
+                out,
+                "    {{\"seed\": \"{seed:016x}\", \"hashes\": [\n      {lines}\n    ]}}{end}"
+            )
+            .unwrap();
+        }
+        out + "  ]\n}\n"
+    }
+
+    #[test]
+    fn keys_hash_as_all_readers_of_a_region_expect() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conformance/region/hash.json");
+        if env::var_os("LARDER_BLESS").is_some() {
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, vectors()).unwrap();
+        }
+        assert!(
+            fs::read_to_string(&path).unwrap_or_default() == vectors(),
+            "keys hash otherwise than conformance/region/hash.json says: that is another format. Where it is meant: \
+             LARDER_BLESS=1 cargo test -p larder-engine keys_hash"
+        );
+    }
+}
