@@ -1,0 +1,183 @@
+package reader_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"larder/reader"
+)
+
+// copied makes a file with the bytes of another, changed.
+func copied(t testing.TB, text []byte, change func(region []byte)) string {
+	t.Helper()
+	region := bytes.Clone(text)
+	change(region)
+	path := filepath.Join(t.TempDir(), "copy")
+	if err := os.WriteFile(path, region, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// named is the scene with a name, and the bytes of its region.
+func named(t testing.TB, name string) (scene, []byte) {
+	t.Helper()
+	for _, scene := range scenes(t) {
+		if scene.name == name {
+			text, err := os.ReadFile(scene.path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return scene, text
+		}
+	}
+	t.Fatalf("there is no scene %s", name)
+	return scene{}, nil
+}
+
+func TestAFileThatIsNoneIsRefusedByTheFieldThatDiffers(t *testing.T) {
+	_, text := named(t, "kinds")
+	for field, at := range map[string]int{
+		"format": 8, "bytes of a segment": 12, "size in bytes": 16, "number of segments": 24, "number of seats": 28,
+		"bytes of a seat": 32, "number of stripes": 36, "number of TTL classes": 56, "number of peers": 72,
+		"bytes of a peer": 76,
+	} {
+		path := copied(t, text, func(region []byte) { region[at]++ })
+		_, err := reader.Open(path)
+		var wrong *reader.FieldError
+		if !errors.As(err, &wrong) || wrong.Field != field || wrong.Found == wrong.Expected {
+			t.Errorf("%s: %v", field, err)
+		}
+		if err == nil || !strings.Contains(err.Error(), field) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+	for _, memory := range []uint64{0, 1, 1 << 63, 9 << 20} {
+		path := copied(t, text, func(region []byte) { binary.LittleEndian.PutUint64(region[64:], memory) })
+		var wrong *reader.FieldError
+		if _, err := reader.Open(path); !errors.As(err, &wrong) {
+			t.Errorf("memory of %d bytes: %v", memory, err)
+		}
+	}
+	if _, err := reader.Open(copied(t, text, func(region []byte) { region[0] = 'l' })); !errors.Is(err, reader.ErrNoRegion) {
+		t.Error(err)
+	}
+	if _, err := reader.Open(copied(t, text, func(region []byte) { region[104]++ })); !errors.Is(err, reader.ErrOtherBoot) {
+		t.Error(err)
+	}
+	for _, length := range []int{0, 1, 4095, 4096, len(text) - 1} {
+		if _, err := reader.Open(copied(t, text[:length], func([]byte) {})); err == nil {
+			t.Errorf("%d bytes of it are a region", length)
+		}
+	}
+	if _, err := reader.Open(t.TempDir()); err == nil {
+		t.Error("a folder is a region")
+	}
+	if _, err := reader.Open(filepath.Join(t.TempDir(), "none")); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
+// lookAround looks for all keys of a scene in a damaged copy of its region: whatever is found, it must end, and harm
+// nothing.
+func lookAround(t *testing.T, scene scene, path string, keysMax int) {
+	t.Helper()
+	region, err := reader.Open(path)
+	if err != nil {
+		return
+	}
+	defer region.Close()
+	var keys [][]byte
+	for _, at := range rand.Perm(len(scene.cases))[:min(keysMax, len(scene.cases))] {
+		keys = append(keys, scene.cases[at].key())
+	}
+	started := time.Now()
+	dst := make([]byte, 0, 1<<20)
+	for _, key := range keys {
+		region.Get(dst, key)
+	}
+	region.GetMany(dst, keys, func(int, []byte, reader.Info) {})
+	if took := time.Since(started); took > 30*time.Second {
+		t.Errorf("%d keys took %v", len(keys), took)
+	}
+}
+
+func TestNoiseIsReadWithoutHarm(t *testing.T) {
+	for _, name := range []string{"kinds", "evicted", "grown"} {
+		scene, text := named(t, name)
+		// The superblock stays: with another one nothing is read at all.
+		for _, spread := range []int{1 << 4, 1 << 8, 1 << 12, 1 << 16} {
+			path := copied(t, text, func(region []byte) {
+				for at := 256 + rand.IntN(spread); at < len(region); at += 1 + rand.IntN(2*spread) {
+					region[at] ^= 1 << rand.IntN(8)
+				}
+			})
+			lookAround(t, scene, path, 400)
+		}
+	}
+}
+
+// Numbers that lead somewhere are made to lead anywhere: those of groups, directories, sequences, slots and tables.
+func TestWordsThatLeadOutOfTheRegionLeadNowhere(t *testing.T) {
+	scene, text := named(t, "kinds")
+	for _, wrong := range []uint64{0, 1, 0xFFFF_FFFF, 1 << 63, ^uint64(0), ^uint64(0) - 8} {
+		for _, at := range []int{256, 384, 392, 400, 776} {
+			path := copied(t, text, func(region []byte) { binary.LittleEndian.PutUint64(region[at:], wrong) })
+			lookAround(t, scene, path, 50)
+		}
+		for _, every := range []int{1, 3, 100} {
+			path := copied(t, text, func(region []byte) {
+				for at := 1664; at+8 <= len(region); at += 8 * every {
+					binary.LittleEndian.PutUint64(region[at:], wrong)
+				}
+			})
+			lookAround(t, scene, path, 50)
+		}
+	}
+}
+
+// A chain that is a ring has an end: every control word of the index names the first overflow group, those of overflow
+// groups too.
+func TestAChainThatIsARingHasAnEnd(t *testing.T) {
+	scene, text := named(t, "grown")
+	path := copied(t, text, func(region []byte) {
+		for at := len(region) % 128; at+128 <= len(region); at += 128 {
+			word := binary.LittleEndian.Uint64(region[at:])
+			binary.LittleEndian.PutUint64(region[at:], word&^0x3FF_FFFF|1)
+		}
+	})
+	lookAround(t, scene, path, 100)
+}
+
+func FuzzADamagedRegion(f *testing.F) {
+	scene, text := named(f, "kinds")
+	f.Add(uint32(256), uint64(1), uint32(400), uint64(3))
+	path := filepath.Join(f.TempDir(), "region")
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, firstAt uint32, first uint64, secondAt uint32, second uint64) {
+		file, err := os.OpenFile(path, os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		for _, change := range []struct {
+			at   uint32
+			word uint64
+		}{{firstAt, first}, {secondAt, second}} {
+			at := int64(change.at) % int64(len(text)-8)
+			was := text[at : at+8]
+			_, _ = file.WriteAt(binary.LittleEndian.AppendUint64(nil, change.word), at)
+			defer func() { _, _ = file.WriteAt(was, at) }()
+		}
+		lookAround(t, scene, path, 30)
+	})
+}

@@ -1,0 +1,198 @@
+package reader
+
+const (
+	slotsPerGroup = 15
+	// secondLine is the first slot of a group's second line.
+	secondLine = 7
+	// groupsLookedAt bounds a search. Chains are a few groups long, and a search that begins anew because somebody
+	// changed the group is a rare thing: only in a damaged region, where chains may be rings, it comes to so many.
+	groupsLookedAt = 4096
+)
+
+// slot is a word of the index that names a record.
+type slot uint64
+
+const (
+	tagMask   = 1<<15 - 1
+	freqMask  = 3 << 47
+	freqMax   = 3
+	tagShift  = 49
+	freqShift = 47
+	genShift  = 37
+)
+
+func (s slot) hasTag(tag uint64) bool    { return uint64(s)>>tagShift == tag && s != 0 }
+func (s slot) same(other slot) bool      { return uint64(s^other)&^freqMask == 0 }
+func (s slot) freq() uint64              { return uint64(s) & freqMask >> freqShift }
+func (s slot) segment() uint64           { return uint64(s) >> 17 & 0xF_FFFF }
+func (s slot) offset() uint64            { return uint64(s) & 0x1_FFFF * 8 }
+func (s slot) isOf(sequence uint64) bool { return uint64(s)>>genShift&0xFF == sequence&0xFF }
+
+// control is the first word of a group.
+type control uint64
+
+// shape is all but the owner: slots move only together with it.
+func (c control) shape() uint64 { return uint64(c) << 16 }
+func (c control) level() uint   { return uint(c>>26) & 0x3F }
+
+// overflow is the number + 1 of the next group of the chain, or 0.
+func (c control) overflow() uint64 { return uint64(c) & 0x3FF_FFFF }
+
+// found is a record and where it was found.
+type found struct {
+	slotAt   uint64
+	slot     slot
+	sequence uint64
+	recordAt uint64
+	header   header
+}
+
+// examined is what came of looking at the record that a slot names.
+type examined int
+
+const (
+	sameKey examined = iota
+	otherKey
+	// changed: the slot, or its segment, is not what it was; nothing is known.
+	changed
+)
+
+func (v *view) sequence(segment uint64) uint64 {
+	return v.memory.word(v.layout.sequencesAt + segment*8)
+}
+func (v *view) slot(at uint64) slot       { return slot(v.memory.word(at)) }
+func (v *view) control(at uint64) control { return control(v.memory.word(at)) }
+
+func (v *view) tagOf(hash uint64) uint64 { return hash >> v.layout.firstLevel & tagMask }
+
+// groupOf is the group that a hash belongs to, as far as the number of groups tells.
+func (v *view) groupOf(hash uint64) uint64 {
+	groups := v.memory.word(atGroups)
+	// The next power of two - 1.
+	mask := uint64(1)<<(log2((groups-1)|1)+1) - 1
+	if group := hash & mask; group < groups {
+		return group
+	}
+	return hash & (mask >> 1)
+}
+
+// groupAt is the offset of a group. A directory names the segments that hold its groups, each as its number + 1.
+func (v *view) groupAt(directory, group uint64) uint64 {
+	named := uint64(v.memory.half(directory + group>>v.layout.groupShift*4))
+	within := group & (1<<v.layout.groupShift - 1)
+	return v.layout.segmentAt(named-1) + within*groupBytes
+}
+
+// lines says where the slots begin that a hash is looked for first, and how many there are.
+func lines(hash uint64) (first, count uint64) {
+	if hash>>47&1 != 0 {
+		return secondLine, slotsPerGroup - secondLine
+	}
+	return 0, secondLine
+}
+
+// find finds the record of a key, dead or alive. What is read of it must be confirmed by isStillThere.
+func (v *view) find(hash uint64, key []byte) (found, bool) {
+	tag := v.tagOf(hash)
+	groupAt := v.groupAt(v.layout.groupsAt, v.groupOf(hash))
+	first, count := lines(hash)
+	// Most keys are found in the preferred line, and a hit needs no look at the control word.
+	for at := groupAt + 8 + first*8; count > 0; count, at = count-1, at+8 {
+		slot := v.slot(at)
+		if !slot.hasTag(tag) {
+			continue
+		}
+		record, what := v.examine(at, slot, hash, key)
+		if what == sameKey {
+			return record, true
+		}
+		if what == changed {
+			break
+		}
+	}
+	return v.findInChain(hash, key)
+}
+
+// findInChain looks at all slots of a group and of the overflow groups behind it, as long as somebody changes them.
+func (v *view) findInChain(hash uint64, key []byte) (found, bool) {
+	group := v.groupOf(hash)
+	for left := groupsLookedAt; left > 0; {
+		at := v.groupAt(v.layout.groupsAt, group)
+		before := v.control(at)
+		record, what := v.searchChain(at, hash, key, &left)
+		if what == sameKey {
+			return record, true
+		}
+		after := v.control(at)
+		if what == changed || before.shape() != after.shape() {
+			continue
+		}
+		// The group may have been split before the number of groups told.
+		home := hash & (1<<after.level() - 1)
+		if home == group {
+			return found{}, false
+		}
+		group = home
+	}
+	return found{}, false
+}
+
+// searchChain looks once at each slot of a chain, and takes what it looks at from what is left to be looked at.
+func (v *view) searchChain(at, hash uint64, key []byte, left *int) (found, examined) {
+	tag := v.tagOf(hash)
+	first, _ := lines(hash)
+	for *left > 0 {
+		*left--
+		for i := range uint64(slotsPerGroup) {
+			place := first + i
+			if place >= slotsPerGroup {
+				place -= slotsPerGroup
+			}
+			slotAt := at + 8 + place*8
+			slot := v.slot(slotAt)
+			if !slot.hasTag(tag) {
+				continue
+			}
+			if record, what := v.examine(slotAt, slot, hash, key); what != otherKey {
+				return record, what
+			}
+		}
+		next := v.control(at).overflow()
+		if next == 0 {
+			return found{}, otherKey
+		}
+		at = v.groupAt(v.layout.overflowAt, next-1)
+	}
+	return found{}, changed
+}
+
+// examine looks at the record that a slot names. When the slot was read again it named a record of the segment's use at
+// that time, for no slot ever names one of a use that is over; so if the sequence is the same in the end, what was read
+// is of that record.
+func (v *view) examine(slotAt uint64, slot slot, hash uint64, key []byte) (found, examined) {
+	sequence := v.sequence(slot.segment())
+	if sequence == 0 || !slot.isOf(sequence) || !v.slot(slotAt).same(slot) {
+		return found{}, changed
+	}
+	recordAt := v.layout.segmentAt(slot.segment()) + slot.offset()
+	record := found{slotAt, slot, sequence, recordAt, header(v.memory.word(recordAt))}
+	if v.hasKey(&record, hash, key) {
+		return record, sameKey
+	}
+	if v.isStillThere(&record) {
+		return found{}, otherKey
+	}
+	return found{}, changed
+}
+
+func (v *view) hasKey(record *found, hash uint64, key []byte) bool {
+	// A header caught while its segment changes hands may claim any length.
+	return record.header.fits(hash, len(key)) &&
+		record.slot.offset()+record.header.bytes() <= v.layout.segmentBytes &&
+		v.memory.equals(record.recordAt+record.header.keyAt(), key)
+}
+
+// isStillThere says whether everything that was read of a record since it was found is really of that record.
+func (v *view) isStillThere(record *found) bool {
+	return v.sequence(record.slot.segment()) == record.sequence
+}

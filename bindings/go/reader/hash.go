@@ -1,0 +1,115 @@
+package reader
+
+import (
+	"encoding/binary"
+	"math/bits"
+)
+
+// secrets is what the seed of a region makes of rapidhash v3: the hash of a key is part of the region's format.
+type secrets struct {
+	seed uint64
+	word [7]uint64
+}
+
+// mixers are the constants from which rapidhash makes its secrets.
+var mixers = [7]uint64{
+	0x2d358dccaa6c78a5, 0x8bb84b93962eacc9, 0x4b33a62ed433d4a3, 0x4d5a2da51de1aa47,
+	0xa0761d6478bd642f, 0xe7037ed1a0b428db, 0x90ed1765281c388c,
+}
+
+// secretsOf makes the secrets of a seed: each from the one before it.
+func secretsOf(seed uint64) secrets {
+	made := secrets{seed: premixed(seed, 0)}
+	last := made.seed
+	for i := range made.word {
+		last = premixed(last, i)
+		made.word[i] = last
+	}
+	return made
+}
+
+// premixed is a seed that has bits set in its upper, middle and lower parts.
+func premixed(seed uint64, mixer int) uint64 {
+	seed ^= mix(seed^mixers[2], mixers[mixer])
+	for _, part := range [3]struct{ mask, bit uint64 }{
+		{0xFFFF << 48, 1 << 63}, {0xFFFF << 24, 1 << 31}, {0xFFFF, 1},
+	} {
+		if seed&part.mask == 0 {
+			seed |= part.bit
+		}
+	}
+	return seed
+}
+
+// mix folds a product of 128 bits.
+func mix(a, b uint64) uint64 {
+	high, low := bits.Mul64(a, b)
+	return high ^ low
+}
+
+func eight(data []byte, at int) uint64 { return binary.LittleEndian.Uint64(data[at:]) }
+func four(data []byte, at int) uint64  { return uint64(binary.LittleEndian.Uint32(data[at:])) }
+
+// hash is rapidhash v3 of a key.
+func (s *secrets) hash(key []byte) uint64 {
+	if len(key) > 16 {
+		return s.hashLong(key)
+	}
+	var a, b uint64
+	seed := s.seed
+	switch n := len(key); {
+	case n >= 8:
+		seed ^= uint64(n)
+		a, b = eight(key, 0), eight(key, n-8)
+	case n >= 4:
+		seed ^= uint64(n)
+		a, b = four(key, 0), four(key, n-4)
+	case n > 0:
+		a, b = uint64(key[0])<<45|uint64(key[n-1]), uint64(key[n/2])
+	}
+	return s.finish(a, b, seed, uint64(len(key)))
+}
+
+// hashLong is the same for more than 16 bytes.
+func (s *secrets) hashLong(key []byte) uint64 {
+	seed, rest := s.seed, key
+	if len(rest) > 112 {
+		seed, rest = s.lanes(rest)
+	}
+	for i := range 6 {
+		at := 16 * i
+		if len(rest) <= at+16 {
+			break
+		}
+		// The secrets of the six steps: 2 2 1 1 2 1.
+		secret := s.word[1]
+		if i == 0 || i == 1 || i == 4 {
+			secret = s.word[2]
+		}
+		seed = mix(eight(rest, at)^secret, eight(rest, at+8)^seed)
+	}
+	n := uint64(len(rest))
+	return s.finish(eight(key, len(key)-16)^n, eight(key, len(key)-8), seed, n)
+}
+
+// lanes takes steps of 112 bytes, in seven lanes that do not wait for each other, while there are more.
+func (s *secrets) lanes(rest []byte) (seed uint64, left []byte) {
+	var lane [7]uint64
+	for i := range lane {
+		lane[i] = s.seed
+	}
+	for ; len(rest) > 112; rest = rest[112:] {
+		for i := range lane {
+			lane[i] = mix(eight(rest, 16*i)^s.word[i], eight(rest, 16*i+8)^lane[i])
+		}
+	}
+	for _, one := range lane {
+		seed ^= one
+	}
+	return seed, rest
+}
+
+func (s *secrets) finish(a, b, seed, remainder uint64) uint64 {
+	high, low := bits.Mul64(a^s.word[1], b^seed)
+	return mix(low^0xaaaaaaaaaaaaaaaa, high^s.word[1]^remainder)
+}

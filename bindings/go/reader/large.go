@@ -1,0 +1,75 @@
+package reader
+
+import "slices"
+
+// piecesAtHand is of how many pieces is known without an allocation.
+const piecesAtHand = 64
+
+// piece of a large value, and the use of its segment in which it was written.
+type piece struct {
+	slot     slot
+	sequence uint64
+}
+
+// largeValue appends a value that is kept in pieces; false where it changed meanwhile.
+//
+// First the table is read, with the sequence of each piece's segment: what the table still names then has been there
+// since, if the sequences are the same when the pieces have been read.
+func (v *view) largeValue(dst []byte, record *found) ([]byte, bool) {
+	var room [piecesAtHand]piece
+	pieces, ok := v.table(room[:0], record)
+	if !ok {
+		return dst, false
+	}
+	told := v.memory.word(record.recordAt + record.header.valueAt())
+	var bytes uint64
+	for _, piece := range pieces {
+		bytes += v.pieceBytes(piece)
+	}
+	// A table that is damaged may name a piece any number of times, or tell any length.
+	if bytes != told || told > v.memory.bytes {
+		return dst, false
+	}
+	dst = slices.Grow(dst, int(told))
+	start := len(dst)
+	for _, piece := range pieces {
+		dst = v.memory.appendTo(dst, v.pieceAt(piece)+pieceHead, v.pieceBytes(piece))
+		if v.sequence(piece.slot.segment()) != piece.sequence {
+			return dst[:start], false
+		}
+	}
+	return dst, uint64(len(dst)-start) == told
+}
+
+// table reads which pieces a large value has.
+func (v *view) table(pieces []piece, record *found) ([]piece, bool) {
+	at := record.recordAt + record.header.valueAt()
+	count := record.header.valueBytes() / 8
+	for i := uint64(1); i < count; i++ {
+		slot := v.slot(at + 8*i)
+		sequence := v.sequence(slot.segment())
+		if sequence == 0 || !slot.isOf(sequence) {
+			return nil, false
+		}
+		pieces = append(pieces, piece{slot, sequence})
+	}
+	for i, piece := range pieces {
+		if v.slot(at+8*uint64(i+1)) != piece.slot {
+			return nil, false
+		}
+	}
+	return pieces, v.slot(record.slotAt).same(record.slot) && v.isStillThere(record)
+}
+
+func (v *view) pieceAt(piece piece) uint64 {
+	return v.layout.segmentAt(piece.slot.segment()) + piece.slot.offset()
+}
+
+// pieceBytes is how much of the value is in a piece: no more than the rest of its segment.
+func (v *view) pieceBytes(piece piece) uint64 {
+	end := piece.slot.offset() + pieceHead
+	if end > v.layout.segmentBytes {
+		return 0
+	}
+	return min(header(v.memory.word(v.pieceAt(piece))).valueBytes(), v.layout.segmentBytes-end)
+}

@@ -1,0 +1,189 @@
+package reader
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+)
+
+// Format is the number of the layout that this package reads: docs/region-format.md describes it.
+const Format = 4
+
+const (
+	lineBytes      = 128
+	groupBytes     = 128
+	headerBytes    = 64
+	peerBytes      = 128
+	segmentsMax    = 1 << 20
+	regionBytesMin = 1 << 20
+	// seatBytesMax bounds what a superblock may say of the one size that does not follow from others: it grows with the
+	// number of statistics, and a reader needs none of them.
+	seatBytesMax = 1 << 16
+	magic        = 'L' | 'A'<<8 | 'R'<<16 | 'D'<<24 | 'E'<<32 | 'R'<<40 | 'R'<<48 | 'G'<<56
+)
+
+// The fields of the superblock, by offset.
+const (
+	atMagic         = 0
+	atFormat        = 8
+	atSegmentBytes  = 12
+	atRegionBytes   = 16
+	atSegments      = 24
+	atSeats         = 28
+	atSeatBytes     = 32
+	atStripes       = 36
+	atSeed          = 40
+	atTTLClasses    = 56
+	atMemoryBytes   = 64
+	atPeers         = 72
+	atPeerBytes     = 76
+	atEpochLifetime = 80
+	atIdentity      = 88
+	atBoot          = 104
+)
+
+// The global words that a reader looks at.
+const (
+	atClock          = 256
+	atFlushSequence  = 384
+	atFlushAt        = 392
+	atGroups         = 400
+	atOverflowGroups = 776
+	atPeersTable     = 1664
+)
+
+// ErrNoRegion says that a file does not begin as a region does.
+var ErrNoRegion = errors.New("it holds no cache: it does not begin with LARDERRG")
+
+// ErrOtherBoot says that a region was made before the system was started the last time, or in another machine: its
+// clock says nothing any more, and the processes that used it are gone. Whoever uses it next makes it anew.
+var ErrOtherBoot = errors.New("it is of another boot of the system; have the cache opened once by whoever writes it")
+
+// FieldError says that a region was laid out by another version, or has been damaged.
+type FieldError struct {
+	// Field of the superblock.
+	Field string
+	// Found is what it says.
+	Found uint64
+	// Expected is what it would say were this package's layout the region's.
+	Expected uint64
+}
+
+func (e *FieldError) Error() string {
+	return fmt.Sprintf("its %s is %d, and this program needs %d; use a program of the same version as the cache's",
+		e.Field, e.Found, e.Expected)
+}
+
+// layout says where things are in a region: what a reader needs of it.
+type layout struct {
+	segmentBytes uint64
+	segments     uint64
+	sequencesAt  uint64
+	groupsAt     uint64 // the directory of index segments
+	overflowAt   uint64 // the directory of overflow segments
+	poolAt       uint64
+	// firstLevel is how many low bits of a hash every group has in common with no other from the start.
+	firstLevel uint
+	// groupShift: a group's number without so many low bits is its segment's place in the directory.
+	groupShift uint
+}
+
+// readLayout reads the superblock, and compares every field that follows from others with what it should be.
+func readLayout(m *memory) (layout, error) {
+	if m.word(atMagic) != magic {
+		return layout{}, ErrNoRegion
+	}
+	if format := m.half(atFormat); format != Format {
+		return layout{}, &FieldError{"format", uint64(format), Format}
+	}
+	if told := m.word(atRegionBytes); told != m.bytes {
+		return layout{}, &FieldError{"size in bytes", told, m.bytes}
+	}
+	memoryBytes := m.word(atMemoryBytes)
+	if memoryBytes < regionBytesMin || memoryBytes > m.bytes {
+		return layout{}, &FieldError{"memory in bytes", memoryBytes, max(regionBytesMin, m.bytes)}
+	}
+	seatBytes := uint64(m.half(atSeatBytes))
+	if seatBytes == 0 || seatBytes%lineBytes != 0 || seatBytes > seatBytesMax {
+		return layout{}, &FieldError{"bytes of a seat", seatBytes, lineBytes}
+	}
+	sizes := sizesOf(memoryBytes, m.bytes, seatBytes)
+	for _, field := range []struct {
+		name     string
+		at       uint64
+		expected uint64
+	}{
+		{"bytes of a segment", atSegmentBytes, sizes.segmentBytes},
+		{"number of segments", atSegments, sizes.segments},
+		{"number of seats", atSeats, sizes.seats},
+		{"number of stripes", atStripes, sizes.stripes},
+		{"number of TTL classes", atTTLClasses, sizes.ttlClasses},
+		{"number of peers", atPeers, sizes.peers},
+		{"bytes of a peer", atPeerBytes, peerBytes},
+	} {
+		if found := uint64(m.half(field.at)); found != field.expected {
+			return layout{}, &FieldError{field.name, found, field.expected}
+		}
+	}
+	return sizes.laidOut(memoryBytes, m.bytes), nil
+}
+
+// sizes are the numbers that follow from the memory for which a region was laid out, and its own size.
+type sizes struct {
+	segmentBytes, segments, seats, peers, ttlClasses, stripes uint64
+	sequencesAt                                               uint64
+}
+
+func sizesOf(memoryBytes, regionBytes, seatBytes uint64) sizes {
+	var s sizes
+	s.segmentBytes = min(max(powerOfTwo(memoryBytes/256), 64<<10), 1<<20)
+	switch megabytes := memoryBytes >> 20; {
+	case megabytes < 16:
+		s.seats, s.peers = 32, 16
+	case megabytes < 256:
+		s.seats, s.peers = 256, 64
+	default:
+		s.seats, s.peers = 1024, 256
+	}
+	segmentsAbout := memoryBytes / s.segmentBytes
+	s.ttlClasses = 1
+	if segmentsAbout >= 256 {
+		s.ttlClasses = 4
+	}
+	s.stripes = min(max(segmentsAbout/16/2/s.ttlClasses, 1), s.seats)
+	s.sequencesAt = atPeersTable + s.peers*peerBytes + s.seats*seatBytes + 2*s.ttlClasses*s.stripes*lineBytes
+	perSegment := s.segmentBytes + 8 + headerBytes + 3*4 + s.peers*8
+	regionBytes = min(regionBytes, segmentsMax*s.segmentBytes)
+	if before := s.sequencesAt + 2*lineBytes; regionBytes > before {
+		s.segments = (regionBytes - before) / perSegment
+	}
+	return s
+}
+
+func (s *sizes) laidOut(memoryBytes, regionBytes uint64) layout {
+	headersAt := (s.sequencesAt + s.segments*8 + headerBytes - 1) &^ (headerBytes - 1)
+	groupsAt := headersAt + s.segments*headerBytes
+	perSegment := s.segmentBytes / groupBytes
+	return layout{
+		segmentBytes: s.segmentBytes,
+		segments:     s.segments,
+		sequencesAt:  s.sequencesAt,
+		groupsAt:     groupsAt,
+		overflowAt:   groupsAt + s.segments*4,
+		poolAt:       (regionBytes - s.segments*s.segmentBytes) &^ (lineBytes - 1),
+		firstLevel:   log2(max(memoryBytes/128/groupBytes, perSegment)),
+		groupShift:   log2(perSegment),
+	}
+}
+
+func (l *layout) segmentAt(segment uint64) uint64 { return l.poolAt + segment*l.segmentBytes }
+
+func log2(n uint64) uint { return uint(bits.Len64(n)) - 1 }
+
+// powerOfTwo is the largest that is not larger.
+func powerOfTwo(n uint64) uint64 {
+	if n == 0 {
+		return 0
+	}
+	return 1 << log2(n)
+}
