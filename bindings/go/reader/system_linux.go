@@ -52,7 +52,7 @@ func mapDescriptor(fd int) ([]byte, error) {
 		return nil, errors.New("its length can change, for it is not sealed; pass a descriptor that larderd or the library made for readers")
 	}
 	if stat.Size < memoryBytesMin || stat.Size > memoryBytesLimit {
-		return nil, &FieldError{"length in bytes", uint64(stat.Size), regionBytesMin}
+		return nil, fmt.Errorf("%w; it has %d bytes", ErrNoRegion, stat.Size)
 	}
 	mapped, err := syscall.Mmap(fd, 0, int(stat.Size), syscall.PROT_READ, syscall.MAP_SHARED)
 	if err != nil {
