@@ -35,7 +35,7 @@ func maps(t *testing.T, path string) (count int) {
 func TestARegionMayBeClosedWhileOthersRead(t *testing.T) {
 	scene, text := named(t, "kinds")
 	path := copied(t, text, func([]byte) {})
-	for range 50 {
+	for range 10 {
 		region, err := reader.Open(path)
 		if err != nil {
 			t.Fatal(err)

@@ -119,7 +119,7 @@ func TestNoiseIsReadWithoutHarm(t *testing.T) {
 					region[at] ^= 1 << rand.IntN(8)
 				}
 			})
-			lookAround(t, scene, path, 400)
+			lookAround(t, scene, path, 50)
 		}
 	}
 }
@@ -130,7 +130,7 @@ func TestWordsThatLeadOutOfTheRegionLeadNowhere(t *testing.T) {
 	for _, wrong := range []uint64{0, 1, 0xFFFF_FFFF, 1 << 63, ^uint64(0), ^uint64(0) - 8} {
 		for _, at := range []int{256, 384, 392, 400, 776} {
 			path := copied(t, text, func(region []byte) { binary.LittleEndian.PutUint64(region[at:], wrong) })
-			lookAround(t, scene, path, 50)
+			lookAround(t, scene, path, 20)
 		}
 		for _, every := range []int{1, 3, 100} {
 			path := copied(t, text, func(region []byte) {
@@ -138,7 +138,7 @@ func TestWordsThatLeadOutOfTheRegionLeadNowhere(t *testing.T) {
 					binary.LittleEndian.PutUint64(region[at:], wrong)
 				}
 			})
-			lookAround(t, scene, path, 50)
+			lookAround(t, scene, path, 20)
 		}
 	}
 }
@@ -153,7 +153,7 @@ func TestAChainThatIsARingHasAnEnd(t *testing.T) {
 			binary.LittleEndian.PutUint64(region[at:], word&^0x3FF_FFFF|1)
 		}
 	})
-	lookAround(t, scene, path, 100)
+	lookAround(t, scene, path, 50)
 }
 
 func FuzzADamagedRegion(f *testing.F) {

@@ -6,7 +6,7 @@ const (
 	secondLine = 7
 	// groupsLookedAt bounds a search. Chains are a few groups long, and a search that begins anew because somebody
 	// changed the group is a rare thing: only in a damaged region, where chains may be rings, it comes to so many.
-	groupsLookedAt = 4096
+	groupsLookedAt = 512
 )
 
 // slot is a word of the index that names a record.
