@@ -1,9 +1,10 @@
 //! What tests share: the model of a cache, a server under test, wire transcripts.
 //!
 //! Files in reading order: [`model`], [`server`], [`stream`], [`transcript`], [`mcrouter`],
-//! [`mod@traces`].
+//! [`mod@traces`], [`api`].
 #![forbid(unsafe_code)]
 
+pub mod api;
 pub mod mcrouter;
 pub mod model;
 pub mod server;

@@ -1,0 +1,107 @@
+//! The library does what every front door does.
+#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
+
+use std::time::Duration;
+
+use larder::{Cache, CountError, StoreError, Swap, SwapError};
+use larder_testkit::api::{FrontDoor, Got, play};
+
+struct Library(Cache);
+
+fn ttl(secs: u32) -> Option<Duration> {
+    (secs != 0).then(|| Duration::from_secs(secs.into()))
+}
+
+fn refusal(error: StoreError) -> &'static str {
+    match error {
+        StoreError::TooLarge => "too_large",
+        StoreError::NoMemory => "no_memory",
+        StoreError::Key(_) => "key",
+        StoreError::Stuck(_) => "stuck",
+    }
+}
+
+/// The name of what came of a change that may find nothing to do, or what is in its way.
+fn named(done: Result<bool, StoreError>, otherwise: &'static str) -> String {
+    done.map_or_else(refusal, |done| if done { "ok" } else { otherwise }).to_owned()
+}
+
+impl FrontDoor for Library {
+    fn get(&mut self, key: &[u8]) -> (String, Option<Got>) {
+        let now = self.0.now();
+        let got = self.0.get_with(key, |value, meta| Got {
+            value: value.to_vec(),
+            ttl: meta.deadline.0.saturating_sub(now),
+            token: meta.cas,
+        });
+        (if got.is_some() { "ok" } else { "missing" }.to_owned(), got)
+    }
+
+    fn store(&mut self, how: &str, key: &[u8], value: &[u8], secs: u32) -> String {
+        let cache = &self.0;
+        match how {
+            "set" => named(cache.set(key, value, ttl(secs)).map(|()| true), ""),
+            "add" => named(cache.add(key, value, ttl(secs)), "exists"),
+            "replace" => named(cache.replace(key, value, ttl(secs)), "missing"),
+            "append" => named(cache.append(key, value), "missing"),
+            _ => named(cache.prepend(key, value), "missing"),
+        }
+    }
+
+    fn swap(&mut self, key: &[u8], value: &[u8], token: u64) -> String {
+        match self.0.compare_and_set(key, value, None, token) {
+            Ok(Swap::Stored { .. }) => "ok",
+            Ok(Swap::Changed) => "changed",
+            Ok(Swap::Missing) => "missing",
+            Err(SwapError::NoTokens) => "no_tokens",
+            Err(SwapError::Store(error)) => refusal(error),
+        }
+        .to_owned()
+    }
+
+    fn delete(&mut self, key: &[u8]) -> String {
+        named(self.0.delete(key), "missing")
+    }
+
+    fn touch(&mut self, key: &[u8], secs: u32) -> String {
+        named(self.0.touch(key, ttl(secs)), "missing")
+    }
+
+    fn count(&mut self, up: bool, key: &[u8], delta: u64) -> (String, Option<u64>) {
+        let moved = if up { self.0.increment(key, delta) } else { self.0.decrement(key, delta) };
+        match moved {
+            Ok(Some(number)) => ("ok".to_owned(), Some(number)),
+            Ok(None) => ("missing".to_owned(), None),
+            Err(CountError::NotANumber) => ("not_a_number".to_owned(), None),
+            Err(CountError::Store(error)) => (refusal(error).to_owned(), None),
+        }
+    }
+
+    fn get_many(&mut self, keys: &[Vec<u8>]) -> Vec<Option<Vec<u8>>> {
+        self.0.get_many(keys)
+    }
+
+    fn keys(&mut self, prefix: &[u8]) -> Vec<Vec<u8>> {
+        self.0.keys_with_prefix(prefix).collect()
+    }
+
+    fn remove_prefix(&mut self, prefix: &[u8]) -> u64 {
+        self.0.remove_prefix(prefix).unwrap()
+    }
+
+    fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    fn length(&mut self) -> u64 {
+        self.0.len()
+    }
+}
+
+#[test]
+fn the_library_does_what_every_front_door_does() -> Result<(), anyhow::Error> {
+    let scenes =
+        play(|cas| Library(Cache::builder().memory_bytes(8 << 20).cas(cas).open().unwrap()))?;
+    assert!(scenes >= 12, "{scenes}");
+    Ok(())
+}

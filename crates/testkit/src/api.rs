@@ -1,0 +1,154 @@
+//! What every front door does: the scenes of conformance/api, played on whatever has the operations.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+/// A cache behind a front door. Each operation gives its outcome by the name that it has in the table of statuses.
+pub trait FrontDoor {
+    /// Gets a value, with its seconds to live, 0 for ever, and its token.
+    fn get(&mut self, key: &[u8]) -> (String, Option<Got>);
+    /// Stores in one of the ways `set`, `add`, `replace`, `append`, `prepend`.
+    fn store(&mut self, how: &str, key: &[u8], value: &[u8], ttl: u32) -> String;
+    /// Stores over the item with this token.
+    fn swap(&mut self, key: &[u8], value: &[u8], token: u64) -> String;
+    /// Removes an item.
+    fn delete(&mut self, key: &[u8]) -> String;
+    /// Gives an item another time to live.
+    fn touch(&mut self, key: &[u8], ttl: u32) -> String;
+    /// Counts up or down.
+    fn count(&mut self, up: bool, key: &[u8], delta: u64) -> (String, Option<u64>);
+    /// Gets several values.
+    fn get_many(&mut self, keys: &[Vec<u8>]) -> Vec<Option<Vec<u8>>>;
+    /// All keys with a prefix.
+    fn keys(&mut self, prefix: &[u8]) -> Vec<Vec<u8>>;
+    /// Removes all keys with a prefix.
+    fn remove_prefix(&mut self, prefix: &[u8]) -> u64;
+    /// Removes everything.
+    fn clear(&mut self);
+    /// How many items there are.
+    fn length(&mut self) -> u64;
+}
+
+/// A value that was got.
+#[derive(Clone, Debug)]
+pub struct Got {
+    /// Its bytes.
+    pub value: Vec<u8>,
+    /// Seconds to live, 0 for ever.
+    pub ttl: u32,
+    /// Its cas token.
+    pub token: u64,
+}
+
+/// Plays all scenes, each on a cache that `open` gives: with cas tokens or without.
+///
+/// # Errors
+/// The first thing that is not as a scene wants it.
+pub fn play<D: FrontDoor>(mut open: impl FnMut(bool) -> D) -> Result<usize> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conformance/api/cases.json");
+    let scenes: Value = serde_json::from_str(&fs::read_to_string(path)?)?;
+    let scenes = scenes.as_array().context("cases.json is a list of scenes")?;
+    for scene in scenes {
+        let mut door = open(scene["cas"] == true);
+        for step in scene["steps"].as_array().context("a scene has steps")? {
+            self::step(&mut door, step).with_context(|| format!("{}: {step}", scene["name"]))?;
+        }
+    }
+    Ok(scenes.len())
+}
+
+fn step(door: &mut impl FrontDoor, step: &Value) -> Result<()> {
+    let key = repeated(step, "key", "times");
+    let value = repeated(step, "value", "value_times");
+    let ttl = u32::try_from(step["ttl"].as_u64().unwrap_or(0))?;
+    let mut told = None;
+    let outcome = match step["op"].as_str().context("a step has an op")? {
+        "get" => {
+            let (outcome, got) = door.get(&key);
+            if let Some(got) = got {
+                check_got(step, &got, &value)?;
+            }
+            outcome
+        }
+        how @ ("set" | "add" | "replace" | "append" | "prepend") => {
+            door.store(how, &key, &value, ttl)
+        }
+        "swap" => {
+            let its = door.get(&key).1.map_or(0, |got| got.token);
+            door.swap(&key, &value, if step["token"] == "its" { its } else { its + 12345 })
+        }
+        "delete" => door.delete(&key),
+        "touch" => door.touch(&key, ttl),
+        op @ ("increment" | "decrement") => {
+            let (outcome, number) =
+                door.count(op == "increment", &key, step["delta"].as_u64().unwrap_or(1));
+            told = number;
+            outcome
+        }
+        "get_many" => {
+            let keys: Vec<_> = list(&step["keys"]).into_iter().flatten().collect();
+            let values = door.get_many(&keys);
+            ensure!(values == list(&step["values"]), "the values are {}", shown(&values));
+            "ok".to_owned()
+        }
+        "keys" => {
+            let mut keys = door.keys(&repeated(step, "prefix", ""));
+            keys.sort();
+            let keys: Vec<_> = keys.into_iter().map(Some).collect();
+            ensure!(keys == list(&step["keys"]), "the keys are {}", shown(&keys));
+            "ok".to_owned()
+        }
+        "remove_prefix" => {
+            told = Some(door.remove_prefix(&repeated(step, "prefix", "")));
+            "ok".to_owned()
+        }
+        "clear" => {
+            door.clear();
+            "ok".to_owned()
+        }
+        "length" => {
+            told = Some(door.length());
+            "ok".to_owned()
+        }
+        op => anyhow::bail!("there is no op {op}"),
+    };
+    ensure!(step["want"] == outcome.as_str(), "the outcome is {outcome}");
+    ensure!(step["number"].is_null() || step["number"].as_u64() == told, "the number is {told:?}");
+    Ok(())
+}
+
+fn check_got(step: &Value, got: &Got, value: &[u8]) -> Result<()> {
+    ensure!(got.value == value, "the value is {}", shown(&[Some(got.value.clone())]));
+    let Some(ttl) = step["ttl"].as_u64() else {
+        return Ok(());
+    };
+    let may_be = if ttl == 0 { 0..=0 } else { ttl - 2..=ttl };
+    ensure!(may_be.contains(&u64::from(got.ttl)), "it has {} seconds to live", got.ttl);
+    Ok(())
+}
+
+/// The bytes of a field, as often as another one says.
+fn repeated(step: &Value, field: &str, times: &str) -> Vec<u8> {
+    let times = step[times].as_u64().unwrap_or(1);
+    step[field].as_str().unwrap_or_default().repeat(times as usize).into_bytes()
+}
+
+fn list(values: &Value) -> Vec<Option<Vec<u8>>> {
+    let values = values.as_array().map(Vec::as_slice).unwrap_or_default();
+    values.iter().map(|value| value.as_str().map(|text| text.as_bytes().to_vec())).collect()
+}
+
+fn shown(values: &[Option<Vec<u8>>]) -> String {
+    values.iter().fold(String::new(), |mut text, value| {
+        let bytes = value.as_ref().map_or_else(
+            || "none".into(),
+            |value| value[..value.len().min(40)].escape_ascii().to_string(),
+        );
+        let _ = write!(text, "{bytes} ");
+        text
+    })
+}
