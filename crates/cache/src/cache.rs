@@ -211,6 +211,16 @@ impl Cache {
         self.shared().lost.as_ref()
     }
 
+    /// Do items carry cas tokens?
+    ///
+    /// ```
+    /// assert!(larder::Cache::builder().cas(true).open()?.keeps_cas());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn keeps_cas(&self) -> bool {
+        self.shared().engine.keeps_versions()
+    }
+
     /// Makes everything stored so far invisible, in constant time. [`Cache::maintain`] takes its memory back;
     /// so do stores that need it.
     ///

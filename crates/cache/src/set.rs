@@ -184,7 +184,7 @@ impl Cache {
         ttl: Option<Duration>,
         cas: u64,
     ) -> Result<Swap, SwapError> {
-        if !self.shared().engine.keeps_versions() {
+        if !self.keeps_cas() {
             return Err(SwapError::NoTokens);
         }
         let mut request = self.request(key.as_ref(), StoreMode::Set, ttl);
@@ -301,8 +301,11 @@ impl Cache {
         Ok(matches!(stored, Stored::Stored { .. }))
     }
 
-    /// Stores, and counts a refusal.
-    fn store_counted(&self, request: &Request<'_>, value: &[u8]) -> Result<Stored, StoreError> {
+    /// As [`Cache::store`], and the statistics count a refusal, as they do for the methods of this module: for bindings.
+    ///
+    /// # Errors
+    /// [`StoreError`] as with [`Cache::set`].
+    pub fn store_counted(&self, request: &Request<'_>, value: &[u8]) -> Result<Stored, StoreError> {
         self.store(request, value).inspect_err(|error| {
             self.with_seat(|engine, seat| count_refusal(engine, seat, *error));
         })

@@ -1,6 +1,7 @@
 //! The regions that readers in other languages are held to can be made. Those readers' tests make them, and look.
 
 #[path = "../examples/region_cases.rs"]
+#[allow(dead_code, reason = "the main of the example")]
 mod region_cases;
 
 #[test]

@@ -16,10 +16,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("cache", &["item", "stats", "options", "region", "engine", "protocol"]),
     ("server", &["item", "stats", "options", "protocol", "cache"]),
     ("cli", &["cache", "protocol", "options"]),
+    ("capi", &["cache", "item"]),
 ];
 
 /// The folders whose source may hold `unsafe`.
-const UNSAFE_ALLOWED: &[&str] = &["region"];
+const UNSAFE_ALLOWED: &[&str] = &["region", "capi"];
 /// The crates of which one file may.
 const UNSAFE_FILES: &[(&str, &str)] = &[("engine", "pinned.rs"), ("server", "ring.rs")];
 

@@ -1,0 +1,368 @@
+// What larder.h promises, seen from C. Ends with 0, or names the first thing that is not so.
+#include <errno.h>
+#include <larder.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define CHECK(what)                                                             \
+    do {                                                                        \
+        if (!(what)) {                                                          \
+            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #what);  \
+            exit(1);                                                            \
+        }                                                                       \
+    } while (0)
+
+#define TEXT(text) (text), (sizeof(text) - 1)
+
+static char folder[256];
+
+static larder *open_cache(uint32_t flags, const char *path) {
+    larder_options options = {
+        .struct_bytes = sizeof options, .memory_bytes = 8 << 20, .flags = flags, .path = path};
+    char why[256];
+    larder *cache = NULL;
+    if (larder_open(&options, &cache, why, sizeof why) != LARDER_OK) {
+        fprintf(stderr, "%s\n", why);
+        exit(1);
+    }
+    return cache;
+}
+
+static void values(void) {
+    larder *cache = open_cache(LARDER_CAS, NULL);
+    larder_item item;
+    char value[64];
+    CHECK(larder_get(cache, TEXT("k"), value, sizeof value, &item) == LARDER_MISSING);
+    CHECK(item.status == LARDER_MISSING);
+    CHECK(larder_set(cache, TEXT("k"), TEXT("value"), 60, 7) == LARDER_OK);
+    CHECK(larder_get(cache, TEXT("k"), value, sizeof value, &item) == LARDER_OK);
+    CHECK(item.value_bytes == 5 && memcmp(value, "value", 5) == 0);
+    CHECK(item.flags == 7 && item.ttl_secs >= 59 && item.ttl_secs <= 60 && item.cas != 0);
+
+    // Memory that is too small is left alone, and the item says how much it takes.
+    memset(value, '#', sizeof value);
+    CHECK(larder_get(cache, TEXT("k"), value, 4, &item) == LARDER_TOO_SMALL);
+    CHECK(item.value_bytes == 5 && value[0] == '#');
+    CHECK(larder_peek(cache, TEXT("k"), &item) == LARDER_OK && item.value_bytes == 5);
+    CHECK(larder_contains(cache, TEXT("k")) == LARDER_OK);
+    CHECK(larder_contains(cache, TEXT("none")) == LARDER_MISSING);
+
+    // An empty value is one.
+    CHECK(larder_set(cache, TEXT("empty"), NULL, 0, 0, 0) == LARDER_OK);
+    CHECK(larder_get(cache, TEXT("empty"), NULL, 0, &item) == LARDER_OK && item.value_bytes == 0);
+    CHECK(item.ttl_secs == 0);
+
+    CHECK(larder_add(cache, TEXT("k"), TEXT("other"), 0, 0) == LARDER_EXISTS);
+    CHECK(larder_replace(cache, TEXT("none"), TEXT("other"), 0, 0) == LARDER_MISSING);
+    CHECK(larder_append(cache, TEXT("k"), TEXT(" and more")) == LARDER_OK);
+    CHECK(larder_prepend(cache, TEXT("none"), TEXT("x")) == LARDER_MISSING);
+    CHECK(larder_get(cache, TEXT("k"), value, sizeof value, &item) == LARDER_OK);
+    CHECK(item.value_bytes == 14 && memcmp(value, "value and more", 14) == 0 && item.flags == 7);
+
+    uint64_t cas = 0;
+    CHECK(larder_compare_and_set(cache, TEXT("k"), TEXT("new"), 0, 9, item.cas, &cas) == LARDER_OK);
+    CHECK(larder_compare_and_set(cache, TEXT("k"), TEXT("x"), 0, 0, item.cas, NULL) == LARDER_CHANGED);
+    CHECK(larder_compare_and_set(cache, TEXT("none"), TEXT("x"), 0, 0, 1, NULL) == LARDER_MISSING);
+    CHECK(larder_peek(cache, TEXT("k"), &item) == LARDER_OK && item.cas == cas && item.flags == 9);
+
+    CHECK(larder_get_and_touch(cache, TEXT("k"), 100, value, sizeof value, &item) == LARDER_OK);
+    CHECK(larder_peek(cache, TEXT("k"), &item) == LARDER_OK && item.ttl_secs >= 99);
+    CHECK(larder_touch(cache, TEXT("k"), 0) == LARDER_OK);
+    CHECK(larder_peek(cache, TEXT("k"), &item) == LARDER_OK && item.ttl_secs == 0);
+
+    uint64_t number = 0;
+    CHECK(larder_increment(cache, TEXT("n"), 1, &number) == LARDER_MISSING);
+    CHECK(larder_set(cache, TEXT("n"), TEXT("10"), 0, 0) == LARDER_OK);
+    CHECK(larder_increment(cache, TEXT("n"), 5, &number) == LARDER_OK && number == 15);
+    CHECK(larder_decrement(cache, TEXT("n"), 100, NULL) == LARDER_OK);
+    CHECK(larder_increment(cache, TEXT("k"), 1, &number) == LARDER_NOT_A_NUMBER);
+
+    CHECK(larder_delete(cache, TEXT("k")) == LARDER_OK);
+    CHECK(larder_delete(cache, TEXT("k")) == LARDER_MISSING);
+    uint64_t items = 0, removed = 0;
+    CHECK(larder_length(cache, &items) == LARDER_OK && items == 2);
+    CHECK(larder_remove_prefix(cache, TEXT("em"), &removed) == LARDER_OK && removed == 1);
+    CHECK(larder_clear(cache) == LARDER_OK && larder_contains(cache, TEXT("n")) == LARDER_MISSING);
+    larder_close(cache);
+}
+
+static void large_values(void) {
+    larder *cache = open_cache(0, NULL);
+    enum { BYTES = 700000 };
+    char *stored = malloc(BYTES), *found = malloc(BYTES);
+    for (int at = 0; at < BYTES; at++) stored[at] = (char)(at * 31 + at / 251);
+    larder_item item;
+    CHECK(larder_set(cache, TEXT("large"), stored, BYTES, 0, 0) == LARDER_OK);
+    CHECK(larder_peek(cache, TEXT("large"), &item) == LARDER_OK && item.value_bytes == BYTES);
+    CHECK(larder_get(cache, TEXT("large"), found, BYTES - 1, &item) == LARDER_TOO_SMALL);
+    CHECK(larder_get(cache, TEXT("large"), found, BYTES, &item) == LARDER_OK);
+    CHECK(memcmp(stored, found, BYTES) == 0);
+    char *huge = calloc(1, 2 << 20);
+    CHECK(larder_set(cache, TEXT("large"), huge, 2 << 20, 0, 0) == LARDER_TOO_LARGE);
+    free(huge);
+    free(stored);
+    free(found);
+    larder_close(cache);
+}
+
+static void several_keys(void) {
+    larder *cache = open_cache(0, NULL);
+    char keys[40 * 8], name[16], value[16], values[256];
+    uint32_t lengths[40];
+    size_t filled = 0;
+    for (int key = 0; key < 40; key++) {
+        lengths[key] = (uint32_t)sprintf(name, "k%d", key);
+        memcpy(keys + filled, name, lengths[key]);
+        filled += lengths[key];
+        int bytes = sprintf(value, "v%d", key);
+        if (key % 3 != 0) {
+            CHECK(larder_set(cache, name, lengths[key], value, (size_t)bytes, 0, 0) == LARDER_OK);
+        }
+    }
+    larder_item items[40];
+    CHECK(larder_get_many(cache, keys, lengths, 40, values, sizeof values, items) == LARDER_OK);
+    for (int key = 0; key < 40; key++) {
+        int bytes = sprintf(value, "v%d", key);
+        CHECK(items[key].status == (key % 3 == 0 ? LARDER_MISSING : LARDER_OK));
+        CHECK(key % 3 == 0 || (items[key].value_bytes == (uint64_t)bytes &&
+                               memcmp(values + items[key].value_at, value, (size_t)bytes) == 0));
+    }
+    // Where not all fit, those that do are there.
+    CHECK(larder_get_many(cache, keys, lengths, 40, values, 4, items) == LARDER_OK);
+    CHECK(items[1].status == LARDER_OK && items[2].status == LARDER_OK);
+    CHECK(items[4].status == LARDER_TOO_SMALL && items[4].value_bytes == 2);
+    CHECK(larder_get_many(cache, NULL, NULL, 0, NULL, 0, NULL) == LARDER_OK);
+
+    larder_key_walk *walk = NULL;
+    size_t key_bytes = 0;
+    int seen = 0;
+    char key[LARDER_KEY_BYTES_MAX];
+    CHECK(larder_keys(cache, TEXT("k1"), &walk) == LARDER_OK);
+    while (larder_keys_next(walk, key, &key_bytes) == LARDER_OK) {
+        CHECK(key_bytes >= 2 && memcmp(key, "k1", 2) == 0);
+        seen++;
+    }
+    // k1, k10, k11, k13, k14, k16, k17, k19.
+    CHECK(seen == 8 && larder_keys_next(walk, key, &key_bytes) == LARDER_END);
+    // A walk may outlive the cache's handle.
+    larder_close(cache);
+    CHECK(larder_keys_next(walk, key, &key_bytes) == LARDER_END);
+    larder_keys_close(walk);
+}
+
+static void departures(void) {
+    larder *cache = open_cache(0, NULL);
+    larder_removals *removals = NULL;
+    char key[LARDER_KEY_BYTES_MAX], value[16];
+    size_t key_bytes = 0;
+    uint64_t value_bytes = 0, lost = 0;
+    uint32_t reason = 0;
+    CHECK(larder_subscribe(cache, 2, &removals) == LARDER_OK);
+    CHECK(larder_set(cache, TEXT("k"), TEXT("first"), 0, 0) == LARDER_OK);
+    CHECK(larder_set(cache, TEXT("k"), TEXT("second"), 0, 0) == LARDER_OK);
+    CHECK(larder_delete(cache, TEXT("k")) == LARDER_OK);
+    // Too little memory: it comes again.
+    CHECK(larder_removals_next(removals, 0, key, &key_bytes, value, 2, &value_bytes, &reason) ==
+          LARDER_TOO_SMALL);
+    CHECK(larder_removals_next(removals, 0, key, &key_bytes, value, sizeof value, &value_bytes,
+                               &reason) == LARDER_OK);
+    CHECK(reason == LARDER_REPLACED && value_bytes == 5 && memcmp(value, "first", 5) == 0);
+    CHECK(larder_removals_next(removals, 0, key, &key_bytes, value, sizeof value, &value_bytes,
+                               &reason) == LARDER_OK);
+    CHECK(reason == LARDER_DELETED && key_bytes == 1 && key[0] == 'k');
+    CHECK(larder_removals_next(removals, 1, key, &key_bytes, value, sizeof value, &value_bytes,
+                               &reason) == LARDER_END);
+    CHECK(larder_removals_lost(removals, &lost) == LARDER_OK && lost == 0);
+    larder_removals_close(removals);
+    larder_close(cache);
+}
+
+static void wrong_arguments(void) {
+    char why[256] = "", text[4];
+    larder *cache = NULL;
+    larder_options options = {.struct_bytes = 3};
+    CHECK(larder_open(&options, &cache, why, sizeof why) == LARDER_NOT_OPENED);
+    CHECK(cache == NULL && strstr(why, "struct_bytes is 3") != NULL);
+    options.struct_bytes = sizeof options;
+    options.flags = 1u << 31;
+    CHECK(larder_open(&options, &cache, why, sizeof why) == LARDER_NOT_OPENED);
+    CHECK(strstr(why, "0x80000000") != NULL);
+    options.flags = 0;
+    options.memory_bytes = 1;
+    CHECK(larder_open(&options, &cache, text, sizeof text) == LARDER_NOT_OPENED);
+    CHECK(strlen(text) == 3);
+    options.memory_bytes = 0;
+    options.path = "/nowhere/at/all";
+    CHECK(larder_open(&options, &cache, why, sizeof why) == LARDER_NOT_OPENED);
+    CHECK(strstr(why, "/nowhere/at/all") != NULL);
+    CHECK(larder_open(NULL, NULL, why, sizeof why) == LARDER_INVALID);
+    CHECK(larder_connect("/nowhere/at/all", 0, &cache, why, sizeof why) == LARDER_UNREACHABLE);
+    CHECK(larder_connect(NULL, 0, &cache, why, sizeof why) == LARDER_INVALID);
+    CHECK(larder_open(NULL, &cache, NULL, 0) == LARDER_OK);
+
+    larder_item item;
+    CHECK(larder_get(NULL, TEXT("k"), NULL, 0, &item) == LARDER_INVALID);
+    CHECK(larder_get(cache, NULL, 1, NULL, 0, &item) == LARDER_INVALID);
+    CHECK(larder_get(cache, TEXT("k"), NULL, 1, &item) == LARDER_INVALID);
+    CHECK(larder_get(cache, NULL, 0, NULL, 0, &item) == LARDER_MISSING);
+    CHECK(larder_set(cache, NULL, 0, TEXT("v"), 0, 0) == LARDER_KEY);
+    char long_key[251];
+    memset(long_key, 'k', sizeof long_key);
+    CHECK(larder_set(cache, long_key, 251, TEXT("v"), 0, 0) == LARDER_KEY);
+    CHECK(larder_set(cache, long_key, 250, TEXT("v"), 0, 0) == LARDER_OK);
+    CHECK(larder_set(cache, TEXT("k"), NULL, 1, 0, 0) == LARDER_INVALID);
+    CHECK(larder_set(cache, TEXT("k"), "v", SIZE_MAX, 0, 0) == LARDER_INVALID);
+    CHECK(larder_compare_and_set(cache, TEXT("k"), TEXT("v"), 0, 0, 1, NULL) == LARDER_NO_TOKENS);
+    CHECK(larder_set_memory(cache, 1) == LARDER_INVALID);
+    CHECK(larder_keys(cache, NULL, 0, NULL) == LARDER_INVALID);
+    uint32_t too_much[3] = {UINT32_MAX, UINT32_MAX, UINT32_MAX};
+    CHECK(larder_get_many(cache, NULL, too_much, 3, NULL, 0, &item) == LARDER_INVALID);
+    larder_close(cache);
+    larder_close(NULL);
+    larder_keys_close(NULL);
+    larder_removals_close(NULL);
+    CHECK(strstr(larder_status_text(LARDER_KEY), "1 to 250 bytes") != NULL);
+    CHECK(strcmp(larder_status_text(4711), "no such status") == 0);
+}
+
+static void statistics(void) {
+    larder *cache = open_cache(0, NULL);
+    char value[8];
+    CHECK(larder_set(cache, TEXT("k"), TEXT("v"), 0, 0) == LARDER_OK);
+    CHECK(larder_get(cache, TEXT("k"), value, sizeof value, NULL) == LARDER_OK);
+    larder_stat stats[200];
+    size_t count = 0;
+    CHECK(larder_stats(cache, NULL, 0, &count) == LARDER_TOO_SMALL && count > 10 && count <= 200);
+    CHECK(larder_stats(cache, stats, 200, &count) == LARDER_OK);
+    int found = 0;
+    for (size_t at = 0; at < count; at++) {
+        CHECK(strlen(stats[at].name) > 0 && strlen(stats[at].meaning) > 0);
+        if (strcmp(stats[at].name, "get_hits") == 0) found += stats[at].value == 1;
+        if (strcmp(stats[at].name, "curr_items") == 0) found += stats[at].value == 1;
+    }
+    CHECK(found == 2);
+    larder_memory memory;
+    CHECK(larder_memory_of(cache, &memory) == LARDER_OK);
+    CHECK(memory.limit == 8 << 20 && memory.used < memory.limit && memory.items > 0);
+    CHECK(larder_maintain(cache) == LARDER_OK && larder_set_memory(cache, 4 << 20) == LARDER_OK);
+    larder_close(cache);
+}
+
+static void *store_many(void *argument) {
+    larder *cache = argument;
+    char key[32], value[32], found[32];
+    for (int round = 0; round < 20000; round++) {
+        int bytes = sprintf(key, "%d", round % 500);
+        CHECK(larder_set(cache, key, (size_t)bytes, key, (size_t)bytes, 0, 0) == LARDER_OK);
+        larder_item item;
+        larder_status status = larder_get(cache, key, (size_t)bytes, found, sizeof found, &item);
+        CHECK(status == LARDER_OK || status == LARDER_MISSING);
+        if (status == LARDER_OK) {
+            sprintf(value, "%.*s", (int)item.value_bytes, found);
+            CHECK(strcmp(key, value) == 0);
+        }
+    }
+    return NULL;
+}
+
+static void threads(void) {
+    larder *cache = open_cache(LARDER_MAINTAINER, NULL);
+    pthread_t thread[4];
+    for (int at = 0; at < 4; at++) {
+        CHECK(pthread_create(&thread[at], NULL, store_many, cache) == 0);
+    }
+    for (int at = 0; at < 4; at++) CHECK(pthread_join(thread[at], NULL) == 0);
+    larder_close(cache);
+}
+
+static void children(void) {
+    larder *cache = open_cache(LARDER_SHARED_WITH_CHILDREN, NULL);
+    CHECK(larder_set(cache, TEXT("of the parent"), TEXT("1"), 0, 0) == LARDER_OK);
+    pid_t child = fork();
+    CHECK(child != -1);
+    if (child == 0) {
+        CHECK(larder_contains(cache, TEXT("of the parent")) == LARDER_OK);
+        CHECK(larder_set(cache, TEXT("of the child"), TEXT("2"), 0, 0) == LARDER_OK);
+        _exit(0);
+    }
+    int status = 1;
+    while (waitpid(child, &status, 0) == -1 && errno == EINTR) {
+    }
+    CHECK(status == 0 && larder_contains(cache, TEXT("of the child")) == LARDER_OK);
+    larder_close(cache);
+}
+
+static void files(void) {
+    char path[300];
+    sprintf(path, "%s/cache", folder);
+    larder *one = open_cache(0, path), *other = open_cache(0, path);
+    CHECK(larder_set(one, TEXT("k"), TEXT("v"), 0, 0) == LARDER_OK);
+    CHECK(larder_contains(other, TEXT("k")) == LARDER_OK);
+    larder_close(one);
+    larder_close(other);
+    other = open_cache(0, path);
+    CHECK(larder_contains(other, TEXT("k")) == LARDER_OK);
+    larder_options options = {
+        .struct_bytes = sizeof options, .memory_bytes = 8 << 20, .flags = LARDER_ALONE, .path = path};
+    char why[256] = "";
+    larder *alone = NULL;
+    CHECK(larder_open(&options, &alone, why, sizeof why) == LARDER_NOT_OPENED);
+    CHECK(alone == NULL && strstr(why, "in use by process") != NULL);
+    larder_close(other);
+}
+
+// A cache of a server's, where the second argument names its socket.
+static void connected(const char *socket) {
+    larder *cache = NULL;
+    char why[256], value[16];
+    larder_item item;
+    CHECK(larder_connect(socket, 1000, &cache, why, sizeof why) == LARDER_OK);
+    CHECK(larder_set(cache, TEXT("c"), TEXT("value"), 60, 0) == LARDER_OK);
+    CHECK(larder_get(cache, TEXT("c"), value, sizeof value, &item) == LARDER_OK);
+    CHECK(item.value_bytes == 5 && memcmp(value, "value", 5) == 0 && (item.marks & LARDER_LOCAL));
+    CHECK(larder_get(cache, TEXT("c"), value, 2, &item) == LARDER_TOO_SMALL);
+    CHECK(larder_get(cache, TEXT("none"), value, 2, &item) == LARDER_MISSING);
+    CHECK(larder_add(cache, TEXT("c"), TEXT("x"), 0, 0) == LARDER_EXISTS);
+    CHECK(larder_replace(cache, TEXT("none"), TEXT("x"), 0, 0) == LARDER_MISSING);
+    CHECK(larder_append(cache, TEXT("c"), TEXT("!")) == LARDER_OK);
+    CHECK(larder_get(cache, TEXT("c"), value, sizeof value, &item) == LARDER_OK);
+    CHECK(item.value_bytes == 6 && value[5] == '!');
+    CHECK(larder_compare_and_set(cache, TEXT("c"), TEXT("y"), 0, 0, item.cas + 1, NULL) ==
+          LARDER_CHANGED);
+    CHECK(larder_increment(cache, TEXT("c"), 1, NULL) == LARDER_NOT_A_NUMBER);
+    CHECK(larder_touch(cache, TEXT("c"), 30) == LARDER_OK);
+    CHECK(larder_delete(cache, TEXT("c")) == LARDER_OK);
+    uint32_t lengths[2] = {1, 1};
+    larder_item items[2];
+    CHECK(larder_set(cache, TEXT("b"), TEXT("of b"), 0, 0) == LARDER_OK);
+    CHECK(larder_get_many(cache, "ab", lengths, 2, value, sizeof value, items) == LARDER_OK);
+    CHECK(items[0].status == LARDER_MISSING && items[1].status == LARDER_OK);
+    CHECK(larder_set(cache, TEXT("c"), TEXT("v"), 0, 1) == LARDER_UNSUPPORTED);
+    CHECK(larder_clear(cache) == LARDER_UNSUPPORTED);
+    char *huge = calloc(1, 2 << 20);
+    CHECK(larder_set(cache, TEXT("c"), huge, 2 << 20, 0, 0) == LARDER_TOO_LARGE);
+    free(huge);
+    larder_close(cache);
+}
+
+int main(int count, char **arguments) {
+    CHECK(count >= 2);
+    snprintf(folder, sizeof folder, "%s", arguments[1]);
+    CHECK(larder_abi_version() == LARDER_ABI_VERSION && strlen(larder_version()) > 0);
+    values();
+    large_values();
+    several_keys();
+    departures();
+    wrong_arguments();
+    statistics();
+    threads();
+    children();
+    files();
+    if (count > 2) connected(arguments[2]);
+    puts("all is so");
+    return 0;
+}

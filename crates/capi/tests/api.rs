@@ -1,0 +1,202 @@
+//! The functions of larder.h do what every front door does.
+#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
+
+use std::ffi::CStr;
+use std::mem::MaybeUninit;
+use std::ptr;
+
+use larder_c::{
+    Handle, Item, LARDER_KEY_BYTES_MAX, Options, Status, flag, larder_add, larder_append,
+    larder_clear, larder_close, larder_compare_and_set, larder_decrement, larder_delete,
+    larder_get, larder_get_many, larder_increment, larder_keys, larder_keys_close,
+    larder_keys_next, larder_length, larder_open, larder_peek, larder_prepend,
+    larder_remove_prefix, larder_replace, larder_set, larder_touch,
+};
+use larder_testkit::api::{FrontDoor, Got, play};
+
+struct Abi(*mut Handle);
+
+impl Drop for Abi {
+    fn drop(&mut self) {
+        // SAFETY: it is open, and nobody else has it.
+        unsafe { larder_close(self.0) };
+    }
+}
+
+/// The name of a status in the scenes, which is that of the header in small letters.
+fn named(status: Status) -> String {
+    let mut name = String::new();
+    for letter in format!("{status:?}").chars() {
+        if letter.is_uppercase() && !name.is_empty() {
+            name.push('_');
+        }
+        name.extend(letter.to_lowercase());
+    }
+    name
+}
+
+impl Abi {
+    fn open(cas: bool) -> Self {
+        let options = Options {
+            struct_bytes: size_of::<Options>(),
+            memory_bytes: 8 << 20,
+            memory_bytes_max: 0,
+            item_bytes_max: 0,
+            flags: if cas { flag::LARDER_CAS } else { 0 },
+            permissions: 0,
+            path: ptr::null(),
+        };
+        let (mut cache, mut why) = (ptr::null_mut(), [0; 200]);
+        // SAFETY: all of them are places of these types.
+        let status =
+            unsafe { larder_open(&raw const options, &raw mut cache, why.as_mut_ptr(), why.len()) };
+        // SAFETY: a zero ends what is told.
+        assert_eq!(status, Status::Ok, "{:?}", unsafe { CStr::from_ptr(why.as_ptr()) });
+        Self(cache)
+    }
+}
+
+// SAFETY, of all that follows: the handle is open, and slices are what they say.
+#[allow(clippy::undocumented_unsafe_blocks, reason = "said once for all")]
+impl FrontDoor for Abi {
+    fn get(&mut self, key: &[u8]) -> (String, Option<Got>) {
+        let (key, key_bytes) = (key.as_ptr().cast(), key.len());
+        let mut item = MaybeUninit::<Item>::uninit();
+        let status = unsafe { larder_peek(self.0, key, key_bytes, item.as_mut_ptr()) };
+        let known = unsafe { item.assume_init() };
+        if status != Status::Ok {
+            return (named(status), None);
+        }
+        let mut value = vec![0; known.value_bytes as usize];
+        let status = unsafe {
+            larder_get(
+                self.0,
+                key,
+                key_bytes,
+                value.as_mut_ptr().cast(),
+                value.len(),
+                item.as_mut_ptr(),
+            )
+        };
+        let known = unsafe { item.assume_init() };
+        (named(status), Some(Got { value, ttl: known.ttl_secs, token: known.cas }))
+    }
+
+    fn store(&mut self, how: &str, key: &[u8], value: &[u8], ttl: u32) -> String {
+        let (cache, key, key_bytes) = (self.0, key.as_ptr().cast(), key.len());
+        let (value, value_bytes) = (value.as_ptr().cast(), value.len());
+        named(unsafe {
+            match how {
+                "set" => larder_set(cache, key, key_bytes, value, value_bytes, ttl, 0),
+                "add" => larder_add(cache, key, key_bytes, value, value_bytes, ttl, 0),
+                "replace" => larder_replace(cache, key, key_bytes, value, value_bytes, ttl, 0),
+                "append" => larder_append(cache, key, key_bytes, value, value_bytes),
+                _ => larder_prepend(cache, key, key_bytes, value, value_bytes),
+            }
+        })
+    }
+
+    fn swap(&mut self, key: &[u8], value: &[u8], token: u64) -> String {
+        let (key, key_bytes) = (key.as_ptr().cast(), key.len());
+        let (value, value_bytes) = (value.as_ptr().cast(), value.len());
+        named(unsafe {
+            larder_compare_and_set(
+                self.0,
+                key,
+                key_bytes,
+                value,
+                value_bytes,
+                0,
+                0,
+                token,
+                ptr::null_mut(),
+            )
+        })
+    }
+
+    fn delete(&mut self, key: &[u8]) -> String {
+        named(unsafe { larder_delete(self.0, key.as_ptr().cast(), key.len()) })
+    }
+
+    fn touch(&mut self, key: &[u8], ttl: u32) -> String {
+        named(unsafe { larder_touch(self.0, key.as_ptr().cast(), key.len(), ttl) })
+    }
+
+    fn count(&mut self, up: bool, key: &[u8], delta: u64) -> (String, Option<u64>) {
+        let (key, key_bytes, mut number) = (key.as_ptr().cast(), key.len(), 0);
+        let status = unsafe {
+            match up {
+                true => larder_increment(self.0, key, key_bytes, delta, &raw mut number),
+                false => larder_decrement(self.0, key, key_bytes, delta, &raw mut number),
+            }
+        };
+        (named(status), (status == Status::Ok).then_some(number))
+    }
+
+    fn get_many(&mut self, keys: &[Vec<u8>]) -> Vec<Option<Vec<u8>>> {
+        let lengths: Vec<u32> = keys.iter().map(|key| key.len() as u32).collect();
+        let (keys, mut values) = (keys.concat(), vec![0u8; 1 << 20]);
+        let mut items: Vec<MaybeUninit<Item>> = vec![MaybeUninit::uninit(); lengths.len()];
+        let status = unsafe {
+            larder_get_many(
+                self.0,
+                keys.as_ptr().cast(),
+                lengths.as_ptr(),
+                lengths.len(),
+                values.as_mut_ptr().cast(),
+                values.len(),
+                items.as_mut_ptr().cast(),
+            )
+        };
+        assert_eq!(status, Status::Ok);
+        items
+            .iter()
+            .map(|item| unsafe { item.assume_init() })
+            .map(|item| {
+                let at = item.value_at as usize;
+                (item.status == Status::Ok)
+                    .then(|| values[at..][..item.value_bytes as usize].to_vec())
+            })
+            .collect()
+    }
+
+    fn keys(&mut self, prefix: &[u8]) -> Vec<Vec<u8>> {
+        let (mut walk, mut found) = (ptr::null_mut(), Vec::new());
+        let (mut key, mut key_bytes) = ([0u8; LARDER_KEY_BYTES_MAX], 0);
+        unsafe {
+            let begun = larder_keys(self.0, prefix.as_ptr().cast(), prefix.len(), &raw mut walk);
+            assert_eq!(begun, Status::Ok);
+            while larder_keys_next(walk, key.as_mut_ptr().cast(), &raw mut key_bytes) == Status::Ok
+            {
+                found.push(key[..key_bytes].to_vec());
+            }
+            larder_keys_close(walk);
+        }
+        found
+    }
+
+    fn remove_prefix(&mut self, prefix: &[u8]) -> u64 {
+        let mut removed = 0;
+        let status = unsafe {
+            larder_remove_prefix(self.0, prefix.as_ptr().cast(), prefix.len(), &raw mut removed)
+        };
+        assert_eq!(status, Status::Ok);
+        removed
+    }
+
+    fn clear(&mut self) {
+        assert_eq!(unsafe { larder_clear(self.0) }, Status::Ok);
+    }
+
+    fn length(&mut self) -> u64 {
+        let mut items = 0;
+        assert_eq!(unsafe { larder_length(self.0, &raw mut items) }, Status::Ok);
+        items
+    }
+}
+
+#[test]
+fn the_functions_of_c_do_what_every_front_door_does() -> Result<(), anyhow::Error> {
+    assert!(play(Abi::open)? >= 12);
+    Ok(())
+}

@@ -1,0 +1,103 @@
+//! Programs in C against the header and both forms of the library, by the system's compiler.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use larder_testkit::server::larderd;
+use larder_testkit::{Address, ServerUnderTest, Transport};
+
+fn bindings() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bindings/c")
+}
+
+/// Where cargo has put the library: where this test is.
+fn built() -> PathBuf {
+    env::current_exe().unwrap().ancestors().nth(1).unwrap().to_path_buf()
+}
+
+/// What a static library of Rust's needs of the system.
+const SYSTEM: [&str; 4] = ["-lpthread", "-ldl", "-lm", "-lgcc_s"];
+
+/// Compiles `source` with these words, and gives the program.
+fn compile(compiler: &str, source: &str, words: &[&str], program: &Path) {
+    let mut command = Command::new(compiler);
+    command.args(["-Wall", "-Wextra", "-Werror", "-pedantic", "-O1", "-g", "-I"]);
+    command.arg(bindings().join("include")).arg(bindings().join(source)).arg("-o").arg(program);
+    let output = command.args(words).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn plays(program: &Path, socket: Option<&Path>) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new("timeout");
+    command.arg("60").arg(program).arg(folder.path()).args(socket);
+    let output = command.env("LD_LIBRARY_PATH", built()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let complaints = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.ends_with("all is so\n"), "{said}{complaints}");
+}
+
+#[test]
+fn the_static_library_does_what_the_header_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("behaviour");
+    let library = built().join("liblarder_c.a");
+    let words = [&["-std=gnu11", library.to_str().unwrap()], &SYSTEM[..]].concat();
+    compile("cc", "tests/behaviour.c", &words, &program);
+    plays(&program, None);
+    let Ok(server) = env::var("LARDERD") else {
+        eprintln!(
+            "a server's cache is left out: LARDERD names no larderd, as it does in `make test`"
+        );
+        return;
+    };
+    let readable = ["--local-readers", "same-uid"];
+    let server = ServerUnderTest::start(&larderd(&server), Transport::Unix, &readable).unwrap();
+    let Address::Unix(socket) = server.address() else {
+        panic!("the server listens on a unix socket")
+    };
+    plays(&program, Some(socket));
+}
+
+#[test]
+fn the_shared_library_does_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("behaviour");
+    let library = built().join("liblarder_c.so");
+    // By the name that it gives itself.
+    std::os::unix::fs::symlink(&library, folder.path().join("liblarder.so.1")).unwrap();
+    let at = format!("-Wl,-rpath,{}", folder.path().display());
+    let words = ["-std=gnu11", library.to_str().unwrap(), &at, "-lpthread"];
+    compile("cc", "tests/behaviour.c", &words, &program);
+    plays(&program, None);
+}
+
+#[test]
+fn nothing_is_read_or_written_where_it_must_not_be() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("behaviour");
+    let library = built().join("liblarder_c.a");
+    let words =
+        [&["-std=gnu11", "-fsanitize=address,undefined", library.to_str().unwrap()], &SYSTEM[..]]
+            .concat();
+    compile("cc", "tests/behaviour.c", &words, &program);
+    plays(&program, None);
+}
+
+#[test]
+fn the_header_is_for_strict_c11_and_for_cpp() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("example");
+    let library = built().join("liblarder_c.a");
+    let words = [&["-std=c11", library.to_str().unwrap()], &SYSTEM[..]].concat();
+    compile("cc", "examples/greeting.c", &words, &program);
+    let output = Command::new(&program).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "hello\n");
+    if Command::new("c++").arg("--version").output().is_ok() {
+        let words = [&["-std=c++17", library.to_str().unwrap()], &SYSTEM[..]].concat();
+        compile("c++", "tests/header.cpp", &words, &program);
+    }
+}
