@@ -14,7 +14,7 @@ MIRI_SEEDS := 8
 MINUTES := 1
 STORM_SECS := 600
 
-.PHONY: run build test lint unit models miri miri-seeds sanitize clients conformance fuzz fuzz-smoke crash storm bench dialects local capacity traces soak ttl restart docs install
+.PHONY: run build test lint unit models miri miri-seeds sanitize clients conformance fuzz fuzz-smoke crash storm bench dialects local capacity traces soak ttl restart docs install bindings header
 
 # Starts larderd on 127.0.0.1:11211.
 run: build
@@ -24,7 +24,7 @@ build:
 	cargo build --release --locked -p larder-server -p larder-cli
 
 # Everything that has to hold.
-test: install lint unit models miri clients fuzz-smoke
+test: install lint unit models miri clients bindings fuzz-smoke
 
 # What the tests need besides Rust, a C compiler and make.
 install:
@@ -77,6 +77,15 @@ clients: build
 	set -e; for suite in $(SUITES); do \
 		LARDERD=$(LARDERD) LARDER=$(BUILT)/larder conformance/clients/$$suite.sh; done
 	LARDERD=$(LARDERD) $(MEMCACHED_SUITE) --quick
+
+# The libraries for other languages, from where their users stand.
+bindings: build
+	bindings/c/tests/install.sh
+	$(MAKE) --no-print-directory -C bindings/go test
+
+# bindings/c/include/larder.h, from what crates/capi has.
+header:
+	LARDER_BLESS=1 cargo test -p larder-capi --locked --test header
 
 # All that proves compatibility, about twenty minutes: memcached's whole suite, and every client. One that fails does
 # not keep the others from running. `make conformance LONG_SUITES=dalli` plays fewer.

@@ -1,0 +1,220 @@
+package larder
+
+/*
+#include <larder.h>
+
+#cgo noescape larder_get
+#cgo nocallback larder_get
+#cgo noescape larder_peek
+#cgo nocallback larder_peek
+#cgo noescape larder_get_many
+#cgo nocallback larder_get_many
+*/
+import "C"
+
+import (
+	"slices"
+	"sync"
+	"time"
+	"unsafe"
+)
+
+// Item is what is known of an item beside its value.
+type Item struct {
+	// CAS is its token for [Cache.CompareAndSwap]; 0 where none are kept.
+	CAS uint64
+	// TTL is how long it has to live; 0 is for ever.
+	TTL time.Duration
+	// Flags are bits that another client stored with it.
+	Flags uint32
+	// Stale says that somebody has marked the value as out of date.
+	Stale bool
+	// Local says that a connected cache has read it in the server's memory.
+	Local bool
+}
+
+func itemOf(item *C.larder_item) Item {
+	return Item{
+		CAS:   uint64(item.cas),
+		TTL:   time.Duration(item.ttl_secs) * time.Second,
+		Flags: uint32(item.flags),
+		Stale: item.marks&C.LARDER_STALE != 0,
+		Local: item.marks&C.LARDER_LOCAL != 0,
+	}
+}
+
+// Values up to this size are read into the caller's stack first.
+const stackBytes = 512
+
+// Get gives the value of a key; false where there is none, or it cannot be had: [Cache.GetInto] says why.
+//
+// It allocates the value.
+func (c *Cache) Get(key string) ([]byte, bool) {
+	value, _, err := c.get(key)
+	return value, err == nil
+}
+
+func (c *Cache) get(key string) ([]byte, Item, error) {
+	var stack [stackBytes]byte
+	var item C.larder_item
+	switch outcome := c.read(key, stack[:], &item); outcome {
+	case C.LARDER_OK:
+		return append(make([]byte, 0, item.value_bytes), stack[:item.value_bytes]...), itemOf(&item), nil
+	case C.LARDER_TOO_SMALL:
+		return c.GetInto(make([]byte, 0, item.value_bytes), key)
+	case closed:
+		return nil, Item{}, ErrClosed
+	default:
+		return nil, Item{}, status(outcome)
+	}
+}
+
+// What read says of a closed cache, beside what C has.
+const closed = 1 << 16
+
+// read reads a value into room.
+func (c *Cache) read(key string, room []byte, item *C.larder_item) uint32 {
+	calls := c.use.begin()
+	if calls == nil {
+		return closed
+	}
+	outcome := C.larder_get(c.handle, text(key), C.size_t(len(key)),
+		bytes(room), C.size_t(len(room)), item)
+	calls.Add(-1)
+	return outcome
+}
+
+// GetInto appends the value of a key to dst, and tells what else is known of the item. Where there is none, the error is
+// [ErrNotFound], and dst is given back as it was.
+//
+// It allocates nothing where dst has room.
+func (c *Cache) GetInto(dst []byte, key string) ([]byte, Item, error) {
+	var item C.larder_item
+	for {
+		outcome := c.read(key, dst[len(dst):cap(dst)], &item)
+		switch outcome {
+		case C.LARDER_OK:
+			return dst[:len(dst)+int(item.value_bytes)], itemOf(&item), nil
+		case C.LARDER_TOO_SMALL:
+			// Another value may be there by then: so once more.
+			dst = slices.Grow(dst, int(item.value_bytes))
+		case closed:
+			return dst, Item{}, ErrClosed
+		default:
+			return dst, Item{}, status(outcome)
+		}
+	}
+}
+
+// Peek tells what is known of an item and how long its value is, without counting as a read.
+func (c *Cache) Peek(key string) (Item, int, error) {
+	calls := c.use.begin()
+	if calls == nil {
+		return Item{}, 0, ErrClosed
+	}
+	defer calls.Add(-1)
+	var item C.larder_item
+	if outcome := C.larder_peek(c.handle, text(key), C.size_t(len(key)), &item); outcome != C.LARDER_OK {
+		return Item{}, 0, status(outcome)
+	}
+	return itemOf(&item), int(item.value_bytes), nil
+}
+
+// Contains is true where there is an item. It does not count as a read.
+func (c *Cache) Contains(key string) bool {
+	_, _, err := c.Peek(key)
+	return err == nil
+}
+
+// GetAndTouch is [Cache.Get], and the item lives for ttl from now on; 0 is for ever.
+func (c *Cache) GetAndTouch(key string, ttl time.Duration) ([]byte, bool) {
+	value, ok := c.Get(key)
+	if ok {
+		_, err := c.Touch(key, ttl)
+		ok = err == nil
+	}
+	return value, ok
+}
+
+// GetMany gives the values of several keys, in their order; nil for those that are not there. Where the memory is what
+// takes the time, it takes less than half of that of as many [Cache.Get].
+//
+// It allocates the values together, in one piece.
+func (c *Cache) GetMany(keys ...string) ([][]byte, error) {
+	values := make([][]byte, len(keys))
+	batch := batches.Get().(*Batch)
+	defer batches.Put(batch)
+	if err := c.GetBatch(batch, keys...); err != nil {
+		return nil, err
+	}
+	all := make([]byte, 0, len(batch.values))
+	for at := range keys {
+		if value, ok := batch.Value(at); ok {
+			start := len(all)
+			all = append(all, value...)
+			values[at] = all[start:len(all):len(all)]
+		}
+	}
+	return values, nil
+}
+
+var batches = sync.Pool{New: func() any { return new(Batch) }}
+
+// Batch is what [Cache.GetBatch] found, and the memory for it, which later calls use again.
+type Batch struct {
+	keys    []byte
+	lengths []C.uint32_t
+	items   []C.larder_item
+	values  []byte
+}
+
+// GetBatch is [Cache.GetMany] without allocations: the values are in the batch until its next use.
+func (c *Cache) GetBatch(batch *Batch, keys ...string) error {
+	calls := c.use.begin()
+	if calls == nil {
+		return ErrClosed
+	}
+	defer calls.Add(-1)
+	batch.keys, batch.lengths = batch.keys[:0], batch.lengths[:0]
+	for _, key := range keys {
+		batch.keys = append(batch.keys, key...)
+		batch.lengths = append(batch.lengths, C.uint32_t(len(key)))
+	}
+	batch.items = slices.Grow(batch.items[:0], len(keys))[:len(keys)]
+	batch.values = batch.values[:cap(batch.values)]
+	for {
+		outcome := C.larder_get_many(c.handle, bytes(batch.keys), unsafe.SliceData(batch.lengths),
+			C.size_t(len(keys)), bytes(batch.values), C.size_t(len(batch.values)),
+			unsafe.SliceData(batch.items))
+		if outcome != C.LARDER_OK {
+			return status(outcome)
+		}
+		missing, found := 0, 0
+		for at := range batch.items {
+			switch item := &batch.items[at]; item.status {
+			case C.LARDER_TOO_SMALL:
+				missing += int(item.value_bytes)
+			case C.LARDER_OK:
+				found += int(item.value_bytes)
+			}
+		}
+		if missing == 0 {
+			batch.values = batch.values[:found]
+			return nil
+		}
+		batch.values = make([]byte, found+missing)
+	}
+}
+
+// Value is that of the key that was asked for at this place; false where there was none. It is good until the batch is
+// used again.
+func (b *Batch) Value(at int) ([]byte, bool) {
+	item := &b.items[at]
+	if item.status != C.LARDER_OK {
+		return nil, false
+	}
+	return b.values[item.value_at:][:item.value_bytes:item.value_bytes], true
+}
+
+// Item is what else is known of that item.
+func (b *Batch) Item(at int) Item { return itemOf(&b.items[at]) }

@@ -1,0 +1,220 @@
+package larder
+
+/*
+#include <larder.h>
+
+#cgo noescape larder_set
+#cgo nocallback larder_set
+#cgo noescape larder_add
+#cgo nocallback larder_add
+#cgo noescape larder_replace
+#cgo nocallback larder_replace
+#cgo noescape larder_append
+#cgo nocallback larder_append
+#cgo noescape larder_prepend
+#cgo nocallback larder_prepend
+#cgo noescape larder_compare_and_set
+#cgo nocallback larder_compare_and_set
+#cgo noescape larder_delete
+#cgo nocallback larder_delete
+#cgo noescape larder_touch
+#cgo nocallback larder_touch
+#cgo noescape larder_increment
+#cgo nocallback larder_increment
+#cgo noescape larder_decrement
+#cgo nocallback larder_decrement
+#cgo noescape larder_remove_prefix
+#cgo nocallback larder_remove_prefix
+*/
+import "C"
+
+import "time"
+
+// Set stores a value, in place of the one that is there. It lives for ttl; 0 is for ever, and less than that is over at
+// once. Where it fails, but for a wrong key, the item that was there is gone: nobody reads what was to be replaced.
+func (c *Cache) Set(key string, value []byte, ttl time.Duration) error {
+	calls := c.use.begin()
+	if calls == nil {
+		return ErrClosed
+	}
+	c.flights.detach(key)
+	secs, lives := seconds(ttl)
+	if !lives {
+		C.larder_delete(c.handle, text(key), C.size_t(len(key)))
+		calls.Add(-1)
+		return nil
+	}
+	outcome := C.larder_set(c.handle, text(key), C.size_t(len(key)),
+		bytes(value), C.size_t(len(value)), secs, 0)
+	calls.Add(-1)
+	return failure(outcome)
+}
+
+// Add stores a value where there is none; false where there is one, which stays.
+func (c *Cache) Add(key string, value []byte, ttl time.Duration) (bool, error) {
+	return c.change(key, func() uint32 {
+		secs, lives := seconds(ttl)
+		if !lives {
+			return C.LARDER_EXISTS
+		}
+		return C.larder_add(c.handle, text(key), C.size_t(len(key)),
+			bytes(value), C.size_t(len(value)), secs, 0)
+	})
+}
+
+// Replace stores a value where there is one; false where there is none.
+func (c *Cache) Replace(key string, value []byte, ttl time.Duration) (bool, error) {
+	return c.change(key, func() uint32 {
+		secs, lives := seconds(ttl)
+		if !lives {
+			return C.larder_delete(c.handle, text(key), C.size_t(len(key)))
+		}
+		return C.larder_replace(c.handle, text(key), C.size_t(len(key)),
+			bytes(value), C.size_t(len(value)), secs, 0)
+	})
+}
+
+// Append puts bytes behind a value, which keeps its time; false where there is none.
+func (c *Cache) Append(key string, part []byte) (bool, error) {
+	return c.change(key, func() uint32 {
+		return C.larder_append(c.handle, text(key), C.size_t(len(key)),
+			bytes(part), C.size_t(len(part)))
+	})
+}
+
+// Prepend puts bytes before a value, which keeps its time; false where there is none.
+func (c *Cache) Prepend(key string, part []byte) (bool, error) {
+	return c.change(key, func() uint32 {
+		return C.larder_prepend(c.handle, text(key), C.size_t(len(key)),
+			bytes(part), C.size_t(len(part)))
+	})
+}
+
+// CompareAndSwap stores a value over the item that has this token ([Item.CAS]), and gives the new token. Of several that
+// read a value and store what they made of it, one succeeds; the others get [ErrChanged], and read again.
+func (c *Cache) CompareAndSwap(key string, value []byte, ttl time.Duration, cas uint64) (uint64, error) {
+	calls := c.use.begin()
+	if calls == nil {
+		return 0, ErrClosed
+	}
+	defer calls.Add(-1)
+	c.flights.detach(key)
+	secs, lives := seconds(ttl)
+	if !lives {
+		return 0, ErrInvalid
+	}
+	var next C.uint64_t
+	outcome := C.larder_compare_and_set(c.handle, text(key), C.size_t(len(key)),
+		bytes(value), C.size_t(len(value)), secs, 0, C.uint64_t(cas), &next)
+	return uint64(next), failure(outcome)
+}
+
+// Delete removes an item; false where there is none.
+func (c *Cache) Delete(key string) (bool, error) {
+	return c.change(key, func() uint32 {
+		return C.larder_delete(c.handle, text(key), C.size_t(len(key)))
+	})
+}
+
+// Touch gives an item another time to live, from now; false where there is none.
+func (c *Cache) Touch(key string, ttl time.Duration) (bool, error) {
+	secs, lives := seconds(ttl)
+	if !lives {
+		return c.Delete(key)
+	}
+	calls := c.use.begin()
+	if calls == nil {
+		return false, ErrClosed
+	}
+	defer calls.Add(-1)
+	return done(C.larder_touch(c.handle, text(key), C.size_t(len(key)), secs))
+}
+
+// Incr adds to a counter, an item whose value is a decimal number, and gives its new state. It wraps at 2^64 and keeps its
+// time. Where there is none the error is [ErrNotFound]: [Cache.Add] makes one.
+func (c *Cache) Incr(key string, delta uint64) (uint64, error) {
+	var number C.uint64_t
+	found, err := c.change(key, func() uint32 {
+		return C.larder_increment(c.handle, text(key), C.size_t(len(key)), C.uint64_t(delta), &number)
+	})
+	if err == nil && !found {
+		err = ErrNotFound
+	}
+	return uint64(number), err
+}
+
+// Decr takes from a counter, which stops at 0: see [Cache.Incr].
+func (c *Cache) Decr(key string, delta uint64) (uint64, error) {
+	var number C.uint64_t
+	found, err := c.change(key, func() uint32 {
+		return C.larder_decrement(c.handle, text(key), C.size_t(len(key)), C.uint64_t(delta), &number)
+	})
+	if err == nil && !found {
+		err = ErrNotFound
+	}
+	return uint64(number), err
+}
+
+// RemovePrefix removes every item whose key begins with prefix, and says how many there were. It walks through all keys: to
+// forget a group of items often, put a generation into their keys and change it.
+func (c *Cache) RemovePrefix(prefix string) (int, error) {
+	calls := c.use.begin()
+	if calls == nil {
+		return 0, ErrClosed
+	}
+	defer calls.Add(-1)
+	c.flights.detachPrefix(prefix)
+	var removed C.uint64_t
+	outcome := C.larder_remove_prefix(c.handle, text(prefix), C.size_t(len(prefix)), &removed)
+	return int(removed), failure(outcome)
+}
+
+// How the result of a load is stored.
+const (
+	storeAdd = iota
+	storeSet
+	storeOver
+)
+
+// store stores without a look at loads that are under way: for those.
+func (c *Cache) store(how int, key string, value []byte, ttl time.Duration, cas uint64) error {
+	calls := c.use.begin()
+	if calls == nil {
+		return ErrClosed
+	}
+	defer calls.Add(-1)
+	secs, _ := seconds(ttl)
+	switch how {
+	case storeAdd:
+		return failure(C.larder_add(c.handle, text(key), C.size_t(len(key)),
+			bytes(value), C.size_t(len(value)), secs, 0))
+	case storeOver:
+		return failure(C.larder_compare_and_set(c.handle, text(key), C.size_t(len(key)),
+			bytes(value), C.size_t(len(value)), secs, 0, C.uint64_t(cas), nil))
+	}
+	return failure(C.larder_set(c.handle, text(key), C.size_t(len(key)),
+		bytes(value), C.size_t(len(value)), secs, 0))
+}
+
+// change carries out a change of a key; a load of it that is under way will not be stored. False where there was nothing
+// to change.
+func (c *Cache) change(key string, carryOut func() uint32) (bool, error) {
+	calls := c.use.begin()
+	if calls == nil {
+		return false, ErrClosed
+	}
+	defer calls.Add(-1)
+	c.flights.detach(key)
+	return done(carryOut())
+}
+
+// done is what became of a change that may find nothing to do.
+func done(outcome uint32) (bool, error) {
+	switch outcome {
+	case C.LARDER_OK:
+		return true, nil
+	case C.LARDER_MISSING, C.LARDER_EXISTS:
+		return false, nil
+	}
+	return false, status(outcome)
+}
