@@ -1,0 +1,132 @@
+package wire
+
+import (
+	"encoding/binary"
+	"slices"
+)
+
+// The first byte of a message of the binary protocol.
+const (
+	MagicRequest  = 0x80
+	MagicResponse = 0x81
+)
+
+// BinaryHeaderBytes is what stands before extras, key and value of a message of the binary protocol.
+const BinaryHeaderBytes = 24
+
+// BinaryRequest is a command of the binary protocol.
+type BinaryRequest struct {
+	Opcode   Opcode
+	DataType uint8
+	VBucket  uint16
+	// Opaque comes back with the response.
+	Opaque uint32
+	CAS    uint64
+	// Extras are what the command has besides key and value: see AppendStoreExtras and its like.
+	Extras, Key, Value []byte
+}
+
+// BinaryResponse is the answer to a command of the binary protocol.
+type BinaryResponse struct {
+	Opcode   Opcode
+	DataType uint8
+	Status   BinaryStatus
+	// Opaque is that of the request.
+	Opaque             uint32
+	CAS                uint64
+	Extras, Key, Value []byte
+}
+
+// AppendTo appends the request. Extras of more than 255 bytes and keys of more than 65535 are cut.
+func (r *BinaryRequest) AppendTo(dst []byte) []byte {
+	dst = slices.Grow(dst, BinaryHeaderBytes+len(r.Extras)+len(r.Key)+len(r.Value))
+	return append(r.AppendHeadTo(dst, len(r.Value)), r.Value...)
+}
+
+// AppendHeadTo appends all but the value, for who sends valueBytes by another way.
+func (r *BinaryRequest) AppendHeadTo(dst []byte, valueBytes int) []byte {
+	return appendMessage(dst, MagicRequest, byte(r.Opcode), r.DataType, r.VBucket, r.Opaque, r.CAS, r.Extras, r.Key, valueBytes)
+}
+
+// AppendTo appends the response. Extras of more than 255 bytes and keys of more than 65535 are cut.
+func (r *BinaryResponse) AppendTo(dst []byte) []byte {
+	dst = slices.Grow(dst, BinaryHeaderBytes+len(r.Extras)+len(r.Key)+len(r.Value))
+	return append(r.AppendHeadTo(dst, len(r.Value)), r.Value...)
+}
+
+// AppendHeadTo appends all but the value, for who sends valueBytes by another way.
+func (r *BinaryResponse) AppendHeadTo(dst []byte, valueBytes int) []byte {
+	return appendMessage(dst, MagicResponse, byte(r.Opcode), r.DataType, uint16(r.Status), r.Opaque, r.CAS, r.Extras, r.Key, valueBytes)
+}
+
+func appendMessage(dst []byte, magic, opcode, dataType byte, third uint16, opaque uint32, cas uint64, extras, key []byte, valueBytes int) []byte {
+	extras, key = extras[:min(len(extras), 0xff)], key[:min(len(key), 0xffff)]
+	at := len(dst)
+	dst = slices.Grow(dst, BinaryHeaderBytes)[:at+BinaryHeaderBytes]
+	h := dst[at:]
+	h[0], h[1], h[4], h[5] = magic, opcode, byte(len(extras)), dataType
+	binary.BigEndian.PutUint16(h[2:], uint16(len(key)))
+	binary.BigEndian.PutUint16(h[6:], third)
+	binary.BigEndian.PutUint32(h[8:], uint32(len(extras)+len(key)+valueBytes))
+	binary.BigEndian.PutUint32(h[12:], opaque)
+	binary.BigEndian.PutUint64(h[16:], cas)
+	dst = append(dst, extras...)
+	return append(dst, key...)
+}
+
+// Parse reads a request from the beginning of b, as the package says. Whether extras and key are what the command
+// wants is the server's matter. With [ErrShort] and a length, all but extras, key and value is there
+// already.
+func (r *BinaryRequest) Parse(b []byte) (int, error) {
+	body, n, err := cutMessage(b, MagicRequest, "a binary request")
+	if !headerKnown(n) {
+		return n, err
+	}
+	r.Opcode, r.DataType = Opcode(b[1]), b[5]
+	r.VBucket, r.Opaque, r.CAS = binary.BigEndian.Uint16(b[6:]), binary.BigEndian.Uint32(b[12:]), binary.BigEndian.Uint64(b[16:])
+	r.Extras, r.Key, r.Value = body.extras, body.key, body.value
+	return n, err
+}
+
+// Parse reads a response from the beginning of b, as the package says.
+func (r *BinaryResponse) Parse(b []byte) (int, error) {
+	body, n, err := cutMessage(b, MagicResponse, "a binary response")
+	if !headerKnown(n) {
+		return n, err
+	}
+	r.Opcode, r.DataType = Opcode(b[1]), b[5]
+	r.Status, r.Opaque, r.CAS = BinaryStatus(binary.BigEndian.Uint16(b[6:])), binary.BigEndian.Uint32(b[12:]), binary.BigEndian.Uint64(b[16:])
+	r.Extras, r.Key, r.Value = body.extras, body.key, body.value
+	return n, err
+}
+
+// headerKnown says whether so much of a message is there that its length is known.
+func headerKnown(n int) bool { return n >= BinaryHeaderBytes }
+
+type binaryBody struct{ extras, key, value []byte }
+
+func cutMessage(b []byte, magic byte, what string) (body binaryBody, n int, err error) {
+	if len(b) > 0 && b[0] != magic {
+		return body, 0, syntax(what, b, "")
+	}
+	if len(b) < BinaryHeaderBytes {
+		return body, 0, ErrShort
+	}
+	extras, key := int(b[4]), int(binary.BigEndian.Uint16(b[2:]))
+	length := uint64(binary.BigEndian.Uint32(b[8:]))
+	if length > maxValueBytes {
+		return body, 0, syntax("a body of less than 2 GiB", b[:BinaryHeaderBytes], "")
+	}
+	if uint64(extras+key) > length {
+		return body, 0, syntax("a body that has room for extras and key", b[:BinaryHeaderBytes], "")
+	}
+	n = BinaryHeaderBytes + int(length)
+	if len(b) < n {
+		return body, n, ErrShort
+	}
+	at := BinaryHeaderBytes
+	body.extras = b[at : at+extras : at+extras]
+	body.key = b[at+extras : at+extras+key : at+extras+key]
+	body.value = b[at+extras+key : n : n]
+	return body, n, nil
+}

@@ -1,0 +1,68 @@
+package wire
+
+// Dialect is one of the three protocols.
+type Dialect uint8
+
+// The protocols.
+const (
+	Text Dialect = iota + 1
+	Meta
+	Binary
+)
+
+// String is the name of the protocol.
+func (d Dialect) String() string {
+	switch d {
+	case Text:
+		return "text"
+	case Meta:
+		return "meta"
+	case Binary:
+		return "binary"
+	}
+	return "unknown"
+}
+
+// Request is a command in any of the protocols: the one in Dialect.
+type Request struct {
+	Dialect Dialect
+	Text    TextRequest
+	Meta    MetaRequest
+	Binary  BinaryRequest
+}
+
+// Parse reads a command from the beginning of b, as the package says. The first byte tells the binary protocol from
+// the others, the first word the meta protocol from the text protocol.
+func (r *Request) Parse(b []byte) (int, error) {
+	switch {
+	case len(b) == 0:
+		return 0, ErrShort
+	case b[0] == MagicRequest:
+		r.Dialect = Binary
+		return r.Binary.Parse(b)
+	case b[0] != 'm':
+		r.Dialect = Text
+		return r.Text.Parse(b)
+	}
+	line, _, err := cutLine(b)
+	if err != nil {
+		return 0, err
+	}
+	if isMeta(line) {
+		r.Dialect = Meta
+		return r.Meta.Parse(b)
+	}
+	r.Dialect = Text
+	return r.Text.Parse(b)
+}
+
+// AppendTo appends the command.
+func (r *Request) AppendTo(dst []byte) []byte {
+	switch r.Dialect {
+	case Binary:
+		return r.Binary.AppendTo(dst)
+	case Meta:
+		return r.Meta.AppendTo(dst)
+	}
+	return r.Text.AppendTo(dst)
+}

@@ -1,0 +1,149 @@
+package wire
+
+import (
+	"slices"
+	"strconv"
+)
+
+// TextKind is what a line of a response of the text protocol says.
+type TextKind uint8
+
+// What a server may answer. A TextLine is a line that begins with another word, as some commands of operators answer.
+const (
+	TextLine        TextKind = iota
+	TextValue                // VALUE key flags bytes, and the value; more follow until TextEnd
+	TextStat                 // STAT name value; more follow until TextEnd
+	TextEnd                  // END
+	TextStored               // STORED
+	TextNotStored            // NOT_STORED
+	TextExists               // EXISTS
+	TextNotFound             // NOT_FOUND
+	TextDeleted              // DELETED
+	TextTouched              // TOUCHED
+	TextOK                   // OK
+	TextReset                // RESET
+	TextVersionIs            // VERSION
+	TextNumber               // what incr and decr answer
+	TextError                // ERROR: no such command
+	TextClientError          // CLIENT_ERROR
+	TextServerError          // SERVER_ERROR
+)
+
+var textKinds = [...]string{
+	TextLine: "", TextValue: "VALUE", TextStat: "STAT", TextEnd: "END", TextStored: "STORED", TextNotStored: "NOT_STORED",
+	TextExists: "EXISTS", TextNotFound: "NOT_FOUND", TextDeleted: "DELETED", TextTouched: "TOUCHED", TextOK: "OK",
+	TextReset: "RESET", TextVersionIs: "VERSION", TextNumber: "", TextError: "ERROR", TextClientError: "CLIENT_ERROR",
+	TextServerError: "SERVER_ERROR",
+}
+
+// String is the first word of the line; TextLine and TextNumber have none of their own.
+func (k TextKind) String() string {
+	if int(k) < len(textKinds) {
+		return textKinds[k]
+	}
+	return ""
+}
+
+func textKind(word []byte) TextKind {
+	for kind := TextValue; kind <= TextServerError; kind++ {
+		if len(word) > 0 && string(word) == textKinds[kind] {
+			return kind
+		}
+	}
+	return TextLine
+}
+
+// TextResponse is a line of an answer of the text protocol, with its value.
+type TextResponse struct {
+	Kind TextKind
+	// Key, Value, Flags and CAS are those of TextValue. HasCAS says whether the line tells the cas value.
+	Key    []byte
+	Value  []byte
+	Flags  uint64
+	CAS    uint64
+	HasCAS bool
+	// Number is that of TextNumber.
+	Number uint64
+	// Text is what else there is on the line: of TextStat name and value, of errors what is wrong, of TextLine all.
+	Text []byte
+}
+
+// Stat returns name and value of TextStat.
+func (r *TextResponse) Stat() (name, value []byte) {
+	name, rest := nextWord(r.Text)
+	return name, trim(rest)
+}
+
+// AppendTo appends the response.
+func (r *TextResponse) AppendTo(dst []byte) []byte {
+	dst = slices.Grow(dst, len(r.Key)+len(r.Value)+len(r.Text)+96)
+	dst = append(dst, r.Kind.String()...)
+	switch r.Kind {
+	case TextNumber:
+		dst = strconv.AppendUint(dst, r.Number, 10)
+	case TextLine:
+		dst = append(dst, r.Text...)
+	case TextValue:
+		dst = appendUint(appendWords(dst, r.Key), r.Flags)
+		dst = appendUint(dst, uint64(len(r.Value)))
+		if r.HasCAS {
+			dst = appendUint(dst, r.CAS)
+		}
+		dst = append(dst, "\r\n"...)
+		dst = append(dst, r.Value...)
+	default:
+		dst = appendWords(dst, r.Text)
+	}
+	return append(dst, "\r\n"...)
+}
+
+// Parse reads a line and its value from the beginning of b, as the package says.
+func (r *TextResponse) Parse(b []byte) (int, error) {
+	line, head, err := cutLine(b)
+	if err != nil {
+		return 0, err
+	}
+	word, rest := nextWord(line)
+	*r = TextResponse{Kind: textKind(word)}
+	switch r.Kind {
+	case TextValue:
+		return r.parseValue(b, line, head, rest)
+	case TextLine:
+		var ok bool
+		// decr leaves spaces behind a number that has become shorter.
+		if r.Number, ok = parseUint(word); ok && len(trim(rest)) == 0 {
+			r.Kind = TextNumber
+		} else {
+			r.Number, r.Text = 0, line
+		}
+	default:
+		r.Text = trim(rest)
+	}
+	return head, nil
+}
+
+func (r *TextResponse) parseValue(b, line []byte, head int, rest []byte) (int, error) {
+	var flags, size, cas []byte
+	r.Key, rest = nextWord(rest)
+	flags, rest = nextWord(rest)
+	size, rest = nextWord(rest)
+	cas, _ = nextWord(rest)
+	var flagsOK bool
+	r.Flags, flagsOK = parseUint(flags)
+	length, lengthOK := parseLength(size)
+	casOK := true
+	if len(cas) > 0 {
+		r.CAS, casOK = parseUint(cas)
+		r.HasCAS = true
+	}
+	if !flagsOK || !lengthOK || !casOK || !isKey(r.Key) {
+		return 0, syntax("VALUE with key, flags, length and perhaps a cas value", line, "")
+	}
+	var n int
+	var err error
+	r.Value, n, err = cutValue(b, head, length, "")
+	if err != nil && err != ErrShort {
+		n = 0
+	}
+	return n, err
+}
