@@ -1,0 +1,186 @@
+package client
+
+import (
+	"bytes"
+	"strconv"
+
+	"larder/client/wire"
+)
+
+// In the meta protocol the answers to many requests are told apart by what the client has put into O: the number of the
+// key. Misses are not answered, and mn says that all answers have come.
+
+func (c *conn) sendMeta(o *operation) error {
+	r := &c.meta.request
+	*r = wire.MetaRequest{Flags: c.flags[:0]}
+	switch o.verb {
+	case verbPing:
+		r.Verb = wire.MetaNoOp
+		c.w.SetBuffer(r.AppendTo(c.w.Buffer()))
+		return nil
+	case verbFlush:
+		return c.sendText(o)
+	}
+	inBase64, err := c.setKey(o.key)
+	if err != nil {
+		return err
+	}
+	r.Key = c.key
+	if inBase64 {
+		r.Flags = r.Flags.Add(wire.FlagBase64)
+	}
+	c.describeMeta(o)
+	c.flags = r.Flags
+	c.w.SetBuffer(r.AppendHeadTo(c.w.Buffer(), len(o.value)))
+	if r.Verb == wire.MetaSet {
+		c.w.Value(o.value, "\r\n")
+	}
+	return nil
+}
+
+// describeMeta says by flags what is to be done.
+func (c *conn) describeMeta(o *operation) {
+	r := &c.meta.request
+	switch o.verb {
+	case verbGet, verbGetAndTouch, verbTouch:
+		r.Verb = wire.MetaGet
+		if o.verb != verbTouch {
+			r.Flags = r.Flags.Add(wire.FlagCAS).Add(wire.FlagFlags).Add(wire.FlagValue)
+		}
+		if o.verb != verbGet {
+			r.Flags = r.Flags.AddInt(wire.FlagSetTTL, int64(o.exptime))
+		}
+	case verbDelete:
+		r.Verb = wire.MetaDelete
+	case verbIncrement, verbDecrement:
+		r.Verb = wire.MetaArithmetic
+		r.Flags = r.Flags.AddUint(wire.FlagDelta, o.delta).Add(wire.FlagValue)
+		if o.verb == verbDecrement {
+			r.Flags = r.Flags.AddToken(wire.FlagMode, []byte("D"))
+		}
+	default:
+		r.Verb = wire.MetaSet
+		c.describeMetaSet(o)
+	}
+}
+
+func (c *conn) describeMetaSet(o *operation) {
+	r := &c.meta.request
+	if o.flags != 0 {
+		r.Flags = r.Flags.AddUint(wire.FlagSetFlags, uint64(o.flags))
+	}
+	if o.exptime != 0 {
+		r.Flags = r.Flags.AddInt(wire.FlagSetTTL, int64(o.exptime))
+	}
+	switch o.verb {
+	case verbAdd:
+		r.Flags = r.Flags.AddToken(wire.FlagMode, []byte("E"))
+	case verbReplace:
+		r.Flags = r.Flags.AddToken(wire.FlagMode, []byte("R"))
+	case verbAppend:
+		r.Flags = r.Flags.AddToken(wire.FlagMode, []byte("A"))
+	case verbPrepend:
+		r.Flags = r.Flags.AddToken(wire.FlagMode, []byte("P"))
+	case verbCompareAndSwap:
+		r.Flags = r.Flags.AddUint(wire.FlagCompare, o.cas)
+	}
+}
+
+func (c *conn) receiveMeta(o *operation) error {
+	if o.verb == verbFlush {
+		return c.receiveText(o)
+	}
+	r := &c.meta.response
+	if err := c.r.Read(r); err != nil {
+		return err
+	}
+	switch r.Status {
+	case wire.MetaHeader:
+		if o.verb == verbTouch || o.verb == verbDelete || o.verb.stores() {
+			return nil
+		}
+	case wire.MetaNoOpDone:
+		if o.verb == verbPing {
+			return nil
+		}
+	case wire.MetaValue:
+		return c.takeMetaValue(o)
+	case wire.MetaMiss, wire.MetaNotFound:
+		if o.verb != verbPing {
+			return ErrCacheMiss
+		}
+	case wire.MetaNotStored:
+		return ErrNotStored
+	case wire.MetaExists:
+		return ErrCASConflict
+	case wire.MetaError, wire.MetaClientError, wire.MetaServerError:
+		return c.replied(r.Status.String(), r.Text)
+	}
+	return unexpected("the answer to a request of the meta protocol", r.Status)
+}
+
+func (c *conn) takeMetaValue(o *operation) error {
+	r := &c.meta.response
+	switch o.verb {
+	case verbGet, verbGetAndTouch:
+		o.item = c.metaItem(o.key)
+		return nil
+	case verbIncrement, verbDecrement:
+		var err error
+		o.number, err = strconv.ParseUint(string(bytes.TrimRight(r.Value, " ")), 10, 64)
+		if err == nil {
+			return nil
+		}
+	}
+	return unexpected("the answer to a request of the meta protocol", r.Status)
+}
+
+func (c *conn) metaItem(key string) *Item {
+	r := &c.meta.response
+	flags, _ := r.Flags.Uint(wire.FlagFlags)
+	cas, _ := r.Flags.Uint(wire.FlagCAS)
+	return newItem(key, r.Value, uint32(flags), cas)
+}
+
+func (c *conn) appendMetaMany(dst []byte, keys []string) ([]byte, error) {
+	r := &c.meta.request
+	for i, key := range keys {
+		inBase64, err := c.setKey(key)
+		if err != nil {
+			return dst, err
+		}
+		r.Flags = append(c.flags[:0], "c f v q"...)
+		if inBase64 {
+			r.Flags = r.Flags.Add(wire.FlagBase64)
+		}
+		r.Flags = r.Flags.AddUint(wire.FlagOpaque, uint64(i))
+		r.Verb, r.Key, c.flags = wire.MetaGet, c.key, r.Flags
+		dst = r.AppendTo(dst)
+	}
+	return append(dst, "mn\r\n"...), nil
+}
+
+func (c *conn) receiveMetaMany(keys []string, found func(*Item)) error {
+	r := &c.meta.response
+	var failed error
+	for next := 0; ; {
+		if err := c.r.Read(r); err != nil {
+			return err
+		}
+		switch r.Status {
+		case wire.MetaNoOpDone:
+			return failed
+		case wire.MetaValue:
+			number, ok := r.Flags.Uint(wire.FlagOpaque)
+			if !ok || number < uint64(next) || number >= uint64(len(keys)) {
+				return unexpected("answers in the order of the requests", r.Flags)
+			}
+			next = int(number) + 1
+			found(c.metaItem(keys[number]))
+		case wire.MetaClientError, wire.MetaServerError:
+			failed = c.replied(r.Status.String(), r.Text)
+		default:
+			return unexpected("a value, or the end of the values", r.Status)
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package client
+
+import (
+	"context"
+	"errors"
+)
+
+// GetMulti returns the items of those keys that there are. It makes one write a server and asks all servers at the same
+// time. Where some of them fail, what the others have is returned with their errors, joined.
+func (c *Client) GetMulti(keys []string) (map[string]*Item, error) {
+	return c.GetMultiContext(context.Background(), keys)
+}
+
+// GetMultiContext is GetMulti with a context.
+func (c *Client) GetMultiContext(ctx context.Context, keys []string) (map[string]*Item, error) {
+	items := make(map[string]*Item, len(keys))
+	// What is in failed may still be had from the next servers.
+	var errs, failed []error
+	for tried := 0; len(keys) > 0; tried++ {
+		groups, err := c.group(keys, tried)
+		if err != nil {
+			return items, err
+		}
+		if groups == nil {
+			break
+		}
+		failed, keys = nil, nil
+		for _, g := range c.ask(ctx, groups) {
+			for _, item := range g.items {
+				items[item.Key] = item
+			}
+			switch {
+			case c.goesOn(g.err):
+				failed, keys = append(failed, g.err), append(keys, g.keys...)
+			case g.err != nil:
+				errs = append(errs, g.err)
+			}
+		}
+	}
+	return items, errors.Join(append(errs, failed...)...)
+}
+
+// group is what one server is asked for, and what it has.
+type group struct {
+	node  *node
+	keys  []string
+	items []*Item
+	err   error
+}
+
+// group sorts keys by server. It is nil if there are no servers any more to ask.
+func (c *Client) group(keys []string, tried int) ([]*group, error) {
+	var groups []*group
+next:
+	for _, key := range keys {
+		n, err := c.pick(key, tried)
+		switch {
+		case err != nil:
+			return nil, err
+		case n == nil:
+			return nil, nil
+		}
+		for _, g := range groups {
+			if g.node == n {
+				g.keys = append(g.keys, key)
+				continue next
+			}
+		}
+		groups = append(groups, &group{node: n, keys: []string{key}})
+	}
+	return groups, nil
+}
+
+// ask asks all servers at the same time, and waits for all.
+func (c *Client) ask(ctx context.Context, groups []*group) []*group {
+	done := make(chan struct{}, len(groups))
+	for _, g := range groups[1:] {
+		go func() {
+			g.ask(ctx, c)
+			done <- struct{}{}
+		}()
+	}
+	groups[0].ask(ctx, c)
+	for range groups[1:] {
+		<-done
+	}
+	return groups
+}
+
+func (g *group) ask(ctx context.Context, c *Client) {
+	g.items = make([]*Item, 0, len(g.keys))
+	g.err = g.node.use(ctx, c, true, func(cn *conn) error {
+		return cn.getMany(g.keys, func(item *Item) { g.items = append(g.items, item) })
+	})
+}

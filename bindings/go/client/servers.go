@@ -1,0 +1,106 @@
+package client
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+)
+
+// ServerSelector says which server has which key. Programs bring their own to find servers in their own way. Addresses
+// are told apart by what String says.
+type ServerSelector interface {
+	// PickServer is the server of a key.
+	PickServer(key string) (net.Addr, error)
+	// Each calls f for each server until that returns an error.
+	Each(f func(net.Addr) error) error
+}
+
+// ServerList is a list of servers, which can be changed at any time. The zero value is an empty one whose servers are
+// picked as gomemcache picks them.
+type ServerList struct {
+	// Hashing is to be set before the first SetServers.
+	Hashing Hashing
+
+	mu    sync.RWMutex
+	addrs []net.Addr
+	ring  ring
+}
+
+// serverAddr is an address as it was given: it is resolved with each connection, so that servers can move.
+type serverAddr struct{ network, address string }
+
+func (a serverAddr) Network() string { return a.network }
+func (a serverAddr) String() string  { return a.address }
+
+// SetServers changes the list: "host:port", "[v6]:port" or the path of a unix socket. The list stays as it is where one
+// is none of these.
+func (s *ServerList) SetServers(servers ...string) error { return s.SetWeighted(servers, nil) }
+
+// SetWeighted is SetServers with how much each server gets. No weights stand for all the same.
+func (s *ServerList) SetWeighted(servers []string, weights []int) error {
+	if len(weights) != 0 && len(weights) != len(servers) {
+		return fmt.Errorf("larder client: %d weights for %d servers", len(weights), len(servers))
+	}
+	addrs := make([]net.Addr, len(servers))
+	for i, server := range servers {
+		addr, err := parseServer(server)
+		if err != nil {
+			return err
+		}
+		addrs[i] = addr
+	}
+	ring, err := newRing(s.Hashing, addrs, weights)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.addrs, s.ring = addrs, ring
+	s.mu.Unlock()
+	return nil
+}
+
+func parseServer(server string) (net.Addr, error) {
+	if strings.Contains(server, "/") {
+		return serverAddr{"unix", server}, nil
+	}
+	host, port, err := net.SplitHostPort(server)
+	if err != nil || host == "" && port == "" {
+		return nil, fmt.Errorf("larder client: %q is no server; it should be host:port, [v6]:port, or the path of a unix socket", server)
+	}
+	if _, err := net.LookupPort("tcp", port); err != nil {
+		return nil, fmt.Errorf("larder client: the port of %q is none", server)
+	}
+	return serverAddr{"tcp", server}, nil
+}
+
+// PickServer is the server of a key, or ErrNoServers.
+func (s *ServerList) PickServer(key string) (net.Addr, error) { return s.pick(key, 0) }
+
+// pick is the server that comes for a key after as many others as were tried, and nil if there are no more.
+func (s *ServerList) pick(key string, tried int) (net.Addr, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	switch {
+	case len(s.addrs) == 0:
+		return nil, ErrNoServers
+	case tried >= len(s.addrs):
+		return nil, nil
+	case len(s.addrs) == 1:
+		return s.addrs[0], nil
+	}
+	return s.addrs[s.ring.pick(key, tried)], nil
+}
+
+// Each calls f for each server until that returns an error.
+func (s *ServerList) Each(f func(net.Addr) error) error {
+	s.mu.RLock()
+	addrs := s.addrs
+	s.mu.RUnlock()
+	for _, addr := range addrs {
+		if err := f(addr); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,168 @@
+package client
+
+import (
+	"bytes"
+	"strconv"
+
+	"larder/client/wire"
+)
+
+func (c *conn) sendText(o *operation) error {
+	r := &c.text.request
+	*r = wire.TextRequest{Flags: o.flags, Exptime: o.exptime, CAS: o.cas, Delta: o.delta}
+	switch o.verb {
+	case verbPing:
+		r.Verb = wire.TextVersion
+	case verbFlush:
+		r.Verb = wire.TextFlushAll
+	default:
+		if _, err := c.setKey(o.key); err != nil {
+			return err
+		}
+		r.Verb, r.Keys = textVerbOf(o.verb), c.key
+	}
+	c.w.SetBuffer(r.AppendHeadTo(c.w.Buffer(), len(o.value)))
+	if r.Verb.Stores() {
+		c.w.Value(o.value, "\r\n")
+	}
+	return nil
+}
+
+func textVerbOf(v verb) wire.TextVerb {
+	return [...]wire.TextVerb{
+		verbGet: wire.TextGets, verbGetAndTouch: wire.TextGats, verbTouch: wire.TextTouch, verbSet: wire.TextSet,
+		verbAdd: wire.TextAdd, verbReplace: wire.TextReplace, verbAppend: wire.TextAppend, verbPrepend: wire.TextPrepend,
+		verbCompareAndSwap: wire.TextCAS, verbDelete: wire.TextDelete, verbIncrement: wire.TextIncr,
+		verbDecrement: wire.TextDecr,
+	}[v]
+}
+
+func (c *conn) receiveText(o *operation) error {
+	r := &c.text.response
+	if err := c.r.Read(r); err != nil {
+		return err
+	}
+	switch r.Kind {
+	case wire.TextValue:
+		if o.verb <= verbGetAndTouch {
+			return c.takeTextValue(o)
+		}
+	case wire.TextEnd:
+		if o.verb <= verbGetAndTouch {
+			return ErrCacheMiss
+		}
+	case wire.TextStored:
+		if o.verb.stores() {
+			return nil
+		}
+	case wire.TextNotStored:
+		return ErrNotStored
+	case wire.TextExists:
+		return ErrCASConflict
+	case wire.TextNotFound:
+		return ErrCacheMiss
+	case wire.TextNumber:
+		if o.verb == verbIncrement || o.verb == verbDecrement {
+			o.number = r.Number
+			return nil
+		}
+	case wire.TextClientError, wire.TextServerError, wire.TextError:
+		return c.replied(r.Kind.String(), r.Text)
+	case doneKind(o.verb):
+		return nil
+	}
+	return unexpected("the answer to a request of the text protocol", r.AppendTo(nil))
+}
+
+// doneKind is how success of a verb is told that has a word of its own for it.
+func doneKind(v verb) wire.TextKind {
+	switch v {
+	case verbTouch:
+		return wire.TextTouched
+	case verbDelete:
+		return wire.TextDeleted
+	case verbFlush:
+		return wire.TextOK
+	case verbPing:
+		return wire.TextVersionIs
+	}
+	return wire.TextStored
+}
+
+func (c *conn) takeTextValue(o *operation) error {
+	r := &c.text.response
+	// The only thing that tells the answer to this request from one to another.
+	if string(r.Key) != o.key {
+		return unexpected("the value of the key that was asked for", r.Key)
+	}
+	o.item = newItem(o.key, r.Value, uint32(r.Flags), r.CAS)
+	if err := c.r.Read(r); err != nil {
+		return err
+	}
+	if r.Kind != wire.TextEnd {
+		return unexpected("END", r.AppendTo(nil))
+	}
+	return nil
+}
+
+func (c *conn) appendTextMany(dst []byte, keys []string) ([]byte, error) {
+	dst = append(dst, "gets"...)
+	for _, key := range keys {
+		if _, err := c.setKey(key); err != nil {
+			return dst, err
+		}
+		dst = append(dst, ' ')
+		dst = append(dst, key...)
+	}
+	return append(dst, "\r\n"...), nil
+}
+
+// receiveTextMany finds the keys in the order in which they were asked for.
+func (c *conn) receiveTextMany(keys []string, found func(*Item)) error {
+	r := &c.text.response
+	for {
+		if err := c.r.Read(r); err != nil {
+			return err
+		}
+		switch r.Kind {
+		case wire.TextEnd:
+			return nil
+		case wire.TextValue:
+			for len(keys) > 0 && keys[0] != string(r.Key) {
+				keys = keys[1:]
+			}
+			if len(keys) == 0 {
+				return unexpected("the values of keys that were asked for", r.Key)
+			}
+			found(newItem(keys[0], r.Value, uint32(r.Flags), r.CAS))
+			keys = keys[1:]
+		case wire.TextClientError, wire.TextServerError, wire.TextError:
+			return c.replied(r.Kind.String(), r.Text)
+		default:
+			return unexpected("a value, or the end of the values", r.AppendTo(nil))
+		}
+	}
+}
+
+// loginText says who we are as a set of whatever key, which is how servers with -Y want it.
+func (c *conn) loginText(user, password string) error {
+	login := user + " " + password
+	if bytes.ContainsAny([]byte(login), "\r\n") {
+		return &ReplyError{Server: c.server, Line: "nothing: user and password may have no line ends", kind: ErrLogin}
+	}
+	request := "set login 0 0 " + strconv.Itoa(len(login)) + "\r\n" + login + "\r\n"
+	if _, err := c.Write([]byte(request)); err != nil {
+		return err
+	}
+	r := &c.text.response
+	if err := c.r.Read(r); err != nil {
+		return err
+	}
+	switch r.Kind {
+	case wire.TextStored:
+		return nil
+	case wire.TextClientError, wire.TextServerError, wire.TextError:
+		return &ReplyError{Server: c.server, Line: r.Kind.String() + " " + string(r.Text), kind: ErrLogin}
+	}
+	return unexpected("the answer to a login", r.AppendTo(nil))
+}
