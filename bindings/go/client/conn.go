@@ -57,10 +57,8 @@ func newConn(raw net.Conn, server net.Addr, maxValueBytes int) *conn {
 // within lets f talk until the deadline, or until ctx is done. It says whether nothing will happen to the connection
 // any more once it has returned.
 func (c *conn) within(ctx context.Context, deadline time.Time, f func() error) (undisturbed bool, err error) {
-	ctxDeadline, ok := ctx.Deadline()
-	sooner := ok && ctxDeadline.Before(deadline)
-	if sooner {
-		deadline = ctxDeadline
+	if sooner, ok := ctx.Deadline(); ok && sooner.Before(deadline) {
+		deadline = sooner
 	}
 	if err := c.SetDeadline(deadline); err != nil {
 		return false, err
@@ -76,12 +74,18 @@ func (c *conn) within(ctx context.Context, deadline time.Time, f func() error) (
 	if err == nil || keepsStep(err) {
 		return undisturbed, err
 	}
-	if ctx.Err() != nil {
-		err = ctx.Err()
-	} else if timedOut(err) && sooner {
-		err = context.DeadlineExceeded
+	if over := isOver(ctx); over != nil {
+		err = over
 	}
 	return undisturbed, err
+}
+
+// isOver says why nobody waits any longer. A connection may notice that the time is over before the context does.
+func isOver(ctx context.Context) error {
+	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
+		return context.DeadlineExceeded
+	}
+	return ctx.Err()
 }
 
 func (c *conn) do(o *operation) error {
@@ -240,10 +244,10 @@ func (c *Client) dial(ctx context.Context, server net.Addr) (*conn, error) {
 		raw, err = c.encrypt(dialCtx, raw, server)
 	}
 	if err != nil {
-		switch {
-		case ctx.Err() != nil:
-			return nil, &FaultError{Server: server, Err: ctx.Err()}
-		case dialCtx.Err() != nil || timedOut(err):
+		switch over := isOver(ctx); {
+		case over != nil:
+			return nil, &FaultError{Server: server, Err: over}
+		case isOver(dialCtx) != nil || timedOut(err):
 			return nil, &ConnectTimeoutError{server}
 		}
 		return nil, &FaultError{Server: server, Err: err, dialing: true}
@@ -255,7 +259,7 @@ func (c *Client) dial(ctx context.Context, server net.Addr) (*conn, error) {
 	}
 	raw.Close()
 	if err == nil {
-		err = ctx.Err()
+		err = isOver(ctx)
 	}
 	if keepsStep(err) {
 		return nil, err

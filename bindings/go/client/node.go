@@ -76,7 +76,7 @@ func (n *node) judge(ctx context.Context, c *Client, err error) error {
 		return err
 	}
 	// Who does not want to wait any longer says nothing about the server.
-	if ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded) {
+	if isOver(ctx) == nil {
 		n.failed(c, err, failuresUntilDown)
 	}
 	var reply *ReplyError
@@ -88,7 +88,7 @@ func (n *node) judge(ctx context.Context, c *Client, err error) error {
 
 // take takes an idle connection or opens one.
 func (n *node) take(ctx context.Context, c *Client) (cn *conn, reused bool, err error) {
-	if err := ctx.Err(); err != nil {
+	if err := isOver(ctx); err != nil {
 		return nil, false, &FaultError{Server: n.addr, Err: err}
 	}
 	n.mu.Lock()
@@ -112,7 +112,7 @@ func (n *node) open(ctx context.Context, c *Client) (*conn, error) {
 	n.mu.Unlock()
 	cn, err := c.dial(ctx, n.addr)
 	if err != nil {
-		if ctx.Err() == nil {
+		if isOver(ctx) == nil {
 			n.failed(c, err, 1)
 		}
 		return nil, err
