@@ -102,7 +102,7 @@ func (c *conn) takeBinaryValue(o *operation) error {
 		if flags, ok = wire.ParseUint32Extras(r.Extras); !ok {
 			return unexpected("the flags of a value", r.Extras)
 		}
-		o.item = newItem(o.key, r.Value, flags, r.CAS)
+		o.item = c.newItem(o.key, &r.Value, flags, r.CAS)
 	case verbIncrement, verbDecrement:
 		if o.number, ok = wire.ParseCount(r.Value); !ok {
 			return unexpected("a number of 8 bytes", r.Value)
@@ -162,7 +162,7 @@ func (c *conn) receiveBinaryMany(keys []string, found func(*Item)) error {
 		case !ok:
 			return unexpected("the flags of a value", r.Extras)
 		default:
-			found(newItem(keys[number], r.Value, flags, r.CAS))
+			found(c.newItem(keys[number], &r.Value, flags, r.CAS))
 		}
 	}
 }

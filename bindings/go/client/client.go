@@ -25,7 +25,8 @@ const (
 // Protocol is what a client speaks.
 type Protocol int
 
-// The protocols. ProtocolAuto asks each new connection whether it knows the meta protocol, and speaks text if not.
+// The protocols. ProtocolAuto asks on each new connection whether the server knows the meta protocol, and speaks text if
+// not; keys are those that both can have.
 const (
 	ProtocolAuto Protocol = iota
 	ProtocolMeta

@@ -1,10 +1,10 @@
 package client
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"net"
 	"time"
@@ -22,6 +22,8 @@ type conn struct {
 	w       *wire.Writer
 	// generation is that of the pool when it was opened.
 	generation int
+	// anyKeys says that keys may have spaces and control characters in them.
+	anyKeys bool
 
 	meta       metaMessages
 	text       textMessages
@@ -170,13 +172,14 @@ func (c *conn) exchange(request []byte, receive func() error) error {
 
 // setKey makes the key of the next request, in base64 if it has to be.
 func (c *conn) setKey(key string) (inBase64 bool, err error) {
-	inBase64 = wire.NeedsBase64(key)
-	if inBase64 && c.dialect == wire.Meta {
+	special := wire.NeedsBase64(key)
+	inBase64 = special && c.dialect == wire.Meta
+	if inBase64 {
 		c.key = base64.StdEncoding.AppendEncode(c.key[:0], []byte(key))
 	} else {
 		c.key = append(c.key[:0], key...)
 	}
-	if len(key) == 0 || len(c.key) > wire.MaxKeyBytes || inBase64 && c.dialect == wire.Text {
+	if len(key) == 0 || len(c.key) > wire.MaxKeyBytes || special && !c.anyKeys {
 		return false, ErrMalformedKey
 	}
 	return inBase64, nil
@@ -204,6 +207,10 @@ func (c *conn) login(protocol Protocol, user, password string) error {
 	return c.loginText(user, password)
 }
 
+// errHungUpOnMeta says that a server closed the connection when it was asked for the meta protocol, as routers do that
+// know only text.
+var errHungUpOnMeta = errors.New("larder client: the server hung up when it was asked for the meta protocol")
+
 // detect finds out whether the server speaks the meta protocol.
 func (c *conn) detect() error {
 	c.dialect = wire.Meta
@@ -212,7 +219,9 @@ func (c *conn) detect() error {
 	if err := c.w.Flush(); err != nil {
 		return err
 	}
-	if err := c.r.Read(&c.meta.response); err != nil {
+	if err := c.r.Read(&c.meta.response); hungUp(err) {
+		return errHungUpOnMeta
+	} else if err != nil {
 		return err
 	}
 	switch c.meta.response.Status {
@@ -231,7 +240,7 @@ func (c *conn) detect() error {
 }
 
 // dial opens a connection and makes it ready for requests.
-func (c *Client) dial(ctx context.Context, server net.Addr) (*conn, error) {
+func (c *Client) dial(ctx context.Context, server net.Addr, protocol Protocol) (*conn, error) {
 	timeout := c.options.DialTimeout
 	if timeout <= 0 {
 		timeout = c.timeout()
@@ -253,7 +262,7 @@ func (c *Client) dial(ctx context.Context, server net.Addr) (*conn, error) {
 		return nil, &FaultError{Server: server, Err: err, dialing: true}
 	}
 	cn := newConn(raw, server, c.maxValueBytes())
-	undisturbed, err := cn.within(ctx, deadline, func() error { return c.greet(cn) })
+	undisturbed, err := cn.within(ctx, deadline, func() error { return c.greet(cn, protocol) })
 	if err == nil && undisturbed {
 		return cn, nil
 	}
@@ -267,19 +276,19 @@ func (c *Client) dial(ctx context.Context, server net.Addr) (*conn, error) {
 	return nil, &FaultError{Server: server, Err: err, dialing: true}
 }
 
-func (c *Client) greet(cn *conn) error {
+func (c *Client) greet(cn *conn, protocol Protocol) error {
 	if c.options.Username != "" {
-		if err := cn.login(c.options.Protocol, c.options.Username, c.options.Password); err != nil {
+		if err := cn.login(protocol, c.options.Username, c.options.Password); err != nil {
 			return err
 		}
 	}
-	switch c.options.Protocol {
+	switch protocol {
 	case ProtocolMeta:
-		cn.dialect = wire.Meta
+		cn.dialect, cn.anyKeys = wire.Meta, true
 	case ProtocolText:
 		cn.dialect = wire.Text
 	case ProtocolBinary:
-		cn.dialect = wire.Binary
+		cn.dialect, cn.anyKeys = wire.Binary, true
 	default:
 		return cn.detect()
 	}
@@ -305,7 +314,9 @@ func (c *Client) encrypt(ctx context.Context, raw net.Conn, server net.Addr) (ne
 	return encrypted, nil
 }
 
-// newItem copies what lies in the reader's buffer.
-func newItem(key string, value []byte, flags uint32, cas uint64) *Item {
-	return &Item{Key: key, Value: bytes.Clone(value), Flags: flags, CasID: cas}
+// newItem takes a value out of a response, which shall not hold on to it while the connection is idle.
+func (c *conn) newItem(key string, value *[]byte, flags uint32, cas uint64) *Item {
+	item := &Item{Key: key, Value: c.r.Take(*value), Flags: flags, CasID: cas}
+	*value = nil
+	return item
 }

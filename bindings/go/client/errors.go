@@ -25,7 +25,7 @@ var (
 	// ErrNoStats is here for programs that name it; nothing returns it.
 	ErrNoStats = errors.New("larder client: there are no statistics")
 	// ErrMalformedKey says that no server can have such a key.
-	ErrMalformedKey = errors.New("larder client: malformed key: it has to have 1 to 250 bytes, spaces and control characters not among them; with the meta protocol they may be, in up to 186 bytes, and with the binary protocol in 250")
+	ErrMalformedKey = errors.New("larder client: malformed key: it has to have 1 to 250 bytes, without spaces and control characters; ProtocolBinary takes those as well, and ProtocolMeta in keys of up to 186 bytes")
 	// ErrNoServers says that the client was given no servers.
 	ErrNoServers = errors.New("larder client: there are no servers; give New or SetServers at least one")
 	// ErrServerDown says that a server has failed a short time ago and is left alone until later; the error is a

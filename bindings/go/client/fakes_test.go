@@ -8,7 +8,12 @@ import (
 )
 
 // textOnly is a server from before the meta protocol that has one value for each key.
-func textOnly(conn net.Conn) {
+func textOnly(conn net.Conn) { serveText(conn, "ERROR\r\n") }
+
+// hangsUp is one that closes the connection where it does not know a command, as routers do.
+func hangsUp(conn net.Conn) { serveText(conn, "") }
+
+func serveText(conn net.Conn, unknown string) {
 	lines := bufio.NewReader(conn)
 	for {
 		line, err := lines.ReadString('\n')
@@ -16,11 +21,13 @@ func textOnly(conn net.Conn) {
 			return
 		}
 		words := strings.Fields(line)
-		switch words[0] {
-		case "gets", "gats":
+		switch {
+		case words[0] == "gets" || words[0] == "gats":
 			fmt.Fprintf(conn, "VALUE %s 0 1 1\r\nv\r\nEND\r\n", words[len(words)-1])
+		case unknown == "":
+			return
 		default:
-			fmt.Fprint(conn, "ERROR\r\n")
+			fmt.Fprint(conn, unknown)
 		}
 	}
 }

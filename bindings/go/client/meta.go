@@ -139,7 +139,7 @@ func (c *conn) metaItem(key string) *Item {
 	r := &c.meta.response
 	flags, _ := r.Flags.Uint(wire.FlagFlags)
 	cas, _ := r.Flags.Uint(wire.FlagCAS)
-	return newItem(key, r.Value, uint32(flags), cas)
+	return c.newItem(key, &r.Value, uint32(flags), cas)
 }
 
 func (c *conn) appendMetaMany(dst []byte, keys []string) ([]byte, error) {

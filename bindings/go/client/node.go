@@ -24,6 +24,9 @@ type node struct {
 	failures  int
 	downUntil time.Time
 	lastErr   error
+	// textOnly says that the server hangs up when it is asked for the meta protocol. It is forgotten when something
+	// goes wrong: the next server at this address may be another one.
+	textOnly bool
 }
 
 // So many timeouts or broken connections in a row are needed for a server to be left alone. One refusal is enough.
@@ -108,9 +111,19 @@ func (n *node) take(ctx context.Context, c *Client) (cn *conn, reused bool, err 
 
 func (n *node) open(ctx context.Context, c *Client) (*conn, error) {
 	n.mu.Lock()
-	generation := n.generation
+	generation, protocol := n.generation, c.options.Protocol
+	if n.textOnly && protocol == ProtocolAuto {
+		protocol = ProtocolText
+	}
 	n.mu.Unlock()
-	cn, err := c.dial(ctx, n.addr)
+	cn, err := c.dial(ctx, n.addr, protocol)
+	if errors.Is(err, errHungUpOnMeta) {
+		if cn, err = c.dial(ctx, n.addr, ProtocolText); err == nil {
+			n.mu.Lock()
+			n.textOnly = true
+			n.mu.Unlock()
+		}
+	}
 	if err != nil {
 		if isOver(ctx) == nil {
 			n.failed(c, err, 1)
@@ -141,7 +154,7 @@ func (n *node) failed(c *Client, err error, limit int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.failures++
-	n.lastErr = err
+	n.lastErr, n.textOnly = err, false
 	if n.failures < limit || c.options.BackoffMin < 0 {
 		return
 	}

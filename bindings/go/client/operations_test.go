@@ -178,7 +178,8 @@ func TestKeys(t *testing.T) {
 			}
 		}
 		binary := "a b\x00\r\n"
-		if c.options.Protocol == ProtocolText {
+		// What is a key must not depend on what a server happens to speak.
+		if c.options.Protocol == ProtocolText || c.options.Protocol == ProtocolAuto {
 			wantsError(t, c.Set(&Item{Key: binary}), ErrMalformedKey)
 			return
 		}
@@ -305,8 +306,7 @@ func TestTLS(t *testing.T) {
 }
 
 func TestAServerThatKnowsTextOnlyIsSpokenTextTo(t *testing.T) {
-	address := fake(t, textOnly)
-	c := newClient(t, Options{Servers: []string{address}})
+	c := newClient(t, Options{Servers: []string{fake(t, textOnly)}})
 	wants(t, c, "k", "v")
 	item, err := c.GetAndTouch("k", 1)
 	if err != nil || string(item.Value) != "v" {
@@ -314,6 +314,19 @@ func TestAServerThatKnowsTextOnlyIsSpokenTextTo(t *testing.T) {
 	}
 	if _, err := c.Get("two words"); err != ErrMalformedKey {
 		t.Error(err)
+	}
+}
+
+func TestAServerThatHangsUpOnMetaIsSpokenTextTo(t *testing.T) {
+	connections := newCounting()
+	c := newClient(t, Options{DialContext: connections.dial, Servers: []string{fake(t, hangsUp)}})
+	for range 3 {
+		wants(t, c, "k", "v")
+		must(t, c.Close())
+	}
+	// The first connection was in vain; the others were not asked.
+	if dialed := add(connections.dialed, 0); dialed != 4 {
+		t.Errorf("%d connections", dialed)
 	}
 }
 

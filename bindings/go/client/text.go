@@ -95,7 +95,7 @@ func (c *conn) takeTextValue(o *operation) error {
 	if string(r.Key) != o.key {
 		return unexpected("the value of the key that was asked for", r.Key)
 	}
-	o.item = newItem(o.key, r.Value, uint32(r.Flags), r.CAS)
+	o.item = c.newItem(o.key, &r.Value, uint32(r.Flags), r.CAS)
 	if err := c.r.Read(r); err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (c *conn) receiveTextMany(keys []string, found func(*Item)) error {
 			if len(keys) == 0 {
 				return unexpected("the values of keys that were asked for", r.Key)
 			}
-			found(newItem(keys[0], r.Value, uint32(r.Flags), r.CAS))
+			found(c.newItem(keys[0], &r.Value, uint32(r.Flags), r.CAS))
 			keys = keys[1:]
 		case wire.TextClientError, wire.TextServerError, wire.TextError:
 			return c.replied(r.Kind.String(), r.Text)

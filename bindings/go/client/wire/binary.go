@@ -107,7 +107,7 @@ type binaryBody struct{ extras, key, value []byte }
 
 func cutMessage(b []byte, magic byte, what string) (body binaryBody, n int, err error) {
 	if len(b) > 0 && b[0] != magic {
-		return body, 0, syntax(what, b, "")
+		return body, 0, syntax(what, b[:1], "")
 	}
 	if len(b) < BinaryHeaderBytes {
 		return body, 0, ErrShort

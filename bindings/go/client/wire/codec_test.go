@@ -296,3 +296,26 @@ func TestAWriterSendsLargeValuesFromWhereTheyLie(t *testing.T) {
 		t.Errorf("%.40q, %d bytes", sent.String(), sent.Len())
 	}
 }
+
+func TestALargeValueIsTheCallersWithoutACopy(t *testing.T) {
+	stream := (&MetaResponse{Status: MetaValue, Value: bytes.Repeat([]byte("l"), 500_000)}).AppendTo(nil)
+	stream = (&MetaResponse{Status: MetaValue, Value: []byte("small")}).AppendTo(stream)
+	r, m := NewReader(iotest.HalfReader(bytes.NewReader(stream[:len("VA 500000\r\n")+500_000+len("\r\n")])), 0), new(MetaResponse)
+	if err := r.Read(m); err != nil {
+		t.Fatal(err)
+	}
+	taken := r.Take(m.Value)
+	if &taken[0] != &m.Value[0] || r.buf != nil {
+		t.Error("it was copied, or its buffer is kept")
+	}
+	r = NewReader(bytes.NewReader(stream), 0)
+	for _, want := range []byte("ls") {
+		if err := r.Read(m); err != nil {
+			t.Fatal(err)
+		}
+		taken = r.Take(m.Value)
+		if &taken[0] == &m.Value[0] && len(r.buf) > 0 || taken[0] != want {
+			t.Error("what lies in the buffer is the reader's")
+		}
+	}
+}

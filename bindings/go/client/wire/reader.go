@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"errors"
 	"io"
 )
@@ -28,11 +29,12 @@ type Reader struct {
 	// What is left of a message that is being skipped.
 	skip int
 	max  int
+	// How large the buffer was that was left to the last message, if it was.
+	left int
 }
 
-// NewReader reads from src. A message with a value that is longer than maxMessageBytes, its line or header included, is
-// an error; 0 stands for DefaultMaxMessageBytes. Lines end with MaxLineBytes anyway. 16 KiB are allocated with the first
-// read, and a large message is believed only as it comes.
+// NewReader reads from src. A message that is longer than maxMessageBytes is an error; 0 stands for
+// DefaultMaxMessageBytes. 16 KiB are allocated with the first read, and a large message is believed only as it comes.
 func NewReader(src io.Reader, maxMessageBytes int) *Reader {
 	if maxMessageBytes <= 0 {
 		maxMessageBytes = DefaultMaxMessageBytes
@@ -54,22 +56,42 @@ func (r *Reader) Read(m Parser) error {
 	}
 	for {
 		n, err := m.Parse(r.buf[r.start:r.end])
-		if err == nil {
-			r.start += n
-			return nil
-		}
-		if !errors.Is(err, ErrShort) {
+		short := errors.Is(err, ErrShort)
+		switch {
+		case err != nil && !short:
 			r.skip = n
 			return err
-		}
-		if n > r.max {
+		case n > r.max:
 			r.skip = n
 			return &TooLargeError{Bytes: n, LimitBytes: r.max}
+		case !short:
+			r.start += n
+			r.leaveLarge()
+			return nil
 		}
 		if err := r.fill(n); err != nil {
 			return err
 		}
 	}
+}
+
+// leaveLarge lets go of a large buffer with nothing in it but the last message, so that it is not kept while the
+// connection is idle.
+func (r *Reader) leaveLarge() {
+	r.left = 0
+	if r.start == r.end && len(r.buf) > 4*readBytes {
+		r.left = len(r.buf)
+		r.buf, r.start, r.end = nil, 0, 0
+	}
+}
+
+// Take returns bytes of the last message that are the caller's to keep: a copy, or of a large message, whose buffer is
+// not used again, the bytes themselves.
+func (r *Reader) Take(b []byte) []byte {
+	if r.left > 0 && len(b) > r.left/4*3 {
+		return b
+	}
+	return bytes.Clone(b)
 }
 
 func (r *Reader) discard() error {
@@ -109,10 +131,6 @@ func (r *Reader) makeRoom(want int) {
 	have := r.Buffered()
 	if have == 0 {
 		r.start, r.end = 0, 0
-		// What a large message has needed is not kept.
-		if len(r.buf) > 4*readBytes && want <= readBytes {
-			r.buf = nil
-		}
 	}
 	size := max(readBytes, min(want, have+max(have, growBytes)))
 	if want <= have && have >= size {

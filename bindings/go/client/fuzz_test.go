@@ -1,0 +1,65 @@
+package client
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"larder/client/wire"
+)
+
+// script is a connection on which what is said is lost, and what is answered is fixed.
+type script struct{ io.Reader }
+
+func (script) Write(b []byte) (int, error)      { return len(b), nil }
+func (script) Close() error                     { return nil }
+func (script) LocalAddr() net.Addr              { return serverAddr{"tcp", "here:1"} }
+func (script) RemoteAddr() net.Addr             { return serverAddr{"tcp", "there:1"} }
+func (script) SetDeadline(time.Time) error      { return nil }
+func (script) SetReadDeadline(time.Time) error  { return nil }
+func (script) SetWriteDeadline(time.Time) error { return nil }
+
+// FuzzAnswers has servers answer anything to any request: an outcome comes of it or an error, the same however the
+// answer is cut, and never more than was answered.
+func FuzzAnswers(f *testing.F) {
+	for v := verbGet; v <= verbPing; v++ {
+		f.Add(uint8(v), uint8(0), []byte("VA 2 f5 c7 O1\r\n42\r\nMN\r\n"))
+		f.Add(uint8(v), uint8(0), []byte("HD\r\n"))
+		f.Add(uint8(v), uint8(1), []byte("VALUE k 5 2 7\r\n42\r\nEND\r\n"))
+		f.Add(uint8(v), uint8(1), []byte("STORED\r\n"))
+		answer := wire.BinaryResponse{Opcode: opcodeOf(v), Opaque: 1, Extras: make([]byte, 4), Value: make([]byte, 8)}
+		f.Add(uint8(v), uint8(2), answer.AppendTo(nil))
+	}
+	f.Fuzz(func(t *testing.T, v, protocol uint8, answer []byte) {
+		dialect := []wire.Dialect{wire.Meta, wire.Text, wire.Binary}[protocol%3]
+		told := func(source io.Reader) string {
+			cn := newConn(script{source}, serverAddr{"tcp", "there:1"}, 1<<20)
+			cn.dialect, cn.anyKeys = dialect, true
+			o := operation{verb: verb(v) % (verbPing + 1), key: "k"}
+			outcome := cn.do(&o)
+			var items []*Item
+			many := cn.getMany([]string{"k", "l"}, func(item *Item) { items = append(items, item) })
+			for _, item := range append(items, o.item) {
+				if item != nil && len(item.Value) > len(answer) {
+					t.Fatalf("%q was made of %q", item.Value, answer)
+				}
+			}
+			for _, err := range []error{outcome, many} {
+				var reply *ReplyError
+				if errors.As(err, &reply) && len(reply.Line) > len(answer) && dialect != wire.Binary {
+					t.Fatalf("%q was made of %q", reply.Line, answer)
+				}
+			}
+			return fmt.Sprint(outcome, o.item, o.number, many, len(items))
+		}
+		whole, cut := told(bytes.NewReader(answer)), told(iotest.OneByteReader(bytes.NewReader(answer)))
+		if whole != cut {
+			t.Fatalf("%q: %s, and cut: %s", answer, whole, cut)
+		}
+	})
+}

@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# The tests of gomemcache on larder/client, which takes its place: its tests are put beside our sources under its
+# package's name. Those of its own parser are left out. Its server for tests panics where it is asked for the meta
+# protocol, so that test speaks text.
+source "$(dirname "$0")/../../../conformance/clients/server.sh"
+
+version=v0.0.0-20260422231931-4d751bb6e37c
+client=$root/bindings/go/client
+command -v go >/dev/null || fail "go is missing: run conformance/install.sh"
+
+link_as_memcached
+# The test flushes on one connection and stores on the next without waiting for the first: one worker keeps the order.
+start_on_port 11211 -t 1
+mkdir "$folder/module"
+cd "$folder/module"
+go mod init larder.example/gomemcache >/dev/null 2>&1
+go mod edit -require=larder@v0.0.0 -replace=larder="$root/bindings/go"
+theirs=$(go mod download -json "github.com/bradfitz/gomemcache@$version" | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')
+[ -d "$theirs" ] || fail "cannot download gomemcache"
+
+for file in "$client"/*.go; do
+    case $file in *_test.go) continue ;; esac
+    sed 's/^package client$/package memcache/' "$file" >"$(basename "$file")"
+done
+for file in "$theirs"/memcache/*_test.go; do
+    sed -e '/^func BenchmarkOnItem/,/^}/d' -e '/^func BenchmarkScanGetResponseLine/,/^}/d' \
+        -e '/^func TestScanGetResponseLine/,/^}/d' \
+        -e 's/testWithClient(t, New(ln.Addr().String()))/c := New(ln.Addr().String()); c.options.Protocol = ProtocolText; testWithClient(t, c)/' \
+        "$file" >"their_$(basename "$file")"
+done
+# What only the tests that were left out have needed.
+sed -i -e '/^\t"bufio"$/d' -e '/^\t"io\/ioutil"$/d' their_memcache_test.go
+echo 'package memcache; var crlf = []byte("\r\n")' >crlf_test.go
+
+go test -count=1 -v . 2>&1 | tee "$folder/results" | grep -E '^ *---|_test.go' || true
+count() {
+    grep -c -E "^ *--- $1" "$folder/results" || true
+}
+# A run that panics or times out ends without this line, whatever passed before.
+failed=$(count FAIL)
+if ! grep -q '^ok ' "$folder/results" && [ "$failed" -eq 0 ]; then failed=1; fi
+conclude "$(count PASS)" "$failed" "$(count SKIP) skipped"
