@@ -46,7 +46,15 @@ type ReplyError struct {
 }
 
 func (e *ReplyError) Error() string {
-	return fmt.Sprintf("larder client: %v says: %s", e.Server, e.Line)
+	// Programs look for these words of gomemcache's.
+	what := "server error"
+	switch e.kind {
+	case ErrClientError:
+		what = "client error"
+	case ErrLogin:
+		what = "login refused"
+	}
+	return fmt.Sprintf("larder client: %s: %v says: %s", what, e.Server, e.Line)
 }
 
 // Unwrap is ErrServerError, ErrClientError, or ErrLogin.

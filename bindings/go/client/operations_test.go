@@ -101,7 +101,7 @@ func TestNumbers(t *testing.T) {
 		must(t, c.Set(&Item{Key: "n", Value: []byte("word")}))
 		_, err = c.Increment("n", 1)
 		var reply *ReplyError
-		if !errors.Is(err, ErrClientError) || !errors.As(err, &reply) {
+		if !errors.Is(err, ErrClientError) || !errors.As(err, &reply) || !strings.Contains(err.Error(), "client error") {
 			t.Fatal(err)
 		}
 		wants(t, c, "n", "word")
