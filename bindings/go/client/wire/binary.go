@@ -39,39 +39,55 @@ type BinaryResponse struct {
 
 // AppendTo appends the request. Extras of more than 255 bytes and keys of more than 65535 are cut.
 func (r *BinaryRequest) AppendTo(dst []byte) []byte {
-	dst = slices.Grow(dst, BinaryHeaderBytes+len(r.Extras)+len(r.Key)+len(r.Value))
-	return append(r.AppendHeadTo(dst, len(r.Value)), r.Value...)
+	return append(r.appendHead(dst, len(r.Value), len(r.Value)), r.Value...)
 }
 
 // AppendHeadTo appends all but the value, for who sends valueBytes by another way.
 func (r *BinaryRequest) AppendHeadTo(dst []byte, valueBytes int) []byte {
-	return appendMessage(dst, MagicRequest, byte(r.Opcode), r.DataType, r.VBucket, r.Opaque, r.CAS, r.Extras, r.Key, valueBytes)
+	return r.appendHead(dst, valueBytes, 0)
+}
+
+func (r *BinaryRequest) appendHead(dst []byte, valueBytes, room int) []byte {
+	dst, h := appendBody(dst, r.Extras, r.Key, valueBytes, room)
+	h[0], h[1], h[5] = MagicRequest, byte(r.Opcode), r.DataType
+	binary.BigEndian.PutUint16(h[6:], r.VBucket)
+	binary.BigEndian.PutUint32(h[12:], r.Opaque)
+	binary.BigEndian.PutUint64(h[16:], r.CAS)
+	return dst
 }
 
 // AppendTo appends the response. Extras of more than 255 bytes and keys of more than 65535 are cut.
 func (r *BinaryResponse) AppendTo(dst []byte) []byte {
-	dst = slices.Grow(dst, BinaryHeaderBytes+len(r.Extras)+len(r.Key)+len(r.Value))
-	return append(r.AppendHeadTo(dst, len(r.Value)), r.Value...)
+	return append(r.appendHead(dst, len(r.Value), len(r.Value)), r.Value...)
 }
 
 // AppendHeadTo appends all but the value, for who sends valueBytes by another way.
 func (r *BinaryResponse) AppendHeadTo(dst []byte, valueBytes int) []byte {
-	return appendMessage(dst, MagicResponse, byte(r.Opcode), r.DataType, uint16(r.Status), r.Opaque, r.CAS, r.Extras, r.Key, valueBytes)
+	return r.appendHead(dst, valueBytes, 0)
 }
 
-func appendMessage(dst []byte, magic, opcode, dataType byte, third uint16, opaque uint32, cas uint64, extras, key []byte, valueBytes int) []byte {
+func (r *BinaryResponse) appendHead(dst []byte, valueBytes, room int) []byte {
+	dst, h := appendBody(dst, r.Extras, r.Key, valueBytes, room)
+	h[0], h[1], h[5] = MagicResponse, byte(r.Opcode), r.DataType
+	binary.BigEndian.PutUint16(h[6:], uint16(r.Status))
+	binary.BigEndian.PutUint32(h[12:], r.Opaque)
+	binary.BigEndian.PutUint64(h[16:], r.CAS)
+	return dst
+}
+
+// appendBody appends a header with nothing but the lengths, extras and key, and leaves room for more. It returns the
+// header as well.
+func appendBody(dst, extras, key []byte, valueBytes, room int) (longer, header []byte) {
 	extras, key = extras[:min(len(extras), 0xff)], key[:min(len(key), 0xffff)]
-	at := len(dst)
-	dst = slices.Grow(dst, BinaryHeaderBytes)[:at+BinaryHeaderBytes]
-	h := dst[at:]
-	h[0], h[1], h[4], h[5] = magic, opcode, byte(len(extras)), dataType
+	at, head := len(dst), BinaryHeaderBytes+len(extras)+len(key)
+	dst = slices.Grow(dst, head+room)[:at+head]
+	h := dst[at : at+BinaryHeaderBytes : at+BinaryHeaderBytes]
 	binary.BigEndian.PutUint16(h[2:], uint16(len(key)))
-	binary.BigEndian.PutUint16(h[6:], third)
+	h[4] = byte(len(extras))
 	binary.BigEndian.PutUint32(h[8:], uint32(len(extras)+len(key)+valueBytes))
-	binary.BigEndian.PutUint32(h[12:], opaque)
-	binary.BigEndian.PutUint64(h[16:], cas)
-	dst = append(dst, extras...)
-	return append(dst, key...)
+	copy(dst[at+BinaryHeaderBytes:], extras)
+	copy(dst[at+BinaryHeaderBytes+len(extras):], key)
+	return dst, h
 }
 
 // Parse reads a request from the beginning of b, as the package says. Whether extras and key are what the command
