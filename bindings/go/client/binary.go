@@ -102,7 +102,7 @@ func (c *conn) takeBinaryValue(o *operation) error {
 		if flags, ok = wire.ParseUint32Extras(r.Extras); !ok {
 			return unexpected("the flags of a value", r.Extras)
 		}
-		o.item = c.newItem(o.key, &r.Value, flags, r.CAS)
+		o.item = &Item{Key: o.key, Value: c.takeValue(&r.Value), Flags: flags, CasID: r.CAS}
 	case verbIncrement, verbDecrement:
 		if o.number, ok = wire.ParseCount(r.Value); !ok {
 			return unexpected("a number of 8 bytes", r.Value)
@@ -141,7 +141,7 @@ func (c *conn) appendBinaryMany(dst []byte, keys []string) ([]byte, error) {
 	return end.AppendTo(dst), nil
 }
 
-func (c *conn) receiveBinaryMany(keys []string, found func(*Item)) error {
+func (c *conn) receiveBinaryMany(keys []string, found func() *Item) error {
 	r := &c.binary.response
 	var failed error
 	for next := 0; ; {
@@ -162,7 +162,7 @@ func (c *conn) receiveBinaryMany(keys []string, found func(*Item)) error {
 		case !ok:
 			return unexpected("the flags of a value", r.Extras)
 		default:
-			found(c.newItem(keys[number], &r.Value, flags, r.CAS))
+			*found() = Item{Key: keys[number], Value: c.takeValue(&r.Value), Flags: flags, CasID: r.CAS}
 		}
 	}
 }

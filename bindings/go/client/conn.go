@@ -116,8 +116,8 @@ func (c *conn) send(o *operation) error {
 	return c.sendText(o)
 }
 
-// getMany asks for many keys with one write, and calls found for those that are there.
-func (c *conn) getMany(keys []string, found func(*Item)) error {
+// getMany asks for many keys with one write, and fills what found returns for each that is there.
+func (c *conn) getMany(keys []string, found func() *Item) error {
 	var err error
 	switch c.dialect {
 	case wire.Meta:
@@ -314,9 +314,9 @@ func (c *Client) encrypt(ctx context.Context, raw net.Conn, server net.Addr) (ne
 	return encrypted, nil
 }
 
-// newItem takes a value out of a response, which shall not hold on to it while the connection is idle.
-func (c *conn) newItem(key string, value *[]byte, flags uint32, cas uint64) *Item {
-	item := &Item{Key: key, Value: c.r.Take(*value), Flags: flags, CasID: cas}
+// takeValue takes a value out of a response, which shall not hold on to it while the connection is idle.
+func (c *conn) takeValue(value *[]byte) []byte {
+	taken := c.r.Take(*value)
 	*value = nil
-	return item
+	return taken
 }

@@ -43,7 +43,10 @@ func FuzzAnswers(f *testing.F) {
 			o := operation{verb: verb(v) % (verbPing + 1), key: "k"}
 			outcome := cn.do(&o)
 			var items []*Item
-			many := cn.getMany([]string{"k", "l"}, func(item *Item) { items = append(items, item) })
+			many := cn.getMany([]string{"k", "l"}, func() *Item {
+				items = append(items, new(Item))
+				return items[len(items)-1]
+			})
 			for _, item := range append(items, o.item) {
 				if item != nil && len(item.Value) > len(answer) {
 					t.Fatalf("%q was made of %q", item.Value, answer)

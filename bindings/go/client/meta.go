@@ -123,8 +123,9 @@ func (c *conn) takeMetaValue(o *operation) error {
 	r := &c.meta.response
 	switch o.verb {
 	case verbGet, verbGetAndTouch:
-		o.item = c.metaItem(o.key)
-		return nil
+		o.item = &Item{Key: o.key}
+		_, err := c.metaItem(o.item, nil)
+		return err
 	case verbIncrement, verbDecrement:
 		var err error
 		o.number, err = strconv.ParseUint(string(bytes.TrimRight(r.Value, " ")), 10, 64)
@@ -135,11 +136,30 @@ func (c *conn) takeMetaValue(o *operation) error {
 	return unexpected("the answer to a request of the meta protocol", r.Status)
 }
 
-func (c *conn) metaItem(key string) *Item {
+// metaItem makes an item of a value, and says which of many it is. All flags are looked for in one go: most of the time
+// of many small items is spent on their lines.
+func (c *conn) metaItem(item *Item, keys []string) (number int, err error) {
 	r := &c.meta.response
-	flags, _ := r.Flags.Uint(wire.FlagFlags)
-	cas, _ := r.Flags.Uint(wire.FlagCAS)
-	return c.newItem(key, &r.Value, uint32(flags), cas)
+	number = -1
+	for letter, token := range r.Flags.All() {
+		v, ok := wire.ParseUint(token)
+		switch letter {
+		case wire.FlagFlags:
+			item.Flags = uint32(v)
+		case wire.FlagCAS:
+			item.CasID = v
+		case wire.FlagOpaque:
+			number = int(min(v, uint64(len(keys))))
+		default:
+			// W, X and Z say what is for those who bring values together.
+			continue
+		}
+		if !ok {
+			return 0, unexpected("a number behind a flag", r.Flags)
+		}
+	}
+	item.Value = c.takeValue(&r.Value)
+	return number, nil
 }
 
 func (c *conn) appendMetaMany(dst []byte, keys []string) ([]byte, error) {
@@ -160,7 +180,7 @@ func (c *conn) appendMetaMany(dst []byte, keys []string) ([]byte, error) {
 	return append(dst, "mn\r\n"...), nil
 }
 
-func (c *conn) receiveMetaMany(keys []string, found func(*Item)) error {
+func (c *conn) receiveMetaMany(keys []string, found func() *Item) error {
 	r := &c.meta.response
 	var failed error
 	for next := 0; ; {
@@ -171,12 +191,12 @@ func (c *conn) receiveMetaMany(keys []string, found func(*Item)) error {
 		case wire.MetaNoOpDone:
 			return failed
 		case wire.MetaValue:
-			number, ok := r.Flags.Uint(wire.FlagOpaque)
-			if !ok || number < uint64(next) || number >= uint64(len(keys)) {
+			item := found()
+			number, err := c.metaItem(item, keys)
+			if err != nil || number < next || number >= len(keys) {
 				return unexpected("answers in the order of the requests", r.Flags)
 			}
-			next = int(number) + 1
-			found(c.metaItem(keys[number]))
+			next, item.Key = number+1, keys[number]
 		case wire.MetaClientError, wire.MetaServerError:
 			failed = c.replied(r.Status.String(), r.Text)
 		default:

@@ -27,7 +27,10 @@ func (c *Client) GetMultiContext(ctx context.Context, keys []string) (map[string
 		failed, keys = nil, nil
 		for _, g := range c.ask(ctx, groups) {
 			for _, item := range g.items {
-				items[item.Key] = item
+				// The last one may have been left without a key by an error.
+				if item.Key != "" {
+					items[item.Key] = item
+				}
 			}
 			switch {
 			case c.goesOn(g.err):
@@ -50,6 +53,10 @@ type group struct {
 
 // group sorts keys by server. It is nil if there are no servers any more to ask.
 func (c *Client) group(keys []string, tried int) ([]*group, error) {
+	if list, ok := c.selector.(*ServerList); ok && tried == 0 && list.only() {
+		n, err := c.pick(keys[0], 0)
+		return []*group{{node: n, keys: keys}}, err
+	}
 	var groups []*group
 next:
 	for _, key := range keys {
@@ -87,9 +94,20 @@ func (c *Client) ask(ctx context.Context, groups []*group) []*group {
 	return groups
 }
 
+// Items are allocated so many at a time: who keeps one keeps the others, but not their values.
+const itemsAtOnce = 32
+
 func (g *group) ask(ctx context.Context, c *Client) {
-	g.items = make([]*Item, 0, len(g.keys))
 	g.err = g.node.use(ctx, c, true, func(cn *conn) error {
-		return cn.getMany(g.keys, func(item *Item) { g.items = append(g.items, item) })
+		g.items = make([]*Item, 0, len(g.keys))
+		var some []Item
+		return cn.getMany(g.keys, func() *Item {
+			if len(some) == 0 {
+				some = make([]Item, min(itemsAtOnce, len(g.keys)-len(g.items)+1))
+			}
+			item := &some[0]
+			g.items, some = append(g.items, item), some[1:]
+			return item
+		})
 	})
 }

@@ -345,3 +345,10 @@ func TestARestartedServerIsNotNoticed(t *testing.T) {
 	_, err := c.Get("k")
 	wantsError(t, err, ErrCacheMiss)
 }
+
+func TestStaleItemsAreReadAsOthers(t *testing.T) {
+	c := newClient(t, Options{Protocol: ProtocolMeta, Servers: []string{fake(t, answers("VA 1 c7 f5 O0 W X Z\r\nv\r\n"))}})
+	if item := wants(t, c, "k", "v"); item.Flags != 5 || item.CasID != 7 {
+		t.Errorf("%+v", item)
+	}
+}

@@ -92,6 +92,13 @@ func (s *ServerList) pick(key string, tried int) (net.Addr, error) {
 	return s.addrs[s.ring.pick(key, tried)], nil
 }
 
+// only says whether all keys are at one server.
+func (s *ServerList) only() bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return len(s.addrs) == 1
+}
+
 // Each calls f for each server until that returns an error.
 func (s *ServerList) Each(f func(net.Addr) error) error {
 	s.mu.RLock()

@@ -95,7 +95,7 @@ func (c *conn) takeTextValue(o *operation) error {
 	if string(r.Key) != o.key {
 		return unexpected("the value of the key that was asked for", r.Key)
 	}
-	o.item = c.newItem(o.key, &r.Value, uint32(r.Flags), r.CAS)
+	o.item = &Item{Key: o.key, Value: c.takeValue(&r.Value), Flags: uint32(r.Flags), CasID: r.CAS}
 	if err := c.r.Read(r); err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (c *conn) appendTextMany(dst []byte, keys []string) ([]byte, error) {
 }
 
 // receiveTextMany finds the keys in the order in which they were asked for.
-func (c *conn) receiveTextMany(keys []string, found func(*Item)) error {
+func (c *conn) receiveTextMany(keys []string, found func() *Item) error {
 	r := &c.text.response
 	for {
 		if err := c.r.Read(r); err != nil {
@@ -134,7 +134,7 @@ func (c *conn) receiveTextMany(keys []string, found func(*Item)) error {
 			if len(keys) == 0 {
 				return unexpected("the values of keys that were asked for", r.Key)
 			}
-			found(c.newItem(keys[0], &r.Value, uint32(r.Flags), r.CAS))
+			*found() = Item{Key: keys[0], Value: c.takeValue(&r.Value), Flags: uint32(r.Flags), CasID: r.CAS}
 			keys = keys[1:]
 		case wire.TextClientError, wire.TextServerError, wire.TextError:
 			return c.replied(r.Kind.String(), r.Text)

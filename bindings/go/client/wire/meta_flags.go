@@ -72,7 +72,7 @@ func (f MetaFlags) Has(letter byte) bool {
 // Uint returns the number behind a letter. It is false where there is no such letter or no number behind it.
 func (f MetaFlags) Uint(letter byte) (uint64, bool) {
 	token, _ := f.Token(letter)
-	return parseUint(token)
+	return ParseUint(token)
 }
 
 // Int is Uint for a number that may be negative.

@@ -181,13 +181,13 @@ func (r *TextRequest) parseStore(b []byte, head int, rest []byte) (int, error) {
 	if !ok {
 		return head, syntax("the length of the value", size, badFormat)
 	}
-	flagBits, flagsOK := parseUint(flags)
+	flagBits, flagsOK := ParseUint(flags)
 	seconds, exptimeOK := parseInt(exptime)
 	casOK := true
 	if r.Verb == TextCAS {
 		var cas []byte
 		cas, rest = nextWord(rest)
-		r.CAS, casOK = parseUint(cas)
+		r.CAS, casOK = ParseUint(cas)
 	}
 	r.Keys, r.Flags, r.Exptime = Words(key), uint32(flagBits), int32(seconds)
 	r.NoReply = endsInNoReply(rest)
@@ -223,7 +223,7 @@ func (r *TextRequest) parseRest(rest []byte) error {
 	case TextIncr, TextDecr:
 		word, _ := nextWord(rest)
 		var ok bool
-		if r.Delta, ok = parseUint(word); !ok {
+		if r.Delta, ok = ParseUint(word); !ok {
 			return syntax("how much to add or take away", word, badDelta)
 		}
 	case TextTouch:

@@ -111,7 +111,7 @@ func (r *TextResponse) Parse(b []byte) (int, error) {
 	case TextLine:
 		var ok bool
 		// decr leaves spaces behind a number that has become shorter.
-		if r.Number, ok = parseUint(word); ok && len(trim(rest)) == 0 {
+		if r.Number, ok = ParseUint(word); ok && len(trim(rest)) == 0 {
 			r.Kind = TextNumber
 		} else {
 			r.Number, r.Text = 0, line
@@ -129,11 +129,11 @@ func (r *TextResponse) parseValue(b, line []byte, head int, rest []byte) (int, e
 	size, rest = nextWord(rest)
 	cas, _ = nextWord(rest)
 	var flagsOK bool
-	r.Flags, flagsOK = parseUint(flags)
+	r.Flags, flagsOK = ParseUint(flags)
 	length, lengthOK := parseLength(size)
 	casOK := true
 	if len(cas) > 0 {
-		r.CAS, casOK = parseUint(cas)
+		r.CAS, casOK = ParseUint(cas)
 		r.HasCAS = true
 	}
 	if !flagsOK || !lengthOK || !casOK || !isKey(r.Key) {

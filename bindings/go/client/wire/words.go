@@ -69,11 +69,12 @@ func cutValue(b []byte, head, length int, reply string) (value []byte, n int, er
 
 // parseLength reads how long a value is.
 func parseLength(word []byte) (int, bool) {
-	v, ok := parseUint(word)
+	v, ok := ParseUint(word)
 	return int(v), ok && v <= maxValueBytes
 }
 
-func parseUint(word []byte) (uint64, bool) {
+// ParseUint reads a decimal number, as memcached writes it. It is false for anything else, and from 2^64 on.
+func ParseUint(word []byte) (uint64, bool) {
 	if len(word) == 0 || len(word) > 20 {
 		return 0, false
 	}
@@ -90,10 +91,10 @@ func parseUint(word []byte) (uint64, bool) {
 
 func parseInt(word []byte) (int64, bool) {
 	if len(word) > 0 && word[0] == '-' {
-		v, ok := parseUint(word[1:])
+		v, ok := ParseUint(word[1:])
 		return -int64(v), ok && v <= math.MaxInt64
 	}
-	v, ok := parseUint(word)
+	v, ok := ParseUint(word)
 	return int64(v), ok && v <= math.MaxInt64
 }
 
