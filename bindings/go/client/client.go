@@ -66,7 +66,8 @@ type Options struct {
 	// MaxValueBytes is how long a value may be that is read: DefaultMaxValueBytes if 0.
 	MaxValueBytes int
 	// BackoffMin is how long a server is left alone that cannot be connected to, or whose third answer in a row did not
-	// come. The time is doubled with each further failure, up to BackoffMax. A quarter to a half of it is by chance.
+	// come. The time is doubled with each further failure, up to BackoffMax. Half of it at least is waited; how much of
+	// the rest is by chance, so that clients do not all come back at once.
 	// DefaultBackoffMin and DefaultBackoffMax if 0; a negative BackoffMin leaves no server alone.
 	BackoffMin, BackoffMax time.Duration
 
