@@ -1,0 +1,107 @@
+package bigcache
+
+import (
+	"errors"
+	"hash/fnv"
+	"log"
+	"os"
+	"time"
+)
+
+// Config has the fields of BigCache v3's. Those marked as not needed are accepted and without effect.
+type Config struct {
+	// Shards must be a power of two; not needed else, for readers wait for nobody.
+	Shards int
+	// LifeWindow is how long an entry lives, in whole seconds; 0 is for ever. Once it is over the entry is not got any
+	// more, cleaned up or not.
+	LifeWindow time.Duration
+	// CleanWindow is how often expired entries are cleaned up and their callbacks called; 0 for when their memory is
+	// needed.
+	CleanWindow time.Duration
+	// MaxEntriesInWindow and MaxEntrySize say how much memory the cache begins with where it has no limit.
+	MaxEntriesInWindow int
+	MaxEntrySize       int
+	// StatsEnabled counts the requests of each key, for KeyMetadata.
+	StatsEnabled bool
+	// Verbose is not needed.
+	Verbose bool
+	// Hasher gives EntryInfo.Hash, and nothing else: the cache's own hash is keyed, and keys are compared.
+	Hasher Hasher
+	// HardMaxCacheSize is a limit in MB for all the cache takes, beyond which the entries least wanted are evicted. With
+	// 0 it grows, to half of the machine's memory, and then refuses.
+	HardMaxCacheSize int
+	// OnRemove is called when an entry expires, is evicted or is deleted. Any of the three may use the cache. The entry is
+	// nil where it is longer than 16 KiB. OnRemoveWithMetadata goes before OnRemove, that before OnRemoveWithReason.
+	OnRemove             func(key string, entry []byte)
+	OnRemoveWithMetadata func(key string, entry []byte, keyMetadata Metadata)
+	OnRemoveWithReason   func(key string, entry []byte, reason RemoveReason)
+	// Logger is not needed.
+	Logger Logger
+
+	filter int
+}
+
+// DefaultConfig is that of BigCache: entries live for eviction, and are cleaned up every second.
+func DefaultConfig(eviction time.Duration) Config {
+	return Config{
+		Shards:             1024,
+		LifeWindow:         eviction,
+		CleanWindow:        time.Second,
+		MaxEntriesInWindow: 1000 * 10 * 60,
+		MaxEntrySize:       500,
+		Verbose:            true,
+		Hasher:             newDefaultHasher(),
+		Logger:             DefaultLogger(),
+	}
+}
+
+// OnRemoveFilterSet has OnRemoveWithReason called for these reasons alone.
+func (c Config) OnRemoveFilterSet(reasons ...RemoveReason) Config {
+	c.filter = 0
+	for _, reason := range reasons {
+		c.filter |= 1 << uint(reason)
+	}
+	return c
+}
+
+func (c *Config) check() error {
+	switch {
+	case c.Shards <= 0 || c.Shards&(c.Shards-1) != 0:
+		return errors.New("bigcache: Shards must be a power of two")
+	case c.MaxEntrySize < 0:
+		return errors.New("bigcache: MaxEntrySize must be >= 0")
+	case c.MaxEntriesInWindow < 0:
+		return errors.New("bigcache: MaxEntriesInWindow must be >= 0")
+	case c.HardMaxCacheSize < 0:
+		return errors.New("bigcache: HardMaxCacheSize must be >= 0")
+	case c.LifeWindow < 0:
+		return errors.New("bigcache: LifeWindow must be >= 0")
+	case c.CleanWindow > 0 && c.CleanWindow < time.Second:
+		return errors.New("bigcache: CleanWindow must be a second at least, the cache's unit of time")
+	}
+	return nil
+}
+
+// Hasher makes numbers of keys.
+type Hasher interface {
+	Sum64(string) uint64
+}
+
+// Logger is a part of [log.Logger].
+type Logger interface {
+	Printf(format string, v ...interface{})
+}
+
+// DefaultLogger writes to standard output.
+func DefaultLogger() Logger { return log.New(os.Stdout, "", log.LstdFlags) }
+
+// fnv64a is what BigCache uses where nothing else is said.
+type fnv64a struct{}
+
+func newDefaultHasher() Hasher { return fnv64a{} }
+
+func (fnv64a) Sum64(key string) uint64 {
+	hash := fnv.New64a()
+	_, _ = hash.Write([]byte(key))
+	return hash.Sum64()
+}
