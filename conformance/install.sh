@@ -22,6 +22,7 @@ missing_packages() {
     echo '#include <libmemcached/memcached.h>' | cc -fsyntax-only -x c - 2>/dev/null ||
         echo libmemcached-dev
     command -v go >/dev/null || echo golang-go
+    command -v pkg-config >/dev/null || echo pkg-config
     command -v python3 >/dev/null || echo python3
     python3 -c 'import ensurepip, venv' 2>/dev/null || echo python3-venv
     perl -e 'use Test::More' 2>/dev/null || echo perl
