@@ -80,6 +80,9 @@ func (c *Cache) read(key string, room []byte, item *C.larder_item) uint32 {
 	}
 	outcome := C.larder_get(c.handle, text(key), C.size_t(len(key)),
 		bytes(room), C.size_t(len(room)), item)
+	if outcome == C.LARDER_TOO_SMALL {
+		calls.hitsAgain.Add(1)
+	}
 	calls.Add(-1)
 	return outcome
 }
@@ -190,18 +193,23 @@ func (c *Cache) GetBatch(batch *Batch, keys ...string) error {
 			return status(outcome)
 		}
 		missing, found := 0, 0
+		hits := uint64(len(keys))
 		for at := range batch.items {
 			switch item := &batch.items[at]; item.status {
 			case C.LARDER_TOO_SMALL:
 				missing += int(item.value_bytes)
 			case C.LARDER_OK:
 				found += int(item.value_bytes)
+			default:
+				hits--
 			}
 		}
 		if missing == 0 {
 			batch.values = batch.values[:found]
 			return nil
 		}
+		calls.hitsAgain.Add(hits)
+		calls.missesAgain.Add(uint64(len(keys)) - hits)
 		batch.values = make([]byte, found+missing)
 	}
 }

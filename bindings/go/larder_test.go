@@ -81,6 +81,22 @@ func TestValuesComeBackAsTheyWereStored(t *testing.T) {
 	}
 }
 
+func TestAGetCountsOnceWhateverRoomItTakes(t *testing.T) {
+	cache := openCache(t, Options{})
+	set(t, cache, "small", "s")
+	set(t, cache, "large", strings.Repeat("l", 100_000))
+	for _, key := range []string{"small", "large", "none"} {
+		cache.Get(key)
+		_, _, _ = cache.GetInto(nil, key)
+	}
+	if err := cache.GetBatch(new(Batch), "small", "large", "none"); err != nil {
+		t.Fatal(err)
+	}
+	if stats := cache.Stats(); stats.Hits != 6 || stats.Misses != 3 {
+		t.Errorf("%d hits, %d misses; expected 6 and 3", stats.Hits, stats.Misses)
+	}
+}
+
 func TestChanges(t *testing.T) {
 	cache := openCache(t, Options{CAS: true})
 	is := must[bool](t)

@@ -10,20 +10,25 @@ import (
 // themselves in one of several places, by where their stack is: counting in one place they would wait for each other.
 type use struct {
 	closed atomic.Bool
-	places [places]struct {
-		calls atomic.Int64
-		_     [120]byte
-	}
+	places [places]place
 }
 
 const places = 32
 
+// place counts the callers that are in.
+type place struct {
+	atomic.Int64
+	// What was read once more, into more room, and is counted twice by the cache.
+	hitsAgain, missesAgain atomic.Uint64
+	_                      [104]byte
+}
+
 // begin counts the caller in; nil where the cache is closed. Otherwise the caller counts itself out at what it is given.
-func (u *use) begin() *atomic.Int64 {
+func (u *use) begin() *place {
 	var here byte
 	// Stacks are at least 2 KiB apart.
 	at := uint64(uintptr(unsafe.Pointer(&here))>>11) * 0x9E3779B97F4A7C15 >> 59
-	calls := &u.places[at%places].calls
+	calls := &u.places[at%places]
 	calls.Add(1)
 	if u.closed.Load() {
 		calls.Add(-1)
@@ -38,9 +43,18 @@ func (u *use) close() bool {
 		return false
 	}
 	for at := range u.places {
-		for wait := time.Microsecond; u.places[at].calls.Load() != 0; wait = min(2*wait, time.Millisecond) {
+		for wait := time.Microsecond; u.places[at].Load() != 0; wait = min(2*wait, time.Millisecond) {
 			time.Sleep(wait)
 		}
 	}
 	return true
+}
+
+// again is how many hits and misses the cache has counted twice.
+func (u *use) again() (hits, misses uint64) {
+	for at := range u.places {
+		hits += u.places[at].hitsAgain.Load()
+		misses += u.places[at].missesAgain.Load()
+	}
+	return hits, misses
 }
