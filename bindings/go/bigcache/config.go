@@ -12,11 +12,11 @@ import (
 type Config struct {
 	// Shards must be a power of two; not needed else, for readers wait for nobody.
 	Shards int
-	// LifeWindow is how long an entry lives, in whole seconds; 0 is for ever. Once it is over the entry is not got any
-	// more, cleaned up or not.
+	// LifeWindow is how long an entry lives, a part of a second counting as a whole; 0 is for ever. Once it is over the
+	// entry is not got any more, cleaned up or not.
 	LifeWindow time.Duration
-	// CleanWindow is how often expired entries are cleaned up and their callbacks called; 0 for when their memory is
-	// needed.
+	// CleanWindow is how often expired entries are cleaned up and their callbacks called, every second at most; 0 is for
+	// when their memory is needed.
 	CleanWindow time.Duration
 	// MaxEntriesInWindow and MaxEntrySize say how much memory the cache begins with where it has no limit.
 	MaxEntriesInWindow int
@@ -38,7 +38,8 @@ type Config struct {
 	// Logger is not needed.
 	Logger Logger
 
-	filter int
+	// For which reasons OnRemoveWithReason is called, a bit each; for all where there is none.
+	reasons uint64
 }
 
 // DefaultConfig is that of BigCache: entries live for eviction, and are cleaned up every second.
@@ -57,27 +58,26 @@ func DefaultConfig(eviction time.Duration) Config {
 
 // OnRemoveFilterSet has OnRemoveWithReason called for these reasons alone.
 func (c Config) OnRemoveFilterSet(reasons ...RemoveReason) Config {
-	c.filter = 0
+	c.reasons = 0
 	for _, reason := range reasons {
-		c.filter |= 1 << uint(reason)
+		c.reasons |= 1 << reason
 	}
 	return c
 }
 
+// check says what is wrong, in BigCache's words where it has some.
 func (c *Config) check() error {
 	switch {
 	case c.Shards <= 0 || c.Shards&(c.Shards-1) != 0:
-		return errors.New("bigcache: Shards must be a power of two")
+		return errors.New("Shards number must be power of two")
 	case c.MaxEntrySize < 0:
-		return errors.New("bigcache: MaxEntrySize must be >= 0")
+		return errors.New("MaxEntrySize must be >= 0")
 	case c.MaxEntriesInWindow < 0:
-		return errors.New("bigcache: MaxEntriesInWindow must be >= 0")
+		return errors.New("MaxEntriesInWindow must be >= 0")
 	case c.HardMaxCacheSize < 0:
-		return errors.New("bigcache: HardMaxCacheSize must be >= 0")
+		return errors.New("HardMaxCacheSize must be >= 0")
 	case c.LifeWindow < 0:
-		return errors.New("bigcache: LifeWindow must be >= 0")
-	case c.CleanWindow > 0 && c.CleanWindow < time.Second:
-		return errors.New("bigcache: CleanWindow must be a second at least, the cache's unit of time")
+		return errors.New("LifeWindow must be >= 0, where 0 is for ever")
 	}
 	return nil
 }
@@ -93,7 +93,7 @@ type Logger interface {
 }
 
 // DefaultLogger writes to standard output.
-func DefaultLogger() Logger { return log.New(os.Stdout, "", log.LstdFlags) }
+func DefaultLogger() *log.Logger { return log.New(os.Stdout, "", log.LstdFlags) }
 
 // fnv64a is what BigCache uses where nothing else is said.
 type fnv64a struct{}

@@ -7,11 +7,11 @@ import (
 	"larder"
 )
 
-// Errors of an iterator.
+// Errors of an iterator, with the words that they have in BigCache.
 var (
 	// ErrInvalidIteratorState says that SetNext has not been called, or has said that there is no more.
 	ErrInvalidIteratorState = errors.New("Iterator is in invalid state. Use SetNext() to move to next position")
-	// ErrCannotRetrieveEntry says that the entry has gone since SetNext.
+	// ErrCannotRetrieveEntry does not happen, for SetNext goes to no entry that cannot be had.
 	ErrCannotRetrieveEntry = errors.New("Could not retrieve entry from cache")
 )
 
@@ -29,51 +29,72 @@ func (e EntryInfo) Key() string { return e.key }
 // Hash of the key, by the Hasher of the Config.
 func (e EntryInfo) Hash() uint64 { return e.hash }
 
-// Timestamp is when the entry was stored, in seconds of Unix time; 0 with a LifeWindow of 0.
+// Timestamp is when the entry was stored, in seconds of Unix time, one more or less; 0 with a LifeWindow of 0.
 func (e EntryInfo) Timestamp() uint64 { return e.timestamp }
 
 // Value of the entry.
 func (e EntryInfo) Value() []byte { return e.value }
 
-// EntryInfoIterator goes through the entries. One that is there all the time is shown at least once. For one goroutine.
+// EntryInfoIterator goes through the entries, in no particular order. One that is there all the time is shown at least once.
+// It holds nobody up, and neither counts as a request nor has to be closed. For one goroutine.
 type EntryInfoIterator struct {
 	cache *BigCache
 	walk  *larder.Walk
-	name  string
+	entry EntryInfo
 	valid bool
 }
 
-// Iterator begins to go through the entries.
+// Iterator begins to go through the entries; in a closed cache there are none.
 func (c *BigCache) Iterator() *EntryInfoIterator {
 	return &EntryInfoIterator{cache: c, walk: c.cache.Walk("")}
 }
 
-// SetNext goes to the next entry; false where there is none.
+// SetNext goes to the next entry and reads it; false where there is none.
 func (it *EntryInfoIterator) SetNext() bool {
-	it.name, it.valid = it.walk.Next()
-	return it.valid
+	for it.valid = false; !it.valid; {
+		name, more := it.walk.Next()
+		if !more {
+			it.walk.Close()
+			it.entry = EntryInfo{}
+			return false
+		}
+		// One that has gone meanwhile is passed over.
+		it.entry, it.valid = it.cache.look(name)
+	}
+	return true
 }
 
-// Value is the entry that the iterator has come to.
+// Value is the entry that the iterator has come to, as it was then.
 func (it *EntryInfoIterator) Value() (EntryInfo, error) {
 	if !it.valid {
 		return EntryInfo{}, ErrInvalidIteratorState
 	}
-	value, item, err := it.cache.cache.GetInto(nil, it.name)
+	return it.entry, nil
+}
+
+// look reads an entry for an iterator.
+func (c *BigCache) look(name string) (EntryInfo, bool) {
+	value, item, err := c.cache.GetInto(nil, name)
 	if err != nil {
-		return EntryInfo{}, ErrCannotRetrieveEntry
+		c.counters.untoldMisses.Add(1)
+		return EntryInfo{}, false
 	}
-	key := it.name
-	if isFramed(key) {
-		var ok bool
-		if key, value, ok = open(value); !ok {
-			return EntryInfo{}, ErrCannotRetrieveEntry
+	c.counters.untoldHits.Add(1)
+	key := name
+	if isFramed(name) {
+		var whole bool
+		if key, value, whole = open(value); !whole {
+			return EntryInfo{}, false
 		}
 	}
-	config := &it.cache.config
-	info := EntryInfo{key: key, value: value, hash: config.Hasher.Sum64(key)}
-	if config.LifeWindow > 0 {
-		info.timestamp = uint64(time.Now().Add(item.TTL - config.LifeWindow).Unix())
+	return EntryInfo{key, value, c.config.Hasher.Sum64(key), c.stored(item.TTL)}, true
+}
+
+// stored is when an entry was stored that has this time left.
+func (c *BigCache) stored(left time.Duration) uint64 {
+	if c.config.LifeWindow == 0 {
+		return 0
 	}
-	return info, nil
+	whole := (c.config.LifeWindow + time.Second - 1).Truncate(time.Second)
+	return uint64(time.Now().Add(left - whole).Unix())
 }

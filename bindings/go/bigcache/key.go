@@ -3,8 +3,6 @@ package bigcache
 import (
 	"crypto/sha256"
 	"encoding/binary"
-
-	"larder"
 )
 
 // BigCache takes any key. Those that the cache has no room for are kept by their digest, with the key in front of the entry,
@@ -41,11 +39,8 @@ func open(framed []byte) (key string, entry []byte, ok bool) {
 	return string(rest[:length]), rest[length:], true
 }
 
-// unframe gives the entry of this key.
-func unframe(framed []byte, key string) ([]byte, error) {
+// unframe gives the entry of this key; false where it is of another.
+func unframe(framed []byte, key string) ([]byte, bool) {
 	found, entry, ok := open(framed)
-	if !ok || found != key {
-		return nil, larder.ErrNotFound
-	}
-	return entry, nil
+	return entry, ok && found == key
 }

@@ -1,43 +1,82 @@
 package bigcache
 
-import "sync"
+import (
+	"hash/maphash"
+	"sync"
+)
 
-// requests counts the requests of each key, with StatsEnabled.
+// requests counts the requests of each key. Its methods do nothing where it is nil, without StatsEnabled.
 type requests struct {
-	shards [64]struct {
-		lock sync.Mutex
-		of   map[uint64]uint32
-	}
+	seed   maphash.Seed
+	shards [64]requestShard
+	// How many entries there are.
+	entries func() int
 }
 
-func (r *requests) in(c *BigCache, key string, do func(of map[uint64]uint32, hash uint64)) {
-	if !c.config.StatsEnabled {
+type requestShard struct {
+	lock sync.Mutex
+	of   map[uint64]uint32
+	// How many keys it may have before somebody looks whether there are as many entries.
+	room int
+}
+
+const roomMin = 1024
+
+func newRequests(entries func() int) *requests {
+	r := &requests{seed: maphash.MakeSeed(), entries: entries}
+	for at := range r.shards {
+		r.shards[at].of, r.shards[at].room = make(map[uint64]uint32), roomMin
+	}
+	return r
+}
+
+// in does something with the counts, of which that of a key is at hash.
+func (r *requests) in(name string, do func(shard *requestShard, hash uint64)) {
+	if r == nil {
 		return
 	}
-	hash := c.config.Hasher.Sum64(key)
+	hash := maphash.String(r.seed, name)
 	shard := &r.shards[hash%uint64(len(r.shards))]
 	shard.lock.Lock()
 	defer shard.lock.Unlock()
-	if shard.of == nil {
-		shard.of = make(map[uint64]uint32)
+	do(shard, hash)
+}
+
+func (r *requests) count(name string) {
+	r.in(name, func(shard *requestShard, hash uint64) {
+		if shard.of[hash]++; len(shard.of) > shard.room {
+			r.makeRoom(shard)
+		}
+	})
+}
+
+// makeRoom keeps the counts from growing for ever by keys whose removal nobody was told of: where there are many more keys
+// than entries all begin anew.
+func (r *requests) makeRoom(shard *requestShard) {
+	shard.room = max(roomMin, 4*r.entries()/len(r.shards))
+	if len(shard.of) > shard.room {
+		clear(shard.of)
 	}
-	do(shard.of, hash)
 }
 
-func (r *requests) count(c *BigCache, key string) {
-	r.in(c, key, func(of map[uint64]uint32, hash uint64) { of[hash]++ })
+func (r *requests) of(name string) (count uint32) {
+	r.in(name, func(shard *requestShard, hash uint64) { count = shard.of[hash] })
+	return count
 }
 
-func (r *requests) forget(c *BigCache, key string) {
-	r.in(c, key, func(of map[uint64]uint32, hash uint64) { delete(of, hash) })
-}
-
-func (r *requests) of(c *BigCache, key string) (count uint32) {
-	r.in(c, key, func(of map[uint64]uint32, hash uint64) { count = of[hash] })
+// take is of, and the count begins anew.
+func (r *requests) take(name string) (count uint32) {
+	r.in(name, func(shard *requestShard, hash uint64) {
+		count = shard.of[hash]
+		delete(shard.of, hash)
+	})
 	return count
 }
 
 func (r *requests) reset() {
+	if r == nil {
+		return
+	}
 	for at := range r.shards {
 		shard := &r.shards[at]
 		shard.lock.Lock()
