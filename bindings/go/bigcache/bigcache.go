@@ -27,6 +27,7 @@ type Response struct {
 type BigCache struct {
 	cache    *larder.Cache
 	config   Config
+	life     time.Duration
 	memory   memory
 	counters counters
 	requests *requests
@@ -53,7 +54,7 @@ func New(ctx context.Context, config Config) (*BigCache, error) {
 	if config.Hasher == nil {
 		config.Hasher = newDefaultHasher()
 	}
-	c := &BigCache{config: config, closed: make(chan struct{})}
+	c := &BigCache{config: config, life: config.life(), closed: make(chan struct{})}
 	if config.StatsEnabled {
 		c.requests = newRequests(c.Len)
 	}
@@ -103,6 +104,15 @@ func (c *BigCache) end() (err error) {
 	return err
 }
 
+func (c *BigCache) isClosed() bool {
+	select {
+	case <-c.closed:
+		return true
+	default:
+		return false
+	}
+}
+
 // Get gives a copy of the entry of a key, or ErrEntryNotFound.
 func (c *BigCache) Get(key string) ([]byte, error) {
 	name, framed := nameOf(key)
@@ -119,12 +129,10 @@ func (c *BigCache) Get(key string) ([]byte, error) {
 
 // missing is why there is no entry.
 func (c *BigCache) missing() error {
-	select {
-	case <-c.closed:
+	if c.isClosed() {
 		return larder.ErrClosed
-	default:
-		return ErrEntryNotFound
 	}
+	return ErrEntryNotFound
 }
 
 // GetWithInfo is Get.
@@ -139,7 +147,7 @@ func (c *BigCache) Set(key string, entry []byte) error {
 	if framed {
 		entry = frame(key, entry)
 	}
-	return c.memory.store(c.cache, func() error { return c.cache.Set(name, entry, c.config.LifeWindow) })
+	return c.memory.store(c.cache, func() error { return c.cache.Set(name, entry, c.life) })
 }
 
 // Append puts bytes behind an entry, or stores them where there is none. The entry lives for a LifeWindow from then on. Where
@@ -157,7 +165,7 @@ func (c *BigCache) Append(key string, entry []byte) error {
 			} else if done {
 				return c.renew(name)
 			}
-			if done, err := c.cache.Add(name, whole, c.config.LifeWindow); err != nil || done {
+			if done, err := c.cache.Add(name, whole, c.life); err != nil || done {
 				return err
 			}
 			// Somebody else has stored one in between.
@@ -167,10 +175,10 @@ func (c *BigCache) Append(key string, entry []byte) error {
 
 // renew has an entry live for another LifeWindow, if it has not been removed.
 func (c *BigCache) renew(name string) error {
-	if c.config.LifeWindow == 0 {
+	if c.life == 0 {
 		return nil
 	}
-	_, err := c.cache.Touch(name, c.config.LifeWindow)
+	_, err := c.cache.Touch(name, c.life)
 	return err
 }
 

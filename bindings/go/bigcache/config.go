@@ -12,8 +12,8 @@ import (
 type Config struct {
 	// Shards must be a power of two; not needed else, for readers wait for nobody.
 	Shards int
-	// LifeWindow is how long an entry lives, a part of a second counting as a whole; 0 is for ever. Once it is over the
-	// entry is not got any more, cleaned up or not.
+	// LifeWindow is how long an entry lives, and up to a second more; a part of a second counts as a whole, 0 is for ever.
+	// Then the entry is not got any more, cleaned up or not.
 	LifeWindow time.Duration
 	// CleanWindow is how often expired entries are cleaned up and their callbacks called, every second at most; 0 is for
 	// when their memory is needed.
@@ -80,6 +80,18 @@ func (c *Config) check() error {
 		return errors.New("LifeWindow must be >= 0, where 0 is for ever")
 	}
 	return nil
+}
+
+// The cache has no more than 136 years.
+const lifeMax = 100 * 365 * 24 * time.Hour
+
+// life is the time to live that entries get: the cache's seconds are those of the clock, the first of which may be about to
+// end.
+func (c *Config) life() time.Duration {
+	if c.LifeWindow == 0 {
+		return 0
+	}
+	return (min(c.LifeWindow, lifeMax) + time.Second - 1).Truncate(time.Second) + time.Second
 }
 
 // Hasher makes numbers of keys.

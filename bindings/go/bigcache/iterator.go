@@ -92,9 +92,8 @@ func (c *BigCache) look(name string) (EntryInfo, bool) {
 
 // stored is when an entry was stored that has this time left.
 func (c *BigCache) stored(left time.Duration) uint64 {
-	if c.config.LifeWindow == 0 {
+	if c.life == 0 {
 		return 0
 	}
-	whole := (c.config.LifeWindow + time.Second - 1).Truncate(time.Second)
-	return uint64(time.Now().Add(left - whole).Unix())
+	return uint64(time.Now().Add(left - c.life).Unix())
 }

@@ -3,25 +3,26 @@ package bigcache
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"strings"
 )
 
 // BigCache takes any key. Those that the cache has no room for are kept by their digest, with the key in front of the entry,
 // and so are those that begin like a digest.
 const (
-	framedMark  = '\xFF'
+	framedMark  = "\xFF"
 	keyBytesMax = 250
 )
 
 // nameOf is the name by which the entry of a key is kept, and whether the key stands in front of it.
 func nameOf(key string) (name string, framed bool) {
-	if 0 < len(key) && len(key) <= keyBytesMax && key[0] != framedMark {
+	if 0 < len(key) && len(key) <= keyBytesMax && !isFramed(key) {
 		return key, false
 	}
 	digest := sha256.Sum256([]byte(key))
-	return string(framedMark) + string(digest[:]), true
+	return framedMark + string(digest[:]), true
 }
 
-func isFramed(name string) bool { return name[0] == framedMark }
+func isFramed(name string) bool { return strings.HasPrefix(name, framedMark) }
 
 func frame(key string, entry []byte) []byte {
 	framed := binary.AppendUvarint(make([]byte, 0, len(key)+len(entry)+binary.MaxVarintLen64), uint64(len(key)))

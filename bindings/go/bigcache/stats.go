@@ -1,6 +1,10 @@
 package bigcache
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"larder"
+)
 
 // Stats are statistics, from New or ResetStats on.
 type Stats struct {
@@ -23,10 +27,8 @@ type counters struct {
 
 // Stats tells the statistics, in some microseconds. Of a closed cache there are none.
 func (c *BigCache) Stats() Stats {
-	select {
-	case <-c.closed:
+	if c.isClosed() {
 		return Stats{}
-	default:
 	}
 	// First those that are taken away, so that none of them is taken away uncounted.
 	hits, misses := c.counters.untoldHits.Load(), c.counters.untoldMisses.Load()
@@ -41,6 +43,9 @@ func (c *BigCache) Stats() Stats {
 
 // ResetStats has the statistics begin anew, but for the request counts of the keys.
 func (c *BigCache) ResetStats() error {
+	if c.isClosed() {
+		return larder.ErrClosed
+	}
 	stats := c.cache.Stats()
 	c.counters.untoldHits.Store(stats.Hits)
 	c.counters.untoldMisses.Store(stats.Misses)

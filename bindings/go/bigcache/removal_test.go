@@ -1,0 +1,211 @@
+package bigcache
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// heard is what callbacks were called with, a line each.
+type heard struct {
+	lock  sync.Mutex
+	lines []string
+}
+
+func (h *heard) add(of ...any) {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	h.lines = append(h.lines, strings.TrimSuffix(fmt.Sprintln(of...), "\n"))
+}
+
+// wants waits until as many lines have come, in any order.
+func (h *heard) wants(t testing.TB, lines ...string) {
+	t.Helper()
+	var found []string
+	for end := time.Now().Add(5 * time.Second); len(found) < len(lines) && time.Now().Before(end); {
+		time.Sleep(5 * time.Millisecond)
+		h.lock.Lock()
+		found = slices.Clone(h.lines)
+		h.lock.Unlock()
+	}
+	slices.Sort(found)
+	slices.Sort(lines)
+	if !slices.Equal(found, lines) {
+		t.Errorf("the callback was called with %.300q; expected %.300q", found, lines)
+	}
+}
+
+// settled waits until a callback would have been called.
+func settled() { time.Sleep(100 * time.Millisecond) }
+
+func TestCallbacksHearOfWhatExpired(t *testing.T) {
+	t.Parallel()
+	var heard heard
+	config := shortLived()
+	config.OnRemoveWithReason = func(key string, entry []byte, reason RemoveReason) {
+		heard.add(key, string(entry), reason)
+	}
+	cache := newCache(t, config)
+	set(t, cache, "key", "entry")
+	set(t, cache, strings.Repeat("long", 100), "entry")
+	heard.wants(t, "key entry 1", strings.Repeat("long", 100)+" entry 1")
+	if err := cache.Delete("key"); err != ErrEntryNotFound {
+		t.Error(err)
+	}
+	settled()
+	heard.wants(t, "key entry 1", strings.Repeat("long", 100)+" entry 1")
+}
+
+func TestCallbacksHearOfWhatIsEvicted(t *testing.T) {
+	var lock sync.Mutex
+	evicted := map[string]bool{}
+	config := small()
+	config.OnRemoveWithReason = func(key string, entry []byte, reason RemoveReason) {
+		lock.Lock()
+		defer lock.Unlock()
+		evicted[key] = true
+		if reason != NoSpace || string(entry) != strings.Repeat(key, 200) {
+			t.Errorf("%q, %.20q, %d", key, entry, reason)
+		}
+	}
+	cache := newCache(t, config)
+	for at := range 6000 {
+		set(t, cache, fmt.Sprint(1_000_000+at), strings.Repeat(fmt.Sprint(1_000_000+at), 200))
+	}
+	left := cache.Len()
+	eventually(t, "each entry is there or was told of", func() bool {
+		lock.Lock()
+		defer lock.Unlock()
+		return len(evicted) == 6000-left
+	})
+	for key := range evicted {
+		wantsNone(t, cache, key)
+	}
+}
+
+func TestCallbacksHearOfWhatIsDeletedAndOfNothingElse(t *testing.T) {
+	var heard heard
+	config := small()
+	config.OnRemove = func(key string, entry []byte) { heard.add(key, string(entry)) }
+	cache := newCache(t, config)
+	set(t, cache, "key", "overwritten")
+	set(t, cache, "key", "entry")
+	_ = cache.Append("key", []byte("!"))
+	_ = cache.Delete("key")
+	_ = cache.Delete("none")
+	set(t, cache, "reset", "entry")
+	_ = cache.Reset()
+	set(t, cache, "last", "entry")
+	_ = cache.Delete("last")
+	heard.wants(t, "key entry!", "last entry")
+}
+
+func TestTheFirstCallbackOfThreeIsCalled(t *testing.T) {
+	var heard heard
+	config := small()
+	config.OnRemoveWithReason = func(string, []byte, RemoveReason) { heard.add("with reason") }
+	remove := func(key string) {
+		t.Helper()
+		cache := newCache(t, config)
+		set(t, cache, key, "entry")
+		_ = cache.Delete(key)
+		settled()
+	}
+	remove("1")
+	config.OnRemove = func(string, []byte) { heard.add("plain") }
+	remove("2")
+	config.OnRemoveWithMetadata = func(string, []byte, Metadata) { heard.add("with metadata") }
+	remove("3")
+	heard.wants(t, "with reason", "plain", "with metadata")
+}
+
+func TestReasonsCanBeLeftOut(t *testing.T) {
+	t.Parallel()
+	var heard heard
+	config := shortLived()
+	config.OnRemoveWithReason = func(key string, entry []byte, reason RemoveReason) { heard.add(key, reason) }
+	cache := newCache(t, config.OnRemoveFilterSet(Deleted, NoSpace))
+	set(t, cache, "expires", "entry")
+	eventually(t, "it has expired", func() bool { return cache.Len() == 0 })
+	set(t, cache, "deleted", "entry")
+	_ = cache.Delete("deleted")
+	heard.wants(t, "deleted 3")
+	// A filter of nothing leaves nothing out.
+	if config = config.OnRemoveFilterSet(); !config.wants(Expired) || !config.wants(Deleted) {
+		t.Error("without reasons all are told")
+	}
+}
+
+func TestCallbacksHearHowOftenAKeyWasRequested(t *testing.T) {
+	var heard heard
+	config := small()
+	config.StatsEnabled = true
+	config.OnRemoveWithMetadata = func(key string, _ []byte, metadata Metadata) { heard.add(key, metadata.RequestCount) }
+	cache := newCache(t, config)
+	for _, key := range []string{"key", strings.Repeat("long", 100)} {
+		set(t, cache, key, "entry")
+		for range 100 {
+			wants(t, cache, key, "entry")
+		}
+		_ = cache.Delete(key)
+	}
+	heard.wants(t, "key 100", strings.Repeat("long", 100)+" 100")
+	// The next entry of the key begins anew.
+	set(t, cache, "key", "entry")
+	if count := cache.KeyMetadata("key").RequestCount; count != 0 {
+		t.Error(count)
+	}
+}
+
+func TestCallbacksMayUseTheCache(t *testing.T) {
+	var heard heard
+	var cache *BigCache
+	config := small()
+	config.OnRemove = func(key string, entry []byte) {
+		if key == "last" {
+			heard.add(key, cache.Close())
+			return
+		}
+		_, err := cache.Get(key)
+		heard.add(key, string(entry), err, cache.Len(), cache.Set("other", entry), cache.Delete("none"))
+	}
+	cache = newCache(t, config)
+	set(t, cache, "key", "entry")
+	_ = cache.Delete("key")
+	heard.wants(t, "key entry Entry not found 0 <nil> Entry not found")
+	wants(t, cache, "other", "entry")
+	set(t, cache, "last", "entry")
+	_ = cache.Delete("last")
+	heard.wants(t, "key entry Entry not found 0 <nil> Entry not found", "last <nil>")
+	wantsClosed(t, cache)
+}
+
+func TestASlowCallbackHoldsNobodyUp(t *testing.T) {
+	free := make(chan struct{})
+	config := small()
+	config.OnRemove = func(string, []byte) { <-free }
+	cache := newCache(t, config)
+	defer close(free)
+	for at := range 20_000 {
+		set(t, cache, fmt.Sprint(at), "entry")
+		_ = cache.Delete(fmt.Sprint(at))
+	}
+	if err := cache.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCallbacksGetNoEntryThatIsLong(t *testing.T) {
+	var heard heard
+	config := Config{Shards: 1, HardMaxCacheSize: 64}
+	config.OnRemove = func(key string, entry []byte) { heard.add(key, entry == nil, len(entry)) }
+	cache := newCache(t, config)
+	for _, bytes := range []int{0, 15_000, 17_000} {
+		set(t, cache, fmt.Sprint(bytes), strings.Repeat("e", bytes))
+		_ = cache.Delete(fmt.Sprint(bytes))
+	}
+	heard.wants(t, "0 false 0", "15000 false 15000", "17000 true 0")
+}

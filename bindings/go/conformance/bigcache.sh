@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# The tests of BigCache on larder/bigcache, which takes its place: they are put beside our sources. Where they turn the
+# clock forward, time goes by; where they look at what was called, they wait a moment, for our callbacks come shortly after
+# the removal. That an entry was stored in 1970 is not asked. Those in `others` are left out, each for its reason.
+source "$(dirname "$0")/../../../conformance/clients/server.sh"
+
+version=v3.1.0
+bigcache=$root/bindings/go/bigcache
+command -v go >/dev/null || fail "go is missing: run conformance/install.sh"
+
+others='
+TestAppendCollision                                 keys do not collide
+TestHashCollision                                   keys do not collide
+TestBigCache_GetWithInfoCollision                   keys do not collide
+TestTimingEvictionShouldEvictOnlyFromUpdatedShard   wants an expired entry
+TestBigCache_GetWithInfo                            wants an expired entry
+TestCacheCapacity                                   knows to the byte how BigCache grows
+TestCacheInitialCapacity                            knows to the byte how BigCache grows
+TestOldestEntryDeletionWhenMaxCacheSizeIsReached    wants an entry of more than half of the memory
+TestEntriesIteratorWithConcurrentUpdate             evicts by calling into shards
+'
+
+mkdir "$folder/module"
+cd "$folder/module"
+go mod init larder.example/bigcache >/dev/null 2>&1
+go mod edit -require=larder@v0.0.0 -replace=larder="$root/bindings/go"
+theirs=$(go mod download -json "github.com/allegro/bigcache/v3@$version" | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')
+[ -d "$theirs" ] || fail "cannot download BigCache"
+
+for file in "$bigcache"/*.go; do
+    case $file in *_test.go) ;; *) cp "$file" . ;; esac
+done
+awk 'NF { print "/^func " $1 "(/,/^}/d" }' <<<"$others" >"$folder/left_out"
+for file in bigcache iterator assert fnv hash; do
+    # The clock is one of ours.
+    sed -f "$folder/left_out" \
+        -e '/^type mockedClock/,/^}/d' -e '/^func (mc \*mockedClock)/,/^}/d' \
+        -e 's/cache\.hash\./cache.config.Hasher./' \
+        -e 's/^\(\t*\)\/\/ then$/\1time.Sleep(200 * time.Millisecond)/' \
+        -e '/assertEqual(t, uint64(0), current.Timestamp())/d' \
+        "$theirs/${file}_test.go" >"their_${file}_test.go"
+done
+cat >clock_test.go <<'EOF'
+package bigcache
+
+import (
+	"context"
+	"time"
+)
+
+// mockedClock goes on by letting time go by; what has expired by then is cleaned up.
+type mockedClock struct {
+	value int64
+	cache *BigCache
+}
+
+func (c *mockedClock) Epoch() int64 { return c.value }
+
+func (c *mockedClock) set(value int64) {
+	// One that is set to now stays where it is.
+	if by := value - c.value; by > 0 && by < 60 {
+		time.Sleep(time.Duration(by) * time.Second)
+		c.cache.cleanUp(0)
+	}
+	c.value = value
+}
+
+// newBigCache has entries live for a second more, for waiting takes longer than the clock says.
+func newBigCache(ctx context.Context, config Config, clock *mockedClock) (*BigCache, error) {
+	config.LifeWindow += time.Second
+	cache, err := New(ctx, config)
+	clock.cache = cache
+	return cache, err
+}
+
+func (c *BigCache) cleanUp(uint64) {
+	_ = c.cache.Maintain()
+	time.Sleep(200 * time.Millisecond)
+}
+EOF
+
+go test -vet=off -count=1 -v . 2>&1 | tee "$folder/results" | grep -E '^ *--- (FAIL|SKIP)|_test.go|^panic|^#' || true
+count() {
+    grep -c -E "^ *--- $1" "$folder/results" || true
+}
+# A run that panics or times out ends without this line, whatever passed before.
+failed=$(count FAIL)
+if ! grep -q '^ok ' "$folder/results" && [ "$failed" -eq 0 ]; then failed=1; fi
+conclude "$(count PASS)" "$failed" "$(wc -l <"$folder/left_out") left out"
