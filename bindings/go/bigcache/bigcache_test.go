@@ -256,13 +256,21 @@ func TestEntriesExpire(t *testing.T) {
 	config := shortLived()
 	config.CleanWindow = 0
 	cache := newCache(t, config)
+	start := time.Now()
 	set(t, cache, "key", "entry")
 	set(t, cache, "other", "entry")
-	wants(t, cache, "key", "entry")
 	// A whole second, whatever part of the clock's has gone by.
-	time.Sleep(900 * time.Millisecond)
-	wants(t, cache, "key", "entry")
-	time.Sleep(untilGone - 900*time.Millisecond)
+	for {
+		time.Sleep(5 * time.Millisecond)
+		_, err := cache.Get("key")
+		if time.Since(start) >= config.LifeWindow {
+			break
+		}
+		if err != nil {
+			t.Fatalf("%v after %v", err, time.Since(start))
+		}
+	}
+	time.Sleep(untilGone - config.LifeWindow)
 	// Nobody has cleaned up, and nothing was set.
 	wantsNone(t, cache, "key")
 	if cache.Iterator().SetNext() {
@@ -290,19 +298,21 @@ func TestWhatExpiredIsCleanedUp(t *testing.T) {
 
 func TestSetAndAppendRenewTheLifeOfAnEntry(t *testing.T) {
 	t.Parallel()
-	cache := newCache(t, shortLived())
+	config := shortLived()
+	config.LifeWindow = 3 * time.Second
+	cache := newCache(t, config)
 	set(t, cache, "set", "")
 	set(t, cache, "appended", "")
 	set(t, cache, "left alone", "")
-	for range 3 {
-		time.Sleep(750 * time.Millisecond)
+	for range 4 {
+		time.Sleep(1100 * time.Millisecond)
 		set(t, cache, "set", "entry")
 		if err := cache.Append("appended", []byte("x")); err != nil {
 			t.Fatal(err)
 		}
 	}
 	wants(t, cache, "set", "entry")
-	wants(t, cache, "appended", "xxx")
+	wants(t, cache, "appended", "xxxx")
 	wantsNone(t, cache, "left alone")
 }
 

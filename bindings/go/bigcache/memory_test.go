@@ -28,7 +28,7 @@ func TestOverwrittenAndDeletedEntriesGiveTheirMemoryBack(t *testing.T) {
 	kept := strings.Repeat("k", 1000)
 	set(t, cache, "kept", kept)
 	limit := cache.memory.limit.Load()
-	for at := range 10 * int(limit) / 100_000 {
+	for at := range 4 * int(limit) / 100_000 {
 		set(t, cache, "overwritten", strings.Repeat("o", 100_000))
 		set(t, cache, fmt.Sprint(at), strings.Repeat("d", 100_000))
 		if err := cache.Delete(fmt.Sprint(at)); err != nil {
