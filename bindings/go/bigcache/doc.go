@@ -5,8 +5,8 @@
 //
 //   - The memory limit is one for all that the cache takes, and it holds. Entries that are overwritten or deleted give their
 //     memory back.
-//   - What is evicted is what is wanted least, one entry at a time. An entry may take up to half of the memory, less 59
-//     bytes; one that is larger evicts nobody.
+//   - What is evicted is what is wanted least, one entry at a time. An entry, its key and 51 bytes may take up to half of
+//     the memory; one that is larger evicts nobody.
 //   - An expired entry is never got. Two keys never share an entry, whatever the Hasher. Keys have any length.
 //   - Callbacks may use the cache. Close may be called twice, and by a callback.
 //   - An iterator shows each entry as it was at SetNext, and none that expired.

@@ -145,14 +145,14 @@ func TestIteratorsUnderChanges(t *testing.T) {
 // Deletions in a row are no depth of calls.
 func TestAnIteratorPassesOverWhatHasGone(t *testing.T) {
 	cache := newCache(t, DefaultConfig(time.Minute))
-	for at := range 50_000 {
+	for at := range 20_000 {
 		set(t, cache, fmt.Sprint(at), "entry")
 	}
 	it := cache.Iterator()
 	if !it.SetNext() {
 		t.Fatal("there are entries")
 	}
-	for at := range 50_000 {
+	for at := range 20_000 {
 		_ = cache.Delete(fmt.Sprint(at))
 	}
 	if it.SetNext() {
