@@ -69,17 +69,30 @@ func (s *flights) begin(ctx context.Context, c *Cache, key string) *flight {
 func (f *flight) wait(ctx context.Context) ([]byte, error) {
 	select {
 	case <-f.landed:
-		if f.err != nil {
-			return nil, f.err
-		}
-		return append([]byte{}, f.value...), nil
 	case <-ctx.Done():
 		f.leave()
 		return nil, ctx.Err()
 	case <-f.ctx.Done():
+		// The context of one that has landed ends too.
+		if f.hasLanded() {
+			break
+		}
 		// It goes on without anybody, if its loader does not listen; whoever comes next loads anew.
 		f.flights.drop(f)
 		return nil, context.Cause(f.ctx)
+	}
+	if f.err != nil {
+		return nil, f.err
+	}
+	return append([]byte{}, f.value...), nil
+}
+
+func (f *flight) hasLanded() bool {
+	select {
+	case <-f.landed:
+		return true
+	default:
+		return false
 	}
 }
 
