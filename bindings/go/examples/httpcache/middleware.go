@@ -46,6 +46,10 @@ func (a *Answers) Handler(next http.Handler) http.Handler {
 		var own atomic.Pointer[answer]
 		kept, err := a.Cache.GetOrLoad(r.Context(), a.key(r), func(ctx context.Context, _ string) ([]byte, time.Duration, error) {
 			made := a.ask(ctx, next, r)
+			// Who was told to end may have answered half.
+			if ctx.Err() != nil {
+				return nil, 0, context.Cause(ctx)
+			}
 			own.Store(made)
 			if ttl := made.keepFor(a.TTL, a.Vary); ttl > 0 {
 				return made.encode(), ttl, nil
