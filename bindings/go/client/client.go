@@ -63,6 +63,9 @@ type Options struct {
 	DialTimeout time.Duration
 	// MaxIdleConns is how many idle connections to a server are kept: DefaultMaxIdleConns if 0, none if negative.
 	MaxIdleConns int
+	// MaxConns is how many connections there may be to a server: any number if 0. Who finds all in use waits for one, as
+	// long as the context and Timeout allow, and gets ErrBusy then.
+	MaxConns int
 	// MaxValueBytes is how long a value may be that is read: DefaultMaxValueBytes if 0.
 	MaxValueBytes int
 	// BackoffMin is how long a server is left alone that cannot be connected to, or whose third answer in a row did not
@@ -71,6 +74,10 @@ type Options struct {
 	// DefaultBackoffMin and DefaultBackoffMax if 0; a negative BackoffMin leaves no server alone.
 	BackoffMin, BackoffMax time.Duration
 
+	// NoLocalReads has a larderd asked for everything. Else hits are found in its memory, without asking it, where Servers
+	// name it by a unix socket and it was started with --local-readers; not with TLS, a Username or a DialContext. Other
+	// servers are asked about it once in a while, and for everything.
+	NoLocalReads bool
 	// Protocol is what to speak.
 	Protocol Protocol
 	// Username and Password, if there is a user, are told on each new connection: by SASL's PLAIN in the binary
@@ -98,6 +105,8 @@ type Client struct {
 
 	mu    sync.RWMutex
 	nodes map[string]*node
+
+	localReads counter
 }
 
 // New makes a client of servers: "host:port", "[v6]:port" or the path of a unix socket. A key is at the server at which
@@ -123,6 +132,9 @@ func NewWithOptions(options Options) (*Client, error) {
 	if options.Failover < FailoverError || options.Failover > FailoverNext {
 		return nil, fmt.Errorf("larder client: there is no Failover %d", options.Failover)
 	}
+	if options.MaxConns < 0 {
+		return nil, fmt.Errorf("larder client: MaxConns is %d; it should be 0, for any number, or more", options.MaxConns)
+	}
 	selector := options.Selector
 	if selector == nil {
 		list := &ServerList{Hashing: options.Hashing}
@@ -136,6 +148,9 @@ func NewWithOptions(options Options) (*Client, error) {
 	return c, nil
 }
 
+// LocalReads is how many items have been found in the memory of servers without asking them.
+func (c *Client) LocalReads() uint64 { return c.localReads.sum() }
+
 // Close closes all connections: those in use when their operation has ended. The client can be used again, and opens
 // new ones then.
 func (c *Client) Close() error {
@@ -146,6 +161,7 @@ func (c *Client) Close() error {
 		if err := n.close(); err != nil && first == nil {
 			first = err
 		}
+		n.local.close()
 	}
 	return first
 }
@@ -200,7 +216,7 @@ func (c *Client) node(addr net.Addr) *node {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if n = c.nodes[name]; n == nil {
-		n = &node{addr: addr}
+		n = c.newNode(addr)
 		c.nodes[name] = n
 	}
 	return n
@@ -237,6 +253,11 @@ func (c *Client) do(ctx context.Context, o *operation) error {
 		}
 		if n == nil {
 			return failed
+		}
+		if o.verb == verbGet {
+			if o.item = n.local.read(ctx, c, o.key); o.item != nil {
+				return nil
+			}
 		}
 		failed = n.use(ctx, c, o.verb.repeatable(), func(cn *conn) error { return cn.do(o) })
 		if !c.goesOn(failed) {

@@ -22,6 +22,14 @@
 // a [*FaultError] a connection that broke, timed out or carried nonsense, a [*ConnectTimeoutError] one that did not
 // come about, and a [*DownError] one that was not even tried.
 //
+// # A larderd on the same machine
+//
+// Where a server is named by a unix socket and is a larderd with --local-readers, hits are found in its memory, by package
+// reader, without a system call; Client.LocalReads counts them. What is not found there is asked for, and everything else
+// goes through the socket. Nothing else changes: an item has its flags and CasID, who has stored an item reads it, and a
+// server that is replaced is noticed. The client keeps one more connection to it, and one goroutine. Any other server is
+// asked for everything, as is this one with Options.NoLocalReads.
+//
 // # Costs
 //
 // A request is one write and mostly one read. A Get that finds something allocates the item and its value; a Set, a

@@ -31,6 +31,8 @@ var (
 	// ErrServerDown says that a server has failed a short time ago and is left alone until later; the error is a
 	// *DownError.
 	ErrServerDown = errors.New("larder client: the server is left alone, for it has failed")
+	// ErrBusy says that as many connections to a server as may be were in use all the time; the error is a *FaultError.
+	ErrBusy error = busyError{}
 	// ErrProtocol says that the server sent what is no answer; the error is a *FaultError.
 	ErrProtocol = errors.New("larder client: the server sent what is no answer")
 	// ErrLogin says that the server did not take user and password; the error is a *ReplyError.
@@ -120,6 +122,14 @@ func (e *DownError) Error() string {
 
 // Unwrap is ErrServerDown, and how the server failed.
 func (e *DownError) Unwrap() []error { return []error{ErrServerDown, e.Err} }
+
+type busyError struct{}
+
+func (busyError) Error() string {
+	return "larder client: all connections were in use until the time was over; allow more by Options.MaxConns, or a longer Timeout"
+}
+
+func (busyError) Timeout() bool { return true }
 
 // unexpected is an answer that is one, but not to this question.
 func unexpected(want string, got any) error {

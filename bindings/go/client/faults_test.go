@@ -10,6 +10,7 @@ import (
 	"net"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -428,5 +429,60 @@ func TestNothingOfAValueIsShared(t *testing.T) {
 	wants(t, client, "b", "bbbb")
 	if !bytes.Equal(a.Value, []byte("aaaa")) {
 		t.Errorf("%q", a.Value)
+	}
+}
+
+// More goroutines than connections take turns.
+func TestConnectionsAreNoMoreThanAllowed(t *testing.T) {
+	leavesNothing(t)
+	c, connections := quick(t, Options{MaxConns: 3, Timeout: 10 * time.Second, Protocol: ProtocolMeta}, fake(t, answers("EN\r\n")))
+	var askers sync.WaitGroup
+	var most atomic.Int64
+	for range 20 {
+		askers.Add(1)
+		go func() {
+			defer askers.Done()
+			for range 50 {
+				if _, err := c.Get("k"); err != ErrCacheMiss {
+					t.Error(err)
+				}
+				if open := int64(add(connections.open, 0)); open > most.Load() {
+					most.Store(open)
+				}
+			}
+		}()
+	}
+	askers.Wait()
+	if most.Load() > 3 {
+		t.Errorf("%d connections", most.Load())
+	}
+	if _, err := NewWithOptions(Options{MaxConns: -1}); err == nil {
+		t.Error("a number below 0 is taken")
+	}
+}
+
+// Who waits for a connection waits no longer than for an answer, and the server is not to blame.
+func TestAWaitForAConnectionEnds(t *testing.T) {
+	leavesNothing(t)
+	c, _ := quick(t, Options{MaxConns: 1, Protocol: ProtocolMeta}, fake(t, func(conn net.Conn) {
+		io.Copy(io.Discard, conn)
+	}))
+	addr := c.selector.(*ServerList).addrs[0]
+	node := c.node(addr)
+	must(t, node.enter(context.Background(), c))
+	_, err := c.Get("k")
+	var timeout net.Error
+	if !errors.Is(err, ErrBusy) || !errors.As(err, &timeout) || !timeout.Timeout() || node.failures > 0 {
+		t.Errorf("%v after %d failures", err, node.failures)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+	defer cancel()
+	if _, err := c.GetContext(ctx, "k"); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrBusy) {
+		t.Error(err)
+	}
+	node.leave()
+	// It answers to nobody: but now it is asked.
+	if _, err := c.Get("k"); errors.Is(err, ErrBusy) || len(node.inUse) != 0 {
+		t.Error(err)
 	}
 }

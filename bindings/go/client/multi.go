@@ -97,17 +97,27 @@ func (c *Client) ask(ctx context.Context, groups []*group) []*group {
 // Items are allocated so many at a time: who keeps one keeps the others, but not their values.
 const itemsAtOnce = 32
 
+// ask finds what it can in the server's memory, and asks for the rest.
 func (g *group) ask(ctx context.Context, c *Client) {
+	g.items = make([]*Item, 0, len(g.keys))
+	var some []Item
+	wanted := len(g.keys)
+	found := func() *Item {
+		if len(some) == 0 {
+			some = make([]Item, min(itemsAtOnce, wanted-len(g.items)+1))
+		}
+		item := &some[0]
+		g.items, some = append(g.items, item), some[1:]
+		return item
+	}
+	g.keys = g.node.local.readMany(ctx, c, g.keys, found)
+	if len(g.keys) == 0 {
+		return
+	}
+	local := len(g.items)
 	g.err = g.node.use(ctx, c, true, func(cn *conn) error {
-		g.items = make([]*Item, 0, len(g.keys))
-		var some []Item
-		return cn.getMany(g.keys, func() *Item {
-			if len(some) == 0 {
-				some = make([]Item, min(itemsAtOnce, len(g.keys)-len(g.items)+1))
-			}
-			item := &some[0]
-			g.items, some = append(g.items, item), some[1:]
-			return item
-		})
+		// What a connection that broke has brought is asked for again.
+		g.items = g.items[:local]
+		return cn.getMany(g.keys, found)
 	})
 }

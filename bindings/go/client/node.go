@@ -15,6 +15,10 @@ import (
 // node is a server: its idle connections, and whether it is to be left alone.
 type node struct {
 	addr net.Addr
+	// local is nil where the server's memory cannot be read.
+	local *local
+	// inUse has a place for each connection that may be in use; it is nil if any number may.
+	inUse chan struct{}
 
 	mu   sync.Mutex
 	idle []*conn
@@ -32,9 +36,21 @@ type node struct {
 // So many timeouts or broken connections in a row are needed for a server to be left alone. One refusal is enough.
 const failuresUntilDown = 3
 
+func (c *Client) newNode(addr net.Addr) *node {
+	n := &node{addr: addr, local: c.localOf(addr)}
+	if c.options.MaxConns > 0 {
+		n.inUse = make(chan struct{}, c.options.MaxConns)
+	}
+	return n
+}
+
 // use lets f talk to the server. It asks once more on a new connection if one that was idle turns out to be closed and
 // it makes no difference whether the server has been asked already.
 func (n *node) use(ctx context.Context, c *Client, repeatable bool, f func(*conn) error) error {
+	if err := n.enter(ctx, c); err != nil {
+		return err
+	}
+	defer n.leave()
 	cn, reused, err := n.take(ctx, c)
 	if err != nil {
 		return err
@@ -48,10 +64,40 @@ func (n *node) use(ctx context.Context, c *Client, repeatable bool, f func(*conn
 	if !repeatable {
 		return &FaultError{Server: n.addr, Err: err}
 	}
-	if cn, err = n.open(ctx, c); err != nil {
+	// It may be another server that is there now.
+	if cn, err = n.open(ctx, c, true); err != nil {
 		return err
 	}
 	return n.judge(ctx, c, n.talk(ctx, c, cn, f))
+}
+
+// enter waits until there may be one more connection in use. The total is bounded by that, for new ones are opened only
+// where none is idle.
+func (n *node) enter(ctx context.Context, c *Client) error {
+	if n.inUse == nil {
+		return nil
+	}
+	select {
+	case n.inUse <- struct{}{}:
+		return nil
+	default:
+	}
+	timeout := time.NewTimer(c.timeout())
+	defer timeout.Stop()
+	select {
+	case n.inUse <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return &FaultError{Server: n.addr, Err: ctx.Err()}
+	case <-timeout.C:
+		return &FaultError{Server: n.addr, Err: ErrBusy}
+	}
+}
+
+func (n *node) leave() {
+	if n.inUse != nil {
+		<-n.inUse
+	}
 }
 
 // talk has f talk on a connection and takes it back.
@@ -102,14 +148,23 @@ func (n *node) take(ctx context.Context, c *Client) (cn *conn, reused bool, err 
 		n.idle = n.idle[:last]
 	}
 	n.mu.Unlock()
-	if err != nil || cn != nil {
-		return cn, true, err
+	if err != nil {
+		return nil, false, err
 	}
-	cn, err = n.open(ctx, c)
+	isDue := n.local.isDue()
+	if cn != nil && !isDue {
+		return cn, true, nil
+	}
+	if cn != nil {
+		// Whose memory is read is found out with a new one.
+		cn.Close()
+	}
+	cn, err = n.open(ctx, c, isDue)
 	return cn, false, err
 }
 
-func (n *node) open(ctx context.Context, c *Client) (*conn, error) {
+// open opens a connection, and looks whether the server's memory can be read if that is due.
+func (n *node) open(ctx context.Context, c *Client, isDue bool) (*conn, error) {
 	n.mu.Lock()
 	generation, protocol := n.generation, c.options.Protocol
 	if n.textOnly && protocol == ProtocolAuto {
@@ -131,7 +186,32 @@ func (n *node) open(ctx context.Context, c *Client) (*conn, error) {
 		return nil, err
 	}
 	cn.generation = generation
+	if n.local != nil && n.local.meet(ctx, isDue, func() bool { return n.isOf(generation) }) {
+		cn.generation = n.renew(generation)
+	}
 	return cn, nil
+}
+
+func (n *node) isOf(generation int) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.generation == generation
+}
+
+// renew has all connections of a generation go but the one that calls, and returns the next one. Where they are to go
+// already, that one has to as well.
+func (n *node) renew(generation int) int {
+	n.mu.Lock()
+	if n.generation != generation {
+		n.mu.Unlock()
+		return generation
+	}
+	n.generation++
+	old := n.idle
+	n.idle = nil
+	n.mu.Unlock()
+	closeAll(old)
+	return generation + 1
 }
 
 // down says whether the server is left alone. When its time is over one is let through, and the others have to wait

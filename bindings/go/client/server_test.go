@@ -1,12 +1,14 @@
 package client
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -14,37 +16,51 @@ import (
 // program is where a server's program lies.
 func program(t testing.TB, name string) string {
 	t.Helper()
-	switch name {
-	case "larderd":
-		if path := os.Getenv("LARDERD"); path != "" {
-			return path
+	path, advice := name, "run conformance/install.sh"
+	isNamed := false
+	if name == "larderd" {
+		path, advice = os.Getenv("LARDERD"), "run `make build`, or let LARDERD name one"
+		if isNamed = path != ""; !isNamed {
+			path = "../../../target/release/larderd"
 		}
-		path, err := filepath.Abs("../../../target/release/larderd")
-		if _, statErr := os.Stat(path); err != nil || statErr != nil {
-			t.Skip("larderd is not built: run `make build`, or set LARDERD")
-		}
-		return path
-	default:
-		path, err := exec.LookPath(name)
-		if err != nil {
-			t.Skipf("%s is missing: run conformance/install.sh", name)
-		}
-		return path
 	}
+	found, err := exec.LookPath(path)
+	if err == nil {
+		found, err = filepath.Abs(found)
+	}
+	switch {
+	case err == nil:
+	case isNamed, os.Getenv("CI") != "":
+		t.Fatalf("%v: %s", err, advice)
+	default:
+		t.Skipf("%v: %s", err, advice)
+	}
+	return found
 }
 
 // start starts a server with a unix socket and returns its path. The server ends with the test.
 func start(t testing.TB, name string, args ...string) (socket string) {
 	t.Helper()
-	folder, err := os.MkdirTemp("", "larder")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(folder) })
-	socket = filepath.Join(folder, "sock")
-	run(t, name, append([]string{"-s", socket}, args...)...)
-	await(t, "unix", socket)
+	socket = socketIn(t)
+	startAt(t, socket, name, args...)
 	return socket
+}
+
+// socketIn is a path for a socket. One of t.TempDir's may be longer than the system takes.
+func socketIn(t testing.TB) string {
+	t.Helper()
+	folder, err := os.MkdirTemp("", "larder")
+	must(t, err)
+	t.Cleanup(func() { os.RemoveAll(folder) })
+	return filepath.Join(folder, "sock")
+}
+
+// startAt starts a server at a path where there may have been another one.
+func startAt(t testing.TB, socket, name string, args ...string) *exec.Cmd {
+	t.Helper()
+	server := run(t, name, append([]string{"-s", socket}, args...)...)
+	await(t, "unix", socket)
+	return server
 }
 
 func run(t testing.TB, name string, args ...string) *exec.Cmd {
@@ -103,11 +119,11 @@ func newClient(t testing.TB, options Options) *Client {
 	return c
 }
 
-// everywhere runs a test in each protocol on each server.
+// everywhere runs a test in each protocol on each server, and on one whose memory can be read.
 func everywhere(t *testing.T, test func(t *testing.T, c *Client)) {
-	for _, server := range []string{"larderd", "memcached"} {
-		t.Run(server, func(t *testing.T) {
-			socket := start(t, server)
+	for _, server := range [][]string{{"larderd"}, localLarderd, {"memcached"}} {
+		t.Run(strings.Join(server, " "), func(t *testing.T) {
+			socket := start(t, server[0], server[1:]...)
 			for protocol, name := range []string{"auto", "meta", "text", "binary"} {
 				t.Run(name, func(t *testing.T) {
 					c := newClient(t, Options{Servers: []string{socket}, Protocol: Protocol(protocol)})
@@ -120,6 +136,9 @@ func everywhere(t *testing.T, test func(t *testing.T, c *Client)) {
 		})
 	}
 }
+
+// localLarderd lets this user read its memory.
+var localLarderd = []string{"larderd", "--local-readers=same-uid"}
 
 // fake is a server that does with each connection what a test wants.
 func fake(t testing.TB, serve func(net.Conn)) string {
@@ -206,4 +225,41 @@ func keysOf(n int) []string {
 		keys[i] = fmt.Sprintf("key:%d", i)
 	}
 	return keys
+}
+
+// say says something to a server on a connection of its own, and returns the first line of the answer.
+func say(t testing.TB, socket, request string) string {
+	t.Helper()
+	conn, lines := saying(t, socket, request)
+	defer conn.Close()
+	line, err := lines.ReadString('\n')
+	must(t, err)
+	return line
+}
+
+// statOf is a number of a server's statistics.
+func statOf(t testing.TB, socket, name string) (number int) {
+	t.Helper()
+	conn, lines := saying(t, socket, "stats\r\n")
+	defer conn.Close()
+	for {
+		line, err := lines.ReadString('\n')
+		must(t, err)
+		if line == "END\r\n" {
+			return number
+		}
+		fmt.Sscanf(line, "STAT "+name+" %d", &number)
+	}
+}
+
+func connectionsOf(t testing.TB, socket string) int { return statOf(t, socket, "total_connections") }
+
+func saying(t testing.TB, socket, request string) (net.Conn, *bufio.Reader) {
+	t.Helper()
+	conn, err := net.Dial("unix", socket)
+	must(t, err)
+	conn.SetDeadline(time.Now().Add(5 * time.Second))
+	_, err = conn.Write([]byte(request))
+	must(t, err)
+	return conn, bufio.NewReader(conn)
 }

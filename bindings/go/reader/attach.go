@@ -136,6 +136,27 @@ func (a *Attachment) Identity() (Identity, bool) {
 	return s.region.Identity(), true
 }
 
+// ErrReplaced says that another server than the one whose memory is read answers at its socket now.
+var ErrReplaced = errors.New("another server is at the socket than the one whose memory is read")
+
+// Confirm asks the socket whose memory it is at this time: nil where it is what is read, [ErrReplaced] where it is not, or
+// where just none is read, and else what [Attach] would give. A server that was replaced while it runs on, as larderd is
+// by SIGUSR2, is read until its connections end; who has opened another connection to the socket calls this before
+// writing to it, and closes the attachment if the result is not nil, so as not to miss its own writes.
+//
+// Cost: a connection.
+func (a *Attachment) Confirm(ctx context.Context) error {
+	conn, passed, says, err := ask(ctx, a.socket)
+	if err != nil {
+		return fmt.Errorf("reader: cannot ask the server at %s: %w", a.socket, err)
+	}
+	closeBoth(conn, passed)
+	if identity, ok := a.Identity(); !ok || identity != says.identity {
+		return fmt.Errorf("reader: %w", ErrReplaced)
+	}
+	return nil
+}
+
 // Close ends the connection and lets go of the memory; nothing is found any more. A second call gives [ErrClosed].
 func (a *Attachment) Close() error {
 	a.teller.Lock()

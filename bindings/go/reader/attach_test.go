@@ -116,6 +116,34 @@ func TestANewServerTakesTheOldOnesPlace(t *testing.T) {
 	}
 }
 
+// Who has opened another connection to the socket asks whether it leads to the server whose memory is read.
+func TestAnAttachmentIsConfirmedByTheServerThatIsThere(t *testing.T) {
+	s := startLarderd(t)
+	local := attach(t, s)
+	before := descriptors(t)
+	for range 10 {
+		if err := local.Confirm(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}
+	if after := descriptors(t); after > before {
+		t.Errorf("%d descriptors were %d", after, before)
+	}
+	s.signal(t, syscall.SIGUSR2)
+	isReplaced := func() bool { return errors.Is(local.Confirm(context.Background()), reader.ErrReplaced) }
+	until(t, "another server is there", isReplaced)
+	successor := dial(t, s).stat(t, "pid")
+	t.Cleanup(func() { _ = syscall.Kill(successor, syscall.SIGKILL) })
+	if !local.IsLive() {
+		t.Error("the one before does not serve on")
+	}
+	_ = syscall.Kill(successor, syscall.SIGKILL)
+	s.end()
+	if err := local.Confirm(context.Background()); err == nil || errors.Is(err, reader.ErrReplaced) {
+		t.Error(err)
+	}
+}
+
 func TestAStoppedServerIsBelievedForSomeSeconds(t *testing.T) {
 	s := startLarderd(t)
 	local := attach(t, s)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"hash/fnv"
 	"os"
@@ -52,6 +53,12 @@ var cases struct {
 }
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	if _, isFailure, err := findLarderd(); err != nil && !isFailure {
+		// It cannot skip itself.
+		fmt.Println("Example is skipped:", err)
+		_ = flag.Set("test.skip", "^Example$")
+	}
 	code := m.Run()
 	if cases.folder != "" {
 		_ = os.RemoveAll(cases.folder)

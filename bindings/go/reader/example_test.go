@@ -45,9 +45,9 @@ func Example() {
 
 // exampleServer is a larderd in which something has been stored.
 func exampleServer(socket string) (stop func()) {
-	program := os.Getenv("LARDERD")
-	if program == "" {
-		program = "../../../target/release/larderd"
+	program, _, err := findLarderd()
+	if err != nil {
+		panic(err)
 	}
 	server := exec.Command(program, "-s", socket, "--local-readers", "same-uid", "-u", user())
 	if err := server.Start(); err != nil {

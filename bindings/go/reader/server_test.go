@@ -3,6 +3,7 @@ package reader_test
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -24,15 +25,25 @@ type server struct {
 	process *exec.Cmd
 }
 
-// larderd is the program that LARDERD names, or the one built in this tree.
+// findLarderd finds the program that LARDERD names, or the one built in this tree. It is a failure that there is none only
+// where one was named, and in continuous integration.
+func findLarderd() (path string, isFailure bool, err error) {
+	named := os.Getenv("LARDERD")
+	path, err = exec.LookPath(cmp.Or(named, "../../../target/release/larderd"))
+	if err != nil {
+		err = fmt.Errorf("no larderd to read from: make build, or name one by LARDERD: %w", err)
+	}
+	return path, named != "" || os.Getenv("CI") != "", err
+}
+
 func larderd(t testing.TB) string {
 	t.Helper()
-	path := os.Getenv("LARDERD")
-	if path == "" {
-		path = "../../../target/release/larderd"
-	}
-	if _, err := os.Stat(path); err != nil {
-		t.Skip("no larderd to read from: make build, or name one by LARDERD")
+	path, isFailure, err := findLarderd()
+	switch {
+	case err != nil && isFailure:
+		t.Fatal(err)
+	case err != nil:
+		t.Skip(err)
 	}
 	return path
 }
