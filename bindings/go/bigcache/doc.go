@@ -13,9 +13,10 @@
 //
 // # What is other
 //
-//   - Callbacks are called shortly after the removal, by one goroutine of the cache's own. What comes while 10,000 removals
-//     wait for a slow callback is not told, and neither is what waits when the cache is closed. Entries longer than 16 KiB,
-//     and in caches of few MB already shorter ones, come as nil; with a key longer than 250 bytes they do not come.
+//   - Callbacks are called at about the time of the removal, by one goroutine of the cache's own, which may find the entry
+//     for another moment. What comes while 10,000 removals wait for a slow callback is not told, and neither is what waits
+//     when the cache is closed. Entries longer than 16 KiB, and in caches of few MB already shorter ones, come as nil; with a
+//     key longer than 250 bytes they do not come.
 //   - A LifeWindow of 0 is for ever, where BigCache's entries then live for a second; parts of a second count as a whole,
 //     where BigCache leaves them out; less than 0 is an error. A CleanWindow below a second counts as one.
 //   - Expiry does not wait for another Set: [BigCache.GetWithInfo] never says Expired, for what has is not there any more,

@@ -169,17 +169,18 @@ func TestCallbacksMayUseTheCache(t *testing.T) {
 			heard.add(key, cache.Close())
 			return
 		}
-		_, err := cache.Get(key)
-		heard.add(key, string(entry), err, cache.Len(), cache.Set("other", entry), cache.Delete("none"))
+		// It may be there for another moment.
+		_, _ = cache.Get(key)
+		heard.add(key, string(entry), cache.Set("other", entry), cache.Delete("none"))
 	}
 	cache = newCache(t, config)
 	set(t, cache, "key", "entry")
 	_ = cache.Delete("key")
-	heard.wants(t, "key entry Entry not found 0 <nil> Entry not found")
+	heard.wants(t, "key entry <nil> Entry not found")
 	wants(t, cache, "other", "entry")
 	set(t, cache, "last", "entry")
 	_ = cache.Delete("last")
-	heard.wants(t, "key entry Entry not found 0 <nil> Entry not found", "last <nil>")
+	heard.wants(t, "key entry <nil> Entry not found", "last <nil>")
 	wantsClosed(t, cache)
 }
 
