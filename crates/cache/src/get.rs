@@ -2,8 +2,10 @@
 
 use std::cell::Cell;
 
+use larder_engine::large::LargeValue;
 use larder_engine::{Engine, Miss, Seat};
 use larder_item::{Meta, Second};
+use larder_region::Sink;
 use larder_stats::Counter;
 
 use crate::Cache;
@@ -67,6 +69,34 @@ impl Cache {
     /// ```
     pub fn get_into(&self, key: impl AsRef<[u8]>, out: &mut Vec<u8>) -> Option<Meta> {
         self.look_up(key.as_ref(), out)
+    }
+
+    /// As [`Cache::get_into`], into memory of any kind: false where there is no item. Into memory that somebody lends,
+    /// [`Lent`](crate::Lent), the value is not read where it does not fit, and the get is not counted. `tell` is told what
+    /// is known of the item, and told again where it changed meanwhile.
+    ///
+    /// Cost: as [`Cache::get_into`].
+    ///
+    /// ```
+    /// # let cache = larder::Cache::builder().open()?;
+    /// use larder::{Lent, Sink};
+    /// cache.set("k", "value", None)?;
+    /// let (mut memory, mut value_bytes) = ([0; 8], 0);
+    /// let mut lent = Lent::new(&mut memory);
+    /// let is_there = cache.get_to("k", &mut lent, |meta| value_bytes = meta.value_bytes);
+    /// assert!(is_there && lent.is_whole());
+    /// assert_eq!(&memory[..value_bytes], b"value");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn get_to(
+        &self,
+        key: impl AsRef<[u8]>,
+        out: &mut impl Sink,
+        tell: impl FnMut(&Meta),
+    ) -> bool {
+        let now = self.now();
+        self.with_seat(|engine, seat| look_up(engine, seat, key.as_ref(), now, out, tell).is_some())
     }
 
     /// Shows the value of a key to `look`, and gives what it makes of it; none where there is no item.
@@ -169,13 +199,13 @@ impl Cache {
     /// Appends the value of a key to `out`, and counts that somebody asked for it.
     pub(crate) fn look_up(&self, key: &[u8], out: &mut Vec<u8>) -> Option<Meta> {
         let now = self.now();
-        self.with_seat(|engine, seat| look_up(engine, seat, key, now, out))
+        self.with_seat(|engine, seat| look_up(engine, seat, key, now, out, |_| ()))
     }
 
     /// Appends the value of a key to `out`.
     pub(crate) fn read_whole(&self, key: &[u8], out: &mut Vec<u8>) -> Option<Meta> {
         let now = self.now();
-        self.with_seat(|engine, seat| read_whole(engine, seat, key, now, out)).ok()
+        self.with_seat(|engine, seat| read_whole(engine, seat, key, now, out, |_| ())).ok()
     }
 
     /// Looks up to [`KEYS_AT_ONCE`] keys up.
@@ -185,21 +215,27 @@ impl Cache {
         let now = self.now();
         self.with_seat(|engine, seat| {
             for (place, key) in places.iter_mut().zip(keys) {
-                *place = look_up(engine, seat, key, now, values).map(|meta| (values.len(), meta));
+                let found = look_up(engine, seat, key, now, values, |_| ());
+                *place = found.map(|meta| (values.len(), meta));
             }
         });
         places
     }
 }
 
+#[inline]
 fn look_up(
     engine: &Engine,
     seat: &Seat,
     key: &[u8],
     now: Second,
-    out: &mut Vec<u8>,
+    out: &mut impl Sink,
+    tell: impl FnMut(&Meta),
 ) -> Option<Meta> {
-    let found = read_whole(engine, seat, key, now, out);
+    let found = read_whole(engine, seat, key, now, out, tell);
+    if !out.is_whole() {
+        return found.ok();
+    }
     engine.count(seat, if found.is_ok() { Counter::GetHits } else { Counter::GetMisses }, 1);
     match found {
         Ok(_) | Err(Miss::Absent) => {}
@@ -210,28 +246,22 @@ fn look_up(
 }
 
 /// Appends a value to `out`, a large one piece by piece.
+#[inline]
 fn read_whole(
     engine: &Engine,
     seat: &Seat,
     key: &[u8],
     now: Second,
-    out: &mut Vec<u8>,
+    out: &mut impl Sink,
+    mut tell: impl FnMut(&Meta),
 ) -> Result<Meta, Miss> {
-    let start = out.len();
+    let start = out.filled();
     loop {
-        match engine.read(seat, key, now, out, |_, _| ()) {
+        match engine.read(seat, key, now, out, |_, meta| tell(meta)) {
             larder_engine::Read::Hit(meta) => return Ok(meta),
             larder_engine::Read::Miss(miss) => return Err(miss),
             larder_engine::Read::Large(meta, mut pieces) => {
-                let whole = loop {
-                    match engine.read_piece(&mut pieces, out) {
-                        Ok(true) => {}
-                        Ok(false) => break true,
-                        Err(_) => break false,
-                    }
-                };
-                engine.close_large(&mut pieces);
-                if whole {
+                if read_pieces(engine, &mut pieces, out) {
                     return Ok(meta);
                 }
                 // Evicted or moved under the read: see what is there now.
@@ -239,4 +269,18 @@ fn read_whole(
             }
         }
     }
+}
+
+/// Appends the pieces of a large value to `out`; false where one is gone.
+#[cold]
+fn read_pieces(engine: &Engine, pieces: &mut LargeValue, out: &mut impl Sink) -> bool {
+    let is_whole = loop {
+        match engine.read_piece(pieces, out) {
+            Ok(true) => {}
+            Ok(false) => break true,
+            Err(_) => break false,
+        }
+    };
+    engine.close_large(pieces);
+    is_whole
 }

@@ -82,7 +82,7 @@ pub use larder_item::{
     Deadline, Direction, Epoch, KEY_BYTES_MAX, KeyError, Meta, Second, StoreMode,
 };
 pub use larder_region::layout::FORMAT as REGION_FORMAT;
-pub use larder_region::peer_groups;
+pub use larder_region::{Lent, Sink, peer_groups};
 pub use larder_stats::Counter;
 pub use large::{Landing, LargeValue, Piece, Read, Upload};
 pub use load::{LoadError, LoadOptions, Loaded};

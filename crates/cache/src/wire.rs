@@ -6,6 +6,7 @@ use larder_engine::{
     Amended, Amendment, Arithmetic, Counting, Deletion, Reading, Request, StoreError, Stored,
 };
 use larder_item::{Deadline, Direction, Meta, Second};
+use larder_region::Sink;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,12 +32,7 @@ impl Cache {
     /// assert_eq!(out, b"1 bytes: v");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn read(
-        &self,
-        key: &[u8],
-        out: &mut Vec<u8>,
-        head: impl FnMut(&mut Vec<u8>, &Meta),
-    ) -> Read {
+    pub fn read<S: Sink>(&self, key: &[u8], out: &mut S, head: impl FnMut(&mut S, &Meta)) -> Read {
         let now = self.now();
         self.with_seat(|engine, seat| self.outcome(engine.read(seat, key, now, out, head)))
     }
@@ -56,12 +52,12 @@ impl Cache {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[inline]
-    pub fn read_as(
+    pub fn read_as<S: Sink>(
         &self,
         key: &[u8],
         reading: Reading,
-        out: &mut Vec<u8>,
-        head: impl FnMut(&mut Vec<u8>, &Meta),
+        out: &mut S,
+        head: impl FnMut(&mut S, &Meta),
     ) -> Read {
         let now = self.now();
         self.with_seat(|engine, seat| {

@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use larder::{
-    Arithmetic, Cache, Clock, Deadline, Direction, Read, Request, StoreError, StoreMode, Stored,
+    Arithmetic, Cache, Clock, Deadline, Direction, Lent, Read, Request, Sink, StoreError,
+    StoreMode, Stored,
 };
 
 fn ticked(memory_bytes: u64) -> Cache {
@@ -250,6 +251,37 @@ fn the_index_grows_with_small_items_and_finds_them_all() {
     let report = cache.report();
     let per_item = report.index_bytes as f64 / f64::from(keys);
     assert!(per_item < 16.0, "{per_item} bytes of index an item, {report:?}");
+}
+
+#[test]
+fn memory_that_is_lent_takes_what_fits_and_what_does_not_is_told_and_not_counted() {
+    let cache = Cache::builder().memory_bytes(4 << 20).open().unwrap();
+    let large = value_of(1, 500_000);
+    cache.set("small", "value", None).unwrap();
+    cache.set("number", "9", None).unwrap();
+    cache.increment("number", 1).unwrap();
+    cache.set("large", &large, None).unwrap();
+    let hits = || cache.stats().find(|stat| stat.name == "get_hits").unwrap().value;
+    for (key, value) in [("small", &b"value"[..]), ("number", b"10"), ("large", &large)] {
+        let mut memory = vec![0; 7 + value.len()];
+        for room in [0, 6, value.len() + 6, value.len() + 7] {
+            let (before, mut told) = (hits(), 0);
+            memory.fill(0xAA);
+            let mut lent = Lent::new(&mut memory[..room]);
+            lent.extend(b"before|");
+            assert!(cache.get_to(key, &mut lent, |meta| told = meta.value_bytes));
+            let fits = room == value.len() + 7;
+            assert_eq!((lent.is_whole(), told), (fits, value.len()), "{key} in {room} bytes");
+            assert_eq!(hits() - before, u64::from(fits));
+            match fits {
+                true => assert!(memory[7..] == *value && memory.starts_with(b"before|")),
+                false => assert!(memory[room..].iter().all(|byte| *byte == 0xAA)),
+            }
+        }
+    }
+    assert!(
+        !cache.get_to("missing", &mut Lent::new(&mut []), |_| panic!("there is nothing to tell"))
+    );
 }
 
 #[test]

@@ -14,6 +14,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::fence;
 
 use larder_item::{Deadline, Number, Second, StoreMode};
+use larder_region::Sink;
 use larder_stats::Counter;
 
 use crate::find::Found;
@@ -198,11 +199,11 @@ impl Engine {
     }
 
     /// Appends the value of a record, as users see it, to `out`; not for large ones.
-    #[inline]
-    pub(crate) fn read_value(&self, found: &Found, out: &mut Vec<u8>) {
+    #[inline(always)]
+    pub(crate) fn read_value(&self, found: &Found, out: &mut impl Sink) {
         let value_at = found.record_at + found.header.value_at();
         if found.header.is_number() {
-            out.extend(self.number(found).text_over(found.header.shown_bytes()));
+            out.extend(&self.number(found).text_over(found.header.shown_bytes()));
         } else {
             self.memory.read(value_at, found.header.value_bytes(), out);
         }

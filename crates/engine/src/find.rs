@@ -126,7 +126,7 @@ impl Engine {
         Found { slot_at, slot, sequence, record_at, header }
     }
 
-    #[inline]
+    #[inline(always)]
     fn has_key(&self, found: &Found, hash: u64, key: &[u8]) -> bool {
         let Found { header, record_at, slot, .. } = found;
         // A header caught while its segment changes hands may claim any length.

@@ -16,6 +16,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::atomic::fence;
 
 use larder_item::{Deadline, Second, StoreMode, check_key};
+use larder_region::Sink;
 use larder_stats::Counter;
 
 use crate::find::Found;
@@ -133,11 +134,11 @@ impl Engine {
     ///
     /// # Errors
     /// [`Evicted`] if the piece is gone. `out` is then as it was.
-    pub fn read_piece(&self, large: &mut LargeValue, out: &mut Vec<u8>) -> Result<bool, Evicted> {
+    pub fn read_piece(&self, large: &mut LargeValue, out: &mut impl Sink) -> Result<bool, Evicted> {
         let Some(piece) = large.pieces.get(large.next) else {
             return Ok(false);
         };
-        let start = out.len();
+        let start = out.filled();
         let record_at = self.layout.segment_at(piece.slot.segment()) + piece.slot.offset();
         let header = Header::load(&self.memory, record_at);
         let bytes = header.value_bytes().min(self.piece_bytes_max());

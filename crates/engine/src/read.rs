@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use larder_item::{Meta, Second};
+use larder_region::Sink;
 use larder_stats::Counter;
 
 use crate::find::Found;
@@ -63,47 +64,47 @@ impl Engine {
     /// Cost: one cache miss for the group, one or two for the record; no lock and, on a hit, no store to
     /// shared memory.
     #[inline(never)] // By itself, and not in its caller's frame, it takes two nanoseconds less.
-    pub fn read(
+    pub fn read<S: Sink>(
         &self,
         seat: &Seat,
         key: &[u8],
         now: Second,
-        out: &mut Vec<u8>,
-        head: impl FnMut(&mut Vec<u8>, &Meta),
+        out: &mut S,
+        head: impl FnMut(&mut S, &Meta),
     ) -> Read {
-        self.read_in_full::<false>(seat, key, Reading::WHOLE, now, out, head)
+        self.read_in_full::<false, S>(seat, key, Reading::WHOLE, now, out, head)
     }
 
     /// As [`Engine::read`], in another way. What is told of the item belongs together: who is told the cas token that
     /// an item got when it was marked stale is told that it is stale. ([`Engine::read`] may tell it a few nanoseconds
     /// before.)
     #[inline(never)] // As above.
-    pub fn read_as(
+    pub fn read_as<S: Sink>(
         &self,
         seat: &Seat,
         key: &[u8],
         reading: Reading,
         now: Second,
-        out: &mut Vec<u8>,
-        head: impl FnMut(&mut Vec<u8>, &Meta),
+        out: &mut S,
+        head: impl FnMut(&mut S, &Meta),
     ) -> Read {
-        self.read_in_full::<true>(seat, key, reading, now, out, head)
+        self.read_in_full::<true, S>(seat, key, reading, now, out, head)
     }
 
     /// Both, so that the one most used knows nothing of the other.
     #[inline(always)]
-    fn read_in_full<const TOGETHER: bool>(
+    fn read_in_full<const TOGETHER: bool, S: Sink>(
         &self,
         seat: &Seat,
         key: &[u8],
         reading: Reading,
         now: Second,
-        out: &mut Vec<u8>,
-        mut head: impl FnMut(&mut Vec<u8>, &Meta),
+        out: &mut S,
+        mut head: impl FnMut(&mut S, &Meta),
     ) -> Read {
         self.flush_if_due(now);
         let hash = self.hash(key);
-        let start = out.len();
+        let start = out.filled();
         let mut wait = Wait::default();
         loop {
             let Some(found) = self.find(hash, key) else {

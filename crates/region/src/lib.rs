@@ -13,10 +13,10 @@
 //! [`forks`].
 //!
 //! This crate knows neither items nor keys nor eviction. It is one of the few places where `unsafe` is
-//! allowed: `mapping.rs` and `memory.rs` for the mapping, `raw.rs` for copies of bytes that others may be changing,
+//! allowed: `mapping.rs` and `memory.rs` for the mapping, `sink.rs` for what is read from it, `raw.rs` for copies of bytes that others may be changing,
 //! `fork.rs`, `locks.rs` and `groups.rs` for what the C library alone offers.
 //!
-//! Files in reading order: [`layout`], [`memory`], [`shared`], `mapping`, `raw`, [`turns`]; [`file`](mod@file), [`locks`], `fork`,
+//! Files in reading order: [`layout`], [`memory`], [`shared`], `mapping`, `raw`, `sink`, [`turns`]; [`file`](mod@file), [`locks`], `fork`,
 //! `boot`, `groups`.
 
 mod boot;
@@ -29,6 +29,7 @@ mod mapping;
 pub mod memory;
 mod raw;
 pub mod shared;
+mod sink;
 pub mod turns;
 
 pub use boot::boot;
@@ -39,3 +40,4 @@ pub use layout::{Layout, LayoutError, Sharing};
 pub use locks::{LockError, Locks};
 pub use memory::{MapError, Memory};
 pub use shared::ShareError;
+pub use sink::{Lent, Sink};

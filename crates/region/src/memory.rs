@@ -4,6 +4,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
+use crate::Sink;
 use crate::mapping::HUGE_PAGE_BYTES;
 use crate::turns::{Turn, offer, parts};
 use crate::{mapping, raw};
@@ -138,17 +139,16 @@ impl Memory {
 
     /// Appends `len` bytes at `offset` to `out`. They may be changing: validate afterwards.
     #[inline]
-    pub fn read(&self, offset: usize, len: usize, out: &mut Vec<u8>) {
+    pub fn read(&self, offset: usize, len: usize, out: &mut impl Sink) {
         let (offset, len) = self.clamp(offset, len);
-        out.reserve(len);
-        let filled = out.len();
-        // SAFETY: the source is within the mapping by `clamp`; `reserve` made room for `len` bytes behind
-        // the filled ones, which the copy initialises before they count as filled. A Vec is never in
-        // the mapping, so the ranges do not overlap.
+        // SAFETY: the source is within the mapping by `clamp`, the target has room for `len` bytes, all of which are
+        // written. A sink is never in the mapping, so the ranges do not overlap.
         unsafe {
-            let (from, to) = (self.base.as_ptr().add(offset), out.as_mut_ptr().add(filled));
-            parts(len).for_each(|(at, part)| raw::copy(from.add(at), to.add(at), part));
-            out.set_len(filled + len);
+            let from = self.base.as_ptr().add(offset);
+            out.append(len, |to| {
+                parts(len)
+                    .for_each(|(at, part)| raw::copy(from.add(at), to.as_ptr().add(at), part));
+            });
         }
     }
 
