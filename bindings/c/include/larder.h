@@ -208,9 +208,9 @@ enum larder_status larder_decrement(const struct larder *cache,
 
 // Gets the value of a key: as it was at one time, whatever others do meanwhile. It is written to `value` where
 // `capacity` suffices; where it does not, nothing is, and the answer is `LARDER_TOO_SMALL`. `item` may be null; else it
-// is told what is known, the value's length in either case.
+// is told what is known, the value's length in either case. `key`, `value` and `item` do not overlap.
 //
-// Cost: two waits for the memory at most, and two copies of the value.
+// Cost: two waits for the memory at most, and a copy of the value.
 enum larder_status larder_get(const struct larder *cache,
                               const void *key,
                               size_t key_bytes,

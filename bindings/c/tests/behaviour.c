@@ -233,6 +233,8 @@ static void statistics(void) {
     larder *cache = open_cache(0, NULL);
     char value[8];
     CHECK(larder_set(cache, TEXT("k"), TEXT("v"), 0, 0) == LARDER_OK);
+    /* A get that has no room for the value is not counted. */
+    CHECK(larder_get(cache, TEXT("k"), NULL, 0, NULL) == LARDER_TOO_SMALL);
     CHECK(larder_get(cache, TEXT("k"), value, sizeof value, NULL) == LARDER_OK);
     larder_stat stats[200];
     size_t count = 0;

@@ -3,9 +3,9 @@
 use std::ffi::c_void;
 use std::time::Duration;
 
-use larder::{Cache, ClientError, Hit, Meta};
+use larder::{Cache, Hit, Lent, Meta, Sink};
 
-use crate::raw::{Room, bytes, give, guard, handle, numbers};
+use crate::raw::{bytes, give, guard, handle, lent, numbers};
 use crate::{Handle, Status};
 
 /// What else is known of an item: bits of `larder_item.marks`.
@@ -41,6 +41,7 @@ pub struct Item {
 }
 
 impl Item {
+    #[inline(always)] // What is told is written where C wants it, and nowhere before.
     fn of(cache: &Cache, meta: &Meta) -> Self {
         let marks = [
             (meta.stale, mark::LARDER_STALE),
@@ -76,6 +77,16 @@ impl Item {
         }
     }
 
+    /// As one of several, whose value is to be at `value_at` if it fits.
+    fn at(self, value_at: usize, left: usize) -> Self {
+        match self.status {
+            Status::Ok if self.value_bytes > left as u64 => {
+                Self { status: Status::TooSmall, ..self }
+            }
+            _ => Self { value_at: value_at as u64, ..self },
+        }
+    }
+
     const fn missing() -> Self {
         Self {
             value_bytes: 0,
@@ -96,9 +107,9 @@ pub(crate) fn ttl(secs: u32) -> Option<Duration> {
 
 /// Gets the value of a key: as it was at one time, whatever others do meanwhile. It is written to `value` where
 /// `capacity` suffices; where it does not, nothing is, and the answer is `LARDER_TOO_SMALL`. `item` may be null; else it
-/// is told what is known, the value's length in either case.
+/// is told what is known, the value's length in either case. `key`, `value` and `item` do not overlap.
 ///
-/// Cost: two waits for the memory at most, and two copies of the value.
+/// Cost: two waits for the memory at most, and a copy of the value.
 ///
 /// # Safety
 /// Pointers are null or what they say.
@@ -113,24 +124,36 @@ pub unsafe extern "C" fn larder_get(
 ) -> Status {
     guard(|| {
         // SAFETY: the caller vouches for all of them.
-        let (cache, key, room) =
-            unsafe { (handle(cache)?, bytes(key, key_bytes)?, Room::new(value, capacity)?) };
-        let (known, status) = get(cache, key, &room)?;
+        let (cache, key, mut room) =
+            unsafe { (handle(cache)?, bytes(key, key_bytes)?, lent(value, capacity)?) };
         // SAFETY: as above.
-        unsafe { give(item, known) };
-        Ok(status)
+        get(cache, key, &mut room, |known| unsafe { give(item, known) })
     })
 }
 
-fn get(cache: &Handle, key: &[u8], room: &Room) -> Result<(Item, Status), ClientError> {
-    let found = match cache {
-        Handle::Cache(cache) => {
-            cache.get_with(key, |value, meta| (Item::of(cache, meta), room.put(0, value)))
+/// Gets a value. `tell` is told what is known of it, at times more than once: the last time counts.
+#[inline]
+fn get(
+    cache: &Handle,
+    key: &[u8],
+    room: &mut Lent<'_>,
+    mut tell: impl FnMut(Item),
+) -> Result<Status, Status> {
+    let is_there = match cache {
+        Handle::Cache(cache) => cache.get_to(key, room, |meta| tell(Item::of(cache, meta))),
+        Handle::Client(client) => {
+            let found = client.get_with(key, |value, hit| {
+                tell(Item::of_hit(value.len(), hit));
+                room.extend(value);
+            });
+            found?.is_some()
         }
-        Handle::Client(client) => client
-            .get_with(key, |value, hit| (Item::of_hit(value.len(), hit), room.put(0, value)))?,
     };
-    Ok(found.unwrap_or((Item::missing(), Status::Missing)))
+    if !is_there {
+        tell(Item::missing());
+        return Ok(Status::Missing);
+    }
+    Ok(if room.is_whole() { Status::Ok } else { Status::TooSmall })
 }
 
 /// What is known of an item, without its value: the first of two calls for who has to find memory for it. It does not
@@ -191,17 +214,17 @@ pub unsafe extern "C" fn larder_get_and_touch(
 ) -> Status {
     guard(|| {
         // SAFETY: the caller vouches for all of them.
-        let (cache, key, room) =
-            unsafe { (handle(cache)?, bytes(key, key_bytes)?, Room::new(value, capacity)?) };
-        let (known, status) = get(cache, key, &room)?;
-        if known.status == Status::Ok {
+        let (cache, key, mut room) =
+            unsafe { (handle(cache)?, bytes(key, key_bytes)?, lent(value, capacity)?) };
+        // SAFETY: as above.
+        let tell = |known| unsafe { give(item, Item { ttl_secs, ..known }) };
+        let status = get(cache, key, &mut room, tell)?;
+        if status != Status::Missing {
             match cache {
                 Handle::Cache(cache) => cache.touch(key, ttl(ttl_secs))?,
                 Handle::Client(client) => client.touch(key, ttl(ttl_secs))?,
             };
         }
-        // SAFETY: as above.
-        unsafe { give(item, Item { ttl_secs, ..known }) };
         Ok(status)
     })
 }
@@ -226,21 +249,20 @@ pub unsafe extern "C" fn larder_get_many(
 ) -> Status {
     guard(|| {
         // SAFETY: the caller vouches for all of them.
-        let (cache, lengths, room) =
-            unsafe { (handle(cache)?, numbers(key_bytes, count)?, Room::new(values, capacity)?) };
+        let (cache, lengths, mut room) =
+            unsafe { (handle(cache)?, numbers(key_bytes, count)?, lent(values, capacity)?) };
         let total = lengths.iter().try_fold(0usize, |sum, len| sum.checked_add(*len as usize));
         // SAFETY: as above.
         let mut rest = unsafe { bytes(keys, total.ok_or(Status::Invalid)?)? };
         if items.is_null() && count > 0 {
             return Err(Status::Invalid);
         }
-        let mut filled = 0;
         for (chunk, first) in lengths.chunks(KEYS_AT_ONCE).zip((0..).step_by(KEYS_AT_ONCE)) {
             let mut together: [&[u8]; KEYS_AT_ONCE] = [&[]; KEYS_AT_ONCE];
             for (key, len) in together.iter_mut().zip(chunk) {
                 (*key, rest) = rest.split_at(*len as usize);
             }
-            get_together(cache, &together[..chunk.len()], &room, &mut filled, |place, item| {
+            get_together(cache, &together[..chunk.len()], &mut room, |place, item| {
                 // SAFETY: `first + place` is below `count`.
                 unsafe { give(items.add(first + place), item) };
             })?;
@@ -252,29 +274,37 @@ pub unsafe extern "C" fn larder_get_many(
 fn get_together(
     cache: &Handle,
     keys: &[&[u8]],
-    room: &Room,
-    filled: &mut usize,
+    room: &mut Lent<'_>,
     mut tell: impl FnMut(usize, Item),
-) -> Result<(), ClientError> {
-    let mut put = |value: &[u8], item: Item| {
-        let status = room.put(*filled, value);
-        let value_at = *filled as u64;
-        *filled += if status == Status::Ok { value.len() } else { 0 };
-        Item { status, value_at, ..item }
-    };
+) -> Result<(), Status> {
     match cache {
-        Handle::Cache(cache) => cache.get_many_with(keys, |place, found| {
-            let put = |(value, meta): (&[u8], &Meta)| put(value, Item::of(cache, meta));
-            tell(place, found.map_or(Item::missing(), put));
-        }),
+        Handle::Cache(near) => {
+            near.prefetch(keys.iter().copied());
+            for (place, key) in keys.iter().enumerate() {
+                let (value_at, left) = (room.filled(), room.left());
+                get(cache, key, room, |item| tell(place, item.at(value_at, left)))?;
+                leave_out_unless_whole(room, value_at);
+            }
+        }
         Handle::Client(client) => {
             for (place, found) in client.get_many(keys)?.iter().enumerate() {
-                let put = |value: &Vec<u8>| put(value, Item::of_hit(value.len(), &Hit::default()));
-                tell(place, found.as_ref().map_or(Item::missing(), put));
+                let (value_at, left) = (room.filled(), room.left());
+                let item_of = |value: &Vec<u8>| Item::of_hit(value.len(), &Hit::default());
+                let item = found.as_ref().map_or(Item::missing(), item_of);
+                tell(place, item.at(value_at, left));
+                room.extend(found.as_deref().unwrap_or_default());
+                leave_out_unless_whole(room, value_at);
             }
         }
     }
     Ok(())
+}
+
+/// The next value may be a smaller one, and fit.
+fn leave_out_unless_whole(room: &mut Lent<'_>, value_at: usize) {
+    if !room.is_whole() {
+        room.truncate(value_at);
+    }
 }
 
 /// So many keys are looked up together.

@@ -7,9 +7,12 @@ use std::ffi::{CStr, c_char, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
+use larder::Lent;
+
 use crate::Status;
 
 /// Runs the body of a function: an early return is a status, and a panic ends here.
+#[inline]
 pub(crate) fn guard(body: impl FnOnce() -> Result<Status, Status>) -> Status {
     let outcome = catch_unwind(AssertUnwindSafe(body));
     outcome.unwrap_or(Err(Status::Defect)).unwrap_or_else(|status| status)
@@ -77,38 +80,20 @@ pub(crate) unsafe fn give<T>(place: *mut T, value: T) {
     }
 }
 
-/// Memory of the caller's for a value, which is written to at most once.
-pub(crate) struct Room {
-    start: *mut u8,
-    capacity: usize,
-}
-
-impl Room {
-    /// # Safety
-    /// `start` is null, or `capacity` bytes can be written there as long as this is used.
-    pub(crate) unsafe fn new(start: *mut c_void, capacity: usize) -> Result<Self, Status> {
-        match start.is_null() && capacity > 0 {
-            true => Err(Status::Invalid),
-            false => Ok(Self { start: start.cast(), capacity }),
-        }
+/// Memory of the caller's for a value.
+///
+/// # Safety
+/// `start` is null, or `capacity` bytes can be written there, and are nobody else's before the call is over.
+#[inline]
+pub(crate) unsafe fn lent<'a>(start: *mut c_void, capacity: usize) -> Result<Lent<'a>, Status> {
+    if capacity == 0 {
+        return Ok(Lent::uninit(&mut []));
     }
-
-    /// Copies `bytes` to `at`, or nothing where they do not fit.
-    pub(crate) fn put(&self, at: usize, bytes: &[u8]) -> Status {
-        match self.capacity.checked_sub(at) {
-            Some(left) if bytes.len() <= left => {
-                if !bytes.is_empty() {
-                    // SAFETY: `at + len` is within the capacity, which `new` was vouched for; what the library reads
-                    // from is never the caller's.
-                    unsafe {
-                        ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.add(at), bytes.len())
-                    };
-                }
-                Status::Ok
-            }
-            _ => Status::TooSmall,
-        }
+    if start.is_null() || capacity > isize::MAX.cast_unsigned() {
+        return Err(Status::Invalid);
     }
+    // SAFETY: not null, and no longer than an object may be; the caller vouches for the rest.
+    Ok(Lent::uninit(unsafe { std::slice::from_raw_parts_mut(start.cast(), capacity) }))
 }
 
 /// Writes a message and a zero behind it, cut off where there is no room.

@@ -4,10 +4,10 @@ use std::ffi::c_void;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use larder::{Reason, Removed};
+use larder::{Reason, Removed, Sink};
 
 use crate::handle::close;
-use crate::raw::{Room, give, guard, handle};
+use crate::raw::{give, guard, handle, lent};
 use crate::walk::LARDER_KEY_BYTES_MAX;
 use crate::{Handle, Status};
 
@@ -85,26 +85,27 @@ pub unsafe extern "C" fn larder_removals_next(
 ) -> Status {
     guard(|| {
         // SAFETY: the caller vouches for all of them.
-        let (removals, key_room, room) = unsafe {
-            (handle(removals)?, Room::new(key, LARDER_KEY_BYTES_MAX)?, Room::new(value, capacity)?)
+        let (removals, mut key_room, mut room) = unsafe {
+            (handle(removals)?, lent(key, LARDER_KEY_BYTES_MAX)?, lent(value, capacity)?)
         };
         let mut queue = removals.queue.lock().unwrap_or_else(PoisonError::into_inner);
         let wait = Duration::from_millis(wait_ms.into());
         let next = queue.pending.take().or_else(|| queue.removals.next_within(wait));
         let removed = next.ok_or(Status::End)?;
         let told = removed.value.as_deref();
-        key_room.put(0, &removed.key);
+        key_room.extend(&removed.key);
         // SAFETY: as above.
         unsafe {
             give(key_bytes, removed.key.len());
             give(value_bytes, told.map_or(LARDER_NO_VALUE, |value| value.len() as u64));
             give(reason, number(removed.reason));
         }
-        let status = room.put(0, told.unwrap_or_default());
-        if status == Status::TooSmall {
+        room.extend(told.unwrap_or_default());
+        if !room.is_whole() {
             queue.pending = Some(removed);
+            return Ok(Status::TooSmall);
         }
-        Ok(status)
+        Ok(Status::Ok)
     })
 }
 

@@ -3,10 +3,10 @@
 use std::ffi::c_void;
 use std::sync::{Mutex, PoisonError};
 
-use larder::KEY_BYTES_MAX;
+use larder::{KEY_BYTES_MAX, Sink};
 
 use crate::handle::close;
-use crate::raw::{Room, bytes, give, guard, handle};
+use crate::raw::{bytes, give, guard, handle, lent};
 use crate::{Handle, Status};
 
 /// The longest key, in bytes.
@@ -56,12 +56,13 @@ pub unsafe extern "C" fn larder_keys_next(
 ) -> Status {
     guard(|| {
         // SAFETY: the caller vouches for all of them.
-        let (keys, room) = unsafe { (handle(keys)?, Room::new(key, LARDER_KEY_BYTES_MAX)?) };
+        let (keys, mut room) = unsafe { (handle(keys)?, lent(key, LARDER_KEY_BYTES_MAX)?) };
         let next = keys.0.lock().unwrap_or_else(PoisonError::into_inner).next();
         let found = next.ok_or(Status::End)?;
         // SAFETY: as above.
         unsafe { give(key_bytes, found.len()) };
-        Ok(room.put(0, &found))
+        room.extend(&found);
+        Ok(Status::Ok)
     })
 }
 
