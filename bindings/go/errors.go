@@ -57,8 +57,11 @@ func (s status) Error() string {
 
 // failure is nil where all went well.
 func failure(outcome uint32) error {
-	if outcome == C.LARDER_OK {
+	switch outcome {
+	case C.LARDER_OK:
 		return nil
+	case closed:
+		return ErrClosed
 	}
 	return status(outcome)
 }

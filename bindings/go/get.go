@@ -1,14 +1,14 @@
 package larder
 
 /*
-#include <larder.h>
+#include "calls.h"
 
-#cgo noescape larder_get
-#cgo nocallback larder_get
-#cgo noescape larder_peek
-#cgo nocallback larder_peek
-#cgo noescape larder_get_many
-#cgo nocallback larder_get_many
+#cgo noescape get
+#cgo nocallback get
+#cgo noescape peek
+#cgo nocallback peek
+#cgo noescape get_many
+#cgo nocallback get_many
 */
 import "C"
 
@@ -33,14 +33,13 @@ type Item struct {
 	Local bool
 }
 
-func itemOf(item *C.larder_item) Item {
-	return Item{
-		CAS:   uint64(item.cas),
-		TTL:   time.Duration(item.ttl_secs) * time.Second,
-		Flags: uint32(item.flags),
-		Stale: item.marks&C.LARDER_STALE != 0,
-		Local: item.marks&C.LARDER_LOCAL != 0,
-	}
+// tell says what C told. Its fields are written one by one where the caller has them: a copy of all together waits for that.
+func (i *Item) tell(told *C.larder_item) {
+	i.CAS = uint64(told.cas)
+	i.TTL = time.Duration(told.ttl_secs) * time.Second
+	i.Flags = uint32(told.flags)
+	i.Stale = told.marks&C.LARDER_STALE != 0
+	i.Local = told.marks&C.LARDER_LOCAL != 0
 }
 
 // Values up to this size are read into the caller's stack first.
@@ -54,35 +53,31 @@ func (c *Cache) Get(key string) ([]byte, bool) {
 	return value, err == nil
 }
 
-func (c *Cache) get(key string) ([]byte, Item, error) {
+func (c *Cache) get(key string) (value []byte, item Item, err error) {
 	var stack [stackBytes]byte
-	var item C.larder_item
-	switch outcome := c.read(key, stack[:], &item); outcome {
+	var told C.larder_item
+	switch outcome := c.read(key, stack[:], &told); outcome {
 	case C.LARDER_OK:
-		return append(make([]byte, 0, item.value_bytes), stack[:item.value_bytes]...), itemOf(&item), nil
+		item.tell(&told)
+		value = append(make([]byte, 0, told.value_bytes), stack[:told.value_bytes]...)
 	case C.LARDER_TOO_SMALL:
-		return c.GetInto(make([]byte, 0, item.value_bytes), key)
-	case closed:
-		return nil, Item{}, ErrClosed
+		return c.GetInto(make([]byte, 0, told.value_bytes), key)
 	default:
-		return nil, Item{}, status(outcome)
+		err = failure(outcome)
 	}
+	return value, item, err
 }
 
 // What read says of a closed cache, beside what C has.
 const closed = 1 << 16
 
 // read reads a value into room.
-func (c *Cache) read(key string, room []byte, item *C.larder_item) uint32 {
+func (c *Cache) read(key string, room []byte, told *C.larder_item) uint32 {
 	calls := c.use.begin()
 	if calls == nil {
 		return closed
 	}
-	outcome := C.larder_get(c.handle, text(key), C.size_t(len(key)),
-		bytes(room), C.size_t(len(room)), item)
-	if outcome == C.LARDER_TOO_SMALL {
-		calls.hitsAgain.Add(1)
-	}
+	outcome := C.get(c.handle, text(key), C.size_t(len(key)), bytes(room), C.size_t(len(room)), told)
 	calls.Add(-1)
 	return outcome
 }
@@ -91,36 +86,35 @@ func (c *Cache) read(key string, room []byte, item *C.larder_item) uint32 {
 // [ErrNotFound], and dst is given back as it was.
 //
 // It allocates nothing where dst has room.
-func (c *Cache) GetInto(dst []byte, key string) ([]byte, Item, error) {
-	var item C.larder_item
+func (c *Cache) GetInto(dst []byte, key string) (value []byte, item Item, err error) {
+	var told C.larder_item
 	for {
-		outcome := c.read(key, dst[len(dst):cap(dst)], &item)
-		switch outcome {
+		switch outcome := c.read(key, dst[len(dst):cap(dst)], &told); outcome {
 		case C.LARDER_OK:
-			return dst[:len(dst)+int(item.value_bytes)], itemOf(&item), nil
+			item.tell(&told)
+			return dst[:len(dst)+int(told.value_bytes)], item, nil
 		case C.LARDER_TOO_SMALL:
 			// Another value may be there by then: so once more.
-			dst = slices.Grow(dst, int(item.value_bytes))
-		case closed:
-			return dst, Item{}, ErrClosed
+			dst = slices.Grow(dst, int(told.value_bytes))
 		default:
-			return dst, Item{}, status(outcome)
+			return dst, item, failure(outcome)
 		}
 	}
 }
 
 // Peek tells what is known of an item and how long its value is, without counting as a read.
-func (c *Cache) Peek(key string) (Item, int, error) {
+func (c *Cache) Peek(key string) (item Item, valueBytes int, err error) {
 	calls := c.use.begin()
 	if calls == nil {
-		return Item{}, 0, ErrClosed
+		return item, 0, ErrClosed
 	}
 	defer calls.Add(-1)
-	var item C.larder_item
-	if outcome := C.larder_peek(c.handle, text(key), C.size_t(len(key)), &item); outcome != C.LARDER_OK {
-		return Item{}, 0, status(outcome)
+	var told C.larder_item
+	if outcome := C.peek(c.handle, text(key), C.size_t(len(key)), &told); outcome != C.LARDER_OK {
+		return item, 0, failure(outcome)
 	}
-	return itemOf(&item), int(item.value_bytes), nil
+	item.tell(&told)
+	return item, int(told.value_bytes), nil
 }
 
 // Contains is true where there is an item. It does not count as a read.
@@ -184,35 +178,40 @@ func (c *Cache) GetBatch(batch *Batch, keys ...string) error {
 		batch.lengths = append(batch.lengths, C.uint32_t(len(key)))
 	}
 	batch.items = slices.Grow(batch.items[:0], len(keys))[:len(keys)]
-	batch.values = batch.values[:cap(batch.values)]
-	for {
-		outcome := C.larder_get_many(c.handle, bytes(batch.keys), unsafe.SliceData(batch.lengths),
-			C.size_t(len(keys)), bytes(batch.values), C.size_t(len(batch.values)),
-			unsafe.SliceData(batch.items))
-		if outcome != C.LARDER_OK {
-			return status(outcome)
+	batch.values = slices.Grow(batch.values[:0], roomPerValue*len(keys))
+	outcome := C.get_many(c.handle, bytes(batch.keys), unsafe.SliceData(batch.lengths), C.size_t(len(keys)),
+		bytes(batch.values), C.size_t(cap(batch.values)), unsafe.SliceData(batch.items))
+	if outcome != C.LARDER_OK {
+		return failure(outcome)
+	}
+	for at := range batch.items {
+		if batch.items[at].status == C.LARDER_OK {
+			batch.values = batch.values[:len(batch.values)+int(batch.items[at].value_bytes)]
 		}
-		missing, found := 0, 0
-		hits := uint64(len(keys))
-		for at := range batch.items {
-			switch item := &batch.items[at]; item.status {
-			case C.LARDER_TOO_SMALL:
-				missing += int(item.value_bytes)
-			case C.LARDER_OK:
-				found += int(item.value_bytes)
-			default:
-				hits--
-			}
+	}
+	for at := range batch.items {
+		for batch.items[at].status == C.LARDER_TOO_SMALL {
+			c.getLate(batch, at, keys[at])
 		}
-		if missing == 0 {
-			batch.values = batch.values[:found]
-			return nil
-		}
-		calls.hitsAgain.Add(hits)
-		calls.missesAgain.Add(uint64(len(keys)) - hits)
-		batch.values = make([]byte, found+missing)
+	}
+	return nil
+}
+
+// getLate reads a value of a batch for which there was no room.
+func (c *Cache) getLate(batch *Batch, at int, key string) {
+	item := &batch.items[at]
+	filled := len(batch.values)
+	batch.values = slices.Grow(batch.values, int(item.value_bytes))
+	room := batch.values[filled:cap(batch.values)]
+	outcome := C.get(c.handle, text(key), C.size_t(len(key)), bytes(room), C.size_t(len(room)), item)
+	item.status, item.value_at = outcome, C.uint64_t(filled)
+	if outcome == C.LARDER_OK {
+		batch.values = batch.values[:filled+int(item.value_bytes)]
 	}
 }
+
+// A batch has room for so many bytes of each value at first.
+const roomPerValue = 128
 
 // Value is that of the key that was asked for at this place; false where there was none. It is good until the batch is
 // used again.
@@ -225,4 +224,7 @@ func (b *Batch) Value(at int) ([]byte, bool) {
 }
 
 // Item is what else is known of that item.
-func (b *Batch) Item(at int) Item { return itemOf(&b.items[at]) }
+func (b *Batch) Item(at int) (item Item) {
+	item.tell(&b.items[at])
+	return item
+}

@@ -21,7 +21,7 @@ package larder
 #cgo CFLAGS: -I${SRCDIR}/lib
 #cgo LDFLAGS: ${SRCDIR}/lib/liblarder.a -lm -ldl -lpthread
 #include <stdlib.h>
-#include <larder.h>
+#include "calls.h"
 */
 import "C"
 
@@ -213,9 +213,9 @@ func (c *Cache) Close() error {
 }
 
 // text is where the bytes of a key or a value begin; the pointer of an empty one is not looked at.
-func text(s string) unsafe.Pointer { return unsafe.Pointer(unsafe.StringData(s)) }
+func text(s string) *C.uint8_t { return (*C.uint8_t)(unsafe.StringData(s)) }
 
-func bytes(b []byte) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(b)) }
+func bytes(b []byte) *C.uint8_t { return (*C.uint8_t)(unsafe.SliceData(b)) }
 
 // seconds is a time to live as the cache counts it, 0 for ever; false where it is over already.
 func seconds(ttl time.Duration) (C.uint32_t, bool) {

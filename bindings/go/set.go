@@ -1,30 +1,30 @@
 package larder
 
 /*
-#include <larder.h>
+#include "calls.h"
 
-#cgo noescape larder_set
-#cgo nocallback larder_set
-#cgo noescape larder_add
-#cgo nocallback larder_add
-#cgo noescape larder_replace
-#cgo nocallback larder_replace
-#cgo noescape larder_append
-#cgo nocallback larder_append
-#cgo noescape larder_prepend
-#cgo nocallback larder_prepend
-#cgo noescape larder_compare_and_set
-#cgo nocallback larder_compare_and_set
-#cgo noescape larder_delete
-#cgo nocallback larder_delete
-#cgo noescape larder_touch
-#cgo nocallback larder_touch
-#cgo noescape larder_increment
-#cgo nocallback larder_increment
-#cgo noescape larder_decrement
-#cgo nocallback larder_decrement
-#cgo noescape larder_remove_prefix
-#cgo nocallback larder_remove_prefix
+#cgo noescape set
+#cgo nocallback set
+#cgo noescape add
+#cgo nocallback add
+#cgo noescape replace
+#cgo nocallback replace
+#cgo noescape append
+#cgo nocallback append
+#cgo noescape prepend
+#cgo nocallback prepend
+#cgo noescape compare_and_set
+#cgo nocallback compare_and_set
+#cgo noescape delete
+#cgo nocallback delete
+#cgo noescape touch
+#cgo nocallback touch
+#cgo noescape increment
+#cgo nocallback increment
+#cgo noescape decrement
+#cgo nocallback decrement
+#cgo noescape remove_prefix
+#cgo nocallback remove_prefix
 */
 import "C"
 
@@ -40,12 +40,12 @@ func (c *Cache) Set(key string, value []byte, ttl time.Duration) error {
 	c.flights.detach(key)
 	secs, lives := seconds(ttl)
 	if !lives {
-		C.larder_delete(c.handle, text(key), C.size_t(len(key)))
+		C.delete(c.handle, text(key), C.size_t(len(key)))
 		calls.Add(-1)
 		return nil
 	}
-	outcome := C.larder_set(c.handle, text(key), C.size_t(len(key)),
-		bytes(value), C.size_t(len(value)), secs, 0)
+	outcome := C.set(c.handle, text(key), C.size_t(len(key)),
+		bytes(value), C.size_t(len(value)), secs)
 	calls.Add(-1)
 	return failure(outcome)
 }
@@ -57,8 +57,8 @@ func (c *Cache) Add(key string, value []byte, ttl time.Duration) (bool, error) {
 		if !lives {
 			return C.LARDER_EXISTS
 		}
-		return C.larder_add(c.handle, text(key), C.size_t(len(key)),
-			bytes(value), C.size_t(len(value)), secs, 0)
+		return C.add(c.handle, text(key), C.size_t(len(key)),
+			bytes(value), C.size_t(len(value)), secs)
 	})
 }
 
@@ -67,17 +67,17 @@ func (c *Cache) Replace(key string, value []byte, ttl time.Duration) (bool, erro
 	return c.change(key, func() uint32 {
 		secs, lives := seconds(ttl)
 		if !lives {
-			return C.larder_delete(c.handle, text(key), C.size_t(len(key)))
+			return C.delete(c.handle, text(key), C.size_t(len(key)))
 		}
-		return C.larder_replace(c.handle, text(key), C.size_t(len(key)),
-			bytes(value), C.size_t(len(value)), secs, 0)
+		return C.replace(c.handle, text(key), C.size_t(len(key)),
+			bytes(value), C.size_t(len(value)), secs)
 	})
 }
 
 // Append puts bytes behind a value, which keeps its time; false where there is none.
 func (c *Cache) Append(key string, part []byte) (bool, error) {
 	return c.change(key, func() uint32 {
-		return C.larder_append(c.handle, text(key), C.size_t(len(key)),
+		return C.append(c.handle, text(key), C.size_t(len(key)),
 			bytes(part), C.size_t(len(part)))
 	})
 }
@@ -85,7 +85,7 @@ func (c *Cache) Append(key string, part []byte) (bool, error) {
 // Prepend puts bytes before a value, which keeps its time; false where there is none.
 func (c *Cache) Prepend(key string, part []byte) (bool, error) {
 	return c.change(key, func() uint32 {
-		return C.larder_prepend(c.handle, text(key), C.size_t(len(key)),
+		return C.prepend(c.handle, text(key), C.size_t(len(key)),
 			bytes(part), C.size_t(len(part)))
 	})
 }
@@ -104,15 +104,15 @@ func (c *Cache) CompareAndSwap(key string, value []byte, ttl time.Duration, cas 
 		return 0, ErrInvalid
 	}
 	var next C.uint64_t
-	outcome := C.larder_compare_and_set(c.handle, text(key), C.size_t(len(key)),
-		bytes(value), C.size_t(len(value)), secs, 0, C.uint64_t(cas), &next)
+	outcome := C.compare_and_set(c.handle, text(key), C.size_t(len(key)),
+		bytes(value), C.size_t(len(value)), secs, C.uint64_t(cas), &next)
 	return uint64(next), failure(outcome)
 }
 
 // Delete removes an item; false where there is none.
 func (c *Cache) Delete(key string) (bool, error) {
 	return c.change(key, func() uint32 {
-		return C.larder_delete(c.handle, text(key), C.size_t(len(key)))
+		return C.delete(c.handle, text(key), C.size_t(len(key)))
 	})
 }
 
@@ -127,7 +127,7 @@ func (c *Cache) Touch(key string, ttl time.Duration) (bool, error) {
 		return false, ErrClosed
 	}
 	defer calls.Add(-1)
-	return done(C.larder_touch(c.handle, text(key), C.size_t(len(key)), secs))
+	return done(C.touch(c.handle, text(key), C.size_t(len(key)), secs))
 }
 
 // Incr adds to a counter, an item whose value is a decimal number, and gives its new state. It wraps at 2^64 and keeps its
@@ -135,7 +135,7 @@ func (c *Cache) Touch(key string, ttl time.Duration) (bool, error) {
 func (c *Cache) Incr(key string, delta uint64) (uint64, error) {
 	var number C.uint64_t
 	found, err := c.change(key, func() uint32 {
-		return C.larder_increment(c.handle, text(key), C.size_t(len(key)), C.uint64_t(delta), &number)
+		return C.increment(c.handle, text(key), C.size_t(len(key)), C.uint64_t(delta), &number)
 	})
 	if err == nil && !found {
 		err = ErrNotFound
@@ -147,7 +147,7 @@ func (c *Cache) Incr(key string, delta uint64) (uint64, error) {
 func (c *Cache) Decr(key string, delta uint64) (uint64, error) {
 	var number C.uint64_t
 	found, err := c.change(key, func() uint32 {
-		return C.larder_decrement(c.handle, text(key), C.size_t(len(key)), C.uint64_t(delta), &number)
+		return C.decrement(c.handle, text(key), C.size_t(len(key)), C.uint64_t(delta), &number)
 	})
 	if err == nil && !found {
 		err = ErrNotFound
@@ -165,7 +165,7 @@ func (c *Cache) RemovePrefix(prefix string) (int, error) {
 	defer calls.Add(-1)
 	c.flights.detachPrefix(prefix)
 	var removed C.uint64_t
-	outcome := C.larder_remove_prefix(c.handle, text(prefix), C.size_t(len(prefix)), &removed)
+	outcome := C.remove_prefix(c.handle, text(prefix), C.size_t(len(prefix)), &removed)
 	return int(removed), failure(outcome)
 }
 
@@ -186,14 +186,14 @@ func (c *Cache) store(how int, key string, value []byte, ttl time.Duration, cas 
 	secs, _ := seconds(ttl)
 	switch how {
 	case storeAdd:
-		return failure(C.larder_add(c.handle, text(key), C.size_t(len(key)),
-			bytes(value), C.size_t(len(value)), secs, 0))
+		return failure(C.add(c.handle, text(key), C.size_t(len(key)),
+			bytes(value), C.size_t(len(value)), secs))
 	case storeOver:
-		return failure(C.larder_compare_and_set(c.handle, text(key), C.size_t(len(key)),
-			bytes(value), C.size_t(len(value)), secs, 0, C.uint64_t(cas), nil))
+		return failure(C.compare_and_set(c.handle, text(key), C.size_t(len(key)),
+			bytes(value), C.size_t(len(value)), secs, C.uint64_t(cas), nil))
 	}
-	return failure(C.larder_set(c.handle, text(key), C.size_t(len(key)),
-		bytes(value), C.size_t(len(value)), secs, 0))
+	return failure(C.set(c.handle, text(key), C.size_t(len(key)),
+		bytes(value), C.size_t(len(value)), secs))
 }
 
 // change carries out a change of a key; a load of it that is under way will not be stored. False where there was nothing

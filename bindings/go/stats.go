@@ -61,8 +61,6 @@ func (c *Cache) Stats() (stats Stats) {
 }
 
 func (c *Cache) named() map[string]uint64 {
-	// First what is taken away below, so that it has been counted.
-	hitsAgain, missesAgain := c.use.again()
 	var count C.size_t
 	C.larder_stats(c.handle, nil, 0, &count)
 	if count == 0 {
@@ -74,9 +72,6 @@ func (c *Cache) named() map[string]uint64 {
 	for _, stat := range told[:min(int(count), len(told))] {
 		named[C.GoString(stat.name)] = uint64(stat.value)
 	}
-	named["get_hits"] -= hitsAgain
-	named["get_misses"] -= missesAgain
-	named["cmd_get"] -= hitsAgain + missesAgain
 	return named
 }
 

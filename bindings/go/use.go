@@ -18,9 +18,7 @@ const places = 32
 // place counts the callers that are in.
 type place struct {
 	atomic.Int64
-	// What was read once more, into more room, and is counted twice by the cache.
-	hitsAgain, missesAgain atomic.Uint64
-	_                      [104]byte
+	_ [120]byte
 }
 
 // begin counts the caller in; nil where the cache is closed. Otherwise the caller counts itself out at what it is given.
@@ -48,13 +46,4 @@ func (u *use) close() bool {
 		}
 	}
 	return true
-}
-
-// again is how many hits and misses the cache has counted twice.
-func (u *use) again() (hits, misses uint64) {
-	for at := range u.places {
-		hits += u.places[at].hitsAgain.Load()
-		misses += u.places[at].missesAgain.Load()
-	}
-	return hits, misses
 }

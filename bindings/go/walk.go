@@ -1,7 +1,7 @@
 package larder
 
 /*
-#include <larder.h>
+#include "calls.h"
 
 #cgo noescape larder_keys_next
 #cgo nocallback larder_keys_next
@@ -31,7 +31,7 @@ func (c *Cache) Walk(prefix string) *Walk {
 		return walk
 	}
 	defer calls.Add(-1)
-	C.larder_keys(c.handle, text(prefix), C.size_t(len(prefix)), &walk.keys)
+	C.keys(c.handle, text(prefix), C.size_t(len(prefix)), &walk.keys)
 	walk.cleanup = runtime.AddCleanup(walk, closeKeys, walk.keys)
 	return walk
 }
