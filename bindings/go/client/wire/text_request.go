@@ -139,7 +139,8 @@ func (r *TextRequest) Parse(b []byte) (int, error) {
 	word, rest := nextWord(line)
 	*r = TextRequest{Verb: textVerb(word)}
 	switch {
-	case len(word) == 0:
+	case len(word) == 0 || word[0] == MagicRequest:
+		// Without the spaces before it, it would begin a command of the binary protocol.
 		return head, syntax("a command", line, "ERROR")
 	case r.Verb == TextOther:
 		r.Name, r.Args = word, trim(rest)
