@@ -5,6 +5,7 @@ go 1.24.0
 require (
 	github.com/VictoriaMetrics/fastcache v1.13.0
 	github.com/allegro/bigcache/v3 v3.1.0
+	github.com/bradfitz/gomemcache v0.0.0-20260422231931-4d751bb6e37c
 	github.com/coocood/freecache v1.2.7
 	github.com/dgraph-io/ristretto/v2 v2.4.2
 	github.com/maypok86/otter/v2 v2.4.0

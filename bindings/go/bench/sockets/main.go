@@ -1,0 +1,209 @@
+// Measures larder/client beside gomemcache on one server: requests, and keys of a GetMulti, by the processor time that the
+// client takes for them. The clients take turns, so that a machine that grows slower does so for both.
+//
+//	LARDERD=../../../target/release/larderd go run ./sockets -rounds 5 -time 1s
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/bradfitz/gomemcache/memcache"
+
+	"larder/bench"
+	"larder/client"
+)
+
+const (
+	items      = 10_000
+	goroutines = 8
+)
+
+// A cache behind a socket.
+type remote struct {
+	set      func(key string, value []byte) error
+	get      func(key string) error
+	getMulti func(keys []string) (found int, err error)
+}
+
+func main() {
+	log.SetFlags(0)
+	rounds := flag.Int("rounds", 5, "how often each is measured; the median is told")
+	length := flag.Duration("time", time.Second, "how long each time")
+	server := flag.String("server", os.Getenv("LARDERD"), "the larderd to start")
+	flag.Parse()
+	if *server == "" {
+		log.Fatal("-server or LARDERD is the larderd to start, such as ../../../target/release/larderd")
+	}
+	if err := run(*server, *rounds, *length); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(server string, rounds int, length time.Duration) error {
+	folder, err := os.MkdirTemp("", "sockets")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(folder)
+	socket := filepath.Join(folder, "socket")
+	process := exec.Command(server, "-s", socket, "-t", "1")
+	if os.Getuid() == 0 {
+		process.Args = append(process.Args, "-u", "root")
+	}
+	process.Stderr = os.Stderr
+	if err := process.Start(); err != nil {
+		return err
+	}
+	defer process.Wait()
+	defer process.Process.Signal(syscall.SIGTERM)
+	if err := await(socket); err != nil {
+		return err
+	}
+	ours, err := connectOurs(socket)
+	if err != nil {
+		return err
+	}
+	return compare(ours, connectTheirs(socket), rounds, length)
+}
+
+func await(socket string) error {
+	for range 500 {
+		if connection, err := net.Dial("unix", socket); err == nil {
+			return connection.Close()
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return errors.New("the server does not listen after five seconds")
+}
+
+func connectOurs(socket string) (remote, error) {
+	c, err := client.NewWithOptions(client.Options{
+		Servers: []string{socket}, NoLocalReads: true, MaxIdleConns: goroutines})
+	return remote{
+		set: func(key string, value []byte) error { return c.Set(&client.Item{Key: key, Value: value}) },
+		get: func(key string) error { _, err := c.Get(key); return err },
+		getMulti: func(keys []string) (int, error) {
+			found, err := c.GetMulti(keys)
+			return len(found), err
+		},
+	}, err
+}
+
+func connectTheirs(socket string) remote {
+	c := memcache.New(socket)
+	c.MaxIdleConns = goroutines
+	return remote{
+		set: func(key string, value []byte) error { return c.Set(&memcache.Item{Key: key, Value: value}) },
+		get: func(key string) error { _, err := c.Get(key); return err },
+		getMulti: func(keys []string) (int, error) {
+			found, err := c.GetMulti(keys)
+			return len(found), err
+		},
+	}
+}
+
+// A kind of load: one turn of it, and how many keys that is.
+type load struct {
+	name string
+	keys int
+	turn func(remote, int) error
+}
+
+func loads() (all []load) {
+	keys, value := bench.Keys(items), make([]byte, bench.ValueBytes)
+	all = append(all,
+		load{"get", 1, func(r remote, at int) error { return r.get(keys[at%items]) }},
+		load{"set", 1, func(r remote, at int) error { return r.set(keys[at%items], value) }})
+	for _, many := range []int{16, 100} {
+		all = append(all, load{fmt.Sprint("get of ", many), many, func(r remote, at int) error {
+			start := at * many % (items - many)
+			found, err := r.getMulti(keys[start : start+many])
+			if err == nil && found != many {
+				return fmt.Errorf("%d of %d keys are there", found, many)
+			}
+			return err
+		}})
+	}
+	return all
+}
+
+func compare(ours, theirs remote, rounds int, length time.Duration) error {
+	for _, key := range bench.Keys(items) {
+		if err := ours.set(key, make([]byte, bench.ValueBytes)); err != nil {
+			return err
+		}
+	}
+	fmt.Printf("keys by second of the client's processor time, %d goroutines, unix socket; median of %d rounds\n", goroutines, rounds)
+	fmt.Printf("%-12s %12s %12s %8s\n", "", "larder", "gomemcache", "ratio")
+	for _, load := range loads() {
+		var our, their []float64
+		for range rounds {
+			for _, one := range []struct {
+				remote remote
+				rates  *[]float64
+			}{{ours, &our}, {theirs, &their}} {
+				rate, err := measure(one.remote, load, length)
+				if err != nil {
+					return fmt.Errorf("%s: %w", load.name, err)
+				}
+				*one.rates = append(*one.rates, rate)
+			}
+		}
+		slices.Sort(our)
+		slices.Sort(their)
+		a, b := our[rounds/2], their[rounds/2]
+		fmt.Printf("%-12s %12.0f %12.0f %8.2f\n", load.name, a, b, a/b)
+	}
+	return nil
+}
+
+func measure(r remote, load load, length time.Duration) (float64, error) {
+	var turns atomic.Int64
+	var stop atomic.Bool
+	var failed atomic.Pointer[error]
+	var all sync.WaitGroup
+	before := processorTime()
+	for each := range goroutines {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			at := each * items / goroutines
+			for ; !stop.Load(); at++ {
+				if err := load.turn(r, at); err != nil {
+					failed.Store(&err)
+					return
+				}
+				turns.Add(1)
+			}
+		}()
+	}
+	time.Sleep(length)
+	stop.Store(true)
+	all.Wait()
+	if err := failed.Load(); err != nil {
+		return 0, *err
+	}
+	taken := processorTime() - before
+	return float64(turns.Load()) * float64(load.keys) / taken.Seconds(), nil
+}
+
+// processorTime is what this process has taken, in the kernel too.
+func processorTime() time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		log.Fatal(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
