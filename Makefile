@@ -63,10 +63,11 @@ sanitize:
 	RUSTFLAGS="-Zsanitizer=address" CARGO_TARGET_DIR=target/sanitize cargo +nightly test --locked \
 		--target $$(rustc -vV | sed -n 's/^host: //p') -p larder-server --lib -- ring:: worker::
 
-# A process is killed after every instruction of every operation, and what it leaves is judged: half an hour. `make crash
-# OPERATION=split` takes a part. `make test` plays a sample.
+# A process is killed after every instruction of every operation, and what it leaves is judged: some hours. `make crash
+# OPERATION=split` takes a part, `make crash JUDGED=1000` judges about so many of each operation. `make test` plays a sample.
+crash: JUDGED ?= all
 crash:
-	LARDER_KILLED=all cargo test -p larder --locked --test killed -- $(OPERATION)
+	LARDER_KILLED=$(JUDGED) cargo test -p larder --locked --test killed -- $(OPERATION)
 
 # Processes on one cache that are killed, stopped and continued at random, ten minutes.
 storm:

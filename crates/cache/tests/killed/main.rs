@@ -6,8 +6,9 @@
 //! copy is judged twice, by somebody who opens it later and by somebody who was there all the time. Some children are
 //! really killed, to show that the copies are what is left.
 //!
-//! `LARDER_KILLED=all` judges every copy (`make crash`), with new draws each time; else it is a sample, the same one each
-//! time. `LARDER_KILLED_SEED` is another one, a name as argument plays one operation.
+//! `LARDER_KILLED=all` judges every copy (`make crash`), `LARDER_KILLED=1000` about so many of each operation, with new draws
+//! each time; else it is a sample, the same one each time. `LARDER_KILLED_SEED` is another one, a part of a name as argument
+//! plays the operations that have it.
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 mod judge;
@@ -49,24 +50,28 @@ fn main() {
         return;
     }
     let seed = std::env::var("LARDER_KILLED_SEED").ok().and_then(|seed| seed.parse().ok());
-    let plan = match std::env::var("LARDER_KILLED").as_deref() {
-        Ok("all") => {
+    let asked = std::env::var("LARDER_KILLED").ok();
+    let plan = match asked.as_deref() {
+        Some(copies) => {
             let anew =
                 || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| now.as_secs());
             let seed = seed.unwrap_or_else(anew);
-            Plan { seed, judged_max: None, killed: 20, stopped: 12, repaired: 4 }
+            let number = || copies.parse().expect("LARDER_KILLED is `all`, or how many copies");
+            let judged_max = (copies != "all").then(number);
+            Plan { seed, judged_max, killed: 20, stopped: 12, repaired: 4 }
         }
-        _ => {
+        None => {
             let seed = seed.unwrap_or(1);
             Plan { seed, judged_max: Some(40), killed: 1, stopped: 1, repaired: 1 }
         }
     };
     println!("LARDER_KILLED_SEED={}", plan.seed);
     let is_wanted = |operation: &&Operation| match wanted.is_empty() {
-        true => plan.judged_max.is_none() || !operation.is_long,
+        true => asked.is_some() || !operation.is_long,
         false => wanted.iter().any(|part| operation.name.contains(part)),
     };
     let chosen: Vec<&Operation> = OPERATIONS.iter().filter(is_wanted).collect();
+    assert!(!chosen.is_empty(), "there is no operation with one of these names: {wanted:?}");
     let (next, failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(1, usize::from).min(8) {
