@@ -12,19 +12,22 @@ import (
 
 var large = bytes.Repeat([]byte("x"), 24<<10)
 
-func buildRequest(cas uint64, extras, value []byte) BinaryRequest {
-	return BinaryRequest{Opcode: OpSet, CAS: cas, Opaque: 7242, VBucket: 824, Extras: extras, Key: sampleRequest.Key, Value: value}
+func (r *BinaryRequest) build(cas uint64, extras, value []byte) {
+	r.Opcode, r.CAS, r.Opaque, r.VBucket = OpSet, cas, 7242, 824
+	r.Extras, r.Key, r.Value = extras, sampleRequest.Key, value
 }
 
-func buildResponse(value []byte) BinaryResponse {
-	return BinaryResponse{Opcode: OpSet, Status: 1582, CAS: 938424885, Opaque: 7242, Key: sampleRequest.Key, Value: value}
+func (r *BinaryResponse) build(value []byte) {
+	r.Opcode, r.Status, r.CAS, r.Opaque = OpSet, 1582, 938424885, 7242
+	r.Key, r.Value = sampleRequest.Key, value
 }
 
 func benchmarkRequest(b *testing.B, cas uint64, extras []byte) {
+	var r BinaryRequest
 	buf := make([]byte, 0, 128)
 	b.ReportAllocs()
 	for b.Loop() {
-		r := buildRequest(cas, extras, sampleRequest.Value)
+		r.build(cas, extras, sampleRequest.Value)
 		buf = r.AppendTo(buf[:0])
 	}
 	b.SetBytes(int64(len(buf)))
@@ -52,10 +55,11 @@ func BenchmarkEncodingResponse(b *testing.B) { benchmarkResponse(b, sampleRespon
 
 // The value is borrowed: what is encoded is all before it.
 func BenchmarkEncodingResponseLarge(b *testing.B) {
+	var r BinaryResponse
 	buf := make([]byte, 0, 128)
 	b.ReportAllocs()
 	for b.Loop() {
-		r := buildResponse(nil)
+		r.build(nil)
 		buf = r.AppendHeadTo(buf[:0], len(large))
 	}
 }
@@ -63,10 +67,11 @@ func BenchmarkEncodingResponseLarge(b *testing.B) {
 func BenchmarkEncodingResponseLargeCopied(b *testing.B) { benchmarkResponse(b, large) }
 
 func benchmarkResponse(b *testing.B, value []byte) {
+	var r BinaryResponse
 	buf := make([]byte, 0, 64<<10)
 	b.ReportAllocs()
 	for b.Loop() {
-		r := buildResponse(value)
+		r.build(value)
 		buf = r.AppendTo(buf[:0])
 	}
 	b.SetBytes(int64(len(buf)))
@@ -93,16 +98,18 @@ func BenchmarkTransmitRes(b *testing.B)      { benchmarkTransmit(b, false, sampl
 func BenchmarkTransmitResLarge(b *testing.B) { benchmarkTransmit(b, false, large) }
 func BenchmarkTransmitResNull(b *testing.B)  { benchmarkTransmit(b, false, nil) }
 
-func benchmarkTransmit(b *testing.B, request bool, value []byte) {
+func benchmarkTransmit(b *testing.B, isRequest bool, value []byte) {
 	w := NewWriter(io.Discard)
+	var request BinaryRequest
+	var response BinaryResponse
 	b.ReportAllocs()
 	for b.Loop() {
-		if request {
-			r := buildRequest(938424885, nil, nil)
-			w.SetBuffer(r.AppendHeadTo(w.Buffer(), len(value)))
+		if isRequest {
+			request.build(938424885, nil, nil)
+			w.SetBuffer(request.AppendHeadTo(w.Buffer(), len(value)))
 		} else {
-			r := buildResponse(nil)
-			w.SetBuffer(r.AppendHeadTo(w.Buffer(), len(value)))
+			response.build(nil)
+			w.SetBuffer(response.AppendHeadTo(w.Buffer(), len(value)))
 		}
 		w.Value(value, "")
 		if err := w.Flush(); err != nil {

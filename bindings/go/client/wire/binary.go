@@ -80,12 +80,17 @@ func (r *BinaryResponse) appendHead(dst []byte, valueBytes, room int) []byte {
 func appendBody(dst, extras, key []byte, valueBytes, room int) (longer, header []byte) {
 	extras, key = extras[:min(len(extras), 0xff)], key[:min(len(key), 0xffff)]
 	at, head := len(dst), BinaryHeaderBytes+len(extras)+len(key)
-	dst = slices.Grow(dst, head+room)[:at+head]
+	if cap(dst)-at < head+room {
+		dst = slices.Grow(dst, head+room)
+	}
+	dst = dst[:at+head]
 	h := dst[at : at+BinaryHeaderBytes : at+BinaryHeaderBytes]
 	binary.BigEndian.PutUint16(h[2:], uint16(len(key)))
 	h[4] = byte(len(extras))
 	binary.BigEndian.PutUint32(h[8:], uint32(len(extras)+len(key)+valueBytes))
-	copy(dst[at+BinaryHeaderBytes:], extras)
+	if len(extras) > 0 {
+		copy(dst[at+BinaryHeaderBytes:], extras)
+	}
 	copy(dst[at+BinaryHeaderBytes+len(extras):], key)
 	return dst, h
 }
