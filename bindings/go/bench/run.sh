@@ -68,4 +68,4 @@ table %hits
 echo "A million items in a process of its own"
 "$built/gcpause" -items 1000000 -caches "${caches// /,}"
 echo
-"$built/gcpause" -items "$pause_items" -caches larder,bigcache
+"$built/gcpause" -items "$pause_items" -caches larder,bigcache,nothing

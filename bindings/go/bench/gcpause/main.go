@@ -1,7 +1,8 @@
 // Fills caches with many items, each cache in a process of its own, and tells what that does to the program around it:
-// the longest pause of the garbage collector, how long a collection takes, and the memory an item takes.
+// the pauses of the garbage collector, how long a collection takes, and the memory an item takes. The cache `nothing` keeps
+// nothing: its pauses are those of the machine.
 //
-//	go run ./gcpause -items 20000000 -caches larder,bigcache
+//	go run ./gcpause -items 20000000 -caches larder,bigcache,nothing
 package main
 
 import (
@@ -26,7 +27,7 @@ import (
 func main() {
 	log.SetFlags(0)
 	items := flag.Int("items", 20_000_000, "how many items of 100 bytes")
-	caches := flag.String("caches", "larder,bigcache", "which caches, of "+strings.Join(bench.Names, ","))
+	caches := flag.String("caches", "larder,bigcache,nothing", "which caches, of "+strings.Join(bench.Names, ",")+",nothing")
 	one := flag.String("one", "", "measure this cache in this process")
 	flag.Parse()
 	if *items < 1 {
@@ -40,8 +41,8 @@ func main() {
 		fmt.Println(row)
 		return
 	}
-	fmt.Printf("%-10s %10s %14s %16s %12s %10s %12s\n",
-		"cache", "items", "longest pause", "one collection", "RSS an item", "hits", "a set")
+	fmt.Printf("%-10s %10s %12s %12s %14s %16s %12s %10s %12s\n",
+		"cache", "items", "half below", "99 % below", "longest pause", "one collection", "RSS an item", "hits", "a set")
 	for _, name := range strings.Split(*caches, ",") {
 		// A process of its own has neither the heap nor the pauses of others.
 		process := exec.Command(os.Args[0], "-one", name, "-items", fmt.Sprint(*items))
@@ -70,13 +71,14 @@ func measure(name string, items int) (string, error) {
 	bench.Fill(cache, items, bench.Key)
 	set := time.Since(started) / time.Duration(items)
 	collection := collectWhileReading(cache, items)
-	pause := longestPause()
+	pauses := pausesSoFar()
 	debug.FreeOSMemory()
 	after, err := residentBytes()
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%-10s %10d %14v %16v %10d B %9.2f%% %12v", name, items, pause, collection.Round(time.Microsecond),
+	return fmt.Sprintf("%-10s %10d %12v %12v %14v %16v %10d B %9.2f%% %12v", name, items,
+		below(pauses, 0.5), below(pauses, 0.99), below(pauses, 1), collection.Round(time.Microsecond),
 		(after-before)/int64(items), hits(cache, items), set), nil
 }
 
@@ -100,24 +102,29 @@ func collectWhileReading(cache bench.Cache, items int) (longest time.Duration) {
 	return longest
 }
 
-// longestPause is how long the garbage collector has stopped all goroutines at most, from the start of the process on: the
-// upper end of the histogram's bucket in which it is.
-func longestPause() time.Duration {
+// pausesSoFar is how often, and for how long, the garbage collector has stopped all goroutines from the start of the
+// process on.
+func pausesSoFar() *metrics.Float64Histogram {
 	sample := []metrics.Sample{{Name: "/sched/pauses/total/gc:seconds"}}
 	metrics.Read(sample)
-	if sample[0].Value.Kind() != metrics.KindFloat64Histogram {
-		return 0
+	return sample[0].Value.Float64Histogram()
+}
+
+// below is how long such a part of the pauses was at most: the upper end of the histogram's bucket in which the last is.
+func below(pauses *metrics.Float64Histogram, part float64) time.Duration {
+	var all, seen uint64
+	for _, count := range pauses.Counts {
+		all += count
 	}
-	histogram := sample[0].Value.Float64Histogram()
-	for at := len(histogram.Counts) - 1; at >= 0; at-- {
-		if histogram.Counts[at] == 0 {
-			continue
+	for at, count := range pauses.Counts {
+		seen += count
+		if all > 0 && float64(seen) >= part*float64(all) {
+			end := pauses.Buckets[at+1]
+			if math.IsInf(end, 1) {
+				end = pauses.Buckets[at]
+			}
+			return time.Duration(end * float64(time.Second)).Round(time.Microsecond)
 		}
-		end := histogram.Buckets[at+1]
-		if math.IsInf(end, 1) {
-			end = histogram.Buckets[at]
-		}
-		return time.Duration(end * float64(time.Second)).Round(time.Microsecond)
 	}
 	return 0
 }
