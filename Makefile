@@ -63,7 +63,7 @@ sanitize:
 	RUSTFLAGS="-Zsanitizer=address" CARGO_TARGET_DIR=target/sanitize cargo +nightly test --locked \
 		--target $$(rustc -vV | sed -n 's/^host: //p') -p larder-server --lib -- ring:: worker::
 
-# A process is killed after every instruction of every operation, and what it leaves is judged: some hours. `make crash
+# A process is killed after every instruction of every operation, and what it leaves is judged: hours. `make crash
 # OPERATION=split` takes a part, `make crash JUDGED=1000` judges about so many of each operation. `make test` plays a sample.
 crash: JUDGED ?= all
 crash:
