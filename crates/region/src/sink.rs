@@ -125,3 +125,42 @@ impl Sink for Lent<'_> {
         self.filled = self.filled.min(filled);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The same for each: so that Miri sees both.
+    fn fill(sink: &mut impl Sink) {
+        sink.extend(b"abc");
+        sink.extend(b"");
+        sink.truncate(2);
+        sink.extend(b"xyz");
+    }
+
+    #[test]
+    fn bytes_stand_behind_those_that_are_there() {
+        let mut vec = Vec::new();
+        fill(&mut vec);
+        assert_eq!((&vec[..], vec.is_whole()), (&b"abxyz"[..], true));
+        let mut memory = [0; 6];
+        let mut lent = Lent::new(&mut memory);
+        fill(&mut lent);
+        assert_eq!((lent.filled(), lent.left(), lent.is_whole()), (5, 1, true));
+        assert_eq!(&memory, b"abxyz\0");
+    }
+
+    #[test]
+    fn what_does_not_fit_is_counted_and_not_written() {
+        let mut memory = [MaybeUninit::new(7); 4];
+        let mut lent = Lent::uninit(&mut memory);
+        fill(&mut lent);
+        assert_eq!((lent.filled(), lent.left(), lent.is_whole()), (5, 0, false));
+        lent.truncate(2);
+        lent.extend(b"12");
+        assert!(lent.is_whole());
+        // SAFETY: all of it has been written to.
+        let written = memory.map(|byte| unsafe { byte.assume_init() });
+        assert_eq!(&written, b"ab12");
+    }
+}
