@@ -233,7 +233,7 @@ fn look_up(
     tell: impl FnMut(&Meta),
 ) -> Option<Meta> {
     let found = read_whole(engine, seat, key, now, out, tell);
-    if !out.is_whole() {
+    if found.is_ok() && !out.is_whole() {
         return found.ok();
     }
     engine.count(seat, if found.is_ok() { Counter::GetHits } else { Counter::GetMisses }, 1);

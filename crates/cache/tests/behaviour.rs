@@ -279,6 +279,10 @@ fn memory_that_is_lent_takes_what_fits_and_what_does_not_is_told_and_not_counted
             }
         }
     }
+    let misses = || cache.stats().find(|stat| stat.name == "get_misses").unwrap().value;
+    let mut full = Lent::new(&mut []);
+    full.extend(b"more than there is room for");
+    assert!(!cache.get_to("missing", &mut full, |_| ()) && misses() == 1);
     assert!(
         !cache.get_to("missing", &mut Lent::new(&mut []), |_| panic!("there is nothing to tell"))
     );

@@ -13,8 +13,8 @@
 //! [`forks`].
 //!
 //! This crate knows neither items nor keys nor eviction. It is one of the few places where `unsafe` is
-//! allowed: `mapping.rs` and `memory.rs` for the mapping, `sink.rs` for what is read from it, `raw.rs` for copies of bytes that others may be changing,
-//! `fork.rs`, `locks.rs` and `groups.rs` for what the C library alone offers.
+//! allowed: `mapping.rs` and `memory.rs` for the mapping, `sink.rs` for what is read from it, `raw.rs` for copies of
+//! bytes that others may be changing, `fork.rs`, `locks.rs` and `groups.rs` for what the C library alone offers.
 //!
 //! Files in reading order: [`layout`], [`memory`], [`shared`], `mapping`, `raw`, `sink`, [`turns`]; [`file`](mod@file), [`locks`], `fork`,
 //! `boot`, `groups`.

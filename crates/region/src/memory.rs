@@ -141,8 +141,8 @@ impl Memory {
     #[inline]
     pub fn read(&self, offset: usize, len: usize, out: &mut impl Sink) {
         let (offset, len) = self.clamp(offset, len);
-        // SAFETY: the source is within the mapping by `clamp`, the target has room for `len` bytes, all of which are
-        // written. A sink is never in the mapping, so the ranges do not overlap.
+        // SAFETY: the source is within the mapping by `clamp`, the target has room for `len` bytes by the promise of
+        // `Sink`, all of which are written; it is nobody else's, so not the mapping's: the ranges do not overlap.
         unsafe {
             let from = self.base.as_ptr().add(offset);
             out.append(len, |to| {

@@ -5,7 +5,11 @@ use std::ptr::NonNull;
 
 /// What bytes of a region are read into: a `Vec`, which grows, or memory that somebody lends, of which there is so much
 /// ([`Lent`]).
-pub trait Sink {
+///
+/// # Safety
+/// [`Sink::append`] calls `copy` at most once, with memory that `len` bytes can be written to and that is nobody else's
+/// meanwhile: whoever copies believes it.
+pub unsafe trait Sink {
     /// How many bytes have been read into it.
     fn filled(&self) -> usize;
 
@@ -24,7 +28,7 @@ pub trait Sink {
     /// Appends bytes that are no region's.
     #[inline]
     fn extend(&mut self, bytes: &[u8]) {
-        // SAFETY: as many bytes are written as are told. A `&mut` place and a `&` one are never the same memory.
+        // SAFETY: as many bytes are written as are told, to memory that by the trait's promise is not that of `bytes`.
         unsafe {
             self.append(bytes.len(), |to| {
                 to.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len());
@@ -33,7 +37,8 @@ pub trait Sink {
     }
 }
 
-impl Sink for Vec<u8> {
+// SAFETY: `reserve` makes the room, which is the Vec's own.
+unsafe impl Sink for Vec<u8> {
     #[inline]
     fn filled(&self) -> usize {
         self.len()
@@ -100,7 +105,8 @@ impl<'a> Lent<'a> {
     }
 }
 
-impl Sink for Lent<'_> {
+// SAFETY: what is given is a part of the memory that is lent exclusively, as long as was asked for.
+unsafe impl Sink for Lent<'_> {
     #[inline]
     fn filled(&self) -> usize {
         self.filled

@@ -56,7 +56,10 @@ fn main() {
             let anew =
                 || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| now.as_secs());
             let seed = seed.unwrap_or_else(anew);
-            let number = || copies.parse().expect("LARDER_KILLED is `all`, or how many copies");
+            let number = || {
+                let number = copies.parse().ok().filter(|number| *number > 0);
+                number.expect("LARDER_KILLED is `all`, or how many copies, 1 at least")
+            };
             let judged_max = (copies != "all").then(number);
             Plan { seed, judged_max, killed: 20, stopped: 12, repaired: 4 }
         }
