@@ -1,12 +1,12 @@
 /* The functions that are called for every operation, with bytes in place of `void`. Of what a `void *` points to cgo finds
-   out at each call whether it holds pointers of Go's, which takes longer than what is then called; of bytes it knows. */
+   out at each call whether it holds pointers of Go's, a fifth of the time of a Get; of bytes it knows. */
 #include <larder.h>
 
 /* A cache holds no pointer of Go's either. */
 struct larder { char hidden; };
 
 static inline enum larder_status get(const larder *cache, const uint8_t *key, size_t key_bytes, uint8_t *value,
-                                size_t capacity, larder_item *item)
+                                     size_t capacity, larder_item *item)
 {
     return larder_get(cache, key, key_bytes, value, capacity, item);
 }
@@ -16,45 +16,45 @@ static inline enum larder_status peek(const larder *cache, const uint8_t *key, s
     return larder_peek(cache, key, key_bytes, item);
 }
 
-static inline enum larder_status get_many(const larder *cache, const uint8_t *keys, const uint32_t *key_bytes, size_t count,
-                                     uint8_t *values, size_t capacity, larder_item *items)
+static inline enum larder_status get_many(const larder *cache, const uint8_t *keys, const uint32_t *key_bytes,
+                                          size_t count, uint8_t *values, size_t capacity, larder_item *items)
 {
     return larder_get_many(cache, keys, key_bytes, count, values, capacity, items);
 }
 
 static inline enum larder_status set(const larder *cache, const uint8_t *key, size_t key_bytes, const uint8_t *value,
-                                size_t value_bytes, uint32_t ttl_secs)
+                                     size_t value_bytes, uint32_t ttl_secs)
 {
     return larder_set(cache, key, key_bytes, value, value_bytes, ttl_secs, 0);
 }
 
 static inline enum larder_status add(const larder *cache, const uint8_t *key, size_t key_bytes, const uint8_t *value,
-                                size_t value_bytes, uint32_t ttl_secs)
+                                     size_t value_bytes, uint32_t ttl_secs)
 {
     return larder_add(cache, key, key_bytes, value, value_bytes, ttl_secs, 0);
 }
 
-static inline enum larder_status replace(const larder *cache, const uint8_t *key, size_t key_bytes, const uint8_t *value,
-                                    size_t value_bytes, uint32_t ttl_secs)
+static inline enum larder_status replace(const larder *cache, const uint8_t *key, size_t key_bytes,
+                                         const uint8_t *value, size_t value_bytes, uint32_t ttl_secs)
 {
     return larder_replace(cache, key, key_bytes, value, value_bytes, ttl_secs, 0);
 }
 
 static inline enum larder_status append(const larder *cache, const uint8_t *key, size_t key_bytes, const uint8_t *part,
-                                   size_t part_bytes)
+                                        size_t part_bytes)
 {
     return larder_append(cache, key, key_bytes, part, part_bytes);
 }
 
 static inline enum larder_status prepend(const larder *cache, const uint8_t *key, size_t key_bytes, const uint8_t *part,
-                                    size_t part_bytes)
+                                         size_t part_bytes)
 {
     return larder_prepend(cache, key, key_bytes, part, part_bytes);
 }
 
 static inline enum larder_status compare_and_set(const larder *cache, const uint8_t *key, size_t key_bytes,
-                                            const uint8_t *value, size_t value_bytes, uint32_t ttl_secs, uint64_t cas,
-                                            uint64_t *new_cas)
+                                                 const uint8_t *value, size_t value_bytes, uint32_t ttl_secs,
+                                                 uint64_t cas, uint64_t *new_cas)
 {
     return larder_compare_and_set(cache, key, key_bytes, value, value_bytes, ttl_secs, 0, cas, new_cas);
 }
@@ -70,25 +70,25 @@ static inline enum larder_status touch(const larder *cache, const uint8_t *key, 
 }
 
 static inline enum larder_status increment(const larder *cache, const uint8_t *key, size_t key_bytes, uint64_t delta,
-                                      uint64_t *number)
+                                           uint64_t *number)
 {
     return larder_increment(cache, key, key_bytes, delta, number);
 }
 
 static inline enum larder_status decrement(const larder *cache, const uint8_t *key, size_t key_bytes, uint64_t delta,
-                                      uint64_t *number)
+                                           uint64_t *number)
 {
     return larder_decrement(cache, key, key_bytes, delta, number);
 }
 
 static inline enum larder_status remove_prefix(const larder *cache, const uint8_t *prefix, size_t prefix_bytes,
-                                          uint64_t *removed)
+                                               uint64_t *removed)
 {
     return larder_remove_prefix(cache, prefix, prefix_bytes, removed);
 }
 
 static inline enum larder_status keys(const larder *cache, const uint8_t *prefix, size_t prefix_bytes,
-                                 larder_key_walk **walk)
+                                      larder_key_walk **walk)
 {
     return larder_keys(cache, prefix, prefix_bytes, walk);
 }

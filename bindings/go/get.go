@@ -191,23 +191,31 @@ func (c *Cache) GetBatch(batch *Batch, keys ...string) error {
 	}
 	for at := range batch.items {
 		for batch.items[at].status == C.LARDER_TOO_SMALL {
-			c.getLate(batch, at, keys[at])
+			if err := c.getLate(batch, at, keys[at]); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
 // getLate reads a value of a batch for which there was no room.
-func (c *Cache) getLate(batch *Batch, at int, key string) {
+func (c *Cache) getLate(batch *Batch, at int, key string) error {
 	item := &batch.items[at]
 	filled := len(batch.values)
 	batch.values = slices.Grow(batch.values, int(item.value_bytes))
 	room := batch.values[filled:cap(batch.values)]
 	outcome := C.get(c.handle, text(key), C.size_t(len(key)), bytes(room), C.size_t(len(room)), item)
 	item.status, item.value_at = outcome, C.uint64_t(filled)
-	if outcome == C.LARDER_OK {
+	switch outcome {
+	case C.LARDER_OK:
 		batch.values = batch.values[:filled+int(item.value_bytes)]
+	case C.LARDER_MISSING, C.LARDER_TOO_SMALL:
+		// It has been removed meanwhile, or a longer one stored.
+	default:
+		return failure(outcome)
 	}
+	return nil
 }
 
 // A batch has room for so many bytes of each value at first.
