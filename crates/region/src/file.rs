@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
 use crate::fork::forks;
-use crate::locks;
+use crate::locks::{self, LockError, Locks};
 
 /// Who may use a file. Set as given, whatever the umask is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,6 +174,14 @@ impl NewFile {
         &self.file
     }
 
+    /// Opens the file once more, for its locks.
+    ///
+    /// # Errors
+    /// As [`Locks::open`].
+    pub fn locks(&self) -> Result<Locks, LockError> {
+        Locks::open(&self.temporary)
+    }
+
     /// Gives the file its name, in one step.
     ///
     /// # Errors
@@ -212,7 +220,7 @@ impl Drop for NewFile {
             // It is removed by the next who makes it otherwise.
             let _ = fs::remove_file(&self.temporary);
         }
-        locks::unlock_whole(&self.file);
+        locks::unlock_made(&self.file);
     }
 }
 
@@ -230,7 +238,7 @@ fn temporary(path: &Path) -> Result<PathBuf, FileError> {
 fn create_locked(path: &Path, temporary: &Path) -> Result<File, FileError> {
     const TRIES: usize = 100;
     for _ in 0..TRIES {
-        let (file, is_new) = match create_exclusive(temporary) {
+        let (file, is_new) = match create_exclusive(temporary, path) {
             Ok(file) => (file, true),
             Err(FileError::Exists { .. }) => match open(temporary) {
                 Ok(file) => (file, false),
@@ -239,7 +247,7 @@ fn create_locked(path: &Path, temporary: &Path) -> Result<File, FileError> {
             },
             Err(error) => return Err(error),
         };
-        if !locks::try_lock_whole(&file).map_err(failed("lock", temporary))? {
+        if !locks::try_lock_to_make(&file).map_err(failed("lock", temporary))? {
             return Err(FileError::Busy { path: path.into() });
         }
         // Only who has locked the file of this name removes it. Whether this is still that file is known from here on.
@@ -249,7 +257,7 @@ fn create_locked(path: &Path, temporary: &Path) -> Result<File, FileError> {
             }
             fs::remove_file(temporary).map_err(failed("remove", temporary))?;
         }
-        locks::unlock_whole(&file);
+        locks::unlock_made(&file);
     }
     Err(FileError::Busy { path: path.into() })
 }
@@ -262,11 +270,20 @@ pub fn is_named(file: &File, path: &Path) -> bool {
     }
 }
 
+/// True if both are openings of the same file.
+pub(crate) fn is_same(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> bool {
+    match (rustix::fs::fstat(one), rustix::fs::fstat(other)) {
+        (Ok(one), Ok(other)) => (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino),
+        _ => false,
+    }
+}
+
 /// Makes an empty file that only this user can open yet.
-pub(crate) fn create_exclusive(path: &Path) -> Result<File, FileError> {
+/// Makes a file that is to be called `path` in the end, which is what errors name.
+fn create_exclusive(temporary: &Path, path: &Path) -> Result<File, FileError> {
     only_on_a_system(path)?;
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    match rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR) {
+    match rustix::fs::open(temporary, flags, Mode::RUSR | Mode::WUSR) {
         Ok(file) => Ok(file.into()),
         Err(Errno::EXIST) => Err(FileError::Exists { path: path.into() }),
         Err(errno) => Err(failed("create", path)(errno.into())),
@@ -274,7 +291,7 @@ pub(crate) fn create_exclusive(path: &Path) -> Result<File, FileError> {
 }
 
 /// Sets owner, group and mode, in this order: the system takes bits of the mode away from who gives a file away.
-pub(crate) fn grant(file: &File, access: &Access, path: &Path) -> Result<(), FileError> {
+fn grant(file: &File, access: &Access, path: &Path) -> Result<(), FileError> {
     std::os::unix::fs::fchown(file, access.owner, access.group)
         .and_then(|()| Ok(rustix::fs::fchmod(file, Mode::from_raw_mode(access.mode))?))
         .map_err(|source| FileError::System {
@@ -353,6 +370,45 @@ const SEALS: SealFlags =
 /// What the system said: it is no memfd, or was sealed against this.
 pub fn seal(file: &impl AsFd) -> io::Result<()> {
     Ok(rustix::fs::fcntl_add_seals(file, SEALS)?)
+}
+
+/// Seals the length of a memfd for good, and lets no process of another user open it again for writing. Mappings that
+/// can be written to can still be made through the descriptors that there are, so that the region can be handed to
+/// another process; the system takes released pages back.
+///
+/// A process of the same user that gets a descriptor for reading can open the memfd again for writing: where that must
+/// not be, use [`seal`].
+///
+/// # Errors
+/// What the system said: it is no memfd, or was sealed against this.
+pub fn seal_length(file: &impl AsFd) -> io::Result<()> {
+    rustix::fs::fchmod(file, Mode::RUSR | Mode::WUSR)?;
+    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+    Ok(rustix::fs::fcntl_add_seals(file, seals)?)
+}
+
+/// True if no process can cut this off while it is mapped, which would end those that map it with SIGBUS. Files with a name
+/// cannot be sealed so.
+pub fn cannot_shrink(file: &impl AsFd) -> bool {
+    rustix::fs::fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SealFlags::SHRINK))
+}
+
+/// True if [`seal_length`] sealed this, so that another process can map it for writing.
+pub fn is_length_sealed(file: &impl AsFd) -> bool {
+    rustix::fs::fcntl_get_seals(file).is_ok_and(|seals| {
+        seals.contains(SealFlags::SHRINK | SealFlags::GROW)
+            && !seals.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE)
+    })
+}
+
+/// Opens what `file` has open once more, for reading and writing: an open file description of its own, which holds none
+/// of the locks of the first.
+///
+/// # Errors
+/// The system's: there is no `/proc`, or this process may not.
+pub fn open_again(file: &impl AsFd) -> io::Result<OwnedFd> {
+    let path = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
+    Ok(rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?)
 }
 
 /// Was this sealed by [`seal`]?

@@ -1,7 +1,7 @@
-//! What a fork does to lock files.
+//! What a fork does to files that are open for their locks.
 //!
 //! A lock belongs to what was opened, and a child inherits that: while it lives its parent would look alive. So in a
-//! child, before it runs anything else, each inherited descriptor of a lock file is replaced by one that was opened
+//! child, before it runs anything else, each inherited descriptor of such a file is replaced by one that was opened
 //! anew and holds nothing. Its number stays taken, so that nothing else gets it which the child would close later.
 //!
 //! This holds for `fork` of the C library, by whomever it is called, from the first call of [`forks`] on; not for a fork
@@ -13,7 +13,7 @@ use std::os::fd::{BorrowedFd, IntoRawFd, OwnedFd};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicI32, AtomicU32};
 
-/// How many lock files a process can have open.
+/// How many files a process can have open for their locks.
 pub(crate) const KEPT_MAX: usize = 256;
 
 const FREE: i32 = -1;
@@ -22,7 +22,7 @@ const LOST: i32 = -2;
 
 /// 0 until forks are counted.
 static FORKS: AtomicU32 = AtomicU32::new(0);
-/// Descriptors of lock files. A child finds them here, where it may neither allocate nor wait.
+/// Descriptors of files that are open for their locks. A child finds them here, where it may neither allocate nor wait.
 static KEPT: [AtomicI32; KEPT_MAX] = [const { AtomicI32::new(FREE) }; KEPT_MAX];
 /// The process a thread of which is changing [`KEPT`] or forking, 0 for none: no child inherits a descriptor that is
 /// not in the table.

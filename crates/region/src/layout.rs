@@ -6,7 +6,7 @@
 /// The first eight bytes of a region: `LARDERRG`, little-endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"LARDERRG");
 /// Grows with every change of the layout that an older reader would misunderstand.
-pub const FORMAT: u32 = 4;
+pub const FORMAT: u32 = 5;
 
 /// A cache line pair: the unit that hardware prefetches and that two writers must not share.
 pub const LINE_BYTES: usize = 128;

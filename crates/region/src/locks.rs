@@ -1,8 +1,9 @@
 //! Locks that end with the process that holds them, however it ends.
 //!
-//! Each is a byte of a lock file, locked exclusively for what was opened (`F_OFD_SETLK`): the system drops it when the
-//! last descriptor is closed. Nothing is written to the file, and a byte need not exist. It works from one pid
-//! namespace to another; on a file system of one machine.
+//! Each is a byte of the region's own file, locked exclusively for what was opened (`F_OFD_SETLK`): the system drops it
+//! when the last descriptor is closed. The bytes lie from [`BYTES_AT`] on, far beyond the end of any region: nothing is
+//! written there, and a byte need not exist. The locks are those of the file itself, under each of its names (hard links,
+//! mounts, descriptors that were passed on) and in each pid namespace; on a file system of one machine.
 
 use std::fs::File;
 use std::io;
@@ -10,27 +11,33 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{MemfdFlags, Mode, OFlags};
+use rustix::fs::MemfdFlags;
 
-use crate::file::{self, Access, FileError};
+use crate::file::{self, FileError};
 use crate::fork::{KEPT_MAX, Kept};
 
-/// A lock file, opened. Dropping it gives up all of its locks.
+/// Where the bytes begin that are locked: no region is that long.
+pub const BYTES_AT: u64 = 1 << 62;
+
+/// The byte that is locked by the process that makes a file.
+const MAKING: libc::off_t = BYTES_AT as libc::off_t;
+
+/// A file, opened for its locks alone. Dropping it gives up all of them.
 ///
 /// The locks are held against other openings of the file, in this process or another, and not against who uses the same
-/// `Locks`: it locks a byte twice without noticing.
+/// `Locks`: it locks a byte twice without noticing. A mapping of the region is made from another opening: a child that is
+/// forked inherits mappings, and with them what they were made from.
 ///
 /// A child of this process holds none of them, and cannot use this value but for [`Locks::reopened`]. It does not keep
 /// them held either, but for the moment in which it is being forked: what is given up meanwhile is free a little later.
 ///
 /// # Examples
 /// ```
-/// use larder_region::{Locks, file::Access};
+/// use larder_region::{Locks, file};
 ///
 /// # if cfg!(miri) { return Ok(()); }
-/// # let folder = tempfile::tempdir()?;
-/// let path = folder.path().join("region.lock");
-/// let (one, other) = (Locks::open(&path, &Access::default())?, Locks::open(&path, &Access::default())?);
+/// let region = file::memfd("region", 4096)?;
+/// let (one, other) = (Locks::of(&region, "region")?, Locks::of(&region, "region")?);
 /// assert!(one.try_lock(3)?);
 /// assert!(!other.try_lock(3)? && other.try_lock(4)?);
 /// drop(one);
@@ -47,24 +54,26 @@ pub struct Locks {
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// This process was forked from the one that opened the file.
-    #[error("the lock file {path} was opened before this process was forked; open it again here")]
+    #[error("{path} was opened for its locks before this process was forked; open it again here")]
     MadeBeforeFork {
         /// Which file.
         path: PathBuf,
     },
     /// A child could not open again what it inherited.
     #[error(
-        "the lock file {path} could not be opened again when this process was forked: there is no /proc, or too \
+        "{path} could not be opened again for its locks when this process was forked: there is no /proc, or too \
          many files are open, or it may not; open it by its name"
     )]
     Lost {
         /// Which file.
         path: PathBuf,
     },
-    /// More lock files are open than children can be kept from inheriting.
-    #[error("this process has {KEPT_MAX} lock files open, and cannot open more; close some")]
+    /// More files are open for their locks than children can be kept from inheriting.
+    #[error(
+        "this process has {KEPT_MAX} files open for their locks, and cannot open more; close some"
+    )]
     TooMany,
-    /// The lock file is none, or cannot be opened.
+    /// The file is none that can be locked, or cannot be opened.
     #[error(transparent)]
     File(#[from] FileError),
     /// The system does not lock.
@@ -80,16 +89,33 @@ pub enum LockError {
 }
 
 impl Locks {
-    /// Opens the lock file of this name, and makes it if there is none; then it is for those whom `access` lets. It is
-    /// never removed: who has it open would hold locks that nobody sees.
+    /// Opens the file of this name. [`Locks::is_of`] says whether it is the one that was meant.
     ///
     /// # Errors
-    /// [`LockError`]: this process may not, it is no regular file, or too many are open.
-    pub fn open(path: &Path, access: &Access) -> Result<Self, LockError> {
-        Self::keep(path, || open_or_create(path, access).map(OwnedFd::from))
+    /// [`LockError`]: there is none, this process may not, it is no regular file, or too many are open.
+    pub fn open(path: &Path) -> Result<Self, LockError> {
+        Self::keep(path, || file::open(path).map(OwnedFd::from))
     }
 
-    /// Makes a lock file without a name, for this process and those that are forked from it
+    /// Opens a file once more that this process has open, as one without a name. `name` is what errors call it.
+    ///
+    /// A process that can open the file for reading can hold a lock of it: for memory that is passed to processes which
+    /// are not trusted lock [another file](Locks::anonymous).
+    ///
+    /// # Errors
+    /// [`LockError`]: this process may not write to it, there is no `/proc`, or too many are open.
+    pub fn of(file: &impl AsFd, name: impl AsRef<Path>) -> Result<Self, LockError> {
+        let fd = file.as_fd();
+        let name = name.as_ref();
+        Self::keep(name, || open_again(fd, name))
+    }
+
+    /// True if this is an opening of the same file.
+    pub fn is_of(&self, file: &File) -> bool {
+        self.kept.fd().is_some_and(|fd| file::is_same(fd, file.as_fd()))
+    }
+
+    /// Makes a file without a name that has nothing but locks, for this process and those that are forked from it
     /// ([`Locks::reopened`]).
     ///
     /// # Errors
@@ -110,11 +136,17 @@ impl Locks {
     /// [`LockError::Lost`] in a child that could not open the file anew; [`LockError::File`] where there is no `/proc`.
     pub fn reopened(&self) -> Result<Self, LockError> {
         let fd = self.kept.fd().ok_or_else(|| LockError::Lost { path: self.path.clone() })?;
-        Self::keep(&self.path, || {
-            let again = format!("/proc/self/fd/{}", fd.as_raw_fd());
-            rustix::fs::open(&again, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
-                .map_err(|errno| file::failed("open again", Path::new(&again))(errno.into()))
-        })
+        Self::keep(&self.path, || open_again(fd, &self.path))
+    }
+
+    /// Opens the lock file again, to be passed to another process, which calls [`Locks::of`] with it. What is
+    /// returned holds no lock.
+    ///
+    /// # Errors
+    /// As [`Locks::reopened`].
+    pub fn to_pass(&self) -> Result<OwnedFd, LockError> {
+        let fd = self.kept.fd().ok_or_else(|| LockError::Lost { path: self.path.clone() })?;
+        Ok(open_again(fd, &self.path)?)
     }
 
     fn keep(
@@ -188,35 +220,29 @@ impl Locks {
     }
 }
 
-fn open_or_create(path: &Path, access: &Access) -> Result<File, FileError> {
-    const TRIES: usize = 10;
-    for _ in 0..TRIES {
-        match file::open(path) {
-            Err(FileError::Missing { .. }) => (),
-            opened => return opened,
-        }
-        match file::create_exclusive(path) {
-            // Another has made it meanwhile.
-            Err(FileError::Exists { .. }) => (),
-            Ok(file) => {
-                file::grant(&file, access, path)?;
-                return Ok(file);
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    Err(FileError::Busy { path: path.into() })
+fn open_again(fd: BorrowedFd<'_>, name: &Path) -> Result<OwnedFd, FileError> {
+    file::only_on_a_system(name)?;
+    file::open_again(&fd).map_err(file::failed("open again", name))
 }
 
-/// Locks a file as a whole, for who makes it; false if another has.
-pub(crate) fn try_lock_whole(file: &File) -> io::Result<bool> {
-    try_lock(file.as_fd(), 0, 0)
+/// True if an opening other than this one has the byte locked. This one may be for reading alone.
+///
+/// # Errors
+/// The system does not lock.
+pub fn is_locked(file: &impl AsFd, byte: u64) -> io::Result<bool> {
+    let at = libc::off_t::try_from(byte).map_err(|_| io::ErrorKind::InvalidInput)?;
+    is_locked_by_other(file.as_fd(), at)
 }
 
-/// Undoes [`try_lock_whole`], also for children that were forked meanwhile.
-pub(crate) fn unlock_whole(file: &File) {
+/// Locks a file for the process that makes it; false if another has.
+pub(crate) fn try_lock_to_make(file: &File) -> io::Result<bool> {
+    try_lock(file.as_fd(), MAKING, 1)
+}
+
+/// Undoes [`try_lock_to_make`], also for children that were forked meanwhile.
+pub(crate) fn unlock_made(file: &File) {
     // A file that was locked can be unlocked.
-    let _ = unlock(file.as_fd(), 0, 0);
+    let _ = unlock(file.as_fd(), MAKING, 1);
 }
 
 fn try_lock(fd: BorrowedFd<'_>, at: libc::off_t, bytes: libc::off_t) -> io::Result<bool> {
@@ -239,7 +265,7 @@ fn is_locked_by_other(fd: BorrowedFd<'_>, at: libc::off_t) -> io::Result<bool> {
     Ok(range.l_type != libc::F_UNLCK as libc::c_short)
 }
 
-/// `bytes` from `at` on; 0 are all that there can ever be.
+/// `bytes` from `at` on.
 fn range(kind: libc::c_int, at: libc::off_t, bytes: libc::off_t) -> libc::flock {
     libc::flock {
         l_type: kind as libc::c_short,

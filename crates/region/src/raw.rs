@@ -2,14 +2,16 @@
 //!
 //! A reader copies first and validates afterwards, so it may read bytes that are changing under it.
 //! Through `&[u8]` or `ptr::copy` that is undefined behaviour, whatever is done with the result. Here the
-//! bytes are read by instructions the compiler does not look into (x86-64) or by relaxed atomics
-//! (elsewhere, and under Miri and ThreadSanitizer, which check them). Either way the result is some mix
-//! of old and new bytes and nothing worse.
+//! bytes are read by instructions the compiler does not look into (x86-64), or by relaxed atomics: of words
+//! on other processors, of bytes under Miri and ThreadSanitizer, which check them and refuse accesses of
+//! different sizes to the same bytes. Either way the result is some mix of old and new bytes and nothing worse.
 
 #[cfg(all(target_arch = "x86_64", not(miri), not(feature = "atomic-copies")))]
 pub(crate) use opaque::{copy, load_u8, load_u32, load_u64, put};
-#[cfg(not(all(target_arch = "x86_64", not(miri), not(feature = "atomic-copies"))))]
+#[cfg(any(miri, feature = "atomic-copies"))]
 pub(crate) use relaxed::{copy, load_u8, load_u32, load_u64, put};
+#[cfg(not(any(target_arch = "x86_64", miri, feature = "atomic-copies")))]
+pub(crate) use words::{copy, load_u8, load_u32, load_u64, put};
 
 /// Are the `key.len()` bytes at `source` those of `key`?
 ///
@@ -168,7 +170,9 @@ mod opaque {
     );
 }
 
-#[cfg(not(all(target_arch = "x86_64", not(miri), not(feature = "atomic-copies"))))]
+/// A byte at a time.
+#[cfg(any(test, miri, feature = "atomic-copies"))]
+#[cfg_attr(test, allow(dead_code, reason = "tests take what the platform does not"))]
 mod relaxed {
     use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
@@ -226,25 +230,244 @@ mod relaxed {
     }
 }
 
+/// A word at a time, where that is aligned. Needs no instruction of a certain processor.
+#[cfg(any(test, not(any(target_arch = "x86_64", miri, feature = "atomic-copies"))))]
+#[cfg_attr(test, allow(dead_code, reason = "tests take what the platform does not"))]
+mod words {
+    use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+    const WORD: usize = size_of::<u64>();
+
+    /// Shorter ranges are copied a byte at a time: they have no room for a word before the first whole one.
+    const WORDS_BYTES_MIN: usize = 3 * WORD;
+
+    /// Reads a byte that may be changing.
+    ///
+    /// # Safety
+    /// `source` must be valid for reads of one byte.
+    #[inline]
+    pub(crate) unsafe fn load_u8(source: *const u8) -> u8 {
+        // SAFETY: an AtomicU8 has the size and alignment of a byte; the caller vouches for it. Only a load
+        // is made through the pointer.
+        unsafe { AtomicU8::from_ptr(source.cast_mut()) }.load(Relaxed)
+    }
+
+    /// Reads an unaligned integer that may be changing.
+    ///
+    /// # Safety
+    /// `source` must be valid for reads of the integer's bytes.
+    #[inline]
+    pub(crate) unsafe fn load_u32(source: *const u8) -> u32 {
+        if is_aligned(source, 4) {
+            // SAFETY: it is aligned, and the caller vouches for its bytes. Only a load is made through the pointer.
+            return unsafe { AtomicU32::from_ptr(source.cast_mut().cast()) }.load(Relaxed);
+        }
+        // SAFETY: `at` stays below the integer's size, for which the caller vouches.
+        u32::from_ne_bytes(std::array::from_fn(|at| unsafe { load_u8(source.add(at)) }))
+    }
+
+    /// Reads an unaligned integer that may be changing.
+    ///
+    /// # Safety
+    /// `source` must be valid for reads of the integer's bytes.
+    #[inline]
+    pub(crate) unsafe fn load_u64(source: *const u8) -> u64 {
+        if is_aligned(source, WORD) {
+            // SAFETY: it is aligned, and the caller vouches for its bytes.
+            return unsafe { load_word(source) };
+        }
+        // SAFETY: the caller vouches for eight bytes, of which each takes half.
+        let (first, second) = unsafe { (load_u32(source), load_u32(source.add(4))) };
+        let (first, second) = (u64::from(first), u64::from(second));
+        if cfg!(target_endian = "big") { first << 32 | second } else { second << 32 | first }
+    }
+
+    /// Copies `len` bytes, either side of which may be changing.
+    ///
+    /// # Safety
+    /// `source` must be valid for reads and `target` for writes of `len` bytes, and they must not
+    /// overlap.
+    pub(crate) unsafe fn copy(source: *const u8, target: *mut u8, len: usize) {
+        // SAFETY: for all of these the caller vouches: `copied <= len`, and what is copied by words lies within.
+        unsafe {
+            let mut copied = 0;
+            if len >= WORDS_BYTES_MIN {
+                // A word of the source may begin up to seven bytes before the bytes that are wanted of it.
+                let head = WORD + (target.addr() + WORD).wrapping_neg() % WORD;
+                copy_bytes(source, target, head);
+                copied = head + copy_words(source.add(head), target.add(head), len - head);
+            }
+            copy_bytes(source.add(copied), target.add(copied), len - copied);
+        }
+    }
+
+    /// Writes bytes that nobody changes to where others may be reading and writing. They are read as
+    /// they are: behind a plain reference there must be no atomics.
+    ///
+    /// # Safety
+    /// `target` must be valid for writes of as many bytes, and they must not overlap.
+    pub(crate) unsafe fn put(bytes: &[u8], target: *mut u8) {
+        let head = (target.addr().wrapping_neg() % WORD).min(bytes.len());
+        let (head_bytes, rest) = bytes.split_at(head);
+        let words = rest.chunks_exact(WORD);
+        let tail = words.remainder();
+        // SAFETY: the parts follow each other and are together as long as the slice; behind the head the
+        // target is aligned for words.
+        unsafe {
+            put_bytes(head_bytes, target);
+            let mut at = head;
+            for word in words {
+                let word: [u8; WORD] = word.try_into().expect("chunks are as long as a word");
+                store_word(target.add(at), u64::from_ne_bytes(word));
+                at += WORD;
+            }
+            put_bytes(tail, target.add(at));
+        }
+    }
+
+    /// Copies as many whole words as fit, and returns how many bytes those are.
+    ///
+    /// # Safety
+    /// As [`copy`]; the target is aligned for words, and `source` is valid for seven more bytes before its begin.
+    unsafe fn copy_words(source: *const u8, target: *mut u8, len: usize) -> usize {
+        let misaligned = source.addr() % WORD;
+        let mut copied = 0;
+        // SAFETY: `source - misaligned` is aligned and begins at most seven bytes before `source`. Each load ends
+        // within `len` bytes of `source`, each store within `len` of `target`; both sides are aligned.
+        unsafe {
+            if misaligned == 0 {
+                while copied + WORD <= len {
+                    store_word(target.add(copied), load_word(source.add(copied)));
+                    copied += WORD;
+                }
+                return copied;
+            }
+            let aligned = source.sub(misaligned);
+            let mut low = load_word(aligned);
+            while copied + 2 * WORD - misaligned <= len {
+                let high = load_word(aligned.add(copied + WORD));
+                store_word(target.add(copied), joined(low, high, misaligned));
+                low = high;
+                copied += WORD;
+            }
+        }
+        copied
+    }
+
+    /// Returns the word that begins so many bytes, 1 to 7, behind the begin of the first of two that follow each other.
+    fn joined(first: u64, second: u64, bytes: usize) -> u64 {
+        let bits = 8 * bytes as u32;
+        match cfg!(target_endian = "big") {
+            true => first << bits | second >> (64 - bits),
+            false => first >> bits | second << (64 - bits),
+        }
+    }
+
+    fn is_aligned(source: *const u8, bytes: usize) -> bool {
+        source.addr().is_multiple_of(bytes)
+    }
+
+    /// # Safety
+    /// `source` must be aligned for a word and valid for reads of one.
+    #[inline]
+    unsafe fn load_word(source: *const u8) -> u64 {
+        // SAFETY: the caller vouches for it. Only a load is made through the pointer.
+        unsafe { AtomicU64::from_ptr(source.cast_mut().cast()) }.load(Relaxed)
+    }
+
+    /// # Safety
+    /// `target` must be aligned for a word and valid for writes of one.
+    #[inline]
+    unsafe fn store_word(target: *mut u8, word: u64) {
+        // SAFETY: the caller vouches for it.
+        unsafe { AtomicU64::from_ptr(target.cast()) }.store(word, Relaxed);
+    }
+
+    /// # Safety
+    /// As [`copy`].
+    unsafe fn copy_bytes(source: *const u8, target: *mut u8, len: usize) {
+        for at in 0..len {
+            // SAFETY: `at < len`; the caller vouches for both ranges.
+            unsafe { AtomicU8::from_ptr(target.add(at)).store(load_u8(source.add(at)), Relaxed) };
+        }
+    }
+
+    /// # Safety
+    /// As [`put`].
+    unsafe fn put_bytes(bytes: &[u8], target: *mut u8) {
+        for (at, byte) in bytes.iter().enumerate() {
+            // SAFETY: `at` is within the slice's length; the caller vouches for as many bytes.
+            unsafe { AtomicU8::from_ptr(target.add(at)) }.store(*byte, Relaxed);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    type Copy = unsafe fn(*const u8, *mut u8, usize);
+    type Put = unsafe fn(&[u8], *mut u8);
+
+    fn copy_every_small_length(copy: Copy, put: Put) {
+        let mut source: Vec<u8> = (0..3100u32).map(|i| (i % 251) as u8).collect();
+        // Miri takes its time.
+        let lengths = if cfg!(miri) { 0..34 } else { 0..200 };
+        let apart = if cfg!(miri) { 3 } else { 1 };
+        for len in lengths.chain([1023, 1024, 1025, 2999].into_iter().filter(|_| !cfg!(miri))) {
+            for (from, to) in
+                (0..8).flat_map(|from| (0..8).step_by(apart).map(move |to| (from, to)))
+            {
+                let expected = source[from..from + len].to_vec();
+                let mut target = vec![0xEE; len + to + 2];
+                let at = target.as_mut_ptr().wrapping_add(1 + to);
+                // SAFETY: both vectors hold `len` bytes behind the pointers.
+                unsafe { copy(source.as_mut_ptr().add(from), at, len) };
+                assert_eq!(target[1 + to..=len + to], expected, "length {len}, {from} to {to}");
+                assert!(target[..=to].iter().all(|byte| *byte == 0xEE), "before length {len}");
+                assert_eq!(target[len + to + 1], 0xEE, "behind length {len}");
+                target.fill(0xEE);
+                let at = target.as_mut_ptr().wrapping_add(1 + to);
+                // SAFETY: as above.
+                unsafe { put(&expected, at) };
+                assert_eq!(target[1 + to..=len + to], expected, "length {len}, {from} to {to}");
+                assert!(target[..=to].iter().all(|byte| *byte == 0xEE), "before length {len}");
+                assert_eq!(target[len + to + 1], 0xEE, "behind length {len}");
+            }
+        }
+    }
+
     #[test]
     fn copies_of_every_small_length_are_exact() {
-        let mut source: Vec<u8> = (0..3000u32).map(|i| (i % 251) as u8).collect();
-        // Miri takes its time.
-        let lengths = if cfg!(miri) { 0..20 } else { 0..200 };
-        for len in lengths.chain([1023, 1024, 1025, 2999]) {
-            let mut target = vec![0xEE; len + 2];
-            // SAFETY: both vectors hold `len` bytes behind the pointers.
-            unsafe { copy(source.as_mut_ptr(), target.as_mut_ptr().add(1), len) };
-            assert_eq!(&target[1..=len], &source[..len], "length {len}");
-            target[1..=len].fill(0xEE);
-            // SAFETY: as above.
-            unsafe { put(&source[..len], target.as_mut_ptr().add(1)) };
-            assert_eq!(&target[1..=len], &source[..len], "length {len}");
-            assert_eq!((target[0], target[len + 1]), (0xEE, 0xEE), "length {len}");
+        copy_every_small_length(copy, put);
+    }
+
+    #[test]
+    fn copies_by_words_are_exact() {
+        copy_every_small_length(words::copy, words::put);
+    }
+
+    #[test]
+    fn copies_by_bytes_are_exact() {
+        copy_every_small_length(relaxed::copy, relaxed::put);
+    }
+
+    #[test]
+    fn unaligned_integers_are_read_as_their_bytes_are() {
+        let mut bytes: Vec<u8> = (1..=32).collect();
+        for at in 0..16 {
+            let eight: [u8; 8] = bytes[at..at + 8].try_into().unwrap();
+            let four: [u8; 4] = bytes[at..at + 4].try_into().unwrap();
+            let source = bytes.as_mut_ptr().wrapping_add(at);
+            // SAFETY: the vector holds eight bytes behind the pointer.
+            let (by_words, own) = unsafe {
+                (
+                    (words::load_u64(source), words::load_u32(source)),
+                    (load_u64(source), load_u32(source)),
+                )
+            };
+            assert_eq!(by_words, (u64::from_ne_bytes(eight), u32::from_ne_bytes(four)));
+            assert_eq!(own, by_words);
         }
     }
 

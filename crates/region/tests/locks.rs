@@ -4,12 +4,12 @@
 
 mod children;
 
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use children::{Word, fork, sleep_for_ever};
-use larder_region::{Access, FileError, LockError, Locks, forks};
+use larder_region::{Access, FileError, LockError, Locks, Memory, NewFile, file, forks, locks};
 use tempfile::TempDir;
 
 fn place() -> (TempDir, PathBuf) {
@@ -18,10 +18,16 @@ fn place() -> (TempDir, PathBuf) {
     (folder, path)
 }
 
+/// Opens the file, and makes it where there is none.
 fn open(path: &Path) -> Locks {
-    Locks::open(path, &Access::default()).unwrap()
+    drop(File::options().create(true).append(true).open(path).unwrap());
+    Locks::open(path).unwrap()
 }
 
+/// How long a test waits for a lock that ends.
+///
+/// A lock ends a moment after its holder where another test forks just then: until the child
+/// has closed what it was born with, it holds the lock too.
 const WHILE: Duration = Duration::from_secs(10);
 
 #[test]
@@ -64,7 +70,7 @@ fn a_killed_process_loses_its_locks() {
     let locks = open(&path);
     let word = Word::new();
     let child = fork(|| {
-        let own = Locks::open(&path, &Access::default());
+        let own = Locks::open(&path);
         word.say(own.as_ref().is_ok_and(|own| own.try_lock(5).unwrap_or(false)).into());
         sleep_for_ever()
     });
@@ -148,7 +154,7 @@ fn a_child_that_drops_what_it_inherited_takes_nothing_from_its_parent_or_itself(
         let child = fork(|| {
             // This one opens files of its own in between, and forks once more.
             let before = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-            let Ok(own) = Locks::open(&path, &Access::default()) else { return 1 };
+            let Ok(own) = Locks::open(&path) else { return 1 };
             let fewer = rustix::process::Rlimit { current: files_max.or(before.current), ..before };
             let limit = |to| rustix::process::setrlimit(rustix::process::Resource::Nofile, to);
             if limit(fewer).is_err() {
@@ -164,8 +170,7 @@ fn a_child_that_drops_what_it_inherited_takes_nothing_from_its_parent_or_itself(
                     _ => return 4,
                 }
                 // These take the numbers that are free: among them that of a descriptor that was closed.
-                let others: Vec<_> =
-                    (0..8).filter_map(|_| std::fs::File::open("/dev/null").ok()).collect();
+                let others: Vec<_> = (0..8).filter_map(|_| File::open("/dev/null").ok()).collect();
                 drop(own);
                 drop(locks.take());
                 let are_there = others.iter().all(|other| other.metadata().is_ok());
@@ -203,24 +208,63 @@ fn a_fork_in_the_middle_of_opening_and_closing_loses_no_lock() {
 }
 
 #[test]
-fn the_file_is_for_whom_it_was_made_for() {
+fn the_locks_are_those_of_the_file_under_all_of_its_names() {
     let (folder, path) = place();
-    let _locks = Locks::open(&path, &Access::mode(0o666)).unwrap();
-    assert_eq!(path.metadata().unwrap().mode() & 0o7777, 0o666, "whatever the umask is");
-    let _again = open(&path);
-    assert_eq!(path.metadata().unwrap().mode() & 0o7777, 0o666, "it stays as it was made");
+    let one = open(&path);
+    let (link, symbolic) = (folder.path().join("link"), folder.path().join("symbolic"));
+    std::fs::hard_link(&path, &link).unwrap();
+    let other = Locks::open(&link).unwrap();
+    assert!(one.try_lock(1).unwrap() && other.is_locked_by_other(1).unwrap());
+    let file = File::open(&path).unwrap();
+    assert!(one.is_of(&file) && other.is_of(&file));
+    assert!(locks::is_locked(&file, 1).unwrap(), "reading is enough to ask");
+    assert!(!locks::is_locked(&file, 2).unwrap());
+    assert!(!one.is_of(&File::open(folder.path()).unwrap()));
 
-    let link = folder.path().join("link");
-    std::os::unix::fs::symlink(&path, &link).unwrap();
-    for wrong in [link.as_path(), folder.path()] {
-        let error = Locks::open(wrong, &Access::default()).unwrap_err();
+    std::os::unix::fs::symlink(&path, &symbolic).unwrap();
+    for wrong in [symbolic.as_path(), folder.path()] {
+        let error = Locks::open(wrong).unwrap_err();
         assert!(matches!(error, LockError::File(FileError::NotRegular { .. })), "{error}");
     }
-    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+    let error = Locks::open(&folder.path().join("missing")).unwrap_err();
+    assert!(matches!(error, LockError::File(FileError::Missing { .. })), "{error}");
 }
 
 #[test]
-fn more_lock_files_than_can_be_watched_are_an_error() {
+fn memory_without_a_name_has_locks_of_its_own() {
+    let region = file::memfd("region", 4096).unwrap();
+    let memory = Memory::shared(&region, 4096).unwrap();
+    let (one, other) =
+        (Locks::of(&region, "region").unwrap(), Locks::of(&region, "region").unwrap());
+    assert!(one.try_lock(locks::BYTES_AT).unwrap() && !other.try_lock(locks::BYTES_AT).unwrap());
+    // In another process to which it was passed.
+    let child = fork(|| {
+        let Ok(own) = Locks::of(&region, "region") else { return 1 };
+        match (own.try_lock(locks::BYTES_AT), own.try_lock(locks::BYTES_AT + 1)) {
+            (Ok(false), Ok(true)) => 0,
+            _ => 2,
+        }
+    });
+    assert_eq!(child.wait(), 0);
+    // Neither a mapping nor another descriptor keeps a lock.
+    drop(one);
+    assert!(other.lock_within(locks::BYTES_AT, WHILE).unwrap());
+    drop(memory);
+}
+
+#[test]
+fn a_file_that_is_made_has_locks_before_it_has_its_name() {
+    let (_folder, path) = place();
+    let new = NewFile::create(&path, 4096, &Access::default()).unwrap();
+    let locks = new.locks().unwrap();
+    assert!(locks.try_lock(locks::BYTES_AT + 1).unwrap());
+    let file = new.publish().unwrap();
+    assert!(locks.is_of(&file) && locks::is_locked(&file, locks::BYTES_AT + 1).unwrap());
+    assert!(!locks::is_locked(&file, locks::BYTES_AT).unwrap(), "it is made");
+}
+
+#[test]
+fn more_files_than_can_be_watched_are_an_error() {
     // In a child, for the other tests open some too.
     let child = fork(|| {
         let opened: Vec<_> = (0..300).map(|_| Locks::anonymous()).collect();
@@ -233,4 +277,18 @@ fn more_lock_files_than_can_be_watched_are_an_error() {
         }
     });
     assert_eq!(child.wait(), 0);
+}
+
+#[test]
+fn a_lock_file_that_was_passed_has_locks_of_its_own() {
+    let locks = Locks::anonymous().unwrap();
+    assert!(locks.try_lock(1).unwrap());
+    let to_pass = locks.to_pass().unwrap();
+    let passed = Locks::of(&to_pass, "locks").unwrap();
+    assert!(!passed.try_lock(1).unwrap() && passed.try_lock(2).unwrap());
+    drop(locks);
+    let free = passed.lock_within(1, WHILE).unwrap();
+    assert!(free, "what was opened to be passed holds nothing");
+    let again = Locks::of(&to_pass, "locks").unwrap();
+    assert!(!again.try_lock(1).unwrap() && !again.try_lock(2).unwrap());
 }

@@ -99,6 +99,31 @@ fn a_file_open_for_reading_can_be_read_and_not_shared() {
 }
 
 #[test]
+fn a_file_whose_length_is_sealed_can_be_mapped_to_write_and_not_be_cut() {
+    let file = file::memfd("sealed", BYTES as u64).unwrap();
+    assert!(!file::is_length_sealed(&file));
+    file::seal_length(&file).unwrap();
+    assert!(file::is_length_sealed(&file) && !file::is_sealed(&file));
+    assert!(file.set_len(0).is_err() && file.set_len(2 * BYTES as u64).is_err());
+    assert!(file::seal(&file).is_err(), "the seals are final");
+    assert_eq!(
+        std::os::unix::fs::PermissionsExt::mode(&file.metadata().unwrap().permissions()) & 0o777,
+        0o600
+    );
+    let passed = File::from(file::open_again(&file).unwrap());
+    let (one, other) =
+        (Memory::shared(&file, BYTES).unwrap(), Memory::shared(&passed, BYTES).unwrap());
+    one.word(8).store(7, Relaxed);
+    assert_eq!(other.word(8).load(Relaxed), 7);
+    one.release(0, BYTES);
+    assert_eq!(other.word(8).load(Relaxed), 0, "the system takes pages back");
+    Memory::read_only(&passed).unwrap();
+    let sealed = file::memfd("sealed", BYTES as u64).unwrap();
+    file::seal(&sealed).unwrap();
+    assert!(!file::is_length_sealed(&sealed));
+}
+
+#[test]
 fn nobody_writes_a_sealed_file_but_who_has_mapped_it() {
     let file = file::memfd("sealed", BYTES as u64).unwrap();
     let memory = Memory::shared(&file, BYTES).unwrap();
