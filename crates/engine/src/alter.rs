@@ -58,14 +58,14 @@ impl Engine {
             return Ok(Altered::NotHere);
         }
         let value_at = found.record_at + found.header.value_at();
-        let header = self.note_change(&found);
+        let header = self.note_change(&found).with_used(now);
         self.alter(seat, &found, counting.version, || {
             // Pairs with the acquire in `number`.
             self.memory.word(value_at).store(moved.0, Release);
             self.set_deadline(&found, counting.deadline);
             self.set_header(&found, header);
         });
-        let meta = self.meta(&found, shown_bytes);
+        let meta = self.meta(&found, shown_bytes, now);
         Ok(Altered::Done(Arithmetic::Number { number: moved.0, meta }))
     }
 
@@ -100,7 +100,8 @@ impl Engine {
         // A longer value is a new one that is wanted as the old one was, and once more.
         let freq = (found.slot.freq() + 1).min(FREQ_BORN_MAX);
         self.set_slot(found.slot_at, found.slot.with_freq(freq));
-        let longer = header.with_value_bytes(value_bytes).with_marks(Marks::default());
+        let longer =
+            header.with_value_bytes(value_bytes).with_marks(Marks::default()).with_used(now);
         let cas = self.alter(seat, &found, request.version, || {
             // The bytes are there.
             self.set_header(&found, longer.with_born(freq));

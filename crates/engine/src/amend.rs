@@ -83,7 +83,7 @@ impl Engine {
         if cas.is_some_and(|cas| cas != self.version(&found)) {
             return Ok(Deletion::Exists);
         }
-        let meta = self.meta(&found, self.value_bytes(&found));
+        let meta = self.meta(&found, self.value_bytes(&found), now);
         self.tell_removal(&found, Reason::Deleted);
         self.unlink(seat, &found);
         Ok(Deletion::Deleted(meta))
@@ -135,13 +135,13 @@ impl Engine {
                 return Ok(Amended::Exists);
             }
             let Some(deadline) = first_deadline(&found, amendment) else {
-                return Ok(Amended::Done(self.amend_here(seat, &found, amendment)));
+                return Ok(Amended::Done(self.amend_here(seat, &found, amendment, now)));
             };
             // Nobody looks for room while holding a group: the item may be another one by then.
             match room.take() {
                 Some((room, seen)) if seen.is_same_form(found.header) => {
                     let copy = self.copy_with_deadline(&room, &found, key, hash, deadline);
-                    let meta = self.amend_here(seat, &copy, amendment);
+                    let meta = self.amend_here(seat, &copy, amendment, now);
                     self.relink(seat, &room, &found, deadline, found.slot.freq());
                     drop(locked);
                     return Ok(Amended::Done(meta));
@@ -160,13 +160,16 @@ impl Engine {
     }
 
     /// Changes a record that has room for all of it: one that readers find, or its copy. Under the lock of its group.
-    fn amend_here(&self, seat: &Seat, found: &Found, amendment: &Amendment) -> Meta {
+    fn amend_here(&self, seat: &Seat, found: &Found, amendment: &Amendment, now: Second) -> Meta {
         self.set_deadline(found, amendment.deadline);
-        let header = found.header;
+        let header = match amendment.noted {
+            true => found.header.with_used(now),
+            false => found.header,
+        };
         if !amendment.stale {
             let is_news = amendment.noted && !found.is_fetched();
             self.set_header(found, if is_news { header.with_born(READ_BEFORE) } else { header });
-            return self.meta(found, self.value_bytes(found));
+            return self.meta(found, self.value_bytes(found), now);
         }
         if header.version_at().is_some() {
             self.intend_to_change(seat, found.record_at, self.version(found));
@@ -178,7 +181,7 @@ impl Engine {
             self.memory.word(found.record_at + at).store(new, Release);
             self.end_change(seat);
         }
-        self.meta(found, self.value_bytes(found))
+        self.meta(found, self.value_bytes(found), now)
     }
 
     /// Writes a found item once more, with a deadline field. Under the lock of its group.

@@ -85,7 +85,7 @@ impl Engine {
                 return engine.is_still_there(found).then_some(Ok(Arithmetic::NonNumeric));
             }
             let old = engine.value_of(found)?;
-            let before = engine.meta(found, old.len());
+            let before = engine.meta(found, old.len(), now);
             let Ok(number) = Number::parse(&old) else {
                 return Some(Ok(Arithmetic::NonNumeric));
             };

@@ -1,11 +1,14 @@
 //! Looking at what is stored, item by item.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use larder_item::{Meta, Second};
-use larder_region::layout::GROUP_BYTES;
+use larder_region::layout::{GROUP_BYTES, global};
 
 use crate::find::Found;
 use crate::group::slots_of;
 use crate::lane::Pool;
+use crate::segment::begun;
 use crate::wait::Wait;
 use crate::{Engine, Seat};
 
@@ -25,6 +28,8 @@ pub struct Sampled {
     pub key_bytes: usize,
     /// What is known of it.
     pub meta: Meta,
+    /// The item was stored, or moved by an eviction that it survived, in this second or later.
+    pub placed: Second,
     /// Is it in the small pool, through which new items pass? Else it is in the main pool.
     pub is_new: bool,
     /// Has it been read since it was stored or last survived an eviction?
@@ -57,21 +62,48 @@ impl Engine {
         now: Second,
         out: &mut Vec<Dumped>,
     ) -> bool {
+        self.flush_if_due(now);
+        let lives = |found: &Found| self.death(found, now).is_none();
+        self.dump_group_where(seat, cursor, prefix, now, out, lives)
+    }
+
+    /// As [`Engine::dump_group`], and the keys that loads have reserved: for callers that delete what they are shown.
+    pub fn dump_group_and_loads(
+        &self,
+        seat: &Seat,
+        cursor: &mut Cursor,
+        prefix: &[u8],
+        now: Second,
+        out: &mut Vec<Dumped>,
+    ) -> bool {
+        self.flush_if_due(now);
+        self.dump_group_where(seat, cursor, prefix, now, out, |found| {
+            self.death(found, now).is_none() || self.reserved_until(found).is_some()
+        })
+    }
+
+    fn dump_group_where(
+        &self,
+        seat: &Seat,
+        cursor: &mut Cursor,
+        prefix: &[u8],
+        now: Second,
+        out: &mut Vec<Dumped>,
+        is_shown: impl Fn(&Found) -> bool,
+    ) -> bool {
         let group = cursor.group;
         // Read at each step: the index may have grown. A split of a group that the walk has passed is over by
         // then, or begins later, for the walk has had the group's lock.
         if group >= self.groups() {
             return false;
         }
-        self.flush_if_due(now);
         let locked = self.lock_group(seat, group);
         let linked = self.linked(group).take_while(|_| locked.is_ok());
-        let live = linked.filter(|found| self.death(found, now).is_none());
-        let shown = live.filter(|found| {
+        let shown = linked.filter(|found| is_shown(found)).filter(|found| {
             found.header.key_bytes() >= prefix.len()
                 && self.memory.equals(found.record_at + found.header.key_at(), prefix)
         });
-        out.extend(shown.map(|found| self.dumped(&found)));
+        out.extend(shown.map(|found| self.dumped(&found, now)));
         drop(locked);
         cursor.group += 1;
         self.prefetch_groups_from(cursor.group);
@@ -103,7 +135,7 @@ impl Engine {
             if self.death(&found, now).is_some() && self.is_still_there(&found) {
                 return None;
             }
-            let mut meta = self.meta(&found, 0);
+            let mut meta = self.meta(&found, 0, now);
             if let Some(value) = self.value_of(&found)
                 && self.is_unaltered(&found, meta.cas)
             {
@@ -114,8 +146,8 @@ impl Engine {
         }
     }
 
-    fn dumped(&self, found: &Found) -> Dumped {
-        Dumped { key: self.key(found), meta: self.meta(found, self.value_bytes(found)) }
+    fn dumped(&self, found: &Found, now: Second) -> Dumped {
+        Dumped { key: self.key(found), meta: self.meta(found, self.value_bytes(found), now) }
     }
 
     /// Shows live items to `visit` until it says no. In no particular order; items stored or moved meanwhile
@@ -123,7 +155,7 @@ impl Engine {
     pub fn dump(&self, now: Second, mut visit: impl FnMut(Dumped) -> bool) {
         for group in 0..self.groups() {
             for found in self.linked(group) {
-                if let Some(dumped) = self.look_at(&found, now, |engine| engine.dumped(&found))
+                if let Some(dumped) = self.look_at(&found, now, |engine| engine.dumped(&found, now))
                     && !visit(dumped)
                 {
                     return;
@@ -144,21 +176,55 @@ impl Engine {
         // In 128 bits, for both numbers are the caller's or the index's.
         let group_in = |turn| (u128::from(turn) * u128::from(groups) / u128::from(shown)) as u64;
         for turn in 0..shown {
-            let group = group_in(turn);
             self.prefetch_groups_from(group_in(turn + 1));
-            for found in self.linked(group) {
-                let sampled = |engine: &Self| Sampled {
-                    key_bytes: found.header.key_bytes(),
-                    meta: engine.meta(&found, engine.value_bytes(&found)),
-                    is_new: engine.lane(found.slot.segment()).pool == Pool::Small,
-                    is_read: found.slot.freq() > 0,
-                };
-                if let Some(sampled) = self.look_at(&found, now, sampled) {
-                    visit(&sampled);
-                }
-            }
+            self.sample_group(group_in(turn), now, &mut visit);
         }
         groups as f64 / shown as f64
+    }
+
+    /// Returns the number of groups of the index. It only ever grows.
+    pub fn group_count(&self) -> u64 {
+        self.groups()
+    }
+
+    /// Returns about how many items there are: each thread that stores may have a few dozen that are not counted yet.
+    ///
+    /// Cost: one load.
+    pub fn items_about(&self) -> u64 {
+        // What is not counted yet may be negative.
+        self.memory.word(global::ITEMS).load(Relaxed).cast_signed().max(0).unsigned_abs()
+    }
+
+    /// Shows the live items of some groups of the index to `visit`. Those of a few groups in a row are a sample of all,
+    /// since keys are spread over the groups by their hash. What changes meanwhile may be shown or not.
+    ///
+    /// Cost: two cache misses a group and one an item; a group has about ten.
+    pub fn sample_groups(
+        &self,
+        groups: std::ops::Range<u64>,
+        now: Second,
+        mut visit: impl FnMut(&Sampled),
+    ) {
+        self.flush_if_due(now);
+        for group in groups.start..groups.end.min(self.groups()) {
+            self.prefetch_groups_from(group + 1);
+            self.sample_group(group, now, &mut visit);
+        }
+    }
+
+    fn sample_group(&self, group: u64, now: Second, visit: &mut impl FnMut(&Sampled)) {
+        for found in self.linked(group) {
+            let sampled = |engine: &Self| Sampled {
+                key_bytes: found.header.key_bytes(),
+                meta: engine.meta(&found, engine.value_bytes(&found), now),
+                placed: begun(found.sequence),
+                is_new: engine.lane(found.slot.segment()).pool == Pool::Small,
+                is_read: found.slot.freq() > 0,
+            };
+            if let Some(sampled) = self.look_at(&found, now, sampled) {
+                visit(&sampled);
+            }
+        }
     }
 
     /// Looks at an item that a slot named without a lock; none where it is dead, or not that item any more.

@@ -100,6 +100,8 @@ pub struct Engine {
     pub(crate) told: Told,
     /// How often somebody was waited for in vain.
     pub(crate) stuck: AtomicU64,
+    /// The segment from which on the memory of free ones is still to be given back.
+    pub(crate) release_next: AtomicU64,
 }
 
 /// The index begins with this part of the memory: enough for items of about a kilobyte. It grows with the
@@ -206,6 +208,7 @@ impl Engine {
             wake: OnceLock::new(),
             told: Told::default(),
             stuck: AtomicU64::new(0),
+            release_next: AtomicU64::new(u64::MAX),
             memory,
             layout,
         }
@@ -225,7 +228,11 @@ impl Engine {
     ) -> Result<Self, E> {
         let (mut engine, config) = Self::open(memory, Some(locks), item_bytes_max)?;
         check(&config, &engine.birth)?;
+        let is_alone = engine.check_before_joining()?;
         engine.join().map_err(AttachError::from)?;
+        if is_alone {
+            engine.count_alone();
+        }
         Ok(engine)
     }
 
@@ -291,6 +298,7 @@ impl Engine {
             wake: OnceLock::new(),
             told: Told::default(),
             stuck: AtomicU64::new(0),
+            release_next: AtomicU64::new(u64::MAX),
             ..*self
         };
         if !engine.has_peers() {

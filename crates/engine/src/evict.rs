@@ -41,29 +41,69 @@ pub(crate) enum Keep {
     Nothing,
 }
 
-impl Keep {
-    /// From this round on.
-    pub(crate) const NOTHING_FROM_ROUND: u32 = 64;
+/// How far a thread has come that makes room, and how choosy that lets it be. A round counts until a whole
+/// segment's worth of bytes has been won: the rounds that a segment costs say how hot a pool is, not how long the
+/// thread has been at it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Effort {
+    /// Rounds since the last whole segment was won.
+    rounds: u32,
+    /// Bytes won since then.
+    won_bytes: usize,
+    /// True if nothing is kept from here on, whatever is won.
+    keeps_nothing: bool,
+}
 
-    /// After so many rounds that made no room.
-    pub(crate) fn in_round(round: u32) -> Self {
-        match round {
-            0..16 => Self::Needed,
-            16..Self::NOTHING_FROM_ROUND => Self::BestHalf,
-            _ => Self::Nothing,
+impl Effort {
+    /// From this round without a whole segment on only the better half is kept.
+    const BEST_HALF_FROM_ROUND: u32 = 16;
+    /// From this one on nothing is kept.
+    const NOTHING_FROM_ROUND: u32 = 64;
+
+    /// Returns what the next round keeps.
+    pub(crate) fn keep(&self) -> Keep {
+        match self.rounds {
+            _ if self.keeps_nothing => Keep::Nothing,
+            0..Self::BEST_HALF_FROM_ROUND => Keep::Needed,
+            Self::BEST_HALF_FROM_ROUND..Self::NOTHING_FROM_ROUND => Keep::BestHalf,
+            Self::NOTHING_FROM_ROUND.. => Keep::Nothing,
         }
+    }
+
+    /// Counts a round that has won `won_bytes`.
+    pub(crate) fn count_round(&mut self, won_bytes: usize, segment_bytes: usize) {
+        self.rounds += 1;
+        self.won_bytes += won_bytes;
+        if self.won_bytes >= segment_bytes {
+            (self.rounds, self.won_bytes) = (0, self.won_bytes - segment_bytes);
+        }
+    }
+
+    /// Keeps nothing from here on: the place for survivors is not to be had.
+    pub(crate) fn keep_nothing(&mut self) {
+        self.keeps_nothing = true;
     }
 }
 
 /// What came of emptying a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Emptied {
-    /// It is free.
-    Yes,
+    /// It is free, and this many of its bytes are won: the others were moved.
+    Yes(usize),
     /// Not by us: somebody else is at it, or as many are evicting as may. It is worth waiting.
     Busy,
     /// In part: others took the place for survivors.
     Partly,
+}
+
+impl Emptied {
+    /// Returns the bytes won.
+    pub(crate) fn won_bytes(self) -> usize {
+        match self {
+            Self::Yes(bytes) => bytes,
+            Self::Busy | Self::Partly => 0,
+        }
+    }
 }
 
 /// The right to empty a segment whose survivors are kept. Given back when dropped.
@@ -89,6 +129,8 @@ struct Passage {
     surplus_min: u64,
     /// How many bytes may survive.
     bytes_left: usize,
+    /// How many bytes have survived.
+    moved_bytes: usize,
     /// How old the segment is, in seconds.
     age_secs: Second,
     /// How many keys the ghost was told to remember.
@@ -154,6 +196,7 @@ impl Engine {
             mean_bytes: self.mean_record_bytes(),
             surplus_min: 0,
             bytes_left: self.layout.segment_bytes,
+            moved_bytes: 0,
             age_secs: now.saturating_sub(begun(sequence)),
             remembered: 0,
         };
@@ -172,7 +215,7 @@ impl Engine {
         self.extend_ghost(seat);
         drop(evictor);
         match passed {
-            Ok(()) => Ok(Emptied::Yes),
+            Ok(()) => Ok(self.won(&passage)),
             Err(StoreError::Stuck(stuck)) => Err(stuck),
             Err(_) => Ok(Emptied::Partly),
         }
@@ -202,6 +245,7 @@ impl Engine {
             mean_bytes: 0,
             surplus_min: 0,
             bytes_left: self.layout.segment_bytes,
+            moved_bytes: 0,
             age_secs: 0,
             remembered: 0,
         };
@@ -210,11 +254,15 @@ impl Engine {
         match passed {
             Ok(()) => {
                 self.count(seat, Counter::SegmentsCompacted, 1);
-                Ok(Emptied::Yes)
+                Ok(self.won(&passage))
             }
             Err(StoreError::NoMemory) if self.evicts => Ok(Emptied::Partly),
             Err(error) => Err(error),
         }
+    }
+
+    fn won(&self, passage: &Passage) -> Emptied {
+        Emptied::Yes(self.layout.segment_bytes.saturating_sub(passage.moved_bytes))
     }
 
     /// Passes on what is in a segment and frees it. Where others took the place for survivors meanwhile, the
@@ -272,6 +320,7 @@ impl Engine {
         self.relocate(seat, record, passage.to, |freq| passage.freq_after(freq), now)?;
         self.count(seat, passage.move_of(record, freq), 1);
         passage.bytes_left = passage.bytes_left.saturating_sub(bytes);
+        passage.moved_bytes += bytes;
         Ok(())
     }
 
@@ -352,9 +401,31 @@ mod tests {
             mean_bytes,
             surplus_min: 0,
             bytes_left,
+            moved_bytes: 0,
             age_secs: 0,
             remembered: 0,
         }
+    }
+
+    #[test]
+    fn rounds_count_until_they_have_won_a_segment() {
+        const SEGMENT: usize = 1000;
+        let mut effort = Effort::default();
+        for _ in 0..1000 {
+            effort.count_round(SEGMENT / 10, SEGMENT);
+            assert_eq!(effort.keep(), Keep::Needed, "ten rounds a segment are few");
+        }
+        for (rounds, keep) in [(16, Keep::Needed), (48, Keep::BestHalf), (100, Keep::Nothing)] {
+            for _ in 0..rounds {
+                assert_eq!(effort.keep(), keep);
+                effort.count_round(0, SEGMENT);
+            }
+        }
+        effort.count_round(SEGMENT, SEGMENT);
+        assert_eq!(effort.keep(), Keep::Needed);
+        effort.keep_nothing();
+        effort.count_round(SEGMENT, SEGMENT);
+        assert_eq!(effort.keep(), Keep::Nothing);
     }
 
     #[test]

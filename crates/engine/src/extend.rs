@@ -93,7 +93,7 @@ impl Engine {
     }
 
     /// Publishes a record that names the pieces kept and those written.
-    fn publish_extended(
+    pub(crate) fn publish_extended(
         &self,
         seat: &Seat,
         request: &Request<'_>,
@@ -123,12 +123,12 @@ impl Engine {
 }
 
 /// What is kept of a value that is extended.
-struct Kept<'a> {
-    old: &'a LargeValue,
+pub(crate) struct Kept<'a> {
+    pub(crate) old: &'a LargeValue,
     /// How many of its pieces are written anew.
-    merged_count: usize,
+    pub(crate) merged_count: usize,
     /// The length of the new value.
-    value_bytes: usize,
+    pub(crate) value_bytes: usize,
     /// At its end, or at its beginning?
-    appends: bool,
+    pub(crate) appends: bool,
 }

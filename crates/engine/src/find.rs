@@ -65,7 +65,7 @@ impl Engine {
         for slot_at in line.map(|slot| group_at + 8 + slot * 8) {
             let slot = self.slot(slot_at);
             if slot.has_tag(tag) {
-                match self.examine(slot_at, slot, hash, key) {
+                match self.examine(slot_at, slot, key) {
                     Examined::Same(found) => return Some(found),
                     Examined::OtherKey => {}
                     Examined::Changed => break,
@@ -84,7 +84,7 @@ impl Engine {
             for slot_at in self.slots(group_at, hash) {
                 let slot = self.slot(slot_at);
                 if slot.has_tag(tag) {
-                    match self.examine(slot_at, slot, hash, key) {
+                    match self.examine(slot_at, slot, key) {
                         Examined::Same(found) => return Some(found),
                         Examined::OtherKey => {}
                         Examined::Changed => continue 'search,
@@ -107,13 +107,13 @@ impl Engine {
     }
 
     #[inline(always)]
-    fn examine(&self, slot_at: usize, slot: Slot, hash: u64, key: &[u8]) -> Examined {
+    fn examine(&self, slot_at: usize, slot: Slot, key: &[u8]) -> Examined {
         let sequence = self.sequence(slot.segment()).load(Acquire);
         if sequence == 0 || !slot.is_of(sequence) || !self.slot(slot_at).is_same(slot) {
             return Examined::Changed;
         }
         let found = self.found(slot_at, slot, sequence);
-        if self.has_key(&found, hash, key) {
+        if self.has_key(&found, key) {
             return Examined::Same(found);
         }
         if self.is_still_there(&found) { Examined::OtherKey } else { Examined::Changed }
@@ -127,10 +127,10 @@ impl Engine {
     }
 
     #[inline(always)]
-    fn has_key(&self, found: &Found, hash: u64, key: &[u8]) -> bool {
+    fn has_key(&self, found: &Found, key: &[u8]) -> bool {
         let Found { header, record_at, slot, .. } = found;
         // A header caught while its segment changes hands may claim any length.
-        header.fits(hash, key.len())
+        header.fits(key.len())
             && slot.offset() + header.record_bytes() <= self.layout.segment_bytes
             && self.memory.equals(record_at + header.key_at(), key)
     }
@@ -152,7 +152,7 @@ impl Engine {
                 return None;
             }
             let found = self.named_by(slot_at, slot);
-            self.has_key(&found, hash, key).then_some(found)
+            self.has_key(&found, key).then_some(found)
         })
     }
 

@@ -76,7 +76,7 @@ impl Engine {
         Some(self.layout.segment_at(segment) + row * GHOST_ROW_BYTES)
     }
 
-    fn ghost_shift(&self) -> u32 {
+    pub(crate) fn ghost_shift(&self) -> u32 {
         (self.layout.segment_bytes / GHOST_ROW_BYTES).ilog2()
     }
 
@@ -167,7 +167,8 @@ impl Engine {
         let directory = self.layout.ghost_directory_at + (have as usize >> self.ghost_shift()) * 4;
         let named = self.memory.half(directory);
         if named.load(Relaxed) == 0 {
-            let Some(segment) = self.take_any(seat, 0) else {
+            // What is kept free for survivors stays: without it the next segments are evicted whole.
+            let Some(segment) = self.take_any(seat, self.spare_segments()) else {
                 return;
             };
             self.zero_segment(segment);

@@ -28,6 +28,9 @@ pub(crate) const SLOTS: usize = 15;
 /// The first of those in its second line.
 const SECOND_LINE: usize = 7;
 
+/// A group is split while a thread waits for it, and again while it waits for the next; not so often.
+const LOCKS_MAX: u32 = 1000;
+
 /// A group's control word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Control(pub(crate) u64);
@@ -54,6 +57,11 @@ impl Control {
         self.0 << 16
     }
 
+    /// All but the version.
+    pub(crate) fn without_version(self) -> Self {
+        Self(self.0 & !(0xFFFF << 32))
+    }
+
     #[inline]
     pub(crate) fn level(self) -> u32 {
         (self.0 >> 26) as u32 & 0x3F
@@ -74,9 +82,20 @@ impl Control {
         (self.0 as u32 & 0x3FF_FFFF).checked_sub(1)
     }
 
+    /// None where the group's number does not fit its field: it must not reach that of the level.
     pub(crate) fn with_overflow(self, group: Option<u32>) -> Self {
-        Self(self.0 & !0x3FF_FFFF | group.map_or(0, |group| u64::from(group) + 1))
+        let fitting = group.filter(|group| u64::from(*group) < OVERFLOW_GROUPS_MAX);
+        debug_assert_eq!(fitting, group, "no such overflow group is made");
+        Self(self.0 & !OVERFLOW_GROUPS_MAX | fitting.map_or(0, |group| u64::from(group) + 1))
     }
+}
+
+/// How many overflow groups there can be: their numbers + 1 have 26 bits.
+const OVERFLOW_GROUPS_MAX: u64 = (1 << 26) - 1;
+
+/// Returns how many segments of overflow groups a region of so many segments can have.
+pub(crate) fn overflow_segments_max(segments: usize, group_shift: u32) -> usize {
+    segments.min(OVERFLOW_GROUPS_MAX as usize >> group_shift)
 }
 
 /// A locked group and the chain behind it. Unlocked when dropped.
@@ -198,7 +217,7 @@ impl Engine {
     }
 
     /// How many groups all segments have room for.
-    fn groups_max(&self) -> u64 {
+    pub(crate) fn groups_max(&self) -> u64 {
         (self.layout.segments as u64) << self.group_shift
     }
 
@@ -206,7 +225,7 @@ impl Engine {
     pub(crate) fn overflow_groups(&self) -> u32 {
         // Pairs with the exchange in `add_overflow_segment`: those counted are in the directory.
         let groups = self.memory.word(global::OVERFLOW_GROUPS).load(Acquire);
-        groups.min(self.groups_max()) as u32
+        groups.min(self.groups_max()).min(OVERFLOW_GROUPS_MAX) as u32
     }
 
     /// The offset of a group.
@@ -274,7 +293,7 @@ impl Engine {
 
     /// Locks the group that a hash belongs to. A thread locks one group at a time.
     pub(crate) fn lock(&self, seat: &Seat, hash: u64) -> Result<Locked<'_>, Stuck> {
-        loop {
+        for _ in 0..LOCKS_MAX {
             let group = self.group_of(hash);
             let locked = self.lock_group(seat, group)?;
             let level = locked.control().level();
@@ -283,6 +302,27 @@ impl Engine {
             }
             // The group was split while we waited; the number of groups tells by now.
         }
+        // No group has so many splits: its level is damaged.
+        Err(Stuck)
+    }
+
+    /// Locks the group that a hash belongs to, if no other thread holds it.
+    pub(crate) fn try_lock(&self, seat: &Seat, hash: u64) -> Option<Locked<'_>> {
+        let group = self.group_of(hash);
+        let at = self.group_at(group);
+        let word = self.memory.word(at);
+        let control = Control(word.load(Relaxed));
+        if control.owner() != 0 || hash & ((1 << control.level()) - 1) != group {
+            return None;
+        }
+        self.intend_to_lock(seat, group);
+        // As in `lock_group`. What was looked at is what is there, so the level is the group's.
+        let mine = control.with_owner(seat.owner());
+        word.compare_exchange(control.0, mine.0, AcqRel, Relaxed).is_ok().then(|| Locked {
+            engine: self,
+            group,
+            at,
+        })
     }
 
     pub(crate) fn lock_group(&self, seat: &Seat, group: u64) -> Result<Locked<'_>, Stuck> {
@@ -313,6 +353,8 @@ const _: () = assert!(GROUP_BYTES == 8 * (SLOTS + 1));
 
 #[cfg(test)]
 mod tests {
+    use larder_region::layout;
+
     use super::*;
 
     #[test]
@@ -322,6 +364,21 @@ mod tests {
         assert_eq!(control.overflow(), Some(0x3FF_FFFE));
         let control = control.with_level(63).with_overflow(None);
         assert_eq!((control.owner(), control.level(), control.overflow()), (0xFFFF, 63, None));
+    }
+
+    #[test]
+    fn no_overflow_group_has_a_number_that_reaches_into_the_level() {
+        let last = OVERFLOW_GROUPS_MAX as u32 - 1;
+        assert_eq!(Control::new(9).with_overflow(Some(last)).level(), 9);
+        // The largest region, and the one with the smallest segments.
+        for (segments, segment_bytes) in
+            [(layout::SEGMENTS_MAX, layout::SEGMENT_BYTES_MAX), (1 << 20, 64 << 10)]
+        {
+            let group_shift = (segment_bytes / GROUP_BYTES).ilog2();
+            let groups = (overflow_segments_max(segments, group_shift) as u64) << group_shift;
+            assert!(groups > 0 && groups - 1 <= u64::from(last), "{groups} groups");
+        }
+        assert_eq!(overflow_segments_max(15, 9), 15);
     }
 
     #[test]

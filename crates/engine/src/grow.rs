@@ -17,7 +17,7 @@ use larder_item::Second;
 use larder_region::layout::{GROUP_BYTES, global};
 use larder_stats::Counter;
 
-use crate::group::{Control, Locked, SLOTS, is_in_second_line, slots_of};
+use crate::group::{Control, Locked, SLOTS, is_in_second_line, overflow_segments_max, slots_of};
 use crate::segment::State;
 use crate::slot::{Slot, TAG_BITS};
 use crate::{Engine, Seat, StoreError};
@@ -81,6 +81,25 @@ impl Engine {
         let items = self.memory.word(global::ITEMS).load(Relaxed).cast_signed().max(0) as u64;
         let groups = self.memory.word(global::GROUPS).load(Relaxed);
         items.wrapping_mul(100) > groups.wrapping_mul(SLOTS as u64 * percent)
+    }
+
+    /// Returns how many slots of one group are filled, without those of its chain.
+    pub(crate) fn filled_slots(&self, group_at: usize) -> u64 {
+        slots_of(group_at, 0).filter(|at| !self.slot(*at).is_empty()).count() as u64
+    }
+
+    /// Counts again how many slots are filled. A process that was killed may have filled or emptied some that it did not
+    /// count. Where others store meanwhile the count is off by as much as they change: it only says when the index grows.
+    ///
+    /// Cost: a look at each group.
+    pub(crate) fn recount_slots(&self) {
+        let before = self.memory.word(global::ITEMS).load(Relaxed);
+        let filled: u64 = (0..self.groups())
+            .flat_map(|group| self.chain(self.group_at(group)))
+            .map(|group_at| self.filled_slots(group_at))
+            .sum();
+        let counted = filled.wrapping_sub(self.untold_slots().cast_unsigned());
+        self.memory.word(global::ITEMS).fetch_add(counted.wrapping_sub(before), Relaxed);
     }
 
     /// Splits the next group. Only for the grower.
@@ -208,8 +227,11 @@ impl Engine {
         if locked.control().overflow().is_none() {
             return;
         }
-        let keep = locked.placed().len().div_ceil(SLOTS).max(1);
         let chain: Vec<usize> = locked.chain().collect();
+        if chain.len() > self.overflow_groups() as usize {
+            return; // In a damaged region it is a ring; else all overflow groups are in this one chain.
+        }
+        let keep = locked.placed().len().div_ceil(SLOTS).max(1);
         let (front, back) = chain.split_at(keep.min(chain.len()));
         let strays: Vec<Placed> =
             locked.placed().into_iter().filter(|placed| back.contains(&placed.group_at)).collect();
@@ -257,7 +279,7 @@ impl Engine {
         for group in 0..1 << self.group_shift {
             self.memory.word(at + group * GROUP_BYTES).store(Control::FREE.0, Relaxed);
         }
-        for ordinal in 0..self.layout.segments {
+        for ordinal in 0..overflow_segments_max(self.layout.segments, self.group_shift) {
             let named = self.memory.half(self.layout.overflow_directory_at + ordinal * 4);
             let is_ours = named.load(Relaxed) == 0
                 && named.compare_exchange(0, segment + 1, AcqRel, Relaxed).is_ok();
@@ -265,11 +287,13 @@ impl Engine {
             let groups = (ordinal as u64 + 1) << self.group_shift;
             self.memory.word(global::OVERFLOW_GROUPS).fetch_max(groups, AcqRel);
             if is_ours {
-                break;
+                self.set_state(segment, State::Overflow);
+                return Ok(());
             }
         }
-        self.set_state(segment, State::Overflow);
-        Ok(())
+        // There are as many as can be named.
+        self.free(seat, segment);
+        Err(StoreError::NoMemory)
     }
 
     fn take_overflow_groups(&self, seat: &Seat, count: usize) -> Option<Vec<u32>> {
@@ -321,5 +345,38 @@ impl Engine {
             self.memory.word(self.overflow_at(*group)).load(Relaxed) == Control::FREE.0
         };
         (0..self.overflow_groups()).filter(is_free).count() as u64
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(any(feature = "interleavings", miri)))]
+mod tests {
+    use larder_item::{Deadline, StoreMode};
+
+    use crate::Request;
+    use crate::peers::two_peers;
+
+    use super::*;
+
+    const NOW: Second = 10;
+
+    #[test]
+    fn what_a_dead_process_did_not_count_is_counted_again() {
+        let (dead, engine) = two_peers();
+        let seat = engine.sit().unwrap();
+        for key in 0..3000_u32 {
+            let key = key.to_le_bytes();
+            let request =
+                Request { deadline: Deadline::NEVER, ..Request::new(&key, StoreMode::Set) };
+            engine.store(&seat, &request, b"v", NOW).unwrap();
+        }
+        let count = engine.memory.word(global::ITEMS);
+        let filled = || count.load(Relaxed).wrapping_add(engine.untold_slots().cast_unsigned());
+        assert_eq!(filled(), 3000);
+        // As if it had filled slots again and again and been killed each time before it said so.
+        count.fetch_sub(2000, Relaxed);
+        engine.bury_peer(dead.peer);
+        engine.maintain(&seat, NOW);
+        assert_eq!(filled(), 3000);
     }
 }

@@ -134,8 +134,11 @@ impl Engine {
         room.segment = segment;
         room.sequence = self.sequence(segment).load(Relaxed);
         room.offset = self.filled(segment);
-        room.bytes = (self.layout.segment_bytes - room.offset).min(bytes);
-        let fits = room.bytes >= bytes_min && !self.is_flushed(room.sequence);
+        // A damaged region may say more than there is.
+        room.bytes = self.layout.segment_bytes.saturating_sub(room.offset).min(bytes);
+        let fits = room.offset.is_multiple_of(8)
+            && room.bytes >= bytes_min
+            && !self.is_flushed(room.sequence);
         if !fits {
             self.detach_segment(seat, room.head_at, segment);
         }
@@ -232,6 +235,12 @@ impl Engine {
             }
             claimed.store(0, Release);
         }
+    }
+
+    /// The owner of each head, and its segment.
+    pub(crate) fn head_words(&self) -> impl Iterator<Item = (u64, Option<u32>)> {
+        let owner = |head_at| self.memory.word(head_at + CLAIMED).load(Acquire);
+        self.heads().map(move |head_at| (owner(head_at), self.head_segment(head_at)))
     }
 
     fn heads(&self) -> impl Iterator<Item = usize> {

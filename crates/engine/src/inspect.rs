@@ -43,7 +43,7 @@ pub struct PeerReport {
     pub process_id: u64,
     /// How many segments it keeps from other use.
     pub pinned_segments: u64,
-    /// The byte of the lock file that it has locked while it lives.
+    /// The byte of the region's file that it has locked while it lives.
     pub lock_byte: u64,
 }
 

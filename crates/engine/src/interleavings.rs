@@ -16,6 +16,7 @@ mod extending;
 mod growing;
 mod keys;
 mod large;
+mod loading;
 #[cfg(miri)]
 mod once;
 mod ordering;
@@ -29,6 +30,7 @@ mod scene;
 mod supplying;
 mod sweeping;
 mod uploading;
+mod using;
 mod writing;
 
 use actor::Actor;

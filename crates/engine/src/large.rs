@@ -50,6 +50,8 @@ pub struct LargeValue {
     value_bytes: usize,
     pub(crate) pieces: Vec<Piece>,
     pub(crate) next: usize,
+    /// How many bytes of the next piece have been read.
+    pub(crate) read_bytes: usize,
     /// Does it hold the segments of the pieces from the next one on?
     pub(crate) is_pinned: bool,
 }
@@ -57,7 +59,7 @@ pub struct LargeValue {
 impl LargeValue {
     /// One piece by itself.
     pub(crate) fn of_piece(piece: Piece) -> Self {
-        Self { value_bytes: 0, pieces: vec![piece], next: 0, is_pinned: false }
+        Self { value_bytes: 0, pieces: vec![piece], next: 0, read_bytes: 0, is_pinned: false }
     }
 
     /// Bytes of the whole value.
@@ -119,6 +121,7 @@ impl Engine {
             value_bytes,
             pieces,
             next: 0,
+            read_bytes: 0,
             is_pinned: false,
         })
     }
@@ -130,11 +133,25 @@ impl Engine {
         (0..count).map(move |piece| first + 8 * piece)
     }
 
-    /// Appends the next piece of a large value to `out`; false where there is none left.
+    /// Appends the next piece of a large value to `out`, or what has not been read of it; false where there is none left.
     ///
     /// # Errors
     /// [`Evicted`] if the piece is gone. `out` is then as it was.
     pub fn read_piece(&self, large: &mut LargeValue, out: &mut impl Sink) -> Result<bool, Evicted> {
+        self.read_part(large, usize::MAX, out)
+    }
+
+    /// Appends at most `bytes_max` bytes of the next piece of a large value to `out`; false where there is none left. The
+    /// next read goes on behind them.
+    ///
+    /// # Errors
+    /// [`Evicted`] if the piece is gone. `out` is then as it was.
+    pub fn read_part(
+        &self,
+        large: &mut LargeValue,
+        bytes_max: usize,
+        out: &mut impl Sink,
+    ) -> Result<bool, Evicted> {
         let Some(piece) = large.pieces.get(large.next) else {
             return Ok(false);
         };
@@ -142,13 +159,19 @@ impl Engine {
         let record_at = self.layout.segment_at(piece.slot.segment()) + piece.slot.offset();
         let header = Header::load(&self.memory, record_at);
         let bytes = header.value_bytes().min(self.piece_bytes_max());
-        self.memory.read(record_at + PIECE_HEAD_BYTES, bytes, out);
+        let rest = bytes.saturating_sub(large.read_bytes);
+        let part = rest.min(bytes_max);
+        self.memory.read(record_at + PIECE_HEAD_BYTES + large.read_bytes, part, out);
         fence(Acquire);
         if self.sequence(piece.slot.segment()).load(Relaxed) != piece.sequence {
             out.truncate(start);
             return Err(Evicted);
         }
-        self.pass_piece(large);
+        if part == rest {
+            self.pass_piece(large);
+        } else {
+            large.read_bytes += part;
+        }
         Ok(true)
     }
 
@@ -239,7 +262,7 @@ impl Engine {
         let bytes_min = whole.min(PIECE_BYTES_MIN);
         let room = self.reserve(seat, upload.lane, whole, bytes_min, now)?;
         let piece_bytes = wanted_bytes.min(room.bytes - PIECE_HEAD_BYTES);
-        let header = Header::piece(piece_bytes, upload.hash);
+        let header = Header::piece(piece_bytes);
         self.memory.word(room.at()).store(header.word(), Relaxed);
         self.memory.word(room.at() + 8).store(upload.hash, Relaxed);
         room.fill(header.record_bytes());
@@ -283,6 +306,11 @@ impl Engine {
     ) -> Result<Stored, StoreError> {
         self.flush_if_due(now);
         let extends = matches!(request.mode, StoreMode::Append | StoreMode::Prepend);
+        if extends && self.is_long_part(upload.value_bytes) {
+            let stored = self.extend_with(seat, upload, request, now);
+            self.grow_if_due(seat, now);
+            return Ok(stored?);
+        }
         if extends || upload.value_bytes <= self.inline_bytes_max() {
             return match self.take_back(seat, upload) {
                 Some(part) => self.store(seat, request, &part, now),
@@ -363,7 +391,7 @@ impl Engine {
         self.give_back(seat, &upload);
     }
 
-    fn give_back(&self, seat: &Seat, upload: &Upload) {
+    pub(crate) fn give_back(&self, seat: &Seat, upload: &Upload) {
         let times_stuck = self.times_stuck();
         for piece in &upload.pieces {
             while self.outlasts(piece) {
@@ -410,7 +438,7 @@ impl Engine {
 
     /// Waits while somebody is emptying a piece's segment, and says whether it is still there then: who has begun to
     /// empty may turn back for a pin, or for want of room. The caller must hold neither group nor head.
-    fn outlasts(&self, piece: &Piece) -> bool {
+    pub(crate) fn outlasts(&self, piece: &Piece) -> bool {
         let segment = piece.slot.segment();
         let mut wait = Wait::default();
         while self.sequence(segment).load(Acquire) == piece.sequence {
@@ -448,6 +476,11 @@ impl Upload {
     /// Have all bytes arrived?
     pub fn is_complete(&self) -> bool {
         self.arrived_bytes == self.value_bytes
+    }
+
+    /// Bytes of the whole value.
+    pub(crate) fn value_bytes(&self) -> usize {
+        self.value_bytes
     }
 
     /// The memory it takes besides the cache's, in bytes: what it knows of the pieces begun.

@@ -12,13 +12,15 @@
 //! This crate performs no I/O, reads no clock (every operation is told the second it happens in) and holds
 //! no `unsafe` code outside of `pinned`: it reaches memory through [`larder_region::Memory`] only.
 //!
-//! Files in reading order: `slot`, `record`, `group` (the formats); `seat`, `segment`, `head` (who writes
-//! where); `hash`, `find`, [`read`], `prefetch`; [`store`], `publish`, [`count`], `alter`, [`amend`]; [`large`]; `empty`, `relocate`, `grow`, `flush`, [`limit`];
+//! Files in reading order: `slot`, `record`, `used`, `group` (the formats); `seat`, `segment`, `head` (who writes
+//! where); `hash`, `find`, [`read`], `prefetch`; [`store`], `publish`, [`count`], `alter`, [`amend`], [`load`]; [`large`]; `empty`, `relocate`, `grow`, `flush`, [`limit`];
 //! [`engine`], [`report`], [`dump`], [`validate`].
 #![deny(unsafe_code)]
 
 mod alter;
 pub mod amend;
+mod chain;
+mod check;
 pub mod count;
 pub mod dump;
 mod empty;
@@ -36,9 +38,12 @@ pub mod inspect;
 #[cfg(test)]
 #[cfg(any(feature = "interleavings", miri))]
 mod interleavings;
+
 mod lane;
 pub mod large;
 pub mod limit;
+pub mod load;
+mod long_part;
 pub mod look;
 pub mod peers;
 mod pinned;
@@ -58,6 +63,7 @@ pub mod store;
 pub mod superblock;
 mod supply;
 mod sweep;
+mod used;
 pub mod validate;
 mod wait;
 
@@ -68,6 +74,7 @@ pub use engine::{Birth, Config, CreateError, Engine};
 pub use inspect::{PeerReport, SegmentReport};
 pub use large::{Evicted, LargeValue, Upload};
 pub use limit::LimitError;
+pub use load::Basis;
 pub use look::Looked;
 pub use peers::JoinError;
 pub use pinned::{Landing, Pinned};

@@ -14,7 +14,8 @@ const LOOKS_MAX: u32 = 1000;
 pub struct Looked {
     /// What is known of it.
     pub meta: Meta,
-    /// Would a note that it was read tell the owner something? Of an item that was read a few times lately, it would not.
+    /// True if a note of the read would change what the owner knows: the item was not read a few times lately, or not
+    /// within the last minute.
     pub is_worth_noting: bool,
 }
 
@@ -36,7 +37,7 @@ impl Engine {
             if self.death(&found, now).is_some() {
                 return None;
             }
-            let meta = self.meta(&found, self.value_bytes(&found));
+            let meta = self.meta(&found, self.value_bytes(&found), now);
             let is_whole = if found.header.is_large() {
                 self.value_of(&{ found }).map(|value| out.extend(value)).is_some()
             } else {
@@ -48,7 +49,9 @@ impl Engine {
                 && self.is_still_there(&found)
                 && self.is_unaltered(&found, meta.cas)
             {
-                return Some(Looked { meta, is_worth_noting: found.slot.freq() < FREQ_MAX });
+                let is_worth_noting =
+                    found.slot.freq() < FREQ_MAX || found.header.used().is_due(now);
+                return Some(Looked { meta, is_worth_noting });
             }
             out.truncate(start);
             std::hint::spin_loop();

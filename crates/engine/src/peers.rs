@@ -1,7 +1,7 @@
 //! Peers: the processes that are attached to a region.
 //!
-//! Each has a row in the table of peers and, as long as it lives, a lock on the row's byte in a lock file. The kernel
-//! drops the lock at any death, across namespaces, and nobody can hold it by mistake: so whoever gets the lock of a
+//! Each has a row in the table of peers and, as long as it lives, a lock on the row's byte of the region's file, or
+//! of another file that all of them have. The kernel drops the lock at any death, across namespaces, and nobody can hold it by mistake: so whoever gets the lock of a
 //! row that is in use knows that its process is dead, and that nobody else puts in order what that left (`repair`).
 //!
 //! ```text
@@ -10,31 +10,33 @@
 //! ```
 
 use std::fmt;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::{Mutex, TryLockError};
 
 use larder_region::layout::{HOLD_BYTES, PEER_BYTES, global};
-use larder_region::{LockError, Locks, forks};
+use larder_region::{LockError, Locks, forks, locks};
 
 use crate::Engine;
 use crate::inspect::PeerReport;
+use crate::superblock::AttachError;
 
 const IN_USE: usize = 0;
 const PROCESS_ID: usize = 8;
 const PINNED: usize = 16;
 
-/// The byte of the lock file that is locked by who opens the region; those of the peers follow.
-pub const OPENING_BYTE: u64 = 0;
+/// The byte that is locked by a process that opens the region; those of the peers follow.
+pub const OPENING_BYTE: u64 = locks::BYTES_AT + 1;
 
-/// How many bytes of the lock file follow that may be those of peers.
+/// How many bytes follow that may be those of peers.
 pub const PEER_BYTES_MAX: u64 = larder_region::layout::PEERS_MAX as u64;
 
 /// A piece that is arriving, in what a peer holds; below it are the pins.
 const ARRIVING: u64 = 1 << 32;
 const PINS_MASK: u64 = ARRIVING - 1;
 
-/// A peer's lock file. A process that uses its memory alone has none.
+/// A peer's locks. A process that uses its memory alone has none.
 #[derive(Default)]
 pub(crate) struct Table {
     locks: Option<Locks>,
@@ -56,7 +58,7 @@ pub enum JoinError {
         "{0} processes use the cache, and it has no room for another; end one, or open a larger cache"
     )]
     Full(usize),
-    /// The lock file cannot be used.
+    /// The locks cannot be used.
     #[error(transparent)]
     Lock(#[from] LockError),
 }
@@ -76,7 +78,7 @@ impl Table {
         Self { locks, burying: Mutex::new(()) }
     }
 
-    /// The lock file opened again, for a forked child.
+    /// The file of the locks opened again, for a forked child.
     pub(crate) fn reopened(&self) -> Result<Option<Locks>, JoinError> {
         Ok(self.locks.as_ref().map(Locks::reopened).transpose()?)
     }
@@ -91,9 +93,15 @@ impl Engine {
         }
     }
 
+    /// The lock file opened again, to be passed to a process that is to attach to the region; none where no other
+    /// process can use it.
+    pub fn lock_file_to_pass(&self) -> Option<Result<OwnedFd, LockError>> {
+        self.table.locks.as_ref().map(Locks::to_pass)
+    }
+
     /// Can other processes use the region?
     #[inline]
-    pub(crate) fn has_peers(&self) -> bool {
+    pub fn has_peers(&self) -> bool {
         self.table.locks.is_some()
     }
 
@@ -102,7 +110,7 @@ impl Engine {
         self.peer = self.lock_a_row()?;
         // A process that used its memory alone has none before it.
         if self.has_peers() && self.is_row_in_use(self.peer) {
-            self.repair(self.peer);
+            self.bury_peer(self.peer);
         }
         self.take_row(self.peer);
         self.bury_dead();
@@ -150,6 +158,28 @@ impl Engine {
         self.memory.word(self.layout.peers_at + row as usize * PEER_BYTES + field)
     }
 
+    /// True if a process is attached with this number, or died so.
+    pub(crate) fn is_peer(&self, peer: u64) -> bool {
+        peer < self.layout.peers as u64 && self.is_row_in_use(peer as u32)
+    }
+
+    /// True if another process that lives is attached. In doubt there is one.
+    fn has_living_peers(&self) -> bool {
+        self.table.locks.as_ref().is_some_and(|locks| {
+            (0..self.layout.peers as u32)
+                .any(|row| locks.is_locked_by_other(lock_byte(row)).unwrap_or(true))
+        })
+    }
+
+    /// Checks a region that this process is about to join, if no other process uses it. Returns true if none does.
+    pub(crate) fn check_before_joining(&self) -> Result<bool, AttachError> {
+        let is_alone = !self.has_living_peers();
+        if is_alone {
+            self.check_words_at_opening()?;
+        }
+        Ok(is_alone)
+    }
+
     fn is_row_in_use(&self, row: u32) -> bool {
         self.peer_word(row, IN_USE).load(Acquire) != 0
     }
@@ -193,13 +223,13 @@ impl Engine {
         };
         let mut any = false;
         for row in self.rows().filter(|row| *row != self.peer && self.is_row_in_use(*row)) {
-            // Where the lock file does not answer nobody is taken for dead.
+            // Where the system does not answer nobody is taken for dead.
             if !locks.try_lock(lock_byte(row)).unwrap_or(false) {
                 continue;
             }
             // It may have left between the two looks.
             if self.is_row_in_use(row) {
-                self.repair(row);
+                self.bury_peer(row);
                 any = true;
             }
             let _ = locks.unlock(lock_byte(row));
@@ -255,7 +285,8 @@ impl Engine {
     /// Adds a pin of this process. One of the two flags of [`Engine::pin`].
     pub(crate) fn raise_pin(&self, segment: u32) {
         if self.hold(self.peer, segment).fetch_add(1, SeqCst) & PINS_MASK == 0 {
-            self.peer_word(self.peer, PINNED).fetch_add(1, Relaxed);
+            // Before the look of `pinned_segments`: of two processes that pin, one sees the other's.
+            self.peer_word(self.peer, PINNED).fetch_add(1, SeqCst);
         }
     }
 
@@ -269,7 +300,7 @@ impl Engine {
 
     /// How many segments are pinned; one that two processes pin counts twice.
     pub(crate) fn pinned_segments(&self) -> u64 {
-        self.rows().map(|row| self.peer_word(row, PINNED).load(Relaxed)).sum()
+        self.rows().map(|row| self.peer_word(row, PINNED).load(SeqCst)).sum()
     }
 
     /// Lets go of all that a dead peer held. Segments in which its values were arriving are to be counted again, for nobody

@@ -25,12 +25,17 @@ use crate::{Engine, Seat};
 #[derive(Debug)]
 pub struct Pinned {
     slot: Slot,
+    /// The first of its bytes that is shown.
+    from: usize,
     bytes: usize,
 }
 
 impl Pinned {
     fn value_at(&self, engine: &Engine) -> usize {
-        engine.layout.segment_at(self.slot.segment()) + self.slot.offset() + PIECE_HEAD_BYTES
+        engine.layout.segment_at(self.slot.segment())
+            + self.slot.offset()
+            + PIECE_HEAD_BYTES
+            + self.from
     }
 }
 
@@ -59,12 +64,13 @@ impl Engine {
         }
         let pins = |piece: &Piece| self.pin(piece.slot.segment(), piece.sequence);
         let pinned = large.pieces.iter().take_while(|piece| pins(piece)).count();
-        if pinned < large.pieces.len() {
+        let are_there = pinned == large.pieces.len();
+        // Other readers may have pinned segments since the first look: the pins count before the second one.
+        large.is_pinned = are_there && self.pinned_segments() <= room;
+        if !large.is_pinned {
             self.unpin_pieces(&large.pieces[..pinned]);
-            return false;
         }
-        large.is_pinned = true;
-        true
+        are_there
     }
 
     /// Ends the reading of a large value.
@@ -80,19 +86,22 @@ impl Engine {
             self.unpin(large.pieces[large.next].slot.segment());
         }
         large.next += 1;
+        large.read_bytes = 0;
     }
 
     fn unpin_pieces(&self, pieces: &[Piece]) {
         pieces.iter().for_each(|piece| self.unpin(piece.slot.segment()));
     }
 
-    /// Takes the next piece out of a value, with its pin; none where all have been taken, or it has no pins.
+    /// Takes what has not been read of the next piece out of a value, with its pin; none where all have been taken, or it
+    /// has no pins.
     pub fn take_piece(&self, large: &mut LargeValue) -> Option<Pinned> {
         let Piece { slot, .. } = *large.pieces.get(large.next).filter(|_| large.is_pinned)?;
         let record_at = self.layout.segment_at(slot.segment()) + slot.offset();
-        let bytes = Header::load(&self.memory, record_at).value_bytes();
+        let bytes = Header::load(&self.memory, record_at).value_bytes().min(self.piece_bytes_max());
+        let from = std::mem::take(&mut large.read_bytes).min(bytes);
         large.next += 1;
-        Some(Pinned { slot, bytes: bytes.min(self.piece_bytes_max()) })
+        Some(Pinned { slot, from, bytes: bytes - from })
     }
 
     /// The bytes of a piece, where they are.
@@ -109,9 +118,17 @@ impl Engine {
     pub fn landing(&self, seat: &Seat, upload: &mut Upload, now: Second) -> Option<Landing> {
         self.flush_if_due(now);
         let (piece, room) = self.gap(seat, upload, now).ok()?;
-        let is_allowed = self.pinned_segments() < self.segments_max() / LANDING_PART;
-        let is_there = is_allowed && self.pin(piece.slot.segment(), piece.sequence);
-        is_there.then_some(Landing { piece, room })
+        let segments_max = self.segments_max() / LANDING_PART;
+        if self.pinned_segments() >= segments_max || !self.pin(piece.slot.segment(), piece.sequence)
+        {
+            return None;
+        }
+        // As in `pin_large`: the pin counts before the second look.
+        let is_allowed = self.pinned_segments() <= segments_max;
+        if !is_allowed {
+            self.unpin(piece.slot.segment());
+        }
+        is_allowed.then_some(Landing { piece, room })
     }
 
     /// Where the bytes are to be written, and how many.

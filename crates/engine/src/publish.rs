@@ -10,6 +10,7 @@ use crate::find::Found;
 use crate::group::Locked;
 use crate::head::Reservation;
 use crate::large::{Piece, table_at};
+use crate::load::Basis;
 use crate::record::{Draft, FREQ_BORN_MAX, Header, Marks};
 use crate::segment::Account;
 use crate::slot::Slot;
@@ -22,6 +23,10 @@ pub(crate) enum Condition<'a> {
     Requested(&'a Request<'a>),
     /// Only over the record from which the new one was made.
     Over(Over<'a>),
+    /// Where nothing happened to the key since a load of its value began.
+    Loaded(Basis),
+    /// A reservation until a second, where no item is and no reservation.
+    Reserve(Deadline),
 }
 
 /// A record from which another was made.
@@ -59,6 +64,7 @@ impl Condition<'_> {
         let keeps = match self {
             Self::Over(over) => over.found.header.deadline_at().is_some(),
             Self::Requested(request) => request.stale == Stale::IfOlder,
+            Self::Loaded(_) | Self::Reserve(_) => false,
         };
         (keeps || request.deadline != Deadline::NEVER).then_some(request.deadline)
     }
@@ -67,6 +73,17 @@ impl Condition<'_> {
         match self {
             Self::Over(over) => over.version,
             Self::Requested(request) => request.version,
+            Self::Loaded(_) | Self::Reserve(_) => None,
+        }
+    }
+
+    /// True if what is published counts as one more item that was stored. As in memcached, a number that stays as
+    /// long as it was is the same item.
+    fn is_new_item(&self) -> bool {
+        match self {
+            Self::Over(over) => !over.goes_on,
+            Self::Requested(_) | Self::Loaded(_) => true,
+            Self::Reserve(_) => false,
         }
     }
 }
@@ -184,7 +201,7 @@ impl Engine {
         let locked = self.lock(seat, draft.hash)?;
         let old = self.find_locked(&locked, draft.hash, draft.key);
         let live = old.filter(|found| self.death(found, now).is_none());
-        let verdict = self.judge(condition, live.as_ref());
+        let verdict = self.judge(condition, old.as_ref(), live.as_ref());
         match verdict {
             Verdict::Store | Verdict::StoreStale => {}
             Verdict::Not(stored) => return Ok(stored),
@@ -211,10 +228,9 @@ impl Engine {
         if !are_kept {
             return Err(Unpublished::PieceLost);
         }
-        let Some(slot_at) = self.place_for(seat, &locked, draft.hash, old.as_ref()) else {
-            return Err(Unpublished::NoSlot);
-        };
+        let slot_at = self.place_for(seat, &locked, draft.hash, old.as_ref())?;
         let life = self.life(draft, condition, &verdict, live.as_ref());
+        let life = Life { header: life.header.with_used(now), ..life };
         let cas = self.complete(seat, publication, room, condition, &life, old.as_ref());
         self.charge(room.segment, Account { items: 1, bytes });
         self.intend_to_replace(seat, old.map_or(Slot::EMPTY, |old| old.slot));
@@ -223,12 +239,11 @@ impl Engine {
         if let Some(old) = &old {
             self.tell_replaced(old, condition, now);
             self.discharge_item(old, *carried);
-            self.count(seat, Counter::Reclaimed, u64::from(live.is_none()));
+            let is_reclaimed = live.is_none() && self.reserved_until(old).is_none();
+            self.count(seat, Counter::Reclaimed, u64::from(is_reclaimed));
         }
         self.count(seat, Counter::BytesWritten, bytes as u64);
-        // As in memcached, where a number that stays as long as it was is the same item.
-        let goes_on = matches!(condition, Condition::Over(over) if over.goes_on);
-        self.count(seat, Counter::ItemsTotal, u64::from(!goes_on));
+        self.count(seat, Counter::ItemsTotal, u64::from(condition.is_new_item()));
         if old.is_none() {
             let is_remembered = self.forget(&locked, draft.hash);
             self.count(seat, Counter::GhostHits, u64::from(is_remembered));
@@ -237,13 +252,37 @@ impl Engine {
         Ok(Stored::Stored { cas, value_bytes: draft.shown_bytes() })
     }
 
-    fn judge(&self, condition: &Condition<'_>, live: Option<&Found>) -> Verdict {
+    fn judge(
+        &self,
+        condition: &Condition<'_>,
+        old: Option<&Found>,
+        live: Option<&Found>,
+    ) -> Verdict {
         let request = match condition {
             Condition::Over(over) => {
                 let same = live.is_some_and(|found| self.is_origin(found, over.found, over.origin));
                 return if same { Verdict::Store } else { Verdict::Changed };
             }
             Condition::Requested(request) => request,
+            Condition::Loaded(Basis::ABSENT) if live.is_none() => return Verdict::Store,
+            Condition::Loaded(Basis::ABSENT) => return Verdict::Not(Stored::NotStored),
+            // An item that expired during the load is a basis as good as before.
+            Condition::Loaded(basis) => {
+                return match old {
+                    Some(old) if self.is_based_on(old, *basis) => Verdict::Store,
+                    _ if live.is_some() => Verdict::Not(Stored::Exists),
+                    _ => Verdict::Not(Stored::NotFound),
+                };
+            }
+            Condition::Reserve(_) => {
+                let is_reserved = |old: &Found| self.reserved_until(old).is_some();
+                let is_flushed = |old: &Found| self.is_flushed(old.sequence);
+                let is_held = old.is_some_and(|old| is_reserved(old) && !is_flushed(old));
+                return match live.is_some() || is_held {
+                    true => Verdict::Not(Stored::NotStored),
+                    false => Verdict::Store,
+                };
+            }
         };
         match (request.mode, request.cas, live) {
             (StoreMode::Add, _, Some(_)) => Verdict::Not(Stored::NotStored),
@@ -290,24 +329,30 @@ impl Engine {
                 Life { freq: anew, header, deadline: None }
             }
             (Condition::Over(_), None) => Life { freq, header, deadline: None },
+            (Condition::Loaded(_), _) => {
+                Life { freq: anew, header: header.with_born(anew), deadline: None }
+            }
+            (Condition::Reserve(_), _) => {
+                let header = header.with_marks(Marks { stale: true, won: true });
+                Life { freq, header, deadline: None }
+            }
         }
     }
 
-    /// The slot to publish in: the old record's, or an empty one; none where the chain is full and there is
-    /// no overflow group to make it longer.
+    /// The slot to publish in: the old record's, or an empty one. An error where there is none to be had.
     fn place_for(
         &self,
         seat: &Seat,
         locked: &Locked<'_>,
         hash: u64,
         old: Option<&Found>,
-    ) -> Option<usize> {
-        match old {
-            Some(old) => Some(old.slot_at),
-            None => locked
-                .slots(hash)
-                .find(|at| self.slot(*at).is_empty())
-                .or_else(|| self.extend_chain(seat, locked)),
+    ) -> Result<usize, Unpublished> {
+        if let Some(old) = old {
+            return Ok(old.slot_at);
+        }
+        match locked.slots(hash).find(|at| self.slot(*at).is_empty()) {
+            Some(empty) => Ok(empty),
+            None => self.make_slot(seat, locked),
         }
     }
 
@@ -335,7 +380,9 @@ impl Engine {
             deadline = kept;
             self.memory.half(room.at() + at).store(deadline.0, Relaxed);
         }
-        self.note_deadline(room.segment, deadline);
+        // A reservation has expired for readers, but is to be swept up later.
+        let swept_at = if let Condition::Reserve(until) = condition { *until } else { deadline };
+        self.note_deadline(room.segment, swept_at);
         let Some(at) = header.version_at() else {
             return 0;
         };
@@ -357,8 +404,10 @@ impl Engine {
     fn tell_replaced(&self, old: &Found, condition: &Condition<'_>, now: Second) {
         match (condition, self.death(old, now)) {
             (_, Some(death)) => self.tell_removal(old, death.into()),
-            (Condition::Requested(..), None) => self.tell_removal(old, Reason::Replaced),
-            (Condition::Over(..), None) => {}
+            (Condition::Requested(..) | Condition::Loaded(_), None) => {
+                self.tell_removal(old, Reason::Replaced);
+            }
+            (Condition::Over(..) | Condition::Reserve(_), None) => {}
         }
     }
 

@@ -9,7 +9,6 @@ use larder_stats::Counter;
 use crate::find::Found;
 use crate::large::LargeValue;
 use crate::record::Header;
-use crate::segment::begun;
 use crate::slot::FREQ_MAX;
 use crate::wait::Wait;
 use crate::{Engine, Seat};
@@ -62,7 +61,7 @@ impl Engine {
     /// with `out` as it was, where the item changed under the read. Then the value is appended.
     ///
     /// Cost: one cache miss for the group, one or two for the record; no lock and, on a hit, no store to
-    /// shared memory.
+    /// shared memory, but for the first few reads of an item and the first in about a minute.
     #[inline(never)] // By itself, and not in its caller's frame, it takes two nanoseconds less.
     pub fn read<S: Sink>(
         &self,
@@ -113,12 +112,11 @@ impl Engine {
             // What is called, not made a part of this, is lent a copy: so that this one stays in registers.
             if let Some(miss) = self.death(&found, now) {
                 if self.is_still_there(&found) {
-                    self.bury(seat, hash, &{ found }, now);
-                    return Read::Miss(miss);
+                    return Read::Miss(self.bury(seat, hash, &{ found }, miss, now));
                 }
             } else if !reading.value {
-                if let Some(meta) = self.meta_of(&{ found }) {
-                    self.note_read_if(reading.noted, &found);
+                if let Some(meta) = self.meta_of(&{ found }, now) {
+                    self.note_read_if(reading.noted, seat, hash, &found, now);
                     head(out, &meta);
                     return Read::Hit(meta);
                 }
@@ -127,20 +125,20 @@ impl Engine {
                 if let Some(mut large) = self.open_large(&{ found })
                     && (self.pin_large(&mut large) || self.is_held_up(&wait))
                 {
-                    let meta = self.meta_as::<TOGETHER>(&found, large.value_bytes());
+                    let meta = self.meta_as::<TOGETHER>(&found, large.value_bytes(), now);
                     if self.is_still_there(&found) {
-                        self.note_read_if(reading.noted, &found);
+                        self.note_read_if(reading.noted, seat, hash, &found, now);
                         head(out, &meta);
                         return Read::Large(meta, large);
                     }
                     self.close_large(&mut large);
                 }
             } else {
-                let meta = self.meta_as::<TOGETHER>(&found, found.header.shown_bytes());
+                let meta = self.meta_as::<TOGETHER>(&found, found.header.shown_bytes(), now);
                 head(out, &meta);
                 self.read_value(&found, out);
                 if self.is_still_there(&found) && self.is_unaltered(&found, meta.cas) {
-                    self.note_read_if(reading.noted, &found);
+                    self.note_read_if(reading.noted, seat, hash, &found, now);
                     return Read::Hit(meta);
                 }
                 out.truncate(start);
@@ -166,18 +164,26 @@ impl Engine {
     }
 
     #[inline]
-    fn note_read_if(&self, noted: bool, found: &Found) {
+    fn note_read_if(&self, noted: bool, seat: &Seat, hash: u64, found: &Found, now: Second) {
         if noted {
             self.note_read(found);
+            if found.header.used().is_due(now) {
+                self.note_use(seat, hash, &{ *found }, now);
+            }
         }
     }
 
-    pub(crate) fn meta(&self, found: &Found, value_bytes: usize) -> Meta {
-        self.meta_as::<true>(found, value_bytes)
+    pub(crate) fn meta(&self, found: &Found, value_bytes: usize, now: Second) -> Meta {
+        self.meta_as::<true>(found, value_bytes, now)
     }
 
     #[inline]
-    fn meta_as<const TOGETHER: bool>(&self, found: &Found, value_bytes: usize) -> Meta {
+    fn meta_as<const TOGETHER: bool>(
+        &self,
+        found: &Found,
+        value_bytes: usize,
+        now: Second,
+    ) -> Meta {
         let cas = self.version(found);
         let header = match TOGETHER {
             // Once more, after the version: who sees the version that a change of the marks gave sees the marks.
@@ -193,13 +199,13 @@ impl Engine {
             stale: header.is_stale(),
             won: header.is_won(),
             fetched: header.is_fetched(found.slot.freq()),
-            seen: begun(found.sequence),
+            seen: header.used().second(now),
         }
     }
 
     /// What is known of a found item; none where it changed meanwhile.
-    pub(crate) fn meta_of(&self, found: &Found) -> Option<Meta> {
-        let meta = self.meta(found, self.value_bytes(found));
+    pub(crate) fn meta_of(&self, found: &Found, now: Second) -> Option<Meta> {
+        let meta = self.meta(found, self.value_bytes(found), now);
         (self.is_still_there(found) && self.is_unaltered(found, meta.cas)).then_some(meta)
     }
 
@@ -225,7 +231,7 @@ impl Engine {
             let found = self.find(hash, key)?;
             match self.death(&found, now) {
                 None => {
-                    if let Some(meta) = self.meta_of(&found) {
+                    if let Some(meta) = self.meta_of(&found, now) {
                         return Some(meta);
                     }
                 }
@@ -236,8 +242,13 @@ impl Engine {
         }
     }
 
-    /// Unlinks a record that was found dead, unless something else is there by now.
-    fn bury(&self, seat: &Seat, hash: u64, dead: &Found, now: Second) {
+    /// Unlinks a record that was found dead, unless something else is there by now. A reservation stays, and is
+    /// no item at all.
+    fn bury(&self, seat: &Seat, hash: u64, dead: &Found, miss: Miss, now: Second) -> Miss {
+        let is_kept = self.reserved_until(dead).is_some_and(|until| !until.is_past(now));
+        if is_kept && !self.is_flushed(dead.sequence) {
+            return Miss::Absent;
+        }
         if let Ok(locked) = self.lock(seat, hash)
             && let Some(found) = self.find_location(&locked, hash, dead.slot)
             && found.sequence == dead.sequence
@@ -245,6 +256,7 @@ impl Engine {
         {
             self.reclaim(seat, &found, death);
         }
+        miss
     }
 
     /// Reads the whole value of a found record; none where it changed meanwhile.

@@ -3,29 +3,31 @@
 //! ```text
 //! ┌──────────────────────────────────────────────────────┬─────────┬──────────┬───────┬─────┬───────┬─────┐
 //! │ header 8                                             │ version │ deadline │ flags │ key │ value │ pad │
-//! │ value len 24│key len 8│fields 8│mark 5│born 3│check 16 │   8?    │    4?    │  4?   │     │       │ → 8 │
+//! │ value len 20│key len 8│fields 8│mark 5│born 3│used 20 │   8?    │    4?    │  4?   │     │       │ → 8 │
 //! └──────────────────────────────────────────────────────┴─────────┴──────────┴───────┴─────┴───────┴─────┘
 //! ```
 //!
 //! A field with a question mark is present if its bit in `fields` is set; the widest come first so that
-//! each is aligned. `check` is 16 bits of the key's hash: it makes a key comparison that fails rare, and
-//! tells a walker an item from noise. The record of a large value holds a table in place of the value
-//! (module [`large`](crate::large)); a piece holds the hash of its item's key in place of all fields.
+//! each is aligned. `used` is the time at which the item was last used: module [`used`](crate::used). The record
+//! of a large value holds a table in place of the value (module [`large`](crate::large)); a piece holds the hash
+//! of its item's key in place of all fields, and its `used` is 0.
 //!
 //! Two kinds of records change in place (module `alter`): a **number** holds the u64 in place of its text,
 //! `mark` says how many bytes the text has; a **growing** one has its length rounded up to 2^`mark` bytes, and
 //! takes appended bytes into what is left.
 //!
-//! Of every record three things in the header change in place, under the lock of its group: the two fields
+//! Of every record four things in the header change in place, under the lock of its group: `used`, the two fields
 //! **stale** and **won**, and **born**, the freq that the item's slot had when it was stored. What the slot counts
 //! beyond that was read since. An item whose freq eviction has lowered says so by a `born` of 4 if it was read
 //! before.
 
-use larder_item::Deadline;
+use larder_item::{Deadline, Second};
 use larder_region::Memory;
+use larder_region::layout::SEGMENT_BYTES_MAX;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use crate::slot::FREQ_MAX;
+use crate::used::{self, Used};
 
 const VERSION: u8 = 1;
 const DEADLINE: u8 = 2;
@@ -36,13 +38,19 @@ const NUMBER: u8 = 32;
 const STALE: u8 = 64;
 const WON: u8 = 128;
 
-const MARK_SHIFT: u32 = 40;
+const VALUE_MASK: u64 = (1 << KEY_SHIFT) - 1;
+const KEY_SHIFT: u32 = 20;
+const KEY_MASK: u64 = 0xFF << KEY_SHIFT;
+const FIELDS_SHIFT: u32 = 28;
+const MARK_SHIFT: u32 = 36;
 const MARK_MAX: u64 = 31;
-const BORN_SHIFT: u32 = 45;
+const BORN_SHIFT: u32 = 41;
 const BORN_MASK: u64 = 7 << BORN_SHIFT;
+const USED_SHIFT: u32 = 44;
+const USED_MASK: u64 = !0 << USED_SHIFT;
 
-/// What is told of an item, not of its record.
-const LIFE_MASK: u64 = BORN_MASK | ((STALE | WON) as u64) << 32;
+/// What is known of an item, not of its record.
+const LIFE_MASK: u64 = USED_MASK | BORN_MASK | ((STALE | WON) as u64) << FIELDS_SHIFT;
 
 /// The highest freq that an item begins with: a read can still be told from it.
 pub(crate) const FREQ_BORN_MAX: u64 = FREQ_MAX - 1;
@@ -123,14 +131,8 @@ impl Form {
 }
 
 impl Header {
-    pub(crate) fn new(
-        fields: Fields,
-        form: Form,
-        key_bytes: usize,
-        value_bytes: usize,
-        hash: u64,
-    ) -> Self {
-        debug_assert!(key_bytes <= 0xFF && value_bytes <= 0xFF_FFFF);
+    pub(crate) fn new(fields: Fields, form: Form, key_bytes: usize, value_bytes: usize) -> Self {
+        debug_assert!(key_bytes <= 0xFF && value_bytes as u64 <= VALUE_MASK);
         let bit = |present: bool, bit: u8| if present { bit } else { 0 };
         let bits = bit(fields.version, VERSION)
             | bit(fields.deadline, DEADLINE)
@@ -138,20 +140,15 @@ impl Header {
             | form.bits();
         debug_assert!(u64::from(form.mark()) <= MARK_MAX);
         let mark = u64::from(form.mark()) << MARK_SHIFT;
-        Self(Self::of_parts(bits, key_bytes, value_bytes, hash).0 | mark)
+        Self(Self::of_parts(bits, key_bytes, value_bytes).0 | mark)
     }
 
-    pub(crate) fn piece(value_bytes: usize, hash: u64) -> Self {
-        Self::of_parts(PIECE, 0, value_bytes, hash)
+    pub(crate) fn piece(value_bytes: usize) -> Self {
+        Self::of_parts(PIECE, 0, value_bytes)
     }
 
-    fn of_parts(bits: u8, key_bytes: usize, value_bytes: usize, hash: u64) -> Self {
-        Self(
-            value_bytes as u64
-                | (key_bytes as u64) << 24
-                | u64::from(bits) << 32
-                | (hash >> 48) << 48,
-        )
+    fn of_parts(bits: u8, key_bytes: usize, value_bytes: usize) -> Self {
+        Self(value_bytes as u64 | (key_bytes as u64) << KEY_SHIFT | u64::from(bits) << FIELDS_SHIFT)
     }
 
     #[inline]
@@ -166,17 +163,17 @@ impl Header {
 
     #[inline]
     pub(crate) fn value_bytes(self) -> usize {
-        (self.0 & 0xFF_FFFF) as usize
+        (self.0 & VALUE_MASK) as usize
     }
 
     #[inline]
     pub(crate) fn key_bytes(self) -> usize {
-        (self.0 >> 24 & 0xFF) as usize
+        ((self.0 & KEY_MASK) >> KEY_SHIFT) as usize
     }
 
     #[inline]
     fn has(self, bit: u8) -> bool {
-        self.0 >> 32 & u64::from(bit) != 0
+        self.0 >> FIELDS_SHIFT & u64::from(bit) != 0
     }
 
     #[inline]
@@ -210,8 +207,8 @@ impl Header {
 
     /// The same with these marks and no others.
     pub(crate) fn with_marks(self, marks: Marks) -> Self {
-        let bit = |present: bool, bit: u8| if present { u64::from(bit) << 32 } else { 0 };
-        let none = self.0 & !(u64::from(STALE | WON) << 32);
+        let bit = |present: bool, bit: u8| if present { u64::from(bit) << FIELDS_SHIFT } else { 0 };
+        let none = self.0 & !(u64::from(STALE | WON) << FIELDS_SHIFT);
         Self(none | bit(marks.stale, STALE) | bit(marks.won, WON))
     }
 
@@ -228,7 +225,19 @@ impl Header {
         Self(self.0 & !BORN_MASK | born << BORN_SHIFT)
     }
 
-    /// The same of an item that goes on in this record: with marks and `born` of the record that it had.
+    /// Returns when the item was last used.
+    #[inline]
+    pub(crate) fn used(self) -> Used {
+        Used((self.0 >> USED_SHIFT) as u32)
+    }
+
+    /// Returns the same header of an item that is used in the second `now`.
+    #[inline]
+    pub(crate) fn with_used(self, now: Second) -> Self {
+        Self(self.0 & !USED_MASK | u64::from(Used::at(now).0) << USED_SHIFT)
+    }
+
+    /// Returns the same header of an item that goes on in this record: with the marks, `born` and `used` of the old one.
     pub(crate) fn going_on_from(self, old: Self) -> Self {
         Self(self.0 & !LIFE_MASK | old.0 & LIFE_MASK)
     }
@@ -237,6 +246,11 @@ impl Header {
     #[inline]
     pub(crate) fn is_same_form(self, other: Self) -> bool {
         (self.0 ^ other.0) & !LIFE_MASK == 0
+    }
+
+    /// What the header says but for reads and for claims of the right to bring a new value.
+    pub(crate) fn without_reads(self) -> u64 {
+        self.0 & !(BORN_MASK | u64::from(WON) << 32)
     }
 
     /// The same of an item whose slot's freq goes from one number to another by no read.
@@ -280,16 +294,14 @@ impl Header {
 
     /// The same with another length of the value.
     pub(crate) fn with_value_bytes(self, value_bytes: usize) -> Self {
-        debug_assert!(value_bytes <= 0xFF_FFFF);
-        Self(self.0 & !0xFF_FFFF | value_bytes as u64)
+        debug_assert!(value_bytes as u64 <= VALUE_MASK);
+        Self(self.0 & !VALUE_MASK | value_bytes as u64)
     }
 
-    /// Could this be the record of a key with this hash and length?
+    /// True if this could be the record of a key of this length. A piece has no key, and fits none.
     #[inline]
-    pub(crate) fn fits(self, hash: u64, key_bytes: usize) -> bool {
-        // Key length and check in one comparison; a piece has no key, so its length never matches.
-        const MASK: u64 = 0xFFFF << 48 | 0xFF << 24;
-        key_bytes <= 0xFF && (self.0 ^ (hash >> 48 << 48 | (key_bytes as u64) << 24)) & MASK == 0
+    pub(crate) fn fits(self, key_bytes: usize) -> bool {
+        self.0 & KEY_MASK == (key_bytes as u64) << KEY_SHIFT
     }
 
     #[inline]
@@ -376,7 +388,7 @@ impl Draft<'_> {
             deadline: self.deadline.is_some(),
             flags: self.flags != 0,
         };
-        Header::new(fields, self.form, self.key.len(), self.value.len(), self.hash)
+        Header::new(fields, self.form, self.key.len(), self.value.len())
     }
 
     /// The length of the value as users see it.
@@ -406,6 +418,9 @@ impl Draft<'_> {
 }
 
 const _: () = assert!(PIECE_HEAD_BYTES == 16 && HEADER_BYTES == size_of::<Header>());
+// A record lies within a segment, so that every length of a value has room in its field.
+const _: () = assert!(SEGMENT_BYTES_MAX as u64 - 1 <= VALUE_MASK);
+const _: () = assert!(USED_SHIFT + used::BITS == u64::BITS);
 
 #[cfg(test)]
 mod tests {
@@ -413,7 +428,7 @@ mod tests {
 
     fn header(version: bool, deadline: bool, flags: bool) -> Header {
         let fields = Fields { version, deadline, flags };
-        Header::new(fields, Form::Plain, 20, 100, 0xABCD << 48)
+        Header::new(fields, Form::Plain, 20, 100)
     }
 
     #[test]
@@ -437,7 +452,7 @@ mod tests {
     fn a_growing_record_keeps_its_length_until_its_room_is_used_up() {
         let fields = Fields { version: false, deadline: false, flags: false };
         let form = Form::growing(128);
-        let header = Header::new(fields, form, 20, 101, 0);
+        let header = Header::new(fields, form, 20, 101);
         assert_eq!(header.record_bytes(), 256);
         assert_eq!(header.with_value_bytes(228).record_bytes(), 256);
         assert_eq!(header.with_value_bytes(229).record_bytes(), 384);
@@ -448,17 +463,28 @@ mod tests {
     fn a_number_takes_eight_bytes_and_tells_how_long_its_text_is() {
         let fields = Fields { version: true, deadline: false, flags: false };
         let form = Form::Number { shown_bytes: 3 };
-        let header = Header::new(fields, form, 5, NUMBER_BYTES, 0);
+        let header = Header::new(fields, form, 5, NUMBER_BYTES);
         assert_eq!((header.value_at(), header.record_bytes(), header.shown_bytes()), (24, 32, 3));
         assert!(header.changes_in_place() && header.is_number() && !header.is_growing());
     }
 
     #[test]
-    fn a_record_fits_only_its_own_hash_and_key_length() {
+    fn a_record_fits_only_its_own_key_length() {
         let header = header(true, false, false);
-        assert!(header.fits(0xABCD << 48 | 77, 20));
-        assert!(!header.fits(0xABCD << 48, 21) && !header.fits(0xABCC << 48, 20));
-        assert!(!header.fits(0xABCD << 48, 256 + 20), "a length that the field cannot hold");
-        assert!(!Header::piece(100, 0xABCD << 48).fits(0xABCD << 48, 20));
+        assert!(header.fits(20) && !header.fits(21));
+        assert!(!header.fits(256 + 20), "a length that the field cannot hold");
+        assert!(!Header::piece(100).fits(20));
+    }
+
+    #[test]
+    fn the_time_of_the_last_use_changes_nothing_else() {
+        let header =
+            header(true, true, true).with_born(2).with_marks(Marks { stale: true, won: true });
+        let used = header.with_used(Second::MAX);
+        assert_eq!(used.used(), Used::at(Second::MAX));
+        assert!(used.is_same_form(header) && used.is_stale() && used.is_won());
+        assert_eq!((used.record_bytes(), used.key_bytes()), (header.record_bytes(), 20));
+        assert_eq!((used.with_used(0), used.is_fetched(2)), (header.with_used(0), false));
+        assert_eq!(Header::piece(100).used(), Used(0));
     }
 }

@@ -60,7 +60,7 @@ impl Leaving<'_> {
 
     /// What is known of it. Its `seen` is from [`Meta::seen`]: how long it was not needed follows from the clock.
     pub fn meta(&self) -> Meta {
-        self.engine.meta(self.found, self.engine.value_bytes(self.found))
+        self.engine.meta(self.found, self.engine.value_bytes(self.found), self.now())
     }
 
     /// The second up to which the cache's clock has been ticked.
@@ -132,6 +132,9 @@ impl Engine {
 
     #[inline]
     fn tell_as(&self, found: &Found, reason: Reason, swept: bool) {
+        if self.reserved_until(found).is_some() {
+            return;
+        }
         let is_departure = matches!(reason, Reason::Evicted | Reason::Expired | Reason::Cleared);
         if is_departure && let Some(hook) = self.told.hook.get() {
             hook(&Leaving { engine: self, found, reason, swept });

@@ -14,6 +14,7 @@
 //! | pins and arriving pieces | the peer's row | forgotten |
 //! | a flush | whoever comes | finished by him, before anything else |
 //! | accounts | all of the above | counted again, soon, where they may say too much |
+//! | the count of filled slots | a process died | counted again, soon |
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -49,6 +50,19 @@ impl Engine {
         // It may have been about to count again what is suspected.
         self.memory.word(global::SUSPECTS).fetch_or(ACCOUNTS, Release);
         self.free_row(row);
+    }
+
+    /// As [`Self::repair`], for a process that died: it may have filled slots that it did not count.
+    pub(crate) fn bury_peer(&self, row: u32) {
+        self.memory.word(global::SUSPECTS).fetch_or(SLOTS, Release);
+        self.repair(row);
+    }
+
+    /// Counts the segments in use again, where no other process uses the region. The filled slots are counted by
+    /// [`Engine::maintain`] where a process died.
+    pub(crate) fn count_alone(&self) {
+        self.forget_taking();
+        self.count_segments_again();
     }
 
     /// Unlocks the group that a dead seat held, if it did, with all that was half done under that lock.
@@ -225,6 +239,9 @@ impl Engine {
         if suspects & SEGMENTS_IN_USE != 0 {
             self.count_segments_again();
         }
+        if suspects & SLOTS != 0 {
+            self.recount_slots();
+        }
         if suspects & ACCOUNTS == 0 {
             return;
         }
@@ -297,6 +314,7 @@ impl Engine {
 /// What is to be counted again, in [`global::SUSPECTS`].
 const ACCOUNTS: u64 = 1;
 const SEGMENTS_IN_USE: u64 = 2;
+const SLOTS: u64 = 4;
 
 /// So often segments are counted before it is left to the next call of [`Engine::maintain`].
 const RECOUNTS_MAX: u32 = 1000;

@@ -7,7 +7,7 @@
 use larder_item::Second;
 use larder_stats::Counter;
 
-use crate::evict::{Emptied, Keep};
+use crate::evict::{Effort, Emptied, Keep};
 use crate::lane::Pool;
 use crate::segment::{State, Use};
 use crate::wait::Wait;
@@ -105,14 +105,14 @@ impl Engine {
     /// neither group nor head.
     pub(crate) fn take_segment(&self, seat: &Seat, now: Second) -> Result<u32, StoreError> {
         let mut wait = Wait::default();
-        let (mut rounds, mut fruitless, mut stuck) = (0, 0, 0);
+        let (mut effort, mut fruitless, mut stuck) = (Effort::default(), 0, 0);
         let mut avoided = Vec::new();
         loop {
             if let Some(segment) = self.take_free_segment(seat) {
                 return Ok(segment);
             }
             let survey = self.survey_without(&avoided, now);
-            let keep = Keep::in_round(rounds);
+            let keep = effort.keep();
             let is_small = self.used_segments() <= self.segments_max() / SMALL_PART;
             let sparse = survey.emptiest_up_to(self.percent(SPARSE_LIVE_PERCENT_MAX));
             let sparse = sparse.filter(|_| !is_small && keep == Keep::Needed);
@@ -144,15 +144,19 @@ impl Engine {
                 // Whoever has been stopped with the place for survivors is not waited for.
                 Ok(Emptied::Busy) => match self.wait_for_peers(&mut wait) {
                     Err(_) if self.evicts && keep != Keep::Nothing => {
-                        (rounds, wait) = (Keep::NOTHING_FROM_ROUND, Wait::default());
+                        effort.keep_nothing();
+                        wait = Wait::default();
                     }
                     waited => waited?,
                 },
-                Ok(Emptied::Yes | Emptied::Partly) => rounds += 1,
+                Ok(emptied @ (Emptied::Yes(_) | Emptied::Partly)) => {
+                    effort.count_round(emptied.won_bytes(), self.layout.segment_bytes);
+                }
                 // It holds the group of a record there, or the head for survivors: on without either.
                 Err(StoreError::Stuck(_)) if self.evicts && stuck < STUCK_MAX => {
                     avoided.extend(survey.candidates());
-                    (stuck, rounds) = (stuck + 1, Keep::NOTHING_FROM_ROUND);
+                    stuck += 1;
+                    effort.keep_nothing();
                 }
                 Err(error) => return Err(error),
             }

@@ -44,7 +44,7 @@ const ASKED_VERSION_PASSED_MAX: u64 = 1 << 53;
 
 /// How far a seat's count of filled slots runs ahead of the shared one: the shared line is written once
 /// in so many stores of new keys.
-const UNTOLD_SLOTS_MAX: i64 = 32;
+const UNTOLD_SLOTS_MAX: u64 = 32;
 
 /// A thread's place. It moves between threads but serves one at a time.
 #[derive(Debug)]
@@ -71,6 +71,11 @@ impl Engine {
             .find(|seat| self.take_seat(seat))
     }
 
+    /// How many seats there are for threads of all processes, besides the one that is kept for each process.
+    pub fn seat_count(&self) -> usize {
+        self.layout.seats - self.layout.peers
+    }
+
     /// Takes the seat that is kept for this process: one for all its threads that find no other. Once.
     pub fn sit_first(&self) -> Seat {
         let seat = self.seat_at(self.peer);
@@ -87,7 +92,7 @@ impl Engine {
     fn take_seat(&self, seat: &Seat) -> bool {
         let mine = u64::from(self.peer) + 1;
         let word = self.memory.word(seat.at + CLAIMED);
-        // Who finds none free asks again at each operation: a look leaves the lines to those who sit there. The exchange
+        // Threads that find none free ask again from time to time: a look leaves the lines to those who sit there. The exchange
         // pairs with the release in `leave`: the counters of the last holder are seen.
         let is_taken =
             word.load(Relaxed) == 0 && word.compare_exchange(0, mine, AcqRel, Relaxed).is_ok();
@@ -114,6 +119,19 @@ impl Engine {
         seats.filter(move |seat| {
             self.memory.word(seat.at + CLAIMED).load(Acquire) == u64::from(peer) + 1
         })
+    }
+
+    /// True if nothing is owned, or a seat owns it that a process has: one that lives, or that died and will be buried.
+    pub(crate) fn may_own(&self, owner: u64) -> bool {
+        let Some(index) = owner.checked_sub(1).map(|index| index as usize) else {
+            return true;
+        };
+        let claimed = |index| {
+            let at = self.layout.seats_at + index * self.layout.seat_bytes;
+            self.memory.word(at + CLAIMED).load(Acquire)
+        };
+        index < self.layout.seats
+            && claimed(index).checked_sub(1).is_some_and(|peer| self.is_peer(peer))
     }
 
     /// The seat is about to lock a group.
@@ -159,6 +177,13 @@ impl Engine {
     /// The states of segments, and the number of those in use, may disagree by what this seat does.
     pub(crate) fn note_taking(&self, seat: &Seat, on: bool) {
         self.memory.word(seat.at + TAKING).store(u64::from(on), Release);
+    }
+
+    /// No seat is taking or giving back a segment: for a process that is alone.
+    pub(crate) fn forget_taking(&self) {
+        for at in self.used_seats() {
+            self.memory.word(at + TAKING).store(0, Release);
+        }
     }
 
     /// Is any seat just taking or giving back a segment?
@@ -224,11 +249,17 @@ impl Engine {
     /// Notes that `change` more slots are filled.
     pub(crate) fn note_slots(&self, seat: &Seat, change: i64) {
         let untold = self.memory.word(seat.at + UNTOLD_SLOTS);
-        let total = untold.load(Relaxed).cast_signed() + change;
+        let total = untold.load(Relaxed).cast_signed().wrapping_add(change);
         untold.store(total.cast_unsigned(), Relaxed);
-        if total.abs() >= UNTOLD_SLOTS_MAX {
+        if total.unsigned_abs() >= UNTOLD_SLOTS_MAX {
             self.tell_slots(seat);
         }
+    }
+
+    /// What all seats together have not told yet.
+    pub(crate) fn untold_slots(&self) -> i64 {
+        let untold = |at| self.memory.word(at + UNTOLD_SLOTS).load(Relaxed).cast_signed();
+        self.used_seats().map(untold).fold(0, i64::wrapping_add)
     }
 
     fn tell_slots(&self, seat: &Seat) {

@@ -153,6 +153,12 @@ impl Engine {
         State::of_word(self.segment_field(segment, STATE).load(Acquire))
     }
 
+    /// True if the word of a segment's state says one that there is.
+    pub(crate) fn has_state(&self, segment: u32) -> bool {
+        let word = self.segment_field(segment, STATE).load(Acquire);
+        ((word & 0xFFFF) as usize) < State::ALL.len()
+    }
+
     /// Whose a segment is: a seat's number + 1, or 0.
     pub(crate) fn segment_owner(&self, segment: u32) -> u64 {
         u64::from(self.segment_field(segment, STATE).load(Acquire) >> OWNER_SHIFT)

@@ -13,7 +13,7 @@ use crate::{Engine, Seat, Stuck};
 
 /// How often a large value is written before the store gives up: a thread that loses its processor for long
 /// may find its first pieces evicted, but not every time.
-const LARGE_ATTEMPTS_MAX: u32 = 8;
+pub(crate) const LARGE_ATTEMPTS_MAX: u32 = 8;
 
 /// What makes a store leave a stale item.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -151,7 +151,7 @@ impl Engine {
     }
 
     /// Writes a record, or the pieces of a large one, and publishes it.
-    fn place(
+    pub(crate) fn place(
         &self,
         seat: &Seat,
         request: &Request<'_>,
@@ -266,6 +266,9 @@ impl Engine {
         part: &[u8],
         now: Second,
     ) -> Result<Stored, StoreError> {
+        if self.is_long_part(part.len()) {
+            return self.extend_by(seat, request, part, now);
+        }
         if let Altered::Done(stored) = self.append_in_place(seat, request, part, now)? {
             return Ok(stored);
         }

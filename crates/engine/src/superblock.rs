@@ -26,6 +26,9 @@ pub enum AttachError {
         /// What is there.
         found: u64,
     },
+    /// A word of it leads nowhere, or in a ring.
+    #[error("it is damaged: {0}")]
+    Damaged(String),
     /// Its sizes cannot be those of a region.
     #[error("its sizes cannot be: {0}")]
     Sizes(#[from] LayoutError),

@@ -125,11 +125,15 @@ impl Engine {
         self.note_taking(seat, false);
     }
 
-    /// Gives the memory of free segments back to the system. They are all taken meanwhile: who needs one just
-    /// now makes room for itself.
-    pub(crate) fn release_free_segments(&self, seat: &Seat) {
-        let free: Vec<u32> = std::iter::from_fn(|| self.take_used(seat, 0)).collect();
-        for segment in free {
+    /// Gives the memory of a segment back to the system, if it is free. It is taken meanwhile: where nothing may be evicted
+    /// only if others are left for a store.
+    pub(crate) fn release_if_free(&self, seat: &Seat, segment: u32) {
+        if self.state(segment) != State::Free {
+            return;
+        }
+        let spare = if self.evicts { 0 } else { self.spare_segments() + 1 };
+        let claim = || self.claim_free(seat, segment).then_some(segment);
+        if let Some(segment) = self.take(seat, spare, claim) {
             self.give_back_memory(segment);
             self.free(seat, segment);
         }

@@ -8,7 +8,7 @@ use larder_region::layout::global;
 use larder_stats::Counter;
 
 use crate::dump::Cursor;
-use crate::evict::{Emptied, Keep};
+use crate::evict::{Effort, Emptied, Keep};
 use crate::segment::State;
 use crate::{Engine, Seat};
 
@@ -32,6 +32,12 @@ const REFILL_ROUNDS_MAX: u32 = 128;
 
 /// Somebody to be told that free segments are running out.
 pub(crate) struct Wake(Box<dyn Fn() + Send + Sync>);
+
+impl Wake {
+    pub(crate) fn call(&self) {
+        (self.0)();
+    }
+}
 
 impl fmt::Debug for Wake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -58,12 +64,14 @@ impl Engine {
                 None => break,
             };
             keep = match freed {
-                Ok(Emptied::Yes) => Keep::BestHalf,
+                Ok(Emptied::Yes(_)) => Keep::BestHalf,
                 // There is no place for survivors.
                 Ok(Emptied::Partly) if keep == Keep::BestHalf => Keep::Nothing,
                 _ => break,
             };
         }
+        // Where no thread does it: a process that shares the cache may have died meanwhile.
+        self.shrink(seat, now);
         // After that: what has expired as a whole is taken back as a whole.
         let sweep_max = (SWEEP_BYTES_MAX / self.layout.segment_bytes).max(1);
         for _ in 0..(self.used_segments() as usize).div_ceil(SWEEP_CALLS).min(sweep_max) {
@@ -75,17 +83,22 @@ impl Engine {
     /// Evicts until enough segments are free for some time, so that writers find them and need not evict
     /// themselves. For a thread that has nothing else to do; [`Engine::call_when_short`] says when.
     pub fn refill(&self, seat: &Seat, now: Second) {
-        let mut rounds = 0;
-        while self.evicts && self.free_segments() < self.free_segments_high() {
+        let mut effort = Effort::default();
+        for _ in 0..=REFILL_ROUNDS_MAX {
+            if !self.evicts || self.free_segments() >= self.free_segments_high() {
+                break;
+            }
             let survey = self.survey(now);
             let freed = match survey.spent {
                 Some(spent) => self.win_back(seat, spent, now),
-                None => self.make_room(seat, &survey, Keep::in_round(rounds), now),
+                None => self.make_room(seat, &survey, effort.keep(), now),
             };
-            rounds += 1;
-            // Where a writer is at it there is no need of us.
-            if !matches!(freed, Ok(Emptied::Yes | Emptied::Partly)) || rounds > REFILL_ROUNDS_MAX {
-                break;
+            match freed {
+                Ok(emptied @ (Emptied::Yes(_) | Emptied::Partly)) => {
+                    effort.count_round(emptied.won_bytes(), self.layout.segment_bytes);
+                }
+                // Where a writer is at it there is no need of us.
+                Ok(Emptied::Busy) | Err(_) => break,
             }
         }
     }
@@ -110,7 +123,10 @@ impl Engine {
         let locked = self.lock_group(seat, group);
         for found in self.linked(group).take_while(|_| locked.is_ok()) {
             if let Some(death) = self.death(&found, now)
-                && wanted(found.header.key_bytes(), &self.meta(&found, self.value_bytes(&found)))
+                && wanted(
+                    found.header.key_bytes(),
+                    &self.meta(&found, self.value_bytes(&found), now),
+                )
             {
                 self.sweep_up(seat, &found, death);
             }
@@ -134,7 +150,7 @@ impl Engine {
         }
     }
 
-    fn free_segments_low(&self) -> u64 {
+    pub(crate) fn free_segments_low(&self) -> u64 {
         self.spare_segments() + (self.segments_max() / FREE_PART / 2).clamp(1, FREE_MAX / 2)
     }
 
@@ -164,7 +180,7 @@ impl Engine {
             }
             checked += 1;
             let record_at = self.layout.segment_at(segment) + slot.offset();
-            let deadline = header.deadline(&self.memory, record_at);
+            let deadline = self.swept_at(header, record_at);
             if !deadline.is_past(now) {
                 self.note_deadline(segment, deadline);
                 continue;
@@ -183,5 +199,73 @@ impl Engine {
         }
         self.count(seat, Counter::CrawlerItemsChecked, checked);
         self.unpin(segment);
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(any(feature = "interleavings", miri)))]
+mod tests {
+    use larder_item::{Deadline, Epoch, StoreMode};
+
+    use crate::{Config, Request};
+
+    use super::*;
+
+    const NOW: Second = 10;
+
+    /// As many segments as a cache of 4 GiB has, of 64 KiB each.
+    fn engine_of_many_segments() -> Engine {
+        let engine = Engine::create(&Config {
+            memory_bytes: 16 << 20,
+            memory_bytes_max: 256 << 20,
+            huge_pages: false,
+            item_bytes_max: 1 << 20,
+            keeps_versions: false,
+            evicts: true,
+            hash_seed: 1,
+            epoch: Epoch { unix_secs: 0 },
+        });
+        let engine = engine.unwrap();
+        let seat = engine.sit().unwrap();
+        engine.set_memory_limit(&seat, 256 << 20).unwrap();
+        engine.leave(&seat);
+        engine
+    }
+
+    fn key(number: u32) -> [u8; 8] {
+        u64::from(number).to_le_bytes()
+    }
+
+    fn is_hot(number: u32) -> bool {
+        number % 10 < 7
+    }
+
+    #[test]
+    fn a_refill_that_wins_segments_drops_nothing_that_was_read() {
+        let engine = engine_of_many_segments();
+        assert!(engine.segments_max() > 4000);
+        let seat = engine.sit().unwrap();
+        let mut stored = 0;
+        while engine.free_segments() > engine.spare_segments() {
+            let request =
+                Request { deadline: Deadline::NEVER, ..Request::new(b"", StoreMode::Set) };
+            engine
+                .store(&seat, &Request { key: &key(stored), ..request }, &[7; 1000], NOW)
+                .unwrap();
+            for _ in 0..if is_hot(stored) { 2 } else { 0 } {
+                engine.read(&seat, &key(stored), NOW, &mut Vec::new(), |_, _| ());
+            }
+            stored += 1;
+        }
+        assert_eq!(engine.counter(Counter::Evictions), 0);
+
+        for _ in 0..4 {
+            engine.refill(&seat, NOW);
+        }
+
+        assert!(engine.free_segments() >= engine.free_segments_high());
+        assert!(engine.counter(Counter::Evictions) > 1000);
+        assert_eq!(engine.counter(Counter::EvictedActive), 0, "items that were read are evicted");
+        engine.validate().unwrap();
     }
 }

@@ -8,7 +8,8 @@ use larder_region::turns::{self, Turn};
 
 use crate::{Engine, Stuck};
 
-/// Spins a little, then lets others run: a holder that lost its processor gets it back.
+/// Spins a little, then lets others run, so that a holder that lost its processor gets it back; then sleeps, for the holder
+/// may be kept from running for long.
 #[derive(Debug, Default)]
 pub(crate) struct Wait {
     rounds: u32,
@@ -23,12 +24,15 @@ impl Wait {
     const NAP: Duration = Duration::from_millis(1);
 
     pub(crate) fn pause(&mut self) {
-        self.rounds += 1;
+        self.rounds = self.rounds.saturating_add(1);
         if self.rounds <= Self::SPINS_MAX {
             turns::offer(Turn::Wait);
             std::hint::spin_loop();
-        } else {
+        } else if self.rounds <= Self::YIELDS_MAX {
             let_others_run();
+        } else {
+            turns::offer(Turn::Wait);
+            thread::sleep(Self::NAP);
         }
     }
 }
@@ -60,7 +64,6 @@ impl Engine {
             self.stuck.fetch_add(1, Relaxed);
             return Err(Stuck);
         }
-        thread::sleep(Wait::NAP);
         Ok(())
     }
 
@@ -68,5 +71,24 @@ impl Engine {
     /// operation waits a second or two, not for each.
     pub(crate) fn times_stuck(&self) -> u64 {
         self.stuck.load(Relaxed)
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(any(feature = "interleavings", miri)))]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn a_long_wait_leaves_the_processor_to_others() {
+        const TIME: Duration = Duration::from_millis(500);
+        let (begun, mut wait) = (Instant::now(), Wait::default());
+        while begun.elapsed() < TIME {
+            wait.pause();
+        }
+        let naps_max = TIME.as_millis() as u32;
+        assert!(wait.rounds <= Wait::YIELDS_MAX + naps_max + 1, "{} rounds", wait.rounds);
     }
 }

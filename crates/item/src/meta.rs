@@ -20,7 +20,8 @@ pub struct Meta {
     /// Has the item been read or touched since it was stored? Of two that happen at the same time, one may go
     /// unnoticed.
     pub fetched: bool,
-    /// Since when the item has been where it is, as near as that is known: it was stored, or moved by an
-    /// eviction that it survived, in this second or later. A read is not noted.
+    /// When the item was last stored, read, touched or changed. The last read may be up to 58 s later, the last
+    /// use up to 1 s earlier. Reads of processes that cannot write to the cache show only as far as their hints
+    /// reach the owner.
     pub seen: Second,
 }

@@ -1,6 +1,8 @@
 //! An actor: a thread of a scene, and what it can do.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::SeqCst;
 
 use larder_item::{Deadline, Direction, Meta, Second, StoreMode};
 
@@ -66,20 +68,20 @@ impl Actor {
 
     /// Takes a segment back if nothing lives there, else moves what does; false as with [`Self::compact`].
     pub(super) fn win_back(&self, segment: u32) -> bool {
-        self.engine.win_back(&self.seat, self.engine.present_use(segment), NOW).unwrap()
-            == Emptied::Yes
+        let emptied = self.engine.win_back(&self.seat, self.engine.present_use(segment), NOW);
+        matches!(emptied.unwrap(), Emptied::Yes(_))
     }
 
     /// Evicts a segment; false where somebody else is at it, or reads in it.
     pub(super) fn evict(&self, segment: u32) -> bool {
-        self.engine.evict(&self.seat, self.engine.present_use(segment), Keep::Needed, NOW)
-            == Ok(Emptied::Yes)
+        let old = self.engine.present_use(segment);
+        matches!(self.engine.evict(&self.seat, old, Keep::Needed, NOW), Ok(Emptied::Yes(_)))
     }
 
     /// Moves what lives in a segment; false where somebody else is at it, or reads in it.
     pub(super) fn compact(&self, segment: u32) -> bool {
-        self.engine.compact(&self.seat, self.engine.present_use(segment), NOW).unwrap()
-            == Emptied::Yes
+        let emptied = self.engine.compact(&self.seat, self.engine.present_use(segment), NOW);
+        matches!(emptied.unwrap(), Emptied::Yes(_))
     }
 
     /// Stores bytes as they are.
@@ -200,6 +202,22 @@ impl Actor {
         fill.map(|fill| (fill, seen_bytes))
     }
 
+    /// Opens a large value and closes it, and returns how many readers held one while this one did, itself included: 0 if
+    /// it got no pins. `holders` counts them.
+    pub(super) fn hold_large(&self, key: &[u8], holders: &AtomicU64) -> u64 {
+        let read = self.engine.read(&self.seat, key, NOW, &mut Vec::new(), |_, _| {});
+        let Read::Large(_, mut large) = read else { panic!("{key:?} has a large value") };
+        let mut held = 0;
+        if large.is_pinned {
+            holders.fetch_add(1, SeqCst);
+            self.engine.now(); // Here others go on.
+            held = holders.load(SeqCst);
+            holders.fetch_sub(1, SeqCst);
+        }
+        self.engine.close_large(&mut large);
+        held
+    }
+
     /// Reads the value of a key, which must be one that [`Self::set`] can have written for it.
     pub(super) fn get(&self, key: &[u8]) -> Option<Seen> {
         let mut bytes = Vec::new();
@@ -217,6 +235,25 @@ impl Actor {
     /// As [`Self::get`]: which value it is.
     pub(super) fn fill_of(&self, key: &[u8]) -> Option<u8> {
         self.get(key).map(|seen| seen.fill)
+    }
+
+    /// Reads a key in the second `now`, and returns the bytes of its value.
+    pub(super) fn read_at(&self, key: &[u8], now: Second) -> Option<Vec<u8>> {
+        let mut bytes = Vec::new();
+        match self.engine.read(&self.seat, key, now, &mut bytes, |_, _| {}) {
+            Read::Miss(_) => None,
+            Read::Large(..) => panic!("the value of {key:?} is kept in pieces"),
+            Read::Hit(_) => Some(bytes),
+        }
+    }
+
+    /// As [`Self::read_at`], of a value that [`Self::set`] stored: returns which it is.
+    pub(super) fn fill_at(&self, key: &[u8], now: Second) -> Option<u8> {
+        self.read_at(key, now).map(|bytes| {
+            let fill = *bytes.last().unwrap();
+            assert_eq!(bytes, value(key, fill), "the bytes of another value, or of several");
+            fill
+        })
     }
 
     pub(super) fn delete(&self, key: &[u8]) -> bool {

@@ -78,7 +78,7 @@ fn a_segment_is_pinned_or_emptied_and_its_pinned_bytes_stay() {
         let sequence = engine.activate(&scene.stage.seat, segment, LANE, scene::NOW);
         let at = engine.layout.segment_at(segment);
         let bytes_at = at + PIECE_HEAD_BYTES;
-        engine.memory.word(at).store(Header::piece(PIECE_BYTES, 0).word(), Relaxed);
+        engine.memory.word(at).store(Header::piece(PIECE_BYTES).word(), Relaxed);
         engine.memory.write(bytes_at, &[1; PIECE_BYTES]);
         engine.set_state(segment, State::Sealed);
         let piece = Piece { slot: Slot::new(segment, 0, sequence), sequence };

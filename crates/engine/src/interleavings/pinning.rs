@@ -1,5 +1,8 @@
 //! What becomes of a segment while a large value in it is read where it is.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
 use super::*;
 
 const KEY: &[u8] = b"a key";
@@ -98,5 +101,31 @@ fn an_upload_is_whole_or_not_stored_while_a_reader_turns_an_evictor_away_from_it
             assert!(published, "nobody took its pieces away");
             assert_eq!(scene.stage.large(b"another"), Some((2, BYTES)));
         }
+    });
+}
+
+#[test]
+fn readers_that_pin_at_the_same_time_stay_within_their_quota() {
+    explore(|| {
+        let scene = Scene::new();
+        let keys: [&[u8]; 2] = [b"one", b"two"];
+        for (fill, key) in (1..).zip(keys) {
+            scene.stage.set_large(key, BYTES, fill);
+            scene.seal_alone(&[key]);
+        }
+        // Each of them may pin its segments, both together may not.
+        let pinned = scene.engine.segments_max() / 4 - 2;
+        scene.engine.pretend_pinned(|_| pinned);
+        let holders = Arc::new(AtomicU64::new(0));
+        assert_eq!(keys.map(|key| scene.stage.hold_large(key, &holders)), [1, 1]);
+        let readers = keys.map(|key| {
+            let holders = Arc::clone(&holders);
+            scene.start(move |actor| actor.hold_large(key, &holders))
+        });
+        let held_max = readers.map(|reader| reader.join().unwrap()).into_iter().max();
+        assert!(held_max <= Some(1), "{held_max:?} readers hold a value each");
+        assert_eq!(scene.engine.pinned_segments(), pinned, "all pins are given back");
+        scene.engine.pretend_pinned(|_| 0);
+        scene.end();
     });
 }
