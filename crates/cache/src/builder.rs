@@ -10,7 +10,10 @@ use larder_region::Access;
 
 use crate::clock::Time;
 use crate::maintainer::Maintainer;
-use crate::share::{Opening, Place, SharedError, Sharing, open_anonymous, open_readable};
+use crate::share::{
+    Inheritance, Opening, Place, SharedError, Sharing, open_anonymous, open_inherited,
+    open_readable,
+};
 use crate::{Cache, Clock};
 
 /// The settings of a cache that is to be opened. Each has a default.
@@ -156,9 +159,17 @@ impl Builder {
         self
     }
 
+    /// As [`Builder::readable`], and another process can take the cache over with all items: see [`Cache::inheritance`].
+    ///
+    /// The price: a process of the same user that was given a descriptor to read through can open it again for writing.
+    #[must_use]
+    pub fn inheritable(mut self, on: bool) -> Self {
+        self.place = if on { Place::Inheritable } else { Place::Private };
+        self
+    }
+
     /// The file in which the cache is, for all processes that open it, now and later, best on a tmpfs such as `/dev/shm`.
-    /// Beside it is a file of the same name with `.lock` behind it. Both stay when the last process has ended; they are
-    /// made, with all their memory, where there are none.
+    /// It stays when the last process has ended, and is made, with all its memory, where there is none.
     ///
     /// A cache that is there is used as it is, whatever is said here of its memory, cas tokens and eviction: see
     /// [`Builder::exactly`].
@@ -240,6 +251,30 @@ impl Builder {
     /// # Errors
     /// [`OpenError`] names the size that was out of bounds or could not be had.
     pub fn open(self) -> Result<Cache, OpenError> {
+        self.open_with(None)
+    }
+
+    /// Opens the cache that another process hands over ([`Cache::inheritance`]), which both use from then on. It must have
+    /// the memory, cas tokens and eviction that are asked for.
+    ///
+    /// ```
+    /// use larder::Cache;
+    /// let builder = || Cache::builder().inheritable(true);
+    /// let old = builder().open()?;
+    /// old.set("k", "v", None)?;
+    /// let new = builder().open_inherited(old.inheritance().transpose()?.ok_or("none")?)?;
+    /// drop(old);
+    /// assert_eq!(new.get("k").as_deref(), Some(&b"v"[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`OpenError`]: the cache is another than is asked for, or cannot be mapped.
+    pub fn open_inherited(self, inheritance: Inheritance) -> Result<Cache, OpenError> {
+        self.open_with(Some(inheritance))
+    }
+
+    fn open_with(self, inheritance: Option<Inheritance>) -> Result<Cache, OpenError> {
         let Self { memory_bytes, cas, evict, clock, .. } = self;
         let time = Time::starting_now(clock);
         let default_item_bytes_max = Self::default().item_bytes_max;
@@ -261,10 +296,17 @@ impl Builder {
             hash_seed: random(),
             epoch: Epoch::starting_at(time.started_unix_secs()),
         };
-        let (engine, file, opening) = self.make(&config, &time)?;
-        let time = match self.place {
-            Place::Private => time,
-            _ => Time::beginning_at(clock, engine.birth().monotonic_secs, engine.epoch()),
+        let is_private = inheritance.is_none() && self.place == Place::Private;
+        let (engine, file, opening) = match inheritance {
+            Some(inheritance) => {
+                let (engine, file) = open_inherited(&config, inheritance)?;
+                (engine, Some(file), Opening::Attached)
+            }
+            None => self.make(&config, &time)?,
+        };
+        let time = match is_private {
+            true => time,
+            false => Time::beginning_at(clock, engine.birth().monotonic_secs, engine.epoch()),
         };
         let cache = Cache::new(engine, time, file, opening);
         if self.maintainer {
@@ -288,8 +330,9 @@ impl Builder {
                 (engine, None, Opening::None)
             }
             Place::Anonymous => (open_anonymous(config, monotonic_secs)?, None, Opening::None),
-            Place::Readable => {
-                let (engine, file) = open_readable(config, monotonic_secs)?;
+            Place::Readable | Place::Inheritable => {
+                let inheritable = self.place == Place::Inheritable;
+                let (engine, file) = open_readable(config, monotonic_secs, inheritable)?;
                 (engine, Some(file), Opening::None)
             }
             Place::File(path) => {

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use larder_engine::{Broken, Config, CreateError, Engine, LimitError, Report, Seat};
 use larder_item::{Epoch, Second};
-use larder_region::forks;
+use larder_region::file::{is_length_sealed, open_again};
+use larder_region::{FileError, forks};
 use larder_stats::Counter;
 
 use crate::builder::random;
@@ -15,7 +16,8 @@ use crate::clock::Time;
 use crate::flight::Flights;
 use crate::maintainer::Maintainer;
 use crate::removals::Queues;
-use crate::{Builder, Clock, OpenError, Opening, seats};
+use crate::seats::Seats;
+use crate::{Builder, Clock, Inheritance, OpenError, Opening, SharedError, seats};
 
 /// A cache. Clones are cheap and share everything. There is nothing to close: the memory is given back when the
 /// last clone is dropped, with the walks, uploads and large values that are under way.
@@ -44,7 +46,7 @@ const SUBSTITUTE: Config = Config {
 pub(crate) struct Shared {
     pub(crate) engine: Engine,
     time: Time,
-    pub(crate) shared_seat: Mutex<Seat>,
+    pub(crate) seats: Seats,
     pub(crate) queues: Queues,
     /// Set once, where there is one.
     pub(crate) maintainer: OnceLock<Maintainer>,
@@ -94,7 +96,7 @@ impl Shared {
     }
 
     fn forked(&self) -> Self {
-        // One is the shared seat.
+        // One is the seat that is always lent.
         let own_seats = 1 + seats::of_this_thread(self);
         match self.engine.in_child(own_seats) {
             Ok(engine) => Self::new(engine, self.time),
@@ -110,7 +112,7 @@ impl Shared {
 
     fn new(engine: Engine, time: Time) -> Self {
         Self {
-            shared_seat: Mutex::new(engine.sit_first()),
+            seats: Seats::new(&engine),
             engine,
             time,
             queues: Queues::default(),
@@ -197,6 +199,24 @@ impl Cache {
     /// only read, through one of a shared one as they opened it.
     pub fn reading_file(&self) -> Option<&File> {
         self.shared.file.as_ref()
+    }
+
+    /// What another process needs to use this cache with this one, or in its place ([`Builder::open_inherited`]); none where
+    /// the cache was not opened with [`Builder::inheritable`]. Descriptors go through a unix socket.
+    ///
+    /// # Errors
+    /// The memory or the lock file cannot be opened once more.
+    pub fn inheritance(&self) -> Option<Result<Inheritance, SharedError>> {
+        let region = self.shared.file.as_ref().filter(is_length_sealed)?;
+        let locks = self.shared.engine.lock_file_to_pass()?;
+        let region = open_again(region)
+            .map_err(|source| FileError::System {
+                doing: "open again",
+                path: "memfd:larder".into(),
+                source,
+            })
+            .map_err(SharedError::from);
+        Some(region.and_then(|region| Ok(Inheritance { region, locks: locks? })))
     }
 
     /// Why this process has a small cache of its own in place of the one it was forked with, if that is so: it could not
@@ -340,8 +360,8 @@ impl Cache {
     }
 
     /// Changes how much memory the cache may use, up to [`Builder::memory_bytes_max`]. More can be used at once.
-    /// Less than is in use takes effect with the next stores and calls of [`Cache::maintain`]: what is wanted
-    /// least is evicted and its memory goes back to the system.
+    /// Less than is in use takes effect little by little with [`Builder::maintainer`], without it with the next stores and
+    /// calls of [`Cache::maintain`]: what is wanted least is evicted and its memory goes back to the system.
     ///
     /// # Errors
     /// [`LimitError`] names the bounds.

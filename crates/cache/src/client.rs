@@ -21,6 +21,8 @@ mod view;
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -115,8 +117,11 @@ struct Inner {
     views: Views,
     hints: Mutex<Hints>,
     idle: Mutex<Vec<Connection>>,
-    /// Held while a connection is opened, so that the last one says which memory is the server's.
-    opening: Mutex<()>,
+    /// Counts the beginnings and ends of attempts to connect.
+    attempts: AtomicU64,
+    /// When the attempt began that said last which memory is the server's. Held while that is changed, not while a
+    /// server is waited for.
+    told: Mutex<u64>,
     /// How many forks had led to the process that this is of.
     forks: u32,
     /// The same in a process that was forked from it, where it was used there.
@@ -383,7 +388,8 @@ impl Inner {
             views: Views::default(),
             hints: Mutex::default(),
             idle: Mutex::default(),
-            opening: Mutex::default(),
+            attempts: AtomicU64::new(0),
+            told: Mutex::default(),
             forks: forks(),
             in_child: OnceLock::new(),
         }
@@ -449,17 +455,26 @@ impl Inner {
         }
     }
 
+    /// Opens a connection. Threads that do it at the same time wait for the server side by side.
     fn open(&self) -> Result<Connection, ClientError> {
-        let _last = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        let begun = self.attempts.fetch_add(1, Relaxed) + 1;
         let opened = Connection::open(&self.path, self.timeout);
-        let (connection, passed) = opened
-            .inspect_err(|_| self.views.close())
-            .map_err(|source| ClientError::Connect { path: self.path.clone(), source })?;
-        match passed {
-            Some((region, file)) => self.views.open(&region, &file),
-            None => self.views.close(),
+        let ended = self.attempts.fetch_add(1, Relaxed) + 1;
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        // An attempt that began after the end of this one knows better. Of two that overlap either may be right; memory
+        // of a server that is gone is not believed for more than seconds.
+        if *told < ended {
+            *told = begun.max(*told);
+            match &opened {
+                Ok((_, Some((region, file)))) => self.views.open(region, file),
+                Ok((_, None)) | Err(_) => self.views.close(),
+            }
         }
-        Ok(connection)
+        drop(told);
+        let path = || self.path.clone();
+        opened
+            .map(|(connection, _)| connection)
+            .map_err(|source| ClientError::Connect { path: path(), source })
     }
 
     fn put_back(&self, connection: Connection) {

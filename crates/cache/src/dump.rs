@@ -81,4 +81,23 @@ impl Cache {
     pub fn sample(&self, groups_max: usize, visit: impl FnMut(&Sampled)) -> f64 {
         self.shared().engine.sample(groups_max, self.now(), visit)
     }
+
+    /// Shows the live items of some of the [`Cache::group_count`] groups of the index to `visit`: for a caller that
+    /// takes a sample a little at a time. Keys are spread over the groups by their hash.
+    ///
+    /// Cost: three or so cache misses for each group, and one for each of its ten or so items; nothing is locked.
+    pub fn sample_groups(&self, groups: std::ops::Range<u64>, visit: impl FnMut(&Sampled)) {
+        self.shared().engine.sample_groups(groups, self.now(), visit);
+    }
+
+    /// Returns the number of groups of the index. It only ever grows.
+    pub fn group_count(&self) -> u64 {
+        self.shared().engine.group_count()
+    }
+
+    /// Returns about how many items there are, at the cost of one load: each thread that stores may have a few dozen
+    /// that are not counted yet.
+    pub fn len_about(&self) -> u64 {
+        self.shared().engine.items_about()
+    }
 }

@@ -14,6 +14,9 @@ use crate::large::Read;
 /// So many keys of [`Cache::get_many`] wait for the memory at the same time.
 pub(crate) const KEYS_AT_ONCE: usize = 16;
 
+/// So often a value is read that readers hold no segments for, and that is evicted under each read. Then the read is a miss.
+const ATTEMPTS_MAX: usize = 8;
+
 /// A thread keeps its buffer for [`Cache::get_with`] up to this size.
 const KEPT_BUFFER_BYTES_MAX: usize = 1 << 20;
 
@@ -245,7 +248,8 @@ fn look_up(
     found.ok()
 }
 
-/// Appends a value to `out`, a large one piece by piece.
+/// Appends a value to `out`, a large one piece by piece. A large value that is evicted under each of [`ATTEMPTS_MAX`] reads
+/// counts as absent.
 #[inline]
 fn read_whole(
     engine: &Engine,
@@ -256,7 +260,7 @@ fn read_whole(
     mut tell: impl FnMut(&Meta),
 ) -> Result<Meta, Miss> {
     let start = out.filled();
-    loop {
+    for _ in 0..ATTEMPTS_MAX {
         match engine.read(seat, key, now, out, |_, meta| tell(meta)) {
             larder_engine::Read::Hit(meta) => return Ok(meta),
             larder_engine::Read::Miss(miss) => return Err(miss),
@@ -269,6 +273,8 @@ fn read_whole(
             }
         }
     }
+    // No version of the value stays as long as it takes to copy it.
+    Err(Miss::Absent)
 }
 
 /// Appends the pieces of a large value to `out`; false where one is gone.

@@ -1,14 +1,16 @@
 //! Looking into a cache in a file, whether processes use it or not, without changing anything.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use larder_engine::peers::OPENING_BYTE;
 use larder_engine::{Broken, Dumped, Engine, PeerReport, Report, SegmentReport};
 use larder_item::{Epoch, Second};
-use larder_region::{Locks, Memory, boot, file};
+use larder_region::{Memory, boot, file, locks};
 use larder_stats::Counter;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::share::{SharedError, Unusable, lock_path};
+use crate::share::{SharedError, Unusable};
 
 /// A cache in a file that is only read: nobody notices, and nothing that others left is put in order.
 ///
@@ -27,8 +29,8 @@ use crate::share::{SharedError, Unusable, lock_path};
 pub struct Inspection {
     engine: Engine,
     path: PathBuf,
-    /// None where there is no lock file, or this process may not open it.
-    locks: Option<Locks>,
+    /// Whose locks tell who lives.
+    file: File,
 }
 
 /// A process that is attached to a cache, or died so.
@@ -47,14 +49,17 @@ impl Inspection {
     /// [`SharedError`] says what is wrong with the file.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, SharedError> {
         let path = path.as_ref().to_owned();
-        let unusable = |reason: Unusable| SharedError::Unusable { path: path.clone(), reason };
+        let named = path.clone();
+        let unusable = |reason: Unusable| SharedError::Unusable { path: named.clone(), reason };
         let opened = file::open_to_read(&path)?;
         let memory = Memory::read_only(&opened).map_err(|error| unusable(error.into()))?;
         let engine = Engine::read_only(memory).map_err(|error| unusable(error.into()))?;
-        let lock_path = lock_path(&path);
-        // Opening it would make it.
-        let locks = lock_path.exists().then(|| Locks::open(&lock_path, &Default::default()).ok());
-        Ok(Self { engine, path, locks: locks.flatten() })
+        let inspection = Self { engine, path, file: opened };
+        // Where it is in use, words are seen that do not fit together.
+        if !inspection.peers().iter().any(|peer| peer.lives) {
+            inspection.engine.check_words().map_err(|error| unusable(error.into()))?;
+        }
+        Ok(inspection)
     }
 
     /// The sizes of its parts.
@@ -72,20 +77,18 @@ impl Inspection {
         self.engine.segment_reports()
     }
 
-    /// The processes that are attached, and those that died so and have not been buried yet. Where the lock file cannot be
-    /// asked none is said to live.
+    /// The processes that are attached, and those that died so and have not been buried yet. Where the system does not
+    /// say none is said to live.
     pub fn peers(&self) -> Vec<Peer> {
-        let lives = |told: &PeerReport| {
-            let locks = self.locks.as_ref();
-            locks.is_some_and(|locks| locks.is_locked_by_other(told.lock_byte).unwrap_or(false))
-        };
+        let lives =
+            |told: &PeerReport| locks::is_locked(&self.file, told.lock_byte).unwrap_or(false);
         let peers = self.engine.peer_reports().into_iter();
         peers.map(|told| Peer { told, lives: lives(&told) }).collect()
     }
 
     /// Can it be told which processes live?
     pub fn knows_who_lives(&self) -> bool {
-        self.locks.is_some()
+        locks::is_locked(&self.file, OPENING_BYTE).is_ok()
     }
 
     /// Its present second.

@@ -13,6 +13,9 @@ use larder_item::Meta;
 use crate::cache::Shared;
 use crate::{Request, seats};
 
+/// The longest part of a value that is copied for a slow reader at a time.
+const COPIED_BYTES_MAX: usize = 16 << 10;
+
 /// The outcome of a read.
 #[derive(Debug)]
 pub enum Read {
@@ -60,7 +63,8 @@ impl LargeValue {
 
     /// Takes the next piece without copying it; none where all have been read.
     ///
-    /// Of a value beyond what readers may hold it is a copy after all.
+    /// Of a value beyond what readers may hold it is a copy after all, of at most 16 KiB: the rest of the piece comes with
+    /// the next calls.
     ///
     /// ```
     /// use larder::Read;
@@ -88,13 +92,13 @@ impl LargeValue {
             return Ok(Some(Piece(Bytes::Held(Arc::clone(shared), Some(pinned)))));
         }
         let mut copy = Vec::new();
-        let is_there = shared.engine.read_piece(pieces, &mut copy)?;
+        let is_there = shared.engine.read_part(pieces, COPIED_BYTES_MAX, &mut copy)?;
         Ok(is_there.then_some(Piece(Bytes::Copied(copy))))
     }
 }
 
 /// The bytes of a piece of a large value: where they are in the cache's memory, which they keep from other use, or
-/// a copy.
+/// a copy of some of them.
 #[derive(Debug)]
 pub struct Piece(Bytes);
 

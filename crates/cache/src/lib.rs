@@ -74,7 +74,7 @@ pub use client::{Client, ClientError, Hit};
 pub use clock::Clock;
 pub use inspect::{Inspection, Peer};
 pub use larder_engine::{
-    Amended, Amendment, Arithmetic, Broken, Counting, CreateError, Cursor, Deletion, Dumped,
+    Amended, Amendment, Arithmetic, Basis, Broken, Counting, CreateError, Cursor, Deletion, Dumped,
     Evicted, JoinError, Leaving, LimitError, Miss, PeerReport, Reading, Reason, Removed, Report,
     Request, Sampled, SegmentReport, Stale, StoreError, Stored,
 };
@@ -88,6 +88,6 @@ pub use large::{Landing, LargeValue, Piece, Read, Upload};
 pub use load::{LoadError, LoadOptions, Loaded};
 pub use removals::Removals;
 pub use set::{CountError, Swap, SwapError};
-pub use share::{Opening, SharedError, Unusable};
+pub use share::{Inheritance, Opening, SharedError, Unusable};
 pub use stats::{Memory, Stat};
 pub use walk::{Item, Items, Keys};

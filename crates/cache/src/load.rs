@@ -15,6 +15,11 @@
 //! whoever comes later does not wait for it. Of a change that was under way already when the load began,
 //! either may come first. A touch is no change, nor is an eviction.
 //!
+//! The same holds for what other processes do to a cache that they share: there the store is made only if the item that the
+//! load began with is still there, or, where there was none, if the key was neither stored nor deleted since. An
+//! eviction, or a touch or a compaction that moves an item without a cas token, may keep a load from being stored there; the
+//! next caller loads anew. [`Cache::begin_load`] is the same for loads that are made elsewhere.
+//!
 //! **Nothing is a value too.** An empty value is stored and got as any other. What a loader does not find it
 //! can say so with a value of the caller's own choice, and a time of its own ([`Loaded::ttl`]), so that it is
 //! not asked for in vain all the time. Errors are never stored.
@@ -22,7 +27,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use larder_engine::{Request, Stored};
+use larder_engine::{Basis, Request, StoreError, Stored};
 use larder_item::{Deadline, KeyError, Meta, Second, StoreMode, check_key};
 
 use crate::Cache;
@@ -268,24 +273,29 @@ impl Cache {
         loader: impl FnOnce() -> Result<Loaded, E>,
     ) -> Result<(), LoadError<E>> {
         let start = out.len();
+        // Before the read: what happens after the look is seen when the result is stored.
+        let basis = self.basis(leader.key(), options.timeout);
         // Another flight may have landed since this caller looked.
         let held = self.read_whole(leader.key(), out);
         if held.is_some_and(|meta| options.is_fresh(&meta, self.now())) {
             leader.land(Outcome::Loaded(Arc::new(out[start..].to_vec())), || ());
             return Ok(());
         }
+        let mut reservation = Reservation { cache: self, key: leader.key(), basis };
         match loader() {
             Ok(Loaded { value, ttl }) => {
                 let value = Arc::new(value);
                 let deadline = self.load_deadline(ttl.or(options.ttl), options.stale);
                 leader.land(Outcome::Loaded(Arc::clone(&value)), || {
-                    self.keep(leader.key(), &value, deadline, held.as_ref());
+                    self.keep(leader.key(), &value, deadline, reservation.basis.take());
                 });
                 out.truncate(start);
                 out.extend_from_slice(&value);
                 Ok(())
             }
             Err(error) => {
+                // Whoever loads next reserves the key anew.
+                drop(reservation);
                 let error = Arc::new(error);
                 leader.land(Outcome::Failed(Arc::clone(&error) as _), || ());
                 held.map(|_| ()).ok_or(LoadError::Failed(error))
@@ -301,26 +311,104 @@ impl Cache {
         })
     }
 
-    /// Stores what was loaded, in place of the item that was there when the load began, or of none. By itself,
-    /// not as [`Cache::set`] does: that would detach the flight it comes from.
-    fn keep(&self, key: &[u8], value: &[u8], deadline: Deadline, held: Option<&Meta>) {
-        let add = Request { deadline, ..Request::new(key, StoreMode::Add) };
+    /// Returns what a load is based on. Only a cache that others share needs a reservation: in this process every change of
+    /// the key detaches the flight. None where no basis can be had; then nothing is stored.
+    fn basis(&self, key: &[u8], timeout: Duration) -> Option<Basis> {
+        let now = self.now();
+        let until = Deadline::after(now, whole_secs(timeout).saturating_add(1));
+        self.with_seat(|engine, seat| {
+            let reserved_until = engine.has_peers().then_some(until);
+            let basis = engine.begin_load(seat, key, reserved_until, now);
+            basis.inspect_err(|error| count_refusal(engine, seat, *error)).ok()
+        })
+    }
+
+    /// Stores what was loaded if its basis holds. By itself, not as [`Cache::set`] does: that would detach the flight it
+    /// comes from.
+    fn keep(&self, key: &[u8], value: &[u8], deadline: Deadline, basis: Option<Basis>) {
+        let Some(basis) = basis else {
+            return;
+        };
+        let request = Request { deadline, ..Request::new(key, StoreMode::Set) };
         let now = self.now();
         self.with_seat(|engine, seat| {
-            let over = |held: &Meta| {
-                let cas = engine.keeps_versions().then_some(held.cas);
-                let over = Request { mode: StoreMode::Set, cas, ..add };
-                // What was there may have died or been evicted meanwhile.
-                engine.store(seat, &over, value, now).map(|stored| stored != Stored::NotFound)
-            };
-            let stored = match held.map_or(Ok(false), over) {
-                Ok(false) => engine.store(seat, &add, value, now).map(|_| ()),
-                done => done.map(|_| ()),
-            };
+            let mut stored = engine.end_load(seat, &request, basis, value, now);
+            // Without peers only a death or an eviction can have removed what was there.
+            if stored == Ok(Stored::NotFound) && !engine.has_peers() {
+                stored = engine.end_load(seat, &request, Basis::ABSENT, value, now);
+            }
             if let Err(error) = stored {
                 count_refusal(engine, seat, error);
             }
         });
+    }
+
+    /// Begins a load whose loader runs elsewhere, and returns what it is based on: for bindings, which have flights of
+    /// their own. A key without an item is reserved for `timeout`: readers do not see that, and a delete of the key
+    /// ends it. Every load that was begun is ended with [`Cache::end_load`] or [`Cache::cancel_load`].
+    ///
+    /// Cost: that of a delete and, where there is no item, of a small store.
+    ///
+    /// ```
+    /// # let cache = larder::Cache::builder().open()?;
+    /// use larder::{Request, StoreMode, Stored};
+    /// use std::time::Duration;
+    /// let basis = cache.begin_load(b"k", Duration::from_secs(30))?;
+    /// cache.delete("k")?;
+    /// let late = cache.end_load(&Request::new(b"k", StoreMode::Set), basis, b"late")?;
+    /// assert_eq!((late, cache.get("k")), (Stored::NotFound, None));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`StoreError`], also where there is no memory for the reservation.
+    pub fn begin_load(&self, key: &[u8], timeout: Duration) -> Result<Basis, StoreError> {
+        let now = self.now();
+        let until = Deadline::after(now, whole_secs(timeout).saturating_add(1));
+        self.with_seat(|engine, seat| engine.begin_load(seat, key, Some(until), now))
+    }
+
+    /// Stores what was loaded, unless the key was stored, deleted or otherwise changed since [`Cache::begin_load`]: then
+    /// the outcome is [`Stored::Exists`] or [`Stored::NotFound`]. Neither the request's mode nor its cas token count.
+    ///
+    /// # Errors
+    /// [`StoreError`]; the item that is there stays.
+    pub fn end_load(
+        &self,
+        request: &Request<'_>,
+        basis: Basis,
+        value: &[u8],
+    ) -> Result<Stored, StoreError> {
+        let now = self.now();
+        self.with_seat(|engine, seat| {
+            let stored = engine.end_load(seat, request, basis, value, now);
+            stored.inspect_err(|error| count_refusal(engine, seat, *error))
+        })
+    }
+
+    /// Ends a load that brought nothing.
+    ///
+    /// # Errors
+    /// [`StoreError::Stuck`]; the reservation ends by itself later.
+    pub fn cancel_load(&self, key: &[u8], basis: Basis) -> Result<(), StoreError> {
+        Ok(self.with_seat(|engine, seat| engine.cancel_load(seat, key, basis))?)
+    }
+}
+
+/// The reservation of a load, removed where the load brings nothing, also by a panic.
+struct Reservation<'a> {
+    cache: &'a Cache,
+    key: &'a [u8],
+    /// None where the load was stored, or had none.
+    basis: Option<Basis>,
+}
+
+impl Drop for Reservation<'_> {
+    fn drop(&mut self) {
+        if let Some(basis) = self.basis {
+            // Where another process has been stopped the reservation ends by itself.
+            let _ = self.cache.cancel_load(self.key, basis);
+        }
     }
 }
 

@@ -50,18 +50,23 @@ fn maintain(cache: &Weak<Shared>, seat: Option<&Seat>) {
         let tidying = shared.tidying();
         let tidy = |engine: &Engine, seat: &Seat| {
             engine.refill(seat, now);
+            let more = engine.shrink(seat, now);
             if now != maintained {
                 engine.maintain(seat, now);
                 engine.count(seat, Counter::MaintainerRounds, 1);
             }
+            more
         };
-        match seat {
+        let more = match seat {
             Some(seat) => tidy(&shared.engine, seat),
             None => seats::with_seat(&shared, tidy),
-        }
+        };
         maintained = now;
         drop(tidying);
         drop(shared);
-        thread::park_timeout(PERIOD);
+        match more {
+            true => thread::yield_now(),
+            false => thread::park_timeout(PERIOD),
+        }
     }
 }

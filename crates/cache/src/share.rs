@@ -1,22 +1,20 @@
 //! Opening a cache that several processes use: where its memory is, and what becomes of what is there.
 //!
-//! ```text
-//! PATH         the region
-//! PATH.lock    who is opening it, who lives: see docs/sharing.md
-//! ```
+//! Who is opening it and who lives is told by locks of the region's own file: see docs/sharing.md.
 
 use std::ffi::OsString;
 use std::fs::File;
 use std::ops::RangeInclusive;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use larder_engine::peers::{OPENING_BYTE, PEER_BYTES_MAX};
 use larder_engine::{AttachError, Birth, Config, CreateError, Engine};
 use larder_region::layout::{MAGIC, superblock};
 use larder_region::shared::ShareError;
-use larder_region::{Access, FileError, LockError, Locks, Memory, NewFile, boot, file};
+use larder_region::{Access, FileError, LockError, Locks, Memory, NewFile, boot, file, locks};
 
 use crate::builder::random;
 
@@ -30,8 +28,20 @@ pub(crate) enum Place {
     Anonymous,
     /// As [`Place::Anonymous`], and others can be given a descriptor of it, through which they can read.
     Readable,
+    /// As [`Place::Readable`], and another process can be handed the cache itself.
+    Inheritable,
     /// In a file, for whoever may open it.
     File(PathBuf),
+}
+
+/// The memory of a cache without a name ([`Builder::inheritable`](crate::Builder::inheritable)), for a process that is to
+/// use the same cache.
+#[derive(Debug)]
+pub struct Inheritance {
+    /// The region's memory, open for reading and writing.
+    pub region: OwnedFd,
+    /// The file by whose locks processes know of each other.
+    pub locks: OwnedFd,
 }
 
 /// What became of the file when a cache in a file was opened.
@@ -53,7 +63,7 @@ pub enum SharedError {
     /// The file cannot be used, or not be made.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The lock file cannot be used.
+    /// The file's locks cannot be used.
     #[error(transparent)]
     Lock(#[from] LockError),
     /// Another process has been opening or repairing it for long.
@@ -166,54 +176,83 @@ pub(crate) fn open_anonymous(config: &Config, monotonic_secs: i64) -> Result<Eng
     Ok(Engine::create_shared(memory, Locks::anonymous()?, config, &birth)?)
 }
 
-/// The same in a file without a name, which others can map to read it.
+/// The same in a file without a name, which others can map to read it, or, if it is `inheritable`, to use it.
 pub(crate) fn open_readable(
     config: &Config,
     monotonic_secs: i64,
+    inheritable: bool,
 ) -> Result<(Engine, File), SharedError> {
     let bytes = Engine::shared_bytes(config)?;
     let file = file::memfd("larder", bytes as u64)?;
     let memory = Memory::shared(&file, bytes)?;
-    file::seal(&file)
-        .map_err(|source| ShareError::from(larder_region::MapError { bytes, source }))?;
+    let sealed = if inheritable { file::seal_length(&file) } else { file::seal(&file) };
+    sealed.map_err(|source| ShareError::from(larder_region::MapError { bytes, source }))?;
     let birth = birth(config, monotonic_secs)?;
     Ok((Engine::create_shared(memory, Locks::anonymous()?, config, &birth)?, file))
 }
 
-/// The lock file that belongs to a region's file.
-pub(crate) fn lock_path(path: &Path) -> PathBuf {
-    let mut name = OsString::from(path);
-    name.push(".lock");
-    PathBuf::from(name)
+/// A cache that was opened, its file, and what became of that.
+type Opened = (Engine, File, Opening);
+
+/// What an attempt to open a file came to: none where another process has put something else under its name
+/// meanwhile, or is making a file for it.
+type Attempt = Result<Option<Opened>, SharedError>;
+/// Attaches to a cache that another process hands over. It must have the memory, cas tokens and eviction of `config`.
+pub(crate) fn open_inherited(
+    config: &Config,
+    inheritance: Inheritance,
+) -> Result<(Engine, File), SharedError> {
+    let path = PathBuf::from("memfd:larder");
+    let locks = Locks::of(&inheritance.locks, "memfd:locks")?;
+    if !locks.lock_within(OPENING_BYTE, Duration::from_secs(OPENING_SECS_MAX))? {
+        return Err(SharedError::Busy { path, secs: OPENING_SECS_MAX });
+    }
+    let file = File::from(inheritance.region);
+    let access = Access::default();
+    let sharing = Sharing { config, access, exactly: true, alone: false, replaces: false };
+    let engine =
+        sharing.attach(&file, locks).map_err(|reason| SharedError::Unusable { path, reason })?;
+    engine.end_opening();
+    Ok((engine, file))
 }
 
 impl Sharing<'_> {
     /// Opens the cache in a file, or makes one.
-    pub(crate) fn open(
-        &self,
-        path: &Path,
-        monotonic_secs: i64,
-    ) -> Result<(Engine, File, Opening), SharedError> {
-        let locks = Locks::open(&lock_path(path), &self.access)?;
-        if !locks.lock_within(OPENING_BYTE, Duration::from_secs(OPENING_SECS_MAX))? {
-            return Err(SharedError::Busy { path: path.into(), secs: OPENING_SECS_MAX });
+    pub(crate) fn open(&self, path: &Path, monotonic_secs: i64) -> Result<Opened, SharedError> {
+        const PAUSE_MAX: Duration = Duration::from_millis(16);
+        let begun = Instant::now();
+        let mut pause = Duration::from_micros(250);
+        loop {
+            if let Some(opened) = self.try_open(path, monotonic_secs)? {
+                return Ok(opened);
+            }
+            if begun.elapsed() >= Duration::from_secs(OPENING_SECS_MAX) {
+                return Err(SharedError::Busy { path: path.into(), secs: OPENING_SECS_MAX });
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(PAUSE_MAX);
         }
+    }
+
+    fn try_open(&self, path: &Path, monotonic_secs: i64) -> Attempt {
         let file = match file::open(path) {
             Ok(file) => file,
             Err(FileError::Missing { .. }) => {
-                let (engine, file) = self.create(path, locks, monotonic_secs, NewFile::publish)?;
-                return Ok((engine, file, Opening::Created));
+                return self.make(path, Opening::Created, monotonic_secs);
             }
             Err(error) => return Err(error.into()),
         };
+        let Some(locks) = lock_to_open(&file, path)? else {
+            return Ok(None);
+        };
         if self.alone && is_in_use(&locks) {
-            let processes = users(&file, &locks);
+            let processes = users(&file);
             return Err(SharedError::InUse { path: path.into(), processes, unusable: None });
         }
         match self.attach(&file, locks) {
             Ok(engine) => {
                 engine.end_opening();
-                Ok((engine, file, Opening::Attached))
+                Ok(Some((engine, file, Opening::Attached)))
             }
             Err(reason) => self.replace(path, &file, reason, monotonic_secs),
         }
@@ -232,50 +271,59 @@ impl Sharing<'_> {
     }
 
     /// Puts an empty cache in the place of one that cannot be used.
-    fn replace(
-        &self,
-        path: &Path,
-        file: &File,
-        reason: Unusable,
-        monotonic_secs: i64,
-    ) -> Result<(Engine, File, Opening), SharedError> {
-        let path = path.to_owned();
+    fn replace(&self, path: &Path, file: &File, reason: Unusable, monotonic_secs: i64) -> Attempt {
         if !self.replaces || !reason.is_in_the_file() || !may_be_replaced(file) {
-            return Err(SharedError::Unusable { path, reason });
+            return Err(SharedError::Unusable { path: path.into(), reason });
         }
-        let locks = Locks::open(&lock_path(&path), &self.access)?;
-        if !locks.lock_within(OPENING_BYTE, Duration::from_secs(OPENING_SECS_MAX))? {
-            return Err(SharedError::Busy { path, secs: OPENING_SECS_MAX });
-        }
-        // Nobody had the lock for a moment: another process may have put a cache there that can be used.
-        if !file::is_named(file, &path) {
-            drop(locks);
-            return self.open(&path, monotonic_secs);
-        }
-        if is_in_use(&locks) {
-            let processes = users(file, &locks);
+        // The file had no lock for a moment: another process may have put a cache there that can be used.
+        let Some(locks) = lock_to_open(file, path)? else {
+            return Ok(None);
+        };
+        if is_in_use(&locks) || is_in_use_by_older(path)? {
+            let (path, processes) = (path.into(), users(file));
             return Err(SharedError::InUse { path, processes, unusable: Some(Box::new(reason)) });
         }
-        let (engine, file) = self.create(&path, locks, monotonic_secs, NewFile::replace)?;
-        Ok((engine, file, Opening::Replaced(reason.to_string())))
+        // Until `locks` is dropped no other process replaces the file.
+        self.make(path, Opening::Replaced(reason.to_string()), monotonic_secs)
     }
 
-    fn create(
-        &self,
-        path: &Path,
-        locks: Locks,
-        monotonic_secs: i64,
-        publish: impl FnOnce(NewFile) -> Result<File, FileError>,
-    ) -> Result<(Engine, File), SharedError> {
+    /// Makes the file of an empty cache: in place of what has its name, or where nothing has.
+    fn make(&self, path: &Path, opening: Opening, monotonic_secs: i64) -> Attempt {
         let bytes = Engine::shared_bytes(self.config)?;
-        let new = NewFile::create(path, bytes as u64, &self.access)?;
+        let new = match NewFile::create(path, bytes as u64, &self.access) {
+            Err(FileError::Busy { .. }) => return Ok(None),
+            made => made?,
+        };
+        // Before others find the file this process is a peer.
+        let locks = new.locks()?;
         let memory = Memory::shared(new.file(), bytes)?;
         let birth = birth(self.config, monotonic_secs)?;
         let engine = Engine::create_shared(memory, locks, self.config, &birth)?;
-        let file = publish(new)?;
-        engine.end_opening();
-        Ok((engine, file))
+        let published = match opening {
+            Opening::Replaced(_) => new.replace(),
+            _ => new.publish(),
+        };
+        match published {
+            Err(FileError::Exists { .. }) => Ok(None),
+            published => Ok(Some((engine, published?, opening))),
+        }
     }
+}
+
+/// Opens a file for its locks, and takes the one of a process that opens the cache in it; none if `path` has become
+/// another file's meanwhile. While the lock is held no process replaces the file.
+fn lock_to_open(file: &File, path: &Path) -> Result<Option<Locks>, SharedError> {
+    let locks = match Locks::open(path) {
+        Err(LockError::File(FileError::Missing { .. })) => return Ok(None),
+        opened => opened?,
+    };
+    if !locks.is_of(file) {
+        return Ok(None);
+    }
+    if !locks.lock_within(OPENING_BYTE, Duration::from_secs(OPENING_SECS_MAX))? {
+        return Err(SharedError::Busy { path: path.into(), secs: OPENING_SECS_MAX });
+    }
+    Ok(file::is_named(file, path).then_some(locks))
 }
 
 /// Was the file made for a cache, by whatever version of Larder, or is it empty? Anything else is somebody's, who named the
@@ -300,11 +348,25 @@ fn is_in_use(locks: &Locks) -> bool {
     peer_bytes().any(|byte| locks.is_locked_by_other(byte).unwrap_or(true))
 }
 
-/// The process ids of those that do, where what is there tells them.
-fn users(file: &File, locks: &Locks) -> Vec<u64> {
+/// True if processes of an older version use what is there: up to region format 4 their locks were those of another file
+/// beside the region.
+fn is_in_use_by_older(path: &Path) -> Result<bool, SharedError> {
+    let mut name = OsString::from(path);
+    name.push(".lock");
+    match Locks::open(Path::new(&name)) {
+        Ok(locks) => {
+            Ok((0..=PEER_BYTES_MAX).any(|byte| locks.is_locked_by_other(byte).unwrap_or(true)))
+        }
+        Err(LockError::File(FileError::Missing { .. })) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The process ids of those that use a file, where what is there tells them.
+fn users(file: &File) -> Vec<u64> {
     let engine = Memory::read_only(file).ok().and_then(|memory| Engine::read_only(memory).ok());
     let peers = engine.map_or_else(Vec::new, |engine| engine.peer_reports());
-    let lives = |byte| locks.is_locked_by_other(byte).unwrap_or(true);
+    let lives = |byte| locks::is_locked(file, byte).unwrap_or(true);
     let living = peers.into_iter().filter(|peer| lives(peer.lock_byte));
     living.map(|peer| peer.process_id).collect()
 }

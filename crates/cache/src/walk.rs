@@ -32,6 +32,8 @@ pub struct Keys {
     prefix: Vec<u8>,
     /// What is left of the group shown last.
     found: vec::IntoIter<Dumped>,
+    /// True if keys that loads have reserved are shown too.
+    shows_loads: bool,
 }
 
 impl Iterator for Keys {
@@ -45,9 +47,11 @@ impl Iterator for Keys {
             let mut found = Vec::new();
             let now = self.cache.now();
             let (cursor, prefix) = (&mut self.cursor, &self.prefix);
-            let has_group = self
-                .cache
-                .with_seat(|engine, seat| engine.dump_group(seat, cursor, prefix, now, &mut found));
+            let shows_loads = self.shows_loads;
+            let has_group = self.cache.with_seat(|engine, seat| match shows_loads {
+                false => engine.dump_group(seat, cursor, prefix, now, &mut found),
+                true => engine.dump_group_and_loads(seat, cursor, prefix, now, &mut found),
+            });
             if !has_group {
                 return None;
             }
@@ -123,6 +127,7 @@ impl Cache {
             cursor: Cursor::default(),
             prefix: prefix.as_ref().to_vec(),
             found: Vec::new().into_iter(),
+            shows_loads: false,
         }
     }
 
@@ -165,6 +170,7 @@ impl Cache {
     pub fn remove_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<u64, StoreError> {
         let prefix = prefix.as_ref();
         self.shared().flights.detach_all(|key| key.starts_with(prefix));
-        self.keys_with_prefix(prefix).map(|key| self.delete(key).map(u64::from)).sum()
+        let keys = Keys { shows_loads: true, ..self.keys_with_prefix(prefix) };
+        keys.map(|key| self.delete(key).map(u64::from)).sum()
     }
 }

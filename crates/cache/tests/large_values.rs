@@ -199,3 +199,146 @@ fn readers_of_large_values_cannot_hold_all_memory() {
     cache.set(b"k", b"v", None).unwrap();
     cache.validate().unwrap();
 }
+
+/// A cache in which other readers hold as many segments as they may: large values are read without pins.
+fn with_all_pins_taken(memory_bytes: u64) -> (Cache, Vec<Read>) {
+    let cache = Cache::builder().memory_bytes(memory_bytes).item_bytes_max(1 << 20).cas(true);
+    let cache = cache.clock(Clock::Ticked).open().unwrap();
+    let mut readers = Vec::new();
+    let value = value_of(1, 1_000_000.min(memory_bytes as usize / 80));
+    for number in 0..100u64 {
+        cache.set(number.to_le_bytes(), &value, None).unwrap();
+        readers.push(cache.read(&number.to_le_bytes(), &mut Vec::new(), |_, _| ()));
+    }
+    (cache, readers)
+}
+
+/// Writes over all memory that no reader holds.
+fn write_over_all(cache: &Cache) {
+    let value = value_of(1, 15_000.min(cache.report().memory_bytes as usize / 8000));
+    for number in 0..2 * cache.report().memory_bytes / value.len() as u64 {
+        cache.set(number.to_le_bytes(), &value, None).unwrap();
+    }
+}
+
+#[test]
+fn a_value_that_is_evicted_under_each_read_is_a_miss() {
+    let (cache, readers) = with_all_pins_taken(8 << 20);
+    let expected = value_of(5, 300_000);
+    cache.set(b"large", &expected, None).unwrap();
+    let (mut out, mut attempts) = (b"head".to_vec(), 0);
+    let misses = cache.counter(larder::Counter::GetMisses);
+    let is_there = cache.get_to(b"large", &mut out, |_| {
+        attempts += 1;
+        assert!(attempts < 100, "the read goes on for ever");
+        // Between the look-up and the copy: the value is gone, and another one is there.
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                write_over_all(&cache);
+                cache.set(b"large", &expected, None).unwrap();
+            });
+        });
+    });
+    assert!(!is_there && attempts > 1, "{attempts} attempts");
+    assert_eq!(out, b"head");
+    assert_eq!(cache.counter(larder::Counter::GetMisses), misses + 1);
+    assert_eq!(cache.get(b"large"), Some(expected), "it is there for who is faster");
+    drop(readers);
+    cache.validate().unwrap();
+}
+
+#[test]
+fn a_value_without_pins_is_copied_in_short_parts() {
+    let (cache, readers) = with_all_pins_taken(256 << 20);
+    let expected = value_of(6, 300_000);
+    cache.set(b"large", &expected, None).unwrap();
+    let open = || match cache.read(b"large", &mut Vec::new(), |_, _| ()) {
+        Read::Large(_, large) => large,
+        read => panic!("{read:?}"),
+    };
+    let (mut large, mut value, mut parts) = (open(), Vec::new(), 0);
+    while let Some(piece) = large.take_piece().unwrap() {
+        assert!((1..=16 << 10).contains(&piece.owned_bytes()), "{} bytes", piece.owned_bytes());
+        value.extend_from_slice(&piece);
+        parts += 1;
+    }
+    assert!(value == expected && parts >= 300_000 / (16 << 10), "{parts} parts");
+    // The rest of a piece may be read at once.
+    let mut large = open();
+    let mut value = large.take_piece().unwrap().unwrap().to_vec();
+    while large.next_piece(&mut value).unwrap() {}
+    assert!(value == expected);
+    // Where it is evicted between two parts of a piece, the next one is an error.
+    let mut large = open();
+    assert_eq!(large.take_piece().unwrap().map(|piece| piece.len()), Some(16 << 10));
+    write_over_all(&cache);
+    assert!(large.take_piece().is_err() && large.next_piece(&mut Vec::new()).is_err());
+    drop(readers);
+    cache.validate().unwrap();
+}
+
+/// How a part comes: all at once, or in parts.
+fn extend(
+    cache: &Cache,
+    mode: StoreMode,
+    part: &[u8],
+    in_parts: bool,
+) -> Result<Stored, StoreError> {
+    if !in_parts {
+        return cache.store(&request(b"k", mode), part);
+    }
+    let mut upload = cache.upload(b"k", part.len())?;
+    part.chunks(77_777).try_for_each(|part| upload.push(part))?;
+    upload.store(&request(b"k", mode))
+}
+
+#[test]
+fn long_parts_are_put_before_and_behind_whatever_there_is() {
+    for in_parts in [false, true] {
+        for mode in [StoreMode::Append, StoreMode::Prepend] {
+            let cache = Cache::builder().memory_bytes(64 << 20).item_bytes_max(16 << 20).cas(true);
+            let cache = cache.clock(Clock::Ticked).open().unwrap();
+            let part = value_of(9, 1_500_000);
+            assert_eq!(extend(&cache, mode, &part, in_parts), Ok(Stored::NotStored));
+            for there in [
+                &b""[..],
+                b"41",
+                &value_of(1, 10_000),
+                &value_of(2, 50_000),
+                &value_of(3, 3_000_000),
+            ] {
+                let set =
+                    Request { flags: 7, deadline: Deadline(1000), ..request(b"k", StoreMode::Set) };
+                cache.store(&set, there).unwrap();
+                let mut expected = there.to_vec();
+                for part in [&part[..], b"short", &part[..400_000]] {
+                    match mode {
+                        StoreMode::Append => expected.extend_from_slice(part),
+                        _ => drop(expected.splice(..0, part.iter().copied())),
+                    }
+                    let stored = extend(&cache, mode, part, in_parts);
+                    let Ok(Stored::Stored { value_bytes, .. }) = stored else {
+                        panic!("{stored:?}")
+                    };
+                    assert_eq!(value_bytes, expected.len());
+                    assert!(
+                        cache.get(b"k").as_deref() == Some(&expected[..]),
+                        "{mode:?} to {}",
+                        there.len()
+                    );
+                }
+                let meta = cache.peek(b"k").unwrap();
+                assert_eq!((meta.flags, meta.deadline), (7, Deadline(1000)));
+                let other = Request { cas: Some(meta.cas + 1), ..request(b"k", mode) };
+                assert_eq!(cache.store(&other, &part), Ok(Stored::Exists));
+                let this = Request { cas: Some(meta.cas), ..request(b"k", mode) };
+                assert!(matches!(cache.store(&this, &part), Ok(Stored::Stored { .. })));
+                cache.validate().unwrap();
+            }
+            cache.set(b"k", value_of(4, 15_500_000), None).unwrap();
+            assert_eq!(extend(&cache, mode, &part, in_parts), Err(StoreError::TooLarge));
+            assert_eq!(cache.get(b"k").map(|value| value.len()), Some(15_500_000));
+            cache.validate().unwrap();
+        }
+    }
+}

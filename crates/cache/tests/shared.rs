@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use children::{Word, fork, sleep_for_ever};
 use larder::{Builder, Cache, OpenError, Opening, SharedError, Unusable};
+use larder_region::Locks;
 use larder_region::layout::superblock;
 use tempfile::TempDir;
 
@@ -51,18 +52,13 @@ fn the_files_are_for_whom_they_are_said_to_be() {
     let (folder, path) = place();
     let group = fs::metadata(folder.path()).unwrap().gid();
     let cache = builder(&path).permissions(0o640).owner(None, Some(group)).open().unwrap();
-    for name in ["cache", "cache.lock"] {
-        let file = fs::metadata(folder.path().join(name)).unwrap();
-        assert_eq!((file.mode() & 0o7777, file.gid()), (0o640, group), "{name}");
-    }
+    let file = fs::metadata(&path).unwrap();
+    assert_eq!((file.mode() & 0o7777, file.gid()), (0o640, group));
     drop(cache);
     let (folder, path) = place();
     drop(open(&path));
-    for name in ["cache", "cache.lock"] {
-        assert_eq!(fs::metadata(folder.path().join(name)).unwrap().mode() & 0o7777, 0o600);
-    }
-    let names = fs::read_dir(folder.path()).unwrap().count();
-    assert_eq!(names, 2, "the cache and its lock");
+    assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o600);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "the cache alone");
 }
 
 #[test]
@@ -253,6 +249,51 @@ fn what_a_killed_process_stored_is_there() {
     assert_eq!(cache.get("large"), Some(vec![7; 100_000]));
     assert_eq!(cache.identity().1, [u64::from(std::process::id())]);
     cache.validate().unwrap();
+}
+
+#[test]
+fn a_living_process_is_found_under_every_name_of_its_file() {
+    let (folder, path) = place();
+    let cache = open(&path);
+    cache.set("k", "v", None).unwrap();
+    // A cleaner removes what it does not know.
+    for entry in fs::read_dir(folder.path()).unwrap() {
+        let name = entry.unwrap().path();
+        if name != path {
+            fs::remove_file(name).unwrap();
+        }
+    }
+    let link = folder.path().join("link");
+    fs::hard_link(&path, &link).unwrap();
+    for name in [&path, &link] {
+        assert!(refusal(builder(name).alone(true)).contains("in use by"), "{}", name.display());
+        let said = refusal(builder(name).cas(true).exactly(true).replaces_unusable(true));
+        assert!(said.contains("in use by"), "{}: {said}", name.display());
+        let other = open(name);
+        assert_eq!(other.identity().1.len(), 2, "both are attached");
+        drop(other);
+    }
+    cache.set("k", "w", None).unwrap();
+    assert_eq!(open(&link).get("k").as_deref(), Some(&b"w"[..]));
+    drop(cache);
+    builder(&link).alone(true).open().unwrap().validate().unwrap();
+}
+
+#[test]
+fn a_cache_that_an_older_version_uses_is_not_replaced() {
+    let (folder, path) = place();
+    drop(open(&path));
+    change(&path, superblock::FORMAT, |word| word - 1);
+    // It locks a file beside the region, from the first byte on.
+    let beside = folder.path().join("cache.lock");
+    fs::write(&beside, "").unwrap();
+    let older = Locks::open(&beside).unwrap();
+    assert!(older.try_lock(3).unwrap());
+    let replaced = builder(&path).replaces_unusable(true);
+    let said = refusal(replaced.clone());
+    assert!(said.contains("in use by another process") && said.contains("format is 4"), "{said}");
+    drop(older);
+    assert!(matches!(replaced.open().unwrap().opening(), Opening::Replaced(_)));
 }
 
 #[test]

@@ -88,10 +88,7 @@ fn describe_peers(inspection: &Inspection, out: &mut impl Write) -> Result<()> {
     if peers.is_empty() {
         writeln!(out, "processes   none")?;
     } else if !inspection.knows_who_lives() {
-        writeln!(
-            out,
-            "processes   the lock file beside it cannot be opened: who lives is not known"
-        )?;
+        writeln!(out, "processes   its file cannot be locked: who lives is not known")?;
     }
     for peer in peers {
         let lives = match (inspection.knows_who_lives(), peer.lives) {

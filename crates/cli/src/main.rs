@@ -30,10 +30,11 @@ mod value;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use larder_options::LARDER_BUILD;
 
 /// Talk to larderd or any memcached, replay request traces, measure.
 #[derive(Debug, Parser)]
-#[command(name = "larder", version, after_help = AFTER_HELP)]
+#[command(name = "larder", version = LARDER_BUILD, after_help = AFTER_HELP)]
 struct CommandLine {
     #[command(subcommand)]
     subcommand: Larder,

@@ -41,6 +41,9 @@ const ENCODED_KEY_BYTES_MAX: usize = KEY_BYTES_MAX / 4 * 3;
 /// So many keys are asked for before the first answer is waited for: less than a socket takes.
 const KEYS_AHEAD: usize = 64;
 
+/// How many new connections may break before a read fails.
+const NEW_BROKEN_MAX: u32 = 1;
+
 /// A longer value is not copied behind the line before it.
 const COPIED_BYTES_MAX: usize = 16 << 10;
 
@@ -255,14 +258,18 @@ impl Inner {
         })?
     }
 
-    /// Sends a request and has its answers read. What `changes_nothing` is asked once more where a connection breaks that
-    /// was not new: the server may have been started anew.
+    /// Sends a request and reads its answers.
+    ///
+    /// A request that `changes_nothing` is sent again if a pooled connection breaks, since the server
+    /// may have been restarted, and once if a new connection breaks, since a server that is about to
+    /// end may have accepted it.
     fn ask<T>(
         &self,
         parts: &[&[u8]],
         changes_nothing: bool,
         mut read: impl FnMut(&mut Connection) -> Result<T, Unanswered>,
     ) -> Result<T, ClientError> {
+        let mut new_broken = 0;
         loop {
             let (mut connection, is_new) = self.connection()?;
             if let Ok(mut hints) = self.hints.try_lock() {
@@ -279,7 +286,8 @@ impl Inner {
                     // The others are of the same server.
                     self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
                     let is_late = error.kind() == ErrorKind::TimedOut;
-                    if is_new || is_late || !changes_nothing {
+                    new_broken += u32::from(is_new);
+                    if new_broken > NEW_BROKEN_MAX || is_late || !changes_nothing {
                         return Err(error.into());
                     }
                 }

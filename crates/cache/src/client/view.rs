@@ -8,6 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use larder_engine::{Engine, Looked};
 use larder_item::{Deadline, Second};
 use larder_protocol::local::Region;
+use larder_region::file::cannot_shrink;
 use larder_region::layout::FORMAT;
 use larder_region::{Memory, boot};
 
@@ -65,7 +66,8 @@ struct View {
 impl View {
     /// Looks at what a server has passed; none where it is not what is expected.
     fn open(region: &Region, file: &File) -> Option<Self> {
-        if region.format != FORMAT {
+        // The server is another process, maybe of another user: it must not be able to end this one.
+        if region.format != FORMAT || !cannot_shrink(file) {
             return None;
         }
         let memory = Memory::read_only(file).ok()?;
@@ -152,5 +154,35 @@ impl Views {
         for place in &self.places {
             *place.0.write().unwrap_or_else(PoisonError::into_inner) = view.cloned();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use larder_region::file::open_again;
+
+    use super::*;
+    use crate::Cache;
+
+    /// What a server says of a cache's memory.
+    fn region(cache: &Cache) -> Region {
+        let bytes = cache.reading_file().unwrap().metadata().unwrap().len();
+        Region { identity: cache.identity().0, bytes, format: FORMAT, reads_per_hint: 2 }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri has no memfd")]
+    fn memory_that_can_be_cut_off_is_not_looked_at() {
+        for cache in [Cache::builder().readable(true), Cache::builder().inheritable(true)] {
+            let cache = cache.memory_bytes(1 << 20).open().unwrap();
+            assert!(View::open(&region(&cache), cache.reading_file().unwrap()).is_some());
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cache");
+        let cache = Cache::builder().memory_bytes(1 << 20).shared(&path).open().unwrap();
+        let passed = File::from(open_again(cache.reading_file().unwrap()).unwrap());
+        assert!(View::open(&region(&cache), &passed).is_none(), "a file with a name");
+        std::fs::remove_file(&path).unwrap();
+        assert!(View::open(&region(&cache), &passed).is_none(), "one without");
     }
 }

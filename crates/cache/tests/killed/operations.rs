@@ -63,6 +63,11 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     op("touch_first_large", few, |v| touch(v, "large")),
     op("get", few, |v| get(v, "text")),
     op("get_large", few, |v| get(v, "large")),
+    op("get_first_in_a_minute", few, |v| {
+        let cache = v.cache();
+        cache.tick(cache.now() + 100);
+        v.steps(|| assert!(cache.get("text").is_some()));
+    }),
     op("mark_stale", few, |v| mark_stale(v, None)),
     op("mark_stale_dated", few, |v| mark_stale(v, Some(Deadline(5000)))),
     op("claim", few_stale, |v| {
