@@ -139,6 +139,12 @@ typedef struct larder_item {
     enum larder_status status;
 } larder_item;
 
+// What a load is based on: the caller keeps it from `larder_begin_load` to the end of the load, and changes nothing in it.
+typedef struct larder_load {
+    // Which item was there, or which reservation.
+    uint64_t words[4];
+} larder_load;
+
 // How a cache is to be opened. Zero is the default everywhere but in `struct_bytes`:
 // `larder_options options = {.struct_bytes = sizeof options, .memory_bytes = 64 << 20};`
 typedef struct larder_options {
@@ -254,6 +260,32 @@ enum larder_status larder_get_many(const struct larder *cache,
 // Closes a cache; a null pointer is left alone. Nobody may be using it, or use it later, but what `larder_keys` and
 // `larder_subscribe` gave may still be used and closed. A shared cache stays for the others.
 void larder_close(struct larder *cache);
+
+// Begins a load of a key's value: to be called before the value is read wherever it comes from. A key without an item is
+// reserved for `timeout_secs`; readers do not see that, and it takes the memory of a small item. `larder_end_load` or
+// `larder_cancel_load` ends the load. `LARDER_UNSUPPORTED` where the cache is a server's.
+enum larder_status larder_begin_load(const struct larder *cache,
+                                     const void *key,
+                                     size_t key_bytes,
+                                     uint32_t timeout_secs,
+                                     struct larder_load *load);
+
+// Stores the value that a load has brought, as `larder_set` does, unless any process stored, deleted or otherwise changed
+// the item since the load began: then the answer is `LARDER_CHANGED`, and what is there stays.
+enum larder_status larder_end_load(const struct larder *cache,
+                                   const void *key,
+                                   size_t key_bytes,
+                                   const struct larder_load *load,
+                                   const void *value,
+                                   size_t value_bytes,
+                                   uint32_t ttl_secs,
+                                   uint32_t flags);
+
+// Ends a load that brought nothing.
+enum larder_status larder_cancel_load(const struct larder *cache,
+                                      const void *key,
+                                      size_t key_bytes,
+                                      const struct larder_load *load);
 
 // Opens a cache. Null options are all defaults. Where it fails, and `why` is not null, the reason is written there in at
 // most `why_bytes` bytes, the zero at its end included.

@@ -181,6 +181,55 @@ static void departures(void) {
     larder_close(cache);
 }
 
+// A load stores its value unless the item was changed since the load began.
+static void loads(uint32_t flags) {
+    larder *cache = open_cache(flags, NULL);
+    larder_load load;
+    larder_item item;
+    char value[16];
+
+    // Readers miss a reserved key, and do not wait for it.
+    CHECK(larder_begin_load(cache, TEXT("k"), 10, &load) == LARDER_OK);
+    CHECK(larder_get(cache, TEXT("k"), value, sizeof value, &item) == LARDER_MISSING);
+    CHECK(larder_end_load(cache, TEXT("k"), &load, TEXT("loaded"), 60, 7) == LARDER_OK);
+    CHECK(larder_get(cache, TEXT("k"), value, sizeof value, &item) == LARDER_OK);
+    CHECK(item.value_bytes == 6 && memcmp(value, "loaded", 6) == 0);
+    CHECK(item.flags == 7 && item.ttl_secs >= 59);
+
+    // A load ends once.
+    CHECK(larder_end_load(cache, TEXT("k"), &load, TEXT("again"), 0, 0) == LARDER_CHANGED);
+
+    // What came in between stays: a newer value, and a delete.
+    CHECK(larder_begin_load(cache, TEXT("k"), 10, &load) == LARDER_OK);
+    CHECK(larder_set(cache, TEXT("k"), TEXT("newer"), 0, 0) == LARDER_OK);
+    CHECK(larder_end_load(cache, TEXT("k"), &load, TEXT("older"), 0, 0) == LARDER_CHANGED);
+    CHECK(larder_get(cache, TEXT("k"), value, sizeof value, &item) == LARDER_OK);
+    CHECK(item.value_bytes == 5 && memcmp(value, "newer", 5) == 0);
+    CHECK(larder_begin_load(cache, TEXT("k"), 10, &load) == LARDER_OK);
+    CHECK(larder_delete(cache, TEXT("k")) == LARDER_OK);
+    CHECK(larder_end_load(cache, TEXT("k"), &load, TEXT("older"), 0, 0) == LARDER_CHANGED);
+    CHECK(larder_contains(cache, TEXT("k")) == LARDER_MISSING);
+
+    // A load that brought nothing leaves nothing, and its end stores nothing.
+    CHECK(larder_begin_load(cache, TEXT("k"), 10, &load) == LARDER_OK);
+    CHECK(larder_cancel_load(cache, TEXT("k"), &load) == LARDER_OK);
+    CHECK(larder_end_load(cache, TEXT("k"), &load, TEXT("late"), 0, 0) == LARDER_CHANGED);
+    CHECK(larder_contains(cache, TEXT("k")) == LARDER_MISSING);
+
+    CHECK(larder_begin_load(cache, TEXT("k"), 10, NULL) == LARDER_INVALID);
+    CHECK(larder_begin_load(cache, NULL, 0, 10, &load) == LARDER_KEY);
+    CHECK(larder_end_load(cache, TEXT("k"), NULL, TEXT("v"), 0, 0) == LARDER_INVALID);
+    CHECK(larder_end_load(cache, TEXT("k"), &load, NULL, 1, 0, 0) == LARDER_INVALID);
+    CHECK(larder_cancel_load(cache, TEXT("k"), NULL) == LARDER_INVALID);
+
+    // Words that no load gave are those of a load that is over.
+    memset(&load, 0xff, sizeof load);
+    CHECK(larder_end_load(cache, TEXT("k"), &load, TEXT("v"), 0, 0) == LARDER_CHANGED);
+    CHECK(larder_cancel_load(cache, TEXT("k"), &load) == LARDER_OK);
+    CHECK(larder_contains(cache, TEXT("k")) == LARDER_MISSING);
+    larder_close(cache);
+}
+
 static void wrong_arguments(void) {
     char why[256] = "", text[4];
     larder *cache = NULL;
@@ -345,6 +394,8 @@ static void connected(const char *socket) {
     CHECK(items[0].status == LARDER_MISSING && items[1].status == LARDER_OK);
     CHECK(larder_set(cache, TEXT("c"), TEXT("v"), 0, 1) == LARDER_UNSUPPORTED);
     CHECK(larder_clear(cache) == LARDER_UNSUPPORTED);
+    larder_load load;
+    CHECK(larder_begin_load(cache, TEXT("c"), 10, &load) == LARDER_UNSUPPORTED);
     char *huge = calloc(1, 2 << 20);
     CHECK(larder_set(cache, TEXT("c"), huge, 2 << 20, 0, 0) == LARDER_TOO_LARGE);
     free(huge);
@@ -359,6 +410,8 @@ int main(int count, char **arguments) {
     large_values();
     several_keys();
     departures();
+    loads(0);
+    loads(LARDER_CAS);
     wrong_arguments();
     statistics();
     threads();

@@ -8,12 +8,13 @@
 //! what has a `_close` of its own. Functions may be called by any number of threads at the same time, and in children of a
 //! `fork`; not from a signal's handler.
 //!
-//! Files in reading order: `status`, `handle`, `open`, `get`, `set`, `count`, `walk`, `removals`, `stats`, and `raw`, which
+//! Files in reading order: `status`, `handle`, `open`, `get`, `set`, `load`, `count`, `walk`, `removals`, `stats`, and `raw`, which
 //! has all that is believed of pointers.
 
 mod count;
 mod get;
 mod handle;
+mod load;
 mod open;
 mod raw;
 mod removals;
@@ -27,6 +28,7 @@ pub use get::{
     Item, larder_contains, larder_get, larder_get_and_touch, larder_get_many, larder_peek, mark,
 };
 pub use handle::{Handle, larder_close};
+pub use load::{Load, larder_begin_load, larder_cancel_load, larder_end_load};
 pub use open::{Options, flag, larder_connect, larder_open};
 pub use removals::{
     LARDER_NO_VALUE, Removals, larder_removals_close, larder_removals_lost, larder_removals_next,
