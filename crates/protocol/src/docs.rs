@@ -7,7 +7,7 @@ mod meta;
 
 use std::fmt::Write;
 
-use crate::text::{LINE_BYTES_MAX, SHORT_LINE_BYTES_MAX, render};
+use crate::text::{SHORT_LINE_BYTES_MAX, render};
 use crate::{ClientError, Response, ServerError, WIRE_VERSION};
 
 /// The text of docs/protocol.md.
@@ -98,7 +98,7 @@ it does on purpose; all of that is under [Differences](#differences).
   part of a word.
 - A line shorter than 4 bytes, its end included, is refused. A line longer than
   {SHORT_LINE_BYTES_MAX} bytes ends the connection without an answer; one of `get`, `gets`, `gat` or
-  `gats` may have {LINE_BYTES_MAX} bytes.
+  `gats` may have any length, and its keys are answered as they arrive.
 - A key has 1 to 250 bytes, any but space and newline.
 - `noreply` is recognised where a command's form names it, and behind unknown commands: as the last
   word of the line, or as the 23rd where there are more, in exactly this spelling. It hides whatever
@@ -220,7 +220,8 @@ const COMMANDS: &[CommandRow] = &[
     CommandRow {
         form: "lease-set <key> <token> <flags> <exptime> <bytes> [noreply]",
         replies: STORED,
-        meaning: "Stores if the token still gives the right: not after a `delete` of the key, nor a second time.",
+        meaning: "Stores if the token still gives the right: not after a `delete` of the key or a `flush_all`, nor a second \
+            time, nor where another client has stored the item meanwhile.",
     },
     CommandRow {
         form: "metaget <key>",
@@ -243,7 +244,7 @@ const COMMANDS: &[CommandRow] = &[
         form: "stats cachedump <class> <items>",
         replies: "ITEM <key> [<bytes> b; <exptime> s] / END",
         meaning: "Keys of live items of a size class, 0 for all, up to 2 MiB of them, among \
-            30,000 items looked at; any beginning of `cachedump` will do.",
+            30,000 items looked at, 500 by UDP; any beginning of `cachedump` will do.",
     },
     CommandRow {
         form: "stats reset",
@@ -258,7 +259,7 @@ const COMMANDS: &[CommandRow] = &[
     CommandRow {
         form: "refresh_certs",
         replies: "OK",
-        meaning: "Reads the files of the certificates again, for connections to come. Without TLS, or where a \
+        meaning: "Reads the files of the certificates again if they have changed, for connections to come. Without TLS, or where a \
                   file cannot be used, a line that begins with `Error`; the server's standard error says more.",
     },
     CommandRow {
@@ -346,7 +347,7 @@ const ERRORS: &[(Response, &str)] = &[
     (Response::ServerError(ServerError::ShutdownNotEnabled), "The server runs without `-A`."),
     (
         Response::ClientError(ClientError::RegionNotAllowed),
-        "`larder_region` on a connection that `--local-readers` does not allow.",
+        "`larder_region` or `larder_read` on a connection that `--local-readers` does not allow.",
     ),
     (Response::ClientError(ClientError::MemoryLimitTooSmall), "The limit is below 8."),
     (Response::ClientError(ClientError::MemoryLimitInBytes), "The limit is above 1000000000."),
@@ -370,7 +371,8 @@ const ERRORS: &[(Response, &str)] = &[
     ),
     (
         Response::ServerError(ServerError::OutOfMemoryReadingRequest),
-        "The line is longer than any may be. The connection is closed.",
+        "All connections together hold more than the memory for buffers, and this one holds most of \
+         those that make no progress. The connection is closed.",
     ),
     (
         Response::ServerError(ServerError::OutOfMemoryWritingHits),
@@ -459,10 +461,22 @@ const DIFFERENCES: &[Difference] = &[
         reason: "Nobody can put the others in order, or know how many there are.",
     },
     Difference {
+        memcached: "By UDP, every line that is no command is answered `ERROR`, answers of servers included.",
+        larder: "From a line or opcode on that is no command a datagram is dropped without an answer. Answers \
+            begin with no command in any dialect, so they are neither executed nor answered.",
+        reason: "One datagram with the address of another server as its sender would have both answer each \
+            other for ever.",
+    },
+    Difference {
         memcached: "An answer by UDP may be as long as it likes.",
         larder: "To another machine it is at most 16 times as long as its request \
             (`--udp-reply-factor`), to any at most 4 MiB; else there is an error in its place.",
         reason: "Requests in somebody else's name would flood him.",
+    },
+    Difference {
+        memcached: "`stats detail dump` shows all prefixes in one packet of the binary protocol.",
+        larder: "It shows the first 64 KiB of lines. In the text protocol it shows all of them.",
+        reason: "A client that does not read must not hold megabytes of the server's memory.",
     },
     Difference {
         memcached: "`stats cachedump` and `stats detail dump` show keys as they are.",
@@ -504,10 +518,18 @@ const DIFFERENCES: &[Difference] = &[
         reason: "A client that counts lines is out of step from there on.",
     },
     Difference {
-        memcached: "A line of `get` or `gets` may have any length.",
-        larder: "It may have 1 MiB. A longer one is answered `SERVER_ERROR out of memory reading \
-            request`, and the connection is closed.",
-        reason: "A peer that never ends its line must not take all memory.",
+        memcached: "A `get` or `gets` of any length is answered once its line has ended. A key that \
+            is too long anywhere in it is answered with the error alone.",
+        larder: "Keys of a line beyond 2048 bytes are answered as they arrive. An error in such a \
+            line stands behind the items that come before it, in the place of `END`.",
+        reason: "A client that never ends its line must not take memory.",
+    },
+    Difference {
+        memcached: "Before login, a `set` that announces more bytes than a login may have is \
+            answered once they have arrived.",
+        larder: "It is answered at once. Up to 1 MiB that was announced is skipped; behind a line \
+            that announces more, the next login is expected.",
+        reason: "A wrong length must not leave a client without an answer.",
     },
     Difference {
         memcached: "Any other line beyond 2048 bytes is understood if all of it arrives at once, \

@@ -33,7 +33,7 @@ pub use admin::{Admin, Refusal, Topics};
 pub use command::{Arithmetic, Command, Delete, Fetch, Initial, Remains, StatsSection, Store};
 pub use frame::{Frame, Kept};
 pub use parsed::{Bad, Parsed};
-pub use parser::{Dialects, Parser};
+pub use parser::{Dialects, Parser, names_command};
 pub use reading::Reading;
 pub use response::{ClientError, Counted, Response, ServerError, Shown, Stored, Touched, Win};
 pub use version::WIRE_VERSION;

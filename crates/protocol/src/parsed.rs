@@ -15,6 +15,11 @@ pub enum Parsed<'a> {
         /// Bytes used up, at least one.
         consumed: usize,
     },
+    /// The first `consumed` bytes are used up and ask for nothing: a part of a long line. Ask again.
+    Skipped {
+        /// Bytes used up, at least one.
+        consumed: usize,
+    },
     /// The bytes are the beginning of something; ask again when there are more behind them.
     NeedMore,
     /// The bytes are no command.

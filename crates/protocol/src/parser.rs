@@ -1,6 +1,6 @@
 //! Bytes to commands, whichever dialect they are in.
 
-use crate::{Frame, Parsed, binary, text};
+use crate::{Bad, Frame, Parsed, binary, text};
 
 /// The dialects that a peer may speak. The meta protocol is a part of the text protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,6 +32,8 @@ pub enum Dialects {
 pub struct Parser {
     mode: Mode,
     text: text::Parser,
+    /// What is left of the value of a refused login, which is skipped.
+    refused_bytes: u64,
 }
 
 /// What the next bytes can be.
@@ -56,7 +58,7 @@ impl Parser {
             Dialects::Text => Mode::Text,
             Dialects::Binary => Mode::Binary,
         };
-        Self { mode, text: text::Parser::default() }
+        Self { mode, ..Self::default() }
     }
 
     /// The parser of a peer that has to say who it is: until [`Self::unlock`], it yields
@@ -111,7 +113,7 @@ impl Parser {
     #[cold]
     fn next_of_few<'a>(&mut self, input: &'a [u8]) -> Parsed<'a> {
         match self.mode {
-            Mode::TextLogin => return text::login::parse(input),
+            Mode::TextLogin => return self.next_login(input),
             Mode::BinaryLogin => return binary::login::parse_before_login(input),
             Mode::First => {}
             Mode::Text | Mode::Binary => return self.next(input),
@@ -123,12 +125,40 @@ impl Parser {
         };
         self.next(input)
     }
+
+    /// A login that is too long is refused as soon as its line has come: its value is skipped later.
+    fn next_login<'a>(&mut self, input: &'a [u8]) -> Parsed<'a> {
+        if self.refused_bytes > 0 && !input.is_empty() {
+            let consumed =
+                input.len().min(usize::try_from(self.refused_bytes).unwrap_or(usize::MAX));
+            self.refused_bytes -= consumed as u64;
+            return Parsed::Skipped { consumed };
+        }
+        match text::login::parse(input) {
+            Parsed::Bad(bad) => {
+                self.refused_bytes = bad.swallow;
+                Parsed::Bad(Bad { swallow: 0, ..bad })
+            }
+            parsed => parsed,
+        }
+    }
+}
+
+/// Returns true if `input` begins with a request for a command that there is, in any dialect, whatever is wrong with
+/// its arguments. It is false for every answer in any dialect, so that two servers that take each other's answers for
+/// requests can fall silent.
+pub fn names_command(input: &[u8]) -> bool {
+    match input {
+        [] => false,
+        [binary::REQUEST_MAGIC, opcode, ..] => binary::form::Form::of(*opcode).is_some(),
+        _ => text::parse::names_command(input),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Bad, ClientError, Command};
+    use crate::{ClientError, Command};
 
     fn get() -> Vec<u8> {
         let mut get = vec![0x80, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1];
@@ -171,6 +201,26 @@ mod tests {
             assert!(matches!(parser.next(&get), Parsed::Command { .. }), "{dialects:?}");
             parser.lock();
             assert!(is_refused(parser.next(&get)), "{dialects:?}");
+        }
+    }
+
+    #[test]
+    fn a_login_that_is_too_long_is_refused_before_its_value_comes() {
+        let is_refused = |parsed: Parsed<'_>| {
+            let error = Some(ClientError::CredentialsTooLong.into());
+            matches!(parsed, Parsed::Bad(bad) if bad.error == error && bad.swallow == 0)
+        };
+        let login = b"set k 0 0 3\r\na b\r\n";
+        // The value of a plausible length is skipped; behind another the next login is looked for.
+        for (line, value_bytes) in
+            [(&b"set k 0 0 16385\r\n"[..], 16387), (b"set k 0 0 2147483646\r\n", 0)]
+        {
+            let mut parser = Parser::locked(Dialects::Text);
+            assert!(is_refused(parser.next(line)), "{}", line.escape_ascii());
+            for _ in 0..value_bytes {
+                assert_eq!(parser.next(b"x"), Parsed::Skipped { consumed: 1 });
+            }
+            assert!(matches!(parser.next(login), Parsed::Command { .. }), "{value_bytes}");
         }
     }
 }

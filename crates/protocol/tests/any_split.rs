@@ -30,6 +30,7 @@ fn see<'a>(mut parser: Parser, pieces: impl IntoIterator<Item = &'a [u8]>) -> Se
             }
             let used = match parser.next(&input) {
                 Parsed::NeedMore => break,
+                Parsed::Skipped { consumed } => consumed,
                 Parsed::Command { command, frame, consumed } => {
                     match command {
                         Command::Store(head) => {
@@ -97,6 +98,8 @@ fn stream() -> impl Strategy<Value = Vec<u8>> {
         100 => prop::sample::select(WORDS).prop_map(|word| word.as_bytes().to_vec()),
         12 => vec(any::<u8>(), 0..12),
         1 => (1usize..3000).prop_map(|count| vec![b'x'; count]),
+        1 => (1usize..3000).prop_map(|count| b"k ".repeat(count)),
+        1 => (1usize..3000).prop_map(|count| vec![b' '; count]),
     ];
     let separator = prop_oneof![
         6 => Just(&b" "[..]),

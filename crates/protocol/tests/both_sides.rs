@@ -33,6 +33,7 @@ fn parse(bytes: &[u8], left_bytes: usize) -> Vec<(Command<'_>, Frame<'_>)> {
     let (mut commands, mut rest) = (Vec::new(), bytes);
     while rest.len() > left_bytes {
         match parser.next(rest) {
+            Parsed::Skipped { consumed } => rest = &rest[consumed..],
             Parsed::Command { command, frame, consumed } => {
                 commands.push((command, frame));
                 rest = &rest[consumed..];

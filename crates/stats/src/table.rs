@@ -111,13 +111,13 @@ General {
     "total_connections" counter ConnectionsTotal "Connections accepted.";
     "rejected_connections" counter ConnectionsRejected if MaxconnsFast "Connections refused because `-c` was reached.";
     "connection_structures" same Counter ConnectionsCurrent "The same as `curr_connections`: a closed connection keeps no memory.";
-    "response_obj_oom" counter ResponseOom "Connections closed because their answers would not fit the memory for buffers.";
+    "response_obj_oom" counter ResponseOom "Connections closed because all of them held more than the memory for buffers, this one the most output of those without progress for 2 s.";
     "response_obj_count" level ResponseBufferCount "Output buffers in use.";
     "response_obj_bytes" level ResponseBufferBytes "Memory of the output buffers, in bytes.";
     "read_buf_count" level ReadBufferCount "Input buffers, in use or kept for the next connection.";
     "read_buf_bytes" level ReadBufferBytes "Memory of the input buffers, in bytes.";
     "read_buf_bytes_free" level ReadBufferBytesFree "Memory of the input buffers that no connection uses, in bytes.";
-    "read_buf_oom" counter ReadBufferOom "Connections closed because their input would not fit the memory for buffers.";
+    "read_buf_oom" counter ReadBufferOom "Connections closed because all of them held more than the memory for buffers, this one the most input of those without progress for 2 s.";
     "reserved_fds" gauge DescriptorsReserved "File descriptors the server needs besides the connections'.";
     "cmd_get" counter CmdGet "Keys asked for with get, gets or mg; gat, gats and mg with T on a hit count as touches.";
     "cmd_set" counter CmdSet "Storage commands that got memory for their item.";
@@ -197,6 +197,8 @@ General {
     "moves_within_lru" counter MovesWithin if LruMaintainer "Items of the main pool kept when their segment was evicted, and not kept a second time unless they are read.";
     "direct_reclaims" counter DirectReclaims if LruMaintainer "Segments that a store had to empty itself, because the maintaining thread had not yet.";
     "lru_bumps_dropped" constant "0" if LruMaintainer "Always 0: a read is noted where the item is, not in a queue.";
+    "larder_version" gauge LarderVersion if LruMaintainer "Version of Larder. Like the next one, not shown with `-o no_lru_maintainer`, where memcached's test suite counts the keys.";
+    "larder_commit" gauge LarderCommit if LruMaintainer "The commit that was built, or `unknown`.";
 }
 Items {
     "number" class_gauge Number "Items stored now.";
@@ -251,6 +253,8 @@ SlabsTotal {
     "total_malloced" gauge MemoryBytes "Memory of the segments that are or were in use, rounded up to pages of 1 MiB, in bytes.";
 }
 Larder {
+    "larder_version" same Gauge LarderVersion "Version of Larder.";
+    "larder_commit" same Gauge LarderCommit "The commit that was built, or `unknown`.";
     "bytes_written_items" counter BytesWritten "Bytes of items written into segments by stores.";
     "bytes_relocated" counter BytesRelocated "Bytes of items copied to another segment to keep them.";
     "evictions_small" counter EvictionsSmall "Evictions of items from the small pool: they were not read often enough since they came. The other evictions are from the main pool.";

@@ -9,7 +9,7 @@ use crate::{Bad, ClientError, Command, Frame, Parsed};
 pub(crate) fn parse_before_login(input: &[u8]) -> Parsed<'_> {
     let parsed = parse(input);
     let frame = match parsed {
-        Parsed::NeedMore => return parsed,
+        Parsed::NeedMore | Parsed::Skipped { .. } => return parsed,
         Parsed::Command { command, frame, .. } => match command {
             Command::Mechanisms | Command::Authenticate { .. } | Command::Version => return parsed,
             _ => frame,

@@ -31,7 +31,8 @@ pub(super) const COMMANDS: &[CommandRow] = &[
         form: "larder_read <key> <key>",
         replies: "",
         meaning: "Any number of keys, in base64, that were read in the memory: eviction takes their items for wanted, and each \
-            counts in the statistics as as many hits as `larder_region` said. There is no answer.",
+            counts in the statistics as as many hits as `larder_region` said. There is no answer, but for `CLIENT_ERROR` \
+            where the connection may not read the memory.",
     },
 ];
 

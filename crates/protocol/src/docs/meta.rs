@@ -31,7 +31,7 @@ letter. The answer has two letters, too, and repeats the flags that ask for some
 |---|---|---|
 ";
 
-const COMMANDS: &[CommandRow] = &[
+pub(super) const COMMANDS: &[CommandRow] = &[
     CommandRow {
         form: "mg <key> <flag>*",
         replies: "VA <bytes> <flag>*, value / HD <flag>* / EN <flag>*",

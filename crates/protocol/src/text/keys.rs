@@ -26,7 +26,7 @@ pub(super) enum Ask {
 
 impl Ask {
     #[inline]
-    fn command(self, key: &[u8]) -> Command<'_> {
+    pub(super) fn command(self, key: &[u8]) -> Command<'_> {
         match self {
             Self::Get { with_cas, exptime } => Command::Get { key, with_cas, exptime },
             Self::Lease => Command::LeaseGet { key },

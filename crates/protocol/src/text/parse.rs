@@ -6,6 +6,7 @@ use super::arguments::{Arguments, command};
 use super::keys::{Ask, Keys};
 use super::line::{Found, Line, find};
 use super::plain;
+use super::streamed::StreamedKeys;
 use super::words::{Words, trim_spaces};
 use crate::{Bad, ClientError, Command, Frame, Parsed, meta, number};
 
@@ -27,23 +28,36 @@ use crate::{Bad, ClientError, Command, Frame, Parsed, meta, number};
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Parser {
-    /// The line being worked through, if it names keys.
-    keys: Option<Keys>,
+    /// The list of keys being worked through, if any.
+    list: Option<List>,
     /// Bytes at the beginning of the next line that hold no newline. Without this a line that
     /// arrives byte by byte would be searched from its beginning as often.
     scanned_bytes: usize,
+}
+
+/// A line that names keys, of which some are to come.
+#[derive(Clone, Copy, Debug)]
+enum List {
+    /// The whole line has arrived and has been checked.
+    Checked(Keys),
+    /// A line too long to be kept.
+    Streamed(StreamedKeys),
 }
 
 impl Parser {
     /// The next command of `input`, the bytes that have arrived and are not used up.
     #[inline]
     pub fn next<'a>(&mut self, input: &'a [u8]) -> Parsed<'a> {
-        if let Some(keys) = &mut self.keys {
-            let parsed = keys.next(input);
-            if matches!(parsed, Parsed::Command { command: Command::EndOfKeys, .. }) {
-                self.keys = None;
+        match &mut self.list {
+            None => {}
+            Some(List::Checked(keys)) => {
+                let parsed = keys.next(input);
+                if matches!(parsed, Parsed::Command { command: Command::EndOfKeys, .. }) {
+                    self.list = None;
+                }
+                return parsed;
             }
-            return parsed;
+            Some(List::Streamed(_)) => return self.go_on_streaming(input),
         }
         let line = match find(input, self.scanned_bytes) {
             Found::Line(line) => line,
@@ -51,7 +65,7 @@ impl Parser {
                 self.scanned_bytes = input.len();
                 return Parsed::NeedMore;
             }
-            Found::TooLong(bad) => return Parsed::Bad(bad),
+            Found::Long => return self.begin_streaming(input),
         };
         self.scanned_bytes = 0;
         match line.text {
@@ -140,10 +154,46 @@ impl Parser {
     #[inline]
     fn begin_keys<'a>(&mut self, line: &Line<'a>, names: &'a [u8], ask: Ask) -> Parsed<'a> {
         let names = trim_spaces(names);
-        let Some(keys) = Keys::of(line, names, ask) else { return bad_format(line) };
+        let Some(mut keys) = Keys::of(line, names, ask) else { return bad_format(line) };
         let skipped_bytes = line.text.len() - names.len();
-        self.keys.insert(keys).take_first(names, skipped_bytes)
+        let first = keys.take_first(names, skipped_bytes);
+        self.list = Some(List::Checked(keys));
+        first
     }
+
+    /// A line too long to be kept: a list of keys, or the end of the connection.
+    #[cold]
+    fn begin_streaming<'a>(&mut self, input: &'a [u8]) -> Parsed<'a> {
+        self.scanned_bytes = 0;
+        let frame = Frame::default();
+        let Some((keys, consumed)) = StreamedKeys::begin(input) else {
+            let consumed = input.len();
+            return Parsed::Bad(Bad { error: None, frame, consumed, swallow: 0, close: true });
+        };
+        self.list = Some(List::Streamed(keys));
+        if keys.is_refused() {
+            let error = Some(ClientError::UnknownCommand.into());
+            return Parsed::Bad(Bad { error, frame, consumed, swallow: 0, close: false });
+        }
+        Parsed::Skipped { consumed }
+    }
+
+    #[cold]
+    fn go_on_streaming<'a>(&mut self, input: &'a [u8]) -> Parsed<'a> {
+        let Some(List::Streamed(keys)) = &mut self.list else { return Parsed::NeedMore };
+        let (parsed, is_over) = keys.next(input);
+        if is_over {
+            self.list = None;
+        }
+        parsed
+    }
+}
+
+/// Returns true if `input` begins with the name of a command, whatever follows it. No answer of any dialect does.
+pub(crate) fn names_command(input: &[u8]) -> bool {
+    let is_end = |byte: &u8| matches!(byte, b' ' | b'\r' | b'\n');
+    let name = input.split(is_end).next().unwrap_or_default();
+    NAMES.contains(&name)
 }
 
 #[cold]
@@ -157,6 +207,48 @@ fn bad_format<'a>(line: &Line<'a>) -> Parsed<'a> {
         close: false,
     })
 }
+
+/// The names of all commands, sorted.
+pub(crate) const NAMES: [&[u8]; 38] = [
+    b"add",
+    b"append",
+    b"cache_memlimit",
+    b"cas",
+    b"debugtime",
+    b"decr",
+    b"delete",
+    b"flush_all",
+    b"gat",
+    b"gats",
+    b"get",
+    b"gets",
+    b"incr",
+    b"larder_read",
+    b"larder_region",
+    b"lease-get",
+    b"lease-set",
+    b"lru",
+    b"lru_crawler",
+    b"ma",
+    b"md",
+    b"me",
+    b"metaget",
+    b"mg",
+    b"mn",
+    b"ms",
+    b"prepend",
+    b"quit",
+    b"refresh_certs",
+    b"replace",
+    b"set",
+    b"shutdown",
+    b"slabs",
+    b"stats",
+    b"touch",
+    b"verbosity",
+    b"version",
+    b"watch",
+];
 
 const GET: Ask = Ask::Get { with_cas: false, exptime: None };
 

@@ -1,8 +1,8 @@
 //! What each command accepts, what it refuses, and where the next command begins.
 
 use super::*;
-use crate::text::{LINE_BYTES_MAX, SHORT_LINE_BYTES_MAX, VALUE_BYTES_MAX};
-use crate::{Arithmetic, Delete, Frame, Response, ServerError, StatsSection, Store};
+use crate::text::{SHORT_LINE_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::{Arithmetic, Delete, Frame, Response, StatsSection, Store};
 
 const KEY_251: &str = concat!(
     "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234",
@@ -335,11 +335,78 @@ fn a_long_line_ends_the_connection_unless_it_names_keys() {
     let hidden_by = |spaces: usize| [&b" ".repeat(spaces)[..], b"get ", &long].concat();
     assert_eq!(closed(&hidden_by(100)), None);
     assert_eq!(closed(&hidden_by(101)), Some(None));
+}
 
-    let endless = [&b"get "[..], &b"k ".repeat(LINE_BYTES_MAX / 2)].concat();
-    let error = ServerError::OutOfMemoryReadingRequest;
-    assert_eq!(closed(&endless[..LINE_BYTES_MAX]), None);
-    assert_eq!(closed(&endless), Some(Some(error.into())));
+/// What a parser makes of a stream of which `step` bytes arrive at a time, and the longest part of it that
+/// had to be kept.
+fn streamed(input: &[u8], step: usize) -> (Vec<String>, usize) {
+    let (mut parser, mut seen, mut start, mut kept_bytes_max) = (Parser::default(), vec![], 0, 0);
+    for end in (0..=input.len()).step_by(step).chain([input.len()]) {
+        loop {
+            let bytes = match parser.next(&input[start..end]) {
+                Parsed::NeedMore => break,
+                Parsed::Skipped { consumed } => consumed,
+                Parsed::Command { command, consumed, .. } => {
+                    seen.push(match command {
+                        Command::Get { key, with_cas, exptime } => {
+                            format!("{} {with_cas} {exptime:?}", key.escape_ascii())
+                        }
+                        command => format!("{command:?}"),
+                    });
+                    consumed
+                }
+                Parsed::Bad(bad) => {
+                    seen.push(format!("{:?} {}", bad.error, bad.close));
+                    bad.consumed
+                }
+            };
+            start += bytes;
+        }
+        kept_bytes_max = kept_bytes_max.max(end - start);
+    }
+    (seen, kept_bytes_max)
+}
+
+#[test]
+fn keys_of_a_long_line_are_handed_out_as_they_arrive_and_none_is_kept() {
+    let keys = [b"k".repeat(250), b"a\r".to_vec()].concat();
+    let keys = [&b"k "[..], &keys[..250], b"   ", &keys[250..], b" "].concat().repeat(2000);
+    for (name, flags) in [("get", "false None"), ("gats 10 ", "true Some(10)")] {
+        let line = [name.as_bytes(), b" ", &keys, b"last\r\nmn\r\n"].concat();
+        let (whole, _) = streamed(&line, line.len());
+        assert_eq!(whole.len(), 3 * 2000 + 3);
+        assert_eq!(whole[0], format!("k {flags}"));
+        assert_eq!(whole[2], format!("a\\r {flags}"));
+        assert_eq!(whole[whole.len() - 3..], [&format!("last {flags}"), "EndOfKeys", "NoOp"]);
+        for step in [1, 7, 1000] {
+            let (seen, kept_bytes_max) = streamed(&line, step);
+            assert_eq!(seen, whole, "{step}");
+            assert!(kept_bytes_max <= SHORT_LINE_BYTES_MAX, "{kept_bytes_max} bytes are kept");
+        }
+    }
+}
+
+#[test]
+fn an_error_in_a_long_line_stands_in_the_place_of_its_end() {
+    let (padding, long_key) = (" ".repeat(SHORT_LINE_BYTES_MAX), "x".repeat(251));
+    let told = |error: ClientError| format!("{:?} false", told(error).0);
+    let bad_format = told(ClientError::BadFormat);
+    for (line, expected) in [
+        (format!("get a{padding}{long_key} b"), vec!["a false None".into(), bad_format.clone()]),
+        (format!("get a{padding}{long_key}"), vec!["a false None".into(), bad_format.clone()]),
+        (format!("get {padding}"), vec![bad_format.clone()]),
+        (format!("gat {padding}1"), vec![bad_format.clone()]),
+        (format!("gat {padding}"), vec![bad_format]),
+        (format!("gats{padding}x a b"), vec![told(ClientError::BadExptime)]),
+        (format!("gat {padding}{long_key} a b"), vec![told(ClientError::BadExptime)]),
+        (format!(" get a{padding}b"), vec![told(ClientError::UnknownCommand)]),
+    ] {
+        let expected = [expected, vec!["NoOp".into()]].concat();
+        let line = format!("{line}\r\nmn\r\n");
+        for step in [line.len(), 1, 13] {
+            assert_eq!(streamed(line.as_bytes(), step).0, expected, "{} by {step}", &line[..20]);
+        }
+    }
 }
 
 #[test]

@@ -1,0 +1,155 @@
+//! The keys of a long `get`, `gets`, `gat` or `gats`, handed out as they arrive.
+//!
+//! A line of at most [`SHORT_LINE_BYTES_MAX`](super::SHORT_LINE_BYTES_MAX) bytes is checked as a
+//! whole before its first key is answered (`keys`). A longer one is never kept: each key is used up
+//! once the byte behind it is there, so a connection holds at most one key of it. An error in the
+//! line stands in the place of the end of the list, and the rest of the line is skipped.
+
+use larder_item::KEY_BYTES_MAX;
+use memchr::{memchr, memchr2};
+
+use super::keys::Ask;
+use super::words::trim_spaces;
+use crate::{Bad, ClientError, Command, Frame, Parsed, number};
+
+/// What the next bytes of a long line are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct StreamedKeys {
+    expected: Expected,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Expected {
+    /// The exptime of `gat` and `gats`.
+    Exptime {
+        with_cas: bool,
+    },
+    FirstKey(Ask),
+    NextKey(Ask),
+    /// The rest of a line that was refused.
+    Refused,
+}
+
+/// The word that some bytes begin with.
+enum Word<'a> {
+    /// A complete word; spaces before it are not part of it.
+    Whole(&'a [u8]),
+    /// The line ends here. Holds the length of its end.
+    LineEnd(usize),
+    /// The bytes end within a word, or before one, and it is no longer than it may be.
+    Partial,
+    /// A word longer than any key. Holds how much of it has arrived.
+    TooLong(usize),
+}
+
+impl StreamedKeys {
+    /// The list that a long line announces by its name, and the length of the name with the space
+    /// behind it. `None` if the line begins with no name that may be followed by a long list.
+    pub(super) fn begin(line: &[u8]) -> Option<(Self, usize)> {
+        let get = |with_cas| Expected::FirstKey(Ask::Get { with_cas, exptime: None });
+        let names: [(&[u8], Expected); 4] = [
+            (b"get ", get(false)),
+            (b"gets ", get(true)),
+            (b"gat ", Expected::Exptime { with_cas: false }),
+            (b"gats ", Expected::Exptime { with_cas: true }),
+        ];
+        let command = trim_spaces(line);
+        let spaces = line.len() - command.len();
+        let (name, expected) = names.into_iter().find(|(name, _)| command.starts_with(name))?;
+        if spaces > LEADING_SPACES_MAX {
+            return None;
+        }
+        // As with a short line, spaces before the name make it unknown.
+        let expected = if spaces > 0 { Expected::Refused } else { expected };
+        Some((Self { expected }, spaces + name.len()))
+    }
+
+    /// True if the line was refused when it began: the caller reports that it is unknown.
+    pub(super) fn is_refused(&self) -> bool {
+        self.expected == Expected::Refused
+    }
+
+    /// The next step in `input`, which begins where the line was left, and true if the line is used
+    /// up with it.
+    pub(super) fn next<'a>(&mut self, input: &'a [u8]) -> (Parsed<'a>, bool) {
+        if self.is_refused() {
+            return skip_line(input);
+        }
+        let rest = trim_spaces(input);
+        let spaces = input.len() - rest.len();
+        match (self.expected, first_word(rest)) {
+            (_, Word::Partial) if spaces > 0 => (Parsed::Skipped { consumed: spaces }, false),
+            (_, Word::Partial) => (Parsed::NeedMore, false),
+            (Expected::Exptime { with_cas }, Word::Whole(word)) => {
+                let consumed = spaces + word.len();
+                match number::exptime(word) {
+                    Some(exptime) => {
+                        let ask = Ask::Get { with_cas, exptime: Some(exptime) };
+                        self.expected = Expected::FirstKey(ask);
+                        (Parsed::Skipped { consumed }, false)
+                    }
+                    None => (self.refuse(ClientError::BadExptime, consumed), false),
+                }
+            }
+            (Expected::Exptime { .. }, Word::TooLong(bytes)) => {
+                (self.refuse(ClientError::BadExptime, spaces + bytes), false)
+            }
+            (Expected::FirstKey(ask) | Expected::NextKey(ask), Word::Whole(key)) => {
+                self.expected = Expected::NextKey(ask);
+                let (command, consumed) = (ask.command(key), spaces + key.len());
+                (Parsed::Command { command, frame: Frame::default(), consumed }, false)
+            }
+            (Expected::NextKey(_), Word::LineEnd(bytes)) => {
+                let (command, consumed) = (Command::EndOfKeys, spaces + bytes);
+                (Parsed::Command { command, frame: Frame::default(), consumed }, true)
+            }
+            (_, Word::LineEnd(bytes)) => {
+                (self.refuse(ClientError::BadFormat, spaces + bytes), true)
+            }
+            (_, Word::TooLong(bytes)) => {
+                (self.refuse(ClientError::BadFormat, spaces + bytes), false)
+            }
+            (Expected::Refused, Word::Whole(_)) => skip_line(input),
+        }
+    }
+
+    /// Reports an error. What follows in the line is skipped.
+    fn refuse(&mut self, error: ClientError, consumed: usize) -> Parsed<'static> {
+        self.expected = Expected::Refused;
+        let (error, frame) = (Some(error.into()), Frame::default());
+        Parsed::Bad(Bad { error, frame, consumed, swallow: 0, close: false })
+    }
+}
+
+/// Skips the rest of a line, as far as it has arrived.
+fn skip_line(input: &[u8]) -> (Parsed<'_>, bool) {
+    match memchr(b'\n', input) {
+        Some(end) => (Parsed::Skipped { consumed: end + 1 }, true),
+        None if input.is_empty() => (Parsed::NeedMore, false),
+        None => (Parsed::Skipped { consumed: input.len() }, false),
+    }
+}
+
+/// The word or the line end that `rest` begins with. A carriage return belongs to the line end only
+/// if a newline follows it.
+fn first_word(rest: &[u8]) -> Word<'_> {
+    let end = memchr2(b' ', b'\n', rest);
+    match end.and_then(|end| rest.split_at_checked(end)) {
+        Some((word, behind)) => {
+            let at_line_end = behind.starts_with(b"\n");
+            let word = word.strip_suffix(b"\r").filter(|_| at_line_end).unwrap_or(word);
+            match word.len() {
+                0 => Word::LineEnd(rest.len() - behind.len() + 1),
+                1..=KEY_BYTES_MAX => Word::Whole(word),
+                bytes => Word::TooLong(bytes),
+            }
+        }
+        None => {
+            let word = rest.strip_suffix(b"\r").unwrap_or(rest);
+            if word.len() > KEY_BYTES_MAX { Word::TooLong(rest.len()) } else { Word::Partial }
+        }
+    }
+}
+
+/// The leading spaces behind which memcached still looks for a command.
+const LEADING_SPACES_MAX: usize = 100;
