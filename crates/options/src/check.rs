@@ -142,6 +142,10 @@ fn warnings(values: &Values) -> Vec<String> {
     if has_readers(values) && values.given(Id::UnixSocket).is_none() {
         warnings.push("option --local-readers: without -s there is nowhere to come in".to_owned());
     }
+    if has_readers(values) && values.given(Id::MemoryFile).is_some() {
+        let what = "it has no effect with -e: a file can be cut off, which would end its readers";
+        warnings.push(format!("option --local-readers: {what}"));
+    }
     let is_off = |id| values.number(id) == Some(0);
     if is_off(Id::Port) && is_off(Id::UdpPort) && values.given(Id::UnixSocket).is_none() {
         warnings.push("option -p: 0 without -s leaves nothing to connect to".to_owned());

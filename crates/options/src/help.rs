@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use crate::identity::LARDER_BUILD;
 use crate::kind::Kind;
 use crate::row::{Group, Place, Row};
 use crate::table::Id;
@@ -39,9 +40,9 @@ pub(crate) fn license(version: &str) -> String {
     format!("memcached {version}\n{IDENTITY}\n\n{LICENSE}")
 }
 
-/// The page of `-V`.
+/// The page of `-V`. The first line is memcached's, which clients and suites read.
 pub(crate) fn version(version: &str) -> String {
-    format!("memcached {version}\n")
+    format!("memcached {version}\nlarder {LARDER_BUILD}\n")
 }
 
 /// The letter and the long form as memcached's help shows them.
@@ -134,7 +135,9 @@ mod tests {
 
     #[test]
     fn the_pages_of_version_and_licence_begin_as_memcacheds() {
-        assert_eq!(version("1.6.45"), "memcached 1.6.45\n");
+        let lines = version("1.6.45");
+        let (first, second) = lines.split_once('\n').unwrap();
+        assert_eq!((first, second), ("memcached 1.6.45", &*format!("larder {LARDER_BUILD}\n")));
         assert!(license("1.6.45").starts_with("memcached 1.6.45\n"));
     }
 }

@@ -24,6 +24,7 @@ pub mod error;
 mod file;
 mod getopt;
 mod help;
+pub mod identity;
 mod kind;
 pub mod listen;
 pub mod options;
@@ -39,6 +40,7 @@ pub mod tuning;
 mod values;
 
 pub use error::OptionError;
+pub use identity::{LARDER_BUILD, LARDER_COMMIT, LARDER_VERSION};
 pub use listen::{Listen, Security};
 pub use options::{Accepted, AnswersAs, Io, ListenAt, Options, Protocol};
 pub use process::from_process;

@@ -214,9 +214,12 @@ impl Options {
         self.addresses(self.udp_port)
     }
 
-    /// Is the cache's memory for others to read?
+    /// True if other processes may read the cache's memory. Never with a memory file: a file with a name can be cut off,
+    /// which would end the readers.
     pub fn has_readers(&self) -> bool {
-        self.unix_socket.is_some() && self.local_readers != LocalReaders::Off
+        self.unix_socket.is_some()
+            && self.memory_file.is_none()
+            && self.local_readers != LocalReaders::Off
     }
 
     fn addresses(&self, port: Option<u16>) -> Vec<ListenAt> {

@@ -1,5 +1,7 @@
 //! Who may read the cache's memory by himself.
 
+use std::fmt;
+
 /// `--local-readers`: which processes of this machine are given the cache's memory, to read in it by themselves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum LocalReaders {
@@ -31,6 +33,17 @@ impl LocalReaders {
     }
 }
 
+impl fmt::Display for LocalReaders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => f.write_str("off"),
+            Self::SameUser => f.write_str("same-uid"),
+            Self::Group(name) => write!(f, "group:{name}"),
+            Self::Any => f.write_str("any"),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -49,6 +62,7 @@ mod tests {
             ("all", None),
         ] {
             assert_eq!(LocalReaders::parse(text), readers, "{text}");
+            assert!(readers.is_none_or(|readers| readers.to_string() == text), "{text}");
         }
     }
 }

@@ -242,8 +242,9 @@ SslVerifyMode = Row::word("ssl_verify_mode", number(0, 3)).default("0").exit(EXI
     .doc("certificates of clients; 0: not asked for, 1 and 3: asked for, and good if they are shown, \
           2: demanded");
 SslCiphers = Row::word("ssl_ciphers", Text).exit(EXIT_USAGE)
-    .doc("cipher suites, by OpenSSL's names, separated by colons; without a name of TLS 1.3 all suites \
-          of TLS 1.3 are allowed besides, with no others TLS 1.3 is the only version (default: all)");
+    .doc("cipher suites, a list of OpenSSL's: names and classes, separated by colons; names that are not \
+          known are passed over with a warning; without a name of TLS 1.3 all suites of TLS 1.3 are \
+          allowed besides, with no others TLS 1.3 is the only version (default: all)");
 SslWbufSize = Row::word("ssl_wbuf_size", number(1, INT_MAX)).default("16").exit(EXIT_USAGE)
     .doc("how much of an answer is encrypted, then sent, at a time, in KiB; above 1024 as 1024");
 SslSessionCache = Row::word("ssl_session_cache", Switch).exit(EXIT_USAGE)
@@ -272,7 +273,7 @@ UpgradeDrain = Row::new(Place::Long, "upgrade_drain", number(0, INT_MAX)).defaul
 LocalReaders = Row::new(Place::Long, "local_readers", Kind::Readers).default("off").exit(EXIT_USAGE)
     .doc("which processes of this machine may read the cache's memory by themselves, once they have connected to the \
           unix socket: none, those of the server's user, those of a group, or all; the memory is then taken whole at \
-          the start, and its limit cannot be raised");
+          the start, and its limit cannot be raised; without effect with -e");
 Config = Row::new(Place::Long, "config", Path).group(Reading)
     .doc("TOML file with options; the environment and the command line override it");
 PrintConfig = Row::new(Place::Long, "print_config", Switch).group(Reading)

@@ -405,7 +405,7 @@ fn pages_are_printed_without_looking_at_the_environment() {
     for (word, begin) in [
         ("-h", "memcached 1.6.45\nLarder "),
         ("--license", "memcached 1.6.45\nLarder "),
-        ("-V", "memcached 1.6.45\n"),
+        ("-V", "memcached 1.6.45\nlarder 0."),
     ] {
         let request = start(&[word], &[("LARDER_PORT", "x")], "").unwrap();
         let Request::Print(text) = request else { panic!("{word}") };
