@@ -17,7 +17,7 @@ pub(crate) struct Block {
 
 #[derive(Debug)]
 enum State {
-    /// It is short, and kept until it is whole. The vector grows with what arrives, not by what was announced.
+    /// It is short, and kept until it is whole.
     Waiting(Head, Vec<u8>),
     /// Its value goes to the cache as it arrives. So far the line end is right, or is not.
     Uploading(Head, Upload, bool),
@@ -71,7 +71,15 @@ impl Block {
         let part = &input[..bytes];
         let value_end = self.frame.frame().value_end();
         match &mut self.state {
-            State::Waiting(_, block) => block.extend_from_slice(part),
+            State::Waiting(_, block) => {
+                // A first part alone takes what it needs. With a second one comes the rest of the block, which is
+                // short: growing by and by would leave pieces of memory behind.
+                if block.capacity() - block.len() < part.len() {
+                    let left_bytes = usize::try_from(self.left_bytes).unwrap_or(usize::MAX);
+                    block.reserve_exact(if block.is_empty() { bytes } else { left_bytes });
+                }
+                block.extend_from_slice(part);
+            }
             State::Uploading(head, upload, ends_well) => {
                 let value_bytes = self.left_bytes.saturating_sub(value_end.len() as u64);
                 let value_bytes = usize::try_from(value_bytes).unwrap_or(usize::MAX);

@@ -1,8 +1,17 @@
-//! How much memory all connections together may hold.
+//! How much memory the buffers of all connections may take together, and what a connection may hold
+//! while there is much of it.
+//!
+//! No connection is cut off because others hold much. Instead each renders less before it waits for
+//! its socket, and receives less at a time: the [`Allotment`] shrinks from 64 KiB of output and of
+//! input to what every connection may hold anyway (`ALLOWANCE_BYTES`), when half of the budget is
+//! in use. So all connections together hold at most the budget and the allowance of each; only a
+//! single value in one piece that is longer than the allowance passes that.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use larder_stats::{Counter, Counters};
+
+use crate::session::OUTPUT_BYTES_HIGH;
 
 /// The memory of connections beyond what each may hold anyway, and its limit.
 #[derive(Debug)]
@@ -11,18 +20,23 @@ pub(crate) struct Budget {
     bytes_max: u64,
 }
 
-/// The connections together hold all they may.
+/// How much a connection may have waiting at this moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct OverBudget;
+pub(crate) struct Allotment {
+    /// Output after which a session waits for the socket.
+    pub(crate) output_bytes_max: usize,
+    /// True if memory is short: input is received in small parts, an item is not begun unless it
+    /// fits the rest of the output, and waiting output is moved to memory of its own length.
+    pub(crate) is_tight: bool,
+}
 
-/// What one connection holds, as it was last told to the budget and to the statistics.
-///
-/// A connection that waits for its next command holds nothing. One that holds more than it was told is
-/// over the budget by one turn at most: a turn's input and output are bounded.
-#[derive(Clone, Copy, Debug, Default)]
+/// What one connection holds, as it was last reported to the budget and to the statistics. A
+/// connection that waits for its next command holds nothing.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Holding {
     input_bytes: usize,
     output_bytes: usize,
+    allowance_bytes: usize,
 }
 
 impl Budget {
@@ -31,24 +45,54 @@ impl Budget {
         Self { held_bytes: AtomicU64::new(0), bytes_max }
     }
 
-    /// Takes `bytes` more, unless that would be too much.
-    fn take(&self, bytes: u64) -> Result<(), OverBudget> {
-        let held_bytes = self.held_bytes.fetch_add(bytes, Relaxed);
-        if held_bytes + bytes <= self.bytes_max {
-            return Ok(());
+    /// What a connection may have waiting, if `unreported_bytes` are in use that no [`Holding`] has
+    /// reported yet.
+    #[inline]
+    pub(crate) fn allotment(&self, unreported_bytes: u64) -> Allotment {
+        let used_bytes = self.held_bytes.load(Relaxed).saturating_add(unreported_bytes);
+        if used_bytes <= self.bytes_max / 2 {
+            return Allotment { output_bytes_max: OUTPUT_BYTES_HIGH, is_tight: false };
         }
-        self.give_back(bytes);
-        Err(OverBudget)
+        self.tight_allotment(used_bytes)
     }
 
-    fn give_back(&self, bytes: u64) {
-        self.held_bytes.fetch_sub(bytes, Relaxed);
+    /// The output shrinks from the high mark at half of the budget to the low one at three quarters:
+    /// the last quarter is for what is rendered meanwhile.
+    #[cold]
+    fn tight_allotment(&self, used_bytes: u64) -> Allotment {
+        let (half, quarter) = (self.bytes_max / 2, (self.bytes_max / 4).max(1));
+        let left = quarter.saturating_sub(used_bytes - half);
+        let span = (OUTPUT_BYTES_HIGH - OUTPUT_BYTES_LOW) as u64;
+        let above_low = (u128::from(span) * u128::from(left) / u128::from(quarter)) as usize;
+        Allotment { output_bytes_max: OUTPUT_BYTES_LOW + above_low, is_tight: true }
+    }
+
+    /// True if so little is in use that memory is not short again at once.
+    pub(crate) fn is_relaxed(&self, unreported_bytes: u64) -> bool {
+        self.held_bytes.load(Relaxed).saturating_add(unreported_bytes) <= self.bytes_max / 8 * 3
+    }
+
+    /// True if connections hold more than the budget: a connection has to go.
+    #[inline]
+    pub(crate) fn is_exceeded(&self) -> bool {
+        self.held_bytes.load(Relaxed) > self.bytes_max
+    }
+
+    /// The limit.
+    pub(crate) fn bytes_max(&self) -> u64 {
+        self.bytes_max
     }
 }
 
 impl Holding {
-    /// Tells what the connection holds now. Where that is too much, nothing is changed: the connection is
-    /// to be closed.
+    /// Nothing, for a connection that is encrypted or not.
+    pub(crate) fn new(is_encrypted: bool) -> Self {
+        let record_bytes = if is_encrypted { RECORD_BYTES_MAX } else { 0 };
+        let allowance_bytes = ALLOWANCE_BYTES + record_bytes;
+        Self { input_bytes: 0, output_bytes: 0, allowance_bytes }
+    }
+
+    /// Reports what the connection holds now.
     #[inline]
     pub(crate) fn change(
         &mut self,
@@ -56,16 +100,14 @@ impl Holding {
         counters: &Counters,
         input_bytes: usize,
         output_bytes: usize,
-    ) -> Result<(), OverBudget> {
+    ) {
         if (self.input_bytes, self.output_bytes) == (input_bytes, output_bytes) {
-            return Ok(());
+            return;
         }
-        let changed = Self { input_bytes, output_bytes };
+        let changed = Self { input_bytes, output_bytes, ..*self };
         let (before, after) = (self.beyond_allowance(), changed.beyond_allowance());
-        if after > before {
-            budget.take(after - before)?;
-        } else {
-            budget.give_back(before - after);
+        if before != after {
+            budget.held_bytes.fetch_add(after.wrapping_sub(before), Relaxed);
         }
         let level = |count, bytes, from: usize, to: usize| {
             counters.add(count, u64::from(to > 0).wrapping_sub(u64::from(from > 0)));
@@ -76,23 +118,40 @@ impl Holding {
         let (count, bytes) = (Counter::ResponseBufferCount, Counter::ResponseBufferBytes);
         level(count, bytes, self.output_bytes, output_bytes);
         *self = changed;
-        Ok(())
     }
 
-    /// The connection is gone, and with it what it held.
+    /// Reports that the connection is gone, and with it what it held.
     pub(crate) fn end(&mut self, budget: &Budget, counters: &Counters) {
-        self.change(budget, counters, 0, 0).expect("holding less is never too much");
+        self.change(budget, counters, 0, 0);
     }
 
-    fn beyond_allowance(self) -> u64 {
-        (self.input_bytes + self.output_bytes).saturating_sub(ALLOWANCE_BYTES) as u64
+    /// What the connection takes of the budget, in bytes.
+    pub(crate) fn beyond_allowance(self) -> u64 {
+        (self.input_bytes + self.output_bytes).saturating_sub(self.allowance_bytes) as u64
+    }
+
+    /// True if the connection holds more output than input.
+    pub(crate) fn is_mostly_output(self) -> bool {
+        self.output_bytes >= self.input_bytes
     }
 }
 
-/// What every connection may hold, whatever the others do: any line but a long list of keys.
+/// What every connection may hold, whatever the others do.
 const ALLOWANCE_BYTES: usize = 16 * 1024;
 
-/// The budget of a server.
+/// What an encrypted one may hold besides: a record of which the last byte has not come.
+const RECORD_BYTES_MAX: usize = 18 * 1024;
+
+/// The output after which a session waits for its socket while memory is short. With [`TIGHT_INPUT_BYTES`] twice, for what is worked through and
+/// what comes behind it, it stays within the allowance.
+const OUTPUT_BYTES_LOW: usize = 8 * 1024;
+
+/// Input received at a time while memory is short.
+pub(crate) const TIGHT_INPUT_BYTES: usize = 4 * 1024;
+
+const _: () = assert!(OUTPUT_BYTES_LOW + 2 * TIGHT_INPUT_BYTES <= ALLOWANCE_BYTES);
+
+/// The budget of a server, unless it is an option.
 pub(crate) const BUDGET_BYTES: u64 = 64 * 1024 * 1024;
 
 #[cfg(test)]
@@ -102,20 +161,45 @@ mod tests {
     const FULL: usize = ALLOWANCE_BYTES + 100;
 
     #[test]
-    fn what_is_within_the_allowance_costs_nothing_and_what_is_beyond_is_given_back() {
+    fn what_is_within_the_allowance_takes_nothing_of_the_budget() {
         let (budget, counters) = (Budget::new(100), Counters::default());
-        let [mut small, mut large] = [Holding::default(); 2];
-        assert_eq!(large.change(&budget, &counters, FULL, 0), Ok(()));
-        assert_eq!(small.change(&budget, &counters, 0, ALLOWANCE_BYTES), Ok(()));
-        assert_eq!(small.change(&budget, &counters, 1, ALLOWANCE_BYTES), Err(OverBudget));
+        let [mut small, mut large] = [Holding::new(false); 2];
+        large.change(&budget, &counters, FULL, 0);
+        small.change(&budget, &counters, 0, ALLOWANCE_BYTES);
+        assert!(!budget.is_exceeded());
+        small.change(&budget, &counters, 1, ALLOWANCE_BYTES);
+        assert!(budget.is_exceeded());
+        assert_eq!((large.beyond_allowance(), small.beyond_allowance()), (100, 1));
+        let mut encrypted = Holding::new(true);
+        encrypted.change(&budget, &counters, RECORD_BYTES_MAX, ALLOWANCE_BYTES);
+        assert_eq!(encrypted.beyond_allowance(), 0);
         large.end(&budget, &counters);
-        assert_eq!(small.change(&budget, &counters, 100, ALLOWANCE_BYTES), Ok(()));
+        small.end(&budget, &counters);
+        encrypted.end(&budget, &counters);
+        assert_eq!(budget.held_bytes.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn a_connection_may_have_the_less_waiting_the_more_all_of_them_hold() {
+        let (budget, counters) = (Budget::new(64 << 20), Counters::default());
+        let mut holding = Holding::new(false);
+        let mut allotment = |held: usize, unreported_bytes| {
+            holding.change(&budget, &counters, held + ALLOWANCE_BYTES, 0);
+            let Allotment { output_bytes_max, is_tight } = budget.allotment(unreported_bytes);
+            (output_bytes_max >> 10, is_tight)
+        };
+        assert_eq!(allotment(0, 0), (64, false));
+        assert_eq!(allotment(32 << 20, 0), (64, false));
+        assert_eq!(allotment(40 << 20, 0), (36, true));
+        assert_eq!(allotment(32 << 20, 8 << 20), (36, true));
+        assert_eq!(allotment(48 << 20, 0), (8, true));
+        assert_eq!(allotment(200 << 20, u64::MAX), (8, true));
     }
 
     #[test]
     fn the_statistics_say_what_is_held_now() {
         let (budget, counters) = (Budget::new(1000), Counters::default());
-        let mut holding = Holding::default();
+        let mut holding = Holding::new(false);
         let shown = || {
             [
                 counters.read(Counter::ReadBufferCount),
@@ -124,11 +208,9 @@ mod tests {
                 counters.read(Counter::ResponseBufferBytes),
             ]
         };
-        holding.change(&budget, &counters, 10, 20).unwrap();
+        holding.change(&budget, &counters, 10, 20);
         assert_eq!(shown(), [1, 10, 1, 20]);
-        holding.change(&budget, &counters, 0, 30).unwrap();
-        assert_eq!(shown(), [0, 0, 1, 30]);
-        holding.change(&budget, &counters, FULL + 1000, 0).unwrap_err();
+        holding.change(&budget, &counters, 0, 30);
         assert_eq!(shown(), [0, 0, 1, 30]);
         holding.end(&budget, &counters);
         assert_eq!(shown(), [0; 4]);

@@ -1,9 +1,10 @@
 //! The files of TLS, and what is made of them.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{self, Path};
-use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant, SystemTime};
 
 use larder_options::tls::KeyFormat;
 use larder_options::{ClientCertificates, Tls};
@@ -11,29 +12,67 @@ use rustls::crypto::CryptoProvider;
 use rustls::crypto::ring::Ticketer;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::server::{NoServerSessionStorage, ProducesTickets, WebPkiClientVerifier};
 use rustls::version::{TLS12, TLS13};
 use rustls::{RootCertStore, ServerConfig};
 
+use crate::log;
 use crate::suites;
 
 /// The certificates that are in use, as connections need them.
 #[derive(Debug)]
 pub(crate) struct Certificates {
     options: Tls,
+    provider: Arc<CryptoProvider>,
     loaded: RwLock<Loaded>,
+    /// The last reading of the files. It is locked during a reading.
+    last: Mutex<Reading>,
+}
+
+/// A reading of the files.
+#[derive(Debug)]
+struct Reading {
+    /// The states of the files, from before they were read; `None` where a file cannot be looked at.
+    stamps: Vec<Option<Stamp>>,
+    /// True if a change of the files after this reading changes their stamps.
+    is_settled: bool,
+    /// True if the files could be used.
+    is_good: bool,
+}
+
+/// The state of a file: it changes when the file does, or when another file takes its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    bytes: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+/// What a refresh did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Refreshed {
+    /// The files have been read; what is wrong with which option and file, if they cannot be used.
+    Read(Result<(), String>),
+    /// The files are as they were when they were read last; true if they could be used then.
+    Unchanged(bool),
 }
 
 #[derive(Debug)]
 struct Loaded {
-    /// One for each that may be asked of clients; each has ticket keys of its own, so that nobody gets round
-    /// showing a certificate with a session from where none is needed.
+    /// One for each that may be asked of clients.
     configs: [Option<Arc<ServerConfig>>; 3],
+    /// Their ticket keys. Each has keys of its own, so that nobody gets round showing a certificate with a session from
+    /// where none is needed. They stay when certificates are read again, so that sessions can be resumed on, unless the
+    /// authorities for clients have changed: a resumed session shows no certificate again.
+    tickets: [Option<Arc<dyn ProducesTickets>>; 3],
+    authorities: Vec<CertificateDer<'static>>,
     at: Instant,
 }
 
 impl Certificates {
-    /// Reads the files.
+    /// Reads the files. Says on standard error what a list of cipher suites names in vain.
     ///
     /// # Errors
     /// What is wrong with which option and file.
@@ -47,18 +86,43 @@ impl Certificates {
                 *path = absolute;
             }
         }
-        Ok(Self { loaded: RwLock::new(Loaded::from_files(&options)?), options })
+        let (provider, unknown) = suites::provider(options.ciphers.as_deref())
+            .map_err(|error| format!("option -o ssl_ciphers: {error}"))?;
+        if !unknown.is_empty() {
+            log::say(format_args!(
+                "larderd: option -o ssl_ciphers: passed over, since there are no such cipher suites: {}",
+                unknown.join(", ")
+            ));
+        }
+        let mut last = Reading::begin(&options);
+        let loaded = RwLock::new(Loaded::from_files(&options, &provider, None)?);
+        last.is_good = true;
+        Ok(Self { loaded, last: Mutex::new(last), provider, options })
     }
 
     /// Reads the files again. Connections to come get what is in them now; those that are there keep what they
-    /// have.
+    /// have, and so do all where the files cannot be used.
     ///
-    /// # Errors
-    /// What is wrong; nothing changes then.
-    pub(crate) fn refresh(&self) -> Result<(), String> {
-        let loaded = Loaded::from_files(&self.options)?;
-        *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = loaded;
-        Ok(())
+    /// Where `only_if_changed` it looks at the files' states first, which costs a system call for each, and reads
+    /// them only if one of them has changed, or has changed so lately that another change might not show.
+    pub(crate) fn refresh(&self, only_if_changed: bool) -> Refreshed {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reading = Reading::begin(&self.options);
+        if only_if_changed && last.is_settled && last.stamps == reading.stamps {
+            if last.is_good {
+                self.loaded.write().unwrap_or_else(PoisonError::into_inner).at = Instant::now();
+            }
+            return Refreshed::Unchanged(last.is_good);
+        }
+        let outcome = {
+            let before = self.loaded.read().unwrap_or_else(PoisonError::into_inner);
+            Loaded::from_files(&self.options, &self.provider, Some(&before))
+        };
+        reading.is_good = outcome.is_ok();
+        *last = reading;
+        Refreshed::Read(outcome.map(|loaded| {
+            *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = loaded;
+        }))
     }
 
     /// What a new connection needs of which this is asked.
@@ -67,7 +131,7 @@ impl Certificates {
         loaded.configs[asked as usize].clone()
     }
 
-    /// Seconds since the files were read.
+    /// Seconds since the files were read, or found unchanged.
     pub(crate) fn age_secs(&self) -> u64 {
         self.loaded.read().unwrap_or_else(PoisonError::into_inner).at.elapsed().as_secs()
     }
@@ -78,22 +142,77 @@ impl Certificates {
     }
 }
 
+impl Reading {
+    /// To be called before the files are read.
+    fn begin(options: &Tls) -> Self {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let paths = [&options.chain_cert, &options.key].into_iter().chain(&options.ca_cert);
+        let stamps: Vec<_> = paths.map(|path| Stamp::of(path)).collect();
+        let is_old = |stamp: &Stamp| {
+            let changed_secs = stamp.changed.0;
+            changed_secs.abs_diff(now.as_secs().cast_signed()) > SETTLED_AFTER.as_secs()
+        };
+        let is_settled = stamps.iter().flatten().all(is_old);
+        Self { stamps, is_settled, is_good: false }
+    }
+}
+
+impl Stamp {
+    fn of(path: &Path) -> Option<Self> {
+        let state = fs::metadata(path).ok()?;
+        Some(Self {
+            device: state.dev(),
+            inode: state.ino(),
+            bytes: state.size(),
+            modified: (state.mtime(), state.mtime_nsec()),
+            changed: (state.ctime(), state.ctime_nsec()),
+        })
+    }
+}
+
+/// Two changes of a file within the grain of its system's clock may show as one; no grain is coarser than this.
+const SETTLED_AFTER: Duration = Duration::from_secs(2);
+
 impl Loaded {
-    fn from_files(options: &Tls) -> Result<Self, String> {
-        let list = options.ciphers.as_deref();
-        let provider =
-            suites::provider(list).map_err(|error| format!("option -o ssl_ciphers: {error}"))?;
-        let roots = options.ca_cert.as_deref().map(roots).transpose()?.map(Arc::new);
-        let mut configs = [None, None, None];
+    /// Reads the files. Ticket keys are those of `before`, where that may be.
+    fn from_files(
+        options: &Tls,
+        provider: &Arc<CryptoProvider>,
+        before: Option<&Self>,
+    ) -> Result<Self, String> {
+        let (authorities, roots) = match options.ca_cert.as_deref() {
+            None => (Vec::new(), None),
+            Some(path) => {
+                let authorities = certificates("-o ssl_ca_cert", path)?;
+                let roots = Arc::new(roots(path, &authorities)?);
+                (authorities, Some(roots))
+            }
+        };
+        let (mut configs, mut tickets) = ([None, None, None], [None, None, None]);
         for asked in
             [ClientCertificates::None, ClientCertificates::Requested, ClientCertificates::Required]
         {
             if asked == ClientCertificates::None || roots.is_some() {
-                let config = config(options, &provider, asked, roots.as_ref())?;
+                let mut config = config(options, provider, asked, roots.as_ref())?;
+                if options.session_cache {
+                    let keeps = |before: &&Self| {
+                        asked == ClientCertificates::None || before.authorities == authorities
+                    };
+                    let kept = before.filter(keeps);
+                    let ticketer = match kept.and_then(|of| of.tickets[asked as usize].clone()) {
+                        Some(ticketer) => ticketer,
+                        None => Ticketer::new().map_err(|error| {
+                            format!("option -o ssl_session_cache: no ticket keys: {error}")
+                        })?,
+                    };
+                    tickets[asked as usize] = Some(Arc::clone(&ticketer));
+                    config.ticketer = ticketer;
+                    config.send_tls13_tickets = 1;
+                }
                 configs[asked as usize] = Some(Arc::new(config));
             }
         }
-        Ok(Self { configs, at: Instant::now() })
+        Ok(Self { configs, tickets, authorities, at: Instant::now() })
     }
 }
 
@@ -131,11 +250,6 @@ fn config(
         })?;
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
-    if options.session_cache {
-        config.ticketer = Ticketer::new()
-            .map_err(|error| format!("option -o ssl_session_cache: no ticket keys: {error}"))?;
-        config.send_tls13_tickets = 1;
-    }
     Ok(config)
 }
 
@@ -144,10 +258,10 @@ fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     certificates("-o ssl_chain_cert", path)
 }
 
-fn roots(path: &Path) -> Result<RootCertStore, String> {
+fn roots(path: &Path, authorities: &[CertificateDer<'static>]) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
-    for certificate in certificates("-o ssl_ca_cert", path)? {
-        roots.add(certificate).map_err(|error| unusable("-o ssl_ca_cert", path, &error))?;
+    for certificate in authorities {
+        roots.add(certificate.clone()).map_err(|error| unusable("-o ssl_ca_cert", path, &error))?;
     }
     Ok(roots)
 }
@@ -182,3 +296,6 @@ fn key(options: &Tls) -> Result<PrivateKeyDer<'static>, String> {
 fn unusable(option: &str, path: &Path, error: &dyn std::fmt::Display) -> String {
     format!("option {option}: {} cannot be used: {error}", path.display())
 }
+
+#[cfg(test)]
+mod tests;

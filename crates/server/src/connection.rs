@@ -19,14 +19,15 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, getpeername, recv, 
 
 use crate::Server;
 use crate::backlog::Backlog;
-use crate::budget::{Holding, OverBudget};
+use crate::budget::{Allotment, Holding, TIGHT_INPUT_BYTES};
 use crate::execute::Executor;
+use crate::hangup::HangUp;
 use crate::inbox::{Accepted, Transport};
 use crate::output::Output;
 use crate::ring::Lent;
 use crate::roster::{Card, Stage};
 use crate::scratch::{RECEIVED_BYTES_MAX, Scratch};
-use crate::session::{Allowance, Next, OUTPUT_BYTES_HIGH, Session};
+use crate::session::{Allowance, Next, Session};
 use crate::tls::{INCOMING_BYTES_MAX, Received, Records, Tls};
 use ringed::Ringed;
 pub(crate) use ringed::{Extent, Taken};
@@ -64,6 +65,8 @@ pub(crate) struct Connection {
     pub(crate) awaited: EventFlags,
     /// Does it wait for another turn, not for an event?
     pub(crate) is_ready: bool,
+    /// True if it waits for a buffer of the ring.
+    pub(crate) is_starved: bool,
     /// Has a turn of its begun, with its input? A second one would come in between.
     pub(crate) has_turn: bool,
 }
@@ -103,6 +106,16 @@ pub(crate) enum Outcome {
     Close,
 }
 
+/// What bounds a turn.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TurnLimits {
+    /// True if other connections wait for their turn.
+    pub(crate) contended: bool,
+    /// Keys of lists that are looked up.
+    pub(crate) keys_max: usize,
+    pub(crate) allotment: Allotment,
+}
+
 /// The peer is gone, or the connection must go.
 struct Broken;
 
@@ -115,7 +128,8 @@ impl Connection {
         has_ring: bool,
         now: Second,
     ) -> Self {
-        let ringed = (has_ring && tls.is_none()).then(Ringed::default);
+        let is_encrypted = tls.is_some();
+        let ringed = (has_ring && !is_encrypted).then(Ringed::default);
         let Accepted { socket, transport, protocol, .. } = accepted;
         let id = u64::from(socket.as_raw_fd().unsigned_abs());
         let mut session = Session::new(server, id, protocol);
@@ -132,7 +146,7 @@ impl Connection {
             next: Next::Input,
             input: Backlog::default(),
             output: Output::default(),
-            holding: Holding::default(),
+            holding: Holding::new(is_encrypted),
             active: now,
             card,
             stage: Stage::Command,
@@ -142,6 +156,7 @@ impl Connection {
             has_left: false,
             awaited: EventFlags::empty(),
             is_ready: false,
+            is_starved: false,
             has_turn: false,
         }
     }
@@ -178,8 +193,8 @@ impl Connection {
             if self.has_unsent() {
                 return Ok(Begun::Over(Outcome::AwaitOutput));
             }
-            // There may be no turn that would tell it for a long time.
-            self.settle(executor, &mut scratch.records)?;
+            // There may be no turn that would report it for a long time.
+            self.report_holding(executor);
             self.note_stage();
         }
         self.pass_region_if_due(executor)?;
@@ -191,7 +206,7 @@ impl Connection {
                     return Ok(Begun::Ready(input));
                 }
                 if self.tls.is_some() {
-                    self.settle(executor, &mut scratch.records)?;
+                    self.report_holding(executor);
                 }
                 Ok(Begun::Over(if self.has_unsent() {
                     Outcome::AwaitOutput
@@ -223,10 +238,16 @@ impl Connection {
         executor: &Executor,
         scratch: &mut Scratch,
     ) -> Result<Option<Input>, Broken> {
+        let is_tight = executor.server().budget.allotment(0).is_tight;
+        let bytes_max = if is_tight { TIGHT_INPUT_BYTES } else { RECEIVED_BYTES_MAX };
         let waiting = self.input.waiting();
         let (received, input) = if waiting.len() <= COPIED_BYTES_MAX {
             let (room, records) = scratch.input_room();
             let (front, room) = room.split_at_mut(waiting.len());
+            // Of a record all has to come before any of it is of use.
+            let part_bytes = self.tls.as_ref().map_or(0, |tls| tls.incoming_bytes());
+            let room_bytes = room.len().min(bytes_max + part_bytes);
+            let room = &mut room[..room_bytes];
             let received = match &mut self.tls {
                 None => recv(&self.socket, &mut *room, RecvFlags::empty())
                     .map(|(bytes, _)| Received::plain(bytes, room.len())),
@@ -249,7 +270,7 @@ impl Connection {
         } else {
             let received = match &mut self.tls {
                 None => {
-                    let backlog = self.input.with_room(RECEIVED_BYTES_MIN);
+                    let backlog = self.input.with_room(bytes_max.min(RECEIVED_BYTES_MIN));
                     let room_bytes = backlog.capacity() - backlog.len();
                     recv(&self.socket, spare_capacity(backlog), RecvFlags::empty())
                         .map(|(bytes, _)| Received::plain(bytes, room_bytes))
@@ -295,15 +316,17 @@ impl Connection {
     /// Its output is appended to `out`; input that it leaves is kept.
     ///
     /// At most [`Options::commands_per_turn_max`](larder_options::Options) commands if others wait; alone it
-    /// goes on as long as there is input, up to what one receive can bring.
+    /// goes on as long as there is input, up to what one receive can bring. It stops where there is as much
+    /// output as the connection may have waiting.
     pub(crate) fn execute(
         &mut self,
         executor: &Executor,
         received: Option<&[u8]>,
         out: &mut Output,
-        contended: bool,
+        limits: TurnLimits,
         now: Second,
     ) {
+        let Allotment { output_bytes_max: out_bytes_max, is_tight } = limits.allotment;
         executor.turn_to(self.id());
         self.has_turn = false;
         let commands_max = executor.server().options.commands_per_turn_max;
@@ -311,12 +334,13 @@ impl Connection {
         let bytes = received.unwrap_or_else(|| backlog.waiting());
         let mut consumed = 0;
         loop {
-            let allowance = Allowance { commands_max, out_bytes_max: OUTPUT_BYTES_HIGH };
+            let keys_max = limits.keys_max;
+            let allowance = Allowance { commands_max, keys_max, out_bytes_max, is_tight };
             let progress = self.session.receive(executor, &bytes[consumed..], allowance, out);
             consumed += progress.consumed;
             self.next = progress.next;
             let goes_on = match self.next {
-                Next::Turn => !contended && consumed < RECEIVED_BYTES_MAX,
+                Next::Turn => !limits.contended && consumed < RECEIVED_BYTES_MAX,
                 Next::GiveWay => false,
                 Next::Input | Next::Drain | Next::Region | Next::Lines | Next::Close => break,
             };
@@ -356,7 +380,7 @@ impl Connection {
         output: &mut Output,
     ) -> Result<Outcome, Broken> {
         self.send(executor, records, output)?;
-        self.settle(executor, records)?;
+        self.report_holding(executor);
         self.note_stage();
         self.pass_region_if_due(executor)?;
         match self.next {
@@ -404,6 +428,7 @@ impl Connection {
         if !output.is_empty() {
             try_send(&self.socket, &mut self.tls, executor, records, output)?;
             if !output.is_sent() {
+                output.compact();
                 self.output = std::mem::take(output);
             }
         }
@@ -414,6 +439,8 @@ impl Connection {
         try_send(&self.socket, &mut self.tls, executor, records, &mut self.output)?;
         if self.output.is_sent() {
             self.output = Output::default();
+        } else {
+            self.output.compact();
         }
         Ok(())
     }
@@ -425,9 +452,8 @@ impl Connection {
             || self.ringed.is_some_and(|ringed| ringed.sending_bytes > 0)
     }
 
-    /// Tells the budget what the connection holds now. One that may not hold so much is told, if it
-    /// listens, and closed.
-    fn settle(&mut self, executor: &Executor, records: &mut Records) -> Result<(), Broken> {
+    /// Reports to the budget what the connection holds now.
+    fn report_holding(&mut self, executor: &Executor) {
         let mut input_bytes = self.input.held_bytes() + self.session.held_bytes();
         let mut output_bytes = self.output.held_bytes();
         if let Some(ringed) = &self.ringed {
@@ -438,41 +464,41 @@ impl Connection {
             output_bytes += tls.outgoing_bytes();
         }
         let (budget, counters) = (&executor.server().budget, executor.counters());
-        let Err(OverBudget) = self.holding.change(budget, counters, input_bytes, output_bytes)
-        else {
-            return Ok(());
-        };
+        self.holding.change(budget, counters, input_bytes, output_bytes);
+    }
+
+    /// What it takes of the budget, in bytes, if it has made no progress for `idle_secs`; else 0.
+    pub(crate) fn idle_bytes(&self, now: Second, idle_secs: Second) -> u64 {
+        match now.saturating_sub(self.active) >= idle_secs {
+            true => self.holding.beyond_allowance(),
+            false => 0,
+        }
+    }
+
+    /// Counts that it is closed for the memory that it holds, and reports that to a peer that has got all of
+    /// its answers.
+    pub(crate) fn give_up(&mut self, executor: &Executor, records: &mut Records) {
+        executor.counters().count(match self.holding.is_mostly_output() {
+            true => Counter::ResponseOom,
+            false => Counter::ReadBufferOom,
+        });
         if !self.has_unsent() {
-            counters.count(Counter::ReadBufferOom);
             let error = ServerError::OutOfMemoryReadingRequest.into();
             let mut words = Output::default();
             render::response(&mut words.bytes, &error, &self.session.unasked());
-            self.send(executor, records, &mut words)?;
-        } else {
-            counters.count(Counter::ResponseOom);
+            // The connection is closed in any case.
+            let _ = self.send(executor, records, &mut words);
         }
-        Err(Broken)
     }
 
-    /// Tells the peer, if it has got everything, and the budget that the connection is gone.
-    pub(crate) fn end(&mut self, executor: &Executor) {
+    /// Tells the peer, if it has got everything, and the budget that the connection is gone. Gives the socket, which is
+    /// still to be closed: a ring may have operations on it.
+    pub(crate) fn end(mut self, executor: &Executor) -> HangUp {
         if let (Some(tls), true) = (&mut self.tls, self.output.is_empty()) {
             tls.say_goodbye(&self.socket);
         }
-        if !self.has_left {
-            self.receive_in_vain();
-        }
         self.holding.end(&executor.server().budget, executor.counters());
-    }
-
-    /// Receives what came for nobody: a socket that is closed with input takes back what is on its way to the peer.
-    fn receive_in_vain(&self) {
-        let mut bytes = [0; VAIN_BYTES];
-        for _ in 0..VAIN_RECEIVES_MAX {
-            if !matches!(recv(&self.socket, &mut bytes, RecvFlags::DONTWAIT), Ok((1.., _))) {
-                return;
-            }
-        }
+        HangUp::new(self.socket, self.has_left)
     }
 
     /// Has it not got on for longer than `idle_secs`? Only ever so over TCP.
@@ -559,12 +585,6 @@ pub(crate) const AWAIT_INPUT: EventFlags =
 
 /// While output waits, input does not matter.
 pub(crate) const AWAIT_OUTPUT: EventFlags = EventFlags::OUT;
-
-/// What comes for nobody is received in pieces of this length.
-const VAIN_BYTES: usize = 4 * 1024;
-
-/// So many of them: who sends on and on is not listened to for ever.
-const VAIN_RECEIVES_MAX: usize = 16;
 
 /// The beginning of a line, up to this length, is copied before what follows it.
 const COPIED_BYTES_MAX: usize = 4 * 1024;

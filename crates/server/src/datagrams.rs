@@ -138,7 +138,12 @@ fn converse(
     bytes_max: usize,
     out: &mut Output,
 ) -> (usize, bool) {
-    let allowance = Allowance { commands_max: COMMANDS_MAX, out_bytes_max: bytes_max + 1 };
+    let allowance = Allowance {
+        commands_max: COMMANDS_MAX,
+        keys_max: usize::MAX,
+        out_bytes_max: bytes_max + 1,
+        is_tight: false,
+    };
     executor.turn_to(NOBODY);
     let mut session = Session::brief(executor.server());
     let mut consumed = 0;

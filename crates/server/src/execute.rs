@@ -13,7 +13,9 @@ use std::sync::Arc;
 use larder::{Cache, LargeValue, Miss, Piece, Read, Reading};
 use larder_item::{Deadline, KEY_BYTES_MAX, Meta};
 use larder_options::AnswersAs;
-use larder_protocol::{ClientError, Command, Frame, Response, ServerError, local, render};
+use larder_protocol::{
+    ClientError, Command, Frame, Response, ServerError, StatsSection, local, render,
+};
 use larder_stats::{ClassCounter, ClassCounters, Counter, Counters};
 
 use crate::Server;
@@ -23,7 +25,7 @@ use crate::inbox::Inbox;
 use crate::log::Log;
 use crate::readers::READS_PER_HINT;
 use crate::server::RefreshError;
-use crate::stats;
+use crate::stats::{self, Answer, ConnectionList, Gathering};
 use crate::stop::Manner;
 use crate::watch::Watch;
 
@@ -49,10 +51,16 @@ pub(crate) enum Executed {
     Large(Piece, Box<LargeValue>),
     /// Items are to be listed.
     Dump(Box<Dump>),
+    /// Connections are to be listed.
+    Connections(Box<ConnectionList>),
+    /// Statistics are to be gathered, then [`Response::EndOfStats`].
+    Gather(Box<Gathering>),
     /// The connection is to be shown what happens.
     Watch(Box<Watch>),
     /// The peer wants the cache's memory, if it may have that.
     Region,
+    /// The peer reports what it has read in the memory, if it may read there.
+    Reads,
 }
 
 impl From<Response> for Executed {
@@ -153,10 +161,15 @@ impl Executor {
                 self.log().set_verbosity(u8::try_from(level).map_or(2, |level| level.min(2)));
                 Response::Ok
             }
-            Command::Stats(section) => {
-                stats::answer(&self.server, section, self.asker.get(), frame, out)
+            Command::Stats(StatsSection::Connections) => {
+                let list = ConnectionList::begin(&self.server, self.asker.get(), frame);
+                return Executed::Connections(Box::new(list));
             }
-            Command::RefreshCertificates => match self.server.refresh_certificates() {
+            Command::Stats(section) => match stats::answer(&self.server, section, frame, out) {
+                Answer::Done(response) => response,
+                Answer::Gather(gathering) => return Executed::Gather(gathering),
+            },
+            Command::RefreshCertificates => match self.server.refresh_certificates(true) {
                 Ok(()) => Response::Ok,
                 Err(RefreshError::NoTls) => ServerError::NoTls.into(),
                 Err(RefreshError::Unusable) => ServerError::CertificatesUnusable.into(),
@@ -170,7 +183,8 @@ impl Executor {
             Command::MemoryLimit { mebibytes } => self.set_memory_limit(mebibytes),
             Command::Region if self.server.readers.is_some() => return Executed::Region,
             Command::Region => ClientError::UnknownCommand.into(),
-            Command::NoteReads { keys } => self.note_reads(keys),
+            Command::NoteReads { .. } if self.server.readers.is_some() => return Executed::Reads,
+            Command::NoteReads { .. } => ClientError::UnknownCommand.into(),
             Command::Admin(admin) => return self.admin(&admin, frame, out),
         };
         Executed::Done(response)
@@ -281,10 +295,7 @@ impl Executor {
     }
 
     /// The peer has read items by itself: eviction and the statistics are told of as many reads as a hint stands for.
-    fn note_reads(&self, keys: &[u8]) -> Response {
-        if self.server.readers.is_none() {
-            return ClientError::UnknownCommand.into();
-        }
+    pub(crate) fn note_reads(&self, keys: &[u8]) {
         let (mut bytes, mut decoded, mut ends) = ([0; KEY_BYTES_MAX], Vec::new(), vec![0]);
         for word in local::keys(keys) {
             if let Some(key) = local::decode(word, &mut bytes) {
@@ -307,7 +318,6 @@ impl Executor {
                 }
             }
         }
-        Response::Shown
     }
 
     /// What the binary protocol is refused is not counted.
@@ -320,6 +330,7 @@ impl Executor {
             return ClientError::FlushNotAllowed.into();
         }
         let options = &self.server.options;
+        self.server.leases.revoke_all(self.cache.now());
         match self.deadline(exptime) {
             // Without cas tokens 1.6.18 cannot tell apart what was stored before and after within a second.
             Deadline::NEVER | Deadline::PAST

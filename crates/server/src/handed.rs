@@ -29,10 +29,12 @@ struct Wanted {
 }
 
 /// Takes sockets as what they are. Protocol and TLS are those that the options have for their addresses, or where
-/// they have no such address, those of any address.
+/// they have no such address, those of any address. With TLS that is an error where there is a `-l`: what it demands of
+/// clients at its addresses, the socket would not.
 ///
 /// # Errors
-/// One of them is nothing that larderd can listen on, or a name of `-l` cannot be looked up.
+/// One of them is nothing that larderd can listen on, or is none that `-l` names though there is TLS, or a name of `-l`
+/// cannot be looked up.
 pub(crate) fn adopt(
     handed: Vec<Handed>,
     options: &Options,
@@ -53,7 +55,8 @@ pub(crate) fn adopt(
                 datagrams.push(Datagrams { socket: descriptor, address });
             }
             (Type::STREAM, address) => {
-                streams.push(listening(descriptor, address, &mut wanted, options))
+                streams
+                    .push(listening(descriptor, address, &mut wanted, options).map_err(unusable)?);
             }
             (_, Address::Unix(_)) => return Err(unusable(io::Error::other(NO_UNIX_DATAGRAMS))),
             _ => return Err(unusable(io::Error::other(NOT_LISTENED_ON))),
@@ -106,12 +109,19 @@ fn listening(
     address: Address,
     wanted: &mut Vec<Wanted>,
     options: &Options,
-) -> Socket {
+) -> io::Result<Socket> {
     let (transport, client_certificates, protocol) = match &address {
         Address::Unix(_) => (Transport::Unix, None, options.protocol),
         Address::Tcp(address) => match take_wanted(wanted, *address) {
             Some(at) => (Transport::Tcp, at.client_certificates, at.protocol),
             None => {
+                if options.tls.is_some() && !options.listen.is_empty() {
+                    return Err(io::Error::other(format!(
+                        "with TLS, -l has to name every TCP socket that is handed over, and it does not name \
+                         {address}: add mtls:{address}, btls:{address} or notls:{address} to it, or take the \
+                         socket away (with systemd, from the socket unit)"
+                    )));
+                }
                 if !options.listen.is_empty() {
                     log::say(format_args!(
                         "larderd: option -l: it does not name {address}, which was handed over: what goes \
@@ -124,10 +134,10 @@ fn listening(
             }
         },
     };
-    Socket { descriptor, transport, address, client_certificates, protocol }
+    Ok(Socket { descriptor, transport, address, client_certificates, protocol })
 }
 
-/// What the options say of an address. Each of theirs is one socket's, so that those with any port go by their order.
+/// What the options say of an address. One of theirs with any port is one socket's, so that those go by their order.
 fn take_wanted(wanted: &mut Vec<Wanted>, address: SocketAddr) -> Option<ListenAt> {
     let covers = |of: &Wanted| {
         let (ip, port) = (of.address.ip(), of.address.port());
@@ -135,7 +145,10 @@ fn take_wanted(wanted: &mut Vec<Wanted>, address: SocketAddr) -> Option<ListenAt
     };
     let exact = wanted.iter().position(|of| of.address == address);
     let at = exact.or_else(|| wanted.iter().position(covers))?;
-    Some(wanted.remove(at).at)
+    if wanted[at].address.port() == 0 {
+        return Some(wanted.remove(at).at);
+    }
+    Some(wanted[at].at.clone())
 }
 
 const A_CONNECTION: &str = "it does not listen; with systemd, a socket unit needs Accept=no";
@@ -147,7 +160,7 @@ mod tests {
     use std::net::{TcpListener, UdpSocket};
     use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 
-    use larder_options::Protocol;
+    use larder_options::{ClientCertificates, Protocol};
 
     use super::*;
 
@@ -215,7 +228,44 @@ mod tests {
         let exact = take_wanted(&mut wanted, "127.0.0.1:5".parse().unwrap()).unwrap();
         assert_eq!(exact.protocol, Protocol::Ascii);
         assert!(take_wanted(&mut wanted, "10.0.0.1:6".parse().unwrap()).is_none());
+        // An address with a port is that of as many sockets as there are.
         assert!(take_wanted(&mut wanted, "10.0.0.1:5".parse().unwrap()).is_some());
-        assert!(take_wanted(&mut wanted, "10.0.0.2:5".parse().unwrap()).is_none());
+        assert!(take_wanted(&mut wanted, "10.0.0.2:5".parse().unwrap()).is_some());
+    }
+
+    #[test]
+    fn with_tls_a_socket_that_no_address_names_is_refused() {
+        let tls = |listen: &str| {
+            let mut map = vec![
+                ("enable_ssl", "true"),
+                ("ssl_chain_cert", "chain"),
+                ("ssl_key", "key"),
+                ("ssl_ca_cert", "ca"),
+            ];
+            if !listen.is_empty() {
+                map.push(("listen", listen));
+            }
+            options(&map)
+        };
+        let one = || TcpListener::bind("127.0.0.1:0").unwrap();
+        let (named, other) = (one(), one());
+        let [address, unnamed] = [&named, &other].map(|socket| socket.local_addr().unwrap());
+        let mutual = tls(&format!("mtls:{address}"));
+        let (streams, _) = adopt(vec![handed(named.try_clone().unwrap())], &mutual).unwrap();
+        assert_eq!(streams[0].client_certificates, Some(ClientCertificates::Required));
+        let given = vec![handed(named), handed(other.try_clone().unwrap())];
+        let failure = adopt(given, &mutual).unwrap_err().to_string();
+        assert!(failure.starts_with("cannot listen on socket 3: "), "{failure}");
+        assert!(failure.contains(&format!("add mtls:{unnamed},")), "{failure}");
+        // Where the options speak of no address, or of all, they speak of this one.
+        for (listen, demanded) in [
+            ("", Some(ClientCertificates::None)),
+            (&*format!("mtls:*:{}", unnamed.port()), Some(ClientCertificates::Required)),
+        ] {
+            let taken = adopt(vec![handed(other.try_clone().unwrap())], &tls(listen));
+            assert_eq!(taken.unwrap().0[0].client_certificates, demanded, "{listen}");
+        }
+        let plain = options(&[("listen", &address.to_string())]);
+        assert!(adopt(vec![handed(other)], &plain).is_ok());
     }
 }

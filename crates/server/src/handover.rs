@@ -2,6 +2,9 @@
 //!
 //! The new process finds the channel as its standard input, and what it is handed waits there already: messages with
 //! descriptors in them, which so need no numbers that both know. It answers with one word when it serves.
+//!
+//! The cache's memory goes behind the message that ends the sockets, where a version that does not know of it stops
+//! reading.
 
 use std::env;
 use std::fs::File;
@@ -9,6 +12,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use larder::Inheritance;
 use rustix::cmsg_space;
 use rustix::io::Errno;
 use rustix::net::{
@@ -21,6 +25,21 @@ use rustix::stdio::dup2_stdin;
 
 use crate::failure::{EXIT_OS, Failure};
 use crate::handed::Handed;
+
+/// The memory of a cache that is handed over.
+#[derive(Debug)]
+pub(crate) struct HandedMemory {
+    pub(crate) inheritance: Inheritance,
+    /// The old server's `--local-readers`: which processes may have the memory mapped.
+    pub(crate) readers: String,
+}
+
+/// All that a new process is handed.
+#[derive(Debug)]
+pub(crate) struct Estate {
+    pub(crate) sockets: Vec<Handed>,
+    pub(crate) memory: Option<HandedMemory>,
+}
 
 /// The old server's end of the channel.
 #[derive(Debug)]
@@ -38,17 +57,25 @@ pub(crate) enum Answer {
 }
 
 impl Channel {
-    /// A channel in which these sockets wait, and the end that the new process gets.
+    /// A channel in which these sockets wait, and the cache's memory if it can be handed over; and the end that the new
+    /// process gets.
     ///
     /// # Errors
     /// The system's.
-    pub(crate) fn open(sockets: &[BorrowedFd<'_>]) -> io::Result<(Self, OwnedFd)> {
+    pub(crate) fn open(
+        sockets: &[BorrowedFd<'_>],
+        memory: Option<&HandedMemory>,
+    ) -> io::Result<(Self, OwnedFd)> {
         let flags = SocketFlags::CLOEXEC;
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         for sockets in sockets.chunks(MESSAGE_SOCKETS_MAX) {
             tell(&ours, MORE, sockets)?;
         }
         tell(&ours, LAST, &[])?;
+        if let Some(HandedMemory { inheritance, readers }) = memory {
+            let words = [MEMORY, readers.as_bytes()].concat();
+            tell(&ours, &words, &[inheritance.region.as_fd(), inheritance.locks.as_fd()])?;
+        }
         Ok((Self(ours), theirs))
     }
 
@@ -90,12 +117,12 @@ pub(crate) struct Predecessor {
 }
 
 impl Predecessor {
-    /// The server that has started this process to take its place, and the sockets that it hands over; `None`: nobody
-    /// has. Standard input is empty from now on.
+    /// The server that has started this process to take its place, and what it hands over; `None` where there is no such
+    /// server. Standard input is empty from now on.
     ///
     /// # Errors
     /// There is not what should be there.
-    pub(crate) fn find() -> Result<Option<(Self, Vec<Handed>)>, Failure> {
+    pub(crate) fn find() -> Result<Option<(Self, Estate)>, Failure> {
         if !is_successor() {
             return Ok(None);
         }
@@ -124,7 +151,29 @@ pub(crate) fn is_successor() -> bool {
     env::var_os(MARK).is_some()
 }
 
-fn receive(channel: BorrowedFd<'_>) -> io::Result<Vec<Handed>> {
+fn receive(channel: BorrowedFd<'_>) -> io::Result<Estate> {
+    Ok(Estate { sockets: receive_sockets(channel)?, memory: receive_memory(channel)? })
+}
+
+/// The memory that waits behind the sockets, if any does.
+fn receive_memory(channel: BorrowedFd<'_>) -> io::Result<Option<HandedMemory>> {
+    let mut words = [0; MEMORY_WORDS_MAX];
+    let (bytes, descriptors) = match receive_message(channel, &mut words) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+        received => received?,
+    };
+    // A newer version may hand over more, without which this one does.
+    let Some(readers) = words[..bytes].strip_prefix(MEMORY) else { return Ok(None) };
+    let readers = String::from_utf8_lossy(readers).into_owned();
+    Ok(match <[OwnedFd; 2]>::try_from(descriptors) {
+        Ok([region, locks]) => {
+            Some(HandedMemory { inheritance: Inheritance { region, locks }, readers })
+        }
+        Err(_) => None,
+    })
+}
+
+fn receive_sockets(channel: BorrowedFd<'_>) -> io::Result<Vec<Handed>> {
     let mut handed = Vec::new();
     loop {
         let mut words = [0; 64];
@@ -168,6 +217,11 @@ pub(crate) const MARK: &str = "LARDERD_SUCCEEDS";
 const MORE: &[u8] = b"larderd 1 sockets";
 const LAST: &[u8] = b"larderd 1 all";
 
+/// What stands before the old server's `--local-readers` in the message with the cache's memory.
+const MEMORY: &[u8] = b"larderd 1 memory ";
+/// Group names have 32 bytes at most where they come from files; longer ones are cut, and then do not match.
+const MEMORY_WORDS_MAX: usize = 512;
+
 /// What the new one answers.
 const READY: &[u8] = b"ready";
 
@@ -184,9 +238,10 @@ mod tests {
     fn sockets_go_over_in_any_number_and_the_answer_comes_back() {
         for count in [0, 1, 64, 65, 150] {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-            let (channel, theirs) = Channel::open(&vec![listener.as_fd(); count]).unwrap();
+            let (channel, theirs) = Channel::open(&vec![listener.as_fd(); count], None).unwrap();
             assert_eq!(channel.answer(), Answer::None);
-            let handed = receive(theirs.as_fd()).unwrap();
+            let Estate { sockets: handed, memory } = receive(theirs.as_fd()).unwrap();
+            assert!(memory.is_none());
             assert_eq!(handed.len(), count);
             for handed in handed {
                 let handed = TcpListener::from(handed.descriptor);
@@ -199,11 +254,31 @@ mod tests {
     }
 
     #[test]
+    fn memory_goes_behind_the_sockets_where_older_versions_do_not_look() {
+        let cache =
+            larder::Cache::builder().memory_bytes(1 << 20).inheritable(true).open().unwrap();
+        cache.set("k", "v", None).unwrap();
+        let inheritance = cache.inheritance().unwrap().unwrap();
+        let memory = HandedMemory { inheritance, readers: "group:www".to_owned() };
+        let (_channel, theirs) = Channel::open(&[], Some(&memory)).unwrap();
+        assert_eq!(receive_sockets(theirs.as_fd()).unwrap().len(), 0, "as older versions do");
+        let received = receive_memory(theirs.as_fd()).unwrap().unwrap();
+        assert_eq!(received.readers, "group:www");
+        let builder = larder::Cache::builder().memory_bytes(1 << 20);
+        let other = builder.open_inherited(received.inheritance).unwrap();
+        assert_eq!(other.get("k").as_deref(), Some(&b"v"[..]));
+        // What a newer version may add is passed over.
+        let (channel, theirs) = Channel::open(&[], None).unwrap();
+        tell(&channel.0, b"larderd 1 more", &[]).unwrap();
+        assert!(receive(theirs.as_fd()).unwrap().memory.is_none());
+    }
+
+    #[test]
     fn who_says_something_else_is_not_taken_for_a_server() {
-        let (channel, theirs) = Channel::open(&[]).unwrap();
+        let (channel, theirs) = Channel::open(&[], None).unwrap();
         send(&theirs, b"read", SendFlags::NOSIGNAL).unwrap();
         assert_eq!(channel.answer(), Answer::Gone);
-        let (_channel, theirs) = Channel::open(&[]).unwrap();
+        let (_channel, theirs) = Channel::open(&[], None).unwrap();
         receive(theirs.as_fd()).unwrap();
         assert!(receive(theirs.as_fd()).is_err(), "nothing more waits");
         let flags = SocketFlags::CLOEXEC;

@@ -1,109 +1,169 @@
-//! Leases: the right to bring an item that was asked for and is not there, so that of many who miss it one
-//! asks the database.
+//! Leases: the right to store an item that was missed, so that of many clients that miss it one asks the database.
 //!
 //! Source: Nishtala and others, Scaling Memcache at Facebook (NSDI 2013), section 3.2.1.
+//!
+//! ```text
+//! client    lease-get ─ miss, token ─▶ database ─▶ lease-set with the token
+//! delete    revoke the key's lease, then delete the item
+//! redeem    lock the set │ is the token still that of the key? │ store │ unlock
+//! ```
+//!
+//! A delete either comes before the look at the token, and the store is refused, or it waits for the set's lock and
+//! deletes what was stored. Leases lie in sets of a few, chosen by a keyed hash of the key; in a full set the oldest
+//! lease makes way, so that a client that asks for very many shortens the leases of others, and takes none from them
+//! for longer than that.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use larder_item::Second;
 
 /// The leases that are out.
-#[derive(Debug, Default)]
-pub(crate) struct Leases {
-    /// How many there are: where nobody uses leases, nobody locks.
-    count: AtomicUsize,
-    table: Mutex<Table>,
-}
-
-#[derive(Debug, Default)]
-struct Table {
-    leases: HashMap<Box<[u8]>, Lease>,
-    last_token: u64,
-    /// When those that had ended were last removed: once in a second is enough.
-    swept: Second,
-}
-
 #[derive(Debug)]
+pub(crate) struct Leases {
+    /// Made when the first lease is asked for.
+    sets: OnceLock<Box<[Mutex<Set>]>>,
+    /// From this second on no lease is out.
+    ended: AtomicU32,
+    next_token: AtomicU64,
+    hasher: RandomState,
+}
+
+type Set = [Lease; SET_LEASES];
+
+/// A lease; none where the token is 0.
+#[derive(Clone, Copy, Debug, Default)]
 struct Lease {
+    /// A hash of the key that clients cannot know.
+    key: u64,
     token: u64,
     ends: Second,
 }
 
+impl Lease {
+    fn is_of(&self, key: u64, now: Second) -> bool {
+        self.token != 0 && self.key == key && self.ends > now
+    }
+}
+
+impl Default for Leases {
+    fn default() -> Self {
+        let hasher = RandomState::new();
+        // So that tokens of a server that ended are not those of the next one.
+        let first = hasher.hash_one("first token") >> 2;
+        let next_token = AtomicU64::new(first.max(HOT_MISS + 1));
+        Self { sets: OnceLock::new(), ended: AtomicU32::new(0), next_token, hasher }
+    }
+}
+
 impl Leases {
-    /// A peer has missed the item: the token with which it may bring it. [`HOT_MISS`] where somebody else
-    /// has one, or where too many are out.
+    /// Returns the token with which the caller may store the item that it has missed, or [`HOT_MISS`] where another has
+    /// one.
     pub(crate) fn ask(&self, key: &[u8], now: Second) -> u64 {
-        let mut table = self.table();
-        if table.leases.len() >= LEASES_MAX && table.swept != now {
-            table.swept = now;
-            table.leases.retain(|_, lease| lease.ends > now);
-        }
-        let is_out = table.leases.get(key).is_some_and(|lease| lease.ends > now);
-        if is_out || table.leases.len() >= LEASES_MAX {
+        let ends = now.saturating_add(LEASE_SECS);
+        // Pairs with the acquire in `may_be_out`. Before the token is known to any client.
+        self.ended.fetch_max(ends, Ordering::Release);
+        let sets = self.sets.get_or_init(|| (0..SETS).map(|_| Mutex::default()).collect());
+        let key = self.hasher.hash_one(key);
+        let mut set = lock(&sets[key as usize % SETS]);
+        if set.iter().any(|lease| lease.is_of(key, now)) {
             return HOT_MISS;
         }
-        table.last_token = (table.last_token + 1).max(HOT_MISS + 1);
-        let lease = Lease { token: table.last_token, ends: now.saturating_add(LEASE_SECS) };
-        let token = lease.token;
-        table.leases.insert(key.into(), lease);
-        self.count.store(table.leases.len(), Relaxed);
+        let token = self.next_token.fetch_add(1, Ordering::Relaxed);
+        // Tokens grow, so the oldest lease has the lowest; one that is over counts as the oldest.
+        let age = |lease: &&mut Lease| if lease.ends > now { lease.token } else { 0 };
+        let place = set.iter_mut().min_by_key(age).expect("a set has places");
+        *place = Lease { key, token, ends };
         token
     }
 
-    /// A peer brings the item: does its token give it the right to? The lease is over then.
-    pub(crate) fn redeem(&self, key: &[u8], token: u64, now: Second) -> bool {
-        let mut table = self.table();
-        let holds =
-            table.leases.get(key).is_some_and(|lease| lease.token == token && lease.ends > now);
-        if holds {
-            table.leases.remove(key);
-            self.count.store(table.leases.len(), Relaxed);
-        }
-        holds
+    /// Calls `store` if the token still gives the right to store the key's item, and ends the lease. No
+    /// [`Leases::revoke`] of the key returns in between.
+    pub(crate) fn redeem<T>(
+        &self,
+        key: &[u8],
+        token: u64,
+        now: Second,
+        store: impl FnOnce() -> T,
+    ) -> Option<T> {
+        let sets = self.sets.get()?;
+        let key = self.hasher.hash_one(key);
+        let mut set = lock(&sets[key as usize % SETS]);
+        let lease = set.iter_mut().find(|lease| lease.is_of(key, now) && lease.token == token)?;
+        *lease = Lease::default();
+        Some(store())
     }
 
-    /// The item was deleted: what is on its way to it is out of date.
+    /// Ends the lease of a key that is about to be deleted: what is on its way to it is out of date.
     #[inline]
-    pub(crate) fn revoke(&self, key: &[u8]) {
-        if self.count.load(Relaxed) > 0 {
-            let mut table = self.table();
-            table.leases.remove(key);
-            self.count.store(table.leases.len(), Relaxed);
+    pub(crate) fn revoke(&self, key: &[u8], now: Second) {
+        if self.may_be_out(now) {
+            self.revoke_here(key);
         }
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    #[cold]
+    fn revoke_here(&self, key: &[u8]) {
+        let Some(sets) = self.sets.get() else { return };
+        let key = self.hasher.hash_one(key);
+        let mut set = lock(&sets[key as usize % SETS]);
+        set.iter_mut().filter(|lease| lease.key == key).for_each(|lease| *lease = Lease::default());
     }
+
+    /// Ends all leases, before all items are cleared.
+    pub(crate) fn revoke_all(&self, now: Second) {
+        if self.may_be_out(now) {
+            for set in self.sets.get().into_iter().flatten() {
+                *lock(set) = Set::default();
+            }
+        }
+    }
+
+    #[inline]
+    fn may_be_out(&self, now: Second) -> bool {
+        // Pairs with the release in `ask`.
+        self.ended.load(Ordering::Acquire) > now
+    }
+}
+
+fn lock(set: &Mutex<Set>) -> MutexGuard<'_, Set> {
+    set.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The token that gives no right.
 const HOT_MISS: u64 = 1;
 
-/// Who does not bring an item within this time loses the right to.
+/// A client that does not store the item within this time loses the right to.
 const LEASE_SECS: Second = 10;
 
-/// So many leases may be out: some 20 MiB with the longest keys.
-const LEASES_MAX: usize = 64 * 1024;
+/// 65,536 leases in 1.7 MB.
+const SETS: usize = 4096;
+const SET_LEASES: usize = 16;
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
 
     use super::*;
 
+    fn may_store(leases: &Leases, key: &[u8], token: u64, now: Second) -> bool {
+        leases.redeem(key, token, now, || ()).is_some()
+    }
+
     #[test]
-    fn one_of_two_may_bring_the_item_and_only_once() {
+    fn one_of_two_may_store_the_item_and_only_once() {
         let leases = Leases::default();
         let token = leases.ask(b"k", 2);
         assert!(token > HOT_MISS);
         assert_eq!(leases.ask(b"k", 2), HOT_MISS);
-        assert!(!leases.redeem(b"k", HOT_MISS, 2));
-        assert!(!leases.redeem(b"other", token, 2));
-        assert!(leases.redeem(b"k", token, 2));
-        assert!(!leases.redeem(b"k", token, 2));
+        assert!(!may_store(&leases, b"k", HOT_MISS, 2));
+        assert!(!may_store(&leases, b"other", token, 2));
+        assert!(may_store(&leases, b"k", token, 2));
+        assert!(!may_store(&leases, b"k", token, 2));
+        assert!(leases.ask(b"k", 2) > token);
     }
 
     #[test]
@@ -112,32 +172,72 @@ mod tests {
         let late = leases.ask(b"k", 2);
         let token = leases.ask(b"k", 2 + LEASE_SECS);
         assert!(token > late);
-        assert!(!leases.redeem(b"k", late, 2 + LEASE_SECS));
-        leases.revoke(b"k");
-        assert!(!leases.redeem(b"k", token, 2 + LEASE_SECS));
+        assert!(!may_store(&leases, b"k", late, 2 + LEASE_SECS));
+        leases.revoke(b"k", 2 + LEASE_SECS);
+        assert!(!may_store(&leases, b"k", token, 2 + LEASE_SECS));
+        let token = leases.ask(b"k", 20);
+        leases.revoke_all(20);
+        assert!(!may_store(&leases, b"k", token, 20));
     }
 
     #[test]
-    fn there_is_a_bound_and_room_comes_back_with_time() {
-        let leases = Leases::default();
-        for key in 0..LEASES_MAX as u32 {
-            assert!(leases.ask(&key.to_be_bytes(), 2) > HOT_MISS);
-        }
-        assert_eq!(leases.ask(b"one more", 2), HOT_MISS);
-        assert!(leases.ask(b"one more", 2 + LEASE_SECS) > HOT_MISS);
+    fn tokens_of_another_server_are_others() {
+        assert_ne!(Leases::default().ask(b"k", 2), Leases::default().ask(b"k", 2));
     }
 
-    /// Whoever takes all leases must not make each miss of everybody a walk through them.
+    /// A lease that is not redeemed costs deletes nothing once it is over.
     #[test]
-    fn a_miss_costs_no_more_where_all_leases_are_out() {
+    fn deletes_look_for_leases_only_while_one_may_be_out() {
         let leases = Leases::default();
-        for key in 0..LEASES_MAX as u32 {
-            leases.ask(&key.to_be_bytes(), 2);
+        assert!(!leases.may_be_out(2));
+        leases.ask(b"k", 2);
+        assert!(leases.may_be_out(2) && leases.may_be_out(1 + LEASE_SECS));
+        assert!(!leases.may_be_out(2 + LEASE_SECS));
+    }
+
+    /// A client that asks for more leases than there can be keeps no other from getting one.
+    #[test]
+    fn very_many_leases_take_none_from_others() {
+        let leases = Leases::default();
+        let ask = |number: u32| leases.ask(&[b"flood", &number.to_be_bytes()[..]].concat(), 2);
+        for number in 0..200_000 {
+            assert!(ask(number) > HOT_MISS);
         }
-        let started = Instant::now();
-        for key in 0..LEASES_MAX as u32 {
-            assert_eq!(leases.ask(&[&b"more"[..], &key.to_be_bytes()].concat(), 3), HOT_MISS);
+        for number in 0..100_u32 {
+            let key = number.to_be_bytes();
+            let token = leases.ask(&key, 2);
+            assert!(token > HOT_MISS);
+            for more in 0..10 {
+                ask(200_000 + number * 10 + more);
+            }
+            assert!(may_store(&leases, &key, token, 2), "a newer lease outlives older ones");
         }
-        assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    }
+
+    #[test]
+    fn a_delete_waits_for_a_store_that_was_allowed_before_it() {
+        let leases = Leases::default();
+        let token = leases.ask(b"k", 2);
+        let (begun, begins) = mpsc::channel();
+        let (go_on, goes_on) = mpsc::channel::<()>();
+        let (deleted, is_deleted) = mpsc::channel();
+        let leases = &leases;
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                leases.redeem(b"k", token, 2, || {
+                    begun.send(()).unwrap();
+                    goes_on.recv().unwrap();
+                })
+            });
+            begins.recv().unwrap();
+            scope.spawn(move || {
+                leases.revoke(b"k", 2);
+                deleted.send(()).unwrap();
+            });
+            let early = is_deleted.recv_timeout(Duration::from_millis(100));
+            assert!(early.is_err(), "the delete came between the look at the token and the store");
+            go_on.send(()).unwrap();
+            is_deleted.recv().unwrap();
+        });
     }
 }

@@ -15,11 +15,12 @@
 //! receive and send by themselves on both, and the ring tells them when.
 //!
 //! **Memory**: a worker has 128 KiB for input, with io_uring 2 MiB more, and at most 4 MiB for answers, which its
-//! connections use in turn. A connection that waits for a command has none. One in the middle of a command keeps
-//! that, one whose peer does not read keeps at most 64 KiB and one value in one piece, and at most as much input that
-//! came meanwhile; together connections keep at most 64 MiB beyond 16 KiB each. Large values are sent from the cache's
-//! own memory: until they are sent their segments are held, a quarter of all segments at most, beyond which they are
-//! copied.
+//! connections use in turn. A connection that waits for a command has none. Answers are rendered as the socket takes
+//! them: a connection whose peer does not read keeps at most 64 KiB and one value in one piece, and at most as much
+//! input that came meanwhile. Together connections keep at most 64 MiB beyond 16 KiB each: when half of that is in use
+//! every connection renders and receives less at a time (`budget`). Only if they hold more in spite of that the one
+//! is closed that holds most and makes no progress. Large values are sent from the cache's own memory: until they are sent their segments are held, a quarter of all segments
+//! at most, beyond which they are copied.
 //!
 //! **Fairness**: where several connections have something to do, each executes at most `-R` commands in
 //! its turn; 50 keys of a list count as a command, statistics as all of a turn's. A connection that is
@@ -31,8 +32,8 @@
 //! - what one connection does: [`session`], `block`, `execute`, `credentials`, `leases`, `stats`,
 //!   `classes`, `tally`;
 //! - what operators ask for: `notice`, `watch`, `prefixes`, `dump`, `crawler`;
-//! - bytes and sockets: `backlog`, `output`, `budget`, `scratch`, `connection`, `connections`, `roster`,
-//!   `datagrams`;
+//! - bytes and sockets: `backlog`, `output`, `budget`, `scratch`, `connection`, `connections`, `hangup`,
+//!   `roster`, `datagrams`;
 //! - encryption: `suites`, `certificates`, `tls`;
 //! - threads: [`server`], `memory_file`, `inbox`, `waker`, `ring`, `poller`, `worker`, `listener`, `clock`, `log`;
 //! - the process: [`mod@start`], `stop`, `signals`, `sockets`, `pidfile`, `privileges`, `syscalls`,
@@ -60,6 +61,7 @@ mod execute;
 pub mod failure;
 mod handed;
 mod handover;
+mod hangup;
 mod inbox;
 mod leases;
 mod limits;

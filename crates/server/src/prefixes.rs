@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use larder_protocol::text::dump::push_word;
@@ -63,15 +64,30 @@ impl Prefixes {
         self.counts().clear();
     }
 
-    /// Appends a line for each prefix: together 8 MiB at most, since there are so few of them.
-    pub(crate) fn dump(&self, out: &mut Vec<u8>) {
-        for (prefix, counts) in self.counts().iter() {
+    /// Appends the lines of the prefixes behind `last`, about `bytes_max` of them, and moves `last`. True at the
+    /// end. All lines together may be 8 MiB.
+    pub(crate) fn dump(
+        &self,
+        last: &mut Option<Box<[u8]>>,
+        bytes_max: usize,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let (counts, end) = (self.counts(), out.len() + bytes_max);
+        let from = last.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        let mut shown: Option<&Box<[u8]>> = None;
+        for (prefix, counts) in counts.range::<[u8], _>((from, Bound::Unbounded)) {
+            if out.len() >= end {
+                *last = shown.cloned();
+                return false;
+            }
             let Counts { gets, hits, sets, deletes } = counts;
             out.extend_from_slice(b"PREFIX ");
             push_word(out, prefix);
             let numbers = format_args!(" get {gets} hit {hits} set {sets} del {deletes}\r\n");
             out.write_fmt(numbers).expect("a vector takes any number of bytes");
+            shown = Some(prefix);
         }
+        true
     }
 
     fn counts(&self) -> MutexGuard<'_, BTreeMap<Box<[u8]>, Counts>> {
@@ -87,8 +103,8 @@ mod tests {
     use super::*;
 
     fn dump(prefixes: &Prefixes) -> String {
-        let mut out = Vec::new();
-        prefixes.dump(&mut out);
+        let (mut out, mut last) = (Vec::new(), None);
+        while !prefixes.dump(&mut last, 50, &mut out) {}
         String::from_utf8(out).unwrap()
     }
 

@@ -1,8 +1,9 @@
 //! Who may read the cache's memory by himself, and how he gets it.
 //!
-//! The descriptor that is passed can only be read through: the memory of a cache that others read is sealed, and what is
-//! passed was opened for reading. So a reader can neither write nor cut it off, and holds nothing that anybody waits for.
+//! Readers get a descriptor that is open for reading, of memory whose length is sealed. So a reader cannot cut it off, and
+//! holds nothing that another process waits for. The memory's mode lets only this user open it again for writing.
 
+use std::fs;
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -17,6 +18,8 @@ use rustix::net::{
 };
 use rustix::process::geteuid;
 
+use crate::log;
+
 /// One read of so many is told.
 pub(crate) const READS_PER_HINT: u32 = 2;
 
@@ -24,6 +27,7 @@ pub(crate) const READS_PER_HINT: u32 = 2;
 #[derive(Debug)]
 pub(crate) struct Readers {
     who: Who,
+    unmapped: Unmapped,
     /// The cache's memory, open for reading.
     file: File,
     /// What is said with it.
@@ -35,6 +39,39 @@ enum Who {
     User(u32),
     Group(u32),
     Any,
+}
+
+/// The user and the group by which the kernel shows all those that have no number in this user namespace.
+#[derive(Clone, Copy, Debug)]
+struct Unmapped {
+    user: u32,
+    group: u32,
+}
+
+impl Unmapped {
+    fn read() -> Self {
+        let number = |name: &str| {
+            let path = format!("/proc/sys/kernel/{name}");
+            let text = fs::read_to_string(path).unwrap_or_default();
+            text.trim().parse().unwrap_or(UNMAPPED_DEFAULT)
+        };
+        Self { user: number("overflowuid"), group: number("overflowgid") }
+    }
+}
+
+/// What the kernel has unless it is changed.
+const UNMAPPED_DEFAULT: u32 = 65534;
+
+impl Who {
+    /// True if a peer of this user, of one of these groups, may read. A number that stands for all unmapped ones is
+    /// never taken for that of the server.
+    fn admits(self, user: u32, groups: &[u32], unmapped: Unmapped) -> bool {
+        match self {
+            Self::User(ours) => user == ours && user != unmapped.user,
+            Self::Group(ours) => groups.contains(&ours) && ours != unmapped.group,
+            Self::Any => true,
+        }
+    }
 }
 
 /// Why nobody can read.
@@ -75,20 +112,30 @@ impl Readers {
             format: REGION_FORMAT,
             reads_per_hint: READS_PER_HINT,
         };
-        Ok(Some(Self { who, file, line: region.line() }))
+        let unmapped = Unmapped::read();
+        let is_unmapped = match who {
+            Who::User(user) => user == unmapped.user,
+            Who::Group(group) => group == unmapped.group,
+            Who::Any => false,
+        };
+        if is_unmapped {
+            log::say(format_args!(
+                "larderd: option --local-readers: no process may read, since the number of this user or group stands for \
+                 all that are not known here; run larderd as a user of its own, or name another group"
+            ));
+        }
+        Ok(Some(Self { who, unmapped, file, line: region.line() }))
     }
 
     /// May the peer of this unix socket read? What it was when it connected decides.
     pub(crate) fn admits(&self, socket: &impl AsFd) -> bool {
         let Ok(peer) = socket_peercred(socket) else { return false };
-        match self.who {
-            Who::User(user) => peer.uid.as_raw() == user,
-            Who::Group(group) => {
-                peer.gid.as_raw() == group
-                    || larder::peer_groups(socket).is_ok_and(|groups| groups.contains(&group))
-            }
-            Who::Any => true,
-        }
+        let mut groups = match self.who {
+            Who::Group(_) => larder::peer_groups(socket).unwrap_or_default(),
+            Who::User(_) | Who::Any => Vec::new(),
+        };
+        groups.push(peer.gid.as_raw());
+        self.who.admits(peer.uid.as_raw(), &groups, self.unmapped)
     }
 
     /// Sends the memory and what is said with it. Says how many bytes went: all or none.
@@ -99,5 +146,28 @@ impl Readers {
         ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         sendmsg(socket, &[IoSlice::new(&self.line)], &mut ancillary, flags)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_and_groups_that_are_not_known_here_are_not_taken_for_the_servers() {
+        let unmapped = Unmapped { user: 65534, group: 65533 };
+        let cases = [
+            (Who::User(1000), 1000, vec![1], true),
+            (Who::User(1000), 1001, vec![1000], false),
+            (Who::User(65534), 65534, vec![1], false),
+            (Who::User(65533), 65533, vec![1], true),
+            (Who::Group(7), 1000, vec![1, 7], true),
+            (Who::Group(7), 7, vec![1], false),
+            (Who::Group(65533), 1000, vec![65533], false),
+            (Who::Any, 65534, vec![65533], true),
+        ];
+        for (who, user, groups, admitted) in cases {
+            assert_eq!(who.admits(user, &groups, unmapped), admitted, "{who:?} {user} {groups:?}");
+        }
     }
 }

@@ -6,6 +6,10 @@
 //! returned with [`Event::Sent`], the room for what a cache is to get is given as an [`Arrival`] and returned with
 //! [`Event::Landed`]. Whoever holds none of them can free none of them.
 //!
+//! An entry of the submission queue names a descriptor by its number, until the kernel takes the entry and holds the
+//! file itself. So a socket with entries is closed by [`Ring::hang_up`] alone, which owns it until the kernel has taken
+//! every entry that may name it: no entry can name the next holder of the number.
+//!
 //! Source: io_uring(7), io_uring_enter(2), io_uring_register_buf_ring(3).
 #![allow(unsafe_code)]
 
@@ -17,7 +21,7 @@ mod sending;
 use std::fmt;
 use std::io;
 use std::mem;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr;
 use std::time::Duration;
 
@@ -28,11 +32,12 @@ use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
 use crate::connections::Token;
+use crate::hangup::HangUp;
 use crate::output::Output;
 use crate::poller::Event;
 pub(crate) use arrival::Arrival;
-pub(crate) use buffers::{BUFFER_BYTES, Lent};
-use buffers::{BUFFERS, Buffers};
+use buffers::Buffers;
+pub(crate) use buffers::{BUFFER_BYTES, BUFFERS, Lent};
 use places::Places;
 use sending::Sending;
 
@@ -42,6 +47,8 @@ pub(crate) struct Ring {
     buffers: Buffers,
     sends: Places<Sending>,
     arrivals: Places<(Token, Box<Arrival>)>,
+    /// Sockets that are closed once the kernel has taken all entries before the one with their number here.
+    hang_ups: Places<HangUp>,
     /// Operations of which the last completion has not come.
     under_way: usize,
 }
@@ -81,8 +88,8 @@ impl Ring {
             let entries = buffers.entries.as_ptr() as u64;
             io.submitter().register_buf_ring_with_flags(entries, BUFFERS, GROUP, 0)?;
         }
-        let (sends, arrivals) = (Places::default(), Places::default());
-        Ok(Self { io, buffers, sends, arrivals, under_way: 0 })
+        let (sends, arrivals, hang_ups) = Default::default();
+        Ok(Self { io, buffers, sends, arrivals, hang_ups, under_way: 0 })
     }
 
     /// Makes the calling thread the one that uses it.
@@ -117,10 +124,11 @@ impl Ring {
         self.push(receive.build(), Kind::Receive, token.into());
     }
 
-    /// Receives what comes next, one buffer at most; then it ends.
-    pub(crate) fn receive_once(&mut self, socket: BorrowedFd<'_>, token: Token) {
+    /// Receives what comes next, at most `bytes_max` and one buffer; then it ends.
+    pub(crate) fn receive_once(&mut self, socket: BorrowedFd<'_>, token: Token, bytes_max: usize) {
         let socket = Fd(socket.as_raw_fd());
-        let receive = opcode::Recv::new(socket, ptr::null_mut(), BUFFER_BYTES as u32)
+        let bytes_max = bytes_max.min(BUFFER_BYTES) as u32;
+        let receive = opcode::Recv::new(socket, ptr::null_mut(), bytes_max)
             .buf_group(GROUP)
             .build()
             .flags(squeue::Flags::BUFFER_SELECT);
@@ -164,13 +172,25 @@ impl Ring {
         self.buffers.provide(lent.number);
     }
 
-    /// Begins everything that was asked for. Before a descriptor is closed on which something was asked for, since its
-    /// number may be another's soon.
+    /// Ends all operations on the socket of a connection, and closes it; [`Event::Closed`] says when. Answers that are
+    /// in the submission queue are still sent, as far as the socket takes them at once.
     ///
-    /// # Errors
-    /// The system's.
-    pub(crate) fn submit(&mut self) -> io::Result<()> {
-        self.io.submit().map(drop)
+    /// The kernel takes the entries of the queue in their order. When the last entry that is queued here completes, no
+    /// entry is left that names the descriptor: only then the number becomes free.
+    pub(crate) fn hang_up(&mut self, hang_up: HangUp, token: Token) {
+        // A poll for many times would hold the socket in the kernel for ever: a shutdown is an event to it, not its end.
+        // There may be two for a moment: all of them end.
+        let polls = CancelBuilder::user_data(Kind::Poll.tag(token.into())).all();
+        self.push(opcode::AsyncCancel2::new(polls).build(), Kind::Cancel, 0);
+        let number = self.hang_ups.keep(hang_up);
+        let cancel = opcode::AsyncCancel::new(Kind::Receive.tag(token.into()));
+        self.push(cancel.build(), Kind::HangUp, number);
+    }
+
+    /// Operations of which the last completion has not come.
+    #[cfg(test)]
+    pub(crate) fn under_way(&self) -> usize {
+        self.under_way
     }
 
     /// Begins everything that was asked for, and waits until something is done, at most for so long. Appends what is
@@ -196,12 +216,21 @@ impl Ring {
             Err(error) if is_passing(&error) => {}
             Err(error) => return Err(error),
         }
-        let Self { io, sends, arrivals, under_way, .. } = self;
+        let Self { io, sends, arrivals, hang_ups, under_way, .. } = self;
         for entry in io.completion() {
             if !cqueue::more(entry.flags()) {
                 *under_way -= 1;
             }
-            complete(&entry, sends, arrivals, events);
+            let (kind, key) = (entry.user_data() >> KEY_BITS, entry.user_data() & KEY_MAX);
+            if kind == Kind::HangUp as u64 {
+                // Whether there was a receive to be cancelled does not matter.
+                if let Some(hang_up) = hang_ups.take(key) {
+                    events.push(Event::Closed(hang_up.as_fd().as_raw_fd()));
+                    hang_up.finish();
+                }
+            } else {
+                complete(&entry, sends, arrivals, events);
+            }
         }
         Ok(())
     }
@@ -316,6 +345,7 @@ enum Kind {
     Send,
     Arrival,
     Cancel,
+    HangUp,
 }
 
 impl Kind {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::ops::Bound;
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
@@ -70,11 +71,12 @@ impl Roster {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&descriptor);
     }
 
-    /// Shows all cards in the order of their numbers.
-    pub(crate) fn show(&self, mut visit: impl FnMut(RawFd, &Card)) {
-        // Not under the lock: who comes and goes shall not wait for the answer.
-        let cards = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        cards.iter().for_each(|(descriptor, card)| visit(*descriptor, card));
+    /// The card with the lowest number above `last`, or the lowest of all.
+    pub(crate) fn next(&self, last: Option<RawFd>) -> Option<(RawFd, Arc<Card>)> {
+        let cards = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let from = last.map_or(Bound::Unbounded, Bound::Excluded);
+        let (descriptor, card) = cards.range((from, Bound::Unbounded)).next()?;
+        Some((*descriptor, Arc::clone(card)))
     }
 }
 
@@ -167,12 +169,13 @@ mod tests {
         roster.add(6, Ends::ListeningUnix("/tmp/s".into()), 1);
         card.note_active(7);
         card.note_stage(Stage::Value);
-        let mut shown = Vec::new();
-        roster.show(|descriptor, card| {
+        let (mut shown, mut last) = (Vec::new(), None);
+        while let Some((descriptor, card)) = roster.next(last) {
             let listen = card.listen_address().unwrap_or_default();
             let (state, active) = (card.state(descriptor == 5), card.active());
             shown.push(format!("{descriptor} {} {listen} {state} {active}", card.address()));
-        });
+            last = Some(descriptor);
+        }
         assert_eq!(
             shown,
             [
@@ -184,8 +187,6 @@ mod tests {
             ]
         );
         roster.remove(9);
-        let mut count = 0;
-        roster.show(|_, _| count += 1);
-        assert_eq!(count, 4);
+        assert!(roster.next(Some(6)).is_none());
     }
 }

@@ -8,17 +8,19 @@ use larder_options::{Options, Tuning};
 use larder_stats::{Counter, Counters};
 
 use crate::budget::{BUDGET_BYTES, Budget};
-use crate::certificates::Certificates;
+use crate::certificates::{Certificates, Refreshed};
 use crate::classes::Classes;
 use crate::clock::Warp;
 use crate::crawler::Crawler;
 use crate::credentials::{Credentials, CredentialsError};
+use crate::handover::HandedMemory;
 use crate::leases::Leases;
 use crate::log::{self, Log};
 use crate::memory_file::{self, MemoryFileError};
 use crate::prefixes::Prefixes;
 use crate::readers::{Readers, ReadersError};
 use crate::roster::Roster;
+use crate::stats::Censuses;
 use crate::stop::Stop;
 use crate::supervisor::Supervisor;
 use crate::tally::ClassTally;
@@ -56,6 +58,8 @@ pub struct Server {
     pub(crate) watchers: Arc<Watchers>,
     pub(crate) prefixes: Prefixes,
     pub(crate) crawler: Crawler,
+    /// What is stored, by size class, for statistics.
+    pub(crate) censuses: Censuses,
     /// Moves the clock, where clients may.
     pub(crate) warp: Option<Warp>,
     /// What clients have tuned.
@@ -112,6 +116,14 @@ impl Server {
     /// # Errors
     /// The cache could not be opened, the users could not be read, or there are no file descriptors left.
     pub fn new(options: Options) -> Result<Self, ServerError> {
+        Self::taking_over(options, None)
+    }
+
+    /// As [`Server::new`], with the cache that another server hands over, where it is the one that the options ask for.
+    pub(crate) fn taking_over(
+        options: Options,
+        memory: Option<HandedMemory>,
+    ) -> Result<Self, ServerError> {
         let builder = Cache::builder()
             .memory_bytes(options.memory_bytes)
             .item_bytes_max(options.item_bytes_max)
@@ -119,19 +131,27 @@ impl Server {
             .evict(options.evict)
             .clock(Clock::Ticked)
             .maintainer(true)
-            .readable(options.has_readers());
+            .inheritable(options.has_readers());
         let credentials = Credentials::load(&options).map_err(UsersError)?;
         let cache = match &options.memory_file {
             Some(path) => memory_file::open(builder, path, &options)?,
-            None => open(builder, &options)?,
+            None => match memory.and_then(|memory| inherit(&builder, &options, memory)) {
+                Some(cache) => cache,
+                None => open(builder, &options)?,
+            },
         };
         cache.tick(cache.system_second());
         let readers = Readers::new(&options, &cache)?;
         let counters: Vec<Arc<Counters>> =
             (0..options.worker_count + 3).map(|_| Arc::default()).collect();
-        let log_bytes_max = usize::try_from(options.watcher_log_bytes).unwrap_or(usize::MAX);
-        let watchers =
-            Arc::new(Watchers::new(Arc::clone(&counters[options.worker_count]), log_bytes_max));
+        let bytes_max = |bytes| usize::try_from(bytes).unwrap_or(usize::MAX);
+        let watchers = Arc::new(Watchers::new(
+            Arc::clone(&counters[options.worker_count]),
+            // The workers, the listener, the maintainer and the crawler.
+            options.worker_count + 3,
+            bytes_max(options.worker_log_bytes),
+            bytes_max(options.watcher_log_bytes),
+        ));
         let classes = Classes::new(&options.slabs, options.cas);
         let class_tally = ClassTally::new(&classes, options.worker_count);
         let departures = Arc::clone(class_tally.departures());
@@ -168,6 +188,7 @@ impl Server {
                 options.lru_crawler,
                 Arc::clone(&counters[options.worker_count + 1]),
             ),
+            censuses: Censuses::default(),
             warp: options.debug_time.then(Warp::default),
             tuning: Mutex::new(options.tuning.clone()),
             accepting: AtomicBool::new(true),
@@ -211,18 +232,35 @@ impl Server {
         self.sum(Counter::ConnectionsCurrent) as usize
     }
 
-    /// Reads the files again that an operator may have changed, and says on standard error how that went.
+    /// Sets the memory limit of an inherited cache to `-m`. `cache_memlimit` lasts only as long as the
+    /// process that executed it.
+    pub(crate) fn apply_memory_limit(&self) {
+        if self.cache.memory_limit() != self.options.memory_bytes
+            && let Err(error) = self.cache.set_memory_limit(self.options.memory_bytes)
+        {
+            log::say(format_args!("larderd: option -m: {error}"));
+        }
+    }
+
+    /// Reads the files again that an operator may have changed, and says on standard error how that went. With
+    /// `only_if_changed`, files that have not changed are not read, and nothing is said.
     ///
     /// # Errors
-    /// What was wrong; then what was read before stays in effect.
-    pub(crate) fn refresh_certificates(&self) -> Result<(), RefreshError> {
+    /// There is no TLS, or the files cannot be used; then what was read before stays in effect.
+    pub(crate) fn refresh_certificates(&self, only_if_changed: bool) -> Result<(), RefreshError> {
         let certificates = self.certificates.as_ref().ok_or(RefreshError::NoTls)?;
-        certificates.refresh().map_err(|error| {
-            log::say(format_args!("larderd: the certificates in use stay: {error}"));
-            RefreshError::Unusable
-        })?;
-        self.log.event(format_args!("the certificates have been read again"));
-        Ok(())
+        match certificates.refresh(only_if_changed) {
+            Refreshed::Unchanged(true) => Ok(()),
+            Refreshed::Unchanged(false) => Err(RefreshError::Unusable),
+            Refreshed::Read(Ok(())) => {
+                self.log.event(format_args!("the certificates have been read again"));
+                Ok(())
+            }
+            Refreshed::Read(Err(error)) => {
+                log::say(format_args!("larderd: the certificates in use stay: {error}"));
+                Err(RefreshError::Unusable)
+            }
+        }
     }
 
     /// Reads the users again, where there are any. If that fails, standard error says why, and nothing changes.
@@ -256,6 +294,32 @@ fn counted_before(cache: &Cache) -> [u64; Counter::COUNT] {
     let items = &mut counts[Counter::ItemsTotal as usize];
     *items = items.wrapping_sub(cache.len());
     counts
+}
+
+/// The cache that another server hands over; none where it is not what the options ask for, which the log then says.
+fn inherit(builder: &Builder, options: &Options, memory: HandedMemory) -> Option<Cache> {
+    let HandedMemory { inheritance, readers } = memory;
+    let now = options.local_readers.to_string();
+    let opened = if !options.has_readers() || readers != now {
+        // Processes that may not read any more have it mapped.
+        Err(format!(
+            "its readers were those of --local-readers={readers}, and now {now} is asked for"
+        ))
+    } else {
+        builder.clone().open_inherited(inheritance).map_err(|error| error.to_string())
+    };
+    match opened {
+        Ok(cache) => {
+            log::say(format_args!("larderd: goes on with a cache of {} items", cache.len()));
+            Some(cache)
+        }
+        Err(why) => {
+            log::say(format_args!(
+                "larderd: the cache begins empty, since that of the old process cannot be used: {why}"
+            ));
+            None
+        }
+    }
 }
 
 fn open(builder: Builder, options: &Options) -> Result<Cache, OpenError> {

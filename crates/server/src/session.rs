@@ -4,11 +4,11 @@ mod older;
 mod turn;
 
 use larder::{Landing, LargeValue};
-use larder_item::KEY_BYTES_MAX;
+use larder_item::{KEY_BYTES_MAX, Meta};
 use larder_options::{AnswersAs, Protocol};
 use larder_protocol::{
     Arithmetic, Bad, ClientError, Command, Delete, Dialects, Fetch, Frame, Kept, Parsed, Parser,
-    Refusal, Response, Store, meta,
+    Refusal, Response, Store, meta, names_command,
 };
 
 use crate::Server;
@@ -17,6 +17,7 @@ use crate::dump::Dump;
 use crate::execute::{Executed, Executor};
 use crate::output::Output;
 use crate::roster::Stage;
+use crate::stats::{ConnectionList, Gathering};
 use crate::watch::Watch;
 
 use self::turn::{Heard, KEYS_PER_COMMAND, Step, Turn, words};
@@ -51,6 +52,10 @@ enum State {
     Large(Box<LargeValue>, Box<Kept>),
     /// Before the next byte, the rest of a list of items is to be written.
     Dump(Box<Dump>),
+    /// Before the next byte, the rest of a list of connections is to be written.
+    Connections(Box<ConnectionList>),
+    /// Statistics are gathered, of which the command has this frame.
+    Gather(Box<Gathering>, Box<Kept>),
     /// What comes means nothing: the connection is shown what happens, until it is closed.
     Watch(Box<Watch>),
 }
@@ -60,9 +65,26 @@ enum State {
 pub struct Allowance {
     /// Commands that it executes.
     pub commands_max: usize,
+    /// Keys of lists that it looks up.
+    pub keys_max: usize,
     /// It begins nothing more once its output has this length, not counting what is sent from where it is. It
     /// passes that by one value in one piece at most.
     pub out_bytes_max: usize,
+    /// True if an item is not begun either unless it fits the rest of that length. The first item of an output
+    /// is always begun.
+    pub is_tight: bool,
+}
+
+impl Allowance {
+    /// Allows `commands_max` commands, and the output of a connection while memory is not short.
+    pub const fn of_commands(commands_max: usize) -> Self {
+        Self {
+            commands_max,
+            keys_max: usize::MAX,
+            out_bytes_max: OUTPUT_BYTES_HIGH,
+            is_tight: false,
+        }
+    }
 }
 
 /// What a call of [`Session::receive`] came to.
@@ -143,7 +165,9 @@ impl Session {
             told: None,
             took_long: false,
             out,
+            tight_bytes_max: if allowance.is_tight { allowance.out_bytes_max } else { usize::MAX },
             left: allowance.commands_max.saturating_mul(KEYS_PER_COMMAND),
+            keys_left: allowance.keys_max,
         };
         let mut consumed = 0;
         let next = loop {
@@ -168,7 +192,8 @@ impl Session {
                     }
                     Step::GoOn(bytes)
                 }
-                State::Dump(_) if turn.left == 0 => break Next::GiveWay,
+                State::Dump(_) | State::Gather(..) if turn.left == 0 => break Next::GiveWay,
+                State::Gather(..) => self.gather_on(&mut turn),
                 State::Dump(dump) => {
                     match dump.step(&mut turn.out.bytes) {
                         Some(items) => turn.left = turn.left.saturating_sub(items.max(1)),
@@ -176,23 +201,19 @@ impl Session {
                     }
                     Step::GoOn(0)
                 }
+                State::Connections(_) if turn.left == 0 => break Next::GiveWay,
+                State::Connections(list) => {
+                    turn.left -= 1;
+                    if !list.step(&mut turn.out.bytes) {
+                        self.state = State::Command;
+                    }
+                    Step::GoOn(0)
+                }
                 State::Watch(watch) => {
                     let has_more = watch.read(&mut turn.out.bytes, allowance.out_bytes_max);
                     Step::Stop(rest.len(), if has_more { Next::Drain } else { Next::Lines })
                 }
-                State::Large(large, kept) => match large.take_piece() {
-                    Ok(Some(piece)) => {
-                        turn.show(piece, self.is_brief);
-                        Step::GoOn(0)
-                    }
-                    Ok(None) => {
-                        turn.tell(&Response::Hit, &kept.frame());
-                        self.state = State::Command;
-                        Step::GoOn(0)
-                    }
-                    // A part of the value has been sent; there is no way to take it back.
-                    Err(_) => Step::Stop(0, Next::Close),
-                },
+                State::Large(..) => self.large_piece(&mut turn),
             };
             match step {
                 Step::GoOn(bytes) => consumed += bytes,
@@ -205,6 +226,21 @@ impl Session {
         Progress { consumed, next }
     }
 
+    /// Appends the next piece of a large value, or the end of its item.
+    fn large_piece(&mut self, turn: &mut Turn<'_>) -> Step {
+        let State::Large(large, kept) = &mut self.state else { return Step::GoOn(0) };
+        match large.take_piece() {
+            Ok(Some(piece)) => turn.show(piece, self.is_brief),
+            Ok(None) => {
+                turn.tell(&Response::Hit, &kept.frame());
+                self.state = State::Command;
+            }
+            // A part of the value has been sent; there is no way to take it back.
+            Err(_) => return Step::Stop(0, Next::Close),
+        }
+        Step::GoOn(0)
+    }
+
     /// The keys of the commands that `input` begins with. Nothing is executed: it comes again.
     pub(crate) fn keys_ahead<'a>(
         &self,
@@ -213,12 +249,17 @@ impl Session {
         let mut parser = self.parser.clone();
         let mut rest = match self.state {
             State::Command => input,
-            State::Block(_) | State::Large(..) | State::Dump(_) | State::Watch(_) => &[],
+            _ => &[],
         };
         std::iter::from_fn(move || {
             loop {
-                let Parsed::Command { command, frame, consumed } = parser.next(rest) else {
-                    return None;
+                let (command, frame, consumed) = match parser.next(rest) {
+                    Parsed::Command { command, frame, consumed } => (command, frame, consumed),
+                    Parsed::Skipped { consumed } => {
+                        rest = &rest[consumed..];
+                        continue;
+                    }
+                    Parsed::NeedMore | Parsed::Bad(_) => return None,
                 };
                 rest = &rest[consumed..];
                 match command {
@@ -241,6 +282,9 @@ impl Session {
     /// Executes the command that `input` begins with.
     #[inline]
     fn command(&mut self, turn: &mut Turn<'_>, input: &[u8]) -> Step {
+        if turn.tight_bytes_max < usize::MAX && self.lacks_room(turn, input) {
+            return Step::Stop(0, Next::Drain);
+        }
         // By reference: a move of what has just been written piece by piece waits for all of the pieces.
         match &self.parser.next(input) {
             Parsed::Command { command, frame: Frame::Meta(frame), consumed } if frame.base64 => {
@@ -249,9 +293,29 @@ impl Session {
             Parsed::Command { command, frame, consumed } => {
                 self.run(turn, Heard { command, frame, input, consumed: *consumed })
             }
+            Parsed::Skipped { consumed } => Step::GoOn(*consumed),
             Parsed::NeedMore => Step::Stop(0, Next::Input),
             Parsed::Bad(bad) => self.refuse(turn, bad, input),
         }
+    }
+
+    /// True if the next command reads an item that does not fit the output any more. The command is not used
+    /// up: it comes again once the output is sent.
+    #[cold]
+    fn lacks_room(&self, turn: &Turn<'_>, input: &[u8]) -> bool {
+        if turn.out.is_empty() {
+            return false;
+        }
+        let Parsed::Command { command, .. } = self.parser.clone().next(input) else { return false };
+        let (Command::Get { key, .. }
+        | Command::LeaseGet { key }
+        | Command::Fetch(Fetch { key, .. })) = command
+        else {
+            return false;
+        };
+        let item_bytes = |meta: Meta| HEAD_BYTES_MAX + key.len() + meta.value_bytes;
+        let room = turn.tight_bytes_max.saturating_sub(turn.out.bytes.len());
+        turn.executor.cache().peek(key).is_some_and(|meta| item_bytes(meta) > room)
     }
 
     /// Executes a command whose key is written in base64.
@@ -273,10 +337,10 @@ impl Session {
     /// Executes a command.
     #[inline]
     fn run(&mut self, turn: &mut Turn<'_>, heard: Heard<'_>) -> Step {
-        turn.left = turn.left.saturating_sub(match heard.is_of_list() {
-            true => 1,
-            false => KEYS_PER_COMMAND,
-        });
+        match heard.is_of_list() {
+            true => turn.take_key(),
+            false => turn.left = turn.left.saturating_sub(KEYS_PER_COMMAND),
+        }
         if turn.attention.is_none() {
             self.carry_out::<false>(turn, heard)
         } else {
@@ -360,9 +424,15 @@ impl Session {
                 self.state = State::Large(large, Box::new(frame.keep()));
             }
             Executed::Dump(dump) => self.begin_dump(turn, dump, frame),
+            Executed::Connections(list) => self.state = State::Connections(list),
+            Executed::Gather(gathering) => self.gather(turn, gathering, frame),
             Executed::Watch(watch) => self.begin_watch(turn, watch, frame),
             Executed::Region if self.may_read => return Step::Stop(consumed, Next::Region),
             Executed::Region => turn.tell(&ClientError::RegionNotAllowed.into(), frame),
+            Executed::Reads => match command {
+                Command::NoteReads { keys } if self.may_read => turn.executor.note_reads(keys),
+                _ => turn.tell(&ClientError::RegionNotAllowed.into(), frame),
+            },
         }
         Step::GoOn(consumed)
     }
@@ -379,6 +449,28 @@ impl Session {
             turn.tell(&Response::Ok, frame);
         }
         self.state = State::Dump(dump);
+    }
+
+    #[cold]
+    fn gather(&mut self, turn: &mut Turn<'_>, gathering: Box<Gathering>, frame: &Frame<'_>) {
+        (turn.left, turn.took_long) = (0, true);
+        if self.is_brief {
+            gathering.finish(frame, &mut turn.out.bytes);
+            return turn.tell(&Response::EndOfStats, frame);
+        }
+        self.state = State::Gather(gathering, Box::new(frame.keep()));
+    }
+
+    #[cold]
+    fn gather_on(&mut self, turn: &mut Turn<'_>) -> Step {
+        (turn.left, turn.took_long) = (0, true);
+        if let State::Gather(gathering, kept) = &mut self.state
+            && gathering.step(&kept.frame(), &mut turn.out.bytes)
+        {
+            turn.tell(&Response::EndOfStats, &kept.frame());
+            self.state = State::Command;
+        }
+        Step::GoOn(0)
     }
 
     #[cold]
@@ -429,6 +521,10 @@ impl Session {
     fn refuse(&mut self, turn: &mut Turn<'_>, bad: &Bad<'_>, input: &[u8]) -> Step {
         if turn.attention.shows_commands() {
             turn.executor.log().received(self.id, words(None, &bad.frame, input, bad.consumed));
+        }
+        if self.is_brief && !names_command(input) {
+            // It may be an answer, and to answer it could begin a conversation of two servers without an end.
+            return Step::Stop(input.len(), Next::Close);
         }
         turn.left = turn.left.saturating_sub(KEYS_PER_COMMAND);
         let bad = match turn.executor.server().options.answers_as {
@@ -496,7 +592,9 @@ impl Session {
             State::Command => Stage::Command,
             State::Block(block) if block.is_passing() => Stage::Swallow,
             State::Block(_) => Stage::Value,
-            State::Large(..) | State::Dump(_) => Stage::Answer,
+            State::Large(..) | State::Dump(_) | State::Gather(..) | State::Connections(_) => {
+                Stage::Answer
+            }
             State::Watch(_) => Stage::Watch,
         }
     }
@@ -511,10 +609,14 @@ impl Session {
         match &self.state {
             State::Block(block) => block.held_bytes(),
             State::Dump(dump) => dump.held_bytes(),
-            State::Command | State::Large(..) | State::Watch(_) => 0,
+            State::Gather(gathering, _) => gathering.held_bytes(),
+            State::Command | State::Large(..) | State::Connections(_) | State::Watch(_) => 0,
         }
     }
 }
+
+/// What stands before and behind a value in any dialect, without its key.
+const HEAD_BYTES_MAX: usize = 100;
 
 /// With so much output of its own a session should wait until it is sent.
 pub const OUTPUT_BYTES_HIGH: usize = 64 * 1024;

@@ -14,7 +14,7 @@ use crate::certificates::Certificates;
 use crate::datagrams::Datagrams;
 use crate::failure::{EXIT_FAILURE, EXIT_OS, EXIT_USAGE, Failure};
 use crate::handed::Handed;
-use crate::handover::Predecessor;
+use crate::handover::{Estate, HandedMemory, Predecessor};
 use crate::inbox::Inbox;
 use crate::listener::Listener;
 use crate::program::Program;
@@ -39,7 +39,7 @@ pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
     if options.daemon && !daemon::is_detached() {
         return daemon::start();
     }
-    let (predecessor, handed) = take_handed()?;
+    let Given { predecessor, handed, memory } = take_handed()?;
     let supervisor = Supervisor::find();
     for warning in warnings {
         log::say(format_args!("larderd: {warning}"));
@@ -67,7 +67,8 @@ pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
     }
     // Before the threads: they must not get the signals' default.
     let signals = Signals::catch().map_err(|error| os_failure("catch signals", &error))?;
-    let mut server = Server::new(options).map_err(|error| Failure::new(EXIT_FAILURE, error))?;
+    let mut server =
+        Server::taking_over(options, memory).map_err(|error| Failure::new(EXIT_FAILURE, error))?;
     server.certificates = certificates;
     server.connection_count_max = connection_count_max;
     server.supervisor = supervisor;
@@ -93,6 +94,8 @@ pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
         Some(predecessor) => predecessor.tell_ready(),
         None => server.supervisor.tell_ready(),
     }
+    // Not before it serves: until then the cache is that of the process before it, which may have to go on.
+    server.apply_memory_limit();
     let upgrade = Upgrade::new(program, datagrams);
     let mut listener = Listener::new(&server, sockets, inboxes.clone(), signals, upgrade);
     listener.run();
@@ -108,15 +111,20 @@ pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
-type Given = (Option<Predecessor>, Option<Vec<Handed>>);
+/// What this process is given at its start.
+struct Given {
+    /// The server that it takes the place of.
+    predecessor: Option<Predecessor>,
+    handed: Option<Vec<Handed>>,
+    memory: Option<HandedMemory>,
+}
 
-/// The sockets that this process is given, and the server that it takes the place of.
 fn take_handed() -> Result<Given, Failure> {
-    if let Some((predecessor, handed)) = Predecessor::find()? {
-        return Ok((Some(predecessor), Some(handed)));
+    if let Some((predecessor, Estate { sockets, memory })) = Predecessor::find()? {
+        return Ok(Given { predecessor: Some(predecessor), handed: Some(sockets), memory });
     }
-    let handed = activation::take()?;
-    Ok((None, Some(handed).filter(|handed| !handed.is_empty())))
+    let handed = Some(activation::take()?).filter(|handed| !handed.is_empty());
+    Ok(Given { predecessor: None, handed, memory: None })
 }
 
 /// The same path wherever the process goes.

@@ -1,37 +1,76 @@
 //! The answers of `stats`: the rows of the tables with the values of this server.
 
 mod by_class;
+mod census;
 mod connections;
+mod gather;
 
-use std::os::fd::RawFd;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use larder::Report;
-use larder_item::{Deadline, Epoch};
-use larder_options::AnswersAs;
-use larder_protocol::{ClientError, Frame, Response, StatsSection, WIRE_VERSION, render, text};
+use larder_item::Epoch;
+use larder_options::{AnswersAs, LARDER_COMMIT, LARDER_VERSION};
+use larder_protocol::{ClientError, Frame, Response, StatsSection, WIRE_VERSION, render};
 use larder_stats::{Condition, Gauge, Section, Source, Stat};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 
 use crate::certificates::Certificates;
-use crate::classes::{ItemSize, PAGE_BYTES};
+use crate::classes::PAGE_BYTES;
 use crate::{Server, limits};
-use by_class::Census;
+pub(crate) use census::{Census, Censuses};
+pub(crate) use connections::ConnectionList;
+use gather::Counted;
+pub(crate) use gather::Gathering;
 
-/// Appends the statistics of a section. `asker` is the descriptor of the connection that asks.
+/// What a request for statistics gives.
+pub(crate) enum Answer {
+    /// The answer is complete.
+    Done(Response),
+    /// The rest of the answer is still to be gathered.
+    Gather(Box<Gathering>),
+}
+
+/// Appends the statistics of a section. Connections are listed by [`ConnectionList`].
 pub(crate) fn answer(
+    server: &Arc<Server>,
+    section: StatsSection,
+    frame: &Frame<'_>,
+    out: &mut Vec<u8>,
+) -> Answer {
+    let gathering = match section {
+        StatsSection::Items => Gathering::census(server, Counted::Items),
+        StatsSection::Slabs => Gathering::census(server, Counted::Slabs),
+        StatsSection::Sizes if server.options.track_sizes => {
+            Gathering::census(server, Counted::Sizes)
+        }
+        StatsSection::CacheDump { .. } if !server.options.dump => {
+            return Answer::Done(ClientError::DumpNotAllowed.into());
+        }
+        StatsSection::CacheDump { class, items_max } => match u8::try_from(class) {
+            Ok(class) => Gathering::keys(server, class, items_max),
+            Err(_) => return Answer::Done(Response::EndOfStats),
+        },
+        section => return Answer::Done(at_once(server, section, frame, out)),
+    };
+    let mut gathering = Box::new(gathering);
+    match gathering.step(frame, out) {
+        true => Answer::Done(Response::EndOfStats),
+        false => Answer::Gather(gathering),
+    }
+}
+
+/// Appends the statistics of a section for which no item is looked at.
+fn at_once(
     server: &Server,
     section: StatsSection,
-    asker: RawFd,
     frame: &Frame<'_>,
     out: &mut Vec<u8>,
 ) -> Response {
     match section {
         StatsSection::General => rows(server, Section::General, frame, out),
-        StatsSection::Items => Census::take(server).show(server, Section::Items, frame, out),
-        StatsSection::Slabs => slabs(server, frame, out),
-        StatsSection::Connections => connections::show(server, asker, frame, out),
+        StatsSection::Connections => {}
         StatsSection::Larder => rows(server, Section::Larder, frame, out),
         StatsSection::Settings => {
             let mut options = server.options.clone();
@@ -44,15 +83,8 @@ pub(crate) fn answer(
                 render::stat(out, name, text, frame);
             }
         }
-        StatsSection::Sizes => sizes(server, frame, out),
-        StatsSection::CacheDump { class, items_max } => {
-            if !server.options.dump {
-                return ClientError::DumpNotAllowed.into();
-            }
-            if let Ok(class) = u8::try_from(class) {
-                dump(server, class, items_max, out);
-            }
-        }
+        StatsSection::Sizes => render::stat(out, "sizes_status", "disabled", frame),
+        StatsSection::Items | StatsSection::Slabs | StatsSection::CacheDump { .. } => {}
         StatsSection::Reset => {
             server.reset_counters();
             server.prefixes.reset();
@@ -62,34 +94,10 @@ pub(crate) fn answer(
     Response::EndOfStats
 }
 
-fn sizes(server: &Server, frame: &Frame<'_>, out: &mut Vec<u8>) {
-    if !server.options.track_sizes {
-        return render::stat(out, "sizes_status", "disabled", frame);
-    }
-    for (bytes, count) in by_class::sizes(server) {
+fn show_sizes(census: &Census, frame: &Frame<'_>, out: &mut Vec<u8>) {
+    for (bytes, count) in &census.sizes {
         render::stat(out, bytes, count, frame);
     }
-}
-
-/// Lists live items of a class, among those that it gets to see.
-fn dump(server: &Server, class: u8, items_max: u32, out: &mut Vec<u8>) {
-    let epoch = server.cache.epoch();
-    let mut items_left = if items_max == 0 { u32::MAX } else { items_max };
-    let bytes_max = out.len() + DUMP_BYTES_MAX;
-    let mut looks_left = DUMP_LOOKS_MAX;
-    server.cache.dump(|item| {
-        looks_left -= 1;
-        if server.classes.class_of(ItemSize::new(item.key.len(), &item.meta)) != class {
-            return looks_left > 0;
-        }
-        let exptime = match item.meta.deadline {
-            Deadline::NEVER => 0,
-            Deadline(second) => epoch.unix_of(second),
-        };
-        text::render::dumped_item(out, &item.key, item.meta.value_bytes, exptime);
-        items_left -= 1;
-        items_left > 0 && looks_left > 0 && out.len() < bytes_max
-    });
 }
 
 fn rows(server: &Server, section: Section, frame: &Frame<'_>, out: &mut Vec<u8>) {
@@ -108,8 +116,7 @@ fn rows(server: &Server, section: Section, frame: &Frame<'_>, out: &mut Vec<u8>)
     }
 }
 
-fn slabs(server: &Server, frame: &Frame<'_>, out: &mut Vec<u8>) {
-    let census = Census::take(server);
+fn slabs(server: &Server, census: &Census, frame: &Frame<'_>, out: &mut Vec<u8>) {
     census.show(server, Section::Slabs, frame, out);
     for stat in Section::SlabsTotal.rows() {
         let value = match stat.source {
@@ -144,6 +151,8 @@ fn gauge_text(server: &Server, report: &Report, gauge: Gauge) -> String {
     let now = server.cache.now();
     let number = match gauge {
         Gauge::Version => return WIRE_VERSION.to_owned(),
+        Gauge::LarderVersion => return LARDER_VERSION.to_owned(),
+        Gauge::LarderCommit => return LARDER_COMMIT.to_owned(),
         Gauge::RusageUser => return usage().0,
         Gauge::RusageSystem => return usage().1,
         Gauge::Pid => u64::from(std::process::id()),
@@ -177,7 +186,7 @@ fn gauge_text(server: &Server, report: &Report, gauge: Gauge) -> String {
         Gauge::GroupCount => report.groups,
         Gauge::GroupOverflowCount => report.overflow_groups,
         // Only `slabs` asks, and has counted.
-        Gauge::ActiveClasses => Census::take(server).active_count(server),
+        Gauge::ActiveClasses => server.censuses.at_once(server).active_count(server),
     };
     number.to_string()
 }
@@ -204,9 +213,3 @@ fn usage() -> (String, String) {
 
 /// Slots of an index group, for memcached's measure of the index.
 const SLOTS_PER_GROUP: u64 = 15;
-
-/// memcached shows no more in one dump.
-const DUMP_BYTES_MAX: usize = 2 * 1024 * 1024;
-
-/// So many items are looked at for it: the worker serves nobody else meanwhile.
-const DUMP_LOOKS_MAX: u32 = 30_000;

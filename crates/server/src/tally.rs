@@ -24,7 +24,7 @@ pub(crate) struct ClassTally {
 pub(crate) struct Departures {
     classes: Classes,
     counters: ClassCounters,
-    /// For each class, how long the item evicted last had been where it was.
+    /// For each class, how long the item evicted last had not been used.
     evicted_secs: Vec<AtomicU32>,
 }
 
@@ -119,7 +119,7 @@ impl Departures {
         self.evicted_secs[usize::from(class)].store(secs, Relaxed);
     }
 
-    /// How long the item of a class that was evicted last had been where it was.
+    /// How long the item of a class that was evicted last had not been used.
     pub(crate) fn evicted_secs(&self, class: u8) -> Second {
         self.evicted_secs[usize::from(class)].load(Relaxed)
     }

@@ -10,9 +10,11 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
 
+use larder::SharedError;
+
 use crate::clock::Stopwatch;
 use crate::datagrams::Datagrams;
-use crate::handover::{self, Answer, Channel};
+use crate::handover::{self, Answer, Channel, HandedMemory};
 use crate::program::Program;
 use crate::sockets::Socket;
 use crate::{Server, activation, log, pidfile};
@@ -60,12 +62,15 @@ impl Upgrade {
         if let Some(why) = refused {
             return log::say(format_args!("larderd: SIGUSR2: no upgrade: {why}"));
         }
-        let fate = match fate_of_cache(server) {
-            Ok(fate) => fate,
+        if let Some(why) = obstacle(server) {
+            return log::say(format_args!("larderd: SIGUSR2: no upgrade: {why}"));
+        }
+        let (memory, fate) = match fate_of_cache(server) {
+            Ok(known) => known,
             Err(why) => return log::say(format_args!("larderd: SIGUSR2: no upgrade: {why}")),
         };
         server.supervisor.tell_reloading();
-        match self.start(sockets) {
+        match self.start(sockets, memory.as_ref()) {
             Ok(successor) => {
                 log::say(format_args!(
                     "larderd: SIGUSR2: process {} starts to take over; {fate}",
@@ -80,10 +85,11 @@ impl Upgrade {
         }
     }
 
-    fn start(&self, sockets: &[Socket]) -> io::Result<Successor> {
+    fn start(&self, sockets: &[Socket], memory: Option<&HandedMemory>) -> io::Result<Successor> {
         let descriptors = sockets.iter().map(|socket| socket.descriptor.as_fd());
         let datagrams = self.datagrams.iter().map(AsFd::as_fd);
-        let (channel, theirs) = Channel::open(&descriptors.chain(datagrams).collect::<Vec<_>>())?;
+        let (channel, theirs) =
+            Channel::open(&descriptors.chain(datagrams).collect::<Vec<_>>(), memory)?;
         let mut command = self.program.command()?;
         for variable in activation::VARIABLES {
             command.env_remove(variable);
@@ -111,6 +117,7 @@ impl Upgrade {
             return false;
         };
         let pid = successor.process.id();
+        let memory_bytes = server.options.memory_bytes;
         let failure = match successor.channel.answer() {
             Answer::Ready => {
                 successor.serves = true;
@@ -120,8 +127,12 @@ impl Upgrade {
                 return true;
             }
             Answer::Gone => successor.end(),
-            Answer::None if successor.since.elapsed_us() < START_US_MAX => return false,
-            Answer::None => format!("it does not serve after {} s", START_US_MAX / 1_000_000),
+            Answer::None if successor.since.elapsed_us() < start_us_max(memory_bytes) => {
+                return false;
+            }
+            Answer::None => {
+                format!("it does not serve after {} s", start_us_max(memory_bytes) / 1_000_000)
+            }
         };
         self.stage = Stage::None;
         log::say(format_args!(
@@ -173,23 +184,51 @@ impl Drop for Successor {
     }
 }
 
-/// Whether there can be an upgrade, and what then becomes of the cache: the one place that knows.
-fn fate_of_cache(server: &Server) -> Result<&'static str, &'static str> {
+/// Why there can be no upgrade, if there can be none.
+fn obstacle(server: &Server) -> Option<&'static str> {
     if server.options.drop_privileges {
-        return Err("with -o drop_privileges no program can be started");
+        return Some("with -o drop_privileges no program can be started");
     }
-    if process::id() == 1 {
-        return Err("this is process 1, with which all others end");
-    }
-    Ok(match server.options.memory_file {
-        Some(_) => "it goes on with the cache in the file of -e",
-        None => "its cache is empty, since that of this one ends with it",
-    })
+    (process::id() == 1).then_some("this is process 1, with which all others end")
 }
 
-/// So long may a new process take until it serves.
-const START_US_MAX: u64 = 10_000_000;
+/// What becomes of the cache, and its memory, where that is handed over.
+///
+/// # Errors
+/// The memory cannot be opened once more.
+fn fate_of_cache(server: &Server) -> Result<(Option<HandedMemory>, &'static str), SharedError> {
+    if server.options.memory_file.is_some() {
+        return Ok((None, "it goes on with the cache in the file of -e"));
+    }
+    let Some(inheritance) = server.cache.inheritance() else {
+        return Ok((None, "its cache is empty, since that of this one ends with it"));
+    };
+    let readers = server.options.local_readers.to_string();
+    let memory = HandedMemory { inheritance: inheritance?, readers };
+    Ok((Some(memory), "it is handed this one's cache"))
+}
+
+/// How long the new process may take until it serves. With `-k`, `-L` or a memory that others map it takes all of its
+/// memory from the system first, which costs a quarter of a second a GiB on an idle machine.
+fn start_us_max(memory_bytes: u64) -> u64 {
+    START_US_MIN + (memory_bytes >> 30) * START_GIB_US
+}
+
+const START_US_MIN: u64 = 10_000_000;
+const START_GIB_US: u64 = 2_000_000;
 
 /// A process lets go of its descriptors a moment before its end can be seen.
 const END_LOOKS: u32 = 20;
 const END_PAUSE: Duration = Duration::from_millis(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_to_start_follows_the_memory() {
+        assert_eq!(start_us_max(64 << 20), 10_000_000);
+        assert_eq!(start_us_max(100 << 30), 210_000_000);
+        assert!(start_us_max(u64::MAX) > start_us_max(1 << 40));
+    }
+}

@@ -15,16 +15,18 @@ use larder_protocol::Topics;
 use larder_protocol::text::watched::{self, Closing};
 use larder_stats::Counter;
 use rustix::event::epoll::EventFlags;
-use rustix::net::{Shutdown, getpeername, getsockname, shutdown};
+use rustix::net::{getpeername, getsockname};
 
 use crate::Server;
+use crate::budget::Allotment;
 use crate::clock::Clock;
-use crate::connection::{AWAIT_INPUT, AWAIT_OUTPUT, Begun, Connection, Input, Outcome};
+use crate::connection::{AWAIT_INPUT, AWAIT_OUTPUT, Begun, Connection, Input, Outcome, TurnLimits};
 use crate::connections::{Connections, Token};
 use crate::datagrams::Datagrams;
 use crate::execute::Executor;
 use crate::handed;
 use crate::inbox::{Accepted, Inbox, Transport};
+use crate::log;
 use crate::output::Output;
 use crate::poller::{Event, LAST_KEY, NoRing, Poller};
 use crate::roster::{Card, Ends};
@@ -41,7 +43,10 @@ pub(crate) struct Worker {
     poller: Poller,
     no_ring: Option<NoRing>,
     connections: Connections,
+    /// UDP sockets. They stay open here: the ring's queue may name them to the end.
     datagrams: Arc<[Datagrams]>,
+    /// True while this worker waits for datagrams.
+    takes_datagrams: bool,
     /// Those of them, by number, on which requests wait.
     datagrams_ready: Vec<usize>,
     /// Connections that are shown what happens.
@@ -53,9 +58,17 @@ pub(crate) struct Worker {
     /// Those whose answers a ring was given last.
     sending: Vec<Token>,
     /// Those for which a ring had no buffers.
-    starved: Vec<Token>,
+    /// They wait in this order, and with them those that ask for a buffer behind them.
+    starved: VecDeque<Token>,
+    /// Connections that something happened to, or that had more to do, in this turn of the loop.
+    crowd: usize,
     scratch: Scratch,
     clock: Clock,
+    unreported: Unreported,
+    /// When the log last named a connection that was closed for the memory that it held.
+    gave_up: Option<Second>,
+    /// When a look found no connection that could be closed for it.
+    none_idle: Option<Second>,
     /// Set in a graceful stop: whatever cannot be sent by then is not sent.
     drain_until: Option<Second>,
 }
@@ -66,6 +79,16 @@ struct Turn {
     token: Token,
     input: Input,
     output: Output,
+}
+
+/// Memory of output that a ring was given and no connection has reported: what the socket does not take is known
+/// one turn of the loop later.
+#[derive(Debug, Default)]
+struct Unreported {
+    this_turn_bytes: u64,
+    last_turn_bytes: u64,
+    /// True from when memory is short until it is not nearly so any more.
+    was_tight: bool,
 }
 
 impl Turn {
@@ -95,14 +118,19 @@ impl Worker {
             no_ring,
             connections: Connections::default(),
             datagrams: Arc::default(),
+            takes_datagrams: false,
             datagrams_ready: Vec::new(),
             watching: Vec::new(),
             ready: VecDeque::new(),
             turns: Vec::with_capacity(TURNS_MAX),
             sending: Vec::new(),
-            starved: Vec::new(),
+            starved: VecDeque::new(),
+            crowd: 0,
             scratch: Scratch::new(Records::new(write_bytes)),
             clock: Clock::new(Arc::clone(server)),
+            unreported: Unreported::default(),
+            gave_up: None,
+            none_idle: None,
             drain_until: None,
         })
     }
@@ -127,20 +155,23 @@ impl Worker {
     /// # Errors
     /// The system does not let it wait for them.
     pub(crate) fn share(&mut self, datagrams: Arc<[Datagrams]>) -> io::Result<()> {
-        for (socket, number) in datagrams.iter().zip(1..) {
-            self.poller.watch(socket, INBOX - number)?;
+        for (number, socket) in datagrams.iter().enumerate() {
+            self.poller.watch(socket, datagrams_key(number))?;
         }
         self.datagrams = datagrams;
+        self.takes_datagrams = true;
         Ok(())
     }
 
     /// Takes no part in them any more: another process answers.
     fn leave_datagrams(&mut self) {
-        self.datagrams_ready.clear();
-        for (socket, number) in std::mem::take(&mut self.datagrams).iter().zip(1..) {
-            self.poller.stop_watching(socket, INBOX - number);
-            // What this worker has been woken for nobody else has.
-            socket.serve(&self.executor, &mut self.scratch);
+        if !std::mem::take(&mut self.takes_datagrams) {
+            return;
+        }
+        for (number, socket) in self.datagrams.iter().enumerate() {
+            self.poller.stop_watching(socket, datagrams_key(number));
+            // What this worker has been woken for nobody else has. A ring may report it only later.
+            self.datagrams_ready.push(number);
         }
     }
 
@@ -155,6 +186,9 @@ impl Worker {
                 self.close_idle();
             }
             self.give_turns(&mut events);
+            if server.budget.is_exceeded() {
+                self.close_greediest();
+            }
             match server.stop.requested() {
                 None => {}
                 Some(Manner::Graceful) if !self.is_drained() => {}
@@ -169,7 +203,7 @@ impl Worker {
     /// Waits until there is something to do.
     fn wait(&mut self, events: &mut Vec<Event>) {
         let options = &self.executor.server().options;
-        let timeout = if !self.ready.is_empty() {
+        let timeout = if !self.ready.is_empty() || !self.starved.is_empty() {
             Some(Duration::ZERO)
         } else if options.idle_timeout_secs > 0 || self.drain_until.is_some() {
             Some(Duration::from_secs(1))
@@ -188,8 +222,10 @@ impl Worker {
     /// A turn for every connection that something happened to, then for those that had more to do.
     fn give_turns(&mut self, events: &mut Vec<Event>) {
         let ready_count = self.ready.len();
-        let is_of_peer = |event: &&Event| !matches!(event, Event::Sent(..));
-        let contended = events.iter().filter(is_of_peer).take(2).count() + ready_count > 1;
+        let sent_count = events.iter().filter(|event| matches!(event, Event::Sent(..))).count();
+        let closed_count = events.iter().filter(|event| matches!(event, Event::Closed(_))).count();
+        self.crowd = events.len() - closed_count + ready_count;
+        let contended = self.crowd - sent_count > 1;
         let mut sending = std::mem::take(&mut self.sending);
         let mut is_woken = false;
         for event in events.drain(..) {
@@ -211,6 +247,7 @@ impl Worker {
                 Event::Landed(token, arrival, landed) => {
                     self.note_landed(token, arrival, landed, contended);
                 }
+                Event::Closed(id) => self.note_closed(id),
             }
         }
         for _ in 0..ready_count {
@@ -226,7 +263,9 @@ impl Worker {
         }
         for number in self.datagrams_ready.drain(..) {
             self.datagrams[number].serve(&self.executor, &mut self.scratch);
-            self.poller.watch_on(&self.datagrams[number], INBOX - number as u64 - 1);
+            if self.takes_datagrams {
+                self.poller.watch_on(&self.datagrams[number], datagrams_key(number));
+            }
         }
         for token in sending.drain(..) {
             self.note_stuck(token);
@@ -234,9 +273,9 @@ impl Worker {
         if self.sending.is_empty() {
             self.sending = sending;
         }
-        for token in std::mem::take(&mut self.starved) {
-            self.receive(token);
-        }
+        let this_turn_bytes = std::mem::take(&mut self.unreported.this_turn_bytes);
+        self.unreported.last_turn_bytes = this_turn_bytes;
+        self.receive_for_starved();
     }
 
     /// A descriptor is ready. Where that `is_over` nobody waits for it any more.
@@ -308,16 +347,46 @@ impl Worker {
     }
 
     fn execute(&mut self, turn: &mut Turn, contended: bool) {
+        let keys_max = match self.crowd {
+            0..=CROWD_MIN => usize::MAX,
+            crowd => (CROWD_KEYS / crowd).max(CROWDED_KEYS_MIN),
+        };
+        let limits = TurnLimits { contended, keys_max, allotment: self.allotment() };
         let Self { connections, poller, scratch, executor, clock, .. } = self;
         if let Some(connection) = connections.of_mut(turn.token) {
             turn.output = scratch.take_output();
             let received = received(&turn.input, scratch, poller);
-            connection.execute(executor, received, &mut turn.output, contended, clock.second());
+            connection.execute(executor, received, &mut turn.output, limits, clock.second());
+        }
+        if limits.allotment.is_tight {
+            turn.output.compact();
         }
         let input = std::mem::replace(&mut turn.input, Input::Backlog);
         if let (Input::Lent(lent), Some(ring)) = (input, self.poller.ring()) {
             ring.give_back(lent);
         }
+    }
+
+    /// What a connection may have waiting now. The other workers are taken to have as much under way as this one.
+    #[inline]
+    fn allotment(&mut self) -> Allotment {
+        let Unreported { this_turn_bytes, last_turn_bytes, was_tight } = self.unreported;
+        let server = self.executor.server();
+        let unreported_bytes = this_turn_bytes + last_turn_bytes;
+        let unreported_bytes = unreported_bytes * server.options.worker_count as u64;
+        let mut allotment = server.budget.allotment(unreported_bytes);
+        if self.crowd > CROWD_MIN {
+            let share_bytes = CROWD_BYTES / self.crowd;
+            let share_bytes = share_bytes.clamp(CROWDED_BYTES_MIN, OUTPUT_BYTES_HIGH);
+            allotment.output_bytes_max = allotment.output_bytes_max.min(share_bytes);
+        }
+        if allotment.is_tight && !was_tight {
+            self.unreported.was_tight = true;
+            self.receive_less();
+        } else if was_tight && server.budget.is_relaxed(unreported_bytes) {
+            self.unreported.was_tight = false;
+        }
+        allotment
     }
 
     fn keys_ahead(&self, turn: &Turn) -> impl Iterator<Item = &[u8]> {
@@ -337,6 +406,7 @@ impl Worker {
                 (output.is_empty(), connection.is_ringed(), self.poller.ring())
             {
                 connection.note_sending(output.held_bytes());
+                self.unreported.this_turn_bytes += output.held_bytes() as u64;
                 ring.send(connection.as_fd(), turn.token, std::mem::take(&mut output));
                 self.sending.push(turn.token);
             }
@@ -448,7 +518,7 @@ impl Worker {
     }
 
     fn close(&mut self, token: Token, closing: Closing) {
-        let Some(mut connection) = self.connections.remove(token) else {
+        let Some(connection) = self.connections.remove(token) else {
             return;
         };
         self.executor.server().roster.remove(connection.id());
@@ -457,16 +527,20 @@ impl Worker {
         self.executor.server().watchers.tell(Topics::CONNEVENTS, |out| {
             watched::connection_close(out, peer(), closing, u64::from(id.unsigned_abs()));
         });
-        connection.end(&self.executor);
-        if let Some(ring) = self.poller.ring() {
-            // What was asked for on its descriptor is begun before the number is another's, and ends with it.
-            if let Err(error) = ring.submit() {
-                self.executor.log().event(format_args!("<{} {error}", connection.id()));
+        let hang_up = connection.end(&self.executor);
+        match self.poller.ring() {
+            Some(ring) => ring.hang_up(hang_up, token),
+            None => {
+                hang_up.finish();
+                self.note_closed(id);
             }
-            let _ = shutdown(&connection, Shutdown::Both);
         }
+    }
+
+    /// The descriptor of a connection that is over is closed.
+    fn note_closed(&self, id: i32) {
         self.executor.counters().add(Counter::ConnectionsCurrent, 1u64.wrapping_neg());
-        self.executor.log().event(format_args!("<{} connection closed", connection.id()));
+        self.executor.log().event(format_args!("<{id} connection closed"));
     }
 
     fn close_idle(&mut self) {
@@ -478,6 +552,43 @@ impl Worker {
         for token in self.connections.tokens(|connection| connection.is_idle(second, idle_secs)) {
             self.executor.counters().count(Counter::IdleKicks);
             self.close(token, Closing::IdleTimeout);
+        }
+    }
+
+    /// Connections hold more than all of them may: closes the one that holds most of those that make no progress.
+    #[cold]
+    fn close_greediest(&mut self) {
+        let second = self.clock.second();
+        if self.none_idle == Some(second) {
+            // Idle time is counted in seconds: the same look would find the same.
+            return;
+        }
+        let held = |token: &Token| {
+            let connection = self.connections.of(*token);
+            connection.map_or(0, |connection| connection.idle_bytes(second, GIVEN_UP_SECS_MIN))
+        };
+        let all = self.connections.tokens(|_| true);
+        let Some((bytes, token)) =
+            all.iter().map(|token| (held(token), *token)).max_by_key(|(bytes, _)| *bytes)
+        else {
+            return;
+        };
+        let Some(connection) = self.connections.of_mut(token).filter(|_| bytes > 0) else {
+            self.none_idle = Some(second);
+            return;
+        };
+        connection.give_up(&self.executor, &mut self.scratch.records);
+        let (id, peer) = (connection.id(), connection.peer());
+        self.close(token, Closing::Error);
+        // One line a second: the statistics count all of them.
+        if self.gave_up != Some(second) {
+            self.gave_up = Some(second);
+            let peer = peer.map_or_else(|| "a unix socket".to_owned(), |peer| peer.to_string());
+            log::say(format_args!(
+                "connections hold more than {} bytes of buffers: <{id} from {peer} is closed, which held {bytes} bytes \
+                 beyond its share and made no progress for {GIVEN_UP_SECS_MIN} s",
+                self.executor.server().budget.bytes_max(),
+            ));
         }
     }
 
@@ -524,12 +635,30 @@ fn received<'a>(input: &Input, scratch: &'a Scratch, poller: &'a Poller) -> Opti
 /// there cannot be.
 const INBOX: u64 = LAST_KEY;
 
+/// The key of a UDP socket.
+fn datagrams_key(number: usize) -> u64 {
+    INBOX - 1 - number as u64
+}
+
 /// So many turns are under way at the same time: their input is received, then all of it is executed, then
 /// all output is sent. So the keys of all of them can be prefetched together.
 const TURNS_MAX: usize = 16;
 
+/// Output of all connections that have a turn one after the other: the last of them waits for all of it. Where they
+/// are many each renders less in its turn, but no less than the least.
+const CROWD_BYTES: usize = 2 * 1024 * 1024;
+const CROWD_MIN: usize = CROWD_BYTES / OUTPUT_BYTES_HIGH;
+const CROWDED_BYTES_MIN: usize = 4 * 1024;
+
+/// Keys of lists that all connections of a turn look up together: about 10 ms.
+const CROWD_KEYS: usize = 64 * 1024;
+const CROWDED_KEYS_MIN: usize = 100;
+
 /// So often a graceful stop looks for what has arrived, where peers go on sending.
 const LAST_LOOKS_MAX: usize = 64;
+
+/// A connection that makes progress is not closed for the memory that it holds.
+const GIVEN_UP_SECS_MIN: Second = 2;
 
 /// How long a graceful stop waits for peers to take their answers.
 const DRAIN_SECS: Second = 5;

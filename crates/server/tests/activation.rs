@@ -1,5 +1,8 @@
 //! Sockets that systemd has opened.
 
+#[allow(dead_code, reason = "other tests need more of it")]
+mod tls_scene;
+
 use std::fs;
 use std::net::{TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
@@ -113,6 +116,21 @@ fn what_cannot_be_listened_on_is_refused_with_its_number_its_name_and_the_reason
     let output = run_with(&mut given([listener(), listener()], "", &["-d"])).unwrap();
     assert_eq!(output.0, Some(64), "{output:?}");
     assert!(output.1.contains("leave -d out"), "{output:?}");
+}
+
+#[test]
+fn with_tls_a_socket_that_no_address_names_ends_the_start() {
+    let files = tls_scene::Files::new().unwrap();
+    let [named, other] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    let listen = format!("mtls:{}", named.local_addr().unwrap());
+    let unnamed = other.local_addr().unwrap().to_string();
+    let tls = files.args("");
+    let args: Vec<&str> = tls.iter().map(String::as_str).chain(["-l", &listen]).collect();
+    let mut larderd = given([named.into(), other.into()], "LISTEN_FDNAMES=a:b", &args);
+    let (status, words) = run_with(&mut larderd).unwrap();
+    assert_eq!(status, Some(71), "{words}");
+    assert!(words.contains("cannot listen on socket 4 (b) from systemd: with TLS, "), "{words}");
+    assert!(words.contains(&format!("add mtls:{unnamed},")), "{words}");
 }
 
 /// Runs what is expected to end. Its standard output is not the test's to give.

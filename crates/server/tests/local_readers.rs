@@ -5,7 +5,9 @@
 #[path = "../../region/tests/children/mod.rs"]
 mod children;
 
+use std::fs::Permissions;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
@@ -200,6 +202,50 @@ fn who_reads_cannot_write_whatever_he_tries() -> Result<()> {
         assert_eq!((value, hit.is_local), (format!("value {number}").into_bytes(), true));
     }
     Ok(())
+}
+
+#[test]
+fn another_user_cannot_open_the_memory_again_to_write() -> Result<()> {
+    if !larder_testkit::server::is_root() {
+        println!("only root can run this as another user");
+        return Ok(());
+    }
+    let folder = tempfile::tempdir()?;
+    std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755))?;
+    let address = Address::Unix(folder.path().join("socket"));
+    let args = ["--local-readers", "any", "-a", "0777"];
+    let server = ServerUnderTest::start_at(&binary(), address, &args)?;
+    let words = [hostile(path(&server)), ["as".into(), "65533".into()].into()].concat();
+    let output = run_to_end(Command::new(&words[0]).args(&words[1..]))?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(said, "of another user\ndone\n", "{output:?}");
+    Ok(())
+}
+
+#[test]
+fn reads_are_noted_only_of_connections_that_may_read() -> Result<()> {
+    let server = start(&["--local-readers", "group:games"])?;
+    let mut stream = server.connect()?;
+    stream.ask(b"set k 0 0 1\r\nx\r\n", b"STORED\r\n")?;
+    let answer = stream.ask(b"larder_read aw==\r\n", b"\r\n")?;
+    assert_eq!(answer, b"CLIENT_ERROR this connection may not read the memory\r\n");
+    assert_eq!(stat(&mut stream, " larder", "local_reads")?, 0);
+    let server = start(&READERS)?;
+    let mut stream = server.connect()?;
+    stream.ask(b"set k 0 0 1\r\nx\r\n", b"STORED\r\n")?;
+    assert_eq!(stream.ask(b"larder_read aw==\r\nmn\r\n", b"MN\r\n")?, b"MN\r\n");
+    assert_eq!(stat(&mut stream, " larder", "local_reads")?, 2);
+    Ok(())
+}
+
+#[test]
+fn a_file_with_a_name_is_not_for_readers() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("cache").display().to_string();
+    let server = start(&[&READERS[..], &["-e", &file]].concat())?;
+    assert!(server.log().contains("option --local-readers: it has no effect with -e"));
+    assert_eq!(server.connect()?.ask(b"larder_region\r\n", b"\r\n")?, b"ERROR\r\n");
+    behaves(&Client::connect(path(&server))?, false)
 }
 
 #[test]

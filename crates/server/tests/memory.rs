@@ -2,6 +2,9 @@
 
 use std::io::Write;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use larder_testkit::server::larderd;
@@ -89,5 +92,96 @@ fn a_server_filled_several_times_over_takes_no_more_than_it_may() -> Result<()> 
         );
     }
     ensure!(stat(&mut stream, "evictions")? > 0, "all of that should not fit");
+    Ok(())
+}
+
+/// The most memory that the process has had at a time.
+fn peak_bytes(server: &ServerUnderTest) -> Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid()))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()).context("no VmHWM")?;
+    Ok(kib.parse::<u64>()? * 1024)
+}
+
+#[test]
+fn long_appends_and_prepends_take_no_memory_beside_the_cache() -> Result<()> {
+    const LIMIT_BYTES: u64 = 128 * MIB;
+    let binary = larderd(env!("CARGO_BIN_EXE_larderd"));
+    let args = ["-m", "128", "-I", "60m"];
+    let server = ServerUnderTest::start(&binary, Transport::Unix, &args)?;
+    let mut stream = server.connect()?;
+    let part = vec![b'v'; 25 << 20];
+    for (word, reply) in
+        [("set", "STORED"), ("append", "STORED"), ("set", "STORED"), ("prepend", "STORED")]
+    {
+        stream.write_all(format!("{word} k 0 0 {}\r\n", part.len()).as_bytes())?;
+        stream.write_all(&part)?;
+        let answer = stream.ask(b"\r\n", b"\r\n")?;
+        ensure!(answer == format!("{reply}\r\n").as_bytes(), "{word}: {}", answer.escape_ascii());
+    }
+    let answer = stream.ask(b"mg k s\r\n", b"\r\n")?;
+    ensure!(
+        answer == format!("HD s{}\r\n", 2 * part.len()).as_bytes(),
+        "{}",
+        answer.escape_ascii()
+    );
+    // All of the memory is touched, so that what comes on top is seen.
+    Stores { state: 1 }.send(&mut stream, 100..5_000, 100_000, 3 * LIMIT_BYTES)?;
+    for word in ["set", "append", "set", "prepend"] {
+        stream.write_all(format!("{word} k 0 0 {}\r\n", part.len()).as_bytes())?;
+        stream.write_all(&part)?;
+        ensure!(stream.ask(b"\r\n", b"\r\n")? == b"STORED\r\n", "{word}");
+    }
+    let peak_bytes = peak_bytes(&server)?;
+    ensure!(peak_bytes <= LIMIT_BYTES + CONSTANT_BYTES, "{} MiB", peak_bytes / MIB);
+    Ok(())
+}
+
+/// Stores until it is stopped. Gives how many stores were answered and the longest that one took.
+fn store_on(stream: &mut Stream, stop: &AtomicBool) -> Result<(usize, Duration)> {
+    let value = "v".repeat(4000);
+    let (mut count, mut longest) = (0, Duration::ZERO);
+    while !stop.load(Relaxed) {
+        let set = format!("set other{} 0 0 {}\r\n{value}\r\n", count % 10_000, value.len());
+        let begun = Instant::now();
+        let answer = stream.ask(set.as_bytes(), b"\r\n")?;
+        longest = longest.max(begun.elapsed());
+        ensure!(answer == b"STORED\r\n", "store {count}: {}", answer.escape_ascii());
+        count += 1;
+    }
+    Ok((count, longest))
+}
+
+#[test]
+fn a_lower_limit_is_reached_while_stores_go_on() -> Result<()> {
+    const LONGEST: Duration = Duration::from_millis(250);
+    let binary = larderd(env!("CARGO_BIN_EXE_larderd"));
+    let args = ["-m", "1024", "-t", "2"];
+    let server = ServerUnderTest::start(&binary, Transport::Unix, &args)?;
+    let mut stream = server.connect()?;
+    Stores { state: 1 }.send(&mut stream, 200..400, 4_000_000, 1400 * MIB)?;
+    let before = server.rss_bytes()?;
+    ensure!(before > 700 * MIB, "{} MiB are filled", before / MIB);
+    let (stop, mut other) = (AtomicBool::new(false), server.connect()?);
+    let (took, stored) = thread::scope(|scope| -> Result<_> {
+        let storing = scope.spawn(|| store_on(&mut other, &stop));
+        let begun = Instant::now();
+        let answer = stream.ask(b"cache_memlimit 64\r\n", b"\r\n")?;
+        let took = begun.elapsed();
+        ensure!(answer == b"OK\r\n", "{}", answer.escape_ascii());
+        while server.rss_bytes()? > 64 * MIB + CONSTANT_BYTES {
+            let rss = server.rss_bytes()? / MIB;
+            if begun.elapsed() > Duration::from_secs(60) {
+                stop.store(true, Relaxed);
+                anyhow::bail!("{rss} MiB after a minute");
+            }
+            sleep(Duration::from_millis(20));
+        }
+        stop.store(true, Relaxed);
+        Ok((took, storing.join().expect("the storing thread does not panic")?))
+    })?;
+    println!("answered after {took:?}; {} stores, the longest took {:?}", stored.0, stored.1);
+    ensure!(took < LONGEST && stored.1 < LONGEST, "{took:?}, {:?}", stored.1);
+    ensure!(stat(&mut stream, "limit_maxbytes")? == 64 * MIB);
     Ok(())
 }

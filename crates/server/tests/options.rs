@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use anyhow::Result;
+use larder_options::{LARDER_COMMIT, LARDER_VERSION};
 use larder_testkit::server::{command, is_root, larderd, memcached, run_to_end};
 use larder_testkit::{ServerUnderTest, Transport};
 
@@ -220,6 +221,15 @@ fn help_and_version_begin_with_the_version_of_memcached() {
         let text = String::from_utf8_lossy(&output.stdout);
         assert_eq!(text.lines().next(), Some("memcached 1.6.45"), "{args:?}");
     }
+}
+
+#[test]
+fn the_second_line_of_the_version_tells_the_build_and_stats_tell_the_same() {
+    let output = run_larderd(&["-V"]).unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let build = format!("larder {LARDER_VERSION} (commit {LARDER_COMMIT})");
+    assert_eq!(text.lines().skip(1).collect::<Vec<_>>(), [build]);
+    assert!(LARDER_COMMIT == "unknown" || LARDER_COMMIT.len() >= 7, "{LARDER_COMMIT}");
 }
 
 #[test]

@@ -270,3 +270,117 @@ fn ports_are_written_and_a_port_that_is_taken_ends_the_start() -> Result<()> {
     assert!(String::from_utf8_lossy(&output.stderr).contains(&port), "{output:?}");
     Ok(())
 }
+
+/// What a server has received so far, by a connection that is asked for nothing else.
+fn bytes_read(stream: &mut larder_testkit::Stream) -> Result<u64> {
+    let stats = String::from_utf8(stream.ask(b"stats\r\n", b"END\r\n")?)?;
+    let line = stats.lines().find_map(|line| line.strip_prefix("STAT bytes_read "));
+    Ok(line.context("no statistic")?.parse()?)
+}
+
+/// The one sends an answer to the other, as it does to a request that names the other as its sender.
+#[test]
+fn two_servers_do_not_answer_each_other() -> Result<()> {
+    let one = Scene::start(&["-t", "1"])?;
+    one.set("k", b"get k\r\nflush_all\r\n")?;
+    let address = free_address()?;
+    // Before the other server starts, its address is that of the sender.
+    one.server.signal(Signal::STOP)?;
+    let sender = UdpSocket::bind(address)?;
+    let binary = |opcode: u8, key: &[u8]| {
+        let mut request = vec![0x80, opcode, 0, key.len() as u8, 0, 0, 0, 0, 0, 0, 0];
+        request.push(key.len() as u8);
+        request.extend([0; 12]);
+        [&request, key].concat()
+    };
+    let requests = [
+        b"get absent\r\n".to_vec(),
+        b"get k\r\n".to_vec(),
+        b"no command\r\n".to_vec(),
+        b"mg k v\r\n".to_vec(),
+        b"get\r\n".to_vec(),
+        b"stats\r\n".to_vec(),
+        b"set n 0 0 1\r\n5\r\n".to_vec(),
+        b"incr n 1\r\n".to_vec(),
+        binary(0x0a, b""),
+        binary(0x00, b"k"),
+        binary(0x00, b"absent"),
+        binary(0x77, b""),
+    ];
+    for request in &requests {
+        sender.send_to(&datagram(1, 0, 1, request), one.address)?;
+    }
+    drop(sender);
+    let port = address.port().to_string();
+    let args = ["-U", &port, "-t", "1"];
+    let server = ServerUnderTest::start_at(&self::binary(), Address::Tcp(address), &args)?;
+    let other = Scene { server, address };
+    other.set("k", b"kept")?;
+    one.server.signal(Signal::CONT)?;
+
+    let clients = [one.client()?, other.client()?];
+    let version = b"VERSION 1.6.45\r\n";
+    // When this is answered, so have been those before it; then the other has got the answers.
+    assert_eq!(ask(&clients[0], 1, b"version\r\n")?, version);
+    assert_eq!(ask(&clients[1], 1, b"version\r\n")?, version);
+    let mut streams = [one.server.connect()?, other.server.connect()?];
+    let mut before = [0; 2];
+    for (stream, before) in streams.iter_mut().zip(&mut before) {
+        *before = bytes_read(stream)?;
+    }
+    for _ in 0..20 {
+        for client in &clients {
+            assert_eq!(ask(client, 2, b"version\r\n")?, version);
+        }
+    }
+    let expected = 20 * datagram(2, 0, 1, b"version\r\n").len() + b"stats\r\n".len();
+    for (stream, before) in streams.iter_mut().zip(before) {
+        assert_eq!(bytes_read(stream)? - before, expected as u64);
+    }
+    // Nor is the value in the answer taken for commands.
+    assert_eq!(ask(&clients[1], 3, b"get k\r\n")?, b"VALUE k 0 4\r\nkept\r\nEND\r\n");
+    Ok(())
+}
+
+#[test]
+fn from_what_is_no_command_a_datagram_is_dropped() -> Result<()> {
+    let scene = Scene::start(&[])?;
+    scene.set("a", b"abc")?;
+    let socket = scene.client()?;
+    for dropped in [&b"no command\r\n"[..], b"5\r\n", b"END\r\n", b"\x81\0get a\r\n", b" get a\r\n"]
+    {
+        socket.send(&datagram(1, 0, 1, dropped))?;
+        socket.send(&datagram(1, 0, 1, &[dropped, b"set a 0 0 1\r\nx\r\n"].concat()))?;
+        assert_eq!(ask(&socket, 2, b"get a\r\n")?, b"VALUE a 0 3\r\nabc\r\nEND\r\n");
+    }
+    let answer = ask(&socket, 3, b"get a\r\nno command\r\nset a 0 0 1\r\nx\r\n")?;
+    assert_eq!(answer, b"VALUE a 0 3\r\nabc\r\nEND\r\n");
+    // What is wrong with a command that there is is said.
+    assert_eq!(ask(&socket, 4, b"get\r\n")?, b"CLIENT_ERROR bad command line format\r\n");
+    assert_eq!(ask(&socket, 5, b"slabs\r\n")?, b"ERROR\r\n");
+    Ok(())
+}
+
+/// All workers wait for datagrams, and one takes each.
+#[test]
+fn a_datagram_wakes_one_worker() -> Result<()> {
+    const WORKERS: u64 = 8;
+    const DATAGRAMS: u64 = 200;
+    for io in ["--io=epoll", "--io=auto"] {
+        let scene = Scene::start(&["-t", &WORKERS.to_string(), io])?;
+        // When this is answered the workers have begun.
+        scene.set("other", b"v")?;
+        let client = scene.client()?;
+        let before = scene.server.waits_of_threads("worker")?;
+        let mut waits = before;
+        for id in 0..DATAGRAMS {
+            assert_eq!(ask(&client, id as u16, b"get k\r\n")?, b"END\r\n");
+            waits = scene.server.waits_of_threads("worker")?;
+        }
+        let waits = waits - before;
+        println!("{io}: {waits} wake-ups for {DATAGRAMS} datagrams and {WORKERS} workers");
+        // Each is woken once at most; the rest is for what else there is to wait for, such as memory.
+        ensure!(waits <= DATAGRAMS * 2, "{io}: {waits} wake-ups for {DATAGRAMS} datagrams");
+    }
+    Ok(())
+}

@@ -1,6 +1,7 @@
 //! Another process takes a server's place, at SIGUSR2, while clients go on.
 
 use std::fs;
+use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixDatagram;
@@ -11,6 +12,7 @@ use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use larder::Client;
 use larder_testkit::server::{Signal, command, free_address, larderd, run_to_end};
 use larder_testkit::{Address, ServerUnderTest, Stream};
 use rustix::process::{Pid, kill_process};
@@ -201,6 +203,120 @@ fn nobody_notices_three_upgrades_over_a_unix_socket() {
     upgrade_under_load(&mut scene).unwrap();
     // Nobody has put another in its place, and nobody has removed it.
     assert_eq!(fs::symlink_metadata(scene.path("socket")).unwrap().ino(), before);
+}
+
+const READERS: [&str; 4] = ["--local-readers", "same-uid", "-m", "256"];
+
+fn at_a_socket(folder: &Path) -> Result<Address> {
+    Ok(Address::Unix(folder.join("socket")))
+}
+
+/// The inode of the memory that a process shares with its readers.
+fn memory_inode(pid: Pid) -> Result<u64> {
+    for entry in fs::read_dir(format!("/proc/{}/fd", pid.as_raw_pid()))? {
+        let path = entry?.path();
+        // It may have been closed meanwhile.
+        let Ok(link) = fs::read_link(&path) else { continue };
+        if link.display().to_string().starts_with("/memfd:larder") {
+            return Ok(fs::metadata(&path)?.ino());
+        }
+    }
+    bail!("process {pid:?} has no memory for readers")
+}
+
+/// Reads items in the server's memory until it is stopped; none may be missing. Returns how many were read there.
+fn read_on(client: &Client, stop: &AtomicBool) -> Result<u64> {
+    let mut local = 0;
+    while !stop.load(Relaxed) {
+        for number in 0..1000 {
+            let mut value = Vec::new();
+            let hit = client.get_into(format!("kept{number}"), &mut value)?;
+            let hit = hit.with_context(|| format!("kept{number} is gone"))?;
+            ensure!(value == format!("value {number}").into_bytes(), "{value:?}");
+            local += u64::from(hit.is_local);
+        }
+    }
+    Ok(local)
+}
+
+#[test]
+fn memory_that_others_read_is_handed_over_and_they_read_on() {
+    let args = [&READERS[..], &["--upgrade-drain", "1"]].concat();
+    let mut scene = Scene::start(at_a_socket, &args).unwrap();
+    let Address::Unix(path) = scene.first.address().clone() else { panic!("a unix socket") };
+    let client = Client::connect(&path).unwrap();
+    for number in 0..1000 {
+        client.set(format!("kept{number}"), format!("value {number}"), None).unwrap();
+    }
+    let inode = memory_inode(scene.pid().unwrap()).unwrap();
+    let stop = AtomicBool::new(false);
+    let local = thread::scope(|scope| {
+        let reader = scope.spawn(|| read_on(&client, &stop));
+        let upgraded = upgrade_under_load(&mut scene);
+        stop.store(true, Relaxed);
+        upgraded.and(reader.join().unwrap_or_else(|_| bail!("the reader panicked")))
+    });
+    assert!(local.unwrap() > 1000, "{}", scene.first.log());
+    // The same memory, not a copy of it: nothing doubles.
+    assert_eq!(memory_inode(scene.pid().unwrap()).unwrap(), inode);
+    assert_eq!(scene.said("goes on with a cache of"), 3, "{}", scene.first.log());
+    let mut hit = None;
+    wait_until("it reads in the memory again", || {
+        hit = client.get_into("kept1", &mut Vec::new()).unwrap();
+        hit.as_ref().is_some_and(|hit| hit.is_local)
+    })
+    .unwrap();
+    client.set("kept1", "anew", None).unwrap();
+    assert_eq!(client.get("kept1").unwrap().as_deref(), Some(&b"anew"[..]));
+}
+
+#[test]
+fn an_old_process_that_is_killed_leaves_the_memory_in_order() {
+    let mut scene = Scene::start(at_a_socket, &READERS).unwrap();
+    let mut before = scene.first.connect().unwrap();
+    before.ask(b"set k 0 0 1\r\nx\r\n", b"STORED\r\n").unwrap();
+    // An upload is under way in the old process.
+    before.write_all(b"set large 0 0 500000\r\n").unwrap();
+    before.write_all(&vec![b'x'; 100_000]).unwrap();
+    let old = scene.upgrade().unwrap();
+    let mut after = scene.first.connect().unwrap();
+    after.ask(b"get k\r\n", b"x\r\nEND\r\n").unwrap();
+    kill_process(old, Signal::KILL).unwrap();
+    scene.wait_for_end(old).unwrap();
+    after.ask(b"get k large\r\n", b"x\r\nEND\r\n").unwrap();
+    after.ask(b"set large 0 0 1\r\ny\r\n", b"STORED\r\n").unwrap();
+    // All memory is used anew.
+    let value = "x".repeat(500_000);
+    for number in 0..1000 {
+        let set = format!("set fill{number} 0 0 500000\r\n{value}\r\n");
+        assert_eq!(after.ask(set.as_bytes(), b"\r\n").unwrap(), b"STORED\r\n");
+    }
+}
+
+#[test]
+fn memory_is_not_handed_over_to_what_asks_for_another() {
+    for (line, why) in [
+        ("memory_limit = 128\n", "its memory in bytes is"),
+        ("local_readers = \"any\"\n", "its readers were those of --local-readers=same-uid"),
+    ] {
+        let config = tempfile::NamedTempFile::new().unwrap();
+        let before = "memory_limit = 64\nlocal_readers = \"same-uid\"\n";
+        fs::write(config.path(), before).unwrap();
+        let args = ["--config", config.path().to_str().unwrap()];
+        let mut scene = Scene::start(at_a_socket, &args).unwrap();
+        let mut stream = scene.first.connect().unwrap();
+        stream.ask(b"set k 0 0 1\r\nx\r\n", b"STORED\r\n").unwrap();
+        let option = line.split(' ').next().unwrap();
+        let kept = before.lines().filter(|line| !line.starts_with(option));
+        fs::write(config.path(), kept.chain([line]).collect::<Vec<_>>().join("\n")).unwrap();
+        let old = scene.upgrade().unwrap();
+        assert_eq!(scene.said(why), 1, "{}", scene.first.log());
+        let mut other = scene.first.connect().unwrap();
+        other.ask(b"get k\r\n", b"END\r\n").unwrap();
+        assert_ne!(memory_inode(old).unwrap(), memory_inode(scene.pid().unwrap()).unwrap());
+        drop(stream);
+        scene.wait_for_end(old).unwrap();
+    }
 }
 
 #[test]

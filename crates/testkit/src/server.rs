@@ -176,6 +176,50 @@ impl ServerUnderTest {
         Ok(fs::read_dir(format!("/proc/{}/fd", self.pid()))?.count())
     }
 
+    /// Operations that the kernel holds for the process's io_urings, each with a reference to its file. 0 without
+    /// rings.
+    ///
+    /// # Errors
+    /// The process is gone, or the kernel does not list the operations of a ring.
+    pub fn ring_operations(&self) -> Result<usize> {
+        let process = PathBuf::from(format!("/proc/{}", self.pid()));
+        let mut operations = 0;
+        for descriptor in fs::read_dir(process.join("fd"))? {
+            let number = descriptor?.file_name();
+            let target = fs::read_link(process.join("fd").join(&number));
+            // What has been closed meanwhile was no ring.
+            if target.is_ok_and(|target| target.as_os_str() == "anon_inode:[io_uring]") {
+                operations += operations_of(&process.join("fdinfo").join(number))?;
+            }
+        }
+        Ok(operations)
+    }
+
+    /// Waits until all threads of the process whose names begin so wait for something, and returns how often they have
+    /// begun to wait so far.
+    ///
+    /// # Errors
+    /// The process is gone, or the threads have something to do for 10 seconds.
+    pub fn waits_of_threads(&self, name: &str) -> Result<u64> {
+        let deadline = Instant::now() + STOP_TIMEOUT;
+        while Instant::now() < deadline {
+            let (mut waits, mut is_busy) = (0, false);
+            for thread in fs::read_dir(format!("/proc/{}/task", self.pid()))? {
+                let status = fs::read_to_string(thread?.path().join("status"))?;
+                let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
+                if field("Name:\t").is_some_and(|of| of.starts_with(name)) {
+                    let count = field("voluntary_ctxt_switches:");
+                    waits += count.context("the kernel does not count")?.trim().parse::<u64>()?;
+                    is_busy |= !field("State:\t").is_some_and(|state| state.starts_with('S'));
+                }
+            }
+            if !is_busy {
+                return Ok(waits);
+            }
+        }
+        bail!("threads {name:?} do not come to rest")
+    }
+
     /// Whether the process still runs.
     ///
     /// # Errors
@@ -214,6 +258,20 @@ impl Drop for ServerUnderTest {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Operations of the ring that this file of the kernel describes.
+fn operations_of(fdinfo: &Path) -> Result<usize> {
+    let deadline = Instant::now() + STOP_TIMEOUT;
+    while Instant::now() < deadline {
+        let described = fs::read_to_string(fdinfo)?;
+        // The kernel leaves the list out while the ring is in use.
+        if let Some((_, list)) = described.split_once("PollList:\n") {
+            return Ok(list.lines().filter(|line| line.trim_start().starts_with("op=")).count());
+        }
+        sleep(START_POLL);
+    }
+    bail!("{} does not list operations", fdinfo.display())
 }
 
 /// Runs a command that is expected to end by itself.

@@ -5,11 +5,11 @@ use larder_stats::Counter;
 
 use super::{Begun, Broken, COPIED_BYTES_MAX, Connection, Input, Outcome};
 use crate::backlog::Backlog;
+use crate::budget::TIGHT_INPUT_BYTES;
 use crate::execute::Executor;
 use crate::ring::{Arrival, BUFFER_BYTES, Reception};
 use crate::scratch::{RECEIVED_BYTES_MAX, Scratch};
 use crate::session::Next;
-use crate::tls::Records;
 
 /// What a ring does for a connection.
 #[derive(Clone, Copy, Debug, Default)]
@@ -18,6 +18,8 @@ pub(super) struct Ringed {
     pub(super) is_receiving: bool,
     /// Has it been told to stop, or does that by itself?
     pub(super) is_stopping: bool,
+    /// True if it may receive more at once than while memory is short.
+    pub(super) receives_much: bool,
     /// Does the peer wait for answers before it sends on? So nothing large comes unasked.
     pub(super) is_patient: bool,
     /// Will there never be anything more to receive?
@@ -33,9 +35,9 @@ pub(super) struct Ringed {
 /// How much a ring is to receive.
 #[derive(Debug)]
 pub(crate) enum Extent {
-    /// What a buffer holds. Who sends without waiting is held to what may wait by that: else many of them at once
-    /// bring more than all connections may hold.
-    Buffer,
+    /// What comes next, up to this length. A client that sends without waiting for answers is held to what
+    /// may wait by that: else many of them at once bring more than all connections may hold.
+    Once(usize),
     /// Whatever comes.
     Any,
     /// What belongs to a value, at its place.
@@ -51,8 +53,6 @@ pub(crate) enum Taken {
     As(Input),
     /// They wait.
     Kept,
-    /// The connection may not hold them, and is to be closed.
-    Broken,
 }
 
 impl Connection {
@@ -69,25 +69,40 @@ impl Connection {
             && !self.has_unsent()
     }
 
-    /// Shall the ring be asked to receive for it? It is taken to be. Only what the session waits for may be any amount.
-    pub(crate) fn begin_receiving(&mut self) -> Option<Extent> {
-        let (held_bytes, awaits_input) = (self.input.held_bytes(), self.awaits_input());
-        let ringed = self.ringed.as_mut()?;
-        let held_bytes_max = if ringed.is_patient { RECEIVED_BYTES_MAX } else { BUFFER_BYTES };
-        let has_room = held_bytes < held_bytes_max || awaits_input;
-        if !has_room || ringed.is_receiving || ringed.is_over {
+    /// Is there room for more input, and is none received already?
+    pub(crate) fn can_receive(&self, is_tight: bool) -> bool {
+        let Some(ringed) = &self.ringed else { return false };
+        let held_bytes_max = match (is_tight, ringed.is_patient) {
+            (true, _) => TIGHT_INPUT_BYTES,
+            (false, true) => RECEIVED_BYTES_MAX,
+            (false, false) => BUFFER_BYTES,
+        };
+        let has_room = self.input.held_bytes() < held_bytes_max || self.awaits_input();
+        has_room && !ringed.is_receiving && !ringed.is_over
+    }
+
+    /// Shall the ring be asked to receive for it? It is taken to be. Only what the session waits for may be any amount,
+    /// and not while memory is short (`is_tight`).
+    pub(crate) fn begin_receiving(&mut self, is_tight: bool) -> Option<Extent> {
+        if !self.can_receive(is_tight) {
             return None;
         }
+        let awaits_input = self.awaits_input();
+        let ringed = self.ringed.as_mut()?;
         ringed.is_receiving = true;
         ringed.is_stopping = true;
         if awaits_input
             && self.input.is_empty()
             && let Some((landing, value_bytes, is_last)) = self.session.landing()
         {
+            ringed.receives_much = false;
             return Some(Extent::Value(Arrival::new(landing, value_bytes, is_last)));
         }
-        ringed.is_stopping = !ringed.is_patient;
-        Some(if ringed.is_patient { Extent::Any } else { Extent::Buffer })
+        let is_any = ringed.is_patient && !is_tight;
+        ringed.is_stopping = !is_any;
+        ringed.receives_much = !is_tight;
+        let bytes_max = if is_tight { TIGHT_INPUT_BYTES } else { BUFFER_BYTES };
+        Some(if is_any { Extent::Any } else { Extent::Once(bytes_max) })
     }
 
     /// Takes what a ring has received of a value to its place. True where there is something for the session to do.
@@ -139,10 +154,8 @@ impl Connection {
                 Taken::As(Input::Backlog)
             } else {
                 self.may_receive = true;
-                match self.settle(executor, &mut scratch.records) {
-                    Ok(()) => Taken::Kept,
-                    Err(Broken) => Taken::Broken,
-                }
+                self.report_holding(executor);
+                Taken::Kept
             }
         };
         if can_go_on {
@@ -160,6 +173,16 @@ impl Connection {
     pub(crate) fn stops_receiving(&mut self) -> bool {
         self.ringed.as_mut().is_some_and(|ringed| {
             let stops = ringed.is_receiving && !ringed.is_stopping;
+            ringed.is_stopping |= stops;
+            stops
+        })
+    }
+
+    /// True if the ring is to be asked again, for less: memory is short, and it may receive much.
+    pub(crate) fn receives_less(&mut self) -> bool {
+        self.ringed.as_mut().is_some_and(|ringed| {
+            let stops = ringed.is_receiving && ringed.receives_much;
+            ringed.receives_much &= !stops;
             ringed.is_stopping |= stops;
             stops
         })
@@ -205,27 +228,25 @@ impl Connection {
     }
 
     /// What a ring sends for it is at the peer's, or on its way there.
-    pub(crate) fn note_sent(&mut self, executor: &Executor, records: &mut Records) {
+    pub(crate) fn note_sent(&mut self, executor: &Executor) {
         let Some(ringed) = &mut self.ringed else { return };
         let was_stuck = ringed.stuck_bytes > 0;
         (ringed.sending_bytes, ringed.stuck_bytes) = (0, 0);
         if was_stuck {
-            // There may be no turn that would tell it for a long time. Holding less is never too much.
-            let _ = self.settle(executor, records);
+            // There may be no turn that would report it for a long time.
+            self.report_holding(executor);
             self.note_stage();
         }
     }
 
-    /// If what a ring sends for it was not taken at once: counts that as output that waits. False where the connection
-    /// may not hold so much.
-    pub(crate) fn note_stuck(&mut self, executor: &Executor, records: &mut Records) -> bool {
-        let Some(ringed) = &mut self.ringed else { return true };
-        if ringed.sending_bytes == 0 || ringed.stuck_bytes > 0 {
-            return true;
+    /// If what a ring sends for it was not taken at once: counts that as output that waits.
+    pub(crate) fn note_stuck(&mut self, executor: &Executor) {
+        let Some(ringed) = &mut self.ringed else { return };
+        if ringed.sending_bytes > 0 && ringed.stuck_bytes == 0 {
+            ringed.stuck_bytes = ringed.sending_bytes;
+            self.note_stage();
+            self.report_holding(executor);
         }
-        ringed.stuck_bytes = ringed.sending_bytes;
-        self.note_stage();
-        self.settle(executor, records).is_ok()
     }
 
     /// Has a ring seen the end of what comes?

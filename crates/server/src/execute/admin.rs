@@ -8,6 +8,7 @@ use larder_stats::Counter;
 use super::{Executed, Executor};
 use crate::crawler::Crawler;
 use crate::dump::Dump;
+use crate::stats::Gathering;
 use crate::watch::Watch;
 
 impl Executor {
@@ -25,7 +26,7 @@ impl Executor {
                 Ok(watch) => return Executed::Watch(Box::new(watch)),
                 Err(error) => Err(error),
             },
-            Admin::Detail(detail) => return self.detail(detail, frame, out).into(),
+            Admin::Detail(detail) => return self.detail(detail, frame, out),
             Admin::DebugTime(moved) => match (&self.server.warp, moved) {
                 (Some(warp), Some(moved)) => {
                     warp.shift(moved, &self.cache);
@@ -124,28 +125,26 @@ impl Executor {
         Ok(Watch::begin(&self.server, topics, inbox)?)
     }
 
-    /// The binary protocol has one statistic for all that is shown, in the words of the text protocol.
-    fn detail(&self, detail: Option<Detail>, frame: &Frame<'_>, out: &mut Vec<u8>) -> Response {
+    /// The binary protocol has one statistic for all that is shown, in the words of the text protocol. It is
+    /// one packet, whose length comes first: so it has a limit.
+    fn detail(&self, detail: Option<Detail>, frame: &Frame<'_>, out: &mut Vec<u8>) -> Executed {
         if !self.server.options.dump {
-            return Refusal::DetailNotAllowed.into();
+            return Response::from(Refusal::DetailNotAllowed).into();
         }
         match detail {
-            None => Refusal::BadDetail.into(),
+            None => Response::from(Refusal::BadDetail).into(),
             Some(Detail::Count(on)) => {
                 self.server.log.set_prefixes(on);
-                Response::Ok
+                Response::Ok.into()
             }
-            Some(Detail::Dump) => {
-                if matches!(frame, Frame::Binary(_)) {
-                    let mut text = Vec::new();
-                    self.server.prefixes.dump(&mut text);
-                    text.extend_from_slice(b"END\r\n");
-                    render::stat(out, "detailed", String::from_utf8_lossy(&text), frame);
-                } else {
-                    self.server.prefixes.dump(out);
-                }
-                Response::EndOfStats
+            Some(Detail::Dump) if matches!(frame, Frame::Binary(_)) => {
+                let mut text = Vec::new();
+                self.server.prefixes.dump(&mut None, BINARY_DETAIL_BYTES_MAX, &mut text);
+                text.extend_from_slice(b"END\r\n");
+                render::stat(out, "detailed", String::from_utf8_lossy(&text), frame);
+                Response::EndOfStats.into()
             }
+            Some(Detail::Dump) => Executed::Gather(Box::new(Gathering::prefixes(&self.server))),
         }
     }
 }
@@ -155,3 +154,6 @@ impl From<ClientError> for Executed {
         Self::Done(error.into())
     }
 }
+
+/// The binary protocol shows about so much of the counts by prefix.
+const BINARY_DETAIL_BYTES_MAX: usize = 64 * 1024;

@@ -15,6 +15,7 @@ use crate::classes::ItemSize;
 impl Executor {
     /// In the binary protocol an item with another cas token is no miss.
     pub(super) fn delete(&self, delete: &Delete<'_>, frame: &Frame<'_>) -> Response {
+        self.server.leases.revoke(delete.key, self.cache.now());
         let response = match delete.remains {
             Remains::Nothing => self.remove(delete),
             Remains::Stale => self.mark_stale(delete),
@@ -32,7 +33,6 @@ impl Executor {
     }
 
     fn remove(&self, delete: &Delete<'_>) -> Response {
-        self.server.leases.revoke(delete.key);
         match self.cache.delete_if(delete.key, delete.cas) {
             Ok(Deletion::Deleted(meta)) => {
                 self.counters.count(Counter::DeleteHits);

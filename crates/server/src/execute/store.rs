@@ -15,8 +15,8 @@ impl Executor {
         let Some(value) = frame.value_of(block) else {
             return self.bad_data_chunk(store);
         };
-        if !self.may_bring(store) {
-            return self.stored(store, Ok(Stored::NotStored));
+        if let Some(token) = store.lease {
+            return self.store_leased(store, token, |request| self.cache.store(request, value));
         }
         let mut stored = self.cache.store(&self.request(store), value);
         if let (Ok(Stored::NotStored), Some(created)) = (&stored, self.creation(store)) {
@@ -25,11 +25,18 @@ impl Executor {
         self.stored(store, stored)
     }
 
-    /// Does the store's lease, if it comes with one, hold still?
-    #[inline]
-    fn may_bring(&self, store: &Store<'_>) -> bool {
-        let leases = &self.server.leases;
-        store.lease.is_none_or(|token| leases.redeem(store.key, token, self.cache.now()))
+    /// Stores what comes with a lease: if that holds still, and no other client has stored the item meanwhile.
+    #[cold]
+    fn store_leased(
+        &self,
+        store: &Store<'_>,
+        token: u64,
+        put: impl FnOnce(&Request<'_>) -> Result<Stored, StoreError>,
+    ) -> Response {
+        let request = Request { mode: StoreMode::Add, ..self.request(store) };
+        let (leases, now) = (&self.server.leases, self.cache.now());
+        let stored = leases.redeem(store.key, token, now, || put(&request));
+        self.stored(store, stored.unwrap_or(Ok(Stored::NotStored)))
     }
 
     /// The store that creates the item which `store` has found nothing of to append to.
@@ -78,8 +85,8 @@ impl Executor {
     /// Stores a value that was taken in in parts. An append that may create the item has to know before
     /// whether it does.
     pub(crate) fn finish_upload(&self, store: &Store<'_>, upload: Upload) -> Response {
-        if !self.may_bring(store) {
-            return self.stored(store, Ok(Stored::NotStored));
+        if let Some(token) = store.lease {
+            return self.store_leased(store, token, |request| upload.store(request));
         }
         let created = self.creation(store).filter(|_| self.cache.peek(store.key).is_none());
         let request = created.unwrap_or_else(|| self.request(store));

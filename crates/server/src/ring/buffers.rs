@@ -102,7 +102,7 @@ const fn layout(bytes: usize) -> Layout {
 }
 
 /// How many there are: a power of two. Touched in turn, so that few stay in the processor's caches.
-pub(super) const BUFFERS: u16 = 128;
+pub(crate) const BUFFERS: u16 = 128;
 
 /// So much is received at once.
 pub(crate) const BUFFER_BYTES: usize = 16 * 1024;

@@ -230,6 +230,61 @@ fn more_can_be_asked_for_than_the_queue_holds() {
     assert_eq!((ready, ring.under_way), (asked, 0));
 }
 
+/// A poll for many times holds its socket until it is cancelled.
+#[test]
+fn a_socket_that_is_hung_up_leaves_nothing_under_way() {
+    let Some(mut ring) = ring() else { return };
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    ring.poll_on(ours.as_fd(), 8, EventFlags::IN);
+    ring.receive(ours.as_fd(), token(8));
+    ring.receive_once(ours.as_fd(), token(9), BUFFER_BYTES);
+    for _ in 0..2 {
+        ring.send(ours.as_fd(), token(8), Output::from(vec![b'x'; 4 << 20]));
+    }
+    // The first send is over when the socket is full.
+    assert_eq!(wait(&mut ring, BRIEFLY).len(), 1);
+    let number = ours.as_raw_fd();
+    ring.hang_up(HangUp::new(ours.into(), false), token(8));
+    let mut events = Vec::new();
+    while ring.under_way > 0 {
+        let more = wait(&mut ring, SECOND);
+        assert!(!more.is_empty(), "{} still under way", ring.under_way);
+        events.extend(more);
+    }
+    let is_closed = |event: &Event| matches!(event, Event::Closed(of) if *of == number);
+    assert!(events.iter().any(is_closed));
+    theirs.read_to_end(&mut Vec::new()).unwrap();
+}
+
+/// A ring that is not enabled yet refuses to submit, as the kernel may at any time for want of memory.
+#[test]
+fn an_answer_that_cannot_be_submitted_goes_to_no_other_holder_of_the_descriptor() {
+    let Ok(mut ring) = Ring::new() else { return };
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    let number = ours.as_raw_fd();
+    ring.send(ours.as_fd(), token(1), Output::from(b"secret".to_vec()));
+    ring.hang_up(HangUp::new(ours.into(), false), token(1));
+    assert!(ring.io.submit().is_err());
+    let others: Vec<_> = (0..100).map(|_| UnixStream::pair().unwrap()).collect();
+    let numbers = others.iter().flat_map(|(one, other)| [one.as_raw_fd(), other.as_raw_fd()]);
+    assert!(!numbers.into_iter().any(|other| other == number), "{number} is used again");
+    ring.enable().unwrap();
+    let mut events = Vec::new();
+    while ring.under_way > 0 {
+        events.extend(wait(&mut ring, SECOND));
+    }
+    assert!(matches!(events[..], [Event::Sent(_, _, Ok(6)), Event::Closed(_)]), "{events:?}");
+    let mut heard = String::new();
+    theirs.read_to_string(&mut heard).unwrap();
+    assert_eq!(heard, "secret");
+    for (mut one, mut other) in others {
+        for end in [&mut one, &mut other] {
+            end.set_nonblocking(true).unwrap();
+            assert!(end.read(&mut [0]).is_err());
+        }
+    }
+}
+
 #[test]
 fn a_ring_that_goes_ends_what_is_under_way() {
     let Some(mut ring) = ring() else { return };

@@ -45,7 +45,7 @@ impl Peer {
         let mut next = Next::Turn;
         while next != Next::Input && !self.closed {
             let mut out = Output::default();
-            let allowance = Allowance { commands_max: 3, out_bytes_max: OUTPUT_BYTES_HIGH };
+            let allowance = Allowance::of_commands(3);
             let progress = self.session.receive(&self.executor, &self.unused, allowance, &mut out);
             self.unused.drain(..progress.consumed);
             self.out_bytes_max = self.out_bytes_max.max(out.bytes.len());
@@ -189,7 +189,7 @@ fn a_turn_ends_after_its_commands_only_if_there_are_more() {
     let peer = Peer::of(&[]);
     let mut session = Session::new(peer.executor.server(), 1, Protocol::Auto);
     let mut receive = |input: &[u8]| {
-        let allowance = Allowance { commands_max: 2, out_bytes_max: OUTPUT_BYTES_HIGH };
+        let allowance = Allowance::of_commands(2);
         session.receive(&peer.executor, input, allowance, &mut Output::default())
     };
     let two = b"get a b c d\r\nversion\r\n";
@@ -198,12 +198,30 @@ fn a_turn_ends_after_its_commands_only_if_there_are_more() {
     assert_eq!(receive(three), Progress { consumed: 14, next: Next::Turn });
 }
 
+#[test]
+fn a_turn_ends_within_a_list_after_its_keys() {
+    let peer = Peer::of(&[]);
+    let mut session = Session::new(peer.executor.server(), 1, Protocol::Auto);
+    let allowance = Allowance { keys_max: 2, ..Allowance::of_commands(20) };
+    let (mut rest, mut answers, mut turns) = (&b"get a b c d e\r\nversion\r\n"[..], Vec::new(), 0);
+    while !rest.is_empty() {
+        let mut out = Output::default();
+        let progress = session.receive(&peer.executor, rest, allowance, &mut out);
+        answers.extend(out.parts().flatten().copied());
+        rest = &rest[progress.consumed..];
+        turns += 1;
+    }
+    let answers = String::from_utf8(answers).unwrap();
+    assert!(answers.starts_with("END\r\nVERSION"), "{answers}");
+    assert_eq!(turns, 3, "of two keys, of two, and of one with what comes behind it");
+}
+
 /// Some of them look at tens of thousands of items: twenty in one turn would keep others waiting.
 #[test]
 fn statistics_are_a_turn_by_themselves() {
     let peer = Peer::of(&[]);
     let mut session = Session::new(peer.executor.server(), 1, Protocol::Auto);
-    let allowance = Allowance { commands_max: 20, out_bytes_max: OUTPUT_BYTES_HIGH };
+    let allowance = Allowance::of_commands(20);
     let input = b"stats cachedump 1 0\r\n".repeat(2);
     let progress = session.receive(&peer.executor, &input, allowance, &mut Output::default());
     assert_eq!(progress, Progress { consumed: 21, next: Next::GiveWay });
@@ -355,7 +373,7 @@ fn a_dump_that_shows_nothing_ends_its_turn_all_the_same() {
     let mut peer = Peer::of(&[]);
     let sets: String = (0..20_000).map(|key| format!("set {key} 0 0 1 noreply\r\nv\r\n")).collect();
     peer.send(sets.as_bytes());
-    let allowance = Allowance { commands_max: 20, out_bytes_max: OUTPUT_BYTES_HIGH };
+    let allowance = Allowance::of_commands(20);
     let mut input = &b"lru_crawler metadump 39\r\nversion\r\n"[..];
     let (mut out, mut turns) = (Output::default(), 0);
     loop {

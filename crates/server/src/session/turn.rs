@@ -13,6 +13,8 @@ use crate::output::Output;
 pub(super) struct Turn<'a> {
     pub(super) executor: &'a Executor,
     pub(super) out: &'a mut Output,
+    /// The length that the output may have with the item that is read next; any unless memory is short.
+    pub(super) tight_bytes_max: usize,
     /// What is to be noticed of commands.
     pub(super) attention: Attention,
     /// How much there was in `out` before the first command.
@@ -23,12 +25,24 @@ pub(super) struct Turn<'a> {
     pub(super) told: Option<Response>,
     /// How many keys may still be looked up; any other command costs as much as [`KEYS_PER_COMMAND`].
     pub(super) left: usize,
+    /// How many keys of lists may still be looked up.
+    pub(super) keys_left: usize,
 }
 
 impl<'a> Turn<'a> {
     #[inline]
     pub(super) fn tell(&mut self, response: &Response, frame: &Frame<'_>) {
         render::response(&mut self.out.bytes, response, frame);
+    }
+
+    /// Counts a key of a list that is looked up.
+    #[inline]
+    pub(super) fn take_key(&mut self) {
+        self.left = self.left.saturating_sub(1);
+        self.keys_left = self.keys_left.saturating_sub(1);
+        if self.keys_left == 0 {
+            self.left = 0;
+        }
     }
 
     /// Appends a piece of a value: as it is, or, where there is but one answer, its bytes.

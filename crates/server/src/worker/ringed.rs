@@ -9,7 +9,7 @@ use super::{TURNS_MAX, Turn, Worker};
 use crate::connection::{Extent, Input, Taken};
 use crate::connections::Token;
 use crate::output::Output;
-use crate::ring::{Arrival, Lent, Reception};
+use crate::ring::{Arrival, BUFFERS, Lent, Reception};
 
 impl Worker {
     /// Bytes have come for a connection.
@@ -34,10 +34,6 @@ impl Worker {
                     ring.stop_receiving(token);
                 }
                 return;
-            }
-            Taken::Broken => {
-                ring.give_back(lent);
-                return self.close(token, Closing::Error);
             }
         };
         self.turns.push(Turn::new(token, input));
@@ -82,7 +78,7 @@ impl Worker {
             let closing = connection.closing();
             self.close(token, closing);
         } else if reception == Reception::Starved {
-            self.starved.push(token);
+            self.starve(token);
         } else if !connection.has_turn {
             // Else the end of its turn asks, which knows where what comes next belongs.
             self.receive(token);
@@ -93,7 +89,7 @@ impl Worker {
     pub(super) fn note_sent(
         &mut self,
         token: Token,
-        output: Output,
+        mut output: Output,
         sent: Result<usize, Errno>,
         contended: bool,
     ) {
@@ -108,9 +104,10 @@ impl Worker {
         };
         connection.note_progress(executor, sent, clock.second());
         if !output.is_sent() {
+            output.compact();
             return ring.send(connection.as_fd(), token, output);
         }
-        connection.note_sent(executor, &mut scratch.records);
+        connection.note_sent(executor);
         scratch.give_output(output);
         if !connection.is_ready {
             self.begin_turn(token, contended);
@@ -119,22 +116,68 @@ impl Worker {
 
     /// If an output was not taken at once, it counts as memory that the connection holds.
     pub(super) fn note_stuck(&mut self, token: Token) {
-        if let Some(connection) = self.connections.of_mut(token)
-            && !connection.note_stuck(&self.executor, &mut self.scratch.records)
-        {
-            self.close(token, Closing::Error);
+        if let Some(connection) = self.connections.of_mut(token) {
+            connection.note_stuck(&self.executor);
         }
     }
 
-    /// Has the ring receive for a connection, if it is not too much.
+    /// Stops receiving whatever comes, for every connection: while memory is short each receives a little at a
+    /// time, as [`Self::receive`] asks for.
+    pub(super) fn receive_less(&mut self) {
+        for token in self.connections.tokens(|_| true) {
+            let Self { connections, poller, .. } = self;
+            if let (Some(connection), Some(ring)) = (connections.of_mut(token), poller.ring())
+                && connection.receives_less()
+            {
+                ring.stop_receiving(token);
+            }
+        }
+    }
+
+    /// Has the ring receive for a connection, if it is not too much: behind those that wait for a buffer. Else
+    /// connections that send without pause would take all buffers again and again.
     pub(super) fn receive(&mut self, token: Token) {
+        if self.starved.is_empty() {
+            return self.receive_now(token);
+        }
+        let is_tight = self.executor.server().budget.allotment(0).is_tight;
+        let connection = self.connections.of(token);
+        // Who can receive nothing now does not make those wait longer who can.
+        match connection.is_some_and(|connection| connection.can_receive(is_tight)) {
+            true => self.starve(token),
+            false => self.receive_now(token),
+        }
+    }
+
+    /// Lets a connection wait for a buffer, unless it does.
+    fn starve(&mut self, token: Token) {
+        if let Some(connection) = self.connections.of_mut(token)
+            && !std::mem::replace(&mut connection.is_starved, true)
+        {
+            self.starved.push_back(token);
+        }
+    }
+
+    /// Has the ring receive for those that have waited longest for a buffer, as many as there are buffers.
+    pub(super) fn receive_for_starved(&mut self) {
+        for _ in 0..BUFFERS {
+            let Some(token) = self.starved.pop_front() else { break };
+            if let Some(connection) = self.connections.of_mut(token) {
+                connection.is_starved = false;
+            }
+            self.receive_now(token);
+        }
+    }
+
+    fn receive_now(&mut self, token: Token) {
         let (Some(connection), Some(ring)) = (self.connections.of_mut(token), self.poller.ring())
         else {
             return;
         };
-        if let Some(extent) = connection.begin_receiving() {
+        let is_tight = self.executor.server().budget.allotment(0).is_tight;
+        if let Some(extent) = connection.begin_receiving(is_tight) {
             match extent {
-                Extent::Buffer => ring.receive_once(connection.as_fd(), token),
+                Extent::Once(bytes) => ring.receive_once(connection.as_fd(), token, bytes),
                 Extent::Any => ring.receive(connection.as_fd(), token),
                 Extent::Value(arrival) => ring.receive_at(connection.as_fd(), token, arrival),
             }

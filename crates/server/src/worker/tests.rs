@@ -1,13 +1,14 @@
 //! A worker and its peers, over socket pairs.
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use larder_options::{Options, Protocol};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::SockRef;
 
 use super::*;
@@ -206,6 +207,9 @@ fn who_watches_and_sends_at_the_same_time_has_one_turn() {
     // More than one receive brings, so that each turn leaves something to be done.
     peer.write_all(&[b'x'; 100_000]).unwrap();
     server.watchers.tell(Topics::FETCHERS, |out| out.extend_from_slice(b"line\n"));
+    // The collector brings it.
+    let mut woken = [PollFd::new(inbox.waker(), PollFlags::IN)];
+    assert_eq!(poll(&mut woken, Some(&Timespec { tv_sec: 20, tv_nsec: 0 })), Ok(1));
     worker.wait(&mut events);
     assert_eq!(events.len(), 2);
     worker.give_turns(&mut events);
@@ -318,4 +322,35 @@ fn a_graceful_stop_does_not_wait_for_who_does_not_read() {
         peer.read_exact(&mut first).unwrap();
         working.stop(Manner::Graceful);
     });
+}
+
+/// What is left would hold the socket, and take what is meant for the other process.
+#[test]
+fn a_worker_that_leaves_its_datagrams_has_nothing_under_way_on_them() {
+    let (_, _inbox, mut worker) = idle_with("auto");
+    if !worker.has_ring() {
+        return println!("skipped: io_uring cannot be used here");
+    }
+    let mut events = Vec::new();
+    let mut under_way = |worker: &mut Worker| {
+        worker.poll(Some(Duration::from_millis(1)), &mut events);
+        worker.give_turns(&mut events);
+        worker.poller.ring().map(|ring| ring.under_way())
+    };
+    assert_eq!(under_way(&mut worker), Some(1));
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_nonblocking(true).unwrap();
+    let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+    client.connect(socket.local_addr().unwrap()).unwrap();
+    client.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let address = socket.local_addr().unwrap();
+    worker.share(Arc::from([Datagrams { socket: socket.into(), address }])).unwrap();
+    assert_eq!(under_way(&mut worker), Some(2));
+    worker.leave_datagrams();
+    // It comes when the kernel has not been told yet.
+    client.send(b"\0\x01\0\0\0\x01\0\0mn\r\n").unwrap();
+    while under_way(&mut worker) != Some(1) {}
+    let mut answer = [0; 100];
+    let bytes = client.recv(&mut answer).unwrap();
+    assert_eq!(&answer[8..bytes], b"MN\r\n");
 }

@@ -1,6 +1,7 @@
 """A local reader that tries to do harm. Prints what it could do besides reading, one line each, then `done`.
 
-usage: hostile.py SOCKET [ask]    with `ask` it prints the answer to larder_region only
+usage: hostile.py SOCKET [ask | as UID]    with `ask` it prints the answer to larder_region only
+Where it is of another user than the server, it also opens the memory again for writing, and says so.
 """
 
 import ctypes
@@ -66,12 +67,24 @@ def attack(descriptor, name):
 
 
 def main():
+    if "as" in sys.argv[2:]:
+        uid = int(sys.argv[3])
+        os.setgroups([])
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
     server, answer, descriptor = region(sys.argv[1])
-    if len(sys.argv) > 2:
+    if "ask" in sys.argv[2:]:
         print(answer)
         return
     attack(descriptor, "what was passed")
-    for flags, how in [(os.O_RDWR, "both"), (os.O_WRONLY, "writing"), (os.O_RDWR | os.O_TRUNC, "nothing")]:
+    # A process of the server's user can open its memory again, as can root.
+    owner = os.fstat(descriptor).st_uid
+    reopened = [] if os.getuid() in (0, owner) else [
+        (os.O_RDWR, "both"), (os.O_WRONLY, "writing"), (os.O_RDWR | os.O_TRUNC, "nothing")]
+    if reopened:
+        succeeds("change the mode", lambda: os.fchmod(descriptor, 0o666))
+        print("of another user")
+    for flags, how in reopened:
         try:
             again = os.open(f"/proc/self/fd/{descriptor}", flags)
         except OSError:

@@ -63,6 +63,7 @@ impl Backend {
             }
             Request::Flush { delay } => {
                 expect("OK", reply)?;
+                self.leases.clear();
                 if delay.is_none() {
                     self.items.clear();
                 }
@@ -127,7 +128,12 @@ impl Backend {
             }
             ("cas", Some(_)) => ("EXISTS", Vec::new()),
             ("lease-set", _) => {
-                let holds = token.is_some() && self.leases.get(key) == token.as_ref();
+                // An item that was stored meanwhile is newer. The lease is over in either case.
+                let has_lease = token.is_some() && self.leases.get(key) == token.as_ref();
+                if has_lease {
+                    self.leases.remove(key);
+                }
+                let holds = has_lease && item.is_none();
                 (if holds { "STORED" } else { "NOT_STORED" }, value.clone())
             }
             _ => ("NOT_STORED", Vec::new()),
@@ -144,9 +150,6 @@ impl Backend {
             let is_over = !extended && *exptime < 0;
             self.items.insert(key.clone(), Item { flags, value, cas: None });
             self.drop_if(is_over, key);
-            if matches!(request, Request::Store { word: "lease-set", .. }) {
-                self.leases.remove(key);
-            }
         }
         Ok(())
     }

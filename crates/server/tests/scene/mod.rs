@@ -17,6 +17,7 @@ pub(crate) struct Scene {
     bystander: Bystander,
     rss_before_bytes: u64,
     descriptors_before: usize,
+    operations_before: usize,
 }
 
 struct Bystander {
@@ -46,12 +47,14 @@ impl Scene {
         sleep(Duration::from_millis(200));
         let (rss_before_bytes, descriptors_before) =
             (server.rss_bytes()?, server.descriptor_count()?);
+        let operations_before = server.ring_operations()?;
         Ok(Self {
             server,
             address,
             bystander: Bystander::watch(stream),
             rss_before_bytes,
             descriptors_before,
+            operations_before,
         })
     }
 
@@ -79,7 +82,8 @@ impl Scene {
     }
 
     /// Ends the scene: everybody else must have gone. The server runs, the bystander was answered in time
-    /// all along, and the descriptors of the others are free again.
+    /// all along, the descriptors of the others are free again, and the kernel does nothing more for them: an operation
+    /// under way holds its socket though the descriptor is closed.
     pub(crate) fn end(mut self) -> Result<()> {
         let longest = self.bystander.end()?;
         ensure!(longest < BYSTANDER_PATIENCE, "the bystander had to wait for {longest:?}");
@@ -90,6 +94,11 @@ impl Scene {
         while self.server.descriptor_count()? > wanted {
             let count = self.server.descriptor_count()?;
             ensure!(Instant::now() < deadline, "{count} descriptors are open, not {wanted}");
+            sleep(Duration::from_millis(10));
+        }
+        while self.server.ring_operations()? > self.operations_before {
+            let (count, wanted) = (self.server.ring_operations()?, self.operations_before);
+            ensure!(Instant::now() < deadline, "{count} operations are under way, not {wanted}");
             sleep(Duration::from_millis(10));
         }
         Ok(())

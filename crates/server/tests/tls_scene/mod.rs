@@ -87,6 +87,36 @@ impl Files {
             .take(if words.is_empty() { 3 } else { 5 })
             .collect()
     }
+
+    /// What a client needs that has no certificate and accepts the server's authority.
+    pub(crate) fn config(&self) -> ClientConfig {
+        self.config_of(rustls::ALL_VERSIONS, None).expect("the defaults are good")
+    }
+
+    /// The same with a choice of versions, and a certificate.
+    pub(crate) fn config_of(
+        &self,
+        versions: &[&'static SupportedProtocolVersion],
+        identity: Option<&Identity>,
+    ) -> Result<ClientConfig> {
+        let mut roots = RootCertStore::empty();
+        for root in CertificateDer::pem_slice_iter(self.authority.pem.as_bytes()) {
+            roots.add(root?)?;
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(versions)?
+            .with_root_certificates(roots);
+        let mut config = match identity {
+            None => builder.with_no_client_auth(),
+            Some(Identity { certificate, key }) => builder.with_client_auth_cert(
+                CertificateDer::pem_slice_iter(certificate.as_bytes()).collect::<Result<_, _>>()?,
+                PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes())?,
+            )?,
+        };
+        config.resumption = Resumption::store(Arc::new(ClientSessionMemoryCache::new(8)));
+        Ok(config)
+    }
 }
 
 /// A larderd with TLS.
@@ -111,34 +141,18 @@ impl Encrypted {
         Ok(Self { files, server, address })
     }
 
-    /// What a client needs that has no certificate and accepts the server's authority.
+    /// As [`Files::config`].
     pub(crate) fn config(&self) -> ClientConfig {
-        self.config_of(rustls::ALL_VERSIONS, None).expect("the defaults are good")
+        self.files.config()
     }
 
-    /// The same with a choice of versions, and a certificate.
+    /// As [`Files::config_of`].
     pub(crate) fn config_of(
         &self,
         versions: &[&'static SupportedProtocolVersion],
         identity: Option<&Identity>,
     ) -> Result<ClientConfig> {
-        let mut roots = RootCertStore::empty();
-        for root in CertificateDer::pem_slice_iter(self.files.authority.pem.as_bytes()) {
-            roots.add(root?)?;
-        }
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let builder = ClientConfig::builder_with_provider(provider)
-            .with_protocol_versions(versions)?
-            .with_root_certificates(roots);
-        let mut config = match identity {
-            None => builder.with_no_client_auth(),
-            Some(Identity { certificate, key }) => builder.with_client_auth_cert(
-                CertificateDer::pem_slice_iter(certificate.as_bytes()).collect::<Result<_, _>>()?,
-                PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes())?,
-            )?,
-        };
-        config.resumption = Resumption::store(Arc::new(ClientSessionMemoryCache::new(8)));
-        Ok(config)
+        self.files.config_of(versions, identity)
     }
 
     pub(crate) fn connect(&self, config: &Arc<ClientConfig>) -> Result<Client> {

@@ -1,0 +1,102 @@
+//! Files that change, and when they are read.
+
+use larder_options::Options;
+use tempfile::TempDir;
+
+use super::*;
+
+/// Files of a server.
+struct Files {
+    folder: TempDir,
+}
+
+impl Files {
+    fn new() -> Self {
+        let files = Self { folder: tempfile::tempdir().unwrap() };
+        files.write();
+        files
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).display().to_string()
+    }
+
+    /// A new certificate that is its own authority.
+    fn write(&self) {
+        let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+        fs::write(self.path("chain"), made.cert.pem()).unwrap();
+        fs::write(self.path("key"), made.signing_key.serialize_pem()).unwrap();
+    }
+
+    fn load(&self) -> Certificates {
+        fs::copy(self.path("chain"), self.path("ca")).unwrap();
+        let (chain, key, ca) = (self.path("chain"), self.path("key"), self.path("ca"));
+        let map = [
+            ("enable_ssl", "true"),
+            ("ssl_chain_cert", &*chain),
+            ("ssl_key", &*key),
+            ("ssl_ca_cert", &*ca),
+            ("ssl_session_cache", "true"),
+        ];
+        let (options, _) = Options::from_map(map).unwrap();
+        Certificates::load(&options.tls.unwrap()).unwrap()
+    }
+}
+
+/// Refreshes until a change of the files would show; says how often that took a reading.
+fn settle(certificates: &Certificates) -> usize {
+    let begun = Instant::now();
+    let mut readings = 0;
+    while let Refreshed::Read(_) = certificates.refresh(true) {
+        readings += 1;
+        assert!(begun.elapsed() < Duration::from_secs(30), "the files are read again and again");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    readings
+}
+
+#[test]
+fn files_are_read_again_only_if_they_have_changed() {
+    let files = Files::new();
+    let certificates = files.load();
+    // They are new: another change might not show.
+    assert!(settle(&certificates) > 0);
+    for _ in 0..1000 {
+        assert_eq!(certificates.refresh(true), Refreshed::Unchanged(true));
+    }
+    assert_eq!(certificates.refresh(false), Refreshed::Read(Ok(())));
+    files.write();
+    assert_eq!(certificates.refresh(true), Refreshed::Read(Ok(())));
+    fs::write(files.path("chain"), "no certificate").unwrap();
+    let Refreshed::Read(Err(error)) = certificates.refresh(true) else { panic!("it is read") };
+    assert!(error.contains("chain"), "{error}");
+    settle(&certificates);
+    // What was wrong is wrong still.
+    assert_eq!(certificates.refresh(true), Refreshed::Unchanged(false));
+    fs::remove_file(files.path("chain")).unwrap();
+    assert!(matches!(certificates.refresh(true), Refreshed::Read(Err(_))));
+    files.write();
+    assert_eq!(certificates.refresh(true), Refreshed::Read(Ok(())));
+}
+
+#[test]
+fn ticket_keys_stay_unless_the_authorities_for_clients_change() {
+    let files = Files::new();
+    let certificates = files.load();
+    let kinds =
+        [ClientCertificates::None, ClientCertificates::Requested, ClientCertificates::Required];
+    let tickets = || kinds.map(|asked| certificates.config(asked).unwrap().ticketer.clone());
+    let same = |before: &[Arc<dyn ProducesTickets>; 3], after: [Arc<dyn ProducesTickets>; 3]| {
+        [0, 1, 2].map(|at| Arc::ptr_eq(&before[at], &after[at]))
+    };
+    let before = tickets();
+    files.write();
+    assert_eq!(certificates.refresh(true), Refreshed::Read(Ok(())));
+    assert_eq!(same(&before, tickets()), [true; 3]);
+    // Who has been let in by an authority that is gone must show a certificate again.
+    fs::copy(files.path("chain"), files.path("ca")).unwrap();
+    assert_eq!(certificates.refresh(true), Refreshed::Read(Ok(())));
+    assert_eq!(same(&before, tickets()), [true, false, false]);
+    let [_, requested, required] = tickets();
+    assert!(!Arc::ptr_eq(&requested, &required));
+}

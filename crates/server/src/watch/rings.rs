@@ -1,0 +1,175 @@
+//! The rings that threads write their lines into: each its own, so that none waits for another.
+
+use std::cell::Cell;
+use std::ops::Range;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::Thread;
+
+use larder_protocol::Topics;
+
+/// The rings of a server.
+#[derive(Debug)]
+pub(super) struct Rings {
+    rings: Box<[Mutex<Ring>]>,
+    ring_bytes_max: usize,
+    /// The number of the last line, over all rings.
+    number: AtomicU64,
+}
+
+/// The lines of a thread that have not been collected. Its lock is held by the thread while it writes one line, and by
+/// the collector while it exchanges the buffer.
+#[derive(Debug, Default)]
+struct Ring {
+    bytes: Vec<u8>,
+    entries: Vec<Entry>,
+    dropped: u64,
+    /// The thread to wake when the ring is half full.
+    collector: Option<Thread>,
+}
+
+/// A line in a buffer.
+#[derive(Clone, Debug)]
+struct Entry {
+    number: u64,
+    topics: Topics,
+    at: Range<usize>,
+}
+
+/// Lines that were collected, in the order of their numbers.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    rings: Vec<Taken>,
+    /// Which line of which ring comes next.
+    order: Vec<(u64, usize, usize)>,
+}
+
+/// What was in a ring.
+#[derive(Debug, Default)]
+struct Taken {
+    bytes: Vec<u8>,
+    entries: Vec<Entry>,
+}
+
+/// A collected line.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Line<'a> {
+    pub(super) number: u64,
+    pub(super) topics: Topics,
+    pub(super) bytes: &'a [u8],
+}
+
+/// How much was collected.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Collected {
+    pub(super) lines: usize,
+    /// Lines for which there was no room in the rings.
+    pub(super) dropped: u64,
+}
+
+impl Rings {
+    pub(super) fn new(count: usize, ring_bytes_max: usize) -> Self {
+        let rings = (0..count.max(1)).map(|_| Mutex::default()).collect();
+        Self { rings, ring_bytes_max, number: AtomicU64::new(0) }
+    }
+
+    /// Writes a line into the ring of the calling thread: `write` is given the buffer and the line's number. Where
+    /// there is no room for it, it is dropped, and counted.
+    pub(super) fn write(&self, topics: Topics, write: impl FnOnce(&mut Vec<u8>, u64)) {
+        let mut ring = lock(&self.rings[thread_number() % self.rings.len()]);
+        let ring = &mut *ring;
+        // Under the lock, so that the numbers of a ring ascend.
+        let number = self.number.fetch_add(1, Relaxed) + 1;
+        let start = ring.bytes.len();
+        if held_bytes(start, ring.entries.len()) + LINE_BYTES > self.ring_bytes_max {
+            ring.dropped += 1;
+            return;
+        }
+        write(&mut ring.bytes, number);
+        if held_bytes(ring.bytes.len(), ring.entries.len() + 1) > self.ring_bytes_max {
+            ring.bytes.truncate(start);
+            ring.dropped += 1;
+            return;
+        }
+        let was_half_full = held_bytes(start, ring.entries.len()) > self.ring_bytes_max / 2;
+        ring.entries.push(Entry { number, topics, at: start..ring.bytes.len() });
+        let is_half_full =
+            held_bytes(ring.bytes.len(), ring.entries.len()) > self.ring_bytes_max / 2;
+        if is_half_full
+            && !was_half_full
+            && let Some(collector) = &ring.collector
+        {
+            collector.unpark();
+        }
+    }
+
+    /// Replaces the lines of a batch by those that wait in the rings.
+    pub(super) fn take(&self, batch: &mut Batch) -> Collected {
+        batch.rings.resize_with(self.rings.len(), Taken::default);
+        batch.order.clear();
+        let mut collected = Collected::default();
+        for (index, (ring, taken)) in self.rings.iter().zip(&mut batch.rings).enumerate() {
+            taken.bytes.clear();
+            taken.entries.clear();
+            let mut ring = lock(ring);
+            std::mem::swap(&mut ring.bytes, &mut taken.bytes);
+            std::mem::swap(&mut ring.entries, &mut taken.entries);
+            collected.dropped += std::mem::take(&mut ring.dropped);
+            drop(ring);
+            collected.lines += taken.entries.len();
+            let entries = taken.entries.iter().enumerate();
+            batch.order.extend(entries.map(|(entry, line)| (line.number, index, entry)));
+        }
+        batch.order.sort_unstable();
+        collected
+    }
+
+    /// Lets a thread be woken when a ring is half full.
+    pub(super) fn wake_when_half_full(&self, collector: &Thread) {
+        for ring in &self.rings {
+            lock(ring).collector = Some(collector.clone());
+        }
+    }
+
+    /// Returns the number that the next line will have, or one before it.
+    pub(super) fn next_number(&self) -> u64 {
+        self.number.load(Relaxed) + 1
+    }
+}
+
+impl Batch {
+    pub(super) fn lines(&self) -> impl Iterator<Item = Line<'_>> {
+        self.order.iter().map(|(_, ring, entry)| {
+            let Taken { bytes, entries } = &self.rings[*ring];
+            let Entry { number, topics, at } = &entries[*entry];
+            Line { number: *number, topics: *topics, bytes: &bytes[at.clone()] }
+        })
+    }
+}
+
+/// Where a ring has less room than this, a line is not even written: as in memcached.
+const LINE_BYTES: usize = 512;
+
+/// What lines in a ring take of its memory.
+fn held_bytes(bytes: usize, lines: usize) -> usize {
+    bytes + lines * size_of::<Entry>()
+}
+
+fn lock(ring: &Mutex<Ring>) -> MutexGuard<'_, Ring> {
+    ring.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns the number of the calling thread among those that have written lines.
+fn thread_number() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static NUMBER: Cell<Option<usize>> = const { Cell::new(None) };
+    }
+    NUMBER.get().unwrap_or_else(|| {
+        let number = NEXT.fetch_add(1, Relaxed);
+        NUMBER.set(Some(number));
+        number
+    })
+}

@@ -1,0 +1,337 @@
+//! A server for many minutes under clients that come, go, read slowly, watch and poll, and under an
+//! upgrade every minute: what the kernel and the process hold stays the same, and a well-behaved
+//! client never waits. `make endurance MINUTES=30`.
+
+use std::fs;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use larder_testkit::server::{Signal, free_address};
+use larder_testkit::{Address, ServerUnderTest, Stream};
+use rustix::process::{Pid, kill_process};
+use tls_scene::{Files, ask, binary, connect};
+
+#[allow(dead_code, reason = "other tests need more of it")]
+mod tls_scene;
+
+const SLOW_READERS: usize = 1000;
+const UPGRADE_PERIOD: Duration = Duration::from_secs(60);
+const DRAIN_SECS: u64 = 5;
+const BYSTANDER_PATIENCE: Duration = Duration::from_millis(100);
+
+/// What is held by the process that serves, and by the kernel for everybody.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    sockets: u64,
+    descriptors: u64,
+    threads: u64,
+    rss_kib: u64,
+}
+
+impl Held {
+    /// By the process with this id.
+    fn of(pid: Pid) -> Result<Self> {
+        let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_pid()))?;
+        let field = |name: &str| -> Result<u64> {
+            let mut lines = status.lines().filter_map(|line| line.strip_prefix(name));
+            let words = lines.next().with_context(|| format!("no {name} in {status}"))?;
+            Ok(words.split_whitespace().next().context("no number")?.parse()?)
+        };
+        let sockstat = fs::read_to_string("/proc/net/sockstat")?;
+        let used = sockstat.lines().find_map(|line| line.strip_prefix("sockets: used "));
+        Ok(Self {
+            sockets: used.context("no sockets in sockstat")?.trim().parse()?,
+            descriptors: fs::read_dir(format!("/proc/{}/fd", pid.as_raw_pid()))?.count() as u64,
+            threads: field("Threads:")?,
+            rss_kib: field("VmRSS:")?,
+        })
+    }
+
+    /// True if nothing is more than at the beginning but for what comes and goes at any moment.
+    fn is_flat_since(&self, first: &Self) -> bool {
+        let grown = |now: u64, then: u64, slack: u64| now > then + then / 10 + slack;
+        !grown(self.sockets, first.sockets, 100)
+            && !grown(self.descriptors, first.descriptors, 100)
+            && !grown(self.threads, first.threads, 2)
+            && !grown(self.rss_kib, first.rss_kib, 8 << 10)
+    }
+}
+
+/// The server, and where its clients find it.
+struct Scene {
+    tls: SocketAddr,
+    plain: SocketAddr,
+    files: Files,
+    first: ServerUnderTest,
+    stop: AtomicBool,
+    /// Upgrades so far.
+    upgrades: AtomicU64,
+    handshakes: AtomicU64,
+    read_bytes: AtomicU64,
+    polls: AtomicU64,
+}
+
+impl Drop for Scene {
+    /// Ends the process that took over last: the first one ends with its own guard.
+    fn drop(&mut self) {
+        if let Ok(pid) = self.pid() {
+            // It has ended already, then.
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    }
+}
+
+impl Scene {
+    fn start() -> Result<Self> {
+        let (tls, plain, files) = (free_address()?, free_address()?, Files::new()?);
+        let path = files.path("larderd");
+        symlink(binary(), &path)?;
+        let (pid, listen) = (files.path("pid").display().to_string(), format!("notls:{plain}"));
+        let drain = format!("--upgrade-drain={DRAIN_SECS}");
+        let options = files.args("");
+        let mut args =
+            vec!["-t", "2", "-m", "256", "-c", "4096", "-P", &pid, "-l", &listen, &drain];
+        args.extend(options.iter().map(String::as_str));
+        let first = ServerUnderTest::start_at(&path, Address::Tcp(tls), &args)?;
+        let scene = Self {
+            tls,
+            plain,
+            files,
+            first,
+            stop: AtomicBool::new(false),
+            upgrades: AtomicU64::new(0),
+            handshakes: AtomicU64::new(0),
+            read_bytes: AtomicU64::new(0),
+            polls: AtomicU64::new(0),
+        };
+        while scene.pid().is_err() {
+            sleep(Duration::from_millis(5));
+        }
+        Ok(scene)
+    }
+
+    fn pid(&self) -> Result<Pid> {
+        let pid = fs::read_to_string(self.files.path("pid"))?.trim().parse()?;
+        Pid::from_raw(pid).context("0 is no process")
+    }
+
+    fn is_over(&self) -> bool {
+        self.stop.load(Relaxed)
+    }
+
+    /// Lets another process take over, and waits until the old one has ended.
+    fn upgrade(&self) -> Result<()> {
+        let old = self.pid()?;
+        kill_process(old, Signal::USR2)?;
+        let deadline = Instant::now() + Duration::from_secs(20 + DRAIN_SECS);
+        let has_ended = || {
+            let stat = fs::read_to_string(format!("/proc/{}/stat", old.as_raw_pid()));
+            stat.map_or(true, |stat| stat.contains(") Z "))
+        };
+        while self.pid().is_ok_and(|pid| pid == old) || !has_ended() {
+            ensure!(Instant::now() < deadline, "no upgrade: {}", self.first.log());
+            sleep(Duration::from_millis(20));
+        }
+        self.upgrades.fetch_add(1, Relaxed);
+        Ok(())
+    }
+
+    fn plain_stream(&self) -> std::io::Result<Stream> {
+        Stream::connect(&Address::Tcp(self.plain))
+    }
+
+    /// Connections with TLS that are opened and closed at a rate, half of them without a goodbye.
+    fn come_and_go(&self) -> Result<()> {
+        let config = Arc::new(self.files.config());
+        while !self.is_over() {
+            let number = self.handshakes.fetch_add(1, Relaxed);
+            // A server that is about to end may close it: what counts is what remains.
+            if let Ok(mut client) = connect(self.tls, &config) {
+                let _ = ask(&mut client, b"get k\r\n", b"END\r\n");
+                if number.is_multiple_of(2) {
+                    client.conn.send_close_notify();
+                    let _ = client.flush();
+                }
+            }
+            sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
+    /// Connections that ask for five megabytes each, and take a little of it once a second. After an upgrade
+    /// they come anew: what lies in their sockets would last for minutes.
+    fn read_slowly(&self) -> Result<()> {
+        let request = [&b"get"[..], &b" k".repeat(5000), b"\r\n"].concat();
+        let open = || -> std::io::Result<TcpStream> {
+            let mut stream = TcpStream::connect(self.plain)?;
+            stream.write_all(&request)?;
+            stream.set_nonblocking(true)?;
+            Ok(stream)
+        };
+        let mut readers: Vec<Option<TcpStream>> = (0..SLOW_READERS).map(|_| None).collect();
+        let (mut part, mut upgrades) = ([0; 4096], 0);
+        while !self.is_over() {
+            let begun = Instant::now();
+            let before = std::mem::replace(&mut upgrades, self.upgrades.load(Relaxed));
+            if before != upgrades {
+                readers.fill_with(|| None);
+            }
+            for reader in &mut readers {
+                let is_there = match reader {
+                    None => false,
+                    Some(stream) => match stream.read(&mut part) {
+                        Ok(0) => false,
+                        Ok(bytes) => {
+                            self.read_bytes.fetch_add(bytes as u64, Relaxed);
+                            true
+                        }
+                        Err(error) => error.kind() == ErrorKind::WouldBlock,
+                    },
+                };
+                if !is_there {
+                    *reader = open().ok();
+                }
+            }
+            sleep(Duration::from_secs(1).saturating_sub(begun.elapsed()));
+        }
+        Ok(())
+    }
+
+    /// Asks for all kinds of statistics, again and again.
+    fn poll(&self) -> Result<()> {
+        let mut stream = self.plain_stream()?;
+        for request in ["stats", "stats items", "stats slabs", "stats conns"].iter().cycle() {
+            if self.is_over() {
+                break;
+            }
+            if stream.ask(format!("{request}\r\n").as_bytes(), b"END\r\n").is_err() {
+                stream = self.plain_stream()?;
+            }
+            self.polls.fetch_add(1, Relaxed);
+            sleep(Duration::from_millis(50));
+        }
+        Ok(())
+    }
+
+    /// Watches everything; every other watcher reads nothing.
+    fn watch(&self, reads: bool) -> Result<()> {
+        while !self.is_over() {
+            let mut stream = TcpStream::connect(self.plain)?;
+            stream.write_all(b"watch fetchers mutations connevents evictions\r\n")?;
+            stream.set_read_timeout(Some(Duration::from_millis(500)))?;
+            let until = Instant::now() + Duration::from_secs(20);
+            let mut part = [0; 64 << 10];
+            while Instant::now() < until && !self.is_over() {
+                match if reads { stream.read(&mut part) } else { Err(ErrorKind::WouldBlock.into()) }
+                {
+                    Ok(0) => break,
+                    Ok(_) => {}
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                        sleep(Duration::from_millis(100));
+                    }
+                    Err(_) => break,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A well-behaved client. Gives its longest wait for an answer, and how often it had to connect anew.
+    fn stand_by(&self) -> Result<(Duration, u64)> {
+        let (mut stream, mut longest, mut reconnected) = (self.plain_stream()?, Duration::ZERO, 0);
+        let started = Instant::now();
+        let requests = [
+            (&b"set bystander 0 0 2\r\nok\r\n"[..], &b"STORED\r\n"[..]),
+            (b"get bystander\r\n", b"END\r\n"),
+        ];
+        for (request, answer) in requests.iter().cycle() {
+            if self.is_over() {
+                break;
+            }
+            let begun = Instant::now();
+            if stream.ask(request, answer).is_err() {
+                // The old process has ended, which closes what is left of its connections.
+                stream = self.plain_stream()?;
+                reconnected += 1;
+            }
+            let waited = begun.elapsed();
+            if waited > BYSTANDER_PATIENCE {
+                let upgrades = self.upgrades.load(Relaxed);
+                println!(
+                    "after {:?} and {upgrades} upgrades the bystander waited for {waited:?}",
+                    started.elapsed()
+                );
+            }
+            longest = longest.max(waited);
+            sleep(Duration::from_millis(3));
+        }
+        Ok((longest, reconnected))
+    }
+}
+
+/// The minutes that the environment asks for.
+fn minutes() -> Result<u32> {
+    let minutes = std::env::var("LARDER_MINUTES").unwrap_or_else(|_| "3".to_owned());
+    minutes.parse().context("LARDER_MINUTES is a number")
+}
+
+#[test]
+#[ignore = "takes minutes: make endurance"]
+fn nothing_grows_and_no_bystander_waits() -> Result<()> {
+    let (scene, minutes) = (Scene::start()?, minutes()?);
+    let set = [&b"set k 0 0 1000\r\n"[..], &[b'v'; 1000], b"\r\n"].concat();
+    let prepare = || scene.plain_stream()?.ask(&set, b"STORED\r\n");
+    prepare()?;
+    thread::scope(|scope| {
+        let clients = [
+            scope.spawn(|| scene.come_and_go()),
+            scope.spawn(|| scene.read_slowly()),
+            scope.spawn(|| scene.poll()),
+            scope.spawn(|| scene.poll()),
+            scope.spawn(|| scene.watch(true)),
+            scope.spawn(|| scene.watch(false)),
+        ];
+        let bystander = scope.spawn(|| scene.stand_by());
+        let observed = observe(&scene, minutes, || prepare().map(drop));
+        scene.stop.store(true, Relaxed);
+        for client in clients {
+            client.join().expect("no client panics")?;
+        }
+        let (longest, reconnected) = bystander.join().expect("the bystander does not panic")?;
+        let [handshakes, read_bytes, polls] =
+            [&scene.handshakes, &scene.read_bytes, &scene.polls].map(|count| count.load(Relaxed));
+        println!("{handshakes} handshakes, {} MiB read slowly, {polls} polls", read_bytes >> 20);
+        println!("bystander: {longest:?} at most, connected anew {reconnected} times");
+        observed?;
+        ensure!(longest <= BYSTANDER_PATIENCE, "the bystander waited for {longest:?}");
+        Ok(())
+    })?;
+    Ok(())
+}
+
+/// Upgrades every minute, and looks before each at what is held.
+fn observe(scene: &Scene, minutes: u32, prepare: impl Fn() -> std::io::Result<()>) -> Result<()> {
+    let mut first = None;
+    for minute in 1..=minutes {
+        sleep(UPGRADE_PERIOD);
+        let held = Held::of(scene.pid()?)?;
+        println!("minute {minute}: {held:?}");
+        // Before the first upgrade the process is another than all later ones.
+        if minute >= 2 {
+            let first = *first.get_or_insert(held);
+            ensure!(held.is_flat_since(&first), "minute {minute}: {held:?}, not {first:?}");
+        }
+        scene.upgrade()?;
+        // The new process begins with an empty cache.
+        prepare()?;
+        ensure!(Path::new(&scene.files.path("pid")).exists(), "there is no pid file");
+    }
+    Ok(())
+}

@@ -1,0 +1,122 @@
+//! What the kernel holds of connections that are closed: nothing. A descriptor can be closed while an operation of an
+//! io_uring goes on holding its socket, so descriptors are not enough to count.
+
+#[allow(dead_code, reason = "other tests need more of it")]
+mod peers;
+#[allow(dead_code, reason = "other tests need more of it")]
+mod scene;
+#[allow(dead_code, reason = "other tests need more of it")]
+mod tls_scene;
+
+use std::env;
+use std::fs;
+use std::io::Read;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use larder_testkit::server::is_root;
+use peers::{Route, Site};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, recv, send, socket};
+
+/// The kernel counts sockets by network namespace, so the test runs again in a namespace of its own.
+#[test]
+fn the_kernel_frees_every_socket_of_a_closed_connection() -> Result<()> {
+    const MARK: &str = "LARDER_TEST_OWN_NETWORK";
+    if env::var_os(MARK).is_some() {
+        return in_its_own_network();
+    }
+    if !is_root() {
+        eprintln!("skipped: only root can have a network of its own");
+        return Ok(());
+    }
+    let mut again = Command::new("unshare");
+    again.args(["--net", "--"]).arg(env::current_exe()?).env(MARK, "1").stdin(Stdio::null());
+    again.args(["--exact", "the_kernel_frees_every_socket_of_a_closed_connection", "--nocapture"]);
+    let output = again.output().context("cannot run unshare")?;
+    let (words, errors) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if errors.contains("unshare failed") {
+        eprintln!("skipped: this machine does not allow a network of its own: {errors}");
+        return Ok(());
+    }
+    ensure!(output.status.success(), "{words}{errors}");
+    ensure!(words.contains("all sockets are free"), "{words}{errors}");
+    Ok(())
+}
+
+fn in_its_own_network() -> Result<()> {
+    raise_loopback()?;
+    for io in ["epoll", "uring"] {
+        for route in [Route::Tcp, Route::Unix, Route::Tls] {
+            come_and_go(route, io).with_context(|| format!("{route:?} with {io}"))?;
+        }
+    }
+    println!("all sockets are free");
+    Ok(())
+}
+
+/// Peers go in all ways there are; then the kernel has no more sockets than before.
+fn come_and_go(route: Route, io: &str) -> Result<()> {
+    let Some(site) = Site::start(route, io, &["-t", "2"])? else { return Ok(()) };
+    let before = sockets_used()?;
+    for death in route.deaths() {
+        let mut peers = (0..PEERS).map(|_| site.connect()).collect::<Result<Vec<_>>>()?;
+        for peer in &mut peers {
+            peer.send(b"version\r\n")?;
+            peer.read_exact(&mut [0; b"VERSION 1.6.45\r\n".len()])?;
+        }
+        ensure!(sockets_used()? >= before + 2 * PEERS, "not every peer has two sockets");
+        for peer in peers {
+            peer.die(*death)?;
+        }
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while sockets_used()? > before {
+            let used = sockets_used()?;
+            ensure!(Instant::now() < deadline, "{death:?}: {used} sockets are used, not {before}");
+            sleep(Duration::from_millis(10));
+        }
+    }
+    site.scene.end()
+}
+
+/// Sockets of this network namespace that the kernel has not freed.
+fn sockets_used() -> Result<usize> {
+    let counts = fs::read_to_string("/proc/self/net/sockstat")?;
+    let used = counts.lines().find_map(|line| line.strip_prefix("sockets: used "));
+    Ok(used.context("the kernel does not count sockets")?.trim().parse()?)
+}
+
+/// The loopback interface of a new namespace is down. A netlink message brings it up, and the kernel acknowledges.
+fn raise_loopback() -> Result<()> {
+    const RTM_NEWLINK: u16 = 16;
+    const NLM_F_REQUEST: u16 = 1;
+    const NLM_F_ACK: u16 = 4;
+    const NLMSG_ERROR: u16 = 2;
+    const LOOPBACK: i32 = 1;
+    const IFF_UP: u32 = 1;
+    let mut message = 32_u32.to_ne_bytes().to_vec();
+    message.extend([RTM_NEWLINK, NLM_F_REQUEST | NLM_F_ACK].map(u16::to_ne_bytes).concat());
+    // Sequence and sender, then family and kind of any interface.
+    message.extend([0; 8 + 4]);
+    message.extend(LOOPBACK.to_ne_bytes());
+    message.extend([IFF_UP, IFF_UP].map(u32::to_ne_bytes).concat());
+    let kernel = socket(AddressFamily::NETLINK, SocketType::RAW, None)?;
+    send(&kernel, &message, SendFlags::empty())?;
+    let mut answer = [0; 1024];
+    let (bytes, _) = recv(&kernel, &mut answer, RecvFlags::empty())?;
+    match &answer[..bytes] {
+        [_, _, _, _, k0, k1, _, _, _, _, _, _, _, _, _, _, e0, e1, e2, e3, ..]
+            if u16::from_ne_bytes([*k0, *k1]) == NLMSG_ERROR =>
+        {
+            let error = i32::from_ne_bytes([*e0, *e1, *e2, *e3]);
+            ensure!(error == 0, "loopback cannot be brought up: error {error}");
+            Ok(())
+        }
+        other => bail!("an unknown answer of the kernel: {other:?}"),
+    }
+}
+
+/// Connections of each death.
+const PEERS: usize = 50;
