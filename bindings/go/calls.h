@@ -59,6 +59,25 @@ static inline enum larder_status compare_and_set(const larder *cache, const uint
     return larder_compare_and_set(cache, key, key_bytes, value, value_bytes, ttl_secs, 0, cas, new_cas);
 }
 
+static inline enum larder_status begin_load(const larder *cache, const uint8_t *key, size_t key_bytes,
+                                            uint32_t timeout_secs, larder_load *load)
+{
+    return larder_begin_load(cache, key, key_bytes, timeout_secs, load);
+}
+
+static inline enum larder_status end_load(const larder *cache, const uint8_t *key, size_t key_bytes,
+                                          const larder_load *load, const uint8_t *value, size_t value_bytes,
+                                          uint32_t ttl_secs)
+{
+    return larder_end_load(cache, key, key_bytes, load, value, value_bytes, ttl_secs, 0);
+}
+
+static inline enum larder_status cancel_load(const larder *cache, const uint8_t *key, size_t key_bytes,
+                                             const larder_load *load)
+{
+    return larder_cancel_load(cache, key, key_bytes, load);
+}
+
 static inline enum larder_status delete(const larder *cache, const uint8_t *key, size_t key_bytes)
 {
     return larder_delete(cache, key, key_bytes);

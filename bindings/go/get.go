@@ -1,3 +1,5 @@
+//go:build linux && cgo
+
 package larder
 
 /*
@@ -54,6 +56,9 @@ func (c *Cache) Get(key string) ([]byte, bool) {
 }
 
 func (c *Cache) get(key string) (value []byte, item Item, err error) {
+	if c.far != nil {
+		return c.far.get(c.ctx, key)
+	}
 	var stack [stackBytes]byte
 	var told C.larder_item
 	switch outcome := c.read(key, stack[:], &told); outcome {
@@ -87,6 +92,10 @@ func (c *Cache) read(key string, room []byte, told *C.larder_item) uint32 {
 //
 // It allocates nothing where dst has room.
 func (c *Cache) GetInto(dst []byte, key string) (value []byte, item Item, err error) {
+	if c.far != nil {
+		found, item, err := c.far.get(c.ctx, key)
+		return append(dst, found...), item, err
+	}
 	var told C.larder_item
 	for {
 		switch outcome := c.read(key, dst[len(dst):cap(dst)], &told); outcome {
@@ -104,6 +113,10 @@ func (c *Cache) GetInto(dst []byte, key string) (value []byte, item Item, err er
 
 // Peek tells what is known of an item and how long its value is, without counting as a read.
 func (c *Cache) Peek(key string) (item Item, valueBytes int, err error) {
+	if c.far != nil {
+		value, item, err := c.far.get(c.ctx, key)
+		return item, len(value), err
+	}
 	calls := c.use.begin()
 	if calls == nil {
 		return item, 0, ErrClosed
@@ -167,6 +180,9 @@ type Batch struct {
 
 // GetBatch is [Cache.GetMany] without allocations: the values are in the batch until its next use.
 func (c *Cache) GetBatch(batch *Batch, keys ...string) error {
+	if c.far != nil {
+		return c.getFar(batch, keys)
+	}
 	calls := c.use.begin()
 	if calls == nil {
 		return ErrClosed
@@ -195,6 +211,27 @@ func (c *Cache) GetBatch(batch *Batch, keys ...string) error {
 				return err
 			}
 		}
+	}
+	return nil
+}
+
+// getFar asks a server for a batch.
+func (c *Cache) getFar(batch *Batch, keys []string) error {
+	found, err := c.far.getMany(c.ctx, keys)
+	if err != nil {
+		return err
+	}
+	batch.items, batch.values = batch.items[:0], batch.values[:0]
+	for _, key := range keys {
+		item := C.larder_item{status: C.LARDER_MISSING}
+		if its := found[key]; its != nil {
+			item = C.larder_item{
+				status: C.LARDER_OK, cas: C.uint64_t(its.CasID), flags: C.uint32_t(its.Flags),
+				value_at: C.uint64_t(len(batch.values)), value_bytes: C.uint64_t(len(its.Value)),
+			}
+			batch.values = append(batch.values, its.Value...)
+		}
+		batch.items = append(batch.items, item)
 	}
 	return nil
 }

@@ -1,3 +1,5 @@
+//go:build linux && cgo
+
 // Package larder is a cache outside of Go's heap: the garbage collector neither sees nor scans what is in it, and its
 // memory has a limit that holds to the byte, index and accounts included.
 //
@@ -7,7 +9,8 @@
 //   - in a file that several processes map, in whatever language, and that outlives them: [OpenShared],
 //   - kept by a larderd on the same machine, whose memory it reads without asking: [Connect].
 //
-// All methods may be called by any number of goroutines. What they cost beside the work of the cache is one call into C,
+// All methods may be called by any number of goroutines. Those of a connected cache call no C: see package larder/client. What
+// the others cost beside the work of the cache is one call into C,
 // some 50 ns; [Cache.GetMany] pays it once for all keys. [Cache.GetInto] and [Cache.Set] allocate nothing.
 //
 // Keys have 1 to 250 bytes of any kind, values any number up to [Options.ItemMax]. Time is counted in whole seconds: a part
@@ -82,7 +85,9 @@ type Options struct {
 // Cache is a cache. Close it when it is not needed any more; one that nobody refers to any more is closed by the garbage
 // collector.
 type Cache struct {
+	// One of the two: a cache that this process has mapped, or a server's.
 	handle  *C.larder
+	far     *remote
 	use     use
 	flights flights
 	options Options
@@ -128,7 +133,7 @@ func open(path string, options Options) (*Cache, error) {
 	if C.larder_open(&asked, &handle, &why[0], C.size_t(len(why))) != C.LARDER_OK {
 		return nil, fmt.Errorf("%w: %s", ErrNotOpened, C.GoString(&why[0]))
 	}
-	return newCache(handle, options)
+	return newCache(handle, nil, options)
 }
 
 func (o *Options) flags() (flags C.uint32_t) {
@@ -148,27 +153,12 @@ func (o *Options) flags() (flags C.uint32_t) {
 	return flags
 }
 
-// Connect uses the cache of a larderd, or of any memcached, at a unix socket. Hits are read in the server's memory where it
-// was started with --local-readers; all else is asked for, and an answer waited for as long as timeout; 0 is five seconds.
-// What no protocol has is [ErrUnsupported].
-func Connect(socket string, timeout time.Duration) (*Cache, error) {
-	name := C.CString(socket)
-	defer C.free(unsafe.Pointer(name))
-	var handle *C.larder
-	var why [1024]C.char
-	wait := C.uint32_t(min(max(timeout.Milliseconds(), 0), 1<<31))
-	if C.larder_connect(name, wait, &handle, &why[0], C.size_t(len(why))) != C.LARDER_OK {
-		return nil, fmt.Errorf("%w: %s", ErrUnreachable, C.GoString(&why[0]))
-	}
-	return newCache(handle, Options{})
-}
-
-func newCache(handle *C.larder, options Options) (*Cache, error) {
+func newCache(handle *C.larder, far *remote, options Options) (*Cache, error) {
 	if options.LoadTimeout <= 0 {
 		options.LoadTimeout = 30 * time.Second
 	}
 	ctx, end := context.WithCancel(context.Background())
-	cache := &Cache{handle: handle, options: options, ctx: ctx, end: end}
+	cache := &Cache{handle: handle, far: far, options: options, ctx: ctx, end: end}
 	if options.OnRemoval != nil {
 		removals, err := subscribe(handle, options)
 		if err != nil {
@@ -180,13 +170,14 @@ func newCache(handle *C.larder, options Options) (*Cache, error) {
 	}
 	// For a cache that was forgotten: nobody uses it then.
 	cache.cleanup = runtime.AddCleanup(cache, func(left left) { left.close() },
-		left{handle, end, cache.removals})
+		left{handle, far, end, cache.removals})
 	return cache, nil
 }
 
 // What is to be given back of a cache.
 type left struct {
 	handle   *C.larder
+	far      *remote
 	end      context.CancelFunc
 	removals *removals
 }
@@ -195,6 +186,9 @@ func (l left) close() {
 	l.end()
 	if l.removals != nil {
 		l.removals.stop()
+	}
+	if l.far != nil {
+		_ = l.far.client.Close()
 	}
 	C.larder_close(l.handle)
 }
@@ -208,7 +202,7 @@ func (c *Cache) Close() error {
 		return nil
 	}
 	c.cleanup.Stop()
-	left{c.handle, c.end, c.removals}.close()
+	left{c.handle, c.far, c.end, c.removals}.close()
 	return nil
 }
 

@@ -1,3 +1,5 @@
+//go:build linux && cgo
+
 package larder
 
 import (
@@ -41,8 +43,13 @@ func (e *PanicError) Unwrap() error {
 // [Options.StaleFor] and [Options.RefreshBefore] all get it while it is refreshed, and where that fails the next one tries
 // again. A caller whose context ends does not take the load from the others.
 //
-// What a load brings is stored only if nothing else happened to the key since it began: a set, a delete or any other change
-// through this Cache wins over it. Then those that waited get what it brings, and whoever comes later loads anew.
+// What a load brings is stored only if nothing else happened to the key since it began: a set, a delete or any other change,
+// by this process or by another one that shares the cache, wins over it. Then those that waited get what it brings, and
+// the next caller loads anew. An eviction, or a move of an item that has no token, may keep a result from being stored as
+// well. Until the load ends a key without an item is reserved, which takes the memory of a small item.
+//
+// Of a connected cache a store or delete of an absent key by another client that is undone before the load ends is not
+// seen.
 func (c *Cache) GetOrLoad(ctx context.Context, key string, loader Loader) ([]byte, error) {
 	if len(key) == 0 || len(key) > keyBytesMax {
 		return nil, ErrKey
@@ -81,6 +88,8 @@ func whole(d time.Duration) time.Duration {
 // run makes the load, in a goroutine of its own.
 func (f *flight) run(c *Cache, key string, loader Loader) {
 	defer f.end()
+	// Before the look: what happens to the key after it is seen when the result is stored.
+	basis := c.beginLoad(key)
 	held, item, err := c.GetInto(nil, key)
 	switch {
 	case err == nil && c.isFresh(item):
@@ -88,15 +97,27 @@ func (f *flight) run(c *Cache, key string, loader Loader) {
 		c.flights.land(f, key, held, nil, func() {})
 		return
 	case err != nil && !errors.Is(err, ErrNotFound):
+		c.cancelLoad(key, &basis)
 		c.flights.land(f, key, nil, err, func() {})
 		return
 	}
+	basis.item, basis.isHeld = item, err == nil
 	// Later, for a loader that ends its goroutine ends this function too.
 	var brought loaded
 	defer func() {
-		c.flights.land(f, key, brought.value, brought.err, func() {
-			c.keep(key, &brought, item, err == nil)
-		})
+		isKept := false
+		keep := func() {
+			c.keep(key, &brought, &basis)
+			isKept = true
+		}
+		// Before those who wait know: whoever loads next reserves the key anew.
+		if brought.err != nil {
+			c.cancelLoad(key, &basis)
+		}
+		c.flights.land(f, key, brought.value, brought.err, keep)
+		if brought.err == nil && !isKept {
+			c.cancelLoad(key, &basis)
+		}
 	}()
 	brought.by(loader, f.ctx, key)
 }
@@ -120,26 +141,19 @@ func (l *loaded) by(loader Loader, ctx context.Context, key string) {
 	returned = true
 }
 
-// keep stores what was loaded, in place of the item that was there when the load began, or of none. What the cache does not
-// take is given to the callers all the same, and counted as refused.
-func (c *Cache) keep(key string, brought *loaded, item Item, held bool) {
-	value, ttl := brought.value, brought.ttl
+// keep stores what was loaded, unless any process changed the key since the load began. What the cache does not take is
+// given to the callers all the same, and counted as refused.
+func (c *Cache) keep(key string, brought *loaded, basis *basis) {
+	ttl := brought.ttl
 	if ttl < 0 {
+		c.cancelLoad(key, basis)
 		return
 	}
 	if ttl > 0 {
 		ttl = whole(ttl) + whole(c.options.StaleFor)
 	}
-	switch {
-	case !held:
-		c.store(storeAdd, key, value, ttl, 0)
-	case item.CAS == 0:
-		c.store(storeSet, key, value, ttl, 0)
-	default:
-		if c.store(storeOver, key, value, ttl, item.CAS) == ErrNotFound {
-			c.store(storeAdd, key, value, ttl, 0)
-		}
-	}
+	// A result that is not stored is loaded again by the next caller.
+	_ = c.endLoad(key, basis, brought.value, ttl)
 }
 
 // loading is a load in whose loader a context is, and that in whose loader it was begun.

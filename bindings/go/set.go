@@ -1,3 +1,5 @@
+//go:build linux && cgo
+
 package larder
 
 /*
@@ -38,20 +40,39 @@ func (c *Cache) Set(key string, value []byte, ttl time.Duration) error {
 		return ErrClosed
 	}
 	c.flights.detach(key)
-	secs, lives := seconds(ttl)
-	if !lives {
-		C.delete(c.handle, text(key), C.size_t(len(key)))
-		calls.Add(-1)
-		return nil
-	}
-	outcome := C.set(c.handle, text(key), C.size_t(len(key)),
-		bytes(value), C.size_t(len(value)), secs)
+	err := c.set(key, value, ttl)
 	calls.Add(-1)
-	return failure(outcome)
+	return err
+}
+
+// set stores a value without a look at loads that are under way.
+func (c *Cache) set(key string, value []byte, ttl time.Duration) error {
+	secs, lives := seconds(ttl)
+	if c.far != nil && lives {
+		_, err := c.far.store(c.ctx, c.far.client.SetContext, key, value, ttl)
+		return err
+	}
+	if c.far != nil {
+		_, err := c.far.done(c.ctx, c.far.client.DeleteContext(c.ctx, key))
+		return err
+	}
+	if !lives {
+		_, err := done(C.delete(c.handle, text(key), C.size_t(len(key))))
+		return err
+	}
+	return failure(C.set(c.handle, text(key), C.size_t(len(key)),
+		bytes(value), C.size_t(len(value)), secs))
 }
 
 // Add stores a value where there is none; false where there is one, which stays.
 func (c *Cache) Add(key string, value []byte, ttl time.Duration) (bool, error) {
+	if c.far != nil {
+		if ttl < 0 {
+			return false, nil
+		}
+		c.flights.detach(key)
+		return c.far.store(c.ctx, c.far.client.AddContext, key, value, ttl)
+	}
 	return c.change(key, func() uint32 {
 		secs, lives := seconds(ttl)
 		if !lives {
@@ -64,6 +85,13 @@ func (c *Cache) Add(key string, value []byte, ttl time.Duration) (bool, error) {
 
 // Replace stores a value where there is one; false where there is none.
 func (c *Cache) Replace(key string, value []byte, ttl time.Duration) (bool, error) {
+	if c.far != nil {
+		if ttl < 0 {
+			return c.Delete(key)
+		}
+		c.flights.detach(key)
+		return c.far.store(c.ctx, c.far.client.ReplaceContext, key, value, ttl)
+	}
 	return c.change(key, func() uint32 {
 		secs, lives := seconds(ttl)
 		if !lives {
@@ -76,6 +104,10 @@ func (c *Cache) Replace(key string, value []byte, ttl time.Duration) (bool, erro
 
 // Append puts bytes behind a value, which keeps its time; false where there is none.
 func (c *Cache) Append(key string, part []byte) (bool, error) {
+	if c.far != nil {
+		c.flights.detach(key)
+		return c.far.store(c.ctx, c.far.client.AppendContext, key, part, 0)
+	}
 	return c.change(key, func() uint32 {
 		return C.append(c.handle, text(key), C.size_t(len(key)),
 			bytes(part), C.size_t(len(part)))
@@ -84,6 +116,10 @@ func (c *Cache) Append(key string, part []byte) (bool, error) {
 
 // Prepend puts bytes before a value, which keeps its time; false where there is none.
 func (c *Cache) Prepend(key string, part []byte) (bool, error) {
+	if c.far != nil {
+		c.flights.detach(key)
+		return c.far.store(c.ctx, c.far.client.PrependContext, key, part, 0)
+	}
 	return c.change(key, func() uint32 {
 		return C.prepend(c.handle, text(key), C.size_t(len(key)),
 			bytes(part), C.size_t(len(part)))
@@ -93,6 +129,13 @@ func (c *Cache) Prepend(key string, part []byte) (bool, error) {
 // CompareAndSwap stores a value over the item that has this token ([Item.CAS]), and gives the new token. Of several that
 // read a value and store what they made of it, one succeeds; the others get [ErrChanged], and read again.
 func (c *Cache) CompareAndSwap(key string, value []byte, ttl time.Duration, cas uint64) (uint64, error) {
+	if c.far != nil {
+		if ttl < 0 {
+			return 0, ErrInvalid
+		}
+		c.flights.detach(key)
+		return c.far.swap(c.ctx, key, value, ttl, cas)
+	}
 	calls := c.use.begin()
 	if calls == nil {
 		return 0, ErrClosed
@@ -111,6 +154,10 @@ func (c *Cache) CompareAndSwap(key string, value []byte, ttl time.Duration, cas 
 
 // Delete removes an item; false where there is none.
 func (c *Cache) Delete(key string) (bool, error) {
+	if c.far != nil {
+		c.flights.detach(key)
+		return c.far.done(c.ctx, c.far.client.DeleteContext(c.ctx, key))
+	}
 	return c.change(key, func() uint32 {
 		return C.delete(c.handle, text(key), C.size_t(len(key)))
 	})
@@ -121,6 +168,9 @@ func (c *Cache) Touch(key string, ttl time.Duration) (bool, error) {
 	secs, lives := seconds(ttl)
 	if !lives {
 		return c.Delete(key)
+	}
+	if c.far != nil {
+		return c.far.done(c.ctx, c.far.client.TouchContext(c.ctx, key, expiration(ttl)))
 	}
 	calls := c.use.begin()
 	if calls == nil {
@@ -133,6 +183,11 @@ func (c *Cache) Touch(key string, ttl time.Duration) (bool, error) {
 // Incr adds to a counter, an item whose value is a decimal number, and gives its new state. It wraps at 2^64 and keeps its
 // time. Where there is none the error is [ErrNotFound]: [Cache.Add] makes one.
 func (c *Cache) Incr(key string, delta uint64) (uint64, error) {
+	if c.far != nil {
+		c.flights.detach(key)
+		number, err := c.far.client.IncrementContext(c.ctx, key, delta)
+		return number, c.far.failure(c.ctx, err)
+	}
 	var number C.uint64_t
 	found, err := c.change(key, func() uint32 {
 		return C.increment(c.handle, text(key), C.size_t(len(key)), C.uint64_t(delta), &number)
@@ -145,6 +200,11 @@ func (c *Cache) Incr(key string, delta uint64) (uint64, error) {
 
 // Decr takes from a counter, which stops at 0: see [Cache.Incr].
 func (c *Cache) Decr(key string, delta uint64) (uint64, error) {
+	if c.far != nil {
+		c.flights.detach(key)
+		number, err := c.far.client.DecrementContext(c.ctx, key, delta)
+		return number, c.far.failure(c.ctx, err)
+	}
 	var number C.uint64_t
 	found, err := c.change(key, func() uint32 {
 		return C.decrement(c.handle, text(key), C.size_t(len(key)), C.uint64_t(delta), &number)
@@ -158,6 +218,9 @@ func (c *Cache) Decr(key string, delta uint64) (uint64, error) {
 // RemovePrefix removes every item whose key begins with prefix, and says how many there were. It walks through all keys: to
 // forget a group of items often, put a generation into their keys and change it.
 func (c *Cache) RemovePrefix(prefix string) (int, error) {
+	if c.far != nil {
+		return 0, ErrUnsupported
+	}
 	calls := c.use.begin()
 	if calls == nil {
 		return 0, ErrClosed
@@ -167,33 +230,6 @@ func (c *Cache) RemovePrefix(prefix string) (int, error) {
 	var removed C.uint64_t
 	outcome := C.remove_prefix(c.handle, text(prefix), C.size_t(len(prefix)), &removed)
 	return int(removed), failure(outcome)
-}
-
-// How the result of a load is stored.
-const (
-	storeAdd = iota
-	storeSet
-	storeOver
-)
-
-// store stores without a look at loads that are under way: for those.
-func (c *Cache) store(how int, key string, value []byte, ttl time.Duration, cas uint64) error {
-	calls := c.use.begin()
-	if calls == nil {
-		return ErrClosed
-	}
-	defer calls.Add(-1)
-	secs, _ := seconds(ttl)
-	switch how {
-	case storeAdd:
-		return failure(C.add(c.handle, text(key), C.size_t(len(key)),
-			bytes(value), C.size_t(len(value)), secs))
-	case storeOver:
-		return failure(C.compare_and_set(c.handle, text(key), C.size_t(len(key)),
-			bytes(value), C.size_t(len(value)), secs, C.uint64_t(cas), nil))
-	}
-	return failure(C.set(c.handle, text(key), C.size_t(len(key)),
-		bytes(value), C.size_t(len(value)), secs))
 }
 
 // change carries out a change of a key; a load of it that is under way will not be stored. False where there was nothing

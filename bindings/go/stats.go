@@ -1,3 +1,5 @@
+//go:build linux && cgo
+
 package larder
 
 /*
@@ -38,6 +40,9 @@ func (s *Stats) HitRate() float64 {
 
 // Stats tells the statistics, in some microseconds. Of a closed or connected cache there are none.
 func (c *Cache) Stats() (stats Stats) {
+	if c.far != nil {
+		return stats
+	}
 	calls := c.use.begin()
 	if calls == nil {
 		return stats
@@ -78,6 +83,9 @@ func (c *Cache) named() map[string]uint64 {
 // Len is how many items are stored; those that expired count until they are come across. It is 0 for a closed or connected
 // cache.
 func (c *Cache) Len() int {
+	if c.far != nil {
+		return 0
+	}
 	calls := c.use.begin()
 	if calls == nil {
 		return 0
@@ -90,6 +98,9 @@ func (c *Cache) Len() int {
 
 // Clear makes everything that is stored so far invisible, at once.
 func (c *Cache) Clear() error {
+	if c.far != nil {
+		return ErrUnsupported
+	}
 	calls := c.use.begin()
 	if calls == nil {
 		return ErrClosed
@@ -102,6 +113,9 @@ func (c *Cache) Clear() error {
 // Maintain takes back memory of items that expired or were cleared, in some milliseconds at most. Nothing depends on it
 // being called.
 func (c *Cache) Maintain() error {
+	if c.far != nil {
+		return ErrUnsupported
+	}
 	calls := c.use.begin()
 	if calls == nil {
 		return ErrClosed
@@ -112,6 +126,9 @@ func (c *Cache) Maintain() error {
 
 // SetMemory sets another limit, in bytes, up to [Options.MemoryMax]. What is too much is evicted.
 func (c *Cache) SetMemory(limit int64) error {
+	if c.far != nil {
+		return ErrUnsupported
+	}
 	calls := c.use.begin()
 	if calls == nil {
 		return ErrClosed

@@ -1,3 +1,5 @@
+//go:build linux && cgo
+
 package larder
 
 /*
@@ -11,13 +13,18 @@ import "C"
 import (
 	"iter"
 	"runtime"
+	"sync"
 	"unsafe"
 )
 
 // Walk gives the keys of a cache one by one, in no particular order. A key that is there all the time is given at least
-// once; one that is stored or removed meanwhile may be or not. Nothing is held between two steps. For one goroutine.
+// once; one that is stored or removed meanwhile may be or not. Nothing is held between two steps. Goroutines may share a
+// walk: each key is given to one of them.
 type Walk struct {
-	cache   *Cache
+	cache *Cache
+	// Held during a step, and while the walk is closed.
+	lock sync.Mutex
+	// Nil where the walk is closed.
 	keys    *C.larder_key_walk
 	cleanup runtime.Cleanup
 }
@@ -26,18 +33,25 @@ type Walk struct {
 // not closed is closed by the garbage collector.
 func (c *Cache) Walk(prefix string) *Walk {
 	walk := &Walk{cache: c}
+	if c.far != nil {
+		return walk
+	}
 	calls := c.use.begin()
 	if calls == nil {
 		return walk
 	}
 	defer calls.Add(-1)
 	C.keys(c.handle, text(prefix), C.size_t(len(prefix)), &walk.keys)
-	walk.cleanup = runtime.AddCleanup(walk, closeKeys, walk.keys)
+	walk.cleanup = runtime.AddCleanup(walk, func(keys *C.larder_key_walk) { closeKeys(keys) }, walk.keys)
 	return walk
 }
 
 // Next gives the next key; false where all have been given.
 func (w *Walk) Next() (string, bool) {
+	// The garbage collector closes a walk that nothing refers to any more, as a caller in its last step does not.
+	defer runtime.KeepAlive(w)
+	w.lock.Lock()
+	defer w.lock.Unlock()
 	if w.keys == nil {
 		return "", false
 	}
@@ -54,14 +68,18 @@ func (w *Walk) Next() (string, bool) {
 	return string(key[:length]), true
 }
 
-// Close ends the walk.
+// Close ends the walk, also while other goroutines are in [Walk.Next]. Closing a closed walk does nothing.
 func (w *Walk) Close() {
+	defer runtime.KeepAlive(w)
+	w.lock.Lock()
+	defer w.lock.Unlock()
 	w.cleanup.Stop()
 	closeKeys(w.keys)
 	w.keys = nil
 }
 
-func closeKeys(keys *C.larder_key_walk) { C.larder_keys_close(keys) }
+// closeKeys gives back what a walk has in C. Tests look when it is called.
+var closeKeys = func(keys *C.larder_key_walk) { C.larder_keys_close(keys) }
 
 // Keys gives all keys that begin with prefix: see [Walk]. The loop may take its time, use the cache, and end at any place.
 func (c *Cache) Keys(prefix string) iter.Seq[string] {

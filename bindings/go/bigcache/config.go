@@ -28,7 +28,7 @@ type Config struct {
 	// Hasher gives EntryInfo.Hash, and nothing else: the cache's own hash is keyed, and keys are compared.
 	Hasher Hasher
 	// HardMaxCacheSize is a limit in MB for all the cache takes, beyond which the entries least wanted are evicted. With
-	// 0 it grows, to half of the machine's memory, and then refuses.
+	// 0 it grows, to half of the machine's memory or of the limit of the process's control group, and then refuses.
 	HardMaxCacheSize int
 	// OnRemove is called when an entry expires, is evicted or is deleted. Any of the three may use the cache. The entry is
 	// nil where it is longer than 16 KiB. OnRemoveWithMetadata goes before OnRemove, that before OnRemoveWithReason.

@@ -2,6 +2,7 @@ package bigcache
 
 import (
 	"errors"
+	"sync"
 	"time"
 
 	"larder"
@@ -36,8 +37,10 @@ func (e EntryInfo) Timestamp() uint64 { return e.timestamp }
 func (e EntryInfo) Value() []byte { return e.value }
 
 // EntryInfoIterator goes through the entries, in no particular order. One that is there all the time is shown at least once.
-// It holds nobody up, and neither counts as a request nor has to be closed. For one goroutine.
+// It holds nobody up, and neither counts as a request nor has to be closed. As in BigCache goroutines may share one: each
+// entry is shown to one of them.
 type EntryInfoIterator struct {
+	lock  sync.Mutex
 	cache *BigCache
 	walk  *larder.Walk
 	entry EntryInfo
@@ -51,6 +54,8 @@ func (c *BigCache) Iterator() *EntryInfoIterator {
 
 // SetNext goes to the next entry and reads it; false where there is none.
 func (it *EntryInfoIterator) SetNext() bool {
+	it.lock.Lock()
+	defer it.lock.Unlock()
 	for it.valid = false; !it.valid; {
 		name, more := it.walk.Next()
 		if !more {
@@ -66,6 +71,8 @@ func (it *EntryInfoIterator) SetNext() bool {
 
 // Value is the entry that the iterator has come to, as it was then.
 func (it *EntryInfoIterator) Value() (EntryInfo, error) {
+	it.lock.Lock()
+	defer it.lock.Unlock()
 	if !it.valid {
 		return EntryInfo{}, ErrInvalidIteratorState
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -157,5 +158,35 @@ func TestAnIteratorPassesOverWhatHasGone(t *testing.T) {
 	}
 	if it.SetNext() {
 		t.Error("there is nothing more")
+	}
+}
+
+func TestGoroutinesShareAnIterator(t *testing.T) {
+	const entries = 2000
+	cache := newCache(t, small())
+	for at := range entries {
+		set(t, cache, fmt.Sprint(at), "entry")
+	}
+	for range 20 {
+		it := cache.Iterator()
+		var shown atomic.Int64
+		var all sync.WaitGroup
+		for range 4 {
+			all.Add(1)
+			go func() {
+				defer all.Done()
+				// Whoever finds the end closes the walk, while the others go on.
+				for it.SetNext() {
+					if entry, err := it.Value(); err == nil && string(entry.Value()) != "entry" {
+						t.Errorf("%q", entry.Value())
+					}
+					shown.Add(1)
+				}
+			}()
+		}
+		all.Wait()
+		if shown.Load() < entries {
+			t.Errorf("%d of %d entries were shown", shown.Load(), entries)
+		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
-	"syscall"
 
 	"larder"
 )
@@ -21,20 +20,16 @@ func sizes(config *Config) larder.Options {
 		memory := min(int64(config.HardMaxCacheSize), memoryCeiling/mebibyte) * mebibyte
 		return larder.Options{Memory: memory, MemoryMax: memory, ItemMax: memory / 2}
 	}
-	// Nothing is evicted then, as in BigCache; the machine goes on all the same.
-	memoryMax := min(max(machineBytes()/2, 64*mebibyte), memoryCeiling)
+	return sizesWithin(config, machineBytes())
+}
+
+// sizesWithin says it for a cache without a limit in so much memory. Nothing is evicted then, as in BigCache; the machine goes
+// on all the same.
+func sizesWithin(config *Config, machine int64) larder.Options {
+	memoryMax := min(max(machine/2, 2*mebibyte), memoryCeiling)
 	expected := float64(config.MaxEntriesInWindow) * float64(config.MaxEntrySize)
 	memory := int64(min(max(expected, 16*mebibyte), float64(memoryMax)/2))
 	return larder.Options{Memory: memory, MemoryMax: memoryMax, ItemMax: memory / 2, NoEviction: true}
-}
-
-// machineBytes is how much memory the machine has.
-func machineBytes() int64 {
-	var info syscall.Sysinfo_t
-	if syscall.Sysinfo(&info) != nil {
-		return 1 << 30
-	}
-	return int64(info.Totalram) * int64(info.Unit)
 }
 
 // memory is the limit of a cache, which grows where it has none of its own.

@@ -255,7 +255,7 @@ func (c *Client) do(ctx context.Context, o *operation) error {
 			return failed
 		}
 		if o.verb == verbGet {
-			if o.item = n.local.read(ctx, c, o.key); o.item != nil {
+			if o.item = n.local.read(ctx, c, o); o.item != nil {
 				return nil
 			}
 		}

@@ -22,6 +22,8 @@ type conn struct {
 	w       *wire.Writer
 	// generation is that of the pool when it was opened.
 	generation int
+	// alive is nil where nothing can be told.
+	alive *liveness
 	// anyKeys says that keys may have spaces and control characters in them.
 	anyKeys bool
 
@@ -53,7 +55,10 @@ type binaryMessages struct {
 const headRoomBytes = 2 << 10
 
 func newConn(raw net.Conn, server net.Addr, maxValueBytes int) *conn {
-	return &conn{Conn: raw, server: server, r: wire.NewReader(raw, maxValueBytes+headRoomBytes), w: wire.NewWriter(raw)}
+	return &conn{
+		Conn: raw, server: server, alive: livenessOf(raw),
+		r: wire.NewReader(raw, maxValueBytes+headRoomBytes), w: wire.NewWriter(raw),
+	}
 }
 
 // within lets f talk until the deadline, or until ctx is done. It says whether nothing will happen to the connection

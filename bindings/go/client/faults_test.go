@@ -486,3 +486,89 @@ func TestAWaitForAConnectionEnds(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// executesAndHangsUp answers pings, and carries out and counts changes, after each of which it closes the connection
+// without an answer.
+func executesAndHangsUp(changes *atomic.Int64) func(net.Conn) {
+	return func(conn net.Conn) {
+		lines := bufio.NewReader(conn)
+		for {
+			line, err := lines.ReadString('\n')
+			if err != nil {
+				return
+			}
+			switch line[:2] {
+			case "mn":
+				io.WriteString(conn, "MN\r\n")
+				continue
+			case "ms":
+				var length int
+				fmt.Sscanf(strings.Fields(line)[2], "%d", &length)
+				if _, err := io.CopyN(io.Discard, lines, int64(length)+2); err != nil {
+					return
+				}
+			}
+			changes.Add(1)
+			return
+		}
+	}
+}
+
+func TestAChangeThatMayHaveBeenMadeIsNotSentAgain(t *testing.T) {
+	leavesNothing(t)
+	item := &Item{Key: "k", Value: []byte("v")}
+	for name, change := range map[string]func(*Client) error{
+		"set":           func(c *Client) error { return c.Set(item) },
+		"large set":     func(c *Client) error { return c.Set(&Item{Key: "k", Value: make([]byte, 100_000)}) },
+		"add":           func(c *Client) error { return c.Add(item) },
+		"touch":         func(c *Client) error { return c.Touch("k", 5) },
+		"get and touch": func(c *Client) error { _, err := c.GetAndTouch("k", 5); return err },
+		"delete":        func(c *Client) error { return c.Delete("k") },
+		"flush":         (*Client).FlushAll,
+	} {
+		var changes atomic.Int64
+		client, connections := quick(t, Options{Protocol: ProtocolMeta, Timeout: 5 * time.Second}, fake(t, executesAndHangsUp(&changes)))
+		// The connection is an old one then.
+		must(t, client.Ping())
+		err := change(client)
+		var fault *FaultError
+		if !errors.As(err, &fault) || changes.Load() != 1 {
+			t.Errorf("%s: made %d times, and the caller got %v", name, changes.Load(), err)
+		}
+		wantsOpen(t, connections, 0)
+	}
+}
+
+func TestAChangeIsSentOnANewConnectionWhereTheOldOneWasClosedBefore(t *testing.T) {
+	leavesNothing(t)
+	closing := make(chan struct{})
+	var served atomic.Int64
+	address := fake(t, func(conn net.Conn) {
+		if served.Add(1) > 1 {
+			answers("HD\r\n")(conn)
+			return
+		}
+		bufio.NewReader(conn).ReadString('\n')
+		io.WriteString(conn, "MN\r\n")
+		<-closing
+	})
+	client := newClient(t, Options{Protocol: ProtocolMeta, Servers: []string{address}, Timeout: 5 * time.Second})
+	must(t, client.Ping())
+	n := client.node(client.selector.(*ServerList).addrs[0])
+	n.mu.Lock()
+	idle := n.idle[0]
+	n.mu.Unlock()
+	if !idle.alive.check() {
+		t.Fatal("a connection that the server keeps open is taken for closed")
+	}
+	close(closing)
+	for end := time.Now().Add(5 * time.Second); idle.alive.check(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the end of the connection is not seen")
+		}
+	}
+	must(t, client.Delete("k"))
+	if served.Load() != 2 {
+		t.Errorf("%d connections", served.Load())
+	}
+}

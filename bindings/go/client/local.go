@@ -117,7 +117,8 @@ func (l *local) close() {
 }
 
 // read finds an item in the memory.
-func (l *local) read(ctx context.Context, c *Client, key string) *Item {
+func (l *local) read(ctx context.Context, c *Client, o *operation) *Item {
+	key := o.key
 	if l == nil {
 		return nil
 	}
@@ -132,6 +133,7 @@ func (l *local) read(ctx context.Context, c *Client, key string) *Item {
 		return nil
 	}
 	c.localReads.add(1)
+	o.details = Details{TTL: info.TTL, Stale: info.Stale, Local: true}
 	return &Item{Key: key, Value: value, Flags: info.Flags, CasID: info.CAS}
 }
 

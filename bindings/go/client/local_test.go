@@ -274,7 +274,7 @@ func TestAServerThatTakesOverIsRead(t *testing.T) {
 
 	// As if more were asked for at once than before.
 	node := c.node(serverAddr{"unix", socket})
-	idle, _, err := node.take(context.Background(), c)
+	idle, _, err := node.take(context.Background(), c, false)
 	must(t, err)
 	must(t, c.Set(&Item{Key: "k", Value: []byte("new")}))
 	must(t, node.talk(context.Background(), c, idle, func(*conn) error { return nil }))

@@ -47,6 +47,9 @@ func (c *conn) describeMeta(o *operation) {
 		if o.verb != verbTouch {
 			r.Flags = r.Flags.Add(wire.FlagCAS).Add(wire.FlagFlags).Add(wire.FlagValue)
 		}
+		if o.wantsDetails {
+			r.Flags = r.Flags.Add(wire.FlagTTL)
+		}
 		if o.verb != verbGet {
 			r.Flags = r.Flags.AddInt(wire.FlagSetTTL, int64(o.exptime))
 		}
@@ -83,6 +86,9 @@ func (c *conn) describeMetaSet(o *operation) {
 		r.Flags = r.Flags.AddToken(wire.FlagMode, []byte("P"))
 	case verbCompareAndSwap:
 		r.Flags = r.Flags.AddUint(wire.FlagCompare, o.cas)
+		if o.wantsDetails {
+			r.Flags = r.Flags.Add(wire.FlagCAS)
+		}
 	}
 }
 
@@ -96,6 +102,9 @@ func (c *conn) receiveMeta(o *operation) error {
 	}
 	switch r.Status {
 	case wire.MetaHeader:
+		if o.wantsDetails {
+			return c.takeDetails(o)
+		}
 		if o.verb == verbTouch || o.verb == verbDelete || o.verb.stores() {
 			return nil
 		}
@@ -124,8 +133,10 @@ func (c *conn) takeMetaValue(o *operation) error {
 	switch o.verb {
 	case verbGet, verbGetAndTouch:
 		o.item = &Item{Key: o.key}
-		_, err := c.metaItem(o.item, nil)
-		return err
+		if _, err := c.metaItem(o.item, nil); err != nil || !o.wantsDetails {
+			return err
+		}
+		return c.takeDetails(o)
 	case verbIncrement, verbDecrement:
 		var err error
 		o.number, err = strconv.ParseUint(string(bytes.TrimRight(r.Value, " ")), 10, 64)

@@ -44,24 +44,25 @@ func (c *Client) newNode(addr net.Addr) *node {
 	return n
 }
 
-// use lets f talk to the server. It asks once more on a new connection if one that was idle turns out to be closed and
-// it makes no difference whether the server has been asked already.
+// use lets f talk to the server. It asks once more on a new connection if one that was idle turns out to be closed, and
+// either the request changes nothing, or no byte of it has been written.
 func (n *node) use(ctx context.Context, c *Client, repeatable bool, f func(*conn) error) error {
 	if err := n.enter(ctx, c); err != nil {
 		return err
 	}
 	defer n.leave()
-	cn, reused, err := n.take(ctx, c)
+	cn, reused, err := n.take(ctx, c, !repeatable)
 	if err != nil {
 		return err
 	}
+	before := cn.w.Written()
 	err = n.talk(ctx, c, cn, f)
 	if !reused || !hungUp(err) {
 		return n.judge(ctx, c, err)
 	}
 	// Who hung up on one has hung up on all.
 	n.close()
-	if !repeatable {
+	if !repeatable && cn.w.Written() != before {
 		return &FaultError{Server: n.addr, Err: err}
 	}
 	// It may be another server that is there now.
@@ -135,21 +136,26 @@ func (n *node) judge(ctx context.Context, c *Client, err error) error {
 	return &FaultError{Server: n.addr, Err: err}
 }
 
-// take takes an idle connection or opens one.
-func (n *node) take(ctx context.Context, c *Client) (cn *conn, reused bool, err error) {
+// take takes an idle connection or opens one. With mustLive it leaves out those that the server has closed, which costs
+// a system call.
+func (n *node) take(ctx context.Context, c *Client, mustLive bool) (cn *conn, reused bool, err error) {
 	if err := isOver(ctx); err != nil {
 		return nil, false, &FaultError{Server: n.addr, Err: err}
 	}
 	n.mu.Lock()
 	err = n.down(c)
-	if last := len(n.idle) - 1; err == nil && last >= 0 {
-		cn = n.idle[last]
-		n.idle[last] = nil
-		n.idle = n.idle[:last]
+	if err == nil {
+		cn = n.pop()
 	}
 	n.mu.Unlock()
 	if err != nil {
 		return nil, false, err
+	}
+	if cn != nil && mustLive && !cn.alive.check() {
+		// A server that hung up on one hung up on all.
+		cn.Close()
+		n.close()
+		cn = nil
 	}
 	isDue := n.local.isDue()
 	if cn != nil && !isDue {
@@ -161,6 +167,16 @@ func (n *node) take(ctx context.Context, c *Client) (cn *conn, reused bool, err 
 	}
 	cn, err = n.open(ctx, c, isDue)
 	return cn, false, err
+}
+
+// pop takes an idle connection; nil where there is none. Under the lock.
+func (n *node) pop() (cn *conn) {
+	if last := len(n.idle) - 1; last >= 0 {
+		cn = n.idle[last]
+		n.idle[last] = nil
+		n.idle = n.idle[:last]
+	}
+	return cn
 }
 
 // open opens a connection, and looks whether the server's memory can be read if that is due.

@@ -22,15 +22,9 @@ const (
 
 func (v verb) stores() bool { return v >= verbSet && v <= verbCompareAndSwap }
 
-// repeatable says whether it makes no difference if the server has done it already: only then is it asked again on
-// another connection, where one that was idle turns out to be closed.
-func (v verb) repeatable() bool {
-	switch v {
-	case verbGet, verbGetAndTouch, verbTouch, verbSet, verbFlush, verbPing:
-		return true
-	}
-	return false
-}
+// repeatable says whether a request changes nothing: only then is it sent again where the server may have carried it out
+// already. A change that is carried out a second time could undo what another client has changed in between.
+func (v verb) repeatable() bool { return v == verbGet || v == verbPing }
 
 // operation is a request to one server, and what comes of it besides an error.
 type operation struct {
@@ -44,4 +38,7 @@ type operation struct {
 
 	item   *Item
 	number uint64
+	// wantsDetails has details filled too, or number with the new CasID.
+	wantsDetails bool
+	details      Details
 }

@@ -129,19 +129,42 @@ func TestAnAttachmentIsConfirmedByTheServerThatIsThere(t *testing.T) {
 	if after := descriptors(t); after > before {
 		t.Errorf("%d descriptors were %d", after, before)
 	}
-	s.signal(t, syscall.SIGUSR2)
+	// A second server takes the socket's name; the first one serves the connections that it has.
+	next := start(t, larderd(t), s.socket, "--local-readers", "same-uid", "-u", user())
 	isReplaced := func() bool { return errors.Is(local.Confirm(context.Background()), reader.ErrReplaced) }
 	until(t, "another server is there", isReplaced)
-	successor := dial(t, s).stat(t, "pid")
-	t.Cleanup(func() { _ = syscall.Kill(successor, syscall.SIGKILL) })
 	if !local.IsLive() {
 		t.Error("the one before does not serve on")
 	}
-	_ = syscall.Kill(successor, syscall.SIGKILL)
+	next.end()
 	s.end()
 	if err := local.Confirm(context.Background()); err == nil || errors.Is(err, reader.ErrReplaced) {
 		t.Error(err)
 	}
+}
+
+// An upgrade hands the memory over: the readers of the old process read what the new one stores.
+func TestAnUpgradeKeepsTheMemoryThatIsRead(t *testing.T) {
+	s := startLarderd(t)
+	local := attach(t, s)
+	dial(t, s).set(t, "k", 0, 0, []byte("old"))
+	old := dial(t, s).stat(t, "pid")
+	s.signal(t, syscall.SIGUSR2)
+	until(t, "another process serves", func() bool { return dial(t, s).stat(t, "pid") != old })
+	successor := dial(t, s).stat(t, "pid")
+	t.Cleanup(func() { _ = syscall.Kill(successor, syscall.SIGKILL) })
+	if err := local.Confirm(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if value, _, ok := local.Get(nil, []byte("k")); !ok || string(value) != "old" {
+		t.Error(string(value), ok)
+	}
+	dial(t, s).set(t, "k", 0, 0, []byte("new"))
+	if value, _, ok := local.Get(nil, []byte("k")); !ok || string(value) != "new" {
+		t.Error(string(value), ok)
+	}
+	_ = syscall.Kill(successor, syscall.SIGKILL)
+	s.end()
 }
 
 func TestAStoppedServerIsBelievedForSomeSeconds(t *testing.T) {
@@ -235,7 +258,7 @@ func TestWhateverAServerAnswersIsAnErrorAndNoLeak(t *testing.T) {
 			_, _, _ = conn.WriteMsgUnix([]byte(line), syscall.UnixRights(rights...), nil)
 		}
 	}
-	good := fmt.Sprintf("REGION %s %d 4 2\r\n", identity, len(region))
+	good := fmt.Sprintf("REGION %s %d 5 2\r\n", identity, len(region))
 	for name, answer := range map[string]func(*net.UnixConn){
 		"nothing":           func(*net.UnixConn) {},
 		"an error":          pass("ERROR\r\n"),
@@ -245,10 +268,10 @@ func TestWhateverAServerAnswersIsAnErrorAndNoLeak(t *testing.T) {
 		"a descriptor only": pass("x", file),
 		"an error and one":  pass("ERROR\r\n", file),
 		"no numbers":        pass("REGION "+identity+" x y z\r\n", file),
-		"no reads":          pass(fmt.Sprintf("REGION %s %d 4 0\r\n", identity, len(region)), file),
-		"another format":    pass(fmt.Sprintf("REGION %s %d 5 2\r\n", identity, len(region)), file),
-		"another identity":  pass(fmt.Sprintf("REGION %032d %d 4 2\r\n", 7, len(region)), file),
-		"another size":      pass(fmt.Sprintf("REGION %s %d 4 2\r\n", identity, len(region)+1), file),
+		"no reads":          pass(fmt.Sprintf("REGION %s %d 5 0\r\n", identity, len(region)), file),
+		"another format":    pass(fmt.Sprintf("REGION %s %d 4 2\r\n", identity, len(region)), file),
+		"another identity":  pass(fmt.Sprintf("REGION %032d %d 5 2\r\n", 7, len(region)), file),
+		"another size":      pass(fmt.Sprintf("REGION %s %d 5 2\r\n", identity, len(region)+1), file),
 		"a pipe":            pass(good, pipe),
 		"several":           pass("REGION x\r\n", file, file, file),
 	} {

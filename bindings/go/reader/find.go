@@ -102,7 +102,7 @@ func (v *view) find(hash uint64, key []byte) (found, bool) {
 		if !slot.hasTag(tag) {
 			continue
 		}
-		record, what := v.examine(at, slot, hash, key)
+		record, what := v.examine(at, slot, key)
 		if what == sameKey {
 			return record, true
 		}
@@ -153,7 +153,7 @@ func (v *view) searchChain(at, hash uint64, key []byte, left *int) (found, exami
 			if !slot.hasTag(tag) {
 				continue
 			}
-			if record, what := v.examine(slotAt, slot, hash, key); what != otherKey {
+			if record, what := v.examine(slotAt, slot, key); what != otherKey {
 				return record, what
 			}
 		}
@@ -169,14 +169,14 @@ func (v *view) searchChain(at, hash uint64, key []byte, left *int) (found, exami
 // examine looks at the record that a slot names. When the slot was read again it named a record of the segment's use at
 // that time, for no slot ever names one of a use that is over; so if the sequence is the same in the end, what was read
 // is of that record.
-func (v *view) examine(slotAt uint64, slot slot, hash uint64, key []byte) (found, examined) {
+func (v *view) examine(slotAt uint64, slot slot, key []byte) (found, examined) {
 	sequence := v.sequence(slot.segment())
 	if sequence == 0 || !slot.isOf(sequence) || !v.slot(slotAt).same(slot) {
 		return found{}, changed
 	}
 	recordAt := v.layout.segmentAt(slot.segment()) + slot.offset()
 	record := found{slotAt, slot, sequence, recordAt, header(v.memory.word(recordAt))}
-	if v.hasKey(&record, hash, key) {
+	if v.hasKey(&record, key) {
 		return record, sameKey
 	}
 	if v.isStillThere(&record) {
@@ -185,9 +185,9 @@ func (v *view) examine(slotAt uint64, slot slot, hash uint64, key []byte) (found
 	return found{}, changed
 }
 
-func (v *view) hasKey(record *found, hash uint64, key []byte) bool {
+func (v *view) hasKey(record *found, key []byte) bool {
 	// A header caught while its segment changes hands may claim any length.
-	return record.header.fits(hash, len(key)) &&
+	return record.header.fits(len(key)) &&
 		record.slot.offset()+record.header.bytes() <= v.layout.segmentBytes &&
 		v.memory.equals(record.recordAt+record.header.keyAt(), key)
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // Format is the number of the layout that this package reads: docs/region-format.md describes it.
-const Format = 4
+const Format = 5
 
 const (
 	lineBytes      = 128

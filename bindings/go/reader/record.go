@@ -16,27 +16,42 @@ const (
 )
 
 const (
-	fieldsShift   = 32
-	markShift     = 40
+	valueMask     = 1<<20 - 1
+	keyShift      = 20
+	keyMask       = 0xFF
+	fieldsShift   = 28
+	markShift     = 36
 	markMask      = 31
-	bornMask      = 7 << 45
+	bornMask      = 7 << 41
+	usedShift     = 44
+	usedMask      = 1<<20 - 1
 	recordHead    = 8
 	pieceHead     = 16
 	numberTextMax = 31
 	// lifeMask covers what changes in a header while its record stays as it is.
-	lifeMask = bornMask | (isStale|isWon)<<fieldsShift
-	// fitMask covers check and key length.
-	fitMask = 0xFFFF<<48 | 0xFF<<24
+	lifeMask = usedMask<<usedShift | bornMask | (isStale|isWon)<<fieldsShift
+)
+
+// The time of the last use is counted in units of 2 seconds. A reader that may write it writes it anew when it is 30
+// units old; one that is up to 1024 units ahead of the clock is now.
+const (
+	usedUnitSecs      = 2
+	usedRefreshUnits  = 30
+	usedAheadUnitsMax = 1024
 )
 
 func (h header) has(fields uint64) bool { return uint64(h)>>fieldsShift&fields != 0 }
-func (h header) valueBytes() uint64     { return uint64(h) & 0xFF_FFFF }
-func (h header) keyBytes() uint64       { return uint64(h) >> 24 & 0xFF }
+func (h header) valueBytes() uint64     { return uint64(h) & valueMask }
+func (h header) keyBytes() uint64       { return uint64(h) >> keyShift & keyMask }
 func (h header) mark() uint64           { return uint64(h) >> markShift & markMask }
 
-// fits says whether it could be the record of a key with this hash and length. A piece has no key, so none fits it.
-func (h header) fits(hash uint64, keyBytes int) bool {
-	return keyBytes <= 0xFF && (uint64(h)^(hash>>48<<48|uint64(keyBytes)<<24))&fitMask == 0
+// fits says whether it could be the record of a key of this length. A piece has no key, and fits none.
+func (h header) fits(keyBytes int) bool { return h.keyBytes() == uint64(keyBytes) }
+
+// isUseDue says whether the last use is so long ago that the owner notes the next one.
+func (h header) isUseDue(now uint32) bool {
+	units := (uint64(now)/usedUnitSecs - uint64(h)>>usedShift) & usedMask
+	return units >= usedRefreshUnits && units <= usedMask-usedAheadUnitsMax
 }
 
 // sameForm says whether another header says the same of what stands in the record.

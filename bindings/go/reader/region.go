@@ -88,7 +88,7 @@ func Map(file *os.File) (*Region, error) {
 }
 
 func mapRegion(file *os.File, isServed bool) (*Region, error) {
-	memory, err := mapFile(file)
+	memory, err := mapFile(file, isServed)
 	if err != nil {
 		return nil, err
 	}
@@ -229,7 +229,7 @@ func (v *view) lookUp(dst, key []byte, hash uint64, now uint32) (value []byte, i
 		info := v.info(&record, now)
 		dst, ok = v.value(dst, &record)
 		if ok && v.isStillThere(&record) && v.isUnaltered(&record, info.CAS) {
-			return dst, info, true, record.slot.freq() < freqMax
+			return dst, info, true, record.slot.freq() < freqMax || record.header.isUseDue(now)
 		}
 		dst = dst[:start]
 	}

@@ -20,15 +20,16 @@ const (
 	memoryBytesLimit = 1 << 40
 )
 
-// mapFile maps a whole file, to be read only.
-func mapFile(file *os.File) (*memory, error) {
+// mapFile maps a whole file, to be read only. What a server passes must be sealed: a file with a name can be cut off by all
+// who may write to it, which would end this process.
+func mapFile(file *os.File, isServed bool) (*memory, error) {
 	raw, err := file.SyscallConn()
 	if err != nil {
 		return nil, err
 	}
 	var mapped []byte
 	var failed error
-	if err := raw.Control(func(fd uintptr) { mapped, failed = mapDescriptor(int(fd)) }); err != nil {
+	if err := raw.Control(func(fd uintptr) { mapped, failed = mapDescriptor(int(fd), isServed) }); err != nil {
 		return nil, err
 	}
 	if failed != nil {
@@ -37,7 +38,7 @@ func mapFile(file *os.File) (*memory, error) {
 	return memoryOf(mapped), nil
 }
 
-func mapDescriptor(fd int) ([]byte, error) {
+func mapDescriptor(fd int, isServed bool) ([]byte, error) {
 	var stat syscall.Stat_t
 	if err := syscall.Fstat(fd, &stat); err != nil {
 		return nil, os.NewSyscallError("fstat", err)
@@ -48,7 +49,7 @@ func mapDescriptor(fd int) ([]byte, error) {
 	// Memory without a name comes from another process: should it be cut off, a read of it would end this one.
 	seals, _, errno := syscall.Syscall(syscall.SYS_FCNTL, uintptr(fd), fcntlGetSeals, 0)
 	isSealed := errno == 0 && seals&sealShrink != 0
-	if stat.Nlink == 0 && !isSealed {
+	if (isServed || stat.Nlink == 0) && !isSealed {
 		return nil, errors.New("its length can change, for it is not sealed; pass a descriptor that larderd or the library made for readers")
 	}
 	if stat.Size < memoryBytesMin || stat.Size > memoryBytesLimit {

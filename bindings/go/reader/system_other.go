@@ -13,7 +13,7 @@ import (
 // uses this package compiles everywhere, and asks the server where this says no.
 var errElsewhere = fmt.Errorf("a cache's memory can be read on 64-bit little-endian Linux only: %w", errors.ErrUnsupported)
 
-func mapFile(*os.File) (*memory, error)                    { return nil, errElsewhere }
+func mapFile(*os.File, bool) (*memory, error)              { return nil, errElsewhere }
 func (m *memory) empty()                                   {}
 func unmap([]byte)                                         {}
 func monotonicNanos() (int64, error)                       { return 0, errElsewhere }

@@ -21,6 +21,8 @@ type Writer struct {
 	dst io.Writer
 	buf []byte
 	err error
+	// How many bytes dst has taken.
+	written int64
 }
 
 // NewWriter writes to dst, which should have WriteTo of [net.Buffers] write with one system call, as connections do.
@@ -45,7 +47,9 @@ func (w *Writer) Value(value []byte, end string) {
 	}
 	if w.err == nil {
 		parts := net.Buffers{w.buf, value, []byte(end)}
-		_, w.err = parts.WriteTo(w.dst)
+		var n int64
+		n, w.err = parts.WriteTo(w.dst)
+		w.written += n
 	}
 	w.reset()
 }
@@ -53,11 +57,16 @@ func (w *Writer) Value(value []byte, end string) {
 // Flush sends what waits.
 func (w *Writer) Flush() error {
 	if w.err == nil && len(w.buf) > 0 {
-		_, w.err = w.dst.Write(w.buf)
+		var n int
+		n, w.err = w.dst.Write(w.buf)
+		w.written += int64(n)
 	}
 	w.reset()
 	return w.err
 }
+
+// Written is how many bytes have been sent, all or in part.
+func (w *Writer) Written() int64 { return w.written }
 
 func (w *Writer) reset() {
 	if cap(w.buf) > 2*writeBytes {

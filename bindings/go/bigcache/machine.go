@@ -1,0 +1,56 @@
+package bigcache
+
+import (
+	"bufio"
+	"bytes"
+	"io/fs"
+	"math"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// cgroupBytes is the least memory limit of this process's control groups and those around them, version 1 or 2; the largest
+// number where there is none. The file system is the system's root.
+func cgroupBytes(system fs.FS) int64 {
+	least := int64(math.MaxInt64)
+	groups, err := fs.ReadFile(system, "proc/self/cgroup")
+	if err != nil {
+		return least
+	}
+	for lines := bufio.NewScanner(bytes.NewReader(groups)); lines.Scan(); {
+		// "0::/path" for version 2, "4:cpu,memory:/path" for version 1.
+		parts := strings.SplitN(lines.Text(), ":", 3)
+		if len(parts) != 3 {
+			continue
+		}
+		mount, file := "sys/fs/cgroup", "memory.max"
+		if parts[1] != "" {
+			if !strings.Contains(","+parts[1]+",", ",memory,") {
+				continue
+			}
+			mount, file = "sys/fs/cgroup/memory", "memory.limit_in_bytes"
+		}
+		// In a container the path may be the host's, of which only the end of the way, the mount, is there.
+		for group := path.Clean("/" + parts[2]); ; group = path.Dir(group) {
+			least = min(least, limitIn(system, path.Join(mount, group, file)))
+			if group == "/" {
+				break
+			}
+		}
+	}
+	return least
+}
+
+// limitIn is the limit in a file; the largest number where there is no such file, or it says "max".
+func limitIn(system fs.FS, file string) int64 {
+	text, err := fs.ReadFile(system, file)
+	if err != nil {
+		return math.MaxInt64
+	}
+	limit, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	if err != nil || limit <= 0 {
+		return math.MaxInt64
+	}
+	return limit
+}

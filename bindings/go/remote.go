@@ -1,0 +1,146 @@
+//go:build linux && cgo
+
+package larder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"larder/client"
+)
+
+// remote is the cache of a server, which is asked by package client: a goroutine that waits for an answer keeps no
+// thread of the system.
+type remote struct {
+	client *client.Client
+	socket string
+}
+
+// The most connections that are open to a server; more goroutines than that take turns.
+const connectionsMax = 64
+
+// Connect uses the cache of a larderd, or of any memcached that knows the meta protocol, at a unix socket. Hits are read in
+// the server's memory where it was started with --local-readers; all else is asked for, and an answer waited for as long
+// as timeout; 0 is five seconds. What no protocol has is [ErrUnsupported].
+func Connect(socket string, timeout time.Duration) (*Cache, error) {
+	path, err := filepath.Abs(socket)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
+	}
+	if timeout <= 0 {
+		timeout = 5 * time.Second
+	}
+	asked, err := client.NewWithOptions(client.Options{
+		Servers: []string{path}, Protocol: client.ProtocolMeta, Timeout: timeout, BackoffMin: -1,
+		MaxIdleConns: connectionsMax, MaxConns: connectionsMax,
+	})
+	if err == nil {
+		err = asked.Ping()
+	}
+	if err != nil {
+		if asked != nil {
+			_ = asked.Close()
+		}
+		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
+	}
+	return newCache(nil, &remote{asked, path}, Options{})
+}
+
+// get gives a value, which is never nil.
+func (r *remote) get(ctx context.Context, key string) ([]byte, Item, error) {
+	found, details, err := r.client.GetDetails(ctx, key)
+	if err != nil {
+		return nil, Item{}, r.failure(ctx, err)
+	}
+	item := Item{CAS: found.CasID, TTL: details.TTL, Flags: found.Flags, Stale: details.Stale, Local: details.Local}
+	return append([]byte{}, found.Value...), item, nil
+}
+
+func (r *remote) getMany(ctx context.Context, keys []string) (map[string]*client.Item, error) {
+	found, err := r.client.GetMultiContext(ctx, keys)
+	return found, r.failure(ctx, err)
+}
+
+// store stores a value in one of the client's ways; false where its condition does not hold.
+func (r *remote) store(ctx context.Context, how func(context.Context, *client.Item) error, key string, value []byte,
+	ttl time.Duration) (bool, error) {
+	return r.done(ctx, how(ctx, &client.Item{Key: key, Value: value, Expiration: expiration(ttl)}))
+}
+
+func (r *remote) swap(ctx context.Context, key string, value []byte, ttl time.Duration, cas uint64) (uint64, error) {
+	item := &client.Item{Key: key, Value: value, Expiration: expiration(ttl), CasID: cas}
+	next, err := r.client.Swap(ctx, item)
+	return next, r.failure(ctx, err)
+}
+
+// endLoad stores what was loaded in place of the item that was there, or of none.
+func (r *remote) endLoad(ctx context.Context, key string, b *basis, value []byte, ttl time.Duration) error {
+	if b.isHeld && b.item.CAS != 0 {
+		_, err := r.swap(ctx, key, value, ttl, b.item.CAS)
+		return err
+	}
+	how := r.client.AddContext
+	if b.isHeld {
+		// A server without tokens cannot compare.
+		how = r.client.ReplaceContext
+	}
+	_, err := r.store(ctx, how, key, value, ttl)
+	return err
+}
+
+// done is what became of a change that may find nothing to do.
+func (r *remote) done(ctx context.Context, err error) (bool, error) {
+	if errors.Is(err, client.ErrCacheMiss) || errors.Is(err, client.ErrNotStored) {
+		return false, nil
+	}
+	return err == nil, r.failure(ctx, err)
+}
+
+// failure says in the words of this package why a server did not do something.
+func (r *remote) failure(ctx context.Context, err error) error {
+	var reply *client.ReplyError
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ErrClosed
+	case errors.Is(err, client.ErrCacheMiss):
+		return ErrNotFound
+	case errors.Is(err, client.ErrCASConflict):
+		return ErrChanged
+	case errors.Is(err, client.ErrMalformedKey):
+		return ErrKey
+	case errors.As(err, &reply):
+		return fmt.Errorf("%w: %w", refusal(reply.Line), err)
+	case errors.Is(err, client.ErrProtocol):
+		return fmt.Errorf("%w: %w", ErrProtocol, err)
+	}
+	return fmt.Errorf("%w: %w", ErrUnreachable, err)
+}
+
+// refusal is what memcached's words mean where this package can say it too.
+func refusal(line string) error {
+	for words, meaning := range map[string]error{
+		"too large": ErrTooLarge, "out of memory": ErrNoMemory, "non-numeric": ErrNotANumber, "is stopped": ErrStuck,
+	} {
+		if strings.Contains(line, words) {
+			return meaning
+		}
+	}
+	return ErrRefused
+}
+
+// expiration is a time to live, in seconds, as the protocol has it: more than 30 days are a time of day. The client's
+// field ends in the year 2038.
+func expiration(ttl time.Duration) int32 {
+	const relativeMax = 30 * 24 * time.Hour
+	if ttl = whole(ttl); ttl <= relativeMax {
+		return int32(ttl / time.Second)
+	}
+	return int32(min(time.Now().Add(ttl).Unix(), math.MaxInt32))
+}
