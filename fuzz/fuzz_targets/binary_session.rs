@@ -3,6 +3,7 @@
 #![no_main]
 
 mod conversation;
+mod threads;
 
 use conversation::{answers, cut};
 use larder_protocol::binary::client::{Reading, read_reply};

@@ -2,6 +2,8 @@
 //! elsewhere not many more bytes than were sent.
 #![no_main]
 
+mod threads;
+
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
@@ -9,8 +11,10 @@ use larder_options::Options;
 use larder_server::datagrams::reply;
 use larder_server::{Executor, Output, Server};
 use libfuzzer_sys::fuzz_target;
+use threads::Threads;
 
 fuzz_target!(|datagrams: Vec<(bool, bool, Vec<u8>)>| {
+    let _threads = Threads::remember();
     let (options, _) = Options::from_map([("memory_limit", "2")]).expect("options are right");
     let factor = options.udp_reply_factor;
     let executor = Executor::new(Arc::new(Server::new(options).expect("memory")), 0);

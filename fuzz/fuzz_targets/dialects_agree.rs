@@ -1,6 +1,8 @@
 //! The same commands come to the same in the text, the meta and the binary protocol.
 #![no_main]
 
+mod threads;
+
 use std::sync::Arc;
 
 use arbitrary::Arbitrary;
@@ -11,8 +13,10 @@ use larder_protocol::text::client as text;
 use larder_protocol::{Arithmetic, Command, Delete, Store};
 use larder_server::{Allowance, Executor, Next, Output, Server, Session};
 use libfuzzer_sys::fuzz_target;
+use threads::Threads;
 
 fuzz_target!(|operations: Vec<Operation>| {
+    let _threads = Threads::remember();
     let mut peers = [Dialect::Text, Dialect::Meta, Dialect::Binary].map(Peer::new);
     for operation in operations.iter().take(200) {
         let [text, meta, binary] = peers.each_mut().map(|peer| peer.ask(operation));
@@ -117,7 +121,12 @@ impl Peer {
         }
         let (mut rest, mut answer) = (&request[..], Output::default());
         loop {
-            let allowance = Allowance { commands_max: 1000, out_bytes_max: usize::MAX };
+            let allowance = Allowance {
+                commands_max: 1000,
+                keys_max: usize::MAX,
+                out_bytes_max: usize::MAX,
+                is_tight: false,
+            };
             let progress = self.session.receive(&self.executor, rest, allowance, &mut answer);
             rest = &rest[progress.consumed..];
             match progress.next {

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use larder_options::{Options, Protocol};
-use larder_server::session::OUTPUT_BYTES_HIGH;
 use larder_server::{Allowance, Executor, Next, Output, Server, Session};
+
+use crate::threads::Threads;
 
 /// Cuts a stream; the lengths of the pieces come over and over.
 pub fn cut<'a>(stream: &'a [u8], lengths: &[u8]) -> Vec<&'a [u8]> {
@@ -22,12 +23,13 @@ pub fn cut<'a>(stream: &'a [u8], lengths: &[u8]) -> Vec<&'a [u8]> {
 
 /// What a fresh server answers, until it closes or has seen everything.
 pub fn answers(pieces: &[&[u8]], commands_max: usize) -> Vec<u8> {
+    let _threads = Threads::remember();
     let settings = [("memory_limit", "2"), ("max_item_size", "64k")];
     let (options, _) = Options::from_map(settings).expect("options are right");
     let server = Arc::new(Server::new(options).expect("memory"));
     let executor = Executor::new(Arc::clone(&server), 0);
     let mut session = Session::new(&server, 1, Protocol::Auto);
-    let allowance = Allowance { commands_max, out_bytes_max: OUTPUT_BYTES_HIGH };
+    let allowance = Allowance::of_commands(commands_max);
     let (mut unused, mut answers) = (Vec::new(), Vec::new());
     for piece in pieces {
         unused.extend_from_slice(piece);
