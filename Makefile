@@ -14,7 +14,7 @@ MIRI_SEEDS := 8
 MINUTES := 1
 STORM_SECS := 600
 
-.PHONY: run build test lint unit models miri miri-seeds sanitize clients conformance fuzz fuzz-smoke crash storm bench dialects local capacity traces soak ttl restart docs install bindings header
+.PHONY: run build test lint unit models miri miri-seeds arm sanitize clients conformance fuzz fuzz-smoke crash storm bench dialects local capacity traces soak ttl restart readers endurance docs install bindings header
 
 # Starts larderd on 127.0.0.1:11211.
 run: build
@@ -57,6 +57,13 @@ miri-seeds:
 	cargo +nightly miri test -p larder-region --locked
 	MIRIFLAGS="-Zmiri-preemption-rate=0.1 -Zmiri-many-seeds=0..$(MIRI_SEEDS)" \
 		cargo +nightly miri test -p larder-engine --locked --lib -- interleavings::ordering interleavings::reading interleavings::writing::of_two
+
+# Copies of bytes on a processor without those of x86-64, under qemu-user. Needs `rustup target add` for it, qemu-user and
+# gcc-aarch64-linux-gnu.
+arm:
+	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
+	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L /usr/aarch64-linux-gnu" \
+		cargo test --target aarch64-unknown-linux-gnu -p larder-region --locked --lib
 
 # The code that shares memory with the kernel, under AddressSanitizer, some minutes. Needs a nightly toolchain.
 sanitize:
@@ -132,6 +139,15 @@ soak:
 # How long a cache of 5 million items in a GiB takes to be there again after `kill -9` under load, a minute.
 restart: build
 	LARDERD=$(LARDERD) cargo test --release -p larder-server --locked --test restart -- --ignored --nocapture
+
+# Ten thousand clients that ask for five megabytes each and read late, a minute; several GiB of socket buffers.
+readers: build
+	LARDERD=$(LARDERD) cargo test -p larder-server --locked --test readers -- --ignored
+
+# A server under clients of all kinds and an upgrade every minute: `make endurance MINUTES=30`. Fails if what it or the
+# kernel holds grows, or a bystander waits for more than 100 ms.
+endurance: build
+	LARDERD=$(LARDERD) LARDER_MINUTES=$(MINUTES) cargo test -p larder-server --locked --test endurance -- --ignored --nocapture
 
 # Expired items that are still held, in simulated time.
 ttl:
