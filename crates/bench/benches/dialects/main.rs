@@ -84,7 +84,12 @@ fn run(
     out: &mut Output,
 ) -> Result<()> {
     out.clear();
-    let allowance = Allowance { commands_max: usize::MAX, out_bytes_max: usize::MAX };
+    let allowance = Allowance {
+        commands_max: usize::MAX,
+        keys_max: usize::MAX,
+        out_bytes_max: usize::MAX,
+        is_tight: false,
+    };
     let progress = session.receive(executor, requests, allowance, out);
     ensure!(progress.next == Next::Input && progress.consumed == requests.len(), "{progress:?}");
     Ok(())
