@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use larder_engine::peers::OPENING_BYTE;
+use larder_engine::OPENING_BYTE;
 use larder_engine::{Broken, Dumped, Engine, PeerReport, Report, SegmentReport};
 use larder_item::{Epoch, Second};
 use larder_region::{Memory, boot, file, locks};

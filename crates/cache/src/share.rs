@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use larder_engine::peers::{OPENING_BYTE, PEER_BYTES_MAX};
+use larder_engine::{OPENING_BYTE, PEER_BYTES_MAX};
 use larder_engine::{AttachError, Birth, Config, CreateError, Engine};
 use larder_region::layout::{MAGIC, superblock};
 use larder_region::shared::ShareError;

@@ -9,15 +9,15 @@ use larder_region::layout::{self, flag, global, superblock};
 use larder_region::{Layout, LayoutError, Locks, MapError, Memory, Sharing};
 use rapidhash::v3::RapidSecrets;
 
-use crate::group::Control;
-use crate::peers::{JoinError, Table};
-use crate::record::HEADER_BYTES;
-use crate::removal::Told;
-use crate::seat::SEAT_BYTES;
-use crate::segment::State;
-use crate::slot::TAG_BITS;
-use crate::superblock::{AttachError, Superblock};
-use crate::sweep::Wake;
+use crate::index::group::Control;
+use crate::index::slot::TAG_BITS;
+use crate::ops::removal::Told;
+use crate::process::peers::{JoinError, Table};
+use crate::process::seat::SEAT_BYTES;
+use crate::process::superblock::{AttachError, Superblock};
+use crate::reclaim::sweep::Wake;
+use crate::segment::header::State;
+use crate::segment::record::HEADER_BYTES;
 
 /// What an engine is created with.
 #[derive(Clone, Copy, Debug)]

@@ -17,74 +17,35 @@
 //! [`engine`], [`report`], [`dump`], [`validate`].
 #![deny(unsafe_code)]
 
-mod alter;
-pub mod amend;
-mod chain;
-mod check;
-pub mod count;
-pub mod dump;
-mod empty;
-pub mod engine;
-mod evict;
-mod extend;
-mod find;
-mod flush;
-mod ghost;
-mod group;
-mod grow;
-mod hash;
-mod head;
-pub mod inspect;
+mod engine;
+mod index;
+mod inspect;
 #[cfg(test)]
 #[cfg(any(feature = "interleavings", miri))]
 mod interleavings;
-
-mod lane;
-pub mod large;
-pub mod limit;
-pub mod load;
-mod long_part;
-pub mod look;
-pub mod peers;
-mod pinned;
-mod prefetch;
-mod publish;
-pub mod read;
-mod record;
-mod relocate;
-mod removal;
-mod repair;
-pub mod report;
-mod room;
-mod seat;
+mod ops;
+mod process;
+mod reclaim;
 mod segment;
-mod slot;
-pub mod store;
-pub mod superblock;
-mod supply;
-mod sweep;
-mod used;
-pub mod validate;
-mod wait;
 
-pub use amend::{Amended, Amendment, Deletion};
-pub use count::{Arithmetic, Counting};
-pub use dump::{Cursor, Dumped, Sampled};
 pub use engine::{Birth, Config, CreateError, Engine};
-pub use inspect::{PeerReport, SegmentReport};
-pub use large::{Evicted, LargeValue, Upload};
-pub use limit::LimitError;
-pub use load::Basis;
-pub use look::Looked;
-pub use peers::JoinError;
-pub use pinned::{Landing, Pinned};
-pub use read::{Miss, Read, Reading};
-pub use removal::{Leaving, Reason, Removed};
-pub use report::Report;
-pub use seat::Seat;
-pub use store::{Request, Stale, StoreError, Stored};
-pub use superblock::AttachError;
-pub use validate::Broken;
+pub use inspect::describe::{PeerReport, SegmentReport};
+pub use inspect::dump::{Cursor, Dumped, Sampled};
+pub use inspect::report::Report;
+pub use inspect::validate::Broken;
+pub use ops::amend::{Amended, Amendment, Deletion};
+pub use ops::count::{Arithmetic, Counting};
+pub use ops::large::{Evicted, LargeValue, Upload};
+pub use ops::load::Basis;
+pub use ops::look::Looked;
+pub use ops::pinned::{Landing, Pinned};
+pub use ops::read::{Miss, Read, Reading};
+pub use ops::removal::{Leaving, Reason, Removed};
+pub use ops::store::{Request, Stale, StoreError, Stored};
+pub use process::peers::{JoinError, OPENING_BYTE, PEER_BYTES_MAX};
+pub use process::seat::Seat;
+pub use process::superblock::AttachError;
+pub use reclaim::limit::LimitError;
 
 /// A process that lives, but has been stopped, holds what is needed: a group of the index, or all append heads. An
 /// operation waits for it a second or two, then nothing has been done.

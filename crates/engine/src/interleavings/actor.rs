@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use larder_item::{Deadline, Direction, Meta, Second, StoreMode};
 
 use super::scene::{Crowd, NOW};
-use crate::evict::{Emptied, Keep};
+use crate::reclaim::evict::{Emptied, Keep};
 use crate::{
     Amended, Amendment, Arithmetic, Counting, Deletion, Engine, Evicted, Read, Request, Seat,
     StoreError, Stored, Upload,

@@ -5,7 +5,7 @@ use larder_stats::Counter;
 use super::keys::of_one_group;
 use super::scene::Crowd;
 use super::*;
-use crate::lane::Pool;
+use crate::segment::lane::Pool;
 
 const KEY: &[u8] = b"a key";
 const NEIGHBOUR: &[u8] = b"another";

@@ -2,7 +2,7 @@
 
 use super::keys::{Key, of_one_group};
 use super::*;
-use crate::group::SLOTS;
+use crate::index::group::SLOTS;
 
 /// A full group, with one item more in an overflow group behind it. Its split moves `moving` of them away.
 struct Overflowing {

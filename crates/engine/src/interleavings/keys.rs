@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use super::scene::small_engine;
 use crate::Engine;
-use crate::group::prefers_second_line;
+use crate::index::group::prefers_second_line;
 
 pub(super) type Key = [u8; 8];
 

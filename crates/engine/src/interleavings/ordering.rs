@@ -4,11 +4,11 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::atomic::fence;
 
 use super::*;
-use crate::lane::{Lane, Pool};
-use crate::large::{LargeValue, Piece};
-use crate::record::{Header, PIECE_HEAD_BYTES};
-use crate::segment::{State, Use};
-use crate::slot::Slot;
+use crate::index::slot::Slot;
+use crate::ops::large::{LargeValue, Piece};
+use crate::segment::header::{State, Use};
+use crate::segment::lane::{Lane, Pool};
+use crate::segment::record::{Header, PIECE_HEAD_BYTES};
 
 const LANE: Lane = Lane { pool: Pool::Small, ttl_class: 0 };
 

@@ -8,7 +8,7 @@ use larder_stats::Counter;
 
 use super::actor::Actor;
 use super::{preempt, thread};
-use crate::segment::State;
+use crate::segment::header::State;
 use crate::{Config, Engine};
 
 /// The second in which every scene plays.

@@ -1,0 +1,125 @@
+//! How long the chain of a group may become.
+//!
+//! The hash is seeded, and a process that maps the region finds the seed in the superblock: it can choose keys that all
+//! lead to one group, and with equal tags too. Each search of that group looks at every group of its chain, and at every
+//! record whose slot has the key's tag. So a chain ends at [`CHAIN_GROUPS_MAX`] groups: then a new item takes the place of
+//! one of the chain that was read least.
+//!
+//! Keys that hash as chance has it never come to that: groups are split before they hold 15 items on average.
+
+use larder_stats::Counter;
+
+use crate::index::group::{Locked, SLOTS};
+use crate::ops::publish::Unpublished;
+use crate::{Engine, Reason, Seat, StoreError};
+
+/// The groups of a chain, the first included: 480 slots.
+pub(crate) const CHAIN_GROUPS_MAX: usize = 32;
+
+impl Engine {
+    /// A free slot of a chain without one: in a group that is put behind it, or, where the chain is as long as it may be,
+    /// that of an item which is evicted.
+    #[cold]
+    pub(crate) fn make_slot(&self, seat: &Seat, locked: &Locked<'_>) -> Result<usize, Unpublished> {
+        if locked.chain().take(CHAIN_GROUPS_MAX).count() < CHAIN_GROUPS_MAX {
+            return self.extend_chain(seat, locked).ok_or(Unpublished::NoSlot);
+        }
+        if !self.evicts {
+            return Err(StoreError::NoMemory.into());
+        }
+        let slots = locked.slots(0).take(CHAIN_GROUPS_MAX * SLOTS);
+        let filled = slots.filter(|at| !locked.slot(*at).is_empty());
+        // The first of those read least: items that come in numbers displace each other.
+        let slot_at =
+            filled.min_by_key(|at| locked.slot(*at).freq()).ok_or(StoreError::NoMemory)?;
+        let found = self.named_by(slot_at, locked.slot(slot_at));
+        self.tell_removal(&found, Reason::Evicted);
+        self.count(seat, Counter::EvictedUnfetched, u64::from(!found.is_fetched()));
+        self.count(seat, Counter::EvictedActive, u64::from(found.slot.freq() > 0));
+        self.count(seat, Counter::Evictions, 1);
+        self.unlink(seat, &found);
+        Ok(slot_at)
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(any(feature = "interleavings", miri)))]
+mod tests {
+    use larder_item::StoreMode;
+
+    use super::*;
+    use crate::{Config, Read, Request};
+
+    const NOW: u32 = 2;
+
+    fn engine(evicts: bool) -> Engine {
+        Engine::create(&Config {
+            memory_bytes: 4 << 20,
+            memory_bytes_max: 4 << 20,
+            huge_pages: false,
+            item_bytes_max: 1 << 18,
+            keeps_versions: true,
+            evicts,
+            hash_seed: 7,
+            epoch: larder_item::Epoch { unix_secs: 0 },
+        })
+        .unwrap()
+    }
+
+    /// Keys that lead to the group of `first`, and then other keys.
+    fn colliding(engine: &Engine, first: &[u8], count: usize) -> Vec<Vec<u8>> {
+        let group = engine.group_of(engine.hash(first));
+        let keys = (0_u64..).map(|number| format!("c{number}").into_bytes());
+        keys.filter(|key| engine.group_of(engine.hash(key)) == group).take(count).collect()
+    }
+
+    fn chain_of(engine: &Engine, key: &[u8]) -> usize {
+        engine.chain(engine.group_at(engine.group_of(engine.hash(key)))).count()
+    }
+
+    #[test]
+    fn a_chain_ends_and_what_collides_displaces_itself() {
+        let engine = engine(true);
+        let seat = engine.sit().unwrap();
+        let store =
+            |key: &[u8]| engine.store(&seat, &Request::new(key, StoreMode::Set), b"value", NOW);
+        let is_there = |key: &[u8]| {
+            matches!(engine.read(&seat, key, NOW, &mut Vec::new(), |_, _| ()), Read::Hit(_))
+        };
+        store(b"wanted").unwrap();
+        assert!(is_there(b"wanted") && is_there(b"wanted"));
+        let keys = colliding(&engine, b"wanted", 700);
+        for key in &keys {
+            store(key).unwrap();
+            assert!(is_there(key), "what was just stored");
+        }
+        assert_eq!(chain_of(&engine, b"wanted"), CHAIN_GROUPS_MAX);
+        let places = CHAIN_GROUPS_MAX * SLOTS;
+        assert_eq!(engine.items(), places as u64);
+        assert_eq!(engine.counter(Counter::Evictions), (keys.len() + 1 - places) as u64);
+        assert!(is_there(b"wanted"), "items that are read stay");
+        engine.validate().unwrap();
+    }
+
+    #[test]
+    fn where_nothing_is_evicted_a_full_chain_refuses_and_other_groups_do_not() {
+        let engine = engine(false);
+        let seat = engine.sit().unwrap();
+        let store =
+            |key: &[u8]| engine.store(&seat, &Request::new(key, StoreMode::Set), b"value", NOW);
+        let keys = colliding(&engine, b"k", CHAIN_GROUPS_MAX * SLOTS + 1);
+        let (last, keys) = keys.split_last().unwrap();
+        for key in keys {
+            store(key).unwrap();
+        }
+        assert_eq!(store(last).unwrap_err(), StoreError::NoMemory);
+        store(&keys[0]).unwrap();
+        let elsewhere = (0..).map(|number| format!("e{number}").into_bytes());
+        let group = engine.group_of(engine.hash(b"k"));
+        let other = |key: &Vec<u8>| engine.group_of(engine.hash(key)) != group;
+        for key in elsewhere.filter(other).take(100) {
+            store(&key).unwrap();
+        }
+        engine.validate().unwrap();
+    }
+}

@@ -1,0 +1,404 @@
+//! A group: one control word and 15 slots, two cache lines.
+//!
+//! ```text
+//! line 0  │ control │ slot 0 … slot 6 │
+//! line 1  │ slot 7 … slot 14          │
+//!
+//! control  63     48 47      32 31    26 25         0
+//!          ┌────────┬──────────┬────────┬────────────┐
+//!          │owner 16│version 16│level 6 │overflow 26 │
+//!          └────────┴──────────┴────────┴────────────┘
+//! ```
+//!
+//! Writers of a group exclude each other by `owner`. `version` moves whenever slots move, `level` is how
+//! many low bits of a hash lead to the group, `overflow` is the number + 1 of the next group of a chain
+//! that takes what does not fit. An overflow group has no lock of its own: while it is in no chain, and not free, its
+//! `owner` is the seat that has it.
+
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use larder_region::layout::{GROUP_BYTES, global};
+
+use crate::index::slot::{Slot, TAG_BITS};
+use crate::process::wait::Wait;
+use crate::{Engine, Seat, Stuck};
+
+/// The slots of a group.
+pub(crate) const SLOTS: usize = 15;
+/// The first of those in its second line.
+const SECOND_LINE: usize = 7;
+
+/// A group is split while a thread waits for it, and again while it waits for the next; not so often.
+const LOCKS_MAX: u32 = 1000;
+
+/// A group's control word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Control(pub(crate) u64);
+
+impl Control {
+    pub(crate) fn new(level: u32) -> Self {
+        Self(u64::from(level) << 26)
+    }
+
+    /// That of an overflow group which is in no chain: a level that no group has.
+    pub(crate) const FREE: Self = Self(0x3F << 26);
+
+    pub(crate) fn owner(self) -> u64 {
+        self.0 >> 48
+    }
+
+    pub(crate) fn with_owner(self, owner: u64) -> Self {
+        Self(self.0 & !(0xFFFF << 48) | owner << 48)
+    }
+
+    /// All but the owner: what a reader that found nothing must see unchanged.
+    #[inline]
+    pub(crate) fn shape(self) -> u64 {
+        self.0 << 16
+    }
+
+    /// All but the version.
+    pub(crate) fn without_version(self) -> Self {
+        Self(self.0 & !(0xFFFF << 32))
+    }
+
+    #[inline]
+    pub(crate) fn level(self) -> u32 {
+        (self.0 >> 26) as u32 & 0x3F
+    }
+
+    pub(crate) fn with_level(self, level: u32) -> Self {
+        Self(self.0 & !(0x3F << 26) | u64::from(level) << 26)
+    }
+
+    /// The next version: slots have moved.
+    pub(crate) fn moved(self) -> Self {
+        let version = (self.0 >> 32).wrapping_add(1) & 0xFFFF;
+        Self(self.0 & !(0xFFFF << 32) | version << 32)
+    }
+
+    #[inline]
+    pub(crate) fn overflow(self) -> Option<u32> {
+        (self.0 as u32 & 0x3FF_FFFF).checked_sub(1)
+    }
+
+    /// None where the group's number does not fit its field: it must not reach that of the level.
+    pub(crate) fn with_overflow(self, group: Option<u32>) -> Self {
+        let fitting = group.filter(|group| u64::from(*group) < OVERFLOW_GROUPS_MAX);
+        debug_assert_eq!(fitting, group, "no such overflow group is made");
+        Self(self.0 & !OVERFLOW_GROUPS_MAX | fitting.map_or(0, |group| u64::from(group) + 1))
+    }
+}
+
+/// How many overflow groups there can be: their numbers + 1 have 26 bits.
+const OVERFLOW_GROUPS_MAX: u64 = (1 << 26) - 1;
+
+/// Returns how many segments of overflow groups a region of so many segments can have.
+pub(crate) fn overflow_segments_max(segments: usize, group_shift: u32) -> usize {
+    segments.min(OVERFLOW_GROUPS_MAX as usize >> group_shift)
+}
+
+/// A locked group and the chain behind it. Unlocked when dropped.
+pub(crate) struct Locked<'a> {
+    engine: &'a Engine,
+    pub(crate) group: u64,
+    pub(crate) at: usize,
+}
+
+impl Locked<'_> {
+    pub(crate) fn control(&self) -> Control {
+        Control(self.engine.memory.word(self.at).load(Relaxed))
+    }
+
+    /// Changes the control word, keeping the lock.
+    pub(crate) fn set_control(&self, control: Control) {
+        // Pairs with the acquire of readers that follow level or overflow.
+        self.engine.memory.word(self.at).store(control.0, Release);
+    }
+
+    /// The offsets of the group and its overflow groups.
+    pub(crate) fn chain(&self) -> impl Iterator<Item = usize> {
+        self.engine.chain(self.at)
+    }
+
+    /// The offsets of all slots, those of the line that readers of `hash` look at first in front.
+    #[inline]
+    pub(crate) fn slots(&self, hash: u64) -> Slots<'_> {
+        self.engine.slots(self.at, hash)
+    }
+
+    /// The content of a slot.
+    pub(crate) fn slot(&self, slot_at: usize) -> Slot {
+        self.engine.slot(slot_at)
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        // Pairs with the acquire in `lock`.
+        self.set_control(self.control().with_owner(0));
+    }
+}
+
+/// A slot's place within its group tells the line, which is all that is known of its hash without reading
+/// the key.
+pub(crate) fn is_in_second_line(slot_at: usize, group_at: usize) -> bool {
+    slot_at - group_at >= GROUP_BYTES / 2
+}
+
+/// The offsets of a group's slots, the line preferred by `hash` first.
+#[inline]
+pub(crate) fn slots_of(group_at: usize, hash: u64) -> impl Iterator<Item = usize> {
+    let (first, second) = if prefers_second_line(hash) { (7..15, 0..7) } else { (0..7, 7..15) };
+    first.chain(second).map(move |slot| group_at + 8 + slot * 8)
+}
+
+/// Which line of its group a hash is looked for first: one cache miss then is typical.
+#[inline]
+pub(crate) fn prefers_second_line(hash: u64) -> bool {
+    hash >> 47 & 1 != 0
+}
+
+/// The offsets of the slots of a group and its overflow groups. Written out: chained iterators cost a store a
+/// hundred instructions.
+pub(crate) struct Slots<'a> {
+    engine: &'a Engine,
+    group_at: usize,
+    /// The slot of each group that comes first.
+    first: usize,
+    /// How many of the group have been shown.
+    shown: usize,
+    /// How many overflow groups have been come to: in a damaged region a chain may be a ring.
+    overflows: u32,
+}
+
+impl Iterator for Slots<'_> {
+    type Item = usize;
+
+    #[inline]
+    fn next(&mut self) -> Option<usize> {
+        if self.shown == SLOTS {
+            self.group_at = self.engine.overflow_of(self.group_at)?;
+            self.overflows += 1;
+            if self.overflows > self.engine.overflow_groups() {
+                return None;
+            }
+            self.shown = 0;
+        }
+        let slot = self.first + self.shown;
+        self.shown += 1;
+        let slot = if slot < SLOTS { slot } else { slot - SLOTS };
+        Some(self.group_at + 8 + slot * 8)
+    }
+}
+
+impl Engine {
+    /// The bits of a hash by which slots are told apart: those just above the ones that every group has
+    /// in common from the start, so that splitting a group needs no key.
+    #[inline]
+    pub(crate) fn tag_of(&self, hash: u64) -> u64 {
+        hash >> self.first_level & ((1 << TAG_BITS) - 1)
+    }
+
+    /// The group a hash belongs to, as far as the number of groups tells.
+    #[inline]
+    pub(crate) fn group_of(&self, hash: u64) -> u64 {
+        // Pairs with the release in `split`: the groups counted are filled.
+        let groups = self.memory.word(global::GROUPS).load(Acquire);
+        // The next power of two - 1, also of what a damaged region says.
+        let mask = u64::MAX >> (groups.wrapping_sub(1) | 1).leading_zeros();
+        let group = hash & mask;
+        if group < groups { group } else { group & mask >> 1 }
+    }
+
+    /// The number of groups, or as many as there can be where a damaged region says more: for who walks them all.
+    pub(crate) fn groups(&self) -> u64 {
+        self.memory.word(global::GROUPS).load(Acquire).min(self.groups_max())
+    }
+
+    /// How many groups all segments have room for.
+    pub(crate) fn groups_max(&self) -> u64 {
+        (self.layout.segments as u64) << self.group_shift
+    }
+
+    /// How many overflow groups exist, free ones included.
+    pub(crate) fn overflow_groups(&self) -> u32 {
+        // Pairs with the exchange in `add_overflow_segment`: those counted are in the directory.
+        let groups = self.memory.word(global::OVERFLOW_GROUPS).load(Acquire);
+        groups.min(self.groups_max()).min(OVERFLOW_GROUPS_MAX) as u32
+    }
+
+    /// The offset of a group.
+    #[inline]
+    pub(crate) fn group_at(&self, group: u64) -> usize {
+        self.in_directory(self.layout.groups_directory_at, group as usize)
+    }
+
+    /// The offset of an overflow group.
+    pub(crate) fn overflow_at(&self, group: u32) -> usize {
+        self.in_directory(self.layout.overflow_directory_at, group as usize)
+    }
+
+    /// Asks the processor for a hash's group, for a caller that has something else to do before it looks.
+    pub(crate) fn prefetch_group(&self, hash: u64) {
+        let group_at = self.group_at(self.group_of(hash));
+        self.memory.prefetch(group_at);
+        self.memory.prefetch(group_at + GROUP_BYTES / 2);
+    }
+
+    /// A directory names the segments that hold its groups, in order, each as its number + 1.
+    #[inline]
+    fn in_directory(&self, directory_at: usize, group: usize) -> usize {
+        // Pairs with the release that put the segment into the directory.
+        let named = self.memory.half(directory_at + (group >> self.group_shift) * 4).load(Acquire);
+        self.layout.segment_at(named.wrapping_sub(1))
+            + (group & ((1 << self.group_shift) - 1)) * GROUP_BYTES
+    }
+
+    /// A group and its overflow groups, by offset.
+    #[inline]
+    pub(crate) fn chain(&self, group_at: usize) -> impl Iterator<Item = usize> {
+        std::iter::successors(Some(group_at), |at| self.overflow_of(*at))
+            // In a damaged region it may be a ring.
+            .take(1 + self.overflow_groups() as usize)
+    }
+
+    /// The overflow group behind a group.
+    #[inline]
+    fn overflow_of(&self, group_at: usize) -> Option<usize> {
+        // Pairs with the release that put the overflow group behind its predecessor.
+        let control = Control(self.memory.word(group_at).load(Acquire));
+        control.overflow().map(|group| self.overflow_at(group))
+    }
+
+    /// The offsets of the slots of a group and its overflow groups, those of the line that readers of `hash` look
+    /// at first in front.
+    #[inline]
+    pub(crate) fn slots(&self, group_at: usize, hash: u64) -> Slots<'_> {
+        let first = if prefers_second_line(hash) { SECOND_LINE } else { 0 };
+        Slots { engine: self, group_at, first, shown: 0, overflows: 0 }
+    }
+
+    #[inline]
+    pub(crate) fn slot(&self, slot_at: usize) -> Slot {
+        Slot(self.memory.word(slot_at).load(Acquire))
+    }
+
+    /// Puts a word into a slot of a group that the caller has locked. A reader's note in the old word's
+    /// freq may be lost by it.
+    pub(crate) fn set_slot(&self, slot_at: usize, slot: Slot) {
+        // Pairs with the acquire of readers: who sees the slot sees the record.
+        self.memory.word(slot_at).store(slot.0, Release);
+    }
+
+    /// Locks the group that a hash belongs to. A thread locks one group at a time.
+    pub(crate) fn lock(&self, seat: &Seat, hash: u64) -> Result<Locked<'_>, Stuck> {
+        for _ in 0..LOCKS_MAX {
+            let group = self.group_of(hash);
+            let locked = self.lock_group(seat, group)?;
+            let level = locked.control().level();
+            if hash & ((1 << level) - 1) == group {
+                return Ok(locked);
+            }
+            // The group was split while we waited; the number of groups tells by now.
+        }
+        // No group has so many splits: its level is damaged.
+        Err(Stuck)
+    }
+
+    /// Locks the group that a hash belongs to, if no other thread holds it.
+    pub(crate) fn try_lock(&self, seat: &Seat, hash: u64) -> Option<Locked<'_>> {
+        let group = self.group_of(hash);
+        let at = self.group_at(group);
+        let word = self.memory.word(at);
+        let control = Control(word.load(Relaxed));
+        if control.owner() != 0 || hash & ((1 << control.level()) - 1) != group {
+            return None;
+        }
+        self.intend_to_lock(seat, group);
+        // As in `lock_group`. What was looked at is what is there, so the level is the group's.
+        let mine = control.with_owner(seat.owner());
+        word.compare_exchange(control.0, mine.0, AcqRel, Relaxed).is_ok().then(|| Locked {
+            engine: self,
+            group,
+            at,
+        })
+    }
+
+    pub(crate) fn lock_group(&self, seat: &Seat, group: u64) -> Result<Locked<'_>, Stuck> {
+        let at = self.group_at(group);
+        let word = self.memory.word(at);
+        let mut wait = Wait::default();
+        loop {
+            let control = Control(word.load(Relaxed));
+            if control.owner() == 0 {
+                let mine = control.with_owner(seat.owner());
+                self.intend_to_lock(seat, group);
+                // The acquire pairs with the release of the last owner's unlock; the release keeps the intent in front.
+                if word.compare_exchange_weak(control.0, mine.0, AcqRel, Relaxed).is_ok() {
+                    return Ok(Locked { engine: self, group, at });
+                }
+            }
+            self.wait_for_peers(&mut wait)?;
+        }
+    }
+
+    /// A group that a dead process had locked, for who puts it in order.
+    pub(crate) fn adopt_group(&self, group: u64) -> Locked<'_> {
+        Locked { engine: self, group, at: self.group_at(group) }
+    }
+}
+
+const _: () = assert!(GROUP_BYTES == 8 * (SLOTS + 1));
+
+#[cfg(test)]
+mod tests {
+    use larder_region::layout;
+
+    use super::*;
+
+    #[test]
+    fn the_fields_of_a_control_word_do_not_disturb_each_other() {
+        let control = Control::new(9).with_owner(0xFFFF).with_overflow(Some(0x3FF_FFFE));
+        assert_eq!((control.owner(), control.level()), (0xFFFF, 9));
+        assert_eq!(control.overflow(), Some(0x3FF_FFFE));
+        let control = control.with_level(63).with_overflow(None);
+        assert_eq!((control.owner(), control.level(), control.overflow()), (0xFFFF, 63, None));
+    }
+
+    #[test]
+    fn no_overflow_group_has_a_number_that_reaches_into_the_level() {
+        let last = OVERFLOW_GROUPS_MAX as u32 - 1;
+        assert_eq!(Control::new(9).with_overflow(Some(last)).level(), 9);
+        // The largest region, and the one with the smallest segments.
+        for (segments, segment_bytes) in
+            [(layout::SEGMENTS_MAX, layout::SEGMENT_BYTES_MAX), (1 << 20, 64 << 10)]
+        {
+            let group_shift = (segment_bytes / GROUP_BYTES).ilog2();
+            let groups = (overflow_segments_max(segments, group_shift) as u64) << group_shift;
+            assert!(groups > 0 && groups - 1 <= u64::from(last), "{groups} groups");
+        }
+        assert_eq!(overflow_segments_max(15, 9), 15);
+    }
+
+    #[test]
+    fn the_version_wraps_within_its_field_and_the_owner_is_no_part_of_the_shape() {
+        let mut control = Control::new(9).with_owner(3);
+        for _ in 0..0x1_0000 {
+            assert_ne!(control.moved().shape(), control.shape());
+            control = control.moved();
+        }
+        assert_eq!(control, Control::new(9).with_owner(3));
+        assert_eq!(control.with_owner(0).shape(), control.shape());
+    }
+
+    #[test]
+    fn all_slots_of_a_group_are_visited_once() {
+        for hash in [0, 1 << 47] {
+            let mut slots: Vec<usize> = slots_of(1280, hash).collect();
+            assert_eq!(slots[0] < 1280 + 64, hash == 0);
+            slots.sort_unstable();
+            assert_eq!(slots, (0..15).map(|slot| 1288 + 8 * slot).collect::<Vec<_>>());
+        }
+    }
+}

@@ -1,0 +1,384 @@
+//! How the index grows: linear hashing, one group at a time.
+//!
+//! With `2^L + p` groups, the next split is that of group `p`: slots whose hash has bit `L` set move to
+//! the new group `p + 2^L`. The bit is one of the tag, so no key is read. Readers are never held up:
+//!
+//! 1. lock group `p`; fill the new group, which nobody can reach yet
+//! 2. one store of `p`'s control word: level + 1. From here on readers that miss in `p` are led on
+//! 3. clear the moved slots in `p`
+//! 4. raise the number of groups, unlock
+//!
+//! Until 4 no writer reaches the new group without the lock of `p`, so a moved slot that a reader still
+//! finds in `p` is current.
+
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use larder_item::Second;
+use larder_region::layout::{GROUP_BYTES, global};
+use larder_stats::Counter;
+
+use crate::index::group::{
+    Control, Locked, SLOTS, is_in_second_line, overflow_segments_max, slots_of,
+};
+use crate::index::slot::{Slot, TAG_BITS};
+use crate::segment::header::State;
+use crate::{Engine, Seat, StoreError};
+
+/// The index grows when more than so many of a hundred slots are filled. Groups that wait for their split
+/// are fuller than those behind it, so that with more than this too many overflow.
+const LOAD_PERCENT_MAX: u64 = 72;
+
+/// A filled slot and where it was found.
+#[derive(Clone, Copy)]
+struct Placed {
+    at: usize,
+    group_at: usize,
+    in_second_line: bool,
+    slot: Slot,
+}
+
+impl Locked<'_> {
+    /// The filled slots of the group and its overflow groups.
+    fn placed(&self) -> Vec<Placed> {
+        let of_group = |group_at: usize| {
+            slots_of(group_at, 0).map(move |at| {
+                let in_second_line = is_in_second_line(at, group_at);
+                Placed { at, group_at, in_second_line, slot: self.slot(at) }
+            })
+        };
+        self.chain().flat_map(of_group).filter(|placed| !placed.slot.is_empty()).collect()
+    }
+}
+
+impl Engine {
+    /// Splits groups until the index has room for what is in it, or nothing more can be had for it.
+    /// The caller holds neither group nor head.
+    pub(crate) fn grow_if_due(&self, seat: &Seat, now: Second) {
+        let grower = self.memory.word(global::GROWER);
+        while self.is_crowded() {
+            if grower.compare_exchange(0, seat.owner(), Acquire, Relaxed).is_err() {
+                self.look_after_grower();
+                return; // Somebody else is at it.
+            }
+            let split = self.is_crowded() && self.split(seat, now).is_ok();
+            grower.store(0, Release);
+            if !split {
+                return;
+            }
+        }
+    }
+
+    /// Where the index is far behind, who grows it may be dead.
+    fn look_after_grower(&self) {
+        if self.has_peers() && self.is_filled_to(LOAD_PERCENT_MAX + 10) {
+            self.bury_dead();
+        }
+    }
+
+    fn is_crowded(&self) -> bool {
+        self.is_filled_to(LOAD_PERCENT_MAX)
+    }
+
+    fn is_filled_to(&self, percent: u64) -> bool {
+        let items = self.memory.word(global::ITEMS).load(Relaxed).cast_signed().max(0) as u64;
+        let groups = self.memory.word(global::GROUPS).load(Relaxed);
+        items.wrapping_mul(100) > groups.wrapping_mul(SLOTS as u64 * percent)
+    }
+
+    /// Returns how many slots of one group are filled, without those of its chain.
+    pub(crate) fn filled_slots(&self, group_at: usize) -> u64 {
+        slots_of(group_at, 0).filter(|at| !self.slot(*at).is_empty()).count() as u64
+    }
+
+    /// Counts again how many slots are filled. A process that was killed may have filled or emptied some that it did not
+    /// count. Where others store meanwhile the count is off by as much as they change: it only says when the index grows.
+    ///
+    /// Cost: a look at each group.
+    pub(crate) fn recount_slots(&self) {
+        let before = self.memory.word(global::ITEMS).load(Relaxed);
+        let filled: u64 = (0..self.groups())
+            .flat_map(|group| self.chain(self.group_at(group)))
+            .map(|group_at| self.filled_slots(group_at))
+            .sum();
+        let counted = filled.wrapping_sub(self.untold_slots().cast_unsigned());
+        self.memory.word(global::ITEMS).fetch_add(counted.wrapping_sub(before), Relaxed);
+    }
+
+    /// Splits the next group. Only for the grower.
+    pub(crate) fn split(&self, seat: &Seat, now: Second) -> Result<(), StoreError> {
+        let groups = self.memory.word(global::GROUPS).load(Relaxed);
+        let level = groups.ilog2();
+        let tag_bit = level - self.first_level;
+        if tag_bit >= TAG_BITS {
+            return Err(StoreError::NoMemory); // Tags have no more bits; groups overflow from here on.
+        }
+        let moves = |slot: Slot| slot.tag() >> tag_bit & 1 != 0;
+        let new_at = self.new_group(seat, groups, now)?;
+        let (locked, moved, spare) = loop {
+            let locked = self.lock_group(seat, groups - (1 << level))?;
+            let moved: Vec<Placed> =
+                locked.placed().into_iter().filter(|placed| moves(placed.slot)).collect();
+            let spare_count = moved.len().div_ceil(SLOTS).saturating_sub(1);
+            match self.take_overflow_groups(seat, spare_count) {
+                Some(spare) => break (locked, moved, spare),
+                None => drop(locked),
+            }
+            self.add_overflow_segment(seat, now)?;
+        };
+
+        self.fill_chain(seat, new_at, Control::new(level + 1), moved, &spare);
+        self.split_ghost_row(locked.group, groups, tag_bit);
+        // Step 2. Pairs with the acquire of readers: who sees the level sees the new group filled.
+        locked.set_control(locked.control().with_level(level + 1).moved());
+        self.finish_split(seat, &locked, groups);
+        drop(locked);
+        self.count(seat, Counter::GroupsSplit, 1);
+        Ok(())
+    }
+
+    /// Steps 3 and 4 of a split: what is done when readers are led on. It may be done again by who finds it half done.
+    pub(crate) fn finish_split(&self, seat: &Seat, locked: &Locked<'_>, new_group: u64) {
+        let tag_bit = new_group.ilog2() - self.first_level;
+        let moved = |placed: &&Placed| placed.slot.tag() >> tag_bit & 1 != 0;
+        for placed in locked.placed().iter().filter(moved) {
+            self.set_slot(placed.at, Slot::EMPTY);
+        }
+        self.shorten_chain(seat, locked);
+        let overflow: Vec<usize> = self.chain(self.group_at(new_group)).skip(1).collect();
+        for at in overflow {
+            self.disown(at);
+        }
+        self.memory.word(global::GROUPS).store(new_group + 1, Release);
+    }
+
+    /// The place of a group that does not exist yet.
+    fn new_group(&self, seat: &Seat, group: u64, now: Second) -> Result<usize, StoreError> {
+        let directory = self.layout.groups_directory_at + (group as usize >> self.group_shift) * 4;
+        if self.memory.half(directory).load(Relaxed) == 0 {
+            let segment = self.take_index_segment(seat, State::Index, now)?;
+            // Pairs with the acquire in `in_directory`: the segment is zeroed.
+            self.memory.half(directory).store(segment + 1, Release);
+            self.set_state(segment, State::Index);
+        }
+        Ok(self.group_at(group))
+    }
+
+    /// Takes a zeroed segment for a part of the index.
+    fn take_index_segment(
+        &self,
+        seat: &Seat,
+        state: State,
+        now: Second,
+    ) -> Result<u32, StoreError> {
+        let segment = self.take_segment(seat, now)?;
+        self.zero_segment(segment);
+        self.set_own_state(segment, state, seat);
+        Ok(segment)
+    }
+
+    /// Fills a segment that nobody can reach with zeros.
+    pub(crate) fn zero_segment(&self, segment: u32) {
+        let at = self.layout.segment_at(segment);
+        for word in (0..self.layout.segment_bytes).step_by(8) {
+            self.memory.word(at + word).store(0, Relaxed);
+        }
+    }
+
+    /// Writes slots into a group nobody can reach yet, and into the `spare` overflow groups of the seat behind it.
+    fn fill_chain(
+        &self,
+        seat: &Seat,
+        at: usize,
+        control: Control,
+        mut slots: Vec<Placed>,
+        spare: &[u32],
+    ) {
+        for place in slots_of(at, 0) {
+            self.set_slot(place, Slot::EMPTY);
+        }
+        let free: Vec<usize> = slots_of(at, 0).collect();
+        self.settle(at, free, &mut slots);
+        let overflow = spare.split_first().map(|(group, spare)| {
+            let owned = Control::new(0).with_owner(seat.owner());
+            self.fill_chain(seat, self.overflow_at(*group), owned, slots, spare);
+            *group
+        });
+        // Nobody sees this word before the release that makes the group reachable.
+        self.memory.word(at).store(control.with_overflow(overflow).0, Release);
+    }
+
+    /// Puts slots into free places of one group, each into the line it had where that is possible, and
+    /// removes those it placed from `slots`.
+    fn settle(&self, group_at: usize, mut free: Vec<usize>, slots: &mut Vec<Placed>) {
+        for same_line in [true, false] {
+            slots.retain(|placed| {
+                let fits = |at: &usize| is_in_second_line(*at, group_at) == placed.in_second_line;
+                match free.iter().position(|at| !same_line || fits(at)) {
+                    Some(place) => {
+                        self.set_slot(free.swap_remove(place), placed.slot);
+                        false
+                    }
+                    None => true,
+                }
+            });
+        }
+    }
+
+    /// Moves what is left of a chain to its front and gives back the groups that are empty then.
+    pub(crate) fn shorten_chain(&self, seat: &Seat, locked: &Locked<'_>) {
+        if locked.control().overflow().is_none() {
+            return;
+        }
+        let chain: Vec<usize> = locked.chain().collect();
+        if chain.len() > self.overflow_groups() as usize {
+            return; // In a damaged region it is a ring; else all overflow groups are in this one chain.
+        }
+        let keep = locked.placed().len().div_ceil(SLOTS).max(1);
+        let (front, back) = chain.split_at(keep.min(chain.len()));
+        let strays: Vec<Placed> =
+            locked.placed().into_iter().filter(|placed| back.contains(&placed.group_at)).collect();
+        let mut left = strays.clone();
+        for group_at in front {
+            let is_free = |at: &usize| self.slot(*at).is_empty();
+            self.settle(*group_at, slots_of(*group_at, 0).filter(is_free).collect(), &mut left);
+        }
+        debug_assert!(left.is_empty(), "as many groups are kept as the slots need");
+        // A reader that saw the holes before and the strays' places after this must look again.
+        locked.set_control(locked.control().moved());
+        for stray in strays {
+            self.set_slot(stray.at, Slot::EMPTY);
+        }
+        self.cut_chain(seat, front[front.len() - 1], back);
+    }
+
+    /// Ends a chain at the group at `last_at`, and frees the empty ones behind it. They are the seat's in between: who
+    /// dies here leaves none that nobody knows of.
+    fn cut_chain(&self, seat: &Seat, last_at: usize, empty: &[usize]) {
+        for at in empty {
+            let control = Control(self.memory.word(*at).load(Relaxed));
+            self.memory.word(*at).store(control.with_owner(seat.owner()).0, Release);
+        }
+        let last = Control(self.memory.word(last_at).load(Relaxed));
+        self.memory.word(last_at).store(last.with_overflow(None).0, Release);
+        empty.iter().for_each(|at| self.free_overflow(*at));
+    }
+
+    /// Puts an empty group behind the last one of a locked chain; none where none is free.
+    pub(crate) fn extend_chain(&self, seat: &Seat, locked: &Locked<'_>) -> Option<usize> {
+        let group = self.take_overflow(seat)?;
+        let at = self.overflow_at(group);
+        let last_at = locked.chain().last()?;
+        let last = Control(self.memory.word(last_at).load(Relaxed));
+        self.memory.word(last_at).store(last.with_overflow(Some(group)).0, Release);
+        self.disown(at);
+        Some(at + 8)
+    }
+
+    /// Makes more overflow groups. The caller holds no group.
+    pub(crate) fn add_overflow_segment(&self, seat: &Seat, now: Second) -> Result<(), StoreError> {
+        let segment = self.take_index_segment(seat, State::Overflow, now)?;
+        let at = self.layout.segment_at(segment);
+        for group in 0..1 << self.group_shift {
+            self.memory.word(at + group * GROUP_BYTES).store(Control::FREE.0, Relaxed);
+        }
+        for ordinal in 0..overflow_segments_max(self.layout.segments, self.group_shift) {
+            let named = self.memory.half(self.layout.overflow_directory_at + ordinal * 4);
+            let is_ours = named.load(Relaxed) == 0
+                && named.compare_exchange(0, segment + 1, AcqRel, Relaxed).is_ok();
+            // Also for one who put a segment there and died.
+            let groups = (ordinal as u64 + 1) << self.group_shift;
+            self.memory.word(global::OVERFLOW_GROUPS).fetch_max(groups, AcqRel);
+            if is_ours {
+                self.set_state(segment, State::Overflow);
+                return Ok(());
+            }
+        }
+        // There are as many as can be named.
+        self.free(seat, segment);
+        Err(StoreError::NoMemory)
+    }
+
+    fn take_overflow_groups(&self, seat: &Seat, count: usize) -> Option<Vec<u32>> {
+        let mut groups = Vec::with_capacity(count);
+        while groups.len() < count {
+            match self.take_overflow(seat) {
+                Some(group) => groups.push(group),
+                None => {
+                    groups
+                        .into_iter()
+                        .for_each(|group| self.free_overflow(self.overflow_at(group)));
+                    return None;
+                }
+            }
+        }
+        Some(groups)
+    }
+
+    /// Makes a free overflow group the seat's: the one that became free last, or one near it.
+    fn take_overflow(&self, seat: &Seat) -> Option<u32> {
+        let hint = self.memory.word(global::OVERFLOW_NEXT);
+        let groups = self.overflow_groups();
+        let start = (hint.load(Relaxed) as u32).min(groups);
+        let mine = Control::new(0).with_owner(seat.owner());
+        let group = (start..groups).chain(0..start).find(|group| {
+            let word = self.memory.word(self.overflow_at(*group));
+            word.load(Relaxed) == Control::FREE.0
+                && word.compare_exchange(Control::FREE.0, mine.0, AcqRel, Relaxed).is_ok()
+        })?;
+        hint.store(u64::from(group) + 1, Relaxed);
+        Some(group)
+    }
+
+    /// Frees an overflow group of the seat that is in no chain, and empty.
+    pub(crate) fn free_overflow(&self, at: usize) {
+        // Pairs with the exchange in `take_overflow`. To a reader that comes here late it is the end of a chain.
+        self.memory.word(at).store(Control::FREE.0, Release);
+    }
+
+    /// An overflow group belongs to the chain it is in, and to no seat any more.
+    pub(crate) fn disown(&self, at: usize) {
+        let control = Control(self.memory.word(at).load(Relaxed));
+        self.memory.word(at).store(control.with_owner(0).0, Release);
+    }
+
+    /// How many of them are free.
+    pub(crate) fn free_overflow_groups(&self) -> u64 {
+        let is_free = |group: &u32| {
+            self.memory.word(self.overflow_at(*group)).load(Relaxed) == Control::FREE.0
+        };
+        (0..self.overflow_groups()).filter(is_free).count() as u64
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(any(feature = "interleavings", miri)))]
+mod tests {
+    use larder_item::{Deadline, StoreMode};
+
+    use crate::Request;
+    use crate::process::peers::two_peers;
+
+    use super::*;
+
+    const NOW: Second = 10;
+
+    #[test]
+    fn what_a_dead_process_did_not_count_is_counted_again() {
+        let (dead, engine) = two_peers();
+        let seat = engine.sit().unwrap();
+        for key in 0..3000_u32 {
+            let key = key.to_le_bytes();
+            let request =
+                Request { deadline: Deadline::NEVER, ..Request::new(&key, StoreMode::Set) };
+            engine.store(&seat, &request, b"v", NOW).unwrap();
+        }
+        let count = engine.memory.word(global::ITEMS);
+        let filled = || count.load(Relaxed).wrapping_add(engine.untold_slots().cast_unsigned());
+        assert_eq!(filled(), 3000);
+        // As if it had filled slots again and again and been killed each time before it said so.
+        count.fetch_sub(2000, Relaxed);
+        engine.bury_peer(dead.peer);
+        engine.maintain(&seat, NOW);
+        assert_eq!(filled(), 3000);
+    }
+}

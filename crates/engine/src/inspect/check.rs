@@ -1,0 +1,264 @@
+//! Whether what a region says of itself can be, before a process works on it.
+//!
+//! A process that follows a damaged word may walk in a ring, wait for an owner that does not exist, or write behind the
+//! end of a segment. So the words that lead from one part of the region to another are looked at once, when a region is
+//! opened and no other process uses it: those of the index, the segments' headers and the heads, not the records. What a
+//! killed process has left half done is no damage: `repair` puts it in order afterwards.
+//!
+//! Cost: a look at each segment's header, and at one word of each group, of a bounded number of groups. An operation that
+//! meets a damaged group behind that bound fails or loses items of that group; it ends all the same. `Inspection` looks at
+//! all groups.
+
+use std::ops::Range;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use larder_region::layout::{GROUP_BYTES, global};
+
+use crate::Engine;
+use crate::index::group::Control;
+use crate::index::slot::TAG_BITS;
+use crate::process::superblock::AttachError;
+use crate::segment::header::State;
+use crate::segment::supply::in_use;
+
+/// The number of groups that are checked when a process opens a region: those of about 600,000 items. It takes two
+/// milliseconds where the region's pages are to be mapped first.
+const GROUPS_AT_OPENING_MAX: u64 = 1 << 16;
+
+/// Fails with the name of a field and what it says.
+macro_rules! ensure {
+    ($condition:expr, $($field:tt)+) => {
+        if !$condition {
+            return Err(AttachError::Damaged(format!($($field)+)));
+        }
+    };
+}
+
+impl Engine {
+    /// Checks the words that lead from one part of the region to another. The work is bounded by the size of the region,
+    /// whatever it holds. While other processes change the region, words may be seen that do not fit together.
+    ///
+    /// # Errors
+    /// [`AttachError::Damaged`] names the first field that cannot be.
+    pub fn check_words(&self) -> Result<(), AttachError> {
+        self.check_words_of(u64::MAX)
+    }
+
+    /// Does the same as [`Self::check_words`] in the time that a start may take: in a large index it looks at the first
+    /// groups only.
+    pub(crate) fn check_words_at_opening(&self) -> Result<(), AttachError> {
+        self.check_words_of(GROUPS_AT_OPENING_MAX)
+    }
+
+    fn check_words_of(&self, groups_max: u64) -> Result<(), AttachError> {
+        self.check_global_words()?;
+        self.check_segments()?;
+        self.check_heads()?;
+        self.check_directories()?;
+        self.check_groups(groups_max)
+    }
+
+    fn global(&self, at: usize) -> u64 {
+        self.memory.word(at).load(Acquire)
+    }
+
+    fn check_global_words(&self) -> Result<(), AttachError> {
+        let segments = self.layout.segments as u64;
+        let groups = self.global(global::GROUPS);
+        let groups_min = 1 << self.first_level;
+        let is_tag_enough = || groups.ilog2() - self.first_level <= TAG_BITS;
+        ensure!(
+            groups >= groups_min && groups <= self.groups_max() && is_tag_enough(),
+            "its number of groups is {groups}"
+        );
+        let overflow_groups = self.global(global::OVERFLOW_GROUPS);
+        ensure!(
+            overflow_groups == u64::from(self.overflow_groups())
+                && overflow_groups.is_multiple_of(1 << self.group_shift),
+            "its number of overflow groups is {overflow_groups}"
+        );
+        let used = in_use(self.global(global::SEGMENTS_USED));
+        // Threads that died may have counted one each before they took it.
+        ensure!(
+            used <= segments + self.layout.seats as u64,
+            "its number of segments in use is {used}"
+        );
+        let fresh = self.global(global::FRESH_SEGMENT);
+        ensure!(fresh <= segments, "its first segment that has never been used is {fresh}");
+        let limit = self.global(global::SEGMENTS_MAX);
+        ensure!((1..=segments).contains(&limit), "its limit of segments is {limit}");
+        let limit_bytes = self.global(global::MEMORY_LIMIT);
+        ensure!(
+            limit_bytes <= self.layout.region_bytes as u64,
+            "its memory limit is {limit_bytes} bytes"
+        );
+        let next = self.global(global::NEXT_SEQUENCE);
+        ensure!((1..1 << 63).contains(&next), "its next sequence is {next}");
+        let flushed = self.global(global::FLUSH_SEQUENCE);
+        ensure!(flushed <= next, "its flush sequence is {flushed}, and the next sequence {next}");
+        let grower = self.global(global::GROWER);
+        ensure!(self.may_own(grower), "its index is grown by seat {grower}, which no process has");
+        for place in 0..global::EVICTORS_MAX {
+            let owner = self.global(global::EVICTORS + 8 * place);
+            ensure!(
+                self.may_own(owner),
+                "it is evicted from by seat {owner}, which no process has"
+            );
+        }
+        Ok(())
+    }
+
+    fn check_segments(&self) -> Result<(), AttachError> {
+        let (next, fresh) = (self.global(global::NEXT_SEQUENCE), self.used_segments());
+        for segment in self.segments() {
+            let state = self.state(segment);
+            ensure!(self.has_state(segment), "the state of segment {segment} is none");
+            let owner = self.segment_owner(segment);
+            ensure!(
+                self.may_own(owner),
+                "segment {segment} is taken by seat {owner}, which no process has"
+            );
+            ensure!(
+                u64::from(segment) < fresh || state == State::Free || owner != 0,
+                "segment {segment} is {}, and none from {fresh} on has been used",
+                state.name()
+            );
+            if !matches!(state, State::Active | State::Sealed | State::Emptying) {
+                continue;
+            }
+            let filled = self.filled(segment);
+            ensure!(
+                filled <= self.layout.segment_bytes && filled.is_multiple_of(8),
+                "segment {segment} is filled to {filled} bytes"
+            );
+            let sequence = self.sequence(segment).load(Acquire);
+            ensure!(sequence < next, "the sequence of segment {segment} is {sequence}");
+            let ttl_class = self.lane(segment).ttl_class;
+            ensure!(
+                (ttl_class as usize) < self.layout.ttl_classes,
+                "the TTL class of segment {segment} is {ttl_class}"
+            );
+        }
+        Ok(())
+    }
+
+    fn check_heads(&self) -> Result<(), AttachError> {
+        let mut named = vec![false; self.layout.segments];
+        for (owner, segment) in self.head_words() {
+            ensure!(self.may_own(owner), "a head is claimed by seat {owner}, which no process has");
+            let Some(segment) = segment else {
+                continue;
+            };
+            ensure!(self.segments().contains(&segment), "a head has segment {segment}");
+            let is_active = self.state(segment) == State::Active || owner != 0;
+            ensure!(
+                is_active,
+                "a head has segment {segment}, which is {}",
+                self.state(segment).name()
+            );
+            ensure!(!named[segment as usize], "two heads have segment {segment}");
+            named[segment as usize] = true;
+        }
+        Ok(())
+    }
+
+    /// Each place of a directory that is in use names a segment of that kind, which no other place names.
+    fn check_directories(&self) -> Result<(), AttachError> {
+        let groups = self.global(global::GROUPS).div_ceil(1 << self.group_shift);
+        let overflow = self.global(global::OVERFLOW_GROUPS) >> self.group_shift;
+        let ghost = self.global(global::GHOST_ROWS) >> self.ghost_shift();
+        let mut named = vec![false; self.layout.segments];
+        for (name, at, places, state) in [
+            ("groups", self.layout.groups_directory_at, groups, State::Index),
+            ("overflow groups", self.layout.overflow_directory_at, overflow, State::Overflow),
+            ("ghost rows", self.layout.ghost_directory_at, ghost, State::Ghost),
+        ] {
+            ensure!(places <= self.layout.segments as u64, "it has {places} segments of {name}");
+            for place in 0..places as usize {
+                let segment = self.memory.half(at + place * 4).load(Acquire).wrapping_sub(1);
+                ensure!(
+                    self.segments().contains(&segment) && self.state(segment) == state,
+                    "place {place} of the directory of {name} is segment {segment}"
+                );
+                ensure!(!named[segment as usize], "segment {segment} is twice in the directories");
+                named[segment as usize] = true;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_groups(&self, groups_max: u64) -> Result<(), AttachError> {
+        let groups = self.global(global::GROUPS);
+        let per_segment = 1 << self.group_shift;
+        let mut chained = vec![false; self.overflow_groups() as usize];
+        let end = groups.min(groups_max);
+        for first in (0..end).step_by(per_segment) {
+            let part = first..end.min(first + per_segment as u64);
+            self.check_groups_of_segment(part, groups, &mut chained)?;
+        }
+        for group in 0..chained.len().min(groups_max as usize) as u32 {
+            let owner = Control(self.memory.word(self.overflow_at(group)).load(Relaxed)).owner();
+            ensure!(
+                self.may_own(owner),
+                "overflow group {group} is taken by seat {owner}, which no process has"
+            );
+        }
+        Ok(())
+    }
+
+    /// Checks groups that lie in one segment, one behind the other.
+    fn check_groups_of_segment(
+        &self,
+        part: Range<u64>,
+        groups: u64,
+        chained: &mut [bool],
+    ) -> Result<(), AttachError> {
+        let (level, half) = (groups.ilog2(), 1 << groups.ilog2());
+        let unsplit = groups - half..half;
+        let first_at = self.group_at(part.start);
+        for (group, at) in part.zip((first_at..).step_by(GROUP_BYTES)) {
+            let control = Control(self.global(at));
+            let right = level + u32::from(!unsplit.contains(&group));
+            // The most frequent case: neither locked nor with overflow groups.
+            if control.without_version() == Control::new(right) {
+                continue;
+            }
+            // One may have been split by a process that died before it counted the new one.
+            let is_right =
+                control.level() == right || group == unsplit.start && control.level() == level + 1;
+            ensure!(is_right, "the level of group {group} is {}", control.level());
+            let owner = control.owner();
+            ensure!(
+                self.may_own(owner),
+                "group {group} is locked by seat {owner}, which no process has"
+            );
+            self.check_chain(group, control, chained)?;
+        }
+        Ok(())
+    }
+
+    /// Checks that the overflow groups of a group exist, are in use, and are in no other chain.
+    fn check_chain(
+        &self,
+        group: u64,
+        control: Control,
+        chained: &mut [bool],
+    ) -> Result<(), AttachError> {
+        let mut next = control.overflow();
+        while let Some(overflow) = next {
+            let Some(is_chained) = chained.get_mut(overflow as usize) else {
+                return Err(AttachError::Damaged(format!(
+                    "group {group} has overflow group {overflow}"
+                )));
+            };
+            ensure!(
+                !std::mem::replace(is_chained, true),
+                "group {group} leads to overflow group {overflow}, which is in a chain already"
+            );
+            let control = Control(self.global(self.overflow_at(overflow)));
+            ensure!(control != Control::FREE, "group {group} leads to a free overflow group");
+            next = control.overflow();
+        }
+        Ok(())
+    }
+}

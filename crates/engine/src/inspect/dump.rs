@@ -1,0 +1,289 @@
+//! Looking at what is stored, item by item.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use larder_item::{Meta, Second};
+use larder_region::layout::{GROUP_BYTES, global};
+
+use crate::index::find::Found;
+use crate::index::group::slots_of;
+use crate::process::wait::Wait;
+use crate::segment::header::begun;
+use crate::segment::lane::Pool;
+use crate::{Engine, Seat};
+
+/// An item as a dump shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dumped {
+    /// The item's key.
+    pub key: Vec<u8>,
+    /// What is known of it.
+    pub meta: Meta,
+}
+
+/// An item as a sample shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sampled {
+    /// Bytes of its key.
+    pub key_bytes: usize,
+    /// What is known of it.
+    pub meta: Meta,
+    /// The item was stored, or moved by an eviction that it survived, in this second or later.
+    pub placed: Second,
+    /// Is it in the small pool, through which new items pass? Else it is in the main pool.
+    pub is_new: bool,
+    /// Has it been read since it was stored or last survived an eviction?
+    pub is_read: bool,
+}
+
+/// A place in a walk through all items, between two groups of the index. A walk begins at the default one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cursor {
+    pub(crate) group: u64,
+}
+
+impl Engine {
+    /// Appends the live items of one group whose keys begin with `prefix` to `out`, and moves the cursor behind
+    /// them; false where the walk is at its end.
+    ///
+    /// Every item that is there from the first step to the last is shown at least once, whatever else happens:
+    /// an item changes its place in the index only when its group is split, and then moves to a later group;
+    /// relocations change what a slot names, not the slot. What comes, goes, or is split off meanwhile may be
+    /// shown, also twice, or not.
+    ///
+    /// A group that a stopped process holds is passed over.
+    ///
+    /// Cost: the group is locked while its keys are copied, as for a store; nothing is held between steps.
+    pub fn dump_group(
+        &self,
+        seat: &Seat,
+        cursor: &mut Cursor,
+        prefix: &[u8],
+        now: Second,
+        out: &mut Vec<Dumped>,
+    ) -> bool {
+        self.flush_if_due(now);
+        let lives = |found: &Found| self.death(found, now).is_none();
+        self.dump_group_where(seat, cursor, prefix, now, out, lives)
+    }
+
+    /// As [`Engine::dump_group`], and the keys that loads have reserved: for callers that delete what they are shown.
+    pub fn dump_group_and_loads(
+        &self,
+        seat: &Seat,
+        cursor: &mut Cursor,
+        prefix: &[u8],
+        now: Second,
+        out: &mut Vec<Dumped>,
+    ) -> bool {
+        self.flush_if_due(now);
+        self.dump_group_where(seat, cursor, prefix, now, out, |found| {
+            self.death(found, now).is_none() || self.reserved_until(found).is_some()
+        })
+    }
+
+    fn dump_group_where(
+        &self,
+        seat: &Seat,
+        cursor: &mut Cursor,
+        prefix: &[u8],
+        now: Second,
+        out: &mut Vec<Dumped>,
+        is_shown: impl Fn(&Found) -> bool,
+    ) -> bool {
+        let group = cursor.group;
+        // Read at each step: the index may have grown. A split of a group that the walk has passed is over by
+        // then, or begins later, for the walk has had the group's lock.
+        if group >= self.groups() {
+            return false;
+        }
+        let locked = self.lock_group(seat, group);
+        let linked = self.linked(group).take_while(|_| locked.is_ok());
+        let shown = linked.filter(|found| is_shown(found)).filter(|found| {
+            found.header.key_bytes() >= prefix.len()
+                && self.memory.equals(found.record_at + found.header.key_at(), prefix)
+        });
+        out.extend(shown.map(|found| self.dumped(&found, now)));
+        drop(locked);
+        cursor.group += 1;
+        self.prefetch_groups_from(cursor.group);
+        true
+    }
+
+    /// Asks for what the next steps of a walk will look at.
+    fn prefetch_groups_from(&self, group: u64) {
+        let groups = self.groups();
+        if group < groups {
+            let slots = slots_of(self.group_at(group), 0).map(|at| self.slot(at));
+            slots.filter(|slot| !slot.is_empty()).for_each(|slot| self.prefetch_slot(slot));
+        }
+        if group + 1 < groups {
+            let group_at = self.group_at(group + 1);
+            self.memory.prefetch(group_at);
+            self.memory.prefetch(group_at + GROUP_BYTES / 2);
+        }
+    }
+
+    /// An item's value and what else is known of it, without any note that it was read: a walk through all of
+    /// them says nothing about which are wanted.
+    pub fn peek_value(&self, key: &[u8], now: Second) -> Option<(Vec<u8>, Meta)> {
+        self.flush_if_due(now);
+        let hash = self.hash(key);
+        let mut wait = Wait::default();
+        loop {
+            let found = self.find(hash, key)?;
+            if self.death(&found, now).is_some() && self.is_still_there(&found) {
+                return None;
+            }
+            let mut meta = self.meta(&found, 0, now);
+            if let Some(value) = self.value_of(&found)
+                && self.is_unaltered(&found, meta.cas)
+            {
+                meta.value_bytes = value.len();
+                return Some((value, meta));
+            }
+            self.wait_for_peers(&mut wait).ok()?;
+        }
+    }
+
+    fn dumped(&self, found: &Found, now: Second) -> Dumped {
+        Dumped { key: self.key(found), meta: self.meta(found, self.value_bytes(found), now) }
+    }
+
+    /// Shows live items to `visit` until it says no. In no particular order; items stored or moved meanwhile
+    /// may be shown or not, and one may be shown twice.
+    pub fn dump(&self, now: Second, mut visit: impl FnMut(Dumped) -> bool) {
+        for group in 0..self.groups() {
+            for found in self.linked(group) {
+                if let Some(dumped) = self.look_at(&found, now, |engine| engine.dumped(&found, now))
+                    && !visit(dumped)
+                {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Shows the live items of at most `groups_max` of the index's groups, spread evenly over it, to `visit`. Gives the
+    /// number by which a count of them is to be multiplied to
+    /// be one of all items; 1 where all were shown. What changes meanwhile may be shown or not.
+    ///
+    /// Cost: two cache misses a group and one an item; a group has about ten.
+    pub fn sample(&self, groups_max: usize, now: Second, mut visit: impl FnMut(&Sampled)) -> f64 {
+        self.flush_if_due(now);
+        let groups = self.groups();
+        let shown = groups.min(groups_max.max(1) as u64);
+        // In 128 bits, for both numbers are the caller's or the index's.
+        let group_in = |turn| (u128::from(turn) * u128::from(groups) / u128::from(shown)) as u64;
+        for turn in 0..shown {
+            self.prefetch_groups_from(group_in(turn + 1));
+            self.sample_group(group_in(turn), now, &mut visit);
+        }
+        groups as f64 / shown as f64
+    }
+
+    /// Returns the number of groups of the index. It only ever grows.
+    pub fn group_count(&self) -> u64 {
+        self.groups()
+    }
+
+    /// Returns about how many items there are: each thread that stores may have a few dozen that are not counted yet.
+    ///
+    /// Cost: one load.
+    pub fn items_about(&self) -> u64 {
+        // What is not counted yet may be negative.
+        self.memory.word(global::ITEMS).load(Relaxed).cast_signed().max(0).unsigned_abs()
+    }
+
+    /// Shows the live items of some groups of the index to `visit`. Those of a few groups in a row are a sample of all,
+    /// since keys are spread over the groups by their hash. What changes meanwhile may be shown or not.
+    ///
+    /// Cost: two cache misses a group and one an item; a group has about ten.
+    pub fn sample_groups(
+        &self,
+        groups: std::ops::Range<u64>,
+        now: Second,
+        mut visit: impl FnMut(&Sampled),
+    ) {
+        self.flush_if_due(now);
+        for group in groups.start..groups.end.min(self.groups()) {
+            self.prefetch_groups_from(group + 1);
+            self.sample_group(group, now, &mut visit);
+        }
+    }
+
+    fn sample_group(&self, group: u64, now: Second, visit: &mut impl FnMut(&Sampled)) {
+        for found in self.linked(group) {
+            let sampled = |engine: &Self| Sampled {
+                key_bytes: found.header.key_bytes(),
+                meta: engine.meta(&found, engine.value_bytes(&found), now),
+                placed: begun(found.sequence),
+                is_new: engine.lane(found.slot.segment()).pool == Pool::Small,
+                is_read: found.slot.freq() > 0,
+            };
+            if let Some(sampled) = self.look_at(&found, now, sampled) {
+                visit(&sampled);
+            }
+        }
+    }
+
+    /// Looks at an item that a slot named without a lock; none where it is dead, or not that item any more.
+    fn look_at<T>(&self, found: &Found, now: Second, look: impl FnOnce(&Self) -> T) -> Option<T> {
+        if found.sequence == 0 || self.death(found, now).is_some() {
+            return None;
+        }
+        let version = self.version(found);
+        let seen = look(self);
+        let unchanged = self.is_unaltered(found, version)
+            && found.slot.is_of(found.sequence)
+            && self.slot(found.slot_at).is_same(found.slot)
+            && self.is_still_there(found);
+        unchanged.then_some(seen)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use larder_item::{Epoch, StoreMode};
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::index::slot::Slot;
+    use crate::{Config, Request};
+
+    #[test]
+    fn a_walk_waits_for_a_group_whose_slots_are_on_the_move() {
+        let engine = Engine::create(&Config {
+            memory_bytes: 1 << 20,
+            memory_bytes_max: 1 << 20,
+            huge_pages: false,
+            item_bytes_max: 1 << 18,
+            keeps_versions: false,
+            evicts: true,
+            hash_seed: 1,
+            epoch: Epoch { unix_secs: 0 },
+        })
+        .unwrap();
+        let mover = engine.sit().unwrap();
+        let request = Request::new(b"k", StoreMode::Set);
+        engine.store(&mover, &request, b"v", 10).unwrap();
+        let hash = engine.hash(b"k");
+        let found = engine.find(hash, b"k").unwrap();
+        // As in the middle of a split: out of one place, and not in the other yet.
+        let locked = engine.lock(&mover, hash).unwrap();
+        engine.set_slot(found.slot_at, Slot::EMPTY);
+        thread::scope(|scope| {
+            let walk = scope.spawn(|| {
+                let walker = engine.sit().unwrap();
+                let (mut cursor, mut shown) = (Cursor::default(), Vec::new());
+                while engine.dump_group(&walker, &mut cursor, b"", 10, &mut shown) {}
+                shown
+            });
+            thread::sleep(Duration::from_millis(50));
+            engine.set_slot(found.slot_at, found.slot);
+            drop(locked);
+            assert_eq!(walk.join().unwrap()[0].key, b"k");
+        });
+    }
+}

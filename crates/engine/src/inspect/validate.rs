@@ -1,0 +1,194 @@
+//! Checking every invariant of a region at rest.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use crate::Engine;
+use crate::index::find::Found;
+use crate::index::group::Control;
+use crate::index::slot::Slot;
+use crate::segment::header::{Account, State};
+use crate::segment::record::Header;
+
+/// An invariant that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Broken(String);
+
+impl Broken {
+    pub(crate) fn new(words: String) -> Self {
+        Self(words)
+    }
+}
+
+macro_rules! ensure {
+    ($condition:expr, $($message:tt)+) => {
+        if !$condition {
+            return Err(Broken(format!($($message)+)));
+        }
+    };
+}
+
+/// What the index reaches, per segment.
+#[derive(Default)]
+pub(crate) struct Reached {
+    accounts: HashMap<u32, Account>,
+    locations: HashSet<u64>,
+}
+
+impl Reached {
+    pub(crate) fn items(&self) -> u64 {
+        self.accounts.values().map(|account| account.items).sum()
+    }
+}
+
+impl Engine {
+    /// Checks everything that must hold while no operation is under way: every slot names a whole record of
+    /// its key in a live segment, in the group it belongs to, once; accounts equal what can be reached;
+    /// every segment and overflow group is somewhere. The account of a segment in which a process died may say too much
+    /// until it is counted again. For tests, fuzzers and inspection: it walks all.
+    ///
+    /// # Errors
+    /// The first invariant found broken, in words.
+    pub fn validate(&self) -> Result<(), Broken> {
+        let mut reached = Reached::default();
+        let groups = self.groups();
+        let mut overflow_groups = 0;
+        for group in 0..groups {
+            self.validate_group(group, groups)?;
+            overflow_groups += self.chain(self.group_at(group)).count() as u64 - 1;
+            let level = Control(self.memory.word(self.group_at(group)).load(Acquire)).level();
+            self.validate_items(group, level, &mut reached)?;
+        }
+        self.validate_segments(&reached)?;
+        let all = u64::from(self.overflow_groups());
+        let free = self.free_overflow_groups();
+        ensure!(
+            overflow_groups + free == all,
+            "{overflow_groups} overflow groups in chains and {free} free ones are not {all}"
+        );
+        Ok(())
+    }
+
+    fn validate_group(&self, group: u64, groups: u64) -> Result<(), Broken> {
+        let control = Control(self.memory.word(self.group_at(group)).load(Acquire));
+        let (level, half) = (groups.ilog2(), 1 << groups.ilog2());
+        let is_split = group >= half || group < groups - half;
+        let expected = if is_split { level + 1 } else { level };
+        ensure!(
+            control.level() == expected,
+            "group {group} of {groups} has level {}, expected {expected}",
+            control.level()
+        );
+        ensure!(control.owner() == 0, "group {group} is locked by {}", control.owner());
+        Ok(())
+    }
+
+    /// Checks what the slots of a group name that is reached by so many bits of a hash.
+    pub(crate) fn validate_items(
+        &self,
+        group: u64,
+        level: u32,
+        reached: &mut Reached,
+    ) -> Result<(), Broken> {
+        let mut keys = HashSet::new();
+        for found in self.linked(group) {
+            self.validate_item(group, level, &found, reached)?;
+            let key = self.key(&found);
+            ensure!(keys.insert(key.clone()), "group {group} names key {key:?} twice");
+        }
+        Ok(())
+    }
+
+    fn validate_item(
+        &self,
+        group: u64,
+        level: u32,
+        found: &Found,
+        reached: &mut Reached,
+    ) -> Result<(), Broken> {
+        let slot = found.slot;
+        self.validate_record(slot, found.header, found.sequence, reached)?;
+        let hash = self.hash(&self.key(found));
+        ensure!(slot.tag() == self.tag_of(hash), "{slot:?} has another tag than its key");
+        ensure!(hash & ((1 << level) - 1) == group, "{slot:?} is in group {group}, not in its own");
+        if found.header.is_large() {
+            let mut value_bytes = 0;
+            for at in self.table(found) {
+                let piece = self.named_by(at, self.slot(at));
+                ensure!(piece.header.is_piece(), "{:?} of {slot:?} is no piece", piece.slot);
+                let named = self.memory.word(piece.record_at + 8).load(Relaxed);
+                ensure!(named == hash, "{:?} belongs to another item than {slot:?}", piece.slot);
+                self.validate_record(piece.slot, piece.header, piece.sequence, reached)?;
+                value_bytes += piece.header.value_bytes() as u64;
+            }
+            let told = self.memory.word(found.record_at + found.header.value_at()).load(Relaxed);
+            ensure!(told == value_bytes, "{slot:?} says {told} bytes, has {value_bytes}");
+        }
+        Ok(())
+    }
+
+    fn validate_record(
+        &self,
+        slot: Slot,
+        header: Header,
+        sequence: u64,
+        reached: &mut Reached,
+    ) -> Result<(), Broken> {
+        let segment = slot.segment();
+        ensure!(self.segments().contains(&segment), "{slot:?} names no segment");
+        let state = self.state(segment);
+        ensure!(
+            matches!(state, State::Active | State::Sealed | State::Emptying),
+            "{slot:?} names a segment in state {state:?}"
+        );
+        ensure!(sequence != 0 && slot.is_of(sequence), "{slot:?} names sequence {sequence}");
+        let end = slot.offset() + header.record_bytes();
+        ensure!(end <= self.filled(segment), "{slot:?} ends at {end}, beyond what is filled");
+        ensure!(reached.locations.insert(slot.location()), "{slot:?} is named twice");
+        reached.accounts.entry(segment).or_default().add(Account::of(header));
+        Ok(())
+    }
+
+    fn validate_segments(&self, reached: &Reached) -> Result<(), Broken> {
+        let mut free = 0;
+        for segment in self.segments() {
+            let state = self.state(segment);
+            free += u64::from(state == State::Free);
+            ensure!(
+                !matches!(state, State::Reserved | State::Emptying),
+                "segment {segment} is left in state {state:?}"
+            );
+            let owner = self.segment_owner(segment);
+            ensure!(owner == 0, "segment {segment} is taken by seat {owner}");
+            if matches!(state, State::Active | State::Sealed) {
+                let counted = self.account(segment);
+                let account = reached.accounts.get(&segment).copied().unwrap_or_default();
+                let is_right = match self.is_suspect(segment) {
+                    true => counted.items >= account.items && counted.bytes >= account.bytes,
+                    false => counted == account,
+                };
+                ensure!(is_right, "segment {segment} counts {counted:?}, {account:?} are reached");
+                self.records(segment).for_each(drop);
+            }
+        }
+        let (all, in_use) = (self.layout.segments as u64, self.segments_in_use());
+        ensure!(free + in_use == all, "{free} segments of {all} are free, {in_use} count as used");
+        Ok(())
+    }
+
+    pub(crate) fn key(&self, found: &Found) -> Vec<u8> {
+        let mut key = Vec::new();
+        let key_at = found.record_at + found.header.key_at();
+        self.memory.read(key_at, found.header.key_bytes(), &mut key);
+        key
+    }
+
+    /// The records that the slots of a group and its overflow groups name.
+    pub(crate) fn linked(&self, group: u64) -> impl Iterator<Item = Found> {
+        self.slots(self.group_at(group), 0)
+            .map(|at| (at, self.slot(at)))
+            .filter(|(_, slot)| !slot.is_empty())
+            .map(|(at, slot)| self.named_by(at, slot))
+    }
+}

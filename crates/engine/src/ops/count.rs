@@ -1,0 +1,118 @@
+//! Counters: items whose value is a number.
+
+use larder_item::{Deadline, Direction, Meta, Number, Second};
+
+use crate::ops::alter::Altered;
+use crate::ops::publish::Over;
+use crate::segment::record::Form;
+use crate::{Engine, Seat, StoreError, Stored};
+
+/// How a counter is to be moved.
+///
+/// ```
+/// # use larder_engine::Counting;
+/// # use larder_item::Direction;
+/// let counting = Counting { cas: Some(7), ..Counting::new(b"hits", Direction::Increment, 1) };
+/// assert_eq!((counting.version, counting.deadline), (None, None));
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Counting<'a> {
+    /// The item's key.
+    pub key: &'a [u8],
+    /// Up or down?
+    pub direction: Direction,
+    /// By how much?
+    pub delta: u64,
+    /// Move it only if the item has this cas token.
+    pub cas: Option<u64>,
+    /// The cas token that the item shall get: as with [`Request::version`](crate::Request::version).
+    pub version: Option<u64>,
+    /// A new deadline for the item, if it shall get one.
+    pub deadline: Option<Deadline>,
+}
+
+impl<'a> Counting<'a> {
+    /// Moves a counter, whatever its cas token is, and nothing else.
+    pub const fn new(key: &'a [u8], direction: Direction, delta: u64) -> Self {
+        Self { key, direction, delta, cas: None, version: None, deadline: None }
+    }
+}
+
+/// The outcome of moving a counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arithmetic {
+    /// The counter's new state.
+    Number {
+        /// The number it shows.
+        number: u64,
+        /// What is known of the item now.
+        meta: Meta,
+    },
+    /// There is no such item.
+    NotFound,
+    /// The item's value is no number.
+    NonNumeric,
+    /// The item has another cas token.
+    Exists,
+}
+
+impl Engine {
+    /// Moves a counter up or down (memcached's protocol, section "Increment/Decrement"). A number that has been
+    /// moved once is kept as a number: from then on it is one word, changed where it is.
+    ///
+    /// # Errors
+    /// [`StoreError::NoMemory`] where the new number cannot be stored.
+    pub fn arithmetic(
+        &self,
+        seat: &Seat,
+        counting: &Counting<'_>,
+        now: Second,
+    ) -> Result<Arithmetic, StoreError> {
+        self.flush_if_due(now);
+        if let Altered::Done(done) = self.count_in_place(seat, counting, now)? {
+            return Ok(done);
+        }
+        let key = counting.key;
+        self.rework(seat, key, now, |engine, found| {
+            let Some(found) = found else {
+                return Some(Ok(Arithmetic::NotFound));
+            };
+            let version = engine.version(found);
+            if counting.cas.is_some_and(|cas| version != cas) {
+                return engine.is_settled(found, version).then_some(Ok(Arithmetic::Exists));
+            }
+            if found.header.is_large() {
+                return engine.is_still_there(found).then_some(Ok(Arithmetic::NonNumeric));
+            }
+            let old = engine.value_of(found)?;
+            let before = engine.meta(found, old.len(), now);
+            let Ok(number) = Number::parse(&old) else {
+                return Some(Ok(Arithmetic::NonNumeric));
+            };
+            let moved = number.moved(counting.direction, counting.delta);
+            let text = moved.text_over(old.len());
+            let over = Over {
+                found,
+                origin: engine.origin(found, version, &old),
+                version: counting.version,
+                deadline: counting.deadline,
+                // As in memcached, where a longer number is another item.
+                goes_on: text.len() == old.len(),
+            };
+            let stored = match Form::number(text.len()) {
+                Some(form) => {
+                    engine.replace(seat, key, &over, &moved.0.to_le_bytes(), form, now)?
+                }
+                // Digits and so many spaces: such a value stays a text.
+                None => engine.replace(seat, key, &over, &text, Form::Plain, now)?,
+            };
+            Some(stored.map(|stored| match stored {
+                Stored::Stored { cas, .. } => Arithmetic::Number {
+                    number: moved.0,
+                    meta: Meta { cas, value_bytes: text.len(), seen: now, ..over.meta(before) },
+                },
+                _ => Arithmetic::NotFound,
+            }))
+        })
+    }
+}

@@ -1,0 +1,134 @@
+//! Appending to, and prepending to, large values: the pieces there are stay where they are.
+//!
+//! ```text
+//! append      │ a │ b │ c │ + part   →   │ a │ b │ new: c, part │
+//! ```
+//!
+//! Only pieces at that end which are no longer than what is added are written anew with it. So the lengths of
+//! pieces fall off towards that end as in a binary counter: a value made of n parts is written log n times
+//! over, not n times, and has no more pieces than it needs and a few.
+
+use larder_item::{Second, StoreMode};
+
+use crate::index::find::Found;
+use crate::index::slot::Slot;
+use crate::ops::large::{LargeValue, table_of};
+use crate::ops::publish::{Carried, Condition, Over, Publication, Unpublished};
+use crate::segment::record::Header;
+use crate::{Engine, Request, Seat, StoreError, Stored, Upload};
+
+impl Engine {
+    /// Extends a found large value; none where it changed meanwhile.
+    pub(crate) fn extend_large(
+        &self,
+        seat: &Seat,
+        request: &Request<'_>,
+        found: &Found,
+        part: &[u8],
+        now: Second,
+    ) -> Option<Result<Stored, StoreError>> {
+        let version = self.version(found);
+        let old = self.open_large(found)?;
+        let value_bytes = old.value_bytes() + part.len();
+        if !self.accepts(request.key.len(), value_bytes) {
+            return Some(Err(StoreError::TooLarge));
+        }
+        let appends = request.mode != StoreMode::Prepend;
+        let (joined, merged_count) = self.joined(&old, part, appends)?;
+        let kept_request = self.request_over(request.key, found)?;
+
+        let mut upload = match self.upload(request.key, joined.len()) {
+            Ok(upload) => upload,
+            Err(error) => return Some(Err(error)),
+        };
+        let written = self.take_in(seat, &mut upload, &joined, now);
+        let over = Condition::Over(Over {
+            found,
+            origin: version,
+            version: request.version,
+            deadline: None,
+            goes_on: false,
+        });
+        let extended = written.and_then(|()| {
+            let kept = Kept { old: &old, merged_count, value_bytes, appends };
+            self.publish_extended(seat, &kept_request, &upload, &kept, &over, now)
+        });
+        if !matches!(extended, Ok(Stored::Stored { .. })) {
+            self.abort_upload(seat, upload);
+        }
+        match extended {
+            Err(Unpublished::Changed | Unpublished::PieceLost) => None,
+            done => Some(done.map_err(StoreError::from)),
+        }
+    }
+
+    /// The part together with the pieces it is to be joined with, and how many these are; none where they
+    /// changed meanwhile.
+    fn joined(&self, old: &LargeValue, part: &[u8], appends: bool) -> Option<(Vec<u8>, usize)> {
+        let (mut joined, mut merged_count) = (part.to_vec(), 0);
+        // One piece always stays, so that the value is large as before.
+        while merged_count + 1 < old.pieces.len() {
+            let next = match appends {
+                true => old.pieces.len() - 1 - merged_count,
+                false => merged_count,
+            };
+            let slot = old.pieces[next].slot;
+            let at = self.layout.segment_at(slot.segment()) + slot.offset();
+            let bytes = Header::load(&self.memory, at).value_bytes();
+            if bytes > joined.len() || bytes + joined.len() > self.piece_bytes_max() {
+                break;
+            }
+            let mut piece = Vec::new();
+            let mut one = LargeValue::of_piece(old.pieces[next]);
+            self.read_piece(&mut one, &mut piece).ok()?;
+            if appends {
+                piece.append(&mut joined);
+                joined = piece;
+            } else {
+                joined.append(&mut piece);
+            }
+            merged_count += 1;
+        }
+        Some((joined, merged_count))
+    }
+
+    /// Publishes a record that names the pieces kept and those written.
+    pub(crate) fn publish_extended(
+        &self,
+        seat: &Seat,
+        request: &Request<'_>,
+        upload: &Upload,
+        kept: &Kept<'_>,
+        over: &Condition<'_>,
+        now: Second,
+    ) -> Result<Stored, Unpublished> {
+        let count = kept.old.pieces.len() - kept.merged_count;
+        // What stands there for the kept ones is copied from the old table when it is locked.
+        let places = std::iter::repeat_n(Slot::EMPTY, count);
+        let new = upload.pieces.iter().map(|piece| piece.slot);
+        let (table, carried) = match kept.appends {
+            true => {
+                (table_of(kept.value_bytes, places.chain(new)), Carried { count, from: 0, to: 0 })
+            }
+            false => (
+                table_of(kept.value_bytes, new.chain(places)),
+                Carried { count, from: kept.merged_count, to: upload.pieces.len() },
+            ),
+        };
+        let draft = self.draft_of_table(request, upload.hash, &table, over)?;
+        let pieces = &upload.pieces;
+        let publication = Publication { draft: &draft, pieces, carried: Some(carried) };
+        self.write_and_publish(seat, &publication, upload.lane, over, now)
+    }
+}
+
+/// What is kept of a value that is extended.
+pub(crate) struct Kept<'a> {
+    pub(crate) old: &'a LargeValue,
+    /// How many of its pieces are written anew.
+    pub(crate) merged_count: usize,
+    /// The length of the new value.
+    pub(crate) value_bytes: usize,
+    /// At its end, or at its beginning?
+    pub(crate) appends: bool,
+}

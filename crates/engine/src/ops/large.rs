@@ -1,0 +1,490 @@
+//! Large values: pieces in many segments, and one record that names them.
+//!
+//! ```text
+//! record of the item   │ header, fields, key │ value bytes u64 │ slot of piece 0 │ slot of piece 1 │ …
+//! record of a piece    │ header │ hash of the key u64 │ part of the value │
+//! ```
+//!
+//! The pieces are written as they arrive, the record last: until it is published nobody sees anything. A piece gets its
+//! whole room and its header before its first byte; the head is given back then, for a peer may take its time.
+//! Its bytes are written where they stay, each part of them under a pin of the segment: that may have been emptied, and
+//! put to other use, since the last part came.
+//! When the segment of one piece is emptied the whole item goes.
+
+use std::ops::Range;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::fence;
+
+use larder_item::{Deadline, Second, StoreMode, check_key};
+use larder_region::Sink;
+use larder_stats::Counter;
+
+use crate::index::find::Found;
+use crate::index::slot::Slot;
+use crate::ops::publish::{Condition, Publication, Unpublished};
+use crate::process::wait::Wait;
+use crate::segment::header::{Account, State};
+use crate::segment::lane::Lane;
+use crate::segment::record::{Draft, Form, Header, PIECE_HEAD_BYTES};
+use crate::{Engine, Request, Seat, StoreError, Stored};
+
+/// A piece shorter than this is not worth its own record: a segment with less room is sealed.
+const PIECE_BYTES_MIN: usize = 512;
+
+/// The part of a large value was evicted before it was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the value was evicted while it was being read; read it again")]
+pub struct Evicted;
+
+/// A piece and the use of its segment in which it was written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece {
+    pub(crate) slot: Slot,
+    pub(crate) sequence: u64,
+}
+
+/// A large value that is being read piece by piece. Give it to [`Engine::close_large`] in the end: until then its
+/// pieces stay where they are.
+#[derive(Debug)]
+pub struct LargeValue {
+    value_bytes: usize,
+    pub(crate) pieces: Vec<Piece>,
+    pub(crate) next: usize,
+    /// How many bytes of the next piece have been read.
+    pub(crate) read_bytes: usize,
+    /// Does it hold the segments of the pieces from the next one on?
+    pub(crate) is_pinned: bool,
+}
+
+impl LargeValue {
+    /// One piece by itself.
+    pub(crate) fn of_piece(piece: Piece) -> Self {
+        Self { value_bytes: 0, pieces: vec![piece], next: 0, read_bytes: 0, is_pinned: false }
+    }
+
+    /// Bytes of the whole value.
+    pub fn value_bytes(&self) -> usize {
+        self.value_bytes
+    }
+}
+
+/// A large value that is arriving. Give it to [`Engine::publish_upload`] or to [`Engine::abort_upload`].
+#[derive(Debug)]
+pub struct Upload {
+    pub(crate) hash: u64,
+    /// Where its records are appended: as its deadline is not known yet, the lane of items without one.
+    pub(crate) lane: Lane,
+    value_bytes: usize,
+    arrived_bytes: usize,
+    pub(crate) pieces: Vec<Piece>,
+    /// The room of the last piece that is still to be written, in the region.
+    gap: Range<usize>,
+}
+
+/// The table of a value of so many bytes in these pieces.
+pub(crate) fn table_of(value_bytes: usize, pieces: impl Iterator<Item = Slot>) -> Vec<u8> {
+    let words = std::iter::once(value_bytes as u64).chain(pieces.map(|piece| piece.0));
+    words.flat_map(u64::to_le_bytes).collect()
+}
+
+/// Where the words begin that name the pieces, in the record of a large value.
+pub(crate) fn table_at(record_at: usize, header: Header) -> usize {
+    record_at + header.value_at() + 8
+}
+
+impl Engine {
+    /// The longest part of a value that a piece holds.
+    pub(crate) fn piece_bytes_max(&self) -> usize {
+        self.layout.segment_bytes / 8 - PIECE_HEAD_BYTES
+    }
+
+    /// Reads the table of a large value; none where it changed meanwhile.
+    pub(crate) fn open_large(&self, found: &Found) -> Option<LargeValue> {
+        let table = self.table(found);
+        let pieces: Option<Vec<Piece>> = table
+            .clone()
+            .map(|at| {
+                let slot = self.slot(at);
+                let sequence = self.sequence(slot.segment()).load(Acquire);
+                (sequence != 0 && slot.is_of(sequence)).then_some(Piece { slot, sequence })
+            })
+            .collect();
+        let pieces = pieces?;
+        let value_bytes = self.memory.word(found.record_at + found.header.value_at()).load(Relaxed);
+        fence(Acquire);
+        // As with the slot of a small item: what the table still names now has been there since the
+        // sequences were read, if they are unchanged when the pieces have been read.
+        let unchanged = self.slot(found.slot_at).is_same(found.slot)
+            && table.zip(&pieces).all(|(at, piece)| self.slot(at) == piece.slot);
+        let value_bytes = value_bytes as usize;
+        (unchanged && self.is_still_there(found)).then_some(LargeValue {
+            value_bytes,
+            pieces,
+            next: 0,
+            read_bytes: 0,
+            is_pinned: false,
+        })
+    }
+
+    /// The offsets of the words that name the pieces.
+    pub(crate) fn table(&self, found: &Found) -> impl Iterator<Item = usize> + Clone + use<> {
+        let first = table_at(found.record_at, found.header);
+        let count = (found.header.value_bytes() / 8).saturating_sub(1);
+        (0..count).map(move |piece| first + 8 * piece)
+    }
+
+    /// Appends the next piece of a large value to `out`, or what has not been read of it; false where there is none left.
+    ///
+    /// # Errors
+    /// [`Evicted`] if the piece is gone. `out` is then as it was.
+    pub fn read_piece(&self, large: &mut LargeValue, out: &mut impl Sink) -> Result<bool, Evicted> {
+        self.read_part(large, usize::MAX, out)
+    }
+
+    /// Appends at most `bytes_max` bytes of the next piece of a large value to `out`; false where there is none left. The
+    /// next read goes on behind them.
+    ///
+    /// # Errors
+    /// [`Evicted`] if the piece is gone. `out` is then as it was.
+    pub fn read_part(
+        &self,
+        large: &mut LargeValue,
+        bytes_max: usize,
+        out: &mut impl Sink,
+    ) -> Result<bool, Evicted> {
+        let Some(piece) = large.pieces.get(large.next) else {
+            return Ok(false);
+        };
+        let start = out.filled();
+        let record_at = self.layout.segment_at(piece.slot.segment()) + piece.slot.offset();
+        let header = Header::load(&self.memory, record_at);
+        let bytes = header.value_bytes().min(self.piece_bytes_max());
+        let rest = bytes.saturating_sub(large.read_bytes);
+        let part = rest.min(bytes_max);
+        self.memory.read(record_at + PIECE_HEAD_BYTES + large.read_bytes, part, out);
+        fence(Acquire);
+        if self.sequence(piece.slot.segment()).load(Relaxed) != piece.sequence {
+            out.truncate(start);
+            return Err(Evicted);
+        }
+        if part == rest {
+            self.pass_piece(large);
+        } else {
+            large.read_bytes += part;
+        }
+        Ok(true)
+    }
+
+    /// Begins a store of `value_bytes` that arrive in parts.
+    ///
+    /// # Errors
+    /// As [`Engine::store`], before anything has arrived.
+    pub fn upload(&self, key: &[u8], value_bytes: usize) -> Result<Upload, StoreError> {
+        check_key(key)?;
+        if !self.accepts(key.len(), value_bytes) {
+            return Err(StoreError::TooLarge);
+        }
+        let hash = self.hash(key);
+        Ok(Upload {
+            hash,
+            lane: self.lane_for(hash, Deadline::NEVER, self.now()),
+            value_bytes,
+            arrived_bytes: 0,
+            pieces: Vec::new(),
+            gap: 0..0,
+        })
+    }
+
+    /// Takes the next bytes of an upload and writes them to where they stay.
+    ///
+    /// Cost: the bytes are copied once; a piece that begins takes an append head for some instructions, and where no
+    /// free segment is left an old one is emptied first.
+    ///
+    /// # Errors
+    /// [`StoreError::NoMemory`] where no segment can be had, or that of a piece was evicted before its last byte came;
+    /// [`StoreError::TooLarge`] for bytes beyond the number announced. The upload is then to be aborted.
+    pub fn push(
+        &self,
+        seat: &Seat,
+        upload: &mut Upload,
+        bytes: &[u8],
+        now: Second,
+    ) -> Result<(), StoreError> {
+        self.flush_if_due(now);
+        Ok(self.take_in(seat, upload, bytes, now)?)
+    }
+
+    /// As [`Self::push`], telling a lost piece from others.
+    pub(crate) fn take_in(
+        &self,
+        seat: &Seat,
+        upload: &mut Upload,
+        mut bytes: &[u8],
+        now: Second,
+    ) -> Result<(), Unpublished> {
+        if bytes.len() > upload.value_bytes - upload.arrived_bytes {
+            return Err(StoreError::TooLarge.into());
+        }
+        while !bytes.is_empty() {
+            let (piece, gap) = self.gap(seat, upload, now)?;
+            let (part, rest) = bytes.split_at(bytes.len().min(gap.len()));
+            self.write_part(&piece, gap.start, part)?;
+            upload.note_arrived(&gap, part.len());
+            bytes = rest;
+        }
+        Ok(())
+    }
+
+    /// The piece that is arriving, or the next one, and its room for what is still to come.
+    pub(crate) fn gap(
+        &self,
+        seat: &Seat,
+        upload: &mut Upload,
+        now: Second,
+    ) -> Result<(Piece, Range<usize>), StoreError> {
+        let piece = match upload.pieces.last() {
+            Some(piece) if !upload.gap.is_empty() => *piece,
+            _ => self.begin_piece(seat, upload, now)?,
+        };
+        Ok((piece, upload.gap.clone()))
+    }
+
+    /// Makes room for the next piece: for all that is to come, for as much as a piece may have, or for what the
+    /// segment still takes. To whoever walks the segment it is a whole record from now on.
+    fn begin_piece(
+        &self,
+        seat: &Seat,
+        upload: &mut Upload,
+        now: Second,
+    ) -> Result<Piece, StoreError> {
+        let wanted_bytes = (upload.value_bytes - upload.arrived_bytes).min(self.piece_bytes_max());
+        let whole = (PIECE_HEAD_BYTES + wanted_bytes).next_multiple_of(8);
+        let bytes_min = whole.min(PIECE_BYTES_MIN);
+        let room = self.reserve(seat, upload.lane, whole, bytes_min, now)?;
+        let piece_bytes = wanted_bytes.min(room.bytes - PIECE_HEAD_BYTES);
+        let header = Header::piece(piece_bytes);
+        self.memory.word(room.at()).store(header.word(), Relaxed);
+        self.memory.word(room.at() + 8).store(upload.hash, Relaxed);
+        room.fill(header.record_bytes());
+        // The item's deadline is not known yet.
+        self.note_deadline(room.segment, Deadline::NEVER);
+        self.note_arriving(room.segment);
+        self.charge(room.segment, Account::of(header));
+        self.count(seat, Counter::BytesWritten, header.record_bytes() as u64);
+        let piece = Piece { slot: room.slot(), sequence: room.sequence };
+        let piece_at = room.at() + PIECE_HEAD_BYTES;
+        upload.pieces.push(piece);
+        upload.gap = piece_at..piece_at + piece_bytes;
+        Ok(piece)
+    }
+
+    /// Writes a part of an arriving piece, unless that is lost. What a flush has taken counts as arrived: the store
+    /// is one from before the flush.
+    fn write_part(&self, piece: &Piece, at: usize, part: &[u8]) -> Result<(), Unpublished> {
+        while !self.pin(piece.slot.segment(), piece.sequence) {
+            if !self.outlasts(piece) {
+                let is_flushed = self.is_flushed(piece.sequence);
+                return if is_flushed { Ok(()) } else { Err(Unpublished::PieceLost) };
+            }
+        }
+        self.memory.write(at, part);
+        self.unpin(piece.slot.segment());
+        Ok(())
+    }
+
+    /// Ends an upload by storing the item.
+    ///
+    /// # Errors
+    /// As [`Engine::store`]; [`StoreError::NoMemory`] also where a piece was evicted before the last one
+    /// arrived.
+    pub fn publish_upload(
+        &self,
+        seat: &Seat,
+        upload: Upload,
+        request: &Request<'_>,
+        now: Second,
+    ) -> Result<Stored, StoreError> {
+        self.flush_if_due(now);
+        let extends = matches!(request.mode, StoreMode::Append | StoreMode::Prepend);
+        if extends && self.is_long_part(upload.value_bytes) {
+            let stored = self.extend_with(seat, upload, request, now);
+            self.grow_if_due(seat, now);
+            return Ok(stored?);
+        }
+        if extends || upload.value_bytes <= self.inline_bytes_max() {
+            return match self.take_back(seat, upload) {
+                Some(part) => self.store(seat, request, &part, now),
+                // A flush takes both: what was sent, and what it was to be appended to.
+                None if extends && self.peek(request.key, now).is_none() => Ok(Stored::NotStored),
+                None => Err(StoreError::NoMemory),
+            };
+        }
+        let condition = Condition::Requested(request);
+        let stored = loop {
+            let stored = self.finish(seat, &upload, request, &condition, now);
+            let is_lost = stored == Err(Unpublished::PieceLost);
+            if !is_lost || !upload.pieces.iter().all(|piece| self.outlasts(piece)) {
+                break stored;
+            }
+        };
+        if !matches!(stored, Ok(Stored::Stored { .. })) {
+            self.abort_upload(seat, upload);
+        }
+        self.grow_if_due(seat, now);
+        if stored.is_err_and(|error| !matches!(error, Unpublished::Refused(StoreError::Stuck(_)))) {
+            self.give_up(seat, request, now);
+        }
+        Ok(stored?)
+    }
+
+    /// The bytes of an upload that is to become a part of another value, or is short enough to be kept in one; none
+    /// where some were evicted.
+    fn take_back(&self, seat: &Seat, upload: Upload) -> Option<Vec<u8>> {
+        let mut value = Vec::new();
+        let read = |piece: &Piece| self.read_piece(&mut LargeValue::of_piece(*piece), &mut value);
+        let is_whole = upload.pieces.iter().map(read).all(|read| read.is_ok());
+        self.give_back(seat, &upload);
+        is_whole.then_some(value)
+    }
+
+    /// Writes and publishes the record of an upload whose bytes have all arrived.
+    pub(crate) fn finish(
+        &self,
+        seat: &Seat,
+        upload: &Upload,
+        request: &Request<'_>,
+        condition: &Condition<'_>,
+        now: Second,
+    ) -> Result<Stored, Unpublished> {
+        debug_assert!(upload.is_complete(), "a part of the value is missing");
+        let table = table_of(upload.value_bytes, upload.pieces.iter().map(|piece| piece.slot));
+        let draft = self.draft_of_table(request, upload.hash, &table, condition)?;
+        let publication = Publication { draft: &draft, pieces: &upload.pieces, carried: None };
+        self.write_and_publish(seat, &publication, upload.lane, condition, now)
+    }
+
+    /// The record of a large value, unless it names more pieces than a segment has room for.
+    pub(crate) fn draft_of_table<'a>(
+        &self,
+        request: &Request<'a>,
+        hash: u64,
+        table: &'a [u8],
+        condition: &Condition<'_>,
+    ) -> Result<Draft<'a>, StoreError> {
+        let draft = Draft {
+            key: request.key,
+            hash,
+            flags: request.flags,
+            deadline: condition.deadline_field(request),
+            versioned: self.keeps_versions,
+            value: table,
+            form: Form::Table,
+        };
+        let segment_bytes = self.layout.segment_bytes;
+        let fits = table.len() < segment_bytes && draft.header().record_bytes() <= segment_bytes;
+        fits.then_some(draft).ok_or(StoreError::TooLarge)
+    }
+
+    /// Gives back what an upload has written.
+    pub fn abort_upload(&self, seat: &Seat, upload: Upload) {
+        self.count(seat, Counter::UploadsAborted, 1);
+        self.give_back(seat, &upload);
+    }
+
+    pub(crate) fn give_back(&self, seat: &Seat, upload: &Upload) {
+        let times_stuck = self.times_stuck();
+        for piece in &upload.pieces {
+            while self.outlasts(piece) {
+                if self.times_stuck() != times_stuck {
+                    self.leave_behind(piece);
+                    break;
+                }
+                // Under the lock of the item's group nobody else accounts for the piece.
+                if let Ok(_locked) = self.lock(seat, upload.hash)
+                    && self.give_back_piece(seat, piece)
+                {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Leaves it to others to take a piece out of the account of its segment, which says too much until then.
+    fn leave_behind(&self, piece: &Piece) {
+        let segment = piece.slot.segment();
+        // While that is pinned it is not put to other use, with which no piece would be arriving.
+        if self.pin(segment, piece.sequence) {
+            self.note_arrived(segment);
+            self.suspect(segment);
+            self.unpin(segment);
+        }
+    }
+
+    /// Takes a piece that no item will name out of the accounts; false where it is lost, or about to be. Under the lock
+    /// of the group of its key.
+    pub(crate) fn give_back_piece(&self, seat: &Seat, piece: &Piece) -> bool {
+        let is_kept = self.is_kept(piece);
+        if is_kept {
+            let record_at = self.layout.segment_at(piece.slot.segment()) + piece.slot.offset();
+            let account = Account::of(Header::load(&self.memory, record_at));
+            self.intend_to_replace(seat, piece.slot);
+            // As soon as the account says that nothing lives there the segment may begin another use, which has none
+            // that arrive.
+            self.note_arrived(piece.slot.segment());
+            self.discharge(piece.slot.segment(), account);
+        }
+        is_kept
+    }
+
+    /// Waits while somebody is emptying a piece's segment, and says whether it is still there then: who has begun to
+    /// empty may turn back for a pin, or for want of room. The caller must hold neither group nor head.
+    pub(crate) fn outlasts(&self, piece: &Piece) -> bool {
+        let segment = piece.slot.segment();
+        let mut wait = Wait::default();
+        while self.sequence(segment).load(Acquire) == piece.sequence {
+            if self.state(segment) != State::Emptying {
+                return true;
+            }
+            if self.wait_for_peers(&mut wait).is_err() {
+                break;
+            }
+        }
+        false
+    }
+
+    /// Is a piece's segment still in use, and not about to be emptied? Under the lock of the group of the
+    /// piece's key: then whoever empties the segment later must take that lock to unlink the item.
+    pub(crate) fn is_kept(&self, piece: &Piece) -> bool {
+        let segment = piece.slot.segment();
+        // The state first: asked after the sequence it could be that of the segment's next use.
+        self.state(segment) != State::Emptying
+            && self.sequence(segment).load(Acquire) == piece.sequence
+    }
+}
+
+impl Upload {
+    /// What is still to come of a piece has come, up to `bytes`.
+    pub(crate) fn note_arrived(&mut self, gap: &Range<usize>, bytes: usize) {
+        debug_assert!(self.gap == *gap && bytes <= gap.len(), "the bytes of another upload");
+        if self.gap == *gap {
+            let bytes = bytes.min(gap.len());
+            self.gap.start += bytes;
+            self.arrived_bytes += bytes;
+        }
+    }
+
+    /// Have all bytes arrived?
+    pub fn is_complete(&self) -> bool {
+        self.arrived_bytes == self.value_bytes
+    }
+
+    /// Bytes of the whole value.
+    pub(crate) fn value_bytes(&self) -> usize {
+        self.value_bytes
+    }
+
+    /// The memory it takes besides the cache's, in bytes: what it knows of the pieces begun.
+    pub fn held_bytes(&self) -> usize {
+        self.pieces.capacity() * size_of::<Piece>()
+    }
+}

@@ -1,0 +1,174 @@
+//! Appending and prepending parts that are long themselves: they are written to where they stay, as pieces, and the item
+//! gets a table that names them beside the pieces that there are. The heap holds no part of a value.
+
+use larder_item::{Second, StoreMode};
+
+use crate::index::find::Found;
+use crate::ops::extend::Kept;
+use crate::ops::large::{Piece, table_of};
+use crate::ops::publish::{Condition, Over, Publication, Unpublished};
+use crate::ops::store::LARGE_ATTEMPTS_MAX;
+use crate::{Engine, Request, Seat, StoreError, Stored, Upload};
+
+impl Engine {
+    /// True if a part of this length is better written as pieces of its own: pieces that there are would not be joined
+    /// with it.
+    pub(crate) fn is_long_part(&self, bytes: usize) -> bool {
+        bytes > self.piece_bytes_max().max(self.inline_bytes_max())
+    }
+
+    /// Appends a long part to an item, or prepends it; again where other writers were so much faster that a piece of it
+    /// was evicted meanwhile.
+    pub(crate) fn extend_by(
+        &self,
+        seat: &Seat,
+        request: &Request<'_>,
+        part: &[u8],
+        now: Second,
+    ) -> Result<Stored, StoreError> {
+        let mut attempts = 0;
+        loop {
+            // Room is not made for what cannot be appended.
+            if self.peek(request.key, now).is_none() {
+                return Ok(Stored::NotStored);
+            }
+            let mut upload = self.upload(request.key, part.len())?;
+            let stored = match self.take_in(seat, &mut upload, part, now) {
+                Ok(()) => self.extend_with(seat, upload, request, now),
+                Err(error) => {
+                    self.abort_upload(seat, upload);
+                    Err(error)
+                }
+            };
+            attempts += 1;
+            if stored != Err(Unpublished::PieceLost) || attempts == LARGE_ATTEMPTS_MAX {
+                return Ok(stored?);
+            }
+        }
+    }
+
+    /// Appends an upload to an item, or prepends it.
+    pub(crate) fn extend_with(
+        &self,
+        seat: &Seat,
+        upload: Upload,
+        request: &Request<'_>,
+        now: Second,
+    ) -> Result<Stored, Unpublished> {
+        let extended = self.rework(seat, request.key, now, |engine, found| {
+            let Some(found) = found else {
+                return Some(Ok(Ok(Stored::NotStored)));
+            };
+            // After the look for the item: one from before a flush that comes now is not found to be the same later.
+            if upload.pieces.iter().any(|piece| engine.is_flushed(piece.sequence)) {
+                return Some(Ok(Err(Unpublished::PieceLost)));
+            }
+            match engine.extend_once(seat, &upload, request, found, now)? {
+                Err(Unpublished::Refused(error)) => Some(Err(error)),
+                done => Some(Ok(done)),
+            }
+        });
+        let extended = extended.unwrap_or_else(|error| Err(Unpublished::from(error)));
+        match &extended {
+            Ok(Stored::Stored { .. }) => {}
+            Ok(_) => self.give_back(seat, &upload),
+            Err(_) => self.abort_upload(seat, upload),
+        }
+        extended
+    }
+
+    /// As [`Engine::join`]; none where another writer interfered.
+    fn extend_once(
+        &self,
+        seat: &Seat,
+        upload: &Upload,
+        request: &Request<'_>,
+        found: &Found,
+        now: Second,
+    ) -> Option<Result<Stored, Unpublished>> {
+        let version = self.version(found);
+        if request.cas.is_some_and(|cas| version != cas) {
+            return self.is_settled(found, version).then_some(Ok(Stored::Exists));
+        }
+        let extended = match found.header.is_large() {
+            true => self.extend_pieces(seat, upload, request, found, version, now)?,
+            false => self.extend_inline(seat, upload, request, found, version, now)?,
+        };
+        match extended {
+            Err(Unpublished::Changed) => None,
+            // It may have been a piece of the item, or one whose segment was not emptied in the end.
+            Err(Unpublished::PieceLost)
+                if upload.pieces.iter().all(|piece| self.outlasts(piece)) =>
+            {
+                None
+            }
+            done => Some(done),
+        }
+    }
+
+    /// All pieces of a large value stay where they are.
+    fn extend_pieces(
+        &self,
+        seat: &Seat,
+        upload: &Upload,
+        request: &Request<'_>,
+        found: &Found,
+        version: u64,
+        now: Second,
+    ) -> Option<Result<Stored, Unpublished>> {
+        let old = self.open_large(found)?;
+        let value_bytes = old.value_bytes() + upload.value_bytes();
+        if !self.accepts(request.key.len(), value_bytes) {
+            return Some(Err(StoreError::TooLarge.into()));
+        }
+        let over = over(request, found, version);
+        let kept_request = self.request_over(request.key, found)?;
+        let appends = request.mode != StoreMode::Prepend;
+        let kept = Kept { old: &old, merged_count: 0, value_bytes, appends };
+        Some(self.publish_extended(seat, &kept_request, upload, &kept, &over, now))
+    }
+
+    /// A small value becomes a piece beside those of the upload.
+    fn extend_inline(
+        &self,
+        seat: &Seat,
+        upload: &Upload,
+        request: &Request<'_>,
+        found: &Found,
+        version: u64,
+        now: Second,
+    ) -> Option<Result<Stored, Unpublished>> {
+        let value = self.value_of(found)?;
+        let origin = self.origin(found, version, &value);
+        let value_bytes = value.len() + upload.value_bytes();
+        if !self.accepts(request.key.len(), value_bytes) {
+            return Some(Err(StoreError::TooLarge.into()));
+        }
+        let kept_request = self.request_over(request.key, found)?;
+        let mut small = match self.upload(request.key, value.len()) {
+            Ok(small) => small,
+            Err(error) => return Some(Err(error.into())),
+        };
+        let extended = self.take_in(seat, &mut small, &value, now).and_then(|()| {
+            let pieces: Vec<Piece> = match request.mode {
+                StoreMode::Prepend => [&upload.pieces[..], &small.pieces].concat(),
+                _ => [&small.pieces[..], &upload.pieces].concat(),
+            };
+            let table = table_of(value_bytes, pieces.iter().map(|piece| piece.slot));
+            let over = over(request, found, origin);
+            let draft = self.draft_of_table(&kept_request, upload.hash, &table, &over)?;
+            let publication = Publication { draft: &draft, pieces: &pieces, carried: None };
+            self.write_and_publish(seat, &publication, upload.lane, &over, now)
+        });
+        if !matches!(extended, Ok(Stored::Stored { .. })) {
+            self.give_back(seat, &small);
+        }
+        Some(extended)
+    }
+}
+
+/// The condition that the item is still the one that was found.
+fn over<'a>(request: &Request<'_>, found: &'a Found, origin: u64) -> Condition<'a> {
+    let version = request.version;
+    Condition::Over(Over { found, origin, version, deadline: None, goes_on: false })
+}

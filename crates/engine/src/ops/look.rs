@@ -1,0 +1,151 @@
+//! Looking at items without a store: for processes that can only read the region.
+
+use larder_item::{Meta, Second};
+
+use crate::Engine;
+use crate::index::slot::FREQ_MAX;
+
+/// So often an item is looked at that changes under the look. One that is still being changed then belongs to somebody
+/// who has been stopped.
+const LOOKS_MAX: u32 = 1000;
+
+/// An item that was looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Looked {
+    /// What is known of it.
+    pub meta: Meta,
+    /// True if a note of the read would change what the owner knows: the item was not read a few times lately, or not
+    /// within the last minute.
+    pub is_worth_noting: bool,
+}
+
+impl Engine {
+    /// Appends the value of an item to `out`. None where there is no such item, or it cannot be told without a store:
+    /// whoever asks the cache's owner learns which. `out` is then as it was.
+    ///
+    /// Nothing is counted, nothing noted, nothing held.
+    ///
+    /// Cost: as [`Engine::read`]; of a large value each piece is copied.
+    pub fn look_up(&self, key: &[u8], now: Second, out: &mut Vec<u8>) -> Option<Looked> {
+        if self.is_flush_due(now) {
+            return None;
+        }
+        let hash = self.hash(key);
+        let start = out.len();
+        for _ in 0..LOOKS_MAX {
+            let found = self.find(hash, key)?;
+            if self.death(&found, now).is_some() {
+                return None;
+            }
+            let meta = self.meta(&found, self.value_bytes(&found), now);
+            let is_whole = if found.header.is_large() {
+                self.value_of(&{ found }).map(|value| out.extend(value)).is_some()
+            } else {
+                self.read_value(&found, out);
+                true
+            };
+            if is_whole
+                && out.len() - start == meta.value_bytes
+                && self.is_still_there(&found)
+                && self.is_unaltered(&found, meta.cas)
+            {
+                let is_worth_noting =
+                    found.slot.freq() < FREQ_MAX || found.header.used().is_due(now);
+                return Some(Looked { meta, is_worth_noting });
+            }
+            out.truncate(start);
+            std::hint::spin_loop();
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(any(feature = "interleavings", miri)))]
+mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use larder_item::StoreMode;
+    use larder_region::layout::{GROUP_BYTES, SUPERBLOCK_BYTES, global};
+
+    use crate::Request;
+    use crate::index::group::Control;
+    use crate::process::peers::two_peers;
+
+    use super::*;
+
+    /// Looks at all there is.
+    fn look_around(engine: &Engine) {
+        for key in 0..100 {
+            engine.look_up(format!("k{key}").as_bytes(), 10, &mut Vec::new());
+        }
+        let mut shown = 0;
+        engine.dump(10, |_| {
+            shown += 1;
+            shown < 1000
+        });
+        engine.report();
+        engine.segment_reports().for_each(drop);
+        engine.peer_reports();
+        engine.validate().unwrap_err();
+    }
+
+    fn filled() -> (Engine, Engine) {
+        let (engine, other) = two_peers();
+        let seat = engine.sit().unwrap();
+        for key in 0..100 {
+            let key = format!("k{key}");
+            engine.store(&seat, &Request::new(key.as_bytes(), StoreMode::Set), b"v", 10).unwrap();
+        }
+        engine.leave(&seat);
+        (engine, other)
+    }
+
+    #[test]
+    fn a_slot_that_names_nothing_is_a_miss() {
+        let (engine, _other) = filled();
+        for segment in engine.segments() {
+            engine.sequence(segment).store(0, Relaxed);
+        }
+        look_around(&engine);
+    }
+
+    #[test]
+    fn a_chain_that_is_a_ring_has_an_end() {
+        let (engine, _other) = filled();
+        let seat = engine.sit().unwrap();
+        engine.add_overflow_segment(&seat, 10).unwrap();
+        let ring = Control::new(9).with_overflow(Some(0));
+        engine.memory.word(engine.overflow_at(0)).store(ring.0, Relaxed);
+        for group in 0..engine.groups() {
+            engine.memory.word(engine.group_at(group)).store(ring.0, Relaxed);
+        }
+        look_around(&engine);
+        assert!(engine.chain(engine.group_at(0)).count() <= 1 + engine.overflow_groups() as usize);
+    }
+
+    #[test]
+    fn noise_is_looked_at_without_harm() {
+        let mut state = 1u64;
+        let mut random = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        };
+        for spread in [1, 7, 50, 1000] {
+            let (engine, _other) = filled();
+            let globals = SUPERBLOCK_BYTES..engine.layout.peers_at;
+            let index = engine.group_at(0)..engine.group_at(0) + 512 * GROUP_BYTES;
+            let headers = engine.layout.sequences_at..engine.layout.pool_at;
+            for at in globals.chain(index).chain(headers).step_by(8) {
+                if random() % spread == 0 {
+                    engine.memory.word(at).store(random(), Relaxed);
+                }
+            }
+            // As many as there may be would take long.
+            engine.memory.word(global::OVERFLOW_GROUPS).fetch_and(7, Relaxed);
+            look_around(&engine);
+        }
+    }
+}

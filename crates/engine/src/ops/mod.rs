@@ -1,0 +1,16 @@
+//! The operations: one file for each thing that a caller asks of the engine.
+
+pub(crate) mod alter;
+pub(crate) mod amend;
+pub(crate) mod count;
+pub(crate) mod extend;
+pub(crate) mod flush;
+pub(crate) mod large;
+pub(crate) mod load;
+pub(crate) mod long_part;
+pub(crate) mod look;
+pub(crate) mod pinned;
+pub(crate) mod publish;
+pub(crate) mod read;
+pub(crate) mod removal;
+pub(crate) mod store;

@@ -1,0 +1,289 @@
+//! Reading items.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use larder_item::{Meta, Second};
+use larder_region::Sink;
+use larder_stats::Counter;
+
+use crate::index::find::Found;
+use crate::index::slot::FREQ_MAX;
+use crate::ops::large::LargeValue;
+use crate::process::wait::Wait;
+use crate::segment::record::Header;
+use crate::{Engine, Seat};
+
+/// Why there was nothing to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Miss {
+    /// No item has the key.
+    Absent,
+    /// The item's deadline has passed.
+    Expired,
+    /// The item was stored before the last flush.
+    Flushed,
+}
+
+/// How an item is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// Does the read count, for eviction to know what is wanted, and for [`Meta::fetched`]?
+    pub noted: bool,
+    /// Is the value wanted? Else only the head is written, also for a large item, and the outcome is no
+    /// [`Read::Large`].
+    pub value: bool,
+}
+
+impl Reading {
+    /// The value, and it counts.
+    pub const WHOLE: Self = Self { noted: true, value: true };
+}
+
+impl Default for Reading {
+    fn default() -> Self {
+        Self::WHOLE
+    }
+}
+
+/// The outcome of a read.
+#[derive(Debug)]
+pub enum Read {
+    /// The value has been appended to the buffer.
+    Hit(Meta),
+    /// The value is kept in pieces: only the head has been written, take the pieces one by one, then close it.
+    Large(Meta, LargeValue),
+    /// There is no such item.
+    Miss(Miss),
+}
+
+impl Engine {
+    /// Reads an item. `head` appends to `out` whatever shall stand before the value; it is called again,
+    /// with `out` as it was, where the item changed under the read. Then the value is appended.
+    ///
+    /// Cost: one cache miss for the group, one or two for the record; no lock and, on a hit, no store to
+    /// shared memory, but for the first few reads of an item and the first in about a minute.
+    #[inline(never)] // By itself, and not in its caller's frame, it takes two nanoseconds less.
+    pub fn read<S: Sink>(
+        &self,
+        seat: &Seat,
+        key: &[u8],
+        now: Second,
+        out: &mut S,
+        head: impl FnMut(&mut S, &Meta),
+    ) -> Read {
+        self.read_in_full::<false, S>(seat, key, Reading::WHOLE, now, out, head)
+    }
+
+    /// As [`Engine::read`], in another way. What is told of the item belongs together: who is told the cas token that
+    /// an item got when it was marked stale is told that it is stale. ([`Engine::read`] may tell it a few nanoseconds
+    /// before.)
+    #[inline(never)] // As above.
+    pub fn read_as<S: Sink>(
+        &self,
+        seat: &Seat,
+        key: &[u8],
+        reading: Reading,
+        now: Second,
+        out: &mut S,
+        head: impl FnMut(&mut S, &Meta),
+    ) -> Read {
+        self.read_in_full::<true, S>(seat, key, reading, now, out, head)
+    }
+
+    /// Both, so that the one most used knows nothing of the other.
+    #[inline(always)]
+    fn read_in_full<const TOGETHER: bool, S: Sink>(
+        &self,
+        seat: &Seat,
+        key: &[u8],
+        reading: Reading,
+        now: Second,
+        out: &mut S,
+        mut head: impl FnMut(&mut S, &Meta),
+    ) -> Read {
+        self.flush_if_due(now);
+        let hash = self.hash(key);
+        let start = out.filled();
+        let mut wait = Wait::default();
+        loop {
+            let Some(found) = self.find(hash, key) else {
+                return Read::Miss(Miss::Absent);
+            };
+            // What is called, not made a part of this, is lent a copy: so that this one stays in registers.
+            if let Some(miss) = self.death(&found, now) {
+                if self.is_still_there(&found) {
+                    return Read::Miss(self.bury(seat, hash, &{ found }, miss, now));
+                }
+            } else if !reading.value {
+                if let Some(meta) = self.meta_of(&{ found }, now) {
+                    self.note_read_if(reading.noted, seat, hash, &found, now);
+                    head(out, &meta);
+                    return Read::Hit(meta);
+                }
+            } else if found.header.is_large() {
+                // Who empties its segment and has been stopped holds up nobody: then it is read without pins.
+                if let Some(mut large) = self.open_large(&{ found })
+                    && (self.pin_large(&mut large) || self.is_held_up(&wait))
+                {
+                    let meta = self.meta_as::<TOGETHER>(&found, large.value_bytes(), now);
+                    if self.is_still_there(&found) {
+                        self.note_read_if(reading.noted, seat, hash, &found, now);
+                        head(out, &meta);
+                        return Read::Large(meta, large);
+                    }
+                    self.close_large(&mut large);
+                }
+            } else {
+                let meta = self.meta_as::<TOGETHER>(&found, found.header.shown_bytes(), now);
+                head(out, &meta);
+                self.read_value(&found, out);
+                if self.is_still_there(&found) && self.is_unaltered(&found, meta.cas) {
+                    self.note_read_if(reading.noted, seat, hash, &found, now);
+                    return Read::Hit(meta);
+                }
+                out.truncate(start);
+            }
+            self.count(seat, Counter::ReadsRetried, 1);
+            if self.wait_for_peers(&mut wait).is_err() {
+                // Somebody has been stopped while changing this one.
+                return Read::Miss(Miss::Absent);
+            }
+        }
+    }
+
+    /// Counts a read in the slot, for eviction to know what is wanted. Where somebody changes the slot just now
+    /// the note is dropped, which is told. After a few reads there is nothing to note, and reading writes nothing.
+    #[inline]
+    pub(crate) fn note_read(&self, found: &Found) -> bool {
+        let (slot, freq) = (found.slot, found.slot.freq());
+        freq < FREQ_MAX && {
+            let noted = slot.with_freq(freq + 1);
+            let word = self.memory.word(found.slot_at);
+            word.compare_exchange(slot.0, noted.0, Relaxed, Relaxed).is_ok()
+        }
+    }
+
+    #[inline]
+    fn note_read_if(&self, noted: bool, seat: &Seat, hash: u64, found: &Found, now: Second) {
+        if noted {
+            self.note_read(found);
+            if found.header.used().is_due(now) {
+                self.note_use(seat, hash, &{ *found }, now);
+            }
+        }
+    }
+
+    pub(crate) fn meta(&self, found: &Found, value_bytes: usize, now: Second) -> Meta {
+        self.meta_as::<true>(found, value_bytes, now)
+    }
+
+    #[inline]
+    fn meta_as<const TOGETHER: bool>(
+        &self,
+        found: &Found,
+        value_bytes: usize,
+        now: Second,
+    ) -> Meta {
+        let cas = self.version(found);
+        let header = match TOGETHER {
+            // Once more, after the version: who sees the version that a change of the marks gave sees the marks.
+            // Pairs with the release in `amend_here`.
+            true => Header::load(&self.memory, found.record_at),
+            false => found.header,
+        };
+        Meta {
+            flags: found.header.flags(&self.memory, found.record_at),
+            deadline: self.deadline(found),
+            cas,
+            value_bytes,
+            stale: header.is_stale(),
+            won: header.is_won(),
+            fetched: header.is_fetched(found.slot.freq()),
+            seen: header.used().second(now),
+        }
+    }
+
+    /// What is known of a found item; none where it changed meanwhile.
+    pub(crate) fn meta_of(&self, found: &Found, now: Second) -> Option<Meta> {
+        let meta = self.meta(found, self.value_bytes(found), now);
+        (self.is_still_there(found) && self.is_unaltered(found, meta.cas)).then_some(meta)
+    }
+
+    /// How long the value of a record is.
+    pub(crate) fn value_bytes(&self, found: &Found) -> usize {
+        match found.header.is_large() {
+            true => {
+                let value_at = found.record_at + found.header.value_at();
+                self.memory.word(value_at).load(Relaxed) as usize
+            }
+            false => found.header.shown_bytes(),
+        }
+    }
+
+    /// What is known of an item, without any note that it was read.
+    ///
+    /// Cost: as [`Engine::read`], without the value.
+    pub fn peek(&self, key: &[u8], now: Second) -> Option<Meta> {
+        self.flush_if_due(now);
+        let hash = self.hash(key);
+        let mut wait = Wait::default();
+        loop {
+            let found = self.find(hash, key)?;
+            match self.death(&found, now) {
+                None => {
+                    if let Some(meta) = self.meta_of(&found, now) {
+                        return Some(meta);
+                    }
+                }
+                Some(_) if self.is_still_there(&found) => return None,
+                Some(_) => {}
+            }
+            self.wait_for_peers(&mut wait).ok()?;
+        }
+    }
+
+    /// Unlinks a record that was found dead, unless something else is there by now. A reservation stays, and is
+    /// no item at all.
+    fn bury(&self, seat: &Seat, hash: u64, dead: &Found, miss: Miss, now: Second) -> Miss {
+        let is_kept = self.reserved_until(dead).is_some_and(|until| !until.is_past(now));
+        if is_kept && !self.is_flushed(dead.sequence) {
+            return Miss::Absent;
+        }
+        if let Ok(locked) = self.lock(seat, hash)
+            && let Some(found) = self.find_location(&locked, hash, dead.slot)
+            && found.sequence == dead.sequence
+            && let Some(death) = self.death(&found, now)
+        {
+            self.reclaim(seat, &found, death);
+        }
+        miss
+    }
+
+    /// Reads the whole value of a found record; none where it changed meanwhile.
+    pub(crate) fn value_of(&self, found: &Found) -> Option<Vec<u8>> {
+        let mut value = Vec::new();
+        if found.header.is_large() {
+            let mut large = self.open_large(found)?;
+            while self.read_piece(&mut large, &mut value).ok()? {
+                // The table of a damaged region may name a piece any number of times.
+                if value.len() > large.value_bytes().min(self.memory.bytes()) {
+                    return None;
+                }
+            }
+            return self.is_still_there(found).then_some(value);
+        }
+        let version = self.version(found);
+        self.read_value(found, &mut value);
+        (self.is_still_there(found) && self.is_unaltered(found, version)).then_some(value)
+    }
+
+    /// The current second by the region's clock.
+    pub fn now(&self) -> Second {
+        self.memory.half(larder_region::layout::global::CLOCK).load(Relaxed)
+    }
+
+    /// Moves the region's clock forward; it never goes back.
+    pub fn tick(&self, now: Second) {
+        self.memory.half(larder_region::layout::global::CLOCK).fetch_max(now, Relaxed);
+    }
+}

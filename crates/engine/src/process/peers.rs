@@ -1,0 +1,350 @@
+//! Peers: the processes that are attached to a region.
+//!
+//! Each has a row in the table of peers and, as long as it lives, a lock on the row's byte of the region's file, or
+//! of another file that all of them have. The kernel drops the lock at any death, across namespaces, and nobody can hold it by mistake: so whoever gets the lock of a
+//! row that is in use knows that its process is dead, and that nobody else puts in order what that left (`repair`).
+//!
+//! ```text
+//! row of a peer    0  in use u64 │ 8  process id, for people u64 │ 16  segments pinned u64
+//! what it holds    for each segment: pieces that are arriving 32 │ pins 32
+//! ```
+
+use std::fmt;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::{Mutex, TryLockError};
+
+use larder_region::layout::{HOLD_BYTES, PEER_BYTES, global};
+use larder_region::{LockError, Locks, forks, locks};
+
+use crate::Engine;
+use crate::inspect::describe::PeerReport;
+use crate::process::superblock::AttachError;
+
+const IN_USE: usize = 0;
+const PROCESS_ID: usize = 8;
+const PINNED: usize = 16;
+
+/// The byte that is locked by a process that opens the region; those of the peers follow.
+pub const OPENING_BYTE: u64 = locks::BYTES_AT + 1;
+
+/// How many bytes follow that may be those of peers.
+pub const PEER_BYTES_MAX: u64 = larder_region::layout::PEERS_MAX as u64;
+
+/// A piece that is arriving, in what a peer holds; below it are the pins.
+const ARRIVING: u64 = 1 << 32;
+const PINS_MASK: u64 = ARRIVING - 1;
+
+/// A peer's locks. A process that uses its memory alone has none.
+#[derive(Default)]
+pub(crate) struct Table {
+    locks: Option<Locks>,
+    /// Held by the thread of this process that buries the dead: locks do not tell threads apart.
+    burying: Mutex<()>,
+}
+
+impl fmt::Debug for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Table").field("is_shared", &self.locks.is_some()).finish_non_exhaustive()
+    }
+}
+
+/// Why a process cannot become a peer of a region.
+#[derive(Debug, thiserror::Error)]
+pub enum JoinError {
+    /// Every row is taken by a process that lives.
+    #[error(
+        "{0} processes use the cache, and it has no room for another; end one, or open a larger cache"
+    )]
+    Full(usize),
+    /// The locks cannot be used.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.leave_region();
+    }
+}
+
+fn lock_byte(peer: u32) -> u64 {
+    OPENING_BYTE + 1 + u64::from(peer)
+}
+
+impl Table {
+    pub(crate) fn new(locks: Option<Locks>) -> Self {
+        Self { locks, burying: Mutex::new(()) }
+    }
+
+    /// The file of the locks opened again, for a forked child.
+    pub(crate) fn reopened(&self) -> Result<Option<Locks>, JoinError> {
+        Ok(self.locks.as_ref().map(Locks::reopened).transpose()?)
+    }
+}
+
+impl Engine {
+    /// The region is open: others may open it.
+    pub fn end_opening(&self) {
+        if let Some(locks) = &self.table.locks {
+            // Where that fails the next one waits until this process ends.
+            let _ = locks.unlock(OPENING_BYTE);
+        }
+    }
+
+    /// The lock file opened again, to be passed to a process that is to attach to the region; none where no other
+    /// process can use it.
+    pub fn lock_file_to_pass(&self) -> Option<Result<OwnedFd, LockError>> {
+        self.table.locks.as_ref().map(Locks::to_pass)
+    }
+
+    /// Can other processes use the region?
+    #[inline]
+    pub fn has_peers(&self) -> bool {
+        self.table.locks.is_some()
+    }
+
+    /// Takes a row for this process, and puts in order what the processes left that died before.
+    pub(crate) fn join(&mut self) -> Result<(), JoinError> {
+        self.peer = self.lock_a_row()?;
+        // A process that used its memory alone has none before it.
+        if self.has_peers() && self.is_row_in_use(self.peer) {
+            self.bury_peer(self.peer);
+        }
+        self.take_row(self.peer);
+        self.bury_dead();
+        Ok(())
+    }
+
+    fn lock_a_row(&self) -> Result<u32, JoinError> {
+        let Some(locks) = &self.table.locks else {
+            return Ok(0);
+        };
+        for row in 0..self.layout.peers as u32 {
+            if locks.try_lock(lock_byte(row))? {
+                return Ok(row);
+            }
+        }
+        Err(JoinError::Full(self.layout.peers))
+    }
+
+    /// Gives the row back, and the seats that threads of this process still have. Nothing may be under way.
+    fn leave_region(&self) {
+        if let Some(locks) = &self.table.locks {
+            // In a child of the process that joined the row is still the parent's.
+            if self.joined_after == forks() {
+                self.repair(self.peer);
+                // Where that fails the lock goes with the process.
+                let _ = locks.unlock(lock_byte(self.peer));
+            }
+        }
+    }
+
+    fn take_row(&mut self, row: u32) {
+        // Before anything is held there: who looks for pins looks at all rows so far.
+        self.memory.word(global::PEERS_USED).fetch_max(u64::from(row) + 1, SeqCst);
+        self.peer_word(row, PROCESS_ID).store(u64::from(std::process::id()), Relaxed);
+        self.peer_word(row, PINNED).store(0, Relaxed);
+        self.peer_word(row, IN_USE).store(1, Release);
+        self.joined_after = forks();
+    }
+
+    pub(crate) fn free_row(&self, row: u32) {
+        self.peer_word(row, IN_USE).store(0, Release);
+    }
+
+    fn peer_word(&self, row: u32, field: usize) -> &AtomicU64 {
+        self.memory.word(self.layout.peers_at + row as usize * PEER_BYTES + field)
+    }
+
+    /// True if a process is attached with this number, or died so.
+    pub(crate) fn is_peer(&self, peer: u64) -> bool {
+        peer < self.layout.peers as u64 && self.is_row_in_use(peer as u32)
+    }
+
+    /// True if another process that lives is attached. In doubt there is one.
+    fn has_living_peers(&self) -> bool {
+        self.table.locks.as_ref().is_some_and(|locks| {
+            (0..self.layout.peers as u32)
+                .any(|row| locks.is_locked_by_other(lock_byte(row)).unwrap_or(true))
+        })
+    }
+
+    /// Checks a region that this process is about to join, if no other process uses it. Returns true if none does.
+    pub(crate) fn check_before_joining(&self) -> Result<bool, AttachError> {
+        let is_alone = !self.has_living_peers();
+        if is_alone {
+            self.check_words_at_opening()?;
+        }
+        Ok(is_alone)
+    }
+
+    fn is_row_in_use(&self, row: u32) -> bool {
+        self.peer_word(row, IN_USE).load(Acquire) != 0
+    }
+
+    /// The rows of which a peer may use some.
+    pub(crate) fn rows(&self) -> std::ops::Range<u32> {
+        let used = self.memory.word(global::PEERS_USED).load(SeqCst);
+        0..used.min(self.layout.peers as u64) as u32
+    }
+
+    /// The processes that are attached, and those that died attached and have not been buried.
+    pub fn peer_reports(&self) -> Vec<PeerReport> {
+        let in_use = self.rows().filter(|row| self.is_row_in_use(*row));
+        in_use
+            .map(|row| PeerReport {
+                row,
+                process_id: self.peer_word(row, PROCESS_ID).load(Relaxed),
+                pinned_segments: self.peer_word(row, PINNED).load(Relaxed),
+                lock_byte: lock_byte(row),
+            })
+            .collect()
+    }
+
+    /// The process ids of the peers, as they told them: in other namespaces they are other processes'.
+    pub fn peer_process_ids(&self) -> Vec<u64> {
+        let in_use = self.rows().filter(|row| self.is_row_in_use(*row));
+        in_use.map(|row| self.peer_word(row, PROCESS_ID).load(Relaxed)).collect()
+    }
+
+    /// Looks for peers that have died, and puts in order what they left. Were there any?
+    ///
+    /// Cost: a system call for each peer.
+    pub(crate) fn bury_dead(&self) -> bool {
+        let Some(locks) = &self.table.locks else {
+            return false;
+        };
+        let _burying = match self.table.burying.try_lock() {
+            Ok(guard) => guard,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return false,
+        };
+        let mut any = false;
+        for row in self.rows().filter(|row| *row != self.peer && self.is_row_in_use(*row)) {
+            // Where the system does not answer nobody is taken for dead.
+            if !locks.try_lock(lock_byte(row)).unwrap_or(false) {
+                continue;
+            }
+            // It may have left between the two looks.
+            if self.is_row_in_use(row) {
+                self.bury_peer(row);
+                any = true;
+            }
+            let _ = locks.unlock(lock_byte(row));
+        }
+        any
+    }
+
+    /// What a peer holds of a segment.
+    fn hold(&self, row: u32, segment: u32) -> &AtomicU64 {
+        let at = row as usize * self.layout.segments + segment as usize;
+        self.memory.word(self.layout.holds_at + at * HOLD_BYTES)
+    }
+
+    fn holds(&self, segment: u32) -> impl Iterator<Item = u64> + '_ {
+        self.rows().map(move |row| self.hold(row, segment).load(SeqCst))
+    }
+
+    /// Notes a piece of a value that is still arriving. Moving the segment's records would lose it: nothing
+    /// names it yet.
+    pub(crate) fn note_arriving(&self, segment: u32) {
+        self.hold(self.peer, segment).fetch_add(ARRIVING, Relaxed);
+    }
+
+    /// The value has arrived, or will not.
+    pub(crate) fn note_arrived(&self, segment: u32) {
+        self.hold(self.peer, segment).fetch_sub(ARRIVING, Relaxed);
+    }
+
+    /// A use of a segment begins: what was arriving in the last one is lost.
+    pub(crate) fn forget_arriving(&self, segment: u32) {
+        for row in self.rows() {
+            let hold = self.hold(row, segment);
+            if hold.load(Relaxed) >= ARRIVING {
+                hold.fetch_and(PINS_MASK, Relaxed);
+            }
+        }
+    }
+
+    /// Is a piece arriving in a segment?
+    pub(crate) fn is_any_arriving(&self, segment: u32) -> bool {
+        self.holds(segment).any(|hold| hold >= ARRIVING)
+    }
+
+    /// Would moving a segment's records lose some, or pull them away from somebody who reads them?
+    pub(crate) fn is_held(&self, segment: u32) -> bool {
+        self.holds(segment).any(|hold| hold != 0)
+    }
+
+    pub(crate) fn is_pinned(&self, segment: u32) -> bool {
+        self.holds(segment).any(|hold| hold & PINS_MASK != 0)
+    }
+
+    /// Adds a pin of this process. One of the two flags of [`Engine::pin`].
+    pub(crate) fn raise_pin(&self, segment: u32) {
+        if self.hold(self.peer, segment).fetch_add(1, SeqCst) & PINS_MASK == 0 {
+            // Before the look of `pinned_segments`: of two processes that pin, one sees the other's.
+            self.peer_word(self.peer, PINNED).fetch_add(1, SeqCst);
+        }
+    }
+
+    /// Ends what [`Engine::pin`] began.
+    pub(crate) fn unpin(&self, segment: u32) {
+        // Pairs with the accesses of `begin_emptying`: all reads are done.
+        if self.hold(self.peer, segment).fetch_sub(1, SeqCst) & PINS_MASK == 1 {
+            self.peer_word(self.peer, PINNED).fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// How many segments are pinned; one that two processes pin counts twice.
+    pub(crate) fn pinned_segments(&self) -> u64 {
+        self.rows().map(|row| self.peer_word(row, PINNED).load(SeqCst)).sum()
+    }
+
+    /// Lets go of all that a dead peer held. Segments in which its values were arriving are to be counted again, for nobody
+    /// will name those pieces, and so are pinned ones, which it may have been counting.
+    pub(crate) fn release_holds(&self, row: u32) {
+        for segment in self.segments().take(self.used_segments() as usize) {
+            let hold = self.hold(row, segment);
+            if hold.load(Relaxed) != 0 {
+                self.suspect(segment);
+            }
+            hold.store(0, SeqCst);
+        }
+        self.peer_word(row, PINNED).store(0, Relaxed);
+    }
+
+    /// As if a peer had pinned so many segments.
+    #[cfg(test)]
+    #[cfg(any(feature = "interleavings", miri))]
+    pub(crate) fn pretend_pinned(&self, change: impl Fn(u64) -> u64) {
+        let pinned = self.peer_word(0, PINNED);
+        pinned.store(change(pinned.load(Relaxed)), Relaxed);
+    }
+}
+
+/// Two peers of one small region.
+#[cfg(test)]
+#[cfg(not(any(feature = "interleavings", miri)))]
+pub(crate) fn two_peers() -> (Engine, Engine) {
+    use crate::{AttachError, Birth, Config};
+    let config = Config {
+        memory_bytes: 1 << 20,
+        memory_bytes_max: 1 << 20,
+        huge_pages: false,
+        item_bytes_max: 1 << 18,
+        keeps_versions: true,
+        evicts: true,
+        hash_seed: 1,
+        epoch: larder_item::Epoch { unix_secs: 0 },
+    };
+    let bytes = Engine::shared_bytes(&config).unwrap();
+    let memory = larder_region::Memory::shared_anonymous(bytes).unwrap();
+    let locks = Locks::anonymous().unwrap();
+    let (again, relocked) = (memory.again(), locks.reopened().unwrap());
+    let one = Engine::create_shared(memory, locks, &config, &Birth::default()).unwrap();
+    let check = |_: &Config, _: &Birth| Ok::<(), AttachError>(());
+    (one, Engine::attach(again, relocked, 1 << 18, check).unwrap())
+}

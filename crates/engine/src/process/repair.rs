@@ -1,0 +1,320 @@
+//! Putting in order what a dead process left.
+//!
+//! Whoever holds the lock of a dead peer's row acts in its name, on its seats: so what is half done when he dies too is
+//! found by the next one, who does it again. Every step leaves the region valid and is harmless when repeated.
+//!
+//! | what | found by | then |
+//! |---|---|---|
+//! | a locked group | the seat's intent, and the owner in the group | a split is finished, duplicates removed, unlocked |
+//! | overflow groups in no chain | the owner in their control words | freed |
+//! | a record that was being changed | the seat's intent | it gets a version that nobody has seen |
+//! | append heads | the owner in the head | released; what was written but not published is passed over |
+//! | segments taken, filled or emptied | the owner in the state | freed, or sealed |
+//! | places of those who evict, and of who grows the index | the owner there | given back |
+//! | pins and arriving pieces | the peer's row | forgotten |
+//! | a flush | whoever comes | finished by him, before anything else |
+//! | accounts | all of the above | counted again, soon, where they may say too much |
+//! | the count of filled slots | a process died | counted again, soon |
+
+use std::collections::HashSet;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use larder_region::layout::global;
+
+use crate::index::group::{Control, Locked, slots_of};
+use crate::index::slot::Slot;
+use crate::ops::large::table_at;
+use crate::process::wait::let_others_run;
+use crate::segment::header::{Account, State};
+use crate::segment::record::Header;
+use crate::segment::supply::recounted;
+
+use crate::{Engine, Seat};
+
+impl Engine {
+    /// Puts in order what the process of a row left. Only for who holds the lock of the row.
+    pub(crate) fn repair(&self, row: u32) {
+        let seats: Vec<Seat> = self.seats_of(row).collect();
+        for seat in &seats {
+            self.unlock_for(seat);
+            self.release_heads(seat);
+            self.release_segments(seat);
+            self.release_places(seat);
+        }
+        self.release_holds(row);
+        for seat in &seats {
+            self.note_taking(seat, false);
+            self.leave(seat);
+        }
+        self.count_segments_again();
+        // It may have been about to count again what is suspected.
+        self.memory.word(global::SUSPECTS).fetch_or(ACCOUNTS, Release);
+        self.free_row(row);
+    }
+
+    /// As [`Self::repair`], for a process that died: it may have filled slots that it did not count.
+    pub(crate) fn bury_peer(&self, row: u32) {
+        self.memory.word(global::SUSPECTS).fetch_or(SLOTS, Release);
+        self.repair(row);
+    }
+
+    /// Counts the segments in use again, where no other process uses the region. The filled slots are counted by
+    /// [`Engine::maintain`] where a process died.
+    pub(crate) fn count_alone(&self) {
+        self.forget_taking();
+        self.count_segments_again();
+    }
+
+    /// Unlocks the group that a dead seat held, if it did, with all that was half done under that lock.
+    fn unlock_for(&self, seat: &Seat) {
+        let groups = self.memory.word(global::GROUPS).load(Acquire);
+        let Some(group) = self.last_locked(seat).filter(|group| *group < groups) else {
+            return;
+        };
+        if Control(self.memory.word(self.group_at(group)).load(Acquire)).owner() != seat.owner() {
+            return;
+        }
+        let locked = self.adopt_group(group);
+        self.suspect_replaced(seat);
+        self.finish_change(seat, &locked);
+        let level = groups.ilog2();
+        if group == groups - (1 << level) && locked.control().level() == level + 1 {
+            self.finish_split(seat, &locked, groups);
+        }
+        self.remove_duplicates(&locked);
+        self.shorten_chain(seat, &locked);
+        self.settle_overflow(seat, &locked);
+    }
+
+    /// The accounts of the record that was being replaced, and of its pieces, may count it still.
+    fn suspect_replaced(&self, seat: &Seat) {
+        let slot = self.last_replaced(seat);
+        if slot.is_empty() || !self.segments().contains(&slot.segment()) {
+            return;
+        }
+        self.suspect(slot.segment());
+        let sequence = self.sequence(slot.segment()).load(Acquire);
+        if sequence == 0 || !slot.is_of(sequence) {
+            return;
+        }
+        let record_at = self.layout.segment_at(slot.segment()) + slot.offset();
+        let header = Header::load(&self.memory, record_at);
+        let fits = slot.offset() + header.record_bytes() <= self.layout.segment_bytes;
+        if header.is_large() && fits {
+            let table = table_at(record_at, header);
+            for piece in 0..(header.value_bytes() / 8).saturating_sub(1) {
+                self.suspect(self.slot(table + 8 * piece).segment());
+            }
+        }
+    }
+
+    /// Gives the record that was being changed a version, as who changed it would have.
+    fn finish_change(&self, seat: &Seat, locked: &Locked<'_>) {
+        let Some((record_at, replaced)) = self.change_of(seat) else {
+            return;
+        };
+        for at in locked.chain().flat_map(|group_at| slots_of(group_at, 0)) {
+            let found = self.named_by(at, self.slot(at));
+            if !found.slot.is_empty()
+                && found.record_at == record_at
+                && let Some(version_at) = found.header.version_at()
+            {
+                let version = self.next_version(seat, replaced);
+                self.memory.word(record_at + version_at).store(version, Release);
+            }
+        }
+        self.end_change(seat);
+    }
+
+    /// Slots are copied to their new places before they are cleared in the old ones.
+    fn remove_duplicates(&self, locked: &Locked<'_>) {
+        let mut seen = HashSet::new();
+        for at in locked.chain().flat_map(|group_at| slots_of(group_at, 0)) {
+            let slot = self.slot(at);
+            if !slot.is_empty() && !seen.insert(slot.location()) {
+                locked.set_control(locked.control().moved());
+                self.set_slot(at, Slot::EMPTY);
+            }
+        }
+    }
+
+    /// Overflow groups of a dead seat belong to the chain they are in, or are free.
+    fn settle_overflow(&self, seat: &Seat, locked: &Locked<'_>) {
+        let chained: HashSet<usize> = locked.chain().collect();
+        for group in 0..self.overflow_groups() {
+            let at = self.overflow_at(group);
+            let control = Control(self.memory.word(at).load(Acquire));
+            if control.owner() != seat.owner() {
+                continue;
+            }
+            if chained.contains(&at) {
+                self.disown(at);
+            } else {
+                slots_of(at, 0).for_each(|at| self.set_slot(at, Slot::EMPTY));
+                self.free_overflow(at);
+            }
+        }
+    }
+
+    /// Frees or seals the segments that were just a dead seat's. Its heads are released before.
+    fn release_segments(&self, seat: &Seat) {
+        for segment in self.segments().take(self.used_segments() as usize) {
+            if self.segment_owner(segment) != seat.owner() {
+                continue;
+            }
+            self.suspect(segment);
+            match self.state(segment) {
+                // Between two heads: whole, and nobody's.
+                State::Active => self.set_state(segment, State::Sealed),
+                State::Emptying if self.sequence(segment).load(Acquire) != 0 => {
+                    self.set_state(segment, State::Sealed);
+                }
+                state @ (State::Index | State::Overflow | State::Ghost)
+                    if self.is_in_directory(segment, state) =>
+                {
+                    self.set_state(segment, state);
+                }
+                _ => {
+                    self.sequence(segment).store(0, Release);
+                    self.free(seat, segment);
+                }
+            }
+        }
+    }
+
+    fn is_in_directory(&self, segment: u32, state: State) -> bool {
+        let directory = match state {
+            State::Index => self.layout.groups_directory_at,
+            State::Overflow => self.layout.overflow_directory_at,
+            _ => self.layout.ghost_directory_at,
+        };
+        let mut named = (0..self.layout.segments)
+            .map(|place| self.memory.half(directory + place * 4).load(Acquire));
+        named.any(|named| named == segment + 1)
+    }
+
+    /// Gives back the places for those who evict, and that of who grows the index.
+    fn release_places(&self, seat: &Seat) {
+        let evictors = (0..global::EVICTORS_MAX).map(|place| global::EVICTORS + 8 * place);
+        for at in evictors.chain([global::GROWER]) {
+            let word = self.memory.word(at);
+            if word.load(Relaxed) == seat.owner() {
+                word.store(0, Release);
+            }
+        }
+    }
+
+    /// Counts how many segments are in use, if nobody takes or gives back one meanwhile.
+    fn count_segments_again(&self) {
+        let word = self.memory.word(global::SEGMENTS_USED);
+        for _ in 0..RECOUNTS_MAX {
+            let before = word.load(Acquire);
+            if !self.is_anybody_taking() {
+                let segments = self.segments().take(self.used_segments() as usize);
+                let is_used = |segment: &u32| self.state(*segment) != State::Free;
+                let counted = recounted(before, segments.filter(is_used).count() as u64);
+                if !self.is_anybody_taking()
+                    && word.compare_exchange(before, counted, AcqRel, Relaxed).is_ok()
+                {
+                    return;
+                }
+            }
+            let_others_run();
+        }
+        self.memory.word(global::SUSPECTS).fetch_or(SEGMENTS_IN_USE, Release);
+    }
+
+    /// The account of a segment may say too much: it is to be counted again.
+    pub(crate) fn suspect(&self, segment: u32) {
+        if self.segments().contains(&segment) {
+            self.set_suspect(segment, true);
+            self.memory.word(global::SUSPECTS).fetch_or(ACCOUNTS, Release);
+        }
+    }
+
+    /// Counts the accounts of segments again that may say too much, at most so many. Those in which values are still
+    /// arriving have to wait: nothing names their pieces yet.
+    pub fn recount_suspects(&self, seat: &Seat, count_max: usize) {
+        let suspects = self.memory.word(global::SUSPECTS).swap(0, AcqRel);
+        if suspects & SEGMENTS_IN_USE != 0 {
+            self.count_segments_again();
+        }
+        if suspects & SLOTS != 0 {
+            self.recount_slots();
+        }
+        if suspects & ACCOUNTS == 0 {
+            return;
+        }
+        let mut count = 0;
+        let times_stuck = self.times_stuck();
+        for segment in self.segments().take(self.used_segments() as usize) {
+            if !self.is_suspect(segment) {
+                continue;
+            }
+            count += 1;
+            if count > count_max || !self.recount(seat, segment) {
+                self.memory.word(global::SUSPECTS).fetch_or(ACCOUNTS, Release);
+            }
+            if count > count_max || self.times_stuck() != times_stuck {
+                return;
+            }
+        }
+    }
+
+    /// Counts what can be reached in a segment; false where it has to be done another time.
+    ///
+    /// Each record is looked for under the lock of its group, and so are they discharged. To a sealed segment nothing is
+    /// added, so that an account which is at the end what it was at the beginning has seen no change between, and the count
+    /// is its true value. In one that is still written to, what comes could make up for what goes: it is sealed first, or
+    /// waits until it is.
+    fn recount(&self, seat: &Seat, segment: u32) -> bool {
+        let present = self.present_use(segment);
+        if present.sequence == 0 {
+            self.set_suspect(segment, false);
+            return true;
+        }
+        if self.state(segment) == State::Active {
+            self.detach_where(seat, |idle| idle == segment);
+        }
+        if self.is_any_arriving(segment) || !self.pin(segment, present.sequence) {
+            return false;
+        }
+        // Before the count: who dies meanwhile gives a new reason. If it is we, the pin tells: see `release_holds`.
+        self.set_suspect(segment, false);
+        let done = self.state(segment) == State::Sealed && self.count_again(seat, segment);
+        if !done {
+            self.set_suspect(segment, true);
+        }
+        self.unpin(segment);
+        done
+    }
+
+    fn count_again(&self, seat: &Seat, segment: u32) -> bool {
+        let word = self.account_word(segment);
+        let before = word.load(Acquire);
+        let counted = self.reached(seat, segment);
+        counted.is_some_and(|counted| {
+            !self.is_any_arriving(segment)
+                && word.compare_exchange(before, counted.word(), AcqRel, Relaxed).is_ok()
+        })
+    }
+
+    fn reached(&self, seat: &Seat, segment: u32) -> Option<Account> {
+        let mut counted = Account::default();
+        for record in self.records(segment) {
+            let locked = self.lock(seat, record.hash).ok()?;
+            if self.find_item_of(&locked, &record).is_some() {
+                counted.add(Account::of(record.header));
+            }
+        }
+        Some(counted)
+    }
+}
+
+/// What is to be counted again, in [`global::SUSPECTS`].
+const ACCOUNTS: u64 = 1;
+const SEGMENTS_IN_USE: u64 = 2;
+const SLOTS: u64 = 4;
+
+/// So often segments are counted before it is left to the next call of [`Engine::maintain`].
+const RECOUNTS_MAX: u32 = 1000;

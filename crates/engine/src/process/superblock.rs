@@ -1,0 +1,105 @@
+//! Reading the superblock of a region that is there: is it one that this program understands?
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use larder_item::Epoch;
+use larder_region::layout::{self, PEER_BYTES, REGION_BYTES_MIN, superblock};
+use larder_region::{Layout, LayoutError, Memory, Sharing};
+
+use crate::engine::Birth;
+use crate::process::peers::JoinError;
+use crate::process::seat::SEAT_BYTES;
+
+/// Why a region cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum AttachError {
+    /// It does not begin as a region does.
+    #[error("it holds no cache: it does not begin with LARDERRG")]
+    NotARegion,
+    /// It was laid out by another version, or for another size, or has been damaged.
+    #[error("its {field} is {found}, and this program needs {expected}")]
+    Field {
+        /// Which field of the superblock.
+        field: &'static str,
+        /// What this program would have written.
+        expected: u64,
+        /// What is there.
+        found: u64,
+    },
+    /// A word of it leads nowhere, or in a ring.
+    #[error("it is damaged: {0}")]
+    Damaged(String),
+    /// Its sizes cannot be those of a region.
+    #[error("its sizes cannot be: {0}")]
+    Sizes(#[from] LayoutError),
+    /// The process cannot become a peer.
+    #[error(transparent)]
+    Join(#[from] JoinError),
+}
+
+/// What a superblock says.
+pub(crate) struct Superblock {
+    pub(crate) layout: Layout,
+    pub(crate) memory_bytes: usize,
+    pub(crate) flags: u32,
+    pub(crate) hash_seed: u64,
+    pub(crate) epoch: Epoch,
+    pub(crate) birth: Birth,
+}
+
+impl Superblock {
+    /// Reads it, and compares every field that follows from others with what it should be.
+    pub(crate) fn read(memory: &Memory) -> Result<Self, AttachError> {
+        let half = |at| memory.half(at).load(Relaxed);
+        let word = |at| memory.word(at).load(Relaxed);
+        let wide = |at| u128::from(word(at)) | u128::from(word(at + 8)) << 64;
+        // Pairs with the release that made it a region.
+        if memory.word(superblock::MAGIC).load(Acquire) != layout::MAGIC {
+            return Err(AttachError::NotARegion);
+        }
+        expect("format", u64::from(layout::FORMAT), u64::from(half(superblock::FORMAT)))?;
+        let region_bytes = word(superblock::REGION_BYTES);
+        expect("size in bytes", memory.bytes() as u64, region_bytes)?;
+        let memory_bytes = word(superblock::MEMORY_BYTES) as usize;
+        if memory_bytes < REGION_BYTES_MIN || memory_bytes > memory.bytes() {
+            let expected = REGION_BYTES_MIN.max(memory.bytes()) as u64;
+            return Err(AttachError::Field {
+                field: "memory in bytes",
+                expected,
+                found: memory_bytes as u64,
+            });
+        }
+        let layout = Layout::new(memory_bytes, memory.bytes(), SEAT_BYTES, Sharing::Peers)?;
+        for (field, at, expected) in [
+            ("bytes of a segment", superblock::SEGMENT_BYTES, layout.segment_bytes),
+            ("number of segments", superblock::SEGMENTS, layout.segments),
+            ("number of seats", superblock::SEATS, layout.seats),
+            ("bytes of a seat", superblock::SEAT_BYTES, layout.seat_bytes),
+            ("number of stripes", superblock::STRIPES, layout.stripes),
+            ("number of TTL classes", superblock::TTL_CLASSES, layout.ttl_classes),
+            ("number of peers", superblock::PEERS, layout.peers),
+            ("bytes of a peer", superblock::PEER_BYTES, PEER_BYTES),
+        ] {
+            expect(field, expected as u64, u64::from(half(at)))?;
+        }
+        Ok(Self {
+            layout,
+            memory_bytes,
+            flags: half(superblock::FLAGS),
+            hash_seed: word(superblock::HASH_SEED),
+            epoch: Epoch { unix_secs: word(superblock::EPOCH_UNIX_SECS).cast_signed() },
+            birth: Birth {
+                identity: wide(superblock::IDENTITY),
+                boot: wide(superblock::BOOT),
+                monotonic_secs: word(superblock::EPOCH_MONOTONIC_SECS).cast_signed(),
+            },
+        })
+    }
+}
+
+fn expect(field: &'static str, expected: u64, found: u64) -> Result<(), AttachError> {
+    if found == expected {
+        return Ok(());
+    }
+    Err(AttachError::Field { field, expected, found })
+}

@@ -1,0 +1,140 @@
+//! Emptying segments: walking their records, and taking back what is spent.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering::Relaxed;
+
+use larder_item::{KEY_BYTES_MAX, Second};
+use larder_stats::Counter;
+
+use crate::index::find::Found;
+use crate::index::group::Locked;
+use crate::index::slot::Slot;
+use crate::reclaim::evict::Emptied;
+use crate::segment::header::Use;
+use crate::segment::record::{HEADER_BYTES, Header};
+use crate::{Engine, Miss, Seat, StoreError};
+
+/// The groups of so many records are asked for at once.
+const RECORDS_AHEAD: usize = 16;
+
+/// A record of a segment that is walked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Record {
+    /// The word that names it, without tag and freq.
+    pub(crate) slot: Slot,
+    /// The hash of its key, or of the key whose value it is a piece of.
+    pub(crate) hash: u64,
+    pub(crate) header: Header,
+}
+
+impl Engine {
+    /// Frees a segment in which nothing matters any more. Where an item in it was
+    /// touched since, what lives is moved.
+    pub(crate) fn win_back(
+        &self,
+        seat: &Seat,
+        spent: Use,
+        now: Second,
+    ) -> Result<Emptied, StoreError> {
+        if self.live(spent.segment) > 0 {
+            return self.compact(seat, spent, now);
+        }
+        let begun = self.begin_emptying(seat, spent);
+        if begun {
+            self.count(seat, Counter::SegmentsSpent, 1);
+            self.finish_emptying(seat, spent.segment);
+        }
+        Ok(if begun { Emptied::Yes(self.layout.segment_bytes) } else { Emptied::Busy })
+    }
+
+    /// Frees a segment that nothing reaches any more. What is left in its account are pieces of uploads that
+    /// will never be published.
+    pub(crate) fn finish_emptying(&self, seat: &Seat, segment: u32) {
+        self.retire(seat, segment);
+        if self.is_over_limit() {
+            self.give_back_memory(segment);
+        }
+        self.free(seat, segment);
+    }
+
+    /// The records of a segment. The groups of a few
+    /// records ahead are asked for together: whoever empties a segment looks into a group for each, and would
+    /// wait for the memory each time.
+    pub(crate) fn records(&self, segment: u32) -> impl Iterator<Item = Record> {
+        let mut records = self.records_in_order(segment);
+        let mut ahead = VecDeque::with_capacity(RECORDS_AHEAD);
+        std::iter::from_fn(move || {
+            if ahead.is_empty() {
+                ahead.extend(records.by_ref().take(RECORDS_AHEAD));
+                ahead.iter().for_each(|record| self.prefetch_group(record.hash));
+            }
+            ahead.pop_front()
+        })
+    }
+
+    fn records_in_order(&self, segment: u32) -> impl Iterator<Item = Record> {
+        let segment_at = self.layout.segment_at(segment);
+        self.headers(segment).map(move |(slot, header)| {
+            let hash = self.hash_of(segment_at + slot.offset(), header);
+            Record { slot, hash, header }
+        })
+    }
+
+    /// The hash of the key of a record, or of the key whose value it is a piece of.
+    pub(crate) fn hash_of(&self, record_at: usize, header: Header) -> u64 {
+        if header.is_piece() {
+            return self.memory.word(record_at + HEADER_BYTES).load(Relaxed);
+        }
+        let mut key = Vec::with_capacity(KEY_BYTES_MAX);
+        self.memory.read(record_at + header.key_at(), header.key_bytes(), &mut key);
+        self.hash(&key)
+    }
+
+    /// The words that name the records of a segment, without tag and freq, and their headers.
+    pub(crate) fn headers(&self, segment: u32) -> impl Iterator<Item = (Slot, Header)> {
+        let segment_at = self.layout.segment_at(segment);
+        let filled = self.filled(segment).min(self.layout.segment_bytes);
+        let sequence = self.sequence(segment).load(Relaxed);
+        let mut offset = 0;
+        std::iter::from_fn(move || {
+            if offset + HEADER_BYTES > filled {
+                return None;
+            }
+            let header = Header::load(&self.memory, segment_at + offset);
+            if offset + header.record_bytes() > filled {
+                return None; // Only in a damaged region.
+            }
+            let slot = Slot::new(segment, offset, sequence);
+            offset += header.record_bytes();
+            Some((slot, header))
+        })
+    }
+
+    /// The item of a locked group that a record is, or is a piece of.
+    pub(crate) fn find_item_of(&self, locked: &Locked<'_>, record: &Record) -> Option<Found> {
+        let Record { slot, hash, header } = *record;
+        match header.is_piece() {
+            true => self.find_owner(locked, hash, slot).map(|(found, _)| found),
+            false => self.find_location(locked, hash, slot),
+        }
+    }
+
+    /// Removes an item that is dead by itself.
+    pub(crate) fn reclaim(&self, seat: &Seat, found: &Found, death: Miss) {
+        self.tell_removal(found, death.into());
+        self.count(seat, Counter::Reclaimed, 1);
+        self.unlink_dead(seat, found);
+    }
+
+    /// The same for one that somebody was looking for.
+    pub(crate) fn sweep_up(&self, seat: &Seat, found: &Found, death: Miss) {
+        self.tell_swept(found, death.into());
+        self.count(seat, Counter::CrawlerReclaimed, 1);
+        self.unlink_dead(seat, found);
+    }
+
+    fn unlink_dead(&self, seat: &Seat, found: &Found) {
+        self.unlink(seat, found);
+        self.count(seat, Counter::ExpiredUnfetched, u64::from(!found.is_fetched()));
+    }
+}

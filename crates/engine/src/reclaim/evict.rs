@@ -1,0 +1,445 @@
+//! Eviction: S3-FIFO over segments.
+//!
+//! ```text
+//! new item ──▶ small ──oldest segment──▶ asked for often enough? ──yes──▶ main, freq 0
+//!    ▲                                            └─no─▶ evicted, remembered by the ghost
+//!    └ in the ghost? then straight to main
+//! main ──oldest segment──▶ asked for often enough? ──yes──▶ main again, freq − 1
+//!                                   └─no─▶ evicted
+//! ```
+//!
+//! The policy is that of Yang et al., "FIFO queues are all you need for cache eviction" (SOSP 2023), with segments
+//! in place of items: a whole segment is emptied at a time, survivors are copied to the tail of their pool.
+//! An item much larger than the mean must have been asked for more often: it costs more misses of others.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use larder_item::Second;
+use larder_region::layout::global;
+use larder_stats::Counter;
+
+use crate::index::find::Found;
+use crate::index::group::Locked;
+use crate::reclaim::empty::Record;
+use crate::segment::header::{State, Use, begun};
+use crate::segment::lane::{Lane, Pool};
+use crate::{Engine, Reason, Seat, StoreError, Stuck};
+
+/// Items larger than so many times the mean need to have been read so often.
+const NEEDS: [(u64, u64); 2] = [(8, 3), (2, 2)];
+
+/// How choosy eviction is about who survives. A pool that is hot all through could move its records for
+/// ever without winning a byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// All that were asked for often enough.
+    Needed,
+    /// Of these the better half.
+    BestHalf,
+    /// None.
+    Nothing,
+}
+
+/// How far a thread has come that makes room, and how choosy that lets it be. A round counts until a whole
+/// segment's worth of bytes has been won: the rounds that a segment costs say how hot a pool is, not how long the
+/// thread has been at it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Effort {
+    /// Rounds since the last whole segment was won.
+    rounds: u32,
+    /// Bytes won since then.
+    won_bytes: usize,
+    /// True if nothing is kept from here on, whatever is won.
+    keeps_nothing: bool,
+}
+
+impl Effort {
+    /// From this round without a whole segment on only the better half is kept.
+    const BEST_HALF_FROM_ROUND: u32 = 16;
+    /// From this one on nothing is kept.
+    const NOTHING_FROM_ROUND: u32 = 64;
+
+    /// Returns what the next round keeps.
+    pub(crate) fn keep(&self) -> Keep {
+        match self.rounds {
+            _ if self.keeps_nothing => Keep::Nothing,
+            0..Self::BEST_HALF_FROM_ROUND => Keep::Needed,
+            Self::BEST_HALF_FROM_ROUND..Self::NOTHING_FROM_ROUND => Keep::BestHalf,
+            Self::NOTHING_FROM_ROUND.. => Keep::Nothing,
+        }
+    }
+
+    /// Counts a round that has won `won_bytes`.
+    pub(crate) fn count_round(&mut self, won_bytes: usize, segment_bytes: usize) {
+        self.rounds += 1;
+        self.won_bytes += won_bytes;
+        if self.won_bytes >= segment_bytes {
+            (self.rounds, self.won_bytes) = (0, self.won_bytes - segment_bytes);
+        }
+    }
+
+    /// Keeps nothing from here on: the place for survivors is not to be had.
+    pub(crate) fn keep_nothing(&mut self) {
+        self.keeps_nothing = true;
+    }
+}
+
+/// What came of emptying a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Emptied {
+    /// It is free, and this many of its bytes are won: the others were moved.
+    Yes(usize),
+    /// Not by us: somebody else is at it, or as many are evicting as may. It is worth waiting.
+    Busy,
+    /// In part: others took the place for survivors.
+    Partly,
+}
+
+impl Emptied {
+    /// Returns the bytes won.
+    pub(crate) fn won_bytes(self) -> usize {
+        match self {
+            Self::Yes(bytes) => bytes,
+            Self::Busy | Self::Partly => 0,
+        }
+    }
+}
+
+/// The right to empty a segment whose survivors are kept. Given back when dropped.
+struct Evictor<'a>(&'a AtomicU64);
+
+impl Drop for Evictor<'_> {
+    fn drop(&mut self) {
+        // Pairs with the acquire in `claim_evictor`.
+        self.0.store(0, Release);
+    }
+}
+
+/// How the records of one segment are passed on.
+struct Passage {
+    /// Where survivors go.
+    to: Lane,
+    /// Is this an eviction? Else everything alive survives, as it is.
+    evicts: bool,
+    from: Pool,
+    /// Bytes of the mean item.
+    mean_bytes: u64,
+    /// How much oftener than needed an item must have been read.
+    surplus_min: u64,
+    /// How many bytes may survive.
+    bytes_left: usize,
+    /// How many bytes have survived.
+    moved_bytes: usize,
+    /// How old the segment is, in seconds.
+    age_secs: Second,
+    /// How many keys the ghost was told to remember.
+    remembered: u64,
+}
+
+impl Passage {
+    /// How often an item of this size must have been read to survive.
+    fn need(&self, item_bytes: u64) -> u64 {
+        let larger = |(times, _): &&(u64, u64)| item_bytes > times * self.mean_bytes;
+        NEEDS.iter().find(larger).map_or(1, |(_, need)| *need)
+    }
+
+    fn keeps(&self, freq: u64, item_bytes: u64, record_bytes: usize) -> bool {
+        let is_wanted = freq >= self.need(item_bytes) + self.surplus_min;
+        !self.evicts || is_wanted && record_bytes <= self.bytes_left
+    }
+
+    /// The freq of a survivor in its new place.
+    fn freq_after(&self, freq: u64) -> u64 {
+        match self.from {
+            _ if !self.evicts => freq,
+            Pool::Small => 0,
+            Pool::Main => freq.saturating_sub(1),
+        }
+    }
+
+    /// What a survivor's move is counted as.
+    fn move_of(&self, record: &Record, freq: u64) -> Counter {
+        match (self.evicts, self.from) {
+            (false, _) if record.header.is_piece() => Counter::PiecesRescued,
+            (false, _) => Counter::ItemsRescued,
+            (true, Pool::Small) => Counter::MovesToCold,
+            (true, Pool::Main) if self.freq_after(freq) > 0 => Counter::MovesToWarm,
+            (true, Pool::Main) => Counter::MovesWithin,
+        }
+    }
+}
+
+impl Engine {
+    /// Empties a segment as S3-FIFO says.
+    pub(crate) fn evict(
+        &self,
+        seat: &Seat,
+        victim: Use,
+        keep: Keep,
+        now: Second,
+    ) -> Result<Emptied, Stuck> {
+        // Who keeps nothing needs no place for survivors.
+        let evictor = self.claim_evictor(seat);
+        if evictor.is_none() && keep != Keep::Nothing {
+            return Ok(Emptied::Busy);
+        }
+        if !self.begin_emptying(seat, victim) {
+            return Ok(Emptied::Busy);
+        }
+        let Use { sequence, segment } = victim;
+        let lane = self.lane(segment);
+        let mut passage = Passage {
+            to: lane.in_pool(Pool::Main),
+            evicts: true,
+            from: lane.pool,
+            mean_bytes: self.mean_record_bytes(),
+            surplus_min: 0,
+            bytes_left: self.layout.segment_bytes,
+            moved_bytes: 0,
+            age_secs: now.saturating_sub(begun(sequence)),
+            remembered: 0,
+        };
+        match keep {
+            Keep::Needed => {}
+            Keep::BestHalf => self.limit_to_half(seat, segment, &mut passage),
+            Keep::Nothing => passage.bytes_left = 0,
+        }
+        let passed = self.pass_all_on(seat, segment, &mut passage, now);
+        if passed.is_ok() {
+            self.count(seat, Counter::SegmentsEvicted, 1);
+        }
+        if passage.remembered > 0 {
+            self.note_remembered(passage.remembered);
+        }
+        self.extend_ghost(seat);
+        drop(evictor);
+        match passed {
+            Ok(()) => Ok(self.won(&passage)),
+            Err(StoreError::Stuck(stuck)) => Err(stuck),
+            Err(_) => Ok(Emptied::Partly),
+        }
+    }
+
+    /// Moves the live records of a segment to the tail of its lane and frees it.
+    pub(crate) fn compact(
+        &self,
+        seat: &Seat,
+        sparse: Use,
+        now: Second,
+    ) -> Result<Emptied, StoreError> {
+        let Some(evictor) = self.claim_evictor(seat) else {
+            return Ok(Emptied::Busy);
+        };
+        if !self.begin_emptying(seat, sparse) {
+            return Ok(Emptied::Busy);
+        }
+        let segment = sparse.segment;
+        let lane = self.lane(segment);
+        // Without eviction nothing else is in the main pool: no writer takes the survivors' place.
+        let to = if self.evicts { lane } else { lane.in_pool(Pool::Main) };
+        let mut passage = Passage {
+            to,
+            evicts: false,
+            from: lane.pool,
+            mean_bytes: 0,
+            surplus_min: 0,
+            bytes_left: self.layout.segment_bytes,
+            moved_bytes: 0,
+            age_secs: 0,
+            remembered: 0,
+        };
+        let passed = self.pass_all_on(seat, segment, &mut passage, now);
+        drop(evictor);
+        match passed {
+            Ok(()) => {
+                self.count(seat, Counter::SegmentsCompacted, 1);
+                Ok(self.won(&passage))
+            }
+            Err(StoreError::NoMemory) if self.evicts => Ok(Emptied::Partly),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn won(&self, passage: &Passage) -> Emptied {
+        Emptied::Yes(self.layout.segment_bytes.saturating_sub(passage.moved_bytes))
+    }
+
+    /// Passes on what is in a segment and frees it. Where others took the place for survivors meanwhile, the
+    /// rest stays where it is.
+    fn pass_all_on(
+        &self,
+        seat: &Seat,
+        segment: u32,
+        passage: &mut Passage,
+        now: Second,
+    ) -> Result<(), StoreError> {
+        let mut records = self.records(segment);
+        let passed = records.try_for_each(|record| self.pass_on(seat, &record, passage, now));
+        match passed {
+            Ok(()) => self.finish_emptying(seat, segment),
+            Err(_) => self.set_state(segment, State::Sealed),
+        }
+        passed
+    }
+
+    /// Takes one of the places for threads that evict; none where all are taken. What is kept free is enough
+    /// for the survivors of one segment each.
+    fn claim_evictor(&self, seat: &Seat) -> Option<Evictor<'_>> {
+        (0..self.spare_segments() as usize)
+            .map(|place| self.memory.word(global::EVICTORS + 8 * place))
+            // Pairs with the release when the last one was done.
+            .find(|word| word.compare_exchange(0, seat.owner(), Acquire, Relaxed).is_ok())
+            .map(Evictor)
+    }
+
+    /// Moves a record out of its segment, or unlinks it: where it is dead, or is to be evicted.
+    fn pass_on(
+        &self,
+        seat: &Seat,
+        record: &Record,
+        passage: &mut Passage,
+        now: Second,
+    ) -> Result<(), StoreError> {
+        let (hash, bytes) = (record.hash, record.header.record_bytes());
+        let freq = {
+            let locked = self.lock(seat, hash)?;
+            let Some(found) = self.find_item_of(&locked, record) else {
+                return Ok(());
+            };
+            if let Some(death) = self.death(&found, now) {
+                self.reclaim(seat, &found, death);
+                return Ok(());
+            }
+            if !passage.keeps(found.slot.freq(), self.item_bytes(&found), bytes) {
+                self.evict_item(seat, &locked, hash, &found, passage);
+                return Ok(());
+            }
+            found.slot.freq()
+        };
+        self.relocate(seat, record, passage.to, |freq| passage.freq_after(freq), now)?;
+        self.count(seat, passage.move_of(record, freq), 1);
+        passage.bytes_left = passage.bytes_left.saturating_sub(bytes);
+        passage.moved_bytes += bytes;
+        Ok(())
+    }
+
+    /// Removes a live item to make room.
+    fn evict_item(
+        &self,
+        seat: &Seat,
+        locked: &Locked<'_>,
+        hash: u64,
+        found: &Found,
+        passage: &mut Passage,
+    ) {
+        self.tell_removal(found, Reason::Evicted);
+        self.unlink(seat, found);
+        if passage.from == Pool::Small {
+            self.remember(locked, hash);
+            passage.remembered += 1;
+            self.count(seat, Counter::EvictionsSmall, 1);
+        }
+        self.count(seat, Counter::EvictedUnfetched, u64::from(!found.is_fetched()));
+        self.count(seat, Counter::Evictions, 1);
+        self.count(seat, Counter::EvictedAgeSecs, u64::from(passage.age_secs));
+        self.count(seat, Counter::EvictedActive, u64::from(found.slot.freq() > 0));
+    }
+
+    /// The bytes of an item: of its record, or of its value where that is kept in pieces.
+    pub(crate) fn item_bytes(&self, found: &Found) -> u64 {
+        match found.header.is_large() {
+            true => self.memory.word(found.record_at + found.header.value_at()).load(Relaxed),
+            false => found.header.record_bytes() as u64,
+        }
+    }
+
+    fn mean_record_bytes(&self) -> u64 {
+        let total = self.total();
+        total.bytes as u64 / total.items.max(1)
+    }
+
+    /// Raises what a segment's items must have been read, as far as half of its bytes need it.
+    fn limit_to_half(&self, seat: &Seat, segment: u32, passage: &mut Passage) {
+        const SURPLUS_MAX: usize = crate::index::slot::FREQ_MAX as usize;
+        let half = self.layout.segment_bytes / 2;
+        let mut bytes_of_surplus = [0; SURPLUS_MAX];
+        for record in self.records(segment) {
+            let Ok(locked) = self.lock(seat, record.hash) else {
+                break; // As does who comes to it next.
+            };
+            // A piece is as wanted as the item that it is of.
+            let Some(found) = self.find_item_of(&locked, &record) else {
+                continue;
+            };
+            let need = passage.need(self.item_bytes(&found));
+            if let Some(surplus) = found.slot.freq().checked_sub(need) {
+                bytes_of_surplus[surplus as usize] += record.header.record_bytes();
+            }
+        }
+        let mut above = 0;
+        let least = (0..SURPLUS_MAX).rev().find(|surplus| {
+            above += bytes_of_surplus[*surplus];
+            above > half
+        });
+        passage.surplus_min = least.unwrap_or(0) as u64;
+        passage.bytes_left = half;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn passage(from: Pool) -> Passage {
+        let to = Lane { pool: Pool::Main, ttl_class: 0 };
+        let (mean_bytes, bytes_left) = (100, 1000);
+        Passage {
+            to,
+            evicts: true,
+            from,
+            mean_bytes,
+            surplus_min: 0,
+            bytes_left,
+            moved_bytes: 0,
+            age_secs: 0,
+            remembered: 0,
+        }
+    }
+
+    #[test]
+    fn rounds_count_until_they_have_won_a_segment() {
+        const SEGMENT: usize = 1000;
+        let mut effort = Effort::default();
+        for _ in 0..1000 {
+            effort.count_round(SEGMENT / 10, SEGMENT);
+            assert_eq!(effort.keep(), Keep::Needed, "ten rounds a segment are few");
+        }
+        for (rounds, keep) in [(16, Keep::Needed), (48, Keep::BestHalf), (100, Keep::Nothing)] {
+            for _ in 0..rounds {
+                assert_eq!(effort.keep(), keep);
+                effort.count_round(0, SEGMENT);
+            }
+        }
+        effort.count_round(SEGMENT, SEGMENT);
+        assert_eq!(effort.keep(), Keep::Needed);
+        effort.keep_nothing();
+        effort.count_round(SEGMENT, SEGMENT);
+        assert_eq!(effort.keep(), Keep::Nothing);
+    }
+
+    #[test]
+    fn larger_items_must_have_been_read_more_often() {
+        let passage = passage(Pool::Small);
+        let needs = [100, 200, 201, 800, 801].map(|bytes| passage.need(bytes));
+        assert_eq!(needs, [1, 1, 2, 2, 3]);
+        assert!(passage.keeps(1, 100, 100) && !passage.keeps(1, 300, 300));
+        assert!(!passage.keeps(3, 100, 1001), "there is no room left for it");
+    }
+
+    #[test]
+    fn survivors_of_small_begin_again_and_those_of_main_have_one_chance_less() {
+        assert_eq!(passage(Pool::Small).freq_after(3), 0);
+        assert_eq!(passage(Pool::Main).freq_after(3), 2);
+    }
+}

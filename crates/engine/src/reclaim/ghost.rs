@@ -1,0 +1,201 @@
+//! The ghost: what was evicted from the small pool lately, without its bytes.
+//!
+//! Each group of the index has a row; it is split with its group and changed under the group's lock only.
+//!
+//! ```text
+//! row      8 marks of u32
+//! mark     fingerprint 20 │ stamp 12          0 = none
+//! ```
+//!
+//! A fingerprint is the hash's tag and five bits more. Stamps run from 1 to 4095 and begin again; one is as long
+//! as it takes to add a 64th of as many marks as the cache holds items, and a mark counts for 64 of them: the
+//! ghost remembers as many items as there are.
+//!
+//! The ghost is a hint: a mark lost or found by mistake puts an item into the other pool, no more.
+
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+
+use larder_region::layout::{GHOST_ROW_BYTES, global};
+
+use crate::index::group::Locked;
+use crate::segment::header::State;
+use crate::{Engine, Seat};
+
+const MARKS: usize = GHOST_ROW_BYTES / 4;
+const STAMP_BITS: u32 = 12;
+/// Stamps are 1 ..= this.
+const STAMPS: u32 = (1 << STAMP_BITS) - 1;
+/// For how many stamps a mark counts.
+const STAMPS_VALID: u32 = 64;
+/// Bits of a fingerprint besides those of the tag.
+const MORE_BITS: u32 = 5;
+/// The first of them; tags end below, the bit that chooses a line is above.
+const MORE_SHIFT: u32 = 42;
+
+/// A mark: which item, and when it was evicted.
+#[derive(Clone, Copy)]
+struct Mark(u32);
+
+impl Mark {
+    fn fingerprint(self) -> u32 {
+        self.0 >> STAMP_BITS
+    }
+
+    /// How many stamps ago it was made; a number beyond all others for none.
+    fn age(self, stamp: u32) -> u32 {
+        match self.0 & STAMPS {
+            0 => u32::MAX,
+            made => (stamp + STAMPS - made) % STAMPS,
+        }
+    }
+}
+
+impl Engine {
+    fn fingerprint(&self, hash: u64) -> u32 {
+        let more = hash >> MORE_SHIFT & ((1 << MORE_BITS) - 1);
+        (self.tag_of(hash) << MORE_BITS | more) as u32
+    }
+
+    fn ghost_stamp(&self) -> u32 {
+        self.memory.word(global::GHOST_STAMP).load(Relaxed) as u32 % STAMPS + 1
+    }
+
+    /// Where the row of a group is, if the ghost reaches that far.
+    #[inline]
+    pub(crate) fn ghost_row_at(&self, group: u64) -> Option<usize> {
+        // Pairs with the release in `extend_ghost`: the rows counted are zeroed.
+        let rows = self.memory.word(global::GHOST_ROWS).load(Acquire);
+        if group >= rows {
+            return None;
+        }
+        let shift = self.ghost_shift();
+        let directory = self.layout.ghost_directory_at + (group as usize >> shift) * 4;
+        let segment = self.memory.half(directory).load(Relaxed).wrapping_sub(1);
+        let row = group as usize & ((1 << shift) - 1);
+        Some(self.layout.segment_at(segment) + row * GHOST_ROW_BYTES)
+    }
+
+    pub(crate) fn ghost_shift(&self) -> u32 {
+        (self.layout.segment_bytes / GHOST_ROW_BYTES).ilog2()
+    }
+
+    fn marks(&self, row_at: usize) -> impl Iterator<Item = &AtomicU32> {
+        (0..MARKS).map(move |mark| self.memory.half(row_at + mark * 4))
+    }
+
+    /// Was the key with this hash evicted from the small pool lately?
+    pub(crate) fn ghost_holds(&self, group: u64, hash: u64) -> bool {
+        let Some(row_at) = self.ghost_row_at(group) else {
+            return false;
+        };
+        let (fingerprint, stamp) = (self.fingerprint(hash), self.ghost_stamp());
+        self.marks(row_at)
+            .map(|mark| Mark(mark.load(Relaxed)))
+            .any(|mark| mark.fingerprint() == fingerprint && mark.age(stamp) <= STAMPS_VALID)
+    }
+
+    /// Remembers a key that is being evicted from the small pool, in place of the oldest mark of its row.
+    pub(crate) fn remember(&self, locked: &Locked<'_>, hash: u64) {
+        let Some(row_at) = self.ghost_row_at(locked.group) else {
+            return;
+        };
+        let (fingerprint, stamp) = (self.fingerprint(hash), self.ghost_stamp());
+        let rank = |mark: &&AtomicU32| {
+            let mark = Mark(mark.load(Relaxed));
+            (mark.age(stamp) < u32::MAX && mark.fingerprint() == fingerprint, mark.age(stamp))
+        };
+        if let Some(oldest) = self.marks(row_at).max_by_key(rank) {
+            oldest.store(fingerprint << STAMP_BITS | stamp, Relaxed);
+        }
+    }
+
+    /// Forgets a key that is stored again. Was it remembered?
+    pub(crate) fn forget(&self, locked: &Locked<'_>, hash: u64) -> bool {
+        let Some(row_at) = self.ghost_row_at(locked.group) else {
+            return false;
+        };
+        let (fingerprint, stamp) = (self.fingerprint(hash), self.ghost_stamp());
+        let mut is_remembered = false;
+        for word in self.marks(row_at) {
+            let mark = Mark(word.load(Relaxed));
+            if mark.0 != 0 && mark.fingerprint() == fingerprint {
+                is_remembered |= mark.age(stamp) <= STAMPS_VALID;
+                word.store(0, Relaxed);
+            }
+        }
+        is_remembered
+    }
+
+    /// Notes that so many keys were remembered, and moves the stamp on when it is time.
+    pub(crate) fn note_remembered(&self, count: u64) {
+        let items = self.memory.word(global::ITEMS).load(Relaxed).cast_signed().max(0) as u64;
+        let added = self.memory.word(global::GHOST_ADDED);
+        let total = added.fetch_add(count, Relaxed) + count;
+        let per_stamp = (items / u64::from(STAMPS_VALID)).max(1);
+        // A segment's worth may be several stamps. Who comes between loses a count: it is a hint.
+        self.memory.word(global::GHOST_STAMP).fetch_add(total / per_stamp, Relaxed);
+        added.store(total % per_stamp, Relaxed);
+    }
+
+    /// Splits the row of a group with it: marks whose `tag_bit` is set go to the new group's row. Under the
+    /// lock of the old group; nobody reaches the new one yet.
+    pub(crate) fn split_ghost_row(&self, group: u64, new_group: u64, tag_bit: u32) {
+        let (Some(row_at), new_at) = (self.ghost_row_at(group), self.ghost_row_at(new_group))
+        else {
+            return;
+        };
+        for (place, mark) in self.marks(row_at).enumerate() {
+            let word = mark.load(Relaxed);
+            if Mark(word).fingerprint() >> (MORE_BITS + tag_bit) & 1 != 0 {
+                mark.store(0, Relaxed);
+                if let Some(new_at) = new_at {
+                    self.memory.half(new_at + place * 4).store(word, Relaxed);
+                }
+            }
+        }
+    }
+
+    /// Gives the ghost a segment more where groups have no row. Called when segments are being freed; a cache
+    /// that evicts nothing needs no ghost.
+    pub(crate) fn extend_ghost(&self, seat: &Seat) {
+        let rows = self.memory.word(global::GHOST_ROWS);
+        let have = rows.load(Relaxed);
+        if have >= self.memory.word(global::GROUPS).load(Relaxed) {
+            return;
+        }
+        let directory = self.layout.ghost_directory_at + (have as usize >> self.ghost_shift()) * 4;
+        let named = self.memory.half(directory);
+        if named.load(Relaxed) == 0 {
+            // What is kept free for survivors stays: without it the next segments are evicted whole.
+            let Some(segment) = self.take_any(seat, self.spare_segments()) else {
+                return;
+            };
+            self.zero_segment(segment);
+            self.set_own_state(segment, State::Ghost, seat);
+            if named.compare_exchange(0, segment + 1, AcqRel, Relaxed).is_ok() {
+                self.set_state(segment, State::Ghost);
+            } else {
+                self.free(seat, segment);
+            }
+        }
+        // Pairs with the acquire in `ghost_row_at`. Whoever put the segment there may be dead by now.
+        rows.fetch_max(have + (1 << self.ghost_shift()), AcqRel);
+    }
+}
+
+const _: () = assert!(GHOST_ROW_BYTES.is_multiple_of(4) && MORE_SHIFT + MORE_BITS <= 47);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_as_old_as_stamps_have_passed_since_also_over_their_end() {
+        let made_at = |stamp: u32| Mark(7 << STAMP_BITS | stamp);
+        assert_eq!(made_at(5).age(5), 0);
+        assert_eq!(made_at(5).age(9), 4);
+        assert_eq!(made_at(STAMPS).age(1), 1);
+        assert_eq!(Mark(0).age(1), u32::MAX);
+    }
+}

@@ -1,0 +1,120 @@
+//! Moving a live record to another place without anybody noticing.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use larder_item::{Deadline, Second};
+use larder_stats::Counter;
+
+use crate::index::find::Found;
+use crate::index::group::Locked;
+use crate::index::slot::Slot;
+use crate::reclaim::empty::Record;
+use crate::segment::head::Reservation;
+use crate::segment::header::Account;
+use crate::segment::lane::Lane;
+use crate::segment::record::{HEADER_BYTES, Header};
+use crate::{Engine, Seat, StoreError};
+
+impl Engine {
+    /// Makes the slot of a found record name its copy. Under the lock of its group.
+    pub(crate) fn relink(
+        &self,
+        seat: &Seat,
+        room: &Reservation<'_>,
+        found: &Found,
+        deadline: Deadline,
+        freq: u64,
+    ) {
+        let header = Header::load(&self.memory, room.at());
+        room.fill(header.record_bytes());
+        self.note_deadline(room.segment, deadline);
+        self.charge(room.segment, Account::of(header));
+        self.intend_to_replace(seat, found.slot);
+        self.set_slot(found.slot_at, room.slot().tagged(found.slot.tag(), freq));
+        self.discharge(found.slot.segment(), Account::of(found.header));
+    }
+
+    /// Moves a live record, or a live piece, to a lane; nothing happens where it is dead by now. `freq_after` is
+    /// what becomes of a record's freq.
+    ///
+    /// The flush is looked at under the lock, after the new place is found: an item flushed meanwhile does not
+    /// come back under a younger sequence.
+    pub(crate) fn relocate(
+        &self,
+        seat: &Seat,
+        record: &Record,
+        to: Lane,
+        freq_after: impl Fn(u64) -> u64,
+        now: Second,
+    ) -> Result<(), StoreError> {
+        let Record { slot, hash, header } = *record;
+        let from = self.layout.segment_at(slot.segment()) + slot.offset();
+        let bytes = header.record_bytes();
+        let room = self.reserve_for_survivor(seat, to, bytes, now)?;
+        self.memory.copy(from, room.at(), bytes);
+        let locked = self.lock(seat, hash)?;
+        if header.is_piece() {
+            self.relocate_piece(seat, &room, &locked, hash, slot, bytes);
+        } else if let Some(found) = self.find_location(&locked, hash, slot) {
+            if let Some(death) = self.death(&found, now) {
+                self.reclaim(seat, &found, death);
+                return Ok(());
+            }
+            // What may have changed since the copy: version and deadline, the table of a large value, all of a
+            // record that changes in place, and the header's marks.
+            let fields = header.key_at() - HEADER_BYTES;
+            self.memory.copy(from + HEADER_BYTES, room.at() + HEADER_BYTES, fields);
+            if header.is_large() {
+                let at = header.value_at();
+                self.memory.copy(from + at, room.at() + at, header.value_bytes());
+            } else if header.changes_in_place() {
+                self.memory.copy(from, room.at(), bytes);
+            }
+            let counted = self.slot(found.slot_at).freq();
+            let freq = freq_after(counted);
+            let header = found.header.with_freq_changed(counted, freq);
+            self.memory.word(room.at()).store(header.word(), Relaxed);
+            self.relink(seat, &room, &found, self.deadline(&found), freq);
+            self.count(seat, Counter::BytesRelocated, bytes as u64);
+        }
+        Ok(())
+    }
+
+    fn relocate_piece(
+        &self,
+        seat: &Seat,
+        room: &Reservation<'_>,
+        locked: &Locked<'_>,
+        hash: u64,
+        slot: Slot,
+        bytes: usize,
+    ) {
+        if let Some((_, table_at)) = self.find_owner(locked, hash, slot) {
+            room.fill(bytes);
+            self.note_deadline(room.segment, Deadline::NEVER);
+            let account = Account { items: 0, bytes };
+            self.charge(room.segment, account);
+            self.intend_to_replace(seat, slot);
+            self.set_slot(table_at, room.slot());
+            self.discharge(slot.segment(), account);
+            self.count(seat, Counter::BytesRelocated, bytes as u64);
+        }
+    }
+
+    /// The large item of a locked group that a piece belongs to, and the word of its table that names the
+    /// piece.
+    pub(crate) fn find_owner(
+        &self,
+        locked: &Locked<'_>,
+        hash: u64,
+        piece: Slot,
+    ) -> Option<(Found, usize)> {
+        let tag = self.tag_of(hash);
+        locked.slots(hash).filter(|at| self.slot(*at).has_tag(tag)).find_map(|at| {
+            let found = self.named_by(at, self.slot(at));
+            let named = |table_at: &usize| self.slot(*table_at).location() == piece.location();
+            let table_at = found.header.is_large().then(|| self.table(&found).find(named))??;
+            Some((found, table_at))
+        })
+    }
+}

@@ -1,0 +1,271 @@
+//! Work that is nobody's in particular: taking back what is dead before somebody needs the room.
+
+use std::fmt;
+use std::sync::atomic::Ordering::Relaxed;
+
+use larder_item::{Meta, Second};
+use larder_region::layout::global;
+use larder_stats::Counter;
+
+use crate::inspect::dump::Cursor;
+use crate::reclaim::evict::{Effort, Emptied, Keep};
+use crate::segment::header::State;
+use crate::{Engine, Seat};
+
+/// How many segments [`Engine::maintain`] frees in one go.
+const FREED_SEGMENTS_MAX: usize = 64;
+
+/// How many segments [`Engine::maintain`] counts again in one go.
+const RECOUNTED_SEGMENTS_MAX: usize = 16;
+
+/// In so many calls of [`Engine::maintain`] all segments are looked through for expired items …
+const SWEEP_CALLS: usize = 8;
+/// … unless that were more than so many bytes a call.
+const SWEEP_BYTES_MAX: usize = 128 << 20;
+
+/// One of so many segments is kept free by whoever refills, besides those for survivors …
+const FREE_PART: u64 = 128;
+/// … but no more than this.
+const FREE_MAX: u64 = 32;
+/// After so many rounds a refill lets others go on.
+const REFILL_ROUNDS_MAX: u32 = 128;
+
+/// Somebody to be told that free segments are running out.
+pub(crate) struct Wake(Box<dyn Fn() + Send + Sync>);
+
+impl Wake {
+    pub(crate) fn call(&self) {
+        (self.0)();
+    }
+}
+
+impl fmt::Debug for Wake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Wake")
+    }
+}
+
+impl Engine {
+    /// Takes back the memory of what expired, was flushed, overwritten or deleted, and of the oldest items while
+    /// there is more in use than the memory limit allows. To be called once a second or so, by anybody; a call
+    /// does a bounded amount of work. Expired items that nobody asks for are gone after eight calls, or as
+    /// many as the memory has 128 MiB.
+    pub fn maintain(&self, seat: &Seat, now: Second) {
+        self.flush_if_due(now);
+        self.bury_dead();
+        self.recount_suspects(seat, RECOUNTED_SEGMENTS_MAX);
+        self.detach_spent(seat, now);
+        let mut keep = Keep::BestHalf;
+        for _ in 0..FREED_SEGMENTS_MAX {
+            let survey = self.survey(now);
+            let freed = match survey.spent {
+                Some(spent) => self.win_back(seat, spent, now),
+                None if self.is_over_limit() => self.make_room(seat, &survey, keep, now),
+                None => break,
+            };
+            keep = match freed {
+                Ok(Emptied::Yes(_)) => Keep::BestHalf,
+                // There is no place for survivors.
+                Ok(Emptied::Partly) if keep == Keep::BestHalf => Keep::Nothing,
+                _ => break,
+            };
+        }
+        // Where no thread does it: a process that shares the cache may have died meanwhile.
+        self.shrink(seat, now);
+        // After that: what has expired as a whole is taken back as a whole.
+        let sweep_max = (SWEEP_BYTES_MAX / self.layout.segment_bytes).max(1);
+        for _ in 0..(self.used_segments() as usize).div_ceil(SWEEP_CALLS).min(sweep_max) {
+            self.sweep_next(seat, now);
+        }
+        self.grow_if_due(seat, now);
+    }
+
+    /// Evicts until enough segments are free for some time, so that writers find them and need not evict
+    /// themselves. For a thread that has nothing else to do; [`Engine::call_when_short`] says when.
+    pub fn refill(&self, seat: &Seat, now: Second) {
+        let mut effort = Effort::default();
+        for _ in 0..=REFILL_ROUNDS_MAX {
+            if !self.evicts || self.free_segments() >= self.free_segments_high() {
+                break;
+            }
+            let survey = self.survey(now);
+            let freed = match survey.spent {
+                Some(spent) => self.win_back(seat, spent, now),
+                None => self.make_room(seat, &survey, effort.keep(), now),
+            };
+            match freed {
+                Ok(emptied @ (Emptied::Yes(_) | Emptied::Partly)) => {
+                    effort.count_round(emptied.won_bytes(), self.layout.segment_bytes);
+                }
+                // Where a writer is at it there is no need of us.
+                Ok(Emptied::Busy) | Err(_) => break,
+            }
+        }
+    }
+
+    /// Removes the dead items of one group of the index that are `wanted`, by the bytes of their keys and what is known
+    /// of them, and moves the cursor behind the group; false where the walk is at its end. Unlike
+    /// [`Engine::maintain`] it looks at items wherever they are, also where others are still being written.
+    ///
+    /// Cost: the group is locked, as for a store, while its items are looked at: a cache miss or two for each of ten or so.
+    pub fn sweep_group(
+        &self,
+        seat: &Seat,
+        cursor: &mut Cursor,
+        now: Second,
+        wanted: impl Fn(usize, &Meta) -> bool,
+    ) -> bool {
+        let group = cursor.group;
+        if group >= self.groups() {
+            return false;
+        }
+        self.flush_if_due(now);
+        let locked = self.lock_group(seat, group);
+        for found in self.linked(group).take_while(|_| locked.is_ok()) {
+            if let Some(death) = self.death(&found, now)
+                && wanted(
+                    found.header.key_bytes(),
+                    &self.meta(&found, self.value_bytes(&found), now),
+                )
+            {
+                self.sweep_up(seat, &found, death);
+            }
+        }
+        cursor.group += 1;
+        true
+    }
+
+    /// Lets `wake` be called whenever a writer takes a segment and few are left: whoever it wakes shall
+    /// [`Engine::refill`]. Only the first call counts. It is called with nothing held, and must not block.
+    pub fn call_when_short(&self, wake: Box<dyn Fn() + Send + Sync>) {
+        let _ = self.wake.set(Wake(wake));
+    }
+
+    /// A segment was taken: are few left?
+    pub(crate) fn note_taken(&self) {
+        if let Some(Wake(wake)) = self.wake.get()
+            && self.free_segments() < self.free_segments_low()
+        {
+            wake();
+        }
+    }
+
+    pub(crate) fn free_segments_low(&self) -> u64 {
+        self.spare_segments() + (self.segments_max() / FREE_PART / 2).clamp(1, FREE_MAX / 2)
+    }
+
+    fn free_segments_high(&self) -> u64 {
+        self.spare_segments() + (self.segments_max() / FREE_PART).clamp(1, FREE_MAX)
+    }
+
+    /// Looks through the next segment, in turn, for expired items that nobody has asked for, and unlinks
+    /// them: the segment may be worth compacting then.
+    pub(crate) fn sweep_next(&self, seat: &Seat, now: Second) {
+        let turn = self.memory.word(global::SWEEP_NEXT).fetch_add(1, Relaxed);
+        let segment = (turn % self.used_segments().max(1)) as u32;
+        let sequence = self.sequence(segment).load(Relaxed);
+        if self.state(segment) != State::Sealed
+            || !self.may_hold_expired(segment, now)
+            || !self.pin(segment, sequence)
+        {
+            return;
+        }
+        // A touch while we walk may note a deadline that is forgotten here: the item then waits for its
+        // segment's turn to be emptied.
+        self.forget_deadline_min(segment);
+        let mut checked = 0;
+        for (slot, header) in self.headers(segment) {
+            if header.deadline_at().is_none() {
+                continue;
+            }
+            checked += 1;
+            let record_at = self.layout.segment_at(segment) + slot.offset();
+            let deadline = self.swept_at(header, record_at);
+            if !deadline.is_past(now) {
+                self.note_deadline(segment, deadline);
+                continue;
+            }
+            let hash = self.hash_of(record_at, header);
+            let Ok(locked) = self.lock(seat, hash) else {
+                // Others there may wait for the same: another time.
+                self.note_deadline(segment, deadline);
+                break;
+            };
+            if let Some(found) = self.find_location(&locked, hash, slot)
+                && let Some(death) = self.death(&found, now)
+            {
+                self.sweep_up(seat, &found, death);
+            }
+        }
+        self.count(seat, Counter::CrawlerItemsChecked, checked);
+        self.unpin(segment);
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(any(feature = "interleavings", miri)))]
+mod tests {
+    use larder_item::{Deadline, Epoch, StoreMode};
+
+    use crate::{Config, Request};
+
+    use super::*;
+
+    const NOW: Second = 10;
+
+    /// As many segments as a cache of 4 GiB has, of 64 KiB each.
+    fn engine_of_many_segments() -> Engine {
+        let engine = Engine::create(&Config {
+            memory_bytes: 16 << 20,
+            memory_bytes_max: 256 << 20,
+            huge_pages: false,
+            item_bytes_max: 1 << 20,
+            keeps_versions: false,
+            evicts: true,
+            hash_seed: 1,
+            epoch: Epoch { unix_secs: 0 },
+        });
+        let engine = engine.unwrap();
+        let seat = engine.sit().unwrap();
+        engine.set_memory_limit(&seat, 256 << 20).unwrap();
+        engine.leave(&seat);
+        engine
+    }
+
+    fn key(number: u32) -> [u8; 8] {
+        u64::from(number).to_le_bytes()
+    }
+
+    fn is_hot(number: u32) -> bool {
+        number % 10 < 7
+    }
+
+    #[test]
+    fn a_refill_that_wins_segments_drops_nothing_that_was_read() {
+        let engine = engine_of_many_segments();
+        assert!(engine.segments_max() > 4000);
+        let seat = engine.sit().unwrap();
+        let mut stored = 0;
+        while engine.free_segments() > engine.spare_segments() {
+            let request =
+                Request { deadline: Deadline::NEVER, ..Request::new(b"", StoreMode::Set) };
+            engine
+                .store(&seat, &Request { key: &key(stored), ..request }, &[7; 1000], NOW)
+                .unwrap();
+            for _ in 0..if is_hot(stored) { 2 } else { 0 } {
+                engine.read(&seat, &key(stored), NOW, &mut Vec::new(), |_, _| ());
+            }
+            stored += 1;
+        }
+        assert_eq!(engine.counter(Counter::Evictions), 0);
+
+        for _ in 0..4 {
+            engine.refill(&seat, NOW);
+        }
+
+        assert!(engine.free_segments() >= engine.free_segments_high());
+        assert!(engine.counter(Counter::Evictions) > 1000);
+        assert_eq!(engine.counter(Counter::EvictedActive), 0, "items that were read are evicted");
+        engine.validate().unwrap();
+    }
+}

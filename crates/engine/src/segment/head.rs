@@ -1,0 +1,268 @@
+//! Append heads: where new records go.
+//!
+//! A lane has a few heads ("stripes"), each with a segment of its own. A writer claims one for as long as
+//! it takes to write a record and publish it: while a head is claimed its segment is not sealed, so it
+//! cannot be emptied under the writer. Nobody makes room while it holds a head: whoever does moves survivors,
+//! which takes another.
+//!
+//! ```text
+//! 0  claimed by owner u64 │ 8  segment + 1, 0 for none u64
+//! ```
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use larder_item::Second;
+use larder_region::layout::LINE_BYTES;
+
+use crate::index::slot::Slot;
+use crate::process::wait::Wait;
+use crate::segment::header::State;
+use crate::segment::lane::{Lane, Pool};
+use crate::{Engine, Seat, StoreError, Stuck};
+
+const CLAIMED: usize = 0;
+const SEGMENT: usize = 8;
+
+/// A claimed head with room in its segment. Dropped, it is released; what was not kept is given back.
+pub(crate) struct Reservation<'a> {
+    engine: &'a Engine,
+    head_at: usize,
+    pub(crate) segment: u32,
+    pub(crate) sequence: u64,
+    /// Where in the segment the room begins.
+    pub(crate) offset: usize,
+    /// How much room there is.
+    pub(crate) bytes: usize,
+}
+
+impl Reservation<'_> {
+    /// Where in the region the room begins.
+    pub(crate) fn at(&self) -> usize {
+        self.engine.layout.segment_at(self.segment) + self.offset
+    }
+
+    pub(crate) fn slot(&self) -> Slot {
+        Slot::new(self.segment, self.offset, self.sequence)
+    }
+
+    /// Makes `bytes` written at the start of the room part of the segment, so that walkers see them.
+    pub(crate) fn fill(&self, bytes: usize) {
+        self.engine.set_filled(self.segment, self.offset + bytes);
+    }
+
+    /// Takes back what `fill` did: nothing names the record.
+    pub(crate) fn give_back(&self) {
+        self.engine.set_filled(self.segment, self.offset);
+    }
+}
+
+impl Drop for Reservation<'_> {
+    fn drop(&mut self) {
+        // Pairs with the acquire in `claim_head`.
+        self.engine.memory.word(self.head_at + CLAIMED).store(0, Release);
+    }
+}
+
+impl Engine {
+    /// Finds room for a record of `bytes` (a multiple of 8), or for a part of it of at least `bytes_min`.
+    /// Empties old segments where there is none: the caller must hold neither group nor head.
+    pub(crate) fn reserve(
+        &self,
+        seat: &Seat,
+        lane: Lane,
+        bytes: usize,
+        bytes_min: usize,
+        now: Second,
+    ) -> Result<Reservation<'_>, StoreError> {
+        let mut taken = None;
+        loop {
+            let claimed = self.claim_head(seat, lane);
+            if claimed.is_err() {
+                // It would be nobody's as long as this process lives.
+                taken.inspect(|segment| self.free(seat, *segment));
+            }
+            let mut room = claimed?;
+            loop {
+                if self.has_room_for(seat, &mut room, bytes, bytes_min)? {
+                    // Somebody else had one for this head while we looked for ours.
+                    taken.inspect(|segment| self.free(seat, *segment));
+                    return Ok(room);
+                }
+                let Some(segment) = taken.take().or_else(|| self.take_free_segment(seat)) else {
+                    break;
+                };
+                // The head stays claimed until there is something in it: see `detach_idle`.
+                self.attach_segment(seat, &room, segment, lane, now);
+                self.note_taken();
+            }
+            drop(room);
+            taken = Some(self.take_segment(seat, now)?);
+        }
+    }
+
+    /// As [`Self::reserve`], for a record that is moved: takes what is kept free for that, and makes no room.
+    pub(crate) fn reserve_for_survivor(
+        &self,
+        seat: &Seat,
+        lane: Lane,
+        bytes: usize,
+        now: Second,
+    ) -> Result<Reservation<'_>, StoreError> {
+        let mut room = self.claim_head(seat, lane)?;
+        while !self.has_room_for(seat, &mut room, bytes, bytes)? {
+            let segment = self.take_for_survivors(seat).ok_or(StoreError::NoMemory)?;
+            self.attach_segment(seat, &room, segment, lane, now);
+        }
+        Ok(room)
+    }
+
+    /// Looks for room in the segment of a claimed head; seals one that has too little.
+    fn has_room_for(
+        &self,
+        seat: &Seat,
+        room: &mut Reservation<'_>,
+        bytes: usize,
+        bytes_min: usize,
+    ) -> Result<bool, StoreError> {
+        debug_assert!(bytes.is_multiple_of(8) && bytes_min <= bytes);
+        if bytes_min > self.layout.segment_bytes {
+            return Err(StoreError::NoMemory);
+        }
+        let Some(segment) = self.head_segment(room.head_at) else {
+            return Ok(false);
+        };
+        room.segment = segment;
+        room.sequence = self.sequence(segment).load(Relaxed);
+        room.offset = self.filled(segment);
+        // A damaged region may say more than there is.
+        room.bytes = self.layout.segment_bytes.saturating_sub(room.offset).min(bytes);
+        let fits = room.offset.is_multiple_of(8)
+            && room.bytes >= bytes_min
+            && !self.is_flushed(room.sequence);
+        if !fits {
+            self.detach_segment(seat, room.head_at, segment);
+        }
+        Ok(fits)
+    }
+
+    fn attach_segment(
+        &self,
+        seat: &Seat,
+        room: &Reservation<'_>,
+        segment: u32,
+        lane: Lane,
+        now: Second,
+    ) {
+        self.activate(seat, segment, lane, now);
+        self.memory.word(room.head_at + SEGMENT).store(u64::from(segment) + 1, Release);
+        // From here on it is the head's.
+        self.set_state(segment, State::Active);
+    }
+
+    /// Claims a head of the lane, beginning with the seat's own; waits where all are claimed.
+    fn claim_head(&self, seat: &Seat, lane: Lane) -> Result<Reservation<'_>, Stuck> {
+        let stripes = self.layout.stripes;
+        let mut wait = Wait::default();
+        let mut stripe = seat.index as usize % stripes;
+        loop {
+            let head_at = self.head_at(lane, stripe);
+            let claimed = self.memory.word(head_at + CLAIMED);
+            // The acquire pairs with the release of the last holder.
+            if claimed.compare_exchange(0, seat.owner(), Acquire, Relaxed).is_ok() {
+                return Ok(Reservation {
+                    engine: self,
+                    head_at,
+                    segment: 0,
+                    sequence: 0,
+                    offset: 0,
+                    bytes: 0,
+                });
+            }
+            stripe = (stripe + 1) % stripes;
+            if stripe == seat.index as usize % stripes {
+                self.wait_for_peers(&mut wait)?;
+            }
+        }
+    }
+
+    pub(crate) fn head_at(&self, lane: Lane, stripe: usize) -> usize {
+        let lane = lane.pool as usize * self.layout.ttl_classes + lane.ttl_class as usize;
+        self.layout.heads_at + (lane * self.layout.stripes + stripe) * LINE_BYTES
+    }
+
+    fn lanes(&self) -> impl Iterator<Item = Lane> + use<> {
+        let ttl_classes = 0..self.layout.ttl_classes as u32;
+        [Pool::Small, Pool::Main].into_iter().flat_map(move |pool| {
+            ttl_classes.clone().map(move |ttl_class| Lane { pool, ttl_class })
+        })
+    }
+
+    fn head_segment(&self, head_at: usize) -> Option<u32> {
+        (self.memory.word(head_at + SEGMENT).load(Relaxed) as u32).checked_sub(1)
+    }
+
+    /// Seals the segment of a claimed head.
+    pub(crate) fn detach_segment(&self, seat: &Seat, head_at: usize, segment: u32) {
+        self.set_own_state(segment, State::Active, seat);
+        self.memory.word(head_at + SEGMENT).store(0, Release);
+        self.set_state(segment, State::Sealed);
+    }
+
+    /// Seals the segments of heads that nobody uses just now, where nothing in them matters: so that what
+    /// was flushed or has expired does not wait for the next store to be taken back.
+    pub(crate) fn detach_spent(&self, seat: &Seat, now: Second) {
+        self.detach_where(seat, |segment| self.filled(segment) > 0 && self.is_spent(segment, now));
+    }
+
+    /// Seals the segments of all heads that nobody uses just now: where heads hold all there is, none can be
+    /// emptied. Were there any? Without eviction those stay that are compacted into: what is in them would be
+    /// moved to others like them, again and again.
+    pub(crate) fn detach_idle(&self, seat: &Seat) -> bool {
+        let is_due = |segment| self.evicts || self.lane(segment).pool == Pool::Small;
+        self.detach_where(seat, is_due) > 0
+    }
+
+    /// Releases the heads of a dead seat. What was written there and is not published is passed over.
+    pub(crate) fn release_heads(&self, seat: &Seat) {
+        for head_at in self.heads() {
+            let claimed = self.memory.word(head_at + CLAIMED);
+            if claimed.load(Acquire) != seat.owner() {
+                continue;
+            }
+            if let Some(segment) = self.head_segment(head_at) {
+                self.suspect(segment);
+                self.set_state(segment, State::Active);
+            }
+            claimed.store(0, Release);
+        }
+    }
+
+    /// The owner of each head, and its segment.
+    pub(crate) fn head_words(&self) -> impl Iterator<Item = (u64, Option<u32>)> {
+        let owner = |head_at| self.memory.word(head_at + CLAIMED).load(Acquire);
+        self.heads().map(move |head_at| (owner(head_at), self.head_segment(head_at)))
+    }
+
+    fn heads(&self) -> impl Iterator<Item = usize> {
+        let stripes = 0..self.layout.stripes;
+        self.lanes()
+            .flat_map(move |lane| stripes.clone().map(move |stripe| self.head_at(lane, stripe)))
+    }
+
+    /// Seals some of the segments of heads that nobody uses just now, and says how many these were.
+    pub(crate) fn detach_where(&self, seat: &Seat, is_due: impl Fn(u32) -> bool) -> usize {
+        let mut detached = 0;
+        for head_at in self.heads() {
+            let claimed = self.memory.word(head_at + CLAIMED);
+            if claimed.compare_exchange(0, seat.owner(), Acquire, Relaxed).is_err() {
+                continue;
+            }
+            if let Some(segment) = self.head_segment(head_at).filter(|segment| is_due(*segment)) {
+                self.detach_segment(seat, head_at, segment);
+                detached += 1;
+            }
+            claimed.store(0, Release);
+        }
+        detached
+    }
+}

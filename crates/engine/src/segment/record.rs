@@ -1,0 +1,490 @@
+//! A record: an item, or a piece of a large value, as bytes in a segment.
+//!
+//! ```text
+//! ┌──────────────────────────────────────────────────────┬─────────┬──────────┬───────┬─────┬───────┬─────┐
+//! │ header 8                                             │ version │ deadline │ flags │ key │ value │ pad │
+//! │ value len 20│key len 8│fields 8│mark 5│born 3│used 20 │   8?    │    4?    │  4?   │     │       │ → 8 │
+//! └──────────────────────────────────────────────────────┴─────────┴──────────┴───────┴─────┴───────┴─────┘
+//! ```
+//!
+//! A field with a question mark is present if its bit in `fields` is set; the widest come first so that
+//! each is aligned. `used` is the time at which the item was last used: module [`used`](crate::segment::used). The record
+//! of a large value holds a table in place of the value (module [`large`](crate::ops::large)); a piece holds the hash
+//! of its item's key in place of all fields, and its `used` is 0.
+//!
+//! Two kinds of records change in place (module `alter`): a **number** holds the u64 in place of its text,
+//! `mark` says how many bytes the text has; a **growing** one has its length rounded up to 2^`mark` bytes, and
+//! takes appended bytes into what is left.
+//!
+//! Of every record four things in the header change in place, under the lock of its group: `used`, the two fields
+//! **stale** and **won**, and **born**, the freq that the item's slot had when it was stored. What the slot counts
+//! beyond that was read since. An item whose freq eviction has lowered says so by a `born` of 4 if it was read
+//! before.
+
+use larder_item::{Deadline, Second};
+use larder_region::Memory;
+use larder_region::layout::SEGMENT_BYTES_MAX;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use crate::index::slot::FREQ_MAX;
+use crate::segment::used::{self, Used};
+
+const VERSION: u8 = 1;
+const DEADLINE: u8 = 2;
+const FLAGS: u8 = 4;
+const LARGE: u8 = 8;
+const PIECE: u8 = 16;
+const NUMBER: u8 = 32;
+const STALE: u8 = 64;
+const WON: u8 = 128;
+
+const VALUE_MASK: u64 = (1 << KEY_SHIFT) - 1;
+const KEY_SHIFT: u32 = 20;
+const KEY_MASK: u64 = 0xFF << KEY_SHIFT;
+const FIELDS_SHIFT: u32 = 28;
+const MARK_SHIFT: u32 = 36;
+const MARK_MAX: u64 = 31;
+const BORN_SHIFT: u32 = 41;
+const BORN_MASK: u64 = 7 << BORN_SHIFT;
+const USED_SHIFT: u32 = 44;
+const USED_MASK: u64 = !0 << USED_SHIFT;
+
+/// What is known of an item, not of its record.
+const LIFE_MASK: u64 = USED_MASK | BORN_MASK | ((STALE | WON) as u64) << FIELDS_SHIFT;
+
+/// The highest freq that an item begins with: a read can still be told from it.
+pub(crate) const FREQ_BORN_MAX: u64 = FREQ_MAX - 1;
+/// Stands for a freq that is not known any more, of an item that was read.
+pub(crate) const READ_BEFORE: u64 = FREQ_MAX + 1;
+
+/// The least that record lengths are multiples of, as a power of two.
+const UNIT_BITS_MIN: u32 = 3;
+/// The bytes of a number's value.
+pub(crate) const NUMBER_BYTES: usize = 8;
+
+/// The bytes every record begins with.
+pub(crate) const HEADER_BYTES: usize = 8;
+/// The bytes of a piece before its part of the value.
+pub(crate) const PIECE_HEAD_BYTES: usize = HEADER_BYTES + 8;
+
+/// The first word of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header(u64);
+
+/// Which optional fields a record has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fields {
+    pub(crate) version: bool,
+    pub(crate) deadline: bool,
+    pub(crate) flags: bool,
+}
+
+/// What was said of an item since it was stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Marks {
+    /// Its value is out of date.
+    pub(crate) stale: bool,
+    /// Somebody was given the right to bring a new one.
+    pub(crate) won: bool,
+}
+
+/// What stands in a record's value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// The value.
+    Plain,
+    /// The value, and room for more behind it: the record's length is a multiple of 2^`unit_bits`.
+    Growing { unit_bits: u8 },
+    /// The number whose text, padded with spaces, is the value.
+    Number { shown_bytes: u8 },
+    /// A table of pieces.
+    Table,
+}
+
+impl Form {
+    /// The form of a value that has grown to a record of so many bytes: about as much room again.
+    pub(crate) fn growing(record_bytes: usize) -> Self {
+        Self::Growing { unit_bits: record_bytes.ilog2() as u8 }
+    }
+
+    /// The form of a number whose text has so many bytes; none where these are too many for one.
+    pub(crate) fn number(text_bytes: usize) -> Option<Self> {
+        let shown_bytes = u8::try_from(text_bytes).ok()?;
+        (u64::from(shown_bytes) <= MARK_MAX).then_some(Self::Number { shown_bytes })
+    }
+
+    fn bits(self) -> u8 {
+        match self {
+            Self::Plain | Self::Growing { .. } => 0,
+            Self::Number { .. } => NUMBER,
+            Self::Table => LARGE,
+        }
+    }
+
+    fn mark(self) -> u8 {
+        match self {
+            Self::Plain | Self::Table => 0,
+            Self::Growing { unit_bits } => unit_bits,
+            Self::Number { shown_bytes } => shown_bytes,
+        }
+    }
+}
+
+impl Header {
+    pub(crate) fn new(fields: Fields, form: Form, key_bytes: usize, value_bytes: usize) -> Self {
+        debug_assert!(key_bytes <= 0xFF && value_bytes as u64 <= VALUE_MASK);
+        let bit = |present: bool, bit: u8| if present { bit } else { 0 };
+        let bits = bit(fields.version, VERSION)
+            | bit(fields.deadline, DEADLINE)
+            | bit(fields.flags, FLAGS)
+            | form.bits();
+        debug_assert!(u64::from(form.mark()) <= MARK_MAX);
+        let mark = u64::from(form.mark()) << MARK_SHIFT;
+        Self(Self::of_parts(bits, key_bytes, value_bytes).0 | mark)
+    }
+
+    pub(crate) fn piece(value_bytes: usize) -> Self {
+        Self::of_parts(PIECE, 0, value_bytes)
+    }
+
+    fn of_parts(bits: u8, key_bytes: usize, value_bytes: usize) -> Self {
+        Self(value_bytes as u64 | (key_bytes as u64) << KEY_SHIFT | u64::from(bits) << FIELDS_SHIFT)
+    }
+
+    #[inline]
+    pub(crate) fn load(memory: &Memory, record_at: usize) -> Self {
+        // Pairs with the release in `alter`: who sees the new length of a growing value sees its bytes.
+        Self(memory.word(record_at).load(Acquire))
+    }
+
+    pub(crate) fn word(self) -> u64 {
+        self.0
+    }
+
+    #[inline]
+    pub(crate) fn value_bytes(self) -> usize {
+        (self.0 & VALUE_MASK) as usize
+    }
+
+    #[inline]
+    pub(crate) fn key_bytes(self) -> usize {
+        ((self.0 & KEY_MASK) >> KEY_SHIFT) as usize
+    }
+
+    #[inline]
+    fn has(self, bit: u8) -> bool {
+        self.0 >> FIELDS_SHIFT & u64::from(bit) != 0
+    }
+
+    #[inline]
+    pub(crate) fn is_large(self) -> bool {
+        self.has(LARGE)
+    }
+
+    pub(crate) fn is_piece(self) -> bool {
+        self.has(PIECE)
+    }
+
+    #[inline]
+    pub(crate) fn is_number(self) -> bool {
+        self.has(NUMBER)
+    }
+
+    #[inline]
+    fn mark(self) -> u32 {
+        (self.0 >> MARK_SHIFT & MARK_MAX) as u32
+    }
+
+    #[inline]
+    pub(crate) fn is_stale(self) -> bool {
+        self.has(STALE)
+    }
+
+    #[inline]
+    pub(crate) fn is_won(self) -> bool {
+        self.has(WON)
+    }
+
+    /// The same with these marks and no others.
+    pub(crate) fn with_marks(self, marks: Marks) -> Self {
+        let bit = |present: bool, bit: u8| if present { u64::from(bit) << FIELDS_SHIFT } else { 0 };
+        let none = self.0 & !(u64::from(STALE | WON) << FIELDS_SHIFT);
+        Self(none | bit(marks.stale, STALE) | bit(marks.won, WON))
+    }
+
+    /// Has an item been read since it was stored, if its slot has this freq?
+    #[inline]
+    pub(crate) fn is_fetched(self, freq: u64) -> bool {
+        let born = (self.0 & BORN_MASK) >> BORN_SHIFT;
+        (born == READ_BEFORE) | (freq > born)
+    }
+
+    /// The same of an item that begins with a freq, or was [`READ_BEFORE`].
+    pub(crate) fn with_born(self, born: u64) -> Self {
+        debug_assert!(born <= READ_BEFORE);
+        Self(self.0 & !BORN_MASK | born << BORN_SHIFT)
+    }
+
+    /// Returns when the item was last used.
+    #[inline]
+    pub(crate) fn used(self) -> Used {
+        Used((self.0 >> USED_SHIFT) as u32)
+    }
+
+    /// Returns the same header of an item that is used in the second `now`.
+    #[inline]
+    pub(crate) fn with_used(self, now: Second) -> Self {
+        Self(self.0 & !USED_MASK | u64::from(Used::at(now).0) << USED_SHIFT)
+    }
+
+    /// Returns the same header of an item that goes on in this record: with the marks, `born` and `used` of the old one.
+    pub(crate) fn going_on_from(self, old: Self) -> Self {
+        Self(self.0 & !LIFE_MASK | old.0 & LIFE_MASK)
+    }
+
+    /// Does the other say the same of what stands in the record?
+    #[inline]
+    pub(crate) fn is_same_form(self, other: Self) -> bool {
+        (self.0 ^ other.0) & !LIFE_MASK == 0
+    }
+
+    /// What the header says but for reads and for claims of the right to bring a new value.
+    pub(crate) fn without_reads(self) -> u64 {
+        self.0 & !(BORN_MASK | u64::from(WON) << 32)
+    }
+
+    /// The same of an item whose slot's freq goes from one number to another by no read.
+    pub(crate) fn with_freq_changed(self, from: u64, to: u64) -> Self {
+        match self.is_fetched(from) {
+            true if from == to => self,
+            true => self.with_born(READ_BEFORE),
+            false => self.with_born(to),
+        }
+    }
+
+    pub(crate) fn is_growing(self) -> bool {
+        self.mark() != 0 && !self.is_number()
+    }
+
+    /// About how long the record of an item is.
+    pub(crate) fn bytes_for(key_bytes: usize, value_bytes: usize) -> usize {
+        HEADER_BYTES + key_bytes + value_bytes
+    }
+
+    /// The form of the value; a growing one that is written anew does not grow.
+    pub(crate) fn form_of_copy(self) -> Form {
+        match self.mark() {
+            _ if self.is_large() => Form::Table,
+            shown_bytes if self.is_number() => Form::Number { shown_bytes: shown_bytes as u8 },
+            _ => Form::Plain,
+        }
+    }
+
+    /// May more than the deadline change while the record is where it is?
+    #[inline]
+    pub(crate) fn changes_in_place(self) -> bool {
+        self.mark() != 0
+    }
+
+    /// The length of the value as users see it; not for large ones.
+    #[inline]
+    pub(crate) fn shown_bytes(self) -> usize {
+        if self.is_number() { self.mark() as usize } else { self.value_bytes() }
+    }
+
+    /// The same with another length of the value.
+    pub(crate) fn with_value_bytes(self, value_bytes: usize) -> Self {
+        debug_assert!(value_bytes as u64 <= VALUE_MASK);
+        Self(self.0 & !VALUE_MASK | value_bytes as u64)
+    }
+
+    /// True if this could be the record of a key of this length. A piece has no key, and fits none.
+    #[inline]
+    pub(crate) fn fits(self, key_bytes: usize) -> bool {
+        self.0 & KEY_MASK == (key_bytes as u64) << KEY_SHIFT
+    }
+
+    #[inline]
+    pub(crate) fn version_at(self) -> Option<usize> {
+        self.has(VERSION).then_some(HEADER_BYTES)
+    }
+
+    #[inline]
+    pub(crate) fn deadline_at(self) -> Option<usize> {
+        let at = HEADER_BYTES + if self.has(VERSION) { 8 } else { 0 };
+        self.has(DEADLINE).then_some(at)
+    }
+
+    #[inline]
+    pub(crate) fn flags_at(self) -> Option<usize> {
+        let before = if self.has(VERSION) { 8 } else { 0 } + if self.has(DEADLINE) { 4 } else { 0 };
+        self.has(FLAGS).then_some(HEADER_BYTES + before)
+    }
+
+    /// Where the key begins.
+    #[inline]
+    pub(crate) fn key_at(self) -> usize {
+        if self.is_piece() {
+            return PIECE_HEAD_BYTES;
+        }
+        HEADER_BYTES
+            + if self.has(VERSION) { 8 } else { 0 }
+            + if self.has(DEADLINE) { 4 } else { 0 }
+            + if self.has(FLAGS) { 4 } else { 0 }
+    }
+
+    /// Where the value begins.
+    #[inline]
+    pub(crate) fn value_at(self) -> usize {
+        let key_end = self.key_at() + self.key_bytes();
+        // Words that are changed one by one are aligned.
+        if self.has(LARGE | NUMBER) { key_end.next_multiple_of(8) } else { key_end }
+    }
+
+    /// The length of the record, padding included.
+    #[inline]
+    pub(crate) fn record_bytes(self) -> usize {
+        let unit_bits = if self.is_growing() { self.mark() } else { 0 };
+        (self.value_at() + self.value_bytes()).next_multiple_of(1 << unit_bits.max(UNIT_BITS_MIN))
+    }
+
+    #[inline]
+    pub(crate) fn deadline(self, memory: &Memory, record_at: usize) -> Deadline {
+        self.deadline_at()
+            .map_or(Deadline::NEVER, |at| Deadline(memory.half(record_at + at).load(Relaxed)))
+    }
+
+    #[inline]
+    pub(crate) fn flags(self, memory: &Memory, record_at: usize) -> u32 {
+        self.flags_at().map_or(0, |at| memory.half(record_at + at).load(Relaxed))
+    }
+
+    #[inline]
+    pub(crate) fn version(self, memory: &Memory, record_at: usize) -> u64 {
+        // Pairs with the release in `alter`.
+        self.version_at().map_or(0, |at| memory.word(record_at + at).load(Acquire))
+    }
+}
+
+/// What is to be written as the record of an item.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Draft<'a> {
+    pub(crate) key: &'a [u8],
+    pub(crate) hash: u64,
+    pub(crate) flags: u32,
+    /// Present, if only to be changed later, or absent.
+    pub(crate) deadline: Option<Deadline>,
+    /// Does the record carry a version? It is filled in when the record is published.
+    pub(crate) versioned: bool,
+    /// What stands there in place of the value: see [`Form`].
+    pub(crate) value: &'a [u8],
+    pub(crate) form: Form,
+}
+
+impl Draft<'_> {
+    pub(crate) fn header(&self) -> Header {
+        let fields = Fields {
+            version: self.versioned,
+            deadline: self.deadline.is_some(),
+            flags: self.flags != 0,
+        };
+        Header::new(fields, self.form, self.key.len(), self.value.len())
+    }
+
+    /// The length of the value as users see it.
+    pub(crate) fn shown_bytes(&self) -> usize {
+        match self.form {
+            // The table begins with it.
+            Form::Table => {
+                self.value.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes) as usize)
+            }
+            _ => self.header().shown_bytes(),
+        }
+    }
+
+    /// Writes the record into a place its writer owns.
+    pub(crate) fn write(&self, memory: &Memory, record_at: usize) {
+        let header = self.header();
+        if let (Some(at), Some(deadline)) = (header.deadline_at(), self.deadline) {
+            memory.half(record_at + at).store(deadline.0, Relaxed);
+        }
+        if let Some(at) = header.flags_at() {
+            memory.half(record_at + at).store(self.flags, Relaxed);
+        }
+        memory.write(record_at + header.key_at(), self.key);
+        memory.write(record_at + header.value_at(), self.value);
+        memory.word(record_at).store(header.word(), Relaxed);
+    }
+}
+
+const _: () = assert!(PIECE_HEAD_BYTES == 16 && HEADER_BYTES == size_of::<Header>());
+// A record lies within a segment, so that every length of a value has room in its field.
+const _: () = assert!(SEGMENT_BYTES_MAX as u64 - 1 <= VALUE_MASK);
+const _: () = assert!(USED_SHIFT + used::BITS == u64::BITS);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(version: bool, deadline: bool, flags: bool) -> Header {
+        let fields = Fields { version, deadline, flags };
+        Header::new(fields, Form::Plain, 20, 100)
+    }
+
+    #[test]
+    fn absent_fields_take_no_room() {
+        assert_eq!(header(false, false, false).record_bytes(), 128);
+        assert_eq!(header(true, true, true).record_bytes(), 144);
+    }
+
+    #[test]
+    fn present_fields_are_aligned_and_do_not_overlap() {
+        let all = header(true, true, true);
+        assert_eq!(
+            (all.version_at(), all.deadline_at(), all.flags_at(), all.key_at()),
+            (Some(8), Some(16), Some(20), 24)
+        );
+        let some = header(false, false, true);
+        assert_eq!((some.flags_at(), some.key_at(), some.value_at()), (Some(8), 12, 32));
+    }
+
+    #[test]
+    fn a_growing_record_keeps_its_length_until_its_room_is_used_up() {
+        let fields = Fields { version: false, deadline: false, flags: false };
+        let form = Form::growing(128);
+        let header = Header::new(fields, form, 20, 101);
+        assert_eq!(header.record_bytes(), 256);
+        assert_eq!(header.with_value_bytes(228).record_bytes(), 256);
+        assert_eq!(header.with_value_bytes(229).record_bytes(), 384);
+        assert!(header.changes_in_place() && header.is_growing() && !header.is_number());
+    }
+
+    #[test]
+    fn a_number_takes_eight_bytes_and_tells_how_long_its_text_is() {
+        let fields = Fields { version: true, deadline: false, flags: false };
+        let form = Form::Number { shown_bytes: 3 };
+        let header = Header::new(fields, form, 5, NUMBER_BYTES);
+        assert_eq!((header.value_at(), header.record_bytes(), header.shown_bytes()), (24, 32, 3));
+        assert!(header.changes_in_place() && header.is_number() && !header.is_growing());
+    }
+
+    #[test]
+    fn a_record_fits_only_its_own_key_length() {
+        let header = header(true, false, false);
+        assert!(header.fits(20) && !header.fits(21));
+        assert!(!header.fits(256 + 20), "a length that the field cannot hold");
+        assert!(!Header::piece(100).fits(20));
+    }
+
+    #[test]
+    fn the_time_of_the_last_use_changes_nothing_else() {
+        let header =
+            header(true, true, true).with_born(2).with_marks(Marks { stale: true, won: true });
+        let used = header.with_used(Second::MAX);
+        assert_eq!(used.used(), Used::at(Second::MAX));
+        assert!(used.is_same_form(header) && used.is_stale() && used.is_won());
+        assert_eq!((used.record_bytes(), used.key_bytes()), (header.record_bytes(), 20));
+        assert_eq!((used.with_used(0), used.is_fetched(2)), (header.with_used(0), false));
+        assert_eq!(Header::piece(100).used(), Used(0));
+    }
+}
