@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use larder_options::Options;
-use larder_server::datagrams::reply;
+use larder_server::reply;
 use larder_server::{Executor, Output, Server};
 use libfuzzer_sys::fuzz_target;
 use threads::Threads;

@@ -2,7 +2,7 @@
 //! in order.
 #![no_main]
 
-#[path = "../../crates/cache/tests/pair/mod.rs"]
+#[path = "../../crates/larder/tests/pair/mod.rs"]
 mod pair;
 
 use arbitrary::{Result, Unstructured};

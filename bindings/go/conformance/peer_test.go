@@ -11,7 +11,7 @@ import (
 	"larder"
 )
 
-// What bindings/c/tests/peer.c and crates/cache/examples/peer.rs agree on with this file.
+// What bindings/c/tests/peer.c and crates/larder/examples/peer.rs agree on with this file.
 const (
 	keys       = 50
 	sharedKeys = 7

@@ -15,38 +15,22 @@
 //! - what is shown of it: `help`, `config`, [`mod@settings`], [`docs`].
 #![forbid(unsafe_code)]
 
-mod check;
-mod command_line;
-mod config;
-pub mod docs;
-mod environment;
-pub mod error;
-mod file;
-mod getopt;
-mod help;
-pub mod identity;
-mod kind;
-pub mod listen;
-pub mod options;
-mod process;
-pub mod readers;
-pub mod request;
-mod row;
-pub mod settings;
-pub mod slabs;
+mod error;
+mod identity;
+mod show;
+mod source;
 mod table;
-pub mod tls;
-pub mod tuning;
-mod values;
+mod typed;
 
 pub use error::OptionError;
 pub use identity::{LARDER_BUILD, LARDER_COMMIT, LARDER_VERSION};
-pub use listen::{Listen, Security};
-pub use options::{Accepted, AnswersAs, Io, ListenAt, Options, Protocol};
-pub use process::from_process;
-pub use readers::LocalReaders;
-pub use request::{Request, Sources};
-pub use settings::settings;
-pub use slabs::Slabs;
-pub use tls::{ClientCertificates, Tls};
-pub use tuning::Tuning;
+pub use show::docs;
+pub use show::settings::settings;
+pub use source::process::from_process;
+pub use source::request::{Request, Sources};
+pub use typed::listen::{Listen, Security};
+pub use typed::options::{Accepted, AnswersAs, Io, ListenAt, Options, Protocol};
+pub use typed::readers::LocalReaders;
+pub use typed::slabs::Slabs;
+pub use typed::tls::{ClientCertificates, KeyFormat, Tls};
+pub use typed::tuning::Tuning;

@@ -7,24 +7,24 @@ use larder::{Builder, Cache, Clock, OpenError, Second};
 use larder_options::{Options, Tuning};
 use larder_stats::{Counter, Counters};
 
-use crate::budget::{BUDGET_BYTES, Budget};
-use crate::certificates::{Certificates, Refreshed};
-use crate::classes::Classes;
+use crate::admin::classes::Classes;
+use crate::admin::crawler::Crawler;
+use crate::admin::prefixes::Prefixes;
+use crate::admin::readers::{Readers, ReadersError};
+use crate::admin::roster::Roster;
+use crate::admin::stats::Censuses;
+use crate::admin::tally::ClassTally;
+use crate::admin::watch::{self, Watchers};
 use crate::clock::Warp;
-use crate::crawler::Crawler;
-use crate::credentials::{Credentials, CredentialsError};
-use crate::handover::HandedMemory;
-use crate::leases::Leases;
 use crate::log::{self, Log};
-use crate::memory_file::{self, MemoryFileError};
-use crate::prefixes::Prefixes;
-use crate::readers::{Readers, ReadersError};
-use crate::roster::Roster;
-use crate::stats::Censuses;
-use crate::stop::Stop;
-use crate::supervisor::Supervisor;
-use crate::tally::ClassTally;
-use crate::watch::{self, Watchers};
+use crate::net::budget::{BUDGET_BYTES, Budget};
+use crate::process::memory_file::{self, MemoryFileError};
+use crate::process::stop::Stop;
+use crate::process::supervisor::Supervisor;
+use crate::process::upgrade::handover::HandedMemory;
+use crate::session::credentials::{Credentials, CredentialsError};
+use crate::session::leases::Leases;
+use crate::tls::certificates::{Certificates, Refreshed};
 
 /// The cache and everything about its service that is not one thread's own.
 #[derive(Debug)]

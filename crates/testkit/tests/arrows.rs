@@ -14,10 +14,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("options", &["item"]),
     ("protocol", &["item"]),
     ("engine", &["item", "stats", "region"]),
-    ("cache", &["item", "stats", "options", "region", "engine", "protocol"]),
-    ("server", &["item", "stats", "options", "protocol", "cache"]),
-    ("cli", &["cache", "protocol", "options"]),
-    ("capi", &["cache", "item"]),
+    ("larder", &["item", "stats", "options", "region", "engine", "protocol"]),
+    ("server", &["item", "stats", "options", "protocol", "larder"]),
+    ("cli", &["larder", "protocol", "options"]),
+    ("capi", &["larder", "item"]),
 ];
 
 /// The source files that may hold `unsafe`, by folder of the crate: the one list, from which SECURITY.md has its own.

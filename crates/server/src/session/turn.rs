@@ -4,10 +4,10 @@ use larder::Piece;
 use larder_protocol::{Command, Frame, Response, binary, render};
 
 use super::Next;
-use crate::execute::Executor;
+use crate::admin::notice::Notice;
 use crate::log::Attention;
-use crate::notice::Notice;
-use crate::output::Output;
+use crate::net::output::Output;
+use crate::session::execute::Executor;
 
 /// One call of [`Session::receive`].
 pub(super) struct Turn<'a> {

@@ -4,7 +4,7 @@ use larder_protocol::binary::client::{Manner, Reading, read_reply, request};
 use larder_protocol::binary::{opcode, status};
 
 use super::*;
-use crate::credentials::Credentials;
+use crate::session::credentials::Credentials;
 
 /// A server that lets in foo, who says bar.
 fn server(dialects: Dialects) -> Arc<Server> {

@@ -1,0 +1,292 @@
+//! Getting values.
+
+use std::cell::Cell;
+
+use larder_engine::LargeValue;
+use larder_engine::{Engine, Miss, Seat};
+use larder_item::{Meta, Second};
+use larder_region::Sink;
+use larder_stats::Counter;
+
+use crate::Cache;
+use crate::large::Read;
+
+/// So many keys of [`Cache::get_many`] wait for the memory at the same time.
+pub(crate) const KEYS_AT_ONCE: usize = 16;
+
+/// So often a value is read that readers hold no segments for, and that is evicted under each read. Then the read is a miss.
+const ATTEMPTS_MAX: usize = 8;
+
+/// A thread keeps its buffer for [`Cache::get_with`] up to this size.
+const KEPT_BUFFER_BYTES_MAX: usize = 1 << 20;
+
+thread_local! {
+    static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Runs `f` with this thread's empty buffer. A use within the use gets another one.
+pub(crate) fn with_buffer<T>(f: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+    // A thread that is ending has no thread locals any more.
+    let mut buffer = BUFFER.try_with(Cell::take).unwrap_or_default();
+    buffer.clear();
+    let result = f(&mut buffer);
+    if buffer.capacity() <= KEPT_BUFFER_BYTES_MAX
+        && let Ok(()) = BUFFER.try_with(|kept| kept.set(buffer))
+    {}
+    result
+}
+
+/// Where one of several values ends that stand in one buffer, and what else is known of its item.
+type Place = Option<(usize, Meta)>;
+
+impl Cache {
+    /// The value of a key; none where there is no item, or it has died.
+    ///
+    /// Cost: the waits for the memory of the index and of the record, one copy, one allocation.
+    /// [`Cache::get_into`] and [`Cache::get_with`] do without the allocation.
+    ///
+    /// ```
+    /// # let cache = larder::Cache::builder().open()?;
+    /// cache.set("k", "v", None)?;
+    /// assert_eq!(cache.get("k"), Some(b"v".to_vec()));
+    /// assert_eq!(cache.get("other"), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Option<Vec<u8>> {
+        let mut value = Vec::new();
+        self.look_up(key.as_ref(), &mut value).map(|_| value)
+    }
+
+    /// Appends the value of a key to `out`, and says what else is known of the item: its flags, deadline and
+    /// cas token. Where there is none, `out` stays as it was.
+    ///
+    /// Cost: as [`Cache::get`], without the allocation where `out` has room.
+    ///
+    /// ```
+    /// # let cache = larder::Cache::builder().open()?;
+    /// cache.set("k", "value", None)?;
+    /// let mut out = b"k=".to_vec();
+    /// let meta = cache.get_into("k", &mut out).ok_or("there is no k")?;
+    /// assert_eq!((&out[..], meta.value_bytes), (&b"k=value"[..], 5));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn get_into(&self, key: impl AsRef<[u8]>, out: &mut Vec<u8>) -> Option<Meta> {
+        self.look_up(key.as_ref(), out)
+    }
+
+    /// As [`Cache::get_into`], into memory of any kind: false where there is no item. Into memory that somebody lends,
+    /// [`Lent`](crate::Lent), the value is not read where it does not fit, and the get is not counted. `tell` is told what
+    /// is known of the item, and told again where it changed meanwhile.
+    ///
+    /// Cost: as [`Cache::get_into`].
+    ///
+    /// ```
+    /// # let cache = larder::Cache::builder().open()?;
+    /// use larder::{Lent, Sink};
+    /// cache.set("k", "value", None)?;
+    /// let (mut memory, mut value_bytes) = ([0; 8], 0);
+    /// let mut lent = Lent::new(&mut memory);
+    /// let is_there = cache.get_to("k", &mut lent, |meta| value_bytes = meta.value_bytes);
+    /// assert!(is_there && lent.is_whole());
+    /// assert_eq!(&memory[..value_bytes], b"value");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn get_to(
+        &self,
+        key: impl AsRef<[u8]>,
+        out: &mut impl Sink,
+        tell: impl FnMut(&Meta),
+    ) -> bool {
+        let now = self.now();
+        self.with_seat(|engine, seat| look_up(engine, seat, key.as_ref(), now, out, tell).is_some())
+    }
+
+    /// Shows the value of a key to `look`, and gives what it makes of it; none where there is no item.
+    ///
+    /// `look` sees a copy: the value as it was at one time, whatever others do to the item meanwhile. Nothing
+    /// is locked while it runs, so it may take its time and use the cache.
+    ///
+    /// Cost: as [`Cache::get`], without the allocation: the copy stands in a buffer that the thread keeps, up
+    /// to 1 MiB.
+    ///
+    /// ```
+    /// # let cache = larder::Cache::builder().open()?;
+    /// cache.set("line", "a,b,c", None)?;
+    /// let commas = cache.get_with("line", |line, _| line.iter().filter(|byte| **byte == b',').count());
+    /// assert_eq!(commas, Some(2));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn get_with<T>(
+        &self,
+        key: impl AsRef<[u8]>,
+        look: impl FnOnce(&[u8], &Meta) -> T,
+    ) -> Option<T> {
+        with_buffer(|value| {
+            let meta = self.look_up(key.as_ref(), value)?;
+            Some(look(value, &meta))
+        })
+    }
+
+    /// The values of several keys, in their order; none for those that are not there. Each value is the one
+    /// at some time during the call, not all at the same time.
+    ///
+    /// Cost: keys wait for the memory together, 16 at a time, which takes less than half of the time of as
+    /// many [`Cache::get`]s where the memory is what takes the time; one allocation a value.
+    ///
+    /// ```
+    /// # let cache = larder::Cache::builder().open()?;
+    /// cache.set("a", "1", None)?;
+    /// cache.set("c", "3", None)?;
+    /// let values = cache.get_many(&["a", "b", "c"]);
+    /// assert_eq!(values, [Some(b"1".to_vec()), None, Some(b"3".to_vec())]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Vec<Option<Vec<u8>>> {
+        let mut values = Vec::with_capacity(keys.len());
+        self.get_many_with(keys, |_, found| values.push(found.map(|(value, _)| value.to_vec())));
+        values
+    }
+
+    /// Shows the values of several keys to `look`, in the keys' order: the place of a key in `keys`, and its
+    /// value, or none where there is no item. As with [`Cache::get_with`], `look` sees copies and may use the
+    /// cache.
+    ///
+    /// Cost: as [`Cache::get_many`], without an allocation.
+    ///
+    /// ```
+    /// # let cache = larder::Cache::builder().open()?;
+    /// cache.set("a", "1", None)?;
+    /// cache.set("c", "345", None)?;
+    /// let (mut bytes, mut missing) = (0, Vec::new());
+    /// cache.get_many_with(&["a", "b", "c"], |place, found| match found {
+    ///     Some((value, _)) => bytes += value.len(),
+    ///     None => missing.push(place),
+    /// });
+    /// assert_eq!((bytes, missing), (4, vec![1]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn get_many_with<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        mut look: impl FnMut(usize, Option<(&[u8], &Meta)>),
+    ) {
+        with_buffer(|values| {
+            for (chunk, first) in keys.chunks(KEYS_AT_ONCE).zip((0..).step_by(KEYS_AT_ONCE)) {
+                let mut together: [&[u8]; KEYS_AT_ONCE] = [&[]; KEYS_AT_ONCE];
+                together.iter_mut().zip(chunk).for_each(|(bytes, key)| *bytes = key.as_ref());
+                values.clear();
+                let places = self.look_up_together(&together[..chunk.len()], values);
+                let mut start = 0;
+                for (place, found) in places[..chunk.len()].iter().enumerate() {
+                    let value = found.as_ref().map(|(end, meta)| (&values[start..*end], meta));
+                    look(first + place, value);
+                    start = found.map_or(start, |(end, _)| end);
+                }
+            }
+        });
+    }
+
+    /// Does a live item have the key? Cost: as [`Cache::get_with`], but a large value is not looked at,
+    /// and the statistics do not count it.
+    ///
+    /// ```
+    /// # let cache = larder::Cache::builder().open()?;
+    /// assert!(!cache.contains("k"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> bool {
+        with_buffer(|value| !matches!(self.read(key.as_ref(), value, |_, _| ()), Read::Miss(_)))
+    }
+
+    /// Appends the value of a key to `out`, and counts that somebody asked for it.
+    pub(crate) fn look_up(&self, key: &[u8], out: &mut Vec<u8>) -> Option<Meta> {
+        let now = self.now();
+        self.with_seat(|engine, seat| look_up(engine, seat, key, now, out, |_| ()))
+    }
+
+    /// Appends the value of a key to `out`.
+    pub(crate) fn read_whole(&self, key: &[u8], out: &mut Vec<u8>) -> Option<Meta> {
+        let now = self.now();
+        self.with_seat(|engine, seat| read_whole(engine, seat, key, now, out, |_| ())).ok()
+    }
+
+    /// Looks up to [`KEYS_AT_ONCE`] keys up.
+    fn look_up_together(&self, keys: &[&[u8]], values: &mut Vec<u8>) -> [Place; KEYS_AT_ONCE] {
+        self.shared().engine.prefetch(keys.iter().copied());
+        let mut places = [None; KEYS_AT_ONCE];
+        let now = self.now();
+        self.with_seat(|engine, seat| {
+            for (place, key) in places.iter_mut().zip(keys) {
+                let found = look_up(engine, seat, key, now, values, |_| ());
+                *place = found.map(|meta| (values.len(), meta));
+            }
+        });
+        places
+    }
+}
+
+#[inline]
+fn look_up(
+    engine: &Engine,
+    seat: &Seat,
+    key: &[u8],
+    now: Second,
+    out: &mut impl Sink,
+    tell: impl FnMut(&Meta),
+) -> Option<Meta> {
+    let found = read_whole(engine, seat, key, now, out, tell);
+    if found.is_ok() && !out.is_whole() {
+        return found.ok();
+    }
+    engine.count(seat, if found.is_ok() { Counter::GetHits } else { Counter::GetMisses }, 1);
+    match found {
+        Ok(_) | Err(Miss::Absent) => {}
+        Err(Miss::Expired) => engine.count(seat, Counter::GetExpired, 1),
+        Err(Miss::Flushed) => engine.count(seat, Counter::GetFlushed, 1),
+    }
+    found.ok()
+}
+
+/// Appends a value to `out`, a large one piece by piece. A large value that is evicted under each of [`ATTEMPTS_MAX`] reads
+/// counts as absent.
+#[inline]
+fn read_whole(
+    engine: &Engine,
+    seat: &Seat,
+    key: &[u8],
+    now: Second,
+    out: &mut impl Sink,
+    mut tell: impl FnMut(&Meta),
+) -> Result<Meta, Miss> {
+    let start = out.filled();
+    for _ in 0..ATTEMPTS_MAX {
+        match engine.read(seat, key, now, out, |_, meta| tell(meta)) {
+            larder_engine::Read::Hit(meta) => return Ok(meta),
+            larder_engine::Read::Miss(miss) => return Err(miss),
+            larder_engine::Read::Large(meta, mut pieces) => {
+                if read_pieces(engine, &mut pieces, out) {
+                    return Ok(meta);
+                }
+                // Evicted or moved under the read: see what is there now.
+                out.truncate(start);
+            }
+        }
+    }
+    // No version of the value stays as long as it takes to copy it.
+    Err(Miss::Absent)
+}
+
+/// Appends the pieces of a large value to `out`; false where one is gone.
+#[cold]
+fn read_pieces(engine: &Engine, pieces: &mut LargeValue, out: &mut impl Sink) -> bool {
+    let is_whole = loop {
+        match engine.read_piece(pieces, out) {
+            Ok(true) => {}
+            Ok(false) => break true,
+            Err(_) => break false,
+        }
+    };
+    engine.close_large(pieces);
+    is_whole
+}

@@ -1,0 +1,156 @@
+//! Options from the command line.
+
+use crate::error::{EXIT_FAILURE, OptionError};
+use crate::source::getopt::{self, Piece};
+use crate::source::values::{Origin, Values};
+use crate::table::Id;
+use crate::table::row::Place;
+
+/// What a command line asks for.
+#[derive(Debug)]
+pub(crate) enum CommandLine {
+    /// To show a page and end; what stands after it is not read.
+    Page(Page),
+    /// To run with these values.
+    Values {
+        values: Values,
+        /// Words that belong to no option.
+        strays: Vec<String>,
+    },
+}
+
+/// A page to show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Page {
+    Help,
+    License,
+    Version,
+}
+
+/// Reads the words after the program's name.
+pub(crate) fn read(words: &[String]) -> Result<CommandLine, OptionError> {
+    let mut values = Values::none();
+    let mut strays = Vec::new();
+    for piece in getopt::pieces(words) {
+        match piece? {
+            Piece::Option(Id::Help, _) => return Ok(CommandLine::Page(Page::Help)),
+            Piece::Option(Id::License, _) => return Ok(CommandLine::Page(Page::License)),
+            Piece::Option(Id::Version, _) => return Ok(CommandLine::Page(Page::Version)),
+            Piece::Option(Id::Extended, argument) => {
+                set_words(&mut values, argument.unwrap_or_default())?;
+            }
+            Piece::Option(id, argument) => {
+                let text = argument.or(id.row().bare).unwrap_or_default();
+                values.set(id, text, &Origin::CommandLine)?;
+            }
+            Piece::Stray(word) => strays.push(word.to_owned()),
+        }
+    }
+    Ok(CommandLine::Values { values, strays })
+}
+
+/// Reads the words of one `-o`.
+fn set_words(values: &mut Values, list: &str) -> Result<(), OptionError> {
+    for word in list.split_terminator(',') {
+        let (name, text) = match word.split_once('=') {
+            Some((name, text)) => (name, Some(text)),
+            None => (word, None),
+        };
+        let (id, bare) = by_word(name).ok_or_else(|| {
+            OptionError::new(EXIT_FAILURE, format!("Illegal suboption \"{word}\""))
+        })?;
+        let text = text.or(bare).ok_or_else(|| {
+            let expected = id.row().kind.expected();
+            let message = format!("option -o {name}: it needs a value after =, {expected}");
+            OptionError::new(EXIT_FAILURE, message)
+        })?;
+        values.set(id, text, &Origin::CommandLine)?;
+    }
+    Ok(())
+}
+
+/// The row of a word and what the word stands for without a value.
+fn by_word(name: &str) -> Option<(Id, Option<&'static str>)> {
+    let words = || Id::ALL.iter().copied().filter(|id| id.row().place == Place::Word);
+    if let Some(id) = words().find(|id| id.row().name == name) {
+        return Some((id, id.row().bare));
+    }
+    let positive = name.strip_prefix("no_")?;
+    let id = words().find(|id| id.row().name == positive && id.row().negated.is_some())?;
+    Some((id, id.row().negated))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(words: &[&str]) -> Result<Values, OptionError> {
+        let words: Vec<_> = words.iter().map(|word| (*word).to_owned()).collect();
+        match read(&words)? {
+            CommandLine::Values { values, .. } => Ok(values),
+            CommandLine::Page(page) => panic!("{page:?} instead of values"),
+        }
+    }
+
+    #[test]
+    fn of_an_option_given_twice_the_last_counts_but_v_counts_up_and_l_makes_a_list() {
+        let values =
+            values(&["-p1", "-vv", "-l", "a,b:2", "--port", "3", "--verb", "-l", "c"]).unwrap();
+        assert_eq!(values.number(Id::Port), Some(3));
+        assert_eq!(values.number(Id::Verbose), Some(3));
+        assert_eq!(crate::typed::listen::text(&values.listen(Id::Listen)), "a,b:2,c");
+    }
+
+    #[test]
+    fn words_have_values_may_be_negated_and_stand_in_several_lists() {
+        let values = values(&[
+            "-o",
+            "idle_timeout= 5,no_maxconns_fast,track_sizes,slab_automove",
+            "--ext=no_lru_crawler,no_slab_automove,",
+        ])
+        .unwrap();
+        assert_eq!(values.number(Id::IdleTimeout), Some(5));
+        assert!(!values.switch(Id::MaxconnsFast) && values.given(Id::MaxconnsFast).is_some());
+        assert!(values.switch(Id::TrackSizes));
+        assert!(values.given(Id::LruCrawler).is_some() && !values.switch(Id::LruCrawler));
+        assert_eq!(values.number(Id::SlabAutomove), Some(0));
+    }
+
+    #[test]
+    fn no_modern_stands_for_a_set_of_words_that_later_ones_override() {
+        let values = values(&["-o", "no_modern,lru_crawler"]).unwrap();
+        assert!(values.switch(Id::LruCrawler) && !values.switch(Id::LruMaintainer));
+        assert_eq!(values.text(Id::HashAlgorithm), Some("jenkins"));
+    }
+
+    #[test]
+    fn unknown_words_and_missing_values_are_named() {
+        for (list, message) in [
+            ("foo", "Illegal suboption \"foo\""),
+            ("idle_timeout=5,,", "Illegal suboption \"\""),
+            ("no_track_sizes", "Illegal suboption \"no_track_sizes\""),
+            ("no_=3", "Illegal suboption \"no_=3\""),
+            (
+                "idle_timeout",
+                "option -o idle_timeout: it needs a value after =, a number from 0 to 2147483647",
+            ),
+            (
+                "hash_algorithm=md5",
+                "option -o hash_algorithm: \"md5\" is not one of jenkins, murmur3, xxh3",
+            ),
+            (
+                "ext_path=/f:1g",
+                "option -o ext_path: refused: a tier on disk comes with a later version",
+            ),
+        ] {
+            assert_eq!(values(&["-o", list]).unwrap_err().message, message, "{list}");
+        }
+    }
+
+    #[test]
+    fn a_page_is_shown_before_what_stands_after_it_and_after_errors_before_it() {
+        let read = |words: [&str; 2]| read(&words.map(str::to_owned));
+        assert!(matches!(read(["-h", "-Q"]), Ok(CommandLine::Page(Page::Help))));
+        assert!(read(["-Q", "-h"]).is_err());
+    }
+}

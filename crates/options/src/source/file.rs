@@ -1,0 +1,130 @@
+//! Options from the text of a TOML file.
+
+use std::{path::Path, sync::Arc};
+
+use toml::de::{DeTable, DeValue};
+
+use crate::error::{EXIT_FAILURE, OptionError};
+use crate::source::values::{Origin, Values};
+use crate::table::Id;
+use crate::table::kind::Kind;
+
+/// Reads a file's text; `path` only names it in errors.
+pub(crate) fn read(text: &str, path: &Path) -> Result<Values, OptionError> {
+    let path: Arc<Path> = path.into();
+    let line = |offset: usize| {
+        let before = &text.as_bytes()[..offset.min(text.len())];
+        before.iter().filter(|byte| **byte == b'\n').count() + 1
+    };
+    let wrong = |line: usize, what: String| {
+        OptionError::new(EXIT_FAILURE, format!("{}:{line}: {what}", path.display()))
+    };
+    let table = DeTable::parse(text).map_err(|error| {
+        let offset = error.span().map_or(0, |span| span.start);
+        wrong(line(offset), error.message().replace('\n', ", "))
+    })?;
+    let table = table.get_ref();
+    for name in table.keys() {
+        if !configurable().any(|id| id.row().name == name.get_ref().as_ref()) {
+            let what = format!("{:?}: there is no such option", name.get_ref());
+            return Err(wrong(line(name.span().start), what));
+        }
+    }
+    let mut values = Values::none();
+    for id in configurable() {
+        let row = id.row();
+        let Some((name, value)) = table.get_key_value(row.name) else { continue };
+        let line = line(name.span().start);
+        let text = as_text(value.get_ref(), row.kind).ok_or_else(|| {
+            let found = value.get_ref().type_str();
+            wrong(line, format!("{}: {found} is not {}", row.name, row.kind.expected()))
+        })?;
+        values.set(id, &text, &Origin::File(Arc::clone(&path), line))?;
+    }
+    Ok(values)
+}
+
+fn configurable() -> impl Iterator<Item = Id> {
+    Id::ALL.iter().copied().filter(|id| id.row().is_configurable())
+}
+
+/// The value as one would write it on the command line.
+fn as_text(value: &DeValue<'_>, kind: Kind) -> Option<String> {
+    match value {
+        DeValue::String(text) => Some(text.to_string()),
+        DeValue::Boolean(on) => Some(if *on { "yes" } else { "no" }.to_owned()),
+        // Permissions are octal with and without TOML's 0o.
+        DeValue::Integer(number) if number.radix() == 10 || kind == Kind::Mask => {
+            Some(number.as_str().to_owned())
+        }
+        DeValue::Integer(number) => {
+            i64::from_str_radix(number.as_str(), number.radix()).ok().map(|n| n.to_string())
+        }
+        DeValue::Float(number) => Some(number.as_str().to_owned()),
+        DeValue::Array(members) if kind == Kind::Listen => members
+            .iter()
+            .map(|member| member.get_ref().as_str())
+            .collect::<Option<Vec<_>>>()
+            .map(|members| members.join(",")),
+        DeValue::Array(_) | DeValue::Table(_) | DeValue::Datetime(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Values, String> {
+        super::read(text, Path::new("larder.toml")).map_err(|error| error.message)
+    }
+
+    #[test]
+    fn values_have_tomls_types_or_are_texts_as_on_the_command_line() {
+        let values = read(
+            "port = 0x10\nmemory_limit = \"1g\"\nconn_limit = 10_000\ndisable_cas = true\n\
+             unix_mask = 0o770\nlisten = [\"127.0.0.1\", \"[::1]:3\"]\nhot_max_factor = 1\n\
+             warm_max_factor = 2.5\nverbose = 2\nmaxconns_fast = \"no\"\n",
+        )
+        .unwrap();
+        assert_eq!(values.number(Id::Port), Some(16));
+        assert_eq!(values.bytes(Id::MemoryLimit), 1 << 30);
+        assert_eq!(values.number(Id::ConnLimit), Some(10_000));
+        assert!(values.switch(Id::DisableCas));
+        assert_eq!(values.mask(Id::UnixMask), 0o770);
+        assert_eq!(crate::typed::listen::text(&values.listen(Id::Listen)), "127.0.0.1,[::1]:3");
+        assert!(values.real(Id::WarmMaxFactor) > values.real(Id::HotMaxFactor));
+        assert_eq!(values.number(Id::Verbose), Some(2));
+        assert!(!values.switch(Id::MaxconnsFast));
+    }
+
+    #[test]
+    fn an_error_names_the_file_and_the_line() {
+        for (text, message) in [
+            ("port = 1\n\nprot = 2\n", "larder.toml:3: \"prot\": there is no such option"),
+            ("config = \"x\"\n", "larder.toml:1: \"config\": there is no such option"),
+            ("[port]\n", "larder.toml:1: port: table is not a number from -1 to 65535"),
+            ("\nport = 70000", "larder.toml:2: port: \"70000\" is not a number from -1 to 65535"),
+            ("unix_socket = [1]", "larder.toml:1: unix_socket: array is not a path"),
+            (
+                "port = 1\next_path = \"x\"",
+                "larder.toml:2: ext_path: refused: a tier on disk comes with a later version",
+            ),
+        ] {
+            assert_eq!(read(text).unwrap_err(), message, "{text}");
+        }
+        let error = read("port = 1\nport = ").unwrap_err();
+        assert!(error.starts_with("larder.toml:2: ") && !error.contains('\n'), "{error}");
+        assert!(read("\u{0}\u{e9}").unwrap_err().starts_with("larder.toml:1: "));
+    }
+
+    #[test]
+    fn a_set_of_words_does_not_override_a_word_of_the_same_file() {
+        let values = read("lru_crawler = true\nno_modern = true\n").unwrap();
+        assert!(values.switch(Id::LruCrawler) && !values.switch(Id::LruMaintainer));
+    }
+
+    #[test]
+    fn a_feature_that_is_refused_may_be_named_to_be_off() {
+        assert!(read("enable_ssl = false").is_ok());
+    }
+}

@@ -1,0 +1,208 @@
+//! Splits a command line into options as GNU getopt_long does for memcached.
+//!
+//! That is: letters may be bundled (`-vd`) and have their argument glued on (`-p11211`), long forms
+//! may be shortened while they stay unique and take their argument after `=` or as the next word,
+//! `--` ends the options, and what is no option may stand anywhere.
+
+use std::slice;
+
+use crate::error::{EXIT_FAILURE, OptionError};
+use crate::table::Id;
+use crate::table::row::Place;
+
+/// A piece of a command line.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Piece<'a> {
+    /// An option and its argument, which is there exactly when its kind takes one.
+    Option(Id, Option<&'a str>),
+    /// A word that belongs to no option.
+    Stray(&'a str),
+}
+
+/// Splits the words after the program's name.
+pub(crate) fn pieces(words: &[String]) -> Pieces<'_> {
+    Pieces { words: words.iter(), letters: "", ended: false }
+}
+
+/// The pieces; each error ends the iteration in practice, as memcached ends at the first one.
+pub(crate) struct Pieces<'a> {
+    words: slice::Iter<'a, String>,
+    /// What is left of a word of bundled letters.
+    letters: &'a str,
+    /// `--` has been seen.
+    ended: bool,
+}
+
+impl<'a> Iterator for Pieces<'a> {
+    type Item = Result<Piece<'a>, OptionError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if !self.letters.is_empty() {
+            return Some(self.letter());
+        }
+        let word = self.words.next()?;
+        if self.ended || word == "-" || !word.starts_with('-') {
+            return Some(Ok(Piece::Stray(word)));
+        }
+        if word == "--" {
+            self.ended = true;
+            return self.next();
+        }
+        if let Some(long) = word.strip_prefix("--") {
+            return Some(self.long(long));
+        }
+        self.letters = &word[1..];
+        Some(self.letter())
+    }
+}
+
+impl<'a> Pieces<'a> {
+    fn letter(&mut self) -> Result<Piece<'a>, OptionError> {
+        let mut letters = self.letters.chars();
+        let letter = letters.next().expect("only called with letters left");
+        let rest = letters.as_str();
+        let id = by_letter(letter).ok_or_else(|| unknown(&format!("-{letter}")))?;
+        if !id.row().kind.takes_argument() {
+            self.letters = rest;
+            return Ok(Piece::Option(id, None));
+        }
+        self.letters = "";
+        let argument = if rest.is_empty() { self.argument(id)? } else { rest };
+        Ok(Piece::Option(id, Some(argument)))
+    }
+
+    fn long(&mut self, word: &'a str) -> Result<Piece<'a>, OptionError> {
+        let (name, argument) = match word.split_once('=') {
+            Some((name, argument)) => (name, Some(argument)),
+            None => (word, None),
+        };
+        let id = by_long(name)?;
+        match (id.row().kind.takes_argument(), argument) {
+            (true, None) => Ok(Piece::Option(id, Some(self.argument(id)?))),
+            // memcached takes an argument here and does not look at it.
+            (false, Some(_)) if id == Id::Verbose => Ok(Piece::Option(id, None)),
+            (false, Some(argument)) => Err(OptionError::new(
+                EXIT_FAILURE,
+                format!("option --{name}: it takes no argument, but {argument:?} was given"),
+            )),
+            (_, argument) => Ok(Piece::Option(id, argument)),
+        }
+    }
+
+    /// The next word, as the argument of an option.
+    fn argument(&mut self, id: Id) -> Result<&'a str, OptionError> {
+        self.words.next().map(String::as_str).ok_or_else(|| {
+            let row = id.row();
+            let expected = row.kind.expected();
+            let message = format!("option {}: it needs an argument, {expected}", row.spelling());
+            OptionError::new(EXIT_FAILURE, message)
+        })
+    }
+}
+
+fn by_letter(wanted: char) -> Option<Id> {
+    Id::ALL.iter().copied().find(|id| match id.row().place {
+        Place::Letter(letter) | Place::LetterOnly(letter) => letter == wanted,
+        Place::Word | Place::Long => false,
+    })
+}
+
+/// Finds a long form by its name or a beginning of it that no other form has. Larder's own forms are
+/// looked at last, so that they make none of memcached's abbreviations ambiguous.
+fn by_long(name: &str) -> Result<Id, OptionError> {
+    let longs = || Id::ALL.iter().filter_map(|id| Some((*id, id.row().long()?)));
+    if let Some((id, _)) = longs().find(|(_, long)| long == name) {
+        return Ok(id);
+    }
+    let begins = |own: bool| {
+        longs().filter(move |(id, long)| {
+            (id.row().place == Place::Long) == own && long.starts_with(name)
+        })
+    };
+    let mut matches: Vec<_> = begins(false).collect();
+    if matches.is_empty() {
+        matches = begins(true).collect();
+    }
+    match matches.as_slice() {
+        [] => Err(unknown(&format!("--{name}"))),
+        [(id, _)] => Ok(*id),
+        _ => {
+            let forms: Vec<_> = matches.iter().map(|(_, long)| format!("--{long}")).collect();
+            let message = format!("option --{name}: it could be {}", forms.join(" or "));
+            Err(OptionError::new(EXIT_FAILURE, message))
+        }
+    }
+}
+
+fn unknown(option: &str) -> OptionError {
+    OptionError::new(EXIT_FAILURE, format!("option {option}: there is none such, see -h for all"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Splits a command line at blanks and names what was found.
+    fn split(line: &str) -> Result<Vec<String>, String> {
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        pieces(&words)
+            .map(|piece| match piece {
+                Ok(Piece::Option(id, None)) => Ok(id.row().spelling()),
+                Ok(Piece::Option(id, Some(argument))) => {
+                    Ok(format!("{}={argument}", id.row().spelling()))
+                }
+                Ok(Piece::Stray(word)) => Ok(format!("?{word}")),
+                Err(error) => Err(error.message),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn an_argument_may_be_glued_on_or_stand_alone() {
+        for line in ["-p 11", "-p11", "--port 11", "--port=11", "--por=11", "--por 11"] {
+            assert_eq!(split(line), Ok(vec!["-p=11".to_owned()]), "{line}");
+        }
+        assert_eq!(split("-p -1"), Ok(vec!["-p=-1".to_owned()]));
+        assert_eq!(split("--user="), Ok(vec!["-u=".to_owned()]));
+    }
+
+    #[test]
+    fn letters_without_argument_may_be_bundled() {
+        assert_eq!(split("-vvdp11 -C").unwrap(), ["-v", "-v", "-d", "-p=11", "-C"]);
+        assert_eq!(split("--verbose=3 --verbose").unwrap(), ["-v", "-v"]);
+    }
+
+    #[test]
+    fn what_is_no_option_may_stand_anywhere_and_two_dashes_end_the_options() {
+        assert_eq!(split("a -v - b -- -v --").unwrap(), ["?a", "-v", "?-", "?b", "?-v", "?--"]);
+    }
+
+    #[test]
+    fn an_abbreviation_must_be_unique_among_memcacheds_forms() {
+        assert_eq!(
+            split("--listen=a --listen-b=1 --c=2 --vers").unwrap(),
+            ["-l=a", "-b=1", "-c=2", "-V"]
+        );
+        assert_eq!(split("--conf=x --print").unwrap(), ["--config=x", "--print-config"]);
+        assert_eq!(
+            split("--l"),
+            Err("option --l: it could be --listen or --lock-memory or --license or --listen-backlog"
+                .to_owned())
+        );
+    }
+
+    #[test]
+    fn unknown_options_and_missing_or_needless_arguments_are_named() {
+        for (line, message) in [
+            ("-Q", "option -Q: there is none such, see -h for all"),
+            ("-vQ", "option -Q: there is none such, see -h for all"),
+            ("-\u{e9}", "option -\u{e9}: there is none such, see -h for all"),
+            ("--nope=1", "option --nope: there is none such, see -h for all"),
+            ("-p", "option -p: it needs an argument, a number from -1 to 65535"),
+            ("--port", "option -p: it needs an argument, a number from -1 to 65535"),
+            ("--daemon=3", "option --daemon: it takes no argument, but \"3\" was given"),
+        ] {
+            assert_eq!(split(line), Err(message.to_owned()), "{line}");
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! Where options come from: the command line, the environment and a TOML file.
+
+pub(crate) mod command_line;
+pub(crate) mod environment;
+pub(crate) mod file;
+pub(crate) mod getopt;
+pub(crate) mod process;
+pub(crate) mod request;
+pub(crate) mod values;

@@ -1,0 +1,31 @@
+//! The only file that touches the process: its arguments, its environment and its files.
+
+use std::{env, ffi::OsString, fs};
+
+use crate::error::{EXIT_FAILURE, OptionError};
+use crate::source::request::{Request, Sources};
+
+/// Reads the options of this process. `version` is that of the memcached whose behaviour is
+/// followed.
+///
+/// # Errors
+/// Names the first option that cannot be accepted.
+pub fn from_process(version: &str) -> Result<Request, OptionError> {
+    let command_line = env::args_os().skip(1).map(unicode).collect::<Result<Vec<_>, _>>()?;
+    let environment = env::vars_os()
+        .filter(|(name, _)| name.to_string_lossy().starts_with("LARDER_"))
+        .map(|(name, value)| Ok((unicode(name)?, unicode(value)?)))
+        .collect::<Result<Vec<_>, _>>()?;
+    Request::read(&Sources {
+        command_line: &command_line,
+        environment: &environment,
+        read_file: &|path| fs::read_to_string(path),
+        version,
+    })
+}
+
+fn unicode(word: OsString) -> Result<String, OptionError> {
+    word.into_string().map_err(|word| {
+        OptionError::new(EXIT_FAILURE, format!("{word:?} is not UTF-8: options have to be"))
+    })
+}

@@ -1,0 +1,496 @@
+use std::cell::Cell;
+
+use super::*;
+use crate::source::values::Origin;
+use crate::table::kind::{Kind, Value};
+use crate::table::row::{Group, Place, Row};
+
+/// A start with this command line, these variables and, if it is asked for, this file.
+fn start(
+    command_line: &[&str],
+    environment: &[(&str, &str)],
+    file: &str,
+) -> Result<Request, OptionError> {
+    let command_line: Vec<_> = command_line.iter().map(|word| (*word).to_owned()).collect();
+    let environment: Vec<_> =
+        environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    Request::read(&Sources {
+        command_line: &command_line,
+        environment: &environment,
+        read_file: &|path| match path.to_str() {
+            Some("larder.toml") => Ok(file.to_owned()),
+            _ => Err(io::ErrorKind::NotFound.into()),
+        },
+        version: "1.6.45",
+    })
+}
+
+fn run(command_line: &[&str]) -> (Options, Vec<String>) {
+    match start(command_line, &[], "").unwrap() {
+        Request::Run { options, warnings } => (*options, warnings),
+        Request::Print(text) => panic!("printed {text}"),
+    }
+}
+
+fn error(command_line: &[&str]) -> OptionError {
+    start(command_line, &[], "").unwrap_err()
+}
+
+/// Two texts for each kind, neither of them a default; `None`: there is nothing to choose from.
+fn samples(row: &Row) -> Option<[String; 2]> {
+    let texts = match row.kind {
+        Kind::Switch if row.default == Some("yes") => ["no", "no"],
+        Kind::Switch => ["yes", "yes"],
+        Kind::Count => ["2", "3"],
+        Kind::Number { min, max } if min == max => return None,
+        // The older ones mean the default.
+        Kind::Number { .. } if row.name == "ssl_min_version" => ["3", "0"],
+        Kind::Number { min, max } => {
+            return Some([max, min + 1].map(|number| number.to_string()));
+        }
+        Kind::Real { max, .. } if max > 1.0 => ["3.5", "4"],
+        Kind::Real { .. } => ["0.25", "0.5"],
+        Kind::Bytes { .. } => ["512k", "400k"],
+        Kind::Mask => ["770", "0640"],
+        Kind::Character => ["/", "\""],
+        Kind::Sizes => ["100-200", "96-120-152"],
+        Kind::Choice(words) => [*words.last()?, words[0]],
+        Kind::Text | Kind::Path => ["a\"b", "/c d"],
+        Kind::Listen => ["[::1]:3,*", "localhost"],
+        Kind::Readers => ["same-uid", "group:www"],
+    };
+    // The largest item may not be above half of the memory, nor the memory below twice the item.
+    let texts = if row.name == "memory_limit" { ["1g", "3000k"] } else { texts };
+    Some(texts.map(str::to_owned))
+}
+
+fn rows(wanted: impl Fn(&Row) -> bool) -> impl Iterator<Item = (Id, &'static Row)> {
+    Id::ALL.iter().map(|id| (*id, id.row())).filter(move |(_, row)| wanted(row))
+}
+
+/// The ways to give an option a value on the command line.
+fn on_the_command_line(row: &Row, text: &str) -> Vec<Vec<String>> {
+    let is_flag = !row.kind.takes_argument();
+    match row.place {
+        Place::Word => vec![vec!["-o".to_owned(), format!("{}={text}", row.name)]],
+        _ if is_flag => {
+            let times = if row.kind == Kind::Count { text.parse().unwrap() } else { 1 };
+            let long = row.long().map(|long| vec![format!("--{long}"); times]);
+            [vec![row.spelling(); times]].into_iter().chain(long).collect()
+        }
+        Place::Long => vec![vec![format!("{}={text}", row.spelling())]],
+        _ => {
+            let glued = vec![format!("{}{text}", row.spelling())];
+            let apart = vec![row.spelling(), text.to_owned()];
+            let long = row.long().map(|long| vec![format!("--{long}={text}")]);
+            [glued, apart].into_iter().chain(long).collect()
+        }
+    }
+}
+
+#[test]
+fn every_option_means_the_same_on_the_command_line_in_the_environment_and_in_a_file() {
+    for (id, row) in rows(|row| !matches!(row.group, Group::Reading | Group::Refused(_))) {
+        for text in samples(row).into_iter().flatten() {
+            let mut expected = Values::none();
+            expected.set(id, &text, &Origin::Map).unwrap();
+            let expected = &expected.given(id).unwrap().value;
+
+            for words in on_the_command_line(row, &text) {
+                let CommandLine::Values { values, .. } = command_line::read(&words).unwrap() else {
+                    panic!("{words:?}");
+                };
+                assert_eq!(&values.given(id).unwrap().value, expected, "{words:?}");
+            }
+
+            let variables = [(row.variable(), text.clone())];
+            let values = environment::read(&variables, &mut Vec::new()).unwrap();
+            assert_eq!(&values.given(id).unwrap().value, expected, "{variables:?}");
+
+            let line = format!("{} = {}", row.name, row.kind.toml(expected));
+            let values = file::read(&line, Path::new("larder.toml")).unwrap();
+            assert_eq!(&values.given(id).unwrap().value, expected, "{line}");
+        }
+    }
+}
+
+#[test]
+fn every_option_that_behaves_changes_the_options_and_none_that_is_warned_about_does() {
+    for (id, row) in rows(|row| !matches!(row.group, Group::Reading | Group::Refused(_))) {
+        let Some([text, _]) = samples(row) else { continue };
+        let mut given = Values::none();
+        given.set(id, &text, &Origin::CommandLine).unwrap();
+        let others = if row.name.contains("ssl") { with_tls(id) } else { Values::defaults() };
+        let without = Options::new(others.clone());
+        let mut options = Options::new(others.overridden_by(given));
+        options.accepted = without.accepted.clone();
+        let has_changed = options != without;
+        match row.group {
+            Group::Behaves | Group::Suite => assert!(has_changed, "{}", row.name),
+            Group::Warned(_) => assert!(!has_changed, "{}", row.name),
+            _ => {}
+        }
+    }
+}
+
+/// What a word of TLS needs beside it to mean something.
+fn with_tls(word: Id) -> Values {
+    let mut values = Values::none();
+    for (id, text) in [
+        (Id::EnableSsl, "yes"),
+        (Id::SslChainCert, "/c"),
+        (Id::SslKey, "/k"),
+        (Id::SslCaCert, "/a"),
+    ] {
+        if id != word || id != Id::EnableSsl {
+            values.set(id, text, &Origin::Map).unwrap();
+        }
+    }
+    Values::defaults().overridden_by(values)
+}
+
+#[test]
+fn a_value_that_is_not_allowed_is_answered_with_the_option_the_value_and_what_is_allowed() {
+    for (_, row) in rows(|row| row.is_configurable() && row.kind.takes_argument()) {
+        let bad = match row.kind {
+            Kind::Text | Kind::Path | Kind::Character => "",
+            _ => "b/d",
+        };
+        let last = on_the_command_line(row, bad).pop().unwrap();
+        let error = error(&last.iter().map(String::as_str).collect::<Vec<_>>());
+        let expected = row.kind.expected();
+        let message = format!("option {}: \"{bad}\" is not {expected}", row.spelling());
+        assert!(error.message.starts_with(&message), "{}\n{message}", error.message);
+        assert_eq!(error.exit_code, row.exit_code, "{}", row.name);
+        assert!(!error.message.contains('\n'));
+    }
+}
+
+#[test]
+fn no_text_makes_the_reading_panic() {
+    let long = "9".repeat(100_000);
+    let texts = [
+        "",
+        " ",
+        "-",
+        "=",
+        ",",
+        ";",
+        ":",
+        "[",
+        "]:",
+        "[]",
+        "\u{e9}",
+        "\u{0}",
+        "\n",
+        "\"",
+        "k",
+        "\u{e9}k",
+        "-0",
+        "+1",
+        "1e999",
+        "-9223372036854775808",
+        "18446744073709551616",
+        "tag[\u{e9}]:",
+        "%",
+        &long,
+    ];
+    for (_, row) in rows(|row| !matches!(row.group, Group::Reading)) {
+        for text in texts {
+            for words in on_the_command_line(row, "1") {
+                let words: Vec<_> = words.iter().map(|word| word.replace('1', text)).collect();
+                let _ = start(&words.iter().map(String::as_str).collect::<Vec<_>>(), &[], "");
+            }
+            let _ = start(&[], &[(&row.variable(), text)], "");
+            let quoted = Kind::Text.toml(&Value::Text(text.to_owned()));
+            for text in [text, &quoted] {
+                let line = format!("{} = {text}", row.name);
+                let _ = start(&["--config", "larder.toml"], &[], &line);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_refused_says_why_and_ends_with_64() {
+    for (_, row) in rows(|row| matches!(row.group, Group::Refused(_))) {
+        let [text, _] = samples(row).unwrap();
+        let last = on_the_command_line(row, &text).pop().unwrap();
+        let error = error(&last.iter().map(String::as_str).collect::<Vec<_>>());
+        let begin = format!("option {}: refused: ", row.spelling());
+        assert!(error.message.starts_with(&begin), "{}", error.message);
+        assert_eq!(error.exit_code, 64, "{}", row.name);
+    }
+}
+
+#[test]
+fn the_exit_status_is_memcacheds() {
+    for (line, code) in [
+        ("-c 0", 1),
+        ("-t 0", 1),
+        ("-R 0", 1),
+        ("-n 0", 1),
+        ("-f 1", 1),
+        ("-Q", 1),
+        ("-p", 1),
+        ("-o foo", 1),
+        ("-o hashpower=5", 1),
+        ("-o hot_lru_pct=0", 1),
+        ("-o tail_repair_time=5", 1),
+        ("-o lru_crawler_sleep=1000001", 1),
+        ("-o slab_automove_window=1", 1),
+        ("-p 65536", 64),
+        ("-U 65536", 64),
+        ("-B http", 64),
+        ("-I 1023", 64),
+        ("-I 2g", 64),
+        ("-I 33m", 64),
+        ("-m 1", 64),
+        ("-m 0", 64),
+        ("-S -B ascii", 64),
+        ("-S -B auto", 64),
+        ("-Y /f -B auto", 64),
+        ("-Y /f -B binary", 64),
+        ("-S -Y /f", 64),
+        ("-N 5", 64),
+        ("-N 0", 1),
+        ("-D", 1),
+        ("-Z", 64),
+        ("-o slab_sizes=1", 64),
+        ("-o slab_sizes=100-100", 64),
+        ("-o slab_sizes=40-100", 64),
+        ("-o slab_sizes=100-600000", 64),
+        ("-o slab_chunk_max=0", 1),
+        ("-o slab_chunk_max=3", 64),
+        ("-o slab_chunk_max=1000000", 64),
+        ("-o slab_chunk_max=1024 -I 1500k", 64),
+        ("-o answers_as=1.4", 1),
+        ("-o temporary_ttl=5,no_lru_maintainer", 64),
+        ("-o hot_lru_pct=41,warm_lru_pct=40", 64),
+        ("-l foo:bar", 71),
+        ("-l notls:127.0.0.1", 71),
+        ("-Z -o ssl_chain_cert=/c", 64),
+        ("-Z -p 0", 64),
+    ] {
+        let words: Vec<_> = line.split(' ').collect();
+        assert_eq!(error(&words).exit_code, code, "{line}: {}", error(&words));
+    }
+}
+
+#[test]
+fn values_that_contradict_each_other_are_both_named() {
+    for (line, message) in [
+        ("-m 1", "option -I: 1048576 bytes are more than half of the 1048576 bytes of -m"),
+        (
+            "-o temporary_ttl=5,no_lru_maintainer",
+            "option -o temporary_ttl: it cannot be set without lru_maintainer",
+        ),
+        (
+            "-o hot_lru_pct=41",
+            "option -o hot_lru_pct: 41 and the 40 of warm_lru_pct are more than 80 together",
+        ),
+        ("-S -B auto", "option -S: it needs -B binary, or no -B at all"),
+        ("-Y /f -B binary", "option -Y: it needs -B ascii, or no -B at all"),
+        ("-N 3 -t 2", "option -N: 3 are more than the 2 workers of -t"),
+        (
+            "-o slab_sizes=40-100",
+            "option -o slab_sizes: 40 is not from 48, the size of -n, to 524288, that of slab_chunk_max",
+        ),
+        (
+            "-o slab_chunk_max=1000",
+            "option -o slab_chunk_max: 1024000 bytes do not divide the 1048576 of -I",
+        ),
+        (
+            "-o slab_chunk_max=1536 -I 1024",
+            "option -o slab_chunk_max: 1536 bytes are more than the 1024 of -I",
+        ),
+        (
+            "-o slab_chunk_max=768 -I 3m",
+            "option -o slab_chunk_max: 786432 bytes do not divide 1 MiB",
+        ),
+    ] {
+        assert_eq!(error(&line.split(' ').collect::<Vec<_>>()).message, message);
+    }
+    run(&["-o", "hot_lru_pct=40,warm_lru_pct=40", "-I", "32m"]);
+}
+
+#[test]
+fn the_largest_class_is_in_kib_unless_it_cannot_be() {
+    for (line, bytes) in [
+        ("-C", 512 << 10),
+        ("-I 1k", 512 << 10),
+        ("-o no_modern", 1 << 20),
+        ("-o no_chunked_items", 1 << 20),
+        ("-o no_modern -I 2m", 512 << 10),
+        ("-o slab_chunk_max=256,no_modern", 256 << 10),
+        ("-o slab_chunk_max=1024", 1 << 20),
+        ("-o slab_chunk_max=1024 -I 1k", 1024),
+        ("-o slab_chunk_max=4096", 4096),
+        ("-o slab_chunk_max=16384 -I 512k", 16_384),
+    ] {
+        let words: Vec<_> = line.split(' ').collect();
+        assert_eq!(run(&words).0.slabs.chunk_bytes_max, bytes, "{line}");
+    }
+}
+
+#[test]
+fn the_way_in_decides_on_the_protocol_where_none_is_given() {
+    use crate::Protocol::{Ascii, Auto, Binary};
+    for (line, protocol) in [
+        ("-C", Auto),
+        ("-S", Binary),
+        ("-S -B binary", Binary),
+        ("-Y /f", Ascii),
+        ("-Y /f -B ascii", Ascii),
+        ("-B binary", Binary),
+    ] {
+        let words: Vec<_> = line.split(' ').collect();
+        assert_eq!(run(&words).0.protocol, protocol, "{line}");
+    }
+}
+
+#[test]
+fn the_command_line_is_stronger_than_the_environment_that_than_the_file_that_than_the_default() {
+    let file = "threads = 5\nconn_limit = 5\nlisten_backlog = 5\nverbose = 1\nlisten = \"a\"\n";
+    let environment = [
+        ("LARDER_THREADS", "6"),
+        ("LARDER_CONN_LIMIT", "6"),
+        ("LARDER_CONFIG", "larder.toml"),
+        ("LARDER_LISTEN", "b"),
+    ];
+    let words = ["-t", "7", "-vv", "-l", "c", "-l", "d"];
+    let Request::Run { options, .. } = start(&words, &environment, file).unwrap() else {
+        panic!("not to run");
+    };
+    assert_eq!(options.worker_count, 7);
+    assert_eq!(options.connection_count_max, 6);
+    assert_eq!(options.backlog, 5);
+    assert_eq!(options.commands_per_turn_max, 20);
+    assert_eq!(options.verbosity, 2);
+    assert_eq!(crate::typed::listen::text(&options.listen), "c,d");
+}
+
+#[test]
+fn the_file_of_the_command_line_is_read_and_not_that_of_the_environment() {
+    let environment = [("LARDER_CONFIG", "missing.toml")];
+    let words = ["--config", "larder.toml"];
+    assert!(start(&words, &environment, "threads = 5").is_ok());
+    assert_eq!(
+        start(&[], &environment, "").unwrap_err().message,
+        "option --config: missing.toml cannot be read: entity not found"
+    );
+}
+
+#[test]
+fn without_a_name_no_file_is_read() {
+    let was_read = Cell::new(false);
+    let read_file = |_: &Path| {
+        was_read.set(true);
+        Ok(String::new())
+    };
+    let sources = |command_line| Sources {
+        command_line,
+        environment: &[],
+        read_file: &read_file,
+        version: "1.6.45",
+    };
+    assert!(Request::read(&sources(&[])).is_ok());
+    assert!(!was_read.get());
+    Request::read(&sources(&["--config=larder.toml".to_owned()])).unwrap();
+    assert!(was_read.get());
+}
+
+#[test]
+fn pages_are_printed_without_looking_at_the_environment() {
+    for (word, begin) in [
+        ("-h", "memcached 1.6.45\nLarder "),
+        ("--license", "memcached 1.6.45\nLarder "),
+        ("-V", "memcached 1.6.45\nlarder 0."),
+    ] {
+        let request = start(&[word], &[("LARDER_PORT", "x")], "").unwrap();
+        let Request::Print(text) = request else { panic!("{word}") };
+        assert!(text.starts_with(begin), "{text}");
+    }
+}
+
+#[test]
+fn the_printed_configuration_can_be_read_again_and_says_where_each_value_was_given() {
+    let words = ["--print-config", "-m", "1536k", "-I512k", "-l", "[::1]:1;b", "-D\"", "-a", "77"];
+    let environment = [("LARDER_USER", "a\\b"), ("LARDER_CONFIG", "larder.toml")];
+    let file = "# my cache\nthreads = 5\nslab_growth_factor = 2.0\n";
+    let Request::Print(printed) = start(&words, &environment, file).unwrap() else {
+        panic!("not printed");
+    };
+    for line in [
+        "port = 11211  # default",
+        "memory_limit = \"1536k\"  # command line",
+        "listen = \"[::1]:1,b\"  # command line",
+        "user = \"a\\\\b\"  # environment",
+        "threads = 5  # larder.toml:2",
+        "# pidfile: not set",
+    ] {
+        assert!(printed.lines().any(|printed| printed == line), "{line}\nnot in\n{printed}");
+    }
+    let original = start(&words[1..], &environment, file).unwrap();
+    let again = start(&["--config", "larder.toml"], &[], &printed).unwrap();
+    let (Request::Run { options: original, .. }, Request::Run { options: again, .. }) =
+        (original, again)
+    else {
+        panic!("not to run");
+    };
+    assert_eq!(crate::show::settings::settings(&original), crate::show::settings::settings(&again));
+    assert_eq!(original.user, again.user);
+}
+
+#[test]
+fn the_configuration_of_a_plain_start_gives_no_warning_when_it_is_read_again() {
+    let Request::Print(printed) = start(&["--print-config"], &[], "").unwrap() else {
+        panic!("not printed");
+    };
+    let Request::Run { options, warnings } =
+        start(&["--config", "larder.toml"], &[], &printed).unwrap()
+    else {
+        panic!("not to run");
+    };
+    assert_eq!(warnings, [""; 0]);
+    assert_eq!(crate::show::settings::settings(&options), crate::show::settings::settings(&Options::default()));
+}
+
+#[test]
+fn what_has_no_effect_though_one_might_count_on_it_is_warned_about_once() {
+    let (_, warnings) =
+        run(&["-N2", "-o", "ext_threads=2,track_sizes,modern", "-f2", "-t65", "stray"]);
+    assert_eq!(
+        warnings,
+        [
+            "\"stray\" is no option and has no effect",
+            "option -N: it has no effect: Larder does not place connections by network queue",
+            "option -o ext_threads: it has no effect: a tier on disk comes with a later version",
+            "option -t: 65 workers are more than any machine gains from",
+        ]
+    );
+}
+
+#[test]
+fn a_start_that_nobody_can_connect_to_is_warned_about() {
+    let (_, warnings) = run(&["-p", "0"]);
+    assert_eq!(warnings, ["option -p: 0 without -s leaves nothing to connect to"]);
+    assert_eq!(run(&["-p", "0", "-s", "/s"]).1, [""; 0]);
+}
+
+#[test]
+fn the_suites_usual_start_is_accepted_in_silence() {
+    let (options, warnings) = run(&["-s", "/s", "-u", "root", "-o", "relaxed_privileges"]);
+    assert_eq!(warnings, [""; 0]);
+    assert_eq!(options.user.as_deref(), Some("root"));
+}
+
+#[test]
+fn the_defaults_are_memcacheds() {
+    let (options, warnings) = run(&[]);
+    assert_eq!(warnings, [""; 0]);
+    assert_eq!(options, Options::default());
+    assert_eq!((options.port, options.worker_count), (Some(11_211), 4));
+    assert_eq!((options.memory_bytes, options.item_bytes_max), (64 << 20, 1 << 20));
+    assert!(options.cas && options.evict && options.flush_all && options.maxconns_fast);
+}

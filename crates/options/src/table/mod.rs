@@ -1,0 +1,370 @@
+//! The rows.
+//!
+//! Letters and words stand in the order in which memcached's help has them. To add an option, add a
+//! row, and, when it behaves, a field of [`crate::Options`].
+
+pub(crate) mod kind;
+pub(crate) mod row;
+
+use crate::error::{EXIT_OS, EXIT_USAGE};
+use crate::table::kind::{
+    GIBIBYTE, KIBIBYTE,
+    Kind::{self, Choice, Count, Mask, Path, Sizes, Switch, Text},
+    MEBIBYTE, TEBIBYTE,
+};
+use crate::table::row::{
+    Group::{Mapped, Reading, Refused, Suite, Warned},
+    Place, Row,
+};
+
+macro_rules! table {
+    ($($id:ident = $row:expr;)*) => {
+        /// Names a row.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(usize)]
+        pub(crate) enum Id { $($id,)* }
+
+        impl Id {
+            /// All of them, in the order of the table.
+            pub(crate) const ALL: &[Self] = &[$(Self::$id,)*];
+
+            /// How many there are.
+            pub(crate) const COUNT: usize = Self::ALL.len();
+
+            /// The row.
+            pub(crate) fn row(self) -> &'static Row {
+                &TABLE[self as usize]
+            }
+        }
+
+        const TABLE: [Row; Id::COUNT] = [$($row,)*];
+    };
+}
+
+table! {
+Port = Row::letter('p', "port", number(-1, 65_535)).default("11211")
+    .exit(EXIT_USAGE).doc("TCP port; 0: no TCP, -1: any free port");
+UdpPort = Row::letter('U', "udp_port", number(-1, 65_535)).default("0")
+    .exit(EXIT_USAGE)
+    .doc("UDP port; 0: no UDP, -1: any free port; without -p it is the TCP port too");
+UnixSocket = Row::letter('s', "unix_socket", Path)
+    .doc("path of a unix socket to listen on; then there is no TCP");
+UnixMask = Row::letter('a', "unix_mask", Mask).default("700")
+    .doc("permissions of the unix socket, in octal");
+EnableShutdown = Row::letter('A', "enable_shutdown", Switch)
+    .doc("allow clients to end the server with the shutdown command");
+Listen = Row::letter('l', "listen", Kind::Listen).exit(EXIT_OS)
+    .doc("addresses to listen on, separated by commas or semicolons, each host, host:port, \
+          [IPv6]:port or * for all; may be given more than once (default: all); before it may stand \
+          notls:, btls: or mtls:, with -Z, for no TLS, TLS, and TLS that demands a certificate of the \
+          client, then proto[ascii]:, proto[binary]: or proto[negotiating]:");
+Daemon = Row::letter('d', "daemon", Switch).doc("run in the background");
+EnableCoredumps = Row::letter('r', "enable_coredumps", Switch)
+    .doc("raise the limit for core files to the highest allowed");
+User = Row::letter('u', "user", Text).doc("user to run as; needed when started as root");
+MemoryLimit = Row::letter('m', "memory_limit", bytes(MEBIBYTE, MEBIBYTE, 16 * TEBIBYTE))
+    .default("64").exit(EXIT_USAGE).doc("memory for items and their index, in MiB");
+DisableEvictions = Row::letter('M', "disable_evictions", Switch)
+    .doc("when memory is full, refuse to store instead of evicting");
+ConnLimit = Row::letter('c', "conn_limit", number(1, INT_MAX)).default("1024")
+    .doc("connections allowed at once");
+LockMemory = Row::letter('k', "lock_memory", Switch)
+    .doc("keep all memory out of swap; go on with a warning where that is not allowed");
+Verbose = Row::letter('v', "verbose", Count)
+    .doc("log errors to standard error; -vv: commands and answers too, -vvv: everything");
+Help = Row::letter('h', "help", Switch).group(Reading).doc("print this text and end");
+License = Row::letter('i', "license", Switch).group(Reading).doc("print the licence and end");
+Version = Row::letter('V', "version", Switch).group(Reading)
+    .doc("print the memcached version whose behaviour is followed, and end");
+Pidfile = Row::letter('P', "pidfile", Path).doc("file to write the process id to");
+SlabGrowthFactor = Row::letter('f', "slab_growth_factor", above(1.0))
+    .default("1.25").group(Mapped)
+    .doc("step between the size classes that statistics show; memory has none");
+SlabMinSize = Row::letter('n', "slab_min_size", number(1, INT_MAX))
+    .default("48").group(Mapped)
+    .doc("bytes of key, value and flags in the smallest size class that statistics show");
+EnableLargepages = Row::letter('L', "enable_largepages", Switch)
+    .doc("keep all memory in huge pages set aside by the system (vm.nr_hugepages); go on with a warning where there are not enough");
+StatPrefix = Row::new(Place::LetterOnly('D'), "stat_prefix_delimiter", Kind::Character)
+    .doc("what ends the prefix of a key in stats detail (default: a colon); counting by prefix is on \
+          from the start, then");
+Threads = Row::letter('t', "threads", number(1, 1024)).default("4")
+    .doc("workers");
+MaxReqsPerEvent = Row::letter('R', "max_reqs_per_event", number(1, INT_MAX))
+    .default("20").doc("commands of one connection that are executed before the others' turn");
+DisableCas = Row::letter('C', "disable_cas", Switch)
+    .doc("keep no cas tokens, which saves 8 bytes an item");
+ListenBacklog = Row::letter('b', "listen_backlog", number(0, INT_MAX))
+    .default("1024").doc("connections that may wait to be accepted");
+Protocol = Row::letter('B', "protocol", Choice(&["auto", "ascii", "binary"])).exit(EXIT_USAGE)
+    .doc("protocol of the clients; auto tells by the first byte of a connection (default: auto; \
+          binary with -S, ascii with -Y)");
+MaxItemSize = Row::letter('I', "max_item_size", bytes(1, KIBIBYTE, GIBIBYTE))
+    .default("1048576").exit(EXIT_USAGE)
+    .doc("largest item, in bytes or with k or m after the number; at most half of -m");
+EnableSasl = Row::letter('S', "enable_sasl", Switch)
+    .doc("let clients in by SASL, which only the binary protocol has");
+DisableFlushAll = Row::letter('F', "disable_flush_all", Switch)
+    .doc("refuse the flush_all command");
+DisableDumping = Row::letter('X', "disable_dumping", Switch)
+    .doc("refuse what lists keys: stats cachedump, stats detail, lru_crawler metadump and mgdump");
+DisableWatch = Row::letter('W', "disable_watch", Switch).doc("refuse the watch command");
+AuthFile = Row::letter('Y', "auth_file", Path)
+    .doc("file of lines user:password; clients of the text protocol are let in by it, and there is \
+          no other protocol");
+MemoryFile = Row::letter('e', "memory_file", Path)
+    .doc("file to keep the items in, best on a tmpfs: they are there again after a stop, a crash, or \
+          an upgrade; a file made with another -m, -C or -M, or before the machine was started, makes \
+          way for an empty one");
+EnableSsl = Row::letter('Z', "enable_ssl", Switch).exit(EXIT_USAGE)
+    .doc("TLS on all addresses but those of -l that say notls:; needs -o ssl_chain_cert and ssl_key");
+NapiIds = Row::letter('N', "napi_ids", number(1, INT_MAX))
+    .group(Warned("Larder does not place connections by network queue"))
+    .doc("number of network queues, at most as many as workers");
+Extended = Row::letter('o', "extended", Text).group(Reading)
+    .doc("the words below, separated by commas, some with a value: word=value");
+
+// Before the words it gives values to: a file and the environment are read in this order.
+NoModern = Row::word("no_modern", Switch)
+    .doc("give the words below the values they had in memcached 1.4, among them no_maxconns_fast");
+Modern = Row::word("modern", Switch).group(Mapped).doc("has no effect in memcached either");
+MaxconnsFast = Row::word("maxconns_fast", Switch).default("yes").negated("no")
+    .doc("answer connections above -c with an error instead of letting them wait");
+IdleTimeout = Row::word("idle_timeout", number(0, INT_MAX)).default("0")
+    .doc("seconds after which a TCP connection without commands is closed; 0: never");
+TrackSizes = Row::word("track_sizes", Switch).doc("allow stats sizes");
+TemporaryTtl = Row::word("temporary_ttl", number(0, INT_MAX)).group(Mapped)
+    .doc("seconds of life up to which an item counts as temporary; Larder keeps items apart by \
+          their time to live in any case; not without lru_maintainer");
+LruCrawler = Row::word("lru_crawler", Switch).default("yes").negated("no")
+    .doc("answer lru_crawler crawl, metadump and mgdump, and show the crawler's keys in stats");
+LruCrawlerSleep = Row::word("lru_crawler_sleep", number(0, 1_000_000)).default("100").group(Mapped)
+    .doc("pause of the crawler in microseconds; Larder's maintainer paces itself");
+LruCrawlerTocrawl = Row::word("lru_crawler_tocrawl", number(0, U32_MAX)).default("0").group(Mapped)
+    .doc("items the crawler looks at in one go; Larder's maintainer paces itself");
+ReadBufMemLimit = Row::word("read_buf_mem_limit", number(0, INT_MAX))
+    .default("0")
+    .doc("limit the memory for the buffers of all connections together, in MiB; 0: 64; 16 KiB a \
+          connection are not counted");
+WatcherLogbufSize = Row::word("watcher_logbuf_size", number(1, INT_MAX)).default("256")
+    .doc("KiB of lines that may wait for one watch connection");
+WorkerLogbufSize = Row::word("worker_logbuf_size", number(1, INT_MAX)).default("64")
+    .doc("KiB of lines that may wait in one worker to be passed on to watch connections");
+HashAlgorithm = Row::word("hash_algorithm", Choice(&["jenkins", "murmur3", "xxh3"]))
+    .default("murmur3").group(Mapped).doc("the name is checked; Larder has one hash function");
+Hashpower = Row::word("hashpower", number(12, 32))
+    .group(Mapped).doc("Larder's index begins small and grows as it is needed");
+NoHashexpand = Row::word("no_hashexpand", Switch)
+    .group(Mapped).doc("Larder's index always grows as it is needed");
+SlabReassign = Row::word("slab_reassign", Switch).default("yes").negated("no").group(Mapped)
+    .doc("any memory of Larder takes items of any size; without the word its keys are left out of \
+          stats");
+SlabAutomove = Row::word("slab_automove", number(0, 2)).default("1").bare("1").negated("0")
+    .group(Mapped).doc(ANY_SIZE);
+SlabAutomoveRatio = Row::word("slab_automove_ratio", share()).default("0.8")
+    .group(Mapped).doc(ANY_SIZE);
+SlabAutomoveWindow = Row::word("slab_automove_window", number(3, 1800)).default("10")
+    .group(Mapped).doc(ANY_SIZE);
+SlabAutomoveFreeratio = Row::word("slab_automove_freeratio", share()).default("0.01")
+    .group(Mapped).doc(ANY_SIZE);
+SlabSizes = Row::word("slab_sizes", Sizes).exit(EXIT_USAGE).group(Mapped)
+    .doc("the size classes that statistics show, instead of those that -f and -n make; none below \
+          -n or above slab_chunk_max");
+SlabChunkMax = Row::word("slab_chunk_max", number(1, MEBIBYTE as i64)).group(Mapped)
+    .doc("largest size class that statistics show, in KiB (default: 512); a number above 1024, or \
+          one that as KiB is above -I, is bytes; must divide -I and 1 MiB");
+LruMaintainer = Row::word("lru_maintainer", Switch).default("yes").negated("no").group(Mapped)
+    .doc("Larder evicts by S3-FIFO; without the word the keys of the queues are left out of stats");
+HotLruPct = Row::word("hot_lru_pct", number(1, 79)).default("20").group(Mapped).doc(S3_FIFO);
+WarmLruPct = Row::word("warm_lru_pct", number(1, 79)).default("40").group(Mapped).doc(S3_FIFO);
+HotMaxFactor = Row::word("hot_max_factor", above(0.0)).default("0.2").group(Mapped).doc(S3_FIFO);
+WarmMaxFactor = Row::word("warm_max_factor", above(0.0)).default("2.0").group(Mapped).doc(S3_FIFO);
+NoChunkedItems = Row::word("no_chunked_items", Switch).group(Mapped)
+    .doc("the largest size class that statistics show is 1 MiB, unless slab_chunk_max is given");
+InlineAsciiResp = Row::word("inline_ascii_resp", Switch).negated("no")
+    .group(Warned("memcached has given it up too")).doc("keep the text of answers with items");
+RespObjMemLimit = Row::word("resp_obj_mem_limit", number(0, INT_MAX)).bare("0")
+    .group(Warned("memcached has given it up too; see read_buf_mem_limit"))
+    .doc("limit the memory for answers");
+TailRepairTime = Row::word("tail_repair_time", number(10, INT_MAX))
+    .group(Warned("Larder has no LRU queues to repair"))
+    .doc("seconds after which an item that seems stuck in use is freed");
+DropPrivileges = Row::word("drop_privileges", Switch).negated("no")
+    .doc("give up, once the server runs, what serving does not need: other programs, new sockets, \
+          written files, every capability");
+RelaxedPrivileges = Row::word("relaxed_privileges", Switch).group(Mapped)
+    .doc("memcached's test builds restrict less with it; what Larder restricts hinders no test");
+SockCookie = Row::word("sock_cookie_id", number(0, U32_MAX))
+    .group(Warned("Linux has no such marks")).doc("mark sockets with a number");
+AnswersAs = Row::word("answers_as", Choice(&["1.6.45", "1.6.18"])).default("1.6.45")
+    .group(Suite)
+    .doc("memcached version to answer as where the two differ; for running the older one's test \
+          suite");
+
+Debugtime = Row::word("debugtime", Switch).group(Suite)
+    .doc("let clients move the clock with `debugtime`; for test suites that do not want to wait");
+
+ExtPath = Row::word("ext_path", Text).exit(EXIT_USAGE)
+    .group(Refused(NO_TIER)).doc("file and size of the flash tier");
+ExtPageSize = Row::word("ext_page_size", number(1, INT_MAX))
+    .group(Warned(NO_TIER)).doc("MiB of a page of the flash tier");
+ExtWbufSize = Row::word("ext_wbuf_size", number(1, INT_MAX)).default("4")
+    .group(Warned(NO_TIER)).doc("MiB of a write buffer of the flash tier");
+ExtThreads = Row::word("ext_threads", number(1, INT_MAX))
+    .group(Warned(NO_TIER)).doc("I/O threads of the flash tier");
+ExtIoDepth = Row::word("ext_io_depth", number(1, INT_MAX))
+    .group(Warned(NO_TIER)).doc("reads at once of an I/O thread");
+ExtItemSize = Row::word("ext_item_size", number(0, INT_MAX)).default("512")
+    .group(Warned(NO_TIER)).doc("smallest value that may leave memory, in bytes");
+ExtItemAge = Row::word("ext_item_age", number(0, U32_MAX)).default("4294967295")
+    .group(Warned(NO_TIER)).doc("seconds without a read after which a value may leave memory");
+ExtLowTtl = Row::word("ext_low_ttl", number(0, U32_MAX)).default("0")
+    .group(Warned(NO_TIER)).doc("seconds of life below which values are kept apart");
+ExtRecacheRate = Row::word("ext_recache_rate", number(0, U32_MAX)).default("2000")
+    .group(Warned(NO_TIER)).doc("reads of a value after which it returns to memory");
+ExtCompactUnder = Row::word("ext_compact_under", number(0, U32_MAX)).default("0")
+    .group(Warned(NO_TIER)).doc("free pages below which pages are compacted");
+ExtDropUnder = Row::word("ext_drop_under", number(0, U32_MAX)).default("0")
+    .group(Warned(NO_TIER)).doc("free pages below which values are dropped");
+ExtMaxFrag = Row::word("ext_max_frag", share()).default("0.8")
+    .group(Warned(NO_TIER)).doc("live share of a page below which it may be compacted");
+ExtMaxSleep = Row::word("ext_max_sleep", number(0, U32_MAX)).default("1000000")
+    .group(Warned(NO_TIER)).doc("longest pause of the tier's threads, in microseconds");
+ExtDropUnread = Row::word("ext_drop_unread", Switch)
+    .group(Warned(NO_TIER)).doc("compaction drops values that were not read");
+
+SslChainCert = Row::word("ssl_chain_cert", Path).exit(EXIT_USAGE)
+    .doc("file of the server's certificate and those that lead to its authority, in PEM");
+SslKey = Row::word("ssl_key", Path).exit(EXIT_USAGE)
+    .doc("file of the certificate's private key");
+SslCaCert = Row::word("ssl_ca_cert", Path).exit(EXIT_USAGE)
+    .doc("file of the authorities that sign the clients' certificates, in PEM");
+SslKeyformat = Row::word("ssl_keyformat", number(1, 2)).default("1").exit(EXIT_USAGE)
+    .doc("form of the private key; 1: PEM, 2: DER");
+SslVerifyMode = Row::word("ssl_verify_mode", number(0, 3)).default("0").exit(EXIT_USAGE)
+    .doc("certificates of clients; 0: not asked for, 1 and 3: asked for, and good if they are shown, \
+          2: demanded");
+SslCiphers = Row::word("ssl_ciphers", Text).exit(EXIT_USAGE)
+    .doc("cipher suites, a list of OpenSSL's: names and classes, separated by colons; names that are not \
+          known are passed over with a warning; without a name of TLS 1.3 all suites of TLS 1.3 are \
+          allowed besides, with no others TLS 1.3 is the only version (default: all)");
+SslWbufSize = Row::word("ssl_wbuf_size", number(1, INT_MAX)).default("16").exit(EXIT_USAGE)
+    .doc("how much of an answer is encrypted, then sent, at a time, in KiB; above 1024 as 1024");
+SslSessionCache = Row::word("ssl_session_cache", Switch).exit(EXIT_USAGE)
+    .doc("let clients resume sessions, with tickets, for which the server keeps no memory");
+SslKernelTls = Row::word("ssl_kernel_tls", Switch).exit(EXIT_USAGE)
+    .group(Warned("Larder encrypts itself")).doc("TLS in the kernel");
+SslMinVersion = Row::word("ssl_min_version", number(0, 3)).default("2").exit(EXIT_USAGE)
+    .doc("oldest allowed version of TLS; 2: 1.2, 3: 1.3; 0 and 1 are taken as 2, with a warning");
+ProxyConfig = Row::word("proxy_config", Text).exit(EXIT_USAGE)
+    .group(Refused(NO_PROXY)).doc("configuration of the proxy");
+ProxyArg = Row::word("proxy_arg", Text).exit(EXIT_USAGE)
+    .group(Refused(NO_PROXY)).doc("argument of the proxy's configuration");
+ProxyUring = Row::word("proxy_uring", Switch).exit(EXIT_USAGE)
+    .group(Refused(NO_PROXY)).doc("io_uring in the proxy");
+ProxyMemprofile = Row::word("proxy_memprofile", Switch).exit(EXIT_USAGE)
+    .group(Refused(NO_PROXY)).doc("memory profile of the proxy");
+
+UdpReplyFactor = Row::new(Place::Long, "udp_reply_factor", number(0, 1_000_000)).default("16")
+    .doc("how many times as long as its request an answer by UDP to another machine may be, so that \
+          nobody uses the server to flood others; 0: as long as it is");
+Io = Row::new(Place::Long, "io", Choice(&["auto", "uring", "epoll"])).default("auto")
+    .doc("how workers wait, receive and send: io_uring, epoll, or the first that the kernel allows");
+UpgradeDrain = Row::new(Place::Long, "upgrade_drain", number(0, INT_MAX)).default("60")
+    .doc("seconds that the connections of a server have, after SIGUSR2 and once another process serves in its \
+          place, before they are closed");
+LocalReaders = Row::new(Place::Long, "local_readers", Kind::Readers).default("off").exit(EXIT_USAGE)
+    .doc("which processes of this machine may read the cache's memory by themselves, once they have connected to the \
+          unix socket: none, those of the server's user, those of a group, or all; the memory is then taken whole at \
+          the start, and its limit cannot be raised; without effect with -e");
+Config = Row::new(Place::Long, "config", Path).group(Reading)
+    .doc("TOML file with options; the environment and the command line override it");
+PrintConfig = Row::new(Place::Long, "print_config", Switch).group(Reading)
+    .doc("print all options in effect, each with where it was given, and end");
+}
+
+const fn number(min: i64, max: i64) -> Kind {
+    Kind::Number { min, max }
+}
+
+const fn above(above: f64) -> Kind {
+    Kind::Real { above, max: f64::MAX }
+}
+
+const fn share() -> Kind {
+    Kind::Real { above: 0.0, max: 1.0 }
+}
+
+const fn bytes(unit: u64, min: u64, max: u64) -> Kind {
+    Kind::Bytes { unit, min, max }
+}
+
+const INT_MAX: i64 = i32::MAX as i64;
+const U32_MAX: i64 = u32::MAX as i64;
+const ANY_SIZE: &str = "any memory of Larder takes items of any size";
+const S3_FIFO: &str = "Larder evicts by S3-FIFO, which sizes its queues itself";
+const NO_TIER: &str = "a tier on disk comes with a later version";
+const NO_PROXY: &str = "Larder is no proxy; memcached's own can stand before it";
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn names_and_letters_are_unique() {
+        let names: HashSet<_> = Id::ALL.iter().map(|id| id.row().name).collect();
+        assert_eq!(names.len(), Id::COUNT);
+        let spellings: HashSet<_> = Id::ALL.iter().map(|id| id.row().spelling()).collect();
+        assert_eq!(spellings.len(), Id::COUNT);
+    }
+
+    #[test]
+    fn every_letter_of_memcached_is_there() {
+        let letters: String = Id::ALL
+            .iter()
+            .filter_map(|id| match id.row().place {
+                Place::Letter(letter) | Place::LetterOnly(letter) => Some(letter),
+                Place::Word | Place::Long => None,
+            })
+            .collect();
+        let mut sorted: Vec<char> = letters.chars().collect();
+        sorted.sort_unstable();
+        let all: String = sorted.into_iter().collect();
+        assert_eq!(all, "ABCDFILMNPRSUVWXYZabcdefhiklmnoprstuv");
+    }
+
+    #[test]
+    fn defaults_and_the_texts_of_words_are_values_of_their_kind() {
+        for id in Id::ALL {
+            let row = id.row();
+            for text in [row.default, row.bare, row.negated].into_iter().flatten() {
+                assert!(row.kind.parse(text).is_ok(), "{}: {text}", row.name);
+            }
+        }
+    }
+
+    #[test]
+    fn only_words_have_a_negation_and_only_they_may_go_without_a_value_they_take() {
+        for id in Id::ALL {
+            let row = id.row();
+            if row.place != Place::Word {
+                assert_eq!(row.negated, None, "{}", row.name);
+                assert_eq!(row.bare.is_some(), !row.kind.takes_argument(), "{}", row.name);
+            }
+        }
+    }
+
+    #[test]
+    fn docs_are_there_and_fit_into_a_sentence_and_a_markdown_table() {
+        for id in Id::ALL {
+            let row = id.row();
+            assert!(!row.doc.is_empty() && !row.doc.ends_with('.'), "{}", row.name);
+            assert!(!row.doc.contains(['|', '\n']), "{}", row.name);
+            if let Warned(reason) | Refused(reason) = row.group {
+                assert!(!reason.ends_with('.') && !reason.contains(['|', '\n']), "{}", row.name);
+            }
+        }
+    }
+}

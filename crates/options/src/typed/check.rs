@@ -1,0 +1,157 @@
+//! The values against each other: what contradicts, and what the user should be warned about.
+
+use crate::error::{EXIT_USAGE, OptionError};
+use crate::source::values::{Origin, Values};
+use crate::table::Id;
+use crate::table::kind::MEBIBYTE;
+use crate::table::row::Group;
+use crate::typed::slabs::Slabs;
+use crate::typed::tls;
+
+/// Checks the values against each other and collects the warnings.
+///
+/// # Errors
+/// Names the first two that contradict each other.
+pub(crate) fn check(values: &Values) -> Result<Vec<String>, OptionError> {
+    for rule in [item_size, chunk_size, slab_sizes, queues, napi_ids, ways_in, filtered, readers] {
+        if let Some((id, what)) = rule(values) {
+            let origin = values.given(id).map_or(&Origin::Default, |given| &given.origin);
+            let message = format!("{}: {what}", origin.spelling(id.row()));
+            return Err(OptionError::new(EXIT_USAGE, message));
+        }
+    }
+    let mut warnings = warnings(values);
+    tls::check(values, &mut warnings)?;
+    Ok(warnings)
+}
+
+/// An option and what is wrong with it.
+type Contradiction = Option<(Id, String)>;
+
+fn item_size(values: &Values) -> Contradiction {
+    let (item, memory) = (values.bytes(Id::MaxItemSize), values.bytes(Id::MemoryLimit));
+    (item > memory / 2).then(|| {
+        let what = format!("{item} bytes are more than half of the {memory} bytes of -m");
+        (Id::MaxItemSize, what)
+    })
+}
+
+/// Without a number of its own the largest class goes with any largest item: memory has no classes.
+fn chunk_size(values: &Values) -> Contradiction {
+    values.given(Id::SlabChunkMax)?;
+    let chunk = u64::from(Slabs::new(values).chunk_bytes_max);
+    let item = values.bytes(Id::MaxItemSize);
+    let contradicts = |what| Some((Id::SlabChunkMax, format!("{chunk} bytes {what}")));
+    if chunk > item {
+        contradicts(format!("are more than the {item} of -I"))
+    } else if !item.is_multiple_of(chunk) {
+        contradicts(format!("do not divide the {item} of -I"))
+    } else if !MEBIBYTE.is_multiple_of(chunk) {
+        contradicts("do not divide 1 MiB".to_owned())
+    } else {
+        None
+    }
+}
+
+fn slab_sizes(values: &Values) -> Contradiction {
+    let Slabs { min_bytes, chunk_bytes_max, sizes, .. } = Slabs::new(values);
+    let size = sizes.into_iter().find(|size| !(min_bytes..=chunk_bytes_max).contains(size))?;
+    let what = format!(
+        "{size} is not from {min_bytes}, the size of -n, to {chunk_bytes_max}, that of slab_chunk_max"
+    );
+    Some((Id::SlabSizes, what))
+}
+
+fn queues(values: &Values) -> Contradiction {
+    let (hot, warm): (u32, u32) = (values.unsigned(Id::HotLruPct), values.unsigned(Id::WarmLruPct));
+    if hot + warm > 80 {
+        let what = format!("{hot} and the {warm} of warm_lru_pct are more than 80 together");
+        return Some((Id::HotLruPct, what));
+    }
+    let has_temporary = values.given(Id::TemporaryTtl).is_some();
+    (has_temporary && !values.switch(Id::LruMaintainer))
+        .then(|| (Id::TemporaryTtl, "it cannot be set without lru_maintainer".to_owned()))
+}
+
+/// What io_uring does is not seen by the filter of system calls that comes with dropped privileges.
+fn filtered(values: &Values) -> Contradiction {
+    let is_uring = values.text(Id::Io) == Some("uring");
+    (is_uring && values.switch(Id::DropPrivileges)).then(|| {
+        let what = "uring goes around what -o drop_privileges forbids: leave one of them out";
+        (Id::Io, what.to_owned())
+    })
+}
+
+/// Memory that others read is of common pages.
+fn readers(values: &Values) -> Contradiction {
+    (has_readers(values) && values.switch(Id::EnableLargepages)).then(|| {
+        let what = "memory that others read is not of huge pages: leave out -L";
+        (Id::LocalReaders, what.to_owned())
+    })
+}
+
+fn has_readers(values: &Values) -> bool {
+    values.text(Id::LocalReaders).is_some_and(|who| who != "off")
+}
+
+fn napi_ids(values: &Values) -> Contradiction {
+    let (queues, workers) = (values.number(Id::NapiIds)?, values.number(Id::Threads)?);
+    (queues > workers)
+        .then(|| (Id::NapiIds, format!("{queues} are more than the {workers} workers of -t")))
+}
+
+/// A way in that only one protocol has leaves no room for another.
+fn ways_in(values: &Values) -> Contradiction {
+    let has_udp = values.number(Id::UdpPort).is_some_and(|port| port != 0);
+    let ways = [
+        (Id::EnableSasl, values.switch(Id::EnableSasl), "binary"),
+        (Id::AuthFile, values.given(Id::AuthFile).is_some(), "ascii"),
+    ];
+    for (id, _, needed) in ways.into_iter().filter(|(_, is_given, _)| *is_given) {
+        if values.text(Id::Protocol).is_some_and(|given| given != needed) {
+            return Some((id, format!("it needs -B {needed}, or no -B at all")));
+        }
+        if has_udp {
+            return Some((id, "it cannot be had together with UDP: -U 0".to_owned()));
+        }
+    }
+    let has_both = ways.iter().all(|(_, is_given, _)| *is_given);
+    has_both.then(|| (Id::EnableSasl, "it cannot be had together with -Y".to_owned()))
+}
+
+fn warnings(values: &Values) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let defaults = Values::defaults();
+    for id in Id::ALL {
+        let row = id.row();
+        let default = defaults.given(*id).map(|given| &given.value);
+        if let (Group::Warned(reason), Some(given)) = (row.group, values.given(*id))
+            && Some(&given.value) != default
+        {
+            warnings.push(format!("{}: it has no effect: {reason}", given.origin.spelling(row)));
+        }
+    }
+    let workers: usize = values.unsigned(Id::Threads);
+    if workers > WORKER_COUNT_SENSIBLE {
+        warnings.push(format!("option -t: {workers} workers are more than any machine gains from"));
+    }
+    if values.given(Id::MemoryFile).is_some() && values.switch(Id::EnableLargepages) {
+        let what = "huge pages that the system has set aside are not used for the file of -e";
+        warnings.push(format!("option -L: {what}"));
+    }
+    if has_readers(values) && values.given(Id::UnixSocket).is_none() {
+        warnings.push("option --local-readers: without -s there is nowhere to come in".to_owned());
+    }
+    if has_readers(values) && values.given(Id::MemoryFile).is_some() {
+        let what = "it has no effect with -e: a file can be cut off, which would end its readers";
+        warnings.push(format!("option --local-readers: {what}"));
+    }
+    let is_off = |id| values.number(id) == Some(0);
+    if is_off(Id::Port) && is_off(Id::UdpPort) && values.given(Id::UnixSocket).is_none() {
+        warnings.push("option -p: 0 without -s leaves nothing to connect to".to_owned());
+    }
+    warnings
+}
+
+/// Above it memcached warns.
+const WORKER_COUNT_SENSIBLE: usize = 64;

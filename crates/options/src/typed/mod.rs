@@ -1,0 +1,9 @@
+//! The options in effect, checked against each other.
+
+pub(crate) mod check;
+pub(crate) mod listen;
+pub(crate) mod options;
+pub(crate) mod readers;
+pub(crate) mod slabs;
+pub(crate) mod tls;
+pub(crate) mod tuning;

@@ -1,0 +1,453 @@
+//! The options in effect, typed.
+
+use std::path::PathBuf;
+use std::slice;
+
+use crate::error::{EXIT_USAGE, OptionError};
+use crate::source::values::{Origin, Values};
+use crate::table::Id;
+use crate::table::kind::KIBIBYTE;
+use crate::typed::check::check;
+use crate::typed::listen::{self, Listen, Security};
+use crate::typed::readers::LocalReaders;
+use crate::typed::slabs::Slabs;
+use crate::typed::tls::{ClientCertificates, Tls};
+use crate::typed::tuning::Tuning;
+
+/// The options in effect. The default is memcached's.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// `-p`: TCP port; `None`: no TCP, 0: any free port.
+    pub port: Option<u16>,
+    /// `-U`: UDP port; `None`: no UDP, 0: any free port.
+    pub udp_port: Option<u16>,
+    /// `-l`: addresses to listen on; empty: every address of the machine.
+    pub listen: Vec<Listen>,
+    /// `-s`: path of a unix socket, instead of TCP.
+    pub unix_socket: Option<PathBuf>,
+    /// `-a`: permissions of the unix socket.
+    pub unix_mask: u32,
+    /// `-A`: clients may end the server.
+    pub shutdown: bool,
+    /// `-d`: run in the background.
+    pub daemon: bool,
+    /// `-r`: raise the limit for core files.
+    pub core_dumps: bool,
+    /// `-u`: user to run as.
+    pub user: Option<String>,
+    /// `-m`: memory for items and their index.
+    pub memory_bytes: u64,
+    /// `-e`: file to keep the items in; `None`: they end with the process.
+    pub memory_file: Option<PathBuf>,
+    /// Not `-M`: evict when memory is full.
+    pub evict: bool,
+    /// `-c`: connections allowed at once.
+    pub connection_count_max: usize,
+    /// `-k`: keep all memory out of swap.
+    pub lock_memory: bool,
+    /// Keep the memory in huge pages that the system has set aside (`-L`).
+    pub huge_pages: bool,
+    /// `-v`, counted.
+    pub verbosity: u8,
+    /// `-P`: file to write the process id to.
+    pub pidfile: Option<PathBuf>,
+    /// `-t`: workers.
+    pub worker_count: usize,
+    /// `-R`: commands of one connection executed in its turn.
+    pub commands_per_turn_max: usize,
+    /// Not `-C`: keep cas tokens.
+    pub cas: bool,
+    /// `-b`: connections that may wait to be accepted.
+    pub backlog: u32,
+    /// `-B`, `-S` and `-Y`: protocol of the clients.
+    pub protocol: Protocol,
+    /// `-S`: clients are let in by SASL. `protocol` is binary, then.
+    pub sasl: bool,
+    /// `-Y`: file of users and passwords that lets clients in. `protocol` is ascii, then.
+    pub auth_file: Option<PathBuf>,
+    /// `-I`: largest item.
+    pub item_bytes_max: u64,
+    /// `-Z`: connections are encrypted.
+    pub tls: Option<Tls>,
+    /// Not `-F`: clients may flush all items.
+    pub flush_all: bool,
+    /// Not `-X`: clients may list keys, in whatever way.
+    pub dump: bool,
+    /// Not `-W`: clients may watch what happens.
+    pub watch: bool,
+    /// `-D`: what ends the prefix of a key in `stats detail`, which is on from the start, then. `None`: it is
+    /// off until a client switches it on, and `:` ends the prefix.
+    pub stat_prefix_delimiter: Option<u8>,
+    /// `-o maxconns_fast`: refuse connections above `-c` instead of letting them wait.
+    pub maxconns_fast: bool,
+    /// `-o idle_timeout`: close TCP connections that sent no command for so long; 0: never.
+    pub idle_timeout_secs: u32,
+    /// `-o read_buf_mem_limit`: memory for the buffers of all connections together; 0: Larder's own limit.
+    pub buffer_bytes_max: u64,
+    /// `--udp-reply-factor`: how many times as long as its request an answer by UDP to another machine may
+    /// be; 0: as long as it is.
+    pub udp_reply_factor: usize,
+    /// `-o track_sizes`: `stats sizes` answers.
+    pub track_sizes: bool,
+    /// `-o slab_reassign`: show its keys in `stats`.
+    pub slab_reassign: bool,
+    /// `-o lru_crawler`: answer its commands and show its keys in `stats`.
+    pub lru_crawler: bool,
+    /// `-o lru_maintainer`: show its keys in `stats`.
+    pub lru_maintainer: bool,
+    /// `-o watcher_logbuf_size`: lines that may wait for one watching connection, in bytes.
+    pub watcher_log_bytes: u64,
+    /// `-o worker_logbuf_size`: lines that may wait in one worker to be passed on, in bytes.
+    pub worker_log_bytes: u64,
+    /// `-o drop_privileges`: give up what serving does not need.
+    pub drop_privileges: bool,
+    /// `--io`: how workers wait, receive and send.
+    pub io: Io,
+    /// `--upgrade-drain`: how long connections may stay when another process serves in place of this one.
+    pub upgrade_drain_secs: u32,
+    /// `--local-readers`: who may read the cache's memory by himself.
+    pub local_readers: LocalReaders,
+    /// `-o answers_as`: the memcached to answer as where two versions contradict each other.
+    pub answers_as: AnswersAs,
+    /// `-o debugtime`: clients may move the clock.
+    pub debug_time: bool,
+    /// The size classes that statistics show.
+    pub slabs: Slabs,
+    /// What clients may change, to no effect but in `stats settings`.
+    pub tuning: Tuning,
+    /// The values of options without effect, for `stats settings`.
+    pub accepted: Accepted,
+}
+
+/// Protocol of the clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// Told from the first byte of a connection.
+    Auto,
+    /// The text protocol.
+    Ascii,
+    /// The binary protocol.
+    Binary,
+}
+
+/// How workers wait, receive and send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Io {
+    /// By io_uring where the kernel allows it, else by epoll.
+    Auto,
+    /// By io_uring.
+    Uring,
+    /// By epoll.
+    Epoll,
+}
+
+/// A version of memcached, where two contradict each other. The older one is for its own test suite.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnswersAs {
+    /// 1.6.45, whose behaviour is followed.
+    V1_6_45,
+    /// 1.6.18: lines shorter than four bytes, the refusal of shutdown, `cas` without a version, the keys of
+    /// `stats` and the end of a metadump are as they were.
+    V1_6_18,
+}
+
+/// An address to bind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenAt {
+    /// A host name or an address; `None`: every address of the machine.
+    pub host: Option<String>,
+    /// Its port; 0: any free one.
+    pub port: u16,
+    /// What TLS asks of clients that connect here; `None`: there is no TLS. UDP never has any.
+    pub client_certificates: Option<ClientCertificates>,
+    /// The protocol of the clients that come in here.
+    pub protocol: Protocol,
+}
+
+/// The values of options that Larder accepts without doing anything.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Accepted(pub(crate) Values);
+
+impl Default for Options {
+    fn default() -> Self {
+        Self::new(Values::defaults())
+    }
+}
+
+impl Options {
+    /// Reads options by their names in a TOML file, from texts as on the command line, for programs
+    /// that keep Larder's options among their own. The second value is what the user should be
+    /// warned about.
+    ///
+    /// # Errors
+    /// Names the first option that does not exist or has a value that is not allowed.
+    pub fn from_map<'a>(
+        map: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<(Self, Vec<String>), OptionError> {
+        let map: Vec<_> = map.into_iter().collect();
+        let named = |name: &str| {
+            Id::ALL.iter().any(|id| id.row().is_configurable() && id.row().name == name)
+        };
+        if let Some((name, _)) = map.iter().find(|(name, _)| !named(name)) {
+            let message = format!("option {name}: there is none such");
+            return Err(OptionError::new(EXIT_USAGE, message));
+        }
+        let mut values = Values::none();
+        for id in Id::ALL {
+            for (_, text) in map.iter().filter(|(name, _)| *name == id.row().name) {
+                values.set(*id, text, &Origin::Map)?;
+            }
+        }
+        let values = Values::defaults().overridden_by(values);
+        let warnings = check(&values)?;
+        Ok((Self::new(values), warnings))
+    }
+
+    /// The addresses to bind, each with its port, 0 being any free one; a host of `None` is every
+    /// address of the machine. Empty where there is no TCP: with `-s` and with `-p 0`.
+    pub fn tcp_addresses(&self) -> Vec<ListenAt> {
+        self.addresses(self.port)
+    }
+
+    /// The same for UDP. Empty with `-s` and with `-U 0`, the default.
+    pub fn udp_addresses(&self) -> Vec<ListenAt> {
+        self.addresses(self.udp_port)
+    }
+
+    /// True if other processes may read the cache's memory. Never with a memory file: a file with a name can be cut off,
+    /// which would end the readers.
+    pub fn has_readers(&self) -> bool {
+        self.unix_socket.is_some()
+            && self.memory_file.is_none()
+            && self.local_readers != LocalReaders::Off
+    }
+
+    fn addresses(&self, port: Option<u16>) -> Vec<ListenAt> {
+        let Some(port) = port.filter(|_| self.unix_socket.is_none()) else {
+            return Vec::new();
+        };
+        let everywhere =
+            Listen { host: None, port: None, security: Security::Default, protocol: None };
+        let listen =
+            if self.listen.is_empty() { slice::from_ref(&everywhere) } else { &self.listen[..] };
+        let at = |listen: &Listen| ListenAt {
+            host: listen.host.clone(),
+            port: listen.port.unwrap_or(port),
+            client_certificates: self
+                .tls
+                .as_ref()
+                .and_then(|tls| tls.client_certificates(listen.security)),
+            protocol: listen.protocol.unwrap_or(self.protocol),
+        };
+        listen.iter().map(at).collect()
+    }
+
+    pub(crate) fn new(values: Values) -> Self {
+        let udp_port = port(&values, Id::UdpPort);
+        let is_port_given =
+            values.given(Id::Port).is_some_and(|given| given.origin != Origin::Default);
+        Self {
+            // -U alone moves TCP too.
+            port: match udp_port {
+                Some(_) if !is_port_given => udp_port,
+                _ => port(&values, Id::Port),
+            },
+            udp_port,
+            tls: Tls::new(&values),
+            buffer_bytes_max: values.unsigned::<u64>(Id::ReadBufMemLimit) << 20,
+            udp_reply_factor: values.unsigned(Id::UdpReplyFactor),
+            listen: values.listen(Id::Listen),
+            unix_socket: values.text(Id::UnixSocket).map(PathBuf::from),
+            unix_mask: values.mask(Id::UnixMask),
+            shutdown: values.switch(Id::EnableShutdown),
+            daemon: values.switch(Id::Daemon),
+            core_dumps: values.switch(Id::EnableCoredumps),
+            user: values.text(Id::User).map(str::to_owned),
+            memory_bytes: values.bytes(Id::MemoryLimit),
+            memory_file: values.text(Id::MemoryFile).map(PathBuf::from),
+            evict: !values.switch(Id::DisableEvictions),
+            connection_count_max: values.unsigned(Id::ConnLimit),
+            lock_memory: values.switch(Id::LockMemory),
+            huge_pages: values.switch(Id::EnableLargepages),
+            verbosity: values.unsigned(Id::Verbose),
+            pidfile: values.text(Id::Pidfile).map(PathBuf::from),
+            worker_count: values.unsigned(Id::Threads),
+            commands_per_turn_max: values.unsigned(Id::MaxReqsPerEvent),
+            cas: !values.switch(Id::DisableCas),
+            backlog: values.unsigned(Id::ListenBacklog),
+            protocol: protocol(&values),
+            sasl: values.switch(Id::EnableSasl),
+            auth_file: values.text(Id::AuthFile).map(PathBuf::from),
+            item_bytes_max: values.bytes(Id::MaxItemSize),
+            flush_all: !values.switch(Id::DisableFlushAll),
+            dump: !values.switch(Id::DisableDumping),
+            watch: !values.switch(Id::DisableWatch),
+            stat_prefix_delimiter: values.character(Id::StatPrefix),
+            maxconns_fast: values.switch(Id::MaxconnsFast),
+            idle_timeout_secs: values.unsigned(Id::IdleTimeout),
+            track_sizes: values.switch(Id::TrackSizes),
+            slab_reassign: values.switch(Id::SlabReassign),
+            lru_crawler: values.switch(Id::LruCrawler),
+            lru_maintainer: values.switch(Id::LruMaintainer),
+            watcher_log_bytes: values.unsigned::<u64>(Id::WatcherLogbufSize) * KIBIBYTE,
+            worker_log_bytes: values.unsigned::<u64>(Id::WorkerLogbufSize) * KIBIBYTE,
+            drop_privileges: values.switch(Id::DropPrivileges),
+            io: match values.text(Id::Io) {
+                Some("uring") => Io::Uring,
+                Some("epoll") => Io::Epoll,
+                _ => Io::Auto,
+            },
+            upgrade_drain_secs: values.unsigned(Id::UpgradeDrain),
+            local_readers: values
+                .text(Id::LocalReaders)
+                .and_then(LocalReaders::parse)
+                .unwrap_or_default(),
+            answers_as: match values.text(Id::AnswersAs) {
+                Some("1.6.18") => AnswersAs::V1_6_18,
+                _ => AnswersAs::V1_6_45,
+            },
+            debug_time: values.switch(Id::Debugtime),
+            slabs: Slabs::new(&values),
+            tuning: Tuning::new(&values),
+            accepted: Accepted(values),
+        }
+    }
+}
+
+/// What was given, or what goes with the way in which clients are let in.
+fn protocol(values: &Values) -> Protocol {
+    match values.text(Id::Protocol) {
+        Some("ascii") => Protocol::Ascii,
+        Some("binary") => Protocol::Binary,
+        Some(_) => Protocol::Auto,
+        None if values.switch(Id::EnableSasl) => Protocol::Binary,
+        None if values.given(Id::AuthFile).is_some() => Protocol::Ascii,
+        None => Protocol::Auto,
+    }
+}
+
+/// The number of a port row: -1 is any free port, 0 none.
+fn port(values: &Values, id: Id) -> Option<u16> {
+    let port = values.number(id).expect("the row has a default");
+    (port != 0).then(|| u16::try_from(port).unwrap_or(0))
+}
+
+/// `inter` of `stats settings`: the list of `-l`, if one was given.
+pub(crate) fn listen_text(options: &Options) -> Option<String> {
+    (!options.listen.is_empty()).then(|| listen::text(&options.listen))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addresses(map: &[(&str, &str)]) -> String {
+        let (options, _) = Options::from_map(map.iter().copied()).unwrap();
+        let texts: Vec<_> = options
+            .tcp_addresses()
+            .iter()
+            .map(|at| format!("{} {}", at.host.as_deref().unwrap_or("all"), at.port))
+            .collect();
+        texts.join(", ")
+    }
+
+    #[test]
+    fn an_address_without_a_port_has_that_of_p() {
+        assert_eq!(addresses(&[]), "all 11211");
+        assert_eq!(addresses(&[("port", "-1")]), "all 0");
+        let list = ("listen", "127.0.0.1,[::1]:3,*:0");
+        assert_eq!(addresses(&[list, ("port", "7")]), "127.0.0.1 7, ::1 3, all 0");
+    }
+
+    #[test]
+    fn there_is_no_tcp_with_port_0_or_a_unix_socket() {
+        let list = ("listen", "127.0.0.1:5");
+        assert_eq!(addresses(&[list, ("port", "0")]), "");
+        assert_eq!(addresses(&[list, ("unix_socket", "/s")]), "");
+    }
+
+    #[test]
+    fn u_alone_moves_tcp_too() {
+        for (map, tcp, udp) in [
+            (&[("udp_port", "5")][..], Some(5), Some(5)),
+            (&[("udp_port", "-1")], Some(0), Some(0)),
+            (&[("udp_port", "5"), ("port", "6")], Some(6), Some(5)),
+            (&[("udp_port", "5"), ("port", "11211")], Some(11_211), Some(5)),
+            (&[("udp_port", "0")], Some(11_211), None),
+            (&[], Some(11_211), None),
+        ] {
+            let (options, _) = Options::from_map(map.iter().copied()).unwrap();
+            assert_eq!((options.port, options.udp_port), (tcp, udp), "{map:?}");
+        }
+    }
+
+    #[test]
+    fn an_address_says_itself_what_tls_asks_of_clients() {
+        let (options, _) = Options::from_map([
+            ("enable_ssl", "yes"),
+            ("ssl_chain_cert", "/c"),
+            ("ssl_key", "/k"),
+            ("ssl_ca_cert", "/a"),
+            ("ssl_verify_mode", "1"),
+            ("listen", "a,notls:b,btls:c,mtls:d"),
+        ])
+        .unwrap();
+        let asked: Vec<_> =
+            options.tcp_addresses().iter().map(|at| at.client_certificates).collect();
+        type Asked = ClientCertificates;
+        assert_eq!(asked, [Some(Asked::Requested), None, Some(Asked::None), Some(Asked::Required)]);
+    }
+
+    #[test]
+    fn what_tls_needs_is_named() {
+        let files = [("enable_ssl", "yes"), ("ssl_chain_cert", "/c"), ("ssl_key", "/k")];
+        for (count, more, words) in [
+            (0, ("listen", "notls:a"), "notls:a: only possible with -Z"),
+            (1, ("port", "1"), "-o ssl_chain_cert"),
+            (2, ("port", "1"), "-o ssl_key"),
+            (3, ("port", "0"), "TCP port"),
+            (3, ("unix_socket", "/s"), "TCP port"),
+            (3, ("ssl_verify_mode", "2"), "-o ssl_ca_cert"),
+            (3, ("listen", "mtls:a"), "-o ssl_ca_cert"),
+        ] {
+            let map = files[..count].iter().copied().chain([more]);
+            let error = Options::from_map(map).unwrap_err();
+            assert!(error.message.contains(words), "{}", error.message);
+        }
+        let old = files.iter().copied().chain([("ssl_min_version", "0"), ("ssl_kernel_tls", "1")]);
+        let (options, warnings) = Options::from_map(old).unwrap();
+        assert!(options.tls.is_some_and(|tls| !tls.only_tls13));
+        assert_eq!(warnings.len(), 2, "{warnings:?}");
+        let asked = files.iter().copied().chain([("ssl_verify_mode", "1")]);
+        let (options, warnings) = Options::from_map(asked).unwrap();
+        assert_eq!(options.tls.unwrap().verify, ClientCertificates::None);
+        assert!(warnings[0].contains("ssl_verify_mode"), "{warnings:?}");
+    }
+
+    #[test]
+    fn a_string_map_has_the_names_of_the_file_and_the_texts_of_the_command_line() {
+        let (options, warnings) = Options::from_map([
+            ("memory_limit", "1g"),
+            ("disable_cas", "yes"),
+            ("enable_largepages", "1"),
+            ("tail_repair_time", "20"),
+            ("lru_crawler", "yes"),
+            ("no_modern", "yes"),
+        ])
+        .unwrap();
+        assert_eq!((options.memory_bytes, options.cas), (1 << 30, false));
+        assert!(options.huge_pages);
+        assert_eq!((options.lru_crawler, options.lru_maintainer), (true, false));
+        assert_eq!(
+            warnings,
+            ["option tail_repair_time: it has no effect: Larder has no LRU queues to repair"]
+        );
+        for (name, text, message) in [
+            ("memory", "1g", "option memory: there is none such"),
+            ("help", "yes", "option help: there is none such"),
+            ("threads", "x", "option threads: \"x\" is not a number from 1 to 1024"),
+        ] {
+            assert_eq!(Options::from_map([(name, text)]).unwrap_err().message, message);
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! What `-Z` and the `ssl_*` words come to.
+
+use std::path::PathBuf;
+
+use crate::error::{EXIT_OS, EXIT_USAGE, OptionError};
+use crate::source::values::Values;
+use crate::table::Id;
+use crate::typed::listen::{Listen, Security};
+
+/// How connections are encrypted: `-Z`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tls {
+    /// `-o ssl_chain_cert`: the server's certificate, then those that lead to its authority, in PEM.
+    pub chain_cert: PathBuf,
+    /// `-o ssl_key`: the key of that certificate.
+    pub key: PathBuf,
+    /// `-o ssl_keyformat`: the form of the key.
+    pub key_format: KeyFormat,
+    /// `-o ssl_ca_cert`: the authorities that sign clients' certificates, in PEM.
+    pub ca_cert: Option<PathBuf>,
+    /// `-o ssl_verify_mode`: what is asked of clients where an address of `-l` does not say.
+    pub verify: ClientCertificates,
+    /// `-o ssl_ciphers`: names of cipher suites; `None`: all there are.
+    pub ciphers: Option<String>,
+    /// `-o ssl_wbuf_size`: how much of an answer is encrypted, then sent, at a time.
+    pub write_bytes: usize,
+    /// `-o ssl_session_cache`: clients may resume a session.
+    pub session_cache: bool,
+    /// `-o ssl_min_version` is 3: TLS 1.3 only. Otherwise TLS 1.2 too; nothing older exists here.
+    pub only_tls13: bool,
+}
+
+/// The form of the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyFormat {
+    /// `1`, the default.
+    Pem,
+    /// `2`.
+    Der,
+}
+
+/// What is asked of clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientCertificates {
+    /// Nothing.
+    None,
+    /// A certificate; one that is shown must be good.
+    Requested,
+    /// A good certificate.
+    Required,
+}
+
+impl Tls {
+    /// What the values come to; `None`: nothing is encrypted.
+    pub(crate) fn new(values: &Values) -> Option<Self> {
+        if !values.switch(Id::EnableSsl) {
+            return None;
+        }
+        let path = |id| values.text(id).map(PathBuf::from);
+        Some(Self {
+            chain_cert: path(Id::SslChainCert)?,
+            key: path(Id::SslKey)?,
+            key_format: match values.number(Id::SslKeyformat) {
+                Some(2) => KeyFormat::Der,
+                _ => KeyFormat::Pem,
+            },
+            ca_cert: path(Id::SslCaCert),
+            verify: match values.number(Id::SslVerifyMode) {
+                Some(2) => ClientCertificates::Required,
+                // Without authorities none could be good, and who shows none comes in all the same.
+                Some(1 | 3) if values.given(Id::SslCaCert).is_some() => {
+                    ClientCertificates::Requested
+                }
+                _ => ClientCertificates::None,
+            },
+            ciphers: values.text(Id::SslCiphers).map(str::to_owned),
+            write_bytes: values.unsigned::<usize>(Id::SslWbufSize).saturating_mul(1024),
+            session_cache: values.switch(Id::SslSessionCache),
+            only_tls13: values.number(Id::SslMinVersion) == Some(3),
+        })
+    }
+
+    /// What is asked of clients at an address; `None`: it is not encrypted.
+    pub fn client_certificates(&self, security: Security) -> Option<ClientCertificates> {
+        match security {
+            Security::Default => Some(self.verify),
+            Security::Plain => None,
+            Security::Tls => Some(ClientCertificates::None),
+            Security::MutualTls => Some(ClientCertificates::Required),
+        }
+    }
+}
+
+/// Checks that what belongs together was given.
+pub(crate) fn check(values: &Values, warnings: &mut Vec<String>) -> Result<(), OptionError> {
+    let listen = values.listen(Id::Listen);
+    let refuse = |exit_code, message: String| Err(OptionError::new(exit_code, message));
+    if !values.switch(Id::EnableSsl) {
+        let prefixed = listen.iter().find(|listen| listen.security != Security::Default);
+        return match prefixed {
+            Some(listen) => refuse(EXIT_OS, format!("option -l: {listen}: only possible with -Z")),
+            None => Ok(()),
+        };
+    }
+    if values.given(Id::UnixSocket).is_some() || values.number(Id::Port) == Some(0) {
+        return refuse(
+            EXIT_USAGE,
+            "option -Z: TLS needs a TCP port: leave out -s, and -p 0".into(),
+        );
+    }
+    for (id, what) in [(Id::SslChainCert, "the certificate chain"), (Id::SslKey, "its key")] {
+        if values.given(id).is_none() {
+            let word = id.row().spelling();
+            return refuse(EXIT_USAGE, format!("option -Z: it needs {word}, the file of {what}"));
+        }
+    }
+    if let (Some(reason), None) =
+        (demands_certificates(values, &listen), values.given(Id::SslCaCert))
+    {
+        let message = format!(
+            "{reason}: it needs -o ssl_ca_cert, the file of the authorities that sign the clients' certificates"
+        );
+        return refuse(EXIT_USAGE, message);
+    }
+    if let (Some(mode @ (1 | 3)), None) =
+        (values.number(Id::SslVerifyMode), values.given(Id::SslCaCert))
+    {
+        warnings.push(format!(
+            "option -o ssl_verify_mode: {mode} without -o ssl_ca_cert: clients are not asked for certificates, since none could be good"
+        ));
+    }
+    if let Some(version @ (0 | 1)) = values.number(Id::SslMinVersion) {
+        warnings.push(format!(
+            "option -o ssl_min_version: {version} is TLS 1.{version}, which is broken and not there: clients need TLS 1.2 or 1.3"
+        ));
+    }
+    Ok(())
+}
+
+/// What demands certificates of clients, if anything does.
+fn demands_certificates(values: &Values, listen: &[Listen]) -> Option<String> {
+    if values.number(Id::SslVerifyMode) == Some(2) {
+        return Some("option -o ssl_verify_mode: 2".into());
+    }
+    let mutual = listen.iter().find(|listen| listen.security == Security::MutualTls);
+    mutual.map(|listen| format!("option -l: {listen}"))
+}

@@ -1,0 +1,106 @@
+//! `lru_crawler metadump` and `mgdump`: listing all items, a little at a time.
+//!
+//! A dump is a state of its session, not a command that is executed at once: each turn it appends what its connection may
+//! have waiting, or looks through as many items as a turn's commands would have, and others go on in between. Nothing is
+//! held meanwhile but a place in the index.
+
+use std::sync::Arc;
+
+use larder::{Cursor, Dumped};
+use larder_item::Deadline;
+use larder_protocol::admin::{Crawled, DumpForm};
+use larder_protocol::text::dump::{self, DumpedItem};
+use larder_stats::{Counter, Counters};
+
+use crate::Server;
+use crate::admin::classes::ItemSize;
+
+/// A dump under way.
+#[derive(Debug)]
+pub(crate) struct Dump {
+    server: Arc<Server>,
+    counters: Arc<Counters>,
+    form: DumpForm,
+    crawled: Crawled,
+    cursor: Cursor,
+    found: Vec<Dumped>,
+}
+
+impl Dump {
+    /// A dump that has shown nothing yet. `counters` are the thread's that will drop it.
+    pub(crate) fn begin(
+        server: &Arc<Server>,
+        counters: &Arc<Counters>,
+        form: DumpForm,
+        crawled: Crawled,
+    ) -> Self {
+        counters.count(Counter::CrawlerStarts);
+        counters.count(Counter::CrawlersRunning);
+        let (server, counters) = (Arc::clone(server), Arc::clone(counters));
+        Self { server, counters, form, crawled, cursor: Cursor::default(), found: Vec::new() }
+    }
+
+    /// Looks at the items of one more group of the index, and appends the lines of those that are wanted. `None` at
+    /// the end, which is appended too; otherwise how many items were looked at.
+    pub(crate) fn step(&mut self, out: &mut Vec<u8>) -> Option<usize> {
+        self.found.clear();
+        if !self.server.cache.dump_group(&mut self.cursor, &mut self.found) {
+            let end: &[u8] = match self.form {
+                DumpForm::Meta => b"END\r\n",
+                DumpForm::Get => b"EN\r\n",
+            };
+            out.extend_from_slice(end);
+            return None;
+        }
+        for item in &self.found {
+            self.show(item, out);
+        }
+        Some(self.found.len())
+    }
+
+    /// How items are listed.
+    pub(crate) fn form(&self) -> DumpForm {
+        self.form
+    }
+
+    /// The memory it owns beyond its own size, in bytes.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.found.capacity() * size_of::<Dumped>()
+            + self.found.iter().map(|item| item.key.capacity()).sum::<usize>()
+    }
+
+    fn show(&self, item: &Dumped, out: &mut Vec<u8>) {
+        let Dumped { key, meta } = item;
+        let classes = &self.server.classes;
+        let size = ItemSize::new(key.len(), meta);
+        let class = classes.class_of(size);
+        if !self.crawled.has(class) {
+            return;
+        }
+        if self.form == DumpForm::Get {
+            return dump::get(out, key);
+        }
+        let epoch = self.server.cache.epoch();
+        let deadline_unix_secs = match meta.deadline {
+            Deadline::NEVER => None,
+            Deadline(second) => Some(epoch.unix_of(second)),
+        };
+        let shown = DumpedItem {
+            key,
+            deadline_unix_secs,
+            seen_unix_secs: epoch.unix_of(meta.seen),
+            cas: meta.cas,
+            fetched: meta.fetched,
+            class,
+            item_bytes: classes.item_bytes(size),
+            flags: meta.flags,
+        };
+        dump::meta(out, &shown);
+    }
+}
+
+impl Drop for Dump {
+    fn drop(&mut self) {
+        self.counters.add(Counter::CrawlersRunning, 1u64.wrapping_neg());
+    }
+}

@@ -1,0 +1,167 @@
+//! What those notice of commands who watch, or count by prefix. Nothing of this is on a request's path unless somebody
+//! does.
+
+use larder::{Read, Reading};
+use larder_item::{Deadline, Meta, StoreMode};
+use larder_protocol::text::watched::{self, Outcome, Size, Sought};
+use larder_protocol::{
+    Arithmetic, Command, Delete, Fetch, Frame, Remains, Response, ServerError, Store, Topics,
+};
+
+use crate::admin::classes::{Classes, ItemSize};
+use crate::admin::prefixes::Access;
+use crate::log::Attention;
+use crate::session::execute::Executor;
+
+/// Notices the commands of one connection.
+#[derive(Clone, Copy)]
+pub(crate) struct Notice<'a> {
+    pub(crate) executor: &'a Executor,
+    pub(crate) attention: Attention,
+    pub(crate) connection: u64,
+}
+
+impl Notice<'_> {
+    /// A command is about to be executed: looks for its item, and tells of that. Gives what is known of the item.
+    pub(crate) fn before(self, command: &Command<'_>, frame: &Frame<'_>) -> Option<Meta> {
+        let topics = Topics::FETCHERS | Topics::DELETIONS;
+        if !self.attention.counts_prefixes() && !self.attention.topics().meet(topics) {
+            return None;
+        }
+        let key = key_of(command)?;
+        let (sought, meta) = self.look_for(key);
+        self.watchers().tell(Topics::FETCHERS, |out| {
+            let size = meta.map_or(Size::default(), |meta| self.size(key, &meta));
+            watched::item_get(out, key, sought, size, self.connection);
+        });
+        if self.attention.counts_prefixes()
+            && let Some(access) = access(command, frame, meta.is_some())
+        {
+            self.executor.server().prefixes.count(key, access);
+        }
+        meta
+    }
+
+    /// A command has been executed. `meta` is what [`Notice::before`] gave.
+    pub(crate) fn after(
+        self,
+        command: &Command<'_>,
+        frame: &Frame<'_>,
+        meta: Option<Meta>,
+        response: &Response,
+    ) {
+        match command {
+            Command::Store(store) => self.stored(store, response),
+            Command::Delete(Delete { key, remains: Remains::Nothing, .. })
+                if *response == Response::Deleted && !matches!(frame, Frame::Binary(_)) =>
+            {
+                self.watchers().tell(Topics::DELETIONS, |out| {
+                    let name = if matches!(frame, Frame::Meta(_)) { "md" } else { "delete" };
+                    let size = meta.map_or(Size::default(), |meta| self.size(key, &meta));
+                    watched::deleted(out, key, name, size);
+                });
+            }
+            _ => {}
+        }
+    }
+
+    /// A store has been executed, at once or when its value had come.
+    pub(crate) fn stored(self, store: &Store<'_>, response: &Response) {
+        let outcome = match response {
+            Response::Stored(_) => Outcome::Stored,
+            Response::NotStored => Outcome::NotStored,
+            Response::Exists => Outcome::Exists,
+            Response::NotFound => Outcome::NotFound,
+            Response::ServerError(ServerError::TooLarge) => Outcome::TooLarge,
+            Response::ServerError(ServerError::OutOfMemoryStoring) => Outcome::NoMemory,
+            // It came to nothing for another reason.
+            _ => return,
+        };
+        let key = store.key;
+        let now = self.executor.cache().now();
+        let asked = Meta {
+            flags: store.flags,
+            deadline: self.executor.deadline(store.exptime),
+            value_bytes: store.value_bytes,
+            ..Meta::default()
+        };
+        let (meta, size) = match outcome {
+            Outcome::Stored => {
+                let meta = self.executor.cache().peek(key).unwrap_or(asked);
+                (meta, self.size(key, &meta))
+            }
+            Outcome::TooLarge | Outcome::NoMemory => (Meta::default(), Size::default()),
+            _ => (asked, self.size(key, &asked)),
+        };
+        let ttl_secs = ttl_secs(meta.deadline, now).unwrap_or(0);
+        let command = match store {
+            Store { cas: Some(_), .. } => "cas",
+            Store { mode: StoreMode::Set, .. } => "set",
+            Store { mode: StoreMode::Add, .. } => "add",
+            Store { mode: StoreMode::Replace, .. } => "replace",
+            Store { mode: StoreMode::Append, .. } => "append",
+            Store { mode: StoreMode::Prepend, .. } => "prepend",
+        };
+        self.watchers().tell(Topics::MUTATIONS, |out| {
+            watched::item_store(out, key, outcome, command, ttl_secs, size, self.connection);
+        });
+    }
+
+    fn watchers(&self) -> &crate::admin::watch::Watchers {
+        &self.executor.server().watchers
+    }
+
+    /// Looks for an item without reading it.
+    fn look_for(self, key: &[u8]) -> (Sought, Option<Meta>) {
+        let reading = Reading { noted: false, value: false };
+        match self.executor.cache().read_as(key, reading, &mut Vec::new(), |_, _| ()) {
+            Read::Hit(meta) | Read::Large(meta, _) => (Sought::Found, Some(meta)),
+            Read::Miss(larder::Miss::Absent) => (Sought::NotFound, None),
+            Read::Miss(larder::Miss::Expired) => (Sought::Expired, None),
+            Read::Miss(larder::Miss::Flushed) => (Sought::Flushed, None),
+        }
+    }
+
+    fn size(&self, key: &[u8], meta: &Meta) -> Size {
+        size(&self.executor.server().classes, key.len(), meta)
+    }
+}
+
+/// How large an item is, as lines show it.
+pub(crate) fn size(classes: &Classes, key_bytes: usize, meta: &Meta) -> Size {
+    Size { class: classes.class_of(ItemSize::new(key_bytes, meta)), value_bytes: meta.value_bytes }
+}
+
+/// Seconds that an item has to live; for ever where `None`.
+pub(crate) fn ttl_secs(deadline: Deadline, now: larder_item::Second) -> Option<u32> {
+    (deadline != Deadline::NEVER).then(|| deadline.0.saturating_sub(now))
+}
+
+/// The key that a command looks for.
+fn key_of<'a>(command: &Command<'a>) -> Option<&'a [u8]> {
+    match *command {
+        Command::Get { key, .. }
+        | Command::LeaseGet { key }
+        | Command::Fetch(Fetch { key, .. })
+        | Command::Inspect { key }
+        | Command::Store(Store { key, .. })
+        | Command::Delete(Delete { key, .. })
+        | Command::Arithmetic(Arithmetic { key, .. })
+        | Command::Touch { key, .. } => Some(key),
+        _ => None,
+    }
+}
+
+/// What a command is counted as by prefix. Meta commands are not; a touch is a get in the binary protocol alone.
+fn access(command: &Command<'_>, frame: &Frame<'_>, hit: bool) -> Option<Access> {
+    if matches!(frame, Frame::Meta(_)) {
+        return None;
+    }
+    match command {
+        Command::Get { .. } | Command::Fetch(_) => Some(Access::Get { hit }),
+        Command::Touch { .. } if matches!(frame, Frame::Binary(_)) => Some(Access::Get { hit }),
+        Command::Store(_) => Some(Access::Set),
+        Command::Delete(_) => Some(Access::Delete),
+        _ => None,
+    }
+}

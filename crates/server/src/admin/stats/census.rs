@@ -1,0 +1,288 @@
+//! The census: a walk through the index, or through a part of it, that counts items by size class.
+//!
+//! The walk is taken in slices, each a fraction of a millisecond of the worker whose client asks. All who ask share
+//! it: one is under way at a time, and its result answers every request of the next second. Where one slice is
+//! enough for everything, as in a small cache, a request gets a new census, until those of a second have taken what
+//! a census of a large cache takes.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+
+use larder::Sampled;
+
+use super::by_class::Stored;
+use crate::Server;
+use crate::admin::classes::ItemSize;
+use crate::clock::monotonic_us;
+
+/// What is stored of each class at one time; what memcached would say of it.
+#[derive(Debug)]
+pub(crate) struct Census {
+    /// The class with this number, from 0.
+    pub(super) classes: Vec<Stored>,
+    /// How many items there are of each size as memcached counts it, in bytes rounded up to 32.
+    pub(super) sizes: BTreeMap<u64, u64>,
+    /// When it was taken, in the seconds of the cache.
+    pub(super) second: larder::Second,
+    taken_us: i64,
+    is_small: bool,
+}
+
+/// The last census of a server, and the one that is being taken.
+#[derive(Debug, Default)]
+pub(crate) struct Censuses(Mutex<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    latest: Option<Arc<Census>>,
+    walk: Option<Walk>,
+    /// Where the next walk begins: each looks at another part of the index.
+    next_group: u64,
+    /// Since when small ones are counted, and how many there were.
+    small_since_us: i64,
+    small_count: u32,
+}
+
+/// A census that is being taken.
+#[derive(Debug)]
+struct Walk {
+    classes: Vec<Stored>,
+    sizes: BTreeMap<u64, u64>,
+    stepped_us: i64,
+    slices: u32,
+    /// The groups of the index when it began.
+    groups: u64,
+    next_group: u64,
+    groups_seen: u64,
+    items_seen: u64,
+}
+
+impl Censuses {
+    /// Takes one slice of the census, unless a recent one is there. Returns the census once it is complete.
+    pub(crate) fn step(&self, server: &Server) -> Option<Arc<Census>> {
+        let mut shared = match self.0.try_lock() {
+            Ok(shared) => shared,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            // Another worker takes a slice.
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        shared.step(server)
+    }
+
+    /// Returns the census as far as it has been taken, at the cost of one slice, for a client that cannot wait.
+    pub(crate) fn at_once(&self, server: &Server) -> Arc<Census> {
+        let mut shared = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if shared.walk.is_none()
+            && let Some(census) = shared.step(server)
+        {
+            return census;
+        }
+        match (&shared.walk, &shared.latest) {
+            (Some(walk), _) => Arc::new(walk.project(server)),
+            (None, Some(latest)) => Arc::clone(latest),
+            (None, None) => Arc::new(Walk::begin(server, 0, monotonic_us()).project(server)),
+        }
+    }
+}
+
+impl Shared {
+    fn step(&mut self, server: &Server) -> Option<Arc<Census>> {
+        let now_us = monotonic_us();
+        let may_repeat = self.may_repeat(now_us);
+        if let Some(latest) = &self.latest
+            && now_us - latest.taken_us < SECOND_US
+            && !(latest.is_small && may_repeat)
+        {
+            return self.latest.clone();
+        }
+        // A walk that its clients have left is of another time.
+        let walk = match self.walk.take().filter(|walk| now_us - walk.stepped_us < SECOND_US) {
+            Some(walk) => walk,
+            None => Walk::begin(server, self.next_group, now_us),
+        };
+        let walk = self.walk.insert(walk);
+        walk.slice(server);
+        walk.stepped_us = now_us;
+        self.next_group = walk.next_group;
+        if !walk.is_complete() {
+            return None;
+        }
+        let census = Arc::new(walk.project(server));
+        self.small_count += u32::from(census.is_small);
+        (self.walk, self.latest) = (None, Some(Arc::clone(&census)));
+        Some(census)
+    }
+
+    /// True if a small census may be taken anew within a second.
+    fn may_repeat(&mut self, now_us: i64) -> bool {
+        if now_us - self.small_since_us >= SECOND_US {
+            (self.small_since_us, self.small_count) = (now_us, 0);
+        }
+        self.small_count < SMALL_MAX
+    }
+}
+
+impl Walk {
+    fn begin(server: &Server, first_group: u64, now_us: i64) -> Self {
+        let groups = server.cache.group_count();
+        Self {
+            classes: vec![Stored::default(); usize::from(server.classes.last()) + 1],
+            sizes: BTreeMap::new(),
+            stepped_us: now_us,
+            slices: 0,
+            groups,
+            next_group: if first_group < groups { first_group } else { 0 },
+            groups_seen: 0,
+            items_seen: 0,
+        }
+    }
+
+    /// Looks at the next groups, as many as a worker has time for.
+    fn slice(&mut self, server: &Server) {
+        let mut cost = 0;
+        while cost < SLICE_COST_MAX && !self.is_complete() {
+            let groups = GROUPS_PER_LOOK.min(self.groups - self.next_group);
+            let groups = groups.min(self.groups - self.groups_seen);
+            let items_before = self.items_seen;
+            let range = self.next_group..self.next_group + groups;
+            server.cache.sample_groups(range, |item| self.add(server, item));
+            self.next_group = (self.next_group + groups) % self.groups;
+            self.groups_seen += groups;
+            cost += groups + (self.items_seen - items_before) * COST_OF_ITEM;
+        }
+        self.slices += 1;
+    }
+
+    fn add(&mut self, server: &Server, item: &Sampled) {
+        self.items_seen += 1;
+        let size = ItemSize::new(item.key_bytes, &item.meta);
+        let bytes = server.classes.item_bytes(size);
+        let stored = &mut self.classes[usize::from(server.classes.class_of(size))];
+        stored.add(item, bytes, server.options.tuning.temporary_ttl_secs);
+        let classes = &mut self.classes;
+        server.classes.chunks_of(size, |class| classes[usize::from(class)].add_chunk());
+        if server.options.track_sizes {
+            *self.sizes.entry(bytes.next_multiple_of(SIZE_STEP_BYTES)).or_default() += 1;
+        }
+    }
+
+    /// True if it has seen all items, or enough of them.
+    fn is_complete(&self) -> bool {
+        self.groups_seen >= self.groups
+            || self.items_seen >= ITEMS_MAX
+            || self.groups_seen >= GROUPS_MAX
+    }
+
+    /// Projects what was seen to all there is.
+    fn project(&self, server: &Server) -> Census {
+        let factor = match self.items_seen {
+            0 => 1.0,
+            _ if self.groups_seen >= self.groups => 1.0,
+            // The number of items is known: what was found says how they divide.
+            seen => server.cache.len_about() as f64 / seen as f64,
+        };
+        let projected = |count: u64| (count as f64 * factor).round() as u64;
+        let mut classes = self.classes.clone();
+        classes.iter_mut().for_each(|stored| stored.project(projected));
+        Census {
+            classes,
+            sizes: self.sizes.iter().map(|(bytes, count)| (*bytes, projected(*count))).collect(),
+            second: server.cache.now(),
+            taken_us: monotonic_us(),
+            is_small: self.slices == 1 && self.groups_seen >= self.groups,
+        }
+    }
+}
+
+const SECOND_US: i64 = 1_000_000;
+
+/// About so many items are looked at …
+const ITEMS_MAX: u64 = 10_000;
+
+/// … in at most so many groups: those of a new cache of 1 GiB.
+const GROUPS_MAX: u64 = 1 << 16;
+
+/// A slice costs about so much, in the time that a group takes in which there is nothing: some 10 ns.
+const SLICE_COST_MAX: u64 = 1 << 14;
+
+/// A found item costs as much as so many empty groups.
+const COST_OF_ITEM: u64 = 24;
+
+/// So many groups are looked at between two looks at what a slice has cost.
+const GROUPS_PER_LOOK: u64 = 32;
+
+/// So many censuses of one slice may be taken in a second: together they cost as much as one of a large cache.
+const SMALL_MAX: u32 = 16;
+
+/// `stats sizes` shows these steps.
+const SIZE_STEP_BYTES: u64 = 32;
+
+#[cfg(test)]
+mod tests {
+    use larder_options::Options;
+
+    use super::*;
+
+    fn server(items: u32) -> Server {
+        let (options, _) = Options::from_map([("memory_limit", "64")]).unwrap();
+        let server = Server::new(options).unwrap();
+        for number in 0..items {
+            server.cache.set(number.to_le_bytes(), [0; 20], None).unwrap();
+        }
+        server
+    }
+
+    fn count(census: &Census) -> u64 {
+        census.classes.iter().map(Stored::number).sum()
+    }
+
+    #[test]
+    fn a_small_cache_is_counted_anew_for_each_request_until_that_costs_too_much() {
+        let server = server(0);
+        for number in 0..u64::from(SMALL_MAX) {
+            assert_eq!(count(&server.censuses.step(&server).unwrap()), number);
+            server.cache.set(number.to_le_bytes(), "v", None).unwrap();
+        }
+        let last = server.censuses.step(&server).unwrap();
+        // Within a second; on a machine that has stood still meanwhile it is a new one.
+        let is_same = |shared: &Shared| shared.small_count == SMALL_MAX;
+        if is_same(&server.censuses.0.lock().unwrap()) {
+            assert_eq!(count(&last), u64::from(SMALL_MAX) - 1);
+        }
+    }
+
+    #[test]
+    fn a_census_of_a_large_cache_is_taken_in_slices_and_shared() {
+        let server = server(100_000);
+        let (mut slices, mut seen) = (0, 0);
+        let census = loop {
+            let complete = server.censuses.step(&server);
+            slices += 1;
+            if let Some(census) = complete {
+                break census;
+            }
+            let shared = server.censuses.0.lock().unwrap();
+            let items_seen = shared.walk.as_ref().unwrap().items_seen;
+            let bound = (SLICE_COST_MAX / COST_OF_ITEM) + GROUPS_PER_LOOK * 20;
+            // A walk begins anew where a second has passed between two slices.
+            assert!(items_seen.saturating_sub(seen) <= bound, "{items_seen} after {seen}");
+            seen = items_seen;
+        };
+        assert!(slices >= 5, "{slices}");
+        assert!(count(&census).abs_diff(100_000) <= 100, "{}", count(&census));
+        server.cache.set("new", "v", None).unwrap();
+        let next = server.censuses.step(&server);
+        if monotonic_us() - census.taken_us < SECOND_US {
+            assert!(Arc::ptr_eq(&census, &next.unwrap()), "the next request shares it");
+        }
+    }
+
+    #[test]
+    fn who_cannot_wait_gets_what_one_slice_tells() {
+        let server = server(100_000);
+        let census = server.censuses.at_once(&server);
+        assert!(count(&census).abs_diff(100_000) <= 100, "{}", count(&census));
+        let shared = server.censuses.0.lock().unwrap();
+        assert!(shared.walk.as_ref().is_some_and(|walk| walk.slices == 1));
+    }
+}

@@ -1,0 +1,57 @@
+//! `stats conns`: the clients and what each is doing.
+
+use std::os::fd::RawFd;
+use std::sync::Arc;
+
+use larder_protocol::{Frame, Kept, Response, render};
+
+use crate::Server;
+use crate::admin::roster::Card;
+
+/// An answer to `stats conns` under way. It is rendered as its reader takes it, socket by socket,
+/// since there may be many thousands: what is shown of each is what holds at that moment.
+#[derive(Debug)]
+pub(crate) struct ConnectionList {
+    server: Arc<Server>,
+    /// The descriptor of the connection that asks.
+    asker: RawFd,
+    frame: Kept,
+    /// The last descriptor that was shown.
+    last: Option<RawFd>,
+}
+
+impl ConnectionList {
+    /// A list of which nothing has been shown.
+    pub(crate) fn begin(server: &Arc<Server>, asker: RawFd, frame: &Frame<'_>) -> Self {
+        Self { server: Arc::clone(server), asker, frame: frame.keep(), last: None }
+    }
+
+    /// Appends the lines of the next socket, or the end of the list. True if more follows.
+    pub(crate) fn step(&mut self, out: &mut Vec<u8>) -> bool {
+        let frame = self.frame.frame();
+        let Some((descriptor, card)) = self.server.roster.next(self.last) else {
+            render::response(out, &Response::EndOfStats, &frame);
+            return false;
+        };
+        self.show(descriptor, &card, &frame, out);
+        self.last = Some(descriptor);
+        true
+    }
+
+    fn show(&self, descriptor: RawFd, card: &Card, frame: &Frame<'_>, out: &mut Vec<u8>) {
+        let mut stat = |name: &str, value: &str| {
+            render::stat(out, format_args!("{descriptor}:{name}"), value, frame);
+        };
+        if card.is_udp() {
+            stat("UDP", "UDP");
+        }
+        stat("addr", &card.address());
+        if let Some(address) = card.listen_address() {
+            stat("listen_addr", &address);
+        }
+        let asks = descriptor == self.asker;
+        stat("state", card.state(asks));
+        let idle_secs = self.server.cache.now().saturating_sub(card.active());
+        stat("secs_since_last_cmd", &if asks { 0 } else { idle_secs }.to_string());
+    }
+}

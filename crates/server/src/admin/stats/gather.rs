@@ -1,0 +1,173 @@
+//! Statistics that look at items: a census, or a list of keys.
+//!
+//! What one slice of a turn does not finish becomes a state of the session, as a dump does: each turn it goes on a
+//! little, and other connections have theirs in between.
+
+use std::sync::Arc;
+
+use larder::{Cursor, Dumped};
+use larder_item::Deadline;
+use larder_protocol::{Frame, text};
+use larder_stats::Section;
+
+use super::{show_sizes, slabs};
+use crate::Server;
+use crate::admin::classes::ItemSize;
+
+/// Which statistics are asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Counted {
+    Items,
+    Slabs,
+    Sizes,
+}
+
+/// An answer that is being gathered.
+#[derive(Debug)]
+pub(crate) struct Gathering {
+    server: Arc<Server>,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    Census(Counted),
+    Keys(Keys),
+    /// The counts of commands by prefix, of which those up to this one have been shown.
+    Prefixes(Option<Box<[u8]>>),
+}
+
+/// The keys of the items of a class, as `stats cachedump` lists them.
+#[derive(Debug)]
+struct Keys {
+    class: u8,
+    cursor: Cursor,
+    found: Vec<Dumped>,
+    items_left: u32,
+    looks_left: usize,
+    bytes_left: usize,
+}
+
+impl Gathering {
+    pub(super) fn census(server: &Arc<Server>, counted: Counted) -> Self {
+        Self { server: Arc::clone(server), what: What::Census(counted) }
+    }
+
+    /// At most `items_max` keys of a class, 0 for any number.
+    pub(super) fn keys(server: &Arc<Server>, class: u8, items_max: u32) -> Self {
+        let keys = Keys {
+            class,
+            cursor: Cursor::default(),
+            found: Vec::new(),
+            items_left: if items_max == 0 { u32::MAX } else { items_max },
+            looks_left: LOOKS_MAX,
+            bytes_left: BYTES_MAX,
+        };
+        Self { server: Arc::clone(server), what: What::Keys(keys) }
+    }
+
+    /// The counts of commands by the prefix of their keys.
+    pub(crate) fn prefixes(server: &Arc<Server>) -> Self {
+        Self { server: Arc::clone(server), what: What::Prefixes(None) }
+    }
+
+    /// Goes on for one slice, and appends what the slice gives. True once the answer is complete but for its end.
+    pub(crate) fn step(&mut self, frame: &Frame<'_>, out: &mut Vec<u8>) -> bool {
+        match &mut self.what {
+            What::Keys(keys) => keys.step(&self.server, out),
+            What::Prefixes(last) => self.server.prefixes.dump(last, PREFIX_BYTES_PER_SLICE, out),
+            What::Census(counted) => match self.server.censuses.step(&self.server) {
+                Some(census) => {
+                    counted.show(&self.server, &census, frame, out);
+                    true
+                }
+                None => false,
+            },
+        }
+    }
+
+    /// Ends the answer with what there is, for a client to which no later part can be sent.
+    pub(crate) fn finish(self, frame: &Frame<'_>, out: &mut Vec<u8>) {
+        match self.what {
+            What::Census(counted) => {
+                let census = self.server.censuses.at_once(&self.server);
+                counted.show(&self.server, &census, frame, out);
+            }
+            What::Prefixes(mut last) => {
+                self.server.prefixes.dump(&mut last, PREFIX_BYTES_PER_SLICE, out);
+            }
+            What::Keys(_) => {}
+        }
+    }
+
+    /// The memory it owns beyond its own size, in bytes.
+    pub(crate) fn held_bytes(&self) -> usize {
+        match &self.what {
+            What::Census(_) => 0,
+            What::Prefixes(last) => last.as_ref().map_or(0, |prefix| prefix.len()),
+            What::Keys(keys) => {
+                keys.found.capacity() * size_of::<Dumped>()
+                    + keys.found.iter().map(|item| item.key.capacity()).sum::<usize>()
+            }
+        }
+    }
+}
+
+impl Counted {
+    fn show(self, server: &Server, census: &super::Census, frame: &Frame<'_>, out: &mut Vec<u8>) {
+        match self {
+            Self::Items => census.show(server, Section::Items, frame, out),
+            Self::Slabs => slabs(server, census, frame, out),
+            Self::Sizes => show_sizes(census, frame, out),
+        }
+    }
+}
+
+impl Keys {
+    fn step(&mut self, server: &Server, out: &mut Vec<u8>) -> bool {
+        let (mut groups_left, mut slice_left) = (GROUPS_PER_SLICE, LOOKS_PER_SLICE);
+        while groups_left > 0 && slice_left > 0 {
+            groups_left -= 1;
+            self.found.clear();
+            if !server.cache.dump_group(&mut self.cursor, &mut self.found) {
+                return true;
+            }
+            for item in &self.found {
+                slice_left = slice_left.saturating_sub(1);
+                self.looks_left = self.looks_left.saturating_sub(1);
+                let size = ItemSize::new(item.key.len(), &item.meta);
+                if server.classes.class_of(size) == self.class {
+                    let start = out.len();
+                    show_key(server, item, out);
+                    self.items_left -= 1;
+                    self.bytes_left = self.bytes_left.saturating_sub(out.len() - start);
+                }
+                if self.items_left == 0 || self.looks_left == 0 || self.bytes_left == 0 {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+}
+
+fn show_key(server: &Server, item: &Dumped, out: &mut Vec<u8>) {
+    let exptime = match item.meta.deadline {
+        Deadline::NEVER => 0,
+        Deadline(second) => server.cache.epoch().unix_of(second),
+    };
+    text::render::dumped_item(out, &item.key, item.meta.value_bytes, exptime);
+}
+
+/// Lines of prefixes that are shown in one slice.
+const PREFIX_BYTES_PER_SLICE: usize = 8 * 1024;
+
+/// memcached shows no more in one dump.
+const BYTES_MAX: usize = 2 * 1024 * 1024;
+
+/// So many items are looked at for one answer …
+const LOOKS_MAX: usize = 30_000;
+
+/// … and so many of them, or of groups, in one slice.
+const LOOKS_PER_SLICE: usize = 500;
+const GROUPS_PER_SLICE: usize = 2_000;

@@ -1,0 +1,126 @@
+//! What has been counted for each size class.
+
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use larder::{Leaving, Reason};
+use larder_item::{Deadline, Second};
+use larder_stats::{ClassCounter, ClassCounters};
+
+use crate::admin::classes::{Classes, ItemSize};
+
+/// The counters of all threads by size class.
+#[derive(Debug)]
+pub(crate) struct ClassTally {
+    workers: Vec<Arc<ClassCounters>>,
+    departures: Arc<Departures>,
+    /// What they were when `stats reset` was last asked for.
+    at_reset: Mutex<Vec<[u64; ClassCounter::COUNT]>>,
+}
+
+/// Counts the items that leave the cache without anybody deleting them. Whoever removes one counts it: all threads
+/// count here.
+#[derive(Debug)]
+pub(crate) struct Departures {
+    classes: Classes,
+    counters: ClassCounters,
+    /// For each class, how long the item evicted last had not been used.
+    evicted_secs: Vec<AtomicU32>,
+}
+
+impl ClassTally {
+    pub(crate) fn new(classes: &Classes, worker_count: usize) -> Self {
+        let of_classes = usize::from(classes.last()) + 1;
+        Self {
+            workers: (0..worker_count).map(|_| Arc::default()).collect(),
+            departures: Arc::new(Departures {
+                classes: classes.clone(),
+                counters: ClassCounters::default(),
+                evicted_secs: (0..of_classes).map(|_| AtomicU32::new(0)).collect(),
+            }),
+            at_reset: Mutex::new(vec![[0; ClassCounter::COUNT]; of_classes]),
+        }
+    }
+
+    /// A worker's counters.
+    pub(crate) fn worker(&self, number: usize) -> Arc<ClassCounters> {
+        Arc::clone(&self.workers[number])
+    }
+
+    /// The counters of what leaves.
+    pub(crate) fn departures(&self) -> &Arc<Departures> {
+        &self.departures
+    }
+
+    /// The counters of a class since the last reset.
+    pub(crate) fn read(&self, class: u8) -> [u64; ClassCounter::COUNT] {
+        let at_reset = self.at_reset.lock().unwrap_or_else(PoisonError::into_inner);
+        let at_reset = at_reset[usize::from(class)];
+        let mut counts = self.sums(class);
+        for (count, at_reset) in counts.iter_mut().zip(at_reset) {
+            *count = count.wrapping_sub(at_reset);
+        }
+        counts
+    }
+
+    /// Lets all of them begin at 0 again.
+    pub(crate) fn reset(&self) {
+        let mut at_reset = self.at_reset.lock().unwrap_or_else(PoisonError::into_inner);
+        for (at_reset, class) in at_reset.iter_mut().zip(0..) {
+            *at_reset = self.sums(class);
+        }
+        self.departures.evicted_secs.iter().for_each(|secs| secs.store(0, Relaxed));
+    }
+
+    /// Has anything of a class ever been stored?
+    pub(crate) fn is_known(&self, class: u8) -> bool {
+        self.sum(class, ClassCounter::CmdSet) > 0
+    }
+
+    fn sums(&self, class: u8) -> [u64; ClassCounter::COUNT] {
+        let mut counts = [0; ClassCounter::COUNT];
+        for (count, counter) in counts.iter_mut().zip(ClassCounter::ALL) {
+            *count = self.sum(class, *counter);
+        }
+        counts
+    }
+
+    fn sum(&self, class: u8, counter: ClassCounter) -> u64 {
+        let workers = self.workers.iter().map(|counters| counters.read(class, counter));
+        workers.fold(self.departures.counters.read(class, counter), u64::wrapping_add)
+    }
+}
+
+impl Departures {
+    /// Counts an item.
+    pub(crate) fn count(&self, leaving: &Leaving<'_>) {
+        let meta = leaving.meta();
+        let class = self.classes.class_of(ItemSize::new(leaving.key_bytes(), &meta));
+        let count = |counter| self.counters.count_shared(class, counter);
+        if leaving.reason() != Reason::Evicted {
+            count(match leaving.is_swept() {
+                true => ClassCounter::CrawlerReclaimed,
+                false => ClassCounter::Reclaimed,
+            });
+            if !meta.fetched {
+                count(ClassCounter::ExpiredUnfetched);
+            }
+            return;
+        }
+        count(ClassCounter::Evicted);
+        if meta.deadline != Deadline::NEVER {
+            count(ClassCounter::EvictedNonzero);
+        }
+        count(match meta.fetched {
+            true => ClassCounter::EvictedActive,
+            false => ClassCounter::EvictedUnfetched,
+        });
+        let secs = leaving.now().saturating_sub(meta.seen);
+        self.evicted_secs[usize::from(class)].store(secs, Relaxed);
+    }
+
+    /// How long the item of a class that was evicted last had not been used.
+    pub(crate) fn evicted_secs(&self, class: u8) -> Second {
+        self.evicted_secs[usize::from(class)].load(Relaxed)
+    }
+}

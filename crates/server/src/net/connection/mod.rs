@@ -1,0 +1,599 @@
+//! A connection: a socket, the session on it, and the bytes that wait on either side.
+
+mod ringed;
+
+use std::io::IoSlice;
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use larder_item::Second;
+use larder_protocol::text::watched::Closing;
+use larder_protocol::{ServerError, render};
+use larder_stats::Counter;
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, getpeername, recv, send, sendmsg};
+
+use crate::Server;
+use crate::admin::roster::{Card, Stage};
+use crate::net::backlog::Backlog;
+use crate::net::budget::{Allotment, Holding, TIGHT_INPUT_BYTES};
+use crate::net::hangup::HangUp;
+use crate::net::output::Output;
+use crate::net::ring::Lent;
+use crate::net::scratch::{RECEIVED_BYTES_MAX, Scratch};
+use crate::net::worker::inbox::{Accepted, Transport};
+use crate::session::execute::Executor;
+use crate::session::{Allowance, Next, Session};
+use crate::tls::{INCOMING_BYTES_MAX, Received, Records, Tls};
+use ringed::Ringed;
+pub(crate) use ringed::{Extent, Taken};
+
+/// A connection. While it waits for a command it owns nothing but its socket and itself.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    socket: OwnedFd,
+    /// Between the socket and the session, where there is TLS.
+    tls: Option<Box<Tls>>,
+    transport: Transport,
+    session: Session,
+    next: Next,
+    /// Input that the session has not used up.
+    input: Backlog,
+    /// Output that the socket did not take as a whole. While there is any the connection is not read.
+    output: Output,
+    holding: Holding,
+    /// When it last got on: with a command, with a value, with an answer. Bytes that are no command yet do not
+    /// count, nor does a handshake.
+    active: Second,
+    /// On which that is noted where it changes, and what it is at.
+    card: Arc<Card>,
+    stage: Stage,
+    /// Where bytes come and go without its doing; else it receives and sends by itself when the socket is ready.
+    ringed: Option<Ringed>,
+    /// May there be something to receive? False once a receive has brought less than it could have. Where it is
+    /// ringed: has come what the session has not seen?
+    may_receive: bool,
+    /// Has the peer said that it will send no more? Then a receive is due until it says so too.
+    peer_is_done: bool,
+    /// Has the peer closed its side?
+    has_left: bool,
+    /// What its worker is woken for. The worker keeps this and the next field.
+    pub(crate) awaited: EventFlags,
+    /// Does it wait for another turn, not for an event?
+    pub(crate) is_ready: bool,
+    /// True if it waits for a buffer of the ring.
+    pub(crate) is_starved: bool,
+    /// Has a turn of its begun, with its input? A second one would come in between.
+    pub(crate) has_turn: bool,
+}
+
+/// How a turn began.
+#[derive(Debug)]
+pub(crate) enum Begun {
+    /// There is input to execute.
+    Ready(Input),
+    /// That was all.
+    Over(Outcome),
+}
+
+/// Where a turn's input is.
+#[derive(Debug)]
+pub(crate) enum Input {
+    /// Here in the scratch.
+    Scratch(Range<usize>),
+    /// In a buffer of the ring.
+    Lent(Lent),
+    /// In the connection's backlog.
+    Backlog,
+}
+
+/// How a turn ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// There is nothing to do before more input comes.
+    AwaitInput,
+    /// There is nothing to do before the peer takes its output.
+    AwaitOutput,
+    /// There is nothing to do before there is something to show.
+    AwaitLines,
+    /// It can go on at once, when the others have had their turn.
+    Again,
+    /// It is to be closed.
+    Close,
+}
+
+/// What bounds a turn.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TurnLimits {
+    /// True if other connections wait for their turn.
+    pub(crate) contended: bool,
+    /// Keys of lists that are looked up.
+    pub(crate) keys_max: usize,
+    pub(crate) allotment: Allotment,
+}
+
+/// The peer is gone, or the connection must go.
+struct Broken;
+
+impl Connection {
+    pub(crate) fn new(
+        server: &Server,
+        accepted: Accepted,
+        tls: Option<Box<Tls>>,
+        card: Arc<Card>,
+        has_ring: bool,
+        now: Second,
+    ) -> Self {
+        let is_encrypted = tls.is_some();
+        let ringed = (has_ring && !is_encrypted).then(Ringed::default);
+        let Accepted { socket, transport, protocol, .. } = accepted;
+        let id = u64::from(socket.as_raw_fd().unsigned_abs());
+        let mut session = Session::new(server, id, protocol);
+        if let (Some(readers), Transport::Unix) = (&server.readers, transport)
+            && readers.admits(&socket)
+        {
+            session.let_read();
+        }
+        Self {
+            socket,
+            tls,
+            transport,
+            session,
+            next: Next::Input,
+            input: Backlog::default(),
+            output: Output::default(),
+            holding: Holding::new(is_encrypted),
+            active: now,
+            card,
+            stage: Stage::Command,
+            ringed,
+            may_receive: false,
+            peer_is_done: false,
+            has_left: false,
+            awaited: EventFlags::empty(),
+            is_ready: false,
+            is_starved: false,
+            has_turn: false,
+        }
+    }
+
+    /// Something happened on the socket.
+    pub(crate) fn notice(&mut self, event: EventFlags) {
+        self.may_receive = true;
+        self.peer_is_done |=
+            event.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
+    }
+
+    /// Begins a turn: sends what waits, and receives once.
+    pub(crate) fn begin_turn(
+        &mut self,
+        executor: &Executor,
+        scratch: &mut Scratch,
+        now: Second,
+    ) -> Begun {
+        self.try_begin(executor, scratch, now).unwrap_or(Begun::Over(Outcome::Close))
+    }
+
+    fn try_begin(
+        &mut self,
+        executor: &Executor,
+        scratch: &mut Scratch,
+        now: Second,
+    ) -> Result<Begun, Broken> {
+        if self.ringed.is_some() {
+            return self.try_begin_ringed(executor);
+        }
+        if self.has_unsent() {
+            self.note_active(now);
+            self.send_rest(executor, &mut scratch.records)?;
+            if self.has_unsent() {
+                return Ok(Begun::Over(Outcome::AwaitOutput));
+            }
+            // There may be no turn that would report it for a long time.
+            self.report_holding(executor);
+            self.note_stage();
+        }
+        self.pass_region_if_due(executor)?;
+        match self.next {
+            Next::Input => {
+                if self.may_receive
+                    && let Some(input) = self.receive(executor, scratch)?
+                {
+                    return Ok(Begun::Ready(input));
+                }
+                if self.tls.is_some() {
+                    self.report_holding(executor);
+                }
+                Ok(Begun::Over(if self.has_unsent() {
+                    Outcome::AwaitOutput
+                } else if self.may_receive {
+                    // Records with nothing in them for the session may come for ever.
+                    Outcome::Again
+                } else {
+                    Outcome::AwaitInput
+                }))
+            }
+            // Input means nothing any more, but that the peer is gone.
+            Next::Lines if self.may_receive => {
+                let input = self.receive(executor, scratch)?;
+                Ok(Begun::Ready(input.unwrap_or(Input::Backlog)))
+            }
+            Next::Lines | Next::Drain | Next::Region | Next::Turn | Next::GiveWay => {
+                Ok(Begun::Ready(Input::Backlog))
+            }
+            Next::Close => Err(Broken),
+        }
+    }
+
+    /// Receives what there is, up to a bound; `None`: there was nothing.
+    ///
+    /// It goes to the scratch. Only the beginning of a line too long to be copied each time is extended where
+    /// it is.
+    fn receive(
+        &mut self,
+        executor: &Executor,
+        scratch: &mut Scratch,
+    ) -> Result<Option<Input>, Broken> {
+        let is_tight = executor.server().budget.allotment(0).is_tight;
+        let bytes_max = if is_tight { TIGHT_INPUT_BYTES } else { RECEIVED_BYTES_MAX };
+        let waiting = self.input.waiting();
+        let (received, input) = if waiting.len() <= COPIED_BYTES_MAX {
+            let (room, records) = scratch.input_room();
+            let (front, room) = room.split_at_mut(waiting.len());
+            // Of a record all has to come before any of it is of use.
+            let part_bytes = self.tls.as_ref().map_or(0, |tls| tls.incoming_bytes());
+            let room_bytes = room.len().min(bytes_max + part_bytes);
+            let room = &mut room[..room_bytes];
+            let received = match &mut self.tls {
+                None => recv(&self.socket, &mut *room, RecvFlags::empty())
+                    .map(|(bytes, _)| Received::plain(bytes, room.len())),
+                Some(tls) => {
+                    let (room_bytes, mut filled) = (room.len(), 0);
+                    let hand_on = |plain: &[u8]| {
+                        room[filled..][..plain.len()].copy_from_slice(plain);
+                        filled += plain.len();
+                    };
+                    tls.receive(&self.socket, executor.counters(), records, room_bytes, hand_on)
+                }
+            };
+            let mut bytes = 0;
+            if let Ok(Received { bytes: 1.., .. }) = received {
+                front.copy_from_slice(waiting);
+                bytes = waiting.len() + received.map_or(0, |received| received.bytes);
+                self.input = Backlog::default();
+            }
+            (received, Input::Scratch(scratch.take_input(bytes)))
+        } else {
+            let received = match &mut self.tls {
+                None => {
+                    let backlog = self.input.with_room(bytes_max.min(RECEIVED_BYTES_MIN));
+                    let room_bytes = backlog.capacity() - backlog.len();
+                    recv(&self.socket, spare_capacity(backlog), RecvFlags::empty())
+                        .map(|(bytes, _)| Received::plain(bytes, room_bytes))
+                }
+                Some(tls) => {
+                    let (room_bytes, records) = (RECORDS_BYTES_MIN, &mut scratch.records);
+                    let backlog = self.input.with_room(room_bytes);
+                    let hand_on = |plain: &[u8]| backlog.extend_from_slice(plain);
+                    tls.receive(&self.socket, executor.counters(), records, room_bytes, hand_on)
+                }
+            };
+            (received, Input::Backlog)
+        };
+        match received {
+            Ok(Received { is_end: true, .. }) => {
+                self.has_left = true;
+                Err(Broken)
+            }
+            Ok(Received { bytes, may_be_more, .. }) => {
+                self.may_receive = may_be_more || self.peer_is_done;
+                executor.counters().add(Counter::WireBytesRead, bytes as u64);
+                Ok((bytes > 0).then_some(input))
+            }
+            Err(Errno::INTR) => Ok(None),
+            Err(Errno::AGAIN) => {
+                self.may_receive = false;
+                Ok(None)
+            }
+            Err(_) => Err(Broken),
+        }
+    }
+
+    /// The keys of the first commands of a turn's input, which is `received` or, where `None`, in the backlog.
+    pub(crate) fn keys_ahead<'a>(
+        &'a self,
+        received: Option<&'a [u8]>,
+    ) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let bytes = received.unwrap_or_else(|| self.input.waiting());
+        self.session.keys_ahead(bytes).take(KEYS_AHEAD_MAX)
+    }
+
+    /// The middle of a turn: lets the session work on the input, which is `received` or, where `None`, in the backlog.
+    /// Its output is appended to `out`; input that it leaves is kept.
+    ///
+    /// At most [`Options::commands_per_turn_max`](larder_options::Options) commands if others wait; alone it
+    /// goes on as long as there is input, up to what one receive can bring. It stops where there is as much
+    /// output as the connection may have waiting.
+    pub(crate) fn execute(
+        &mut self,
+        executor: &Executor,
+        received: Option<&[u8]>,
+        out: &mut Output,
+        limits: TurnLimits,
+        now: Second,
+    ) {
+        let Allotment { output_bytes_max: out_bytes_max, is_tight } = limits.allotment;
+        executor.turn_to(self.id());
+        self.has_turn = false;
+        let commands_max = executor.server().options.commands_per_turn_max;
+        let mut backlog = std::mem::take(&mut self.input);
+        let bytes = received.unwrap_or_else(|| backlog.waiting());
+        let mut consumed = 0;
+        loop {
+            let keys_max = limits.keys_max;
+            let allowance = Allowance { commands_max, keys_max, out_bytes_max, is_tight };
+            let progress = self.session.receive(executor, &bytes[consumed..], allowance, out);
+            consumed += progress.consumed;
+            self.next = progress.next;
+            let goes_on = match self.next {
+                Next::Turn => !limits.contended && consumed < RECEIVED_BYTES_MAX,
+                Next::GiveWay => false,
+                Next::Input | Next::Drain | Next::Region | Next::Lines | Next::Close => break,
+            };
+            executor.counters().count(Counter::ConnectionYields);
+            if !goes_on {
+                break;
+            }
+        }
+        if consumed > 0 || !out.is_empty() {
+            self.note_active(now);
+        }
+        if received.is_none() {
+            backlog.use_up(consumed);
+        } else if consumed < bytes.len() {
+            // What came meanwhile stands behind it.
+            self.input.push(&bytes[consumed..]);
+            self.input.push(backlog.waiting());
+            return;
+        }
+        self.input = backlog;
+    }
+
+    /// Ends a turn: sends its output. If the socket does not take all of it, it is taken from there, and kept.
+    pub(crate) fn end_turn(
+        &mut self,
+        executor: &Executor,
+        records: &mut Records,
+        output: &mut Output,
+    ) -> Outcome {
+        self.try_end(executor, records, output).unwrap_or(Outcome::Close)
+    }
+
+    fn try_end(
+        &mut self,
+        executor: &Executor,
+        records: &mut Records,
+        output: &mut Output,
+    ) -> Result<Outcome, Broken> {
+        self.send(executor, records, output)?;
+        self.report_holding(executor);
+        self.note_stage();
+        self.pass_region_if_due(executor)?;
+        match self.next {
+            _ if self.has_unsent() => Ok(Outcome::AwaitOutput),
+            Next::Input | Next::Lines if !self.may_receive && self.is_over() => {
+                self.note_left();
+                Err(Broken)
+            }
+            Next::Input if !self.may_receive => Ok(Outcome::AwaitInput),
+            Next::Lines if !self.may_receive => Ok(Outcome::AwaitLines),
+            Next::Input | Next::Lines | Next::Drain | Next::Region | Next::Turn | Next::GiveWay => {
+                Ok(Outcome::Again)
+            }
+            Next::Close => Err(Broken),
+        }
+    }
+
+    /// Gives the peer the cache's memory, if it is to have that and has got everything before. Who has so much to read
+    /// that there is no room for it is not waited for.
+    #[inline]
+    fn pass_region_if_due(&mut self, executor: &Executor) -> Result<(), Broken> {
+        if self.next == Next::Region && !self.has_unsent() {
+            self.pass_region(executor)
+        } else {
+            Ok(())
+        }
+    }
+
+    #[cold]
+    fn pass_region(&mut self, executor: &Executor) -> Result<(), Broken> {
+        let readers = executor.server().readers.as_ref().ok_or(Broken)?;
+        let sent = readers.pass(&self.socket).map_err(|_| Broken)?;
+        executor.counters().add(Counter::WireBytesWritten, sent as u64);
+        self.next = Next::Turn;
+        Ok(())
+    }
+
+    /// Sends output; what the socket does not take as a whole is kept.
+    fn send(
+        &mut self,
+        executor: &Executor,
+        records: &mut Records,
+        output: &mut Output,
+    ) -> Result<(), Broken> {
+        if !output.is_empty() {
+            try_send(&self.socket, &mut self.tls, executor, records, output)?;
+            if !output.is_sent() {
+                output.compact();
+                self.output = std::mem::take(output);
+            }
+        }
+        Ok(())
+    }
+
+    fn send_rest(&mut self, executor: &Executor, records: &mut Records) -> Result<(), Broken> {
+        try_send(&self.socket, &mut self.tls, executor, records, &mut self.output)?;
+        if self.output.is_sent() {
+            self.output = Output::default();
+        } else {
+            self.output.compact();
+        }
+        Ok(())
+    }
+
+    /// Is there anything that the socket did not take?
+    fn has_unsent(&self) -> bool {
+        !self.output.is_empty()
+            || self.tls.as_ref().is_some_and(|tls| tls.has_unsent())
+            || self.ringed.is_some_and(|ringed| ringed.sending_bytes > 0)
+    }
+
+    /// Reports to the budget what the connection holds now.
+    fn report_holding(&mut self, executor: &Executor) {
+        let mut input_bytes = self.input.held_bytes() + self.session.held_bytes();
+        let mut output_bytes = self.output.held_bytes();
+        if let Some(ringed) = &self.ringed {
+            output_bytes += ringed.stuck_bytes;
+        }
+        if let Some(tls) = &self.tls {
+            input_bytes += tls.incoming_bytes();
+            output_bytes += tls.outgoing_bytes();
+        }
+        let (budget, counters) = (&executor.server().budget, executor.counters());
+        self.holding.change(budget, counters, input_bytes, output_bytes);
+    }
+
+    /// What it takes of the budget, in bytes, if it has made no progress for `idle_secs`; else 0.
+    pub(crate) fn idle_bytes(&self, now: Second, idle_secs: Second) -> u64 {
+        match now.saturating_sub(self.active) >= idle_secs {
+            true => self.holding.beyond_allowance(),
+            false => 0,
+        }
+    }
+
+    /// Counts that it is closed for the memory that it holds, and reports that to a peer that has got all of
+    /// its answers.
+    pub(crate) fn give_up(&mut self, executor: &Executor, records: &mut Records) {
+        executor.counters().count(match self.holding.is_mostly_output() {
+            true => Counter::ResponseOom,
+            false => Counter::ReadBufferOom,
+        });
+        if !self.has_unsent() {
+            let error = ServerError::OutOfMemoryReadingRequest.into();
+            let mut words = Output::default();
+            render::response(&mut words.bytes, &error, &self.session.unasked());
+            // The connection is closed in any case.
+            let _ = self.send(executor, records, &mut words);
+        }
+    }
+
+    /// Tells the peer, if it has got everything, and the budget that the connection is gone. Gives the socket, which is
+    /// still to be closed: a ring may have operations on it.
+    pub(crate) fn end(mut self, executor: &Executor) -> HangUp {
+        if let (Some(tls), true) = (&mut self.tls, self.output.is_empty()) {
+            tls.say_goodbye(&self.socket);
+        }
+        self.holding.end(&executor.server().budget, executor.counters());
+        HangUp::new(self.socket, self.has_left)
+    }
+
+    /// Has it not got on for longer than `idle_secs`? Only ever so over TCP.
+    pub(crate) fn is_idle(&self, now: Second, idle_secs: Second) -> bool {
+        self.transport == Transport::Tcp
+            && self.next != Next::Lines
+            && now.saturating_sub(self.active) > idle_secs
+    }
+
+    /// The peer's address, where it has one and is still there.
+    pub(crate) fn peer(&self) -> Option<SocketAddr> {
+        getpeername(&self.socket).ok()??.try_into().ok()
+    }
+
+    /// Why it is over, if nobody else has ended it.
+    pub(crate) fn closing(&self) -> Closing {
+        if self.has_left || self.session.has_quit() { Closing::Normal } else { Closing::Error }
+    }
+
+    /// The card's line is touched where the second is another one, not for each turn.
+    fn note_active(&mut self, now: Second) {
+        if self.active != now {
+            self.active = now;
+            self.card.note_active(now);
+        }
+    }
+
+    fn note_stage(&mut self) {
+        // What a ring sends is there before anybody could look, most of the time.
+        let is_sending = match &self.ringed {
+            None => self.has_unsent(),
+            Some(ringed) => ringed.stuck_bytes > 0,
+        };
+        let stage = if is_sending { Stage::Answer } else { self.session.stage() };
+        if self.stage != stage {
+            self.stage = stage;
+            self.card.note_stage(stage);
+        }
+    }
+
+    /// Its name in the log.
+    pub(crate) fn id(&self) -> i32 {
+        self.socket.as_raw_fd()
+    }
+}
+
+/// Sends of an output what the socket takes.
+fn try_send(
+    socket: &OwnedFd,
+    tls: &mut Option<Box<Tls>>,
+    executor: &Executor,
+    records: &mut Records,
+    output: &mut Output,
+) -> Result<(), Broken> {
+    let sent = match tls {
+        Some(tls) => tls.send(socket, records, output.parts()),
+        None if output.is_whole() => send(socket, output.rest(), SendFlags::NOSIGNAL),
+        None => {
+            let parts: Vec<IoSlice<'_>> = output.parts().map(IoSlice::new).collect();
+            let ancillary = &mut SendAncillaryBuffer::default();
+            sendmsg(socket, &parts, ancillary, SendFlags::NOSIGNAL)
+        }
+    };
+    match sent {
+        Ok(sent) => {
+            executor.counters().add(Counter::WireBytesWritten, sent as u64);
+            output.note_sent(sent);
+            Ok(())
+        }
+        Err(Errno::AGAIN | Errno::INTR) => Ok(()),
+        Err(_) => Err(Broken),
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Edges: the worker is told once, not again and again until everything is received.
+pub(crate) const AWAIT_INPUT: EventFlags =
+    EventFlags::IN.union(EventFlags::RDHUP).union(EventFlags::ET);
+
+/// While output waits, input does not matter.
+pub(crate) const AWAIT_OUTPUT: EventFlags = EventFlags::OUT;
+
+/// The beginning of a line, up to this length, is copied before what follows it.
+const COPIED_BYTES_MAX: usize = 4 * 1024;
+
+/// So many keys of a connection are prefetched in each turn.
+const KEYS_AHEAD_MAX: usize = 16;
+
+/// The least room there is for what follows a longer one.
+const RECEIVED_BYTES_MIN: usize = 16 * 1024;
+
+/// The same with TLS, where what is received goes behind what is here of a record.
+const RECORDS_BYTES_MIN: usize = INCOMING_BYTES_MAX + RECEIVED_BYTES_MIN;

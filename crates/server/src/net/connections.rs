@@ -1,0 +1,89 @@
+//! A worker's connections, by token.
+
+use crate::net::connection::Connection;
+
+/// Names a connection of a worker, also after it has gone: no two have the same for a very long time. As a number it
+/// has 60 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Token {
+    index: u32,
+    generation: u32,
+}
+
+/// The connections. A place is used again, under another token, when its connection is gone.
+#[derive(Debug, Default)]
+pub(crate) struct Connections {
+    places: Vec<Place>,
+    free: Vec<u32>,
+}
+
+#[derive(Debug, Default)]
+struct Place {
+    generation: u32,
+    connection: Option<Connection>,
+}
+
+impl Connections {
+    /// Adds a connection.
+    pub(crate) fn add(&mut self, connection: Connection) -> Token {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.places.push(Place::default());
+            u32::try_from(self.places.len() - 1).expect("there are fewer descriptors than that")
+        });
+        let place = &mut self.places[index as usize];
+        place.connection = Some(connection);
+        Token { index, generation: place.generation }
+    }
+
+    /// The connection with a token, if it is still there.
+    pub(crate) fn of(&self, token: Token) -> Option<&Connection> {
+        let place = self.places.get(token.index as usize)?;
+        place.connection.as_ref().filter(|_| place.generation == token.generation)
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn of_mut(&mut self, token: Token) -> Option<&mut Connection> {
+        let place = self.places.get_mut(token.index as usize)?;
+        place.connection.as_mut().filter(|_| place.generation == token.generation)
+    }
+
+    /// Takes a connection out.
+    pub(crate) fn remove(&mut self, token: Token) -> Option<Connection> {
+        let place = self.places.get_mut(token.index as usize)?;
+        if place.generation != token.generation {
+            return None;
+        }
+        let removed = place.connection.take()?;
+        place.generation = (place.generation + 1) % GENERATIONS;
+        self.free.push(token.index);
+        Some(removed)
+    }
+
+    /// The tokens of all connections for which `chosen` holds.
+    pub(crate) fn tokens(&self, chosen: impl Fn(&Connection) -> bool) -> Vec<Token> {
+        let tokens = self.places.iter().zip(0..).filter_map(|(place, index)| {
+            let connection = place.connection.as_ref()?;
+            chosen(connection).then_some(Token { index, generation: place.generation })
+        });
+        tokens.collect()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.free.len() == self.places.len()
+    }
+}
+
+/// So many connections have a place in turn before a token comes again.
+const GENERATIONS: u32 = 1 << 28;
+
+impl From<Token> for u64 {
+    fn from(token: Token) -> Self {
+        Self::from(token.generation) << 32 | Self::from(token.index)
+    }
+}
+
+impl From<u64> for Token {
+    fn from(bits: u64) -> Self {
+        Self { index: bits as u32, generation: (bits >> 32) as u32 }
+    }
+}

@@ -1,0 +1,248 @@
+//! UDP: each datagram is a conversation of its own.
+//!
+//! A request is one datagram: eight bytes of head, then what would be sent over TCP. The answer is one message
+//! of up to 65,535 datagrams, numbered from 0. Whoever wants to flood somebody else sends a small request in
+//! his name; so what is sent to other machines is held to a multiple of the request.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use larder_stats::Counter;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recvfrom, sendto};
+
+use crate::net::output::Output;
+use crate::net::scratch::Scratch;
+use crate::session::execute::{Executor, NOBODY};
+use crate::session::{Allowance, Next, Session};
+
+/// A UDP socket. All workers share it.
+#[derive(Debug)]
+pub(crate) struct Datagrams {
+    pub(crate) socket: OwnedFd,
+    pub(crate) address: SocketAddr,
+}
+
+/// The head of a datagram: names the request, and says which datagram of how many this is. Two bytes behind
+/// are reserved and 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Head {
+    request: [u8; 2],
+    sequence: u16,
+    count: u16,
+}
+
+impl Datagrams {
+    /// Answers those that wait, up to a bound.
+    pub(crate) fn serve(&self, executor: &Executor, scratch: &mut Scratch) {
+        let (mut received_bytes, mut turns) = (0, 0);
+        while turns < TURNS_MAX && received_bytes <= BYTES_PER_TURN {
+            turns += 1;
+            let (bytes, peer) =
+                match recvfrom(&self.socket, &mut *scratch.input, RecvFlags::empty()) {
+                    Ok((bytes, _, Some(peer))) => (bytes, peer),
+                    Ok((_, _, None)) | Err(Errno::INTR | Errno::CONNREFUSED) => continue,
+                    Err(_) => return,
+                };
+            executor.counters().add(Counter::WireBytesRead, bytes as u64);
+            if let Ok(peer) = SocketAddr::try_from(peer) {
+                turns += self.answer(executor, &scratch.input[..bytes], peer, &mut scratch.output);
+            }
+            scratch.clear_output();
+            received_bytes += bytes;
+        }
+    }
+
+    /// Answers a request, and says how many turns it has had more than one.
+    fn answer(
+        &self,
+        executor: &Executor,
+        datagram: &[u8],
+        peer: SocketAddr,
+        out: &mut Output,
+    ) -> usize {
+        reply(executor, datagram, peer, out, |datagram| {
+            // What the system has no room for is lost, as any datagram may be.
+            let sent = sendto(&self.socket, datagram, SendFlags::NOSIGNAL, &peer);
+            sent.inspect(|sent| executor.counters().add(Counter::WireBytesWritten, *sent as u64))
+                .is_ok()
+        })
+    }
+}
+
+/// Answers a datagram that came from `peer`: shows the datagrams of the answer to `send`, until it says no. There are
+/// none where the datagram is no request. `out` is empty and holds the answer meanwhile. Says how many turns the request
+/// has had more than one.
+pub fn reply(
+    executor: &Executor,
+    datagram: &[u8],
+    peer: SocketAddr,
+    out: &mut Output,
+    mut send: impl FnMut(&[u8]) -> bool,
+) -> usize {
+    let Some((head, request)) = Head::read(datagram) else {
+        return 0;
+    };
+    let bytes_max = answer_bytes_max(executor, datagram.len(), peer);
+    let (more_turns, is_done) = converse(executor, request, bytes_max, out);
+    if !is_done {
+        out.bytes.clear();
+        refuse(request, &mut out.bytes);
+    }
+    let pieces = out.bytes.chunks(PAYLOAD_BYTES_MAX);
+    let count = u16::try_from(pieces.len()).unwrap_or(u16::MAX);
+    let mut datagram = Vec::with_capacity(DATAGRAM_BYTES_MAX);
+    for (piece, sequence) in pieces.zip(0..count) {
+        datagram.clear();
+        Head { sequence, count, ..head }.write(&mut datagram);
+        datagram.extend_from_slice(piece);
+        if !send(&datagram) {
+            break;
+        }
+    }
+    more_turns
+}
+
+impl AsFd for Datagrams {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Head {
+    /// The head of a request, and what follows. `None`: it is not a whole request.
+    fn read(datagram: &[u8]) -> Option<(Self, &[u8])> {
+        let (head, request) = datagram.split_first_chunk::<HEAD_BYTES>()?;
+        let [r0, r1, s0, s1, c0, c1, _, _] = *head;
+        let head = Self {
+            request: [r0, r1],
+            sequence: u16::from_be_bytes([s0, s1]),
+            count: u16::from_be_bytes([c0, c1]),
+        };
+        (!request.is_empty() && head.sequence == 0 && head.count == 1).then_some((head, request))
+    }
+
+    fn write(self, datagram: &mut Vec<u8>) {
+        datagram.extend_from_slice(&self.request);
+        datagram.extend_from_slice(&self.sequence.to_be_bytes());
+        datagram.extend_from_slice(&self.count.to_be_bytes());
+        datagram.extend_from_slice(&[0, 0]);
+    }
+}
+
+/// Executes what a request asks for. Says how many turns it has had more than one, and whether it is answered: not so
+/// where that would be longer than it may be, or is too much work.
+fn converse(
+    executor: &Executor,
+    request: &[u8],
+    bytes_max: usize,
+    out: &mut Output,
+) -> (usize, bool) {
+    let allowance = Allowance {
+        commands_max: COMMANDS_MAX,
+        keys_max: usize::MAX,
+        out_bytes_max: bytes_max + 1,
+        is_tight: false,
+    };
+    executor.turn_to(NOBODY);
+    let mut session = Session::brief(executor.server());
+    let mut consumed = 0;
+    // All of it is bytes: a brief session copies what is large, too.
+    for more_turns in 0..TURNS_MAX {
+        let progress = session.receive(executor, &request[consumed..], allowance, out);
+        consumed += progress.consumed;
+        match progress.next {
+            Next::Turn | Next::GiveWay => {}
+            Next::Drain | Next::Region => return (more_turns, false),
+            Next::Input | Next::Lines | Next::Close => return (more_turns, out.len() <= bytes_max),
+        }
+    }
+    (TURNS_MAX, false)
+}
+
+/// How long the answer may be, without heads, so that all datagrams together are no longer than allowed. What
+/// is sent to this machine's own loopback addresses can flood nobody.
+fn answer_bytes_max(executor: &Executor, datagram_bytes: usize, peer: SocketAddr) -> usize {
+    let factor = executor.server().options.udp_reply_factor;
+    if factor == 0 || peer.ip().is_loopback() {
+        return ANSWER_BYTES_MAX;
+    }
+    let wire_bytes = datagram_bytes.saturating_mul(factor);
+    let (full, rest) = (wire_bytes / DATAGRAM_BYTES_MAX, wire_bytes % DATAGRAM_BYTES_MAX);
+    (full * PAYLOAD_BYTES_MAX + rest.saturating_sub(HEAD_BYTES)).min(ANSWER_BYTES_MAX)
+}
+
+/// The answer in place of one that is too long, in the dialect of the request.
+fn refuse(request: &[u8], out: &mut Vec<u8>) {
+    const WORDS: &[u8] = b"Too large.";
+    match request {
+        [0x80, opcode, _, _, _, _, _, _, _, _, _, _, o0, o1, o2, o3, ..] => {
+            out.extend_from_slice(&[0x81, *opcode, 0, 0, 0, 0, 0, 3, 0, 0, 0, WORDS.len() as u8]);
+            out.extend_from_slice(&[*o0, *o1, *o2, *o3]);
+            out.extend_from_slice(&[0; 8]);
+            out.extend_from_slice(WORDS);
+        }
+        _ => out.extend_from_slice(b"SERVER_ERROR request or answer too large for UDP\r\n"),
+    }
+}
+
+const HEAD_BYTES: usize = 8;
+
+/// A datagram of an answer, with its head: it fits any Ethernet.
+const DATAGRAM_BYTES_MAX: usize = 1400;
+const PAYLOAD_BYTES_MAX: usize = DATAGRAM_BYTES_MAX - HEAD_BYTES;
+
+/// No answer is longer, whoever asks.
+const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// A request has no more commands: the shortest has four bytes. So only what is a turn's work by itself takes another.
+const COMMANDS_MAX: usize = 16 * 1024;
+
+/// So many requests are answered before connections have their turn again, if each is content with one turn itself. No
+/// request has more: connections would wait for it.
+const TURNS_MAX: usize = 16;
+const BYTES_PER_TURN: usize = 64 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_one_datagram_with_something_behind_its_head() {
+        let read = |datagram: &'static [u8]| Head::read(datagram);
+        let (head, request) = read(b"\x12\x34\0\0\0\x01\0\0get k\r\n").unwrap();
+        assert_eq!(head, Head { request: [0x12, 0x34], sequence: 0, count: 1 });
+        assert_eq!(request, b"get k\r\n");
+        for dropped in [
+            &b""[..],
+            b"\x12\x34\0\0\0\x01\0",
+            b"\x12\x34\0\0\0\x01\0\0",
+            b"\x12\x34\0\x01\0\x01\0\0get k\r\n",
+            b"\x12\x34\0\0\0\x02\0\0get k\r\n",
+            b"\x12\x34\0\0\0\0\0\0get k\r\n",
+        ] {
+            assert_eq!(Head::read(dropped), None, "{dropped:?}");
+        }
+    }
+
+    #[test]
+    fn a_head_that_is_written_can_be_read() {
+        let head = Head { request: [0xab, 0xcd], sequence: 0, count: 1 };
+        let mut datagram = Vec::new();
+        head.write(&mut datagram);
+        datagram.push(b'x');
+        assert_eq!(Head::read(&datagram), Some((head, &b"x"[..])));
+    }
+
+    #[test]
+    fn a_refusal_speaks_the_dialect_of_the_request() {
+        let mut out = Vec::new();
+        refuse(b"get k\r\n", &mut out);
+        assert!(out.starts_with(b"SERVER_ERROR ") && out.ends_with(b"\r\n"));
+        out.clear();
+        let request = [&[0x80, 0x0c][..], &[0; 10], b"opaq", &[0; 8]].concat();
+        refuse(&request, &mut out);
+        assert_eq!(out.len(), 24 + 10);
+        assert_eq!((&out[..2], out[7], &out[12..16]), (&[0x81, 0x0c][..], 3, &b"opaq"[..]));
+    }
+}

@@ -1,0 +1,192 @@
+//! Waiting for what happens on descriptors: by epoll, or by an io_uring that receives and sends besides.
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use larder_options::Io;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, EventFlags};
+use rustix::io::Errno;
+
+use crate::net::connections::Token;
+use crate::net::output::Output;
+use crate::net::ring::{Arrival, KEY_MAX, Lent, Reception, Ring};
+
+/// What a worker waits with.
+#[derive(Debug)]
+pub(crate) enum Poller {
+    Epoll(OwnedFd),
+    Ring(Box<Ring>),
+}
+
+/// Something that happened.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// The descriptor with this key is ready, for this. Has the ring, where it is one that waits, to be asked again?
+    Ready(u64, EventFlags, bool),
+    /// Bytes have come for a connection.
+    Received(Token, Lent),
+    /// Nothing more will be received for a connection before that is asked for again; why that is so.
+    Ended(Token, Reception),
+    /// A send is over: the answer, and how many bytes of it were sent this time.
+    Sent(Token, Output, Result<usize, Errno>),
+    /// So many bytes have come for a connection, and are where they were to be received.
+    Landed(Token, Box<Arrival>, Result<usize, Errno>),
+    /// The socket of a connection that is over is closed; the number of its descriptor.
+    Closed(i32),
+}
+
+/// Why there is no ring.
+#[derive(Debug)]
+pub(crate) struct NoRing(io::Error);
+
+impl Poller {
+    /// What the option asks for; with [`Io::Auto`] a ring where that can be had, and why not where it cannot.
+    ///
+    /// # Errors
+    /// There is not what was asked for.
+    pub(crate) fn new(io: Io) -> io::Result<(Self, Option<NoRing>)> {
+        if io != Io::Epoll {
+            match Ring::new() {
+                Ok(ring) => return Ok((Self::Ring(Box::new(ring)), None)),
+                Err(error) if io == Io::Uring => return Err(error),
+                Err(error) => return Ok((Self::epoll()?, Some(NoRing(error)))),
+            }
+        }
+        Ok((Self::epoll()?, None))
+    }
+
+    fn epoll() -> io::Result<Self> {
+        Ok(Self::Epoll(epoll::create(epoll::CreateFlags::CLOEXEC)?))
+    }
+
+    /// Makes the calling thread the one that waits.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn enable(&mut self) -> io::Result<()> {
+        match self {
+            Self::Epoll(_) => Ok(()),
+            Self::Ring(ring) => ring.enable(),
+        }
+    }
+
+    /// The ring, if there is one.
+    pub(crate) fn ring(&mut self) -> Option<&mut Ring> {
+        match self {
+            Self::Epoll(_) => None,
+            Self::Ring(ring) => Some(ring),
+        }
+    }
+
+    /// Waits until a descriptor that other workers wait for, too, has something to read. One of those that wait is
+    /// woken each time. `key` tells it from connections.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn watch(&mut self, descriptor: &impl AsFd, key: u64) -> io::Result<()> {
+        match self {
+            Self::Epoll(epoll) => {
+                Ok(epoll::add(epoll, descriptor, epoll::EventData::new_u64(key), SHARED)?)
+            }
+            Self::Ring(ring) => {
+                ring.poll(descriptor.as_fd(), key, SHARED);
+                Ok(())
+            }
+        }
+    }
+
+    /// After an event of [`Self::watch`]: waits on.
+    pub(crate) fn watch_on(&mut self, descriptor: &impl AsFd, key: u64) {
+        if let Self::Ring(ring) = self {
+            ring.poll(descriptor.as_fd(), key, SHARED);
+        }
+    }
+
+    /// Ends a [`Self::watch`].
+    pub(crate) fn stop_watching(&mut self, descriptor: &impl AsFd, key: u64) {
+        match self {
+            // It is watched, so this cannot fail.
+            Self::Epoll(epoll) => drop(epoll::delete(epoll, descriptor)),
+            Self::Ring(ring) => ring.stop_polling(key),
+        }
+    }
+
+    /// Waits for an event of a connection, which waited for `before`, or for nothing yet.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn await_event(
+        &mut self,
+        connection: &impl AsFd,
+        token: Token,
+        before: EventFlags,
+        event: EventFlags,
+    ) -> io::Result<()> {
+        match self {
+            Self::Epoll(epoll) => {
+                let data = epoll::EventData::new_u64(token.into());
+                if before.is_empty() {
+                    epoll::add(epoll, connection, data, event)?;
+                } else {
+                    epoll::modify(epoll, connection, data, event)?;
+                }
+            }
+            Self::Ring(ring) => {
+                if !before.is_empty() {
+                    ring.stop_polling(token.into());
+                }
+                let (descriptor, key) = (connection.as_fd(), token.into());
+                match event.contains(EventFlags::ET) {
+                    true => ring.poll_on(descriptor, key, event.difference(EventFlags::ET)),
+                    false => ring.poll(descriptor, key, event),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until something has happened, at most for so long.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn wait(
+        &mut self,
+        timeout: Option<Duration>,
+        events: &mut Vec<Event>,
+    ) -> io::Result<()> {
+        let epoll = match self {
+            Self::Ring(ring) => return ring.wait(timeout, events),
+            Self::Epoll(epoll) => epoll,
+        };
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        let mut ready = [const { std::mem::MaybeUninit::uninit() }; EVENTS_MAX];
+        match epoll::wait(&*epoll, &mut ready, timeout.as_ref()) {
+            Ok((ready, _)) => {
+                events.extend(
+                    ready.iter().map(|event| Event::Ready(event.data.u64(), event.flags, false)),
+                );
+                Ok(())
+            }
+            Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl fmt::Display for NoRing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "io_uring cannot be used ({}); epoll is used instead", self.0)
+    }
+}
+
+/// The highest key there is. Tokens are far from it.
+pub(crate) const LAST_KEY: u64 = KEY_MAX;
+
+/// How workers wait for what one of them will take.
+const SHARED: EventFlags = EventFlags::IN.union(EventFlags::EXCLUSIVE);
+
+/// So many connections have a turn before the worker looks for others.
+const EVENTS_MAX: usize = 256;

@@ -1,0 +1,75 @@
+//! What the kernel sends.
+
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::{fmt, mem};
+
+use io_uring::types::Fd;
+use io_uring::{opcode, squeue};
+use nix::libc;
+
+use crate::net::connections::Token;
+use crate::net::output::Output;
+
+/// What is being sent.
+#[derive(Debug)]
+pub(super) struct Sending {
+    pub(super) token: Token,
+    pub(super) output: Output,
+    /// Where its parts are, if there are several.
+    message: Option<Box<Message>>,
+}
+
+impl Sending {
+    /// An output for a connection.
+    pub(super) fn new(token: Token, output: Output) -> Self {
+        let message = (!output.is_whole()).then(|| Message::of(&output));
+        Self { token, output, message }
+    }
+
+    /// What the kernel is to do while this is kept unchanged. It may be moved: what is in a vector, a box or a cache stays
+    /// where it is.
+    pub(super) fn operation(&self, socket: BorrowedFd<'_>) -> squeue::Entry {
+        let (socket, flags) = (Fd(socket.as_raw_fd()), libc::MSG_NOSIGNAL);
+        match &self.message {
+            None => {
+                let rest = self.output.rest();
+                let length = u32::try_from(rest.len()).unwrap_or(u32::MAX);
+                opcode::Send::new(socket, rest.as_ptr(), length).flags(flags).build()
+            }
+            Some(message) => {
+                opcode::SendMsg::new(socket, &raw const message.header).flags(flags as u32).build()
+            }
+        }
+    }
+}
+
+/// Where the parts of an output are, as the kernel wants to be told.
+struct Message {
+    header: libc::msghdr,
+    /// What the header points to.
+    _parts: Vec<libc::iovec>,
+}
+
+// SAFETY: what it points to belongs to no thread; it is only ever read, by the kernel.
+unsafe impl Send for Message {}
+
+impl Message {
+    /// Of what is left of an output.
+    fn of(output: &Output) -> Box<Self> {
+        let part = |part: &[u8]| libc::iovec {
+            iov_base: part.as_ptr().cast_mut().cast(),
+            iov_len: part.len(),
+        };
+        let mut parts: Vec<libc::iovec> = output.parts().map(part).collect();
+        // SAFETY: a header of zeros is one without address, parts and control data.
+        let mut header: libc::msghdr = unsafe { mem::zeroed() };
+        (header.msg_iov, header.msg_iovlen) = (parts.as_mut_ptr(), parts.len() as _);
+        Box::new(Self { header, _parts: parts })
+    }
+}
+
+impl fmt::Debug for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Message").field("parts", &self.header.msg_iovlen).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,212 @@
+//! Opening the sockets that connections come in on.
+
+use std::env;
+use std::ffi::OsString;
+use std::fmt;
+use std::fs;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use larder_options::{ClientCertificates, ListenAt, Options, Protocol};
+use rustix::fs::Mode;
+use rustix::process::umask;
+use socket2::{Domain, SockAddr, Type};
+
+use crate::net::datagrams::Datagrams;
+use crate::net::worker::inbox::Transport;
+use crate::process::failure::{EXIT_OS, Failure};
+
+/// A socket that is listened on.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    pub(crate) descriptor: OwnedFd,
+    pub(crate) transport: Transport,
+    pub(crate) address: Address,
+    /// What TLS asks of those who connect; `None`: there is no TLS.
+    pub(crate) client_certificates: Option<ClientCertificates>,
+    /// The protocol of those who connect.
+    pub(crate) protocol: Protocol,
+}
+
+/// Where a socket listens.
+#[derive(Debug)]
+pub(crate) enum Address {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => path.display().fmt(f),
+        }
+    }
+}
+
+/// Opens every socket that the options name.
+pub(crate) fn open(options: &Options) -> Result<Vec<Socket>, Failure> {
+    if let Some(path) = &options.unix_socket {
+        let opened = open_unix(path, options);
+        return match opened {
+            Ok(socket) => Ok(vec![socket]),
+            Err(error) => Err(cannot_listen(&path.display(), &error)),
+        };
+    }
+    let mut sockets = Vec::new();
+    for at in options.tcp_addresses() {
+        bind_each(&at, |address| {
+            sockets.push(open_tcp(address, &at, options)?);
+            Ok(())
+        })?;
+    }
+    Ok(sockets)
+}
+
+/// Opens every UDP socket that the options name.
+pub(crate) fn open_udp(options: &Options) -> Result<Vec<Datagrams>, Failure> {
+    let mut sockets = Vec::new();
+    for at in options.udp_addresses() {
+        bind_each(&at, |address| {
+            sockets.push(open_datagrams(address)?);
+            Ok(())
+        })?;
+    }
+    Ok(sockets)
+}
+
+fn cannot_listen(address: &dyn fmt::Display, error: &io::Error) -> Failure {
+    Failure::new(EXIT_OS, format_args!("cannot listen on {address}: {error}"))
+}
+
+/// Binds all addresses that the one of an option stands for. A machine may do without IPv6.
+fn bind_each(
+    at: &ListenAt,
+    mut bind: impl FnMut(SocketAddr) -> io::Result<()>,
+) -> Result<(), Failure> {
+    for address in addresses(at)? {
+        let is_optional = at.host.is_none() && address.is_ipv6();
+        match bind(address) {
+            Ok(()) => {}
+            Err(error) if is_optional && error.kind() != io::ErrorKind::AddrInUse => {}
+            Err(error) => return Err(cannot_listen(&address, &error)),
+        }
+    }
+    Ok(())
+}
+
+/// All addresses that the one of an option stands for. Every address of the machine is one of IPv4 and one of IPv6.
+///
+/// # Errors
+/// Its name cannot be looked up.
+pub(crate) fn addresses(at: &ListenAt) -> Result<Vec<SocketAddr>, Failure> {
+    let Some(host) = &at.host else {
+        let all = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
+        return Ok(all.map(|ip| SocketAddr::new(ip, at.port)).into());
+    };
+    let addresses = (host.as_str(), at.port).to_socket_addrs();
+    Ok(addresses.map_err(|error| cannot_listen(host, &error))?.collect())
+}
+
+fn open_datagrams(address: SocketAddr) -> io::Result<Datagrams> {
+    let kind = Type::DGRAM.nonblocking().cloexec();
+    let socket =
+        socket2::Socket::new(Domain::for_address(address), kind, Some(socket2::Protocol::UDP))?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
+    socket.bind(&address.into())?;
+    let address = socket.local_addr()?.as_socket().unwrap_or(address);
+    Ok(Datagrams { socket: socket.into(), address })
+}
+
+fn open_tcp(address: SocketAddr, at: &ListenAt, options: &Options) -> io::Result<Socket> {
+    let kind = Type::STREAM.nonblocking().cloexec();
+    let socket =
+        socket2::Socket::new(Domain::for_address(address), kind, Some(socket2::Protocol::TCP))?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.set_reuse_address(true)?;
+    // Accepted sockets inherit these two.
+    socket.set_keepalive(true)?;
+    socket.set_tcp_nodelay(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(backlog(options))?;
+    let address = socket.local_addr()?.as_socket().unwrap_or(address);
+    Ok(Socket {
+        descriptor: socket.into(),
+        transport: Transport::Tcp,
+        address: Address::Tcp(address),
+        client_certificates: at.client_certificates,
+        protocol: at.protocol,
+    })
+}
+
+/// Listens on a path. A socket that is left there from an earlier run is removed; anything else stays and
+/// is an error.
+fn open_unix(path: &Path, options: &Options) -> io::Result<Socket> {
+    if fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
+        fs::remove_file(path)?;
+    }
+    let kind = Type::STREAM.nonblocking().cloexec();
+    let socket = socket2::Socket::new(Domain::UNIX, kind, None)?;
+    let address = SockAddr::unix(path)?;
+    // The permissions must be right from the moment the path exists; and who sees the path connects, so nothing comes
+    // between the two.
+    let before = umask(Mode::from_raw_mode(!options.unix_mask & 0o777));
+    let listens = socket.bind(&address).and_then(|()| socket.listen(backlog(options)));
+    umask(before);
+    listens?;
+    Ok(Socket {
+        descriptor: socket.into(),
+        transport: Transport::Unix,
+        address: Address::Unix(path.to_owned()),
+        client_certificates: None,
+        protocol: options.protocol,
+    })
+}
+
+fn backlog(options: &Options) -> i32 {
+    i32::try_from(options.backlog).unwrap_or(i32::MAX)
+}
+
+/// Writes the ports to the file that the environment names, if it does: for tests that let the system
+/// choose a port. The file appears whole.
+pub(crate) fn write_ports(sockets: &[Socket], datagrams: &[Datagrams]) -> Result<(), Failure> {
+    if sockets.iter().any(|socket| socket.transport == Transport::Unix) {
+        return Ok(());
+    }
+    let Some(path) = env::var_os("MEMCACHED_PORT_FILENAME").map(PathBuf::from) else {
+        return Ok(());
+    };
+    let line = |protocol: &str, address: &SocketAddr| {
+        let family = if address.is_ipv4() { "INET" } else { "INET6" };
+        format!("{protocol} {family}: {}\n", address.port())
+    };
+    let tcp = sockets.iter().filter_map(|socket| match &socket.address {
+        Address::Tcp(address) => Some(line("TCP", address)),
+        Address::Unix(_) => None,
+    });
+    let udp = datagrams.iter().map(|socket| line("UDP", &socket.address));
+    let lines: String = tcp.chain(udp).collect();
+    write_whole(&path, ".lck", &lines).map_err(|error| {
+        let path = path.display();
+        Failure::new(EXIT_OS, format_args!("cannot write the ports to {path}: {error}"))
+    })
+}
+
+/// As much as the system allows: long answers by UDP are many datagrams at once.
+pub(crate) const SEND_BUFFER_BYTES: usize = 16 * 1024 * 1024;
+
+/// Writes a file under a name of its own first, so that nobody reads half of it.
+pub(crate) fn write_whole(path: &Path, suffix: &str, text: &str) -> io::Result<()> {
+    let mut unfinished = OsString::from(path);
+    unfinished.push(suffix);
+    fs::write(&unfinished, text)?;
+    fs::rename(&unfinished, path)
+}

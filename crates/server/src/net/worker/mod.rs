@@ -1,0 +1,671 @@
+//! A worker: one thread, its connections, and the loop that gives each its turn.
+
+pub(crate) mod inbox;
+mod ringed;
+pub(crate) mod waker;
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use larder_item::Second;
+use larder_options::Io;
+use larder_protocol::Topics;
+use larder_protocol::text::watched::{self, Closing};
+use larder_stats::Counter;
+use rustix::event::epoll::EventFlags;
+use rustix::net::{getpeername, getsockname};
+
+use crate::Server;
+use crate::admin::roster::{Card, Ends};
+use crate::clock::Clock;
+use crate::log;
+use crate::net::budget::Allotment;
+use crate::net::connection::{
+    AWAIT_INPUT, AWAIT_OUTPUT, Begun, Connection, Input, Outcome, TurnLimits,
+};
+use crate::net::connections::{Connections, Token};
+use crate::net::datagrams::Datagrams;
+use crate::net::output::Output;
+use crate::net::poller::{Event, LAST_KEY, NoRing, Poller};
+use crate::net::scratch::Scratch;
+use crate::net::worker::inbox::{Accepted, Inbox, Transport};
+use crate::process::stop::Manner;
+use crate::process::upgrade::handed;
+use crate::session::OUTPUT_BYTES_HIGH;
+use crate::session::execute::Executor;
+use crate::tls::{Records, Tls};
+
+/// The state of a worker's thread.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    executor: Executor,
+    inbox: Arc<Inbox>,
+    poller: Poller,
+    no_ring: Option<NoRing>,
+    connections: Connections,
+    /// UDP sockets. They stay open here: the ring's queue may name them to the end.
+    datagrams: Arc<[Datagrams]>,
+    /// True while this worker waits for datagrams.
+    takes_datagrams: bool,
+    /// Those of them, by number, on which requests wait.
+    datagrams_ready: Vec<usize>,
+    /// Connections that are shown what happens.
+    watching: Vec<Token>,
+    /// Connections that can go on without waiting for anything, each once.
+    ready: VecDeque<Token>,
+    /// Those whose turn has begun: their input is in the scratch.
+    turns: Vec<Turn>,
+    /// Those whose answers a ring was given last.
+    sending: Vec<Token>,
+    /// Those for which a ring had no buffers.
+    /// They wait in this order, and with them those that ask for a buffer behind them.
+    starved: VecDeque<Token>,
+    /// Connections that something happened to, or that had more to do, in this turn of the loop.
+    crowd: usize,
+    scratch: Scratch,
+    clock: Clock,
+    unreported: Unreported,
+    /// When the log last named a connection that was closed for the memory that it held.
+    gave_up: Option<Second>,
+    /// When a look found no connection that could be closed for it.
+    none_idle: Option<Second>,
+    /// Set in a graceful stop: whatever cannot be sent by then is not sent.
+    drain_until: Option<Second>,
+}
+
+/// A connection's turn.
+#[derive(Debug)]
+struct Turn {
+    token: Token,
+    input: Input,
+    output: Output,
+}
+
+/// Memory of output that a ring was given and no connection has reported: what the socket does not take is known
+/// one turn of the loop later.
+#[derive(Debug, Default)]
+struct Unreported {
+    this_turn_bytes: u64,
+    last_turn_bytes: u64,
+    /// True from when memory is short until it is not nearly so any more.
+    was_tight: bool,
+}
+
+impl Turn {
+    fn new(token: Token, input: Input) -> Self {
+        Self { token, input, output: Output::default() }
+    }
+}
+
+impl Worker {
+    /// The worker with this number, counted from 0.
+    ///
+    /// # Errors
+    /// The system has no more descriptors, or not what `--io` asks for.
+    pub(crate) fn new(server: &Arc<Server>, number: usize, inbox: Arc<Inbox>) -> io::Result<Self> {
+        let io = match server.options.io {
+            // What a ring does is not seen by the filter of system calls.
+            Io::Auto if server.options.drop_privileges => Io::Epoll,
+            io => io,
+        };
+        let (mut poller, no_ring) = Poller::new(io)?;
+        poller.watch(inbox.waker(), INBOX)?;
+        let write_bytes = server.options.tls.as_ref().map_or(0, |tls| tls.write_bytes);
+        Ok(Self {
+            executor: Executor::new(Arc::clone(server), number).waking(&inbox),
+            inbox,
+            poller,
+            no_ring,
+            connections: Connections::default(),
+            datagrams: Arc::default(),
+            takes_datagrams: false,
+            datagrams_ready: Vec::new(),
+            watching: Vec::new(),
+            ready: VecDeque::new(),
+            turns: Vec::with_capacity(TURNS_MAX),
+            sending: Vec::new(),
+            starved: VecDeque::new(),
+            crowd: 0,
+            scratch: Scratch::new(Records::new(write_bytes)),
+            clock: Clock::new(Arc::clone(server)),
+            unreported: Unreported::default(),
+            gave_up: None,
+            none_idle: None,
+            drain_until: None,
+        })
+    }
+
+    /// Why it has no ring, if it was to have one.
+    pub(crate) fn no_ring(&self) -> Option<&NoRing> {
+        self.no_ring.as_ref()
+    }
+
+    /// How it waits, for the log.
+    pub(crate) fn waits_by(&self) -> &'static str {
+        if self.has_ring() { "io_uring" } else { "epoll" }
+    }
+
+    /// Does it have a ring?
+    fn has_ring(&self) -> bool {
+        matches!(self.poller, Poller::Ring(_))
+    }
+
+    /// Lets the worker take its part of the requests that come by UDP. Of all workers that wait, one is woken.
+    ///
+    /// # Errors
+    /// The system does not let it wait for them.
+    pub(crate) fn share(&mut self, datagrams: Arc<[Datagrams]>) -> io::Result<()> {
+        for (number, socket) in datagrams.iter().enumerate() {
+            self.poller.watch(socket, datagrams_key(number))?;
+        }
+        self.datagrams = datagrams;
+        self.takes_datagrams = true;
+        Ok(())
+    }
+
+    /// Takes no part in them any more: another process answers.
+    fn leave_datagrams(&mut self) {
+        if !std::mem::take(&mut self.takes_datagrams) {
+            return;
+        }
+        for (number, socket) in self.datagrams.iter().enumerate() {
+            self.poller.stop_watching(socket, datagrams_key(number));
+            // What this worker has been woken for nobody else has. A ring may report it only later.
+            self.datagrams_ready.push(number);
+        }
+    }
+
+    /// Serves connections until the server stops, then closes them.
+    pub(crate) fn run(mut self) {
+        let server = Arc::clone(self.executor.server());
+        self.poller.enable().expect("a ring can be used by the thread that it was made for");
+        let mut events = Vec::new();
+        loop {
+            self.wait(&mut events);
+            if self.clock.turn() {
+                self.close_idle();
+            }
+            self.give_turns(&mut events);
+            if server.budget.is_exceeded() {
+                self.close_greediest();
+            }
+            match server.stop.requested() {
+                None => {}
+                Some(Manner::Graceful) if !self.is_drained() => {}
+                Some(Manner::Graceful | Manner::Now) => break,
+            }
+        }
+        for token in self.connections.tokens(|_| true) {
+            self.close(token, Closing::Shutdown);
+        }
+    }
+
+    /// Waits until there is something to do.
+    fn wait(&mut self, events: &mut Vec<Event>) {
+        let options = &self.executor.server().options;
+        let timeout = if !self.ready.is_empty() || !self.starved.is_empty() {
+            Some(Duration::ZERO)
+        } else if options.idle_timeout_secs > 0 || self.drain_until.is_some() {
+            Some(Duration::from_secs(1))
+        } else {
+            None
+        };
+        self.poll(timeout, events);
+    }
+
+    fn poll(&mut self, timeout: Option<Duration>, events: &mut Vec<Event>) {
+        if let Err(error) = self.poller.wait(timeout, events) {
+            panic!("a worker cannot wait for its connections: {error}");
+        }
+    }
+
+    /// A turn for every connection that something happened to, then for those that had more to do.
+    fn give_turns(&mut self, events: &mut Vec<Event>) {
+        let ready_count = self.ready.len();
+        let sent_count = events.iter().filter(|event| matches!(event, Event::Sent(..))).count();
+        let closed_count = events.iter().filter(|event| matches!(event, Event::Closed(_))).count();
+        self.crowd = events.len() - closed_count + ready_count;
+        let contended = self.crowd - sent_count > 1;
+        let mut sending = std::mem::take(&mut self.sending);
+        let mut is_woken = false;
+        for event in events.drain(..) {
+            match event {
+                Event::Ready(INBOX, ..) => {
+                    self.poller.watch_on(self.inbox.waker(), INBOX);
+                    self.welcome();
+                    if self.executor.server().handed_over.load(Relaxed) {
+                        self.leave_datagrams();
+                    }
+                    is_woken = true;
+                }
+                Event::Ready(key, flags, is_over) => {
+                    self.note_ready(key, flags, is_over, contended);
+                }
+                Event::Received(token, lent) => self.take_received(token, lent, contended),
+                Event::Ended(token, reception) => self.note_reception(token, reception),
+                Event::Sent(token, bytes, sent) => self.note_sent(token, bytes, sent, contended),
+                Event::Landed(token, arrival, landed) => {
+                    self.note_landed(token, arrival, landed, contended);
+                }
+                Event::Closed(id) => self.note_closed(id),
+            }
+        }
+        for _ in 0..ready_count {
+            if let Some(token) = self.ready.pop_front() {
+                self.begin_turn(token, contended);
+            }
+        }
+        self.end_turns(contended);
+        if is_woken {
+            // Not before: a connection whose turn has begun must not get a second one.
+            self.show_lines(contended);
+            self.end_turns(contended);
+        }
+        for number in self.datagrams_ready.drain(..) {
+            self.datagrams[number].serve(&self.executor, &mut self.scratch);
+            if self.takes_datagrams {
+                self.poller.watch_on(&self.datagrams[number], datagrams_key(number));
+            }
+        }
+        for token in sending.drain(..) {
+            self.note_stuck(token);
+        }
+        if self.sending.is_empty() {
+            self.sending = sending;
+        }
+        let this_turn_bytes = std::mem::take(&mut self.unreported.this_turn_bytes);
+        self.unreported.last_turn_bytes = this_turn_bytes;
+        self.receive_for_starved();
+    }
+
+    /// A descriptor is ready. Where that `is_over` nobody waits for it any more.
+    fn note_ready(&mut self, key: u64, flags: EventFlags, is_over: bool, contended: bool) {
+        let datagrams = INBOX - key - 1;
+        if datagrams < self.datagrams.len() as u64 {
+            self.datagrams_ready.push(datagrams as usize);
+            return;
+        }
+        let token = Token::from(key);
+        if let Some(connection) = self.connections.of_mut(token) {
+            if is_over {
+                connection.awaited = EventFlags::empty();
+            }
+            connection.notice(flags);
+            if !connection.is_ready {
+                self.begin_turn(token, contended);
+            }
+        }
+    }
+
+    /// A turn for every connection that is shown what happens.
+    fn show_lines(&mut self, contended: bool) {
+        for token in self.watching.clone() {
+            if self.connections.of(token).is_some_and(|connection| !connection.is_ready) {
+                self.begin_turn(token, contended);
+            }
+        }
+    }
+
+    fn begin_turn(&mut self, token: Token, contended: bool) {
+        let Some(connection) = self.connections.of_mut(token) else {
+            return;
+        };
+        connection.is_ready = false;
+        if connection.has_turn {
+            // What has come besides is looked at after that.
+            return;
+        }
+        match connection.begin_turn(&self.executor, &mut self.scratch, self.clock.second()) {
+            Begun::Over(outcome) => self.conclude(token, outcome),
+            Begun::Ready(input) => {
+                connection.has_turn = true;
+                self.turns.push(Turn::new(token, input));
+                if self.turns.len() == TURNS_MAX || self.scratch.is_full() {
+                    self.end_turns(contended);
+                }
+            }
+        }
+    }
+
+    /// Executes what has been received in all turns that have begun, then sends all output.
+    fn end_turns(&mut self, contended: bool) {
+        let mut turns = std::mem::take(&mut self.turns);
+        self.executor.prefetch(turns.iter().flat_map(|turn| self.keys_ahead(turn)));
+        let (mut unsent, mut unsent_bytes) = (0, 0);
+        for at in 0..turns.len() {
+            self.execute(&mut turns[at], contended);
+            unsent_bytes += turns[at].output.len();
+            if unsent_bytes >= OUTPUT_BYTES_HIGH {
+                self.send(&mut turns[unsent..=at]);
+                (unsent, unsent_bytes) = (at + 1, 0);
+            }
+        }
+        self.send(&mut turns[unsent..]);
+        self.scratch.clear_input();
+        turns.clear();
+        self.turns = turns;
+    }
+
+    fn execute(&mut self, turn: &mut Turn, contended: bool) {
+        let keys_max = match self.crowd {
+            0..=CROWD_MIN => usize::MAX,
+            crowd => (CROWD_KEYS / crowd).max(CROWDED_KEYS_MIN),
+        };
+        let limits = TurnLimits { contended, keys_max, allotment: self.allotment() };
+        let Self { connections, poller, scratch, executor, clock, .. } = self;
+        if let Some(connection) = connections.of_mut(turn.token) {
+            turn.output = scratch.take_output();
+            let received = received(&turn.input, scratch, poller);
+            connection.execute(executor, received, &mut turn.output, limits, clock.second());
+        }
+        if limits.allotment.is_tight {
+            turn.output.compact();
+        }
+        let input = std::mem::replace(&mut turn.input, Input::Backlog);
+        if let (Input::Lent(lent), Some(ring)) = (input, self.poller.ring()) {
+            ring.give_back(lent);
+        }
+    }
+
+    /// What a connection may have waiting now. The other workers are taken to have as much under way as this one.
+    #[inline]
+    fn allotment(&mut self) -> Allotment {
+        let Unreported { this_turn_bytes, last_turn_bytes, was_tight } = self.unreported;
+        let server = self.executor.server();
+        let unreported_bytes = this_turn_bytes + last_turn_bytes;
+        let unreported_bytes = unreported_bytes * server.options.worker_count as u64;
+        let mut allotment = server.budget.allotment(unreported_bytes);
+        if self.crowd > CROWD_MIN {
+            let share_bytes = CROWD_BYTES / self.crowd;
+            let share_bytes = share_bytes.clamp(CROWDED_BYTES_MIN, OUTPUT_BYTES_HIGH);
+            allotment.output_bytes_max = allotment.output_bytes_max.min(share_bytes);
+        }
+        if allotment.is_tight && !was_tight {
+            self.unreported.was_tight = true;
+            self.receive_less();
+        } else if was_tight && server.budget.is_relaxed(unreported_bytes) {
+            self.unreported.was_tight = false;
+        }
+        allotment
+    }
+
+    fn keys_ahead(&self, turn: &Turn) -> impl Iterator<Item = &[u8]> {
+        let received = received(&turn.input, &self.scratch, &self.poller);
+        let connection = self.connections.of(turn.token).into_iter();
+        connection.flat_map(move |connection| connection.keys_ahead(received))
+    }
+
+    fn send(&mut self, turns: &mut [Turn]) {
+        for turn in turns {
+            let mut output = std::mem::take(&mut turn.output);
+            let Some(connection) = self.connections.of_mut(turn.token) else {
+                self.scratch.give_output(output);
+                continue;
+            };
+            if let (false, true, Some(ring)) =
+                (output.is_empty(), connection.is_ringed(), self.poller.ring())
+            {
+                connection.note_sending(output.held_bytes());
+                self.unreported.this_turn_bytes += output.held_bytes() as u64;
+                ring.send(connection.as_fd(), turn.token, std::mem::take(&mut output));
+                self.sending.push(turn.token);
+            }
+            let records = &mut self.scratch.records;
+            let outcome = connection.end_turn(&self.executor, records, &mut output);
+            self.scratch.give_output(output);
+            self.conclude(turn.token, outcome);
+        }
+    }
+
+    fn conclude(&mut self, token: Token, outcome: Outcome) {
+        match outcome {
+            Outcome::AwaitInput | Outcome::AwaitLines if self.drain_until.is_some() => {
+                self.close(token, Closing::Shutdown);
+            }
+            Outcome::AwaitLines => {
+                if !self.watching.contains(&token) {
+                    self.watching.push(token);
+                }
+                self.await_event(token, AWAIT_INPUT);
+            }
+            Outcome::AwaitInput => self.await_event(token, AWAIT_INPUT),
+            Outcome::AwaitOutput => self.await_event(token, AWAIT_OUTPUT),
+            Outcome::Again => {
+                if let Some(connection) = self.connections.of_mut(token) {
+                    connection.is_ready = true;
+                    self.ready.push_back(token);
+                }
+            }
+            Outcome::Close => {
+                let closing = self.connections.of(token).map(Connection::closing);
+                self.close(token, closing.unwrap_or(Closing::Error));
+            }
+        }
+    }
+
+    /// Sees to it that the worker is woken for one kind of event. A request and its answer change nothing
+    /// about that and cost no system call here.
+    fn await_event(&mut self, token: Token, event: EventFlags) {
+        let Some(connection) = self.connections.of_mut(token) else {
+            return;
+        };
+        if connection.is_ringed() {
+            return self.receive(token);
+        }
+        if connection.awaited == event {
+            return;
+        }
+        let before = std::mem::replace(&mut connection.awaited, event);
+        if self.poller.await_event(&*connection, token, before, event).is_err() {
+            self.close(token, Closing::Error);
+        }
+    }
+
+    /// Takes in the connections that the listener has accepted for this worker.
+    fn welcome(&mut self) {
+        for accepted in self.inbox.take() {
+            let log = self.executor.log();
+            let tls = match self.tls(&accepted) {
+                Ok(tls) => tls,
+                Err(error) => {
+                    self.executor.counters().add(Counter::ConnectionsCurrent, 1u64.wrapping_neg());
+                    log.event(format_args!("a connection cannot be encrypted: {error}"));
+                    continue;
+                }
+            };
+            let card = self.card(&accepted);
+            let (server, second) = (self.executor.server(), self.clock.second());
+            let connection = Connection::new(server, accepted, tls, card, self.has_ring(), second);
+            log.event(format_args!("<{} new client connection", connection.id()));
+            let (id, peer) = (connection.id(), || connection.peer());
+            self.executor.server().watchers.tell(Topics::CONNEVENTS, |out| {
+                watched::connection_new(out, peer(), u64::from(id.unsigned_abs()));
+            });
+            let token = self.connections.add(connection);
+            self.await_event(token, AWAIT_INPUT);
+        }
+    }
+
+    /// The TLS of a new connection, if it is to have any.
+    fn tls(&self, accepted: &Accepted) -> Result<Option<Box<Tls>>, rustls::Error> {
+        let certificates = self.executor.server().certificates.as_ref();
+        let (Some(certificates), Some(asked)) = (certificates, accepted.client_certificates) else {
+            return Ok(None);
+        };
+        let config = certificates
+            .config(asked)
+            .ok_or_else(|| rustls::Error::General("there are no authorities".to_owned()))?;
+        Ok(Some(Box::new(Tls::new(config, certificates.has_sessions())?)))
+    }
+
+    /// The card of a new connection.
+    fn card(&self, accepted: &Accepted) -> Arc<Card> {
+        let server = self.executor.server();
+        let ends = match accepted.transport {
+            Transport::Tcp => Ends::Tcp {
+                peer: getpeername(&accepted.socket)
+                    .ok()
+                    .flatten()
+                    .and_then(|peer| peer.try_into().ok()),
+                local: getsockname(&accepted.socket).ok().and_then(|local| local.try_into().ok()),
+            },
+            Transport::Unix => Ends::Unix(match &server.options.unix_socket {
+                Some(path) => path.clone(),
+                None => handed::local_path(&accepted.socket),
+            }),
+        };
+        server.roster.add(accepted.socket.as_raw_fd(), ends, self.clock.second())
+    }
+
+    fn close(&mut self, token: Token, closing: Closing) {
+        let Some(connection) = self.connections.remove(token) else {
+            return;
+        };
+        self.executor.server().roster.remove(connection.id());
+        self.watching.retain(|watching| *watching != token);
+        let (id, peer) = (connection.id(), || connection.peer());
+        self.executor.server().watchers.tell(Topics::CONNEVENTS, |out| {
+            watched::connection_close(out, peer(), closing, u64::from(id.unsigned_abs()));
+        });
+        let hang_up = connection.end(&self.executor);
+        match self.poller.ring() {
+            Some(ring) => ring.hang_up(hang_up, token),
+            None => {
+                hang_up.finish();
+                self.note_closed(id);
+            }
+        }
+    }
+
+    /// The descriptor of a connection that is over is closed.
+    fn note_closed(&self, id: i32) {
+        self.executor.counters().add(Counter::ConnectionsCurrent, 1u64.wrapping_neg());
+        self.executor.log().event(format_args!("<{id} connection closed"));
+    }
+
+    fn close_idle(&mut self) {
+        let idle_secs = self.executor.server().options.idle_timeout_secs;
+        if idle_secs == 0 {
+            return;
+        }
+        let second = self.clock.second();
+        for token in self.connections.tokens(|connection| connection.is_idle(second, idle_secs)) {
+            self.executor.counters().count(Counter::IdleKicks);
+            self.close(token, Closing::IdleTimeout);
+        }
+    }
+
+    /// Connections hold more than all of them may: closes the one that holds most of those that make no progress.
+    #[cold]
+    fn close_greediest(&mut self) {
+        let second = self.clock.second();
+        if self.none_idle == Some(second) {
+            // Idle time is counted in seconds: the same look would find the same.
+            return;
+        }
+        let held = |token: &Token| {
+            let connection = self.connections.of(*token);
+            connection.map_or(0, |connection| connection.idle_bytes(second, GIVEN_UP_SECS_MIN))
+        };
+        let all = self.connections.tokens(|_| true);
+        let Some((bytes, token)) =
+            all.iter().map(|token| (held(token), *token)).max_by_key(|(bytes, _)| *bytes)
+        else {
+            return;
+        };
+        let Some(connection) = self.connections.of_mut(token).filter(|_| bytes > 0) else {
+            self.none_idle = Some(second);
+            return;
+        };
+        connection.give_up(&self.executor, &mut self.scratch.records);
+        let (id, peer) = (connection.id(), connection.peer());
+        self.close(token, Closing::Error);
+        // One line a second: the statistics count all of them.
+        if self.gave_up != Some(second) {
+            self.gave_up = Some(second);
+            let peer = peer.map_or_else(|| "a unix socket".to_owned(), |peer| peer.to_string());
+            log::say(format_args!(
+                "connections hold more than {} bytes of buffers: <{id} from {peer} is closed, which held {bytes} bytes \
+                 beyond its share and made no progress for {GIVEN_UP_SECS_MIN} s",
+                self.executor.server().budget.bytes_max(),
+            ));
+        }
+    }
+
+    /// In a graceful stop: is nothing left to be sent, or no time? The first time every connection has a
+    /// last turn, for what has arrived.
+    fn is_drained(&mut self) -> bool {
+        let Some(drain_until) = self.drain_until else {
+            if self.has_ring() {
+                // Connections that a ring receives for do not look by themselves, and it has not got buffers for all
+                // of them at once.
+                let mut events = Vec::new();
+                for _ in 0..LAST_LOOKS_MAX {
+                    self.poll(Some(Duration::ZERO), &mut events);
+                    if events.is_empty() {
+                        break;
+                    }
+                    self.give_turns(&mut events);
+                }
+            }
+            self.drain_until = Some(self.clock.second() + DRAIN_SECS);
+            for token in self.connections.tokens(|connection| !connection.is_ready) {
+                if let Some(connection) = self.connections.of_mut(token) {
+                    connection.notice(EventFlags::IN);
+                }
+                self.begin_turn(token, true);
+            }
+            self.end_turns(true);
+            return self.connections.is_empty();
+        };
+        self.connections.is_empty() || self.clock.second() >= drain_until
+    }
+}
+
+/// The bytes of an input, unless they are in its connection's backlog.
+fn received<'a>(input: &Input, scratch: &'a Scratch, poller: &'a Poller) -> Option<&'a [u8]> {
+    match (input, poller) {
+        (Input::Scratch(range), _) => Some(&scratch.input[range.clone()]),
+        (Input::Lent(lent), Poller::Ring(ring)) => Some(ring.bytes(lent)),
+        (Input::Lent(_), Poller::Epoll(_)) | (Input::Backlog, _) => None,
+    }
+}
+
+/// The key of the inbox; those of UDP sockets come before it. No token is like them: so many connections
+/// there cannot be.
+const INBOX: u64 = LAST_KEY;
+
+/// The key of a UDP socket.
+fn datagrams_key(number: usize) -> u64 {
+    INBOX - 1 - number as u64
+}
+
+/// So many turns are under way at the same time: their input is received, then all of it is executed, then
+/// all output is sent. So the keys of all of them can be prefetched together.
+const TURNS_MAX: usize = 16;
+
+/// Output of all connections that have a turn one after the other: the last of them waits for all of it. Where they
+/// are many each renders less in its turn, but no less than the least.
+const CROWD_BYTES: usize = 2 * 1024 * 1024;
+const CROWD_MIN: usize = CROWD_BYTES / OUTPUT_BYTES_HIGH;
+const CROWDED_BYTES_MIN: usize = 4 * 1024;
+
+/// Keys of lists that all connections of a turn look up together: about 10 ms.
+const CROWD_KEYS: usize = 64 * 1024;
+const CROWDED_KEYS_MIN: usize = 100;
+
+/// So often a graceful stop looks for what has arrived, where peers go on sending.
+const LAST_LOOKS_MAX: usize = 64;
+
+/// A connection that makes progress is not closed for the memory that it holds.
+const GIVEN_UP_SECS_MIN: Second = 2;
+
+/// How long a graceful stop waits for peers to take their answers.
+const DRAIN_SECS: Second = 5;
+
+#[cfg(test)]
+mod tests;

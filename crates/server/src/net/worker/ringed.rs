@@ -1,0 +1,188 @@
+//! What a ring does for connections: it receives, stops receiving, and has sent.
+
+use std::os::fd::AsFd;
+
+use larder_protocol::text::watched::Closing;
+use rustix::io::Errno;
+
+use super::{TURNS_MAX, Turn, Worker};
+use crate::net::connection::{Extent, Input, Taken};
+use crate::net::connections::Token;
+use crate::net::output::Output;
+use crate::net::ring::{Arrival, BUFFERS, Lent, Reception};
+
+impl Worker {
+    /// Bytes have come for a connection.
+    pub(super) fn take_received(&mut self, token: Token, lent: Lent, contended: bool) {
+        if self.connections.of(token).is_some_and(|connection| connection.has_turn) {
+            // The next part of something large: when the one before is executed it need not be kept.
+            self.end_turns(contended);
+        }
+        let Self { connections, poller, scratch, executor, .. } = self;
+        let (Some(ring), connection) = (poller.ring(), connections.of_mut(token)) else { return };
+        let Some(connection) = connection else { return ring.give_back(lent) };
+        let taken = connection.take_received(executor, scratch, ring.bytes(&lent));
+        let input = match taken {
+            Taken::AsItIs => Input::Lent(lent),
+            Taken::As(input) => {
+                ring.give_back(lent);
+                input
+            }
+            Taken::Kept => {
+                ring.give_back(lent);
+                if connection.stops_receiving() {
+                    ring.stop_receiving(token);
+                }
+                return;
+            }
+        };
+        self.turns.push(Turn::new(token, input));
+        if self.turns.len() == TURNS_MAX || self.scratch.is_full() {
+            self.end_turns(contended);
+        }
+    }
+
+    /// A part of a value has come to its place.
+    pub(super) fn note_landed(
+        &mut self,
+        token: Token,
+        arrival: Box<Arrival>,
+        landed: Result<usize, Errno>,
+        contended: bool,
+    ) {
+        let Self { connections, executor, clock, .. } = self;
+        let Some(connection) = connections.of_mut(token) else { return };
+        let reception = match landed {
+            Ok(bytes @ 1..) => {
+                if !connection.take_landed(executor, arrival, bytes, clock.second()) {
+                    return self.receive(token);
+                }
+                self.turns.push(Turn::new(token, Input::Backlog));
+                if self.turns.len() == TURNS_MAX {
+                    self.end_turns(contended);
+                }
+                return;
+            }
+            Ok(0) => Reception::Over,
+            Err(Errno::INTR | Errno::AGAIN | Errno::CANCELED) => Reception::Paused,
+            Err(_) => Reception::Broken,
+        };
+        drop(arrival);
+        self.note_reception(token, reception);
+    }
+
+    /// Nothing more is received for a connection before it is asked for again.
+    pub(super) fn note_reception(&mut self, token: Token, reception: Reception) {
+        let Some(connection) = self.connections.of_mut(token) else { return };
+        if connection.note_reception(reception) {
+            let closing = connection.closing();
+            self.close(token, closing);
+        } else if reception == Reception::Starved {
+            self.starve(token);
+        } else if !connection.has_turn {
+            // Else the end of its turn asks, which knows where what comes next belongs.
+            self.receive(token);
+        }
+    }
+
+    /// An output, or a part of it, is at the peer's or on its way there.
+    pub(super) fn note_sent(
+        &mut self,
+        token: Token,
+        mut output: Output,
+        sent: Result<usize, Errno>,
+        contended: bool,
+    ) {
+        let Self { connections, poller, scratch, executor, clock, .. } = self;
+        let (Some(connection), Some(ring)) = (connections.of_mut(token), poller.ring()) else {
+            return;
+        };
+        let sent = match sent {
+            Ok(sent) if sent > 0 => sent,
+            Err(Errno::INTR | Errno::AGAIN) => 0,
+            _ => return self.close(token, Closing::Error),
+        };
+        connection.note_progress(executor, sent, clock.second());
+        if !output.is_sent() {
+            output.compact();
+            return ring.send(connection.as_fd(), token, output);
+        }
+        connection.note_sent(executor);
+        scratch.give_output(output);
+        if !connection.is_ready {
+            self.begin_turn(token, contended);
+        }
+    }
+
+    /// If an output was not taken at once, it counts as memory that the connection holds.
+    pub(super) fn note_stuck(&mut self, token: Token) {
+        if let Some(connection) = self.connections.of_mut(token) {
+            connection.note_stuck(&self.executor);
+        }
+    }
+
+    /// Stops receiving whatever comes, for every connection: while memory is short each receives a little at a
+    /// time, as [`Self::receive`] asks for.
+    pub(super) fn receive_less(&mut self) {
+        for token in self.connections.tokens(|_| true) {
+            let Self { connections, poller, .. } = self;
+            if let (Some(connection), Some(ring)) = (connections.of_mut(token), poller.ring())
+                && connection.receives_less()
+            {
+                ring.stop_receiving(token);
+            }
+        }
+    }
+
+    /// Has the ring receive for a connection, if it is not too much: behind those that wait for a buffer. Else
+    /// connections that send without pause would take all buffers again and again.
+    pub(super) fn receive(&mut self, token: Token) {
+        if self.starved.is_empty() {
+            return self.receive_now(token);
+        }
+        let is_tight = self.executor.server().budget.allotment(0).is_tight;
+        let connection = self.connections.of(token);
+        // Who can receive nothing now does not make those wait longer who can.
+        match connection.is_some_and(|connection| connection.can_receive(is_tight)) {
+            true => self.starve(token),
+            false => self.receive_now(token),
+        }
+    }
+
+    /// Lets a connection wait for a buffer, unless it does.
+    fn starve(&mut self, token: Token) {
+        if let Some(connection) = self.connections.of_mut(token)
+            && !std::mem::replace(&mut connection.is_starved, true)
+        {
+            self.starved.push_back(token);
+        }
+    }
+
+    /// Has the ring receive for those that have waited longest for a buffer, as many as there are buffers.
+    pub(super) fn receive_for_starved(&mut self) {
+        for _ in 0..BUFFERS {
+            let Some(token) = self.starved.pop_front() else { break };
+            if let Some(connection) = self.connections.of_mut(token) {
+                connection.is_starved = false;
+            }
+            self.receive_now(token);
+        }
+    }
+
+    fn receive_now(&mut self, token: Token) {
+        let (Some(connection), Some(ring)) = (self.connections.of_mut(token), self.poller.ring())
+        else {
+            return;
+        };
+        let is_tight = self.executor.server().budget.allotment(0).is_tight;
+        if let Some(extent) = connection.begin_receiving(is_tight) {
+            match extent {
+                Extent::Once(bytes) => ring.receive_once(connection.as_fd(), token, bytes),
+                Extent::Any => ring.receive(connection.as_fd(), token),
+                Extent::Value(arrival) => ring.receive_at(connection.as_fd(), token, arrival),
+            }
+        } else if connection.receives_too_little() && connection.stops_receiving() {
+            ring.stop_receiving(token);
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Running in the background.
+//!
+//! The process starts itself again as a session of its own, waits until that one serves or fails, and
+//! ends. Forking would be one process less, but is unsafe once there are threads.
+
+use std::env;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+use larder_options::Options;
+use rustix::process::setsid;
+use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
+
+use crate::process::failure::{EXIT_OS, EXIT_USAGE, Failure};
+use crate::{process::upgrade::activation, process::upgrade::handover};
+
+/// Is this the process in the background, or does it take the place of one that need not be?
+pub(crate) fn is_detached() -> bool {
+    env::var_os(MARK).is_some() || handover::is_successor()
+}
+
+/// Starts the process in the background; once it serves, this one has nothing left to do.
+pub(crate) fn start() -> Result<(), Failure> {
+    if activation::is_meant() {
+        let message = "option -d: sockets from systemd are for this process and not for one in the background: \
+                       leave -d out";
+        return Err(Failure::new(EXIT_USAGE, message));
+    }
+    let failure = |error: io::Error| {
+        Failure::new(EXIT_OS, format_args!("option -d: cannot start in the background: {error}"))
+    };
+    let mut words = env::args_os();
+    let mut command = Command::new(env::current_exe().map_err(failure)?);
+    if let Some(name) = words.next() {
+        command.arg0(name);
+    }
+    command.args(words).env(MARK, "1").stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = command.spawn().map_err(failure)?;
+    let mut told = String::new();
+    if let Some(stdout) = &mut child.stdout {
+        stdout.read_to_string(&mut told).map_err(failure)?;
+    }
+    if told == READY {
+        return Ok(());
+    }
+    // It has said what is wrong on the standard error that both have.
+    let status = child.wait().map_err(failure)?;
+    let exit_code = status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(EXIT_OS);
+    Err(Failure::new(exit_code, "option -d: the process in the background did not start"))
+}
+
+/// The process in the background, which has left its terminal but for standard input and output.
+#[derive(Debug)]
+pub(crate) struct Detached {
+    /// Opened early: later the process may have given up opening files to write to.
+    null: File,
+}
+
+/// Leaves the terminal's session and, unless core files shall be written there, its directory.
+pub(crate) fn leave_session(options: &Options) -> Result<Detached, Failure> {
+    // Fails only for the leader of a session, which needs not leave it.
+    let _ = setsid();
+    if !options.core_dumps {
+        // Without it the file system of this directory stays in use.
+        let _ = env::set_current_dir("/");
+    }
+    let null = File::options().read(true).write(true).open("/dev/null").map_err(cannot_leave)?;
+    Ok(Detached { null })
+}
+
+impl Detached {
+    /// Tells the waiting process that this one serves, and leaves its standard input and output; standard
+    /// error stays where `-v` writes to it.
+    pub(crate) fn tell_ready(self, options: &Options) -> Result<(), Failure> {
+        io::stdout().write_all(READY.as_bytes()).map_err(cannot_leave)?;
+        io::stdout().flush().map_err(cannot_leave)?;
+        dup2_stdin(&self.null).map_err(|error| cannot_leave(error.into()))?;
+        dup2_stdout(&self.null).map_err(|error| cannot_leave(error.into()))?;
+        if options.verbosity == 0 {
+            dup2_stderr(&self.null).map_err(|error| cannot_leave(error.into()))?;
+        }
+        Ok(())
+    }
+}
+
+fn cannot_leave(error: io::Error) -> Failure {
+    Failure::new(EXIT_OS, format_args!("option -d: cannot leave the terminal: {error}"))
+}
+
+/// The variable that tells the process in the background from the one that started it.
+const MARK: &str = "LARDERD_DETACHED";
+
+/// What it says when it serves.
+const READY: &str = "ready\n";

@@ -1,0 +1,89 @@
+//! What the system allows the process: descriptors, core files, memory out of swap.
+
+use larder_options::Options;
+use nix::sys::mman::{MlockAllFlags, mlockall};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::log;
+use crate::process::failure::{EXIT_OS, Failure};
+
+/// Sees to it that the process can have the descriptors it needs, and core files if it shall. Gives the number
+/// of connections there are descriptors for: that of `-c`, or somewhat less where the process may not have more
+/// than `-c` altogether, which memcached makes do with.
+pub(crate) fn raise(options: &Options) -> Result<usize, Failure> {
+    if options.core_dumps {
+        allow_core_files()?;
+    }
+    let (wanted, reserved) = (options.connection_count_max, descriptors_reserved(options));
+    let allowed = allow_descriptors((wanted + reserved) as u64);
+    let possible = usize::try_from(allowed).unwrap_or(usize::MAX).saturating_sub(reserved);
+    if possible >= wanted {
+        return Ok(wanted);
+    }
+    if allowed < wanted as u64 || possible == 0 {
+        let message = format_args!(
+            "option -c: {wanted} connections need {} file descriptors, and the process may have \
+             {allowed} (ulimit -n); allow it more, or ask for fewer connections",
+            wanted + reserved
+        );
+        return Err(Failure::new(EXIT_OS, message));
+    }
+    log::say(format_args!(
+        "larderd: option -c: {possible} connections and no more: the process may have {allowed} file \
+         descriptors (ulimit -n)"
+    ));
+    Ok(possible)
+}
+
+/// Raises the limit of descriptors to what is needed, or as far as that is allowed. Gives what may be used.
+fn allow_descriptors(needed: u64) -> u64 {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    // None is no limit.
+    if current.is_none_or(|current| current >= needed) {
+        return needed;
+    }
+    let raised = Rlimit { current: Some(needed), maximum: maximum.map(|most| most.max(needed)) };
+    let highest = Rlimit { current: maximum, maximum };
+    if setrlimit(Resource::Nofile, raised).is_err() {
+        // What is there is used, then.
+        let _ = setrlimit(Resource::Nofile, highest);
+    }
+    getrlimit(Resource::Nofile).current.unwrap_or(needed)
+}
+
+/// Lifts the limit for core files, or raises it to the highest allowed; that must not be 0.
+fn allow_core_files() -> Result<(), Failure> {
+    let maximum = getrlimit(Resource::Core).maximum;
+    let unlimited = Rlimit { current: None, maximum: None };
+    let highest = Rlimit { current: maximum, maximum };
+    let raised =
+        setrlimit(Resource::Core, unlimited).or_else(|_| setrlimit(Resource::Core, highest));
+    if raised.is_ok() && getrlimit(Resource::Core).current != Some(0) {
+        return Ok(());
+    }
+    let message = "option -r: the system allows this process no core files (ulimit -c)";
+    Err(Failure::new(EXIT_OS, message))
+}
+
+/// Keeps all memory, present and to come, out of swap. The server can do without.
+pub(crate) fn lock_memory(options: &Options) {
+    if options.lock_memory
+        && let Err(error) = mlockall(MlockAllFlags::MCL_CURRENT | MlockAllFlags::MCL_FUTURE)
+    {
+        log::say(format_args!(
+            "larderd: option -k: the memory cannot be kept out of swap: {error}"
+        ));
+    }
+}
+
+/// Descriptors that the process needs besides those of the connections: three for standard input and
+/// output, three for the signals and the stop, three for each worker, those that are listened on, and
+/// one to refuse a connection with.
+pub(crate) fn descriptors_reserved(options: &Options) -> usize {
+    let addresses = options.tcp_addresses().len() + options.udp_addresses().len();
+    let listening = 1 + 2 * addresses;
+    3 + 3 + 3 * options.worker_count + listening + 1 + DESCRIPTORS_SPARE
+}
+
+/// For what libraries and the runtime open now and then.
+const DESCRIPTORS_SPARE: usize = 16;

@@ -1,0 +1,76 @@
+//! The file of `-e`, in which a cache outlives its server.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use larder::{Builder, Cache, Epoch, OpenError, Opening, SharedError};
+use larder_options::Options;
+
+use crate::clock::Stopwatch;
+use crate::{log, process::upgrade::handover};
+
+/// Why the file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum MemoryFileError {
+    /// A memcached has been stopped so that it can go on with it.
+    #[error(
+        "option -e: {0} is there, which memcached leaves for its own next start; remove it and what lies beside it, or \
+         name another file"
+    )]
+    Memcacheds(PathBuf),
+    /// It cannot be used, or not be made.
+    #[error("option -e: {0}")]
+    Shared(SharedError),
+    /// There is no cache for another reason.
+    #[error("option -e: {0}")]
+    Open(OpenError),
+}
+
+impl From<OpenError> for MemoryFileError {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Shared(error) => Self::Shared(error),
+            error => Self::Open(error),
+        }
+    }
+}
+
+/// Opens the cache in the file, or begins an empty one there, and says which.
+///
+/// # Errors
+/// [`MemoryFileError`]: it is another program's, another process uses it, or the system refuses.
+pub(crate) fn open(
+    builder: Builder,
+    path: &Path,
+    options: &Options,
+) -> Result<Cache, MemoryFileError> {
+    let memcacheds = memcacheds(path);
+    if memcacheds.exists() {
+        return Err(MemoryFileError::Memcacheds(memcacheds));
+    }
+    let stopwatch = Stopwatch::start();
+    let builder = builder.shared(path).exactly(true).alone(!handover::is_successor());
+    let cache = builder.replaces_unusable(true).open()?;
+    let ms = stopwatch.elapsed_us() as f64 / 1000.0;
+    let cache_is = match cache.opening() {
+        Opening::Attached => {
+            let age_secs = cache.system_second().saturating_sub(Epoch::FIRST_SECOND);
+            format!("attached in {ms:.1} ms, with {} items; begun {age_secs} s ago", cache.len())
+        }
+        Opening::Replaced(reason) => {
+            format!("the cache begins empty, for what was there cannot be used: {reason}")
+        }
+        Opening::Created | Opening::None => {
+            format!("made in {ms:.1} ms, {} MiB", options.memory_bytes >> 20)
+        }
+    };
+    log::say(format_args!("larderd: memory file {}: {cache_is}", path.display()));
+    Ok(cache)
+}
+
+/// Where a memcached that is stopped gracefully writes down how to go on with a file.
+fn memcacheds(path: &Path) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(".meta");
+    name.into()
+}

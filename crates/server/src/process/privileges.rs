@@ -1,0 +1,72 @@
+//! Which user the process runs as, and what it may do beyond that.
+
+use larder_options::Options;
+use nix::errno::Errno;
+use nix::unistd::{User, geteuid, setgid, setgroups, setuid};
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
+
+use crate::log;
+use crate::process::failure::{EXIT_NO_USER, EXIT_OS, EXIT_USAGE, Failure};
+
+/// Becomes the user that was named, for good. Only root can, and root must.
+pub(crate) fn drop_root(options: &Options) -> Result<(), Failure> {
+    if !geteuid().is_root() {
+        return Ok(());
+    }
+    let Some(name) = options.user.as_deref() else {
+        let message = "cannot run as root without option -u: name a user, or root itself";
+        return Err(Failure::new(EXIT_USAGE, message));
+    };
+    let found = User::from_name(name).map_err(|error| cannot_become(name, error))?;
+    let Some(user) = found else {
+        let message = format_args!("option -u: there is no user {name:?} to run as");
+        return Err(Failure::new(EXIT_NO_USER, message));
+    };
+    if user.uid.is_root() {
+        return Ok(());
+    }
+    let left_groups = match setgroups(&[]) {
+        // In a container without the right to do it there is nothing to lose by it either.
+        Err(Errno::EPERM) => {
+            log::say(format_args!(
+                "larderd: option -u: the groups of root are kept: {}",
+                Errno::EPERM
+            ));
+            Ok(())
+        }
+        left_groups => left_groups,
+    };
+    left_groups
+        .and_then(|()| setgid(user.gid))
+        .and_then(|()| setuid(user.uid))
+        .map_err(|error| cannot_become(name, error))?;
+    if options.core_dumps {
+        // The system writes none of a process that was another user's, unless it is told to.
+        let _ = set_dumpable_behavior(DumpableBehavior::Dumpable);
+    }
+    Ok(())
+}
+
+/// Gives up, in this thread and those it will start, every capability that serving does not need: all but
+/// that to lock memory, with `-k`.
+pub(crate) fn drop_capabilities(options: &Options) -> Result<(), Failure> {
+    let kept = if options.lock_memory { CapabilitySet::IPC_LOCK } else { CapabilitySet::empty() };
+    let dropped = capabilities(None).and_then(|held| {
+        let left = held.permitted & kept;
+        let sets = CapabilitySets {
+            effective: left,
+            permitted: left,
+            inheritable: CapabilitySet::empty(),
+        };
+        set_capabilities(None, sets)
+    });
+    dropped.map_err(|error| {
+        let message = format_args!("option -o drop_privileges: the capabilities stay: {error}");
+        Failure::new(EXIT_OS, message)
+    })
+}
+
+fn cannot_become(name: &str, error: nix::Error) -> Failure {
+    Failure::new(EXIT_OS, format_args!("option -u: cannot become user {name:?}: {error}"))
+}

@@ -1,0 +1,243 @@
+//! A server from its start to its end.
+
+use std::io::{self, Write};
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::AsRawFd;
+use std::path::{self, PathBuf};
+use std::process;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use larder_options::Options;
+
+use crate::admin::roster::Ends;
+use crate::net::datagrams::Datagrams;
+use crate::net::listener::Listener;
+use crate::net::sockets::{Address, Socket};
+use crate::net::worker::Worker;
+use crate::net::worker::inbox::Inbox;
+use crate::process::failure::{EXIT_FAILURE, EXIT_OS, EXIT_USAGE, Failure};
+use crate::process::signals::Signals;
+use crate::process::stop::Manner;
+use crate::process::supervisor::Supervisor;
+use crate::process::upgrade::Upgrade;
+use crate::process::upgrade::handed::Handed;
+use crate::process::upgrade::handover::{Estate, HandedMemory, Predecessor};
+use crate::process::upgrade::program::Program;
+use crate::tls::certificates::Certificates;
+use crate::{
+    Server, log, net::sockets, process::daemon, process::limits, process::pidfile,
+    process::privileges, process::syscalls, process::upgrade::activation, process::upgrade::handed,
+};
+
+/// Runs a server until it is told to stop, after saying the warnings. With `-d`, starts it in the background
+/// instead, which says them.
+///
+/// # Errors
+/// The server could not start: what stood in the way, and the exit status that memcached has for it.
+pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
+    let program = Program::remember();
+    if options.daemon && !daemon::is_detached() {
+        return daemon::start();
+    }
+    let Given { predecessor, handed, memory } = take_handed()?;
+    let supervisor = Supervisor::find();
+    for warning in warnings {
+        log::say(format_args!("larderd: {warning}"));
+    }
+    // As root still, since nobody else may be allowed to read the key, and where the paths lead from.
+    let certificates = options.tls.as_ref().map(Certificates::load).transpose();
+    let certificates = certificates.map_err(|error| Failure::new(EXIT_USAGE, error))?;
+    options.memory_file = options.memory_file.map(absolute).transpose()?;
+    let detached = if options.daemon { Some(daemon::leave_session(&options)?) } else { None };
+    let connection_count_max = limits::raise(&options)?;
+    privileges::drop_root(&options)?;
+    limits::lock_memory(&options);
+    let (sockets, datagrams) = match handed {
+        Some(handed) => handed::adopt(handed, &options)?,
+        None => (sockets::open(&options)?, sockets::open_udp(&options)?),
+    };
+    let datagrams: Arc<[Datagrams]> = datagrams.into();
+    if let Err(failure) = sockets::write_ports(&sockets, &datagrams) {
+        // It is for tests; the server can do without.
+        log::say(format_args!("larderd: {failure}"));
+    }
+    if options.drop_privileges {
+        // Before the threads, which begin with what this one has.
+        privileges::drop_capabilities(&options)?;
+    }
+    // Before the threads: they must not get the signals' default.
+    let signals = Signals::catch().map_err(|error| os_failure("catch signals", &error))?;
+    let mut server =
+        Server::taking_over(options, memory).map_err(|error| Failure::new(EXIT_FAILURE, error))?;
+    server.certificates = certificates;
+    server.connection_count_max = connection_count_max;
+    server.supervisor = supervisor;
+    let server = Arc::new(server);
+    let options = &server.options;
+    if server.log.attention().shows_commands() {
+        log::say(format_args!("{}", server.classes.table().trim_end()));
+    }
+    enroll(&server, &sockets, &datagrams);
+    let (inboxes, workers) = start_workers(&server, &datagrams)?;
+    if let Some(path) = &options.pidfile {
+        pidfile::write(path, predecessor.as_ref().and_then(|predecessor| predecessor.pid));
+    }
+    if options.drop_privileges {
+        syscalls::restrict(options.daemon && options.pidfile.is_some())?;
+    }
+    match detached {
+        Some(detached) => detached.tell_ready(options)?,
+        None => announce(options, &sockets, &datagrams),
+    }
+    match predecessor {
+        // It is the one that is listened to, and says who serves now.
+        Some(predecessor) => predecessor.tell_ready(),
+        None => server.supervisor.tell_ready(),
+    }
+    // Not before it serves: until then the cache is that of the process before it, which may have to go on.
+    server.apply_memory_limit();
+    let upgrade = Upgrade::new(program, datagrams);
+    let mut listener = Listener::new(&server, sockets, inboxes.clone(), signals, upgrade);
+    listener.run();
+    if listener.has_successor() {
+        stop(&server, &inboxes, workers);
+        return Ok(());
+    }
+    server.supervisor.tell_stopping();
+    stop(&server, &inboxes, workers);
+    if let (Some(path), true) = (&options.pidfile, options.daemon) {
+        pidfile::remove(path);
+    }
+    Ok(())
+}
+
+/// What this process is given at its start.
+struct Given {
+    /// The server that it takes the place of.
+    predecessor: Option<Predecessor>,
+    handed: Option<Vec<Handed>>,
+    memory: Option<HandedMemory>,
+}
+
+fn take_handed() -> Result<Given, Failure> {
+    if let Some((predecessor, Estate { sockets, memory })) = Predecessor::find()? {
+        return Ok(Given { predecessor: Some(predecessor), handed: Some(sockets), memory });
+    }
+    let handed = Some(activation::take()?).filter(|handed| !handed.is_empty());
+    Ok(Given { predecessor: None, handed, memory: None })
+}
+
+/// The same path wherever the process goes.
+fn absolute(path: PathBuf) -> Result<PathBuf, Failure> {
+    path::absolute(path).map_err(|error| os_failure("find the folder of option -e", &error))
+}
+
+fn os_failure(attempted: &str, error: &dyn std::error::Error) -> Failure {
+    Failure::new(EXIT_OS, format_args!("cannot {attempted}: {error}"))
+}
+
+/// Tells the roster of what is open from the start.
+fn enroll(server: &Server, sockets: &[Socket], datagrams: &[Datagrams]) {
+    let now = server.cache.now();
+    for socket in sockets {
+        let ends = match &socket.address {
+            Address::Tcp(address) => Ends::ListeningTcp(*address),
+            Address::Unix(path) => Ends::ListeningUnix(path.clone()),
+        };
+        server.roster.add(socket.descriptor.as_raw_fd(), ends, now);
+    }
+    for socket in datagrams {
+        server.roster.add(socket.socket.as_raw_fd(), Ends::Udp(socket.address), now);
+    }
+}
+
+type Workers = Vec<JoinHandle<()>>;
+
+fn start_workers(
+    server: &Arc<Server>,
+    datagrams: &Arc<[Datagrams]>,
+) -> Result<(Vec<Arc<Inbox>>, Workers), Failure> {
+    let failure = |error: &dyn std::error::Error| os_failure("start a worker", error);
+    let (mut inboxes, mut workers) = (Vec::new(), Vec::new());
+    for number in 0..server.options.worker_count {
+        let inbox = Arc::new(Inbox::new().map_err(|error| failure(&error))?);
+        let mut worker =
+            Worker::new(server, number, Arc::clone(&inbox)).map_err(|error| failure(&error))?;
+        worker.share(Arc::clone(datagrams)).map_err(|error| failure(&error))?;
+        if number == 0 {
+            match worker.no_ring() {
+                Some(no_ring) => server.log.event(format_args!("{no_ring}")),
+                None => server.log.event(format_args!("workers wait by {}", worker.waits_by())),
+            }
+        }
+        let thread = thread::Builder::new().name(format!("worker {number}"));
+        let serve = move || {
+            let _guard = AbortOnPanic;
+            worker.run();
+        };
+        workers.push(thread.spawn(serve).map_err(|error| failure(&error))?);
+        inboxes.push(inbox);
+    }
+    Ok((inboxes, workers))
+}
+
+/// A worker that panicked may have left a group of the cache locked, and its connections would wait for
+/// ever: the process ends, and whoever supervises it starts another.
+struct AbortOnPanic;
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            process::abort();
+        }
+    }
+}
+
+/// Says where the server listens, and how to try it.
+fn announce(options: &Options, sockets: &[Socket], datagrams: &[Datagrams]) {
+    let mut words = String::new();
+    for socket in sockets {
+        let mebibytes = options.memory_bytes >> 20;
+        words += &format!(
+            "larderd: listening on {} ({mebibytes} MiB, {} workers{})\n",
+            socket.address,
+            options.worker_count,
+            if socket.client_certificates.is_some() { ", TLS" } else { "" },
+        );
+    }
+    for socket in datagrams {
+        words += &format!("larderd: listening on {} (UDP)\n", socket.address);
+    }
+    let plain = sockets.iter().find(|socket| socket.client_certificates.is_none());
+    if let Some(Address::Tcp(address)) = plain.map(|socket| &socket.address) {
+        let host = if address.ip().is_unspecified() {
+            IpAddr::V4(Ipv4Addr::LOCALHOST)
+        } else {
+            address.ip()
+        };
+        words += &try_line(&host.to_string(), address.port());
+    }
+    // Nobody reads it, then.
+    let _ = io::stdout().write_all(words.as_bytes());
+}
+
+/// A line for bash, which alone needs nothing else installed.
+fn try_line(host: &str, port: u16) -> String {
+    let talk = r"printf 'set hello 0 0 5\r\nworld\r\nget hello\r\nquit\r\n' >&3; cat <&3";
+    format!("try: (exec 3<>/dev/tcp/{host}/{port}; {talk})\n")
+}
+
+fn stop(server: &Server, inboxes: &[Arc<Inbox>], workers: Workers) {
+    match server.stop.requested() {
+        Some(Manner::Graceful) => log::say(format_args!("Gracefully stopping")),
+        _ => server.log.event(format_args!("Exiting normally")),
+    }
+    for inbox in inboxes {
+        inbox.waker().wake();
+    }
+    for worker in workers {
+        // A worker does not panic without ending the process.
+        let _ = worker.join();
+    }
+}

@@ -1,0 +1,291 @@
+//! The system calls that serving needs, so that a process that was taken over can do nothing else.
+
+use std::collections::BTreeMap;
+use std::env::consts::ARCH;
+
+use nix::libc;
+use seccompiler::{
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition,
+    SeccompFilter, SeccompRule, TargetArch, apply_filter_all_threads,
+};
+
+use crate::process::failure::{EXIT_OS, Failure};
+
+/// From now on every thread of the process is refused, with EPERM, what serving does not need: to run a
+/// program, to open a socket, to write or create a file, to make memory executable, and all else that is not
+/// listed here. A file can still be removed where `removes_pidfile`.
+pub(crate) fn restrict(removes_pidfile: bool) -> Result<(), Failure> {
+    let failure = |error: &dyn std::fmt::Display| {
+        let message =
+            format_args!("option -o drop_privileges: the system calls stay as they are: {error}");
+        Failure::new(EXIT_OS, message)
+    };
+    // In this order: the second does not allow a third.
+    for filter in [without_clone3(), only_serving(removes_pidfile)] {
+        let program = filter.map_err(|error| failure(&error))?;
+        apply_filter_all_threads(&program).map_err(|error| failure(&error))?;
+    }
+    Ok(())
+}
+
+/// The flags of clone3 lie in memory, which no filter sees. Where it does not exist, threads are started with
+/// clone.
+fn without_clone3() -> Result<BpfProgram, BackendError> {
+    let rules = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
+    compile(rules, SeccompAction::Allow, SeccompAction::Errno(errno(libc::ENOSYS)))
+}
+
+fn only_serving(removes_pidfile: bool) -> Result<BpfProgram, BackendError> {
+    let whole: &[&[i64]] = &[DESCRIPTORS, FILES, MEMORY, THREADS, TIME, PROCESS, OF_X86];
+    let mut rules: BTreeMap<_, _> =
+        whole.iter().copied().flatten().map(|call| (*call, Vec::new())).collect();
+    if removes_pidfile {
+        rules.extend(REMOVAL.iter().map(|call| (*call, Vec::new())));
+    }
+    for (call, argument, mask, allowed) in MASKED {
+        rules.insert(*call, vec![SeccompRule::new(vec![masked(*argument, *mask, *allowed)?])?]);
+    }
+    let names = [libc::PR_SET_NAME, libc::PR_GET_NAME, PR_SET_VMA];
+    let names = names.map(|name| {
+        let number = u64::from(name.unsigned_abs());
+        SeccompRule::new(vec![masked(0, u64::from(u32::MAX), number)?])
+    });
+    rules.insert(libc::SYS_prctl, names.into_iter().collect::<Result<_, _>>()?);
+    compile(rules, SeccompAction::Errno(errno(libc::EPERM)), SeccompAction::Allow)
+}
+
+/// Is met where the argument, of those bits that the mask has, has exactly these.
+fn masked(argument: u8, mask: u64, bits: u64) -> Result<SeccompCondition, BackendError> {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Qword, SeccompCmpOp::MaskedEq(mask), bits)
+}
+
+fn compile(
+    rules: BTreeMap<i64, Vec<SeccompRule>>,
+    others: SeccompAction,
+    listed: SeccompAction,
+) -> Result<BpfProgram, BackendError> {
+    let arch = TargetArch::try_from(ARCH)?;
+    SeccompFilter::new(rules, others, listed, arch)?.try_into()
+}
+
+fn errno(number: i32) -> u32 {
+    number.unsigned_abs()
+}
+
+/// Using descriptors that are there, and new connections.
+const DESCRIPTORS: &[i64] = &[
+    libc::SYS_accept,
+    libc::SYS_accept4,
+    libc::SYS_close,
+    libc::SYS_close_range,
+    libc::SYS_dup,
+    libc::SYS_dup3,
+    libc::SYS_epoll_create1,
+    libc::SYS_epoll_ctl,
+    libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
+    libc::SYS_eventfd2,
+    libc::SYS_fcntl,
+    libc::SYS_getpeername,
+    libc::SYS_getsockname,
+    libc::SYS_getsockopt,
+    libc::SYS_ioctl,
+    libc::SYS_listen,
+    libc::SYS_pipe2,
+    libc::SYS_ppoll,
+    libc::SYS_pread64,
+    libc::SYS_preadv,
+    libc::SYS_pselect6,
+    libc::SYS_read,
+    libc::SYS_readv,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmmsg,
+    libc::SYS_recvmsg,
+    libc::SYS_sendmmsg,
+    libc::SYS_sendmsg,
+    libc::SYS_sendto,
+    libc::SYS_setsockopt,
+    libc::SYS_shutdown,
+    libc::SYS_socketpair,
+    libc::SYS_timerfd_create,
+    libc::SYS_timerfd_settime,
+    libc::SYS_write,
+    libc::SYS_writev,
+];
+
+/// Reading files: users, certificates and what the system tells under /proc.
+const FILES: &[i64] = &[
+    libc::SYS_faccessat,
+    libc::SYS_faccessat2,
+    libc::SYS_fstat,
+    libc::SYS_getcwd,
+    libc::SYS_getdents64,
+    libc::SYS_lseek,
+    libc::SYS_newfstatat,
+    libc::SYS_readlinkat,
+    libc::SYS_statx,
+];
+
+/// Removing the file with the process id.
+const REMOVAL: &[i64] = &[
+    libc::SYS_unlinkat,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_unlink,
+];
+
+/// Memory of the process itself; mmap and mprotect are in [`MASKED`].
+const MEMORY: &[i64] = &[
+    libc::SYS_brk,
+    libc::SYS_madvise,
+    libc::SYS_membarrier,
+    libc::SYS_mincore,
+    libc::SYS_mlock,
+    libc::SYS_mlock2,
+    libc::SYS_mremap,
+    libc::SYS_munlock,
+    libc::SYS_munmap,
+];
+
+/// Threads of the process itself; clone is in [`MASKED`], clone3 is answered by a filter of its own.
+const THREADS: &[i64] = &[
+    libc::SYS_clone3,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    libc::SYS_futex,
+    libc::SYS_get_robust_list,
+    libc::SYS_getcpu,
+    libc::SYS_gettid,
+    libc::SYS_restart_syscall,
+    libc::SYS_rseq,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigpending,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_rt_sigtimedwait,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_sched_yield,
+    libc::SYS_set_robust_list,
+    libc::SYS_set_tid_address,
+    libc::SYS_sigaltstack,
+    libc::SYS_tgkill,
+];
+
+const TIME: &[i64] = &[
+    libc::SYS_clock_getres,
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_gettimeofday,
+    libc::SYS_nanosleep,
+    libc::SYS_times,
+];
+
+/// What a process may ask about itself and its machine.
+const PROCESS: &[i64] = &[
+    libc::SYS_getegid,
+    libc::SYS_geteuid,
+    libc::SYS_getgid,
+    libc::SYS_getpid,
+    libc::SYS_getppid,
+    libc::SYS_getrandom,
+    libc::SYS_getrlimit,
+    libc::SYS_getrusage,
+    libc::SYS_getuid,
+    libc::SYS_sysinfo,
+    libc::SYS_uname,
+];
+
+/// Older forms of the above.
+#[cfg(target_arch = "x86_64")]
+const OF_X86: &[i64] = &[
+    libc::SYS_access,
+    libc::SYS_dup2,
+    libc::SYS_epoll_wait,
+    libc::SYS_lstat,
+    libc::SYS_poll,
+    libc::SYS_readlink,
+    libc::SYS_select,
+    libc::SYS_stat,
+    libc::SYS_time,
+];
+#[cfg(not(target_arch = "x86_64"))]
+const OF_X86: &[i64] = &[];
+
+/// Calls of which only some are needed: their number, the place of the argument that decides, the bits of
+/// it that do, and what these have to be.
+const MASKED: &[(i64, u8, u64, u64)] = &[
+    (libc::SYS_mmap, 2, PROT_EXEC, 0),
+    (libc::SYS_mprotect, 2, PROT_EXEC, 0),
+    // Only threads, no processes.
+    (libc::SYS_clone, 0, CLONE_THREAD, CLONE_THREAD),
+    (libc::SYS_openat, 2, WRITING, 0),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, 1, WRITING, 0),
+    // Limits may be read, and only those of this process.
+    (libc::SYS_prlimit64, 2, u64::MAX, 0),
+];
+
+const PROT_EXEC: u64 = libc::PROT_EXEC.unsigned_abs() as u64;
+const CLONE_THREAD: u64 = libc::CLONE_THREAD.unsigned_abs() as u64;
+const WRITING: u64 =
+    (libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC | libc::O_APPEND).unsigned_abs() as u64;
+/// Names a mapping, which glibc does; the number is of the kernel's interface.
+const PR_SET_VMA: i32 = 0x5356_4d41;
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::{ErrorKind, Read, Write};
+    use std::net::TcpStream;
+    use std::os::unix::net::{UnixListener, UnixStream};
+    use std::process::Command;
+    use std::{env, fs, thread};
+
+    use super::*;
+
+    /// There is no way back, so the test is run again in a process of its own.
+    #[test]
+    fn what_serving_does_not_need_is_refused_and_serving_goes_on() {
+        const MARK: &str = "LARDER_TEST_RESTRICTED";
+        if env::var_os(MARK).is_some() {
+            return in_a_restricted_process();
+        }
+        let name = "syscalls::tests::what_serving_does_not_need_is_refused_and_serving_goes_on";
+        let mut again = Command::new(env::current_exe().unwrap());
+        let output = again.args(["--exact", name, "--nocapture"]).env(MARK, "1").output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        assert!(String::from_utf8_lossy(&output.stdout).contains("all refused"), "{output:?}");
+    }
+
+    fn in_a_restricted_process() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("socket");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let mut client = UnixStream::connect(&socket).unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "words").unwrap();
+
+        restrict(false).unwrap();
+
+        for (what, refused) in [
+            ("a program", Command::new("/bin/true").status().map(drop)),
+            ("a connection", TcpStream::connect("127.0.0.1:1").map(drop)),
+            ("a socket", UnixListener::bind(folder.path().join("other")).map(drop)),
+            ("a new file", File::create(folder.path().join("new")).map(drop)),
+            ("a written file", File::options().append(true).open(&file).map(drop)),
+            ("a removed file", fs::remove_file(&file)),
+            ("a renamed file", fs::rename(&file, folder.path().join("renamed"))),
+        ] {
+            let error = refused.expect_err(what);
+            assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{what}: {error}");
+        }
+
+        assert_eq!(fs::read_to_string(&file).unwrap(), "words");
+        let (mut accepted, _) = listener.accept().unwrap();
+        thread::spawn(move || accepted.write_all(b"hello").unwrap()).join().unwrap();
+        let mut heard = String::new();
+        client.read_to_string(&mut heard).unwrap();
+        assert_eq!(heard, "hello");
+        assert!(vec![1_u8; 64 << 20].iter().all(|byte| *byte == 1));
+        println!("all refused");
+    }
+}

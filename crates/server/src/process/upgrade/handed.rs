@@ -1,0 +1,271 @@
+//! Sockets that somebody else has opened: systemd, or the server whose place this one takes.
+
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::{ffi::OsStr, io};
+
+use larder_options::{ListenAt, Options, Security};
+use socket2::{SockAddr, SockRef, Type};
+
+use crate::log;
+use crate::net::datagrams::Datagrams;
+use crate::net::sockets::{self, Address, Socket};
+use crate::net::worker::inbox::Transport;
+use crate::process::failure::{EXIT_OS, Failure};
+
+/// A socket, and what it is called in an error.
+#[derive(Debug)]
+pub(crate) struct Handed {
+    pub(crate) descriptor: OwnedFd,
+    pub(crate) name: String,
+}
+
+/// An address of the options, until a socket has taken it.
+struct Wanted {
+    address: SocketAddr,
+    at: ListenAt,
+}
+
+/// Takes sockets as what they are. Protocol and TLS are those that the options have for their addresses, or where
+/// they have no such address, those of any address. With TLS that is an error where there is a `-l`: what it demands of
+/// clients at its addresses, the socket would not.
+///
+/// # Errors
+/// One of them is nothing that larderd can listen on, or is none that `-l` names though there is TLS, or a name of `-l`
+/// cannot be looked up.
+pub(crate) fn adopt(
+    handed: Vec<Handed>,
+    options: &Options,
+) -> Result<(Vec<Socket>, Vec<Datagrams>), Failure> {
+    let mut wanted = Vec::new();
+    for at in options.tcp_addresses() {
+        let addresses = sockets::addresses(&at)?;
+        wanted.extend(addresses.into_iter().map(|address| Wanted { address, at: at.clone() }));
+    }
+    let (mut streams, mut datagrams) = (Vec::new(), Vec::new());
+    for Handed { descriptor, name } in handed {
+        let unusable = |error: io::Error| {
+            Failure::new(EXIT_OS, format_args!("cannot listen on {name}: {error}"))
+        };
+        let (kind, address) = look_at(&descriptor).map_err(unusable)?;
+        match (kind, address) {
+            (Type::DGRAM, Address::Tcp(address)) => {
+                datagrams.push(Datagrams { socket: descriptor, address });
+            }
+            (Type::STREAM, address) => {
+                streams
+                    .push(listening(descriptor, address, &mut wanted, options).map_err(unusable)?);
+            }
+            (_, Address::Unix(_)) => return Err(unusable(io::Error::other(NO_UNIX_DATAGRAMS))),
+            _ => return Err(unusable(io::Error::other(NOT_LISTENED_ON))),
+        }
+    }
+    Ok((streams, datagrams))
+}
+
+/// What a socket is, and where. Makes it as those are that larderd opens.
+fn look_at(descriptor: &OwnedFd) -> io::Result<(Type, Address)> {
+    let socket = SockRef::from(descriptor);
+    let (kind, local) = (socket.r#type()?, socket.local_addr()?);
+    socket.set_cloexec(true)?;
+    socket.set_nonblocking(true)?;
+    if kind == Type::STREAM && !socket.is_listener()? {
+        return Err(io::Error::other(A_CONNECTION));
+    }
+    if let Some(address) = local.as_socket() {
+        if kind == Type::STREAM {
+            socket.set_keepalive(true)?;
+            socket.set_tcp_nodelay(true)?;
+        } else {
+            socket.set_send_buffer_size(sockets::SEND_BUFFER_BYTES)?;
+        }
+        return Ok((kind, Address::Tcp(address)));
+    }
+    if local.is_unix() {
+        return Ok((kind, Address::Unix(path_of(&local))));
+    }
+    Err(io::Error::other(NOT_LISTENED_ON))
+}
+
+/// Where a connection over a unix socket came in.
+pub(crate) fn local_path(connection: &OwnedFd) -> PathBuf {
+    SockRef::from(connection).local_addr().map_or_else(|_| PathBuf::new(), |local| path_of(&local))
+}
+
+/// The path of a unix socket; of one without a file its name after `@`, as in systemd's files.
+fn path_of(address: &SockAddr) -> PathBuf {
+    let named = |name: &[u8]| [b"@", name].concat();
+    match (address.as_pathname(), address.as_abstract_namespace()) {
+        (Some(path), _) => path.to_owned(),
+        (None, Some(name)) => OsStr::from_bytes(&named(name)).into(),
+        (None, None) => PathBuf::new(),
+    }
+}
+
+fn listening(
+    descriptor: OwnedFd,
+    address: Address,
+    wanted: &mut Vec<Wanted>,
+    options: &Options,
+) -> io::Result<Socket> {
+    let (transport, client_certificates, protocol) = match &address {
+        Address::Unix(_) => (Transport::Unix, None, options.protocol),
+        Address::Tcp(address) => match take_wanted(wanted, *address) {
+            Some(at) => (Transport::Tcp, at.client_certificates, at.protocol),
+            None => {
+                if options.tls.is_some() && !options.listen.is_empty() {
+                    return Err(io::Error::other(format!(
+                        "with TLS, -l has to name every TCP socket that is handed over, and it does not name \
+                         {address}: add mtls:{address}, btls:{address} or notls:{address} to it, or take the \
+                         socket away (with systemd, from the socket unit)"
+                    )));
+                }
+                if !options.listen.is_empty() {
+                    log::say(format_args!(
+                        "larderd: option -l: it does not name {address}, which was handed over: what goes \
+                         for any address goes for this one"
+                    ));
+                }
+                let certificates =
+                    options.tls.as_ref().and_then(|tls| tls.client_certificates(Security::Default));
+                (Transport::Tcp, certificates, options.protocol)
+            }
+        },
+    };
+    Ok(Socket { descriptor, transport, address, client_certificates, protocol })
+}
+
+/// What the options say of an address. One of theirs with any port is one socket's, so that those go by their order.
+fn take_wanted(wanted: &mut Vec<Wanted>, address: SocketAddr) -> Option<ListenAt> {
+    let covers = |of: &Wanted| {
+        let (ip, port) = (of.address.ip(), of.address.port());
+        (ip == address.ip() || ip.is_unspecified()) && (port == address.port() || port == 0)
+    };
+    let exact = wanted.iter().position(|of| of.address == address);
+    let at = exact.or_else(|| wanted.iter().position(covers))?;
+    if wanted[at].address.port() == 0 {
+        return Some(wanted.remove(at).at);
+    }
+    Some(wanted[at].at.clone())
+}
+
+const A_CONNECTION: &str = "it does not listen; with systemd, a socket unit needs Accept=no";
+const NO_UNIX_DATAGRAMS: &str = "a unix socket has to be a stream (with systemd, ListenStream=)";
+const NOT_LISTENED_ON: &str = "it is none of TCP, UDP and a unix stream";
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, UdpSocket};
+    use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+
+    use larder_options::{ClientCertificates, Protocol};
+
+    use super::*;
+
+    fn handed(descriptor: impl Into<OwnedFd>) -> Handed {
+        Handed { descriptor: descriptor.into(), name: "socket 3".to_owned() }
+    }
+
+    fn options(map: &[(&str, &str)]) -> Options {
+        Options::from_map(map.iter().copied()).unwrap().0
+    }
+
+    #[test]
+    fn sockets_are_taken_as_what_they_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+        let udp = UdpSocket::bind("[::1]:0").unwrap();
+        let (tcp_address, udp_address) = (tcp.local_addr().unwrap(), udp.local_addr().unwrap());
+        let unix = UnixListener::bind(&path).unwrap();
+        let given = vec![handed(tcp), handed(udp), handed(unix)];
+        let (streams, datagrams) = adopt(given, &options(&[])).unwrap();
+        let shown: Vec<_> = streams.iter().map(|socket| socket.address.to_string()).collect();
+        assert_eq!(shown, [tcp_address.to_string(), path.display().to_string()]);
+        assert_eq!(
+            streams.iter().map(|of| of.transport).collect::<Vec<_>>(),
+            [Transport::Tcp, Transport::Unix]
+        );
+        assert_eq!(datagrams[0].address, udp_address);
+    }
+
+    #[test]
+    fn what_cannot_be_listened_on_is_refused_by_name_and_reason() {
+        let (connected, _peer) = UnixStream::pair().unwrap();
+        let (datagram, _other) = UnixDatagram::pair().unwrap();
+        let file = std::fs::File::open("/dev/null").unwrap();
+        let (sequence, _end) =
+            socket2::Socket::pair(socket2::Domain::UNIX, Type::SEQPACKET, None).unwrap();
+        for (given, words) in [
+            (handed(connected), "Accept=no"),
+            (handed(datagram), "has to be a stream"),
+            (handed(sequence), "has to be a stream"),
+            (handed(file), "non-socket"),
+        ] {
+            let failure = adopt(vec![given], &options(&[])).unwrap_err().to_string();
+            assert!(failure.starts_with("cannot listen on socket 3: "), "{failure}");
+            assert!(failure.to_lowercase().contains(&words.to_lowercase()), "{failure}");
+        }
+    }
+
+    #[test]
+    fn an_address_has_what_the_options_say_of_it_in_their_order() {
+        let list = "proto[ascii]:127.0.0.1:0,proto[binary]:127.0.0.1:0,*:5";
+        let options = options(&[("listen", list), ("protocol", "ascii")]);
+        let listener = || TcpListener::bind("127.0.0.1:0").unwrap();
+        let given = vec![handed(listener()), handed(listener()), handed(listener())];
+        let (streams, _) = adopt(given, &options).unwrap();
+        let protocols: Vec<_> = streams.iter().map(|socket| socket.protocol).collect();
+        assert_eq!(protocols, [Protocol::Ascii, Protocol::Binary, Protocol::Ascii]);
+        let mut wanted: Vec<_> = ["0.0.0.0:5", "127.0.0.1:5"]
+            .map(|text| Wanted {
+                address: text.parse().unwrap(),
+                at: options.tcp_addresses()[usize::from(text.starts_with('0')) * 2].clone(),
+            })
+            .into();
+        let exact = take_wanted(&mut wanted, "127.0.0.1:5".parse().unwrap()).unwrap();
+        assert_eq!(exact.protocol, Protocol::Ascii);
+        assert!(take_wanted(&mut wanted, "10.0.0.1:6".parse().unwrap()).is_none());
+        // An address with a port is that of as many sockets as there are.
+        assert!(take_wanted(&mut wanted, "10.0.0.1:5".parse().unwrap()).is_some());
+        assert!(take_wanted(&mut wanted, "10.0.0.2:5".parse().unwrap()).is_some());
+    }
+
+    #[test]
+    fn with_tls_a_socket_that_no_address_names_is_refused() {
+        let tls = |listen: &str| {
+            let mut map = vec![
+                ("enable_ssl", "true"),
+                ("ssl_chain_cert", "chain"),
+                ("ssl_key", "key"),
+                ("ssl_ca_cert", "ca"),
+            ];
+            if !listen.is_empty() {
+                map.push(("listen", listen));
+            }
+            options(&map)
+        };
+        let one = || TcpListener::bind("127.0.0.1:0").unwrap();
+        let (named, other) = (one(), one());
+        let [address, unnamed] = [&named, &other].map(|socket| socket.local_addr().unwrap());
+        let mutual = tls(&format!("mtls:{address}"));
+        let (streams, _) = adopt(vec![handed(named.try_clone().unwrap())], &mutual).unwrap();
+        assert_eq!(streams[0].client_certificates, Some(ClientCertificates::Required));
+        let given = vec![handed(named), handed(other.try_clone().unwrap())];
+        let failure = adopt(given, &mutual).unwrap_err().to_string();
+        assert!(failure.starts_with("cannot listen on socket 3: "), "{failure}");
+        assert!(failure.contains(&format!("add mtls:{unnamed},")), "{failure}");
+        // Where the options speak of no address, or of all, they speak of this one.
+        for (listen, demanded) in [
+            ("", Some(ClientCertificates::None)),
+            (&*format!("mtls:*:{}", unnamed.port()), Some(ClientCertificates::Required)),
+        ] {
+            let taken = adopt(vec![handed(other.try_clone().unwrap())], &tls(listen));
+            assert_eq!(taken.unwrap().0[0].client_certificates, demanded, "{listen}");
+        }
+        let plain = options(&[("listen", &address.to_string())]);
+        assert!(adopt(vec![handed(other)], &plain).is_ok());
+    }
+}

@@ -1,0 +1,290 @@
+//! Handing listening sockets from a server to the one that takes its place.
+//!
+//! The new process finds the channel as its standard input, and what it is handed waits there already: messages with
+//! descriptors in them, which so need no numbers that both know. It answers with one word when it serves.
+//!
+//! The cache's memory goes behind the message that ends the sockets, where a version that does not know of it stops
+//! reading.
+
+use std::env;
+use std::fs::File;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use larder::Inheritance;
+use rustix::cmsg_space;
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recv, recvmsg, send, sendmsg,
+    socketpair,
+};
+use rustix::process::{Pid, getppid};
+use rustix::stdio::dup2_stdin;
+
+use crate::process::failure::{EXIT_OS, Failure};
+use crate::process::upgrade::handed::Handed;
+
+/// The memory of a cache that is handed over.
+#[derive(Debug)]
+pub(crate) struct HandedMemory {
+    pub(crate) inheritance: Inheritance,
+    /// The old server's `--local-readers`: which processes may have the memory mapped.
+    pub(crate) readers: String,
+}
+
+/// All that a new process is handed.
+#[derive(Debug)]
+pub(crate) struct Estate {
+    pub(crate) sockets: Vec<Handed>,
+    pub(crate) memory: Option<HandedMemory>,
+}
+
+/// The old server's end of the channel.
+#[derive(Debug)]
+pub(crate) struct Channel(OwnedFd);
+
+/// What the new process has answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// Nothing so far.
+    None,
+    /// It serves.
+    Ready,
+    /// It will not answer.
+    Gone,
+}
+
+impl Channel {
+    /// A channel in which these sockets wait, and the cache's memory if it can be handed over; and the end that the new
+    /// process gets.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn open(
+        sockets: &[BorrowedFd<'_>],
+        memory: Option<&HandedMemory>,
+    ) -> io::Result<(Self, OwnedFd)> {
+        let flags = SocketFlags::CLOEXEC;
+        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        for sockets in sockets.chunks(MESSAGE_SOCKETS_MAX) {
+            tell(&ours, MORE, sockets)?;
+        }
+        tell(&ours, LAST, &[])?;
+        if let Some(HandedMemory { inheritance, readers }) = memory {
+            let words = [MEMORY, readers.as_bytes()].concat();
+            tell(&ours, &words, &[inheritance.region.as_fd(), inheritance.locks.as_fd()])?;
+        }
+        Ok((Self(ours), theirs))
+    }
+
+    /// What has been answered, without waiting.
+    pub(crate) fn answer(&self) -> Answer {
+        let mut word = [0; READY.len()];
+        match recv(&self.0, &mut word, RecvFlags::DONTWAIT) {
+            Ok((bytes, _)) if word[..bytes] == *READY => Answer::Ready,
+            Err(Errno::AGAIN | Errno::INTR) => Answer::None,
+            _ => Answer::Gone,
+        }
+    }
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+fn tell(channel: &OwnedFd, words: &[u8], sockets: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MESSAGE_SOCKETS_MAX))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !sockets.is_empty() {
+        control.push(SendAncillaryMessage::ScmRights(sockets));
+    }
+    // Nobody reads yet: it fits, or it never will.
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    sendmsg(channel, &[IoSlice::new(words)], &mut control, flags)?;
+    Ok(())
+}
+
+/// The server whose place this process takes.
+#[derive(Debug)]
+pub(crate) struct Predecessor {
+    channel: OwnedFd,
+    /// Its process.
+    pub(crate) pid: Option<Pid>,
+}
+
+impl Predecessor {
+    /// The server that has started this process to take its place, and what it hands over; `None` where there is no such
+    /// server. Standard input is empty from now on.
+    ///
+    /// # Errors
+    /// There is not what should be there.
+    pub(crate) fn find() -> Result<Option<(Self, Estate)>, Failure> {
+        if !is_successor() {
+            return Ok(None);
+        }
+        let failure = |error: io::Error| {
+            let message =
+                format_args!("{MARK} is set, but no server hands over its sockets: {error}");
+            Failure::new(EXIT_OS, message)
+        };
+        let stdin = io::stdin();
+        let handed = receive(stdin.as_fd()).map_err(failure)?;
+        let channel = stdin.as_fd().try_clone_to_owned().map_err(failure)?;
+        let null = File::open("/dev/null").map_err(failure)?;
+        dup2_stdin(&null).map_err(|error| failure(error.into()))?;
+        Ok(Some((Self { channel, pid: getppid() }, handed)))
+    }
+
+    /// Tells it that this process serves. From then on it accepts no connections.
+    pub(crate) fn tell_ready(self) {
+        // It has ended meanwhile, then, and this process is needed all the more.
+        let _ = send(&self.channel, READY, SendFlags::NOSIGNAL);
+    }
+}
+
+/// Has this process been started to take another's place?
+pub(crate) fn is_successor() -> bool {
+    env::var_os(MARK).is_some()
+}
+
+fn receive(channel: BorrowedFd<'_>) -> io::Result<Estate> {
+    Ok(Estate { sockets: receive_sockets(channel)?, memory: receive_memory(channel)? })
+}
+
+/// The memory that waits behind the sockets, if any does.
+fn receive_memory(channel: BorrowedFd<'_>) -> io::Result<Option<HandedMemory>> {
+    let mut words = [0; MEMORY_WORDS_MAX];
+    let (bytes, descriptors) = match receive_message(channel, &mut words) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+        received => received?,
+    };
+    // A newer version may hand over more, without which this one does.
+    let Some(readers) = words[..bytes].strip_prefix(MEMORY) else { return Ok(None) };
+    let readers = String::from_utf8_lossy(readers).into_owned();
+    Ok(match <[OwnedFd; 2]>::try_from(descriptors) {
+        Ok([region, locks]) => {
+            Some(HandedMemory { inheritance: Inheritance { region, locks }, readers })
+        }
+        Err(_) => None,
+    })
+}
+
+fn receive_sockets(channel: BorrowedFd<'_>) -> io::Result<Vec<Handed>> {
+    let mut handed = Vec::new();
+    loop {
+        let mut words = [0; 64];
+        let (bytes, descriptors) = receive_message(channel, &mut words)?;
+        handed.extend(descriptors.into_iter().map(|descriptor| {
+            let name = "a socket of the server before".to_owned();
+            Handed { descriptor, name }
+        }));
+        match &words[..bytes] {
+            MORE => {}
+            LAST => return Ok(handed),
+            _ => return Err(io::Error::other("it says what this version does not understand")),
+        }
+    }
+}
+
+/// Takes the message that waits, with the descriptors in it. Gives the length of its words.
+///
+/// # Errors
+/// None waits, or the system's.
+pub(crate) fn receive_message(
+    channel: BorrowedFd<'_>,
+    words: &mut [u8],
+) -> io::Result<(usize, Vec<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MESSAGE_SOCKETS_MAX))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let message = recvmsg(channel, &mut [IoSliceMut::new(words)], &mut control, flags)?;
+    let descriptors = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
+        _ => None,
+    });
+    let descriptors = descriptors.flatten().collect();
+    Ok((message.bytes, descriptors))
+}
+
+/// The variable that tells a process that takes another's place.
+pub(crate) const MARK: &str = "LARDERD_SUCCEEDS";
+
+/// What the old server says with sockets, and after the last. The number is raised when another meaning comes.
+const MORE: &[u8] = b"larderd 1 sockets";
+const LAST: &[u8] = b"larderd 1 all";
+
+/// What stands before the old server's `--local-readers` in the message with the cache's memory.
+const MEMORY: &[u8] = b"larderd 1 memory ";
+/// Group names have 32 bytes at most where they come from files; longer ones are cut, and then do not match.
+const MEMORY_WORDS_MAX: usize = 512;
+
+/// What the new one answers.
+const READY: &[u8] = b"ready";
+
+/// Sockets in a message. The system allows 253.
+const MESSAGE_SOCKETS_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn sockets_go_over_in_any_number_and_the_answer_comes_back() {
+        for count in [0, 1, 64, 65, 150] {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let (channel, theirs) = Channel::open(&vec![listener.as_fd(); count], None).unwrap();
+            assert_eq!(channel.answer(), Answer::None);
+            let Estate { sockets: handed, memory } = receive(theirs.as_fd()).unwrap();
+            assert!(memory.is_none());
+            assert_eq!(handed.len(), count);
+            for handed in handed {
+                let handed = TcpListener::from(handed.descriptor);
+                assert_eq!(handed.local_addr().unwrap(), listener.local_addr().unwrap());
+            }
+            Predecessor { channel: theirs, pid: None }.tell_ready();
+            assert_eq!(channel.answer(), Answer::Ready);
+            assert_eq!(channel.answer(), Answer::Gone);
+        }
+    }
+
+    #[test]
+    fn memory_goes_behind_the_sockets_where_older_versions_do_not_look() {
+        let cache =
+            larder::Cache::builder().memory_bytes(1 << 20).inheritable(true).open().unwrap();
+        cache.set("k", "v", None).unwrap();
+        let inheritance = cache.inheritance().unwrap().unwrap();
+        let memory = HandedMemory { inheritance, readers: "group:www".to_owned() };
+        let (_channel, theirs) = Channel::open(&[], Some(&memory)).unwrap();
+        assert_eq!(receive_sockets(theirs.as_fd()).unwrap().len(), 0, "as older versions do");
+        let received = receive_memory(theirs.as_fd()).unwrap().unwrap();
+        assert_eq!(received.readers, "group:www");
+        let builder = larder::Cache::builder().memory_bytes(1 << 20);
+        let other = builder.open_inherited(received.inheritance).unwrap();
+        assert_eq!(other.get("k").as_deref(), Some(&b"v"[..]));
+        // What a newer version may add is passed over.
+        let (channel, theirs) = Channel::open(&[], None).unwrap();
+        tell(&channel.0, b"larderd 1 more", &[]).unwrap();
+        assert!(receive(theirs.as_fd()).unwrap().memory.is_none());
+    }
+
+    #[test]
+    fn who_says_something_else_is_not_taken_for_a_server() {
+        let (channel, theirs) = Channel::open(&[], None).unwrap();
+        send(&theirs, b"read", SendFlags::NOSIGNAL).unwrap();
+        assert_eq!(channel.answer(), Answer::Gone);
+        let (_channel, theirs) = Channel::open(&[], None).unwrap();
+        receive(theirs.as_fd()).unwrap();
+        assert!(receive(theirs.as_fd()).is_err(), "nothing more waits");
+        let flags = SocketFlags::CLOEXEC;
+        let (ours, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+        tell(&ours, b"larderd 2 sockets", &[]).unwrap();
+        assert!(receive(theirs.as_fd()).unwrap_err().to_string().contains("understand"));
+    }
+}

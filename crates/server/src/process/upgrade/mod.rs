@@ -1,0 +1,241 @@
+//! Upgrading without an end: at SIGUSR2 the server starts the binary that now lies at its path, hands its sockets
+//! over, and once the new process serves, keeps only the connections that it has.
+//!
+//! Until then nothing changes: a new process that fails, or takes too long, is heard of in the log alone.
+
+pub(crate) mod activation;
+pub(crate) mod handed;
+pub(crate) mod handover;
+pub(crate) mod program;
+
+use std::io;
+use std::os::fd::AsFd;
+use std::process::{self, Child};
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::Duration;
+
+use larder::SharedError;
+
+use crate::clock::Stopwatch;
+use crate::net::datagrams::Datagrams;
+use crate::net::sockets::Socket;
+use crate::process::pidfile;
+use crate::{Server, log};
+
+use handover::{Answer, Channel, HandedMemory};
+use program::Program;
+
+/// How far the upgrade of a server is.
+#[derive(Debug)]
+pub(crate) struct Upgrade {
+    program: Program,
+    datagrams: Arc<[Datagrams]>,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// None is under way.
+    None,
+    /// The new process starts.
+    Starting(Successor),
+    /// It serves, since then.
+    Done(Stopwatch),
+}
+
+/// The new process, killed when it is dropped before it serves.
+#[derive(Debug)]
+struct Successor {
+    process: Child,
+    channel: Channel,
+    since: Stopwatch,
+    serves: bool,
+}
+
+impl Upgrade {
+    /// None yet. The `datagrams` will be handed over with the sockets of the listener.
+    pub(crate) fn new(program: Program, datagrams: Arc<[Datagrams]>) -> Self {
+        Self { program, datagrams, stage: Stage::None }
+    }
+
+    /// Begins, unless one has begun already, or there can be none. Says how that went.
+    pub(crate) fn begin(&mut self, server: &Server, sockets: &[Socket]) {
+        let refused = match &self.stage {
+            Stage::None => None,
+            Stage::Starting(_) => Some("one is under way"),
+            Stage::Done(_) => Some("another process serves already in place of this one"),
+        };
+        if let Some(why) = refused {
+            return log::say(format_args!("larderd: SIGUSR2: no upgrade: {why}"));
+        }
+        if let Some(why) = obstacle(server) {
+            return log::say(format_args!("larderd: SIGUSR2: no upgrade: {why}"));
+        }
+        let (memory, fate) = match fate_of_cache(server) {
+            Ok(known) => known,
+            Err(why) => return log::say(format_args!("larderd: SIGUSR2: no upgrade: {why}")),
+        };
+        server.supervisor.tell_reloading();
+        match self.start(sockets, memory.as_ref()) {
+            Ok(successor) => {
+                log::say(format_args!(
+                    "larderd: SIGUSR2: process {} starts to take over; {fate}",
+                    successor.process.id()
+                ));
+                self.stage = Stage::Starting(successor);
+            }
+            Err(error) => {
+                log::say(format_args!("larderd: SIGUSR2: no upgrade: {error}"));
+                server.supervisor.tell_ready();
+            }
+        }
+    }
+
+    fn start(&self, sockets: &[Socket], memory: Option<&HandedMemory>) -> io::Result<Successor> {
+        let descriptors = sockets.iter().map(|socket| socket.descriptor.as_fd());
+        let datagrams = self.datagrams.iter().map(AsFd::as_fd);
+        let (channel, theirs) =
+            Channel::open(&descriptors.chain(datagrams).collect::<Vec<_>>(), memory)?;
+        let mut command = self.program.command()?;
+        for variable in activation::VARIABLES {
+            command.env_remove(variable);
+        }
+        command.env(handover::MARK, process::id().to_string()).stdin(theirs);
+        let process = command.spawn().map_err(|error| {
+            let path = self.program.path().unwrap_or("".as_ref()).display();
+            io::Error::other(format!("cannot start {path}: {error}"))
+        })?;
+        // The command goes, and with it the last end of the channel that is not the new process's.
+        Ok(Successor { process, channel, since: Stopwatch::start(), serves: false })
+    }
+
+    /// Readable when the new process has answered; `None`: nobody is to answer.
+    pub(crate) fn channel(&self) -> Option<&Channel> {
+        match &self.stage {
+            Stage::Starting(successor) => Some(&successor.channel),
+            _ => None,
+        }
+    }
+
+    /// Looks after the new process. True once: when it serves. Says why, where it will not.
+    pub(crate) fn turn(&mut self, server: &Server) -> bool {
+        let Stage::Starting(successor) = &mut self.stage else {
+            return false;
+        };
+        let pid = successor.process.id();
+        let memory_bytes = server.options.memory_bytes;
+        let failure = match successor.channel.answer() {
+            Answer::Ready => {
+                successor.serves = true;
+                self.stage = Stage::Done(Stopwatch::start());
+                log::say(format_args!("larderd: process {pid} has taken over"));
+                server.supervisor.tell_successor(pid);
+                return true;
+            }
+            Answer::Gone => successor.end(),
+            Answer::None if successor.since.elapsed_us() < start_us_max(memory_bytes) => {
+                return false;
+            }
+            Answer::None => {
+                format!("it does not serve after {} s", start_us_max(memory_bytes) / 1_000_000)
+            }
+        };
+        self.stage = Stage::None;
+        log::say(format_args!(
+            "larderd: process {pid} does not take over, and this one goes on: {failure}"
+        ));
+        if let Some(path) = &server.options.pidfile {
+            pidfile::take_back(path, pid);
+        }
+        server.supervisor.tell_ready();
+        false
+    }
+
+    /// Does another process serve in place of this one?
+    pub(crate) fn is_done(&self) -> bool {
+        matches!(self.stage, Stage::Done(_))
+    }
+
+    /// Has this process nothing left to do: are its connections gone, or have they had their time?
+    pub(crate) fn is_drained(&self, server: &Server) -> bool {
+        let Stage::Done(since) = &self.stage else {
+            return false;
+        };
+        let drain_us = u64::from(server.options.upgrade_drain_secs) * 1_000_000;
+        server.connection_count() == 0 || since.elapsed_us() >= drain_us
+    }
+}
+
+impl Successor {
+    /// Why it has gone. It has let go of the channel and so can do no more, even if it is still there.
+    fn end(&mut self) -> String {
+        for _ in 0..END_LOOKS {
+            match self.process.try_wait() {
+                Ok(Some(status)) => return format!("it ended with {status}"),
+                Ok(None) => sleep(END_PAUSE),
+                Err(error) => return error.to_string(),
+            }
+        }
+        "it is no larderd that can be handed sockets".to_owned()
+    }
+}
+
+impl Drop for Successor {
+    fn drop(&mut self) {
+        if !self.serves {
+            // Has it ended already, there is nothing to kill.
+            let _ = self.process.kill();
+            let _ = self.process.wait();
+        }
+    }
+}
+
+/// Why there can be no upgrade, if there can be none.
+fn obstacle(server: &Server) -> Option<&'static str> {
+    if server.options.drop_privileges {
+        return Some("with -o drop_privileges no program can be started");
+    }
+    (process::id() == 1).then_some("this is process 1, with which all others end")
+}
+
+/// What becomes of the cache, and its memory, where that is handed over.
+///
+/// # Errors
+/// The memory cannot be opened once more.
+fn fate_of_cache(server: &Server) -> Result<(Option<HandedMemory>, &'static str), SharedError> {
+    if server.options.memory_file.is_some() {
+        return Ok((None, "it goes on with the cache in the file of -e"));
+    }
+    let Some(inheritance) = server.cache.inheritance() else {
+        return Ok((None, "its cache is empty, since that of this one ends with it"));
+    };
+    let readers = server.options.local_readers.to_string();
+    let memory = HandedMemory { inheritance: inheritance?, readers };
+    Ok((Some(memory), "it is handed this one's cache"))
+}
+
+/// How long the new process may take until it serves. With `-k`, `-L` or a memory that others map it takes all of its
+/// memory from the system first, which costs a quarter of a second a GiB on an idle machine.
+fn start_us_max(memory_bytes: u64) -> u64 {
+    START_US_MIN + (memory_bytes >> 30) * START_GIB_US
+}
+
+const START_US_MIN: u64 = 10_000_000;
+const START_GIB_US: u64 = 2_000_000;
+
+/// A process lets go of its descriptors a moment before its end can be seen.
+const END_LOOKS: u32 = 20;
+const END_PAUSE: Duration = Duration::from_millis(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_to_start_follows_the_memory() {
+        assert_eq!(start_us_max(64 << 20), 10_000_000);
+        assert_eq!(start_us_max(100 << 30), 210_000_000);
+        assert!(start_us_max(u64::MAX) > start_us_max(1 << 40));
+    }
+}

@@ -1,0 +1,205 @@
+//! The block behind a store's line, its value and a line end, arriving in any number of parts.
+
+use larder::{Landing, Upload};
+use larder_protocol::{Frame, Kept, Response, Store, render};
+
+use crate::session::execute::Executor;
+
+/// A block of which a part is still to come.
+#[derive(Debug)]
+pub(crate) struct Block {
+    left_bytes: u64,
+    frame: Kept,
+    state: State,
+    /// What was stored, and what came of it, once all of it has come.
+    ended: Option<(Head, Response)>,
+}
+
+#[derive(Debug)]
+enum State {
+    /// It is short, and kept until it is whole.
+    Waiting(Head, Vec<u8>),
+    /// Its value goes to the cache as it arrives. So far the line end is right, or is not.
+    Uploading(Head, Upload, bool),
+    /// It is not wanted. The peer is told once it has passed: before that it does not listen.
+    Passing(Option<Response>),
+}
+
+/// A [`Store`] that owns its key.
+#[derive(Debug)]
+struct Head {
+    key: Box<[u8]>,
+    /// The rest, with an empty key.
+    store: Store<'static>,
+}
+
+impl Block {
+    /// The block of a store that can be done, as far as is known now.
+    pub(crate) fn arriving(executor: &Executor, store: &Store<'_>, frame: &Frame<'_>) -> Self {
+        let head = Head::of(store);
+        let state = if !executor.takes_in_parts(store) {
+            State::Waiting(head, Vec::new())
+        } else {
+            match executor.begin_upload(store) {
+                Ok(upload) => State::Uploading(head, upload, true),
+                Err(response) => State::Passing(Some(response)),
+            }
+        };
+        Self {
+            left_bytes: block_bytes(store, frame) as u64,
+            frame: frame.keep(),
+            state,
+            ended: None,
+        }
+    }
+
+    /// A block that nobody wants.
+    pub(crate) fn passing(bytes: u64, response: Option<Response>, frame: &Frame<'_>) -> Self {
+        let state = State::Passing(response);
+        Self { left_bytes: bytes, frame: frame.keep(), state, ended: None }
+    }
+
+    /// Takes its part of `input` and says how many bytes that was. When it is complete the response is
+    /// written to `out`.
+    pub(crate) fn receive(
+        &mut self,
+        executor: &Executor,
+        input: &[u8],
+        out: &mut Vec<u8>,
+    ) -> usize {
+        let bytes = input.len().min(usize::try_from(self.left_bytes).unwrap_or(usize::MAX));
+        let part = &input[..bytes];
+        let value_end = self.frame.frame().value_end();
+        match &mut self.state {
+            State::Waiting(_, block) => {
+                // A first part alone takes what it needs. With a second one comes the rest of the block, which is
+                // short: growing by and by would leave pieces of memory behind.
+                if block.capacity() - block.len() < part.len() {
+                    let left_bytes = usize::try_from(self.left_bytes).unwrap_or(usize::MAX);
+                    block.reserve_exact(if block.is_empty() { bytes } else { left_bytes });
+                }
+                block.extend_from_slice(part);
+            }
+            State::Uploading(head, upload, ends_well) => {
+                let value_bytes = self.left_bytes.saturating_sub(value_end.len() as u64);
+                let value_bytes = usize::try_from(value_bytes).unwrap_or(usize::MAX);
+                let (value, end) = part.split_at(bytes.min(value_bytes));
+                let end_left_bytes = self.left_bytes as usize - value.len();
+                *ends_well &= end.is_empty() || {
+                    value_end[value_end.len() - end_left_bytes..].starts_with(end)
+                };
+                if upload.push(value).is_err() {
+                    let response = executor.give_up_upload(&head.store(), &self.frame.frame());
+                    self.state = State::Passing(Some(response));
+                }
+            }
+            State::Passing(_) => {}
+        }
+        self.left_bytes -= bytes as u64;
+        if self.is_complete()
+            && let Some(response) = self.end(executor)
+        {
+            render::response(out, &response, &self.frame.frame());
+        }
+        bytes
+    }
+
+    /// Is so much still to come that it had better be received to its place?
+    pub(crate) fn awaits_much(&self) -> bool {
+        matches!(self.state, State::Uploading(..)) && self.left_bytes > LANDED_BYTES_MIN as u64
+    }
+
+    /// Where what comes next can be received by somebody else: so many bytes of it, and whether other things come behind
+    /// these. None where it had better be given to [`Self::receive`], as the last byte of a block always must.
+    pub(crate) fn landing(&mut self) -> Option<(Landing, usize, bool)> {
+        let State::Uploading(_, upload, _) = &mut self.state else { return None };
+        let left_bytes = usize::try_from(self.left_bytes).ok()?;
+        let value_bytes = left_bytes.checked_sub(self.frame.frame().value_end().len())?;
+        if value_bytes < LANDED_BYTES_MIN {
+            return None;
+        }
+        let landing = upload.landing()?;
+        let (_, room_bytes) = landing.room()?;
+        let is_last = room_bytes >= value_bytes;
+        (room_bytes >= ROOM_BYTES_MIN).then_some((landing, room_bytes.min(left_bytes - 1), is_last))
+    }
+
+    /// So many bytes have been received there.
+    pub(crate) fn land(&mut self, landing: Landing, bytes: usize) {
+        if let State::Uploading(_, upload, _) = &mut self.state {
+            upload.land(landing, bytes);
+            self.left_bytes -= bytes as u64;
+        }
+    }
+
+    fn end(&mut self, executor: &Executor) -> Option<Response> {
+        let (head, response) = match std::mem::replace(&mut self.state, State::Passing(None)) {
+            State::Waiting(head, block) => {
+                let response = executor.store(&head.store(), &block, &self.frame.frame());
+                (head, response)
+            }
+            State::Uploading(head, upload, true) => {
+                let response = executor.finish_upload(&head.store(), upload);
+                (head, response)
+            }
+            State::Uploading(head, _, false) => {
+                let response = executor.bad_data_chunk(&head.store());
+                (head, response)
+            }
+            State::Passing(response) => return response,
+        };
+        self.ended = Some((head, response));
+        Some(response)
+    }
+
+    /// What was stored, and what came of it, if all of it has come and was wanted.
+    pub(crate) fn ended(&self) -> Option<(Store<'_>, &Response)> {
+        self.ended.as_ref().map(|(head, response)| (head.store(), response))
+    }
+
+    /// How its store is to be answered.
+    pub(crate) fn frame(&self) -> Frame<'_> {
+        self.frame.frame()
+    }
+
+    /// Is it only let pass?
+    pub(crate) fn is_passing(&self) -> bool {
+        matches!(self.state, State::Passing(_))
+    }
+
+    /// Has all of it come?
+    pub(crate) fn is_complete(&self) -> bool {
+        self.left_bytes == 0
+    }
+
+    /// The memory it owns, in bytes.
+    pub(crate) fn held_bytes(&self) -> usize {
+        match &self.state {
+            State::Waiting(_, block) => block.capacity(),
+            State::Uploading(_, upload, _) => upload.held_bytes(),
+            State::Passing(_) => 0,
+        }
+    }
+}
+
+impl Head {
+    fn of(store: &Store<'_>) -> Self {
+        Self { key: store.key.into(), store: Store { key: &[], ..*store } }
+    }
+
+    fn store(&self) -> Store<'_> {
+        Store { key: &self.key, ..self.store }
+    }
+}
+
+/// Less than this of a value is not worth a receive by itself …
+const LANDED_BYTES_MIN: usize = 32 * 1024;
+
+/// … and neither is less room than this: it is copied there.
+const ROOM_BYTES_MIN: usize = 16 * 1024;
+
+/// Bytes of a store's block.
+#[inline]
+pub(crate) fn block_bytes(store: &Store<'_>, frame: &Frame<'_>) -> usize {
+    store.value_bytes + frame.value_end().len()
+}

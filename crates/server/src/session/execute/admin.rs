@@ -1,0 +1,159 @@
+//! Administrative commands.
+
+use larder_options::AnswersAs;
+use larder_protocol::admin::{Admin, Crawled, Detail, DumpForm, Knob, Refusal, Topics};
+use larder_protocol::{ClientError, Frame, Response, render};
+use larder_stats::Counter;
+
+use super::{Executed, Executor};
+use crate::admin::crawler::Crawler;
+use crate::admin::dump::Dump;
+use crate::admin::stats::Gathering;
+use crate::admin::watch::Watch;
+
+impl Executor {
+    pub(super) fn admin(&self, admin: &Admin, frame: &Frame<'_>, out: &mut Vec<u8>) -> Executed {
+        let done = match *admin {
+            Admin::ReassignSlabs(classes) => self.reassign_slabs(classes),
+            Admin::Tune(knob) => self.tune(knob),
+            Admin::EnableCrawler(enable) => self.enable_crawler(enable),
+            Admin::Crawl(crawled) => self.crawl(crawled),
+            Admin::Dump(form, crawled) => match self.dump(form, crawled) {
+                Ok(dump) => return Executed::Dump(Box::new(dump)),
+                Err(refusal) => Err(refusal.into()),
+            },
+            Admin::Watch(topics) => match self.watch(topics) {
+                Ok(watch) => return Executed::Watch(Box::new(watch)),
+                Err(error) => Err(error),
+            },
+            Admin::Detail(detail) => return self.detail(detail, frame, out),
+            Admin::DebugTime(moved) => match (&self.server.warp, moved) {
+                (Some(warp), Some(moved)) => {
+                    warp.shift(moved, &self.cache);
+                    Ok(())
+                }
+                _ => Err(ClientError::UnknownCommand),
+            },
+        };
+        match done {
+            Ok(()) => Response::Ok.into(),
+            Err(error) => Response::from(error).into(),
+        }
+    }
+
+    /// Larder's memory belongs to no class, and so no class has a page to spare: what memcached says of one that
+    /// has no more than its last.
+    fn reassign_slabs(&self, classes: Option<(i32, i32)>) -> Result<(), ClientError> {
+        if !self.server.options.slab_reassign {
+            return Err(Refusal::ReassignDisabled.into());
+        }
+        let (from, to) = classes.ok_or(ClientError::BadFormat)?;
+        let exists = |class: i32| (0..=i32::from(self.server.classes.last())).contains(&class);
+        Err(if from == to {
+            Refusal::SameSlabClass
+        } else if exists(from) && exists(to) {
+            Refusal::NoSparePage
+        } else {
+            Refusal::NoSuchSlabClass
+        }
+        .into())
+    }
+
+    fn tune(&self, knob: Knob) -> Result<(), ClientError> {
+        let of_maintainer = matches!(knob, Knob::LruSegmented(_) | Knob::TemporaryTtl(_));
+        if of_maintainer && !self.server.options.lru_maintainer {
+            return Err(ClientError::UnknownCommand);
+        }
+        let mut tuning = self.server.tuning();
+        match knob {
+            Knob::SlabAutomove(level) => tuning.slab_automove = level,
+            Knob::SlabAutomoveRatio(ratio) => tuning.slab_automove_ratio = ratio.get(),
+            Knob::SlabAutomoveFreeratio(ratio) => tuning.slab_automove_freeratio = ratio.get(),
+            Knob::SlabAutomoveWindow(secs) => tuning.slab_automove_window_secs = secs,
+            Knob::LruSegmented(segmented) => tuning.lru_segmented = segmented,
+            Knob::LruPools { hot_pct, warm_pct, hot_factor, warm_factor } => {
+                tuning.hot_lru_pct = hot_pct;
+                tuning.warm_lru_pct = warm_pct;
+                tuning.hot_max_factor = hot_factor.get();
+                tuning.warm_max_factor = warm_factor.get();
+            }
+            Knob::TemporaryTtl(secs) => tuning.temporary_ttl_secs = secs,
+            Knob::CrawlerSleep(us) => tuning.lru_crawler_sleep_us = us,
+            Knob::CrawlerTocrawl(items) => tuning.lru_crawler_tocrawl = items,
+        }
+        Ok(())
+    }
+
+    fn enable_crawler(&self, enable: bool) -> Result<(), ClientError> {
+        let was_enabled = self.server.crawler.enable(enable);
+        if enable && was_enabled { Err(Refusal::CrawlerRuns.into()) } else { Ok(()) }
+    }
+
+    fn crawl(&self, crawled: Result<Crawled, Refusal>) -> Result<(), ClientError> {
+        if !self.server.crawler.is_enabled() {
+            return Err(Refusal::CrawlerDisabled.into());
+        }
+        match crawled? {
+            Crawled::Hash => return Err(Refusal::NoSuchCrawl.into()),
+            crawled => Crawler::crawl(&self.server, crawled)?,
+        }
+        self.counters.count(Counter::CrawlerStarts);
+        Ok(())
+    }
+
+    fn dump(&self, form: DumpForm, crawled: Result<Crawled, Refusal>) -> Result<Dump, Refusal> {
+        if !self.server.crawler.is_enabled() {
+            return Err(Refusal::CrawlerDisabled);
+        }
+        if !self.server.options.dump {
+            return Err(Refusal::DumpNotAllowed(form));
+        }
+        Ok(Dump::begin(&self.server, &self.counters, form, crawled?))
+    }
+
+    /// memcached 1.6.18 says nothing where a dump begins.
+    pub(crate) fn tells_dumps(&self) -> bool {
+        self.server.options.answers_as != AnswersAs::V1_6_18
+    }
+
+    fn watch(&self, topics: Option<Topics>) -> Result<Watch, ClientError> {
+        if !self.server.options.watch {
+            return Err(Refusal::WatchNotAllowed.into());
+        }
+        let topics = topics.ok_or(ClientError::UnknownCommand)?;
+        let inbox = self.inbox.as_ref().ok_or(Refusal::CannotWatch)?;
+        Ok(Watch::begin(&self.server, topics, inbox)?)
+    }
+
+    /// The binary protocol has one statistic for all that is shown, in the words of the text protocol. It is
+    /// one packet, whose length comes first: so it has a limit.
+    fn detail(&self, detail: Option<Detail>, frame: &Frame<'_>, out: &mut Vec<u8>) -> Executed {
+        if !self.server.options.dump {
+            return Response::from(Refusal::DetailNotAllowed).into();
+        }
+        match detail {
+            None => Response::from(Refusal::BadDetail).into(),
+            Some(Detail::Count(on)) => {
+                self.server.log.set_prefixes(on);
+                Response::Ok.into()
+            }
+            Some(Detail::Dump) if matches!(frame, Frame::Binary(_)) => {
+                let mut text = Vec::new();
+                self.server.prefixes.dump(&mut None, BINARY_DETAIL_BYTES_MAX, &mut text);
+                text.extend_from_slice(b"END\r\n");
+                render::stat(out, "detailed", String::from_utf8_lossy(&text), frame);
+                Response::EndOfStats.into()
+            }
+            Some(Detail::Dump) => Executed::Gather(Box::new(Gathering::prefixes(&self.server))),
+        }
+    }
+}
+
+impl From<ClientError> for Executed {
+    fn from(error: ClientError) -> Self {
+        Self::Done(error.into())
+    }
+}
+
+/// The binary protocol shows about so much of the counts by prefix.
+const BINARY_DETAIL_BYTES_MAX: usize = 64 * 1024;

@@ -1,0 +1,153 @@
+//! Changes of an item that there is: delete, arithmetic, touch.
+
+use larder::{Amended, Arithmetic, Counting, Deletion, Request, Stale, StoreMode, Stored};
+use larder_item::{Deadline, Direction};
+use larder_protocol::{
+    self as protocol, ClientError, Counted, Delete, Frame, Initial, Remains, Response, ServerError,
+    Touched,
+};
+use larder_stats::{ClassCounter, Counter};
+
+use super::fetch::ttl_secs;
+use super::{Executor, READ_ATTEMPTS_MAX};
+use crate::admin::classes::ItemSize;
+
+impl Executor {
+    /// In the binary protocol an item with another cas token is no miss.
+    pub(super) fn delete(&self, delete: &Delete<'_>, frame: &Frame<'_>) -> Response {
+        self.server.leases.revoke(delete.key, self.cache.now());
+        let response = match delete.remains {
+            Remains::Nothing => self.remove(delete),
+            Remains::Stale => self.mark_stale(delete),
+            Remains::Empty { stale } => self.empty(delete, stale),
+        };
+        let is_miss = match response {
+            Response::NotFound => true,
+            Response::Exists => !matches!(frame, Frame::Binary(_)),
+            _ => false,
+        };
+        if is_miss {
+            self.counters.count(Counter::DeleteMisses);
+        }
+        response
+    }
+
+    fn remove(&self, delete: &Delete<'_>) -> Response {
+        match self.cache.delete_if(delete.key, delete.cas) {
+            Ok(Deletion::Deleted(meta)) => {
+                self.counters.count(Counter::DeleteHits);
+                let size = ItemSize::new(delete.key.len(), &meta);
+                self.count_class(size, ClassCounter::DeleteHits);
+                Response::Deleted
+            }
+            Ok(Deletion::NotFound) => Response::NotFound,
+            Ok(Deletion::Exists) => Response::Exists,
+            Err(_) => ServerError::Stuck.into(),
+        }
+    }
+
+    fn mark_stale(&self, delete: &Delete<'_>) -> Response {
+        let deadline = delete.exptime.map(|exptime| self.deadline(exptime));
+        match self.cache.mark_stale(delete.key, delete.cas, delete.version, deadline) {
+            Ok(Amended::Done(_)) => Response::Deleted,
+            Ok(Amended::NotFound) => Response::NotFound,
+            Ok(Amended::Exists) => Response::Exists,
+            Err(_) => ServerError::OutOfMemory.into(),
+        }
+    }
+
+    fn empty(&self, delete: &Delete<'_>, stale: bool) -> Response {
+        let request = Request {
+            cas: delete.cas,
+            version: delete.version,
+            deadline: delete.exptime.map_or(Deadline::NEVER, |exptime| self.deadline(exptime)),
+            stale: if stale { Stale::Always } else { Stale::Never },
+            ..Request::new(delete.key, StoreMode::Replace)
+        };
+        match self.cache.store(&request, b"") {
+            Ok(Stored::Stored { .. }) => Response::Deleted,
+            Ok(Stored::NotStored | Stored::NotFound) => Response::NotFound,
+            Ok(Stored::Exists) => Response::Exists,
+            Err(_) => ServerError::OutOfMemory.into(),
+        }
+    }
+
+    pub(super) fn arithmetic(&self, arithmetic: &protocol::Arithmetic<'_>) -> Response {
+        let (hits, class_hits, misses) = match arithmetic.direction {
+            Direction::Increment => {
+                (Counter::IncrHits, ClassCounter::IncrHits, Counter::IncrMisses)
+            }
+            Direction::Decrement => {
+                (Counter::DecrHits, ClassCounter::DecrHits, Counter::DecrMisses)
+            }
+        };
+        let protocol::Arithmetic { key, direction, delta, cas, version, exptime, .. } = *arithmetic;
+        // A new exptime hides the old one, which may be asked for.
+        let before = exptime.and_then(|_| self.cache.peek(key)).map(|meta| meta.deadline);
+        let deadline = exptime.map(|exptime| self.deadline(exptime));
+        let counting = Counting { cas, version, deadline, ..Counting::new(key, direction, delta) };
+        for _ in 0..READ_ATTEMPTS_MAX {
+            match (self.cache.arithmetic_as(&counting), arithmetic.initial) {
+                (Ok(Arithmetic::Number { number, meta }), _) => {
+                    self.counters.count(hits);
+                    self.count_class(ItemSize::new(key.len(), &meta), class_hits);
+                    let now = self.cache.now();
+                    return Response::Number(Counted {
+                        number,
+                        cas: meta.cas,
+                        ttl_secs: ttl_secs(meta.deadline, now),
+                        ttl_before_secs: ttl_secs(before.unwrap_or(meta.deadline), now),
+                        created: false,
+                    });
+                }
+                (Ok(Arithmetic::NotFound), None) => {
+                    self.counters.count(misses);
+                    return Response::NotFound;
+                }
+                (Ok(Arithmetic::NotFound), Some(initial)) => {
+                    if let Some(response) = self.create(arithmetic, initial) {
+                        return response;
+                    }
+                }
+                (Ok(Arithmetic::NonNumeric), _) => return ClientError::NonNumeric.into(),
+                (Ok(Arithmetic::Exists), _) => return Response::Exists,
+                (Err(_), _) => return ServerError::OutOfMemory.into(),
+            }
+        }
+        Response::NotStored
+    }
+
+    /// Begins a counter; `None` where somebody else was faster.
+    fn create(&self, arithmetic: &protocol::Arithmetic<'_>, initial: Initial) -> Option<Response> {
+        let Initial { number, exptime } = initial;
+        let deadline = self.deadline(exptime);
+        let version = arithmetic.version;
+        let request = Request { deadline, version, ..Request::new(arithmetic.key, StoreMode::Add) };
+        match self.cache.store(&request, number.to_string().as_bytes()) {
+            Ok(Stored::Stored { cas, .. }) => {
+                let ttl_secs = ttl_secs(deadline, self.cache.now());
+                let (ttl_before_secs, created) = (None, true);
+                let counted = Counted { number, cas, ttl_secs, ttl_before_secs, created };
+                Some(Response::Number(counted))
+            }
+            Ok(_) => None,
+            Err(_) => Some(ServerError::OutOfMemoryCreating.into()),
+        }
+    }
+
+    pub(super) fn touch(&self, key: &[u8], exptime: i64) -> Response {
+        self.counters.count(Counter::CmdTouch);
+        match self.cache.touch_until(key, self.deadline(exptime)) {
+            Ok(Some(meta)) => {
+                self.counters.count(Counter::TouchHits);
+                self.count_class(ItemSize::new(key.len(), &meta), ClassCounter::TouchHits);
+                Response::Touched(Touched { flags: meta.flags, cas: meta.cas })
+            }
+            Ok(None) => {
+                self.counters.count(Counter::TouchMisses);
+                Response::NotFound
+            }
+            Err(_) => ServerError::OutOfMemory.into(),
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! `mg` and `me`: items with all that is known of them, and who is to bring them anew.
+
+use larder::{LargeValue, Miss, Piece, Read, Reading, Request, StoreMode, Stored};
+use larder_item::{Deadline, Meta, Second};
+use larder_protocol::{Fetch, Frame, Response, Shown, Win, render};
+use larder_stats::{ClassCounter, Counter};
+
+use crate::admin::classes::ItemSize;
+
+use super::{Executed, Executor, READ_ATTEMPTS_MAX};
+
+/// What earlier attempts at a fetch have settled.
+#[derive(Clone, Copy)]
+struct Settled {
+    /// Whose right it is to bring the item anew, if an attempt has found that it is due.
+    win: Win,
+    /// Had the item been read before? The attempts are reads themselves.
+    fetched: Option<bool>,
+}
+
+/// What one attempt at a fetch has appended.
+enum Attempt {
+    /// What is known of the item.
+    Head,
+    /// That, and its value.
+    Item,
+    /// What is known of the item. Its value comes in pieces, of which this is the first.
+    Beginning(Piece, Box<LargeValue>),
+    Nothing,
+    /// Somebody changed the item meanwhile.
+    Again,
+}
+
+impl Executor {
+    /// Counts as a get, or as a touch where an item got a new exptime.
+    pub(super) fn fetch(
+        &self,
+        fetch: &Fetch<'_>,
+        frame: &Frame<'_>,
+        out: &mut Vec<u8>,
+    ) -> Executed {
+        let start = out.len();
+        let mut settled = Settled { win: Win::Nobody, fetched: None };
+        for _ in 0..READ_ATTEMPTS_MAX {
+            let executed = match self.attempt(fetch, &mut settled, frame, out) {
+                Attempt::Head => Response::Shown.into(),
+                Attempt::Item => Response::Hit.into(),
+                Attempt::Beginning(first, large) => Executed::Large(first, large),
+                Attempt::Nothing => break,
+                Attempt::Again => {
+                    out.truncate(start);
+                    continue;
+                }
+            };
+            let (command, outcome) = match fetch.exptime {
+                None => (Counter::CmdGet, Counter::GetHits),
+                Some(_) => (Counter::CmdTouch, Counter::TouchHits),
+            };
+            self.counters.count(command);
+            self.counters.count(outcome);
+            return executed;
+        }
+        self.counters.count(Counter::CmdGet);
+        self.counters.count(Counter::GetMisses);
+        Response::Miss.into()
+    }
+
+    /// Reads the item, and settles what the read showed to be due: the right to bring it anew, its new exptime.
+    /// The right is asked for after the read, since only the read tells that it is due; the answer that says so
+    /// is written by reading once more.
+    fn attempt(
+        &self,
+        fetch: &Fetch<'_>,
+        settled: &mut Settled,
+        frame: &Frame<'_>,
+        out: &mut Vec<u8>,
+    ) -> Attempt {
+        let key = fetch.key;
+        let (start, mut head_end, mut meta) = (out.len(), 0, Meta::default());
+        let head = |out: &mut Vec<u8>, read: &Meta| {
+            render::shown(out, &self.shown_by(fetch, read, settled), frame);
+            (head_end, meta) = (out.len(), *read);
+        };
+        let reading =
+            Reading { noted: fetch.noted && settled.fetched.is_none(), value: fetch.with_value };
+        let large = match self.cache.read_as(key, reading, out, head) {
+            Read::Hit(_) => None,
+            Read::Large(_, large) => Some(large),
+            Read::Miss(miss) => return self.missed(fetch, miss, frame, out),
+        };
+        settled.fetched.get_or_insert(meta.fetched);
+        if settled.win == Win::Nobody && self.is_due(fetch, &meta) {
+            settled.win = if self.cache.claim(key, meta.cas) { Win::Won } else { Win::Lost };
+            return Attempt::Again;
+        }
+        if let Some(exptime) = fetch.exptime
+            && !matches!(self.cache.touch_as(key, self.deadline(exptime), false), Ok(Some(_)))
+        {
+            out.truncate(start);
+            return Attempt::Nothing;
+        }
+        let attempt = match large {
+            _ if !shows_value(fetch, &meta) => {
+                out.truncate(head_end);
+                Attempt::Head
+            }
+            None => Attempt::Item,
+            Some(mut large) => match large.take_piece() {
+                Ok(Some(first)) => Attempt::Beginning(first, large),
+                Ok(None) => Attempt::Item,
+                Err(_) => return Attempt::Again,
+            },
+        };
+        let hits = match fetch.exptime {
+            Some(_) => ClassCounter::TouchHits,
+            None => ClassCounter::GetHits,
+        };
+        self.count_class(ItemSize::new(key.len(), &meta), hits);
+        attempt
+    }
+
+    /// There is no item: the request may want one to be created.
+    fn missed(
+        &self,
+        fetch: &Fetch<'_>,
+        miss: Miss,
+        frame: &Frame<'_>,
+        out: &mut Vec<u8>,
+    ) -> Attempt {
+        let Some(exptime) = fetch.vivify else {
+            self.count_miss(miss);
+            return Attempt::Nothing;
+        };
+        let deadline = self.deadline(exptime);
+        let request = Request {
+            deadline,
+            version: fetch.version,
+            won: true,
+            ..Request::new(fetch.key, StoreMode::Add)
+        };
+        match self.cache.store(&request, b"") {
+            Ok(Stored::Stored { cas, .. }) => {
+                let size =
+                    ItemSize { key_bytes: fetch.key.len(), value_bytes: 0, has_flags: false };
+                self.count_class(size, ClassCounter::GetHits);
+                let meta = Meta { deadline, cas, seen: self.cache.now(), ..Meta::default() };
+                let shown = Shown {
+                    win: Win::Won,
+                    ttl_before_secs: None,
+                    ..self.shown(fetch.key, &meta, fetch.with_value)
+                };
+                render::shown(out, &shown, frame);
+                if fetch.noted {
+                    // Who creates an item has got it, too.
+                    let reading = Reading { noted: true, value: false };
+                    self.cache.read_as(fetch.key, reading, out, |_, _| ());
+                }
+                if fetch.with_value { Attempt::Item } else { Attempt::Head }
+            }
+            Ok(_) => Attempt::Again,
+            Err(_) => Attempt::Nothing,
+        }
+    }
+
+    /// Shall somebody bring the item anew, and has nobody been told to?
+    fn is_due(&self, fetch: &Fetch<'_>, meta: &Meta) -> bool {
+        !meta.won && (meta.stale || self.dies_early(fetch, meta))
+    }
+
+    fn dies_early(&self, fetch: &Fetch<'_>, meta: &Meta) -> bool {
+        let Some(recache) = fetch.recache else { return false };
+        let deadline = match fetch.exptime {
+            Some(exptime) if fetch.touch_first => self.deadline(exptime),
+            _ => meta.deadline,
+        };
+        deadline != Deadline::NEVER && deadline.0 < self.deadline(recache).0
+    }
+
+    #[inline]
+    fn shown_by<'k>(&self, fetch: &Fetch<'k>, meta: &Meta, settled: &Settled) -> Shown<'k> {
+        let mut shown = self.shown(fetch.key, meta, shows_value(fetch, meta));
+        shown.fetched = settled.fetched.unwrap_or(meta.fetched);
+        shown.win = match settled.win {
+            Win::Nobody if meta.won => Win::Lost,
+            win => win,
+        };
+        if let Some(exptime) = fetch.exptime {
+            shown.ttl_secs = ttl_secs(self.deadline(exptime), self.cache.now());
+        }
+        shown
+    }
+
+    /// An item as answers show it.
+    #[inline]
+    fn shown<'k>(&self, key: &'k [u8], meta: &Meta, with_value: bool) -> Shown<'k> {
+        let now = self.cache.now();
+        let ttl_secs = ttl_secs(meta.deadline, now);
+        let deadline_unix_secs = match meta.deadline {
+            Deadline::NEVER => None,
+            Deadline(second) => Some(self.cache.epoch().unix_of(second)),
+        };
+        Shown {
+            key,
+            meta: *meta,
+            with_value,
+            deadline_unix_secs,
+            ttl_secs,
+            ttl_before_secs: ttl_secs,
+            idle_secs: now.saturating_sub(meta.seen),
+            fetched: meta.fetched,
+            stale: meta.stale,
+            win: Win::Nobody,
+            class: 0,
+            item_bytes: 0,
+        }
+    }
+
+    /// `me`: no read, and counted as nothing else is.
+    pub(super) fn inspect(&self, key: &[u8], frame: &Frame<'_>, out: &mut Vec<u8>) -> Response {
+        self.counters.count(Counter::CmdMeta);
+        let Some(meta) = self.cache.peek(key) else { return Response::Miss };
+        let classes = &self.server.classes;
+        let size = ItemSize::new(key.len(), &meta);
+        let shown = Shown {
+            class: classes.class_of(size),
+            item_bytes: classes.item_bytes(size),
+            ..self.shown(key, &meta, false)
+        };
+        render::inspected(out, &shown, frame);
+        Response::Shown
+    }
+}
+
+/// Is the value shown, or does the peer have it?
+fn shows_value(fetch: &Fetch<'_>, meta: &Meta) -> bool {
+    fetch.with_value && fetch.known_cas != Some(meta.cas)
+}
+
+pub(super) fn ttl_secs(deadline: Deadline, now: Second) -> Option<u32> {
+    (deadline != Deadline::NEVER).then(|| deadline.0.saturating_sub(now))
+}

@@ -1,0 +1,395 @@
+//! Commands to responses: the only place that knows both the wire's commands and the cache.
+
+mod admin;
+mod change;
+mod fetch;
+mod login;
+mod store;
+
+use std::cell::Cell;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+
+use larder::{Cache, LargeValue, Miss, Piece, Read, Reading};
+use larder_item::{Deadline, KEY_BYTES_MAX, Meta};
+use larder_options::AnswersAs;
+use larder_protocol::{
+    ClientError, Command, Frame, Response, ServerError, StatsSection, local, render,
+};
+use larder_stats::{ClassCounter, ClassCounters, Counter, Counters};
+
+use crate::Server;
+use crate::admin::classes::ItemSize;
+use crate::admin::dump::Dump;
+use crate::admin::readers::READS_PER_HINT;
+use crate::admin::stats::{self, Answer, ConnectionList, Gathering};
+use crate::admin::watch::Watch;
+use crate::log::Log;
+use crate::net::worker::inbox::Inbox;
+use crate::process::stop::Manner;
+use crate::server::RefreshError;
+
+/// Executes commands for one worker, and counts them by memcached's rules.
+#[derive(Debug)]
+pub struct Executor {
+    server: Arc<Server>,
+    cache: Cache,
+    counters: Arc<Counters>,
+    class_counters: Arc<ClassCounters>,
+    /// The descriptor of the connection whose turn it is.
+    asker: Cell<RawFd>,
+    /// Of the worker it executes for, to be woken by; `None`: nobody waits for what it does later.
+    inbox: Option<Arc<Inbox>>,
+}
+
+/// What became of a command.
+pub(crate) enum Executed {
+    /// It is done.
+    Done(Response),
+    /// An item was found; its head is written. The pieces of its value are still to come, of which this is the first,
+    /// then [`Response::Hit`].
+    Large(Piece, Box<LargeValue>),
+    /// Items are to be listed.
+    Dump(Box<Dump>),
+    /// Connections are to be listed.
+    Connections(Box<ConnectionList>),
+    /// Statistics are to be gathered, then [`Response::EndOfStats`].
+    Gather(Box<Gathering>),
+    /// The connection is to be shown what happens.
+    Watch(Box<Watch>),
+    /// The peer wants the cache's memory, if it may have that.
+    Region,
+    /// The peer reports what it has read in the memory, if it may read there.
+    Reads,
+}
+
+impl From<Response> for Executed {
+    #[inline]
+    fn from(response: Response) -> Self {
+        Self::Done(response)
+    }
+}
+
+/// What a read has appended.
+enum Appended {
+    /// The item's head and all of its value.
+    Item,
+    /// The item's head. Its value comes in pieces, of which this is the first.
+    Head(Piece, Box<LargeValue>),
+    Nothing,
+}
+
+impl From<Appended> for Executed {
+    #[inline]
+    fn from(appended: Appended) -> Self {
+        match appended {
+            Appended::Item => Response::Hit.into(),
+            Appended::Head(first, large) => Self::Large(first, large),
+            Appended::Nothing => Response::Miss.into(),
+        }
+    }
+}
+
+impl Executor {
+    /// The executor of a worker, counted from 0.
+    pub fn new(server: Arc<Server>, worker: usize) -> Self {
+        let (cache, counters) = (server.cache.clone(), server.worker_counters(worker));
+        let class_counters = server.class_tally.worker(worker);
+        let asker = Cell::new(NOBODY);
+        Self { server, cache, counters, class_counters, asker, inbox: None }
+    }
+
+    /// Says whose commands come next.
+    pub(crate) fn turn_to(&self, descriptor: RawFd) {
+        self.asker.set(descriptor);
+    }
+
+    /// Lets connections wait for more than input: the worker is woken through its `inbox`.
+    pub(crate) fn waking(self, inbox: &Arc<Inbox>) -> Self {
+        Self { inbox: Some(Arc::clone(inbox)), ..self }
+    }
+
+    /// Lets the memory fetch what commands on these keys, which follow at once, will look at.
+    pub(crate) fn prefetch<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
+        self.cache.prefetch(keys);
+    }
+
+    /// Executes a command. What comes before a response is appended to `out`. A store belongs to
+    /// [`Self::store`], which is given its value.
+    #[inline]
+    pub(crate) fn execute(
+        &self,
+        command: &Command<'_>,
+        frame: &Frame<'_>,
+        out: &mut Vec<u8>,
+    ) -> Executed {
+        match command {
+            Command::Get { key, with_cas, exptime: None } => self.get(key, *with_cas, frame, out),
+            Command::EndOfKeys => Response::EndOfKeys.into(),
+            Command::Fetch(fetch) => self.fetch(fetch, frame, out),
+            _ => self.execute_rarer(command, frame, out),
+        }
+    }
+
+    /// By itself, and not in its caller's frame: what is asked all the time does not pay for the rest.
+    #[inline(never)]
+    fn execute_rarer(
+        &self,
+        command: &Command<'_>,
+        frame: &Frame<'_>,
+        out: &mut Vec<u8>,
+    ) -> Executed {
+        let response = match *command {
+            Command::Get { key, with_cas, exptime: None } => {
+                return self.get(key, with_cas, frame, out);
+            }
+            Command::Get { key, with_cas, exptime: Some(exptime) } => {
+                return self.get_and_touch(key, exptime, with_cas, frame, out);
+            }
+            Command::EndOfKeys => Response::EndOfKeys,
+            Command::Store(store) => self.store(&store, b"", frame),
+            Command::Fetch(fetch) => return self.fetch(&fetch, frame, out),
+            Command::LeaseGet { key } => return self.lease_get(key, frame, out),
+            Command::Inspect { key } => self.inspect(key, frame, out),
+            Command::NoOp => Response::NoOp,
+            Command::Delete(delete) => self.delete(&delete, frame),
+            Command::Arithmetic(arithmetic) => self.arithmetic(&arithmetic),
+            Command::Touch { key, exptime } => self.touch(key, exptime),
+            Command::FlushAll { exptime } => self.flush_all(exptime, frame),
+            Command::Version => Response::Version,
+            Command::Verbosity { level } => {
+                self.log().set_verbosity(u8::try_from(level).map_or(2, |level| level.min(2)));
+                Response::Ok
+            }
+            Command::Stats(StatsSection::Connections) => {
+                let list = ConnectionList::begin(&self.server, self.asker.get(), frame);
+                return Executed::Connections(Box::new(list));
+            }
+            Command::Stats(section) => match stats::answer(&self.server, section, frame, out) {
+                Answer::Done(response) => response,
+                Answer::Gather(gathering) => return Executed::Gather(gathering),
+            },
+            Command::RefreshCertificates => match self.server.refresh_certificates(true) {
+                Ok(()) => Response::Ok,
+                Err(RefreshError::NoTls) => ServerError::NoTls.into(),
+                Err(RefreshError::Unusable) => ServerError::CertificatesUnusable.into(),
+            },
+            Command::Mechanisms => self.mechanisms(),
+            Command::Authenticate { mechanism, credentials, is_step } => {
+                self.authenticate(mechanism, credentials, is_step)
+            }
+            Command::Quit => Response::Close,
+            Command::Shutdown { graceful } => self.shutdown(graceful),
+            Command::MemoryLimit { mebibytes } => self.set_memory_limit(mebibytes),
+            Command::Region if self.server.readers.is_some() => return Executed::Region,
+            Command::Region => ClientError::UnknownCommand.into(),
+            Command::NoteReads { .. } if self.server.readers.is_some() => return Executed::Reads,
+            Command::NoteReads { .. } => ClientError::UnknownCommand.into(),
+            Command::Admin(admin) => return self.admin(&admin, frame, out),
+        };
+        Executed::Done(response)
+    }
+
+    #[inline]
+    fn get(&self, key: &[u8], with_cas: bool, frame: &Frame<'_>, out: &mut Vec<u8>) -> Executed {
+        self.counters.count(Counter::CmdGet);
+        let appended = self.read(key, with_cas, ClassCounter::GetHits, frame, out);
+        self.counters.count(match appended {
+            Appended::Nothing => Counter::GetMisses,
+            Appended::Item | Appended::Head(..) => Counter::GetHits,
+        });
+        appended.into()
+    }
+
+    /// A get that, where there is no item, gives the right to bring it.
+    fn lease_get(&self, key: &[u8], frame: &Frame<'_>, out: &mut Vec<u8>) -> Executed {
+        match self.get(key, false, frame, out) {
+            Executed::Done(Response::Miss) => {
+                render::lease(out, key, self.server.leases.ask(key, self.cache.now()));
+                Response::Shown.into()
+            }
+            executed => executed,
+        }
+    }
+
+    /// Counts as a touch, not as a get. The item is read first: one that dies by its new exptime is shown for
+    /// the last time. Where there is no memory for the new deadline it is not shown: the peer must not
+    /// believe that it will live as long as it asked.
+    fn get_and_touch(
+        &self,
+        key: &[u8],
+        exptime: i64,
+        with_cas: bool,
+        frame: &Frame<'_>,
+        out: &mut Vec<u8>,
+    ) -> Executed {
+        self.counters.count(Counter::CmdTouch);
+        let start = out.len();
+        let mut appended = self.read(key, with_cas, ClassCounter::TouchHits, frame, out);
+        let is_hit = !matches!(appended, Appended::Nothing);
+        if is_hit && self.cache.touch_until(key, self.deadline(exptime)).is_err() {
+            self.counters.count(Counter::StoreNoMemory);
+            out.truncate(start);
+            appended = Appended::Nothing;
+        }
+        self.counters.count(match appended {
+            Appended::Nothing => Counter::TouchMisses,
+            Appended::Item | Appended::Head(..) => Counter::TouchHits,
+        });
+        appended.into()
+    }
+
+    /// Appends an item's head and value, and counts a hit for its class. The value goes from the cache to `out`
+    /// without a stop.
+    #[inline]
+    fn read(
+        &self,
+        key: &[u8],
+        with_cas: bool,
+        hits: ClassCounter,
+        frame: &Frame<'_>,
+        out: &mut Vec<u8>,
+    ) -> Appended {
+        let start = out.len();
+        for _ in 0..READ_ATTEMPTS_MAX {
+            let mut size = ItemSize::default();
+            let head = |out: &mut Vec<u8>, meta: &Meta| {
+                size = ItemSize::new(key.len(), meta);
+                render::hit_head(out, key, meta, with_cas, frame);
+            };
+            let appended = match self.cache.read(key, out, head) {
+                Read::Hit(_) => Appended::Item,
+                Read::Miss(miss) => {
+                    self.count_miss(miss);
+                    return Appended::Nothing;
+                }
+                Read::Large(_, mut large) => match large.take_piece() {
+                    Ok(Some(first)) => Appended::Head(first, large),
+                    Ok(None) => Appended::Item,
+                    // As long as nothing has been sent, an item that is evicted under the read can be asked
+                    // for again.
+                    Err(_) => {
+                        out.truncate(start);
+                        continue;
+                    }
+                },
+            };
+            self.count_class(size, hits);
+            return appended;
+        }
+        Appended::Nothing
+    }
+
+    /// Counts for the class of an item of this size.
+    #[inline]
+    fn count_class(&self, size: ItemSize, counter: ClassCounter) {
+        self.class_counters.count(self.server.classes.class_of(size), counter);
+    }
+
+    fn count_miss(&self, miss: Miss) {
+        match miss {
+            Miss::Absent => {}
+            Miss::Expired => self.counters.count(Counter::GetExpired),
+            Miss::Flushed => self.counters.count(Counter::GetFlushed),
+        }
+    }
+
+    /// The peer has read items by itself: eviction and the statistics are told of as many reads as a hint stands for.
+    pub(crate) fn note_reads(&self, keys: &[u8]) {
+        let (mut bytes, mut decoded, mut ends) = ([0; KEY_BYTES_MAX], Vec::new(), vec![0]);
+        for word in local::keys(keys) {
+            if let Some(key) = local::decode(word, &mut bytes) {
+                decoded.extend_from_slice(key);
+                ends.push(decoded.len());
+            }
+        }
+        let keys = || ends.windows(2).map(|ends| &decoded[ends[0]..ends[1]]);
+        // They wait for the memory together.
+        self.prefetch(keys());
+        let (mut out, noted) = (Vec::new(), Reading { noted: true, value: false });
+        for key in keys() {
+            if let Read::Hit(meta) = self.cache.read_as(key, noted, &mut out, |_, _| ()) {
+                let reads = u64::from(READS_PER_HINT);
+                for counter in [Counter::CmdGet, Counter::GetHits, Counter::LocalReads] {
+                    self.counters.add(counter, reads);
+                }
+                for _ in 0..reads {
+                    self.count_class(ItemSize::new(key.len(), &meta), ClassCounter::GetHits);
+                }
+            }
+        }
+    }
+
+    /// What the binary protocol is refused is not counted.
+    fn flush_all(&self, exptime: i64, frame: &Frame<'_>) -> Response {
+        let is_allowed = self.server.options.flush_all;
+        if is_allowed || !matches!(frame, Frame::Binary(_)) {
+            self.counters.count(Counter::CmdFlush);
+        }
+        if !is_allowed {
+            return ClientError::FlushNotAllowed.into();
+        }
+        let options = &self.server.options;
+        self.server.leases.revoke_all(self.cache.now());
+        match self.deadline(exptime) {
+            // Without cas tokens 1.6.18 cannot tell apart what was stored before and after within a second.
+            Deadline::NEVER | Deadline::PAST
+                if options.answers_as == AnswersAs::V1_6_18 && !options.cas =>
+            {
+                self.cache.clear_second();
+            }
+            Deadline::NEVER | Deadline::PAST => self.cache.clear(),
+            Deadline(second) => self.cache.clear_at(second),
+        }
+        Response::Ok
+    }
+
+    /// The region is laid out once, with room to grow: more than that cannot be had.
+    fn set_memory_limit(&self, mebibytes: u64) -> Response {
+        match self.cache.set_memory_limit(mebibytes.saturating_mul(1 << 20)) {
+            Ok(()) => Response::Ok,
+            Err(error) => {
+                self.log().event(format_args!("cache_memlimit {mebibytes}: {error}"));
+                ServerError::MemoryLimitFixed.into()
+            }
+        }
+    }
+
+    fn shutdown(&self, graceful: bool) -> Response {
+        if !self.server.options.shutdown {
+            return match self.server.options.answers_as {
+                AnswersAs::V1_6_45 => ServerError::ShutdownNotEnabled.into(),
+                AnswersAs::V1_6_18 => ServerError::ShutdownNotEnabledOlder.into(),
+            };
+        }
+        self.server.stop.request(if graceful { Manner::Graceful } else { Manner::Now });
+        Response::Close
+    }
+
+    #[inline]
+    pub(crate) fn deadline(&self, exptime: i64) -> Deadline {
+        self.cache.epoch().deadline(exptime, self.cache.now())
+    }
+
+    pub(crate) fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    pub(crate) fn server(&self) -> &Arc<Server> {
+        &self.server
+    }
+
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    pub(crate) fn log(&self) -> &Log {
+        &self.server.log
+    }
+}
+
+/// No connection has this descriptor.
+pub(crate) const NOBODY: RawFd = -1;
+
+/// An item that is evicted under so many reads in a row is as good as gone.
+const READ_ATTEMPTS_MAX: usize = 8;

@@ -1,0 +1,171 @@
+//! Stores: values that come whole or in parts.
+
+use larder::{Request, Stale, StoreError, Stored, Upload};
+use larder_item::StoreMode;
+use larder_protocol::{self as protocol, ClientError, Frame, Response, ServerError, Store};
+use larder_stats::{ClassCounter, Counter};
+
+use super::Executor;
+use crate::admin::classes::ItemSize;
+
+impl Executor {
+    /// Stores `block`, a value and its end.
+    #[inline]
+    pub(crate) fn store(&self, store: &Store<'_>, block: &[u8], frame: &Frame<'_>) -> Response {
+        let Some(value) = frame.value_of(block) else {
+            return self.bad_data_chunk(store);
+        };
+        if let Some(token) = store.lease {
+            return self.store_leased(store, token, |request| self.cache.store(request, value));
+        }
+        let mut stored = self.cache.store(&self.request(store), value);
+        if let (Ok(Stored::NotStored), Some(created)) = (&stored, self.creation(store)) {
+            stored = self.cache.store(&created, value);
+        }
+        self.stored(store, stored)
+    }
+
+    /// Stores what comes with a lease: if that holds still, and no other client has stored the item meanwhile.
+    #[cold]
+    fn store_leased(
+        &self,
+        store: &Store<'_>,
+        token: u64,
+        put: impl FnOnce(&Request<'_>) -> Result<Stored, StoreError>,
+    ) -> Response {
+        let request = Request { mode: StoreMode::Add, ..self.request(store) };
+        let (leases, now) = (&self.server.leases, self.cache.now());
+        let stored = leases.redeem(store.key, token, now, || put(&request));
+        self.stored(store, stored.unwrap_or(Ok(Stored::NotStored)))
+    }
+
+    /// The store that creates the item which `store` has found nothing of to append to.
+    fn creation<'k>(&self, store: &Store<'k>) -> Option<Request<'k>> {
+        let exptime = store.vivify.filter(|_| extends(store.mode))?;
+        let Store { key, flags, version, .. } = *store;
+        let deadline = self.deadline(exptime);
+        Some(Request { flags, version, deadline, ..Request::new(key, StoreMode::Add) })
+    }
+
+    /// Looks at a store before its value: why it cannot be done, if so. An item that it was to replace is
+    /// gone then.
+    pub(crate) fn refusal(&self, store: &Store<'_>, frame: &Frame<'_>) -> Option<Response> {
+        if self.cache.accepts(store.key.len(), store.value_bytes) {
+            return None;
+        }
+        Some(self.give_up(store, frame, StoreError::TooLarge))
+    }
+
+    /// Is the value better taken in as it arrives than once it is whole?
+    pub(crate) fn takes_in_parts(&self, store: &Store<'_>) -> bool {
+        store.value_bytes > self.cache.upload_bytes_min()
+    }
+
+    /// Begins to take in a value in parts.
+    pub(crate) fn begin_upload(&self, store: &Store<'_>) -> Result<Upload, Response> {
+        self.cache
+            .upload(store.key, store.value_bytes)
+            .map_err(|error| self.not_stored(store, error))
+    }
+
+    /// Gives up a store whose value could not be taken in.
+    pub(crate) fn give_up_upload(&self, store: &Store<'_>, frame: &Frame<'_>) -> Response {
+        self.give_up(store, frame, StoreError::NoMemory)
+    }
+
+    /// A meta store that fails removes the item whatever its mode; of the others only a plain set does.
+    fn give_up(&self, store: &Store<'_>, frame: &Frame<'_>, error: StoreError) -> Response {
+        self.cache.give_up(&match frame {
+            Frame::Meta(_) => Request::new(store.key, StoreMode::Set),
+            Frame::Text { .. } | Frame::Binary(_) => self.request(store),
+        });
+        self.not_stored(store, error)
+    }
+
+    /// Stores a value that was taken in in parts. An append that may create the item has to know before
+    /// whether it does.
+    pub(crate) fn finish_upload(&self, store: &Store<'_>, upload: Upload) -> Response {
+        if let Some(token) = store.lease {
+            return self.store_leased(store, token, |request| upload.store(request));
+        }
+        let created = self.creation(store).filter(|_| self.cache.peek(store.key).is_none());
+        let request = created.unwrap_or_else(|| self.request(store));
+        self.stored(store, upload.store(&request))
+    }
+
+    /// A value was not followed by a line end. memcached has an item by then, and counts the command.
+    pub(crate) fn bad_data_chunk(&self, store: &Store<'_>) -> Response {
+        self.counters.count(Counter::CmdSet);
+        self.count_class(size_of(store), ClassCounter::CmdSet);
+        ClientError::BadDataChunk.into()
+    }
+
+    #[inline]
+    fn stored(&self, store: &Store<'_>, stored: Result<Stored, StoreError>) -> Response {
+        let stored = match stored {
+            Ok(stored) => stored,
+            // The part alone was small enough; what it would make is not, and memcached leaves it at that.
+            Err(StoreError::TooLarge) if extends(store.mode) => Stored::NotStored,
+            Err(error) => return self.not_stored(store, error),
+        };
+        let size = size_of(store);
+        self.counters.count(Counter::CmdSet);
+        self.count_class(size, ClassCounter::CmdSet);
+        if store.cas.is_some() && !extends(store.mode) {
+            match stored {
+                Stored::Stored { .. } => {
+                    self.counters.count(Counter::CasHits);
+                    self.count_class(size, ClassCounter::CasHits);
+                }
+                Stored::Exists => {
+                    self.counters.count(Counter::CasBadval);
+                    self.count_class(size, ClassCounter::CasBadval);
+                }
+                Stored::NotStored | Stored::NotFound => self.counters.count(Counter::CasMisses),
+            }
+        }
+        match stored {
+            Stored::Stored { cas, value_bytes } => {
+                Response::Stored(protocol::Stored { cas, value_bytes })
+            }
+            Stored::NotStored => Response::NotStored,
+            Stored::Exists => Response::Exists,
+            Stored::NotFound => Response::NotFound,
+        }
+    }
+
+    #[cold]
+    fn not_stored(&self, store: &Store<'_>, error: StoreError) -> Response {
+        match error {
+            StoreError::TooLarge => {
+                self.counters.count(Counter::StoreTooLarge);
+                ServerError::TooLarge.into()
+            }
+            StoreError::NoMemory => {
+                self.counters.count(Counter::StoreNoMemory);
+                self.count_class(size_of(store), ClassCounter::OutOfMemory);
+                ServerError::OutOfMemoryStoring.into()
+            }
+            StoreError::Key(_) => ClientError::BadFormat.into(),
+            StoreError::Stuck(_) => ServerError::Stuck.into(),
+        }
+    }
+
+    fn request<'a>(&self, store: &Store<'a>) -> Request<'a> {
+        let Store { key, mode, cas, flags, version, .. } = *store;
+        let stale = if store.invalidate { Stale::IfOlder } else { Stale::Never };
+        let deadline = self.deadline(store.exptime);
+        Request { cas, flags, version, stale, deadline, ..Request::new(key, mode) }
+    }
+}
+
+/// The size of what was sent. As in memcached a part to be appended counts by itself.
+#[inline]
+fn size_of(store: &Store<'_>) -> ItemSize {
+    let Store { key, value_bytes, flags, .. } = *store;
+    ItemSize { key_bytes: key.len(), value_bytes, has_flags: flags != 0 }
+}
+
+fn extends(mode: StoreMode) -> bool {
+    matches!(mode, StoreMode::Append | StoreMode::Prepend)
+}

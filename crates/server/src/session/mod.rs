@@ -1,0 +1,629 @@
+//! A session: a peer's bytes to commands, responses to bytes. It performs no I/O.
+
+pub(crate) mod block;
+pub(crate) mod credentials;
+pub(crate) mod execute;
+pub(crate) mod leases;
+mod older;
+mod turn;
+
+use larder::{Landing, LargeValue};
+use larder_item::{KEY_BYTES_MAX, Meta};
+use larder_options::{AnswersAs, Protocol};
+use larder_protocol::{
+    Arithmetic, Bad, ClientError, Command, Delete, Dialects, Fetch, Frame, Kept, Parsed, Parser,
+    Refusal, Response, Store, meta, names_command,
+};
+
+use crate::Server;
+use crate::admin::dump::Dump;
+use crate::admin::roster::Stage;
+use crate::admin::stats::{ConnectionList, Gathering};
+use crate::admin::watch::Watch;
+use crate::net::output::Output;
+use crate::session::block::{Block, block_bytes};
+use crate::session::execute::{Executed, Executor};
+
+use self::turn::{Heard, KEYS_PER_COMMAND, Step, Turn, words};
+
+/// The state of one peer's conversation.
+///
+/// Whoever drives it keeps the bytes: what [`Session::receive`] does not use up must come again, with more
+/// behind it. How the bytes are cut into calls makes no difference to the answers.
+#[derive(Debug)]
+pub struct Session {
+    /// Names the session in the log.
+    id: u64,
+    parser: Parser,
+    state: State,
+    /// Has the log shown the list of keys that is being worked through?
+    shown_list: bool,
+    /// Has the peer said good-bye?
+    has_quit: bool,
+    /// Is it over with its first input, so that nothing can go on for longer?
+    is_brief: bool,
+    /// May the peer read the cache's memory by itself?
+    may_read: bool,
+}
+
+#[derive(Debug)]
+enum State {
+    /// The next byte begins a command, or goes on with a list of keys.
+    Command,
+    /// The next byte belongs to the block of a store.
+    Block(Box<Block>),
+    /// Before the next byte, the rest of a large value is to be written.
+    Large(Box<LargeValue>, Box<Kept>),
+    /// Before the next byte, the rest of a list of items is to be written.
+    Dump(Box<Dump>),
+    /// Before the next byte, the rest of a list of connections is to be written.
+    Connections(Box<ConnectionList>),
+    /// Statistics are gathered, of which the command has this frame.
+    Gather(Box<Gathering>, Box<Kept>),
+    /// What comes means nothing: the connection is shown what happens, until it is closed.
+    Watch(Box<Watch>),
+}
+
+/// How much a session may do at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allowance {
+    /// Commands that it executes.
+    pub commands_max: usize,
+    /// Keys of lists that it looks up.
+    pub keys_max: usize,
+    /// It begins nothing more once its output has this length, not counting what is sent from where it is. It
+    /// passes that by one value in one piece at most.
+    pub out_bytes_max: usize,
+    /// True if an item is not begun either unless it fits the rest of that length. The first item of an output
+    /// is always begun.
+    pub is_tight: bool,
+}
+
+impl Allowance {
+    /// Allows `commands_max` commands, and the output of a connection while memory is not short.
+    pub const fn of_commands(commands_max: usize) -> Self {
+        Self {
+            commands_max,
+            keys_max: usize::MAX,
+            out_bytes_max: OUTPUT_BYTES_HIGH,
+            is_tight: false,
+        }
+    }
+}
+
+/// What a call of [`Session::receive`] came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes of the input that are used up.
+    pub consumed: usize,
+    /// What must happen next.
+    pub next: Next,
+}
+
+/// What a session waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Next {
+    /// More input than there was.
+    #[default]
+    Input,
+    /// The output is to be sent, since there is much of it. Then it goes on with the input that is left.
+    Drain,
+    /// It has had its turn. It can go on with the input that is left at any time.
+    Turn,
+    /// It has done what takes long. As [`Self::Turn`], but others come first even where none has waited so far.
+    GiveWay,
+    /// The output is to be sent, then the cache's memory. Then it goes on with the input that is left.
+    Region,
+    /// It waits for something to show, whatever input comes. When its worker is woken it goes on.
+    Lines,
+    /// The output is to be sent, then the connection is to be closed.
+    Close,
+}
+
+impl Session {
+    /// A session that has heard nothing yet. `id` names it in the log. Where the server lets in only whom it
+    /// knows, that decides about the protocol.
+    pub fn new(server: &Server, id: u64, protocol: Protocol) -> Self {
+        let parser = match &server.credentials {
+            Some(credentials) => Parser::locked(credentials.dialect()),
+            None => Parser::new(match protocol {
+                Protocol::Auto => Dialects::Any,
+                Protocol::Ascii => Dialects::Text,
+                Protocol::Binary => Dialects::Binary,
+            }),
+        };
+        Self {
+            id,
+            parser,
+            state: State::Command,
+            shown_list: false,
+            has_quit: false,
+            is_brief: false,
+            may_read: false,
+        }
+    }
+
+    /// The session of a single datagram: it begins nothing that would go on.
+    pub(crate) fn brief(server: &Server) -> Self {
+        Self { is_brief: true, ..Self::new(server, 0, Protocol::Auto) }
+    }
+
+    /// Lets the peer have the cache's memory, to read in it by itself.
+    pub(crate) fn let_read(&mut self) {
+        self.may_read = true;
+    }
+
+    /// Executes the commands of `input` and appends the answers to `out`, as far as it is allowed to. Pieces of large
+    /// values are not copied: they are in `out` by themselves.
+    pub fn receive(
+        &mut self,
+        executor: &Executor,
+        input: &[u8],
+        allowance: Allowance,
+        out: &mut Output,
+    ) -> Progress {
+        let mut turn = Turn {
+            executor,
+            attention: executor.log().attention(),
+            started: out.bytes.len(),
+            told: None,
+            took_long: false,
+            out,
+            tight_bytes_max: if allowance.is_tight { allowance.out_bytes_max } else { usize::MAX },
+            left: allowance.commands_max.saturating_mul(KEYS_PER_COMMAND),
+            keys_left: allowance.keys_max,
+        };
+        let mut consumed = 0;
+        let next = loop {
+            if turn.out.is_full(allowance.out_bytes_max) {
+                break Next::Drain;
+            }
+            let rest = &input[consumed..];
+            let step = match &mut self.state {
+                State::Command if rest.is_empty() => break Next::Input,
+                State::Command if turn.left == 0 => break turn.end(),
+                State::Command => self.command(&mut turn, rest),
+                State::Block(_) if rest.is_empty() => break Next::Input,
+                State::Block(block) => {
+                    let bytes = block.receive(executor, rest, &mut turn.out.bytes);
+                    if block.is_complete() {
+                        if !turn.attention.is_none()
+                            && let Some((store, response)) = block.ended()
+                        {
+                            turn.notice(self.id).stored(&store, response);
+                        }
+                        self.state = State::Command;
+                    }
+                    Step::GoOn(bytes)
+                }
+                State::Dump(_) | State::Gather(..) if turn.left == 0 => break Next::GiveWay,
+                State::Gather(..) => self.gather_on(&mut turn),
+                State::Dump(dump) => {
+                    match dump.step(&mut turn.out.bytes) {
+                        Some(items) => turn.left = turn.left.saturating_sub(items.max(1)),
+                        None => self.state = State::Command,
+                    }
+                    Step::GoOn(0)
+                }
+                State::Connections(_) if turn.left == 0 => break Next::GiveWay,
+                State::Connections(list) => {
+                    turn.left -= 1;
+                    if !list.step(&mut turn.out.bytes) {
+                        self.state = State::Command;
+                    }
+                    Step::GoOn(0)
+                }
+                State::Watch(watch) => {
+                    let has_more = watch.read(&mut turn.out.bytes, allowance.out_bytes_max);
+                    Step::Stop(rest.len(), if has_more { Next::Drain } else { Next::Lines })
+                }
+                State::Large(..) => self.large_piece(&mut turn),
+            };
+            match step {
+                Step::GoOn(bytes) => consumed += bytes,
+                Step::Stop(bytes, next) => {
+                    consumed += bytes;
+                    break next;
+                }
+            }
+        };
+        Progress { consumed, next }
+    }
+
+    /// Appends the next piece of a large value, or the end of its item.
+    fn large_piece(&mut self, turn: &mut Turn<'_>) -> Step {
+        let State::Large(large, kept) = &mut self.state else { return Step::GoOn(0) };
+        match large.take_piece() {
+            Ok(Some(piece)) => turn.show(piece, self.is_brief),
+            Ok(None) => {
+                turn.tell(&Response::Hit, &kept.frame());
+                self.state = State::Command;
+            }
+            // A part of the value has been sent; there is no way to take it back.
+            Err(_) => return Step::Stop(0, Next::Close),
+        }
+        Step::GoOn(0)
+    }
+
+    /// The keys of the commands that `input` begins with. Nothing is executed: it comes again.
+    pub(crate) fn keys_ahead<'a>(
+        &self,
+        input: &'a [u8],
+    ) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let mut parser = self.parser.clone();
+        let mut rest = match self.state {
+            State::Command => input,
+            _ => &[],
+        };
+        std::iter::from_fn(move || {
+            loop {
+                let (command, frame, consumed) = match parser.next(rest) {
+                    Parsed::Command { command, frame, consumed } => (command, frame, consumed),
+                    Parsed::Skipped { consumed } => {
+                        rest = &rest[consumed..];
+                        continue;
+                    }
+                    Parsed::NeedMore | Parsed::Bad(_) => return None,
+                };
+                rest = &rest[consumed..];
+                match command {
+                    Command::Get { key, .. }
+                    | Command::Delete(Delete { key, .. })
+                    | Command::Arithmetic(Arithmetic { key, .. })
+                    | Command::Fetch(Fetch { key, .. })
+                    | Command::Touch { key, .. } => return Some(key),
+                    Command::Store(store) => {
+                        rest = rest.get(block_bytes(&store, &frame)..).unwrap_or_default();
+                        return Some(store.key);
+                    }
+                    Command::EndOfKeys => {}
+                    _ => return None,
+                }
+            }
+        })
+    }
+
+    /// Executes the command that `input` begins with.
+    #[inline]
+    fn command(&mut self, turn: &mut Turn<'_>, input: &[u8]) -> Step {
+        if turn.tight_bytes_max < usize::MAX && self.lacks_room(turn, input) {
+            return Step::Stop(0, Next::Drain);
+        }
+        // By reference: a move of what has just been written piece by piece waits for all of the pieces.
+        match &self.parser.next(input) {
+            Parsed::Command { command, frame: Frame::Meta(frame), consumed } if frame.base64 => {
+                self.decode(turn, command, frame, input, *consumed)
+            }
+            Parsed::Command { command, frame, consumed } => {
+                self.run(turn, Heard { command, frame, input, consumed: *consumed })
+            }
+            Parsed::Skipped { consumed } => Step::GoOn(*consumed),
+            Parsed::NeedMore => Step::Stop(0, Next::Input),
+            Parsed::Bad(bad) => self.refuse(turn, bad, input),
+        }
+    }
+
+    /// True if the next command reads an item that does not fit the output any more. The command is not used
+    /// up: it comes again once the output is sent.
+    #[cold]
+    fn lacks_room(&self, turn: &Turn<'_>, input: &[u8]) -> bool {
+        if turn.out.is_empty() {
+            return false;
+        }
+        let Parsed::Command { command, .. } = self.parser.clone().next(input) else { return false };
+        let (Command::Get { key, .. }
+        | Command::LeaseGet { key }
+        | Command::Fetch(Fetch { key, .. })) = command
+        else {
+            return false;
+        };
+        let item_bytes = |meta: Meta| HEAD_BYTES_MAX + key.len() + meta.value_bytes;
+        let room = turn.tight_bytes_max.saturating_sub(turn.out.bytes.len());
+        turn.executor.cache().peek(key).is_some_and(|meta| item_bytes(meta) > room)
+    }
+
+    /// Executes a command whose key is written in base64.
+    #[cold]
+    fn decode(
+        &mut self,
+        turn: &mut Turn<'_>,
+        command: &Command<'_>,
+        frame: &meta::Frame<'_>,
+        input: &[u8],
+        consumed: usize,
+    ) -> Step {
+        let mut bytes = [0; KEY_BYTES_MAX];
+        let key = frame.decoded_key(&mut bytes).expect("the parser has looked at it");
+        let (command, frame) = (command.with_key(key), Frame::Meta(*frame));
+        self.run(turn, Heard { command: &command, frame: &frame, input, consumed })
+    }
+
+    /// Executes a command.
+    #[inline]
+    fn run(&mut self, turn: &mut Turn<'_>, heard: Heard<'_>) -> Step {
+        match heard.is_of_list() {
+            true => turn.take_key(),
+            false => turn.left = turn.left.saturating_sub(KEYS_PER_COMMAND),
+        }
+        if turn.attention.is_none() {
+            self.carry_out::<false>(turn, heard)
+        } else {
+            self.notice(turn, heard)
+        }
+    }
+
+    /// The same where somebody wants to know of it.
+    #[cold]
+    fn notice(&mut self, turn: &mut Turn<'_>, heard: Heard<'_>) -> Step {
+        let started = turn.out.bytes.len();
+        let notice = turn.notice(self.id);
+        let meta = notice.before(heard.command, heard.frame);
+        turn.told = None;
+        let step = self.carry_out::<true>(turn, heard);
+        if let Some(response) = &turn.told {
+            notice.after(heard.command, heard.frame, meta, response);
+        }
+        if turn.attention.shows_commands() {
+            let words = words(Some(heard.command), heard.frame, heard.input, heard.consumed);
+            self.show(words, heard.is_of_list(), turn, started);
+        }
+        step
+    }
+
+    /// What is answered is remembered where it is `NOTICED`.
+    #[inline]
+    fn carry_out<const NOTICED: bool>(&mut self, turn: &mut Turn<'_>, heard: Heard<'_>) -> Step {
+        let Heard { command, frame, input, consumed } = heard;
+        match command {
+            Command::Store(store) => {
+                let block = &input[consumed..];
+                Step::GoOn(consumed + self.store::<NOTICED>(turn, store, frame, block))
+            }
+            _ => self.execute::<NOTICED>(turn, command, frame, consumed),
+        }
+    }
+
+    /// Logs a command and its answer; a list of keys with the first one.
+    #[cold]
+    fn show(&mut self, words: &[u8], is_of_list: bool, turn: &Turn<'_>, started: usize) {
+        let log = turn.executor.log();
+        let is_begun = std::mem::replace(&mut self.shown_list, is_of_list);
+        if !is_begun {
+            log.received(self.id, words);
+        }
+        log.answered(self.id, &turn.out.bytes[started..]);
+    }
+
+    #[inline]
+    fn execute<const NOTICED: bool>(
+        &mut self,
+        turn: &mut Turn<'_>,
+        command: &Command<'_>,
+        frame: &Frame<'_>,
+        consumed: usize,
+    ) -> Step {
+        match turn.executor.execute(command, frame, &mut turn.out.bytes) {
+            Executed::Done(Response::Close) => {
+                turn.tell(&Response::Close, frame);
+                self.has_quit = true;
+                return Step::Stop(consumed, Next::Close);
+            }
+            Executed::Done(ref response) => {
+                if NOTICED {
+                    turn.told = Some(*response);
+                }
+                match response {
+                    // What follows in the same turn may be wanted by now, or wanted no more.
+                    Response::Ok => turn.attention = turn.executor.log().attention(),
+                    Response::Authenticated => self.parser.unlock(),
+                    Response::ClientError(ClientError::AuthenticationFailed) => self.parser.lock(),
+                    // Some statistics look at many thousands of items.
+                    Response::EndOfStats => (turn.left, turn.took_long) = (0, true),
+                    _ => {}
+                }
+                turn.tell(response, frame);
+            }
+            Executed::Large(first, large) => {
+                turn.show(first, self.is_brief);
+                self.state = State::Large(large, Box::new(frame.keep()));
+            }
+            Executed::Dump(dump) => self.begin_dump(turn, dump, frame),
+            Executed::Connections(list) => self.state = State::Connections(list),
+            Executed::Gather(gathering) => self.gather(turn, gathering, frame),
+            Executed::Watch(watch) => self.begin_watch(turn, watch, frame),
+            Executed::Region if self.may_read => return Step::Stop(consumed, Next::Region),
+            Executed::Region => turn.tell(&ClientError::RegionNotAllowed.into(), frame),
+            Executed::Reads => match command {
+                Command::NoteReads { keys } if self.may_read => turn.executor.note_reads(keys),
+                _ => turn.tell(&ClientError::RegionNotAllowed.into(), frame),
+            },
+        }
+        Step::GoOn(consumed)
+    }
+
+    #[cold]
+    fn begin_dump(&mut self, turn: &mut Turn<'_>, dump: Box<Dump>, frame: &Frame<'_>) {
+        if self.is_brief {
+            return turn.tell(&Refusal::DumpNotAllowed(dump.form()).into(), frame);
+        }
+        if turn.has_answers() {
+            return turn.tell(&Refusal::DumpPipelined(dump.form()).into(), frame);
+        }
+        if turn.executor.tells_dumps() {
+            turn.tell(&Response::Ok, frame);
+        }
+        self.state = State::Dump(dump);
+    }
+
+    #[cold]
+    fn gather(&mut self, turn: &mut Turn<'_>, gathering: Box<Gathering>, frame: &Frame<'_>) {
+        (turn.left, turn.took_long) = (0, true);
+        if self.is_brief {
+            gathering.finish(frame, &mut turn.out.bytes);
+            return turn.tell(&Response::EndOfStats, frame);
+        }
+        self.state = State::Gather(gathering, Box::new(frame.keep()));
+    }
+
+    #[cold]
+    fn gather_on(&mut self, turn: &mut Turn<'_>) -> Step {
+        (turn.left, turn.took_long) = (0, true);
+        if let State::Gather(gathering, kept) = &mut self.state
+            && gathering.step(&kept.frame(), &mut turn.out.bytes)
+        {
+            turn.tell(&Response::EndOfStats, &kept.frame());
+            self.state = State::Command;
+        }
+        Step::GoOn(0)
+    }
+
+    #[cold]
+    fn begin_watch(&mut self, turn: &mut Turn<'_>, watch: Box<Watch>, frame: &Frame<'_>) {
+        if self.is_brief {
+            return turn.tell(&Refusal::CannotWatch.into(), frame);
+        }
+        if turn.has_answers() {
+            return turn.tell(&Refusal::WatchPipelined.into(), frame);
+        }
+        turn.tell(&Response::Ok, frame);
+        self.state = State::Watch(watch);
+    }
+
+    /// Stores the value that `input` begins with, if it is there as a whole; says how many bytes were used
+    /// up. Otherwise the session waits for the block.
+    #[inline]
+    fn store<const NOTICED: bool>(
+        &mut self,
+        turn: &mut Turn<'_>,
+        store: &Store<'_>,
+        frame: &Frame<'_>,
+        input: &[u8],
+    ) -> usize {
+        let executor = turn.executor;
+        let bytes = block_bytes(store, frame);
+        if let Some(refusal) = executor.refusal(store, frame) {
+            self.pass_over(turn, bytes as u64, Some(refusal), frame);
+            if NOTICED {
+                turn.told = Some(refusal);
+            }
+            return 0;
+        }
+        let Some(block) = input.get(..bytes) else {
+            self.state = State::Block(Box::new(Block::arriving(executor, store, frame)));
+            return 0;
+        };
+        let response = executor.store(store, block, frame);
+        if NOTICED {
+            turn.told = Some(response);
+        }
+        turn.tell(&response, frame);
+        bytes
+    }
+
+    /// Answers to what is no command.
+    #[cold]
+    fn refuse(&mut self, turn: &mut Turn<'_>, bad: &Bad<'_>, input: &[u8]) -> Step {
+        if turn.attention.shows_commands() {
+            turn.executor.log().received(self.id, words(None, &bad.frame, input, bad.consumed));
+        }
+        if self.is_brief && !names_command(input) {
+            // It may be an answer, and to answer it could begin a conversation of two servers without an end.
+            return Step::Stop(input.len(), Next::Close);
+        }
+        turn.left = turn.left.saturating_sub(KEYS_PER_COMMAND);
+        let bad = match turn.executor.server().options.answers_as {
+            AnswersAs::V1_6_45 => *bad,
+            AnswersAs::V1_6_18 => older::refusal(bad, &input[..bad.consumed]),
+        };
+        let Bad { error, frame, consumed, swallow, close } = bad;
+        self.pass_over(turn, swallow, error, &frame);
+        if close { Step::Stop(consumed, Next::Close) } else { Step::GoOn(consumed) }
+    }
+
+    /// Passes over a block that nobody wants, and then tells why.
+    fn pass_over(
+        &mut self,
+        turn: &mut Turn<'_>,
+        bytes: u64,
+        response: Option<Response>,
+        frame: &Frame<'_>,
+    ) {
+        if bytes > 0 {
+            self.state = State::Block(Box::new(Block::passing(bytes, response, frame)));
+        } else if let Some(response) = response {
+            turn.tell(&response, frame);
+        }
+    }
+
+    /// How to tell the peer of something that it did not ask for: in its dialect, and where it is about to send
+    /// a value, as the outcome of that.
+    pub(crate) fn unasked(&self) -> Frame<'_> {
+        match &self.state {
+            State::Block(block) if matches!(block.frame(), Frame::Binary(_)) => block.frame(),
+            _ => self.parser.unasked(),
+        }
+    }
+
+    /// Is it in the middle of a block?
+    pub(crate) fn is_in_block(&self) -> bool {
+        matches!(self.state, State::Block(_))
+    }
+
+    /// As [`Block::awaits_much`], where there is a block.
+    #[inline]
+    pub(crate) fn awaits_much(&self) -> bool {
+        matches!(&self.state, State::Block(block) if block.awaits_much())
+    }
+
+    /// As [`Block::landing`], where there is a block.
+    pub(crate) fn landing(&mut self) -> Option<(Landing, usize, bool)> {
+        match &mut self.state {
+            State::Block(block) => block.landing(),
+            _ => None,
+        }
+    }
+
+    /// As [`Block::land`].
+    pub(crate) fn land(&mut self, landing: Landing, bytes: usize) {
+        if let State::Block(block) = &mut self.state {
+            block.land(landing, bytes);
+        }
+    }
+
+    /// What it is at.
+    pub(crate) fn stage(&self) -> Stage {
+        match &self.state {
+            State::Command => Stage::Command,
+            State::Block(block) if block.is_passing() => Stage::Swallow,
+            State::Block(_) => Stage::Value,
+            State::Large(..) | State::Dump(_) | State::Gather(..) | State::Connections(_) => {
+                Stage::Answer
+            }
+            State::Watch(_) => Stage::Watch,
+        }
+    }
+
+    /// Has the peer asked for the end of the connection?
+    pub(crate) fn has_quit(&self) -> bool {
+        self.has_quit
+    }
+
+    /// The memory it owns beyond its own size, in bytes.
+    pub(crate) fn held_bytes(&self) -> usize {
+        match &self.state {
+            State::Block(block) => block.held_bytes(),
+            State::Dump(dump) => dump.held_bytes(),
+            State::Gather(gathering, _) => gathering.held_bytes(),
+            State::Command | State::Large(..) | State::Connections(_) | State::Watch(_) => 0,
+        }
+    }
+}
+
+/// What stands before and behind a value in any dialect, without its key.
+const HEAD_BYTES_MAX: usize = 100;
+
+/// With so much output of its own a session should wait until it is sent.
+pub(crate) const OUTPUT_BYTES_HIGH: usize = 64 * 1024;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,352 @@
+//! TLS on a connection: what is received is decrypted here, what is sent encrypted.
+//!
+//! A connection that waits for a request keeps nothing here but its keys. A record that has arrived in part is
+//! kept until the rest comes, and so is what the socket did not take; both count against the budget.
+
+use std::fmt;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use larder_stats::{Counter, Counters};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
+use rustls::unbuffered::{
+    ConnectionState, EncodeError, EncodeTlsData, EncryptError, InsufficientSizeError,
+    UnbufferedStatus, WriteTraffic,
+};
+use rustls::{Error, HandshakeKind, ServerConfig};
+
+use crate::net::backlog::Backlog;
+
+/// The TLS of one connection.
+pub(crate) struct Tls {
+    state: UnbufferedServerConnection,
+    /// Records that have not arrived as a whole.
+    incoming: Vec<u8>,
+    /// Records that the socket did not take.
+    outgoing: Backlog,
+    /// Is the handshake still under way?
+    is_handshaking: bool,
+    /// Has the peer said that it will send no more?
+    is_over: bool,
+    /// Has something gone wrong that ends it?
+    is_broken: bool,
+    /// Are sessions counted, since clients may resume them?
+    counts_sessions: bool,
+}
+
+/// What a receive brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Received {
+    /// Bytes for the session. TLS can receive something and yet have none.
+    pub(crate) bytes: usize,
+    /// Will there never be more?
+    pub(crate) is_end: bool,
+    /// May there be more now?
+    pub(crate) may_be_more: bool,
+}
+
+impl Received {
+    /// What a receive without TLS brought, into so much room.
+    #[inline]
+    pub(crate) fn plain(bytes: usize, room_bytes: usize) -> Self {
+        Self { bytes, is_end: bytes == 0, may_be_more: bytes == room_bytes }
+    }
+}
+
+/// A worker's buffers for records, which its connections use in turn. Without TLS they own no memory.
+#[derive(Debug)]
+pub(crate) struct Records {
+    incoming: Vec<u8>,
+    outgoing: Vec<u8>,
+    write_bytes: usize,
+}
+
+impl Records {
+    /// Buffers that take so much of an answer at a time.
+    pub(crate) fn new(write_bytes: usize) -> Self {
+        let write_bytes = write_bytes.min(WRITE_BYTES_MAX);
+        Self { incoming: Vec::new(), outgoing: Vec::new(), write_bytes }
+    }
+}
+
+impl Tls {
+    pub(crate) fn new(config: Arc<ServerConfig>, counts_sessions: bool) -> Result<Self, Error> {
+        Ok(Self {
+            state: UnbufferedServerConnection::new(config)?,
+            incoming: Vec::new(),
+            outgoing: Backlog::default(),
+            is_handshaking: true,
+            is_over: false,
+            is_broken: false,
+            counts_sessions,
+        })
+    }
+
+    /// Receives records, up to `bytes_max` of them, and hands on what was in them, which is less. Goes on with
+    /// the handshake, and sends what belongs to it.
+    pub(crate) fn receive(
+        &mut self,
+        socket: &OwnedFd,
+        counters: &Counters,
+        records: &mut Records,
+        bytes_max: usize,
+        mut hand_on: impl FnMut(&[u8]),
+    ) -> Result<Received, Errno> {
+        if self.is_broken {
+            return Err(Errno::PROTO);
+        }
+        if self.is_over {
+            return Ok(Received { bytes: 0, is_end: true, may_be_more: false });
+        }
+        let held = self.incoming.len();
+        if records.incoming.len() < bytes_max {
+            records.incoming.resize(bytes_max, 0);
+        }
+        let buffer = &mut records.incoming[..bytes_max];
+        let (front, room) = buffer.split_at_mut(held);
+        let room_bytes = room.len();
+        let (received, _) = recv(socket, &mut *room, RecvFlags::empty())?;
+        if received == 0 {
+            return Ok(Received { bytes: 0, is_end: true, may_be_more: false });
+        }
+        front.copy_from_slice(&self.incoming);
+        let buffer = &mut buffer[..held + received];
+
+        let mut bytes = 0;
+        let processed = self.process(buffer, |plain| {
+            bytes += plain.len();
+            hand_on(plain);
+        });
+        let was_handshaking = self.is_handshaking;
+        match processed {
+            Ok(used) if buffer.len() - used <= INCOMING_BYTES_MAX => {
+                self.incoming.clear();
+                self.incoming.extend_from_slice(&buffer[used..]);
+                if self.incoming.is_empty() || self.incoming.capacity() > INCOMING_BYTES_MAX {
+                    self.incoming.shrink_to_fit();
+                }
+            }
+            _ => {
+                self.is_broken = true;
+                counters.count(if was_handshaking {
+                    Counter::SslHandshakeErrors
+                } else {
+                    Counter::SslProtoErrors
+                });
+            }
+        }
+        // An alert says what was wrong.
+        self.flush(socket)?;
+        if self.is_broken {
+            return Err(Errno::PROTO);
+        }
+        if was_handshaking && !self.state.is_handshaking() {
+            self.is_handshaking = false;
+            if self.counts_sessions && self.state.handshake_kind() != Some(HandshakeKind::Resumed) {
+                counters.count(Counter::SslNewSessions);
+            }
+        }
+        let may_be_more = received == room_bytes || self.is_over;
+        Ok(Received { bytes, is_end: false, may_be_more })
+    }
+
+    /// Works through records, and says how many bytes of them are used up.
+    fn process(
+        &mut self,
+        records: &mut [u8],
+        mut hand_on: impl FnMut(&[u8]),
+    ) -> Result<usize, Error> {
+        let mut used = 0;
+        loop {
+            let UnbufferedStatus { discard, state } =
+                self.state.process_tls_records(&mut records[used..]);
+            used += discard;
+            match state {
+                Ok(ConnectionState::ReadTraffic(mut traffic)) => {
+                    while let Some(record) = traffic.next_record() {
+                        let record = record?;
+                        hand_on(record.payload);
+                        used += record.discard;
+                    }
+                }
+                Ok(ConnectionState::EncodeTlsData(data)) => encode(data, &mut self.outgoing)?,
+                Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
+                Ok(ConnectionState::BlockedHandshake | ConnectionState::WriteTraffic(_)) => {
+                    return Ok(used);
+                }
+                Ok(ConnectionState::PeerClosed | ConnectionState::Closed) => {
+                    self.is_over = true;
+                    return Ok(used);
+                }
+                // Data before the end of the handshake is switched off.
+                Ok(_) => return Err(Error::HandshakeNotComplete),
+                Err(error) => {
+                    // Where there is an alert it comes next; without one the same would go wrong again.
+                    if self.state.wants_write()
+                        && let UnbufferedStatus {
+                            state: Ok(ConnectionState::EncodeTlsData(data)),
+                            ..
+                        } = self.state.process_tls_records(&mut records[used..])
+                    {
+                        encode(data, &mut self.outgoing)?;
+                    }
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// Encrypts and sends; says how many bytes of `plain` are done with. What the socket does not take of
+    /// their records is kept here, and while there is any nothing more is encrypted.
+    pub(crate) fn send<'a>(
+        &mut self,
+        socket: &OwnedFd,
+        records: &mut Records,
+        parts: impl IntoIterator<Item = &'a [u8]>,
+    ) -> Result<usize, Errno> {
+        if self.is_broken {
+            return Err(Errno::PROTO);
+        }
+        self.flush(socket)?;
+        let mut done = 0;
+        let write_bytes = records.write_bytes;
+        for plain in parts.into_iter().flat_map(|part| part.chunks(write_bytes)) {
+            if self.has_unsent() {
+                break;
+            }
+            let bytes = self.encrypt(plain, &mut records.outgoing).map_err(|_| Errno::PROTO)?;
+            let encrypted = &records.outgoing[..bytes];
+            done += plain.len();
+            // What TLS had to say itself was encrypted before.
+            self.flush(socket)?;
+            let sent = if self.has_unsent() { 0 } else { try_send(socket, encrypted)? };
+            if sent < bytes {
+                self.outgoing.push(&encrypted[sent..]);
+            }
+        }
+        Ok(done)
+    }
+
+    /// Writes the records of `plain` to `buffer`, which grows as it must, and says how long they are.
+    fn encrypt(&mut self, plain: &[u8], buffer: &mut Vec<u8>) -> Result<usize, EncryptError> {
+        let mut encrypted = Err(EncryptError::EncryptExhausted);
+        self.when_ready(|mut traffic| {
+            encrypted = match traffic.encrypt(plain, buffer) {
+                Err(EncryptError::InsufficientSize(InsufficientSizeError { required_size })) => {
+                    buffer.resize(required_size, 0);
+                    traffic.encrypt(plain, buffer)
+                }
+                encrypted => encrypted,
+            }
+        });
+        encrypted
+    }
+
+    /// Lets `act` write, if the handshake is done and nothing is wrong.
+    fn when_ready(&mut self, mut act: impl FnMut(WriteTraffic<'_, ServerConnectionData>)) {
+        loop {
+            let UnbufferedStatus { discard, state } =
+                self.state.process_tls_records(&mut self.incoming);
+            let goes_on = match state {
+                Ok(ConnectionState::WriteTraffic(traffic)) => {
+                    act(traffic);
+                    false
+                }
+                Ok(ConnectionState::EncodeTlsData(data)) => {
+                    encode(data, &mut self.outgoing).is_ok()
+                }
+                Ok(ConnectionState::TransmitTlsData(data)) => {
+                    data.done();
+                    true
+                }
+                _ => false,
+            };
+            self.incoming.drain(..discard);
+            if !goes_on {
+                return;
+            }
+        }
+    }
+
+    /// Sends what the socket did not take before.
+    fn flush(&mut self, socket: &OwnedFd) -> Result<(), Errno> {
+        if self.has_unsent() {
+            let sent = try_send(socket, self.outgoing.waiting())?;
+            self.outgoing.use_up(sent);
+        }
+        Ok(())
+    }
+
+    /// Are there records that the socket did not take?
+    pub(crate) fn has_unsent(&self) -> bool {
+        !self.outgoing.is_empty()
+    }
+
+    /// Tells the peer that nothing more will come, so that it knows that it has everything.
+    pub(crate) fn say_goodbye(&mut self, socket: &OwnedFd) {
+        if self.is_handshaking || self.is_broken || self.has_unsent() {
+            return;
+        }
+        let (mut record, mut bytes) = ([0; GOODBYE_BYTES_MAX], 0);
+        self.when_ready(|mut traffic| {
+            bytes = traffic.queue_close_notify(&mut record).unwrap_or(0);
+        });
+        // Who does not hear it sees the connection close.
+        let _ = try_send(socket, &record[..bytes]);
+    }
+
+    /// The memory of records that are here in part, in bytes.
+    pub(crate) fn incoming_bytes(&self) -> usize {
+        self.incoming.capacity()
+    }
+
+    /// The memory of records that the socket did not take, in bytes.
+    pub(crate) fn outgoing_bytes(&self) -> usize {
+        self.outgoing.held_bytes()
+    }
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // What the rest holds is not for logs.
+        f.debug_struct("Tls").field("is_handshaking", &self.is_handshaking).finish_non_exhaustive()
+    }
+}
+
+/// Appends a record of the handshake, or an alert.
+fn encode<Data>(mut data: EncodeTlsData<'_, Data>, outgoing: &mut Backlog) -> Result<(), Error> {
+    let mut record = Vec::new();
+    while let Err(error) = data.encode(&mut record) {
+        match error {
+            EncodeError::InsufficientSize(InsufficientSizeError { required_size }) => {
+                record.resize(required_size, 0);
+            }
+            EncodeError::AlreadyEncoded => return Err(Error::General(error.to_string())),
+        }
+    }
+    outgoing.push(&record);
+    Ok(())
+}
+
+fn try_send(socket: &OwnedFd, bytes: &[u8]) -> Result<usize, Errno> {
+    match send(socket, bytes, SendFlags::NOSIGNAL) {
+        Err(Errno::AGAIN | Errno::INTR) => Ok(0),
+        sent => sent,
+    }
+}
+
+/// More than a record, and more than a sensible chain of certificates.
+pub(crate) const INCOMING_BYTES_MAX: usize = 32 * 1024;
+
+/// More of an answer is not encrypted at a time.
+const WRITE_BYTES_MAX: usize = 1024 * 1024;
+
+/// An alert, encrypted.
+const GOODBYE_BYTES_MAX: usize = 64;
+
+pub(crate) mod certificates;
+pub(crate) mod suites;
+#[cfg(test)]
+mod tests;
