@@ -11,13 +11,13 @@ use larder_region::file::{is_length_sealed, open_again};
 use larder_region::{FileError, forks};
 use larder_stats::Counter;
 
-use crate::builder::random;
 use crate::clock::Time;
-use crate::flight::Flights;
-use crate::maintainer::Maintainer;
+use crate::load::flight::Flights;
+use crate::open::builder::random;
 use crate::removals::Queues;
-use crate::seats::Seats;
-use crate::{Builder, Clock, Inheritance, OpenError, Opening, SharedError, seats};
+use crate::thread::maintainer::Maintainer;
+use crate::thread::seats::Seats;
+use crate::{Builder, Clock, Inheritance, OpenError, Opening, SharedError, thread::seats};
 
 /// A cache. Clones are cheap and share everything. There is nothing to close: the memory is given back when the
 /// last clone is dropped, with the walks, uploads and large values that are under way.

@@ -11,7 +11,7 @@ use larder_engine::{
 use larder_item::Meta;
 
 use crate::cache::Shared;
-use crate::{Request, seats};
+use crate::{Request, thread::seats};
 
 /// The longest part of a value that is copied for a slow reader at a time.
 const COPIED_BYTES_MAX: usize = 16 << 10;

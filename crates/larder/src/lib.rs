@@ -49,30 +49,24 @@
 //! [`stats`]; [`wire`], [`large`], [`dump`], `seats`, [`share`]; [`client`].
 #![forbid(unsafe_code)]
 
-pub mod builder;
-pub mod cache;
-pub mod client;
-pub mod clock;
-pub mod dump;
-mod flight;
-pub mod get;
-pub mod inspect;
-pub mod large;
-pub mod load;
-mod maintainer;
-pub mod removals;
-mod seats;
-pub mod set;
-pub mod share;
-pub mod stats;
-pub mod walk;
-pub mod wire;
+mod cache;
+mod client;
+mod clock;
+mod dump;
+mod get;
+mod large;
+mod load;
+mod open;
+mod removals;
+mod set;
+mod stats;
+mod thread;
+mod walk;
+mod wire;
 
-pub use builder::{Builder, OpenError};
 pub use cache::Cache;
 pub use client::{Client, ClientError, Hit};
 pub use clock::Clock;
-pub use inspect::{Inspection, Peer};
 pub use larder_engine::{
     Amended, Amendment, Arithmetic, Basis, Broken, Counting, CreateError, Cursor, Deletion, Dumped,
     Evicted, JoinError, Leaving, LimitError, Miss, PeerReport, Reading, Reason, Removed, Report,
@@ -86,8 +80,10 @@ pub use larder_region::{Lent, Sink, peer_groups};
 pub use larder_stats::Counter;
 pub use large::{Landing, LargeValue, Piece, Read, Upload};
 pub use load::{LoadError, LoadOptions, Loaded};
+pub use open::builder::{Builder, OpenError};
+pub use open::inspect::{Inspection, Peer};
+pub use open::share::{Inheritance, Opening, SharedError, Unusable};
 pub use removals::Removals;
 pub use set::{CountError, Swap, SwapError};
-pub use share::{Inheritance, Opening, SharedError, Unusable};
 pub use stats::{Memory, Stat};
 pub use walk::{Item, Items, Keys};

@@ -24,6 +24,8 @@
 //! can say so with a value of the caller's own choice, and a time of its own ([`Loaded::ttl`]), so that it is
 //! not asked for in vain all the time. Errors are never stored.
 
+pub(crate) mod flight;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,8 +33,8 @@ use larder_engine::{Basis, Request, StoreError, Stored};
 use larder_item::{Deadline, KeyError, Meta, Second, StoreMode, check_key};
 
 use crate::Cache;
-use crate::flight::{Boarded, Leader, Outcome};
 use crate::set::count_refusal;
+use flight::{Boarded, Leader, Outcome};
 
 /// How [`Cache::get_or_load`] loads, and how long it keeps what it has loaded. All callers of a key should
 /// agree: how fresh an item is, is told from its deadline by the caller's own options.

@@ -453,7 +453,10 @@ fn the_configuration_of_a_plain_start_gives_no_warning_when_it_is_read_again() {
         panic!("not to run");
     };
     assert_eq!(warnings, [""; 0]);
-    assert_eq!(crate::show::settings::settings(&options), crate::show::settings::settings(&Options::default()));
+    assert_eq!(
+        crate::show::settings::settings(&options),
+        crate::show::settings::settings(&Options::default())
+    );
 }
 
 #[test]

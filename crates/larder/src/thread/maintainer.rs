@@ -8,7 +8,7 @@ use larder_engine::{Engine, Seat};
 use larder_stats::Counter;
 
 use crate::cache::Shared;
-use crate::seats;
+use crate::thread::seats;
 
 /// How often dead memory is looked for when nobody is short of it.
 const PERIOD: Duration = Duration::from_secs(1);

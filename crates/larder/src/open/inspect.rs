@@ -10,7 +10,7 @@ use larder_region::{Memory, boot, file, locks};
 use larder_stats::Counter;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::share::{SharedError, Unusable};
+use crate::open::share::{SharedError, Unusable};
 
 /// A cache in a file that is only read: nobody notices, and nothing that others left is put in order.
 ///

@@ -16,7 +16,7 @@ use larder_region::layout::{MAGIC, superblock};
 use larder_region::shared::ShareError;
 use larder_region::{Access, FileError, LockError, Locks, Memory, NewFile, boot, file, locks};
 
-use crate::builder::random;
+use crate::open::builder::random;
 
 /// Where a cache's memory is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -9,11 +9,11 @@ use larder_item::Epoch;
 use larder_region::Access;
 
 use crate::clock::Time;
-use crate::maintainer::Maintainer;
-use crate::share::{
+use crate::open::share::{
     Inheritance, Opening, Place, SharedError, Sharing, open_anonymous, open_inherited,
     open_readable,
 };
+use crate::thread::maintainer::Maintainer;
 use crate::{Cache, Clock};
 
 /// The settings of a cache that is to be opened. Each has a default.
