@@ -7,10 +7,10 @@ use anyhow::{Context, Result};
 use larder_protocol::text::client::{Reply, request};
 use larder_protocol::{Command, Delete};
 
-use crate::address::ServerArgument;
 use crate::connection::{Connection, unexpected};
 use crate::get::shown;
 use crate::outcome::Outcome;
+use larder_load::address::ServerArgument;
 
 /// Remove items
 #[derive(Debug, clap::Args)]

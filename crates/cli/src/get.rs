@@ -8,9 +8,9 @@ use anyhow::{Context, Result};
 use larder_protocol::text::client::reply::Hit;
 use larder_protocol::text::client::{Reply, request};
 
-use crate::address::ServerArgument;
 use crate::connection::{Connection, unexpected};
 use crate::outcome::Outcome;
+use larder_load::address::ServerArgument;
 
 /// Print the values of items
 #[derive(Debug, clap::Args)]

@@ -11,21 +11,17 @@
 //! - how it ends: `outcome`.
 #![forbid(unsafe_code)]
 
-mod address;
-mod bench;
 mod connection;
 mod delete;
 mod exptime;
 mod fsck;
 mod get;
 mod inspect;
-mod mix;
 mod outcome;
 mod ping;
 mod replay;
 mod set;
 mod stats;
-mod value;
 
 use std::process::ExitCode;
 
@@ -50,7 +46,7 @@ enum Larder {
     Inspect(inspect::Arguments),
     Fsck(fsck::Arguments),
     Replay(replay::Arguments),
-    Bench(Box<bench::Arguments>),
+    Bench(Box<larder_load::Arguments>),
 }
 
 fn main() -> ExitCode {
@@ -63,7 +59,7 @@ fn main() -> ExitCode {
         Larder::Inspect(arguments) => inspect::run(&arguments),
         Larder::Fsck(arguments) => fsck::run(&arguments),
         Larder::Replay(arguments) => replay::run(&arguments),
-        Larder::Bench(arguments) => bench::run(&arguments),
+        Larder::Bench(arguments) => larder_load::run(&arguments),
     };
     outcome::exit_code(ended)
 }

@@ -3,14 +3,7 @@
 use std::io;
 use std::process::ExitCode;
 
-/// What became of a subcommand that could do its work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// All that was asked for.
-    Done,
-    /// There was no such item, nothing was stored, or a check failed; stderr says which.
-    Missed,
-}
+pub(crate) use larder_load::Outcome;
 
 /// The exit code of a subcommand, after an error has been shown.
 pub(crate) fn exit_code(ended: anyhow::Result<Outcome>) -> ExitCode {

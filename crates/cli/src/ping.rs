@@ -7,9 +7,9 @@ use anyhow::{Context, Result};
 use larder_protocol::Command;
 use larder_protocol::text::client::{Reply, request};
 
-use crate::address::ServerArgument;
 use crate::connection::{Connection, unexpected};
 use crate::outcome::Outcome;
+use larder_load::address::ServerArgument;
 
 /// Ask a server for its version and measure how long the answer takes
 #[derive(Debug, clap::Args)]

@@ -10,11 +10,11 @@ use larder::StoreMode;
 use larder_protocol::Store;
 use larder_protocol::text::client::{Reply, request};
 
-use crate::address::ServerArgument;
 use crate::connection::{Connection, unexpected};
 use crate::exptime::exptime_of;
 use crate::get::shown;
 use crate::outcome::Outcome;
+use larder_load::address::ServerArgument;
 
 /// Store an item
 #[derive(Debug, clap::Args)]

@@ -6,9 +6,9 @@ use anyhow::{Context, Result};
 use larder_protocol::text::client::{Reply, request};
 use larder_protocol::{Command, StatsSection};
 
-use crate::address::ServerArgument;
 use crate::connection::{Connection, unexpected};
 use crate::outcome::Outcome;
+use larder_load::address::ServerArgument;
 
 /// Print the statistics of a server
 #[derive(Debug, clap::Args)]

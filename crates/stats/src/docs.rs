@@ -75,7 +75,7 @@ fn introduction(section: Section) -> (&'static str, &'static str) {
 }
 
 const HEAD: &str = "\
-<!-- Written from crates/stats/src/table.rs. Change a row there, then run
+<!-- Written from crates/stats/src/table/mod.rs. Change a row there, then run
      `LARDER_BLESS=1 cargo test -p larder-stats`. -->
 
 # Statistics

@@ -16,7 +16,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("engine", &["item", "stats", "region"]),
     ("larder", &["item", "stats", "options", "region", "engine", "protocol"]),
     ("server", &["item", "stats", "options", "protocol", "larder"]),
-    ("cli", &["larder", "protocol", "options"]),
+    ("load", &["protocol", "options"]),
+    ("cli", &["larder", "load", "protocol", "options"]),
     ("capi", &["larder", "item"]),
 ];
 
@@ -27,11 +28,11 @@ const UNSAFE: &[(&str, &str, &[&str])] = &[
         "the mapping, copies of bytes that others may be changing, and what the C library alone offers",
         &["fork.rs", "groups.rs", "locks.rs", "mapping.rs", "memory.rs", "raw.rs", "sink.rs"],
     ),
-    ("engine", "the bytes of a pinned piece, read where they are", &["pinned.rs"]),
+    ("engine", "the bytes of a pinned piece, read where they are", &["ops/pinned.rs"]),
     (
         "server",
         "the io_uring, whose buffers the kernel works on",
-        &["ring.rs", "ring/arrival.rs", "ring/buffers.rs", "ring/sending.rs"],
+        &["net/ring/mod.rs", "net/ring/arrival.rs", "net/ring/buffers.rs", "net/ring/sending.rs"],
     ),
     (
         "capi",

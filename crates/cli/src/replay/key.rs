@@ -1,6 +1,6 @@
 //! The keys of a replay.
 
-use crate::mix::mix;
+use larder_load::mix::mix;
 
 /// A key of a trace, as the cache sees it. The ids of a trace are dense and say who came first; a hash
 /// carries no such meaning.

@@ -10,7 +10,7 @@ use crate::replay::key::Key;
 use crate::replay::pace::Pace;
 use crate::replay::play::{Counts, Target, play};
 use crate::replay::report::{Report, ratio};
-use crate::replay::trace::Trace;
+use larder_load::trace::Trace;
 
 /// Replays a trace on a new cache, in virtual time.
 ///
@@ -26,7 +26,7 @@ pub(crate) fn replay(trace: &Trace, arguments: &Arguments) -> Result<Report> {
         .clock(Clock::Ticked)
         .open()?;
     let counts = play_on(&cache, trace, arguments.threads)?;
-    let mut report = Report::of(&counts, trace.len());
+    let mut report = Report::of(&counts, trace.request_count());
     describe(&cache, trace, &mut report);
     Ok(report)
 }

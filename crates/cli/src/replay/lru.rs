@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::replay::trace::{Operation, Request, Trace};
+use larder_load::trace::{Operation, Request, Trace};
 
 /// What an item costs besides its key and value.
 const ITEM_OVERHEAD_BYTES: u64 = 24;

@@ -18,8 +18,6 @@ mod pace;
 mod play;
 mod report;
 mod server;
-mod sizes;
-pub(crate) mod trace;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -27,9 +25,9 @@ use std::time::Instant;
 
 use anyhow::Result;
 
-use crate::address::Address;
 use crate::outcome::Outcome;
-use trace::Trace;
+use larder_load::address::Address;
+use larder_load::trace::Trace;
 
 /// Replay a request trace on the library, or on a server, and print the miss ratio
 #[derive(Debug, clap::Args)]
@@ -106,7 +104,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
     };
     let seconds = started.elapsed().as_secs_f64();
     report.push("seconds", format!("{seconds:.2}"));
-    report.push("requests_per_second", format!("{:.0}", trace.len() as f64 / seconds));
+    report.push("requests_per_second", format!("{:.0}", trace.request_count() as f64 / seconds));
     write!(std::io::stdout(), "{report}")?;
     Ok(if report.is_sound() { Outcome::Done } else { Outcome::Missed })
 }

@@ -8,8 +8,8 @@ use anyhow::Result;
 
 use crate::replay::key::Key;
 use crate::replay::pace::Walker;
-use crate::replay::trace::{Operation, Request, Trace};
-use crate::value::write_value;
+use larder_load::trace::{Operation, Request, Trace};
+use larder_load::value::write_value;
 
 /// What a trace is replayed on.
 pub(crate) trait Target {
@@ -66,7 +66,7 @@ pub(crate) fn play(trace: &Trace, walker: &Walker<'_>, target: &mut impl Target)
         counts: Counts::default(),
         target,
     };
-    let mut progress = Progress::new(walker.thread() == 0, trace.len());
+    let mut progress = Progress::new(walker.thread() == 0, trace.request_count());
     let mut now = None;
     for (index, (second, request)) in trace.requests().enumerate() {
         walker.reach(index);

@@ -4,7 +4,6 @@ use anyhow::{Context, Result, bail, ensure};
 use larder_protocol::text::client::{Reply, request};
 use larder_protocol::{Command, StatsSection, Store};
 
-use crate::address::Address;
 use crate::connection::{Connection, unexpected};
 use crate::exptime::exptime_of;
 use crate::replay::Arguments;
@@ -12,8 +11,9 @@ use crate::replay::key::Key;
 use crate::replay::pace::Pace;
 use crate::replay::play::{Counts, Target, play};
 use crate::replay::report::{Report, ratio};
-use crate::replay::trace::Trace;
 use crate::stats;
+use larder_load::address::Address;
+use larder_load::trace::Trace;
 
 /// Replays a trace on a server, in real time, and compares its counters with those of the replay.
 ///
@@ -41,7 +41,7 @@ pub(crate) fn replay(trace: &Trace, address: &Address, arguments: &Arguments) ->
 
     let counts = play_on(address, trace, arguments)?;
     let after = Statistics::ask(&mut connection)?;
-    let mut report = Report::of(&counts, trace.len());
+    let mut report = Report::of(&counts, trace.request_count());
     let counted = |name| Ok::<_, anyhow::Error>(after.number(name)? - before.number(name)?);
     report.push("evictions", counted("evictions")?);
     report.push("items", after.number("curr_items")?);

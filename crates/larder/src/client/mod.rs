@@ -31,6 +31,7 @@ use larder_region::forks;
 
 use crate::Cache;
 use crate::get::{KEYS_AT_ONCE, with_buffer};
+use crate::set::Swap;
 use ask::{Ask, Outcome};
 use connection::Connection;
 use hints::Hints;
@@ -70,9 +71,6 @@ pub struct Hit {
     /// Was it read in the server's memory?
     pub is_local: bool,
 }
-
-/// What became of [`Client::compare_and_set`].
-pub use crate::set::Swap;
 
 /// Why a server could not be asked, or did not do it.
 #[derive(Debug, thiserror::Error)]

@@ -150,7 +150,7 @@ fn meaning(row: &Row) -> String {
 const WRITES: &str = "a String takes every write";
 
 const HEAD: &str = "\
-<!-- Written from crates/options/src/table.rs. Change a row there, then run
+<!-- Written from crates/options/src/table/mod.rs. Change a row there, then run
      `LARDER_BLESS=1 cargo test -p larder-options`. -->
 
 # Options

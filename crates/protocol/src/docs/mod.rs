@@ -83,7 +83,7 @@ fn words(error: &Response) -> String {
 fn head() -> String {
     format!(
         "\
-<!-- Written from crates/protocol/src/docs.rs. Change a row there, then run
+<!-- Written from crates/protocol/src/docs/mod.rs. Change a row there, then run
      `LARDER_BLESS=1 cargo test -p larder-protocol`. -->
 
 # Protocol

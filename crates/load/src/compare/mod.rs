@@ -1,0 +1,165 @@
+//! `larder bench compare`: what a request costs several servers.
+//!
+//! Files in reading order: this one, [`server`] that is started and ended, [`watchdog`], [`workload`], [`table`].
+
+mod server;
+mod table;
+mod watchdog;
+mod workload;
+
+use std::io::Write;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::Outcome;
+use crate::measure::Plan;
+use crate::measure::live::Live;
+use crate::measure::pin::processors;
+use crate::measure::stop::Stop;
+use crate::options::{LoadArguments, rate};
+use server::{Contestant, Folder};
+use table::{Row, Table};
+use workload::Workload;
+
+/// Compare servers by the processor time that a request costs them
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Arguments {
+    /// The servers: a name and the command that starts it, with @SOCK where the path of a unix socket
+    /// goes or @PORT for a port of 127.0.0.1
+    #[arg(value_name = "NAME=COMMAND", required = true, value_parser = Contestant::parse)]
+    servers: Vec<Contestant>,
+    /// Rounds in which each server is measured once with each workload
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// How long a server is measured each time
+    #[arg(long, value_name = "SECS", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    seconds: u64,
+    /// Connections
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    connections: u32,
+    /// Keys
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
+    keys: u32,
+    /// What is asked, separated by commas
+    #[arg(long, value_name = "MODE:BYTES:PIPELINE", value_delimiter = ',', value_parser = Workload::parse,
+          default_value = "get:100:1,set:100:1,get:1024:1,get:10240:1,set:10240:1,get:100:16,set:100:16")]
+    workloads: Vec<Workload>,
+    /// Open loop: so many requests a second, the same for all servers; latency counts from when they fall due
+    #[arg(long, value_name = "N", value_parser = rate)]
+    rate: Option<f64>,
+    /// Speak TLS, whatever certificate they show: the servers are this command's own
+    #[arg(long)]
+    tls: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+const AFTER_HELP: &str = "\
+Each server runs alone on one processor and the load on another, one round after the other (A B C, A B C),
+so that drift of the machine's speed falls on all. The cost of a request is the server's processor time
+over the requests, which hardly depends on whether the load kept it busy. Each number is the median of
+the rounds; ratios are medians of the ratios within a round. A server has to run with one worker thread.
+
+Columns: ns/request processor time of the server; ratio that of the first server over its own (above 1:
+cheaper); requests/s; busy: the share of its processor that the server used; hit: hits over gets; p99 the
+latency.
+
+Only what this command has started is ended, also on Ctrl-C and when it is killed (a shell beside the
+server sees to that).
+
+Examples:
+  larder bench compare 'memcached=memcached -t 1 -m 1024 -s @SOCK' 'larderd=larderd -t 1 -m 1024 -s @SOCK'
+  larder bench compare --rate 50000 --workloads mix:100:1 'a=memcached -s @SOCK' 'b=larderd -s @SOCK'
+  larder bench compare --rounds 9 --workloads mix:100:1,get:4096:8 'old=./old -p @PORT' 'new=./new -p @PORT'
+
+Exit code: 0 all were measured and all values were right; 1 some were not; 2 a server failed.";
+
+/// Runs `larder bench compare`.
+pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
+    for (at, server) in arguments.servers.iter().enumerate() {
+        let is_double = arguments.servers[..at].iter().any(|other| other.name == server.name);
+        ensure!(!is_double, "two servers are named {}: give each a name of its own", server.name);
+    }
+    // From here on signals end the servers before this process.
+    let stop = Stop::on_signals(true)?;
+    let processors = Processors::choose()?;
+    let folder = Folder::new()?;
+    let mut table = Table::default();
+    let mut is_sound = true;
+    for round in 0..arguments.rounds {
+        for contestant in &arguments.servers {
+            for workload in &arguments.workloads {
+                let row =
+                    measure(arguments, contestant, workload, &processors, &folder, &stop, round);
+                let row = row.with_context(|| format!("{} on {workload}", contestant.name))?;
+                is_sound &= row.is_sound;
+                table.push(round, row);
+            }
+        }
+    }
+    let mut output = std::io::stdout();
+    match arguments.json {
+        true => writeln!(output, "{}", table.json(processors.are_apart()))?,
+        false => write!(output, "{}", table.text())?,
+    }
+    Ok(if is_sound { Outcome::Done } else { Outcome::Missed })
+}
+
+/// Starts a server, stores the keys, measures it, ends it.
+fn measure(
+    arguments: &Arguments,
+    contestant: &Contestant,
+    workload: &Workload,
+    processors: &Processors,
+    folder: &Folder,
+    stop: &Stop,
+    round: u32,
+) -> Result<Row> {
+    let server = contestant.start(folder, processors.server, stop)?;
+    let load = LoadArguments::of_comparison(server.address().clone(), workload, arguments);
+    let plan = Plan::new(&load, stop, processors.load)?;
+    plan.store_every_key().with_context(|| server.log())?;
+    let before_ns = server.processor_ns()?;
+    let rounds = arguments.rounds;
+    let prefix = format!("round {} of {rounds}, {}, {workload}: ", round + 1, contestant.name);
+    let measured = plan.measure(&mut Live::new(&prefix))?;
+    let spent_ns = server.processor_ns()?.saturating_sub(before_ns);
+    if stop.is_asked() {
+        bail!("stopped");
+    }
+    let tally = &measured.tally;
+    if let Some(reason) = &tally.failed {
+        return Err(plan.failure(reason)).with_context(|| server.log());
+    }
+    ensure!(tally.requests > 0, "no request was answered");
+    Ok(Row::new(contestant.name.clone(), workload.to_string(), spent_ns, tally))
+}
+
+/// Where the server runs and where the load.
+struct Processors {
+    server: Option<usize>,
+    load: Option<usize>,
+}
+
+impl Processors {
+    /// The first two that this process may use.
+    fn choose() -> Result<Self> {
+        let allowed = processors()?;
+        Ok(match allowed[..] {
+            [server, load, ..] => Self { server: Some(server), load: Some(load) },
+            _ => {
+                eprintln!(
+                    "larder: warning: there is only one processor: server and load share it, so that \
+                     latencies and rates say little; the cost of a request can still be compared"
+                );
+                Self { server: None, load: None }
+            }
+        })
+    }
+
+    fn are_apart(&self) -> bool {
+        self.server.is_some()
+    }
+}

@@ -1,0 +1,236 @@
+//! What a comparison prints.
+
+use std::fmt::Write;
+
+use crate::measure::tally::Tally;
+use crate::report::STARVED_SHARE_MAX;
+use crate::report::json::{Json, array};
+use crate::report::units::{count, latency};
+
+/// One measurement.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    server: String,
+    workload: String,
+    cost_ns: f64,
+    requests_per_second: f64,
+    busy_share: f64,
+    hit_ratio: Option<f64>,
+    p99_us: f64,
+    generator_busy_share: f64,
+    generator_starved_share: f64,
+    pub(crate) is_sound: bool,
+}
+
+/// All measurements.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    /// With the round of each.
+    rows: Vec<(u32, Row)>,
+}
+
+/// The medians of a server and a workload.
+#[derive(Debug, PartialEq)]
+struct Medians<'a> {
+    workload: &'a str,
+    server: &'a str,
+    cost_ns: f64,
+    /// What a request costs the first server, over what it costs this one.
+    ratio: f64,
+    requests_per_second: f64,
+    busy_share: f64,
+    hit_ratio: Option<f64>,
+    p99_us: f64,
+    generator_busy_share: f64,
+    generator_starved_share: f64,
+    is_sound: bool,
+}
+
+impl Row {
+    /// What a measurement says, in which the server took so much processor time.
+    pub(crate) fn new(server: String, workload: String, spent_ns: u64, tally: &Tally) -> Self {
+        Self {
+            server,
+            workload,
+            cost_ns: spent_ns as f64 / tally.requests as f64,
+            requests_per_second: tally.requests_per_second(),
+            busy_share: spent_ns as f64 / tally.elapsed.as_nanos().max(1) as f64,
+            hit_ratio: tally.hit_ratio(),
+            p99_us: tally.latency_us(0.99),
+            generator_busy_share: tally.effort.busy_share,
+            generator_starved_share: tally.effort.starved_share,
+            is_sound: tally.is_sound(),
+        }
+    }
+}
+
+impl Table {
+    pub(crate) fn push(&mut self, round: u32, row: Row) {
+        self.rows.push((round, row));
+    }
+
+    /// For people.
+    pub(crate) fn text(&self) -> String {
+        let mut text = format!(
+            "{:<16} {:<14} {:>10} {:>6} {:>10} {:>5} {:>6} {:>8}\n",
+            "workload", "server", "ns/request", "ratio", "requests/s", "busy", "hit", "p99"
+        );
+        for row in self.medians() {
+            let hit_ratio = row.hit_ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.3}"));
+            writeln!(
+                text,
+                "{:<16} {:<14} {:>10.0} {:>6.2} {:>10} {:>4.0}% {:>6} {:>8}{}",
+                row.workload,
+                row.server,
+                row.cost_ns,
+                row.ratio,
+                count(row.requests_per_second),
+                row.busy_share * 100.0,
+                hit_ratio,
+                latency(row.p99_us),
+                if row.is_sound { "" } else { "  WRONG VALUES OR ERRORS" }
+            )
+            .expect("a string takes any text");
+        }
+        let starved = self.rows.iter().map(|(_, row)| row.generator_starved_share);
+        let starved = starved.fold(0.0, f64::max);
+        if starved > STARVED_SHARE_MAX {
+            writeln!(
+                text,
+                "note: the load waited for its processor up to {:.0} % of the time, since others use \
+                 this machine: trust ns/request and ratio more than rates and latencies",
+                starved * 100.0
+            )
+            .expect("a string takes any text");
+        }
+        text
+    }
+
+    /// For programs.
+    pub(crate) fn json(&self, are_apart: bool) -> String {
+        let rows = self.medians().into_iter().map(|row| {
+            let mut json = Json::new();
+            json.text("workload", row.workload)
+                .text("server", row.server)
+                .number("cost_ns", row.cost_ns, 1)
+                .number("ratio", row.ratio, 4)
+                .number("requests_per_second", row.requests_per_second, 1)
+                .number("busy_share", row.busy_share, 4)
+                .number("hit_ratio", row.hit_ratio, 6)
+                .number("p99_us", row.p99_us, 1)
+                .number("generator_busy_share", row.generator_busy_share, 4)
+                .number("generator_starved_share", row.generator_starved_share, 4)
+                .raw("sound", if row.is_sound { "true" } else { "false" });
+            json.end()
+        });
+        let rounds = self.rows.iter().map(|(round, _)| round + 1).max().unwrap_or(0);
+        Json::new()
+            .count("rounds", rounds)
+            .raw("processors_apart", if are_apart { "true" } else { "false" })
+            .raw("rows", &array(rows))
+            .end()
+    }
+
+    /// Workload by workload, the servers in their order.
+    fn medians(&self) -> Vec<Medians<'_>> {
+        let mut pairs: Vec<(&str, &str)> = Vec::new();
+        let mut workloads: Vec<&str> = Vec::new();
+        for (_, row) in &self.rows {
+            if !workloads.contains(&&*row.workload) {
+                workloads.push(&row.workload);
+            }
+            if !pairs.contains(&(&row.workload, &row.server)) {
+                pairs.push((&row.workload, &row.server));
+            }
+        }
+        pairs.sort_by_key(|(workload, _)| workloads.iter().position(|other| other == workload));
+        pairs.into_iter().map(|(workload, server)| self.medians_of(workload, server)).collect()
+    }
+
+    fn medians_of<'a>(&'a self, workload: &'a str, server: &'a str) -> Medians<'a> {
+        let rows = || {
+            let is_of = |row: &Row| row.workload == workload && row.server == server;
+            self.rows.iter().filter(move |(_, row)| is_of(row))
+        };
+        let of = |number: fn(&Row) -> f64| median(rows().map(|(_, row)| number(row)).collect());
+        let ratio =
+            |(round, row): &(u32, Row)| Some(self.first_ns(*round, workload)? / row.cost_ns);
+        let hit_ratios: Vec<f64> = rows().filter_map(|(_, row)| row.hit_ratio).collect();
+        Medians {
+            workload,
+            server,
+            cost_ns: of(|row| row.cost_ns),
+            ratio: median(rows().filter_map(ratio).collect()),
+            requests_per_second: of(|row| row.requests_per_second),
+            busy_share: of(|row| row.busy_share),
+            hit_ratio: (!hit_ratios.is_empty()).then(|| median(hit_ratios)),
+            p99_us: of(|row| row.p99_us),
+            generator_busy_share: of(|row| row.generator_busy_share),
+            generator_starved_share: of(|row| row.generator_starved_share),
+            is_sound: rows().all(|(_, row)| row.is_sound),
+        }
+    }
+
+    /// What a request cost the first server in this round.
+    fn first_ns(&self, round: u32, workload: &str) -> Option<f64> {
+        let first = &self.rows.first()?.1.server;
+        let mut rows = self.rows.iter();
+        let found = rows.find(|(found, row)| {
+            *found == round && row.workload == workload && row.server == *first
+        });
+        found.map(|(_, row)| row.cost_ns)
+    }
+}
+
+fn median(mut numbers: Vec<f64>) -> f64 {
+    numbers.sort_by(f64::total_cmp);
+    let middle = numbers.len() / 2;
+    match numbers.len() {
+        0 => f64::NAN,
+        length if length % 2 == 0 => f64::midpoint(numbers[middle - 1], numbers[middle]),
+        _ => numbers[middle],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(server: &str, workload: &str, cost_ns: f64) -> Row {
+        Row {
+            server: server.to_owned(),
+            workload: workload.to_owned(),
+            cost_ns,
+            requests_per_second: 1e9 / cost_ns,
+            busy_share: 1.0,
+            hit_ratio: None,
+            p99_us: 100.0,
+            generator_busy_share: 0.5,
+            generator_starved_share: 0.0,
+            is_sound: true,
+        }
+    }
+
+    #[test]
+    fn ratios_are_medians_of_the_ratios_within_a_round() {
+        let mut table = Table::default();
+        // The machine is half as fast in the second round, and in the third one server is disturbed.
+        for (round, a, b) in [(0, 1000.0, 500.0), (1, 2000.0, 1000.0), (2, 1000.0, 4000.0)] {
+            table.push(round, row("a", "get:1:1", a));
+            table.push(round, row("a", "set:1:1", a));
+            table.push(round, row("b", "get:1:1", b));
+            table.push(round, row("b", "set:1:1", a));
+        }
+        let medians = table.medians();
+        let shown: Vec<_> =
+            medians.iter().map(|row| (row.workload, row.server, row.cost_ns, row.ratio)).collect();
+        let expected = [
+            ("get:1:1", "a", 1000.0, 1.0),
+            ("get:1:1", "b", 1000.0, 2.0),
+            ("set:1:1", "a", 1000.0, 1.0),
+            ("set:1:1", "b", 1000.0, 1.0),
+        ];
+        assert_eq!(shown, expected);
+        assert!(table.text().lines().count() == 5);
+    }
+}

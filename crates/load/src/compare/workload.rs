@@ -1,0 +1,74 @@
+//! What servers are compared by.
+
+use std::fmt;
+
+use crate::address::Address;
+use crate::compare::Arguments;
+use crate::options::{Dialect, LoadArguments, Mode, name};
+use crate::request::sizes::Sizes;
+
+/// `mode:bytes:pipeline`.
+#[derive(Clone, Debug)]
+pub(crate) struct Workload {
+    mode: Mode,
+    sizes: Sizes,
+    pipeline: u32,
+}
+
+impl Workload {
+    /// # Errors
+    /// What was expected instead.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let [mode, sizes, pipeline] = text.split(':').collect::<Vec<_>>()[..] else {
+            return Err("expected mode:bytes:pipeline, as in get:100:1".to_owned());
+        };
+        let mode = <Mode as clap::ValueEnum>::from_str(mode, false)
+            .map_err(|_| format!("the mode is {mode:?}, expected get, set or mix"))?;
+        let pipeline = pipeline.parse().ok().filter(|pipeline| (1..=1000).contains(pipeline));
+        let pipeline = pipeline.ok_or("expected a pipeline of 1 to 1000")?;
+        Ok(Self { mode, sizes: Sizes::parse(sizes)?, pipeline })
+    }
+}
+
+impl fmt::Display for Workload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", name(self.mode), self.sizes, self.pipeline)
+    }
+}
+
+impl LoadArguments {
+    /// One thread. Nobody but this command has started the server: its certificate need not be looked at.
+    pub(crate) fn of_comparison(
+        server: Address,
+        workload: &Workload,
+        arguments: &Arguments,
+    ) -> Self {
+        Self {
+            mode: Some(workload.mode),
+            rate: arguments.rate,
+            seconds: arguments.seconds,
+            connections: arguments.connections,
+            pipeline: workload.pipeline,
+            keys: Some(arguments.keys),
+            value_bytes: Some(workload.sizes),
+            tls: arguments.tls,
+            insecure: arguments.tls,
+            ..Self::closed_loop(server, Dialect::Text)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_workload_is_shown_as_it_was_given() {
+        for text in ["get:100:1", "set:0-10240:16", "mix:1:1000"] {
+            assert_eq!(Workload::parse(text).unwrap().to_string(), text);
+        }
+        for bad in ["", "get", "get:1", "scan:1:1", "get:x:1", "get:1:0", "get:1:1:1"] {
+            assert!(Workload::parse(bad).is_err(), "{bad:?}");
+        }
+    }
+}

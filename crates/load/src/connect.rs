@@ -1,0 +1,59 @@
+//! Connecting a stream socket to a server.
+
+use std::io::ErrorKind;
+use std::net::ToSocketAddrs;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail};
+use socket2::{Domain, SockAddr, Socket, Type};
+
+use crate::address::Address;
+
+const CONNECT_SECS_MAX: u64 = 2;
+/// Seconds that a read or a write on the socket waits for the server.
+pub const ANSWER_SECS_MAX: u64 = 5;
+
+/// Connects, trying each of the host's addresses in turn.
+///
+/// # Errors
+/// No address of the host accepts the connection.
+pub fn connect(address: &Address) -> Result<Socket> {
+    match address {
+        Address::Unix(path) => connect_one(Domain::UNIX, &SockAddr::unix(path)?),
+        Address::Tcp { host, port } => {
+            let found = (host.as_str(), *port).to_socket_addrs().context("looking up the host")?;
+            let mut outcome = Err(anyhow!("the host has no address"));
+            for found in found {
+                outcome = connect_one(Domain::for_address(found), &found.into());
+                if let Ok(socket) = &outcome {
+                    socket.set_tcp_nodelay(true)?;
+                    break;
+                }
+            }
+            outcome
+        }
+    }
+}
+
+fn connect_one(domain: Domain, address: &SockAddr) -> Result<Socket> {
+    let socket = Socket::new(domain, Type::STREAM, None)?;
+    let deadline = Instant::now() + Duration::from_secs(CONNECT_SECS_MAX);
+    let wait = Duration::from_secs(CONNECT_SECS_MAX);
+    while let Err(error) = socket.connect_timeout(address, wait) {
+        match error.kind() {
+            // A unix socket says at once that its queue is full, in one way or, after a poll, the other.
+            ErrorKind::WouldBlock | ErrorKind::Other if Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            ErrorKind::WouldBlock | ErrorKind::Other => {
+                bail!("its queue of new connections is full")
+            }
+            ErrorKind::TimedOut => bail!("no answer within {CONNECT_SECS_MAX} s"),
+            _ => return Err(error.into()),
+        }
+    }
+    let answer_time = Some(Duration::from_secs(ANSWER_SECS_MAX));
+    socket.set_read_timeout(answer_time)?;
+    socket.set_write_timeout(answer_time)?;
+    Ok(socket)
+}

@@ -1,0 +1,88 @@
+//! `larder bench`.
+//!
+//! ```text
+//! options ─▶ Plan (measure) ─▶ Load, one a thread ─▶ Tally, Series ─▶ report: text, JSON, html
+//!                               │      schedule: when
+//!                               │      ask: what (draw, sizes), in which protocol (dialect)
+//!                               └▶ Pipeline: Channel (plain, tls, datagrams), what waits (pending)
+//! ```
+//!
+//! Files in reading order: [`options`], [`sizes`], [`draw`]; [`measure`], [`load`], [`schedule`]; [`ask`],
+//! [`dialect`], [`pipeline`], [`opener`], [`channel`], [`tls`], [`login`], [`datagrams`], [`pending`]; [`tally`], [`series`], [`effort`],
+//! [`stop`], [`pin`]; [`live`], [`report`], [`json`], [`html`], [`plot`], [`units`]; [`compare`] runs several
+//! servers in turn.
+#![forbid(unsafe_code)]
+
+pub mod address;
+mod compare;
+pub mod connect;
+mod measure;
+pub mod mix;
+mod options;
+mod report;
+mod request;
+pub mod trace;
+pub mod value;
+mod wire;
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use measure::Plan;
+use measure::live::Live;
+use measure::stop::Stop;
+pub use options::Arguments;
+use options::Verb;
+use report::{Report, html};
+
+/// What became of a subcommand that could do its work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// All that was asked for.
+    Done,
+    /// There was no such item, nothing was stored, or a check failed; stderr says which.
+    Missed,
+}
+
+/// Runs `larder bench`.
+pub fn run(arguments: &Arguments) -> Result<Outcome> {
+    if let Some(Verb::Compare(arguments)) = &arguments.verb {
+        return compare::run(arguments);
+    }
+    let load = &arguments.load;
+    load.check()?;
+    let stop = Stop::on_signals(false)?;
+    let plan = Plan::new(load, &stop, None)?;
+    if load.insecure {
+        eprintln!(
+            "larder: warning: --insecure accepts any certificate: whoever answers may be anybody"
+        );
+    }
+    let page = arguments.html.as_deref().map(create).transpose()?;
+    let mut live = Live::new("");
+    let at = || format!("bench at {}", load.server.server);
+    live.say("storing all keys");
+    plan.store_keys().with_context(at)?;
+    let measured = plan.measure(&mut live).with_context(at)?;
+    let report = Report::new(load, &measured, stop.is_asked());
+    let mut output = std::io::stdout();
+    match arguments.json {
+        true => writeln!(output, "{}", report.json())?,
+        false => write!(output, "{}", report.text())?,
+    }
+    if let Some(mut page) = page {
+        page.write_all(html::page(&report).as_bytes()).context("cannot write the report")?;
+    }
+    if let Some(reason) = &measured.tally.failed {
+        return Err(plan.failure(reason)).with_context(at);
+    }
+    Ok(if measured.tally.is_sound() { Outcome::Done } else { Outcome::Missed })
+}
+
+/// Before anything is measured: that it cannot be written should not be said after an hour.
+fn create(path: &Path) -> Result<File> {
+    File::create(path).with_context(|| format!("cannot write {}", path.display()))
+}

@@ -1,0 +1,55 @@
+//! What the generator itself takes.
+
+use std::time::Instant;
+
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::measure::tally::{Effort, Lateness};
+
+/// Measures the calling thread.
+pub(crate) struct Meter {
+    started: Instant,
+    busy_ns: u64,
+    starved_ns: u64,
+}
+
+impl Meter {
+    pub(crate) fn start() -> Self {
+        Self { started: Instant::now(), busy_ns: busy_ns(), starved_ns: starved_ns() }
+    }
+
+    /// What the thread took since.
+    pub(crate) fn read(&self) -> Effort {
+        let elapsed_ns = self.started.elapsed().as_nanos().max(1) as f64;
+        Effort {
+            busy_share: busy_ns().saturating_sub(self.busy_ns) as f64 / elapsed_ns,
+            starved_share: starved_ns().saturating_sub(self.starved_ns) as f64 / elapsed_ns,
+        }
+    }
+}
+
+impl Lateness {
+    /// Counts a request that was sent so long after it was due.
+    pub(crate) fn count(&mut self, behind_ns: u64, for_connections: bool) {
+        let (times, max_ns) = match for_connections {
+            true => (&mut self.late_for_connections, &mut self.for_connections_max_ns),
+            false => (&mut self.late_for_generator, &mut self.for_generator_max_ns),
+        };
+        *times += u64::from(behind_ns > LATE_NS);
+        *max_ns = behind_ns.max(*max_ns);
+    }
+}
+
+fn busy_ns() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// How long the thread could have run and did not; 0 where the system does not say.
+fn starved_ns() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    text.split_ascii_whitespace().nth(1).and_then(|word| word.parse().ok()).unwrap_or(0)
+}
+
+/// A request that is sent so long after it was due is late.
+const LATE_NS: u64 = 1_000_000;

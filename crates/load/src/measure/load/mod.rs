@@ -1,0 +1,318 @@
+//! The load that one thread makes: its connections, one epoll, and no waiting but there.
+//!
+//! Files in reading order: this one, [`open`], [`receive`], [`reopen`].
+
+mod open;
+mod receive;
+mod reopen;
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+
+use crate::measure::effort::Meter;
+use crate::measure::stop::Stop;
+use crate::measure::tally::{Second, Tally};
+use crate::options::Dialect;
+use crate::request::ask::Ask;
+use crate::request::draw::Pool;
+use crate::wire::channel::Channel;
+use crate::wire::opener::Opener;
+use crate::wire::pipeline::{Ended, Pipeline};
+
+/// What all threads are told.
+#[derive(Clone, Copy)]
+pub(crate) struct Orders<'a> {
+    pub(crate) pool: &'a Pool,
+    pub(crate) dialect: Dialect,
+    pub(crate) pipeline: u32,
+    pub(crate) keeps_missed: bool,
+    pub(crate) timeout: Duration,
+    /// When nothing more is asked; `None`: when there is nothing more to ask.
+    pub(crate) duration: Option<Duration>,
+    /// Opens what is lost anew; `None`: what is lost has failed.
+    pub(crate) opener: Option<&'a Opener>,
+    pub(crate) stop: &'a Stop,
+}
+
+/// Some connections, and what is under way on them.
+pub(crate) struct Load<'a> {
+    orders: Orders<'a>,
+    ask: Ask,
+    /// `None` where one has failed, or is lost.
+    pipelines: Vec<Option<Pipeline>>,
+    /// `None`: none has been lost.
+    reopening: Option<reopen::Reopening>,
+    epoll: OwnedFd,
+    /// `None`: a closed loop.
+    open: Option<open::Open>,
+    /// Has the time come to ask for nothing more?
+    is_ending: bool,
+    started: Instant,
+    tally: Tally,
+    second: Second,
+    seconds: Option<Sender<Second>>,
+    /// What is sent and received, for all connections in turn.
+    out: Vec<u8>,
+    input: Vec<u8>,
+}
+
+impl<'a> Load<'a> {
+    /// Takes over connections.
+    ///
+    /// # Errors
+    /// The system has no descriptors left.
+    pub(crate) fn new(orders: Orders<'a>, ask: Ask, channels: Vec<Channel>) -> Result<Self> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let mut pipelines = Vec::with_capacity(channels.len());
+        for (number, channel) in channels.into_iter().enumerate() {
+            epoll::add(&epoll, &channel, EventData::new_u64(number as u64), EventFlags::IN)?;
+            pipelines.push(Some(Pipeline::new(channel, Duration::ZERO)));
+        }
+        Ok(Self {
+            orders,
+            ask,
+            pipelines,
+            reopening: None,
+            epoll,
+            open: None,
+            is_ending: false,
+            started: Instant::now(),
+            tally: Tally::default(),
+            second: Second::new(0),
+            seconds: None,
+            out: Vec::new(),
+            input: vec![0; INPUT_BYTES],
+        })
+    }
+
+    /// Makes the load from `started` on, and tells of each second when it is over.
+    ///
+    /// # Errors
+    /// Those of the system; a connection that fails is counted.
+    pub(crate) fn run(
+        mut self,
+        started: Instant,
+        seconds: Option<Sender<Second>>,
+    ) -> Result<Tally> {
+        self.started = started;
+        self.seconds = seconds;
+        let meter = Meter::start();
+        if self.open.is_none() {
+            (0..self.pipelines.len()).for_each(|number| self.begin_batch(number));
+        }
+        let mut events: Vec<Event> = Vec::with_capacity(EVENTS_MAX);
+        loop {
+            self.take_reopened()?;
+            let now_ns = self.now_ns();
+            self.turn_second(now_ns);
+            self.check_end(now_ns);
+            self.send_due();
+            if self.is_over() {
+                break;
+            }
+            let timeout = self.timeout(now_ns)?;
+            events.clear();
+            match epoll::wait(
+                &self.epoll,
+                rustix::buffer::spare_capacity(&mut events),
+                Some(&timeout),
+            ) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            for event in &events {
+                let (number, flags) = (event.data.u64(), event.flags);
+                if number != TIMER {
+                    self.wake(number as usize, flags);
+                }
+            }
+        }
+        self.finish(&meter);
+        Ok(self.tally)
+    }
+
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn end_ns(&self) -> u64 {
+        self.orders.duration.map_or(u64::MAX, |duration| duration.as_nanos() as u64)
+    }
+
+    /// Sends the counts of seconds that are over, and looks for connections that are silent.
+    fn turn_second(&mut self, now_ns: u64) {
+        while self.second.number < now_ns / SECOND_NS {
+            self.second.span = Duration::from_secs(1);
+            self.send_second();
+            self.fail_the_silent(now_ns);
+        }
+    }
+
+    fn send_second(&mut self) {
+        let next = Second::new(self.second.number + 1);
+        let second = std::mem::replace(&mut self.second, next);
+        if let Some(seconds) = &self.seconds {
+            // Whoever listened has gone where the run has failed.
+            seconds.send(second).ok();
+        }
+    }
+
+    fn check_end(&mut self, now_ns: u64) {
+        let grace_ns = if self.open.is_some() { GRACE_NS } else { 0 };
+        let is_time = now_ns >= self.end_ns().saturating_add(grace_ns);
+        let is_time = is_time || self.orders.stop.is_asked() || self.is_hopeless(now_ns);
+        if !self.is_ending && is_time {
+            self.is_ending = true;
+            self.pipelines.iter_mut().flatten().for_each(|pipeline| pipeline.batch_left = 0);
+            self.give_up_unsent(now_ns.min(self.end_ns()));
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        if self.is_reopening() {
+            return false;
+        }
+        let is_schedule_left =
+            !self.is_ending && self.open.as_ref().is_some_and(|open| open.schedule.left() > 0);
+        let mut pipelines = self.pipelines.iter().flatten();
+        match is_schedule_left {
+            true => pipelines.next().is_none(),
+            // In a closed loop a connection that lives always has something under way.
+            false => !pipelines.any(Pipeline::is_asking),
+        }
+    }
+
+    /// How long there is nothing to do but for events, by the timer where that is soon.
+    fn timeout(&mut self, now_ns: u64) -> Result<Timespec> {
+        let mut wait_ns = (self.second.number + 1) * SECOND_NS - now_ns;
+        wait_ns = wait_ns.min(STOP_POLL_NS);
+        if self.is_reopening() {
+            wait_ns = wait_ns.min(REOPENED_POLL_NS);
+        }
+        if !self.is_ending {
+            wait_ns = wait_ns.min(self.end_ns().saturating_sub(now_ns).max(1_000_000));
+        }
+        self.arm_timer()?;
+        // In whole milliseconds, as old systems count; what has to be exact has the timer.
+        Ok(timespec(wait_ns.div_ceil(1_000_000) * 1_000_000))
+    }
+
+    fn begin_batch(&mut self, number: usize) {
+        let now_ns = self.now_ns();
+        if let Some(pipeline) = &mut self.pipelines[number] {
+            pipeline.batch_left = self.orders.pipeline;
+            pipeline.batch_ns = now_ns;
+        }
+        self.pump(number, now_ns);
+    }
+
+    fn pump(&mut self, number: usize, now_ns: u64) {
+        let Some(pipeline) = &mut self.pipelines[number] else { return };
+        let pumped = pipeline
+            .pump(&mut self.ask, &mut self.out, now_ns)
+            .and_then(|()| Ok(pipeline.watch(&self.epoll, number)?));
+        match pumped {
+            Ok(()) => self.list(number),
+            Err(ended) => self.fail(number, &ended),
+        }
+    }
+
+    fn wake(&mut self, number: usize, flags: EventFlags) {
+        if flags.contains(EventFlags::OUT) {
+            let Some(pipeline) = &mut self.pipelines[number] else { return };
+            match pipeline.flush() {
+                Ok(()) => {
+                    let now_ns = self.now_ns();
+                    self.pump(number, now_ns);
+                }
+                Err(error) => self.fail(number, &error.into()),
+            }
+        }
+        if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR)
+            && let Err(ended) = self.receive(number)
+        {
+            self.fail(number, &ended);
+        }
+    }
+
+    fn fail_the_silent(&mut self, now_ns: u64) {
+        let timeout = self.orders.timeout;
+        for number in 0..self.pipelines.len() {
+            let Some(pipeline) = &self.pipelines[number] else { continue };
+            let silent_ns = now_ns.saturating_sub(pipeline.heard_ns);
+            if !pipeline.is_asking() || u128::from(silent_ns) < timeout.as_nanos() {
+                continue;
+            }
+            if pipeline.channel.is_lossy() {
+                self.give_up_lost(number);
+            } else {
+                let reason = format!(
+                    "no answer within {} s: it is stopped, overloaded, or not a memcached",
+                    timeout.as_secs()
+                );
+                self.fail(number, &Ended { kind: "no answer in time", reason, is_loss: true });
+            }
+        }
+    }
+
+    /// What was asked by datagrams is not answered any more: goes on with something else.
+    fn give_up_lost(&mut self, number: usize) {
+        let Some(pipeline) = &mut self.pipelines[number] else { return };
+        let lost = std::mem::take(&mut pipeline.pending).len() as u64;
+        pipeline.received.clear();
+        self.tally.count_errors(b"no answer to a datagram", lost);
+        self.second.errors += lost;
+        if self.open.is_some() {
+            self.list(number);
+        } else if !self.is_ending {
+            self.begin_batch(number);
+        }
+    }
+
+    fn finish(&mut self, meter: &Meter) {
+        let now_ns = self.now_ns();
+        if !self.is_ending {
+            // What was never sent because all connections had failed.
+            self.give_up_unsent(now_ns.min(self.end_ns()));
+        }
+        let alive_count = self.pipelines.iter().flatten().count();
+        self.tally.failed_connections += (self.pipelines.len() - alive_count) as u32;
+        self.tally.alive_connections = alive_count as u32;
+        self.tally.effort = meter.read();
+        self.tally.elapsed = Duration::from_nanos(now_ns);
+        if self.open.is_some() && !self.orders.stop.is_asked() {
+            // The schedule says how long it takes; what was answered a little later belongs to it.
+            let duration = self.orders.duration.unwrap_or_default();
+            self.tally.elapsed = self.tally.elapsed.max(duration);
+        }
+        self.second.span = Duration::from_nanos(now_ns - self.second.number * SECOND_NS);
+        self.send_second();
+    }
+}
+
+fn timespec(ns: u64) -> Timespec {
+    Timespec { tv_sec: (ns / SECOND_NS) as i64, tv_nsec: (ns % SECOND_NS) as _ }
+}
+
+impl From<rustix::io::Errno> for Ended {
+    fn from(error: rustix::io::Errno) -> Self {
+        io::Error::from(error).into()
+    }
+}
+
+const TIMER: u64 = u64::MAX;
+const SECOND_NS: u64 = 1_000_000_000;
+/// What is due at the end may be sent so much later, while connections are free.
+const GRACE_NS: u64 = 100_000_000;
+/// How often it is looked whether somebody asks to stop.
+const STOP_POLL_NS: u64 = 100_000_000;
+/// How often it is looked whether a connection has been opened anew, while one is lost.
+const REOPENED_POLL_NS: u64 = 5_000_000;
+const EVENTS_MAX: usize = 256;
+const INPUT_BYTES: usize = 256 << 10;

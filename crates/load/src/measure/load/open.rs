@@ -1,0 +1,118 @@
+//! An open loop: requests are sent when they are due.
+
+use std::collections::VecDeque;
+use std::num::NonZeroU64;
+use std::os::fd::OwnedFd;
+
+use anyhow::Result;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
+
+use crate::measure::load::{Load, TIMER, timespec};
+use crate::request::schedule::Schedule;
+
+/// An open loop's part.
+pub(crate) struct Open {
+    pub(crate) schedule: Schedule,
+    timer: OwnedFd,
+    /// The connections that may be asked, in the order of their turns.
+    listed: VecDeque<usize>,
+    /// When there was last something due and no connection for it.
+    blocked_ns: Option<u64>,
+}
+
+impl Load<'_> {
+    /// Asks by a schedule instead of as fast as answers come.
+    ///
+    /// # Errors
+    /// The system has no timers left.
+    pub(crate) fn keep_schedule(&mut self, schedule: Schedule) -> Result<()> {
+        let timer = timerfd_create(
+            TimerfdClockId::Monotonic,
+            TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC,
+        )?;
+        epoll::add(&self.epoll, &timer, EventData::new_u64(TIMER), EventFlags::IN)?;
+        // The system may not gather timers of this thread.
+        rustix::thread::set_current_timer_slack(NonZeroU64::new(1))?;
+        let listed = (0..self.pipelines.len()).collect();
+        self.pipelines.iter_mut().flatten().for_each(|pipeline| pipeline.is_listed = true);
+        self.tally.lateness.scheduled = schedule.left();
+        self.open = Some(Open { schedule, timer, listed, blocked_ns: None });
+        Ok(())
+    }
+
+    /// Has the timer wake this thread when the next request is due.
+    pub(crate) fn arm_timer(&self) -> Result<()> {
+        let Some(open) = self.open.as_ref().filter(|open| !open.listed.is_empty()) else {
+            return Ok(());
+        };
+        if let Some(due_ns) = open.schedule.due_ns().filter(|_| !self.is_ending) {
+            let until_due = due_ns.saturating_sub(self.now_ns()).max(1);
+            timerfd_settime(
+                &open.timer,
+                TimerfdTimerFlags::empty(),
+                &Itimerspec { it_interval: timespec(0), it_value: timespec(until_due) },
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Sends the requests that are due, each on the next connection that is free.
+    pub(crate) fn send_due(&mut self) {
+        while !self.is_ending {
+            let now_ns = self.now_ns();
+            let Some(open) = &mut self.open else { return };
+            let Some(due_ns) = open.schedule.due_ns().filter(|due_ns| *due_ns <= now_ns) else {
+                return;
+            };
+            let Some(number) = open.listed.pop_front() else {
+                open.blocked_ns = Some(now_ns);
+                return;
+            };
+            open.schedule.advance();
+            let has_waited = open.blocked_ns.is_some_and(|blocked_ns| blocked_ns >= due_ns);
+            self.tally.lateness.count(now_ns - due_ns, has_waited);
+            if let Some(pipeline) = &mut self.pipelines[number] {
+                pipeline.is_listed = false;
+                pipeline.batch_left = 1;
+                pipeline.batch_ns = due_ns;
+            }
+            self.pump(number, now_ns);
+        }
+    }
+
+    /// Puts a connection among those that may be asked, if it may.
+    pub(crate) fn list(&mut self, number: usize) {
+        let (Some(open), Some(pipeline)) = (&mut self.open, &mut self.pipelines[number]) else {
+            return;
+        };
+        let has_room = pipeline.pending.len() < self.orders.pipeline as usize;
+        if has_room && !pipeline.is_listed && !pipeline.is_blocked() {
+            pipeline.is_listed = true;
+            open.listed.push_back(number);
+        }
+    }
+
+    /// Takes a connection from among those that may be asked.
+    pub(crate) fn unlist(&mut self, number: usize) {
+        if let Some(open) = &mut self.open {
+            open.listed.retain(|listed| *listed != number);
+        }
+    }
+
+    /// Counts what was due and could not be sent, with the time that it has waited.
+    pub(crate) fn give_up_unsent(&mut self, end_ns: u64) {
+        let Some(open) = &mut self.open else { return };
+        let lateness = &mut self.tally.lateness;
+        while let Some(due_ns) = open.schedule.due_ns().filter(|due_ns| *due_ns < end_ns) {
+            self.tally.latency_ns.saturating_record(end_ns - due_ns);
+            self.second.latency_ns.saturating_record(end_ns - due_ns);
+            lateness.unsent += 1;
+            open.schedule.advance();
+        }
+        // Where the run was ended early, the rest of the schedule was never due.
+        lateness.scheduled -= open.schedule.left();
+    }
+}

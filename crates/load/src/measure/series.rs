@@ -1,0 +1,111 @@
+//! How a run went, second by second.
+
+use std::collections::BTreeMap;
+
+use crate::measure::tally::{Second, ratio};
+
+/// The seconds of a run, complete and incomplete.
+#[derive(Debug)]
+pub(crate) struct Series {
+    thread_count: u32,
+    points: Vec<Point>,
+    /// Seconds of which not all threads have told, with how many have.
+    open: BTreeMap<u64, (u32, Second)>,
+}
+
+/// What is kept of a second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Point {
+    /// Which second, from the beginning.
+    pub(crate) second: u64,
+    pub(crate) requests_per_second: f64,
+    /// Of the requests answered in this second. 0 where there were none.
+    pub(crate) latency_us: [f64; 4],
+    pub(crate) hit_ratio: Option<f64>,
+    pub(crate) errors: u64,
+}
+
+impl Point {
+    /// What its latencies are.
+    pub(crate) const QUANTILES: [(&'static str, f64); 4] =
+        [("p50", 0.5), ("p99", 0.99), ("p999", 0.999), ("max", 1.0)];
+
+    fn of(second: &Second) -> Self {
+        Self {
+            second: second.number,
+            requests_per_second: second.requests_per_second(),
+            latency_us: Self::QUANTILES.map(|(_, quantile)| second.latency_us(quantile)),
+            hit_ratio: ratio(second.hits, second.gets),
+            errors: second.errors,
+        }
+    }
+}
+
+impl Series {
+    pub(crate) fn new(thread_count: u32) -> Self {
+        Self { thread_count, points: Vec::new(), open: BTreeMap::new() }
+    }
+
+    /// Adds a thread's second; the second's point, where that completes it.
+    pub(crate) fn add(&mut self, second: Second) -> Option<Point> {
+        let number = second.number;
+        let (told, sum) = self.open.entry(number).or_insert_with(|| (0, Second::new(number)));
+        *told += 1;
+        sum.add(&second);
+        if *told < self.thread_count {
+            return None;
+        }
+        let (_, sum) = self.open.remove(&number)?;
+        self.push(&sum)
+    }
+
+    /// Nothing more comes: what is incomplete is taken as it is.
+    pub(crate) fn end(&mut self) {
+        for (_, (_, second)) in std::mem::take(&mut self.open) {
+            self.push(&second);
+        }
+        self.points.sort_by_key(|point| point.second);
+    }
+
+    fn push(&mut self, second: &Second) -> Option<Point> {
+        // Of the last moments of a run no rate can be told.
+        if second.span.as_millis() < SPAN_MS_MIN {
+            return None;
+        }
+        self.points.push(Point::of(second));
+        self.points.last().copied()
+    }
+
+    pub(crate) fn points(&self) -> &[Point] {
+        &self.points
+    }
+}
+
+const SPAN_MS_MIN: u128 = 250;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn second(number: u64, requests: u64, span_ms: u64) -> Second {
+        let mut second = Second::new(number);
+        second.span = Duration::from_millis(span_ms);
+        second.latency_ns.record_n(5_000, requests).unwrap();
+        second
+    }
+
+    #[test]
+    fn a_second_is_complete_when_all_threads_have_told_of_it() {
+        let mut series = Series::new(2);
+        assert_eq!(series.add(second(0, 10, 1000)), None);
+        assert_eq!(series.add(second(1, 5, 500)), None);
+        let point = series.add(second(0, 20, 1000)).unwrap();
+        assert_eq!((point.second, point.requests_per_second.round()), (0, 30.0));
+        series.add(second(2, 1, 10));
+        series.end();
+        let rates = series.points().iter().map(|point| point.requests_per_second.round());
+        assert_eq!(rates.collect::<Vec<_>>(), [30.0, 10.0]);
+    }
+}

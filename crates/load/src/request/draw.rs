@@ -1,0 +1,292 @@
+//! Which request comes next.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use anyhow::{Result, ensure};
+use rand::SeedableRng;
+use rand::distr::Distribution;
+use rand::rngs::SmallRng;
+use rand_distr::Zipf;
+
+use crate::mix::mix;
+use crate::options::LoadArguments;
+use crate::request::sizes::{Sizes, VALUE_BYTES_MAX};
+use crate::trace::{Operation, Trace};
+
+/// A request, by the number of its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Drawn {
+    pub(crate) key: u32,
+    pub(crate) is_get: bool,
+    /// What a set stores.
+    pub(crate) value_bytes: u32,
+    pub(crate) ttl_secs: u32,
+}
+
+/// What is drawn from, read once for all threads.
+#[derive(Clone, Debug)]
+pub(crate) struct Pool {
+    key_count: u32,
+    gets: f64,
+    skew: f64,
+    ttl_secs: Option<u32>,
+    sizes: Sizes,
+    /// Where sizes come from a trace: that of each key's value.
+    sizes_of_keys: Option<Arc<[u32]>>,
+    trace: Option<Arc<Trace>>,
+    plays_trace: bool,
+    /// The next request of the trace, for whichever thread comes first.
+    cursor: Arc<AtomicU64>,
+}
+
+impl Pool {
+    /// # Errors
+    /// The trace cannot be read, or has values that are too large.
+    pub(crate) fn new(arguments: &LoadArguments) -> Result<Self> {
+        let read = |path: &Path| Trace::read(path, None, 1);
+        let trace = arguments.trace.as_deref().map(read).transpose()?;
+        let sizes_of = arguments.sizes_of.as_deref().map(read).transpose()?;
+        // A size given on the command line stands above that of the trace.
+        let sized =
+            sizes_of.as_ref().or(trace.as_ref()).filter(|_| arguments.value_bytes.is_none());
+        let sizes_of_keys = sized.map(sizes_of_keys);
+        let value_bytes_max = match sized {
+            Some(trace) => trace
+                .requests()
+                .map(|(_, request)| value_bytes(request.item_bytes))
+                .max()
+                .unwrap_or(0),
+            None => arguments.sizes().max(),
+        };
+        ensure!(
+            value_bytes_max <= VALUE_BYTES_MAX,
+            "the trace has a value of {value_bytes_max} bytes, expected at most {VALUE_BYTES_MAX} \
+             (--value-bytes sets all sizes)"
+        );
+        Ok(Self {
+            key_count: trace.as_ref().map_or(arguments.key_count(), Trace::key_count),
+            gets: arguments.gets(),
+            skew: arguments.skew.unwrap_or(0.0),
+            ttl_secs: arguments.ttl,
+            sizes: arguments.sizes(),
+            sizes_of_keys,
+            trace: trace.map(Arc::new),
+            plays_trace: arguments.plays_trace(),
+            cursor: Arc::default(),
+        })
+    }
+
+    /// So many keys, all alike.
+    #[cfg(test)]
+    pub(crate) fn of_keys(key_count: u32) -> Self {
+        Self {
+            key_count,
+            gets: 1.0,
+            skew: 0.0,
+            ttl_secs: None,
+            sizes: Sizes::DEFAULT,
+            sizes_of_keys: None,
+            trace: None,
+            plays_trace: false,
+            cursor: Arc::default(),
+        }
+    }
+
+    pub(crate) fn key_count(&self) -> u32 {
+        self.key_count
+    }
+
+    /// May the value of this key have so many bytes?
+    pub(crate) fn is_size_of(&self, key: u32, value_bytes: usize) -> bool {
+        // A trace gives a key one size after another; a value read may be of any of them.
+        self.has_changing_sizes() || self.value_bytes(key) as usize == value_bytes
+    }
+
+    fn has_changing_sizes(&self) -> bool {
+        self.plays_trace && self.sizes_of_keys.is_some()
+    }
+
+    /// The set that stores this key.
+    pub(crate) fn set(&self, key: u32) -> Drawn {
+        let value_bytes = self.value_bytes(key);
+        Drawn { key, is_get: false, value_bytes, ttl_secs: self.ttl_secs.unwrap_or(0) }
+    }
+
+    /// The set that brings a key that a get has missed.
+    pub(crate) fn fill(&self, key: u32, asked: Drawn) -> Drawn {
+        match self.plays_trace {
+            // Size and TTL stand in the line of the get.
+            true => Drawn { is_get: false, ..asked },
+            false => self.set(key),
+        }
+    }
+
+    fn value_bytes(&self, key: u32) -> u32 {
+        match &self.sizes_of_keys {
+            Some(sizes) => sizes[key as usize % sizes.len()],
+            None => self.sizes.of_key(key),
+        }
+    }
+}
+
+/// The sizes that the keys of a trace have at first.
+fn sizes_of_keys(trace: &Trace) -> Arc<[u32]> {
+    let mut sizes = Vec::with_capacity(trace.key_count() as usize);
+    for (_, request) in trace.requests() {
+        if request.id as usize == sizes.len() {
+            sizes.push(value_bytes(request.item_bytes));
+        }
+    }
+    sizes.into()
+}
+
+fn value_bytes(item_bytes: u32) -> u32 {
+    item_bytes.saturating_sub(KEY_BYTES as u32)
+}
+
+/// Draws requests for one thread.
+pub(crate) struct Draw {
+    pool: Pool,
+    random: SmallRng,
+    zipf: Option<Zipf<f64>>,
+}
+
+impl Draw {
+    /// Another thread draws other requests, every run the same ones.
+    pub(crate) fn new(pool: &Pool, thread: u32) -> Self {
+        let zipf = (pool.skew > 0.0).then(|| {
+            Zipf::new(f64::from(pool.key_count), pool.skew).expect("both numbers are above 0")
+        });
+        let random = SmallRng::seed_from_u64(mix(u64::from(thread)));
+        Self { pool: pool.clone(), random, zipf }
+    }
+
+    /// The next request.
+    pub(crate) fn next(&mut self) -> Drawn {
+        let Some(trace) = &self.pool.trace else {
+            let key = self.key();
+            return self.of_mode(key);
+        };
+        let at = self.pool.cursor.fetch_add(1, Relaxed) % trace.request_count() as u64;
+        let request = trace.request(at as usize);
+        if !self.pool.plays_trace {
+            return self.of_mode(request.id);
+        }
+        let value_bytes = match self.pool.sizes_of_keys {
+            Some(_) => value_bytes(request.item_bytes),
+            None => self.pool.sizes.of_key(request.id),
+        };
+        Drawn {
+            key: request.id,
+            is_get: request.operation == Operation::LookAside,
+            value_bytes,
+            ttl_secs: self.pool.ttl_secs.unwrap_or(request.ttl_secs),
+        }
+    }
+
+    /// A further key of the same get.
+    pub(crate) fn next_key(&mut self) -> u32 {
+        match &self.pool.trace {
+            Some(trace) => {
+                let at = self.pool.cursor.fetch_add(1, Relaxed) % trace.request_count() as u64;
+                trace.request(at as usize).id
+            }
+            None => self.key(),
+        }
+    }
+
+    fn of_mode(&mut self, key: u32) -> Drawn {
+        let gets = self.pool.gets;
+        let is_get = gets >= 1.0 || (gets > 0.0 && self.share() < gets);
+        Drawn { is_get, ..self.pool.set(key) }
+    }
+
+    fn key(&mut self) -> u32 {
+        match &self.zipf {
+            Some(zipf) => (zipf.sample(&mut self.random) as u32 - 1).min(self.pool.key_count - 1),
+            None => {
+                let word = rand::Rng::next_u64(&mut self.random) >> 32;
+                ((word * u64::from(self.pool.key_count)) >> 32) as u32
+            }
+        }
+    }
+
+    /// From 0 to below 1.
+    fn share(&mut self) -> f64 {
+        (rand::Rng::next_u64(&mut self.random) >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+/// The bytes of every key.
+pub(crate) const KEY_BYTES: usize = 20;
+
+/// The key with this number.
+pub(crate) fn key(number: u32) -> [u8; KEY_BYTES] {
+    let mut key = *b"bench:00000000000000";
+    let mut rest = number;
+    for digit in key.iter_mut().rev().take(10) {
+        *digit = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    key
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool(key_count: u32, skew: f64, gets: f64) -> Pool {
+        Pool { skew, gets, ..Pool::of_keys(key_count) }
+    }
+
+    fn times_drawn(pool: &Pool) -> [u32; 10] {
+        let mut draw = Draw::new(pool, 0);
+        let mut drawn = [0; 10];
+        (0..10_000).for_each(|_| drawn[draw.next().key as usize] += 1);
+        drawn
+    }
+
+    #[test]
+    fn keys_have_twenty_bytes_and_their_number() {
+        assert_eq!(&key(0), b"bench:00000000000000");
+        assert_eq!(&key(u32::MAX), b"bench:00004294967295");
+    }
+
+    #[test]
+    fn without_skew_all_keys_are_drawn_alike_and_none_beyond_them() {
+        let drawn = times_drawn(&pool(10, 0.0, 1.0));
+        assert!(drawn.iter().all(|times| (900..1100).contains(times)), "{drawn:?}");
+    }
+
+    #[test]
+    fn with_skew_1_the_second_key_is_drawn_half_as_often_as_the_first() {
+        let drawn = times_drawn(&pool(10, 1.0, 1.0));
+        // The sum of 1/k up to 10 is 2.929.
+        assert!((3214..3614).contains(&drawn[0]), "{drawn:?}");
+        assert!((1557..1857).contains(&drawn[1]), "{drawn:?}");
+        assert!((280..400).contains(&drawn[9]), "{drawn:?}");
+    }
+
+    #[test]
+    fn a_mix_has_its_share_of_gets() {
+        let mut draw = Draw::new(&pool(10, 0.0, 0.8), 0);
+        let gets = (0..10_000).filter(|_| draw.next().is_get).count();
+        assert!((7800..8200).contains(&gets), "{gets}");
+    }
+
+    #[test]
+    fn a_trace_is_drawn_in_its_order_with_its_sizes_and_begins_again() {
+        let trace = Trace::of_lines("0,120,7\n1,50\n0,220,0,1\n").unwrap();
+        let sizes_of_keys = Some(sizes_of_keys(&trace));
+        let trace = Some(Arc::new(trace));
+        let pool = Pool { trace, sizes_of_keys, plays_trace: true, ..pool(2, 0.0, 1.0) };
+        let mut draw = Draw::new(&pool, 0);
+        let drawn: Vec<_> = (0..4).map(|_| draw.next()).collect();
+        let get = Drawn { key: 0, is_get: true, value_bytes: 100, ttl_secs: 7 };
+        let other = Drawn { key: 1, is_get: true, value_bytes: 30, ttl_secs: 0 };
+        let set = Drawn { key: 0, is_get: false, value_bytes: 200, ttl_secs: 0 };
+        assert_eq!(drawn, [get, other, set, get]);
+    }
+}

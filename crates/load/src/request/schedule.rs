@@ -1,0 +1,71 @@
+//! When requests are due.
+
+/// The due times of one thread, in nanoseconds from the beginning. All threads together have the rate's,
+/// evenly spread.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Schedule {
+    /// Nanoseconds from request to request of all threads.
+    step_ns: f64,
+    next: u64,
+    thread_count: u64,
+    end: u64,
+}
+
+impl Schedule {
+    /// A thread's part of `rate` requests a second for so many seconds.
+    pub(crate) fn new(rate: f64, seconds: u64, thread: u32, thread_count: u32) -> Self {
+        Self {
+            step_ns: 1e9 / rate,
+            next: u64::from(thread),
+            thread_count: u64::from(thread_count),
+            end: (rate * seconds as f64).round() as u64,
+        }
+    }
+
+    /// When the next request is due; `None` after the last one.
+    pub(crate) fn due_ns(&self) -> Option<u64> {
+        // Each from the beginning, so that no error adds up.
+        let due_ns = (self.next as f64 * self.step_ns) as u64;
+        (self.next < self.end).then_some(due_ns)
+    }
+
+    /// Goes on to the request after it.
+    pub(crate) fn advance(&mut self) {
+        self.next += self.thread_count;
+    }
+
+    /// Requests that are not passed.
+    pub(crate) fn left(&self) -> u64 {
+        self.end.saturating_sub(self.next).div_ceil(self.thread_count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_share_a_schedule_evenly_and_to_the_last_request() {
+        let mut due = Vec::new();
+        let mut left = 0;
+        for thread in 0..3 {
+            let mut schedule = Schedule::new(10.0, 2, thread, 3);
+            left += schedule.left();
+            while let Some(due_ns) = schedule.due_ns() {
+                due.push(due_ns);
+                schedule.advance();
+            }
+            assert_eq!(schedule.left(), 0);
+        }
+        due.sort_unstable();
+        let expected: Vec<u64> = (0..20).map(|number| number * 100_000_000).collect();
+        assert_eq!((due, left), (expected, 20));
+    }
+
+    #[test]
+    fn after_a_day_a_schedule_is_still_exact() {
+        let mut schedule = Schedule::new(30_000.0, 86_400, 0, 1);
+        schedule.next = 30_000 * 86_399;
+        assert!(schedule.due_ns().unwrap().abs_diff(86_399 * 1_000_000_000) < 100);
+    }
+}

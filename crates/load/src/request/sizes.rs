@@ -1,0 +1,81 @@
+//! How large values are.
+
+use std::fmt;
+
+use crate::mix::mix;
+
+/// The sizes that values have, both ends included: each key has one of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sizes {
+    min: u32,
+    max: u32,
+}
+
+impl Sizes {
+    pub(crate) const DEFAULT: Self = Self { min: 100, max: 100 };
+
+    /// Reads a number, or two with a hyphen between them.
+    ///
+    /// # Errors
+    /// What was expected instead.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let number = |text: &str| match text.parse() {
+            Ok(bytes @ ..=VALUE_BYTES_MAX) => Ok(bytes),
+            Ok(bytes) => Err(format!("{bytes} is not in 0..={VALUE_BYTES_MAX}")),
+            Err(_) => Err("expected a number of bytes, or two as in 10-4096".to_owned()),
+        };
+        let (min, max) = text.split_once('-').unwrap_or((text, text));
+        let sizes = Self { min: number(min)?, max: number(max)? };
+        match sizes.min <= sizes.max {
+            true => Ok(sizes),
+            false => Err(format!("{min} is more than {max}")),
+        }
+    }
+
+    /// The size of the value of this key.
+    pub(crate) fn of_key(self, number: u32) -> u32 {
+        let span = u64::from(self.max - self.min) + 1;
+        self.min + ((u128::from(mix(u64::from(number))) * u128::from(span)) >> 64) as u32
+    }
+
+    pub(crate) fn max(self) -> u32 {
+        self.max
+    }
+}
+
+impl fmt::Display for Sizes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self { min, max } if min == max => write!(f, "{min}"),
+            Self { min, max } => write!(f, "{min}-{max}"),
+        }
+    }
+}
+
+/// The largest value, in bytes: what servers accept unless told otherwise.
+pub(crate) const VALUE_BYTES_MAX: u32 = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_used_to_both_ends_and_a_number_alone() {
+        let sizes = Sizes::parse("3-7").unwrap();
+        let mut seen = [0; 10];
+        (0..10_000).for_each(|key| seen[sizes.of_key(key) as usize] += 1);
+        assert_eq!(
+            seen.map(|times| times > 1800),
+            [false, false, false, true, true, true, true, true, false, false]
+        );
+        assert_eq!(Sizes::parse("0").unwrap().of_key(5), 0);
+        assert_eq!(Sizes::parse("0-1048576").unwrap().to_string(), "0-1048576");
+    }
+
+    #[test]
+    fn other_words_are_refused() {
+        for bad in ["", "-", "1-", "-1", "x", "1-2-3", "7-3", "1048577"] {
+            assert!(Sizes::parse(bad).is_err(), "{bad:?}");
+        }
+    }
+}

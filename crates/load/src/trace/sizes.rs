@@ -1,0 +1,71 @@
+//! The sizes of items in traces that have none.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::mix::mix;
+
+/// A distribution of item sizes by its quantiles.
+#[derive(Debug)]
+pub struct Sizes {
+    /// [`QUANTILE_COUNT`] of them.
+    quantiles: Vec<u32>,
+}
+
+impl Sizes {
+    /// The name of the file beside a trace that is read where no other is named.
+    pub const FILE_NAME: &'static str = "sizes-kvcache_reg.txt";
+
+    /// Reads a file of quantiles, one a line, in bytes.
+    ///
+    /// # Errors
+    /// Names the file and the line.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path).with_context(|| {
+            format!("the trace has no sizes, and those of {} (see --sizes)", path.display())
+        })?;
+        Self::parse(&text).with_context(|| path.display().to_string())
+    }
+
+    fn parse(text: &str) -> Result<Self> {
+        let quantile = |(index, line): (usize, &str)| {
+            let line = line.trim_ascii();
+            line.parse().with_context(|| format!("line {}: {line:?} is no number", index + 1))
+        };
+        let quantiles = text.lines().enumerate().map(quantile).collect::<Result<Vec<u32>>>()?;
+        let found = quantiles.len();
+        ensure!(found == QUANTILE_COUNT, "{found} lines, expected {QUANTILE_COUNT}");
+        Ok(Self { quantiles })
+    }
+
+    /// The size of the item with this id, key and value, in bytes: a quantile by chance and up to 63
+    /// bytes more, so that there are more sizes than quantiles.
+    pub fn item_bytes(&self, id: u32) -> u32 {
+        let mixed = mix(u64::from(id));
+        let quantile = self.quantiles[(mixed % QUANTILE_COUNT as u64) as usize];
+        quantile.saturating_add(16 + ((mixed >> 40) % 48) as u32)
+    }
+}
+
+const QUANTILE_COUNT: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_is_a_quantile_and_a_remainder_both_drawn_by_the_id() {
+        let text: String = (0..1024).map(|quantile| format!("{}\n", quantile * 100)).collect();
+        let sizes = Sizes::parse(&text).unwrap();
+        // mix(0) is 0xE220A8397B1DCDAF.
+        assert_eq!(sizes.item_bytes(0), 0x1AF * 100 + 16 + 0xE220A8 % 48);
+    }
+
+    #[test]
+    fn a_file_of_other_lines_is_refused() {
+        let message = |text: &str| format!("{:#}", Sizes::parse(text).unwrap_err());
+        assert_eq!(message("1\n2\n"), "2 lines, expected 1024");
+        assert!(message("1\nx\n").starts_with("line 2: \"x\" is no number"));
+    }
+}

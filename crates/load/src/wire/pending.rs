@@ -1,0 +1,251 @@
+//! What was asked on a connection and is not answered.
+
+use std::collections::VecDeque;
+
+use crate::measure::tally::{Second, Tally};
+use crate::request::draw::{Drawn, Pool, key};
+use crate::value::is_value;
+use crate::wire::dialect::{Name, Reply};
+
+/// The requests that wait for answers, in their order.
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    requests: VecDeque<Asked>,
+    /// The keys of all gets.
+    keys: VecDeque<u32>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    /// When it was due or, in a closed loop, sent.
+    due_ns: u64,
+    /// What was asked; of several keys the first.
+    drawn: Drawn,
+    /// Keys that were not answered.
+    keys_left: u32,
+}
+
+/// Where answers are counted.
+pub(crate) struct Books<'a> {
+    pub(crate) pool: &'a Pool,
+    pub(crate) tally: &'a mut Tally,
+    pub(crate) second: &'a mut Second,
+    /// The sets that bring what gets have missed.
+    pub(crate) missed: &'a mut VecDeque<Drawn>,
+    /// Are they wanted?
+    pub(crate) keeps_missed: bool,
+}
+
+impl Pending {
+    pub(crate) fn len(&self) -> usize {
+        self.requests.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.requests.is_empty()
+    }
+
+    /// Adds a request; a get is for all of these keys.
+    pub(crate) fn push(&mut self, due_ns: u64, drawn: Drawn, keys: &[u32]) {
+        self.keys.extend(keys);
+        let keys_left = keys.len() as u32;
+        self.requests.push_back(Asked { due_ns, drawn, keys_left });
+    }
+
+    /// Takes a reply.
+    ///
+    /// # Errors
+    /// It answers none of the requests that wait: nothing that follows can be trusted.
+    pub(crate) fn take(
+        &mut self,
+        reply: Reply<'_>,
+        now_ns: u64,
+        books: &mut Books<'_>,
+    ) -> Result<(), &'static str> {
+        let asked = self.requests.front().copied().ok_or("what nobody asked for")?;
+        match (asked.drawn.is_get, reply) {
+            (true, Reply::Hit { name, value, is_last }) => {
+                self.take_hit(name, value, books)?;
+                if is_last {
+                    self.finish(asked, now_ns, books);
+                }
+            }
+            (true, Reply::End) | (false, Reply::Stored) => self.finish(asked, now_ns, books),
+            (_, Reply::Error(words)) => {
+                books.tally.count_errors(words, 1);
+                books.second.errors += 1;
+                self.drop_front();
+            }
+            _ => return Err("something else than was asked"),
+        }
+        Ok(())
+    }
+
+    fn take_hit(
+        &mut self,
+        name: Name<'_>,
+        value: &[u8],
+        books: &mut Books<'_>,
+    ) -> Result<(), &'static str> {
+        let asked = self.requests.front_mut().ok_or("what nobody asked for")?;
+        loop {
+            let number = self.keys.front().copied().filter(|_| asked.keys_left > 0);
+            let number = number.ok_or("another key's item")?;
+            self.keys.pop_front();
+            asked.keys_left -= 1;
+            let is_this = match name {
+                Name::Key(found) => found == key(number),
+                Name::Opaque(found) => found == number,
+                Name::Nothing => true,
+            };
+            if is_this {
+                books.tally.gets += 1;
+                books.tally.hits += 1;
+                books.second.gets += 1;
+                books.second.hits += 1;
+                let is_right = books.pool.is_size_of(number, value.len())
+                    && is_value(value_seed(number, value.len()), value);
+                books.tally.wrong_values += u64::from(!is_right);
+                return Ok(());
+            }
+            books.miss(number, asked.drawn);
+        }
+    }
+
+    /// The first request is answered.
+    fn finish(&mut self, asked: Asked, now_ns: u64, books: &mut Books<'_>) {
+        let keys_left = self.requests.front().map_or(0, |asked| asked.keys_left);
+        for number in self.keys.drain(..keys_left as usize) {
+            books.miss(number, asked.drawn);
+        }
+        self.requests.pop_front();
+        books.tally.requests += 1;
+        books.tally.sets += u64::from(!asked.drawn.is_get);
+        let latency_ns = now_ns.saturating_sub(asked.due_ns);
+        books.tally.latency_ns.saturating_record(latency_ns);
+        books.second.latency_ns.saturating_record(latency_ns);
+    }
+
+    fn drop_front(&mut self) {
+        if let Some(asked) = self.requests.pop_front() {
+            self.keys.drain(..asked.keys_left as usize);
+        }
+    }
+}
+
+impl Books<'_> {
+    fn miss(&mut self, number: u32, asked: Drawn) {
+        self.tally.gets += 1;
+        self.second.gets += 1;
+        if self.keeps_missed && self.missed.len() < MISSED_MAX {
+            self.missed.push_back(self.pool.fill(number, asked));
+        }
+    }
+}
+
+/// What the value of a key is made from. The size is part of it, so that a value that lacks its end is
+/// wrong.
+pub(crate) fn value_seed(number: u32, value_bytes: usize) -> u64 {
+    u64::from(number) << 32 | value_bytes as u64
+}
+
+/// More are forgotten: they are missed again.
+const MISSED_MAX: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::draw::Pool;
+    use crate::value::write_value;
+
+    struct Scene {
+        pool: Pool,
+        tally: Tally,
+        second: Second,
+        missed: VecDeque<Drawn>,
+        pending: Pending,
+    }
+
+    impl Scene {
+        fn new() -> Self {
+            Self {
+                pool: Pool::of_keys(10),
+                tally: Tally::default(),
+                second: Second::new(0),
+                missed: VecDeque::new(),
+                pending: Pending::default(),
+            }
+        }
+
+        fn take(&mut self, reply: Reply<'_>) -> Result<(), &'static str> {
+            let mut books = Books {
+                pool: &self.pool,
+                tally: &mut self.tally,
+                second: &mut self.second,
+                missed: &mut self.missed,
+                keeps_missed: true,
+            };
+            self.pending.take(reply, 5000, &mut books)
+        }
+
+        fn hit(&mut self, number: u32, value: &[u8]) -> Result<(), &'static str> {
+            let name = Name::Key(&key(number));
+            self.take(Reply::Hit { name, value, is_last: false })
+        }
+    }
+
+    fn get(number: u32) -> Drawn {
+        Drawn { key: number, is_get: true, value_bytes: 100, ttl_secs: 0 }
+    }
+
+    fn value(number: u32, value_bytes: usize) -> Vec<u8> {
+        let mut value = Vec::new();
+        write_value(value_seed(number, value_bytes), value_bytes, &mut value);
+        value
+    }
+
+    #[test]
+    fn keys_of_a_multiget_that_are_passed_over_have_missed() {
+        let mut scene = Scene::new();
+        scene.pending.push(1000, get(3), &[3, 4, 5, 6]);
+        scene.pending.push(2000, Drawn { is_get: false, ..get(9) }, &[]);
+        scene.hit(4, &value(4, 100)).unwrap();
+        scene.hit(5, &value(5, 100)).unwrap();
+        scene.take(Reply::End).unwrap();
+        scene.take(Reply::Stored).unwrap();
+        let tally = &scene.tally;
+        assert_eq!((tally.requests, tally.gets, tally.hits, tally.sets), (2, 4, 2, 1));
+        assert_eq!(tally.wrong_values, 0);
+        let missed: Vec<u32> = scene.missed.iter().map(|set| set.key).collect();
+        assert_eq!(missed, [3, 6]);
+        assert_eq!((tally.latency_ns.max() / 100, tally.latency_ns.min() / 100), (40, 30));
+    }
+
+    #[test]
+    fn a_damaged_a_shortened_and_an_exchanged_value_are_wrong() {
+        let mut scene = Scene::new();
+        let right = value(1, 100);
+        let mut damaged = right.clone();
+        damaged[50] ^= 1;
+        for value in [&right[..], &damaged, &right[..99], &value(2, 100)] {
+            scene.pending.push(0, get(1), &[1]);
+            scene.hit(1, value).unwrap();
+            scene.take(Reply::End).unwrap();
+        }
+        assert_eq!((scene.tally.hits, scene.tally.wrong_values), (4, 3));
+    }
+
+    #[test]
+    fn answers_to_other_questions_are_errors() {
+        let mut scene = Scene::new();
+        assert!(scene.take(Reply::End).is_err());
+        scene.pending.push(0, get(1), &[1]);
+        assert_eq!(scene.hit(2, b""), Err("another key's item"));
+        let mut scene = Scene::new();
+        scene.pending.push(0, get(1), &[1]);
+        assert!(scene.take(Reply::Stored).is_err());
+        scene.take(Reply::Error(b"SERVER_ERROR x")).unwrap();
+        assert_eq!((scene.tally.errors["SERVER_ERROR x"], scene.tally.requests), (1, 0));
+        assert!(scene.pending.is_empty());
+    }
+}
