@@ -56,7 +56,7 @@ miri:
 miri-seeds:
 	cargo +nightly miri test -p larder-region --locked
 	MIRIFLAGS="-Zmiri-preemption-rate=0.1 -Zmiri-many-seeds=0..$(MIRI_SEEDS)" \
-		cargo +nightly miri test -p larder-engine --locked --lib -- interleavings::ordering interleavings::reading interleavings::writing::of_two
+		cargo +nightly miri test -p larder-engine --locked --lib -- items::ordering items::reading items::writing::of_two
 
 # Copies of bytes on a processor without those of x86-64, under qemu-user. Needs `rustup target add` for it, qemu-user and
 # gcc-aarch64-linux-gnu.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use larder_region::turns::{self, Turn};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Schedule, Scheduler, Task, TaskId};
-pub(super) use shuttle::thread;
+pub(crate) use shuttle::thread;
 use shuttle::{Config, Runner};
 
 /// How many orders with two or three preemptions at random places are tried.
@@ -23,7 +23,7 @@ const STEPS_MAX: usize = 200_000;
 ///
 /// With `LARDER_INTERLEAVINGS=n` it is every order with at most two, and n times as many with more, other
 /// ones each time.
-pub(super) fn explore(scene: impl Fn() + Copy + Send + Sync + 'static) {
+pub(crate) fn explore(scene: impl Fn() + Copy + Send + Sync + 'static) {
     let bound = if asked_times().is_some() { 2 } else { 1 };
     play(scene, Preemptions::up_to(bound));
     explore_some(scene);
@@ -34,7 +34,7 @@ fn asked_times() -> Option<NonZeroUsize> {
 }
 
 /// As [`explore`], without every order: for a scene too long for that.
-pub(super) fn explore_some(scene: impl Fn() + Copy + Send + Sync + 'static) {
+pub(crate) fn explore_some(scene: impl Fn() + Copy + Send + Sync + 'static) {
     let (times, seed) = match asked_times() {
         None => (1, SEED),
         Some(times) => (times.get(), RandomState::new().hash_one(SEED)),
@@ -46,7 +46,7 @@ pub(super) fn explore_some(scene: impl Fn() + Copy + Send + Sync + 'static) {
 }
 
 /// May threads be stopped before each access from now on?
-pub(super) fn preempt(preempt: bool) {
+pub(crate) fn preempt(preempt: bool) {
     turns::schedule_by(preempt.then_some(offer));
 }
 

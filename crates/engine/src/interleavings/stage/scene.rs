@@ -6,18 +6,18 @@ use std::sync::atomic::Ordering::Relaxed;
 use larder_item::{Epoch, Second};
 use larder_stats::Counter;
 
-use super::actor::Actor;
-use super::{preempt, thread};
+use crate::interleavings::stage::actor::Actor;
+use crate::interleavings::stage::{preempt, thread};
 use crate::segment::header::State;
 use crate::{Config, Engine};
 
 /// The second in which every scene plays.
-pub(super) const NOW: Second = 10;
+pub(crate) const NOW: Second = 10;
 
 /// An engine and whoever sets it up. Until threads start nobody is stopped: what comes before is one step.
-pub(super) struct Scene {
-    pub(super) engine: Arc<Engine>,
-    pub(super) stage: Actor,
+pub(crate) struct Scene {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) stage: Actor,
 }
 
 /// The smallest engine there is: 14 segments for records, and an index of 512 groups.
@@ -33,28 +33,28 @@ const SMALL: Config = Config {
 };
 
 /// An engine that hashes keys as that of every scene does.
-pub(super) fn small_engine() -> Engine {
+pub(crate) fn small_engine() -> Engine {
     Engine::create(&SMALL).unwrap()
 }
 
 impl Scene {
     /// A scene in which items may be evicted.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::of(&SMALL)
     }
 
     /// A scene in which items are moved, not evicted.
-    pub(super) fn without_eviction() -> Self {
+    pub(crate) fn without_eviction() -> Self {
         Self::of(&Config { evicts: false, ..SMALL })
     }
 
     /// A scene in which items are moved, not evicted, and have cas tokens or none.
-    pub(super) fn with_versions(keeps_versions: bool) -> Self {
+    pub(crate) fn with_versions(keeps_versions: bool) -> Self {
         Self::of(&Config { evicts: false, keeps_versions, ..SMALL })
     }
 
     /// A scene with so many segments that two threads may evict at the same time.
-    pub(super) fn with_places_for_two_evictors() -> Self {
+    pub(crate) fn with_places_for_two_evictors() -> Self {
         let memory_bytes_max = 80 << 20;
         let scene = Self::of(&Config { memory_bytes_max, ..SMALL });
         scene.engine.set_memory_limit(&scene.stage.seat, memory_bytes_max).unwrap();
@@ -69,7 +69,7 @@ impl Scene {
     }
 
     /// Starts a thread. From here on whoever accesses the region may be stopped.
-    pub(super) fn start<T: Send + 'static>(
+    pub(crate) fn start<T: Send + 'static>(
         &self,
         act: impl FnOnce(&Actor) -> T + Send + 'static,
     ) -> thread::JoinHandle<T> {
@@ -81,7 +81,7 @@ impl Scene {
 
     /// Leaves one segment on the free stack, which the engine keeps for survivors: the next one that becomes
     /// free is used at once.
-    pub(super) fn keep_a_free_segment(&self) {
+    pub(crate) fn keep_a_free_segment(&self) {
         self.seal_written();
         self.engine.maintain(&self.stage.seat, NOW);
         assert!(self.free_used_segments() > 0);
@@ -93,7 +93,7 @@ impl Scene {
 
     /// Brings about that the items of these keys, just stored, are alone in their segment, and that the
     /// segment written to now has room for small records only. Returns the first one.
-    pub(super) fn seal_alone(&self, keys: &[&[u8]]) -> u32 {
+    pub(crate) fn seal_alone(&self, keys: &[&[u8]]) -> u32 {
         let segment = self.seal_written();
         Crowd::new(self).fill_segment();
         assert!(keys.iter().all(|key| self.segment_of(key) == segment));
@@ -102,13 +102,13 @@ impl Scene {
 
     /// Puts a few segments on the free stack: those that are needed next are taken from there, and nothing is
     /// compacted for them.
-    pub(super) fn free_some_segments(&self) {
+    pub(crate) fn free_some_segments(&self) {
         let taken = [(); 4].map(|()| self.engine.take_fresh(&self.stage.seat, 0).unwrap());
         taken.into_iter().for_each(|segment| self.engine.free(&self.stage.seat, segment));
     }
 
     /// Seals the segment that holds the record of a key, which is being written to, as it is. Tells it.
-    pub(super) fn seal(&self, key: &[u8]) -> u32 {
+    pub(crate) fn seal(&self, key: &[u8]) -> u32 {
         let segment = self.segment_of(key);
         assert_eq!((self.engine.state(segment), self.engine.layout.stripes), (State::Active, 1));
         self.engine.detach_segment(
@@ -120,7 +120,7 @@ impl Scene {
     }
 
     /// Fills and seals the segment written to with what is then deleted, and tells which it was.
-    pub(super) fn seal_written(&self) -> u32 {
+    pub(crate) fn seal_written(&self) -> u32 {
         let mut crowd = Crowd::new(self);
         let segment = crowd.add();
         while self.engine.state(segment) != State::Sealed {
@@ -131,7 +131,7 @@ impl Scene {
     }
 
     /// Fills the segment written to, to the last byte.
-    pub(super) fn fill_segment(&self) {
+    pub(crate) fn fill_segment(&self) {
         let segment = Crowd::new(self).fill_segment();
         let room_bytes = self.engine.layout.segment_bytes - self.engine.filled(segment);
         let (key, fields_bytes) = (b"the last", 16);
@@ -140,7 +140,7 @@ impl Scene {
     }
 
     /// Fills all memory but what the engine keeps for survivors: who needs a segment must evict.
-    pub(super) fn fill_memory(&self) {
+    pub(crate) fn fill_memory(&self) {
         let evicted = self.engine.counter(Counter::SegmentsEvicted);
         let kept = self.engine.spare_segments();
         let mut crowd = Crowd::new(self);
@@ -152,37 +152,37 @@ impl Scene {
     }
 
     /// The segment that holds the record of a key.
-    pub(super) fn segment_of(&self, key: &[u8]) -> u32 {
+    pub(crate) fn segment_of(&self, key: &[u8]) -> u32 {
         self.engine.find(self.engine.hash(key), key).unwrap().slot.segment()
     }
 
     /// Is a segment left as it was when it was full?
-    pub(super) fn is_sealed(&self, segment: u32) -> bool {
+    pub(crate) fn is_sealed(&self, segment: u32) -> bool {
         self.engine.state(segment) == State::Sealed
     }
 
     /// Splits the next group.
-    pub(super) fn split_a_group(&self) {
+    pub(crate) fn split_a_group(&self) {
         self.stage.split_a_group();
     }
 
     /// Gives the ghost its segment, which the first eviction would do: later ones leave what they empty free.
-    pub(super) fn lay_out_ghost(&self) {
+    pub(crate) fn lay_out_ghost(&self) {
         self.engine.extend_ghost(&self.stage.seat);
     }
 
     /// As if others had pinned as many segments as readers may: large values are read without pins.
-    pub(super) fn others_pin_all_they_may(&self) {
+    pub(crate) fn others_pin_all_they_may(&self) {
         self.engine.pretend_pinned(|_| self.engine.segments_max());
     }
 
     /// These others are done.
-    pub(super) fn others_unpin(&self) {
+    pub(crate) fn others_unpin(&self) {
         self.engine.pretend_pinned(|pinned| pinned - self.engine.segments_max());
     }
 
     /// The end of the scene: all threads have been joined, and nothing is broken or still held.
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         preempt(false);
         let in_use = |segment: &u32| self.engine.sequence(*segment).load(Relaxed) != 0;
         let held = self.engine.segments().filter(in_use).filter(|at| self.engine.is_held(*at));
@@ -199,16 +199,16 @@ impl Scene {
 }
 
 /// Large items that nobody reads: they fill segments.
-pub(super) struct Crowd<'a> {
+pub(crate) struct Crowd<'a> {
     scene: &'a Scene,
     keys: Vec<Vec<u8>>,
 }
 
 impl<'a> Crowd<'a> {
     /// The key of the item that [`Actor::need_a_segment`] stores.
-    pub(super) const LAST: &'static [u8] = b"last of the crowd";
+    pub(crate) const LAST: &'static [u8] = b"last of the crowd";
     /// Nine of a crowd leave more than one kilobyte of a segment.
-    pub(super) const BYTES: usize = 7000;
+    pub(crate) const BYTES: usize = 7000;
 
     fn new(scene: &'a Scene) -> Self {
         Self { scene, keys: Vec::new() }

@@ -5,8 +5,8 @@ use larder_item::Direction::Increment;
 use larder_item::StoreMode;
 use larder_stats::Counter;
 
-use super::scene::NOW;
 use super::*;
+use crate::interleavings::stage::scene::NOW;
 use crate::{Request, Stale, Stored};
 
 const KEY: &[u8] = b"a key";

@@ -1,8 +1,8 @@
 //! What a read finds while slots move: groups are split, chains grow and are cut.
 
-use super::keys::{Key, of_one_group};
 use super::*;
 use crate::index::group::SLOTS;
+use crate::interleavings::stage::keys::{Key, of_one_group};
 
 /// A full group, with one item more in an overflow group behind it. Its split moves `moving` of them away.
 struct Overflowing {

@@ -1,8 +1,8 @@
 //! What becomes of a value that arrives in parts while the segment of its piece is put to other use.
 
-use super::scene::Crowd;
 use super::*;
 use crate::Upload;
+use crate::interleavings::stage::scene::Crowd;
 
 const KEY: &[u8] = b"a key";
 /// The value is one piece, so long that it is not kept in its record.

@@ -6,8 +6,8 @@ use larder_item::Deadline;
 use larder_region::layout::global;
 use larder_stats::Counter;
 
-use super::scene::NOW;
 use super::*;
+use crate::interleavings::stage::scene::NOW;
 use crate::{Amended, Amendment};
 
 const KEY: &[u8] = b"a key";

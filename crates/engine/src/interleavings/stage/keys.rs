@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
-use super::scene::small_engine;
 use crate::Engine;
 use crate::index::group::prefers_second_line;
+use crate::interleavings::stage::scene::small_engine;
 
-pub(super) type Key = [u8; 8];
+pub(crate) type Key = [u8; 8];
 
 /// The group that [`of_one_group`] fills: the first one that a scene's second split divides.
 const GROUP: u64 = 1;
@@ -18,7 +18,7 @@ fn all() -> impl Iterator<Item = Key> {
 
 /// The keys of one group that prefer its first line: `stays` that the split of the group leaves there, and
 /// `moves` that it does not.
-pub(super) fn of_one_group(stays: usize, moves: usize) -> (Vec<Key>, Vec<Key>) {
+pub(crate) fn of_one_group(stays: usize, moves: usize) -> (Vec<Key>, Vec<Key>) {
     static KEYS: OnceLock<(Vec<Key>, Vec<Key>)> = OnceLock::new();
     let (staying, moving) = KEYS.get_or_init(|| {
         let engine = small_engine();
@@ -33,7 +33,7 @@ pub(super) fn of_one_group(stays: usize, moves: usize) -> (Vec<Key>, Vec<Key>) {
 }
 
 /// Two keys of one group with the same tag: slots do not tell them apart.
-pub(super) fn of_one_tag() -> (Key, Key) {
+pub(crate) fn of_one_tag() -> (Key, Key) {
     static KEYS: OnceLock<(Key, Key)> = OnceLock::new();
     *KEYS.get_or_init(|| {
         let engine = small_engine();

@@ -3,8 +3,8 @@
 use larder_item::Direction;
 use larder_stats::Counter;
 
-use super::scene::{Crowd, NOW};
 use super::*;
+use crate::interleavings::stage::scene::{Crowd, NOW};
 
 const KEY: &[u8] = b"a key";
 

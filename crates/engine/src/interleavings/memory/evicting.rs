@@ -2,9 +2,9 @@
 
 use larder_stats::Counter;
 
-use super::keys::of_one_group;
-use super::scene::Crowd;
 use super::*;
+use crate::interleavings::stage::keys::of_one_group;
+use crate::interleavings::stage::scene::Crowd;
 use crate::segment::lane::Pool;
 
 const KEY: &[u8] = b"a key";

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use larder_item::{Deadline, Direction, Meta, Second, StoreMode};
 
-use super::scene::{Crowd, NOW};
+use crate::interleavings::stage::scene::{Crowd, NOW};
 use crate::reclaim::evict::{Emptied, Keep};
 use crate::{
     Amended, Amendment, Arithmetic, Counting, Deletion, Engine, Evicted, Read, Request, Seat,
@@ -17,22 +17,22 @@ use crate::{
 const FILL_BYTES: usize = 48;
 
 /// A thread on its seat.
-pub(super) struct Actor {
-    pub(super) engine: Arc<Engine>,
-    pub(super) seat: Seat,
+pub(crate) struct Actor {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) seat: Seat,
 }
 
 /// A value that was read: which of those written for its key, and its cas token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Seen {
-    pub(super) fill: u8,
-    pub(super) cas: u64,
-    pub(super) deadline: Deadline,
+pub(crate) struct Seen {
+    pub(crate) fill: u8,
+    pub(crate) cas: u64,
+    pub(crate) deadline: Deadline,
 }
 
 /// The value of `key` that is filled with `fill`: one that can be told from every other key's, and from a
 /// mix of two.
-pub(super) fn value(key: &[u8], fill: u8) -> Vec<u8> {
+pub(crate) fn value(key: &[u8], fill: u8) -> Vec<u8> {
     [key, &[fill; FILL_BYTES]].concat()
 }
 
@@ -41,21 +41,21 @@ fn request(key: &[u8], mode: StoreMode, cas: Option<u64>, deadline: Deadline) ->
 }
 
 impl Actor {
-    pub(super) fn on(engine: &Arc<Engine>) -> Self {
+    pub(crate) fn on(engine: &Arc<Engine>) -> Self {
         Self { engine: engine.clone(), seat: engine.sit().unwrap() }
     }
 
-    pub(super) fn set(&self, key: &[u8], fill: u8) {
+    pub(crate) fn set(&self, key: &[u8], fill: u8) {
         let stored = self.store(key, StoreMode::Set, None, Deadline::NEVER, fill);
         assert!(matches!(stored, Ok(Stored::Stored { .. })), "{stored:?}");
     }
 
-    pub(super) fn set_until(&self, key: &[u8], fill: u8, deadline: Second) {
+    pub(crate) fn set_until(&self, key: &[u8], fill: u8, deadline: Second) {
         let stored = self.store(key, StoreMode::Set, None, Deadline(deadline), fill);
         assert!(matches!(stored, Ok(Stored::Stored { .. })), "{stored:?}");
     }
 
-    pub(super) fn store(
+    pub(crate) fn store(
         &self,
         key: &[u8],
         mode: StoreMode,
@@ -67,49 +67,49 @@ impl Actor {
     }
 
     /// Takes a segment back if nothing lives there, else moves what does; false as with [`Self::compact`].
-    pub(super) fn win_back(&self, segment: u32) -> bool {
+    pub(crate) fn win_back(&self, segment: u32) -> bool {
         let emptied = self.engine.win_back(&self.seat, self.engine.present_use(segment), NOW);
         matches!(emptied.unwrap(), Emptied::Yes(_))
     }
 
     /// Evicts a segment; false where somebody else is at it, or reads in it.
-    pub(super) fn evict(&self, segment: u32) -> bool {
+    pub(crate) fn evict(&self, segment: u32) -> bool {
         let old = self.engine.present_use(segment);
         matches!(self.engine.evict(&self.seat, old, Keep::Needed, NOW), Ok(Emptied::Yes(_)))
     }
 
     /// Moves what lives in a segment; false where somebody else is at it, or reads in it.
-    pub(super) fn compact(&self, segment: u32) -> bool {
+    pub(crate) fn compact(&self, segment: u32) -> bool {
         let emptied = self.engine.compact(&self.seat, self.engine.present_use(segment), NOW);
         matches!(emptied.unwrap(), Emptied::Yes(_))
     }
 
     /// Stores bytes as they are.
-    pub(super) fn set_raw(&self, key: &[u8], bytes: &[u8]) {
+    pub(crate) fn set_raw(&self, key: &[u8], bytes: &[u8]) {
         let request = request(key, StoreMode::Set, None, Deadline::NEVER);
         self.engine.store(&self.seat, &request, bytes, NOW).unwrap();
     }
 
     /// Stores something for which the segment written to has no room.
-    pub(super) fn need_a_segment(&self) {
+    pub(crate) fn need_a_segment(&self) {
         self.set_raw(Crowd::LAST, &[0; Crowd::BYTES]);
     }
 
     /// Stores a value that is kept in pieces.
-    pub(super) fn set_large(&self, key: &[u8], bytes: usize, fill: u8) {
+    pub(crate) fn set_large(&self, key: &[u8], bytes: usize, fill: u8) {
         assert!(bytes > self.engine.inline_bytes_max());
         self.set_raw(key, &vec![fill; bytes]);
     }
 
     /// Writes the pieces of a large value that is not stored yet.
-    pub(super) fn upload(&self, key: &[u8], bytes: usize, fill: u8) -> Upload {
+    pub(crate) fn upload(&self, key: &[u8], bytes: usize, fill: u8) -> Upload {
         let mut upload = self.engine.upload(key, bytes).unwrap();
         assert!(self.push(&mut upload, bytes, fill));
         upload
     }
 
     /// Brings so many bytes more; false where those before were evicted.
-    pub(super) fn push(&self, upload: &mut Upload, bytes: usize, fill: u8) -> bool {
+    pub(crate) fn push(&self, upload: &mut Upload, bytes: usize, fill: u8) -> bool {
         match self.engine.push(&self.seat, upload, &vec![fill; bytes], NOW) {
             Ok(()) => true,
             Err(StoreError::NoMemory) => false,
@@ -119,7 +119,7 @@ impl Actor {
 
     /// As [`Self::push`], of all that is still to come of a piece, by somebody else than the upload, in two steps. False
     /// where there is no room for that.
-    pub(super) fn land(&self, upload: &mut Upload, fill: u8) -> bool {
+    pub(crate) fn land(&self, upload: &mut Upload, fill: u8) -> bool {
         let Some(landing) = self.engine.landing(&self.seat, upload, NOW) else { return false };
         let middle = landing.room.start + landing.room.len() / 2;
         for part in [landing.room.start..middle, middle..landing.room.end] {
@@ -132,7 +132,7 @@ impl Actor {
     }
 
     /// Stores what was uploaded; false where a piece was evicted meanwhile.
-    pub(super) fn publish(&self, key: &[u8], upload: Upload) -> bool {
+    pub(crate) fn publish(&self, key: &[u8], upload: Upload) -> bool {
         let request = request(key, StoreMode::Set, None, Deadline::NEVER);
         match self.engine.publish_upload(&self.seat, upload, &request, NOW) {
             Ok(stored) => {
@@ -145,13 +145,13 @@ impl Actor {
     }
 
     /// Reads a value of [`Self::set_large`] and tells its fill.
-    pub(super) fn large_fill_of(&self, key: &[u8]) -> Option<u8> {
+    pub(crate) fn large_fill_of(&self, key: &[u8]) -> Option<u8> {
         self.large(key).map(|(fill, _)| fill)
     }
 
     /// Reads a value of [`Self::set_large`], again where it was evicted meanwhile, and tells its fill and how many
     /// bytes it has.
-    pub(super) fn large(&self, key: &[u8]) -> Option<(u8, usize)> {
+    pub(crate) fn large(&self, key: &[u8]) -> Option<(u8, usize)> {
         loop {
             let mut bytes = Vec::new();
             let (meta, mut large) =
@@ -176,7 +176,7 @@ impl Actor {
     }
 
     /// As [`Self::large`], of the bytes where they are: they stay as they are while others go on.
-    pub(super) fn large_in_place(&self, key: &[u8]) -> Option<(u8, usize)> {
+    pub(crate) fn large_in_place(&self, key: &[u8]) -> Option<(u8, usize)> {
         let mut head = Vec::new();
         let (meta, mut large) = match self.engine.read(&self.seat, key, NOW, &mut head, |_, _| {}) {
             Read::Miss(_) => return None,
@@ -204,7 +204,7 @@ impl Actor {
 
     /// Opens a large value and closes it, and returns how many readers held one while this one did, itself included: 0 if
     /// it got no pins. `holders` counts them.
-    pub(super) fn hold_large(&self, key: &[u8], holders: &AtomicU64) -> u64 {
+    pub(crate) fn hold_large(&self, key: &[u8], holders: &AtomicU64) -> u64 {
         let read = self.engine.read(&self.seat, key, NOW, &mut Vec::new(), |_, _| {});
         let Read::Large(_, mut large) = read else { panic!("{key:?} has a large value") };
         let mut held = 0;
@@ -219,7 +219,7 @@ impl Actor {
     }
 
     /// Reads the value of a key, which must be one that [`Self::set`] can have written for it.
-    pub(super) fn get(&self, key: &[u8]) -> Option<Seen> {
+    pub(crate) fn get(&self, key: &[u8]) -> Option<Seen> {
         let mut bytes = Vec::new();
         match self.engine.read(&self.seat, key, NOW, &mut bytes, |_, _| {}) {
             Read::Miss(_) => None,
@@ -233,12 +233,12 @@ impl Actor {
     }
 
     /// As [`Self::get`]: which value it is.
-    pub(super) fn fill_of(&self, key: &[u8]) -> Option<u8> {
+    pub(crate) fn fill_of(&self, key: &[u8]) -> Option<u8> {
         self.get(key).map(|seen| seen.fill)
     }
 
     /// Reads a key in the second `now`, and returns the bytes of its value.
-    pub(super) fn read_at(&self, key: &[u8], now: Second) -> Option<Vec<u8>> {
+    pub(crate) fn read_at(&self, key: &[u8], now: Second) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
         match self.engine.read(&self.seat, key, now, &mut bytes, |_, _| {}) {
             Read::Miss(_) => None,
@@ -248,7 +248,7 @@ impl Actor {
     }
 
     /// As [`Self::read_at`], of a value that [`Self::set`] stored: returns which it is.
-    pub(super) fn fill_at(&self, key: &[u8], now: Second) -> Option<u8> {
+    pub(crate) fn fill_at(&self, key: &[u8], now: Second) -> Option<u8> {
         self.read_at(key, now).map(|bytes| {
             let fill = *bytes.last().unwrap();
             assert_eq!(bytes, value(key, fill), "the bytes of another value, or of several");
@@ -256,18 +256,18 @@ impl Actor {
         })
     }
 
-    pub(super) fn delete(&self, key: &[u8]) -> bool {
+    pub(crate) fn delete(&self, key: &[u8]) -> bool {
         matches!(self.engine.delete(&self.seat, key, None, NOW), Ok(Deletion::Deleted(_)))
     }
 
-    pub(super) fn touch(&self, key: &[u8], deadline: Second) -> bool {
+    pub(crate) fn touch(&self, key: &[u8], deadline: Second) -> bool {
         let amendment =
             Amendment { deadline: Some(Deadline(deadline)), noted: true, ..Amendment::default() };
         matches!(self.engine.amend(&self.seat, key, &amendment, NOW), Ok(Amended::Done(_)))
     }
 
     /// Marks an item stale, with another deadline where there is one, and tells its cas token then.
-    pub(super) fn mark_stale(&self, key: &[u8], deadline: Option<Deadline>) -> Option<u64> {
+    pub(crate) fn mark_stale(&self, key: &[u8], deadline: Option<Deadline>) -> Option<u64> {
         let amendment = Amendment { stale: true, deadline, ..Amendment::default() };
         match self.engine.amend(&self.seat, key, &amendment, NOW).unwrap() {
             Amended::Done(meta) => Some(meta.cas),
@@ -277,30 +277,30 @@ impl Actor {
     }
 
     /// Takes the right to bring the new value of an item with this cas token.
-    pub(super) fn claim(&self, key: &[u8], token: u64) -> bool {
+    pub(crate) fn claim(&self, key: &[u8], token: u64) -> bool {
         self.engine.claim(&self.seat, key, token, NOW)
     }
 
     /// What is known of an item.
-    pub(super) fn peek(&self, key: &[u8]) -> Option<Meta> {
+    pub(crate) fn peek(&self, key: &[u8]) -> Option<Meta> {
         self.engine.peek(key, NOW)
     }
 
-    pub(super) fn deadline(&self, key: &[u8]) -> Deadline {
+    pub(crate) fn deadline(&self, key: &[u8]) -> Deadline {
         self.engine.deadline(&self.engine.find(self.engine.hash(key), key).unwrap())
     }
 
-    pub(super) fn split_a_group(&self) {
+    pub(crate) fn split_a_group(&self) {
         self.engine.split(&self.seat, NOW).unwrap();
     }
 
     /// Adds one to a number and tells what it is then, if there is one.
-    pub(super) fn increment(&self, key: &[u8]) -> Option<u64> {
+    pub(crate) fn increment(&self, key: &[u8]) -> Option<u64> {
         self.count(key, Direction::Increment).map(|(number, _)| number)
     }
 
     /// Moves a number by one and tells what it is then, and its cas token, if there is one.
-    pub(super) fn count(&self, key: &[u8], direction: Direction) -> Option<(u64, u64)> {
+    pub(crate) fn count(&self, key: &[u8], direction: Direction) -> Option<(u64, u64)> {
         match self.engine.arithmetic(&self.seat, &Counting::new(key, direction, 1), NOW).unwrap() {
             Arithmetic::Number { number, meta } => Some((number, meta.cas)),
             Arithmetic::NotFound => None,
@@ -310,7 +310,7 @@ impl Actor {
     }
 
     /// Appends to, or prepends to, a value and tells its cas token then, if there is one.
-    pub(super) fn extend(&self, key: &[u8], mode: StoreMode, part: &[u8]) -> Option<u64> {
+    pub(crate) fn extend(&self, key: &[u8], mode: StoreMode, part: &[u8]) -> Option<u64> {
         let request = request(key, mode, None, Deadline::NEVER);
         match self.engine.store(&self.seat, &request, part, NOW).unwrap() {
             Stored::Stored { cas, .. } => Some(cas),
@@ -319,12 +319,12 @@ impl Actor {
         }
     }
 
-    pub(super) fn append(&self, key: &[u8], part: &[u8]) -> Option<u64> {
+    pub(crate) fn append(&self, key: &[u8], part: &[u8]) -> Option<u64> {
         self.extend(key, StoreMode::Append, part)
     }
 
     /// Reads a value, as it is, and its cas token.
-    pub(super) fn raw(&self, key: &[u8]) -> Option<(Vec<u8>, u64)> {
+    pub(crate) fn raw(&self, key: &[u8]) -> Option<(Vec<u8>, u64)> {
         let mut bytes = Vec::new();
         match self.engine.read(&self.seat, key, NOW, &mut bytes, |_, _| {}) {
             Read::Miss(_) => None,

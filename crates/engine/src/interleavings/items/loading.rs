@@ -2,8 +2,8 @@
 
 use larder_item::{Deadline, StoreMode};
 
-use super::scene::NOW;
 use super::*;
+use crate::interleavings::stage::scene::NOW;
 use crate::{Basis, Request, Stored};
 
 const KEY: &[u8] = b"a key";

@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use larder_region::layout::global;
 use larder_stats::Counter;
 
-use super::keys::{Key, of_one_group};
-use super::scene::Crowd;
 use super::*;
+use crate::interleavings::stage::keys::{Key, of_one_group};
+use crate::interleavings::stage::scene::Crowd;
 
 const KEY: &[u8] = b"a key";
 const NEIGHBOUR: &[u8] = b"another";

@@ -1,7 +1,7 @@
 //! What a read finds while others store and delete.
 
-use super::keys::of_one_tag;
 use super::*;
+use crate::interleavings::stage::keys::of_one_tag;
 
 const KEY: &[u8] = b"a key";
 

@@ -2,8 +2,8 @@
 
 use larder_stats::Counter;
 
-use super::scene::Crowd;
 use super::*;
+use crate::interleavings::stage::scene::Crowd;
 
 const KEY: &[u8] = b"a key";
 

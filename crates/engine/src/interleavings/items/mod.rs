@@ -1,0 +1,14 @@
+//! What readers and writers of items promise each other.
+
+mod altering;
+mod extending;
+mod large;
+mod loading;
+mod ordering;
+mod reading;
+mod recaching;
+mod uploading;
+mod using;
+mod writing;
+
+use super::stage::{Actor, Scene, actor, explore, explore_some, preempt, scene};
