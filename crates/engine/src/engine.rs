@@ -13,8 +13,8 @@ use crate::index::group::Control;
 use crate::index::slot::TAG_BITS;
 use crate::ops::removal::Told;
 use crate::process::peers::{JoinError, Table};
-use crate::process::seat::SEAT_BYTES;
 use crate::process::superblock::{AttachError, Superblock};
+use crate::process::thread_slot::THREAD_SLOT_BYTES;
 use crate::reclaim::sweep::Wake;
 use crate::segment::header::State;
 use crate::segment::record::HEADER_BYTES;
@@ -74,7 +74,7 @@ pub enum CreateError {
 }
 
 /// A cache's index and segments. All methods take `&self`; any number of threads may use it, each with a
-/// [`Seat`](crate::Seat) of its own.
+/// [`ThreadSlot`](crate::Thread slot) of its own.
 #[derive(Debug)]
 pub struct Engine {
     pub(crate) memory: Memory,
@@ -162,7 +162,7 @@ impl Engine {
 
     fn lay_out(config: &Config, sharing: Sharing) -> Result<Layout, CreateError> {
         let layout =
-            Layout::new(config.memory_bytes, config.memory_bytes_max, SEAT_BYTES, sharing)?;
+            Layout::new(config.memory_bytes, config.memory_bytes_max, THREAD_SLOT_BYTES, sharing)?;
         let half = config.memory_bytes / 2;
         if config.item_bytes_max > half {
             return Err(CreateError::ItemTooLarge { asked: config.item_bytes_max, half });
@@ -270,13 +270,13 @@ impl Engine {
     /// from now on; of private memory the child has a copy.
     ///
     /// The system copies page by page while other threads go on: in the copy a later store of theirs may be there without
-    /// an earlier one. So where others than the forking thread, which has `own_seats` with what belongs to no thread, can
+    /// an earlier one. So where others than the forking thread, which has `own_thread_slots` with what belongs to no thread, can
     /// have been at work, the child's cache begins empty.
     ///
     /// # Errors
     /// [`CreateError`] where it cannot become a peer, or there is no memory.
-    pub fn in_child(&self, own_seats: usize) -> Result<Self, CreateError> {
-        if !self.has_peers() && self.seats_of(self.peer).count() > own_seats {
+    pub fn in_child(&self, own_thread_slots: usize) -> Result<Self, CreateError> {
+        if !self.has_peers() && self.thread_slots_of(self.peer).count() > own_thread_slots {
             return Self::create(&Config {
                 memory_bytes: self.memory_limit(),
                 memory_bytes_max: self.layout.region_bytes,
@@ -316,8 +316,8 @@ impl Engine {
         half(superblock::FORMAT, layout::FORMAT as usize);
         half(superblock::SEGMENT_BYTES, layout.segment_bytes);
         half(superblock::SEGMENTS, layout.segments);
-        half(superblock::SEATS, layout.seats);
-        half(superblock::SEAT_BYTES, layout.seat_bytes);
+        half(superblock::THREAD_SLOTS, layout.thread_slots);
+        half(superblock::THREAD_SLOT_BYTES, layout.thread_slot_bytes);
         half(superblock::STRIPES, layout.stripes);
         half(superblock::TTL_CLASSES, layout.ttl_classes);
         half(superblock::PEERS, layout.peers);

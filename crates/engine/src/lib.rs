@@ -12,7 +12,7 @@
 //! This crate performs no I/O, reads no clock (every operation is told the second it happens in) and holds
 //! no `unsafe` code outside of `pinned`: it reaches memory through [`larder_region::Memory`] only.
 //!
-//! Files in reading order: `slot`, `record`, `used`, `group` (the formats); `seat`, `segment`, `head` (who writes
+//! Files in reading order: `slot`, `record`, `used`, `group` (the formats); `thread`, `segment`, `head` (who writes
 //! where); `hash`, `find`, [`read`], `prefetch`; [`store`], `publish`, [`count`], `alter`, [`amend`], [`load`]; [`large`]; `empty`, `relocate`, `grow`, `flush`, [`limit`];
 //! [`engine`], [`report`], [`dump`], [`validate`].
 #![deny(unsafe_code)]
@@ -43,8 +43,8 @@ pub use ops::read::{Miss, Read, Reading};
 pub use ops::removal::{Leaving, Reason, Removed};
 pub use ops::store::{Request, Stale, StoreError, Stored};
 pub use process::peers::{JoinError, OPENING_BYTE, PEER_BYTES_MAX};
-pub use process::seat::Seat;
 pub use process::superblock::AttachError;
+pub use process::thread_slot::ThreadSlot;
 pub use reclaim::limit::LimitError;
 
 /// A process that lives, but has been stopped, holds what is needed: a group of the index, or all append heads. An

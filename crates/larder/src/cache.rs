@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use larder_engine::{Broken, Config, CreateError, Engine, LimitError, Report, Seat};
+use larder_engine::{Broken, Config, CreateError, Engine, LimitError, Report, ThreadSlot};
 use larder_item::{Epoch, Second};
 use larder_region::file::{is_length_sealed, open_again};
 use larder_region::{FileError, forks};
@@ -16,8 +16,8 @@ use crate::load::flight::Flights;
 use crate::open::builder::random;
 use crate::removals::Queues;
 use crate::thread::maintainer::Maintainer;
-use crate::thread::seats::Seats;
-use crate::{Builder, Clock, Inheritance, OpenError, Opening, SharedError, thread::seats};
+use crate::thread::slots::ThreadSlots;
+use crate::{Builder, Clock, Inheritance, OpenError, Opening, SharedError, thread::slots};
 
 /// A cache. Clones are cheap and share everything. There is nothing to close: the memory is given back when the
 /// last clone is dropped, with the walks, uploads and large values that are under way.
@@ -46,7 +46,7 @@ const SUBSTITUTE: Config = Config {
 pub(crate) struct Shared {
     pub(crate) engine: Engine,
     time: Time,
-    pub(crate) seats: Seats,
+    pub(crate) thread_slots: ThreadSlots,
     pub(crate) queues: Queues,
     /// Set once, where there is one.
     pub(crate) maintainer: OnceLock<Maintainer>,
@@ -96,9 +96,9 @@ impl Shared {
     }
 
     fn forked(&self) -> Self {
-        // One is the seat that is always lent.
-        let own_seats = 1 + seats::of_this_thread(self);
-        match self.engine.in_child(own_seats) {
+        // One is the thread slot that is always lent.
+        let own_thread_slots = 1 + slots::of_this_thread(self);
+        match self.engine.in_child(own_thread_slots) {
             Ok(engine) => Self::new(engine, self.time),
             Err(error) => {
                 let (hash_seed, epoch) = (random(), self.engine.epoch());
@@ -112,7 +112,7 @@ impl Shared {
 
     fn new(engine: Engine, time: Time) -> Self {
         Self {
-            seats: Seats::new(&engine),
+            thread_slots: ThreadSlots::new(&engine),
             engine,
             time,
             queues: Queues::default(),
@@ -269,7 +269,7 @@ impl Cache {
     /// ```
     pub fn maintain(&self) {
         let now = self.now();
-        self.with_seat(|engine, seat| engine.maintain(seat, now));
+        self.with_thread_slot(|engine, thread| engine.maintain(thread, now));
     }
 
     /// How many items are stored. Those that expired or were cleared count until they are read or their
@@ -367,7 +367,7 @@ impl Cache {
     /// [`LimitError`] names the bounds.
     pub fn set_memory_limit(&self, bytes: u64) -> Result<(), LimitError> {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        self.with_seat(|engine, seat| engine.set_memory_limit(seat, bytes))
+        self.with_thread_slot(|engine, thread| engine.set_memory_limit(thread, bytes))
     }
 
     /// How much memory the cache may use, in bytes.
@@ -430,7 +430,7 @@ impl Cache {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn validate_in_use(&self) -> Result<u64, Broken> {
-        self.with_seat(Engine::validate_in_use)
+        self.with_thread_slot(Engine::validate_in_use)
     }
 
     /// Counts again what processes that were killed may have left counted: see [`Cache::validate`]. [`Cache::maintain`] does
@@ -438,11 +438,11 @@ impl Cache {
     ///
     /// Cost: a look at each item of the segments in question.
     pub fn settle_accounts(&self) {
-        self.with_seat(|engine, seat| engine.recount_suspects(seat, usize::MAX));
+        self.with_thread_slot(|engine, thread| engine.recount_suspects(thread, usize::MAX));
     }
 
     #[inline]
-    pub(crate) fn with_seat<T>(&self, f: impl FnOnce(&Engine, &Seat) -> T) -> T {
-        seats::with_seat(self.shared(), f)
+    pub(crate) fn with_thread_slot<T>(&self, f: impl FnOnce(&Engine, &ThreadSlot) -> T) -> T {
+        slots::with_thread_slot(self.shared(), f)
     }
 }

@@ -41,7 +41,7 @@ impl Cache {
     /// ```
     pub fn dump_group(&self, cursor: &mut Cursor, out: &mut Vec<Dumped>) -> bool {
         let now = self.now();
-        self.with_seat(|engine, seat| engine.dump_group(seat, cursor, b"", now, out))
+        self.with_thread_slot(|engine, thread| engine.dump_group(thread, cursor, b"", now, out))
     }
 
     /// Removes the expired and cleared items of one more group of the index that are `wanted`, by the bytes of their keys
@@ -62,7 +62,7 @@ impl Cache {
     /// ```
     pub fn sweep_group(&self, cursor: &mut Cursor, wanted: impl Fn(usize, &Meta) -> bool) -> bool {
         let now = self.now();
-        self.with_seat(|engine, seat| engine.sweep_group(seat, cursor, now, wanted))
+        self.with_thread_slot(|engine, thread| engine.sweep_group(thread, cursor, now, wanted))
     }
 
     /// Shows the live items of at most `groups_max` of the index's groups, spread evenly over it, to `visit`. Gives the

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use larder_engine::LargeValue;
-use larder_engine::{Engine, Miss, Seat};
+use larder_engine::{Engine, Miss, ThreadSlot};
 use larder_item::{Meta, Second};
 use larder_region::Sink;
 use larder_stats::Counter;
@@ -99,7 +99,9 @@ impl Cache {
         tell: impl FnMut(&Meta),
     ) -> bool {
         let now = self.now();
-        self.with_seat(|engine, seat| look_up(engine, seat, key.as_ref(), now, out, tell).is_some())
+        self.with_thread_slot(|engine, thread| {
+            look_up(engine, thread, key.as_ref(), now, out, tell).is_some()
+        })
     }
 
     /// Shows the value of a key to `look`, and gives what it makes of it; none where there is no item.
@@ -202,13 +204,14 @@ impl Cache {
     /// Appends the value of a key to `out`, and counts that somebody asked for it.
     pub(crate) fn look_up(&self, key: &[u8], out: &mut Vec<u8>) -> Option<Meta> {
         let now = self.now();
-        self.with_seat(|engine, seat| look_up(engine, seat, key, now, out, |_| ()))
+        self.with_thread_slot(|engine, thread| look_up(engine, thread, key, now, out, |_| ()))
     }
 
     /// Appends the value of a key to `out`.
     pub(crate) fn read_whole(&self, key: &[u8], out: &mut Vec<u8>) -> Option<Meta> {
         let now = self.now();
-        self.with_seat(|engine, seat| read_whole(engine, seat, key, now, out, |_| ())).ok()
+        self.with_thread_slot(|engine, thread| read_whole(engine, thread, key, now, out, |_| ()))
+            .ok()
     }
 
     /// Looks up to [`KEYS_AT_ONCE`] keys up.
@@ -216,9 +219,9 @@ impl Cache {
         self.shared().engine.prefetch(keys.iter().copied());
         let mut places = [None; KEYS_AT_ONCE];
         let now = self.now();
-        self.with_seat(|engine, seat| {
+        self.with_thread_slot(|engine, thread| {
             for (place, key) in places.iter_mut().zip(keys) {
-                let found = look_up(engine, seat, key, now, values, |_| ());
+                let found = look_up(engine, thread, key, now, values, |_| ());
                 *place = found.map(|meta| (values.len(), meta));
             }
         });
@@ -229,21 +232,21 @@ impl Cache {
 #[inline]
 fn look_up(
     engine: &Engine,
-    seat: &Seat,
+    thread: &ThreadSlot,
     key: &[u8],
     now: Second,
     out: &mut impl Sink,
     tell: impl FnMut(&Meta),
 ) -> Option<Meta> {
-    let found = read_whole(engine, seat, key, now, out, tell);
+    let found = read_whole(engine, thread, key, now, out, tell);
     if found.is_ok() && !out.is_whole() {
         return found.ok();
     }
-    engine.count(seat, if found.is_ok() { Counter::GetHits } else { Counter::GetMisses }, 1);
+    engine.count(thread, if found.is_ok() { Counter::GetHits } else { Counter::GetMisses }, 1);
     match found {
         Ok(_) | Err(Miss::Absent) => {}
-        Err(Miss::Expired) => engine.count(seat, Counter::GetExpired, 1),
-        Err(Miss::Flushed) => engine.count(seat, Counter::GetFlushed, 1),
+        Err(Miss::Expired) => engine.count(thread, Counter::GetExpired, 1),
+        Err(Miss::Flushed) => engine.count(thread, Counter::GetFlushed, 1),
     }
     found.ok()
 }
@@ -253,7 +256,7 @@ fn look_up(
 #[inline]
 fn read_whole(
     engine: &Engine,
-    seat: &Seat,
+    thread: &ThreadSlot,
     key: &[u8],
     now: Second,
     out: &mut impl Sink,
@@ -261,7 +264,7 @@ fn read_whole(
 ) -> Result<Meta, Miss> {
     let start = out.filled();
     for _ in 0..ATTEMPTS_MAX {
-        match engine.read(seat, key, now, out, |_, meta| tell(meta)) {
+        match engine.read(thread, key, now, out, |_, meta| tell(meta)) {
             larder_engine::Read::Hit(meta) => return Ok(meta),
             larder_engine::Read::Miss(miss) => return Err(miss),
             larder_engine::Read::Large(meta, mut pieces) => {

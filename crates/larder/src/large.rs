@@ -5,13 +5,13 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use larder_engine::{
-    Engine, Evicted, Landing as Room, LargeValue as Pieces, Miss, Pinned, Seat, StoreError, Stored,
-    Upload as Arriving,
+    Engine, Evicted, Landing as Room, LargeValue as Pieces, Miss, Pinned, StoreError, Stored,
+    ThreadSlot, Upload as Arriving,
 };
 use larder_item::Meta;
 
 use crate::cache::Shared;
-use crate::{Request, thread::seats};
+use crate::{Request, thread::slots};
 
 /// The longest part of a value that is copied for a slow reader at a time.
 const COPIED_BYTES_MAX: usize = 16 << 10;
@@ -175,7 +175,9 @@ impl Upload {
             return Err(StoreError::NoMemory);
         }
         let now = self.shared.now();
-        seats::with_seat(&self.shared, |engine, seat| engine.push(seat, arriving, bytes, now))
+        slots::with_thread_slot(&self.shared, |engine, thread| {
+            engine.push(thread, arriving, bytes, now)
+        })
     }
 
     /// Room in the cache's memory for the next bytes of the value, for who can write there without this program's
@@ -187,8 +189,8 @@ impl Upload {
             return None;
         }
         let now = self.shared.now();
-        let landing = |engine: &Engine, seat: &Seat| engine.landing(seat, arriving, now);
-        let room = seats::with_seat(&self.shared, landing)?;
+        let landing = |engine: &Engine, thread: &ThreadSlot| engine.landing(thread, arriving, now);
+        let room = slots::with_thread_slot(&self.shared, landing)?;
         Some(Landing { shared: Arc::clone(&self.shared), room: Some(room) })
     }
 
@@ -229,9 +231,10 @@ impl Upload {
         }
         let now = self.shared.now();
         self.shared.flights.detach(request.key);
-        let publish =
-            |engine: &Engine, seat: &Seat| engine.publish_upload(seat, arriving, request, now);
-        seats::with_seat(&self.shared, publish)
+        let publish = |engine: &Engine, thread: &ThreadSlot| {
+            engine.publish_upload(thread, arriving, request, now)
+        };
+        slots::with_thread_slot(&self.shared, publish)
     }
 }
 
@@ -268,7 +271,9 @@ impl Drop for Upload {
         if let Some(arriving) = self.arriving.take()
             && self.shared.is_of_this_process()
         {
-            seats::with_seat(&self.shared, |engine, seat| engine.abort_upload(seat, arriving));
+            slots::with_thread_slot(&self.shared, |engine, thread| {
+                engine.abort_upload(thread, arriving)
+            });
         }
     }
 }

@@ -46,7 +46,7 @@
 //! memory, 64 KiB at least, 1 MiB at most), is kept in pieces of an eighth of a segment: 24 bytes more for each.
 //!
 //! Files in reading order: [`cache`], [`builder`], [`clock`]; [`get`], [`set`], [`load`], `flight`, [`walk`],
-//! [`stats`]; [`wire`], [`large`], [`dump`], `seats`, [`share`]; [`client`].
+//! [`stats`]; [`wire`], [`large`], [`dump`], `thread_slots`, [`share`]; [`client`].
 #![forbid(unsafe_code)]
 
 mod cache;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use larder_engine::{Arithmetic, Deletion, Engine, Request, Seat, StoreError, Stored};
+use larder_engine::{Arithmetic, Deletion, Engine, Request, StoreError, Stored, ThreadSlot};
 use larder_item::{Deadline, Direction, StoreMode};
 use larder_stats::Counter;
 
@@ -307,7 +307,7 @@ impl Cache {
     /// [`StoreError`] as with [`Cache::set`].
     pub fn store_counted(&self, request: &Request<'_>, value: &[u8]) -> Result<Stored, StoreError> {
         self.store(request, value).inspect_err(|error| {
-            self.with_seat(|engine, seat| count_refusal(engine, seat, *error));
+            self.with_thread_slot(|engine, thread| count_refusal(engine, thread, *error));
         })
     }
 
@@ -336,10 +336,10 @@ impl Cache {
 
 /// A server counts refusals by the rules of its wire, so the operations it uses do not.
 #[cold]
-pub(crate) fn count_refusal(engine: &Engine, seat: &Seat, error: StoreError) {
+pub(crate) fn count_refusal(engine: &Engine, thread: &ThreadSlot, error: StoreError) {
     match error {
-        StoreError::TooLarge => engine.count(seat, Counter::StoreTooLarge, 1),
-        StoreError::NoMemory => engine.count(seat, Counter::StoreNoMemory, 1),
+        StoreError::TooLarge => engine.count(thread, Counter::StoreTooLarge, 1),
+        StoreError::NoMemory => engine.count(thread, Counter::StoreNoMemory, 1),
         StoreError::Key(_) | StoreError::Stuck(_) => {}
     }
 }

@@ -48,9 +48,9 @@ impl Iterator for Keys {
             let now = self.cache.now();
             let (cursor, prefix) = (&mut self.cursor, &self.prefix);
             let shows_loads = self.shows_loads;
-            let has_group = self.cache.with_seat(|engine, seat| match shows_loads {
-                false => engine.dump_group(seat, cursor, prefix, now, &mut found),
-                true => engine.dump_group_and_loads(seat, cursor, prefix, now, &mut found),
+            let has_group = self.cache.with_thread_slot(|engine, thread| match shows_loads {
+                false => engine.dump_group(thread, cursor, prefix, now, &mut found),
+                true => engine.dump_group_and_loads(thread, cursor, prefix, now, &mut found),
             });
             if !has_group {
                 return None;

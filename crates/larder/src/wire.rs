@@ -34,7 +34,9 @@ impl Cache {
     /// ```
     pub fn read<S: Sink>(&self, key: &[u8], out: &mut S, head: impl FnMut(&mut S, &Meta)) -> Read {
         let now = self.now();
-        self.with_seat(|engine, seat| self.outcome(engine.read(seat, key, now, out, head)))
+        self.with_thread_slot(|engine, thread| {
+            self.outcome(engine.read(thread, key, now, out, head))
+        })
     }
 
     /// As [`Cache::read`], but without a note that the item was read, or without its value.
@@ -60,8 +62,8 @@ impl Cache {
         head: impl FnMut(&mut S, &Meta),
     ) -> Read {
         let now = self.now();
-        self.with_seat(|engine, seat| {
-            self.outcome(engine.read_as(seat, key, reading, now, out, head))
+        self.with_thread_slot(|engine, thread| {
+            self.outcome(engine.read_as(thread, key, reading, now, out, head))
         })
     }
 
@@ -107,7 +109,7 @@ impl Cache {
     /// ```
     pub fn claim(&self, key: &[u8], cas: u64) -> bool {
         let now = self.now();
-        self.with_seat(|engine, seat| engine.claim(seat, key, cas, now))
+        self.with_thread_slot(|engine, thread| engine.claim(thread, key, cas, now))
     }
 
     /// Removes an item; with a token, only the one that has it.
@@ -128,7 +130,7 @@ impl Cache {
     pub fn delete_if(&self, key: &[u8], cas: Option<u64>) -> Result<Deletion, StoreError> {
         let now = self.now();
         self.shared().flights.detach(key);
-        Ok(self.with_seat(|engine, seat| engine.delete(seat, key, cas, now))?)
+        Ok(self.with_thread_slot(|engine, thread| engine.delete(thread, key, cas, now))?)
     }
 
     /// Says that an item's value is out of date. It stays, with a new cas token, or the one asked for, and where one
@@ -158,7 +160,7 @@ impl Cache {
         let now = self.now();
         self.shared().flights.detach(key);
         let amendment = Amendment { cas, deadline, noted: false, stale: true, version };
-        self.with_seat(|engine, seat| engine.amend(seat, key, &amendment, now))
+        self.with_thread_slot(|engine, thread| engine.amend(thread, key, &amendment, now))
     }
 
     /// Brings what operations on some keys will look at into the processor's caches. Worth its while for
@@ -195,7 +197,7 @@ impl Cache {
     pub fn store(&self, request: &Request<'_>, value: &[u8]) -> Result<Stored, StoreError> {
         let now = self.now();
         self.shared().flights.detach(request.key);
-        self.with_seat(|engine, seat| engine.store(seat, request, value, now))
+        self.with_thread_slot(|engine, thread| engine.store(thread, request, value, now))
     }
 
     /// Removes the item that a plain set, which could not be done, was to replace: what
@@ -212,7 +214,7 @@ impl Cache {
     pub fn give_up(&self, request: &Request<'_>) {
         let now = self.now();
         self.shared().flights.detach(request.key);
-        self.with_seat(|engine, seat| engine.give_up(seat, request, now));
+        self.with_thread_slot(|engine, thread| engine.give_up(thread, request, now));
     }
 
     /// Values longer than this are better stored by [`Cache::upload`]: they are kept in pieces.
@@ -295,8 +297,8 @@ impl Cache {
     ) -> Result<Option<Meta>, StoreError> {
         let now = self.now();
         let amendment = Amendment { deadline: Some(deadline), noted, ..Amendment::default() };
-        self.with_seat(|engine, seat| {
-            Ok(match engine.amend(seat, key, &amendment, now)? {
+        self.with_thread_slot(|engine, thread| {
+            Ok(match engine.amend(thread, key, &amendment, now)? {
                 Amended::Done(meta) => Some(meta),
                 // Any token will do, so there is no other one.
                 Amended::NotFound | Amended::Exists => None,
@@ -346,7 +348,7 @@ impl Cache {
     pub fn arithmetic_as(&self, counting: &Counting<'_>) -> Result<Arithmetic, StoreError> {
         let now = self.now();
         self.shared().flights.detach(counting.key);
-        self.with_seat(|engine, seat| engine.arithmetic(seat, counting, now))
+        self.with_thread_slot(|engine, thread| engine.arithmetic(thread, counting, now))
     }
 
     /// The deadline a time from now, rounded up to whole seconds.

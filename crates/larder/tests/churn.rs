@@ -224,7 +224,7 @@ fn a_tiny_memory_that_evicts_nothing() {
 }
 
 #[test]
-fn more_threads_than_segments_and_seats() {
+fn more_threads_than_segments_and_thread_slots() {
     churn(memory(1), 24, 2_000, 9_000, 0);
 }
 

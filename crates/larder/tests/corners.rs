@@ -153,7 +153,7 @@ fn stores_go_on_when_the_limit_is_lowered_to_fewer_segments_than_there_are_heads
             scope.spawn(move || {
                 entered.wait();
                 write(thread, 10).unwrap();
-                // All seats are taken at the same time.
+                // All thread slots are taken at the same time.
                 all.wait();
             });
         }

@@ -40,9 +40,9 @@ fn region(path: &Path) -> Vec<u8> {
     fs::read(path).unwrap()
 }
 
-fn layout(seat_bytes: usize) -> Layout {
+fn layout(thread_slot_bytes: usize) -> Layout {
     let bytes = MEMORY_BYTES as usize;
-    Layout::new(bytes, bytes, seat_bytes, Sharing::Peers).unwrap()
+    Layout::new(bytes, bytes, thread_slot_bytes, Sharing::Peers).unwrap()
 }
 
 fn word(region: &[u8], at: usize) -> u64 {
@@ -126,15 +126,15 @@ fn damages(region: &[u8]) -> Vec<Damage> {
         ("memory limit", global::MEMORY_LIMIT, u64::MAX),
         ("next sequence", global::NEXT_SEQUENCE, u64::MAX),
         ("flush sequence", global::FLUSH_SEQUENCE, u64::MAX),
-        ("grown by seat 9", global::GROWER, 9),
-        ("evicted from by seat", global::EVICTORS, u64::MAX),
+        ("grown by thread slot 9", global::GROWER, 9),
+        ("evicted from by thread slot", global::EVICTORS, u64::MAX),
         ("segments of ghost rows", global::GHOST_ROWS, u64::MAX),
         ("level of group 3", group_at(3), control ^ 1 << 26),
         ("level of group 3", group_at(3), control | 0x3F << 26),
         ("group 3 is locked", group_at(3), control | 20 << 48),
         ("group 3 has overflow group", group_at(3), control | 0x3FF_FFFF),
         ("the state of segment", header_of(sealed, 0), 0xFF),
-        ("is taken by seat", header_of(sealed, 0), 3 | 0xFFFF << 16),
+        ("is taken by thread slot", header_of(sealed, 0), 3 | 0xFFFF << 16),
         ("is filled to", header_of(sealed, 8), filled | 0xFFFF_FFFF),
         ("is filled to", header_of(sealed, 8), filled ^ 1),
         ("the sequence of segment", layout.sequences_at + sealed * 8, u64::MAX),

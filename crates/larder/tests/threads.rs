@@ -223,7 +223,7 @@ fn the_index_grows_under_readers_without_hiding_a_key() {
 }
 
 #[test]
-fn more_threads_than_seats_borrow_them() {
+fn more_threads_than_thread_slots_borrow_them() {
     let cache = Cache::builder().memory_bytes(1 << 20).open().unwrap();
     thread::scope(|scope| {
         for thread in 0..40u64 {

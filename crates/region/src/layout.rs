@@ -49,10 +49,10 @@ pub mod superblock {
     pub const REGION_BYTES: usize = 16;
     /// Number of segments, u32.
     pub const SEGMENTS: usize = 24;
-    /// Number of seats, u32.
-    pub const SEATS: usize = 28;
-    /// Bytes of a seat, u32.
-    pub const SEAT_BYTES: usize = 32;
+    /// Number of thread slots, u32.
+    pub const THREAD_SLOTS: usize = 28;
+    /// Bytes of a thread slot, u32.
+    pub const THREAD_SLOT_BYTES: usize = 32;
     /// Number of append heads of one lane, u32.
     pub const STRIPES: usize = 36;
     /// Seed of the key hash, u64.
@@ -118,9 +118,9 @@ pub mod global {
     pub const OVERFLOW_GROUPS: usize = OVERFLOW_NEXT + 8;
     /// About how many slots are filled, u64.
     pub const ITEMS: usize = OVERFLOW_NEXT + LINE_BYTES;
-    /// Who grows the index: seat + 1, or 0, u64.
+    /// Who grows the index: thread slot + 1, or 0, u64.
     pub const GROWER: usize = ITEMS + LINE_BYTES;
-    /// Who is emptying segments whose survivors are kept: seat + 1, or 0, u64 each.
+    /// Who is emptying segments whose survivors are kept: thread slot + 1, or 0, u64 each.
     pub const EVICTORS: usize = GROWER + LINE_BYTES;
     /// How many words that are.
     pub const EVICTORS_MAX: usize = LINE_BYTES / 8;
@@ -134,8 +134,8 @@ pub mod global {
     pub const SWEEP_NEXT: usize = GHOST_STAMP + LINE_BYTES;
     /// How many rows of the table of peers have ever been in use, u64.
     pub const PEERS_USED: usize = SWEEP_NEXT + LINE_BYTES;
-    /// How many seats have ever been taken, u64.
-    pub const SEATS_USED: usize = PEERS_USED + 8;
+    /// How many thread slots have ever been taken, u64.
+    pub const THREAD_SLOTS_USED: usize = PEERS_USED + 8;
     /// Is there something to be counted again? 1: the account of a segment, 2: the segments in use; u64.
     pub const SUSPECTS: usize = PEERS_USED + 16;
     /// The end of the global lines.
@@ -162,10 +162,10 @@ pub struct Layout {
     pub segment_bytes: usize,
     /// Number of segments.
     pub segments: usize,
-    /// Number of seats: threads that write at the same time without sharing.
-    pub seats: usize,
-    /// Bytes of a seat.
-    pub seat_bytes: usize,
+    /// Number of thread slots: threads that write at the same time without sharing.
+    pub thread_slots: usize,
+    /// Bytes of a thread slot.
+    pub thread_slot_bytes: usize,
     /// Number of peers: processes that can be attached at the same time.
     pub peers: usize,
     /// TTL classes: items of one class are appended to the same segments.
@@ -174,8 +174,8 @@ pub struct Layout {
     pub stripes: usize,
     /// Offset of the first peer.
     pub peers_at: usize,
-    /// Offset of the first seat.
-    pub seats_at: usize,
+    /// Offset of the first thread slot.
+    pub thread_slots_at: usize,
     /// Offset of the first append head; each has a line.
     pub heads_at: usize,
     /// Offset of the segments' sequences, a u64 each.
@@ -211,7 +211,7 @@ pub enum Sharing {
 }
 
 impl Layout {
-    /// Lays out a region for `memory_bytes` that can grow to `region_bytes`, and whose seats take `seat_bytes`
+    /// Lays out a region for `memory_bytes` that can grow to `region_bytes`, and whose thread slots take `thread_slot_bytes`
     /// each. A region that is to grow less than it was told has fewer segments than it could name.
     ///
     /// # Errors
@@ -219,7 +219,7 @@ impl Layout {
     pub fn new(
         memory_bytes: usize,
         region_bytes: usize,
-        seat_bytes: usize,
+        thread_slot_bytes: usize,
         sharing: Sharing,
     ) -> Result<Self, LayoutError> {
         if memory_bytes < REGION_BYTES_MIN {
@@ -231,9 +231,9 @@ impl Layout {
         let segment_bytes =
             prev_power_of_two(memory_bytes / 256).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
         let region_bytes = region_bytes.clamp(memory_bytes, SEGMENTS_MAX * segment_bytes);
-        let seat_bytes = seat_bytes.next_multiple_of(LINE_BYTES);
-        // A process needs a seat for each of its threads, and one more.
-        let (seats, peers) = match (sharing, memory_bytes >> 20) {
+        let thread_slot_bytes = thread_slot_bytes.next_multiple_of(LINE_BYTES);
+        // A process needs a thread slot for each of its threads, and one more.
+        let (thread_slots, peers) = match (sharing, memory_bytes >> 20) {
             (Sharing::Alone, 0..16) => (16, 1),
             (Sharing::Alone, 16..256) => (64, 1),
             (Sharing::Alone, _) => (256, 1),
@@ -244,11 +244,11 @@ impl Layout {
         let segments_about = memory_bytes / segment_bytes;
         let ttl_classes = if segments_about < TTL_CLASSES_SEGMENTS_MIN { 1 } else { TTL_CLASSES };
         // All heads together take at most a sixteenth of the segments, but one is needed.
-        let stripes = (segments_about / 16 / POOLS / ttl_classes).clamp(1, seats);
+        let stripes = (segments_about / 16 / POOLS / ttl_classes).clamp(1, thread_slots);
 
         let peers_at = global::END;
-        let seats_at = peers_at + peers * PEER_BYTES;
-        let heads_at = seats_at + seats * seat_bytes;
+        let thread_slots_at = peers_at + peers * PEER_BYTES;
+        let heads_at = thread_slots_at + thread_slots * thread_slot_bytes;
         let sequences_at = heads_at + POOLS * ttl_classes * stripes * LINE_BYTES;
         let segments = segments_in(region_bytes, sequences_at, segment_bytes, peers);
         let headers_at = (sequences_at + segments * 8).next_multiple_of(SEGMENT_HEADER_BYTES);
@@ -263,13 +263,13 @@ impl Layout {
             region_bytes,
             segment_bytes,
             segments,
-            seats,
-            seat_bytes,
+            thread_slots,
+            thread_slot_bytes,
             peers,
             ttl_classes,
             stripes,
             peers_at,
-            seats_at,
+            thread_slots_at,
             heads_at,
             sequences_at,
             headers_at,
@@ -356,21 +356,23 @@ mod tests {
     }
 
     #[test]
-    fn no_two_seats_heads_or_global_words_that_threads_write_share_a_line() {
+    fn no_two_thread_slots_heads_or_global_words_that_threads_write_share_a_line() {
         for region_bytes in [1 << 20, (1 << 20) + 12_345, 64 << 20, 1 << 30] {
-            for seat_bytes in [1, LINE_BYTES, 700] {
+            for thread_slot_bytes in [1, LINE_BYTES, 700] {
                 let layout =
-                    Layout::new(region_bytes, region_bytes, seat_bytes, Sharing::Peers).unwrap();
-                let seats = (0..layout.seats).map(|seat| {
-                    let seat_at = layout.seats_at + seat * layout.seat_bytes;
-                    (seat_at, seat_at + seat_bytes)
+                    Layout::new(region_bytes, region_bytes, thread_slot_bytes, Sharing::Peers)
+                        .unwrap();
+                let thread_slots = (0..layout.thread_slots).map(|thread| {
+                    let thread_slot_at = layout.thread_slots_at + thread * layout.thread_slot_bytes;
+                    (thread_slot_at, thread_slot_at + thread_slot_bytes)
                 });
                 let heads = (0..POOLS * layout.ttl_classes * layout.stripes).map(|head| {
                     let head_at = layout.heads_at + head * LINE_BYTES;
                     (head_at, head_at + LINE_BYTES)
                 });
                 let sequences = [(layout.sequences_at, layout.sequences_at + 8)];
-                let parts = GLOBAL_LINES.into_iter().chain(seats).chain(heads).chain(sequences);
+                let parts =
+                    GLOBAL_LINES.into_iter().chain(thread_slots).chain(heads).chain(sequences);
                 let mut free_from = SUPERBLOCK_BYTES;
                 for (start, end) in parts {
                     assert!(start >= free_from, "{start} is not past {free_from}: {layout:?}");

@@ -11,7 +11,7 @@ use larder_stats::Counter;
 
 use crate::index::group::{Locked, SLOTS};
 use crate::ops::publish::Unpublished;
-use crate::{Engine, Reason, Seat, StoreError};
+use crate::{Engine, Reason, StoreError, ThreadSlot};
 
 /// The groups of a chain, the first included: 480 slots.
 pub(crate) const CHAIN_GROUPS_MAX: usize = 32;
@@ -20,9 +20,13 @@ impl Engine {
     /// A free slot of a chain without one: in a group that is put behind it, or, where the chain is as long as it may be,
     /// that of an item which is evicted.
     #[cold]
-    pub(crate) fn make_slot(&self, seat: &Seat, locked: &Locked<'_>) -> Result<usize, Unpublished> {
+    pub(crate) fn make_slot(
+        &self,
+        thread: &ThreadSlot,
+        locked: &Locked<'_>,
+    ) -> Result<usize, Unpublished> {
         if locked.chain().take(CHAIN_GROUPS_MAX).count() < CHAIN_GROUPS_MAX {
-            return self.extend_chain(seat, locked).ok_or(Unpublished::NoSlot);
+            return self.extend_chain(thread, locked).ok_or(Unpublished::NoSlot);
         }
         if !self.evicts {
             return Err(StoreError::NoMemory.into());
@@ -34,10 +38,10 @@ impl Engine {
             filled.min_by_key(|at| locked.slot(*at).freq()).ok_or(StoreError::NoMemory)?;
         let found = self.named_by(slot_at, locked.slot(slot_at));
         self.tell_removal(&found, Reason::Evicted);
-        self.count(seat, Counter::EvictedUnfetched, u64::from(!found.is_fetched()));
-        self.count(seat, Counter::EvictedActive, u64::from(found.slot.freq() > 0));
-        self.count(seat, Counter::Evictions, 1);
-        self.unlink(seat, &found);
+        self.count(thread, Counter::EvictedUnfetched, u64::from(!found.is_fetched()));
+        self.count(thread, Counter::EvictedActive, u64::from(found.slot.freq() > 0));
+        self.count(thread, Counter::Evictions, 1);
+        self.unlink(thread, &found);
         Ok(slot_at)
     }
 }
@@ -80,11 +84,11 @@ mod tests {
     #[test]
     fn a_chain_ends_and_what_collides_displaces_itself() {
         let engine = engine(true);
-        let seat = engine.sit().unwrap();
+        let thread = engine.register().unwrap();
         let store =
-            |key: &[u8]| engine.store(&seat, &Request::new(key, StoreMode::Set), b"value", NOW);
+            |key: &[u8]| engine.store(&thread, &Request::new(key, StoreMode::Set), b"value", NOW);
         let is_there = |key: &[u8]| {
-            matches!(engine.read(&seat, key, NOW, &mut Vec::new(), |_, _| ()), Read::Hit(_))
+            matches!(engine.read(&thread, key, NOW, &mut Vec::new(), |_, _| ()), Read::Hit(_))
         };
         store(b"wanted").unwrap();
         assert!(is_there(b"wanted") && is_there(b"wanted"));
@@ -104,9 +108,9 @@ mod tests {
     #[test]
     fn where_nothing_is_evicted_a_full_chain_refuses_and_other_groups_do_not() {
         let engine = engine(false);
-        let seat = engine.sit().unwrap();
+        let thread = engine.register().unwrap();
         let store =
-            |key: &[u8]| engine.store(&seat, &Request::new(key, StoreMode::Set), b"value", NOW);
+            |key: &[u8]| engine.store(&thread, &Request::new(key, StoreMode::Set), b"value", NOW);
         let keys = colliding(&engine, b"k", CHAIN_GROUPS_MAX * SLOTS + 1);
         let (last, keys) = keys.split_last().unwrap();
         for key in keys {

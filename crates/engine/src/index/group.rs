@@ -13,7 +13,7 @@
 //! Writers of a group exclude each other by `owner`. `version` moves whenever slots move, `level` is how
 //! many low bits of a hash lead to the group, `overflow` is the number + 1 of the next group of a chain
 //! that takes what does not fit. An overflow group has no lock of its own: while it is in no chain, and not free, its
-//! `owner` is the seat that has it.
+//! `owner` is the thread slot that has it.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -21,7 +21,7 @@ use larder_region::layout::{GROUP_BYTES, global};
 
 use crate::index::slot::{Slot, TAG_BITS};
 use crate::process::wait::Wait;
-use crate::{Engine, Seat, Stuck};
+use crate::{Engine, Stuck, ThreadSlot};
 
 /// The slots of a group.
 pub(crate) const SLOTS: usize = 15;
@@ -292,10 +292,10 @@ impl Engine {
     }
 
     /// Locks the group that a hash belongs to. A thread locks one group at a time.
-    pub(crate) fn lock(&self, seat: &Seat, hash: u64) -> Result<Locked<'_>, Stuck> {
+    pub(crate) fn lock(&self, thread: &ThreadSlot, hash: u64) -> Result<Locked<'_>, Stuck> {
         for _ in 0..LOCKS_MAX {
             let group = self.group_of(hash);
-            let locked = self.lock_group(seat, group)?;
+            let locked = self.lock_group(thread, group)?;
             let level = locked.control().level();
             if hash & ((1 << level) - 1) == group {
                 return Ok(locked);
@@ -307,7 +307,7 @@ impl Engine {
     }
 
     /// Locks the group that a hash belongs to, if no other thread holds it.
-    pub(crate) fn try_lock(&self, seat: &Seat, hash: u64) -> Option<Locked<'_>> {
+    pub(crate) fn try_lock(&self, thread: &ThreadSlot, hash: u64) -> Option<Locked<'_>> {
         let group = self.group_of(hash);
         let at = self.group_at(group);
         let word = self.memory.word(at);
@@ -315,9 +315,9 @@ impl Engine {
         if control.owner() != 0 || hash & ((1 << control.level()) - 1) != group {
             return None;
         }
-        self.intend_to_lock(seat, group);
+        self.intend_to_lock(thread, group);
         // As in `lock_group`. What was looked at is what is there, so the level is the group's.
-        let mine = control.with_owner(seat.owner());
+        let mine = control.with_owner(thread.owner());
         word.compare_exchange(control.0, mine.0, AcqRel, Relaxed).is_ok().then(|| Locked {
             engine: self,
             group,
@@ -325,15 +325,15 @@ impl Engine {
         })
     }
 
-    pub(crate) fn lock_group(&self, seat: &Seat, group: u64) -> Result<Locked<'_>, Stuck> {
+    pub(crate) fn lock_group(&self, thread: &ThreadSlot, group: u64) -> Result<Locked<'_>, Stuck> {
         let at = self.group_at(group);
         let word = self.memory.word(at);
         let mut wait = Wait::default();
         loop {
             let control = Control(word.load(Relaxed));
             if control.owner() == 0 {
-                let mine = control.with_owner(seat.owner());
-                self.intend_to_lock(seat, group);
+                let mine = control.with_owner(thread.owner());
+                self.intend_to_lock(thread, group);
                 // The acquire pairs with the release of the last owner's unlock; the release keeps the intent in front.
                 if word.compare_exchange_weak(control.0, mine.0, AcqRel, Relaxed).is_ok() {
                     return Ok(Locked { engine: self, group, at });

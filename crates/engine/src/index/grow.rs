@@ -22,7 +22,7 @@ use crate::index::group::{
 };
 use crate::index::slot::{Slot, TAG_BITS};
 use crate::segment::header::State;
-use crate::{Engine, Seat, StoreError};
+use crate::{Engine, StoreError, ThreadSlot};
 
 /// The index grows when more than so many of a hundred slots are filled. Groups that wait for their split
 /// are fuller than those behind it, so that with more than this too many overflow.
@@ -53,14 +53,14 @@ impl Locked<'_> {
 impl Engine {
     /// Splits groups until the index has room for what is in it, or nothing more can be had for it.
     /// The caller holds neither group nor head.
-    pub(crate) fn grow_if_due(&self, seat: &Seat, now: Second) {
+    pub(crate) fn grow_if_due(&self, thread: &ThreadSlot, now: Second) {
         let grower = self.memory.word(global::GROWER);
         while self.is_crowded() {
-            if grower.compare_exchange(0, seat.owner(), Acquire, Relaxed).is_err() {
+            if grower.compare_exchange(0, thread.owner(), Acquire, Relaxed).is_err() {
                 self.look_after_grower();
                 return; // Somebody else is at it.
             }
-            let split = self.is_crowded() && self.split(seat, now).is_ok();
+            let split = self.is_crowded() && self.split(thread, now).is_ok();
             grower.store(0, Release);
             if !split {
                 return;
@@ -105,7 +105,7 @@ impl Engine {
     }
 
     /// Splits the next group. Only for the grower.
-    pub(crate) fn split(&self, seat: &Seat, now: Second) -> Result<(), StoreError> {
+    pub(crate) fn split(&self, thread: &ThreadSlot, now: Second) -> Result<(), StoreError> {
         let groups = self.memory.word(global::GROUPS).load(Relaxed);
         let level = groups.ilog2();
         let tag_bit = level - self.first_level;
@@ -113,37 +113,37 @@ impl Engine {
             return Err(StoreError::NoMemory); // Tags have no more bits; groups overflow from here on.
         }
         let moves = |slot: Slot| slot.tag() >> tag_bit & 1 != 0;
-        let new_at = self.new_group(seat, groups, now)?;
+        let new_at = self.new_group(thread, groups, now)?;
         let (locked, moved, spare) = loop {
-            let locked = self.lock_group(seat, groups - (1 << level))?;
+            let locked = self.lock_group(thread, groups - (1 << level))?;
             let moved: Vec<Placed> =
                 locked.placed().into_iter().filter(|placed| moves(placed.slot)).collect();
             let spare_count = moved.len().div_ceil(SLOTS).saturating_sub(1);
-            match self.take_overflow_groups(seat, spare_count) {
+            match self.take_overflow_groups(thread, spare_count) {
                 Some(spare) => break (locked, moved, spare),
                 None => drop(locked),
             }
-            self.add_overflow_segment(seat, now)?;
+            self.add_overflow_segment(thread, now)?;
         };
 
-        self.fill_chain(seat, new_at, Control::new(level + 1), moved, &spare);
+        self.fill_chain(thread, new_at, Control::new(level + 1), moved, &spare);
         self.split_ghost_row(locked.group, groups, tag_bit);
         // Step 2. Pairs with the acquire of readers: who sees the level sees the new group filled.
         locked.set_control(locked.control().with_level(level + 1).moved());
-        self.finish_split(seat, &locked, groups);
+        self.finish_split(thread, &locked, groups);
         drop(locked);
-        self.count(seat, Counter::GroupsSplit, 1);
+        self.count(thread, Counter::GroupsSplit, 1);
         Ok(())
     }
 
     /// Steps 3 and 4 of a split: what is done when readers are led on. It may be done again by who finds it half done.
-    pub(crate) fn finish_split(&self, seat: &Seat, locked: &Locked<'_>, new_group: u64) {
+    pub(crate) fn finish_split(&self, thread: &ThreadSlot, locked: &Locked<'_>, new_group: u64) {
         let tag_bit = new_group.ilog2() - self.first_level;
         let moved = |placed: &&Placed| placed.slot.tag() >> tag_bit & 1 != 0;
         for placed in locked.placed().iter().filter(moved) {
             self.set_slot(placed.at, Slot::EMPTY);
         }
-        self.shorten_chain(seat, locked);
+        self.shorten_chain(thread, locked);
         let overflow: Vec<usize> = self.chain(self.group_at(new_group)).skip(1).collect();
         for at in overflow {
             self.disown(at);
@@ -152,10 +152,10 @@ impl Engine {
     }
 
     /// The place of a group that does not exist yet.
-    fn new_group(&self, seat: &Seat, group: u64, now: Second) -> Result<usize, StoreError> {
+    fn new_group(&self, thread: &ThreadSlot, group: u64, now: Second) -> Result<usize, StoreError> {
         let directory = self.layout.groups_directory_at + (group as usize >> self.group_shift) * 4;
         if self.memory.half(directory).load(Relaxed) == 0 {
-            let segment = self.take_index_segment(seat, State::Index, now)?;
+            let segment = self.take_index_segment(thread, State::Index, now)?;
             // Pairs with the acquire in `in_directory`: the segment is zeroed.
             self.memory.half(directory).store(segment + 1, Release);
             self.set_state(segment, State::Index);
@@ -166,13 +166,13 @@ impl Engine {
     /// Takes a zeroed segment for a part of the index.
     fn take_index_segment(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         state: State,
         now: Second,
     ) -> Result<u32, StoreError> {
-        let segment = self.take_segment(seat, now)?;
+        let segment = self.take_segment(thread, now)?;
         self.zero_segment(segment);
-        self.set_own_state(segment, state, seat);
+        self.set_own_state(segment, state, thread);
         Ok(segment)
     }
 
@@ -184,10 +184,10 @@ impl Engine {
         }
     }
 
-    /// Writes slots into a group nobody can reach yet, and into the `spare` overflow groups of the seat behind it.
+    /// Writes slots into a group nobody can reach yet, and into the `spare` overflow groups of the thread slot behind it.
     fn fill_chain(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         at: usize,
         control: Control,
         mut slots: Vec<Placed>,
@@ -199,8 +199,8 @@ impl Engine {
         let free: Vec<usize> = slots_of(at, 0).collect();
         self.settle(at, free, &mut slots);
         let overflow = spare.split_first().map(|(group, spare)| {
-            let owned = Control::new(0).with_owner(seat.owner());
-            self.fill_chain(seat, self.overflow_at(*group), owned, slots, spare);
+            let owned = Control::new(0).with_owner(thread.owner());
+            self.fill_chain(thread, self.overflow_at(*group), owned, slots, spare);
             *group
         });
         // Nobody sees this word before the release that makes the group reachable.
@@ -225,7 +225,7 @@ impl Engine {
     }
 
     /// Moves what is left of a chain to its front and gives back the groups that are empty then.
-    pub(crate) fn shorten_chain(&self, seat: &Seat, locked: &Locked<'_>) {
+    pub(crate) fn shorten_chain(&self, thread: &ThreadSlot, locked: &Locked<'_>) {
         if locked.control().overflow().is_none() {
             return;
         }
@@ -248,15 +248,15 @@ impl Engine {
         for stray in strays {
             self.set_slot(stray.at, Slot::EMPTY);
         }
-        self.cut_chain(seat, front[front.len() - 1], back);
+        self.cut_chain(thread, front[front.len() - 1], back);
     }
 
-    /// Ends a chain at the group at `last_at`, and frees the empty ones behind it. They are the seat's in between: who
+    /// Ends a chain at the group at `last_at`, and frees the empty ones behind it. They are the thread slot's in between: who
     /// dies here leaves none that nobody knows of.
-    fn cut_chain(&self, seat: &Seat, last_at: usize, empty: &[usize]) {
+    fn cut_chain(&self, thread: &ThreadSlot, last_at: usize, empty: &[usize]) {
         for at in empty {
             let control = Control(self.memory.word(*at).load(Relaxed));
-            self.memory.word(*at).store(control.with_owner(seat.owner()).0, Release);
+            self.memory.word(*at).store(control.with_owner(thread.owner()).0, Release);
         }
         let last = Control(self.memory.word(last_at).load(Relaxed));
         self.memory.word(last_at).store(last.with_overflow(None).0, Release);
@@ -264,8 +264,8 @@ impl Engine {
     }
 
     /// Puts an empty group behind the last one of a locked chain; none where none is free.
-    pub(crate) fn extend_chain(&self, seat: &Seat, locked: &Locked<'_>) -> Option<usize> {
-        let group = self.take_overflow(seat)?;
+    pub(crate) fn extend_chain(&self, thread: &ThreadSlot, locked: &Locked<'_>) -> Option<usize> {
+        let group = self.take_overflow(thread)?;
         let at = self.overflow_at(group);
         let last_at = locked.chain().last()?;
         let last = Control(self.memory.word(last_at).load(Relaxed));
@@ -275,8 +275,12 @@ impl Engine {
     }
 
     /// Makes more overflow groups. The caller holds no group.
-    pub(crate) fn add_overflow_segment(&self, seat: &Seat, now: Second) -> Result<(), StoreError> {
-        let segment = self.take_index_segment(seat, State::Overflow, now)?;
+    pub(crate) fn add_overflow_segment(
+        &self,
+        thread: &ThreadSlot,
+        now: Second,
+    ) -> Result<(), StoreError> {
+        let segment = self.take_index_segment(thread, State::Overflow, now)?;
         let at = self.layout.segment_at(segment);
         for group in 0..1 << self.group_shift {
             self.memory.word(at + group * GROUP_BYTES).store(Control::FREE.0, Relaxed);
@@ -294,14 +298,14 @@ impl Engine {
             }
         }
         // There are as many as can be named.
-        self.free(seat, segment);
+        self.free(thread, segment);
         Err(StoreError::NoMemory)
     }
 
-    fn take_overflow_groups(&self, seat: &Seat, count: usize) -> Option<Vec<u32>> {
+    fn take_overflow_groups(&self, thread: &ThreadSlot, count: usize) -> Option<Vec<u32>> {
         let mut groups = Vec::with_capacity(count);
         while groups.len() < count {
-            match self.take_overflow(seat) {
+            match self.take_overflow(thread) {
                 Some(group) => groups.push(group),
                 None => {
                     groups
@@ -314,12 +318,12 @@ impl Engine {
         Some(groups)
     }
 
-    /// Makes a free overflow group the seat's: the one that became free last, or one near it.
-    fn take_overflow(&self, seat: &Seat) -> Option<u32> {
+    /// Makes a free overflow group the thread slot's: the one that became free last, or one near it.
+    fn take_overflow(&self, thread: &ThreadSlot) -> Option<u32> {
         let hint = self.memory.word(global::OVERFLOW_NEXT);
         let groups = self.overflow_groups();
         let start = (hint.load(Relaxed) as u32).min(groups);
-        let mine = Control::new(0).with_owner(seat.owner());
+        let mine = Control::new(0).with_owner(thread.owner());
         let group = (start..groups).chain(0..start).find(|group| {
             let word = self.memory.word(self.overflow_at(*group));
             word.load(Relaxed) == Control::FREE.0
@@ -329,13 +333,13 @@ impl Engine {
         Some(group)
     }
 
-    /// Frees an overflow group of the seat that is in no chain, and empty.
+    /// Frees an overflow group of the thread slot that is in no chain, and empty.
     pub(crate) fn free_overflow(&self, at: usize) {
         // Pairs with the exchange in `take_overflow`. To a reader that comes here late it is the end of a chain.
         self.memory.word(at).store(Control::FREE.0, Release);
     }
 
-    /// An overflow group belongs to the chain it is in, and to no seat any more.
+    /// An overflow group belongs to the chain it is in, and to no thread slot any more.
     pub(crate) fn disown(&self, at: usize) {
         let control = Control(self.memory.word(at).load(Relaxed));
         self.memory.word(at).store(control.with_owner(0).0, Release);
@@ -365,12 +369,12 @@ mod tests {
     #[test]
     fn what_a_dead_process_did_not_count_is_counted_again() {
         let (dead, engine) = two_peers();
-        let seat = engine.sit().unwrap();
+        let thread = engine.register().unwrap();
         for key in 0..3000_u32 {
             let key = key.to_le_bytes();
             let request =
                 Request { deadline: Deadline::NEVER, ..Request::new(&key, StoreMode::Set) };
-            engine.store(&seat, &request, b"v", NOW).unwrap();
+            engine.store(&thread, &request, b"v", NOW).unwrap();
         }
         let count = engine.memory.word(global::ITEMS);
         let filled = || count.load(Relaxed).wrapping_add(engine.untold_slots().cast_unsigned());
@@ -378,7 +382,7 @@ mod tests {
         // As if it had filled slots again and again and been killed each time before it said so.
         count.fetch_sub(2000, Relaxed);
         engine.bury_peer(dead.peer);
-        engine.maintain(&seat, NOW);
+        engine.maintain(&thread, NOW);
         assert_eq!(filled(), 3000);
     }
 }

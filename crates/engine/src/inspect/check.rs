@@ -80,7 +80,7 @@ impl Engine {
         let used = in_use(self.global(global::SEGMENTS_USED));
         // Threads that died may have counted one each before they took it.
         ensure!(
-            used <= segments + self.layout.seats as u64,
+            used <= segments + self.layout.thread_slots as u64,
             "its number of segments in use is {used}"
         );
         let fresh = self.global(global::FRESH_SEGMENT);
@@ -97,12 +97,15 @@ impl Engine {
         let flushed = self.global(global::FLUSH_SEQUENCE);
         ensure!(flushed <= next, "its flush sequence is {flushed}, and the next sequence {next}");
         let grower = self.global(global::GROWER);
-        ensure!(self.may_own(grower), "its index is grown by seat {grower}, which no process has");
+        ensure!(
+            self.may_own(grower),
+            "its index is grown by thread slot {grower}, which no process has"
+        );
         for place in 0..global::EVICTORS_MAX {
             let owner = self.global(global::EVICTORS + 8 * place);
             ensure!(
                 self.may_own(owner),
-                "it is evicted from by seat {owner}, which no process has"
+                "it is evicted from by thread slot {owner}, which no process has"
             );
         }
         Ok(())
@@ -116,7 +119,7 @@ impl Engine {
             let owner = self.segment_owner(segment);
             ensure!(
                 self.may_own(owner),
-                "segment {segment} is taken by seat {owner}, which no process has"
+                "segment {segment} is taken by thread slot {owner}, which no process has"
             );
             ensure!(
                 u64::from(segment) < fresh || state == State::Free || owner != 0,
@@ -145,7 +148,10 @@ impl Engine {
     fn check_heads(&self) -> Result<(), AttachError> {
         let mut named = vec![false; self.layout.segments];
         for (owner, segment) in self.head_words() {
-            ensure!(self.may_own(owner), "a head is claimed by seat {owner}, which no process has");
+            ensure!(
+                self.may_own(owner),
+                "a head is claimed by thread slot {owner}, which no process has"
+            );
             let Some(segment) = segment else {
                 continue;
             };
@@ -200,7 +206,7 @@ impl Engine {
             let owner = Control(self.memory.word(self.overflow_at(group)).load(Relaxed)).owner();
             ensure!(
                 self.may_own(owner),
-                "overflow group {group} is taken by seat {owner}, which no process has"
+                "overflow group {group} is taken by thread slot {owner}, which no process has"
             );
         }
         Ok(())
@@ -230,7 +236,7 @@ impl Engine {
             let owner = control.owner();
             ensure!(
                 self.may_own(owner),
-                "group {group} is locked by seat {owner}, which no process has"
+                "group {group} is locked by thread slot {owner}, which no process has"
             );
             self.check_chain(group, control, chained)?;
         }

@@ -7,7 +7,7 @@ use larder_item::Second;
 use crate::inspect::validate::{Broken, Reached};
 use crate::segment::header::{State, begun};
 use crate::segment::lane::Pool;
-use crate::{Engine, Seat};
+use crate::{Engine, ThreadSlot};
 
 /// A segment at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,12 +76,12 @@ impl Engine {
     ///
     /// # Errors
     /// The first invariant found broken, in words; also that a process has been stopped which holds a group.
-    pub fn validate_in_use(&self, seat: &Seat) -> Result<u64, Broken> {
+    pub fn validate_in_use(&self, thread: &ThreadSlot) -> Result<u64, Broken> {
         let mut items = 0;
         let mut group = 0;
         while group < self.groups() {
             let locked =
-                self.lock_group(seat, group).map_err(|stuck| Broken::new(stuck.to_string()))?;
+                self.lock_group(thread, group).map_err(|stuck| Broken::new(stuck.to_string()))?;
             let mut reached = Reached::default();
             self.validate_items(group, locked.control().level(), &mut reached)?;
             items += reached.items();

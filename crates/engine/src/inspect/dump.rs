@@ -10,7 +10,7 @@ use crate::index::group::slots_of;
 use crate::process::wait::Wait;
 use crate::segment::header::begun;
 use crate::segment::lane::Pool;
-use crate::{Engine, Seat};
+use crate::{Engine, ThreadSlot};
 
 /// An item as a dump shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ impl Engine {
     /// Cost: the group is locked while its keys are copied, as for a store; nothing is held between steps.
     pub fn dump_group(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         cursor: &mut Cursor,
         prefix: &[u8],
         now: Second,
@@ -64,27 +64,27 @@ impl Engine {
     ) -> bool {
         self.flush_if_due(now);
         let lives = |found: &Found| self.death(found, now).is_none();
-        self.dump_group_where(seat, cursor, prefix, now, out, lives)
+        self.dump_group_where(thread, cursor, prefix, now, out, lives)
     }
 
     /// As [`Engine::dump_group`], and the keys that loads have reserved: for callers that delete what they are shown.
     pub fn dump_group_and_loads(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         cursor: &mut Cursor,
         prefix: &[u8],
         now: Second,
         out: &mut Vec<Dumped>,
     ) -> bool {
         self.flush_if_due(now);
-        self.dump_group_where(seat, cursor, prefix, now, out, |found| {
+        self.dump_group_where(thread, cursor, prefix, now, out, |found| {
             self.death(found, now).is_none() || self.reserved_until(found).is_some()
         })
     }
 
     fn dump_group_where(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         cursor: &mut Cursor,
         prefix: &[u8],
         now: Second,
@@ -97,7 +97,7 @@ impl Engine {
         if group >= self.groups() {
             return false;
         }
-        let locked = self.lock_group(seat, group);
+        let locked = self.lock_group(thread, group);
         let linked = self.linked(group).take_while(|_| locked.is_ok());
         let shown = linked.filter(|found| is_shown(found)).filter(|found| {
             found.header.key_bytes() >= prefix.len()
@@ -265,7 +265,7 @@ mod tests {
             epoch: Epoch { unix_secs: 0 },
         })
         .unwrap();
-        let mover = engine.sit().unwrap();
+        let mover = engine.register().unwrap();
         let request = Request::new(b"k", StoreMode::Set);
         engine.store(&mover, &request, b"v", 10).unwrap();
         let hash = engine.hash(b"k");
@@ -275,7 +275,7 @@ mod tests {
         engine.set_slot(found.slot_at, Slot::EMPTY);
         thread::scope(|scope| {
             let walk = scope.spawn(|| {
-                let walker = engine.sit().unwrap();
+                let walker = engine.register().unwrap();
                 let (mut cursor, mut shown) = (Cursor::default(), Vec::new());
                 while engine.dump_group(&walker, &mut cursor, b"", 10, &mut shown) {}
                 shown

@@ -160,7 +160,7 @@ impl Engine {
                 "segment {segment} is left in state {state:?}"
             );
             let owner = self.segment_owner(segment);
-            ensure!(owner == 0, "segment {segment} is taken by seat {owner}");
+            ensure!(owner == 0, "segment {segment} is taken by thread slot {owner}");
             if matches!(state, State::Active | State::Sealed) {
                 let counted = self.account(segment);
                 let account = reached.accounts.get(&segment).copied().unwrap_or_default();

@@ -19,7 +19,7 @@ use larder_stats::Counter;
 
 use crate::index::find::Found;
 use crate::segment::record::{FREQ_BORN_MAX, Header, Marks, NUMBER_BYTES};
-use crate::{Arithmetic, Counting, Engine, Request, Seat, Stored, Stuck};
+use crate::{Arithmetic, Counting, Engine, Request, Stored, Stuck, ThreadSlot};
 
 /// What a change in place came to.
 pub(crate) enum Altered<T> {
@@ -34,12 +34,12 @@ impl Engine {
     /// one is to be given.
     pub(crate) fn count_in_place(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         counting: &Counting<'_>,
         now: Second,
     ) -> Result<Altered<Arithmetic>, Stuck> {
         let hash = self.hash(counting.key);
-        let locked = self.lock(seat, hash)?;
+        let locked = self.lock(thread, hash)?;
         let found = self.find_locked(&locked, hash, counting.key);
         let Some(found) = found.filter(|found| self.death(found, now).is_none()) else {
             return Ok(Altered::Done(Arithmetic::NotFound));
@@ -59,7 +59,7 @@ impl Engine {
         }
         let value_at = found.record_at + found.header.value_at();
         let header = self.note_change(&found).with_used(now);
-        self.alter(seat, &found, counting.version, || {
+        self.alter(thread, &found, counting.version, || {
             // Pairs with the acquire in `number`.
             self.memory.word(value_at).store(moved.0, Release);
             self.set_deadline(&found, counting.deadline);
@@ -72,13 +72,13 @@ impl Engine {
     /// Appends to the value of a key, if its record has room for that.
     pub(crate) fn append_in_place(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         request: &Request<'_>,
         part: &[u8],
         now: Second,
     ) -> Result<Altered<Stored>, Stuck> {
         let hash = self.hash(request.key);
-        let locked = self.lock(seat, hash)?;
+        let locked = self.lock(thread, hash)?;
         let found = self.find_locked(&locked, hash, request.key);
         let Some(found) = found.filter(|found| self.death(found, now).is_none()) else {
             return Ok(Altered::Done(Stored::NotStored));
@@ -102,11 +102,11 @@ impl Engine {
         self.set_slot(found.slot_at, found.slot.with_freq(freq));
         let longer =
             header.with_value_bytes(value_bytes).with_marks(Marks::default()).with_used(now);
-        let cas = self.alter(seat, &found, request.version, || {
+        let cas = self.alter(thread, &found, request.version, || {
             // The bytes are there.
             self.set_header(&found, longer.with_born(freq));
         });
-        self.count(seat, Counter::ItemsTotal, 1);
+        self.count(thread, Counter::ItemsTotal, 1);
         Ok(Altered::Done(Stored::Stored { cas, value_bytes }))
     }
 
@@ -139,23 +139,29 @@ impl Engine {
     }
 
     /// Makes a change of a found item's value under a new version, or the one asked for. Under the lock of its group.
-    fn alter(&self, seat: &Seat, found: &Found, asked: Option<u64>, change: impl FnOnce()) -> u64 {
-        self.count(seat, Counter::AlteredInPlace, 1);
+    fn alter(
+        &self,
+        thread: &ThreadSlot,
+        found: &Found,
+        asked: Option<u64>,
+        change: impl FnOnce(),
+    ) -> u64 {
+        self.count(thread, Counter::AlteredInPlace, 1);
         let Some(at) = found.header.version_at() else {
             change();
             return 0;
         };
         let version = self.memory.word(found.record_at + at);
         let old = version.load(Relaxed);
-        let new = self.give_version(seat, asked, old);
-        self.intend_to_change(seat, found.record_at, old);
+        let new = self.give_version(thread, asked, old);
+        self.intend_to_change(thread, found.record_at, old);
         version.store(0, Release);
         // Who sees the change sees the version gone. Pairs with the fence in `is_unaltered`.
         fence(Release);
         change();
         // Pairs with the acquire in `Header::version`: who sees the version sees the change.
         version.store(new, Release);
-        self.end_change(seat);
+        self.end_change(thread);
         new
     }
 

@@ -18,7 +18,7 @@ use larder_item::{Deadline, Meta, Second};
 use crate::index::find::Found;
 use crate::segment::head::Reservation;
 use crate::segment::record::{Draft, Header, Marks, READ_BEFORE};
-use crate::{Engine, Reason, Seat, StoreError, Stuck};
+use crate::{Engine, Reason, StoreError, Stuck, ThreadSlot};
 
 /// What is to be changed of an item whose value stays.
 #[derive(Clone, Copy, Debug, Default)]
@@ -65,19 +65,19 @@ impl Engine {
     /// [`Stuck`].
     pub fn delete(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         key: &[u8],
         cas: Option<u64>,
         now: Second,
     ) -> Result<Deletion, Stuck> {
         self.flush_if_due(now);
         let hash = self.hash(key);
-        let locked = self.lock(seat, hash)?;
+        let locked = self.lock(thread, hash)?;
         let Some(found) = self.find_locked(&locked, hash, key) else {
             return Ok(Deletion::NotFound);
         };
         if let Some(death) = self.death(&found, now) {
-            self.reclaim(seat, &found, death);
+            self.reclaim(thread, &found, death);
             return Ok(Deletion::NotFound);
         }
         if cas.is_some_and(|cas| cas != self.version(&found)) {
@@ -85,16 +85,16 @@ impl Engine {
         }
         let meta = self.meta(&found, self.value_bytes(&found), now);
         self.tell_removal(&found, Reason::Deleted);
-        self.unlink(seat, &found);
+        self.unlink(thread, &found);
         Ok(Deletion::Deleted(meta))
     }
 
     /// Gives the right to bring an item's new value to the caller, if nobody has it yet and the item is still the one
     /// with this version. Where items have none, any will do.
-    pub fn claim(&self, seat: &Seat, key: &[u8], cas: u64, now: Second) -> bool {
+    pub fn claim(&self, thread: &ThreadSlot, key: &[u8], cas: u64, now: Second) -> bool {
         self.flush_if_due(now);
         let hash = self.hash(key);
-        let Ok(locked) = self.lock(seat, hash) else {
+        let Ok(locked) = self.lock(thread, hash) else {
             return false;
         };
         let found = self.find_locked(&locked, hash, key);
@@ -117,7 +117,7 @@ impl Engine {
     /// cannot.
     pub fn amend(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         key: &[u8],
         amendment: &Amendment,
         now: Second,
@@ -126,7 +126,7 @@ impl Engine {
         let hash = self.hash(key);
         let mut room: Option<(Reservation<'_>, Header)> = None;
         loop {
-            let locked = self.lock(seat, hash)?;
+            let locked = self.lock(thread, hash)?;
             let found = self.find_locked(&locked, hash, key);
             let Some(found) = found.filter(|found| self.death(found, now).is_none()) else {
                 return Ok(Amended::NotFound);
@@ -135,14 +135,14 @@ impl Engine {
                 return Ok(Amended::Exists);
             }
             let Some(deadline) = first_deadline(&found, amendment) else {
-                return Ok(Amended::Done(self.amend_here(seat, &found, amendment, now)));
+                return Ok(Amended::Done(self.amend_here(thread, &found, amendment, now)));
             };
             // Nobody looks for room while holding a group: the item may be another one by then.
             match room.take() {
                 Some((room, seen)) if seen.is_same_form(found.header) => {
                     let copy = self.copy_with_deadline(&room, &found, key, hash, deadline);
-                    let meta = self.amend_here(seat, &copy, amendment, now);
-                    self.relink(seat, &room, &found, deadline, found.slot.freq());
+                    let meta = self.amend_here(thread, &copy, amendment, now);
+                    self.relink(thread, &room, &found, deadline, found.slot.freq());
                     drop(locked);
                     return Ok(Amended::Done(meta));
                 }
@@ -152,7 +152,7 @@ impl Engine {
                     // A deadline, and the alignment behind it, are at most so much longer.
                     let bytes = found.header.record_bytes() + 16;
                     let lane = self.lane_of(self.lane(found.slot.segment()).pool, deadline, now);
-                    let reserved = self.reserve(seat, lane, bytes, bytes, now)?;
+                    let reserved = self.reserve(thread, lane, bytes, bytes, now)?;
                     room = Some((reserved, found.header));
                 }
             }
@@ -160,7 +160,13 @@ impl Engine {
     }
 
     /// Changes a record that has room for all of it: one that readers find, or its copy. Under the lock of its group.
-    fn amend_here(&self, seat: &Seat, found: &Found, amendment: &Amendment, now: Second) -> Meta {
+    fn amend_here(
+        &self,
+        thread: &ThreadSlot,
+        found: &Found,
+        amendment: &Amendment,
+        now: Second,
+    ) -> Meta {
         self.set_deadline(found, amendment.deadline);
         let header = match amendment.noted {
             true => found.header.with_used(now),
@@ -172,14 +178,14 @@ impl Engine {
             return self.meta(found, self.value_bytes(found), now);
         }
         if header.version_at().is_some() {
-            self.intend_to_change(seat, found.record_at, self.version(found));
+            self.intend_to_change(thread, found.record_at, self.version(found));
         }
         self.set_header(found, header.with_marks(Marks { stale: true, won: false }));
         if let Some(at) = header.version_at() {
-            let new = self.give_version(seat, amendment.version, self.version(found));
+            let new = self.give_version(thread, amendment.version, self.version(found));
             // Pairs with the acquire in `Header::version`: see `meta`.
             self.memory.word(found.record_at + at).store(new, Release);
-            self.end_change(seat);
+            self.end_change(thread);
         }
         self.meta(found, self.value_bytes(found), now)
     }

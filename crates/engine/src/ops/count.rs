@@ -5,7 +5,7 @@ use larder_item::{Deadline, Direction, Meta, Number, Second};
 use crate::ops::alter::Altered;
 use crate::ops::publish::Over;
 use crate::segment::record::Form;
-use crate::{Engine, Seat, StoreError, Stored};
+use crate::{Engine, StoreError, Stored, ThreadSlot};
 
 /// How a counter is to be moved.
 ///
@@ -64,16 +64,16 @@ impl Engine {
     /// [`StoreError::NoMemory`] where the new number cannot be stored.
     pub fn arithmetic(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         counting: &Counting<'_>,
         now: Second,
     ) -> Result<Arithmetic, StoreError> {
         self.flush_if_due(now);
-        if let Altered::Done(done) = self.count_in_place(seat, counting, now)? {
+        if let Altered::Done(done) = self.count_in_place(thread, counting, now)? {
             return Ok(done);
         }
         let key = counting.key;
-        self.rework(seat, key, now, |engine, found| {
+        self.rework(thread, key, now, |engine, found| {
             let Some(found) = found else {
                 return Some(Ok(Arithmetic::NotFound));
             };
@@ -101,10 +101,10 @@ impl Engine {
             };
             let stored = match Form::number(text.len()) {
                 Some(form) => {
-                    engine.replace(seat, key, &over, &moved.0.to_le_bytes(), form, now)?
+                    engine.replace(thread, key, &over, &moved.0.to_le_bytes(), form, now)?
                 }
                 // Digits and so many spaces: such a value stays a text.
-                None => engine.replace(seat, key, &over, &text, Form::Plain, now)?,
+                None => engine.replace(thread, key, &over, &text, Form::Plain, now)?,
             };
             Some(stored.map(|stored| match stored {
                 Stored::Stored { cas, .. } => Arithmetic::Number {

@@ -15,13 +15,13 @@ use crate::index::slot::Slot;
 use crate::ops::large::{LargeValue, table_of};
 use crate::ops::publish::{Carried, Condition, Over, Publication, Unpublished};
 use crate::segment::record::Header;
-use crate::{Engine, Request, Seat, StoreError, Stored, Upload};
+use crate::{Engine, Request, StoreError, Stored, ThreadSlot, Upload};
 
 impl Engine {
     /// Extends a found large value; none where it changed meanwhile.
     pub(crate) fn extend_large(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         request: &Request<'_>,
         found: &Found,
         part: &[u8],
@@ -41,7 +41,7 @@ impl Engine {
             Ok(upload) => upload,
             Err(error) => return Some(Err(error)),
         };
-        let written = self.take_in(seat, &mut upload, &joined, now);
+        let written = self.take_in(thread, &mut upload, &joined, now);
         let over = Condition::Over(Over {
             found,
             origin: version,
@@ -51,10 +51,10 @@ impl Engine {
         });
         let extended = written.and_then(|()| {
             let kept = Kept { old: &old, merged_count, value_bytes, appends };
-            self.publish_extended(seat, &kept_request, &upload, &kept, &over, now)
+            self.publish_extended(thread, &kept_request, &upload, &kept, &over, now)
         });
         if !matches!(extended, Ok(Stored::Stored { .. })) {
-            self.abort_upload(seat, upload);
+            self.abort_upload(thread, upload);
         }
         match extended {
             Err(Unpublished::Changed | Unpublished::PieceLost) => None,
@@ -95,7 +95,7 @@ impl Engine {
     /// Publishes a record that names the pieces kept and those written.
     pub(crate) fn publish_extended(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         request: &Request<'_>,
         upload: &Upload,
         kept: &Kept<'_>,
@@ -118,7 +118,7 @@ impl Engine {
         let draft = self.draft_of_table(request, upload.hash, &table, over)?;
         let pieces = &upload.pieces;
         let publication = Publication { draft: &draft, pieces, carried: Some(carried) };
-        self.write_and_publish(seat, &publication, upload.lane, over, now)
+        self.write_and_publish(thread, &publication, upload.lane, over, now)
     }
 }
 

@@ -26,7 +26,7 @@ use crate::process::wait::Wait;
 use crate::segment::header::{Account, State};
 use crate::segment::lane::Lane;
 use crate::segment::record::{Draft, Form, Header, PIECE_HEAD_BYTES};
-use crate::{Engine, Request, Seat, StoreError, Stored};
+use crate::{Engine, Request, StoreError, Stored, ThreadSlot};
 
 /// A piece shorter than this is not worth its own record: a segment with less room is sealed.
 const PIECE_BYTES_MIN: usize = 512;
@@ -205,19 +205,19 @@ impl Engine {
     /// [`StoreError::TooLarge`] for bytes beyond the number announced. The upload is then to be aborted.
     pub fn push(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         upload: &mut Upload,
         bytes: &[u8],
         now: Second,
     ) -> Result<(), StoreError> {
         self.flush_if_due(now);
-        Ok(self.take_in(seat, upload, bytes, now)?)
+        Ok(self.take_in(thread, upload, bytes, now)?)
     }
 
     /// As [`Self::push`], telling a lost piece from others.
     pub(crate) fn take_in(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         upload: &mut Upload,
         mut bytes: &[u8],
         now: Second,
@@ -226,7 +226,7 @@ impl Engine {
             return Err(StoreError::TooLarge.into());
         }
         while !bytes.is_empty() {
-            let (piece, gap) = self.gap(seat, upload, now)?;
+            let (piece, gap) = self.gap(thread, upload, now)?;
             let (part, rest) = bytes.split_at(bytes.len().min(gap.len()));
             self.write_part(&piece, gap.start, part)?;
             upload.note_arrived(&gap, part.len());
@@ -238,13 +238,13 @@ impl Engine {
     /// The piece that is arriving, or the next one, and its room for what is still to come.
     pub(crate) fn gap(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         upload: &mut Upload,
         now: Second,
     ) -> Result<(Piece, Range<usize>), StoreError> {
         let piece = match upload.pieces.last() {
             Some(piece) if !upload.gap.is_empty() => *piece,
-            _ => self.begin_piece(seat, upload, now)?,
+            _ => self.begin_piece(thread, upload, now)?,
         };
         Ok((piece, upload.gap.clone()))
     }
@@ -253,14 +253,14 @@ impl Engine {
     /// segment still takes. To whoever walks the segment it is a whole record from now on.
     fn begin_piece(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         upload: &mut Upload,
         now: Second,
     ) -> Result<Piece, StoreError> {
         let wanted_bytes = (upload.value_bytes - upload.arrived_bytes).min(self.piece_bytes_max());
         let whole = (PIECE_HEAD_BYTES + wanted_bytes).next_multiple_of(8);
         let bytes_min = whole.min(PIECE_BYTES_MIN);
-        let room = self.reserve(seat, upload.lane, whole, bytes_min, now)?;
+        let room = self.reserve(thread, upload.lane, whole, bytes_min, now)?;
         let piece_bytes = wanted_bytes.min(room.bytes - PIECE_HEAD_BYTES);
         let header = Header::piece(piece_bytes);
         self.memory.word(room.at()).store(header.word(), Relaxed);
@@ -270,7 +270,7 @@ impl Engine {
         self.note_deadline(room.segment, Deadline::NEVER);
         self.note_arriving(room.segment);
         self.charge(room.segment, Account::of(header));
-        self.count(seat, Counter::BytesWritten, header.record_bytes() as u64);
+        self.count(thread, Counter::BytesWritten, header.record_bytes() as u64);
         let piece = Piece { slot: room.slot(), sequence: room.sequence };
         let piece_at = room.at() + PIECE_HEAD_BYTES;
         upload.pieces.push(piece);
@@ -299,7 +299,7 @@ impl Engine {
     /// arrived.
     pub fn publish_upload(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         upload: Upload,
         request: &Request<'_>,
         now: Second,
@@ -307,13 +307,13 @@ impl Engine {
         self.flush_if_due(now);
         let extends = matches!(request.mode, StoreMode::Append | StoreMode::Prepend);
         if extends && self.is_long_part(upload.value_bytes) {
-            let stored = self.extend_with(seat, upload, request, now);
-            self.grow_if_due(seat, now);
+            let stored = self.extend_with(thread, upload, request, now);
+            self.grow_if_due(thread, now);
             return Ok(stored?);
         }
         if extends || upload.value_bytes <= self.inline_bytes_max() {
-            return match self.take_back(seat, upload) {
-                Some(part) => self.store(seat, request, &part, now),
+            return match self.take_back(thread, upload) {
+                Some(part) => self.store(thread, request, &part, now),
                 // A flush takes both: what was sent, and what it was to be appended to.
                 None if extends && self.peek(request.key, now).is_none() => Ok(Stored::NotStored),
                 None => Err(StoreError::NoMemory),
@@ -321,36 +321,36 @@ impl Engine {
         }
         let condition = Condition::Requested(request);
         let stored = loop {
-            let stored = self.finish(seat, &upload, request, &condition, now);
+            let stored = self.finish(thread, &upload, request, &condition, now);
             let is_lost = stored == Err(Unpublished::PieceLost);
             if !is_lost || !upload.pieces.iter().all(|piece| self.outlasts(piece)) {
                 break stored;
             }
         };
         if !matches!(stored, Ok(Stored::Stored { .. })) {
-            self.abort_upload(seat, upload);
+            self.abort_upload(thread, upload);
         }
-        self.grow_if_due(seat, now);
+        self.grow_if_due(thread, now);
         if stored.is_err_and(|error| !matches!(error, Unpublished::Refused(StoreError::Stuck(_)))) {
-            self.give_up(seat, request, now);
+            self.give_up(thread, request, now);
         }
         Ok(stored?)
     }
 
     /// The bytes of an upload that is to become a part of another value, or is short enough to be kept in one; none
     /// where some were evicted.
-    fn take_back(&self, seat: &Seat, upload: Upload) -> Option<Vec<u8>> {
+    fn take_back(&self, thread: &ThreadSlot, upload: Upload) -> Option<Vec<u8>> {
         let mut value = Vec::new();
         let read = |piece: &Piece| self.read_piece(&mut LargeValue::of_piece(*piece), &mut value);
         let is_whole = upload.pieces.iter().map(read).all(|read| read.is_ok());
-        self.give_back(seat, &upload);
+        self.give_back(thread, &upload);
         is_whole.then_some(value)
     }
 
     /// Writes and publishes the record of an upload whose bytes have all arrived.
     pub(crate) fn finish(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         upload: &Upload,
         request: &Request<'_>,
         condition: &Condition<'_>,
@@ -360,7 +360,7 @@ impl Engine {
         let table = table_of(upload.value_bytes, upload.pieces.iter().map(|piece| piece.slot));
         let draft = self.draft_of_table(request, upload.hash, &table, condition)?;
         let publication = Publication { draft: &draft, pieces: &upload.pieces, carried: None };
-        self.write_and_publish(seat, &publication, upload.lane, condition, now)
+        self.write_and_publish(thread, &publication, upload.lane, condition, now)
     }
 
     /// The record of a large value, unless it names more pieces than a segment has room for.
@@ -386,12 +386,12 @@ impl Engine {
     }
 
     /// Gives back what an upload has written.
-    pub fn abort_upload(&self, seat: &Seat, upload: Upload) {
-        self.count(seat, Counter::UploadsAborted, 1);
-        self.give_back(seat, &upload);
+    pub fn abort_upload(&self, thread: &ThreadSlot, upload: Upload) {
+        self.count(thread, Counter::UploadsAborted, 1);
+        self.give_back(thread, &upload);
     }
 
-    pub(crate) fn give_back(&self, seat: &Seat, upload: &Upload) {
+    pub(crate) fn give_back(&self, thread: &ThreadSlot, upload: &Upload) {
         let times_stuck = self.times_stuck();
         for piece in &upload.pieces {
             while self.outlasts(piece) {
@@ -400,8 +400,8 @@ impl Engine {
                     break;
                 }
                 // Under the lock of the item's group nobody else accounts for the piece.
-                if let Ok(_locked) = self.lock(seat, upload.hash)
-                    && self.give_back_piece(seat, piece)
+                if let Ok(_locked) = self.lock(thread, upload.hash)
+                    && self.give_back_piece(thread, piece)
                 {
                     break;
                 }
@@ -422,12 +422,12 @@ impl Engine {
 
     /// Takes a piece that no item will name out of the accounts; false where it is lost, or about to be. Under the lock
     /// of the group of its key.
-    pub(crate) fn give_back_piece(&self, seat: &Seat, piece: &Piece) -> bool {
+    pub(crate) fn give_back_piece(&self, thread: &ThreadSlot, piece: &Piece) -> bool {
         let is_kept = self.is_kept(piece);
         if is_kept {
             let record_at = self.layout.segment_at(piece.slot.segment()) + piece.slot.offset();
             let account = Account::of(Header::load(&self.memory, record_at));
-            self.intend_to_replace(seat, piece.slot);
+            self.intend_to_replace(thread, piece.slot);
             // As soon as the account says that nothing lives there the segment may begin another use, which has none
             // that arrive.
             self.note_arrived(piece.slot.segment());

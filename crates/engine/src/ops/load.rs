@@ -16,7 +16,7 @@ use larder_item::{Deadline, Second, StoreMode, check_key};
 use crate::index::find::Found;
 use crate::ops::publish::{Condition, Publication, Unpublished};
 use crate::segment::record::{Draft, Form, Header};
-use crate::{Engine, Request, Seat, StoreError, Stored, Stuck};
+use crate::{Engine, Request, StoreError, Stored, Stuck, ThreadSlot};
 
 /// How often a load tries to reserve a key that others store and delete.
 const RESERVATIONS_MAX: u32 = 8;
@@ -67,7 +67,7 @@ impl Engine {
     /// [`StoreError`], also where there is no memory for the reservation.
     pub fn begin_load(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         key: &[u8],
         reserved_until: Option<Deadline>,
         now: Second,
@@ -76,7 +76,7 @@ impl Engine {
         self.flush_if_due(now);
         for _ in 0..RESERVATIONS_MAX {
             let hash = self.hash(key);
-            let locked = self.lock(seat, hash)?;
+            let locked = self.lock(thread, hash)?;
             let found = self.find_locked(&locked, hash, key);
             if let Some(found) = found.filter(|found| self.is_basis(found, now)) {
                 return Ok(self.basis_of(&found));
@@ -85,7 +85,7 @@ impl Engine {
             let Some(until) = reserved_until else {
                 return Ok(Basis::ABSENT);
             };
-            self.reserve_key(seat, key, hash, until, now)?;
+            self.reserve_key(thread, key, hash, until, now)?;
         }
         Ok(Basis::OVERTAKEN)
     }
@@ -100,7 +100,7 @@ impl Engine {
     /// [`StoreError`]; the item that is there stays.
     pub fn end_load(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         request: &Request<'_>,
         basis: Basis,
         value: &[u8],
@@ -110,10 +110,10 @@ impl Engine {
         self.flush_if_due(now);
         let request = Request { mode: StoreMode::Set, cas: None, ..*request };
         let condition = Condition::Loaded(basis);
-        let stored = self.place(seat, &request, value, &condition, now);
-        self.grow_if_due(seat, now);
+        let stored = self.place(thread, &request, value, &condition, now);
+        self.grow_if_due(thread, now);
         if !matches!(stored, Ok(Stored::Stored { .. })) {
-            self.cancel_load(seat, request.key, basis)?;
+            self.cancel_load(thread, request.key, basis)?;
         }
         stored.map_err(StoreError::from)
     }
@@ -122,15 +122,15 @@ impl Engine {
     ///
     /// # Errors
     /// [`Stuck`].
-    pub fn cancel_load(&self, seat: &Seat, key: &[u8], basis: Basis) -> Result<(), Stuck> {
+    pub fn cancel_load(&self, thread: &ThreadSlot, key: &[u8], basis: Basis) -> Result<(), Stuck> {
         let hash = self.hash(key);
-        let locked = self.lock(seat, hash)?;
+        let locked = self.lock(thread, hash)?;
         let found = self.find_locked(&locked, hash, key);
         if let Some(found) = found
             && self.reserved_until(&found).is_some()
             && self.basis_of(&found) == basis
         {
-            self.unlink(seat, &found);
+            self.unlink(thread, &found);
         }
         Ok(())
     }
@@ -185,7 +185,7 @@ impl Engine {
     /// Stores a reservation where no item is, and no reservation.
     fn reserve_key(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         key: &[u8],
         hash: u64,
         until: Deadline,
@@ -203,7 +203,7 @@ impl Engine {
         let publication = Publication { draft: &draft, pieces: &[], carried: None };
         let lane = self.lane_for(hash, until, now);
         let condition = Condition::Reserve(until);
-        self.write_and_publish(seat, &publication, lane, &condition, now)
+        self.write_and_publish(thread, &publication, lane, &condition, now)
             .map(drop)
             .map_err(|error: Unpublished| error.into())
     }

@@ -8,7 +8,7 @@ use crate::ops::extend::Kept;
 use crate::ops::large::{Piece, table_of};
 use crate::ops::publish::{Condition, Over, Publication, Unpublished};
 use crate::ops::store::LARGE_ATTEMPTS_MAX;
-use crate::{Engine, Request, Seat, StoreError, Stored, Upload};
+use crate::{Engine, Request, StoreError, Stored, ThreadSlot, Upload};
 
 impl Engine {
     /// True if a part of this length is better written as pieces of its own: pieces that there are would not be joined
@@ -21,7 +21,7 @@ impl Engine {
     /// was evicted meanwhile.
     pub(crate) fn extend_by(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         request: &Request<'_>,
         part: &[u8],
         now: Second,
@@ -33,10 +33,10 @@ impl Engine {
                 return Ok(Stored::NotStored);
             }
             let mut upload = self.upload(request.key, part.len())?;
-            let stored = match self.take_in(seat, &mut upload, part, now) {
-                Ok(()) => self.extend_with(seat, upload, request, now),
+            let stored = match self.take_in(thread, &mut upload, part, now) {
+                Ok(()) => self.extend_with(thread, upload, request, now),
                 Err(error) => {
-                    self.abort_upload(seat, upload);
+                    self.abort_upload(thread, upload);
                     Err(error)
                 }
             };
@@ -50,12 +50,12 @@ impl Engine {
     /// Appends an upload to an item, or prepends it.
     pub(crate) fn extend_with(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         upload: Upload,
         request: &Request<'_>,
         now: Second,
     ) -> Result<Stored, Unpublished> {
-        let extended = self.rework(seat, request.key, now, |engine, found| {
+        let extended = self.rework(thread, request.key, now, |engine, found| {
             let Some(found) = found else {
                 return Some(Ok(Ok(Stored::NotStored)));
             };
@@ -63,7 +63,7 @@ impl Engine {
             if upload.pieces.iter().any(|piece| engine.is_flushed(piece.sequence)) {
                 return Some(Ok(Err(Unpublished::PieceLost)));
             }
-            match engine.extend_once(seat, &upload, request, found, now)? {
+            match engine.extend_once(thread, &upload, request, found, now)? {
                 Err(Unpublished::Refused(error)) => Some(Err(error)),
                 done => Some(Ok(done)),
             }
@@ -71,8 +71,8 @@ impl Engine {
         let extended = extended.unwrap_or_else(|error| Err(Unpublished::from(error)));
         match &extended {
             Ok(Stored::Stored { .. }) => {}
-            Ok(_) => self.give_back(seat, &upload),
-            Err(_) => self.abort_upload(seat, upload),
+            Ok(_) => self.give_back(thread, &upload),
+            Err(_) => self.abort_upload(thread, upload),
         }
         extended
     }
@@ -80,7 +80,7 @@ impl Engine {
     /// As [`Engine::join`]; none where another writer interfered.
     fn extend_once(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         upload: &Upload,
         request: &Request<'_>,
         found: &Found,
@@ -91,8 +91,8 @@ impl Engine {
             return self.is_settled(found, version).then_some(Ok(Stored::Exists));
         }
         let extended = match found.header.is_large() {
-            true => self.extend_pieces(seat, upload, request, found, version, now)?,
-            false => self.extend_inline(seat, upload, request, found, version, now)?,
+            true => self.extend_pieces(thread, upload, request, found, version, now)?,
+            false => self.extend_inline(thread, upload, request, found, version, now)?,
         };
         match extended {
             Err(Unpublished::Changed) => None,
@@ -109,7 +109,7 @@ impl Engine {
     /// All pieces of a large value stay where they are.
     fn extend_pieces(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         upload: &Upload,
         request: &Request<'_>,
         found: &Found,
@@ -125,13 +125,13 @@ impl Engine {
         let kept_request = self.request_over(request.key, found)?;
         let appends = request.mode != StoreMode::Prepend;
         let kept = Kept { old: &old, merged_count: 0, value_bytes, appends };
-        Some(self.publish_extended(seat, &kept_request, upload, &kept, &over, now))
+        Some(self.publish_extended(thread, &kept_request, upload, &kept, &over, now))
     }
 
     /// A small value becomes a piece beside those of the upload.
     fn extend_inline(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         upload: &Upload,
         request: &Request<'_>,
         found: &Found,
@@ -149,7 +149,7 @@ impl Engine {
             Ok(small) => small,
             Err(error) => return Some(Err(error.into())),
         };
-        let extended = self.take_in(seat, &mut small, &value, now).and_then(|()| {
+        let extended = self.take_in(thread, &mut small, &value, now).and_then(|()| {
             let pieces: Vec<Piece> = match request.mode {
                 StoreMode::Prepend => [&upload.pieces[..], &small.pieces].concat(),
                 _ => [&small.pieces[..], &upload.pieces].concat(),
@@ -158,10 +158,10 @@ impl Engine {
             let over = over(request, found, origin);
             let draft = self.draft_of_table(&kept_request, upload.hash, &table, &over)?;
             let publication = Publication { draft: &draft, pieces: &pieces, carried: None };
-            self.write_and_publish(seat, &publication, upload.lane, &over, now)
+            self.write_and_publish(thread, &publication, upload.lane, &over, now)
         });
         if !matches!(extended, Ok(Stored::Stored { .. })) {
-            self.give_back(seat, &small);
+            self.give_back(thread, &small);
         }
         Some(extended)
     }

@@ -92,12 +92,12 @@ mod tests {
 
     fn filled() -> (Engine, Engine) {
         let (engine, other) = two_peers();
-        let seat = engine.sit().unwrap();
+        let thread = engine.register().unwrap();
         for key in 0..100 {
             let key = format!("k{key}");
-            engine.store(&seat, &Request::new(key.as_bytes(), StoreMode::Set), b"v", 10).unwrap();
+            engine.store(&thread, &Request::new(key.as_bytes(), StoreMode::Set), b"v", 10).unwrap();
         }
-        engine.leave(&seat);
+        engine.deregister(&thread);
         (engine, other)
     }
 
@@ -113,8 +113,8 @@ mod tests {
     #[test]
     fn a_chain_that_is_a_ring_has_an_end() {
         let (engine, _other) = filled();
-        let seat = engine.sit().unwrap();
-        engine.add_overflow_segment(&seat, 10).unwrap();
+        let thread = engine.register().unwrap();
+        engine.add_overflow_segment(&thread, 10).unwrap();
         let ring = Control::new(9).with_overflow(Some(0));
         engine.memory.word(engine.overflow_at(0)).store(ring.0, Relaxed);
         for group in 0..engine.groups() {

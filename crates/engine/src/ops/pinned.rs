@@ -19,7 +19,7 @@ use larder_item::Second;
 use crate::index::slot::Slot;
 use crate::ops::large::{LargeValue, Piece, Upload};
 use crate::segment::record::{Header, PIECE_HEAD_BYTES};
-use crate::{Engine, Seat};
+use crate::{Engine, ThreadSlot};
 
 /// A piece of a large value that stays where it is. Give it to [`Engine::release`] in the end.
 #[derive(Debug)]
@@ -115,9 +115,14 @@ impl Engine {
 
     /// Room for the next bytes of an upload, as long as its piece; none where they had better be pushed, since too much
     /// is pinned or the upload is lost.
-    pub fn landing(&self, seat: &Seat, upload: &mut Upload, now: Second) -> Option<Landing> {
+    pub fn landing(
+        &self,
+        thread: &ThreadSlot,
+        upload: &mut Upload,
+        now: Second,
+    ) -> Option<Landing> {
         self.flush_if_due(now);
-        let (piece, room) = self.gap(seat, upload, now).ok()?;
+        let (piece, room) = self.gap(thread, upload, now).ok()?;
         let segments_max = self.segments_max() / LANDING_PART;
         if self.pinned_segments() >= segments_max || !self.pin(piece.slot.segment(), piece.sequence)
         {

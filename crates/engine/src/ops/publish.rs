@@ -14,7 +14,7 @@ use crate::ops::load::Basis;
 use crate::segment::head::Reservation;
 use crate::segment::header::Account;
 use crate::segment::record::{Draft, FREQ_BORN_MAX, Header, Marks};
-use crate::{Engine, Reason, Request, Seat, Stale, StoreError, Stored, Stuck};
+use crate::{Engine, Reason, Request, Stale, StoreError, Stored, Stuck, ThreadSlot};
 
 /// When a record replaces what is there.
 #[derive(Clone, Copy)]
@@ -174,13 +174,13 @@ impl Engine {
     /// to a slot makes the difference; a reader sees the old item or the new one.
     pub(crate) fn publish(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         publication: &Publication<'_>,
         room: &Reservation<'_>,
         condition: &Condition<'_>,
         now: Second,
     ) -> Result<Stored, Unpublished> {
-        let published = self.try_publish(seat, publication, room, condition, now);
+        let published = self.try_publish(thread, publication, room, condition, now);
         if !matches!(published, Ok(Stored::Stored { .. })) {
             room.give_back();
         }
@@ -189,7 +189,7 @@ impl Engine {
 
     fn try_publish(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         publication: &Publication<'_>,
         room: &Reservation<'_>,
         condition: &Condition<'_>,
@@ -198,7 +198,7 @@ impl Engine {
         let Publication { draft, pieces, carried } = publication;
         let bytes = draft.header().record_bytes();
         room.fill(bytes);
-        let locked = self.lock(seat, draft.hash)?;
+        let locked = self.lock(thread, draft.hash)?;
         let old = self.find_locked(&locked, draft.hash, draft.key);
         let live = old.filter(|found| self.death(found, now).is_none());
         let verdict = self.judge(condition, old.as_ref(), live.as_ref());
@@ -213,14 +213,14 @@ impl Engine {
             // A flush came while the value was arriving: the store happened before it.
             old.inspect(|old| {
                 self.tell_removal(old, Reason::Cleared);
-                self.unlink(seat, old);
+                self.unlink(thread, old);
             });
             // What is lost, or about to be, goes with its segment, which is spent.
             for piece in *pieces {
-                self.give_back_piece(seat, piece);
+                self.give_back_piece(thread, piece);
             }
             let cas = match self.keeps_versions {
-                true => self.give_version(seat, condition.version(), 0),
+                true => self.give_version(thread, condition.version(), 0),
                 false => 0,
             };
             return Ok(Stored::Stored { cas, value_bytes: draft.shown_bytes() });
@@ -228,26 +228,26 @@ impl Engine {
         if !are_kept {
             return Err(Unpublished::PieceLost);
         }
-        let slot_at = self.place_for(seat, &locked, draft.hash, old.as_ref())?;
+        let slot_at = self.place_for(thread, &locked, draft.hash, old.as_ref())?;
         let life = self.life(draft, condition, &verdict, live.as_ref());
         let life = Life { header: life.header.with_used(now), ..life };
-        let cas = self.complete(seat, publication, room, condition, &life, old.as_ref());
+        let cas = self.complete(thread, publication, room, condition, &life, old.as_ref());
         self.charge(room.segment, Account { items: 1, bytes });
-        self.intend_to_replace(seat, old.map_or(Slot::EMPTY, |old| old.slot));
+        self.intend_to_replace(thread, old.map_or(Slot::EMPTY, |old| old.slot));
         self.set_slot(slot_at, room.slot().tagged(self.tag_of(draft.hash), life.freq));
         pieces.iter().for_each(|piece| self.note_arrived(piece.slot.segment()));
         if let Some(old) = &old {
             self.tell_replaced(old, condition, now);
             self.discharge_item(old, *carried);
             let is_reclaimed = live.is_none() && self.reserved_until(old).is_none();
-            self.count(seat, Counter::Reclaimed, u64::from(is_reclaimed));
+            self.count(thread, Counter::Reclaimed, u64::from(is_reclaimed));
         }
-        self.count(seat, Counter::BytesWritten, bytes as u64);
-        self.count(seat, Counter::ItemsTotal, u64::from(condition.is_new_item()));
+        self.count(thread, Counter::BytesWritten, bytes as u64);
+        self.count(thread, Counter::ItemsTotal, u64::from(condition.is_new_item()));
         if old.is_none() {
             let is_remembered = self.forget(&locked, draft.hash);
-            self.count(seat, Counter::GhostHits, u64::from(is_remembered));
-            self.note_slots(seat, 1);
+            self.count(thread, Counter::GhostHits, u64::from(is_remembered));
+            self.note_slots(thread, 1);
         }
         Ok(Stored::Stored { cas, value_bytes: draft.shown_bytes() })
     }
@@ -342,7 +342,7 @@ impl Engine {
     /// The slot to publish in: the old record's, or an empty one. An error where there is none to be had.
     fn place_for(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         locked: &Locked<'_>,
         hash: u64,
         old: Option<&Found>,
@@ -352,7 +352,7 @@ impl Engine {
         }
         match locked.slots(hash).find(|at| self.slot(*at).is_empty()) {
             Some(empty) => Ok(empty),
-            None => self.make_slot(seat, locked),
+            None => self.make_slot(thread, locked),
         }
     }
 
@@ -360,7 +360,7 @@ impl Engine {
     /// was made from the old: a deadline touched, pieces moved.
     fn complete(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         publication: &Publication<'_>,
         room: &Reservation<'_>,
         condition: &Condition<'_>,
@@ -387,17 +387,17 @@ impl Engine {
             return 0;
         };
         let replaced = old.map_or(0, |old| self.version(old));
-        let version = self.give_version(seat, condition.version(), replaced);
+        let version = self.give_version(thread, condition.version(), replaced);
         self.memory.word(room.at() + at).store(version, Relaxed);
         version
     }
 
     /// Removes a record of a locked group from the index.
-    pub(crate) fn unlink(&self, seat: &Seat, found: &Found) {
-        self.intend_to_replace(seat, found.slot);
+    pub(crate) fn unlink(&self, thread: &ThreadSlot, found: &Found) {
+        self.intend_to_replace(thread, found.slot);
         self.set_slot(found.slot_at, Slot::EMPTY);
         self.discharge_item(found, None);
-        self.note_slots(seat, -1);
+        self.note_slots(thread, -1);
     }
 
     /// Tells of a record that another was put in place of. One made from it is no replacement: the item goes on.

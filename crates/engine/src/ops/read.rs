@@ -11,7 +11,7 @@ use crate::index::slot::FREQ_MAX;
 use crate::ops::large::LargeValue;
 use crate::process::wait::Wait;
 use crate::segment::record::Header;
-use crate::{Engine, Seat};
+use crate::{Engine, ThreadSlot};
 
 /// Why there was nothing to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,13 +65,13 @@ impl Engine {
     #[inline(never)] // By itself, and not in its caller's frame, it takes two nanoseconds less.
     pub fn read<S: Sink>(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         key: &[u8],
         now: Second,
         out: &mut S,
         head: impl FnMut(&mut S, &Meta),
     ) -> Read {
-        self.read_in_full::<false, S>(seat, key, Reading::WHOLE, now, out, head)
+        self.read_in_full::<false, S>(thread, key, Reading::WHOLE, now, out, head)
     }
 
     /// As [`Engine::read`], in another way. What is told of the item belongs together: who is told the cas token that
@@ -80,21 +80,21 @@ impl Engine {
     #[inline(never)] // As above.
     pub fn read_as<S: Sink>(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         key: &[u8],
         reading: Reading,
         now: Second,
         out: &mut S,
         head: impl FnMut(&mut S, &Meta),
     ) -> Read {
-        self.read_in_full::<true, S>(seat, key, reading, now, out, head)
+        self.read_in_full::<true, S>(thread, key, reading, now, out, head)
     }
 
     /// Both, so that the one most used knows nothing of the other.
     #[inline(always)]
     fn read_in_full<const TOGETHER: bool, S: Sink>(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         key: &[u8],
         reading: Reading,
         now: Second,
@@ -112,11 +112,11 @@ impl Engine {
             // What is called, not made a part of this, is lent a copy: so that this one stays in registers.
             if let Some(miss) = self.death(&found, now) {
                 if self.is_still_there(&found) {
-                    return Read::Miss(self.bury(seat, hash, &{ found }, miss, now));
+                    return Read::Miss(self.bury(thread, hash, &{ found }, miss, now));
                 }
             } else if !reading.value {
                 if let Some(meta) = self.meta_of(&{ found }, now) {
-                    self.note_read_if(reading.noted, seat, hash, &found, now);
+                    self.note_read_if(reading.noted, thread, hash, &found, now);
                     head(out, &meta);
                     return Read::Hit(meta);
                 }
@@ -127,7 +127,7 @@ impl Engine {
                 {
                     let meta = self.meta_as::<TOGETHER>(&found, large.value_bytes(), now);
                     if self.is_still_there(&found) {
-                        self.note_read_if(reading.noted, seat, hash, &found, now);
+                        self.note_read_if(reading.noted, thread, hash, &found, now);
                         head(out, &meta);
                         return Read::Large(meta, large);
                     }
@@ -138,12 +138,12 @@ impl Engine {
                 head(out, &meta);
                 self.read_value(&found, out);
                 if self.is_still_there(&found) && self.is_unaltered(&found, meta.cas) {
-                    self.note_read_if(reading.noted, seat, hash, &found, now);
+                    self.note_read_if(reading.noted, thread, hash, &found, now);
                     return Read::Hit(meta);
                 }
                 out.truncate(start);
             }
-            self.count(seat, Counter::ReadsRetried, 1);
+            self.count(thread, Counter::ReadsRetried, 1);
             if self.wait_for_peers(&mut wait).is_err() {
                 // Somebody has been stopped while changing this one.
                 return Read::Miss(Miss::Absent);
@@ -164,11 +164,18 @@ impl Engine {
     }
 
     #[inline]
-    fn note_read_if(&self, noted: bool, seat: &Seat, hash: u64, found: &Found, now: Second) {
+    fn note_read_if(
+        &self,
+        noted: bool,
+        thread: &ThreadSlot,
+        hash: u64,
+        found: &Found,
+        now: Second,
+    ) {
         if noted {
             self.note_read(found);
             if found.header.used().is_due(now) {
-                self.note_use(seat, hash, &{ *found }, now);
+                self.note_use(thread, hash, &{ *found }, now);
             }
         }
     }
@@ -244,17 +251,17 @@ impl Engine {
 
     /// Unlinks a record that was found dead, unless something else is there by now. A reservation stays, and is
     /// no item at all.
-    fn bury(&self, seat: &Seat, hash: u64, dead: &Found, miss: Miss, now: Second) -> Miss {
+    fn bury(&self, thread: &ThreadSlot, hash: u64, dead: &Found, miss: Miss, now: Second) -> Miss {
         let is_kept = self.reserved_until(dead).is_some_and(|until| !until.is_past(now));
         if is_kept && !self.is_flushed(dead.sequence) {
             return Miss::Absent;
         }
-        if let Ok(locked) = self.lock(seat, hash)
+        if let Ok(locked) = self.lock(thread, hash)
             && let Some(found) = self.find_location(&locked, hash, dead.slot)
             && found.sequence == dead.sequence
             && let Some(death) = self.death(&found, now)
         {
-            self.reclaim(seat, &found, death);
+            self.reclaim(thread, &found, death);
         }
         miss
     }

@@ -9,7 +9,7 @@ use crate::ops::publish::{Condition, Over, Publication, Unpublished};
 use crate::process::wait::Wait;
 use crate::segment::lane::{Lane, Pool};
 use crate::segment::record::{Draft, Form, Header};
-use crate::{Engine, Seat, Stuck};
+use crate::{Engine, Stuck, ThreadSlot};
 
 /// How often a large value is written before the store gives up: a thread that loses its processor for long
 /// may find its first pieces evicted, but not every time.
@@ -121,7 +121,7 @@ impl Engine {
     /// [`StoreError`].
     pub fn store(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         request: &Request<'_>,
         value: &[u8],
         now: Second,
@@ -129,43 +129,43 @@ impl Engine {
         check_key(request.key)?;
         self.flush_if_due(now);
         let stored = match request.mode {
-            StoreMode::Append | StoreMode::Prepend => self.extend(seat, request, value, now),
+            StoreMode::Append | StoreMode::Prepend => self.extend(thread, request, value, now),
             _ => self
-                .place(seat, request, value, &Condition::Requested(request), now)
+                .place(thread, request, value, &Condition::Requested(request), now)
                 .map_err(StoreError::from),
         };
-        self.grow_if_due(seat, now);
+        self.grow_if_due(thread, now);
         // Who has been waiting for a stopped process would wait for it again.
         if stored.as_ref().is_err_and(|error| !matches!(error, StoreError::Stuck(_))) {
-            self.give_up(seat, request, now);
+            self.give_up(thread, request, now);
         }
         stored
     }
 
     /// Removes the item that a failed [`StoreMode::Set`] was to replace.
-    pub fn give_up(&self, seat: &Seat, request: &Request<'_>, now: Second) {
+    pub fn give_up(&self, thread: &ThreadSlot, request: &Request<'_>, now: Second) {
         if request.mode == StoreMode::Set && request.cas.is_none() {
             // Where somebody who has been stopped holds it, it stays: the error says so.
-            let _ = self.delete(seat, request.key, None, now);
+            let _ = self.delete(thread, request.key, None, now);
         }
     }
 
     /// Writes a record, or the pieces of a large one, and publishes it.
     pub(crate) fn place(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         request: &Request<'_>,
         value: &[u8],
         condition: &Condition<'_>,
         now: Second,
     ) -> Result<Stored, Unpublished> {
-        self.place_as(seat, request, value, Form::Plain, condition, now)
+        self.place_as(thread, request, value, Form::Plain, condition, now)
     }
 
     /// As [`Self::place`], where the value is kept in another form if it is small.
     fn place_as(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         request: &Request<'_>,
         value: &[u8],
         form: Form,
@@ -176,7 +176,7 @@ impl Engine {
             return Err(StoreError::TooLarge.into());
         }
         if value.len() > self.inline_bytes_max() {
-            return self.place_large(seat, request, value, condition, now);
+            return self.place_large(thread, request, value, condition, now);
         }
         let hash = self.hash(request.key);
         let lane = self.lane_for(hash, request.deadline, now);
@@ -190,13 +190,13 @@ impl Engine {
             form,
         };
         let publication = Publication { draft: &draft, pieces: &[], carried: None };
-        self.write_and_publish(seat, &publication, lane, condition, now)
+        self.write_and_publish(thread, &publication, lane, condition, now)
     }
 
     /// Writes a record to a lane and publishes it.
     pub(crate) fn write_and_publish(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         publication: &Publication<'_>,
         lane: Lane,
         condition: &Condition<'_>,
@@ -205,14 +205,14 @@ impl Engine {
         let draft = publication.draft;
         let bytes = draft.header().record_bytes();
         loop {
-            let room = self.reserve(seat, lane, bytes, bytes, now)?;
+            let room = self.reserve(thread, lane, bytes, bytes, now)?;
             draft.write(&self.memory, room.at());
-            let published = self.publish(seat, publication, &room, condition, now);
+            let published = self.publish(thread, publication, &room, condition, now);
             drop(room);
             if published != Err(Unpublished::NoSlot) {
                 return published;
             }
-            self.add_overflow_segment(seat, now)?;
+            self.add_overflow_segment(thread, now)?;
         }
     }
 
@@ -236,7 +236,7 @@ impl Engine {
     /// much faster that a piece was evicted meanwhile.
     fn place_large(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         request: &Request<'_>,
         value: &[u8],
         condition: &Condition<'_>,
@@ -246,10 +246,10 @@ impl Engine {
         loop {
             let mut upload = self.upload(request.key, value.len())?;
             let stored = self
-                .take_in(seat, &mut upload, value, now)
-                .and_then(|()| self.finish(seat, &upload, request, condition, now));
+                .take_in(thread, &mut upload, value, now)
+                .and_then(|()| self.finish(thread, &upload, request, condition, now));
             if !matches!(stored, Ok(Stored::Stored { .. })) {
-                self.abort_upload(seat, upload);
+                self.abort_upload(thread, upload);
             }
             attempts += 1;
             if stored != Err(Unpublished::PieceLost) || attempts == LARGE_ATTEMPTS_MAX {
@@ -261,18 +261,18 @@ impl Engine {
     /// Appends to, or prepends to, an item.
     fn extend(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         request: &Request<'_>,
         part: &[u8],
         now: Second,
     ) -> Result<Stored, StoreError> {
         if self.is_long_part(part.len()) {
-            return self.extend_by(seat, request, part, now);
+            return self.extend_by(thread, request, part, now);
         }
-        if let Altered::Done(stored) = self.append_in_place(seat, request, part, now)? {
+        if let Altered::Done(stored) = self.append_in_place(thread, request, part, now)? {
             return Ok(stored);
         }
-        self.rework(seat, request.key, now, |engine, found| {
+        self.rework(thread, request.key, now, |engine, found| {
             let Some(found) = found else {
                 return Some(Ok(Stored::NotStored));
             };
@@ -281,7 +281,7 @@ impl Engine {
                 return engine.is_settled(found, version).then_some(Ok(Stored::Exists));
             }
             if found.header.is_large() {
-                return engine.extend_large(seat, request, found, part, now);
+                return engine.extend_large(thread, request, found, part, now);
             }
             let mut value = engine.value_of(found)?;
             let origin = engine.origin(found, version, &value);
@@ -297,7 +297,7 @@ impl Engine {
             };
             let over =
                 Over { found, origin, version: request.version, deadline: None, goes_on: false };
-            engine.replace(seat, request.key, &over, &value, form, now)
+            engine.replace(thread, request.key, &over, &value, form, now)
         })
     }
 
@@ -310,7 +310,7 @@ impl Engine {
     /// none where somebody did.
     pub(crate) fn rework<T>(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         key: &[u8],
         now: Second,
         attempt: impl Fn(&Self, Option<&Found>) -> Option<Result<T, StoreError>>,
@@ -321,10 +321,10 @@ impl Engine {
             let found = self.find(hash, key);
             let live = found.filter(|found| self.death(found, now).is_none());
             if let Some(done) = attempt(self, live.as_ref()) {
-                self.grow_if_due(seat, now);
+                self.grow_if_due(thread, now);
                 return done;
             }
-            self.count(seat, Counter::ReadsRetried, 1);
+            self.count(thread, Counter::ReadsRetried, 1);
             self.wait_for_peers(&mut wait)?;
         }
     }
@@ -333,7 +333,7 @@ impl Engine {
     /// none where that has changed.
     pub(crate) fn replace(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         key: &[u8],
         over: &Over<'_>,
         value: &[u8],
@@ -342,7 +342,7 @@ impl Engine {
     ) -> Option<Result<Stored, StoreError>> {
         let kept = self.request_over(key, over.found)?;
         let request = Request { deadline: over.deadline.unwrap_or(kept.deadline), ..kept };
-        match self.place_as(seat, &request, value, form, &Condition::Over(*over), now) {
+        match self.place_as(thread, &request, value, form, &Condition::Over(*over), now) {
             Err(Unpublished::Changed) => None,
             done => Some(done.map_err(StoreError::from)),
         }
@@ -392,14 +392,14 @@ mod tests {
     #[test]
     fn a_touch_between_reading_and_replacing_an_item_is_kept() {
         let (engine, now) = (engine(), 10);
-        let seat = engine.sit().unwrap();
-        engine.store(&seat, &request(Deadline(20)), b"old", now).unwrap();
+        let thread = engine.register().unwrap();
+        engine.store(&thread, &request(Deadline(20)), b"old", now).unwrap();
         let found = engine.find(engine.hash(b"k"), b"k").unwrap();
         let amendment = Amendment { deadline: Some(Deadline(99)), ..Amendment::default() };
-        engine.amend(&seat, b"k", &amendment, now).unwrap();
+        engine.amend(&thread, b"k", &amendment, now).unwrap();
         // The new item was made when the deadline was still 20.
         let over = Condition::Over(over(&engine, &found));
-        let stored = engine.place(&seat, &request(Deadline(20)), b"new", &over, now);
+        let stored = engine.place(&thread, &request(Deadline(20)), b"new", &over, now);
         assert!(matches!(stored, Ok(Stored::Stored { .. })));
         let found = engine.find(engine.hash(b"k"), b"k").unwrap();
         assert_eq!(engine.deadline(&found), Deadline(99));
@@ -409,12 +409,12 @@ mod tests {
     #[test]
     fn an_item_stored_between_reading_and_replacing_is_not_overwritten() {
         let (engine, now) = (engine(), 10);
-        let seat = engine.sit().unwrap();
-        engine.store(&seat, &request(Deadline::NEVER), b"old", now).unwrap();
+        let thread = engine.register().unwrap();
+        engine.store(&thread, &request(Deadline::NEVER), b"old", now).unwrap();
         let found = engine.find(engine.hash(b"k"), b"k").unwrap();
-        engine.store(&seat, &request(Deadline::NEVER), b"newer", now).unwrap();
+        engine.store(&thread, &request(Deadline::NEVER), b"newer", now).unwrap();
         let over = over(&engine, &found);
-        assert!(engine.replace(&seat, b"k", &over, b"from old", Form::Plain, now).is_none());
+        assert!(engine.replace(&thread, b"k", &over, b"from old", Form::Plain, now).is_none());
         assert_eq!(
             engine.value_of(&engine.find(engine.hash(b"k"), b"k").unwrap()).unwrap(),
             b"newer"

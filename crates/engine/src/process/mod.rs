@@ -1,7 +1,7 @@
-//! The threads and processes that share a region: their seats, waiting for each other, and repair after a death.
+//! The threads and processes that share a region: their thread slots, waiting for each other, and repair after a death.
 
 pub(crate) mod peers;
 pub(crate) mod repair;
-pub(crate) mod seat;
 pub(crate) mod superblock;
+pub(crate) mod thread_slot;
 pub(crate) mod wait;

@@ -129,7 +129,7 @@ impl Engine {
         Err(JoinError::Full(self.layout.peers))
     }
 
-    /// Gives the row back, and the seats that threads of this process still have. Nothing may be under way.
+    /// Gives the row back, and the thread slots that threads of this process still have. Nothing may be under way.
     fn leave_region(&self) {
         if let Some(locks) = &self.table.locks {
             // In a child of the process that joined the row is still the parent's.

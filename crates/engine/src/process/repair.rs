@@ -1,13 +1,13 @@
 //! Putting in order what a dead process left.
 //!
-//! Whoever holds the lock of a dead peer's row acts in its name, on its seats: so what is half done when he dies too is
+//! Whoever holds the lock of a dead peer's row acts in its name, on its thread slots: so what is half done when he dies too is
 //! found by the next one, who does it again. Every step leaves the region valid and is harmless when repeated.
 //!
 //! | what | found by | then |
 //! |---|---|---|
-//! | a locked group | the seat's intent, and the owner in the group | a split is finished, duplicates removed, unlocked |
+//! | a locked group | the thread slot's intent, and the owner in the group | a split is finished, duplicates removed, unlocked |
 //! | overflow groups in no chain | the owner in their control words | freed |
-//! | a record that was being changed | the seat's intent | it gets a version that nobody has seen |
+//! | a record that was being changed | the thread slot's intent | it gets a version that nobody has seen |
 //! | append heads | the owner in the head | released; what was written but not published is passed over |
 //! | segments taken, filled or emptied | the owner in the state | freed, or sealed |
 //! | places of those who evict, and of who grows the index | the owner there | given back |
@@ -29,22 +29,22 @@ use crate::segment::header::{Account, State};
 use crate::segment::record::Header;
 use crate::segment::supply::recounted;
 
-use crate::{Engine, Seat};
+use crate::{Engine, ThreadSlot};
 
 impl Engine {
     /// Puts in order what the process of a row left. Only for who holds the lock of the row.
     pub(crate) fn repair(&self, row: u32) {
-        let seats: Vec<Seat> = self.seats_of(row).collect();
-        for seat in &seats {
-            self.unlock_for(seat);
-            self.release_heads(seat);
-            self.release_segments(seat);
-            self.release_places(seat);
+        let thread_slots: Vec<ThreadSlot> = self.thread_slots_of(row).collect();
+        for thread in &thread_slots {
+            self.unlock_for(thread);
+            self.release_heads(thread);
+            self.release_segments(thread);
+            self.release_places(thread);
         }
         self.release_holds(row);
-        for seat in &seats {
-            self.note_taking(seat, false);
-            self.leave(seat);
+        for thread in &thread_slots {
+            self.note_taking(thread, false);
+            self.deregister(thread);
         }
         self.count_segments_again();
         // It may have been about to count again what is suspected.
@@ -65,30 +65,30 @@ impl Engine {
         self.count_segments_again();
     }
 
-    /// Unlocks the group that a dead seat held, if it did, with all that was half done under that lock.
-    fn unlock_for(&self, seat: &Seat) {
+    /// Unlocks the group that a dead thread slot held, if it did, with all that was half done under that lock.
+    fn unlock_for(&self, thread: &ThreadSlot) {
         let groups = self.memory.word(global::GROUPS).load(Acquire);
-        let Some(group) = self.last_locked(seat).filter(|group| *group < groups) else {
+        let Some(group) = self.last_locked(thread).filter(|group| *group < groups) else {
             return;
         };
-        if Control(self.memory.word(self.group_at(group)).load(Acquire)).owner() != seat.owner() {
+        if Control(self.memory.word(self.group_at(group)).load(Acquire)).owner() != thread.owner() {
             return;
         }
         let locked = self.adopt_group(group);
-        self.suspect_replaced(seat);
-        self.finish_change(seat, &locked);
+        self.suspect_replaced(thread);
+        self.finish_change(thread, &locked);
         let level = groups.ilog2();
         if group == groups - (1 << level) && locked.control().level() == level + 1 {
-            self.finish_split(seat, &locked, groups);
+            self.finish_split(thread, &locked, groups);
         }
         self.remove_duplicates(&locked);
-        self.shorten_chain(seat, &locked);
-        self.settle_overflow(seat, &locked);
+        self.shorten_chain(thread, &locked);
+        self.settle_overflow(thread, &locked);
     }
 
     /// The accounts of the record that was being replaced, and of its pieces, may count it still.
-    fn suspect_replaced(&self, seat: &Seat) {
-        let slot = self.last_replaced(seat);
+    fn suspect_replaced(&self, thread: &ThreadSlot) {
+        let slot = self.last_replaced(thread);
         if slot.is_empty() || !self.segments().contains(&slot.segment()) {
             return;
         }
@@ -109,8 +109,8 @@ impl Engine {
     }
 
     /// Gives the record that was being changed a version, as who changed it would have.
-    fn finish_change(&self, seat: &Seat, locked: &Locked<'_>) {
-        let Some((record_at, replaced)) = self.change_of(seat) else {
+    fn finish_change(&self, thread: &ThreadSlot, locked: &Locked<'_>) {
+        let Some((record_at, replaced)) = self.change_of(thread) else {
             return;
         };
         for at in locked.chain().flat_map(|group_at| slots_of(group_at, 0)) {
@@ -119,11 +119,11 @@ impl Engine {
                 && found.record_at == record_at
                 && let Some(version_at) = found.header.version_at()
             {
-                let version = self.next_version(seat, replaced);
+                let version = self.next_version(thread, replaced);
                 self.memory.word(record_at + version_at).store(version, Release);
             }
         }
-        self.end_change(seat);
+        self.end_change(thread);
     }
 
     /// Slots are copied to their new places before they are cleared in the old ones.
@@ -138,13 +138,13 @@ impl Engine {
         }
     }
 
-    /// Overflow groups of a dead seat belong to the chain they are in, or are free.
-    fn settle_overflow(&self, seat: &Seat, locked: &Locked<'_>) {
+    /// Overflow groups of a dead thread slot belong to the chain they are in, or are free.
+    fn settle_overflow(&self, thread: &ThreadSlot, locked: &Locked<'_>) {
         let chained: HashSet<usize> = locked.chain().collect();
         for group in 0..self.overflow_groups() {
             let at = self.overflow_at(group);
             let control = Control(self.memory.word(at).load(Acquire));
-            if control.owner() != seat.owner() {
+            if control.owner() != thread.owner() {
                 continue;
             }
             if chained.contains(&at) {
@@ -156,10 +156,10 @@ impl Engine {
         }
     }
 
-    /// Frees or seals the segments that were just a dead seat's. Its heads are released before.
-    fn release_segments(&self, seat: &Seat) {
+    /// Frees or seals the segments that were just a dead thread slot's. Its heads are released before.
+    fn release_segments(&self, thread: &ThreadSlot) {
         for segment in self.segments().take(self.used_segments() as usize) {
-            if self.segment_owner(segment) != seat.owner() {
+            if self.segment_owner(segment) != thread.owner() {
                 continue;
             }
             self.suspect(segment);
@@ -176,7 +176,7 @@ impl Engine {
                 }
                 _ => {
                     self.sequence(segment).store(0, Release);
-                    self.free(seat, segment);
+                    self.free(thread, segment);
                 }
             }
         }
@@ -194,11 +194,11 @@ impl Engine {
     }
 
     /// Gives back the places for those who evict, and that of who grows the index.
-    fn release_places(&self, seat: &Seat) {
+    fn release_places(&self, thread: &ThreadSlot) {
         let evictors = (0..global::EVICTORS_MAX).map(|place| global::EVICTORS + 8 * place);
         for at in evictors.chain([global::GROWER]) {
             let word = self.memory.word(at);
-            if word.load(Relaxed) == seat.owner() {
+            if word.load(Relaxed) == thread.owner() {
                 word.store(0, Release);
             }
         }
@@ -234,7 +234,7 @@ impl Engine {
 
     /// Counts the accounts of segments again that may say too much, at most so many. Those in which values are still
     /// arriving have to wait: nothing names their pieces yet.
-    pub fn recount_suspects(&self, seat: &Seat, count_max: usize) {
+    pub fn recount_suspects(&self, thread: &ThreadSlot, count_max: usize) {
         let suspects = self.memory.word(global::SUSPECTS).swap(0, AcqRel);
         if suspects & SEGMENTS_IN_USE != 0 {
             self.count_segments_again();
@@ -252,7 +252,7 @@ impl Engine {
                 continue;
             }
             count += 1;
-            if count > count_max || !self.recount(seat, segment) {
+            if count > count_max || !self.recount(thread, segment) {
                 self.memory.word(global::SUSPECTS).fetch_or(ACCOUNTS, Release);
             }
             if count > count_max || self.times_stuck() != times_stuck {
@@ -267,21 +267,21 @@ impl Engine {
     /// added, so that an account which is at the end what it was at the beginning has seen no change between, and the count
     /// is its true value. In one that is still written to, what comes could make up for what goes: it is sealed first, or
     /// waits until it is.
-    fn recount(&self, seat: &Seat, segment: u32) -> bool {
+    fn recount(&self, thread: &ThreadSlot, segment: u32) -> bool {
         let present = self.present_use(segment);
         if present.sequence == 0 {
             self.set_suspect(segment, false);
             return true;
         }
         if self.state(segment) == State::Active {
-            self.detach_where(seat, |idle| idle == segment);
+            self.detach_where(thread, |idle| idle == segment);
         }
         if self.is_any_arriving(segment) || !self.pin(segment, present.sequence) {
             return false;
         }
         // Before the count: who dies meanwhile gives a new reason. If it is we, the pin tells: see `release_holds`.
         self.set_suspect(segment, false);
-        let done = self.state(segment) == State::Sealed && self.count_again(seat, segment);
+        let done = self.state(segment) == State::Sealed && self.count_again(thread, segment);
         if !done {
             self.set_suspect(segment, true);
         }
@@ -289,20 +289,20 @@ impl Engine {
         done
     }
 
-    fn count_again(&self, seat: &Seat, segment: u32) -> bool {
+    fn count_again(&self, thread: &ThreadSlot, segment: u32) -> bool {
         let word = self.account_word(segment);
         let before = word.load(Acquire);
-        let counted = self.reached(seat, segment);
+        let counted = self.reached(thread, segment);
         counted.is_some_and(|counted| {
             !self.is_any_arriving(segment)
                 && word.compare_exchange(before, counted.word(), AcqRel, Relaxed).is_ok()
         })
     }
 
-    fn reached(&self, seat: &Seat, segment: u32) -> Option<Account> {
+    fn reached(&self, thread: &ThreadSlot, segment: u32) -> Option<Account> {
         let mut counted = Account::default();
         for record in self.records(segment) {
-            let locked = self.lock(seat, record.hash).ok()?;
+            let locked = self.lock(thread, record.hash).ok()?;
             if self.find_item_of(&locked, &record).is_some() {
                 counted.add(Account::of(record.header));
             }

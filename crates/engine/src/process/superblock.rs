@@ -8,7 +8,7 @@ use larder_region::{Layout, LayoutError, Memory, Sharing};
 
 use crate::engine::Birth;
 use crate::process::peers::JoinError;
-use crate::process::seat::SEAT_BYTES;
+use crate::process::thread_slot::THREAD_SLOT_BYTES;
 
 /// Why a region cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -69,12 +69,12 @@ impl Superblock {
                 found: memory_bytes as u64,
             });
         }
-        let layout = Layout::new(memory_bytes, memory.bytes(), SEAT_BYTES, Sharing::Peers)?;
+        let layout = Layout::new(memory_bytes, memory.bytes(), THREAD_SLOT_BYTES, Sharing::Peers)?;
         for (field, at, expected) in [
             ("bytes of a segment", superblock::SEGMENT_BYTES, layout.segment_bytes),
             ("number of segments", superblock::SEGMENTS, layout.segments),
-            ("number of seats", superblock::SEATS, layout.seats),
-            ("bytes of a seat", superblock::SEAT_BYTES, layout.seat_bytes),
+            ("number of thread slots", superblock::THREAD_SLOTS, layout.thread_slots),
+            ("bytes of a thread slot", superblock::THREAD_SLOT_BYTES, layout.thread_slot_bytes),
             ("number of stripes", superblock::STRIPES, layout.stripes),
             ("number of TTL classes", superblock::TTL_CLASSES, layout.ttl_classes),
             ("number of peers", superblock::PEERS, layout.peers),

@@ -12,7 +12,7 @@ use crate::index::slot::Slot;
 use crate::reclaim::evict::Emptied;
 use crate::segment::header::Use;
 use crate::segment::record::{HEADER_BYTES, Header};
-use crate::{Engine, Miss, Seat, StoreError};
+use crate::{Engine, Miss, StoreError, ThreadSlot};
 
 /// The groups of so many records are asked for at once.
 const RECORDS_AHEAD: usize = 16;
@@ -32,29 +32,29 @@ impl Engine {
     /// touched since, what lives is moved.
     pub(crate) fn win_back(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         spent: Use,
         now: Second,
     ) -> Result<Emptied, StoreError> {
         if self.live(spent.segment) > 0 {
-            return self.compact(seat, spent, now);
+            return self.compact(thread, spent, now);
         }
-        let begun = self.begin_emptying(seat, spent);
+        let begun = self.begin_emptying(thread, spent);
         if begun {
-            self.count(seat, Counter::SegmentsSpent, 1);
-            self.finish_emptying(seat, spent.segment);
+            self.count(thread, Counter::SegmentsSpent, 1);
+            self.finish_emptying(thread, spent.segment);
         }
         Ok(if begun { Emptied::Yes(self.layout.segment_bytes) } else { Emptied::Busy })
     }
 
     /// Frees a segment that nothing reaches any more. What is left in its account are pieces of uploads that
     /// will never be published.
-    pub(crate) fn finish_emptying(&self, seat: &Seat, segment: u32) {
-        self.retire(seat, segment);
+    pub(crate) fn finish_emptying(&self, thread: &ThreadSlot, segment: u32) {
+        self.retire(thread, segment);
         if self.is_over_limit() {
             self.give_back_memory(segment);
         }
-        self.free(seat, segment);
+        self.free(thread, segment);
     }
 
     /// The records of a segment. The groups of a few
@@ -120,21 +120,21 @@ impl Engine {
     }
 
     /// Removes an item that is dead by itself.
-    pub(crate) fn reclaim(&self, seat: &Seat, found: &Found, death: Miss) {
+    pub(crate) fn reclaim(&self, thread: &ThreadSlot, found: &Found, death: Miss) {
         self.tell_removal(found, death.into());
-        self.count(seat, Counter::Reclaimed, 1);
-        self.unlink_dead(seat, found);
+        self.count(thread, Counter::Reclaimed, 1);
+        self.unlink_dead(thread, found);
     }
 
     /// The same for one that somebody was looking for.
-    pub(crate) fn sweep_up(&self, seat: &Seat, found: &Found, death: Miss) {
+    pub(crate) fn sweep_up(&self, thread: &ThreadSlot, found: &Found, death: Miss) {
         self.tell_swept(found, death.into());
-        self.count(seat, Counter::CrawlerReclaimed, 1);
-        self.unlink_dead(seat, found);
+        self.count(thread, Counter::CrawlerReclaimed, 1);
+        self.unlink_dead(thread, found);
     }
 
-    fn unlink_dead(&self, seat: &Seat, found: &Found) {
-        self.unlink(seat, found);
-        self.count(seat, Counter::ExpiredUnfetched, u64::from(!found.is_fetched()));
+    fn unlink_dead(&self, thread: &ThreadSlot, found: &Found) {
+        self.unlink(thread, found);
+        self.count(thread, Counter::ExpiredUnfetched, u64::from(!found.is_fetched()));
     }
 }

@@ -24,7 +24,7 @@ use crate::index::group::Locked;
 use crate::reclaim::empty::Record;
 use crate::segment::header::{State, Use, begun};
 use crate::segment::lane::{Lane, Pool};
-use crate::{Engine, Reason, Seat, StoreError, Stuck};
+use crate::{Engine, Reason, StoreError, Stuck, ThreadSlot};
 
 /// Items larger than so many times the mean need to have been read so often.
 const NEEDS: [(u64, u64); 2] = [(8, 3), (2, 2)];
@@ -174,17 +174,17 @@ impl Engine {
     /// Empties a segment as S3-FIFO says.
     pub(crate) fn evict(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         victim: Use,
         keep: Keep,
         now: Second,
     ) -> Result<Emptied, Stuck> {
         // Who keeps nothing needs no place for survivors.
-        let evictor = self.claim_evictor(seat);
+        let evictor = self.claim_evictor(thread);
         if evictor.is_none() && keep != Keep::Nothing {
             return Ok(Emptied::Busy);
         }
-        if !self.begin_emptying(seat, victim) {
+        if !self.begin_emptying(thread, victim) {
             return Ok(Emptied::Busy);
         }
         let Use { sequence, segment } = victim;
@@ -202,17 +202,17 @@ impl Engine {
         };
         match keep {
             Keep::Needed => {}
-            Keep::BestHalf => self.limit_to_half(seat, segment, &mut passage),
+            Keep::BestHalf => self.limit_to_half(thread, segment, &mut passage),
             Keep::Nothing => passage.bytes_left = 0,
         }
-        let passed = self.pass_all_on(seat, segment, &mut passage, now);
+        let passed = self.pass_all_on(thread, segment, &mut passage, now);
         if passed.is_ok() {
-            self.count(seat, Counter::SegmentsEvicted, 1);
+            self.count(thread, Counter::SegmentsEvicted, 1);
         }
         if passage.remembered > 0 {
             self.note_remembered(passage.remembered);
         }
-        self.extend_ghost(seat);
+        self.extend_ghost(thread);
         drop(evictor);
         match passed {
             Ok(()) => Ok(self.won(&passage)),
@@ -224,14 +224,14 @@ impl Engine {
     /// Moves the live records of a segment to the tail of its lane and frees it.
     pub(crate) fn compact(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         sparse: Use,
         now: Second,
     ) -> Result<Emptied, StoreError> {
-        let Some(evictor) = self.claim_evictor(seat) else {
+        let Some(evictor) = self.claim_evictor(thread) else {
             return Ok(Emptied::Busy);
         };
-        if !self.begin_emptying(seat, sparse) {
+        if !self.begin_emptying(thread, sparse) {
             return Ok(Emptied::Busy);
         }
         let segment = sparse.segment;
@@ -249,11 +249,11 @@ impl Engine {
             age_secs: 0,
             remembered: 0,
         };
-        let passed = self.pass_all_on(seat, segment, &mut passage, now);
+        let passed = self.pass_all_on(thread, segment, &mut passage, now);
         drop(evictor);
         match passed {
             Ok(()) => {
-                self.count(seat, Counter::SegmentsCompacted, 1);
+                self.count(thread, Counter::SegmentsCompacted, 1);
                 Ok(self.won(&passage))
             }
             Err(StoreError::NoMemory) if self.evicts => Ok(Emptied::Partly),
@@ -269,15 +269,15 @@ impl Engine {
     /// rest stays where it is.
     fn pass_all_on(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         segment: u32,
         passage: &mut Passage,
         now: Second,
     ) -> Result<(), StoreError> {
         let mut records = self.records(segment);
-        let passed = records.try_for_each(|record| self.pass_on(seat, &record, passage, now));
+        let passed = records.try_for_each(|record| self.pass_on(thread, &record, passage, now));
         match passed {
-            Ok(()) => self.finish_emptying(seat, segment),
+            Ok(()) => self.finish_emptying(thread, segment),
             Err(_) => self.set_state(segment, State::Sealed),
         }
         passed
@@ -285,40 +285,40 @@ impl Engine {
 
     /// Takes one of the places for threads that evict; none where all are taken. What is kept free is enough
     /// for the survivors of one segment each.
-    fn claim_evictor(&self, seat: &Seat) -> Option<Evictor<'_>> {
+    fn claim_evictor(&self, thread: &ThreadSlot) -> Option<Evictor<'_>> {
         (0..self.spare_segments() as usize)
             .map(|place| self.memory.word(global::EVICTORS + 8 * place))
             // Pairs with the release when the last one was done.
-            .find(|word| word.compare_exchange(0, seat.owner(), Acquire, Relaxed).is_ok())
+            .find(|word| word.compare_exchange(0, thread.owner(), Acquire, Relaxed).is_ok())
             .map(Evictor)
     }
 
     /// Moves a record out of its segment, or unlinks it: where it is dead, or is to be evicted.
     fn pass_on(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         record: &Record,
         passage: &mut Passage,
         now: Second,
     ) -> Result<(), StoreError> {
         let (hash, bytes) = (record.hash, record.header.record_bytes());
         let freq = {
-            let locked = self.lock(seat, hash)?;
+            let locked = self.lock(thread, hash)?;
             let Some(found) = self.find_item_of(&locked, record) else {
                 return Ok(());
             };
             if let Some(death) = self.death(&found, now) {
-                self.reclaim(seat, &found, death);
+                self.reclaim(thread, &found, death);
                 return Ok(());
             }
             if !passage.keeps(found.slot.freq(), self.item_bytes(&found), bytes) {
-                self.evict_item(seat, &locked, hash, &found, passage);
+                self.evict_item(thread, &locked, hash, &found, passage);
                 return Ok(());
             }
             found.slot.freq()
         };
-        self.relocate(seat, record, passage.to, |freq| passage.freq_after(freq), now)?;
-        self.count(seat, passage.move_of(record, freq), 1);
+        self.relocate(thread, record, passage.to, |freq| passage.freq_after(freq), now)?;
+        self.count(thread, passage.move_of(record, freq), 1);
         passage.bytes_left = passage.bytes_left.saturating_sub(bytes);
         passage.moved_bytes += bytes;
         Ok(())
@@ -327,23 +327,23 @@ impl Engine {
     /// Removes a live item to make room.
     fn evict_item(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         locked: &Locked<'_>,
         hash: u64,
         found: &Found,
         passage: &mut Passage,
     ) {
         self.tell_removal(found, Reason::Evicted);
-        self.unlink(seat, found);
+        self.unlink(thread, found);
         if passage.from == Pool::Small {
             self.remember(locked, hash);
             passage.remembered += 1;
-            self.count(seat, Counter::EvictionsSmall, 1);
+            self.count(thread, Counter::EvictionsSmall, 1);
         }
-        self.count(seat, Counter::EvictedUnfetched, u64::from(!found.is_fetched()));
-        self.count(seat, Counter::Evictions, 1);
-        self.count(seat, Counter::EvictedAgeSecs, u64::from(passage.age_secs));
-        self.count(seat, Counter::EvictedActive, u64::from(found.slot.freq() > 0));
+        self.count(thread, Counter::EvictedUnfetched, u64::from(!found.is_fetched()));
+        self.count(thread, Counter::Evictions, 1);
+        self.count(thread, Counter::EvictedAgeSecs, u64::from(passage.age_secs));
+        self.count(thread, Counter::EvictedActive, u64::from(found.slot.freq() > 0));
     }
 
     /// The bytes of an item: of its record, or of its value where that is kept in pieces.
@@ -360,12 +360,12 @@ impl Engine {
     }
 
     /// Raises what a segment's items must have been read, as far as half of its bytes need it.
-    fn limit_to_half(&self, seat: &Seat, segment: u32, passage: &mut Passage) {
+    fn limit_to_half(&self, thread: &ThreadSlot, segment: u32, passage: &mut Passage) {
         const SURPLUS_MAX: usize = crate::index::slot::FREQ_MAX as usize;
         let half = self.layout.segment_bytes / 2;
         let mut bytes_of_surplus = [0; SURPLUS_MAX];
         for record in self.records(segment) {
-            let Ok(locked) = self.lock(seat, record.hash) else {
+            let Ok(locked) = self.lock(thread, record.hash) else {
                 break; // As does who comes to it next.
             };
             // A piece is as wanted as the item that it is of.

@@ -20,7 +20,7 @@ use larder_region::layout::{GHOST_ROW_BYTES, global};
 
 use crate::index::group::Locked;
 use crate::segment::header::State;
-use crate::{Engine, Seat};
+use crate::{Engine, ThreadSlot};
 
 const MARKS: usize = GHOST_ROW_BYTES / 4;
 const STAMP_BITS: u32 = 12;
@@ -158,7 +158,7 @@ impl Engine {
 
     /// Gives the ghost a segment more where groups have no row. Called when segments are being freed; a cache
     /// that evicts nothing needs no ghost.
-    pub(crate) fn extend_ghost(&self, seat: &Seat) {
+    pub(crate) fn extend_ghost(&self, thread: &ThreadSlot) {
         let rows = self.memory.word(global::GHOST_ROWS);
         let have = rows.load(Relaxed);
         if have >= self.memory.word(global::GROUPS).load(Relaxed) {
@@ -168,15 +168,15 @@ impl Engine {
         let named = self.memory.half(directory);
         if named.load(Relaxed) == 0 {
             // What is kept free for survivors stays: without it the next segments are evicted whole.
-            let Some(segment) = self.take_any(seat, self.spare_segments()) else {
+            let Some(segment) = self.take_any(thread, self.spare_segments()) else {
                 return;
             };
             self.zero_segment(segment);
-            self.set_own_state(segment, State::Ghost, seat);
+            self.set_own_state(segment, State::Ghost, thread);
             if named.compare_exchange(0, segment + 1, AcqRel, Relaxed).is_ok() {
                 self.set_state(segment, State::Ghost);
             } else {
-                self.free(seat, segment);
+                self.free(thread, segment);
             }
         }
         // Pairs with the acquire in `ghost_row_at`. Whoever put the segment there may be dead by now.

@@ -7,7 +7,7 @@ use larder_region::layout::global;
 
 use crate::reclaim::evict::{Emptied, Keep};
 use crate::segment::header::State;
-use crate::{Engine, Seat};
+use crate::{Engine, ThreadSlot};
 
 /// Segments that items need at least: those of the heads, and something to empty.
 const ITEM_SEGMENTS_MIN: usize = 8;
@@ -37,7 +37,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`LimitError`] names the bounds.
-    pub fn set_memory_limit(&self, seat: &Seat, bytes: usize) -> Result<(), LimitError> {
+    pub fn set_memory_limit(&self, thread: &ThreadSlot, bytes: usize) -> Result<(), LimitError> {
         let is_index = |state| matches!(state, State::Index | State::Overflow | State::Ghost);
         let used = self.used_segments() as usize;
         let index =
@@ -47,13 +47,13 @@ impl Engine {
         if bytes < min || bytes > max {
             return Err(LimitError { asked: bytes, min, max });
         }
-        self.change_limit(seat, bytes);
+        self.change_limit(thread, bytes);
         Ok(())
     }
 
     /// A higher limit holds at once. A lower one is approached by [`Engine::shrink`] where a thread does that; else the
     /// next writers evict down to it. The memory of segments that are free already goes back to the system.
-    fn change_limit(&self, seat: &Seat, bytes: usize) {
+    fn change_limit(&self, thread: &ThreadSlot, bytes: usize) {
         let lowers = bytes < self.memory_limit();
         match self.wake.get() {
             Some(wake) if lowers => {
@@ -67,7 +67,7 @@ impl Engine {
             }
             None if lowers => {
                 self.release_next.store(0, Relaxed);
-                while self.release_free_segments(seat) {}
+                while self.release_free_segments(thread) {}
                 self.limit_to(bytes);
             }
             _ => self.limit_to(bytes),
@@ -77,8 +77,8 @@ impl Engine {
     /// Does a slice of the work that a lowered limit asks for: gives memory of free segments back, then frees some, and
     /// lowers the number of segments that may be in use to what is in use and a few. So writers find free segments all
     /// the time. True if there is more to do now.
-    pub fn shrink(&self, seat: &Seat, now: Second) -> bool {
-        if self.release_free_segments(seat) {
+    pub fn shrink(&self, thread: &ThreadSlot, now: Second) -> bool {
+        if self.release_free_segments(thread) {
             return true;
         }
         if !self.evicts || !self.is_shrinking() {
@@ -92,8 +92,8 @@ impl Engine {
             }
             let survey = self.survey(now);
             let freed = match survey.spent {
-                Some(spent) => self.win_back(seat, spent, now),
-                None => self.make_room(seat, &survey, keep, now),
+                Some(spent) => self.win_back(thread, spent, now),
+                None => self.make_room(thread, &survey, keep, now),
             };
             keep = match freed {
                 Ok(Emptied::Yes(_)) => Keep::BestHalf,
@@ -131,7 +131,7 @@ impl Engine {
     }
 
     /// Gives the memory of some free segments back to the system. True if there may be more of them.
-    fn release_free_segments(&self, seat: &Seat) -> bool {
+    fn release_free_segments(&self, thread: &ThreadSlot) -> bool {
         let used = self.used_segments();
         for _ in 0..SLICE_SEGMENTS {
             let segment = self.release_next.load(Relaxed);
@@ -139,7 +139,7 @@ impl Engine {
                 return false;
             }
             self.release_next.store(segment + 1, Relaxed);
-            self.release_if_free(seat, segment as u32);
+            self.release_if_free(thread, segment as u32);
         }
         true
     }

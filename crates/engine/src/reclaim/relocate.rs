@@ -13,13 +13,13 @@ use crate::segment::head::Reservation;
 use crate::segment::header::Account;
 use crate::segment::lane::Lane;
 use crate::segment::record::{HEADER_BYTES, Header};
-use crate::{Engine, Seat, StoreError};
+use crate::{Engine, StoreError, ThreadSlot};
 
 impl Engine {
     /// Makes the slot of a found record name its copy. Under the lock of its group.
     pub(crate) fn relink(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         room: &Reservation<'_>,
         found: &Found,
         deadline: Deadline,
@@ -29,7 +29,7 @@ impl Engine {
         room.fill(header.record_bytes());
         self.note_deadline(room.segment, deadline);
         self.charge(room.segment, Account::of(header));
-        self.intend_to_replace(seat, found.slot);
+        self.intend_to_replace(thread, found.slot);
         self.set_slot(found.slot_at, room.slot().tagged(found.slot.tag(), freq));
         self.discharge(found.slot.segment(), Account::of(found.header));
     }
@@ -41,7 +41,7 @@ impl Engine {
     /// come back under a younger sequence.
     pub(crate) fn relocate(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         record: &Record,
         to: Lane,
         freq_after: impl Fn(u64) -> u64,
@@ -50,14 +50,14 @@ impl Engine {
         let Record { slot, hash, header } = *record;
         let from = self.layout.segment_at(slot.segment()) + slot.offset();
         let bytes = header.record_bytes();
-        let room = self.reserve_for_survivor(seat, to, bytes, now)?;
+        let room = self.reserve_for_survivor(thread, to, bytes, now)?;
         self.memory.copy(from, room.at(), bytes);
-        let locked = self.lock(seat, hash)?;
+        let locked = self.lock(thread, hash)?;
         if header.is_piece() {
-            self.relocate_piece(seat, &room, &locked, hash, slot, bytes);
+            self.relocate_piece(thread, &room, &locked, hash, slot, bytes);
         } else if let Some(found) = self.find_location(&locked, hash, slot) {
             if let Some(death) = self.death(&found, now) {
-                self.reclaim(seat, &found, death);
+                self.reclaim(thread, &found, death);
                 return Ok(());
             }
             // What may have changed since the copy: version and deadline, the table of a large value, all of a
@@ -74,15 +74,15 @@ impl Engine {
             let freq = freq_after(counted);
             let header = found.header.with_freq_changed(counted, freq);
             self.memory.word(room.at()).store(header.word(), Relaxed);
-            self.relink(seat, &room, &found, self.deadline(&found), freq);
-            self.count(seat, Counter::BytesRelocated, bytes as u64);
+            self.relink(thread, &room, &found, self.deadline(&found), freq);
+            self.count(thread, Counter::BytesRelocated, bytes as u64);
         }
         Ok(())
     }
 
     fn relocate_piece(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         room: &Reservation<'_>,
         locked: &Locked<'_>,
         hash: u64,
@@ -94,10 +94,10 @@ impl Engine {
             self.note_deadline(room.segment, Deadline::NEVER);
             let account = Account { items: 0, bytes };
             self.charge(room.segment, account);
-            self.intend_to_replace(seat, slot);
+            self.intend_to_replace(thread, slot);
             self.set_slot(table_at, room.slot());
             self.discharge(slot.segment(), account);
-            self.count(seat, Counter::BytesRelocated, bytes as u64);
+            self.count(thread, Counter::BytesRelocated, bytes as u64);
         }
     }
 

@@ -11,7 +11,7 @@ use crate::process::wait::Wait;
 use crate::reclaim::evict::{Effort, Emptied, Keep};
 use crate::segment::header::{State, Use};
 use crate::segment::lane::Pool;
-use crate::{Engine, Seat, StoreError};
+use crate::{Engine, StoreError, ThreadSlot};
 
 /// With no more than this part alive a segment is compacted before memory is used that never was: what is
 /// stored stays together in memory that is warm, and the process grows with what is stored, not with what
@@ -95,20 +95,20 @@ impl Engine {
 
     /// Takes a free segment that was used before, where there are more than survivors may need: they would touch
     /// fresh memory in its place.
-    pub(crate) fn take_free_segment(&self, seat: &Seat) -> Option<u32> {
+    pub(crate) fn take_free_segment(&self, thread: &ThreadSlot) -> Option<u32> {
         let spare = self.spare_segments();
         let used_before = self.used_segments().saturating_sub(self.segments_in_use());
-        (used_before > spare).then(|| self.take_used(seat, spare)).flatten()
+        (used_before > spare).then(|| self.take_used(thread, spare)).flatten()
     }
 
     /// Takes a segment for new use: a free one, or the one that costs the cache least. The caller holds
     /// neither group nor head.
-    pub(crate) fn take_segment(&self, seat: &Seat, now: Second) -> Result<u32, StoreError> {
+    pub(crate) fn take_segment(&self, thread: &ThreadSlot, now: Second) -> Result<u32, StoreError> {
         let mut wait = Wait::default();
         let (mut effort, mut fruitless, mut stuck) = (Effort::default(), 0, 0);
         let mut avoided = Vec::new();
         loop {
-            if let Some(segment) = self.take_free_segment(seat) {
+            if let Some(segment) = self.take_free_segment(thread) {
                 return Ok(segment);
             }
             let survey = self.survey_without(&avoided, now);
@@ -118,22 +118,22 @@ impl Engine {
             let sparse = sparse.filter(|_| !is_small && keep == Keep::Needed);
             let emptied = match (survey.spent, sparse) {
                 (Some(spent), _) if keep == Keep::Nothing && self.evicts => {
-                    self.evict(seat, spent, keep, now).map_err(StoreError::from)
+                    self.evict(thread, spent, keep, now).map_err(StoreError::from)
                 }
-                (Some(spent), _) => self.win_back(seat, spent, now),
-                (None, Some(sparse)) => self.compact(seat, sparse, now),
+                (Some(spent), _) => self.win_back(thread, spent, now),
+                (None, Some(sparse)) => self.compact(thread, sparse, now),
                 (None, None) => {
-                    if let Some(segment) = self.take_fresh(seat, self.spare_segments()) {
+                    if let Some(segment) = self.take_fresh(thread, self.spare_segments()) {
                         return Ok(segment);
                     }
-                    match self.make_room(seat, &survey, keep, now) {
+                    match self.make_room(thread, &survey, keep, now) {
                         // All there is may be in the heads of others, or was sealed since the survey.
                         Err(StoreError::NoMemory) if self.evicts && fruitless < FRUITLESS_MAX => {
                             fruitless += 1;
                             Ok(Emptied::Busy)
                         }
                         done => {
-                            self.count(seat, Counter::DirectReclaims, 1);
+                            self.count(thread, Counter::DirectReclaims, 1);
                             done
                         }
                     }
@@ -166,17 +166,17 @@ impl Engine {
     /// Does one thing for room in a full memory.
     pub(crate) fn make_room(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         survey: &Survey,
         keep: Keep,
         now: Second,
     ) -> Result<Emptied, StoreError> {
-        self.sweep_next(seat, now);
+        self.sweep_next(thread, now);
         let live_percent_max =
             if self.evicts { COMPACTED_LIVE_PERCENT_MAX } else { UNEVICTED_LIVE_PERCENT_MAX };
         let sparse = survey.emptiest_up_to(self.percent(live_percent_max));
         if let Some(sparse) = sparse.filter(|_| !self.evicts || keep == Keep::Needed) {
-            return self.compact(seat, sparse, now);
+            return self.compact(thread, sparse, now);
         }
         let victim = match self.evicts {
             true => survey.victim(),
@@ -184,11 +184,11 @@ impl Engine {
             false => self.abandoned(),
         };
         match victim {
-            Some(victim) if self.evicts => Ok(self.evict(seat, victim, keep, now)?),
-            Some(victim) => self.compact(seat, victim, now),
+            Some(victim) if self.evicts => Ok(self.evict(thread, victim, keep, now)?),
+            Some(victim) => self.compact(thread, victim, now),
             None if self.is_anybody_emptying() => Ok(Emptied::Busy),
             // Their segments can be emptied then.
-            None if self.detach_idle(seat) => Ok(Emptied::Partly),
+            None if self.detach_idle(thread) => Ok(Emptied::Partly),
             None => Err(StoreError::NoMemory),
         }
     }
@@ -281,10 +281,10 @@ mod tests {
     #[test]
     fn who_needs_room_goes_round_a_group_that_a_stopped_process_holds() {
         let (stopped, engine) = two_peers();
-        let (holder, seat) = (stopped.sit().unwrap(), engine.sit().unwrap());
+        let (holder, thread) = (stopped.register().unwrap(), engine.register().unwrap());
         let keys: Vec<Vec<u8>> = (0..2000).map(|key: u32| key.to_le_bytes().into()).collect();
         for key in &keys {
-            engine.store(&seat, &request(key), &[7; 1000], NOW).unwrap();
+            engine.store(&thread, &request(key), &[7; 1000], NOW).unwrap();
         }
         // A group of which the segment that is emptied next has an item.
         let oldest = engine.survey(NOW).victim().unwrap();
@@ -292,7 +292,7 @@ mod tests {
         let locked = stopped.lock(&holder, hash).unwrap();
         let begun = Instant::now();
         for key in keys.iter().filter(|key| engine.group_of(engine.hash(key)) != locked.group) {
-            let stored = engine.store(&seat, &request(key), &[8; 1000], NOW);
+            let stored = engine.store(&thread, &request(key), &[8; 1000], NOW);
             assert!(matches!(stored, Ok(_) | Err(StoreError::Stuck(_))), "{stored:?}");
             assert!(begun.elapsed() < PATIENCE, "it waits for ever");
             if engine.present_use(oldest.segment) != oldest || begun.elapsed() > PATIENCE / 3 {
@@ -300,18 +300,18 @@ mod tests {
             }
         }
         drop(locked);
-        engine.store(&seat, &request(&keys[0]), &[9; 1000], NOW).unwrap();
+        engine.store(&thread, &request(&keys[0]), &[9; 1000], NOW).unwrap();
         engine.validate().unwrap();
     }
 
     #[test]
     fn who_finds_all_heads_held_by_a_stopped_process_is_told_so() {
         let (stopped, engine) = two_peers();
-        let (holder, seat) = (stopped.sit().unwrap(), engine.sit().unwrap());
+        let (holder, thread) = (stopped.register().unwrap(), engine.register().unwrap());
         let lane = engine.lane_of(Pool::Small, Deadline::NEVER, NOW);
         let held = stopped.reserve(&holder, lane, 8, 8, NOW).unwrap();
         let used = engine.segments_in_use();
-        let stored = engine.store(&seat, &request(b"k"), b"v", NOW);
+        let stored = engine.store(&thread, &request(b"k"), b"v", NOW);
         assert!(matches!(stored, Err(StoreError::Stuck(_))), "{stored:?}");
         assert_eq!(engine.segments_in_use(), used);
         drop(held);
@@ -321,15 +321,15 @@ mod tests {
     #[test]
     fn a_large_value_is_read_though_who_empties_its_segment_has_been_stopped() {
         let (stopped, engine) = two_peers();
-        let (emptier, seat) = (stopped.sit().unwrap(), engine.sit().unwrap());
-        engine.store(&seat, &request(b"large"), &[7; 100_000], NOW).unwrap();
-        engine.detach_idle(&seat);
+        let (emptier, thread) = (stopped.register().unwrap(), engine.register().unwrap());
+        engine.store(&thread, &request(b"large"), &[7; 100_000], NOW).unwrap();
+        engine.detach_idle(&thread);
         let segments = engine.segments().take(engine.used_segments() as usize);
         for segment in segments.filter(|segment| engine.state(*segment) == State::Sealed) {
             assert!(stopped.begin_emptying(&emptier, stopped.present_use(segment)));
         }
         let (begun, mut value) = (Instant::now(), Vec::new());
-        let read = engine.read(&seat, b"large", NOW, &mut Vec::new(), |_, _| ());
+        let read = engine.read(&thread, b"large", NOW, &mut Vec::new(), |_, _| ());
         let Read::Large(_, mut large) = read else {
             panic!("{read:?} after {:?}", begun.elapsed());
         };

@@ -10,7 +10,7 @@ use larder_stats::Counter;
 use crate::inspect::dump::Cursor;
 use crate::reclaim::evict::{Effort, Emptied, Keep};
 use crate::segment::header::State;
-use crate::{Engine, Seat};
+use crate::{Engine, ThreadSlot};
 
 /// How many segments [`Engine::maintain`] frees in one go.
 const FREED_SEGMENTS_MAX: usize = 64;
@@ -50,17 +50,17 @@ impl Engine {
     /// there is more in use than the memory limit allows. To be called once a second or so, by anybody; a call
     /// does a bounded amount of work. Expired items that nobody asks for are gone after eight calls, or as
     /// many as the memory has 128 MiB.
-    pub fn maintain(&self, seat: &Seat, now: Second) {
+    pub fn maintain(&self, thread: &ThreadSlot, now: Second) {
         self.flush_if_due(now);
         self.bury_dead();
-        self.recount_suspects(seat, RECOUNTED_SEGMENTS_MAX);
-        self.detach_spent(seat, now);
+        self.recount_suspects(thread, RECOUNTED_SEGMENTS_MAX);
+        self.detach_spent(thread, now);
         let mut keep = Keep::BestHalf;
         for _ in 0..FREED_SEGMENTS_MAX {
             let survey = self.survey(now);
             let freed = match survey.spent {
-                Some(spent) => self.win_back(seat, spent, now),
-                None if self.is_over_limit() => self.make_room(seat, &survey, keep, now),
+                Some(spent) => self.win_back(thread, spent, now),
+                None if self.is_over_limit() => self.make_room(thread, &survey, keep, now),
                 None => break,
             };
             keep = match freed {
@@ -71,18 +71,18 @@ impl Engine {
             };
         }
         // Where no thread does it: a process that shares the cache may have died meanwhile.
-        self.shrink(seat, now);
+        self.shrink(thread, now);
         // After that: what has expired as a whole is taken back as a whole.
         let sweep_max = (SWEEP_BYTES_MAX / self.layout.segment_bytes).max(1);
         for _ in 0..(self.used_segments() as usize).div_ceil(SWEEP_CALLS).min(sweep_max) {
-            self.sweep_next(seat, now);
+            self.sweep_next(thread, now);
         }
-        self.grow_if_due(seat, now);
+        self.grow_if_due(thread, now);
     }
 
     /// Evicts until enough segments are free for some time, so that writers find them and need not evict
     /// themselves. For a thread that has nothing else to do; [`Engine::call_when_short`] says when.
-    pub fn refill(&self, seat: &Seat, now: Second) {
+    pub fn refill(&self, thread: &ThreadSlot, now: Second) {
         let mut effort = Effort::default();
         for _ in 0..=REFILL_ROUNDS_MAX {
             if !self.evicts || self.free_segments() >= self.free_segments_high() {
@@ -90,8 +90,8 @@ impl Engine {
             }
             let survey = self.survey(now);
             let freed = match survey.spent {
-                Some(spent) => self.win_back(seat, spent, now),
-                None => self.make_room(seat, &survey, effort.keep(), now),
+                Some(spent) => self.win_back(thread, spent, now),
+                None => self.make_room(thread, &survey, effort.keep(), now),
             };
             match freed {
                 Ok(emptied @ (Emptied::Yes(_) | Emptied::Partly)) => {
@@ -110,7 +110,7 @@ impl Engine {
     /// Cost: the group is locked, as for a store, while its items are looked at: a cache miss or two for each of ten or so.
     pub fn sweep_group(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         cursor: &mut Cursor,
         now: Second,
         wanted: impl Fn(usize, &Meta) -> bool,
@@ -120,7 +120,7 @@ impl Engine {
             return false;
         }
         self.flush_if_due(now);
-        let locked = self.lock_group(seat, group);
+        let locked = self.lock_group(thread, group);
         for found in self.linked(group).take_while(|_| locked.is_ok()) {
             if let Some(death) = self.death(&found, now)
                 && wanted(
@@ -128,7 +128,7 @@ impl Engine {
                     &self.meta(&found, self.value_bytes(&found), now),
                 )
             {
-                self.sweep_up(seat, &found, death);
+                self.sweep_up(thread, &found, death);
             }
         }
         cursor.group += 1;
@@ -160,7 +160,7 @@ impl Engine {
 
     /// Looks through the next segment, in turn, for expired items that nobody has asked for, and unlinks
     /// them: the segment may be worth compacting then.
-    pub(crate) fn sweep_next(&self, seat: &Seat, now: Second) {
+    pub(crate) fn sweep_next(&self, thread: &ThreadSlot, now: Second) {
         let turn = self.memory.word(global::SWEEP_NEXT).fetch_add(1, Relaxed);
         let segment = (turn % self.used_segments().max(1)) as u32;
         let sequence = self.sequence(segment).load(Relaxed);
@@ -186,7 +186,7 @@ impl Engine {
                 continue;
             }
             let hash = self.hash_of(record_at, header);
-            let Ok(locked) = self.lock(seat, hash) else {
+            let Ok(locked) = self.lock(thread, hash) else {
                 // Others there may wait for the same: another time.
                 self.note_deadline(segment, deadline);
                 break;
@@ -194,10 +194,10 @@ impl Engine {
             if let Some(found) = self.find_location(&locked, hash, slot)
                 && let Some(death) = self.death(&found, now)
             {
-                self.sweep_up(seat, &found, death);
+                self.sweep_up(thread, &found, death);
             }
         }
-        self.count(seat, Counter::CrawlerItemsChecked, checked);
+        self.count(thread, Counter::CrawlerItemsChecked, checked);
         self.unpin(segment);
     }
 }
@@ -226,9 +226,9 @@ mod tests {
             epoch: Epoch { unix_secs: 0 },
         });
         let engine = engine.unwrap();
-        let seat = engine.sit().unwrap();
-        engine.set_memory_limit(&seat, 256 << 20).unwrap();
-        engine.leave(&seat);
+        let thread = engine.register().unwrap();
+        engine.set_memory_limit(&thread, 256 << 20).unwrap();
+        engine.deregister(&thread);
         engine
     }
 
@@ -244,23 +244,23 @@ mod tests {
     fn a_refill_that_wins_segments_drops_nothing_that_was_read() {
         let engine = engine_of_many_segments();
         assert!(engine.segments_max() > 4000);
-        let seat = engine.sit().unwrap();
+        let thread = engine.register().unwrap();
         let mut stored = 0;
         while engine.free_segments() > engine.spare_segments() {
             let request =
                 Request { deadline: Deadline::NEVER, ..Request::new(b"", StoreMode::Set) };
             engine
-                .store(&seat, &Request { key: &key(stored), ..request }, &[7; 1000], NOW)
+                .store(&thread, &Request { key: &key(stored), ..request }, &[7; 1000], NOW)
                 .unwrap();
             for _ in 0..if is_hot(stored) { 2 } else { 0 } {
-                engine.read(&seat, &key(stored), NOW, &mut Vec::new(), |_, _| ());
+                engine.read(&thread, &key(stored), NOW, &mut Vec::new(), |_, _| ());
             }
             stored += 1;
         }
         assert_eq!(engine.counter(Counter::Evictions), 0);
 
         for _ in 0..4 {
-            engine.refill(&seat, NOW);
+            engine.refill(&thread, NOW);
         }
 
         assert!(engine.free_segments() >= engine.free_segments_high());

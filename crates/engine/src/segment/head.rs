@@ -18,7 +18,7 @@ use crate::index::slot::Slot;
 use crate::process::wait::Wait;
 use crate::segment::header::State;
 use crate::segment::lane::{Lane, Pool};
-use crate::{Engine, Seat, StoreError, Stuck};
+use crate::{Engine, StoreError, Stuck, ThreadSlot};
 
 const CLAIMED: usize = 0;
 const SEGMENT: usize = 8;
@@ -68,7 +68,7 @@ impl Engine {
     /// Empties old segments where there is none: the caller must hold neither group nor head.
     pub(crate) fn reserve(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         lane: Lane,
         bytes: usize,
         bytes_min: usize,
@@ -76,42 +76,42 @@ impl Engine {
     ) -> Result<Reservation<'_>, StoreError> {
         let mut taken = None;
         loop {
-            let claimed = self.claim_head(seat, lane);
+            let claimed = self.claim_head(thread, lane);
             if claimed.is_err() {
                 // It would be nobody's as long as this process lives.
-                taken.inspect(|segment| self.free(seat, *segment));
+                taken.inspect(|segment| self.free(thread, *segment));
             }
             let mut room = claimed?;
             loop {
-                if self.has_room_for(seat, &mut room, bytes, bytes_min)? {
+                if self.has_room_for(thread, &mut room, bytes, bytes_min)? {
                     // Somebody else had one for this head while we looked for ours.
-                    taken.inspect(|segment| self.free(seat, *segment));
+                    taken.inspect(|segment| self.free(thread, *segment));
                     return Ok(room);
                 }
-                let Some(segment) = taken.take().or_else(|| self.take_free_segment(seat)) else {
+                let Some(segment) = taken.take().or_else(|| self.take_free_segment(thread)) else {
                     break;
                 };
                 // The head stays claimed until there is something in it: see `detach_idle`.
-                self.attach_segment(seat, &room, segment, lane, now);
+                self.attach_segment(thread, &room, segment, lane, now);
                 self.note_taken();
             }
             drop(room);
-            taken = Some(self.take_segment(seat, now)?);
+            taken = Some(self.take_segment(thread, now)?);
         }
     }
 
     /// As [`Self::reserve`], for a record that is moved: takes what is kept free for that, and makes no room.
     pub(crate) fn reserve_for_survivor(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         lane: Lane,
         bytes: usize,
         now: Second,
     ) -> Result<Reservation<'_>, StoreError> {
-        let mut room = self.claim_head(seat, lane)?;
-        while !self.has_room_for(seat, &mut room, bytes, bytes)? {
-            let segment = self.take_for_survivors(seat).ok_or(StoreError::NoMemory)?;
-            self.attach_segment(seat, &room, segment, lane, now);
+        let mut room = self.claim_head(thread, lane)?;
+        while !self.has_room_for(thread, &mut room, bytes, bytes)? {
+            let segment = self.take_for_survivors(thread).ok_or(StoreError::NoMemory)?;
+            self.attach_segment(thread, &room, segment, lane, now);
         }
         Ok(room)
     }
@@ -119,7 +119,7 @@ impl Engine {
     /// Looks for room in the segment of a claimed head; seals one that has too little.
     fn has_room_for(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         room: &mut Reservation<'_>,
         bytes: usize,
         bytes_min: usize,
@@ -140,35 +140,35 @@ impl Engine {
             && room.bytes >= bytes_min
             && !self.is_flushed(room.sequence);
         if !fits {
-            self.detach_segment(seat, room.head_at, segment);
+            self.detach_segment(thread, room.head_at, segment);
         }
         Ok(fits)
     }
 
     fn attach_segment(
         &self,
-        seat: &Seat,
+        thread: &ThreadSlot,
         room: &Reservation<'_>,
         segment: u32,
         lane: Lane,
         now: Second,
     ) {
-        self.activate(seat, segment, lane, now);
+        self.activate(thread, segment, lane, now);
         self.memory.word(room.head_at + SEGMENT).store(u64::from(segment) + 1, Release);
         // From here on it is the head's.
         self.set_state(segment, State::Active);
     }
 
-    /// Claims a head of the lane, beginning with the seat's own; waits where all are claimed.
-    fn claim_head(&self, seat: &Seat, lane: Lane) -> Result<Reservation<'_>, Stuck> {
+    /// Claims a head of the lane, beginning with the thread slot's own; waits where all are claimed.
+    fn claim_head(&self, thread: &ThreadSlot, lane: Lane) -> Result<Reservation<'_>, Stuck> {
         let stripes = self.layout.stripes;
         let mut wait = Wait::default();
-        let mut stripe = seat.index as usize % stripes;
+        let mut stripe = thread.index as usize % stripes;
         loop {
             let head_at = self.head_at(lane, stripe);
             let claimed = self.memory.word(head_at + CLAIMED);
             // The acquire pairs with the release of the last holder.
-            if claimed.compare_exchange(0, seat.owner(), Acquire, Relaxed).is_ok() {
+            if claimed.compare_exchange(0, thread.owner(), Acquire, Relaxed).is_ok() {
                 return Ok(Reservation {
                     engine: self,
                     head_at,
@@ -179,7 +179,7 @@ impl Engine {
                 });
             }
             stripe = (stripe + 1) % stripes;
-            if stripe == seat.index as usize % stripes {
+            if stripe == thread.index as usize % stripes {
                 self.wait_for_peers(&mut wait)?;
             }
         }
@@ -202,31 +202,33 @@ impl Engine {
     }
 
     /// Seals the segment of a claimed head.
-    pub(crate) fn detach_segment(&self, seat: &Seat, head_at: usize, segment: u32) {
-        self.set_own_state(segment, State::Active, seat);
+    pub(crate) fn detach_segment(&self, thread: &ThreadSlot, head_at: usize, segment: u32) {
+        self.set_own_state(segment, State::Active, thread);
         self.memory.word(head_at + SEGMENT).store(0, Release);
         self.set_state(segment, State::Sealed);
     }
 
     /// Seals the segments of heads that nobody uses just now, where nothing in them matters: so that what
     /// was flushed or has expired does not wait for the next store to be taken back.
-    pub(crate) fn detach_spent(&self, seat: &Seat, now: Second) {
-        self.detach_where(seat, |segment| self.filled(segment) > 0 && self.is_spent(segment, now));
+    pub(crate) fn detach_spent(&self, thread: &ThreadSlot, now: Second) {
+        self.detach_where(thread, |segment| {
+            self.filled(segment) > 0 && self.is_spent(segment, now)
+        });
     }
 
     /// Seals the segments of all heads that nobody uses just now: where heads hold all there is, none can be
     /// emptied. Were there any? Without eviction those stay that are compacted into: what is in them would be
     /// moved to others like them, again and again.
-    pub(crate) fn detach_idle(&self, seat: &Seat) -> bool {
+    pub(crate) fn detach_idle(&self, thread: &ThreadSlot) -> bool {
         let is_due = |segment| self.evicts || self.lane(segment).pool == Pool::Small;
-        self.detach_where(seat, is_due) > 0
+        self.detach_where(thread, is_due) > 0
     }
 
-    /// Releases the heads of a dead seat. What was written there and is not published is passed over.
-    pub(crate) fn release_heads(&self, seat: &Seat) {
+    /// Releases the heads of a dead thread slot. What was written there and is not published is passed over.
+    pub(crate) fn release_heads(&self, thread: &ThreadSlot) {
         for head_at in self.heads() {
             let claimed = self.memory.word(head_at + CLAIMED);
-            if claimed.load(Acquire) != seat.owner() {
+            if claimed.load(Acquire) != thread.owner() {
                 continue;
             }
             if let Some(segment) = self.head_segment(head_at) {
@@ -250,15 +252,15 @@ impl Engine {
     }
 
     /// Seals some of the segments of heads that nobody uses just now, and says how many these were.
-    pub(crate) fn detach_where(&self, seat: &Seat, is_due: impl Fn(u32) -> bool) -> usize {
+    pub(crate) fn detach_where(&self, thread: &ThreadSlot, is_due: impl Fn(u32) -> bool) -> usize {
         let mut detached = 0;
         for head_at in self.heads() {
             let claimed = self.memory.word(head_at + CLAIMED);
-            if claimed.compare_exchange(0, seat.owner(), Acquire, Relaxed).is_err() {
+            if claimed.compare_exchange(0, thread.owner(), Acquire, Relaxed).is_err() {
                 continue;
             }
             if let Some(segment) = self.head_segment(head_at).filter(|segment| is_due(*segment)) {
-                self.detach_segment(seat, head_at, segment);
+                self.detach_segment(thread, head_at, segment);
                 detached += 1;
             }
             claimed.store(0, Release);

@@ -5,7 +5,7 @@
 //!                 ↘ INDEX, OVERFLOW, GHOST (for ever)
 //! ```
 //!
-//! Between two of these a segment is somebody's alone: then its state has the number of that seat beside it, from the
+//! Between two of these a segment is somebody's alone: then its state has the number of that thread slot beside it, from the
 //! first instruction on, and what a dead process held is found.
 //!
 //! Every use of a segment for records begins with a fresh **sequence**, a number that is never given
@@ -22,7 +22,7 @@ use larder_region::layout::{SEGMENT_HEADER_BYTES, global};
 
 use crate::segment::lane::Lane;
 use crate::segment::record::Header;
-use crate::{Engine, Seat};
+use crate::{Engine, ThreadSlot};
 
 const STATE: usize = 0;
 const FILLED: usize = 8;
@@ -159,7 +159,7 @@ impl Engine {
         ((word & 0xFFFF) as usize) < State::ALL.len()
     }
 
-    /// Whose a segment is: a seat's number + 1, or 0.
+    /// Whose a segment is: a thread slot's number + 1, or 0.
     pub(crate) fn segment_owner(&self, segment: u32) -> u64 {
         u64::from(self.segment_field(segment, STATE).load(Acquire) >> OWNER_SHIFT)
     }
@@ -170,15 +170,21 @@ impl Engine {
         self.segment_field(segment, STATE).store(state as u32, Release);
     }
 
-    /// Gives a segment of the seat another state, in which it still is the seat's.
-    pub(crate) fn set_own_state(&self, segment: u32, state: State, seat: &Seat) {
-        self.segment_field(segment, STATE).store(state.owned_by(seat.owner()), Release);
+    /// Gives a segment of the thread slot another state, in which it still is the thread slot's.
+    pub(crate) fn set_own_state(&self, segment: u32, state: State, thread: &ThreadSlot) {
+        self.segment_field(segment, STATE).store(state.owned_by(thread.owner()), Release);
     }
 
-    /// Makes a segment in a state, which is nobody's, the seat's; false where somebody else was first.
-    pub(crate) fn claim_segment(&self, segment: u32, from: State, to: State, seat: &Seat) -> bool {
+    /// Makes a segment in a state, which is nobody's, the thread slot's; false where somebody else was first.
+    pub(crate) fn claim_segment(
+        &self,
+        segment: u32,
+        from: State,
+        to: State,
+        thread: &ThreadSlot,
+    ) -> bool {
         let state = self.segment_field(segment, STATE);
-        let mine = to.owned_by(seat.owner());
+        let mine = to.owned_by(thread.owner());
         state.load(Relaxed) == from as u32
             && state.compare_exchange(from as u32, mine, SeqCst, Relaxed).is_ok()
     }
@@ -263,10 +269,10 @@ impl Engine {
 
     /// Begins to end a use of a sealed segment; false where it is over by now, somebody else is at it, or holds it by a
     /// pin.
-    pub(crate) fn begin_emptying(&self, seat: &Seat, old: Use) -> bool {
+    pub(crate) fn begin_emptying(&self, thread: &ThreadSlot, old: Use) -> bool {
         let Use { segment, .. } = old;
         if self.present_use(segment) != old
-            || !self.claim_segment(segment, State::Sealed, State::Emptying, seat)
+            || !self.claim_segment(segment, State::Sealed, State::Emptying, thread)
         {
             return false;
         }
@@ -339,7 +345,13 @@ impl Engine {
     }
 
     /// Begins the use of a reserved segment for records.
-    pub(crate) fn activate(&self, seat: &Seat, segment: u32, lane: Lane, now: Second) -> u64 {
+    pub(crate) fn activate(
+        &self,
+        thread: &ThreadSlot,
+        segment: u32,
+        lane: Lane,
+        now: Second,
+    ) -> u64 {
         debug_assert_eq!(self.state(segment), State::Reserved);
         self.set_filled(segment, 0);
         self.account_word(segment).store(0, Relaxed);
@@ -350,14 +362,14 @@ impl Engine {
         self.forget_arriving(segment);
         let sequence = self.next_sequence(now);
         self.sequence(segment).store(sequence, Release);
-        self.set_own_state(segment, State::Active, seat);
+        self.set_own_state(segment, State::Active, thread);
         sequence
     }
 
     /// Ends the use of a segment for records: no slot names one of them any more.
-    pub(crate) fn retire(&self, seat: &Seat, segment: u32) {
+    pub(crate) fn retire(&self, thread: &ThreadSlot, segment: u32) {
         self.sequence(segment).store(0, Release);
-        self.set_own_state(segment, State::Reserved, seat);
+        self.set_own_state(segment, State::Reserved, thread);
     }
 
     /// All segments, by number.

@@ -2,7 +2,7 @@
 //!
 //! A segment is free if its state says so, and whoever changes that state by a compare-exchange has it. All else here is
 //! advice: how many are in use, where to look for a free one. So nothing is lost with a process that dies half-way: what it had taken
-//! has its seat's number in the state (see `repair`).
+//! has its thread slot's number in the state (see `repair`).
 
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use std::sync::atomic::fence;
@@ -10,7 +10,7 @@ use std::sync::atomic::fence;
 use larder_region::layout::global;
 
 use crate::segment::header::State;
-use crate::{Engine, Seat};
+use crate::{Engine, ThreadSlot};
 
 impl Engine {
     /// How many segments may still be taken into use.
@@ -29,25 +29,25 @@ impl Engine {
     }
 
     /// Takes a free segment, leaving `spare`: one that was used before, or else one that never was.
-    pub(crate) fn take_any(&self, seat: &Seat, spare: u64) -> Option<u32> {
-        self.take_used(seat, spare).or_else(|| self.take_fresh(seat, spare))
+    pub(crate) fn take_any(&self, thread: &ThreadSlot, spare: u64) -> Option<u32> {
+        self.take_used(thread, spare).or_else(|| self.take_fresh(thread, spare))
     }
 
     /// Takes a segment that was used before, leaving `spare` free ones of any kind.
-    pub(crate) fn take_used(&self, seat: &Seat, spare: u64) -> Option<u32> {
-        self.take(seat, spare, || self.claim_used(seat))
+    pub(crate) fn take_used(&self, thread: &ThreadSlot, spare: u64) -> Option<u32> {
+        self.take(thread, spare, || self.claim_used(thread))
     }
 
     /// Takes a segment that has never been used, leaving `spare`. No more are ever used than may be at a time: a
     /// free one that was used before has its memory still.
-    pub(crate) fn take_fresh(&self, seat: &Seat, spare: u64) -> Option<u32> {
-        self.take(seat, spare, || self.claim_fresh(seat, self.segments_max()))
+    pub(crate) fn take_fresh(&self, thread: &ThreadSlot, spare: u64) -> Option<u32> {
+        self.take(thread, spare, || self.claim_fresh(thread, self.segments_max()))
     }
 
     /// Takes a free segment for what is moved out of another, which is free for it soon. So a limit that was
     /// lowered below what is in use does not stand in the way of getting there.
-    pub(crate) fn take_for_survivors(&self, seat: &Seat) -> Option<u32> {
-        let taken = self.take_any(seat, 0);
+    pub(crate) fn take_for_survivors(&self, thread: &ThreadSlot) -> Option<u32> {
+        let taken = self.take_any(thread, 0);
         if taken.is_some() || self.segments_in_use() < self.segments_max() {
             return taken;
         }
@@ -55,58 +55,63 @@ impl Engine {
         // lowered.
         let is_lowered = self.used_segments() > self.segments_max();
         let fresh_end = if is_lowered { self.layout.segments as u64 } else { 0 };
-        self.note_taking(seat, true);
+        self.note_taking(thread, true);
         self.count_segments(|used| Some(used + 1));
-        let claimed = self.claim_used(seat).or_else(|| self.claim_fresh(seat, fresh_end));
-        self.end_taking(seat, claimed)
+        let claimed = self.claim_used(thread).or_else(|| self.claim_fresh(thread, fresh_end));
+        self.end_taking(thread, claimed)
     }
 
     /// Counts one more segment as used, if `spare` are left then, and claims it.
-    fn take(&self, seat: &Seat, spare: u64, claim: impl FnOnce() -> Option<u32>) -> Option<u32> {
+    fn take(
+        &self,
+        thread: &ThreadSlot,
+        spare: u64,
+        claim: impl FnOnce() -> Option<u32>,
+    ) -> Option<u32> {
         let max = self.segments_max();
-        self.note_taking(seat, true);
+        self.note_taking(thread, true);
         let is_counted = self.count_segments(|used| (used + spare < max).then_some(used + 1));
         if !is_counted {
-            self.note_taking(seat, false);
+            self.note_taking(thread, false);
             return None;
         }
-        self.end_taking(seat, claim())
+        self.end_taking(thread, claim())
     }
 
-    fn end_taking(&self, seat: &Seat, claimed: Option<u32>) -> Option<u32> {
+    fn end_taking(&self, thread: &ThreadSlot, claimed: Option<u32>) -> Option<u32> {
         if claimed.is_none() {
             self.count_segments(|used| Some(used - 1));
         }
-        self.note_taking(seat, false);
+        self.note_taking(thread, false);
         claimed
     }
 
     /// Claims a free segment that was used before: the one that became free last, or one near it.
-    fn claim_used(&self, seat: &Seat) -> Option<u32> {
+    fn claim_used(&self, thread: &ThreadSlot) -> Option<u32> {
         let used = self.used_segments() as u32;
         let hint = self.memory.word(global::FREE_NEXT);
         let start = (hint.load(Relaxed) as u32).min(used);
         let segment =
-            (start..used).chain(0..start).find(|segment| self.claim_free(seat, *segment))?;
+            (start..used).chain(0..start).find(|segment| self.claim_free(thread, *segment))?;
         hint.store(u64::from(segment) + 1, Relaxed);
         Some(segment)
     }
 
     /// Claims the next segment that has never been used, if it is one before `end`.
-    fn claim_fresh(&self, seat: &Seat, end: u64) -> Option<u32> {
+    fn claim_fresh(&self, thread: &ThreadSlot, end: u64) -> Option<u32> {
         let fresh = self.memory.word(global::FRESH_SEGMENT);
         loop {
             let next = |next| (next < end).then_some(next + 1);
             let segment = fresh.fetch_update(Relaxed, Relaxed, next).ok()? as u32;
             // Else somebody else found it among those used before, which it is now.
-            if self.claim_free(seat, segment) {
+            if self.claim_free(thread, segment) {
                 return Some(segment);
             }
         }
     }
 
-    fn claim_free(&self, seat: &Seat, segment: u32) -> bool {
-        let claimed = self.claim_segment(segment, State::Free, State::Reserved, seat);
+    fn claim_free(&self, thread: &ThreadSlot, segment: u32) -> bool {
+        let claimed = self.claim_segment(segment, State::Free, State::Reserved, thread);
         if claimed {
             // Pairs with the acquire fence of readers: who sees bytes that the caller writes
             // sees the sequence gone too, and reads again. Here, not in `retire`: a fence counts
@@ -116,30 +121,30 @@ impl Engine {
         claimed
     }
 
-    /// Makes a segment of the seat free.
-    pub(crate) fn free(&self, seat: &Seat, segment: u32) {
-        self.note_taking(seat, true);
+    /// Makes a segment of the thread slot free.
+    pub(crate) fn free(&self, thread: &ThreadSlot, segment: u32) {
+        self.note_taking(thread, true);
         self.memory.word(global::FREE_NEXT).store(u64::from(segment), Relaxed);
         self.set_state(segment, State::Free);
         self.count_segments(|used| Some(used - 1));
-        self.note_taking(seat, false);
+        self.note_taking(thread, false);
     }
 
     /// Gives the memory of a segment back to the system, if it is free. It is taken meanwhile: where nothing may be evicted
     /// only if others are left for a store.
-    pub(crate) fn release_if_free(&self, seat: &Seat, segment: u32) {
+    pub(crate) fn release_if_free(&self, thread: &ThreadSlot, segment: u32) {
         if self.state(segment) != State::Free {
             return;
         }
         let spare = if self.evicts { 0 } else { self.spare_segments() + 1 };
-        let claim = || self.claim_free(seat, segment).then_some(segment);
-        if let Some(segment) = self.take(seat, spare, claim) {
+        let claim = || self.claim_free(thread, segment).then_some(segment);
+        if let Some(segment) = self.take(thread, spare, claim) {
             self.give_back_memory(segment);
-            self.free(seat, segment);
+            self.free(thread, segment);
         }
     }
 
-    /// Gives the memory of a segment of the seat back to the system. Not where processes share it: what a full tmpfs did not
+    /// Gives the memory of a segment of the thread slot back to the system. Not where processes share it: what a full tmpfs did not
     /// give again would end them with a signal.
     pub(crate) fn give_back_memory(&self, segment: u32) {
         if !self.has_peers() {

@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering::Acquire;
 use larder_item::Second;
 
 use crate::index::find::Found;
-use crate::{Engine, Seat};
+use crate::{Engine, ThreadSlot};
 
 /// The bits of a time in a header.
 pub(crate) const BITS: u32 = 20;
@@ -75,8 +75,8 @@ impl Engine {
     /// the item's group, or if the item has changed its place since it was found.
     #[cold]
     #[inline(never)]
-    pub(crate) fn note_use(&self, seat: &Seat, hash: u64, found: &Found, now: Second) {
-        let Some(_locked) = self.try_lock(seat, hash) else {
+    pub(crate) fn note_use(&self, thread: &ThreadSlot, hash: u64, found: &Found, now: Second) {
+        let Some(_locked) = self.try_lock(thread, hash) else {
             return;
         };
         // A slot that still names the record keeps it where it is as long as its group is locked.

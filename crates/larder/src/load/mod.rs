@@ -318,10 +318,10 @@ impl Cache {
     fn basis(&self, key: &[u8], timeout: Duration) -> Option<Basis> {
         let now = self.now();
         let until = Deadline::after(now, whole_secs(timeout).saturating_add(1));
-        self.with_seat(|engine, seat| {
+        self.with_thread_slot(|engine, thread| {
             let reserved_until = engine.has_peers().then_some(until);
-            let basis = engine.begin_load(seat, key, reserved_until, now);
-            basis.inspect_err(|error| count_refusal(engine, seat, *error)).ok()
+            let basis = engine.begin_load(thread, key, reserved_until, now);
+            basis.inspect_err(|error| count_refusal(engine, thread, *error)).ok()
         })
     }
 
@@ -333,14 +333,14 @@ impl Cache {
         };
         let request = Request { deadline, ..Request::new(key, StoreMode::Set) };
         let now = self.now();
-        self.with_seat(|engine, seat| {
-            let mut stored = engine.end_load(seat, &request, basis, value, now);
+        self.with_thread_slot(|engine, thread| {
+            let mut stored = engine.end_load(thread, &request, basis, value, now);
             // Without peers only a death or an eviction can have removed what was there.
             if stored == Ok(Stored::NotFound) && !engine.has_peers() {
-                stored = engine.end_load(seat, &request, Basis::ABSENT, value, now);
+                stored = engine.end_load(thread, &request, Basis::ABSENT, value, now);
             }
             if let Err(error) = stored {
-                count_refusal(engine, seat, error);
+                count_refusal(engine, thread, error);
             }
         });
     }
@@ -367,7 +367,7 @@ impl Cache {
     pub fn begin_load(&self, key: &[u8], timeout: Duration) -> Result<Basis, StoreError> {
         let now = self.now();
         let until = Deadline::after(now, whole_secs(timeout).saturating_add(1));
-        self.with_seat(|engine, seat| engine.begin_load(seat, key, Some(until), now))
+        self.with_thread_slot(|engine, thread| engine.begin_load(thread, key, Some(until), now))
     }
 
     /// Stores what was loaded, unless the key was stored, deleted or otherwise changed since [`Cache::begin_load`]: then
@@ -382,9 +382,9 @@ impl Cache {
         value: &[u8],
     ) -> Result<Stored, StoreError> {
         let now = self.now();
-        self.with_seat(|engine, seat| {
-            let stored = engine.end_load(seat, request, basis, value, now);
-            stored.inspect_err(|error| count_refusal(engine, seat, *error))
+        self.with_thread_slot(|engine, thread| {
+            let stored = engine.end_load(thread, request, basis, value, now);
+            stored.inspect_err(|error| count_refusal(engine, thread, *error))
         })
     }
 
@@ -393,7 +393,7 @@ impl Cache {
     /// # Errors
     /// [`StoreError::Stuck`]; the reservation ends by itself later.
     pub fn cancel_load(&self, key: &[u8], basis: Basis) -> Result<(), StoreError> {
-        Ok(self.with_seat(|engine, seat| engine.cancel_load(seat, key, basis))?)
+        Ok(self.with_thread_slot(|engine, thread| engine.cancel_load(thread, key, basis))?)
     }
 }
 

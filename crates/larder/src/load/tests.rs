@@ -136,7 +136,7 @@ fn who_becomes_leader_after_another_flight_has_landed_does_not_load() {
     let Boarded::Leader(leader) = cache.shared().flights.board(b"k", Duration::MAX) else {
         panic!("nobody else is on board");
     };
-    cache.with_seat(|engine, seat| engine.store(seat, &plain_set(), b"v", 2)).unwrap();
+    cache.with_thread_slot(|engine, thread| engine.store(thread, &plain_set(), b"v", 2)).unwrap();
     let mut value = Vec::new();
     cache.load(&leader, &FOR_EVER, &mut value, never).unwrap();
     assert_eq!((value, cache.shared().flights.is_empty()), (b"v".to_vec(), true));
@@ -302,7 +302,9 @@ fn a_change_that_only_the_cas_token_or_the_presence_of_the_item_tells_is_not_ove
     // Straight into the engine, as by a writer that had passed the board before the load began.
     let write = |cache: &Cache| {
         let now = cache.now();
-        cache.with_seat(|engine, seat| engine.store(seat, &plain_set(), b"set", now)).unwrap();
+        cache
+            .with_thread_slot(|engine, thread| engine.store(thread, &plain_set(), b"set", now))
+            .unwrap();
     };
     for is_refresh in [false, true] {
         let cache = cache(is_refresh);

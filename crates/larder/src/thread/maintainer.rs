@@ -4,11 +4,11 @@ use std::sync::{Arc, Weak};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use larder_engine::{Engine, Seat};
+use larder_engine::{Engine, ThreadSlot};
 use larder_stats::Counter;
 
 use crate::cache::Shared;
-use crate::thread::seats;
+use crate::thread::slots;
 
 /// How often dead memory is looked for when nobody is short of it.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -30,11 +30,11 @@ impl Maintainer {
     /// The system gives no thread.
     pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Self> {
         let weak = Arc::downgrade(shared);
-        // Here, so that which seats threads get does not depend on who comes first.
-        let seat = shared.engine.sit();
+        // Here, so that which thread slots threads get does not depend on who comes first.
+        let thread = shared.engine.register();
         let thread = thread::Builder::new()
             .name("larder-maintain".to_owned())
-            .spawn(move || maintain(&weak, seat.as_ref()))?
+            .spawn(move || maintain(&weak, thread.as_ref()))?
             .thread()
             .clone();
         let woken = thread.clone();
@@ -43,23 +43,23 @@ impl Maintainer {
     }
 }
 
-fn maintain(cache: &Weak<Shared>, seat: Option<&Seat>) {
+fn maintain(cache: &Weak<Shared>, thread: Option<&ThreadSlot>) {
     let mut maintained = 0;
     while let Some(shared) = cache.upgrade() {
         let now = shared.now();
         let tidying = shared.tidying();
-        let tidy = |engine: &Engine, seat: &Seat| {
-            engine.refill(seat, now);
-            let more = engine.shrink(seat, now);
+        let tidy = |engine: &Engine, thread: &ThreadSlot| {
+            engine.refill(thread, now);
+            let more = engine.shrink(thread, now);
             if now != maintained {
-                engine.maintain(seat, now);
-                engine.count(seat, Counter::MaintainerRounds, 1);
+                engine.maintain(thread, now);
+                engine.count(thread, Counter::MaintainerRounds, 1);
             }
             more
         };
-        let more = match seat {
-            Some(seat) => tidy(&shared.engine, seat),
-            None => seats::with_seat(&shared, tidy),
+        let more = match thread {
+            Some(thread) => tidy(&shared.engine, thread),
+            None => slots::with_thread_slot(&shared, tidy),
         };
         maintained = now;
         drop(tidying);

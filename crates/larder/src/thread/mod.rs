@@ -1,4 +1,4 @@
 //! What a cache keeps for each thread, and the thread that it starts on request.
 
 pub(crate) mod maintainer;
-pub(crate) mod seats;
+pub(crate) mod slots;

@@ -31,7 +31,7 @@ pub(crate) struct Victim {
 }
 
 impl Victim {
-    /// The cache, with a seat taken.
+    /// The cache, with a thread slot taken.
     pub(crate) fn cache(&self) -> Cache {
         let cache = open(&self.path);
         assert_eq!(cache.get("nobody's"), None);

@@ -108,7 +108,7 @@ fn a_large_value_deleted_while_spent_segments_are_taken_back_leaves_no_trace_in_
         scene.seal_alone(&[KEY]);
         let deleter = scene.start(|actor| assert!(actor.delete(KEY)));
         let keeper = scene.start(|actor| {
-            actor.engine.maintain(&actor.seat, scene::NOW);
+            actor.engine.maintain(&actor.thread, scene::NOW);
             actor.need_a_segment();
         });
         deleter.join().unwrap();

@@ -11,14 +11,14 @@ const LOADED: u8 = 9;
 
 fn begin(scene: &Scene) -> Basis {
     let until = Some(Deadline(NOW + 30));
-    scene.engine.begin_load(&scene.stage.seat, KEY, until, NOW).unwrap()
+    scene.engine.begin_load(&scene.stage.thread, KEY, until, NOW).unwrap()
 }
 
 /// Ends a load; true if its value was stored.
 fn end(actor: &Actor, basis: Basis) -> bool {
     let value = actor::value(KEY, LOADED);
     let request = Request::new(KEY, StoreMode::Set);
-    let stored = actor.engine.end_load(&actor.seat, &request, basis, &value, NOW);
+    let stored = actor.engine.end_load(&actor.thread, &request, basis, &value, NOW);
     matches!(stored, Ok(Stored::Stored { .. }))
 }
 

@@ -17,18 +17,18 @@ fn who_sees_what_is_written_in_a_use_of_a_segment_sees_that_the_use_before_is_ov
     explore(|| {
         let scene = Scene::new();
         let engine = &scene.engine;
-        let segment = engine.take_fresh(&scene.stage.seat, 0).unwrap();
-        let sequence = engine.activate(&scene.stage.seat, segment, LANE, scene::NOW);
+        let segment = engine.take_fresh(&scene.stage.thread, 0).unwrap();
+        let sequence = engine.activate(&scene.stage.thread, segment, LANE, scene::NOW);
         let at = engine.layout.segment_at(segment);
         engine.memory.word(at).store(1, Relaxed);
         let last_user = scene.start(move |actor| {
-            actor.engine.retire(&actor.seat, segment);
-            actor.engine.free(&actor.seat, segment);
+            actor.engine.retire(&actor.thread, segment);
+            actor.engine.free(&actor.thread, segment);
         });
         let next_user = scene.start(move |actor| {
-            if let Some(segment) = actor.engine.take_used(&actor.seat, 0) {
+            if let Some(segment) = actor.engine.take_used(&actor.thread, 0) {
                 actor.engine.memory.word(at).store(2, Relaxed);
-                actor.engine.activate(&actor.seat, segment, LANE, scene::NOW);
+                actor.engine.activate(&actor.thread, segment, LANE, scene::NOW);
             }
         });
         let reader = scene.start(move |actor| {
@@ -47,16 +47,16 @@ fn who_sees_what_is_written_in_a_use_of_a_segment_sees_that_the_use_before_is_ov
 fn who_chose_a_segment_to_empty_leaves_its_next_use_alone() {
     explore(|| {
         let scene = Scene::new();
-        let segment = scene.engine.take_fresh(&scene.stage.seat, 0).unwrap();
-        scene.engine.activate(&scene.stage.seat, segment, LANE, scene::NOW);
+        let segment = scene.engine.take_fresh(&scene.stage.thread, 0).unwrap();
+        scene.engine.activate(&scene.stage.thread, segment, LANE, scene::NOW);
         scene.engine.set_state(segment, State::Sealed);
         let old = scene.engine.present_use(segment);
         let emptiers = [(); 2].map(|()| {
             scene.start(move |actor| {
-                let begun = actor.engine.begin_emptying(&actor.seat, old);
+                let begun = actor.engine.begin_emptying(&actor.thread, old);
                 if begun {
-                    actor.engine.retire(&actor.seat, segment);
-                    actor.engine.activate(&actor.seat, segment, LANE, scene::NOW);
+                    actor.engine.retire(&actor.thread, segment);
+                    actor.engine.activate(&actor.thread, segment, LANE, scene::NOW);
                     actor.engine.set_state(segment, State::Sealed);
                 }
                 begun
@@ -74,8 +74,8 @@ fn a_segment_is_pinned_or_emptied_and_its_pinned_bytes_stay() {
         const PIECE_BYTES: usize = 40;
         let scene = Scene::new();
         let engine = &scene.engine;
-        let segment = engine.take_fresh(&scene.stage.seat, 0).unwrap();
-        let sequence = engine.activate(&scene.stage.seat, segment, LANE, scene::NOW);
+        let segment = engine.take_fresh(&scene.stage.thread, 0).unwrap();
+        let sequence = engine.activate(&scene.stage.thread, segment, LANE, scene::NOW);
         let at = engine.layout.segment_at(segment);
         let bytes_at = at + PIECE_HEAD_BYTES;
         engine.memory.word(at).store(Header::piece(PIECE_BYTES).word(), Relaxed);
@@ -98,11 +98,11 @@ fn a_segment_is_pinned_or_emptied_and_its_pinned_bytes_stay() {
             pinned
         });
         let emptier = scene.start(move |actor| {
-            let begun = actor.engine.begin_emptying(&actor.seat, old);
+            let begun = actor.engine.begin_emptying(&actor.thread, old);
             if begun {
-                actor.engine.retire(&actor.seat, segment);
-                actor.engine.free(&actor.seat, segment);
-                assert_eq!(actor.engine.take_used(&actor.seat, 0), Some(segment));
+                actor.engine.retire(&actor.thread, segment);
+                actor.engine.free(&actor.thread, segment);
+                assert_eq!(actor.engine.take_used(&actor.thread, 0), Some(segment));
                 actor.engine.memory.write(bytes_at, &[2; PIECE_BYTES]);
             }
             begun
@@ -111,7 +111,7 @@ fn a_segment_is_pinned_or_emptied_and_its_pinned_bytes_stay() {
         preempt(false);
         assert!(!engine.is_pinned(segment) && engine.pinned_segments() == 0);
         assert!(
-            pinned || begun || engine.begin_emptying(&scene.stage.seat, old),
+            pinned || begun || engine.begin_emptying(&scene.stage.thread, old),
             "it is held by nobody"
         );
     });

@@ -231,7 +231,7 @@ fn a_late_value_keeps_the_claim_of_the_item_that_it_replaces() {
         let writer = scene.start(move |actor| {
             let (cas, stale) = (Some(token - 1), Stale::IfOlder);
             let request = Request { cas, stale, ..Request::new(KEY, StoreMode::Set) };
-            actor.engine.store(&actor.seat, &request, b"late", NOW).unwrap()
+            actor.engine.store(&actor.thread, &request, b"late", NOW).unwrap()
         });
         let claimer = scene.start(move |actor| actor.claim(KEY, token));
         assert!(matches!(writer.join().unwrap(), Stored::Stored { .. }));
@@ -250,7 +250,7 @@ fn a_token_asked_for_is_passed_by_who_stores_after_it() {
         let asked = scene.stage.peek(KEY).unwrap().cas + 5_000;
         let asking = scene.start(move |actor| {
             let request = Request { version: Some(asked), ..Request::new(KEY, StoreMode::Set) };
-            actor.engine.store(&actor.seat, &request, b"asked", NOW).unwrap()
+            actor.engine.store(&actor.thread, &request, b"asked", NOW).unwrap()
         });
         let writer =
             scene.start(|actor| [(); 2].map(|()| actor.extend(KEY, StoreMode::Prepend, b"x")));

@@ -27,7 +27,7 @@ fn bring_the_rest(actor: &Actor, mut upload: Upload) -> bool {
     if PARTS[1..].iter().all(|bytes| actor.push(&mut upload, *bytes, 2)) {
         return actor.publish(KEY, upload);
     }
-    actor.engine.abort_upload(&actor.seat, upload);
+    actor.engine.abort_upload(&actor.thread, upload);
     false
 }
 
@@ -73,7 +73,7 @@ fn what_is_written_for_an_upload_goes_to_its_own_piece_while_others_want_the_seg
                 return actor.publish(KEY, upload);
             }
             // An evictor was in the way, which may have turned back since.
-            actor.engine.abort_upload(&actor.seat, upload);
+            actor.engine.abort_upload(&actor.thread, upload);
             false
         });
         let evictor = scene.start(move |actor| {
@@ -119,7 +119,7 @@ fn an_upload_is_stored_though_somebody_begins_to_evict_its_piece_and_turns_back(
 #[test]
 fn an_upload_given_up_while_somebody_begins_to_evict_its_piece_leaves_no_trace_in_the_accounts() {
     explore(|| {
-        let abort = |actor: &Actor, upload| actor.engine.abort_upload(&actor.seat, upload);
+        let abort = |actor: &Actor, upload| actor.engine.abort_upload(&actor.thread, upload);
         while_a_reader_turns_an_evictor_away(abort);
     });
 }

@@ -182,7 +182,7 @@ fn spent_segments_are_taken_back_by_one_of_two_threads() {
         scene.stage.set(KEY, 1);
         scene.seal_alone(&[KEY]);
         assert!(scene.stage.delete(KEY));
-        let first = scene.start(|actor| actor.engine.maintain(&actor.seat, scene::NOW));
+        let first = scene.start(|actor| actor.engine.maintain(&actor.thread, scene::NOW));
         let second = scene.start(Actor::need_a_segment);
         first.join().unwrap();
         second.join().unwrap();

@@ -23,7 +23,7 @@ fn about_to_be_swept() -> (Scene, u32) {
 }
 
 fn sweep(actor: &Actor) {
-    actor.engine.sweep_next(&actor.seat, NOW);
+    actor.engine.sweep_next(&actor.thread, NOW);
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn an_item_touched_in_time_by_a_thread_whose_second_is_not_over_is_not_swept() {
         let touching = scene.start(|actor| {
             let amendment =
                 Amendment { deadline: Some(Deadline(90)), noted: true, ..Amendment::default() };
-            let touched = actor.engine.amend(&actor.seat, KEY, &amendment, NOW - 1).unwrap();
+            let touched = actor.engine.amend(&actor.thread, KEY, &amendment, NOW - 1).unwrap();
             touched != Amended::NotFound
         });
         sweeper.join().unwrap();

@@ -9,17 +9,17 @@ use larder_item::{Deadline, Direction, Meta, Second, StoreMode};
 use crate::interleavings::stage::scene::{Crowd, NOW};
 use crate::reclaim::evict::{Emptied, Keep};
 use crate::{
-    Amended, Amendment, Arithmetic, Counting, Deletion, Engine, Evicted, Read, Request, Seat,
-    StoreError, Stored, Upload,
+    Amended, Amendment, Arithmetic, Counting, Deletion, Engine, Evicted, Read, Request, StoreError,
+    Stored, ThreadSlot, Upload,
 };
 
 /// The bytes of a value behind its key: enough to be copied in several parts.
 const FILL_BYTES: usize = 48;
 
-/// A thread on its seat.
+/// A thread on its thread slot.
 pub(crate) struct Actor {
     pub(crate) engine: Arc<Engine>,
-    pub(crate) seat: Seat,
+    pub(crate) thread: ThreadSlot,
 }
 
 /// A value that was read: which of those written for its key, and its cas token.
@@ -42,7 +42,7 @@ fn request(key: &[u8], mode: StoreMode, cas: Option<u64>, deadline: Deadline) ->
 
 impl Actor {
     pub(crate) fn on(engine: &Arc<Engine>) -> Self {
-        Self { engine: engine.clone(), seat: engine.sit().unwrap() }
+        Self { engine: engine.clone(), thread: engine.register().unwrap() }
     }
 
     pub(crate) fn set(&self, key: &[u8], fill: u8) {
@@ -63,31 +63,31 @@ impl Actor {
         deadline: Deadline,
         fill: u8,
     ) -> Result<Stored, StoreError> {
-        self.engine.store(&self.seat, &request(key, mode, cas, deadline), &value(key, fill), NOW)
+        self.engine.store(&self.thread, &request(key, mode, cas, deadline), &value(key, fill), NOW)
     }
 
     /// Takes a segment back if nothing lives there, else moves what does; false as with [`Self::compact`].
     pub(crate) fn win_back(&self, segment: u32) -> bool {
-        let emptied = self.engine.win_back(&self.seat, self.engine.present_use(segment), NOW);
+        let emptied = self.engine.win_back(&self.thread, self.engine.present_use(segment), NOW);
         matches!(emptied.unwrap(), Emptied::Yes(_))
     }
 
     /// Evicts a segment; false where somebody else is at it, or reads in it.
     pub(crate) fn evict(&self, segment: u32) -> bool {
         let old = self.engine.present_use(segment);
-        matches!(self.engine.evict(&self.seat, old, Keep::Needed, NOW), Ok(Emptied::Yes(_)))
+        matches!(self.engine.evict(&self.thread, old, Keep::Needed, NOW), Ok(Emptied::Yes(_)))
     }
 
     /// Moves what lives in a segment; false where somebody else is at it, or reads in it.
     pub(crate) fn compact(&self, segment: u32) -> bool {
-        let emptied = self.engine.compact(&self.seat, self.engine.present_use(segment), NOW);
+        let emptied = self.engine.compact(&self.thread, self.engine.present_use(segment), NOW);
         matches!(emptied.unwrap(), Emptied::Yes(_))
     }
 
     /// Stores bytes as they are.
     pub(crate) fn set_raw(&self, key: &[u8], bytes: &[u8]) {
         let request = request(key, StoreMode::Set, None, Deadline::NEVER);
-        self.engine.store(&self.seat, &request, bytes, NOW).unwrap();
+        self.engine.store(&self.thread, &request, bytes, NOW).unwrap();
     }
 
     /// Stores something for which the segment written to has no room.
@@ -110,7 +110,7 @@ impl Actor {
 
     /// Brings so many bytes more; false where those before were evicted.
     pub(crate) fn push(&self, upload: &mut Upload, bytes: usize, fill: u8) -> bool {
-        match self.engine.push(&self.seat, upload, &vec![fill; bytes], NOW) {
+        match self.engine.push(&self.thread, upload, &vec![fill; bytes], NOW) {
             Ok(()) => true,
             Err(StoreError::NoMemory) => false,
             Err(error) => panic!("{error}"),
@@ -120,7 +120,7 @@ impl Actor {
     /// As [`Self::push`], of all that is still to come of a piece, by somebody else than the upload, in two steps. False
     /// where there is no room for that.
     pub(crate) fn land(&self, upload: &mut Upload, fill: u8) -> bool {
-        let Some(landing) = self.engine.landing(&self.seat, upload, NOW) else { return false };
+        let Some(landing) = self.engine.landing(&self.thread, upload, NOW) else { return false };
         let middle = landing.room.start + landing.room.len() / 2;
         for part in [landing.room.start..middle, middle..landing.room.end] {
             self.engine.memory.write(part.start, &vec![fill; part.len()]);
@@ -134,7 +134,7 @@ impl Actor {
     /// Stores what was uploaded; false where a piece was evicted meanwhile.
     pub(crate) fn publish(&self, key: &[u8], upload: Upload) -> bool {
         let request = request(key, StoreMode::Set, None, Deadline::NEVER);
-        match self.engine.publish_upload(&self.seat, upload, &request, NOW) {
+        match self.engine.publish_upload(&self.thread, upload, &request, NOW) {
             Ok(stored) => {
                 assert!(matches!(stored, Stored::Stored { .. }), "{stored:?}");
                 true
@@ -155,7 +155,7 @@ impl Actor {
         loop {
             let mut bytes = Vec::new();
             let (meta, mut large) =
-                match self.engine.read(&self.seat, key, NOW, &mut bytes, |_, _| {}) {
+                match self.engine.read(&self.thread, key, NOW, &mut bytes, |_, _| {}) {
                     Read::Miss(_) => return None,
                     Read::Hit(_) => panic!("the value of {key:?} is kept in one piece"),
                     Read::Large(meta, large) => (meta, large),
@@ -178,7 +178,8 @@ impl Actor {
     /// As [`Self::large`], of the bytes where they are: they stay as they are while others go on.
     pub(crate) fn large_in_place(&self, key: &[u8]) -> Option<(u8, usize)> {
         let mut head = Vec::new();
-        let (meta, mut large) = match self.engine.read(&self.seat, key, NOW, &mut head, |_, _| {}) {
+        let (meta, mut large) = match self.engine.read(&self.thread, key, NOW, &mut head, |_, _| {})
+        {
             Read::Miss(_) => return None,
             Read::Hit(_) => panic!("the value of {key:?} is kept in one piece"),
             Read::Large(meta, large) => (meta, large),
@@ -205,7 +206,7 @@ impl Actor {
     /// Opens a large value and closes it, and returns how many readers held one while this one did, itself included: 0 if
     /// it got no pins. `holders` counts them.
     pub(crate) fn hold_large(&self, key: &[u8], holders: &AtomicU64) -> u64 {
-        let read = self.engine.read(&self.seat, key, NOW, &mut Vec::new(), |_, _| {});
+        let read = self.engine.read(&self.thread, key, NOW, &mut Vec::new(), |_, _| {});
         let Read::Large(_, mut large) = read else { panic!("{key:?} has a large value") };
         let mut held = 0;
         if large.is_pinned {
@@ -221,7 +222,7 @@ impl Actor {
     /// Reads the value of a key, which must be one that [`Self::set`] can have written for it.
     pub(crate) fn get(&self, key: &[u8]) -> Option<Seen> {
         let mut bytes = Vec::new();
-        match self.engine.read(&self.seat, key, NOW, &mut bytes, |_, _| {}) {
+        match self.engine.read(&self.thread, key, NOW, &mut bytes, |_, _| {}) {
             Read::Miss(_) => None,
             Read::Large(..) => panic!("the value of {key:?} is kept in pieces"),
             Read::Hit(meta) => {
@@ -240,7 +241,7 @@ impl Actor {
     /// Reads a key in the second `now`, and returns the bytes of its value.
     pub(crate) fn read_at(&self, key: &[u8], now: Second) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
-        match self.engine.read(&self.seat, key, now, &mut bytes, |_, _| {}) {
+        match self.engine.read(&self.thread, key, now, &mut bytes, |_, _| {}) {
             Read::Miss(_) => None,
             Read::Large(..) => panic!("the value of {key:?} is kept in pieces"),
             Read::Hit(_) => Some(bytes),
@@ -257,19 +258,19 @@ impl Actor {
     }
 
     pub(crate) fn delete(&self, key: &[u8]) -> bool {
-        matches!(self.engine.delete(&self.seat, key, None, NOW), Ok(Deletion::Deleted(_)))
+        matches!(self.engine.delete(&self.thread, key, None, NOW), Ok(Deletion::Deleted(_)))
     }
 
     pub(crate) fn touch(&self, key: &[u8], deadline: Second) -> bool {
         let amendment =
             Amendment { deadline: Some(Deadline(deadline)), noted: true, ..Amendment::default() };
-        matches!(self.engine.amend(&self.seat, key, &amendment, NOW), Ok(Amended::Done(_)))
+        matches!(self.engine.amend(&self.thread, key, &amendment, NOW), Ok(Amended::Done(_)))
     }
 
     /// Marks an item stale, with another deadline where there is one, and tells its cas token then.
     pub(crate) fn mark_stale(&self, key: &[u8], deadline: Option<Deadline>) -> Option<u64> {
         let amendment = Amendment { stale: true, deadline, ..Amendment::default() };
-        match self.engine.amend(&self.seat, key, &amendment, NOW).unwrap() {
+        match self.engine.amend(&self.thread, key, &amendment, NOW).unwrap() {
             Amended::Done(meta) => Some(meta.cas),
             Amended::NotFound => None,
             Amended::Exists => unreachable!("any token will do"),
@@ -278,7 +279,7 @@ impl Actor {
 
     /// Takes the right to bring the new value of an item with this cas token.
     pub(crate) fn claim(&self, key: &[u8], token: u64) -> bool {
-        self.engine.claim(&self.seat, key, token, NOW)
+        self.engine.claim(&self.thread, key, token, NOW)
     }
 
     /// What is known of an item.
@@ -291,7 +292,7 @@ impl Actor {
     }
 
     pub(crate) fn split_a_group(&self) {
-        self.engine.split(&self.seat, NOW).unwrap();
+        self.engine.split(&self.thread, NOW).unwrap();
     }
 
     /// Adds one to a number and tells what it is then, if there is one.
@@ -301,7 +302,8 @@ impl Actor {
 
     /// Moves a number by one and tells what it is then, and its cas token, if there is one.
     pub(crate) fn count(&self, key: &[u8], direction: Direction) -> Option<(u64, u64)> {
-        match self.engine.arithmetic(&self.seat, &Counting::new(key, direction, 1), NOW).unwrap() {
+        match self.engine.arithmetic(&self.thread, &Counting::new(key, direction, 1), NOW).unwrap()
+        {
             Arithmetic::Number { number, meta } => Some((number, meta.cas)),
             Arithmetic::NotFound => None,
             Arithmetic::Exists => unreachable!("any token will do"),
@@ -312,7 +314,7 @@ impl Actor {
     /// Appends to, or prepends to, a value and tells its cas token then, if there is one.
     pub(crate) fn extend(&self, key: &[u8], mode: StoreMode, part: &[u8]) -> Option<u64> {
         let request = request(key, mode, None, Deadline::NEVER);
-        match self.engine.store(&self.seat, &request, part, NOW).unwrap() {
+        match self.engine.store(&self.thread, &request, part, NOW).unwrap() {
             Stored::Stored { cas, .. } => Some(cas),
             Stored::NotStored => None,
             other => panic!("{other:?}"),
@@ -326,7 +328,7 @@ impl Actor {
     /// Reads a value, as it is, and its cas token.
     pub(crate) fn raw(&self, key: &[u8]) -> Option<(Vec<u8>, u64)> {
         let mut bytes = Vec::new();
-        match self.engine.read(&self.seat, key, NOW, &mut bytes, |_, _| {}) {
+        match self.engine.read(&self.thread, key, NOW, &mut bytes, |_, _| {}) {
             Read::Miss(_) => None,
             Read::Large(..) => panic!("the value of {key:?} is kept in pieces"),
             Read::Hit(meta) => Some((bytes, meta.cas)),

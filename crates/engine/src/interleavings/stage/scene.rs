@@ -57,7 +57,7 @@ impl Scene {
     pub(crate) fn with_places_for_two_evictors() -> Self {
         let memory_bytes_max = 80 << 20;
         let scene = Self::of(&Config { memory_bytes_max, ..SMALL });
-        scene.engine.set_memory_limit(&scene.stage.seat, memory_bytes_max).unwrap();
+        scene.engine.set_memory_limit(&scene.stage.thread, memory_bytes_max).unwrap();
         assert_eq!(scene.engine.spare_segments(), 2);
         scene
     }
@@ -83,7 +83,7 @@ impl Scene {
     /// free is used at once.
     pub(crate) fn keep_a_free_segment(&self) {
         self.seal_written();
-        self.engine.maintain(&self.stage.seat, NOW);
+        self.engine.maintain(&self.stage.thread, NOW);
         assert!(self.free_used_segments() > 0);
     }
 
@@ -103,8 +103,8 @@ impl Scene {
     /// Puts a few segments on the free stack: those that are needed next are taken from there, and nothing is
     /// compacted for them.
     pub(crate) fn free_some_segments(&self) {
-        let taken = [(); 4].map(|()| self.engine.take_fresh(&self.stage.seat, 0).unwrap());
-        taken.into_iter().for_each(|segment| self.engine.free(&self.stage.seat, segment));
+        let taken = [(); 4].map(|()| self.engine.take_fresh(&self.stage.thread, 0).unwrap());
+        taken.into_iter().for_each(|segment| self.engine.free(&self.stage.thread, segment));
     }
 
     /// Seals the segment that holds the record of a key, which is being written to, as it is. Tells it.
@@ -112,7 +112,7 @@ impl Scene {
         let segment = self.segment_of(key);
         assert_eq!((self.engine.state(segment), self.engine.layout.stripes), (State::Active, 1));
         self.engine.detach_segment(
-            &self.stage.seat,
+            &self.stage.thread,
             self.engine.head_at(self.engine.lane(segment), 0),
             segment,
         );
@@ -168,7 +168,7 @@ impl Scene {
 
     /// Gives the ghost its segment, which the first eviction would do: later ones leave what they empty free.
     pub(crate) fn lay_out_ghost(&self) {
-        self.engine.extend_ghost(&self.stage.seat);
+        self.engine.extend_ghost(&self.stage.thread);
     }
 
     /// As if others had pinned as many segments as readers may: large values are read without pins.

@@ -1,0 +1,236 @@
+//! Every thread's thread slot in every cache it uses.
+//!
+//! A thread keeps its thread slot until it ends. A part of the thread slots is kept back for threads that come when all others are
+//! taken: they borrow one of these for each operation. So a process with many threads that do not end, as those of Go's
+//! runtime, goes on at the speed of its processors.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU32, AtomicUsize};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError, Weak};
+
+use larder_engine::{Engine, ThreadSlot};
+
+use crate::cache::Shared;
+
+thread_local! {
+    static THREAD_SLOTS: RefCell<Vec<Rc<Registered>>> = const { RefCell::new(Vec::new()) };
+    /// The cache in which this thread found no thread slot of its own last, and for how many operations it does not look again.
+    static BORROWS: Cell<(*const Shared, u32)> = const { Cell::new((std::ptr::null(), 0)) };
+}
+
+/// How many thread slots a process lends.
+const LENT_MAX: usize = 16;
+
+/// After this many operations a thread that borrows thread slots looks for one of its own.
+const BORROWED_OPERATIONS: u32 = 1024;
+
+/// The thread slots that a process has in one cache besides those of its threads.
+#[derive(Debug)]
+pub(crate) struct ThreadSlots {
+    /// The one that is always there.
+    first: Mutex<ThreadSlot>,
+    /// What else is lent, taken when it is first needed. Where other processes have all thread slots it is empty.
+    lent: OnceLock<Vec<Mutex<ThreadSlot>>>,
+    /// How many threads have a thread slot of their own.
+    threads: AtomicUsize,
+}
+
+impl ThreadSlots {
+    pub(crate) fn new(engine: &Engine) -> Self {
+        let first = Mutex::new(engine.sit_first());
+        Self { first, lent: OnceLock::new(), threads: AtomicUsize::new(0) }
+    }
+
+    /// Takes a thread slot for a thread, unless only those are left that are lent.
+    fn take(&self, engine: &Engine) -> Option<ThreadSlot> {
+        let is_within =
+            self.threads.fetch_add(1, Relaxed) < engine.thread_slot_count() - lent_max(engine);
+        let thread = if is_within { engine.register() } else { None };
+        if thread.is_none() {
+            self.threads.fetch_sub(1, Relaxed);
+        }
+        thread
+    }
+
+    /// Runs `f` with a thread slot that no other thread uses meanwhile.
+    #[inline(never)]
+    fn borrow<T>(&self, engine: &Engine, f: impl FnOnce(&Engine, &ThreadSlot) -> T) -> T {
+        let lent = self.lent.get_or_init(|| {
+            let thread_slots = (1..lent_max(engine)).map_while(|_| engine.register());
+            thread_slots.map(Mutex::new).collect()
+        });
+        let start = place_of_thread() as usize % (1 + lent.len());
+        // Place 0 is the first thread slot.
+        let thread_slot_at =
+            |place: usize| place.checked_sub(1).map_or(&self.first, |at| &lent[at]);
+        for place in (start..=lent.len()).chain(0..start) {
+            match thread_slot_at(place).try_lock() {
+                Ok(thread) => return f(engine, &thread),
+                Err(TryLockError::Poisoned(thread)) => return f(engine, &thread.into_inner()),
+                Err(TryLockError::WouldBlock) => {}
+            }
+        }
+        f(engine, &thread_slot_at(start).lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// How many of a cache's thread slots a process lends.
+fn lent_max(engine: &Engine) -> usize {
+    (engine.thread_slot_count() / 4).clamp(1, LENT_MAX)
+}
+
+/// A number by which threads begin at different thread slots.
+fn place_of_thread() -> u32 {
+    static THREADS: AtomicU32 = AtomicU32::new(0);
+    thread_local! {
+        static PLACE: u32 = THREADS.fetch_add(1, Relaxed);
+    }
+    PLACE.try_with(|place| *place).unwrap_or(0)
+}
+
+/// This thread's thread slot in one cache, given back when the thread ends.
+struct Registered {
+    /// Which cache: the address of what its clones share. While `cache` can be upgraded it is unique.
+    address: *const Shared,
+    cache: Weak<Shared>,
+    thread: ThreadSlot,
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        // One of the process from which this one was forked is still its.
+        if let Some(cache) = self.cache.upgrade()
+            && cache.is_of_this_process()
+        {
+            cache.engine.deregister(&self.thread);
+            cache.thread_slots.threads.fetch_sub(1, Relaxed);
+        }
+    }
+}
+
+/// Runs `f` with this thread's thread slot in the cache, or with one that it borrows.
+#[inline]
+pub(crate) fn with_thread_slot<T>(
+    cache: &Arc<Shared>,
+    f: impl FnOnce(&Engine, &ThreadSlot) -> T,
+) -> T {
+    match thread_slot_in(cache) {
+        Some(registered) => f(&cache.engine, &registered.thread),
+        None => cache.thread_slots.borrow(&cache.engine, f),
+    }
+}
+
+#[inline]
+fn thread_slot_in(cache: &Arc<Shared>) -> Option<Rc<Registered>> {
+    // A thread that is ending has no thread locals any more; it borrows a thread slot.
+    THREAD_SLOTS
+        .try_with(|thread_slots| {
+            let address = Arc::as_ptr(cache);
+            let known = thread_slots
+                .borrow()
+                .iter()
+                .find(|registered| std::ptr::eq(registered.address, address))
+                .cloned();
+            known.or_else(|| sit_down(cache, thread_slots))
+        })
+        .ok()
+        .flatten()
+}
+
+/// How many thread slots this thread has in one cache: one or none.
+pub(crate) fn of_this_thread(shared: &Shared) -> usize {
+    let is_here = |registered: &&Rc<Registered>| std::ptr::eq(registered.address, shared);
+    THREAD_SLOTS
+        .try_with(|thread_slots| thread_slots.borrow().iter().filter(is_here).count())
+        .unwrap_or(0)
+}
+
+#[cold]
+fn sit_down(
+    cache: &Arc<Shared>,
+    thread_slots: &RefCell<Vec<Rc<Registered>>>,
+) -> Option<Rc<Registered>> {
+    let (borrows_in, left) = BORROWS.get();
+    if left > 0 && std::ptr::eq(borrows_in, Arc::as_ptr(cache)) {
+        BORROWS.set((borrows_in, left - 1));
+        return None;
+    }
+    let Some(thread) = cache.thread_slots.take(&cache.engine) else {
+        BORROWS.set((Arc::as_ptr(cache), BORROWED_OPERATIONS));
+        return None;
+    };
+    let (address, cache) = (Arc::as_ptr(cache), Arc::downgrade(cache));
+    let registered = Rc::new(Registered { address, cache, thread });
+    let mut thread_slots = thread_slots.borrow_mut();
+    // Thread slots in caches that are gone: their addresses may be given to new ones.
+    thread_slots.retain(|registered| registered.cache.strong_count() > 0);
+    thread_slots.push(Rc::clone(&registered));
+    Some(registered)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Barrier, mpsc};
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::Cache;
+
+    /// Runs `then` while as many threads live as find thread slots of their own.
+    fn with_all_thread_slots_taken(cache: &Cache, then: impl FnOnce()) {
+        let engine = &cache.shared().engine;
+        let threads = engine.thread_slot_count() - lent_max(engine);
+        let (registered, over) = (Barrier::new(threads + 1), Barrier::new(threads + 1));
+        thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    assert!(!cache.contains("k"));
+                    assert_eq!(of_this_thread(cache.shared()), 1);
+                    registered.wait();
+                    over.wait();
+                });
+            }
+            registered.wait();
+            then();
+            over.wait();
+        });
+    }
+
+    #[test]
+    fn a_thread_without_a_thread_slot_does_not_wait_for_one_that_borrows() {
+        let cache = Cache::builder().memory_bytes(1 << 20).open().unwrap();
+        with_all_thread_slots_taken(&cache, || {
+            // As a thread that has lost its processor in the middle of an operation.
+            let held = cache.shared().thread_slots.first.lock().unwrap();
+            let (tell, told) = mpsc::channel();
+            let other = cache.clone();
+            let borrower = thread::spawn(move || {
+                for key in 0..2 * BORROWED_OPERATIONS {
+                    other.set(key.to_le_bytes(), "v", None).unwrap();
+                }
+                tell.send(of_this_thread(other.shared())).unwrap();
+            });
+            let thread_slots = told.recv_timeout(Duration::from_secs(20));
+            drop(held);
+            borrower.join().unwrap();
+            assert_eq!(thread_slots, Ok(0));
+        });
+        cache.validate().unwrap();
+    }
+
+    #[test]
+    fn a_thread_that_borrows_finds_a_thread_slot_of_its_own_when_others_have_ended() {
+        let cache = Cache::builder().memory_bytes(1 << 20).open().unwrap();
+        with_all_thread_slots_taken(&cache, || {
+            cache.contains("k");
+            assert_eq!(of_this_thread(cache.shared()), 0);
+        });
+        for _ in 0..=BORROWED_OPERATIONS {
+            cache.contains("k");
+        }
+        assert_eq!(of_this_thread(cache.shared()), 1);
+    }
+}
