@@ -77,7 +77,7 @@ impl Engine {
             return Ok(Deletion::NotFound);
         };
         if let Some(death) = self.death(&found, now) {
-            self.reclaim(thread, &found, death);
+            self.remove_dead(thread, &found, death);
             return Ok(Deletion::NotFound);
         }
         if cas.is_some_and(|cas| cas != self.version(&found)) {

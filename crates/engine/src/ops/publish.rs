@@ -215,7 +215,7 @@ impl Engine {
                 self.tell_removal(old, Reason::Cleared);
                 self.unlink(thread, old);
             });
-            // What is lost, or about to be, goes with its segment, which is spent.
+            // What is lost, or about to be, goes with its segment, which is reclaimable.
             for piece in *pieces {
                 self.give_back_piece(thread, piece);
             }

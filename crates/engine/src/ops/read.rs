@@ -261,7 +261,7 @@ impl Engine {
             && found.sequence == dead.sequence
             && let Some(death) = self.death(&found, now)
         {
-            self.reclaim(thread, &found, death);
+            self.remove_dead(thread, &found, death);
         }
         miss
     }

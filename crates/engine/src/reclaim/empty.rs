@@ -1,4 +1,4 @@
-//! Emptying segments: walking their records, and taking back what is spent.
+//! Emptying segments: walking their records, and taking back what is reclaimable.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
@@ -30,19 +30,19 @@ pub(crate) struct Record {
 impl Engine {
     /// Frees a segment in which nothing matters any more. Where an item in it was
     /// touched since, what lives is moved.
-    pub(crate) fn win_back(
+    pub(crate) fn reclaim(
         &self,
         thread: &ThreadSlot,
-        spent: Use,
+        reclaimable: Use,
         now: Second,
     ) -> Result<Emptied, StoreError> {
-        if self.live(spent.segment) > 0 {
-            return self.compact(thread, spent, now);
+        if self.live(reclaimable.segment) > 0 {
+            return self.compact(thread, reclaimable, now);
         }
-        let begun = self.begin_emptying(thread, spent);
+        let begun = self.begin_emptying(thread, reclaimable);
         if begun {
             self.count(thread, Counter::SegmentsSpent, 1);
-            self.finish_emptying(thread, spent.segment);
+            self.finish_emptying(thread, reclaimable.segment);
         }
         Ok(if begun { Emptied::Yes(self.layout.segment_bytes) } else { Emptied::Busy })
     }
@@ -120,7 +120,7 @@ impl Engine {
     }
 
     /// Removes an item that is dead by itself.
-    pub(crate) fn reclaim(&self, thread: &ThreadSlot, found: &Found, death: Miss) {
+    pub(crate) fn remove_dead(&self, thread: &ThreadSlot, found: &Found, death: Miss) {
         self.tell_removal(found, death.into());
         self.count(thread, Counter::Reclaimed, 1);
         self.unlink_dead(thread, found);

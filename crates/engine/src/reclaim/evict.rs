@@ -49,7 +49,7 @@ pub(crate) struct Effort {
     /// Rounds since the last whole segment was won.
     rounds: u32,
     /// Bytes won since then.
-    won_bytes: usize,
+    reclaimed_bytes: usize,
     /// True if nothing is kept from here on, whatever is won.
     keeps_nothing: bool,
 }
@@ -70,12 +70,12 @@ impl Effort {
         }
     }
 
-    /// Counts a round that has won `won_bytes`.
-    pub(crate) fn count_round(&mut self, won_bytes: usize, segment_bytes: usize) {
+    /// Counts a round that has won `reclaimed_bytes`.
+    pub(crate) fn count_round(&mut self, reclaimed_bytes: usize, segment_bytes: usize) {
         self.rounds += 1;
-        self.won_bytes += won_bytes;
-        if self.won_bytes >= segment_bytes {
-            (self.rounds, self.won_bytes) = (0, self.won_bytes - segment_bytes);
+        self.reclaimed_bytes += reclaimed_bytes;
+        if self.reclaimed_bytes >= segment_bytes {
+            (self.rounds, self.reclaimed_bytes) = (0, self.reclaimed_bytes - segment_bytes);
         }
     }
 
@@ -98,7 +98,7 @@ pub(crate) enum Emptied {
 
 impl Emptied {
     /// Returns the bytes won.
-    pub(crate) fn won_bytes(self) -> usize {
+    pub(crate) fn reclaimed_bytes(self) -> usize {
         match self {
             Self::Yes(bytes) => bytes,
             Self::Busy | Self::Partly => 0,
@@ -215,7 +215,7 @@ impl Engine {
         self.extend_ghost(thread);
         drop(evictor);
         match passed {
-            Ok(()) => Ok(self.won(&passage)),
+            Ok(()) => Ok(self.reclaimed(&passage)),
             Err(StoreError::Stuck(stuck)) => Err(stuck),
             Err(_) => Ok(Emptied::Partly),
         }
@@ -254,14 +254,14 @@ impl Engine {
         match passed {
             Ok(()) => {
                 self.count(thread, Counter::SegmentsCompacted, 1);
-                Ok(self.won(&passage))
+                Ok(self.reclaimed(&passage))
             }
             Err(StoreError::NoMemory) if self.evicts => Ok(Emptied::Partly),
             Err(error) => Err(error),
         }
     }
 
-    fn won(&self, passage: &Passage) -> Emptied {
+    fn reclaimed(&self, passage: &Passage) -> Emptied {
         Emptied::Yes(self.layout.segment_bytes.saturating_sub(passage.moved_bytes))
     }
 
@@ -308,7 +308,7 @@ impl Engine {
                 return Ok(());
             };
             if let Some(death) = self.death(&found, now) {
-                self.reclaim(thread, &found, death);
+                self.remove_dead(thread, &found, death);
                 return Ok(());
             }
             if !passage.keeps(found.slot.freq(), self.item_bytes(&found), bytes) {

@@ -91,8 +91,8 @@ impl Engine {
                 break;
             }
             let survey = self.survey(now);
-            let freed = match survey.spent {
-                Some(spent) => self.win_back(thread, spent, now),
+            let freed = match survey.reclaimable {
+                Some(reclaimable) => self.reclaim(thread, reclaimable, now),
                 None => self.make_room(thread, &survey, keep, now),
             };
             keep = match freed {

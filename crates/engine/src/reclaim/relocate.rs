@@ -57,7 +57,7 @@ impl Engine {
             self.relocate_piece(thread, &room, &locked, hash, slot, bytes);
         } else if let Some(found) = self.find_location(&locked, hash, slot) {
             if let Some(death) = self.death(&found, now) {
-                self.reclaim(thread, &found, death);
+                self.remove_dead(thread, &found, death);
                 return Ok(());
             }
             // What may have changed since the copy: version and deadline, the table of a large value, all of a

@@ -49,7 +49,7 @@ const FULL: u64 = u64::MAX;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Survey {
     /// Nothing in it matters any more.
-    pub(crate) spent: Option<Use>,
+    pub(crate) reclaimable: Option<Use>,
     /// The least bytes that are not won by moving what lives, and whose they are.
     emptiest: Option<(u64, Use)>,
     /// The oldest of each pool.
@@ -71,7 +71,7 @@ impl Survey {
     /// All that might be emptied next.
     fn candidates(&self) -> impl Iterator<Item = Use> {
         let emptiest = self.emptiest.map(|(_, emptiest)| emptiest);
-        [self.spent, emptiest, self.victim()].into_iter().flatten()
+        [self.reclaimable, emptiest, self.victim()].into_iter().flatten()
     }
 
     /// The segment that S3-FIFO evicts from next.
@@ -116,11 +116,11 @@ impl Engine {
             let is_small = self.used_segments() <= self.segments_max() / SMALL_PART;
             let sparse = survey.emptiest_up_to(self.percent(SPARSE_LIVE_PERCENT_MAX));
             let sparse = sparse.filter(|_| !is_small && keep == Keep::Needed);
-            let emptied = match (survey.spent, sparse) {
-                (Some(spent), _) if keep == Keep::Nothing && self.evicts => {
-                    self.evict(thread, spent, keep, now).map_err(StoreError::from)
+            let emptied = match (survey.reclaimable, sparse) {
+                (Some(reclaimable), _) if keep == Keep::Nothing && self.evicts => {
+                    self.evict(thread, reclaimable, keep, now).map_err(StoreError::from)
                 }
-                (Some(spent), _) => self.win_back(thread, spent, now),
+                (Some(reclaimable), _) => self.reclaim(thread, reclaimable, now),
                 (None, Some(sparse)) => self.compact(thread, sparse, now),
                 (None, None) => {
                     if let Some(segment) = self.take_fresh(thread, self.spare_segments()) {
@@ -150,7 +150,7 @@ impl Engine {
                     waited => waited?,
                 },
                 Ok(emptied @ (Emptied::Yes(_) | Emptied::Partly)) => {
-                    effort.count_round(emptied.won_bytes(), self.layout.segment_bytes);
+                    effort.count_round(emptied.reclaimed_bytes(), self.layout.segment_bytes);
                 }
                 // It holds the group of a record there, or the head for survivors: on without either.
                 Err(StoreError::Stuck(_)) if self.evicts && stuck < STUCK_MAX => {
@@ -197,7 +197,7 @@ impl Engine {
         self.layout.segment_bytes / 100 * percent
     }
 
-    /// Looks at all sealed segments, or at those before the first spent one.
+    /// Looks at all sealed segments, or at those before the first reclaimable one.
     pub(crate) fn survey(&self, now: Second) -> Survey {
         self.survey_without(&[], now)
     }
@@ -217,8 +217,8 @@ impl Engine {
             if state == State::Active || self.is_pinned(segment) || avoided.contains(&present) {
                 continue;
             }
-            if self.is_spent(segment, now) {
-                survey.spent = Some(present);
+            if self.is_reclaimable(segment, now) {
+                survey.reclaimable = Some(present);
                 break;
             }
             let (oldest, taken) = match self.is_held(segment) {

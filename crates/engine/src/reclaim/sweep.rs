@@ -54,12 +54,12 @@ impl Engine {
         self.flush_if_due(now);
         self.bury_dead();
         self.recount_suspects(thread, RECOUNTED_SEGMENTS_MAX);
-        self.detach_spent(thread, now);
+        self.detach_reclaimable(thread, now);
         let mut keep = Keep::BestHalf;
         for _ in 0..FREED_SEGMENTS_MAX {
             let survey = self.survey(now);
-            let freed = match survey.spent {
-                Some(spent) => self.win_back(thread, spent, now),
+            let freed = match survey.reclaimable {
+                Some(reclaimable) => self.reclaim(thread, reclaimable, now),
                 None if self.is_over_limit() => self.make_room(thread, &survey, keep, now),
                 None => break,
             };
@@ -89,13 +89,13 @@ impl Engine {
                 break;
             }
             let survey = self.survey(now);
-            let freed = match survey.spent {
-                Some(spent) => self.win_back(thread, spent, now),
+            let freed = match survey.reclaimable {
+                Some(reclaimable) => self.reclaim(thread, reclaimable, now),
                 None => self.make_room(thread, &survey, effort.keep(), now),
             };
             match freed {
                 Ok(emptied @ (Emptied::Yes(_) | Emptied::Partly)) => {
-                    effort.count_round(emptied.won_bytes(), self.layout.segment_bytes);
+                    effort.count_round(emptied.reclaimed_bytes(), self.layout.segment_bytes);
                 }
                 // Where a writer is at it there is no need of us.
                 Ok(Emptied::Busy) | Err(_) => break,

@@ -210,9 +210,9 @@ impl Engine {
 
     /// Seals the segments of heads that nobody uses just now, where nothing in them matters: so that what
     /// was flushed or has expired does not wait for the next store to be taken back.
-    pub(crate) fn detach_spent(&self, thread: &ThreadSlot, now: Second) {
+    pub(crate) fn detach_reclaimable(&self, thread: &ThreadSlot, now: Second) {
         self.detach_where(thread, |segment| {
-            self.filled(segment) > 0 && self.is_spent(segment, now)
+            self.filled(segment) > 0 && self.is_reclaimable(segment, now)
         });
     }
 

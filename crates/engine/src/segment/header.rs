@@ -330,7 +330,7 @@ impl Engine {
     }
 
     /// Does nothing in a sealed segment matter any more?
-    pub(crate) fn is_spent(&self, segment: u32, now: Second) -> bool {
+    pub(crate) fn is_reclaimable(&self, segment: u32, now: Second) -> bool {
         let deadline_max = self.segment_field(segment, DEADLINE_MAX).load(Relaxed);
         self.live(segment) == 0
             || deadline_max != NEVER_EXPIRES && deadline_max <= now

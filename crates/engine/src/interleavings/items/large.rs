@@ -101,7 +101,8 @@ fn an_upload_published_while_the_segment_of_its_pieces_is_evicted_is_whole_or_no
 }
 
 #[test]
-fn a_large_value_deleted_while_spent_segments_are_taken_back_leaves_no_trace_in_the_accounts() {
+fn a_large_value_deleted_while_reclaimable_segments_are_taken_back_leaves_no_trace_in_the_accounts()
+{
     explore(|| {
         let scene = Scene::new();
         scene.stage.set_large(KEY, BYTES / 2, 1);

@@ -107,7 +107,7 @@ fn a_basis_that_is_moved_meanwhile_does_not_let_a_load_win_over_a_delete() {
         scene.stage.set(KEY, 1);
         let segment = scene.seal_alone(&[KEY]);
         let basis = begin(&scene);
-        let mover = scene.start(move |actor| actor.win_back(segment));
+        let mover = scene.start(move |actor| actor.reclaim(segment));
         let loader = scene.start(move |actor| {
             assert!(actor.delete(KEY));
             end(actor, basis)

@@ -132,7 +132,7 @@ fn an_upload_beside_a_flush_that_takes_its_segment_back_counts_as_stored_before(
         let uploader = scene.start(|actor| bring_the_rest(actor, upload));
         let flusher = scene.start(move |actor| {
             actor.engine.flush();
-            actor.win_back(segment);
+            actor.reclaim(segment);
             actor.need_a_segment();
         });
         assert!(uploader.join().unwrap(), "nobody is short of memory");

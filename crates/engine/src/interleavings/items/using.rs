@@ -73,7 +73,7 @@ fn an_item_whose_use_is_written_while_it_is_moved_is_moved_whole() {
         let scene = Scene::without_eviction();
         scene.stage.set(KEY, 1);
         let segment = scene.seal_alone(&[KEY]);
-        let mover = scene.start(move |actor| assert!(actor.win_back(segment)));
+        let mover = scene.start(move |actor| assert!(actor.reclaim(segment)));
         let reader = scene.start(|actor| actor.fill_at(KEY, LATER));
         mover.join().unwrap();
         assert_eq!(reader.join().unwrap(), Some(1));

@@ -47,7 +47,7 @@ fn a_deleted_value_stays_as_it_is_for_its_reader_while_its_segment_is_wanted_bac
         let segment = large_value_alone(&scene);
         let writer = scene.start(move |actor| {
             assert!(actor.delete(KEY));
-            actor.win_back(segment);
+            actor.reclaim(segment);
             actor.need_a_segment();
         });
         let reader = scene.start(|actor| actor.large_in_place(KEY));
@@ -56,7 +56,7 @@ fn a_deleted_value_stays_as_it_is_for_its_reader_while_its_segment_is_wanted_bac
         scene.end();
         assert!([Some((1, BYTES)), None].contains(&seen), "{seen:?}");
         let is_left = scene.engine.live(segment) == 0 && scene.is_sealed(segment);
-        assert!(!is_left || scene.stage.win_back(segment), "nobody reads there any more");
+        assert!(!is_left || scene.stage.reclaim(segment), "nobody reads there any more");
         assert_eq!(scene.stage.large(KEY), None);
     });
 }
@@ -68,7 +68,7 @@ fn an_overwritten_value_is_read_to_its_end() {
         let segment = large_value_alone(&scene);
         let writer = scene.start(move |actor| {
             actor.set_large(KEY, BYTES / 2, 2);
-            actor.win_back(segment);
+            actor.reclaim(segment);
             actor.need_a_segment();
         });
         let reader = scene.start(|actor| actor.large_in_place(KEY));

@@ -176,7 +176,7 @@ fn a_flush_hides_what_was_stored_before_and_nothing_stored_after() {
 }
 
 #[test]
-fn spent_segments_are_taken_back_by_one_of_two_threads() {
+fn reclaimable_segments_are_taken_back_by_one_of_two_threads() {
     explore(|| {
         let scene = Scene::new();
         scene.stage.set(KEY, 1);

@@ -67,8 +67,8 @@ impl Actor {
     }
 
     /// Takes a segment back if nothing lives there, else moves what does; false as with [`Self::compact`].
-    pub(crate) fn win_back(&self, segment: u32) -> bool {
-        let emptied = self.engine.win_back(&self.thread, self.engine.present_use(segment), NOW);
+    pub(crate) fn reclaim(&self, segment: u32) -> bool {
+        let emptied = self.engine.reclaim(&self.thread, self.engine.present_use(segment), NOW);
         matches!(emptied.unwrap(), Emptied::Yes(_))
     }
 
