@@ -53,7 +53,7 @@ pub mod superblock {
     pub const THREAD_SLOTS: usize = 28;
     /// Bytes of a thread slot, u32.
     pub const THREAD_SLOT_BYTES: usize = 32;
-    /// Number of append heads of one lane, u32.
+    /// Number of append heads of one stream, u32.
     pub const STRIPES: usize = 36;
     /// Seed of the key hash, u64.
     pub const HASH_SEED: usize = 40;
@@ -170,7 +170,7 @@ pub struct Layout {
     pub peers: usize,
     /// TTL classes: items of one class are appended to the same segments.
     pub ttl_classes: usize,
-    /// Append heads of one lane, that is of one pool and TTL class.
+    /// Append heads of one stream, that is of one pool and TTL class.
     pub stripes: usize,
     /// Offset of the first peer.
     pub peers_at: usize,

@@ -136,7 +136,7 @@ impl Engine {
             );
             let sequence = self.sequence(segment).load(Acquire);
             ensure!(sequence < next, "the sequence of segment {segment} is {sequence}");
-            let ttl_class = self.lane(segment).ttl_class;
+            let ttl_class = self.stream(segment).ttl_class;
             ensure!(
                 (ttl_class as usize) < self.layout.ttl_classes,
                 "the TTL class of segment {segment} is {ttl_class}"

@@ -6,7 +6,7 @@ use larder_item::Second;
 
 use crate::inspect::validate::{Broken, Reached};
 use crate::segment::header::{State, begun};
-use crate::segment::lane::Pool;
+use crate::segment::stream::Pool;
 use crate::{Engine, ThreadSlot};
 
 /// A segment at one time.
@@ -53,15 +53,15 @@ impl Engine {
         self.segments().take(self.used_segments() as usize).map(|segment| {
             let state = self.state(segment);
             let holds_items = matches!(state, State::Active | State::Sealed | State::Emptying);
-            let lane = self.lane(segment);
+            let stream = self.stream(segment);
             let account = self.account(segment);
             let of_items = |number: usize| if holds_items { number } else { 0 };
             SegmentReport {
                 number: segment,
                 state: state.name(),
                 is_taken: self.segment_owner(segment) != 0,
-                is_small: holds_items && lane.pool == Pool::Small,
-                ttl_class: lane.ttl_class,
+                is_small: holds_items && stream.pool == Pool::Small,
+                ttl_class: stream.ttl_class,
                 begun: holds_items.then(|| begun(self.sequence(segment).load(Relaxed))),
                 filled_bytes: of_items(self.filled(segment)),
                 items: if holds_items { account.items } else { 0 },

@@ -9,7 +9,7 @@ use crate::index::find::Found;
 use crate::index::group::slots_of;
 use crate::process::wait::Wait;
 use crate::segment::header::begun;
-use crate::segment::lane::Pool;
+use crate::segment::stream::Pool;
 use crate::{Engine, ThreadSlot};
 
 /// An item as a dump shows it.
@@ -218,7 +218,7 @@ impl Engine {
                 key_bytes: found.header.key_bytes(),
                 meta: engine.meta(&found, engine.value_bytes(&found), now),
                 placed: begun(found.sequence),
-                is_new: engine.lane(found.slot.segment()).pool == Pool::Small,
+                is_new: engine.stream(found.slot.segment()).pool == Pool::Small,
                 is_read: found.slot.freq() > 0,
             };
             if let Some(sampled) = self.look_at(&found, now, sampled) {

@@ -9,7 +9,7 @@ use larder_stats::Counter;
 
 use crate::Engine;
 use crate::segment::header::{State, begun};
-use crate::segment::lane::Pool;
+use crate::segment::stream::Pool;
 
 /// The sizes of the parts of a cache at one time. Threads go on meanwhile: the numbers need not add up to
 /// the byte.
@@ -106,7 +106,7 @@ impl Engine {
                 State::Index | State::Overflow => report.segments_index += 1,
                 State::Active | State::Sealed | State::Emptying => {
                     report.segments_items += 1;
-                    let is_small = self.lane(segment).pool == Pool::Small;
+                    let is_small = self.stream(segment).pool == Pool::Small;
                     report.segments_small += u64::from(is_small);
                     let sequence = self.sequence(segment).load(Relaxed);
                     if sequence < oldest {

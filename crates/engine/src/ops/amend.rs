@@ -151,8 +151,9 @@ impl Engine {
                     drop(unfit);
                     // A deadline, and the alignment behind it, are at most so much longer.
                     let bytes = found.header.record_bytes() + 16;
-                    let lane = self.lane_of(self.lane(found.slot.segment()).pool, deadline, now);
-                    let reserved = self.reserve(thread, lane, bytes, bytes, now)?;
+                    let stream =
+                        self.stream_of(self.stream(found.slot.segment()).pool, deadline, now);
+                    let reserved = self.reserve(thread, stream, bytes, bytes, now)?;
                     room = Some((reserved, found.header));
                 }
             }

@@ -118,7 +118,7 @@ impl Engine {
         let draft = self.draft_of_table(request, upload.hash, &table, over)?;
         let pieces = &upload.pieces;
         let publication = Publication { draft: &draft, pieces, carried: Some(carried) };
-        self.write_and_publish(thread, &publication, upload.lane, over, now)
+        self.write_and_publish(thread, &publication, upload.stream, over, now)
     }
 }
 

@@ -24,8 +24,8 @@ use crate::index::slot::Slot;
 use crate::ops::publish::{Condition, Publication, Unpublished};
 use crate::process::wait::Wait;
 use crate::segment::header::{Account, State};
-use crate::segment::lane::Lane;
 use crate::segment::record::{Draft, Form, Header, PIECE_HEAD_BYTES};
+use crate::segment::stream::Stream;
 use crate::{Engine, Request, StoreError, Stored, ThreadSlot};
 
 /// A piece shorter than this is not worth its own record: a segment with less room is sealed.
@@ -72,8 +72,8 @@ impl LargeValue {
 #[derive(Debug)]
 pub struct Upload {
     pub(crate) hash: u64,
-    /// Where its records are appended: as its deadline is not known yet, the lane of items without one.
-    pub(crate) lane: Lane,
+    /// Where its records are appended: as its deadline is not known yet, the stream of items without one.
+    pub(crate) stream: Stream,
     value_bytes: usize,
     arrived_bytes: usize,
     pub(crate) pieces: Vec<Piece>,
@@ -187,7 +187,7 @@ impl Engine {
         let hash = self.hash(key);
         Ok(Upload {
             hash,
-            lane: self.lane_for(hash, Deadline::NEVER, self.now()),
+            stream: self.stream_for(hash, Deadline::NEVER, self.now()),
             value_bytes,
             arrived_bytes: 0,
             pieces: Vec::new(),
@@ -260,7 +260,7 @@ impl Engine {
         let wanted_bytes = (upload.value_bytes - upload.arrived_bytes).min(self.piece_bytes_max());
         let whole = (PIECE_HEAD_BYTES + wanted_bytes).next_multiple_of(8);
         let bytes_min = whole.min(PIECE_BYTES_MIN);
-        let room = self.reserve(thread, upload.lane, whole, bytes_min, now)?;
+        let room = self.reserve(thread, upload.stream, whole, bytes_min, now)?;
         let piece_bytes = wanted_bytes.min(room.bytes - PIECE_HEAD_BYTES);
         let header = Header::piece(piece_bytes);
         self.memory.word(room.at()).store(header.word(), Relaxed);
@@ -360,7 +360,7 @@ impl Engine {
         let table = table_of(upload.value_bytes, upload.pieces.iter().map(|piece| piece.slot));
         let draft = self.draft_of_table(request, upload.hash, &table, condition)?;
         let publication = Publication { draft: &draft, pieces: &upload.pieces, carried: None };
-        self.write_and_publish(thread, &publication, upload.lane, condition, now)
+        self.write_and_publish(thread, &publication, upload.stream, condition, now)
     }
 
     /// The record of a large value, unless it names more pieces than a segment has room for.

@@ -201,9 +201,9 @@ impl Engine {
             form: Form::Plain,
         };
         let publication = Publication { draft: &draft, pieces: &[], carried: None };
-        let lane = self.lane_for(hash, until, now);
+        let stream = self.stream_for(hash, until, now);
         let condition = Condition::Reserve(until);
-        self.write_and_publish(thread, &publication, lane, &condition, now)
+        self.write_and_publish(thread, &publication, stream, &condition, now)
             .map(drop)
             .map_err(|error: Unpublished| error.into())
     }

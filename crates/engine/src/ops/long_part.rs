@@ -158,7 +158,7 @@ impl Engine {
             let over = over(request, found, origin);
             let draft = self.draft_of_table(&kept_request, upload.hash, &table, &over)?;
             let publication = Publication { draft: &draft, pieces: &pieces, carried: None };
-            self.write_and_publish(thread, &publication, upload.lane, &over, now)
+            self.write_and_publish(thread, &publication, upload.stream, &over, now)
         });
         if !matches!(extended, Ok(Stored::Stored { .. })) {
             self.give_back(thread, &small);

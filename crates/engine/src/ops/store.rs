@@ -7,8 +7,8 @@ use crate::index::find::Found;
 use crate::ops::alter::Altered;
 use crate::ops::publish::{Condition, Over, Publication, Unpublished};
 use crate::process::wait::Wait;
-use crate::segment::lane::{Lane, Pool};
 use crate::segment::record::{Draft, Form, Header};
+use crate::segment::stream::{Pool, Stream};
 use crate::{Engine, Stuck, ThreadSlot};
 
 /// How often a large value is written before the store gives up: a thread that loses its processor for long
@@ -179,7 +179,7 @@ impl Engine {
             return self.place_large(thread, request, value, condition, now);
         }
         let hash = self.hash(request.key);
-        let lane = self.lane_for(hash, request.deadline, now);
+        let stream = self.stream_for(hash, request.deadline, now);
         let draft = Draft {
             key: request.key,
             hash,
@@ -190,22 +190,22 @@ impl Engine {
             form,
         };
         let publication = Publication { draft: &draft, pieces: &[], carried: None };
-        self.write_and_publish(thread, &publication, lane, condition, now)
+        self.write_and_publish(thread, &publication, stream, condition, now)
     }
 
-    /// Writes a record to a lane and publishes it.
+    /// Writes a record to a stream and publishes it.
     pub(crate) fn write_and_publish(
         &self,
         thread: &ThreadSlot,
         publication: &Publication<'_>,
-        lane: Lane,
+        stream: Stream,
         condition: &Condition<'_>,
         now: Second,
     ) -> Result<Stored, Unpublished> {
         let draft = publication.draft;
         let bytes = draft.header().record_bytes();
         loop {
-            let room = self.reserve(thread, lane, bytes, bytes, now)?;
+            let room = self.reserve(thread, stream, bytes, bytes, now)?;
             draft.write(&self.memory, room.at());
             let published = self.publish(thread, publication, &room, condition, now);
             drop(room);
@@ -216,20 +216,20 @@ impl Engine {
         }
     }
 
-    /// The lane for a store: of what it replaces, or of the main pool where the ghost remembers the key. It may
+    /// The stream for a store: of what it replaces, or of the main pool where the ghost remembers the key. It may
     /// be mistaken, which costs a little of the hit ratio: what counts is looked at under the lock.
-    pub(crate) fn lane_for(&self, hash: u64, deadline: Deadline, now: Second) -> Lane {
+    pub(crate) fn stream_for(&self, hash: u64, deadline: Deadline, now: Second) -> Stream {
         let (group, tag) = (self.group_of(hash), self.tag_of(hash));
         let mut slots = self.slots(self.group_at(group), hash).map(|at| self.slot(at));
         let pool = match slots.find(|slot| slot.has_tag(tag)) {
             Some(slot) => {
                 self.prefetch_slot(slot);
-                if self.evicts { self.lane(slot.segment()).pool } else { Pool::Small }
+                if self.evicts { self.stream(slot.segment()).pool } else { Pool::Small }
             }
             None if self.evicts && self.ghost_holds(group, hash) => Pool::Main,
             None => Pool::Small,
         };
-        self.lane_of(pool, deadline, now)
+        self.stream_of(pool, deadline, now)
     }
 
     /// Writes the pieces of a large value and the record that names them, again where other writers were so

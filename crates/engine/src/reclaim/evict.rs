@@ -23,7 +23,7 @@ use crate::index::find::Found;
 use crate::index::group::Locked;
 use crate::reclaim::empty::Record;
 use crate::segment::header::{State, Use, begun};
-use crate::segment::lane::{Lane, Pool};
+use crate::segment::stream::{Pool, Stream};
 use crate::{Engine, Reason, StoreError, Stuck, ThreadSlot};
 
 /// Items larger than so many times the mean need to have been read so often.
@@ -119,7 +119,7 @@ impl Drop for Evictor<'_> {
 /// How the records of one segment are passed on.
 struct Passage {
     /// Where survivors go.
-    to: Lane,
+    to: Stream,
     /// Is this an eviction? Else everything alive survives, as it is.
     evicts: bool,
     from: Pool,
@@ -188,11 +188,11 @@ impl Engine {
             return Ok(Emptied::Busy);
         }
         let Use { sequence, segment } = victim;
-        let lane = self.lane(segment);
+        let stream = self.stream(segment);
         let mut passage = Passage {
-            to: lane.in_pool(Pool::Main),
+            to: stream.in_pool(Pool::Main),
             evicts: true,
-            from: lane.pool,
+            from: stream.pool,
             mean_bytes: self.mean_record_bytes(),
             surplus_min: 0,
             bytes_left: self.layout.segment_bytes,
@@ -221,7 +221,7 @@ impl Engine {
         }
     }
 
-    /// Moves the live records of a segment to the tail of its lane and frees it.
+    /// Moves the live records of a segment to the tail of its stream and frees it.
     pub(crate) fn compact(
         &self,
         thread: &ThreadSlot,
@@ -235,13 +235,13 @@ impl Engine {
             return Ok(Emptied::Busy);
         }
         let segment = sparse.segment;
-        let lane = self.lane(segment);
+        let stream = self.stream(segment);
         // Without eviction nothing else is in the main pool: no writer takes the survivors' place.
-        let to = if self.evicts { lane } else { lane.in_pool(Pool::Main) };
+        let to = if self.evicts { stream } else { stream.in_pool(Pool::Main) };
         let mut passage = Passage {
             to,
             evicts: false,
-            from: lane.pool,
+            from: stream.pool,
             mean_bytes: 0,
             surplus_min: 0,
             bytes_left: self.layout.segment_bytes,
@@ -392,7 +392,7 @@ mod tests {
     use super::*;
 
     fn passage(from: Pool) -> Passage {
-        let to = Lane { pool: Pool::Main, ttl_class: 0 };
+        let to = Stream { pool: Pool::Main, ttl_class: 0 };
         let (mean_bytes, bytes_left) = (100, 1000);
         Passage {
             to,

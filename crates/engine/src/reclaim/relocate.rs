@@ -11,8 +11,8 @@ use crate::index::slot::Slot;
 use crate::reclaim::empty::Record;
 use crate::segment::head::Reservation;
 use crate::segment::header::Account;
-use crate::segment::lane::Lane;
 use crate::segment::record::{HEADER_BYTES, Header};
+use crate::segment::stream::Stream;
 use crate::{Engine, StoreError, ThreadSlot};
 
 impl Engine {
@@ -34,7 +34,7 @@ impl Engine {
         self.discharge(found.slot.segment(), Account::of(found.header));
     }
 
-    /// Moves a live record, or a live piece, to a lane; nothing happens where it is dead by now. `freq_after` is
+    /// Moves a live record, or a live piece, to a stream; nothing happens where it is dead by now. `freq_after` is
     /// what becomes of a record's freq.
     ///
     /// The flush is looked at under the lock, after the new place is found: an item flushed meanwhile does not
@@ -43,7 +43,7 @@ impl Engine {
         &self,
         thread: &ThreadSlot,
         record: &Record,
-        to: Lane,
+        to: Stream,
         freq_after: impl Fn(u64) -> u64,
         now: Second,
     ) -> Result<(), StoreError> {

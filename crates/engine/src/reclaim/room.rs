@@ -10,7 +10,7 @@ use larder_stats::Counter;
 use crate::process::wait::Wait;
 use crate::reclaim::evict::{Effort, Emptied, Keep};
 use crate::segment::header::{State, Use};
-use crate::segment::lane::Pool;
+use crate::segment::stream::Pool;
 use crate::{Engine, StoreError, ThreadSlot};
 
 /// With no more than this part alive a segment is compacted before memory is used that never was: what is
@@ -212,7 +212,7 @@ impl Engine {
             if !matches!(state, State::Active | State::Sealed) {
                 continue;
             }
-            let pool = self.lane(segment).pool;
+            let pool = self.stream(segment).pool;
             survey.segments[pool as usize] += 1;
             if state == State::Active || self.is_pinned(segment) || avoided.contains(&present) {
                 continue;
@@ -308,8 +308,8 @@ mod tests {
     fn who_finds_all_heads_held_by_a_stopped_process_is_told_so() {
         let (stopped, engine) = two_peers();
         let (holder, thread) = (stopped.register().unwrap(), engine.register().unwrap());
-        let lane = engine.lane_of(Pool::Small, Deadline::NEVER, NOW);
-        let held = stopped.reserve(&holder, lane, 8, 8, NOW).unwrap();
+        let stream = engine.stream_of(Pool::Small, Deadline::NEVER, NOW);
+        let held = stopped.reserve(&holder, stream, 8, 8, NOW).unwrap();
         let used = engine.segments_in_use();
         let stored = engine.store(&thread, &request(b"k"), b"v", NOW);
         assert!(matches!(stored, Err(StoreError::Stuck(_))), "{stored:?}");

@@ -1,6 +1,6 @@
 //! Append heads: where new records go.
 //!
-//! A lane has a few heads ("stripes"), each with a segment of its own. A writer claims one for as long as
+//! A stream has a few heads ("stripes"), each with a segment of its own. A writer claims one for as long as
 //! it takes to write a record and publish it: while a head is claimed its segment is not sealed, so it
 //! cannot be emptied under the writer. Nobody makes room while it holds a head: whoever does moves survivors,
 //! which takes another.
@@ -17,7 +17,7 @@ use larder_region::layout::LINE_BYTES;
 use crate::index::slot::Slot;
 use crate::process::wait::Wait;
 use crate::segment::header::State;
-use crate::segment::lane::{Lane, Pool};
+use crate::segment::stream::{Pool, Stream};
 use crate::{Engine, StoreError, Stuck, ThreadSlot};
 
 const CLAIMED: usize = 0;
@@ -69,14 +69,14 @@ impl Engine {
     pub(crate) fn reserve(
         &self,
         thread: &ThreadSlot,
-        lane: Lane,
+        stream: Stream,
         bytes: usize,
         bytes_min: usize,
         now: Second,
     ) -> Result<Reservation<'_>, StoreError> {
         let mut taken = None;
         loop {
-            let claimed = self.claim_head(thread, lane);
+            let claimed = self.claim_head(thread, stream);
             if claimed.is_err() {
                 // It would be nobody's as long as this process lives.
                 taken.inspect(|segment| self.free(thread, *segment));
@@ -92,7 +92,7 @@ impl Engine {
                     break;
                 };
                 // The head stays claimed until there is something in it: see `detach_idle`.
-                self.attach_segment(thread, &room, segment, lane, now);
+                self.attach_segment(thread, &room, segment, stream, now);
                 self.note_taken();
             }
             drop(room);
@@ -104,14 +104,14 @@ impl Engine {
     pub(crate) fn reserve_for_survivor(
         &self,
         thread: &ThreadSlot,
-        lane: Lane,
+        stream: Stream,
         bytes: usize,
         now: Second,
     ) -> Result<Reservation<'_>, StoreError> {
-        let mut room = self.claim_head(thread, lane)?;
+        let mut room = self.claim_head(thread, stream)?;
         while !self.has_room_for(thread, &mut room, bytes, bytes)? {
             let segment = self.take_for_survivors(thread).ok_or(StoreError::NoMemory)?;
-            self.attach_segment(thread, &room, segment, lane, now);
+            self.attach_segment(thread, &room, segment, stream, now);
         }
         Ok(room)
     }
@@ -150,22 +150,22 @@ impl Engine {
         thread: &ThreadSlot,
         room: &Reservation<'_>,
         segment: u32,
-        lane: Lane,
+        stream: Stream,
         now: Second,
     ) {
-        self.activate(thread, segment, lane, now);
+        self.activate(thread, segment, stream, now);
         self.memory.word(room.head_at + SEGMENT).store(u64::from(segment) + 1, Release);
         // From here on it is the head's.
         self.set_state(segment, State::Active);
     }
 
-    /// Claims a head of the lane, beginning with the thread slot's own; waits where all are claimed.
-    fn claim_head(&self, thread: &ThreadSlot, lane: Lane) -> Result<Reservation<'_>, Stuck> {
+    /// Claims a head of the stream, beginning with the thread slot's own; waits where all are claimed.
+    fn claim_head(&self, thread: &ThreadSlot, stream: Stream) -> Result<Reservation<'_>, Stuck> {
         let stripes = self.layout.stripes;
         let mut wait = Wait::default();
         let mut stripe = thread.index as usize % stripes;
         loop {
-            let head_at = self.head_at(lane, stripe);
+            let head_at = self.head_at(stream, stripe);
             let claimed = self.memory.word(head_at + CLAIMED);
             // The acquire pairs with the release of the last holder.
             if claimed.compare_exchange(0, thread.owner(), Acquire, Relaxed).is_ok() {
@@ -185,15 +185,15 @@ impl Engine {
         }
     }
 
-    pub(crate) fn head_at(&self, lane: Lane, stripe: usize) -> usize {
-        let lane = lane.pool as usize * self.layout.ttl_classes + lane.ttl_class as usize;
-        self.layout.heads_at + (lane * self.layout.stripes + stripe) * LINE_BYTES
+    pub(crate) fn head_at(&self, stream: Stream, stripe: usize) -> usize {
+        let stream = stream.pool as usize * self.layout.ttl_classes + stream.ttl_class as usize;
+        self.layout.heads_at + (stream * self.layout.stripes + stripe) * LINE_BYTES
     }
 
-    fn lanes(&self) -> impl Iterator<Item = Lane> + use<> {
+    fn streams(&self) -> impl Iterator<Item = Stream> + use<> {
         let ttl_classes = 0..self.layout.ttl_classes as u32;
         [Pool::Small, Pool::Main].into_iter().flat_map(move |pool| {
-            ttl_classes.clone().map(move |ttl_class| Lane { pool, ttl_class })
+            ttl_classes.clone().map(move |ttl_class| Stream { pool, ttl_class })
         })
     }
 
@@ -220,7 +220,7 @@ impl Engine {
     /// emptied. Were there any? Without eviction those stay that are compacted into: what is in them would be
     /// moved to others like them, again and again.
     pub(crate) fn detach_idle(&self, thread: &ThreadSlot) -> bool {
-        let is_due = |segment| self.evicts || self.lane(segment).pool == Pool::Small;
+        let is_due = |segment| self.evicts || self.stream(segment).pool == Pool::Small;
         self.detach_where(thread, is_due) > 0
     }
 
@@ -247,8 +247,8 @@ impl Engine {
 
     fn heads(&self) -> impl Iterator<Item = usize> {
         let stripes = 0..self.layout.stripes;
-        self.lanes()
-            .flat_map(move |lane| stripes.clone().map(move |stripe| self.head_at(lane, stripe)))
+        self.streams()
+            .flat_map(move |stream| stripes.clone().map(move |stripe| self.head_at(stream, stripe)))
     }
 
     /// Seals some of the segments of heads that nobody uses just now, and says how many these were.

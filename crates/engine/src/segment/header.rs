@@ -20,8 +20,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use larder_item::Second;
 use larder_region::layout::{SEGMENT_HEADER_BYTES, global};
 
-use crate::segment::lane::Lane;
 use crate::segment::record::Header;
+use crate::segment::stream::Stream;
 use crate::{Engine, ThreadSlot};
 
 const STATE: usize = 0;
@@ -30,7 +30,7 @@ const SUSPECT: usize = 12;
 const ACCOUNT: usize = 16;
 const DEADLINE_MAX: usize = 24;
 const DEADLINE_MIN: usize = 28;
-const LANE: usize = 32;
+const STREAM: usize = 32;
 
 /// What a segment is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -284,9 +284,9 @@ impl Engine {
         true
     }
 
-    /// Which lane a segment's records were appended to.
-    pub(crate) fn lane(&self, segment: u32) -> Lane {
-        Lane::of_number(self.segment_field(segment, LANE).load(Relaxed))
+    /// Which stream a segment's records were appended to.
+    pub(crate) fn stream(&self, segment: u32) -> Stream {
+        Stream::of_number(self.segment_field(segment, STREAM).load(Relaxed))
     }
 
     /// A number higher than all given so far: the second, then a count that goes on from second to second, so that
@@ -349,13 +349,13 @@ impl Engine {
         &self,
         thread: &ThreadSlot,
         segment: u32,
-        lane: Lane,
+        stream: Stream,
         now: Second,
     ) -> u64 {
         debug_assert_eq!(self.state(segment), State::Reserved);
         self.set_filled(segment, 0);
         self.account_word(segment).store(0, Relaxed);
-        self.segment_field(segment, LANE).store(lane.number(), Relaxed);
+        self.segment_field(segment, STREAM).store(stream.number(), Relaxed);
         self.segment_field(segment, DEADLINE_MAX).store(0, Relaxed);
         self.segment_field(segment, DEADLINE_MIN).store(NEVER_EXPIRES, Relaxed);
         self.set_suspect(segment, false);

@@ -2,7 +2,7 @@
 
 pub(crate) mod head;
 pub(crate) mod header;
-pub(crate) mod lane;
 pub(crate) mod record;
+pub(crate) mod stream;
 pub(crate) mod supply;
 pub(crate) mod used;

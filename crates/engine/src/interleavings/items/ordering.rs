@@ -7,10 +7,10 @@ use super::*;
 use crate::index::slot::Slot;
 use crate::ops::large::{LargeValue, Piece};
 use crate::segment::header::{State, Use};
-use crate::segment::lane::{Lane, Pool};
 use crate::segment::record::{Header, PIECE_HEAD_BYTES};
+use crate::segment::stream::{Pool, Stream};
 
-const LANE: Lane = Lane { pool: Pool::Small, ttl_class: 0 };
+const STREAM: Stream = Stream { pool: Pool::Small, ttl_class: 0 };
 
 #[test]
 fn who_sees_what_is_written_in_a_use_of_a_segment_sees_that_the_use_before_is_over() {
@@ -18,7 +18,7 @@ fn who_sees_what_is_written_in_a_use_of_a_segment_sees_that_the_use_before_is_ov
         let scene = Scene::new();
         let engine = &scene.engine;
         let segment = engine.take_fresh(&scene.stage.thread, 0).unwrap();
-        let sequence = engine.activate(&scene.stage.thread, segment, LANE, scene::NOW);
+        let sequence = engine.activate(&scene.stage.thread, segment, STREAM, scene::NOW);
         let at = engine.layout.segment_at(segment);
         engine.memory.word(at).store(1, Relaxed);
         let last_user = scene.start(move |actor| {
@@ -28,7 +28,7 @@ fn who_sees_what_is_written_in_a_use_of_a_segment_sees_that_the_use_before_is_ov
         let next_user = scene.start(move |actor| {
             if let Some(segment) = actor.engine.take_used(&actor.thread, 0) {
                 actor.engine.memory.word(at).store(2, Relaxed);
-                actor.engine.activate(&actor.thread, segment, LANE, scene::NOW);
+                actor.engine.activate(&actor.thread, segment, STREAM, scene::NOW);
             }
         });
         let reader = scene.start(move |actor| {
@@ -48,7 +48,7 @@ fn who_chose_a_segment_to_empty_leaves_its_next_use_alone() {
     explore(|| {
         let scene = Scene::new();
         let segment = scene.engine.take_fresh(&scene.stage.thread, 0).unwrap();
-        scene.engine.activate(&scene.stage.thread, segment, LANE, scene::NOW);
+        scene.engine.activate(&scene.stage.thread, segment, STREAM, scene::NOW);
         scene.engine.set_state(segment, State::Sealed);
         let old = scene.engine.present_use(segment);
         let emptiers = [(); 2].map(|()| {
@@ -56,7 +56,7 @@ fn who_chose_a_segment_to_empty_leaves_its_next_use_alone() {
                 let begun = actor.engine.begin_emptying(&actor.thread, old);
                 if begun {
                     actor.engine.retire(&actor.thread, segment);
-                    actor.engine.activate(&actor.thread, segment, LANE, scene::NOW);
+                    actor.engine.activate(&actor.thread, segment, STREAM, scene::NOW);
                     actor.engine.set_state(segment, State::Sealed);
                 }
                 begun
@@ -75,7 +75,7 @@ fn a_segment_is_pinned_or_emptied_and_its_pinned_bytes_stay() {
         let scene = Scene::new();
         let engine = &scene.engine;
         let segment = engine.take_fresh(&scene.stage.thread, 0).unwrap();
-        let sequence = engine.activate(&scene.stage.thread, segment, LANE, scene::NOW);
+        let sequence = engine.activate(&scene.stage.thread, segment, STREAM, scene::NOW);
         let at = engine.layout.segment_at(segment);
         let bytes_at = at + PIECE_HEAD_BYTES;
         engine.memory.word(at).store(Header::piece(PIECE_BYTES).word(), Relaxed);

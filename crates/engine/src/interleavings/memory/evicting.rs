@@ -5,7 +5,7 @@ use larder_stats::Counter;
 use super::*;
 use crate::interleavings::stage::keys::of_one_group;
 use crate::interleavings::stage::scene::Crowd;
-use crate::segment::lane::Pool;
+use crate::segment::stream::Pool;
 
 const KEY: &[u8] = b"a key";
 const NEIGHBOUR: &[u8] = b"another";
@@ -18,7 +18,7 @@ fn wanted_item(scene: &Scene, key: &[u8]) -> u32 {
 }
 
 fn pool_of(scene: &Scene, key: &[u8]) -> Pool {
-    scene.engine.lane(scene.segment_of(key)).pool
+    scene.engine.stream(scene.segment_of(key)).pool
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! Lanes: which records are appended to the same segments.
+//! Streams: which records are appended to the same segments.
 //!
-//! A lane is a pool and a TTL class. Pools keep what has not proved itself apart from what has; classes
+//! A stream is a pool and a TTL class. Pools keep what has not proved itself apart from what has; classes
 //! keep together what expires together, so that whole segments die at once.
 
 use larder_item::{Deadline, Second};
@@ -19,7 +19,7 @@ pub(crate) enum Pool {
 
 /// A pool and a TTL class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Lane {
+pub(crate) struct Stream {
     pub(crate) pool: Pool,
     /// Below [`TTL_CLASSES`]; always 0 in a region with one class.
     pub(crate) ttl_class: u32,
@@ -28,7 +28,7 @@ pub(crate) struct Lane {
 /// Classes are for less than so many seconds, and longer; the last one is for items that never expire.
 const TTL_CLASS_SECS: [Second; TTL_CLASSES - 2] = [15 * 60, 4 * 3600];
 
-impl Lane {
+impl Stream {
     /// The number that a segment's header carries.
     pub(crate) fn number(self) -> u32 {
         self.pool as u32 | self.ttl_class << 1
@@ -39,17 +39,17 @@ impl Lane {
         Self { pool, ttl_class: (number >> 1) % TTL_CLASSES as u32 }
     }
 
-    /// The lane of the other pool for the same class.
+    /// The stream of the other pool for the same class.
     pub(crate) fn in_pool(self, pool: Pool) -> Self {
         Self { pool, ..self }
     }
 }
 
 impl Engine {
-    /// The lane in a pool of an item that dies at `deadline`.
-    pub(crate) fn lane_of(&self, pool: Pool, deadline: Deadline, now: Second) -> Lane {
+    /// The stream in a pool of an item that dies at `deadline`.
+    pub(crate) fn stream_of(&self, pool: Pool, deadline: Deadline, now: Second) -> Stream {
         if self.layout.ttl_classes == 1 {
-            return Lane { pool, ttl_class: 0 };
+            return Stream { pool, ttl_class: 0 };
         }
         let ttl_class = match deadline {
             Deadline::NEVER => TTL_CLASSES - 1,
@@ -58,7 +58,7 @@ impl Engine {
                 TTL_CLASS_SECS.iter().take_while(|limit| ttl >= **limit).count()
             }
         };
-        Lane { pool, ttl_class: ttl_class as u32 }
+        Stream { pool, ttl_class: ttl_class as u32 }
     }
 }
 
@@ -67,11 +67,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_lane_comes_back_from_its_number() {
+    fn every_stream_comes_back_from_its_number() {
         for pool in [Pool::Small, Pool::Main] {
             for ttl_class in 0..TTL_CLASSES as u32 {
-                let lane = Lane { pool, ttl_class };
-                assert_eq!(Lane::of_number(lane.number()), lane);
+                let stream = Stream { pool, ttl_class };
+                assert_eq!(Stream::of_number(stream.number()), stream);
             }
         }
     }
