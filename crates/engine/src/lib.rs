@@ -47,7 +47,7 @@ pub use process::superblock::AttachError;
 pub use process::thread_slot::ThreadSlot;
 pub use reclaim::limit::LimitError;
 
-/// A process that lives, but has been stopped, holds what is needed: a group of the index, or all append heads. An
+/// A process that lives, but has been stopped, holds what is needed: a group of the index, or all appenders. An
 /// operation waits for it a second or two, then nothing has been done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(

@@ -139,8 +139,8 @@ fn damages(region: &[u8]) -> Vec<Damage> {
         ("is filled to", header_of(sealed, 8), filled ^ 1),
         ("the sequence of segment", layout.sequences_at + sealed * 8, u64::MAX),
         ("the TTL class of segment", header_of(sealed, 32), 6),
-        ("a head has segment", layout.heads_at + 8, 1 << 20),
-        ("a head is claimed", layout.heads_at, 30),
+        ("an appender has segment", layout.appenders_at + 8, 1 << 20),
+        ("an appender is claimed", layout.appenders_at, 30),
         ("directory of groups", layout.groups_directory_at, u64::MAX),
     ]
 }

@@ -53,7 +53,7 @@ pub mod superblock {
     pub const THREAD_SLOTS: usize = 28;
     /// Bytes of a thread slot, u32.
     pub const THREAD_SLOT_BYTES: usize = 32;
-    /// Number of append heads of one stream, u32.
+    /// Number of appenders of one stream, u32.
     pub const STRIPES: usize = 36;
     /// Seed of the key hash, u64.
     pub const HASH_SEED: usize = 40;
@@ -170,14 +170,14 @@ pub struct Layout {
     pub peers: usize,
     /// TTL classes: items of one class are appended to the same segments.
     pub ttl_classes: usize,
-    /// Append heads of one stream, that is of one pool and TTL class.
+    /// Appenders of one stream, that is of one pool and TTL class.
     pub stripes: usize,
     /// Offset of the first peer.
     pub peers_at: usize,
     /// Offset of the first thread slot.
     pub thread_slots_at: usize,
-    /// Offset of the first append head; each has a line.
-    pub heads_at: usize,
+    /// Offset of the first appender; each has a line.
+    pub appenders_at: usize,
     /// Offset of the segments' sequences, a u64 each.
     pub sequences_at: usize,
     /// Offset of the segments' headers.
@@ -194,11 +194,11 @@ pub struct Layout {
     pub pool_at: usize,
 }
 
-/// Pools that have append heads of their own: small and main.
+/// Pools that have appenders of their own: small and main.
 pub const POOLS: usize = 2;
 /// TTL classes of a region large enough for them: what expires together lies together.
 pub const TTL_CLASSES: usize = 4;
-/// From so many segments on there are TTL classes. In a smaller region their heads would hold too much of it.
+/// From so many segments on there are TTL classes. In a smaller region their appenders would hold too much of it.
 pub const TTL_CLASSES_SEGMENTS_MIN: usize = 256;
 
 /// Who can use a region.
@@ -243,13 +243,13 @@ impl Layout {
         };
         let segments_about = memory_bytes / segment_bytes;
         let ttl_classes = if segments_about < TTL_CLASSES_SEGMENTS_MIN { 1 } else { TTL_CLASSES };
-        // All heads together take at most a sixteenth of the segments, but one is needed.
+        // All appenders together take at most a sixteenth of the segments, but one is needed.
         let stripes = (segments_about / 16 / POOLS / ttl_classes).clamp(1, thread_slots);
 
         let peers_at = global::END;
         let thread_slots_at = peers_at + peers * PEER_BYTES;
-        let heads_at = thread_slots_at + thread_slots * thread_slot_bytes;
-        let sequences_at = heads_at + POOLS * ttl_classes * stripes * LINE_BYTES;
+        let appenders_at = thread_slots_at + thread_slots * thread_slot_bytes;
+        let sequences_at = appenders_at + POOLS * ttl_classes * stripes * LINE_BYTES;
         let segments = segments_in(region_bytes, sequences_at, segment_bytes, peers);
         let headers_at = (sequences_at + segments * 8).next_multiple_of(SEGMENT_HEADER_BYTES);
         let groups_directory_at = headers_at + segments * SEGMENT_HEADER_BYTES;
@@ -270,7 +270,7 @@ impl Layout {
             stripes,
             peers_at,
             thread_slots_at,
-            heads_at,
+            appenders_at,
             sequences_at,
             headers_at,
             groups_directory_at,
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_thread_slots_heads_or_global_words_that_threads_write_share_a_line() {
+    fn no_two_thread_slots_appenders_or_global_words_that_threads_write_share_a_line() {
         for region_bytes in [1 << 20, (1 << 20) + 12_345, 64 << 20, 1 << 30] {
             for thread_slot_bytes in [1, LINE_BYTES, 700] {
                 let layout =
@@ -366,13 +366,13 @@ mod tests {
                     let thread_slot_at = layout.thread_slots_at + thread * layout.thread_slot_bytes;
                     (thread_slot_at, thread_slot_at + thread_slot_bytes)
                 });
-                let heads = (0..POOLS * layout.ttl_classes * layout.stripes).map(|head| {
-                    let head_at = layout.heads_at + head * LINE_BYTES;
-                    (head_at, head_at + LINE_BYTES)
+                let appenders = (0..POOLS * layout.ttl_classes * layout.stripes).map(|head| {
+                    let appender_at = layout.appenders_at + head * LINE_BYTES;
+                    (appender_at, appender_at + LINE_BYTES)
                 });
                 let sequences = [(layout.sequences_at, layout.sequences_at + 8)];
                 let parts =
-                    GLOBAL_LINES.into_iter().chain(thread_slots).chain(heads).chain(sequences);
+                    GLOBAL_LINES.into_iter().chain(thread_slots).chain(appenders).chain(sequences);
                 let mut free_from = SUPERBLOCK_BYTES;
                 for (start, end) in parts {
                     assert!(start >= free_from, "{start} is not past {free_from}: {layout:?}");

@@ -1,7 +1,7 @@
 //! One position-independent region of memory that holds all state of a cache.
 //!
 //! ```text
-//! superblock │ global lines │ thread slots │ heads │ sequences │ segment headers │ directories │ pool of segments
+//! superblock │ global lines │ thread slots │ appenders │ sequences │ segment headers │ directories │ pool of segments
 //! ```
 //!
 //! Inside a region there are offsets and atomics, never pointers. [`Memory`] is the mapped bytes and the

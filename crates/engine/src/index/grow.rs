@@ -52,7 +52,7 @@ impl Locked<'_> {
 
 impl Engine {
     /// Splits groups until the index has room for what is in it, or nothing more can be had for it.
-    /// The caller holds neither group nor head.
+    /// The caller holds neither group nor appender.
     pub(crate) fn grow_if_due(&self, thread: &ThreadSlot, now: Second) {
         let grower = self.memory.word(global::GROWER);
         while self.is_crowded() {

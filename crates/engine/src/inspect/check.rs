@@ -2,7 +2,7 @@
 //!
 //! A process that follows a damaged word may walk in a ring, wait for an owner that does not exist, or write behind the
 //! end of a segment. So the words that lead from one part of the region to another are looked at once, when a region is
-//! opened and no other process uses it: those of the index, the segments' headers and the heads, not the records. What a
+//! opened and no other process uses it: those of the index, the segments' headers and the appenders, not the records. What a
 //! killed process has left half done is no damage: `repair` puts it in order afterwards.
 //!
 //! Cost: a look at each segment's header, and at one word of each group, of a bounded number of groups. An operation that
@@ -53,7 +53,7 @@ impl Engine {
     fn check_words_of(&self, groups_max: u64) -> Result<(), AttachError> {
         self.check_global_words()?;
         self.check_segments()?;
-        self.check_heads()?;
+        self.check_appenders()?;
         self.check_directories()?;
         self.check_groups(groups_max)
     }
@@ -145,24 +145,24 @@ impl Engine {
         Ok(())
     }
 
-    fn check_heads(&self) -> Result<(), AttachError> {
+    fn check_appenders(&self) -> Result<(), AttachError> {
         let mut named = vec![false; self.layout.segments];
-        for (owner, segment) in self.head_words() {
+        for (owner, segment) in self.appender_words() {
             ensure!(
                 self.may_own(owner),
-                "a head is claimed by thread slot {owner}, which no process has"
+                "an appender is claimed by thread slot {owner}, which no process has"
             );
             let Some(segment) = segment else {
                 continue;
             };
-            ensure!(self.segments().contains(&segment), "a head has segment {segment}");
+            ensure!(self.segments().contains(&segment), "an appender has segment {segment}");
             let is_active = self.state(segment) == State::Active || owner != 0;
             ensure!(
                 is_active,
-                "a head has segment {segment}, which is {}",
+                "an appender has segment {segment}, which is {}",
                 self.state(segment).name()
             );
-            ensure!(!named[segment as usize], "two heads have segment {segment}");
+            ensure!(!named[segment as usize], "two appenders have segment {segment}");
             named[segment as usize] = true;
         }
         Ok(())

@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering::Release;
 use larder_item::{Deadline, Meta, Second};
 
 use crate::index::find::Found;
-use crate::segment::head::Reservation;
+use crate::segment::appender::Reservation;
 use crate::segment::record::{Draft, Header, Marks, READ_BEFORE};
 use crate::{Engine, Reason, StoreError, Stuck, ThreadSlot};
 

@@ -197,7 +197,7 @@ impl Engine {
 
     /// Takes the next bytes of an upload and writes them to where they stay.
     ///
-    /// Cost: the bytes are copied once; a piece that begins takes an append head for some instructions, and where no
+    /// Cost: the bytes are copied once; a piece that begins takes an appender for some instructions, and where no
     /// free segment is left an old one is emptied first.
     ///
     /// # Errors
@@ -437,7 +437,7 @@ impl Engine {
     }
 
     /// Waits while somebody is emptying a piece's segment, and says whether it is still there then: who has begun to
-    /// empty may turn back for a pin, or for want of room. The caller must hold neither group nor head.
+    /// empty may turn back for a pin, or for want of room. The caller must hold neither group nor appender.
     pub(crate) fn outlasts(&self, piece: &Piece) -> bool {
         let segment = piece.slot.segment();
         let mut wait = Wait::default();

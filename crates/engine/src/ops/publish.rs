@@ -11,7 +11,7 @@ use crate::index::group::Locked;
 use crate::index::slot::Slot;
 use crate::ops::large::{Piece, table_at};
 use crate::ops::load::Basis;
-use crate::segment::head::Reservation;
+use crate::segment::appender::Reservation;
 use crate::segment::header::Account;
 use crate::segment::record::{Draft, FREQ_BORN_MAX, Header, Marks};
 use crate::{Engine, Reason, Request, Stale, StoreError, Stored, Stuck, ThreadSlot};

@@ -8,7 +8,7 @@
 //! | a locked group | the thread slot's intent, and the owner in the group | a split is finished, duplicates removed, unlocked |
 //! | overflow groups in no chain | the owner in their control words | freed |
 //! | a record that was being changed | the thread slot's intent | it gets a version that nobody has seen |
-//! | append heads | the owner in the head | released; what was written but not published is passed over |
+//! | appenders | the owner in the head | released; what was written but not published is passed over |
 //! | segments taken, filled or emptied | the owner in the state | freed, or sealed |
 //! | places of those who evict, and of who grows the index | the owner there | given back |
 //! | pins and arriving pieces | the peer's row | forgotten |
@@ -37,7 +37,7 @@ impl Engine {
         let thread_slots: Vec<ThreadSlot> = self.thread_slots_of(row).collect();
         for thread in &thread_slots {
             self.unlock_for(thread);
-            self.release_heads(thread);
+            self.release_appenders(thread);
             self.release_segments(thread);
             self.release_places(thread);
         }
@@ -156,7 +156,7 @@ impl Engine {
         }
     }
 
-    /// Frees or seals the segments that were just a dead thread slot's. Its heads are released before.
+    /// Frees or seals the segments that were just a dead thread slot's. Its appenders are released before.
     fn release_segments(&self, thread: &ThreadSlot) {
         for segment in self.segments().take(self.used_segments() as usize) {
             if self.segment_owner(segment) != thread.owner() {
@@ -164,7 +164,7 @@ impl Engine {
             }
             self.suspect(segment);
             match self.state(segment) {
-                // Between two heads: whole, and nobody's.
+                // Between two appenders: whole, and nobody's.
                 State::Active => self.set_state(segment, State::Sealed),
                 State::Emptying if self.sequence(segment).load(Acquire) != 0 => {
                     self.set_state(segment, State::Sealed);

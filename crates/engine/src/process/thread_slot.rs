@@ -1,6 +1,6 @@
 //! A thread slot: one thread's place in a region.
 //!
-//! It gives the thread a number under which it locks groups and claims append heads, a counter for
+//! It gives the thread a number under which it locks groups and claims appenders, a counter for
 //! versions, and counters that nobody else writes.
 //!
 //! It also says what the thread is about to do, before it does it: its **intents**. They say nothing while it lives. Who
@@ -56,7 +56,7 @@ pub struct ThreadSlot {
 }
 
 impl ThreadSlot {
-    /// The number under which this thread slot owns groups and heads; never 0.
+    /// The number under which this thread slot owns groups and appenders; never 0.
     pub(crate) fn owner(&self) -> u64 {
         u64::from(self.index) + 1
     }

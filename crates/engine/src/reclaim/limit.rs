@@ -9,7 +9,7 @@ use crate::reclaim::evict::{Emptied, Keep};
 use crate::segment::header::State;
 use crate::{Engine, ThreadSlot};
 
-/// Segments that items need at least: those of the heads, and something to empty.
+/// Segments that items need at least: those of the appenders, and something to empty.
 const ITEM_SEGMENTS_MIN: usize = 8;
 
 /// How many segments are freed, or looked at, in a slice of the work that a lower limit asks for.

@@ -9,7 +9,7 @@ use crate::index::find::Found;
 use crate::index::group::Locked;
 use crate::index::slot::Slot;
 use crate::reclaim::empty::Record;
-use crate::segment::head::Reservation;
+use crate::segment::appender::Reservation;
 use crate::segment::header::Account;
 use crate::segment::record::{HEADER_BYTES, Header};
 use crate::segment::stream::Stream;

@@ -102,7 +102,7 @@ impl Engine {
     }
 
     /// Takes a segment for new use: a free one, or the one that costs the cache least. The caller holds
-    /// neither group nor head.
+    /// neither group nor appender.
     pub(crate) fn take_segment(&self, thread: &ThreadSlot, now: Second) -> Result<u32, StoreError> {
         let mut wait = Wait::default();
         let (mut effort, mut fruitless, mut stuck) = (Effort::default(), 0, 0);
@@ -127,7 +127,7 @@ impl Engine {
                         return Ok(segment);
                     }
                     match self.make_room(thread, &survey, keep, now) {
-                        // All there is may be in the heads of others, or was sealed since the survey.
+                        // All there is may be in the appenders of others, or was sealed since the survey.
                         Err(StoreError::NoMemory) if self.evicts && fruitless < FRUITLESS_MAX => {
                             fruitless += 1;
                             Ok(Emptied::Busy)
@@ -152,7 +152,7 @@ impl Engine {
                 Ok(emptied @ (Emptied::Yes(_) | Emptied::Partly)) => {
                     effort.count_round(emptied.reclaimed_bytes(), self.layout.segment_bytes);
                 }
-                // It holds the group of a record there, or the head for survivors: on without either.
+                // It holds the group of a record there, or the appender for survivors: on without either.
                 Err(StoreError::Stuck(_)) if self.evicts && stuck < STUCK_MAX => {
                     avoided.extend(survey.candidates());
                     stuck += 1;
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn who_finds_all_heads_held_by_a_stopped_process_is_told_so() {
+    fn who_finds_all_appenders_held_by_a_stopped_process_is_told_so() {
         let (stopped, engine) = two_peers();
         let (holder, thread) = (stopped.register().unwrap(), engine.register().unwrap());
         let stream = engine.stream_of(Pool::Small, Deadline::NEVER, NOW);

@@ -40,7 +40,7 @@ pub(crate) enum State {
     Free = 0,
     /// Taken from there by somebody who has not begun to use it.
     Reserved = 1,
-    /// An append head writes to it.
+    /// An appender writes to it.
     Active = 2,
     /// Full, or done with.
     Sealed = 3,

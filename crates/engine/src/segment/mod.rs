@@ -1,6 +1,6 @@
-//! Segments and the records in them: formats, accounts, append heads and the supply of free segments.
+//! Segments and the records in them: formats, accounts, appenders and the supply of free segments.
 
-pub(crate) mod head;
+pub(crate) mod appender;
 pub(crate) mod header;
 pub(crate) mod record;
 pub(crate) mod stream;

@@ -113,7 +113,7 @@ impl Scene {
         assert_eq!((self.engine.state(segment), self.engine.layout.stripes), (State::Active, 1));
         self.engine.detach_segment(
             &self.stage.thread,
-            self.engine.head_at(self.engine.stream(segment), 0),
+            self.engine.appender_at(self.engine.stream(segment), 0),
             segment,
         );
         segment

@@ -1,8 +1,8 @@
-//! Append heads: where new records go.
+//! Appenders: where new records go.
 //!
-//! A stream has a few heads ("stripes"), each with a segment of its own. A writer claims one for as long as
-//! it takes to write a record and publish it: while a head is claimed its segment is not sealed, so it
-//! cannot be emptied under the writer. Nobody makes room while it holds a head: whoever does moves survivors,
+//! A stream has a few appenders ("stripes"), each with a segment of its own. A writer claims one for as long as
+//! it takes to write a record and publish it: while an appender is claimed its segment is not sealed, so it
+//! cannot be emptied under the writer. Nobody makes room while it holds an appender: whoever does moves survivors,
 //! which takes another.
 //!
 //! ```text
@@ -26,7 +26,7 @@ const SEGMENT: usize = 8;
 /// A claimed head with room in its segment. Dropped, it is released; what was not kept is given back.
 pub(crate) struct Reservation<'a> {
     engine: &'a Engine,
-    head_at: usize,
+    appender_at: usize,
     pub(crate) segment: u32,
     pub(crate) sequence: u64,
     /// Where in the segment the room begins.
@@ -58,14 +58,14 @@ impl Reservation<'_> {
 
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
-        // Pairs with the acquire in `claim_head`.
-        self.engine.memory.word(self.head_at + CLAIMED).store(0, Release);
+        // Pairs with the acquire in `claim_appender`.
+        self.engine.memory.word(self.appender_at + CLAIMED).store(0, Release);
     }
 }
 
 impl Engine {
     /// Finds room for a record of `bytes` (a multiple of 8), or for a part of it of at least `bytes_min`.
-    /// Empties old segments where there is none: the caller must hold neither group nor head.
+    /// Empties old segments where there is none: the caller must hold neither group nor appender.
     pub(crate) fn reserve(
         &self,
         thread: &ThreadSlot,
@@ -76,7 +76,7 @@ impl Engine {
     ) -> Result<Reservation<'_>, StoreError> {
         let mut taken = None;
         loop {
-            let claimed = self.claim_head(thread, stream);
+            let claimed = self.claim_appender(thread, stream);
             if claimed.is_err() {
                 // It would be nobody's as long as this process lives.
                 taken.inspect(|segment| self.free(thread, *segment));
@@ -108,7 +108,7 @@ impl Engine {
         bytes: usize,
         now: Second,
     ) -> Result<Reservation<'_>, StoreError> {
-        let mut room = self.claim_head(thread, stream)?;
+        let mut room = self.claim_appender(thread, stream)?;
         while !self.has_room_for(thread, &mut room, bytes, bytes)? {
             let segment = self.take_for_survivors(thread).ok_or(StoreError::NoMemory)?;
             self.attach_segment(thread, &room, segment, stream, now);
@@ -128,7 +128,7 @@ impl Engine {
         if bytes_min > self.layout.segment_bytes {
             return Err(StoreError::NoMemory);
         }
-        let Some(segment) = self.head_segment(room.head_at) else {
+        let Some(segment) = self.appender_segment(room.appender_at) else {
             return Ok(false);
         };
         room.segment = segment;
@@ -140,7 +140,7 @@ impl Engine {
             && room.bytes >= bytes_min
             && !self.is_flushed(room.sequence);
         if !fits {
-            self.detach_segment(thread, room.head_at, segment);
+            self.detach_segment(thread, room.appender_at, segment);
         }
         Ok(fits)
     }
@@ -154,24 +154,28 @@ impl Engine {
         now: Second,
     ) {
         self.activate(thread, segment, stream, now);
-        self.memory.word(room.head_at + SEGMENT).store(u64::from(segment) + 1, Release);
+        self.memory.word(room.appender_at + SEGMENT).store(u64::from(segment) + 1, Release);
         // From here on it is the head's.
         self.set_state(segment, State::Active);
     }
 
-    /// Claims a head of the stream, beginning with the thread slot's own; waits where all are claimed.
-    fn claim_head(&self, thread: &ThreadSlot, stream: Stream) -> Result<Reservation<'_>, Stuck> {
+    /// Claims an appender of the stream, beginning with the thread slot's own; waits where all are claimed.
+    fn claim_appender(
+        &self,
+        thread: &ThreadSlot,
+        stream: Stream,
+    ) -> Result<Reservation<'_>, Stuck> {
         let stripes = self.layout.stripes;
         let mut wait = Wait::default();
         let mut stripe = thread.index as usize % stripes;
         loop {
-            let head_at = self.head_at(stream, stripe);
-            let claimed = self.memory.word(head_at + CLAIMED);
+            let appender_at = self.appender_at(stream, stripe);
+            let claimed = self.memory.word(appender_at + CLAIMED);
             // The acquire pairs with the release of the last holder.
             if claimed.compare_exchange(0, thread.owner(), Acquire, Relaxed).is_ok() {
                 return Ok(Reservation {
                     engine: self,
-                    head_at,
+                    appender_at,
                     segment: 0,
                     sequence: 0,
                     offset: 0,
@@ -185,9 +189,9 @@ impl Engine {
         }
     }
 
-    pub(crate) fn head_at(&self, stream: Stream, stripe: usize) -> usize {
+    pub(crate) fn appender_at(&self, stream: Stream, stripe: usize) -> usize {
         let stream = stream.pool as usize * self.layout.ttl_classes + stream.ttl_class as usize;
-        self.layout.heads_at + (stream * self.layout.stripes + stripe) * LINE_BYTES
+        self.layout.appenders_at + (stream * self.layout.stripes + stripe) * LINE_BYTES
     }
 
     fn streams(&self) -> impl Iterator<Item = Stream> + use<> {
@@ -197,18 +201,18 @@ impl Engine {
         })
     }
 
-    fn head_segment(&self, head_at: usize) -> Option<u32> {
-        (self.memory.word(head_at + SEGMENT).load(Relaxed) as u32).checked_sub(1)
+    fn appender_segment(&self, appender_at: usize) -> Option<u32> {
+        (self.memory.word(appender_at + SEGMENT).load(Relaxed) as u32).checked_sub(1)
     }
 
     /// Seals the segment of a claimed head.
-    pub(crate) fn detach_segment(&self, thread: &ThreadSlot, head_at: usize, segment: u32) {
+    pub(crate) fn detach_segment(&self, thread: &ThreadSlot, appender_at: usize, segment: u32) {
         self.set_own_state(segment, State::Active, thread);
-        self.memory.word(head_at + SEGMENT).store(0, Release);
+        self.memory.word(appender_at + SEGMENT).store(0, Release);
         self.set_state(segment, State::Sealed);
     }
 
-    /// Seals the segments of heads that nobody uses just now, where nothing in them matters: so that what
+    /// Seals the segments of appenders that nobody uses just now, where nothing in them matters: so that what
     /// was flushed or has expired does not wait for the next store to be taken back.
     pub(crate) fn detach_reclaimable(&self, thread: &ThreadSlot, now: Second) {
         self.detach_where(thread, |segment| {
@@ -216,7 +220,7 @@ impl Engine {
         });
     }
 
-    /// Seals the segments of all heads that nobody uses just now: where heads hold all there is, none can be
+    /// Seals the segments of all appenders that nobody uses just now: where appenders hold all there is, none can be
     /// emptied. Were there any? Without eviction those stay that are compacted into: what is in them would be
     /// moved to others like them, again and again.
     pub(crate) fn detach_idle(&self, thread: &ThreadSlot) -> bool {
@@ -224,14 +228,14 @@ impl Engine {
         self.detach_where(thread, is_due) > 0
     }
 
-    /// Releases the heads of a dead thread slot. What was written there and is not published is passed over.
-    pub(crate) fn release_heads(&self, thread: &ThreadSlot) {
-        for head_at in self.heads() {
-            let claimed = self.memory.word(head_at + CLAIMED);
+    /// Releases the appenders of a dead thread slot. What was written there and is not published is passed over.
+    pub(crate) fn release_appenders(&self, thread: &ThreadSlot) {
+        for appender_at in self.appenders() {
+            let claimed = self.memory.word(appender_at + CLAIMED);
             if claimed.load(Acquire) != thread.owner() {
                 continue;
             }
-            if let Some(segment) = self.head_segment(head_at) {
+            if let Some(segment) = self.appender_segment(appender_at) {
                 self.suspect(segment);
                 self.set_state(segment, State::Active);
             }
@@ -240,27 +244,31 @@ impl Engine {
     }
 
     /// The owner of each head, and its segment.
-    pub(crate) fn head_words(&self) -> impl Iterator<Item = (u64, Option<u32>)> {
-        let owner = |head_at| self.memory.word(head_at + CLAIMED).load(Acquire);
-        self.heads().map(move |head_at| (owner(head_at), self.head_segment(head_at)))
+    pub(crate) fn appender_words(&self) -> impl Iterator<Item = (u64, Option<u32>)> {
+        let owner = |appender_at| self.memory.word(appender_at + CLAIMED).load(Acquire);
+        self.appenders()
+            .map(move |appender_at| (owner(appender_at), self.appender_segment(appender_at)))
     }
 
-    fn heads(&self) -> impl Iterator<Item = usize> {
+    fn appenders(&self) -> impl Iterator<Item = usize> {
         let stripes = 0..self.layout.stripes;
-        self.streams()
-            .flat_map(move |stream| stripes.clone().map(move |stripe| self.head_at(stream, stripe)))
+        self.streams().flat_map(move |stream| {
+            stripes.clone().map(move |stripe| self.appender_at(stream, stripe))
+        })
     }
 
-    /// Seals some of the segments of heads that nobody uses just now, and says how many these were.
+    /// Seals some of the segments of appenders that nobody uses just now, and says how many these were.
     pub(crate) fn detach_where(&self, thread: &ThreadSlot, is_due: impl Fn(u32) -> bool) -> usize {
         let mut detached = 0;
-        for head_at in self.heads() {
-            let claimed = self.memory.word(head_at + CLAIMED);
+        for appender_at in self.appenders() {
+            let claimed = self.memory.word(appender_at + CLAIMED);
             if claimed.compare_exchange(0, thread.owner(), Acquire, Relaxed).is_err() {
                 continue;
             }
-            if let Some(segment) = self.head_segment(head_at).filter(|segment| is_due(*segment)) {
-                self.detach_segment(thread, head_at, segment);
+            if let Some(segment) =
+                self.appender_segment(appender_at).filter(|segment| is_due(*segment))
+            {
+                self.detach_segment(thread, appender_at, segment);
                 detached += 1;
             }
             claimed.store(0, Release);
