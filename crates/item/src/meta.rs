@@ -16,7 +16,7 @@ pub struct Meta {
     /// Somebody has said that the value is out of date; it may be shown until a new one comes.
     pub stale: bool,
     /// The right to bring the new value has been given to somebody.
-    pub won: bool,
+    pub token_sent: bool,
     /// Has the item been read or touched since it was stored? Of two that happen at the same time, one may go
     /// unnoticed.
     pub fetched: bool,

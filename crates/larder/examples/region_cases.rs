@@ -87,7 +87,7 @@ fn case(cache: &Cache, key: &[u8]) -> Result<String, Box<dyn Error>> {
         meta.flags,
         meta.cas,
         meta.stale,
-        meta.won,
+        meta.token_sent,
     )?;
     Ok(out)
 }

@@ -42,7 +42,7 @@ fn any_operation() -> impl Strategy<Value = Operation> {
     ];
     let stale =
         prop_oneof![4 => Just(Stale::Never), 2 => Just(Stale::IfOlder), 1 => Just(Stale::Always)];
-    let won_stale_uploaded = (prop::bool::weighted(0.2), stale, prop::bool::weighted(0.2));
+    let sent_stale_uploaded = (prop::bool::weighted(0.2), stale, prop::bool::weighted(0.2));
     let flags = prop_oneof![Just(0), any::<u32>()];
     let direction = prop_oneof![Just(Direction::Increment), Just(Direction::Decrement)];
     let maybe_ttl = || prop::option::weighted(0.3, any_ttl());
@@ -53,9 +53,9 @@ fn any_operation() -> impl Strategy<Value = Operation> {
         2 => (key.clone(), any::<bool>(), any::<bool>())
             .prop_map(|(key, noted, value)| Operation::Read(key, Reading { noted, value })),
         2 => key.clone().prop_map(Operation::Peek),
-        8 => (key.clone(), mode, any_with(), flags, any_ttl(), won_stale_uploaded, any_value())
-            .prop_map(|(key, mode, with, flags, ttl, (won, stale, uploaded), value)| {
-                Operation::Store { key, mode, with, flags, ttl, won, stale, uploaded, value }
+        8 => (key.clone(), mode, any_with(), flags, any_ttl(), sent_stale_uploaded, any_value())
+            .prop_map(|(key, mode, with, flags, ttl, (token_sent, stale, uploaded), value)| {
+                Operation::Store { key, mode, with, flags, ttl, token_sent, stale, uploaded, value }
             }),
         2 => (key.clone(), any_token()).prop_map(|(key, token)| Operation::Delete(key, token)),
         2 => (key.clone(), any_ttl()).prop_map(|(key, ttl)| Operation::Touch(key, ttl)),

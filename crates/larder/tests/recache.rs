@@ -50,22 +50,22 @@ fn a_stale_item_is_won_once_and_a_new_value_ends_it() {
         let cache = cache(16 << 20, cas);
         for key in store_all_kinds(&cache) {
             let before = cache.peek(key).unwrap();
-            assert!(!before.stale && !before.won);
+            assert!(!before.stale && !before.token_sent);
             let stale = mark_stale(&cache, key);
             assert_eq!(cache.peek(key), Some(stale));
             assert!(stale.stale && (stale.cas != before.cas) == cas);
             assert_eq!(cache.claim(key, before.cas), !cas, "of another version");
             assert_eq!(cache.claim(key, stale.cas), cas, "won before where tokens are not kept");
             assert!(!cache.claim(key, stale.cas));
-            assert_eq!(cache.peek(key), Some(Meta { won: true, ..stale }));
+            assert_eq!(cache.peek(key), Some(Meta { token_sent: true, ..stale }));
 
             let again = mark_stale(&cache, key);
-            assert!(!again.won && cache.claim(key, again.cas));
+            assert!(!again.token_sent && cache.claim(key, again.cas));
             let value = cache.get(key).unwrap();
             assert_eq!(value.len(), before.value_bytes);
             stored(&cache, &set(key), &value);
             let after = cache.peek(key).unwrap();
-            assert!(!after.stale && !after.won && !after.fetched);
+            assert!(!after.stale && !after.token_sent && !after.fetched);
         }
         assert!(!cache.claim(b"missing", 0));
         cache.validate().unwrap();
@@ -99,7 +99,7 @@ fn a_value_under_an_older_token_is_stored_stale_and_keeps_deadline_and_win() {
     let cache = cache(16 << 20, true);
     let deadline = Deadline::after(cache.now(), 50);
     for value in [&b"late"[..], &[7; 300_000]] {
-        let old = stored(&cache, &Request { deadline, won: true, ..set(b"k") }, b"first");
+        let old = stored(&cache, &Request { deadline, token_sent: true, ..set(b"k") }, b"first");
         let current = stored(&cache, &Request { deadline, ..set(b"k") }, b"second");
         assert!(old < current && cache.claim(b"k", current));
         let late = Request { cas: Some(old), flags: 3, ..set(b"k") };
@@ -111,12 +111,12 @@ fn a_value_under_an_older_token_is_stored_stale_and_keeps_deadline_and_win() {
         assert_eq!(cache.store(&append, value), Ok(Stored::Exists));
         stored(&cache, &late, value);
         let meta = cache.peek(b"k").unwrap();
-        assert!(meta.stale && meta.won && !meta.fetched);
+        assert!(meta.stale && meta.token_sent && !meta.fetched);
         assert_eq!((meta.deadline, meta.flags, meta.value_bytes), (deadline, 3, value.len()));
         // With the item's own token it is a store as any other.
         stored(&cache, &Request { cas: Some(meta.cas), ..late }, b"new");
         let meta = cache.peek(b"k").unwrap();
-        assert!(!meta.stale && !meta.won);
+        assert!(!meta.stale && !meta.token_sent);
         assert_eq!((meta.deadline, cache.get("k").unwrap()), (Deadline::NEVER, b"new".to_vec()));
     }
     cache.validate().unwrap();
@@ -178,11 +178,11 @@ fn a_counter_stays_stale_until_it_needs_more_room() {
         assert!(cache.claim(b"n", stale.cas));
         cache.decrement("n", 1).unwrap();
         let meta = cache.peek(b"n").unwrap();
-        assert!(meta.stale && meta.won);
+        assert!(meta.stale && meta.token_sent);
     }
     cache.increment("n", 10).unwrap();
     let meta = cache.peek(b"n").unwrap();
-    assert!(!meta.stale && !meta.won, "as in memcached, three digits are another item");
+    assert!(!meta.stale && !meta.token_sent, "as in memcached, three digits are another item");
 }
 
 #[test]
@@ -279,7 +279,7 @@ fn an_item_that_survives_an_eviction_is_known_as_before() {
     }
     for (key, number) in keys.iter().zip(0..) {
         let meta = cache.peek(key).unwrap();
-        let told = (meta.fetched, meta.stale, meta.won);
+        let told = (meta.fetched, meta.stale, meta.token_sent);
         assert_eq!(told, (number % 2 != 0, true, number % 3 != 0), "{number}");
         cache.get(key);
         assert!(cache.peek(key).unwrap().fetched);

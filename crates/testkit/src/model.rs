@@ -18,7 +18,7 @@ pub struct ModelItem {
     /// Is its value out of date?
     pub stale: bool,
     /// Was the right to bring a new value given to somebody?
-    pub won: bool,
+    pub token_sent: bool,
     /// Was it read or touched since it was stored?
     pub fetched: bool,
 }
@@ -26,7 +26,7 @@ pub struct ModelItem {
 impl ModelItem {
     /// What becomes of an item whose value is another one.
     fn begin_anew(&mut self) {
-        (self.stale, self.won, self.fetched) = (false, false, false);
+        (self.stale, self.token_sent, self.fetched) = (false, false, false);
     }
 }
 
@@ -120,7 +120,7 @@ impl Model {
             (None, _) if cas.is_some() => return Outcome::NotFound,
             (None, StoreMode::Replace) => return Outcome::NotStored,
             (Some(old), _) if takes_older && !extends && cas.is_some_and(|cas| cas < old.cas) => {
-                (item.stale, item.won, item.deadline) = (true, old.won, old.deadline);
+                (item.stale, item.token_sent, item.deadline) = (true, old.token_sent, old.deadline);
             }
             (Some(old), _) if cas.is_some_and(|cas| cas != old.cas) => return Outcome::Exists,
             (Some(old), StoreMode::Append) => {
@@ -188,7 +188,7 @@ impl Model {
         if outcome == Outcome::Stored
             && let Some(item) = self.items.get_mut(key)
         {
-            (item.stale, item.won) = (true, false);
+            (item.stale, item.token_sent) = (true, false);
             item.deadline = deadline.unwrap_or(item.deadline);
             self.drop_if_dead(key);
         }
@@ -199,7 +199,7 @@ impl Model {
     pub fn claim(&mut self, key: &[u8], cas: Option<u64>) -> bool {
         let may_win = self.compare(key, cas) == Outcome::Stored;
         match self.items.get_mut(key) {
-            Some(item) if may_win => !std::mem::replace(&mut item.won, true),
+            Some(item) if may_win => !std::mem::replace(&mut item.token_sent, true),
             _ => false,
         }
     }

@@ -102,9 +102,9 @@ impl Engine {
             return false;
         };
         let may_win =
-            !found.header.is_won() && (!self.keeps_versions || self.version(&found) == cas);
+            !found.header.is_token_sent() && (!self.keeps_versions || self.version(&found) == cas);
         if may_win {
-            let marks = Marks { won: true, stale: found.header.is_stale() };
+            let marks = Marks { token_sent: true, stale: found.header.is_stale() };
             self.set_header(&found, found.header.with_marks(marks));
         }
         may_win
@@ -181,7 +181,7 @@ impl Engine {
         if header.version_at().is_some() {
             self.intend_to_change(thread, found.record_at, self.version(found));
         }
-        self.set_header(found, header.with_marks(Marks { stale: true, won: false }));
+        self.set_header(found, header.with_marks(Marks { stale: true, token_sent: false }));
         if let Some(at) = header.version_at() {
             let new = self.give_version(thread, amendment.version, self.version(found));
             // Pairs with the acquire in `Header::version`: see `meta`.

@@ -148,7 +148,7 @@ impl Engine {
     }
 
     fn reservation_end(&self, header: Header, record_at: usize) -> Option<Deadline> {
-        let is_marked = header.is_stale() && header.is_won() && header.value_bytes() == 0;
+        let is_marked = header.is_stale() && header.is_token_sent() && header.value_bytes() == 0;
         let is_reservation =
             is_marked && header.deadline(&self.memory, record_at) == Deadline::PAST;
         let until = Deadline(header.flags(&self.memory, record_at));

@@ -50,7 +50,7 @@ impl Over<'_> {
         Meta {
             deadline: self.deadline.unwrap_or(old.deadline),
             stale: kept(old.stale),
-            won: kept(old.won),
+            token_sent: kept(old.token_sent),
             fetched: kept(old.fetched),
             ..old
         }
@@ -319,12 +319,13 @@ impl Engine {
                 }
             }
             (Condition::Requested(_), Some(live)) if matches!(verdict, Verdict::StoreStale) => {
-                let marks = Marks { stale: true, won: live.header.is_won() };
+                let marks = Marks { stale: true, token_sent: live.header.is_token_sent() };
                 let header = header.with_born(anew).with_marks(marks);
                 Life { freq: anew, header, deadline: Some(self.deadline(live)) }
             }
             (Condition::Requested(request), _) => {
-                let marks = Marks { stale: request.stale == Stale::Always, won: request.won };
+                let marks =
+                    Marks { stale: request.stale == Stale::Always, token_sent: request.token_sent };
                 let header = header.with_born(anew).with_marks(marks);
                 Life { freq: anew, header, deadline: None }
             }
@@ -333,7 +334,7 @@ impl Engine {
                 Life { freq: anew, header: header.with_born(anew), deadline: None }
             }
             (Condition::Reserve(_), _) => {
-                let header = header.with_marks(Marks { stale: true, won: true });
+                let header = header.with_marks(Marks { stale: true, token_sent: true });
                 Life { freq, header, deadline: None }
             }
         }

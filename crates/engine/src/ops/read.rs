@@ -204,7 +204,7 @@ impl Engine {
             cas,
             value_bytes,
             stale: header.is_stale(),
-            won: header.is_won(),
+            token_sent: header.is_token_sent(),
             fetched: header.is_fetched(found.slot.freq()),
             seen: header.used().second(now),
         }

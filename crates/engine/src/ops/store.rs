@@ -54,7 +54,7 @@ pub struct Request<'a> {
     pub version: Option<u64>,
     /// Is the item stored with the right to bring its value given away? Appending and prepending take the right,
     /// and the mark of a stale item, from it.
-    pub won: bool,
+    pub token_sent: bool,
     /// Is it stored as a stale one?
     pub stale: Stale,
 }
@@ -69,7 +69,7 @@ impl<'a> Request<'a> {
             flags: 0,
             deadline: Deadline::NEVER,
             version: None,
-            won: false,
+            token_sent: false,
             stale: Stale::Never,
         }
     }

@@ -36,7 +36,7 @@ const LARGE: u8 = 8;
 const PIECE: u8 = 16;
 const NUMBER: u8 = 32;
 const STALE: u8 = 64;
-const WON: u8 = 128;
+const TOKEN_SENT: u8 = 128;
 
 const VALUE_MASK: u64 = (1 << KEY_SHIFT) - 1;
 const KEY_SHIFT: u32 = 20;
@@ -50,7 +50,7 @@ const USED_SHIFT: u32 = 44;
 const USED_MASK: u64 = !0 << USED_SHIFT;
 
 /// What is known of an item, not of its record.
-const LIFE_MASK: u64 = USED_MASK | BORN_MASK | ((STALE | WON) as u64) << FIELDS_SHIFT;
+const LIFE_MASK: u64 = USED_MASK | BORN_MASK | ((STALE | TOKEN_SENT) as u64) << FIELDS_SHIFT;
 
 /// The highest freq that an item begins with: a read can still be told from it.
 pub(crate) const FREQ_BORN_MAX: u64 = FREQ_MAX - 1;
@@ -85,7 +85,7 @@ pub(crate) struct Marks {
     /// Its value is out of date.
     pub(crate) stale: bool,
     /// Somebody was given the right to bring a new one.
-    pub(crate) won: bool,
+    pub(crate) token_sent: bool,
 }
 
 /// What stands in a record's value.
@@ -201,15 +201,15 @@ impl Header {
     }
 
     #[inline]
-    pub(crate) fn is_won(self) -> bool {
-        self.has(WON)
+    pub(crate) fn is_token_sent(self) -> bool {
+        self.has(TOKEN_SENT)
     }
 
     /// The same with these marks and no others.
     pub(crate) fn with_marks(self, marks: Marks) -> Self {
         let bit = |present: bool, bit: u8| if present { u64::from(bit) << FIELDS_SHIFT } else { 0 };
-        let none = self.0 & !(u64::from(STALE | WON) << FIELDS_SHIFT);
-        Self(none | bit(marks.stale, STALE) | bit(marks.won, WON))
+        let none = self.0 & !(u64::from(STALE | TOKEN_SENT) << FIELDS_SHIFT);
+        Self(none | bit(marks.stale, STALE) | bit(marks.token_sent, TOKEN_SENT))
     }
 
     /// Has an item been read since it was stored, if its slot has this freq?
@@ -250,7 +250,7 @@ impl Header {
 
     /// What the header says but for reads and for claims of the right to bring a new value.
     pub(crate) fn without_reads(self) -> u64 {
-        self.0 & !(BORN_MASK | u64::from(WON) << 32)
+        self.0 & !(BORN_MASK | u64::from(TOKEN_SENT) << 32)
     }
 
     /// The same of an item whose slot's freq goes from one number to another by no read.
@@ -478,11 +478,12 @@ mod tests {
 
     #[test]
     fn the_time_of_the_last_use_changes_nothing_else() {
-        let header =
-            header(true, true, true).with_born(2).with_marks(Marks { stale: true, won: true });
+        let header = header(true, true, true)
+            .with_born(2)
+            .with_marks(Marks { stale: true, token_sent: true });
         let used = header.with_used(Second::MAX);
         assert_eq!(used.used(), Used::at(Second::MAX));
-        assert!(used.is_same_form(header) && used.is_stale() && used.is_won());
+        assert!(used.is_same_form(header) && used.is_stale() && used.is_token_sent());
         assert_eq!((used.record_bytes(), used.key_bytes()), (header.record_bytes(), 20));
         assert_eq!((used.with_used(0), used.is_fetched(2)), (header.with_used(0), false));
         assert_eq!(Header::piece(100).used(), Used(0));

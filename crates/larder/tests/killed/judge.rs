@@ -22,14 +22,14 @@ pub(crate) struct Seen {
     flags: u32,
     deadline: u32,
     stale: bool,
-    won: bool,
+    token_sent: bool,
 }
 
 impl std::fmt::Debug for Seen {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { value, flags, deadline, stale, won } = self;
+        let Self { value, flags, deadline, stale, token_sent } = self;
         let start = String::from_utf8_lossy(&value[..value.len().min(24)]);
-        write!(f, "{} bytes {start:?}, {flags}, {deadline}, {stale}, {won}", value.len())
+        write!(f, "{} bytes {start:?}, {flags}, {deadline}, {stale}, {token_sent}", value.len())
     }
 }
 
@@ -47,8 +47,8 @@ fn see(cache: &Cache, key: &str) -> Option<(Seen, u64)> {
         }
         Read::Miss(_) => return None,
     };
-    let (deadline, stale, won) = (meta.deadline.0, meta.stale, meta.won);
-    Some((Seen { value, flags: meta.flags, deadline, stale, won }, meta.cas))
+    let (deadline, stale, token_sent) = (meta.deadline.0, meta.stale, meta.token_sent);
+    Some((Seen { value, flags: meta.flags, deadline, stale, token_sent }, meta.cas))
 }
 
 /// What is in a cache under the names that are used.

@@ -21,7 +21,7 @@ pub(crate) enum Operation {
         with: With,
         flags: u32,
         ttl: Ttl,
-        won: bool,
+        token_sent: bool,
         stale: Stale,
         uploaded: bool,
         value: Value,
@@ -180,14 +180,24 @@ impl Pair {
                 assert_eq!(found.is_some(), expected.is_some());
                 found.iter().zip(expected).for_each(|(meta, item)| assert_known(meta, item));
             }
-            Operation::Store { key, mode, with, flags, ttl, won, stale, uploaded, value } => {
+            Operation::Store {
+                key,
+                mode,
+                with,
+                flags,
+                ttl,
+                token_sent,
+                stale,
+                uploaded,
+                value,
+            } => {
                 let (name, value) = (key_of(*key), value.bytes(*key));
                 let request = Request {
                     cas: self.token(&name, with.token),
                     flags: *flags,
                     deadline: ttl.deadline(self.model.now()),
                     version: with.version,
-                    won: *won,
+                    token_sent: *token_sent,
                     stale: *stale,
                     ..Request::new(&name, *mode)
                 };
@@ -203,13 +213,7 @@ impl Pair {
             }
             Operation::MarkStale(key, with, ttl) => self.mark_stale(&key_of(*key), *with, *ttl),
             Operation::Touch(key, ttl) => {
-                let (key, deadline) = (key_of(*key), ttl.deadline(self.model.now()));
-                let touched = self.cache.touch_until(&key, deadline).unwrap();
-                assert_eq!(touched.is_some(), self.model.touch(&key, deadline));
-                touched
-                    .iter()
-                    .zip(self.model.get(&key))
-                    .for_each(|(meta, item)| assert_known(meta, item));
+                self.touch(&key_of(*key), ttl.deadline(self.model.now()));
             }
             Operation::Arithmetic { key, direction, delta, with, ttl } => {
                 let key = key_of(*key);
@@ -238,8 +242,15 @@ impl Pair {
         }
     }
 
+    fn touch(&mut self, key: &[u8], deadline: Deadline) {
+        let touched = self.cache.touch_until(key, deadline).unwrap();
+        assert_eq!(touched.is_some(), self.model.touch(key, deadline));
+        let item = self.model.get(key);
+        touched.iter().zip(item).for_each(|(meta, item)| assert_known(meta, item));
+    }
+
     fn store(&mut self, request: &Request<'_>, uploaded: bool, value: &[u8]) {
-        let Request { key, mode, cas, flags, deadline, version, won, stale } = *request;
+        let Request { key, mode, cas, flags, deadline, version, token_sent, stale } = *request;
         // A long series of appends would reach the limit on items, which the model does not know.
         let bytes = self.model.get(key).map_or(0, |item| item.value.len()) + value.len();
         if bytes > 90_000 {
@@ -253,7 +264,7 @@ impl Pair {
             self.cache.store(request, value).unwrap()
         };
         let value = value.to_vec();
-        let item = ModelItem { value, flags, deadline, won, ..ModelItem::default() };
+        let item = ModelItem { value, flags, deadline, token_sent, ..ModelItem::default() };
         let item = ModelItem { stale: stale == Stale::Always, ..item };
         let outcome = self.model.store(key, mode, cas, stale == Stale::IfOlder, item);
         match stored {
@@ -326,9 +337,9 @@ impl Pair {
 
 /// What the cache tells of an item, in the model's words.
 fn item_of(meta: Meta, value: Vec<u8>) -> ModelItem {
-    let Meta { flags, deadline, cas, value_bytes, stale, won, fetched, seen: _ } = meta;
+    let Meta { flags, deadline, cas, value_bytes, stale, token_sent, fetched, seen: _ } = meta;
     assert_eq!(value_bytes, value.len());
-    ModelItem { value, flags, deadline, cas, stale, won, fetched }
+    ModelItem { value, flags, deadline, cas, stale, token_sent, fetched }
 }
 
 /// Does the cache tell of an item what the model knows?

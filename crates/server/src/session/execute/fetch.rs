@@ -135,7 +135,7 @@ impl Executor {
         let request = Request {
             deadline,
             version: fetch.version,
-            won: true,
+            token_sent: true,
             ..Request::new(fetch.key, StoreMode::Add)
         };
         match self.cache.store(&request, b"") {
@@ -164,7 +164,7 @@ impl Executor {
 
     /// Shall somebody bring the item anew, and has nobody been told to?
     fn is_due(&self, fetch: &Fetch<'_>, meta: &Meta) -> bool {
-        !meta.won && (meta.stale || self.dies_early(fetch, meta))
+        !meta.token_sent && (meta.stale || self.dies_early(fetch, meta))
     }
 
     fn dies_early(&self, fetch: &Fetch<'_>, meta: &Meta) -> bool {
@@ -181,7 +181,7 @@ impl Executor {
         let mut shown = self.shown(fetch.key, meta, shows_value(fetch, meta));
         shown.fetched = settled.fetched.unwrap_or(meta.fetched);
         shown.win = match settled.win {
-            Win::Nobody if meta.won => Win::Lost,
+            Win::Nobody if meta.token_sent => Win::Lost,
             win => win,
         };
         if let Some(exptime) = fetch.exptime {
