@@ -18,7 +18,7 @@ use larder_region::Sink;
 use larder_stats::Counter;
 
 use crate::index::find::Found;
-use crate::segment::record::{FREQ_BORN_MAX, Header, Marks, NUMBER_BYTES};
+use crate::segment::record::{Header, INITIAL_FREQ_MAX, Marks, NUMBER_BYTES};
 use crate::{Arithmetic, Counting, Engine, Request, Stored, Stuck, ThreadSlot};
 
 /// What a change in place came to.
@@ -98,13 +98,13 @@ impl Engine {
         }
         self.memory.write(record_at + header.value_at() + header.value_bytes(), part);
         // A longer value is a new one that is wanted as the old one was, and once more.
-        let freq = (found.slot.freq() + 1).min(FREQ_BORN_MAX);
+        let freq = (found.slot.freq() + 1).min(INITIAL_FREQ_MAX);
         self.set_slot(found.slot_at, found.slot.with_freq(freq));
         let longer =
             header.with_value_bytes(value_bytes).with_marks(Marks::default()).with_used(now);
         let cas = self.alter(thread, &found, request.version, || {
             // The bytes are there.
-            self.set_header(&found, longer.with_born(freq));
+            self.set_header(&found, longer.with_initial_freq(freq));
         });
         self.count(thread, Counter::ItemsTotal, 1);
         Ok(Altered::Done(Stored::Stored { cas, value_bytes }))
@@ -115,9 +115,9 @@ impl Engine {
     fn note_change(&self, found: &Found) -> Header {
         let freq = found.slot.freq();
         let is_fetched = found.is_fetched();
-        let may_note = is_fetched || freq < FREQ_BORN_MAX;
+        let may_note = is_fetched || freq < INITIAL_FREQ_MAX;
         match may_note && self.note_read(found) && !is_fetched {
-            true => found.header.with_born(freq + 1),
+            true => found.header.with_initial_freq(freq + 1),
             false => found.header,
         }
     }

@@ -175,7 +175,10 @@ impl Engine {
         };
         if !amendment.stale {
             let is_news = amendment.noted && !found.is_fetched();
-            self.set_header(found, if is_news { header.with_born(READ_BEFORE) } else { header });
+            self.set_header(
+                found,
+                if is_news { header.with_initial_freq(READ_BEFORE) } else { header },
+            );
             return self.meta(found, self.value_bytes(found), now);
         }
         if header.version_at().is_some() {

@@ -13,7 +13,7 @@ use crate::ops::large::{Piece, table_at};
 use crate::ops::load::Basis;
 use crate::segment::appender::Reservation;
 use crate::segment::header::Account;
-use crate::segment::record::{Draft, FREQ_BORN_MAX, Header, Marks};
+use crate::segment::record::{Draft, Header, INITIAL_FREQ_MAX, Marks};
 use crate::{Engine, Reason, Request, Stale, StoreError, Stored, Stuck, ThreadSlot};
 
 /// When a record replaces what is there.
@@ -309,29 +309,29 @@ impl Engine {
         let header = draft.header();
         let freq = live.map_or(0, |live| self.slot(live.slot_at).freq());
         // What replaces a live item is asked for as often as that was.
-        let anew = freq.min(FREQ_BORN_MAX);
+        let anew = freq.min(INITIAL_FREQ_MAX);
         match (condition, live) {
             (Condition::Over(over), Some(live)) => {
                 let deadline = over.deadline.or_else(|| Some(self.deadline(live)));
                 match over.goes_on {
                     true => Life { freq, header: header.going_on_from(live.header), deadline },
-                    false => Life { freq: anew, header: header.with_born(anew), deadline },
+                    false => Life { freq: anew, header: header.with_initial_freq(anew), deadline },
                 }
             }
             (Condition::Requested(_), Some(live)) if matches!(verdict, Verdict::StoreStale) => {
                 let marks = Marks { stale: true, token_sent: live.header.is_token_sent() };
-                let header = header.with_born(anew).with_marks(marks);
+                let header = header.with_initial_freq(anew).with_marks(marks);
                 Life { freq: anew, header, deadline: Some(self.deadline(live)) }
             }
             (Condition::Requested(request), _) => {
                 let marks =
                     Marks { stale: request.stale == Stale::Always, token_sent: request.token_sent };
-                let header = header.with_born(anew).with_marks(marks);
+                let header = header.with_initial_freq(anew).with_marks(marks);
                 Life { freq: anew, header, deadline: None }
             }
             (Condition::Over(_), None) => Life { freq, header, deadline: None },
             (Condition::Loaded(_), _) => {
-                Life { freq: anew, header: header.with_born(anew), deadline: None }
+                Life { freq: anew, header: header.with_initial_freq(anew), deadline: None }
             }
             (Condition::Reserve(_), _) => {
                 let header = header.with_marks(Marks { stale: true, token_sent: true });

@@ -3,7 +3,7 @@
 //! ```text
 //! ┌──────────────────────────────────────────────────────┬─────────┬──────────┬───────┬─────┬───────┬─────┐
 //! │ header 8                                             │ version │ deadline │ flags │ key │ value │ pad │
-//! │ value len 20│key len 8│fields 8│mark 5│born 3│used 20 │   8?    │    4?    │  4?   │     │       │ → 8 │
+//! │ value len 20│key len 8│fields 8│mark 5│initial freq 3│used 20 │   8?    │    4?    │  4?   │     │       │ → 8 │
 //! └──────────────────────────────────────────────────────┴─────────┴──────────┴───────┴─────┴───────┴─────┘
 //! ```
 //!
@@ -17,8 +17,8 @@
 //! takes appended bytes into what is left.
 //!
 //! Of every record four things in the header change in place, under the lock of its group: `used`, the two fields
-//! **stale** and **won**, and **born**, the freq that the item's slot had when it was stored. What the slot counts
-//! beyond that was read since. An item whose freq eviction has lowered says so by a `born` of 4 if it was read
+//! **stale** and **won**, and **initial freq**, the freq that the item's slot had when it was stored. What the slot counts
+//! beyond that was read since. An item whose freq eviction has lowered says so by a `initial_freq` of 4 if it was read
 //! before.
 
 use larder_item::{Deadline, Second};
@@ -44,16 +44,17 @@ const KEY_MASK: u64 = 0xFF << KEY_SHIFT;
 const FIELDS_SHIFT: u32 = 28;
 const MARK_SHIFT: u32 = 36;
 const MARK_MAX: u64 = 31;
-const BORN_SHIFT: u32 = 41;
-const BORN_MASK: u64 = 7 << BORN_SHIFT;
+const INITIAL_FREQ_SHIFT: u32 = 41;
+const INITIAL_FREQ_MASK: u64 = 7 << INITIAL_FREQ_SHIFT;
 const USED_SHIFT: u32 = 44;
 const USED_MASK: u64 = !0 << USED_SHIFT;
 
 /// What is known of an item, not of its record.
-const LIFE_MASK: u64 = USED_MASK | BORN_MASK | ((STALE | TOKEN_SENT) as u64) << FIELDS_SHIFT;
+const LIFE_MASK: u64 =
+    USED_MASK | INITIAL_FREQ_MASK | ((STALE | TOKEN_SENT) as u64) << FIELDS_SHIFT;
 
 /// The highest freq that an item begins with: a read can still be told from it.
-pub(crate) const FREQ_BORN_MAX: u64 = FREQ_MAX - 1;
+pub(crate) const INITIAL_FREQ_MAX: u64 = FREQ_MAX - 1;
 /// Stands for a freq that is not known any more, of an item that was read.
 pub(crate) const READ_BEFORE: u64 = FREQ_MAX + 1;
 
@@ -215,14 +216,14 @@ impl Header {
     /// Has an item been read since it was stored, if its slot has this freq?
     #[inline]
     pub(crate) fn is_fetched(self, freq: u64) -> bool {
-        let born = (self.0 & BORN_MASK) >> BORN_SHIFT;
-        (born == READ_BEFORE) | (freq > born)
+        let initial_freq = (self.0 & INITIAL_FREQ_MASK) >> INITIAL_FREQ_SHIFT;
+        (initial_freq == READ_BEFORE) | (freq > initial_freq)
     }
 
     /// The same of an item that begins with a freq, or was [`READ_BEFORE`].
-    pub(crate) fn with_born(self, born: u64) -> Self {
-        debug_assert!(born <= READ_BEFORE);
-        Self(self.0 & !BORN_MASK | born << BORN_SHIFT)
+    pub(crate) fn with_initial_freq(self, initial_freq: u64) -> Self {
+        debug_assert!(initial_freq <= READ_BEFORE);
+        Self(self.0 & !INITIAL_FREQ_MASK | initial_freq << INITIAL_FREQ_SHIFT)
     }
 
     /// Returns when the item was last used.
@@ -237,7 +238,7 @@ impl Header {
         Self(self.0 & !USED_MASK | u64::from(Used::at(now).0) << USED_SHIFT)
     }
 
-    /// Returns the same header of an item that goes on in this record: with the marks, `born` and `used` of the old one.
+    /// Returns the same header of an item that goes on in this record: with the marks, `initial_freq` and `used` of the old one.
     pub(crate) fn going_on_from(self, old: Self) -> Self {
         Self(self.0 & !LIFE_MASK | old.0 & LIFE_MASK)
     }
@@ -250,15 +251,15 @@ impl Header {
 
     /// What the header says but for reads and for claims of the right to bring a new value.
     pub(crate) fn without_reads(self) -> u64 {
-        self.0 & !(BORN_MASK | u64::from(TOKEN_SENT) << 32)
+        self.0 & !(INITIAL_FREQ_MASK | u64::from(TOKEN_SENT) << 32)
     }
 
     /// The same of an item whose slot's freq goes from one number to another by no read.
     pub(crate) fn with_freq_changed(self, from: u64, to: u64) -> Self {
         match self.is_fetched(from) {
             true if from == to => self,
-            true => self.with_born(READ_BEFORE),
-            false => self.with_born(to),
+            true => self.with_initial_freq(READ_BEFORE),
+            false => self.with_initial_freq(to),
         }
     }
 
@@ -479,7 +480,7 @@ mod tests {
     #[test]
     fn the_time_of_the_last_use_changes_nothing_else() {
         let header = header(true, true, true)
-            .with_born(2)
+            .with_initial_freq(2)
             .with_marks(Marks { stale: true, token_sent: true });
         let used = header.with_used(Second::MAX);
         assert_eq!(used.used(), Used::at(Second::MAX));
