@@ -13,7 +13,7 @@
 //! no `unsafe` code outside of `pinned`: it reaches memory through [`larder_region::Memory`] only.
 //!
 //! Files in reading order: `slot`, `record`, `used`, `group` (the formats); `thread`, `segment`, `head` (who writes
-//! where); `hash`, `find`, [`read`], `prefetch`; [`store`], `publish`, [`count`], `alter`, [`amend`], [`load`]; [`large`]; `empty`, `relocate`, `grow`, `flush`, [`limit`];
+//! where); `hash`, `find`, [`read`], `prefetch`; [`store`], `publish`, [`count`], `update_value`, [`update_meta`], [`load`]; [`large`]; `empty`, `relocate`, `grow`, `flush`, [`limit`];
 //! [`engine`], [`report`], [`dump`], [`validate`].
 #![deny(unsafe_code)]
 
@@ -33,7 +33,6 @@ pub use inspect::describe::{PeerReport, SegmentReport};
 pub use inspect::dump::{Cursor, Dumped, Sampled};
 pub use inspect::report::Report;
 pub use inspect::validate::Broken;
-pub use ops::amend::{Amended, Amendment, Deletion};
 pub use ops::count::{Arithmetic, Counting};
 pub use ops::large::{Evicted, LargeValue, Upload};
 pub use ops::load::Basis;
@@ -42,6 +41,7 @@ pub use ops::pinned::{Landing, Pinned};
 pub use ops::read::{Miss, Read, Reading};
 pub use ops::removal::{Leaving, Reason, Removed};
 pub use ops::store::{Request, Stale, StoreError, Stored};
+pub use ops::update_meta::{Deletion, MetaOutcome, MetaUpdate};
 pub use process::peers::{JoinError, OPENING_BYTE, PEER_BYTES_MAX};
 pub use process::superblock::AttachError;
 pub use process::thread_slot::ThreadSlot;

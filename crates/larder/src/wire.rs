@@ -3,7 +3,7 @@
 //! what programs want.
 
 use larder_engine::{
-    Amended, Amendment, Arithmetic, Counting, Deletion, Reading, Request, StoreError, Stored,
+    Arithmetic, Counting, Deletion, MetaOutcome, MetaUpdate, Reading, Request, StoreError, Stored,
 };
 use larder_item::{Deadline, Direction, Meta, Second};
 use larder_region::Sink;
@@ -142,9 +142,9 @@ impl Cache {
     ///
     /// ```
     /// # let cache = larder::Cache::builder().cas(true).open()?;
-    /// use larder::Amended;
+    /// use larder::MetaOutcome;
     /// cache.set("k", "v", None)?;
-    /// let Amended::Done(meta) = cache.mark_stale(b"k", None, None, None)? else {
+    /// let MetaOutcome::Done(meta) = cache.mark_stale(b"k", None, None, None)? else {
     ///     return Err("there is no k".into());
     /// };
     /// assert!(meta.stale && !meta.won && cache.claim(b"k", meta.cas));
@@ -156,11 +156,11 @@ impl Cache {
         cas: Option<u64>,
         version: Option<u64>,
         deadline: Option<Deadline>,
-    ) -> Result<Amended, StoreError> {
+    ) -> Result<MetaOutcome, StoreError> {
         let now = self.now();
         self.shared().flights.detach(key);
-        let amendment = Amendment { cas, deadline, noted: false, stale: true, version };
-        self.with_thread_slot(|engine, thread| engine.amend(thread, key, &amendment, now))
+        let update = MetaUpdate { cas, deadline, noted: false, stale: true, version };
+        self.with_thread_slot(|engine, thread| engine.update_meta(thread, key, &update, now))
     }
 
     /// Brings what operations on some keys will look at into the processor's caches. Worth its while for
@@ -296,12 +296,12 @@ impl Cache {
         noted: bool,
     ) -> Result<Option<Meta>, StoreError> {
         let now = self.now();
-        let amendment = Amendment { deadline: Some(deadline), noted, ..Amendment::default() };
+        let update = MetaUpdate { deadline: Some(deadline), noted, ..MetaUpdate::default() };
         self.with_thread_slot(|engine, thread| {
-            Ok(match engine.amend(thread, key, &amendment, now)? {
-                Amended::Done(meta) => Some(meta),
+            Ok(match engine.update_meta(thread, key, &update, now)? {
+                MetaOutcome::Done(meta) => Some(meta),
                 // Any token will do, so there is no other one.
-                Amended::NotFound | Amended::Exists => None,
+                MetaOutcome::NotFound | MetaOutcome::Exists => None,
             })
         })
     }

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use larder::{
-    Amended, Arithmetic, Cache, Clock, Counting, Cursor, Deadline, Deletion, Direction, Meta, Read,
-    Reading, Reason, Request, Stale, StoreMode, Stored,
+    Arithmetic, Cache, Clock, Counting, Cursor, Deadline, Deletion, Direction, Meta, MetaOutcome,
+    Read, Reading, Reason, Request, Stale, StoreMode, Stored,
 };
 
 fn cache(memory_bytes: u64, cas: bool) -> Cache {
@@ -28,7 +28,7 @@ fn stored(cache: &Cache, request: &Request<'_>, value: &[u8]) -> u64 {
 
 fn mark_stale(cache: &Cache, key: &[u8]) -> Meta {
     match cache.mark_stale(key, None, None, None) {
-        Ok(Amended::Done(meta)) => meta,
+        Ok(MetaOutcome::Done(meta)) => meta,
         other => panic!("{other:?}"),
     }
 }
@@ -81,16 +81,16 @@ fn a_mark_gives_a_deadline_also_to_an_item_stored_without() {
             let deadline = Deadline(secs);
             let token = cache.peek(key).unwrap().cas;
             let wrong = cache.mark_stale(key, Some(token + 1), None, Some(deadline)).unwrap();
-            assert_eq!(wrong, Amended::Exists);
+            assert_eq!(wrong, MetaOutcome::Exists);
             let right =
                 cache.mark_stale(key, Some(token), Some(token + 9), Some(deadline)).unwrap();
             let meta = cache.peek(key).unwrap();
-            assert_eq!(right, Amended::Done(meta));
+            assert_eq!(right, MetaOutcome::Done(meta));
             assert_eq!((meta.deadline, meta.cas, meta.stale), (deadline, token + 9, true));
             assert_eq!(cache.get(key).unwrap(), value);
         }
     }
-    assert_eq!(cache.mark_stale(b"missing", None, None, None), Ok(Amended::NotFound));
+    assert_eq!(cache.mark_stale(b"missing", None, None, None), Ok(MetaOutcome::NotFound));
     cache.validate().unwrap();
 }
 

@@ -137,7 +137,7 @@ impl Engine {
             }
             let mut meta = self.meta(&found, 0, now);
             if let Some(value) = self.value_of(&found)
-                && self.is_unaltered(&found, meta.cas)
+                && self.is_value_unchanged(&found, meta.cas)
             {
                 meta.value_bytes = value.len();
                 return Some((value, meta));
@@ -234,7 +234,7 @@ impl Engine {
         }
         let version = self.version(found);
         let seen = look(self);
-        let unchanged = self.is_unaltered(found, version)
+        let unchanged = self.is_value_unchanged(found, version)
             && found.slot.is_of(found.sequence)
             && self.slot(found.slot_at).is_same(found.slot)
             && self.is_still_there(found);

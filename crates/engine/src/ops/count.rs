@@ -2,8 +2,8 @@
 
 use larder_item::{Deadline, Direction, Meta, Number, Second};
 
-use crate::ops::alter::Altered;
 use crate::ops::publish::Over;
+use crate::ops::update_value::UpdatedValue;
 use crate::segment::record::Form;
 use crate::{Engine, StoreError, Stored, ThreadSlot};
 
@@ -69,7 +69,7 @@ impl Engine {
         now: Second,
     ) -> Result<Arithmetic, StoreError> {
         self.flush_if_due(now);
-        if let Altered::Done(done) = self.count_in_place(thread, counting, now)? {
+        if let UpdatedValue::Done(done) = self.count_in_place(thread, counting, now)? {
             return Ok(done);
         }
         let key = counting.key;

@@ -47,7 +47,7 @@ impl Engine {
             if is_whole
                 && out.len() - start == meta.value_bytes
                 && self.is_still_there(&found)
-                && self.is_unaltered(&found, meta.cas)
+                && self.is_value_unchanged(&found, meta.cas)
             {
                 let is_worth_noting =
                     found.slot.freq() < FREQ_MAX || found.header.used().is_due(now);

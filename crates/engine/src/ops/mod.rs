@@ -1,7 +1,5 @@
 //! The operations: one file for each thing that a caller asks of the engine.
 
-pub(crate) mod alter;
-pub(crate) mod amend;
 pub(crate) mod count;
 pub(crate) mod extend;
 pub(crate) mod flush;
@@ -14,3 +12,5 @@ pub(crate) mod publish;
 pub(crate) mod read;
 pub(crate) mod removal;
 pub(crate) mod store;
+pub(crate) mod update_meta;
+pub(crate) mod update_value;

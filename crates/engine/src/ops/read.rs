@@ -137,7 +137,7 @@ impl Engine {
                 let meta = self.meta_as::<TOGETHER>(&found, found.header.shown_bytes(), now);
                 head(out, &meta);
                 self.read_value(&found, out);
-                if self.is_still_there(&found) && self.is_unaltered(&found, meta.cas) {
+                if self.is_still_there(&found) && self.is_value_unchanged(&found, meta.cas) {
                     self.note_read_if(reading.noted, thread, hash, &found, now);
                     return Read::Hit(meta);
                 }
@@ -194,7 +194,7 @@ impl Engine {
         let cas = self.version(found);
         let header = match TOGETHER {
             // Once more, after the version: who sees the version that a change of the marks gave sees the marks.
-            // Pairs with the release in `amend_here`.
+            // Pairs with the release in `update_meta_here`.
             true => Header::load(&self.memory, found.record_at),
             false => found.header,
         };
@@ -213,7 +213,7 @@ impl Engine {
     /// What is known of a found item; none where it changed meanwhile.
     pub(crate) fn meta_of(&self, found: &Found, now: Second) -> Option<Meta> {
         let meta = self.meta(found, self.value_bytes(found), now);
-        (self.is_still_there(found) && self.is_unaltered(found, meta.cas)).then_some(meta)
+        (self.is_still_there(found) && self.is_value_unchanged(found, meta.cas)).then_some(meta)
     }
 
     /// How long the value of a record is.
@@ -281,7 +281,7 @@ impl Engine {
         }
         let version = self.version(found);
         self.read_value(found, &mut value);
-        (self.is_still_there(found) && self.is_unaltered(found, version)).then_some(value)
+        (self.is_still_there(found) && self.is_value_unchanged(found, version)).then_some(value)
     }
 
     /// The current second by the region's clock.

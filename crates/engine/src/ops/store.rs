@@ -4,8 +4,8 @@ use larder_item::{Deadline, KeyError, Second, StoreMode, check_key};
 use larder_stats::Counter;
 
 use crate::index::find::Found;
-use crate::ops::alter::Altered;
 use crate::ops::publish::{Condition, Over, Publication, Unpublished};
+use crate::ops::update_value::UpdatedValue;
 use crate::process::wait::Wait;
 use crate::segment::record::{Draft, Form, Header};
 use crate::segment::stream::{Pool, Stream};
@@ -269,7 +269,7 @@ impl Engine {
         if self.is_long_part(part.len()) {
             return self.extend_by(thread, request, part, now);
         }
-        if let Altered::Done(stored) = self.append_in_place(thread, request, part, now)? {
+        if let UpdatedValue::Done(stored) = self.append_in_place(thread, request, part, now)? {
             return Ok(stored);
         }
         self.rework(thread, request.key, now, |engine, found| {
@@ -303,7 +303,7 @@ impl Engine {
 
     /// Is a record, and its version, what was read of it?
     pub(crate) fn is_settled(&self, found: &Found, version: u64) -> bool {
-        self.is_still_there(found) && self.is_unaltered(found, version)
+        self.is_still_there(found) && self.is_value_unchanged(found, version)
     }
 
     /// Makes something from the live item of a key, again and again until nobody interferes: `attempt` says
@@ -364,7 +364,7 @@ mod tests {
     use larder_item::Epoch;
 
     use super::*;
-    use crate::{Amendment, Config};
+    use crate::{Config, MetaUpdate};
 
     fn engine() -> Engine {
         Engine::create(&Config {
@@ -395,8 +395,8 @@ mod tests {
         let thread = engine.register().unwrap();
         engine.store(&thread, &request(Deadline(20)), b"old", now).unwrap();
         let found = engine.find(engine.hash(b"k"), b"k").unwrap();
-        let amendment = Amendment { deadline: Some(Deadline(99)), ..Amendment::default() };
-        engine.amend(&thread, b"k", &amendment, now).unwrap();
+        let update = MetaUpdate { deadline: Some(Deadline(99)), ..MetaUpdate::default() };
+        engine.update_meta(&thread, b"k", &update, now).unwrap();
         // The new item was made when the deadline was still 20.
         let over = Condition::Over(over(&engine, &found));
         let stored = engine.place(&thread, &request(Deadline(20)), b"new", &over, now);

@@ -12,7 +12,7 @@
 //! of a large value holds a table in place of the value (module [`large`](crate::ops::large)); a piece holds the hash
 //! of its item's key in place of all fields, and its `used` is 0.
 //!
-//! Two kinds of records change in place (module `alter`): a **number** holds the u64 in place of its text,
+//! Two kinds of records change in place (module `update_value`): a **number** holds the u64 in place of its text,
 //! `mark` says how many bytes the text has; a **growing** one has its length rounded up to 2^`mark` bytes, and
 //! takes appended bytes into what is left.
 //!
@@ -154,7 +154,7 @@ impl Header {
 
     #[inline]
     pub(crate) fn load(memory: &Memory, record_at: usize) -> Self {
-        // Pairs with the release in `alter`: who sees the new length of a growing value sees its bytes.
+        // Pairs with the release in `update_value`: who sees the new length of a growing value sees its bytes.
         Self(memory.word(record_at).load(Acquire))
     }
 
@@ -362,7 +362,7 @@ impl Header {
 
     #[inline]
     pub(crate) fn version(self, memory: &Memory, record_at: usize) -> u64 {
-        // Pairs with the release in `alter`.
+        // Pairs with the release in `update_value`.
         self.version_at().map_or(0, |at| memory.word(record_at + at).load(Acquire))
     }
 }

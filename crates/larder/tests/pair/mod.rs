@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use larder::{
-    Amended, Arithmetic, Cache, Clock, Counting, Deadline, Deletion, Direction, Meta, Read,
+    Arithmetic, Cache, Clock, Counting, Deadline, Deletion, Direction, Meta, MetaOutcome, Read,
     Reading, Request, Stale, StoreMode, Stored,
 };
 use larder_testkit::model::{Counted, Model, ModelItem, Outcome};
@@ -298,13 +298,13 @@ impl Pair {
         let deadline = ttl.map(|ttl| ttl.deadline(self.model.now()));
         let expected = self.model.mark_stale(key, cas, deadline);
         match self.cache.mark_stale(key, cas, with.version, deadline).unwrap() {
-            Amended::Done(meta) => {
+            MetaOutcome::Done(meta) => {
                 assert_eq!(expected, Outcome::Stored);
                 self.note_token(key, with.version, meta.cas);
                 self.model.get(key).iter().for_each(|item| assert_known(&meta, item));
             }
-            Amended::NotFound => assert_eq!(expected, Outcome::NotFound),
-            Amended::Exists => assert_eq!(expected, Outcome::Exists),
+            MetaOutcome::NotFound => assert_eq!(expected, Outcome::NotFound),
+            MetaOutcome::Exists => assert_eq!(expected, Outcome::Exists),
         }
     }
 

@@ -1,12 +1,12 @@
 //! What readers and writers of items promise each other.
 
-mod altering;
 mod extending;
 mod large;
 mod loading;
 mod ordering;
 mod reading;
 mod recaching;
+mod updating;
 mod uploading;
 mod using;
 mod writing;

@@ -8,7 +8,7 @@ use larder_stats::Counter;
 
 use super::*;
 use crate::interleavings::stage::scene::NOW;
-use crate::{Amended, Amendment};
+use crate::{MetaOutcome, MetaUpdate};
 
 const KEY: &[u8] = b"a key";
 
@@ -48,10 +48,10 @@ fn an_item_touched_in_time_by_a_thread_whose_second_is_not_over_is_not_swept() {
         let (scene, _) = about_to_be_swept();
         let sweeper = scene.start(sweep);
         let touching = scene.start(|actor| {
-            let amendment =
-                Amendment { deadline: Some(Deadline(90)), noted: true, ..Amendment::default() };
-            let touched = actor.engine.amend(&actor.thread, KEY, &amendment, NOW - 1).unwrap();
-            touched != Amended::NotFound
+            let update =
+                MetaUpdate { deadline: Some(Deadline(90)), noted: true, ..MetaUpdate::default() };
+            let touched = actor.engine.update_meta(&actor.thread, KEY, &update, NOW - 1).unwrap();
+            touched != MetaOutcome::NotFound
         });
         sweeper.join().unwrap();
         let touched = touching.join().unwrap();

@@ -9,8 +9,8 @@ use larder_item::{Deadline, Direction, Meta, Second, StoreMode};
 use crate::interleavings::stage::scene::{Crowd, NOW};
 use crate::reclaim::evict::{Emptied, Keep};
 use crate::{
-    Amended, Amendment, Arithmetic, Counting, Deletion, Engine, Evicted, Read, Request, StoreError,
-    Stored, ThreadSlot, Upload,
+    Arithmetic, Counting, Deletion, Engine, Evicted, MetaOutcome, MetaUpdate, Read, Request,
+    StoreError, Stored, ThreadSlot, Upload,
 };
 
 /// The bytes of a value behind its key: enough to be copied in several parts.
@@ -262,18 +262,18 @@ impl Actor {
     }
 
     pub(crate) fn touch(&self, key: &[u8], deadline: Second) -> bool {
-        let amendment =
-            Amendment { deadline: Some(Deadline(deadline)), noted: true, ..Amendment::default() };
-        matches!(self.engine.amend(&self.thread, key, &amendment, NOW), Ok(Amended::Done(_)))
+        let update =
+            MetaUpdate { deadline: Some(Deadline(deadline)), noted: true, ..MetaUpdate::default() };
+        matches!(self.engine.update_meta(&self.thread, key, &update, NOW), Ok(MetaOutcome::Done(_)))
     }
 
     /// Marks an item stale, with another deadline where there is one, and tells its cas token then.
     pub(crate) fn mark_stale(&self, key: &[u8], deadline: Option<Deadline>) -> Option<u64> {
-        let amendment = Amendment { stale: true, deadline, ..Amendment::default() };
-        match self.engine.amend(&self.thread, key, &amendment, NOW).unwrap() {
-            Amended::Done(meta) => Some(meta.cas),
-            Amended::NotFound => None,
-            Amended::Exists => unreachable!("any token will do"),
+        let update = MetaUpdate { stale: true, deadline, ..MetaUpdate::default() };
+        match self.engine.update_meta(&self.thread, key, &update, NOW).unwrap() {
+            MetaOutcome::Done(meta) => Some(meta.cas),
+            MetaOutcome::NotFound => None,
+            MetaOutcome::Exists => unreachable!("any token will do"),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Changes of an item that there is: delete, arithmetic, touch.
 
-use larder::{Amended, Arithmetic, Counting, Deletion, Request, Stale, StoreMode, Stored};
+use larder::{Arithmetic, Counting, Deletion, MetaOutcome, Request, Stale, StoreMode, Stored};
 use larder_item::{Deadline, Direction};
 use larder_protocol::{
     self as protocol, ClientError, Counted, Delete, Frame, Initial, Remains, Response, ServerError,
@@ -49,9 +49,9 @@ impl Executor {
     fn mark_stale(&self, delete: &Delete<'_>) -> Response {
         let deadline = delete.exptime.map(|exptime| self.deadline(exptime));
         match self.cache.mark_stale(delete.key, delete.cas, delete.version, deadline) {
-            Ok(Amended::Done(_)) => Response::Deleted,
-            Ok(Amended::NotFound) => Response::NotFound,
-            Ok(Amended::Exists) => Response::Exists,
+            Ok(MetaOutcome::Done(_)) => Response::Deleted,
+            Ok(MetaOutcome::NotFound) => Response::NotFound,
+            Ok(MetaOutcome::Exists) => Response::Exists,
             Err(_) => ServerError::OutOfMemory.into(),
         }
     }

@@ -29,7 +29,7 @@ fn set_growing(scene: &Scene) -> u64 {
 }
 
 /// Ends a scene in which at least so many changes were made in place.
-fn end_altered(scene: &Scene, times: u64) {
+fn end_value_update(scene: &Scene, times: u64) {
     scene.end();
     assert!(scene.engine.counter(Counter::AlteredInPlace) >= times, "nothing changed in place");
 }
@@ -44,7 +44,7 @@ fn a_number_and_the_token_read_with_it_belong_together() {
         let reader = scene.start(|actor| [actor.raw(KEY), actor.raw(KEY)]);
         let [seventh, eighth] = writer.join().unwrap().map(Option::unwrap);
         let seen = reader.join().unwrap().map(Option::unwrap);
-        end_altered(&scene, 2);
+        end_value_update(&scene, 2);
         let history = [(6, token), seventh, eighth]
             .map(|(number, token)| (number.to_string().into_bytes(), token));
         let times = seen.map(|seen| history.iter().position(|there| *there == seen));
@@ -60,7 +60,7 @@ fn of_two_increments_in_place_each_is_told_once_and_the_item_has_the_token_of_th
         let first = scene.start(|actor| actor.count(KEY, Increment));
         let second = scene.start(|actor| actor.count(KEY, Increment));
         let mut told = [first.join().unwrap().unwrap(), second.join().unwrap().unwrap()];
-        end_altered(&scene, 2);
+        end_value_update(&scene, 2);
         told.sort_unstable();
         assert_eq!(told.map(|(number, _)| number), [7, 8]);
         assert!(told[0].1 < told[1].1, "{told:?}");
@@ -76,7 +76,7 @@ fn counted_while_it_gets_a_digit(keeps_versions: bool) {
     let counting = scene.start(|actor| actor.count(KEY, Decrement));
     growing.join().unwrap().unwrap();
     counting.join().unwrap().unwrap();
-    end_altered(&scene, 1);
+    end_value_update(&scene, 1);
     assert_eq!(scene.stage.increment(KEY), Some(10));
 }
 
@@ -99,7 +99,7 @@ fn a_first_deadline_given_to_a_number_that_is_counted_stays_and_so_does_the_coun
         let counting = scene.start(|actor| actor.count(KEY, Increment));
         assert!(touching.join().unwrap());
         let (told, token) = counting.join().unwrap().unwrap();
-        end_altered(&scene, 1);
+        end_value_update(&scene, 1);
         assert_eq!((told, scene.stage.deadline(KEY)), (7, Deadline(20)));
         assert_eq!(scene.stage.raw(KEY), Some((b"7".to_vec(), token)));
     });
@@ -114,7 +114,7 @@ fn read_while_appended_to(keeps_versions: bool) {
     let reader = scene.start(|actor| [actor.raw(KEY), actor.raw(KEY)]);
     let [second, third] = writer.join().unwrap();
     let seen = reader.join().unwrap().map(Option::unwrap);
-    end_altered(&scene, 2);
+    end_value_update(&scene, 2);
     let history = [(parts(b"abc"), token), (parts(b"abcd"), second), (parts(b"abcde"), third)];
     let times = seen.map(|seen| history.iter().position(|there| *there == seen));
     assert!(times[0].is_some() && times.is_sorted(), "{times:?}");
@@ -138,7 +138,7 @@ fn of_two_appends_in_place_none_is_lost() {
         let first = scene.start(|actor| actor.append(KEY, &parts(b"d")));
         let second = scene.start(|actor| actor.append(KEY, &parts(b"e")));
         assert!(first.join().unwrap().is_some() && second.join().unwrap().is_some());
-        end_altered(&scene, 2);
+        end_value_update(&scene, 2);
         let (value, _) = scene.stage.raw(KEY).unwrap();
         assert!([parts(b"abcde"), parts(b"abced")].contains(&value));
     });

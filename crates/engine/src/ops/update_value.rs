@@ -22,7 +22,7 @@ use crate::segment::record::{Header, INITIAL_FREQ_MAX, Marks, NUMBER_BYTES};
 use crate::{Arithmetic, Counting, Engine, Request, Stored, Stuck, ThreadSlot};
 
 /// What a change in place came to.
-pub(crate) enum Altered<T> {
+pub(crate) enum UpdatedValue<T> {
     /// It is done, or cannot be done at all.
     Done(T),
     /// The item must be written anew.
@@ -37,36 +37,36 @@ impl Engine {
         thread: &ThreadSlot,
         counting: &Counting<'_>,
         now: Second,
-    ) -> Result<Altered<Arithmetic>, Stuck> {
+    ) -> Result<UpdatedValue<Arithmetic>, Stuck> {
         let hash = self.hash(counting.key);
         let locked = self.lock(thread, hash)?;
         let found = self.find_locked(&locked, hash, counting.key);
         let Some(found) = found.filter(|found| self.death(found, now).is_none()) else {
-            return Ok(Altered::Done(Arithmetic::NotFound));
+            return Ok(UpdatedValue::Done(Arithmetic::NotFound));
         };
         if counting.cas.is_some_and(|cas| cas != self.version(&found)) {
-            return Ok(Altered::Done(Arithmetic::Exists));
+            return Ok(UpdatedValue::Done(Arithmetic::Exists));
         }
         let shown_bytes = found.header.shown_bytes();
         let has_room = found.header.deadline_at().is_some()
             || counting.deadline.is_none_or(|deadline| deadline == Deadline::NEVER);
         if !found.header.is_number() || !has_room {
-            return Ok(Altered::NotHere);
+            return Ok(UpdatedValue::NotHere);
         }
         let moved = self.number(&found).moved(counting.direction, counting.delta);
         if moved.text_over(shown_bytes).len() != shown_bytes {
-            return Ok(Altered::NotHere);
+            return Ok(UpdatedValue::NotHere);
         }
         let value_at = found.record_at + found.header.value_at();
         let header = self.note_change(&found).with_used(now);
-        self.alter(thread, &found, counting.version, || {
+        self.update_value(thread, &found, counting.version, || {
             // Pairs with the acquire in `number`.
             self.memory.word(value_at).store(moved.0, Release);
             self.set_deadline(&found, counting.deadline);
             self.set_header(&found, header);
         });
         let meta = self.meta(&found, shown_bytes, now);
-        Ok(Altered::Done(Arithmetic::Number { number: moved.0, meta }))
+        Ok(UpdatedValue::Done(Arithmetic::Number { number: moved.0, meta }))
     }
 
     /// Appends to the value of a key, if its record has room for that.
@@ -76,15 +76,15 @@ impl Engine {
         request: &Request<'_>,
         part: &[u8],
         now: Second,
-    ) -> Result<Altered<Stored>, Stuck> {
+    ) -> Result<UpdatedValue<Stored>, Stuck> {
         let hash = self.hash(request.key);
         let locked = self.lock(thread, hash)?;
         let found = self.find_locked(&locked, hash, request.key);
         let Some(found) = found.filter(|found| self.death(found, now).is_none()) else {
-            return Ok(Altered::Done(Stored::NotStored));
+            return Ok(UpdatedValue::Done(Stored::NotStored));
         };
         if request.cas.is_some_and(|cas| cas != self.version(&found)) {
-            return Ok(Altered::Done(Stored::Exists));
+            return Ok(UpdatedValue::Done(Stored::Exists));
         }
         let Found { header, record_at, .. } = found;
         let value_bytes = header.value_bytes() + part.len();
@@ -94,7 +94,7 @@ impl Engine {
             && self.accepts(request.key.len(), value_bytes)
             && value_bytes <= header.record_bytes() - header.value_at();
         if !fits {
-            return Ok(Altered::NotHere);
+            return Ok(UpdatedValue::NotHere);
         }
         self.memory.write(record_at + header.value_at() + header.value_bytes(), part);
         // A longer value is a new one that is wanted as the old one was, and once more.
@@ -102,12 +102,12 @@ impl Engine {
         self.set_slot(found.slot_at, found.slot.with_freq(freq));
         let longer =
             header.with_value_bytes(value_bytes).with_marks(Marks::default()).with_used(now);
-        let cas = self.alter(thread, &found, request.version, || {
+        let cas = self.update_value(thread, &found, request.version, || {
             // The bytes are there.
             self.set_header(&found, longer.with_initial_freq(freq));
         });
         self.count(thread, Counter::ItemsTotal, 1);
-        Ok(Altered::Done(Stored::Stored { cas, value_bytes }))
+        Ok(UpdatedValue::Done(Stored::Stored { cas, value_bytes }))
     }
 
     /// Counts a change as a read, for eviction to know what is wanted. Gives the header that says that it was none.
@@ -139,7 +139,7 @@ impl Engine {
     }
 
     /// Makes a change of a found item's value under a new version, or the one asked for. Under the lock of its group.
-    fn alter(
+    fn update_value(
         &self,
         thread: &ThreadSlot,
         found: &Found,
@@ -156,7 +156,7 @@ impl Engine {
         let new = self.give_version(thread, asked, old);
         self.intend_to_change(thread, found.record_at, old);
         version.store(0, Release);
-        // Who sees the change sees the version gone. Pairs with the fence in `is_unaltered`.
+        // Who sees the change sees the version gone. Pairs with the fence in `is_value_unchanged`.
         fence(Release);
         change();
         // Pairs with the acquire in `Header::version`: who sees the version sees the change.
@@ -174,11 +174,11 @@ impl Engine {
     /// Is what was read of a record, under the version read before, its value still? To be asked after
     /// [`Self::is_still_there`].
     #[inline]
-    pub(crate) fn is_unaltered(&self, found: &Found, version: u64) -> bool {
+    pub(crate) fn is_value_unchanged(&self, found: &Found, version: u64) -> bool {
         if !found.header.changes_in_place() {
             return true;
         }
-        // Pairs with the fence in `alter`.
+        // Pairs with the fence in `update_value`.
         fence(Acquire);
         let header = Header::load(&self.memory, found.record_at);
         let in_change = version == 0 && header.version_at().is_some();

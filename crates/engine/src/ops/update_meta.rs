@@ -22,7 +22,7 @@ use crate::{Engine, Reason, StoreError, Stuck, ThreadSlot};
 
 /// What is to be changed of an item whose value stays.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Amendment {
+pub struct MetaUpdate {
     /// Change it only if it has this cas token.
     pub cas: Option<u64>,
     /// The deadline that it shall get.
@@ -38,7 +38,7 @@ pub struct Amendment {
 
 /// What came of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Amended {
+pub enum MetaOutcome {
     /// It is done, and this is known of the item now.
     Done(Meta),
     /// There is no such item.
@@ -115,13 +115,13 @@ impl Engine {
     /// # Errors
     /// [`StoreError::NoMemory`] where an item stored without a deadline must be moved to get one, and
     /// cannot.
-    pub fn amend(
+    pub fn update_meta(
         &self,
         thread: &ThreadSlot,
         key: &[u8],
-        amendment: &Amendment,
+        update: &MetaUpdate,
         now: Second,
-    ) -> Result<Amended, StoreError> {
+    ) -> Result<MetaOutcome, StoreError> {
         self.flush_if_due(now);
         let hash = self.hash(key);
         let mut room: Option<(Reservation<'_>, Header)> = None;
@@ -129,22 +129,22 @@ impl Engine {
             let locked = self.lock(thread, hash)?;
             let found = self.find_locked(&locked, hash, key);
             let Some(found) = found.filter(|found| self.death(found, now).is_none()) else {
-                return Ok(Amended::NotFound);
+                return Ok(MetaOutcome::NotFound);
             };
-            if amendment.cas.is_some_and(|cas| cas != self.version(&found)) {
-                return Ok(Amended::Exists);
+            if update.cas.is_some_and(|cas| cas != self.version(&found)) {
+                return Ok(MetaOutcome::Exists);
             }
-            let Some(deadline) = first_deadline(&found, amendment) else {
-                return Ok(Amended::Done(self.amend_here(thread, &found, amendment, now)));
+            let Some(deadline) = first_deadline(&found, update) else {
+                return Ok(MetaOutcome::Done(self.update_meta_here(thread, &found, update, now)));
             };
             // Nobody looks for room while holding a group: the item may be another one by then.
             match room.take() {
                 Some((room, seen)) if seen.is_same_form(found.header) => {
                     let copy = self.copy_with_deadline(&room, &found, key, hash, deadline);
-                    let meta = self.amend_here(thread, &copy, amendment, now);
+                    let meta = self.update_meta_here(thread, &copy, update, now);
                     self.relink(thread, &room, &found, deadline, found.slot.freq());
                     drop(locked);
-                    return Ok(Amended::Done(meta));
+                    return Ok(MetaOutcome::Done(meta));
                 }
                 unfit => {
                     drop(locked);
@@ -161,20 +161,20 @@ impl Engine {
     }
 
     /// Changes a record that has room for all of it: one that readers find, or its copy. Under the lock of its group.
-    fn amend_here(
+    fn update_meta_here(
         &self,
         thread: &ThreadSlot,
         found: &Found,
-        amendment: &Amendment,
+        update: &MetaUpdate,
         now: Second,
     ) -> Meta {
-        self.set_deadline(found, amendment.deadline);
-        let header = match amendment.noted {
+        self.set_deadline(found, update.deadline);
+        let header = match update.noted {
             true => found.header.with_used(now),
             false => found.header,
         };
-        if !amendment.stale {
-            let is_news = amendment.noted && !found.is_fetched();
+        if !update.stale {
+            let is_news = update.noted && !found.is_fetched();
             self.set_header(
                 found,
                 if is_news { header.with_initial_freq(READ_BEFORE) } else { header },
@@ -186,7 +186,7 @@ impl Engine {
         }
         self.set_header(found, header.with_marks(Marks { stale: true, token_sent: false }));
         if let Some(at) = header.version_at() {
-            let new = self.give_version(thread, amendment.version, self.version(found));
+            let new = self.give_version(thread, update.version, self.version(found));
             // Pairs with the acquire in `Header::version`: see `meta`.
             self.memory.word(found.record_at + at).store(new, Release);
             self.end_change(thread);
@@ -228,7 +228,7 @@ impl Engine {
 }
 
 /// The deadline for which a found record has no room, where it is to get one.
-fn first_deadline(found: &Found, amendment: &Amendment) -> Option<Deadline> {
-    let wanted = amendment.deadline.filter(|deadline| *deadline != Deadline::NEVER);
+fn first_deadline(found: &Found, update: &MetaUpdate) -> Option<Deadline> {
+    let wanted = update.deadline.filter(|deadline| *deadline != Deadline::NEVER);
     wanted.filter(|_| found.header.deadline_at().is_none())
 }
