@@ -67,8 +67,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
             let died = "which may be what killed processes were about: without --read-only it is put in order";
             let advice =
                 "end who uses the cache, remove the file, which is only a cache's, and report this";
-            let is_unburied = arguments.read_only && !dead.is_empty();
-            eprintln!("larder: {}", if is_unburied { died } else { advice });
+            let is_unreaped = arguments.read_only && !dead.is_empty();
+            eprintln!("larder: {}", if is_unreaped { died } else { advice });
             Ok(Outcome::Missed)
         }
     }

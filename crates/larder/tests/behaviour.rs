@@ -56,7 +56,7 @@ fn an_item_dies_in_the_second_of_its_deadline() {
     assert!(cache.get(b"k").is_some());
     cache.tick(cache.now() + 1);
     assert!(cache.get(b"k").is_none());
-    assert_eq!(cache.len(), 0, "a read that finds an item dead buries it");
+    assert_eq!(cache.len(), 0, "a read that finds an item dead unlinks it");
     cache.validate().unwrap();
 }
 

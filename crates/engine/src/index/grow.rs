@@ -71,7 +71,7 @@ impl Engine {
     /// Where the index is far behind, who grows it may be dead.
     fn look_after_grower(&self) {
         if self.has_peers() && self.is_filled_to(LOAD_PERCENT_MAX + 10) {
-            self.bury_dead();
+            self.reap_peers();
         }
     }
 
@@ -381,7 +381,7 @@ mod tests {
         assert_eq!(filled(), 3000);
         // As if it had filled slots again and again and been killed each time before it said so.
         count.fetch_sub(2000, Relaxed);
-        engine.bury_peer(dead.peer);
+        engine.reap_peer(dead.peer);
         engine.maintain(&thread, NOW);
         assert_eq!(filled(), 3000);
     }

@@ -112,7 +112,7 @@ impl Engine {
             // What is called, not made a part of this, is lent a copy: so that this one stays in registers.
             if let Some(miss) = self.death(&found, now) {
                 if self.is_still_there(&found) {
-                    return Read::Miss(self.bury(thread, hash, &{ found }, miss, now));
+                    return Read::Miss(self.unlink_expired(thread, hash, &{ found }, miss, now));
                 }
             } else if !reading.value {
                 if let Some(meta) = self.meta_of(&{ found }, now) {
@@ -251,7 +251,14 @@ impl Engine {
 
     /// Unlinks a record that was found dead, unless something else is there by now. A reservation stays, and is
     /// no item at all.
-    fn bury(&self, thread: &ThreadSlot, hash: u64, dead: &Found, miss: Miss, now: Second) -> Miss {
+    fn unlink_expired(
+        &self,
+        thread: &ThreadSlot,
+        hash: u64,
+        dead: &Found,
+        miss: Miss,
+        now: Second,
+    ) -> Miss {
         let is_kept = self.reserved_until(dead).is_some_and(|until| !until.is_past(now));
         if is_kept && !self.is_flushed(dead.sequence) {
             return Miss::Absent;

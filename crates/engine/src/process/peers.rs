@@ -40,8 +40,8 @@ const PINS_MASK: u64 = ARRIVING - 1;
 #[derive(Default)]
 pub(crate) struct Table {
     locks: Option<Locks>,
-    /// Held by the thread of this process that buries the dead: locks do not tell threads apart.
-    burying: Mutex<()>,
+    /// Held by the thread of this process that reaps dead peers: locks do not tell threads apart.
+    reaping: Mutex<()>,
 }
 
 impl fmt::Debug for Table {
@@ -75,7 +75,7 @@ fn lock_byte(peer: u32) -> u64 {
 
 impl Table {
     pub(crate) fn new(locks: Option<Locks>) -> Self {
-        Self { locks, burying: Mutex::new(()) }
+        Self { locks, reaping: Mutex::new(()) }
     }
 
     /// The file of the locks opened again, for a forked child.
@@ -110,10 +110,10 @@ impl Engine {
         self.peer = self.lock_a_row()?;
         // A process that used its memory alone has none before it.
         if self.has_peers() && self.is_row_in_use(self.peer) {
-            self.bury_peer(self.peer);
+            self.reap_peer(self.peer);
         }
         self.take_row(self.peer);
-        self.bury_dead();
+        self.reap_peers();
         Ok(())
     }
 
@@ -190,7 +190,7 @@ impl Engine {
         0..used.min(self.layout.peers as u64) as u32
     }
 
-    /// The processes that are attached, and those that died attached and have not been buried.
+    /// The processes that are attached, and those that died attached and have not been reaped.
     pub fn peer_reports(&self) -> Vec<PeerReport> {
         let in_use = self.rows().filter(|row| self.is_row_in_use(*row));
         in_use
@@ -212,11 +212,11 @@ impl Engine {
     /// Looks for peers that have died, and puts in order what they left. Were there any?
     ///
     /// Cost: a system call for each peer.
-    pub(crate) fn bury_dead(&self) -> bool {
+    pub(crate) fn reap_peers(&self) -> bool {
         let Some(locks) = &self.table.locks else {
             return false;
         };
-        let _burying = match self.table.burying.try_lock() {
+        let _reaping = match self.table.reaping.try_lock() {
             Ok(guard) => guard,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return false,
@@ -229,7 +229,7 @@ impl Engine {
             }
             // It may have left between the two looks.
             if self.is_row_in_use(row) {
-                self.bury_peer(row);
+                self.reap_peer(row);
                 any = true;
             }
             let _ = locks.unlock(lock_byte(row));

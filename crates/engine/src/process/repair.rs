@@ -53,7 +53,7 @@ impl Engine {
     }
 
     /// As [`Self::repair`], for a process that died: it may have filled slots that it did not count.
-    pub(crate) fn bury_peer(&self, row: u32) {
+    pub(crate) fn reap_peer(&self, row: u32) {
         self.memory.word(global::SUSPECTS).fetch_or(SLOTS, Release);
         self.repair(row);
     }

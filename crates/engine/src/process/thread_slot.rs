@@ -122,7 +122,7 @@ impl Engine {
         })
     }
 
-    /// True if nothing is owned, or a thread slot owns it that a process has: one that lives, or that died and will be buried.
+    /// True if nothing is owned, or a thread slot owns it that a process has: one that lives, or that died and will be reaped.
     pub(crate) fn may_own(&self, owner: u64) -> bool {
         let Some(index) = owner.checked_sub(1).map(|index| index as usize) else {
             return true;

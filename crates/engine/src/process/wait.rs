@@ -56,7 +56,7 @@ impl Engine {
         if !self.has_peers() || wait.rounds <= Wait::YIELDS_MAX {
             return Ok(());
         }
-        if self.bury_dead() {
+        if self.reap_peers() {
             wait.rounds = 0;
             return Ok(());
         }

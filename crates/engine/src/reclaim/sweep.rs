@@ -52,7 +52,7 @@ impl Engine {
     /// many as the memory has 128 MiB.
     pub fn maintain(&self, thread: &ThreadSlot, now: Second) {
         self.flush_if_due(now);
-        self.bury_dead();
+        self.reap_peers();
         self.recount_suspects(thread, RECOUNTED_SEGMENTS_MAX);
         self.detach_reclaimable(thread, now);
         let mut keep = Keep::BestHalf;

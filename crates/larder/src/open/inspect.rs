@@ -77,7 +77,7 @@ impl Inspection {
         self.engine.segment_reports()
     }
 
-    /// The processes that are attached, and those that died so and have not been buried yet. Where the system does not
+    /// The processes that are attached, and those that died so and have not been reaped yet. Where the system does not
     /// say none is said to live.
     pub fn peers(&self) -> Vec<Peer> {
         let lives =
