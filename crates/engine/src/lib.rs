@@ -33,7 +33,7 @@ pub use inspect::describe::{PeerReport, SegmentReport};
 pub use inspect::dump::{Cursor, Dumped, Sampled};
 pub use inspect::report::Report;
 pub use inspect::validate::Broken;
-pub use ops::count::{Arithmetic, Counting};
+pub use ops::arithmetic::{Arithmetic, ArithmeticRequest};
 pub use ops::large::{Evicted, LargeValue, Upload};
 pub use ops::load::Basis;
 pub use ops::look::Looked;

@@ -242,11 +242,11 @@ fn look_up(
     if found.is_ok() && !out.is_whole() {
         return found.ok();
     }
-    engine.count(thread, if found.is_ok() { Counter::GetHits } else { Counter::GetMisses }, 1);
+    engine.bump(thread, if found.is_ok() { Counter::GetHits } else { Counter::GetMisses }, 1);
     match found {
         Ok(_) | Err(Miss::Absent) => {}
-        Err(Miss::Expired) => engine.count(thread, Counter::GetExpired, 1),
-        Err(Miss::Flushed) => engine.count(thread, Counter::GetFlushed, 1),
+        Err(Miss::Expired) => engine.bump(thread, Counter::GetExpired, 1),
+        Err(Miss::Flushed) => engine.bump(thread, Counter::GetFlushed, 1),
     }
     found.ok()
 }

@@ -68,9 +68,9 @@ pub use cache::Cache;
 pub use client::{Client, ClientError, Hit};
 pub use clock::Clock;
 pub use larder_engine::{
-    Arithmetic, Basis, Broken, Counting, CreateError, Cursor, Deletion, Dumped, Evicted, JoinError,
-    Leaving, LimitError, MetaOutcome, MetaUpdate, Miss, PeerReport, Reading, Reason, Removed,
-    Report, Request, Sampled, SegmentReport, Stale, StoreError, Stored,
+    Arithmetic, ArithmeticRequest, Basis, Broken, CreateError, Cursor, Deletion, Dumped, Evicted,
+    JoinError, Leaving, LimitError, MetaOutcome, MetaUpdate, Miss, PeerReport, Reading, Reason,
+    Removed, Report, Request, Sampled, SegmentReport, Stale, StoreError, Stored,
 };
 pub use larder_item::{
     Deadline, Direction, Epoch, KEY_BYTES_MAX, KeyError, Meta, Second, StoreMode,

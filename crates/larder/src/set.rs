@@ -338,8 +338,8 @@ impl Cache {
 #[cold]
 pub(crate) fn count_refusal(engine: &Engine, thread: &ThreadSlot, error: StoreError) {
     match error {
-        StoreError::TooLarge => engine.count(thread, Counter::StoreTooLarge, 1),
-        StoreError::NoMemory => engine.count(thread, Counter::StoreNoMemory, 1),
+        StoreError::TooLarge => engine.bump(thread, Counter::StoreTooLarge, 1),
+        StoreError::NoMemory => engine.bump(thread, Counter::StoreNoMemory, 1),
         StoreError::Key(_) | StoreError::Stuck(_) => {}
     }
 }

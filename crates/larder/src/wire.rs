@@ -3,7 +3,8 @@
 //! what programs want.
 
 use larder_engine::{
-    Arithmetic, Counting, Deletion, MetaOutcome, MetaUpdate, Reading, Request, StoreError, Stored,
+    Arithmetic, ArithmeticRequest, Deletion, MetaOutcome, MetaUpdate, Reading, Request, StoreError,
+    Stored,
 };
 use larder_item::{Deadline, Direction, Meta, Second};
 use larder_region::Sink;
@@ -325,7 +326,7 @@ impl Cache {
         direction: Direction,
         delta: u64,
     ) -> Result<Arithmetic, StoreError> {
-        self.arithmetic_as(&Counting::new(key, direction, delta))
+        self.arithmetic_as(&ArithmeticRequest::new(key, direction, delta))
     }
 
     /// As [`Cache::arithmetic`], with everything that can come with it. Where there is no counter it is for the caller
@@ -336,16 +337,19 @@ impl Cache {
     ///
     /// ```
     /// # let cache = larder::Cache::builder().cas(true).open()?;
-    /// use larder::{Arithmetic, Counting, Direction};
+    /// use larder::{Arithmetic, ArithmeticRequest, Direction};
     /// cache.set("n", "9", None)?;
-    /// let counting = Counting::new(b"n", Direction::Increment, 1);
-    /// let moved = cache.arithmetic_as(&Counting { version: Some(1000), ..counting })?;
+    /// let counting = ArithmeticRequest::new(b"n", Direction::Increment, 1);
+    /// let moved = cache.arithmetic_as(&ArithmeticRequest { version: Some(1000), ..counting })?;
     /// assert!(matches!(moved, Arithmetic::Number { number: 10, meta } if meta.cas == 1000));
-    /// let refused = cache.arithmetic_as(&Counting { cas: Some(999), ..counting })?;
+    /// let refused = cache.arithmetic_as(&ArithmeticRequest { cas: Some(999), ..counting })?;
     /// assert_eq!(refused, Arithmetic::Exists);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn arithmetic_as(&self, counting: &Counting<'_>) -> Result<Arithmetic, StoreError> {
+    pub fn arithmetic_as(
+        &self,
+        counting: &ArithmeticRequest<'_>,
+    ) -> Result<Arithmetic, StoreError> {
         let now = self.now();
         self.shared().flights.detach(counting.key);
         self.with_thread_slot(|engine, thread| engine.arithmetic(thread, counting, now))

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use larder::{
-    Arithmetic, Cache, Clock, Counting, Cursor, Deadline, Deletion, Direction, Meta, MetaOutcome,
-    Read, Reading, Reason, Request, Stale, StoreMode, Stored,
+    Arithmetic, ArithmeticRequest, Cache, Clock, Cursor, Deadline, Deletion, Direction, Meta,
+    MetaOutcome, Read, Reading, Reason, Request, Stale, StoreMode, Stored,
 };
 
 fn cache(memory_bytes: u64, cas: bool) -> Cache {
@@ -154,12 +154,16 @@ fn a_counter_is_moved_under_its_token_and_gets_the_one_asked_for_and_a_deadline(
     // a digit more.
     for (round, ttl) in [None, None, Some(70), Some(80)].into_iter().enumerate() {
         let token = cache.peek(b"n").unwrap().cas;
-        let counting = Counting { version: Some(900 + round as u64), ..Counting::new(b"n", up, 1) };
+        let counting = ArithmeticRequest {
+            version: Some(900 + round as u64),
+            ..ArithmeticRequest::new(b"n", up, 1)
+        };
         let counting =
-            Counting { deadline: ttl.map(|secs| Deadline::after(now, secs)), ..counting };
-        let wrong = cache.arithmetic_as(&Counting { cas: Some(token + 1), ..counting });
+            ArithmeticRequest { deadline: ttl.map(|secs| Deadline::after(now, secs)), ..counting };
+        let wrong = cache.arithmetic_as(&ArithmeticRequest { cas: Some(token + 1), ..counting });
         assert_eq!(wrong, Ok(Arithmetic::Exists));
-        let moved = cache.arithmetic_as(&Counting { cas: Some(token), ..counting }).unwrap();
+        let moved =
+            cache.arithmetic_as(&ArithmeticRequest { cas: Some(token), ..counting }).unwrap();
         let meta = cache.peek(b"n").unwrap();
         assert_eq!(moved, Arithmetic::Number { number: 9 + round as u64, meta });
         let deadline = counting.deadline.unwrap_or(Deadline::NEVER);

@@ -21,7 +21,7 @@ impl Default for Counters {
 impl Counters {
     /// Adds one.
     #[inline]
-    pub fn count(&self, counter: Counter) {
+    pub fn bump(&self, counter: Counter) {
         self.add(counter, 1);
     }
 
@@ -54,7 +54,7 @@ impl Default for ClassCounters {
 impl ClassCounters {
     /// Adds one. A number that no class has is that of another.
     #[inline]
-    pub fn count(&self, class: u8, counter: ClassCounter) {
+    pub fn bump(&self, class: u8, counter: ClassCounter) {
         let cell = self.cell(class, counter);
         cell.store(cell.load(Relaxed).wrapping_add(1), Relaxed);
     }

@@ -38,9 +38,9 @@ impl Engine {
             filled.min_by_key(|at| locked.slot(*at).freq()).ok_or(StoreError::NoMemory)?;
         let found = self.named_by(slot_at, locked.slot(slot_at));
         self.tell_removal(&found, Reason::Evicted);
-        self.count(thread, Counter::EvictedUnfetched, u64::from(!found.is_fetched()));
-        self.count(thread, Counter::EvictedActive, u64::from(found.slot.freq() > 0));
-        self.count(thread, Counter::Evictions, 1);
+        self.bump(thread, Counter::EvictedUnfetched, u64::from(!found.is_fetched()));
+        self.bump(thread, Counter::EvictedActive, u64::from(found.slot.freq() > 0));
+        self.bump(thread, Counter::Evictions, 1);
         self.unlink(thread, &found);
         Ok(slot_at)
     }

@@ -132,7 +132,7 @@ impl Engine {
         locked.set_control(locked.control().with_level(level + 1).moved());
         self.finish_split(thread, &locked, groups);
         drop(locked);
-        self.count(thread, Counter::GroupsSplit, 1);
+        self.bump(thread, Counter::GroupsSplit, 1);
         Ok(())
     }
 

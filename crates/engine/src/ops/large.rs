@@ -270,7 +270,7 @@ impl Engine {
         self.note_deadline(room.segment, Deadline::NEVER);
         self.note_arriving(room.segment);
         self.charge(room.segment, Account::of(header));
-        self.count(thread, Counter::BytesWritten, header.record_bytes() as u64);
+        self.bump(thread, Counter::BytesWritten, header.record_bytes() as u64);
         let piece = Piece { slot: room.slot(), sequence: room.sequence };
         let piece_at = room.at() + PIECE_HEAD_BYTES;
         upload.pieces.push(piece);
@@ -387,7 +387,7 @@ impl Engine {
 
     /// Gives back what an upload has written.
     pub fn abort_upload(&self, thread: &ThreadSlot, upload: Upload) {
-        self.count(thread, Counter::UploadsAborted, 1);
+        self.bump(thread, Counter::UploadsAborted, 1);
         self.give_back(thread, &upload);
     }
 

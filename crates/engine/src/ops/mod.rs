@@ -1,6 +1,6 @@
 //! The operations: one file for each thing that a caller asks of the engine.
 
-pub(crate) mod count;
+pub(crate) mod arithmetic;
 pub(crate) mod extend;
 pub(crate) mod flush;
 pub(crate) mod large;

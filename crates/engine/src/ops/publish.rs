@@ -240,13 +240,13 @@ impl Engine {
             self.tell_replaced(old, condition, now);
             self.discharge_item(old, *carried);
             let is_reclaimed = live.is_none() && self.reserved_until(old).is_none();
-            self.count(thread, Counter::Reclaimed, u64::from(is_reclaimed));
+            self.bump(thread, Counter::Reclaimed, u64::from(is_reclaimed));
         }
-        self.count(thread, Counter::BytesWritten, bytes as u64);
-        self.count(thread, Counter::ItemsTotal, u64::from(condition.is_new_item()));
+        self.bump(thread, Counter::BytesWritten, bytes as u64);
+        self.bump(thread, Counter::ItemsTotal, u64::from(condition.is_new_item()));
         if old.is_none() {
             let is_remembered = self.forget(&locked, draft.hash);
-            self.count(thread, Counter::GhostHits, u64::from(is_remembered));
+            self.bump(thread, Counter::GhostHits, u64::from(is_remembered));
             self.note_slots(thread, 1);
         }
         Ok(Stored::Stored { cas, value_bytes: draft.shown_bytes() })

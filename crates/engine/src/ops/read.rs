@@ -143,7 +143,7 @@ impl Engine {
                 }
                 out.truncate(start);
             }
-            self.count(thread, Counter::ReadsRetried, 1);
+            self.bump(thread, Counter::ReadsRetried, 1);
             if self.wait_for_peers(&mut wait).is_err() {
                 // Somebody has been stopped while changing this one.
                 return Read::Miss(Miss::Absent);

@@ -324,7 +324,7 @@ impl Engine {
                 self.grow_if_due(thread, now);
                 return done;
             }
-            self.count(thread, Counter::ReadsRetried, 1);
+            self.bump(thread, Counter::ReadsRetried, 1);
             self.wait_for_peers(&mut wait)?;
         }
     }

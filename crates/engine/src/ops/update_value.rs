@@ -19,7 +19,7 @@ use larder_stats::Counter;
 
 use crate::index::find::Found;
 use crate::segment::record::{Header, INITIAL_FREQ_MAX, Marks, NUMBER_BYTES};
-use crate::{Arithmetic, Counting, Engine, Request, Stored, Stuck, ThreadSlot};
+use crate::{Arithmetic, ArithmeticRequest, Engine, Request, Stored, Stuck, ThreadSlot};
 
 /// What a change in place came to.
 pub(crate) enum UpdatedValue<T> {
@@ -35,7 +35,7 @@ impl Engine {
     pub(crate) fn count_in_place(
         &self,
         thread: &ThreadSlot,
-        counting: &Counting<'_>,
+        counting: &ArithmeticRequest<'_>,
         now: Second,
     ) -> Result<UpdatedValue<Arithmetic>, Stuck> {
         let hash = self.hash(counting.key);
@@ -106,7 +106,7 @@ impl Engine {
             // The bytes are there.
             self.set_header(&found, longer.with_initial_freq(freq));
         });
-        self.count(thread, Counter::ItemsTotal, 1);
+        self.bump(thread, Counter::ItemsTotal, 1);
         Ok(UpdatedValue::Done(Stored::Stored { cas, value_bytes }))
     }
 
@@ -146,7 +146,7 @@ impl Engine {
         asked: Option<u64>,
         change: impl FnOnce(),
     ) -> u64 {
-        self.count(thread, Counter::AlteredInPlace, 1);
+        self.bump(thread, Counter::AlteredInPlace, 1);
         let Some(at) = found.header.version_at() else {
             change();
             return 0;

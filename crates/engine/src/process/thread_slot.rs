@@ -217,7 +217,7 @@ impl Engine {
 
     /// Counts on a thread slot.
     #[inline]
-    pub fn count(&self, thread: &ThreadSlot, counter: Counter, n: u64) {
+    pub fn bump(&self, thread: &ThreadSlot, counter: Counter, n: u64) {
         add(self, thread.at + COUNTERS + 8 * counter as usize, n);
     }
 

@@ -41,7 +41,7 @@ impl Engine {
         }
         let begun = self.begin_emptying(thread, reclaimable);
         if begun {
-            self.count(thread, Counter::SegmentsSpent, 1);
+            self.bump(thread, Counter::SegmentsSpent, 1);
             self.finish_emptying(thread, reclaimable.segment);
         }
         Ok(if begun { Emptied::Yes(self.layout.segment_bytes) } else { Emptied::Busy })
@@ -122,19 +122,19 @@ impl Engine {
     /// Removes an item that is dead by itself.
     pub(crate) fn remove_dead(&self, thread: &ThreadSlot, found: &Found, death: Miss) {
         self.tell_removal(found, death.into());
-        self.count(thread, Counter::Reclaimed, 1);
+        self.bump(thread, Counter::Reclaimed, 1);
         self.unlink_dead(thread, found);
     }
 
     /// The same for one that somebody was looking for.
     pub(crate) fn sweep_up(&self, thread: &ThreadSlot, found: &Found, death: Miss) {
         self.tell_swept(found, death.into());
-        self.count(thread, Counter::CrawlerReclaimed, 1);
+        self.bump(thread, Counter::CrawlerReclaimed, 1);
         self.unlink_dead(thread, found);
     }
 
     fn unlink_dead(&self, thread: &ThreadSlot, found: &Found) {
         self.unlink(thread, found);
-        self.count(thread, Counter::ExpiredUnfetched, u64::from(!found.is_fetched()));
+        self.bump(thread, Counter::ExpiredUnfetched, u64::from(!found.is_fetched()));
     }
 }

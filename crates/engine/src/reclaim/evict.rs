@@ -207,7 +207,7 @@ impl Engine {
         }
         let passed = self.pass_all_on(thread, segment, &mut passage, now);
         if passed.is_ok() {
-            self.count(thread, Counter::SegmentsEvicted, 1);
+            self.bump(thread, Counter::SegmentsEvicted, 1);
         }
         if passage.remembered > 0 {
             self.note_remembered(passage.remembered);
@@ -253,7 +253,7 @@ impl Engine {
         drop(evictor);
         match passed {
             Ok(()) => {
-                self.count(thread, Counter::SegmentsCompacted, 1);
+                self.bump(thread, Counter::SegmentsCompacted, 1);
                 Ok(self.reclaimed(&passage))
             }
             Err(StoreError::NoMemory) if self.evicts => Ok(Emptied::Partly),
@@ -318,7 +318,7 @@ impl Engine {
             found.slot.freq()
         };
         self.relocate(thread, record, passage.to, |freq| passage.freq_after(freq), now)?;
-        self.count(thread, passage.move_of(record, freq), 1);
+        self.bump(thread, passage.move_of(record, freq), 1);
         passage.bytes_left = passage.bytes_left.saturating_sub(bytes);
         passage.moved_bytes += bytes;
         Ok(())
@@ -338,12 +338,12 @@ impl Engine {
         if passage.from == Pool::Small {
             self.remember(locked, hash);
             passage.remembered += 1;
-            self.count(thread, Counter::EvictionsSmall, 1);
+            self.bump(thread, Counter::EvictionsSmall, 1);
         }
-        self.count(thread, Counter::EvictedUnfetched, u64::from(!found.is_fetched()));
-        self.count(thread, Counter::Evictions, 1);
-        self.count(thread, Counter::EvictedAgeSecs, u64::from(passage.age_secs));
-        self.count(thread, Counter::EvictedActive, u64::from(found.slot.freq() > 0));
+        self.bump(thread, Counter::EvictedUnfetched, u64::from(!found.is_fetched()));
+        self.bump(thread, Counter::Evictions, 1);
+        self.bump(thread, Counter::EvictedAgeSecs, u64::from(passage.age_secs));
+        self.bump(thread, Counter::EvictedActive, u64::from(found.slot.freq() > 0));
     }
 
     /// The bytes of an item: of its record, or of its value where that is kept in pieces.

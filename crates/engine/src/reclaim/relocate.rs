@@ -75,7 +75,7 @@ impl Engine {
             let header = found.header.with_freq_changed(counted, freq);
             self.memory.word(room.at()).store(header.word(), Relaxed);
             self.relink(thread, &room, &found, self.deadline(&found), freq);
-            self.count(thread, Counter::BytesRelocated, bytes as u64);
+            self.bump(thread, Counter::BytesRelocated, bytes as u64);
         }
         Ok(())
     }
@@ -97,7 +97,7 @@ impl Engine {
             self.intend_to_replace(thread, slot);
             self.set_slot(table_at, room.slot());
             self.discharge(slot.segment(), account);
-            self.count(thread, Counter::BytesRelocated, bytes as u64);
+            self.bump(thread, Counter::BytesRelocated, bytes as u64);
         }
     }
 

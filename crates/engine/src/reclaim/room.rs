@@ -133,7 +133,7 @@ impl Engine {
                             Ok(Emptied::Busy)
                         }
                         done => {
-                            self.count(thread, Counter::DirectReclaims, 1);
+                            self.bump(thread, Counter::DirectReclaims, 1);
                             done
                         }
                     }

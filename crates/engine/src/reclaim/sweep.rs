@@ -197,7 +197,7 @@ impl Engine {
                 self.sweep_up(thread, &found, death);
             }
         }
-        self.count(thread, Counter::CrawlerItemsChecked, checked);
+        self.bump(thread, Counter::CrawlerItemsChecked, checked);
         self.unpin(segment);
     }
 }

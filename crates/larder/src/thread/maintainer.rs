@@ -53,7 +53,7 @@ fn maintain(cache: &Weak<Shared>, thread: Option<&ThreadSlot>) {
             let more = engine.shrink(thread, now);
             if now != maintained {
                 engine.maintain(thread, now);
-                engine.count(thread, Counter::MaintainerRounds, 1);
+                engine.bump(thread, Counter::MaintainerRounds, 1);
             }
             more
         };

@@ -4,8 +4,8 @@
 use std::collections::HashSet;
 
 use larder::{
-    Arithmetic, Cache, Clock, Counting, Deadline, Deletion, Direction, Meta, MetaOutcome, Read,
-    Reading, Request, Stale, StoreMode, Stored,
+    Arithmetic, ArithmeticRequest, Cache, Clock, Deadline, Deletion, Direction, Meta, MetaOutcome,
+    Read, Reading, Request, Stale, StoreMode, Stored,
 };
 use larder_testkit::model::{Counted, Model, ModelItem, Outcome};
 
@@ -217,11 +217,11 @@ impl Pair {
             }
             Operation::Arithmetic { key, direction, delta, with, ttl } => {
                 let key = key_of(*key);
-                let counting = Counting {
+                let counting = ArithmeticRequest {
                     cas: self.token(&key, with.token),
                     version: with.version,
                     deadline: ttl.map(|ttl| ttl.deadline(self.model.now())),
-                    ..Counting::new(&key, *direction, *delta)
+                    ..ArithmeticRequest::new(&key, *direction, *delta)
                 };
                 self.arithmetic(&counting);
             }
@@ -308,8 +308,8 @@ impl Pair {
         }
     }
 
-    fn arithmetic(&mut self, counting: &Counting<'_>) {
-        let Counting { key, direction, delta, cas, version, deadline } = *counting;
+    fn arithmetic(&mut self, counting: &ArithmeticRequest<'_>) {
+        let ArithmeticRequest { key, direction, delta, cas, version, deadline } = *counting;
         let found = self.cache.arithmetic_as(counting).unwrap();
         match (found, self.model.arithmetic(key, direction, delta, cas, deadline)) {
             (Arithmetic::Number { number, meta }, Counted::Number(expected)) => {

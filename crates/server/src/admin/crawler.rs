@@ -50,7 +50,7 @@ impl Crawler {
         if server.crawler.crawling.swap(true, Acquire) {
             return Err(Refusal::Crawling);
         }
-        server.crawler.counters.count(Counter::CrawlersRunning);
+        server.crawler.counters.bump(Counter::CrawlersRunning);
         let crawling = Arc::clone(server);
         let spawned = thread::Builder::new().name("crawler".to_owned()).spawn(move || {
             crawl(&crawling, crawled);

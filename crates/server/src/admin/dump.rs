@@ -34,8 +34,8 @@ impl Dump {
         form: DumpForm,
         crawled: Crawled,
     ) -> Self {
-        counters.count(Counter::CrawlerStarts);
-        counters.count(Counter::CrawlersRunning);
+        counters.bump(Counter::CrawlerStarts);
+        counters.bump(Counter::CrawlersRunning);
         let (server, counters) = (Arc::clone(server), Arc::clone(counters));
         Self { server, counters, form, crawled, cursor: Cursor::default(), found: Vec::new() }
     }

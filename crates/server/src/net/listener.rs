@@ -176,8 +176,8 @@ impl Listener {
             self.reject(&accepted, client_certificates.is_some());
             return Ok(());
         }
-        self.counters.count(Counter::ConnectionsTotal);
-        self.counters.count(Counter::ConnectionsCurrent);
+        self.counters.bump(Counter::ConnectionsTotal);
+        self.counters.bump(Counter::ConnectionsCurrent);
         self.inboxes[self.next_inbox].put(Accepted {
             socket: accepted,
             transport: *transport,
@@ -189,7 +189,7 @@ impl Listener {
     }
 
     fn reject(&self, socket: &OwnedFd, is_tls: bool) {
-        self.counters.count(Counter::ConnectionsRejected);
+        self.counters.bump(Counter::ConnectionsRejected);
         if is_tls {
             // To say it would take a handshake.
             return;
@@ -206,7 +206,7 @@ impl Listener {
     fn suspend(&mut self, why: &str) {
         if self.suspended.is_none() {
             self.server.log.event(format_args!("no more connections are accepted: {why}"));
-            self.counters.count(Counter::ListenDisabled);
+            self.counters.bump(Counter::ListenDisabled);
             self.server.set_accepting(false);
             self.suspended = Some(Stopwatch::start());
         }

@@ -130,7 +130,7 @@ impl Tls {
             }
             _ => {
                 self.is_broken = true;
-                counters.count(if was_handshaking {
+                counters.bump(if was_handshaking {
                     Counter::SslHandshakeErrors
                 } else {
                     Counter::SslProtoErrors
@@ -145,7 +145,7 @@ impl Tls {
         if was_handshaking && !self.state.is_handshaking() {
             self.is_handshaking = false;
             if self.counts_sessions && self.state.handshake_kind() != Some(HandshakeKind::Resumed) {
-                counters.count(Counter::SslNewSessions);
+                counters.bump(Counter::SslNewSessions);
             }
         }
         let may_be_more = received == room_bytes || self.is_over;

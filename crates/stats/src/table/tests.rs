@@ -99,7 +99,7 @@ fn a_level_goes_down_by_adding_the_twos_complement() {
     let counters = Counters::default();
     counters.add(Counter::ConnectionsCurrent, 3);
     counters.add(Counter::ConnectionsCurrent, 1u64.wrapping_neg());
-    counters.count(Counter::ItemsTotal);
+    counters.bump(Counter::ItemsTotal);
     assert_eq!(counters.read(Counter::ConnectionsCurrent), 2);
     assert_eq!(counters.read(Counter::ItemsTotal), 1);
 }

@@ -9,8 +9,8 @@ use larder_item::{Deadline, Direction, Meta, Second, StoreMode};
 use crate::interleavings::stage::scene::{Crowd, NOW};
 use crate::reclaim::evict::{Emptied, Keep};
 use crate::{
-    Arithmetic, Counting, Deletion, Engine, Evicted, MetaOutcome, MetaUpdate, Read, Request,
-    StoreError, Stored, ThreadSlot, Upload,
+    Arithmetic, ArithmeticRequest, Deletion, Engine, Evicted, MetaOutcome, MetaUpdate, Read,
+    Request, StoreError, Stored, ThreadSlot, Upload,
 };
 
 /// The bytes of a value behind its key: enough to be copied in several parts.
@@ -302,7 +302,10 @@ impl Actor {
 
     /// Moves a number by one and tells what it is then, and its cas token, if there is one.
     pub(crate) fn count(&self, key: &[u8], direction: Direction) -> Option<(u64, u64)> {
-        match self.engine.arithmetic(&self.thread, &Counting::new(key, direction, 1), NOW).unwrap()
+        match self
+            .engine
+            .arithmetic(&self.thread, &ArithmeticRequest::new(key, direction, 1), NOW)
+            .unwrap()
         {
             Arithmetic::Number { number, meta } => Some((number, meta.cas)),
             Arithmetic::NotFound => None,

@@ -240,7 +240,7 @@ impl Watch {
         });
         logs.next_id += 1;
         logs.list.push(Arc::clone(&log));
-        logs.counters.count(Counter::LogWatchers);
+        logs.counters.bump(Counter::LogWatchers);
         pay_attention(server, &logs);
         drop(logs);
         Ok(Self { server: Arc::clone(server), log })

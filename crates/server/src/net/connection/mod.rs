@@ -344,7 +344,7 @@ impl Connection {
                 Next::GiveWay => false,
                 Next::Input | Next::Drain | Next::Region | Next::Lines | Next::Close => break,
             };
-            executor.counters().count(Counter::ConnectionYields);
+            executor.counters().bump(Counter::ConnectionYields);
             if !goes_on {
                 break;
             }
@@ -478,7 +478,7 @@ impl Connection {
     /// Counts that it is closed for the memory that it holds, and reports that to a peer that has got all of
     /// its answers.
     pub(crate) fn give_up(&mut self, executor: &Executor, records: &mut Records) {
-        executor.counters().count(match self.holding.is_mostly_output() {
+        executor.counters().bump(match self.holding.is_mostly_output() {
             true => Counter::ResponseOom,
             false => Counter::ReadBufferOom,
         });

@@ -554,7 +554,7 @@ impl Worker {
         }
         let second = self.clock.second();
         for token in self.connections.tokens(|connection| connection.is_idle(second, idle_secs)) {
-            self.executor.counters().count(Counter::IdleKicks);
+            self.executor.counters().bump(Counter::IdleKicks);
             self.close(token, Closing::IdleTimeout);
         }
     }

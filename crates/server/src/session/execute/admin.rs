@@ -97,7 +97,7 @@ impl Executor {
             Crawled::Hash => return Err(Refusal::NoSuchCrawl.into()),
             crawled => Crawler::crawl(&self.server, crawled)?,
         }
-        self.counters.count(Counter::CrawlerStarts);
+        self.counters.bump(Counter::CrawlerStarts);
         Ok(())
     }
 

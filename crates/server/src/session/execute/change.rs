@@ -1,6 +1,8 @@
 //! Changes of an item that there is: delete, arithmetic, touch.
 
-use larder::{Arithmetic, Counting, Deletion, MetaOutcome, Request, Stale, StoreMode, Stored};
+use larder::{
+    Arithmetic, ArithmeticRequest, Deletion, MetaOutcome, Request, Stale, StoreMode, Stored,
+};
 use larder_item::{Deadline, Direction};
 use larder_protocol::{
     self as protocol, ClientError, Counted, Delete, Frame, Initial, Remains, Response, ServerError,
@@ -27,7 +29,7 @@ impl Executor {
             _ => false,
         };
         if is_miss {
-            self.counters.count(Counter::DeleteMisses);
+            self.counters.bump(Counter::DeleteMisses);
         }
         response
     }
@@ -35,7 +37,7 @@ impl Executor {
     fn remove(&self, delete: &Delete<'_>) -> Response {
         match self.cache.delete_if(delete.key, delete.cas) {
             Ok(Deletion::Deleted(meta)) => {
-                self.counters.count(Counter::DeleteHits);
+                self.counters.bump(Counter::DeleteHits);
                 let size = ItemSize::new(delete.key.len(), &meta);
                 self.count_class(size, ClassCounter::DeleteHits);
                 Response::Deleted
@@ -85,11 +87,16 @@ impl Executor {
         // A new exptime hides the old one, which may be asked for.
         let before = exptime.and_then(|_| self.cache.peek(key)).map(|meta| meta.deadline);
         let deadline = exptime.map(|exptime| self.deadline(exptime));
-        let counting = Counting { cas, version, deadline, ..Counting::new(key, direction, delta) };
+        let counting = ArithmeticRequest {
+            cas,
+            version,
+            deadline,
+            ..ArithmeticRequest::new(key, direction, delta)
+        };
         for _ in 0..READ_ATTEMPTS_MAX {
             match (self.cache.arithmetic_as(&counting), arithmetic.initial) {
                 (Ok(Arithmetic::Number { number, meta }), _) => {
-                    self.counters.count(hits);
+                    self.counters.bump(hits);
                     self.count_class(ItemSize::new(key.len(), &meta), class_hits);
                     let now = self.cache.now();
                     return Response::Number(Counted {
@@ -101,7 +108,7 @@ impl Executor {
                     });
                 }
                 (Ok(Arithmetic::NotFound), None) => {
-                    self.counters.count(misses);
+                    self.counters.bump(misses);
                     return Response::NotFound;
                 }
                 (Ok(Arithmetic::NotFound), Some(initial)) => {
@@ -136,15 +143,15 @@ impl Executor {
     }
 
     pub(super) fn touch(&self, key: &[u8], exptime: i64) -> Response {
-        self.counters.count(Counter::CmdTouch);
+        self.counters.bump(Counter::CmdTouch);
         match self.cache.touch_until(key, self.deadline(exptime)) {
             Ok(Some(meta)) => {
-                self.counters.count(Counter::TouchHits);
+                self.counters.bump(Counter::TouchHits);
                 self.count_class(ItemSize::new(key.len(), &meta), ClassCounter::TouchHits);
                 Response::Touched(Touched { flags: meta.flags, cas: meta.cas })
             }
             Ok(None) => {
-                self.counters.count(Counter::TouchMisses);
+                self.counters.bump(Counter::TouchMisses);
                 Response::NotFound
             }
             Err(_) => ServerError::OutOfMemory.into(),

@@ -56,12 +56,12 @@ impl Executor {
                 None => (Counter::CmdGet, Counter::GetHits),
                 Some(_) => (Counter::CmdTouch, Counter::TouchHits),
             };
-            self.counters.count(command);
-            self.counters.count(outcome);
+            self.counters.bump(command);
+            self.counters.bump(outcome);
             return executed;
         }
-        self.counters.count(Counter::CmdGet);
-        self.counters.count(Counter::GetMisses);
+        self.counters.bump(Counter::CmdGet);
+        self.counters.bump(Counter::GetMisses);
         Response::Miss.into()
     }
 
@@ -217,7 +217,7 @@ impl Executor {
 
     /// `me`: no read, and counted as nothing else is.
     pub(super) fn inspect(&self, key: &[u8], frame: &Frame<'_>, out: &mut Vec<u8>) -> Response {
-        self.counters.count(Counter::CmdMeta);
+        self.counters.bump(Counter::CmdMeta);
         let Some(meta) = self.cache.peek(key) else { return Response::Miss };
         let classes = &self.server.classes;
         let size = ItemSize::new(key.len(), &meta);

@@ -25,7 +25,7 @@ impl Executor {
         let Some(users) = &self.server.credentials else {
             return ClientError::UnknownCommand.into();
         };
-        self.counters.count(Counter::AuthCmds);
+        self.counters.bump(Counter::AuthCmds);
         let claim = match mechanism {
             b"" => words(credentials),
             b"PLAIN" if !is_step => plain(credentials),
@@ -34,7 +34,7 @@ impl Executor {
         match claim {
             Some((name, password)) if users.admit(name, password) => Response::Authenticated,
             _ => {
-                self.counters.count(Counter::AuthErrors);
+                self.counters.bump(Counter::AuthErrors);
                 ClientError::AuthenticationFailed.into()
             }
         }

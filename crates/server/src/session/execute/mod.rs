@@ -192,9 +192,9 @@ impl Executor {
 
     #[inline]
     fn get(&self, key: &[u8], with_cas: bool, frame: &Frame<'_>, out: &mut Vec<u8>) -> Executed {
-        self.counters.count(Counter::CmdGet);
+        self.counters.bump(Counter::CmdGet);
         let appended = self.read(key, with_cas, ClassCounter::GetHits, frame, out);
-        self.counters.count(match appended {
+        self.counters.bump(match appended {
             Appended::Nothing => Counter::GetMisses,
             Appended::Item | Appended::Head(..) => Counter::GetHits,
         });
@@ -223,16 +223,16 @@ impl Executor {
         frame: &Frame<'_>,
         out: &mut Vec<u8>,
     ) -> Executed {
-        self.counters.count(Counter::CmdTouch);
+        self.counters.bump(Counter::CmdTouch);
         let start = out.len();
         let mut appended = self.read(key, with_cas, ClassCounter::TouchHits, frame, out);
         let is_hit = !matches!(appended, Appended::Nothing);
         if is_hit && self.cache.touch_until(key, self.deadline(exptime)).is_err() {
-            self.counters.count(Counter::StoreNoMemory);
+            self.counters.bump(Counter::StoreNoMemory);
             out.truncate(start);
             appended = Appended::Nothing;
         }
-        self.counters.count(match appended {
+        self.counters.bump(match appended {
             Appended::Nothing => Counter::TouchMisses,
             Appended::Item | Appended::Head(..) => Counter::TouchHits,
         });
@@ -283,14 +283,14 @@ impl Executor {
     /// Counts for the class of an item of this size.
     #[inline]
     fn count_class(&self, size: ItemSize, counter: ClassCounter) {
-        self.class_counters.count(self.server.classes.class_of(size), counter);
+        self.class_counters.bump(self.server.classes.class_of(size), counter);
     }
 
     fn count_miss(&self, miss: Miss) {
         match miss {
             Miss::Absent => {}
-            Miss::Expired => self.counters.count(Counter::GetExpired),
-            Miss::Flushed => self.counters.count(Counter::GetFlushed),
+            Miss::Expired => self.counters.bump(Counter::GetExpired),
+            Miss::Flushed => self.counters.bump(Counter::GetFlushed),
         }
     }
 
@@ -324,7 +324,7 @@ impl Executor {
     fn flush_all(&self, exptime: i64, frame: &Frame<'_>) -> Response {
         let is_allowed = self.server.options.flush_all;
         if is_allowed || !matches!(frame, Frame::Binary(_)) {
-            self.counters.count(Counter::CmdFlush);
+            self.counters.bump(Counter::CmdFlush);
         }
         if !is_allowed {
             return ClientError::FlushNotAllowed.into();

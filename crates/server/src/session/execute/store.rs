@@ -95,7 +95,7 @@ impl Executor {
 
     /// A value was not followed by a line end. memcached has an item by then, and counts the command.
     pub(crate) fn bad_data_chunk(&self, store: &Store<'_>) -> Response {
-        self.counters.count(Counter::CmdSet);
+        self.counters.bump(Counter::CmdSet);
         self.count_class(size_of(store), ClassCounter::CmdSet);
         ClientError::BadDataChunk.into()
     }
@@ -109,19 +109,19 @@ impl Executor {
             Err(error) => return self.not_stored(store, error),
         };
         let size = size_of(store);
-        self.counters.count(Counter::CmdSet);
+        self.counters.bump(Counter::CmdSet);
         self.count_class(size, ClassCounter::CmdSet);
         if store.cas.is_some() && !extends(store.mode) {
             match stored {
                 Stored::Stored { .. } => {
-                    self.counters.count(Counter::CasHits);
+                    self.counters.bump(Counter::CasHits);
                     self.count_class(size, ClassCounter::CasHits);
                 }
                 Stored::Exists => {
-                    self.counters.count(Counter::CasBadval);
+                    self.counters.bump(Counter::CasBadval);
                     self.count_class(size, ClassCounter::CasBadval);
                 }
-                Stored::NotStored | Stored::NotFound => self.counters.count(Counter::CasMisses),
+                Stored::NotStored | Stored::NotFound => self.counters.bump(Counter::CasMisses),
             }
         }
         match stored {
@@ -138,11 +138,11 @@ impl Executor {
     fn not_stored(&self, store: &Store<'_>, error: StoreError) -> Response {
         match error {
             StoreError::TooLarge => {
-                self.counters.count(Counter::StoreTooLarge);
+                self.counters.bump(Counter::StoreTooLarge);
                 ServerError::TooLarge.into()
             }
             StoreError::NoMemory => {
-                self.counters.count(Counter::StoreNoMemory);
+                self.counters.bump(Counter::StoreNoMemory);
                 self.count_class(size_of(store), ClassCounter::OutOfMemory);
                 ServerError::OutOfMemoryStoring.into()
             }

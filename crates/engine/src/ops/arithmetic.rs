@@ -10,13 +10,13 @@ use crate::{Engine, StoreError, Stored, ThreadSlot};
 /// How a counter is to be moved.
 ///
 /// ```
-/// # use larder_engine::Counting;
+/// # use larder_engine::ArithmeticRequest;
 /// # use larder_item::Direction;
-/// let counting = Counting { cas: Some(7), ..Counting::new(b"hits", Direction::Increment, 1) };
+/// let counting = ArithmeticRequest { cas: Some(7), ..ArithmeticRequest::new(b"hits", Direction::Increment, 1) };
 /// assert_eq!((counting.version, counting.deadline), (None, None));
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct Counting<'a> {
+pub struct ArithmeticRequest<'a> {
     /// The item's key.
     pub key: &'a [u8],
     /// Up or down?
@@ -31,7 +31,7 @@ pub struct Counting<'a> {
     pub deadline: Option<Deadline>,
 }
 
-impl<'a> Counting<'a> {
+impl<'a> ArithmeticRequest<'a> {
     /// Moves a counter, whatever its cas token is, and nothing else.
     pub const fn new(key: &'a [u8], direction: Direction, delta: u64) -> Self {
         Self { key, direction, delta, cas: None, version: None, deadline: None }
@@ -65,7 +65,7 @@ impl Engine {
     pub fn arithmetic(
         &self,
         thread: &ThreadSlot,
-        counting: &Counting<'_>,
+        counting: &ArithmeticRequest<'_>,
         now: Second,
     ) -> Result<Arithmetic, StoreError> {
         self.flush_if_due(now);
