@@ -15,7 +15,7 @@ use crate::ops::removal::Told;
 use crate::process::peers::{JoinError, Table};
 use crate::process::superblock::{AttachError, Superblock};
 use crate::process::thread_slot::THREAD_SLOT_BYTES;
-use crate::reclaim::sweep::Wake;
+use crate::reclaim::expiry::Wake;
 use crate::segment::header::State;
 use crate::segment::record::HEADER_BYTES;
 

@@ -18,8 +18,8 @@ use crate::Engine;
 use crate::index::group::Control;
 use crate::index::slot::TAG_BITS;
 use crate::process::superblock::AttachError;
+use crate::segment::allocator::in_use;
 use crate::segment::header::State;
-use crate::segment::supply::in_use;
 
 /// The number of groups that are checked when a process opens a region: those of about 600,000 items. It takes two
 /// milliseconds where the region's pages are to be mapped first.

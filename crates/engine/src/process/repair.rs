@@ -25,9 +25,9 @@ use crate::index::group::{Control, Locked, slots_of};
 use crate::index::slot::Slot;
 use crate::ops::large::table_at;
 use crate::process::wait::let_others_run;
+use crate::segment::allocator::recounted;
 use crate::segment::header::{Account, State};
 use crate::segment::record::Header;
-use crate::segment::supply::recounted;
 
 use crate::{Engine, ThreadSlot};
 
