@@ -2,7 +2,7 @@
 
 use larder_item::{Deadline, Direction, Meta, Number, Second};
 
-use crate::ops::publish::Over;
+use crate::ops::publish::Replace;
 use crate::ops::update_value::UpdatedValue;
 use crate::segment::record::Form;
 use crate::{Engine, StoreError, Stored, ThreadSlot};
@@ -91,13 +91,13 @@ impl Engine {
             };
             let moved = number.moved(counting.direction, counting.delta);
             let text = moved.text_over(old.len());
-            let over = Over {
+            let over = Replace {
                 found,
                 origin: engine.origin(found, version, &old),
                 version: counting.version,
                 deadline: counting.deadline,
                 // As in memcached, where a longer number is another item.
-                goes_on: text.len() == old.len(),
+                keeps_identity: text.len() == old.len(),
             };
             let stored = match Form::number(text.len()) {
                 Some(form) => {

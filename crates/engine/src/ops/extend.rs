@@ -13,7 +13,7 @@ use larder_item::{Second, StoreMode};
 use crate::index::find::Found;
 use crate::index::slot::Slot;
 use crate::ops::large::{LargeValue, table_of};
-use crate::ops::publish::{Carried, Condition, Over, Publication, Unpublished};
+use crate::ops::publish::{Carried, Condition, Publication, Replace, Unpublished};
 use crate::segment::record::Header;
 use crate::{Engine, Request, StoreError, Stored, ThreadSlot, Upload};
 
@@ -42,12 +42,12 @@ impl Engine {
             Err(error) => return Some(Err(error)),
         };
         let written = self.take_in(thread, &mut upload, &joined, now);
-        let over = Condition::Over(Over {
+        let over = Condition::Replace(Replace {
             found,
             origin: version,
             version: request.version,
             deadline: None,
-            goes_on: false,
+            keeps_identity: false,
         });
         let extended = written.and_then(|()| {
             let kept = Kept { old: &old, merged_count, value_bytes, appends };

@@ -64,13 +64,13 @@ impl Engine {
             return self.hide();
         }
         let due = self.memory.word(global::FLUSH_AT);
-        let is_going_on = || due.load(Acquire) == HIDING;
+        let keeps_identity = || due.load(Acquire) == HIDING;
         // Before the look whether somebody has done it: what is stored after that is not to go with it.
         let next = self.memory.word(global::NEXT_SEQUENCE).load(Acquire);
         let is_first = at != HIDING && due.compare_exchange(at, HIDING, AcqRel, Relaxed).is_ok();
         // The first one may be stopped, or dead: whoever comes does it too before anything else.
-        if is_first || is_going_on() {
-            self.hide_from(next, is_going_on);
+        if is_first || keeps_identity() {
+            self.hide_from(next, keeps_identity);
             // Another may be due by now.
             let _ = due.compare_exchange(HIDING, 0, AcqRel, Relaxed);
         }

@@ -6,7 +6,7 @@ use larder_item::{Second, StoreMode};
 use crate::index::find::Found;
 use crate::ops::extend::Kept;
 use crate::ops::large::{Piece, table_of};
-use crate::ops::publish::{Condition, Over, Publication, Unpublished};
+use crate::ops::publish::{Condition, Publication, Replace, Unpublished};
 use crate::ops::store::LARGE_ATTEMPTS_MAX;
 use crate::{Engine, Request, StoreError, Stored, ThreadSlot, Upload};
 
@@ -170,5 +170,5 @@ impl Engine {
 /// The condition that the item is still the one that was found.
 fn over<'a>(request: &Request<'_>, found: &'a Found, origin: u64) -> Condition<'a> {
     let version = request.version;
-    Condition::Over(Over { found, origin, version, deadline: None, goes_on: false })
+    Condition::Replace(Replace { found, origin, version, deadline: None, keeps_identity: false })
 }

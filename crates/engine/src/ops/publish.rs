@@ -22,7 +22,7 @@ pub(crate) enum Condition<'a> {
     /// As a request says.
     Requested(&'a Request<'a>),
     /// Only over the record from which the new one was made.
-    Over(Over<'a>),
+    Replace(Replace<'a>),
     /// Where nothing happened to the key since a load of its value began.
     Loaded(Basis),
     /// A reservation until a second, where no item is and no reservation.
@@ -31,7 +31,7 @@ pub(crate) enum Condition<'a> {
 
 /// A record from which another was made.
 #[derive(Clone, Copy)]
-pub(crate) struct Over<'a> {
+pub(crate) struct Replace<'a> {
     pub(crate) found: &'a Found,
     /// What it was when it was read: its [`Engine::origin`].
     pub(crate) origin: u64,
@@ -40,13 +40,13 @@ pub(crate) struct Over<'a> {
     /// The deadline that the new one gets in place of the old one's.
     pub(crate) deadline: Option<Deadline>,
     /// Is it the same item in other words? Else what was said of it, and whether it was read, is over.
-    pub(crate) goes_on: bool,
+    pub(crate) keeps_identity: bool,
 }
 
-impl Over<'_> {
+impl Replace<'_> {
     /// What the new item has of the old one, of which this was known.
     pub(crate) fn meta(&self, old: Meta) -> Meta {
-        let kept = |mark: bool| mark && self.goes_on;
+        let kept = |mark: bool| mark && self.keeps_identity;
         Meta {
             deadline: self.deadline.unwrap_or(old.deadline),
             stale: kept(old.stale),
@@ -62,7 +62,7 @@ impl Condition<'_> {
     /// the other's may be changed until the new one is published. So does one that may be told to keep it.
     pub(crate) fn deadline_field(&self, request: &Request<'_>) -> Option<Deadline> {
         let keeps = match self {
-            Self::Over(over) => over.found.header.deadline_at().is_some(),
+            Self::Replace(over) => over.found.header.deadline_at().is_some(),
             Self::Requested(request) => request.stale == Stale::IfOlder,
             Self::Loaded(_) | Self::Reserve(_) => false,
         };
@@ -71,7 +71,7 @@ impl Condition<'_> {
 
     fn version(&self) -> Option<u64> {
         match self {
-            Self::Over(over) => over.version,
+            Self::Replace(over) => over.version,
             Self::Requested(request) => request.version,
             Self::Loaded(_) | Self::Reserve(_) => None,
         }
@@ -81,7 +81,7 @@ impl Condition<'_> {
     /// long as it was is the same item.
     fn is_new_item(&self) -> bool {
         match self {
-            Self::Over(over) => !over.goes_on,
+            Self::Replace(over) => !over.keeps_identity,
             Self::Requested(_) | Self::Loaded(_) => true,
             Self::Reserve(_) => false,
         }
@@ -259,7 +259,7 @@ impl Engine {
         live: Option<&Found>,
     ) -> Verdict {
         let request = match condition {
-            Condition::Over(over) => {
+            Condition::Replace(over) => {
                 let same = live.is_some_and(|found| self.is_origin(found, over.found, over.origin));
                 return if same { Verdict::Store } else { Verdict::Changed };
             }
@@ -311,10 +311,12 @@ impl Engine {
         // What replaces a live item is asked for as often as that was.
         let anew = freq.min(INITIAL_FREQ_MAX);
         match (condition, live) {
-            (Condition::Over(over), Some(live)) => {
+            (Condition::Replace(over), Some(live)) => {
                 let deadline = over.deadline.or_else(|| Some(self.deadline(live)));
-                match over.goes_on {
-                    true => Life { freq, header: header.going_on_from(live.header), deadline },
+                match over.keeps_identity {
+                    true => {
+                        Life { freq, header: header.keeping_identity_of(live.header), deadline }
+                    }
                     false => Life { freq: anew, header: header.with_initial_freq(anew), deadline },
                 }
             }
@@ -329,7 +331,7 @@ impl Engine {
                 let header = header.with_initial_freq(anew).with_marks(marks);
                 Life { freq: anew, header, deadline: None }
             }
-            (Condition::Over(_), None) => Life { freq, header, deadline: None },
+            (Condition::Replace(_), None) => Life { freq, header, deadline: None },
             (Condition::Loaded(_), _) => {
                 Life { freq: anew, header: header.with_initial_freq(anew), deadline: None }
             }
@@ -408,7 +410,7 @@ impl Engine {
             (Condition::Requested(..) | Condition::Loaded(_), None) => {
                 self.tell_removal(old, Reason::Replaced);
             }
-            (Condition::Over(..) | Condition::Reserve(_), None) => {}
+            (Condition::Replace(..) | Condition::Reserve(_), None) => {}
         }
     }
 

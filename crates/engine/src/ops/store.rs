@@ -4,7 +4,7 @@ use larder_item::{Deadline, KeyError, Second, StoreMode, check_key};
 use larder_stats::Counter;
 
 use crate::index::find::Found;
-use crate::ops::publish::{Condition, Over, Publication, Unpublished};
+use crate::ops::publish::{Condition, Publication, Replace, Unpublished};
 use crate::ops::update_value::UpdatedValue;
 use crate::process::wait::Wait;
 use crate::segment::record::{Draft, Form, Header};
@@ -295,8 +295,13 @@ impl Engine {
                 StoreMode::Append => Form::growing(record_bytes),
                 _ => Form::Plain,
             };
-            let over =
-                Over { found, origin, version: request.version, deadline: None, goes_on: false };
+            let over = Replace {
+                found,
+                origin,
+                version: request.version,
+                deadline: None,
+                keeps_identity: false,
+            };
             engine.replace(thread, request.key, &over, &value, form, now)
         })
     }
@@ -335,14 +340,14 @@ impl Engine {
         &self,
         thread: &ThreadSlot,
         key: &[u8],
-        over: &Over<'_>,
+        over: &Replace<'_>,
         value: &[u8],
         form: Form,
         now: Second,
     ) -> Option<Result<Stored, StoreError>> {
         let kept = self.request_over(key, over.found)?;
         let request = Request { deadline: over.deadline.unwrap_or(kept.deadline), ..kept };
-        match self.place_as(thread, &request, value, form, &Condition::Over(*over), now) {
+        match self.place_as(thread, &request, value, form, &Condition::Replace(*over), now) {
             Err(Unpublished::Changed) => None,
             done => Some(done.map_err(StoreError::from)),
         }
@@ -384,9 +389,9 @@ mod tests {
         Request { deadline, ..Request::new(b"k", StoreMode::Set) }
     }
 
-    fn over<'a>(engine: &Engine, found: &'a Found) -> Over<'a> {
+    fn over<'a>(engine: &Engine, found: &'a Found) -> Replace<'a> {
         let origin = engine.version(found);
-        Over { found, origin, version: None, deadline: None, goes_on: false }
+        Replace { found, origin, version: None, deadline: None, keeps_identity: false }
     }
 
     #[test]
@@ -398,7 +403,7 @@ mod tests {
         let update = MetaUpdate { deadline: Some(Deadline(99)), ..MetaUpdate::default() };
         engine.update_meta(&thread, b"k", &update, now).unwrap();
         // The new item was made when the deadline was still 20.
-        let over = Condition::Over(over(&engine, &found));
+        let over = Condition::Replace(over(&engine, &found));
         let stored = engine.place(&thread, &request(Deadline(20)), b"new", &over, now);
         assert!(matches!(stored, Ok(Stored::Stored { .. })));
         let found = engine.find(engine.hash(b"k"), b"k").unwrap();

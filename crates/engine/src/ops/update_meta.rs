@@ -216,7 +216,7 @@ impl Engine {
             form: found.header.form_of_copy(),
         };
         draft.write(&self.memory, room.at());
-        let header = draft.header().going_on_from(found.header);
+        let header = draft.header().keeping_identity_of(found.header);
         self.memory.word(room.at()).store(header.word(), Release);
         if let Some(at) = header.version_at() {
             self.memory.word(room.at() + at).store(self.version(found), Release);

@@ -117,7 +117,7 @@ impl Drop for Evictor<'_> {
 }
 
 /// How the records of one segment are passed on.
-struct Passage {
+struct EvictionPass {
     /// Where survivors go.
     to: Stream,
     /// Is this an eviction? Else everything alive survives, as it is.
@@ -137,7 +137,7 @@ struct Passage {
     remembered: u64,
 }
 
-impl Passage {
+impl EvictionPass {
     /// How often an item of this size must have been read to survive.
     fn need(&self, item_bytes: u64) -> u64 {
         let larger = |(times, _): &&(u64, u64)| item_bytes > times * self.mean_bytes;
@@ -189,7 +189,7 @@ impl Engine {
         }
         let Use { sequence, segment } = victim;
         let stream = self.stream(segment);
-        let mut passage = Passage {
+        let mut pass = EvictionPass {
             to: stream.in_pool(Pool::Main),
             evicts: true,
             from: stream.pool,
@@ -202,20 +202,20 @@ impl Engine {
         };
         match keep {
             Keep::Needed => {}
-            Keep::BestHalf => self.limit_to_half(thread, segment, &mut passage),
-            Keep::Nothing => passage.bytes_left = 0,
+            Keep::BestHalf => self.limit_to_half(thread, segment, &mut pass),
+            Keep::Nothing => pass.bytes_left = 0,
         }
-        let passed = self.pass_all_on(thread, segment, &mut passage, now);
+        let passed = self.pass_all_on(thread, segment, &mut pass, now);
         if passed.is_ok() {
             self.bump(thread, Counter::SegmentsEvicted, 1);
         }
-        if passage.remembered > 0 {
-            self.note_remembered(passage.remembered);
+        if pass.remembered > 0 {
+            self.note_remembered(pass.remembered);
         }
         self.extend_ghost(thread);
         drop(evictor);
         match passed {
-            Ok(()) => Ok(self.reclaimed(&passage)),
+            Ok(()) => Ok(self.reclaimed(&pass)),
             Err(StoreError::Stuck(stuck)) => Err(stuck),
             Err(_) => Ok(Emptied::Partly),
         }
@@ -238,7 +238,7 @@ impl Engine {
         let stream = self.stream(segment);
         // Without eviction nothing else is in the main pool: no writer takes the survivors' place.
         let to = if self.evicts { stream } else { stream.in_pool(Pool::Main) };
-        let mut passage = Passage {
+        let mut pass = EvictionPass {
             to,
             evicts: false,
             from: stream.pool,
@@ -249,20 +249,20 @@ impl Engine {
             age_secs: 0,
             remembered: 0,
         };
-        let passed = self.pass_all_on(thread, segment, &mut passage, now);
+        let passed = self.pass_all_on(thread, segment, &mut pass, now);
         drop(evictor);
         match passed {
             Ok(()) => {
                 self.bump(thread, Counter::SegmentsCompacted, 1);
-                Ok(self.reclaimed(&passage))
+                Ok(self.reclaimed(&pass))
             }
             Err(StoreError::NoMemory) if self.evicts => Ok(Emptied::Partly),
             Err(error) => Err(error),
         }
     }
 
-    fn reclaimed(&self, passage: &Passage) -> Emptied {
-        Emptied::Yes(self.layout.segment_bytes.saturating_sub(passage.moved_bytes))
+    fn reclaimed(&self, pass: &EvictionPass) -> Emptied {
+        Emptied::Yes(self.layout.segment_bytes.saturating_sub(pass.moved_bytes))
     }
 
     /// Passes on what is in a segment and frees it. Where others took the place for survivors meanwhile, the
@@ -271,11 +271,12 @@ impl Engine {
         &self,
         thread: &ThreadSlot,
         segment: u32,
-        passage: &mut Passage,
+        pass: &mut EvictionPass,
         now: Second,
     ) -> Result<(), StoreError> {
         let mut records = self.records(segment);
-        let passed = records.try_for_each(|record| self.pass_on(thread, &record, passage, now));
+        let passed =
+            records.try_for_each(|record| self.relocate_or_evict(thread, &record, pass, now));
         match passed {
             Ok(()) => self.finish_emptying(thread, segment),
             Err(_) => self.set_state(segment, State::Sealed),
@@ -294,11 +295,11 @@ impl Engine {
     }
 
     /// Moves a record out of its segment, or unlinks it: where it is dead, or is to be evicted.
-    fn pass_on(
+    fn relocate_or_evict(
         &self,
         thread: &ThreadSlot,
         record: &Record,
-        passage: &mut Passage,
+        pass: &mut EvictionPass,
         now: Second,
     ) -> Result<(), StoreError> {
         let (hash, bytes) = (record.hash, record.header.record_bytes());
@@ -311,16 +312,16 @@ impl Engine {
                 self.remove_dead(thread, &found, death);
                 return Ok(());
             }
-            if !passage.keeps(found.slot.freq(), self.item_bytes(&found), bytes) {
-                self.evict_item(thread, &locked, hash, &found, passage);
+            if !pass.keeps(found.slot.freq(), self.item_bytes(&found), bytes) {
+                self.evict_item(thread, &locked, hash, &found, pass);
                 return Ok(());
             }
             found.slot.freq()
         };
-        self.relocate(thread, record, passage.to, |freq| passage.freq_after(freq), now)?;
-        self.bump(thread, passage.move_of(record, freq), 1);
-        passage.bytes_left = passage.bytes_left.saturating_sub(bytes);
-        passage.moved_bytes += bytes;
+        self.relocate(thread, record, pass.to, |freq| pass.freq_after(freq), now)?;
+        self.bump(thread, pass.move_of(record, freq), 1);
+        pass.bytes_left = pass.bytes_left.saturating_sub(bytes);
+        pass.moved_bytes += bytes;
         Ok(())
     }
 
@@ -331,18 +332,18 @@ impl Engine {
         locked: &Locked<'_>,
         hash: u64,
         found: &Found,
-        passage: &mut Passage,
+        pass: &mut EvictionPass,
     ) {
         self.tell_removal(found, Reason::Evicted);
         self.unlink(thread, found);
-        if passage.from == Pool::Small {
+        if pass.from == Pool::Small {
             self.remember(locked, hash);
-            passage.remembered += 1;
+            pass.remembered += 1;
             self.bump(thread, Counter::EvictionsSmall, 1);
         }
         self.bump(thread, Counter::EvictedUnfetched, u64::from(!found.is_fetched()));
         self.bump(thread, Counter::Evictions, 1);
-        self.bump(thread, Counter::EvictedAgeSecs, u64::from(passage.age_secs));
+        self.bump(thread, Counter::EvictedAgeSecs, u64::from(pass.age_secs));
         self.bump(thread, Counter::EvictedActive, u64::from(found.slot.freq() > 0));
     }
 
@@ -360,7 +361,7 @@ impl Engine {
     }
 
     /// Raises what a segment's items must have been read, as far as half of its bytes need it.
-    fn limit_to_half(&self, thread: &ThreadSlot, segment: u32, passage: &mut Passage) {
+    fn limit_to_half(&self, thread: &ThreadSlot, segment: u32, pass: &mut EvictionPass) {
         const SURPLUS_MAX: usize = crate::index::slot::FREQ_MAX as usize;
         let half = self.layout.segment_bytes / 2;
         let mut bytes_of_surplus = [0; SURPLUS_MAX];
@@ -372,7 +373,7 @@ impl Engine {
             let Some(found) = self.find_item_of(&locked, &record) else {
                 continue;
             };
-            let need = passage.need(self.item_bytes(&found));
+            let need = pass.need(self.item_bytes(&found));
             if let Some(surplus) = found.slot.freq().checked_sub(need) {
                 bytes_of_surplus[surplus as usize] += record.header.record_bytes();
             }
@@ -382,8 +383,8 @@ impl Engine {
             above += bytes_of_surplus[*surplus];
             above > half
         });
-        passage.surplus_min = least.unwrap_or(0) as u64;
-        passage.bytes_left = half;
+        pass.surplus_min = least.unwrap_or(0) as u64;
+        pass.bytes_left = half;
     }
 }
 
@@ -391,10 +392,10 @@ impl Engine {
 mod tests {
     use super::*;
 
-    fn passage(from: Pool) -> Passage {
+    fn pass(from: Pool) -> EvictionPass {
         let to = Stream { pool: Pool::Main, ttl_class: 0 };
         let (mean_bytes, bytes_left) = (100, 1000);
-        Passage {
+        EvictionPass {
             to,
             evicts: true,
             from,
@@ -430,16 +431,16 @@ mod tests {
 
     #[test]
     fn larger_items_must_have_been_read_more_often() {
-        let passage = passage(Pool::Small);
-        let needs = [100, 200, 201, 800, 801].map(|bytes| passage.need(bytes));
+        let pass = pass(Pool::Small);
+        let needs = [100, 200, 201, 800, 801].map(|bytes| pass.need(bytes));
         assert_eq!(needs, [1, 1, 2, 2, 3]);
-        assert!(passage.keeps(1, 100, 100) && !passage.keeps(1, 300, 300));
-        assert!(!passage.keeps(3, 100, 1001), "there is no room left for it");
+        assert!(pass.keeps(1, 100, 100) && !pass.keeps(1, 300, 300));
+        assert!(!pass.keeps(3, 100, 1001), "there is no room left for it");
     }
 
     #[test]
     fn survivors_of_small_begin_again_and_those_of_main_have_one_chance_less() {
-        assert_eq!(passage(Pool::Small).freq_after(3), 0);
-        assert_eq!(passage(Pool::Main).freq_after(3), 2);
+        assert_eq!(pass(Pool::Small).freq_after(3), 0);
+        assert_eq!(pass(Pool::Main).freq_after(3), 2);
     }
 }

@@ -239,7 +239,7 @@ impl Header {
     }
 
     /// Returns the same header of an item that goes on in this record: with the marks, `initial_freq` and `used` of the old one.
-    pub(crate) fn going_on_from(self, old: Self) -> Self {
+    pub(crate) fn keeping_identity_of(self, old: Self) -> Self {
         Self(self.0 & !LIFE_MASK | old.0 & LIFE_MASK)
     }
 
