@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::time::Duration;
 
-use larder::{Basis, Deadline, Request, StoreMode, Stored};
+use larder::{Basis, Deadline, StoreMode, StoreRequest, Stored};
 
 use crate::get::ttl;
 use crate::raw::{bytes, give, guard, handle};
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn larder_end_load(
         };
         let cache = cache.cache()?;
         let deadline = ttl(ttl_secs).map_or(Deadline::NEVER, |ttl| cache.deadline_after(ttl));
-        let request = Request { deadline, flags, ..Request::new(key, StoreMode::Set) };
+        let request = StoreRequest { deadline, flags, ..StoreRequest::new(key, StoreMode::Set) };
         Ok(match cache.end_load(&request, Basis::of_words(load.words), value)? {
             Stored::Stored { .. } => Status::Ok,
             Stored::Exists | Stored::NotStored | Stored::NotFound => Status::Changed,

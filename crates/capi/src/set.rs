@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use larder::{Cache, Client, Deadline, Request, StoreMode, Stored, Swap};
+use larder::{Cache, Client, Deadline, StoreMode, StoreRequest, Stored, Swap};
 
 use crate::get::ttl;
 use crate::raw::{bytes, give, guard, handle};
@@ -30,7 +30,7 @@ impl Store<'_> {
     fn in_cache(&self, cache: &Cache) -> Result<(Status, u64), Status> {
         let Self { key, mode, value, flags, cas, .. } = *self;
         let deadline = ttl(self.ttl_secs).map_or(Deadline::NEVER, |ttl| cache.deadline_after(ttl));
-        let request = Request { deadline, flags, cas, ..Request::new(key, mode) };
+        let request = StoreRequest { deadline, flags, cas, ..StoreRequest::new(key, mode) };
         Ok(match cache.store_counted(&request, value)? {
             Stored::Stored { cas, .. } => (Status::Ok, cas),
             Stored::Exists => (Status::Changed, 0),

@@ -40,7 +40,7 @@ pub use ops::look::Looked;
 pub use ops::pinned::{Landing, Pinned};
 pub use ops::read::{Miss, Read, Reading};
 pub use ops::removal::{Leaving, Reason, Removed};
-pub use ops::store::{Request, Stale, StoreError, Stored};
+pub use ops::store::{Stale, StoreError, StoreRequest, Stored};
 pub use ops::update_meta::{Deletion, MetaOutcome, MetaUpdate};
 pub use process::peers::{JoinError, OPENING_BYTE, PEER_BYTES_MAX};
 pub use process::superblock::AttachError;

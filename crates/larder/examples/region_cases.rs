@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{env, fs};
 
-use larder::{Builder, Cache, Clock, Deadline, Request, StoreMode};
+use larder::{Builder, Cache, Clock, Deadline, StoreMode, StoreRequest};
 
 type Outcome = Result<(), Box<dyn Error>>;
 
@@ -38,10 +38,10 @@ impl Scene {
 
     /// Has a key looked for, and stores it.
     fn set(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Outcome {
-        self.store(&Request::new(key.as_ref(), StoreMode::Set), value)
+        self.store(&StoreRequest::new(key.as_ref(), StoreMode::Set), value)
     }
 
-    fn store(&mut self, request: &Request<'_>, value: impl AsRef<[u8]>) -> Outcome {
+    fn store(&mut self, request: &StoreRequest<'_>, value: impl AsRef<[u8]>) -> Outcome {
         self.ask_for(request.key);
         self.cache.store(request, value.as_ref())?;
         Ok(())
@@ -131,8 +131,11 @@ fn kinds(mut scene: Scene) -> Outcome {
         let deadline = if ttl_secs > 0 { scene.cache.deadline_after(ttl) } else { Deadline::NEVER };
         for bytes in [10, 50_000] {
             let key = format!("flags {flags}, ttl {ttl_secs}, {bytes} bytes");
-            let request =
-                Request { flags, deadline, ..Request::new(key.as_bytes(), StoreMode::Set) };
+            let request = StoreRequest {
+                flags,
+                deadline,
+                ..StoreRequest::new(key.as_bytes(), StoreMode::Set)
+            };
             scene.store(&request, value(bytes, 3))?;
         }
     }

@@ -11,7 +11,7 @@ use larder_engine::{
 use larder_item::Meta;
 
 use crate::cache::Shared;
-use crate::{Request, thread::slots};
+use crate::{StoreRequest, thread::slots};
 
 /// The longest part of a value that is copied for a slow reader at a time.
 const COPIED_BYTES_MAX: usize = 16 << 10;
@@ -223,7 +223,7 @@ impl Upload {
     /// # Errors
     /// As [`Cache::store`](crate::Cache::store). [`StoreError::NoMemory`] also where a piece was evicted before the last one
     /// arrived, [`StoreError::TooLarge`] where bytes are missing.
-    pub fn store(mut self, request: &Request<'_>) -> Result<Stored, StoreError> {
+    pub fn store(mut self, request: &StoreRequest<'_>) -> Result<Stored, StoreError> {
         let complete = self.arriving.take_if(|arriving| arriving.is_complete());
         let arriving = complete.ok_or(StoreError::TooLarge)?;
         if !self.shared.is_of_this_process() {

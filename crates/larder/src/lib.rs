@@ -70,7 +70,7 @@ pub use clock::Clock;
 pub use larder_engine::{
     Arithmetic, ArithmeticRequest, Basis, Broken, CreateError, Cursor, Deletion, Dumped, Evicted,
     JoinError, Leaving, LimitError, MetaOutcome, MetaUpdate, Miss, PeerReport, Reading, Reason,
-    Removed, Report, Request, Sampled, SegmentReport, Stale, StoreError, Stored,
+    Removed, Report, Sampled, SegmentReport, Stale, StoreError, StoreRequest, Stored,
 };
 pub use larder_item::{
     Deadline, Direction, Epoch, KEY_BYTES_MAX, KeyError, Meta, Second, StoreMode,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use larder_engine::{Arithmetic, Deletion, Engine, Request, StoreError, Stored, ThreadSlot};
+use larder_engine::{Arithmetic, Deletion, Engine, StoreError, StoreRequest, Stored, ThreadSlot};
 use larder_item::{Deadline, Direction, StoreMode};
 use larder_stats::Counter;
 
@@ -305,14 +305,23 @@ impl Cache {
     ///
     /// # Errors
     /// [`StoreError`] as with [`Cache::set`].
-    pub fn store_counted(&self, request: &Request<'_>, value: &[u8]) -> Result<Stored, StoreError> {
+    pub fn store_counted(
+        &self,
+        request: &StoreRequest<'_>,
+        value: &[u8],
+    ) -> Result<Stored, StoreError> {
         self.store(request, value).inspect_err(|error| {
             self.with_thread_slot(|engine, thread| count_refusal(engine, thread, *error));
         })
     }
 
-    fn request<'k>(&self, key: &'k [u8], mode: StoreMode, ttl: Option<Duration>) -> Request<'k> {
-        Request { deadline: self.deadline_of(ttl), ..Request::new(key, mode) }
+    fn request<'k>(
+        &self,
+        key: &'k [u8],
+        mode: StoreMode,
+        ttl: Option<Duration>,
+    ) -> StoreRequest<'k> {
+        StoreRequest { deadline: self.deadline_of(ttl), ..StoreRequest::new(key, mode) }
     }
 
     fn deadline_of(&self, ttl: Option<Duration>) -> Deadline {

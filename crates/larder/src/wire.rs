@@ -3,8 +3,8 @@
 //! what programs want.
 
 use larder_engine::{
-    Arithmetic, ArithmeticRequest, Deletion, MetaOutcome, MetaUpdate, Reading, Request, StoreError,
-    Stored,
+    Arithmetic, ArithmeticRequest, Deletion, MetaOutcome, MetaUpdate, Reading, StoreError,
+    StoreRequest, Stored,
 };
 use larder_item::{Deadline, Direction, Meta, Second};
 use larder_region::Sink;
@@ -189,13 +189,13 @@ impl Cache {
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
-    /// use larder::{Request, StoreMode, Stored};
-    /// let add = Request { flags: 7, ..Request::new(b"k", StoreMode::Add) };
+    /// use larder::{StoreRequest, StoreMode, Stored};
+    /// let add = StoreRequest { flags: 7, ..StoreRequest::new(b"k", StoreMode::Add) };
     /// assert!(matches!(cache.store(&add, b"v")?, Stored::Stored { .. }));
     /// assert_eq!(cache.store(&add, b"v")?, Stored::NotStored);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn store(&self, request: &Request<'_>, value: &[u8]) -> Result<Stored, StoreError> {
+    pub fn store(&self, request: &StoreRequest<'_>, value: &[u8]) -> Result<Stored, StoreError> {
         let now = self.now();
         self.shared().flights.detach(request.key);
         self.with_thread_slot(|engine, thread| engine.store(thread, request, value, now))
@@ -206,13 +206,13 @@ impl Cache {
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
-    /// use larder::{Request, StoreMode};
+    /// use larder::{StoreRequest, StoreMode};
     /// cache.set("k", "v", None)?;
     /// cache.give_up(&Request::new(b"k", StoreMode::Set));
     /// assert_eq!(cache.get("k"), None);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn give_up(&self, request: &Request<'_>) {
+    pub fn give_up(&self, request: &StoreRequest<'_>) {
         let now = self.now();
         self.shared().flights.detach(request.key);
         self.with_thread_slot(|engine, thread| engine.give_up(thread, request, now));
@@ -236,7 +236,7 @@ impl Cache {
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
-    /// use larder::{Request, StoreMode};
+    /// use larder::{StoreRequest, StoreMode};
     /// let mut upload = cache.upload(b"k", 10)?;
     /// upload.push(b"first")?;
     /// upload.push(b",last")?;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::time::Duration;
 
-use larder::{Cache, Clock, Deadline, LoadOptions, Request, StoreMode};
+use larder::{Cache, Clock, Deadline, LoadOptions, StoreMode, StoreRequest};
 use larder_stats::{Gauge, Section, Source, Stat};
 
 fn stat(cache: &Cache, name: &str) -> u64 {
@@ -87,8 +87,11 @@ fn an_item_takes_the_bytes_that_the_documentation_says() {
             let (key, value) = (format!("key {number}"), vec![0; number % 77]);
             let deadline = if ttl { Deadline::after(cache.now(), 100) } else { Deadline::NEVER };
             let flags = u32::from(flags);
-            let request =
-                Request { flags, deadline, ..Request::new(key.as_bytes(), StoreMode::Set) };
+            let request = StoreRequest {
+                flags,
+                deadline,
+                ..StoreRequest::new(key.as_bytes(), StoreMode::Set)
+            };
             cache.store(&request, &value).unwrap();
             expected += documented_bytes(key.len(), value.len(), cas, ttl, flags > 0);
         }

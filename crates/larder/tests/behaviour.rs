@@ -4,16 +4,16 @@
 use std::time::Duration;
 
 use larder::{
-    Arithmetic, Cache, Clock, Deadline, Direction, Lent, Read, Request, Sink, StoreError,
-    StoreMode, Stored,
+    Arithmetic, Cache, Clock, Deadline, Direction, Lent, Read, Sink, StoreError, StoreMode,
+    StoreRequest, Stored,
 };
 
 fn ticked(memory_bytes: u64) -> Cache {
     Cache::builder().memory_bytes(memory_bytes).clock(Clock::Ticked).cas(true).open().unwrap()
 }
 
-fn request(key: &[u8], mode: StoreMode) -> Request<'_> {
-    Request { flags: 7, ..Request::new(key, mode) }
+fn request(key: &[u8], mode: StoreMode) -> StoreRequest<'_> {
+    StoreRequest { flags: 7, ..StoreRequest::new(key, mode) }
 }
 
 /// A value that depends on its key and length, so that a wrong one is seen.
@@ -94,7 +94,7 @@ fn store_modes_look_at_what_is_there() {
 #[test]
 fn a_cas_token_admits_one_change() {
     let cache = ticked(1 << 20);
-    let with = |cas| Request { cas: Some(cas), ..request(b"k", StoreMode::Set) };
+    let with = |cas| StoreRequest { cas: Some(cas), ..request(b"k", StoreMode::Set) };
     assert_eq!(cache.store(&with(1), b"v"), Ok(Stored::NotFound));
     let Ok(Stored::Stored { cas, .. }) = cache.store(&request(b"k", StoreMode::Set), b"1") else {
         panic!("a plain set stores");

@@ -7,7 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use larder::{
-    Builder, Cache, Clock, Deadline, Direction, LoadOptions, Read, Request, StoreError, StoreMode,
+    Builder, Cache, Clock, Deadline, Direction, LoadOptions, Read, StoreError, StoreMode,
+    StoreRequest,
 };
 
 /// A small generator: each thread its own sequence.
@@ -105,11 +106,11 @@ impl Player<'_> {
         }
     }
 
-    fn any_request<'k>(&mut self, key: &'k [u8]) -> Request<'k> {
+    fn any_request<'k>(&mut self, key: &'k [u8]) -> StoreRequest<'k> {
         use StoreMode::{Add, Append, Prepend, Replace, Set};
         let mode = self.random.one_of(&[Set, Add, Replace, Append, Prepend]);
         let flags = self.random.below(2) as u32;
-        Request { flags, deadline: self.any_deadline(), ..Request::new(key, mode) }
+        StoreRequest { flags, deadline: self.any_deadline(), ..StoreRequest::new(key, mode) }
     }
 
     fn store(&mut self, key: u64, name: &[u8]) {

@@ -6,10 +6,10 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use larder::{Cache, Clock, Request, StoreError, StoreMode, Stored};
+use larder::{Cache, Clock, StoreError, StoreMode, StoreRequest, Stored};
 
-fn request(key: &[u8], mode: StoreMode) -> Request<'_> {
-    Request::new(key, mode)
+fn request(key: &[u8], mode: StoreMode) -> StoreRequest<'_> {
+    StoreRequest::new(key, mode)
 }
 
 /// Runs `f`, which must come to an end.

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use children::{Word, fork, sleep_for_ever};
-use larder::{Builder, Cache, Read, Request, StoreMode};
+use larder::{Builder, Cache, Read, StoreMode, StoreRequest};
 
 fn builder() -> Builder {
     Cache::builder().memory_bytes(4 << 20)
@@ -227,7 +227,7 @@ fn what_a_child_inherits_half_done_stays_its_parents() {
         while large.next_piece(&mut value).unwrap() {}
         assert!(is_of(1, &value), "it stays while it is read");
         upload.push(&value_of(2, 50_000)[20_000..]).unwrap();
-        upload.store(&Request::new(b"arriving", StoreMode::Set)).unwrap();
+        upload.store(&StoreRequest::new(b"arriving", StoreMode::Set)).unwrap();
         assert!(cache.get("arriving").is_some_and(|value| is_of(2, &value)));
         drop((large, piece));
         cache.maintain();

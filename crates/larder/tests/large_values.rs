@@ -1,14 +1,14 @@
 //! Values that are kept in pieces, and those that arrive in parts.
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
-use larder::{Cache, Clock, Deadline, Read, Request, StoreError, StoreMode, Stored};
+use larder::{Cache, Clock, Deadline, Read, StoreError, StoreMode, StoreRequest, Stored};
 
 fn ticked(memory_bytes: u64) -> Cache {
     Cache::builder().memory_bytes(memory_bytes).clock(Clock::Ticked).cas(true).open().unwrap()
 }
 
-fn request(key: &[u8], mode: StoreMode) -> Request<'_> {
-    Request { flags: 7, ..Request::new(key, mode) }
+fn request(key: &[u8], mode: StoreMode) -> StoreRequest<'_> {
+    StoreRequest { flags: 7, ..StoreRequest::new(key, mode) }
 }
 
 /// A value that depends on its key and length, so that a wrong one is seen.
@@ -307,8 +307,11 @@ fn long_parts_are_put_before_and_behind_whatever_there_is() {
                 &value_of(2, 50_000),
                 &value_of(3, 3_000_000),
             ] {
-                let set =
-                    Request { flags: 7, deadline: Deadline(1000), ..request(b"k", StoreMode::Set) };
+                let set = StoreRequest {
+                    flags: 7,
+                    deadline: Deadline(1000),
+                    ..request(b"k", StoreMode::Set)
+                };
                 cache.store(&set, there).unwrap();
                 let mut expected = there.to_vec();
                 for part in [&part[..], b"short", &part[..400_000]] {
@@ -329,9 +332,9 @@ fn long_parts_are_put_before_and_behind_whatever_there_is() {
                 }
                 let meta = cache.peek(b"k").unwrap();
                 assert_eq!((meta.flags, meta.deadline), (7, Deadline(1000)));
-                let other = Request { cas: Some(meta.cas + 1), ..request(b"k", mode) };
+                let other = StoreRequest { cas: Some(meta.cas + 1), ..request(b"k", mode) };
                 assert_eq!(cache.store(&other, &part), Ok(Stored::Exists));
-                let this = Request { cas: Some(meta.cas), ..request(b"k", mode) };
+                let this = StoreRequest { cas: Some(meta.cas), ..request(b"k", mode) };
                 assert!(matches!(cache.store(&this, &part), Ok(Stored::Stored { .. })));
                 cache.validate().unwrap();
             }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use children::fork;
-use larder::{Cache, Clock, Counter, LoadError, LoadOptions, Request, StoreMode, Stored};
+use larder::{Cache, Clock, Counter, LoadError, LoadOptions, StoreMode, StoreRequest, Stored};
 use tempfile::TempDir;
 
 const FOR_EVER: LoadOptions = LoadOptions::new();
@@ -199,7 +199,7 @@ fn a_reservation_ends_with_its_time() {
     assert_eq!((cache.get("k"), cache.len()), (None, 1));
     cache.tick(cache.now() + 10);
     assert_eq!((cache.get("k"), cache.len()), (None, 0));
-    let late = cache.end_load(&Request::new(b"k", StoreMode::Set), basis, b"late");
+    let late = cache.end_load(&StoreRequest::new(b"k", StoreMode::Set), basis, b"late");
     assert_eq!((late, held(&cache)), (Ok(Stored::NotFound), None));
 }
 

@@ -8,18 +8,18 @@ use std::thread;
 
 use larder::{
     Arithmetic, ArithmeticRequest, Cache, Clock, Cursor, Deadline, Deletion, Direction, Meta,
-    MetaOutcome, Read, Reading, Reason, Request, Stale, StoreMode, Stored,
+    MetaOutcome, Read, Reading, Reason, Stale, StoreMode, StoreRequest, Stored,
 };
 
 fn cache(memory_bytes: u64, cas: bool) -> Cache {
     Cache::builder().memory_bytes(memory_bytes).cas(cas).clock(Clock::Ticked).open().unwrap()
 }
 
-fn set(key: &[u8]) -> Request<'_> {
-    Request::new(key, StoreMode::Set)
+fn set(key: &[u8]) -> StoreRequest<'_> {
+    StoreRequest::new(key, StoreMode::Set)
 }
 
-fn stored(cache: &Cache, request: &Request<'_>, value: &[u8]) -> u64 {
+fn stored(cache: &Cache, request: &StoreRequest<'_>, value: &[u8]) -> u64 {
     match cache.store(request, value) {
         Ok(Stored::Stored { cas, .. }) => cas,
         other => panic!("{other:?}"),
@@ -99,22 +99,23 @@ fn a_value_under_an_older_token_is_stored_stale_and_keeps_deadline_and_win() {
     let cache = cache(16 << 20, true);
     let deadline = Deadline::after(cache.now(), 50);
     for value in [&b"late"[..], &[7; 300_000]] {
-        let old = stored(&cache, &Request { deadline, token_sent: true, ..set(b"k") }, b"first");
-        let current = stored(&cache, &Request { deadline, ..set(b"k") }, b"second");
+        let old =
+            stored(&cache, &StoreRequest { deadline, token_sent: true, ..set(b"k") }, b"first");
+        let current = stored(&cache, &StoreRequest { deadline, ..set(b"k") }, b"second");
         assert!(old < current && cache.claim(b"k", current));
-        let late = Request { cas: Some(old), flags: 3, ..set(b"k") };
+        let late = StoreRequest { cas: Some(old), flags: 3, ..set(b"k") };
         assert_eq!(cache.store(&late, value), Ok(Stored::Exists));
-        let late = Request { stale: Stale::IfOlder, ..late };
-        let higher = Request { cas: Some(current + 1), ..late };
+        let late = StoreRequest { stale: Stale::IfOlder, ..late };
+        let higher = StoreRequest { cas: Some(current + 1), ..late };
         assert_eq!(cache.store(&higher, value), Ok(Stored::Exists));
-        let append = Request { mode: StoreMode::Append, ..late };
+        let append = StoreRequest { mode: StoreMode::Append, ..late };
         assert_eq!(cache.store(&append, value), Ok(Stored::Exists));
         stored(&cache, &late, value);
         let meta = cache.peek(b"k").unwrap();
         assert!(meta.stale && meta.token_sent && !meta.fetched);
         assert_eq!((meta.deadline, meta.flags, meta.value_bytes), (deadline, 3, value.len()));
         // With the item's own token it is a store as any other.
-        stored(&cache, &Request { cas: Some(meta.cas), ..late }, b"new");
+        stored(&cache, &StoreRequest { cas: Some(meta.cas), ..late }, b"new");
         let meta = cache.peek(b"k").unwrap();
         assert!(!meta.stale && !meta.token_sent);
         assert_eq!((meta.deadline, cache.get("k").unwrap()), (Deadline::NEVER, b"new".to_vec()));
@@ -125,14 +126,18 @@ fn a_value_under_an_older_token_is_stored_stale_and_keeps_deadline_and_win() {
 #[test]
 fn an_emptied_item_stays_as_a_stale_one_and_only_where_there_was_one() {
     let cache = cache(16 << 20, true);
-    let token = stored(&cache, &Request { flags: 5, ..set(b"k") }, b"value");
-    let empty = Request { stale: Stale::Always, ..Request::new(b"k", StoreMode::Replace) };
-    assert_eq!(cache.store(&Request { cas: Some(token + 1), ..empty }, b""), Ok(Stored::Exists));
-    let emptied = stored(&cache, &Request { cas: Some(token), ..empty }, b"");
+    let token = stored(&cache, &StoreRequest { flags: 5, ..set(b"k") }, b"value");
+    let empty =
+        StoreRequest { stale: Stale::Always, ..StoreRequest::new(b"k", StoreMode::Replace) };
+    assert_eq!(
+        cache.store(&StoreRequest { cas: Some(token + 1), ..empty }, b""),
+        Ok(Stored::Exists)
+    );
+    let emptied = stored(&cache, &StoreRequest { cas: Some(token), ..empty }, b"");
     let meta = cache.peek(b"k").unwrap();
     let expected = Meta { cas: emptied, stale: true, seen: meta.seen, ..Meta::default() };
     assert_eq!(meta, expected);
-    assert_eq!(cache.store(&Request { key: b"other", ..empty }, b""), Ok(Stored::NotStored));
+    assert_eq!(cache.store(&StoreRequest { key: b"other", ..empty }, b""), Ok(Stored::NotStored));
 }
 
 #[test]
@@ -149,7 +154,7 @@ fn a_delete_under_a_token_removes_that_item_only() {
 fn a_counter_is_moved_under_its_token_and_gets_the_one_asked_for_and_a_deadline() {
     let cache = cache(1 << 20, true);
     let (now, up) = (cache.now(), Direction::Increment);
-    stored(&cache, &Request { flags: 9, ..set(b"n") }, b"8");
+    stored(&cache, &StoreRequest { flags: 9, ..set(b"n") }, b"8");
     // The first makes it a number, the second changes it in place, the third needs room for the deadline, the fourth
     // a digit more.
     for (round, ttl) in [None, None, Some(70), Some(80)].into_iter().enumerate() {
@@ -194,7 +199,7 @@ fn a_token_asked_for_is_never_given_again() {
     let cache = cache(1 << 20, true);
     let first = stored(&cache, &set(b"k"), b"v");
     let ahead = first + 1000;
-    let asked = Request { version: Some(ahead), ..set(b"k") };
+    let asked = StoreRequest { version: Some(ahead), ..set(b"k") };
     assert_eq!(stored(&cache, &asked, b"v"), ahead);
     // Other threads have given fewer tokens so far.
     for key in [b"k", b"l"] {
@@ -204,19 +209,19 @@ fn a_token_asked_for_is_never_given_again() {
     }
     // Nobody gets there by counting, so nobody needs to pass it.
     let far = u64::MAX;
-    assert_eq!(stored(&cache, &Request { version: Some(far), ..set(b"k") }, b"v"), far);
+    assert_eq!(stored(&cache, &StoreRequest { version: Some(far), ..set(b"k") }, b"v"), far);
     let mut given = HashSet::new();
     for _ in 0..100 {
         let cas = stored(&cache, &set(b"k"), b"v");
         assert!(cas > ahead && cas < ahead + 100_000 && given.insert(cas));
     }
-    assert_ne!(stored(&cache, &Request { version: Some(0), ..set(b"k") }, b"v"), 0);
+    assert_ne!(stored(&cache, &StoreRequest { version: Some(0), ..set(b"k") }, b"v"), 0);
 }
 
 #[test]
 fn a_cache_without_tokens_keeps_none_that_is_asked_for() {
     let cache = cache(1 << 20, false);
-    assert_eq!(stored(&cache, &Request { version: Some(7), ..set(b"k") }, b"v"), 0);
+    assert_eq!(stored(&cache, &StoreRequest { version: Some(7), ..set(b"k") }, b"v"), 0);
     assert_eq!(cache.peek(b"k").unwrap().cas, 0);
 }
 
@@ -344,7 +349,7 @@ fn a_departure_is_shown_with_what_is_known_of_the_item() {
         told.lock().unwrap().push((key, leaving.reason(), leaving.meta()));
     });
     let deadline = Deadline::after(cache.now(), 1);
-    stored(&cache, &Request { flags: 4, deadline, ..set(b"dies") }, b"value");
+    stored(&cache, &StoreRequest { flags: 4, deadline, ..set(b"dies") }, b"value");
     cache.get("dies");
     stored(&cache, &set(b"replaced"), b"a");
     stored(&cache, &set(b"replaced"), b"b");
@@ -423,7 +428,7 @@ fn a_small_value_that_arrives_in_parts_is_as_any_other() {
     let mut upload = cache.upload(b"n", 2).unwrap();
     upload.push(b"4").unwrap();
     upload.push(b"1").unwrap();
-    upload.store(&Request { flags: 3, ..set(b"n") }).unwrap();
+    upload.store(&StoreRequest { flags: 3, ..set(b"n") }).unwrap();
     assert_eq!(cache.increment("n", 1), Ok(Some(42)));
     assert_eq!(cache.peek(b"n").unwrap().flags, 3);
     cache.validate().unwrap();

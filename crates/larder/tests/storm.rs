@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use larder::{Cache, Read, Request, StoreError, StoreMode};
+use larder::{Cache, Read, StoreError, StoreMode, StoreRequest};
 use larder_region::{Access, Memory, NewFile, file};
 use nix::sys::signal::{Signal, kill};
 use nix::time::{ClockId, clock_gettime};
@@ -148,7 +148,7 @@ impl Player {
             }
             84..90 => {
                 let counter = format!("counter {}", key % COUNTERS);
-                let add = Request::new(counter.as_bytes(), StoreMode::Add);
+                let add = StoreRequest::new(counter.as_bytes(), StoreMode::Add);
                 self.cache.store(&add, b"1")?;
                 match self.cache.increment(&counter, 1) {
                     Err(larder::CountError::Store(error)) => Err(error),
@@ -157,7 +157,7 @@ impl Player {
                 }
             }
             90..94 => {
-                let add = Request::new(name.as_bytes(), StoreMode::Replace);
+                let add = StoreRequest::new(name.as_bytes(), StoreMode::Replace);
                 self.cache.store(&add, &value_of(key, seed, 300)).map(drop)
             }
             94..98 => self.grow(key),
@@ -172,7 +172,7 @@ impl Player {
     fn grow(&mut self, key: u64) -> Result<(), StoreError> {
         let name = format!("text {}", key % COUNTERS);
         let mode = if key.is_multiple_of(3) { StoreMode::Set } else { StoreMode::Append };
-        self.cache.store(&Request::new(name.as_bytes(), mode), b"a word, ")?;
+        self.cache.store(&StoreRequest::new(name.as_bytes(), mode), b"a word, ")?;
         if let Some(text) = self.cache.get(&name) {
             assert!(text.chunks(8).all(|word| word == b"a word, "), "{:?}", text.len());
         }
@@ -188,7 +188,7 @@ impl Player {
         if seed.is_multiple_of(4) {
             return Ok(());
         }
-        upload.store(&Request::new(name.as_bytes(), StoreMode::Set)).map(drop)
+        upload.store(&StoreRequest::new(name.as_bytes(), StoreMode::Set)).map(drop)
     }
 
     fn read(&mut self, key: u64, name: &str) -> Result<(), StoreError> {

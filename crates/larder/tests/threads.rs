@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-use larder::{Arithmetic, Cache, Clock, Deadline, Direction, Request, StoreMode, Stored};
+use larder::{Arithmetic, Cache, Clock, Deadline, Direction, StoreMode, StoreRequest, Stored};
 
 /// A small generator: each thread its own sequence.
 struct Random(u64);
@@ -175,7 +175,7 @@ fn a_cas_token_is_won_by_one_thread_and_no_append_is_lost() {
 
 /// Makes one value longer by compare-and-swap, another by appending; did the swap win?
 fn swap_and_append(cache: &Cache) -> bool {
-    let request = |key, mode, cas| Request { cas, ..Request::new(key, mode) };
+    let request = |key, mode, cas| StoreRequest { cas, ..StoreRequest::new(key, mode) };
     let append = request(b"log", StoreMode::Append, None);
     assert!(matches!(cache.store(&append, b"."), Ok(Stored::Stored { .. })));
     let mut value = Vec::new();
@@ -262,7 +262,7 @@ fn a_value_changed_in_place_is_always_seen_under_its_own_cas_token() {
             };
             given.insert((&b"n"[..], meta.cas), number.to_string().into_bytes());
             let append = StoreMode::Append;
-            let request = Request::new(b"log", append);
+            let request = StoreRequest::new(b"log", append);
             let Ok(Stored::Stored { cas, .. }) = cache.store(&request, b".") else {
                 panic!("log is there")
             };

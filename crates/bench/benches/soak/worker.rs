@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use larder::{Arithmetic, Cache, Deadline, Direction, Request, StoreError, StoreMode, Stored};
+use larder::{Arithmetic, Cache, Deadline, Direction, StoreError, StoreMode, StoreRequest, Stored};
 use larder_bench::{Draws, waited_for_processor};
 
 use crate::tally::{Operation, Tally};
@@ -138,7 +138,7 @@ impl<'a> Worker<'a> {
         self.written.clear();
         frame::push(&mut self.written, key, deadline.0, self.draws.next_number(), bytes as usize);
         let name = key.to_le_bytes();
-        let request = Request { deadline, ..Request::new(&name, StoreMode::Set) };
+        let request = StoreRequest { deadline, ..StoreRequest::new(&name, StoreMode::Set) };
         let started = Instant::now();
         let stored = self.cache.store(&request, &self.written);
         self.tally.count(Operation::Set, self.written.len(), started.elapsed());
@@ -151,7 +151,7 @@ impl<'a> Worker<'a> {
         self.written.clear();
         frame::push(&mut self.written, key, 0, self.draws.next_number(), bytes);
         let (name, deadline) = (key.to_le_bytes(), Deadline::NEVER);
-        let request = Request { deadline, ..Request::new(&name, StoreMode::Append) };
+        let request = StoreRequest { deadline, ..StoreRequest::new(&name, StoreMode::Append) };
         let started = Instant::now();
         let stored = self.cache.store(&request, &self.written);
         let took = started.elapsed();

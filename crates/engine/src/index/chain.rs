@@ -52,7 +52,7 @@ mod tests {
     use larder_item::StoreMode;
 
     use super::*;
-    use crate::{Config, Read, Request};
+    use crate::{Config, Read, StoreRequest};
 
     const NOW: u32 = 2;
 
@@ -85,8 +85,9 @@ mod tests {
     fn a_chain_ends_and_what_collides_displaces_itself() {
         let engine = engine(true);
         let thread = engine.register().unwrap();
-        let store =
-            |key: &[u8]| engine.store(&thread, &Request::new(key, StoreMode::Set), b"value", NOW);
+        let store = |key: &[u8]| {
+            engine.store(&thread, &StoreRequest::new(key, StoreMode::Set), b"value", NOW)
+        };
         let is_there = |key: &[u8]| {
             matches!(engine.read(&thread, key, NOW, &mut Vec::new(), |_, _| ()), Read::Hit(_))
         };
@@ -109,8 +110,9 @@ mod tests {
     fn where_nothing_is_evicted_a_full_chain_refuses_and_other_groups_do_not() {
         let engine = engine(false);
         let thread = engine.register().unwrap();
-        let store =
-            |key: &[u8]| engine.store(&thread, &Request::new(key, StoreMode::Set), b"value", NOW);
+        let store = |key: &[u8]| {
+            engine.store(&thread, &StoreRequest::new(key, StoreMode::Set), b"value", NOW)
+        };
         let keys = colliding(&engine, b"k", CHAIN_GROUPS_MAX * SLOTS + 1);
         let (last, keys) = keys.split_last().unwrap();
         for key in keys {

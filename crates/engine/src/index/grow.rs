@@ -359,7 +359,7 @@ impl Engine {
 mod tests {
     use larder_item::{Deadline, StoreMode};
 
-    use crate::Request;
+    use crate::StoreRequest;
     use crate::process::peers::two_peers;
 
     use super::*;
@@ -372,8 +372,10 @@ mod tests {
         let thread = engine.register().unwrap();
         for key in 0..3000_u32 {
             let key = key.to_le_bytes();
-            let request =
-                Request { deadline: Deadline::NEVER, ..Request::new(&key, StoreMode::Set) };
+            let request = StoreRequest {
+                deadline: Deadline::NEVER,
+                ..StoreRequest::new(&key, StoreMode::Set)
+            };
             engine.store(&thread, &request, b"v", NOW).unwrap();
         }
         let count = engine.memory.word(global::ITEMS);

@@ -250,7 +250,7 @@ mod tests {
 
     use super::*;
     use crate::index::slot::Slot;
-    use crate::{Config, Request};
+    use crate::{Config, StoreRequest};
 
     #[test]
     fn a_walk_waits_for_a_group_whose_slots_are_on_the_move() {
@@ -266,7 +266,7 @@ mod tests {
         })
         .unwrap();
         let mover = engine.register().unwrap();
-        let request = Request::new(b"k", StoreMode::Set);
+        let request = StoreRequest::new(b"k", StoreMode::Set);
         engine.store(&mover, &request, b"v", 10).unwrap();
         let hash = engine.hash(b"k");
         let found = engine.find(hash, b"k").unwrap();

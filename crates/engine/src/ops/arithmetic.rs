@@ -25,7 +25,7 @@ pub struct ArithmeticRequest<'a> {
     pub delta: u64,
     /// Move it only if the item has this cas token.
     pub cas: Option<u64>,
-    /// The cas token that the item shall get: as with [`Request::version`](crate::Request::version).
+    /// The cas token that the item shall get: as with [`StoreRequest::version`](crate::StoreRequest::version).
     pub version: Option<u64>,
     /// A new deadline for the item, if it shall get one.
     pub deadline: Option<Deadline>,

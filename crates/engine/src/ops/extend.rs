@@ -15,14 +15,14 @@ use crate::index::slot::Slot;
 use crate::ops::large::{LargeValue, table_of};
 use crate::ops::publish::{Carried, Condition, Publication, Replace, Unpublished};
 use crate::segment::record::Header;
-use crate::{Engine, Request, StoreError, Stored, ThreadSlot, Upload};
+use crate::{Engine, StoreError, StoreRequest, Stored, ThreadSlot, Upload};
 
 impl Engine {
     /// Extends a found large value; none where it changed meanwhile.
     pub(crate) fn extend_large(
         &self,
         thread: &ThreadSlot,
-        request: &Request<'_>,
+        request: &StoreRequest<'_>,
         found: &Found,
         part: &[u8],
         now: Second,
@@ -96,7 +96,7 @@ impl Engine {
     pub(crate) fn publish_extended(
         &self,
         thread: &ThreadSlot,
-        request: &Request<'_>,
+        request: &StoreRequest<'_>,
         upload: &Upload,
         kept: &Kept<'_>,
         over: &Condition<'_>,

@@ -26,7 +26,7 @@ use crate::process::wait::Wait;
 use crate::segment::header::{Account, State};
 use crate::segment::record::{Draft, Form, Header, PIECE_HEAD_BYTES};
 use crate::segment::stream::Stream;
-use crate::{Engine, Request, StoreError, Stored, ThreadSlot};
+use crate::{Engine, StoreError, StoreRequest, Stored, ThreadSlot};
 
 /// A piece shorter than this is not worth its own record: a segment with less room is sealed.
 const PIECE_BYTES_MIN: usize = 512;
@@ -301,7 +301,7 @@ impl Engine {
         &self,
         thread: &ThreadSlot,
         upload: Upload,
-        request: &Request<'_>,
+        request: &StoreRequest<'_>,
         now: Second,
     ) -> Result<Stored, StoreError> {
         self.flush_if_due(now);
@@ -352,7 +352,7 @@ impl Engine {
         &self,
         thread: &ThreadSlot,
         upload: &Upload,
-        request: &Request<'_>,
+        request: &StoreRequest<'_>,
         condition: &Condition<'_>,
         now: Second,
     ) -> Result<Stored, Unpublished> {
@@ -366,7 +366,7 @@ impl Engine {
     /// The record of a large value, unless it names more pieces than a segment has room for.
     pub(crate) fn draft_of_table<'a>(
         &self,
-        request: &Request<'a>,
+        request: &StoreRequest<'a>,
         hash: u64,
         table: &'a [u8],
         condition: &Condition<'_>,

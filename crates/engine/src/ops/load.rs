@@ -16,7 +16,7 @@ use larder_item::{Deadline, Second, StoreMode, check_key};
 use crate::index::find::Found;
 use crate::ops::publish::{Condition, Publication, Unpublished};
 use crate::segment::record::{Draft, Form, Header};
-use crate::{Engine, Request, StoreError, Stored, Stuck, ThreadSlot};
+use crate::{Engine, StoreError, StoreRequest, Stored, Stuck, ThreadSlot};
 
 /// How often a load tries to reserve a key that others store and delete.
 const RESERVATIONS_MAX: u32 = 8;
@@ -101,14 +101,14 @@ impl Engine {
     pub fn end_load(
         &self,
         thread: &ThreadSlot,
-        request: &Request<'_>,
+        request: &StoreRequest<'_>,
         basis: Basis,
         value: &[u8],
         now: Second,
     ) -> Result<Stored, StoreError> {
         check_key(request.key)?;
         self.flush_if_due(now);
-        let request = Request { mode: StoreMode::Set, cas: None, ..*request };
+        let request = StoreRequest { mode: StoreMode::Set, cas: None, ..*request };
         let condition = Condition::Loaded(basis);
         let stored = self.place(thread, &request, value, &condition, now);
         self.grow_if_due(thread, now);

@@ -8,7 +8,7 @@ use crate::ops::extend::Kept;
 use crate::ops::large::{Piece, table_of};
 use crate::ops::publish::{Condition, Publication, Replace, Unpublished};
 use crate::ops::store::LARGE_ATTEMPTS_MAX;
-use crate::{Engine, Request, StoreError, Stored, ThreadSlot, Upload};
+use crate::{Engine, StoreError, StoreRequest, Stored, ThreadSlot, Upload};
 
 impl Engine {
     /// True if a part of this length is better written as pieces of its own: pieces that there are would not be joined
@@ -22,7 +22,7 @@ impl Engine {
     pub(crate) fn extend_by(
         &self,
         thread: &ThreadSlot,
-        request: &Request<'_>,
+        request: &StoreRequest<'_>,
         part: &[u8],
         now: Second,
     ) -> Result<Stored, StoreError> {
@@ -52,7 +52,7 @@ impl Engine {
         &self,
         thread: &ThreadSlot,
         upload: Upload,
-        request: &Request<'_>,
+        request: &StoreRequest<'_>,
         now: Second,
     ) -> Result<Stored, Unpublished> {
         let extended = self.rework(thread, request.key, now, |engine, found| {
@@ -82,7 +82,7 @@ impl Engine {
         &self,
         thread: &ThreadSlot,
         upload: &Upload,
-        request: &Request<'_>,
+        request: &StoreRequest<'_>,
         found: &Found,
         now: Second,
     ) -> Option<Result<Stored, Unpublished>> {
@@ -111,7 +111,7 @@ impl Engine {
         &self,
         thread: &ThreadSlot,
         upload: &Upload,
-        request: &Request<'_>,
+        request: &StoreRequest<'_>,
         found: &Found,
         version: u64,
         now: Second,
@@ -133,7 +133,7 @@ impl Engine {
         &self,
         thread: &ThreadSlot,
         upload: &Upload,
-        request: &Request<'_>,
+        request: &StoreRequest<'_>,
         found: &Found,
         version: u64,
         now: Second,
@@ -168,7 +168,7 @@ impl Engine {
 }
 
 /// The condition that the item is still the one that was found.
-fn over<'a>(request: &Request<'_>, found: &'a Found, origin: u64) -> Condition<'a> {
+fn over<'a>(request: &StoreRequest<'_>, found: &'a Found, origin: u64) -> Condition<'a> {
     let version = request.version;
     Condition::Replace(Replace { found, origin, version, deadline: None, keeps_identity: false })
 }

@@ -68,7 +68,7 @@ mod tests {
     use larder_item::StoreMode;
     use larder_region::layout::{GROUP_BYTES, SUPERBLOCK_BYTES, global};
 
-    use crate::Request;
+    use crate::StoreRequest;
     use crate::index::group::Control;
     use crate::process::peers::two_peers;
 
@@ -95,7 +95,9 @@ mod tests {
         let thread = engine.register().unwrap();
         for key in 0..100 {
             let key = format!("k{key}");
-            engine.store(&thread, &Request::new(key.as_bytes(), StoreMode::Set), b"v", 10).unwrap();
+            engine
+                .store(&thread, &StoreRequest::new(key.as_bytes(), StoreMode::Set), b"v", 10)
+                .unwrap();
         }
         engine.deregister(&thread);
         (engine, other)

@@ -14,13 +14,13 @@ use crate::ops::load::Basis;
 use crate::segment::appender::Reservation;
 use crate::segment::header::Account;
 use crate::segment::record::{Draft, Header, INITIAL_FREQ_MAX, Marks};
-use crate::{Engine, Reason, Request, Stale, StoreError, Stored, Stuck, ThreadSlot};
+use crate::{Engine, Reason, Stale, StoreError, StoreRequest, Stored, Stuck, ThreadSlot};
 
 /// When a record replaces what is there.
 #[derive(Clone, Copy)]
 pub(crate) enum Condition<'a> {
     /// As a request says.
-    Requested(&'a Request<'a>),
+    Requested(&'a StoreRequest<'a>),
     /// Only over the record from which the new one was made.
     Replace(Replace<'a>),
     /// Where nothing happened to the key since a load of its value began.
@@ -60,7 +60,7 @@ impl Replace<'_> {
 impl Condition<'_> {
     /// The deadline field of the new record. One made from another keeps the field, even if it says never:
     /// the other's may be changed until the new one is published. So does one that may be told to keep it.
-    pub(crate) fn deadline_field(&self, request: &Request<'_>) -> Option<Deadline> {
+    pub(crate) fn deadline_field(&self, request: &StoreRequest<'_>) -> Option<Deadline> {
         let keeps = match self {
             Self::Replace(over) => over.found.header.deadline_at().is_some(),
             Self::Requested(request) => request.stale == Stale::IfOlder,

@@ -32,13 +32,13 @@ pub enum Stale {
 /// Everything of a store but the value.
 ///
 /// ```
-/// # use larder_engine::Request;
+/// # use larder_engine::StoreRequest;
 /// # use larder_item::StoreMode;
-/// let add = Request { flags: 7, ..Request::new(b"key", StoreMode::Add) };
+/// let add = StoreRequest { flags: 7, ..StoreRequest::new(b"key", StoreMode::Add) };
 /// assert_eq!((add.cas, add.version), (None, None));
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
+pub struct StoreRequest<'a> {
     /// The item's key.
     pub key: &'a [u8],
     /// When to store.
@@ -59,7 +59,7 @@ pub struct Request<'a> {
     pub stale: Stale,
 }
 
-impl<'a> Request<'a> {
+impl<'a> StoreRequest<'a> {
     /// A store without flags, for ever, with nothing special about it.
     pub const fn new(key: &'a [u8], mode: StoreMode) -> Self {
         Self {
@@ -122,7 +122,7 @@ impl Engine {
     pub fn store(
         &self,
         thread: &ThreadSlot,
-        request: &Request<'_>,
+        request: &StoreRequest<'_>,
         value: &[u8],
         now: Second,
     ) -> Result<Stored, StoreError> {
@@ -143,7 +143,7 @@ impl Engine {
     }
 
     /// Removes the item that a failed [`StoreMode::Set`] was to replace.
-    pub fn give_up(&self, thread: &ThreadSlot, request: &Request<'_>, now: Second) {
+    pub fn give_up(&self, thread: &ThreadSlot, request: &StoreRequest<'_>, now: Second) {
         if request.mode == StoreMode::Set && request.cas.is_none() {
             // Where somebody who has been stopped holds it, it stays: the error says so.
             let _ = self.delete(thread, request.key, None, now);
@@ -154,7 +154,7 @@ impl Engine {
     pub(crate) fn place(
         &self,
         thread: &ThreadSlot,
-        request: &Request<'_>,
+        request: &StoreRequest<'_>,
         value: &[u8],
         condition: &Condition<'_>,
         now: Second,
@@ -166,7 +166,7 @@ impl Engine {
     fn place_as(
         &self,
         thread: &ThreadSlot,
-        request: &Request<'_>,
+        request: &StoreRequest<'_>,
         value: &[u8],
         form: Form,
         condition: &Condition<'_>,
@@ -237,7 +237,7 @@ impl Engine {
     fn place_large(
         &self,
         thread: &ThreadSlot,
-        request: &Request<'_>,
+        request: &StoreRequest<'_>,
         value: &[u8],
         condition: &Condition<'_>,
         now: Second,
@@ -262,7 +262,7 @@ impl Engine {
     fn extend(
         &self,
         thread: &ThreadSlot,
-        request: &Request<'_>,
+        request: &StoreRequest<'_>,
         part: &[u8],
         now: Second,
     ) -> Result<Stored, StoreError> {
@@ -346,7 +346,7 @@ impl Engine {
         now: Second,
     ) -> Option<Result<Stored, StoreError>> {
         let kept = self.request_over(key, over.found)?;
-        let request = Request { deadline: over.deadline.unwrap_or(kept.deadline), ..kept };
+        let request = StoreRequest { deadline: over.deadline.unwrap_or(kept.deadline), ..kept };
         match self.place_as(thread, &request, value, form, &Condition::Replace(*over), now) {
             Err(Unpublished::Changed) => None,
             done => Some(done.map_err(StoreError::from)),
@@ -354,11 +354,15 @@ impl Engine {
     }
 
     /// The request that keeps flags and deadline of a found item; none where the item changed.
-    pub(crate) fn request_over<'k>(&self, key: &'k [u8], found: &Found) -> Option<Request<'k>> {
-        let request = Request {
+    pub(crate) fn request_over<'k>(
+        &self,
+        key: &'k [u8],
+        found: &Found,
+    ) -> Option<StoreRequest<'k>> {
+        let request = StoreRequest {
             flags: found.header.flags(&self.memory, found.record_at),
             deadline: self.deadline(found),
-            ..Request::new(key, StoreMode::Set)
+            ..StoreRequest::new(key, StoreMode::Set)
         };
         self.is_still_there(found).then_some(request)
     }
@@ -385,8 +389,8 @@ mod tests {
         .unwrap()
     }
 
-    fn request(deadline: Deadline) -> Request<'static> {
-        Request { deadline, ..Request::new(b"k", StoreMode::Set) }
+    fn request(deadline: Deadline) -> StoreRequest<'static> {
+        StoreRequest { deadline, ..StoreRequest::new(b"k", StoreMode::Set) }
     }
 
     fn over<'a>(engine: &Engine, found: &'a Found) -> Replace<'a> {

@@ -32,7 +32,7 @@ pub struct MetaUpdate {
     /// Shall it be stale from now on? Then it gets another cas token, and the right to bring a new value is not
     /// given to anybody yet.
     pub stale: bool,
-    /// The cas token of a stale one: as with [`Request::version`](crate::Request::version).
+    /// The cas token of a stale one: as with [`StoreRequest::version`](crate::StoreRequest::version).
     pub version: Option<u64>,
 }
 

@@ -19,7 +19,7 @@ use larder_stats::Counter;
 
 use crate::index::find::Found;
 use crate::segment::record::{Header, INITIAL_FREQ_MAX, Marks, NUMBER_BYTES};
-use crate::{Arithmetic, ArithmeticRequest, Engine, Request, Stored, Stuck, ThreadSlot};
+use crate::{Arithmetic, ArithmeticRequest, Engine, StoreRequest, Stored, Stuck, ThreadSlot};
 
 /// What a change in place came to.
 pub(crate) enum UpdatedValue<T> {
@@ -73,7 +73,7 @@ impl Engine {
     pub(crate) fn append_in_place(
         &self,
         thread: &ThreadSlot,
-        request: &Request<'_>,
+        request: &StoreRequest<'_>,
         part: &[u8],
         now: Second,
     ) -> Result<UpdatedValue<Stored>, Stuck> {

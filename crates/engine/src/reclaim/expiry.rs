@@ -207,7 +207,7 @@ impl Engine {
 mod tests {
     use larder_item::{Deadline, Epoch, StoreMode};
 
-    use crate::{Config, Request};
+    use crate::{Config, StoreRequest};
 
     use super::*;
 
@@ -247,10 +247,12 @@ mod tests {
         let thread = engine.register().unwrap();
         let mut stored = 0;
         while engine.free_segments() > engine.spare_segments() {
-            let request =
-                Request { deadline: Deadline::NEVER, ..Request::new(b"", StoreMode::Set) };
+            let request = StoreRequest {
+                deadline: Deadline::NEVER,
+                ..StoreRequest::new(b"", StoreMode::Set)
+            };
             engine
-                .store(&thread, &Request { key: &key(stored), ..request }, &[7; 1000], NOW)
+                .store(&thread, &StoreRequest { key: &key(stored), ..request }, &[7; 1000], NOW)
                 .unwrap();
             for _ in 0..if is_hot(stored) { 2 } else { 0 } {
                 engine.read(&thread, &key(stored), NOW, &mut Vec::new(), |_, _| ());

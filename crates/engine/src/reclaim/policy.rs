@@ -267,15 +267,15 @@ mod tests {
     use larder_item::{Deadline, StoreMode};
 
     use crate::process::peers::two_peers;
-    use crate::{Read, Request, StoreError};
+    use crate::{Read, StoreError, StoreRequest};
 
     use super::*;
 
     const NOW: Second = 10;
     const PATIENCE: Duration = Duration::from_secs(30);
 
-    fn request(key: &[u8]) -> Request<'_> {
-        Request { deadline: Deadline::NEVER, ..Request::new(key, StoreMode::Set) }
+    fn request(key: &[u8]) -> StoreRequest<'_> {
+        StoreRequest { deadline: Deadline::NEVER, ..StoreRequest::new(key, StoreMode::Set) }
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub(crate) mod flight;
 use std::sync::Arc;
 use std::time::Duration;
 
-use larder_engine::{Basis, Request, StoreError, Stored};
+use larder_engine::{Basis, StoreError, StoreRequest, Stored};
 use larder_item::{Deadline, KeyError, Meta, Second, StoreMode, check_key};
 
 use crate::Cache;
@@ -331,7 +331,7 @@ impl Cache {
         let Some(basis) = basis else {
             return;
         };
-        let request = Request { deadline, ..Request::new(key, StoreMode::Set) };
+        let request = StoreRequest { deadline, ..StoreRequest::new(key, StoreMode::Set) };
         let now = self.now();
         self.with_thread_slot(|engine, thread| {
             let mut stored = engine.end_load(thread, &request, basis, value, now);
@@ -353,11 +353,11 @@ impl Cache {
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
-    /// use larder::{Request, StoreMode, Stored};
+    /// use larder::{StoreRequest, StoreMode, Stored};
     /// use std::time::Duration;
     /// let basis = cache.begin_load(b"k", Duration::from_secs(30))?;
     /// cache.delete("k")?;
-    /// let late = cache.end_load(&Request::new(b"k", StoreMode::Set), basis, b"late")?;
+    /// let late = cache.end_load(&StoreRequest::new(b"k", StoreMode::Set), basis, b"late")?;
     /// assert_eq!((late, cache.get("k")), (Stored::NotFound, None));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -377,7 +377,7 @@ impl Cache {
     /// [`StoreError`]; the item that is there stays.
     pub fn end_load(
         &self,
-        request: &Request<'_>,
+        request: &StoreRequest<'_>,
         basis: Basis,
         value: &[u8],
     ) -> Result<Stored, StoreError> {

@@ -41,8 +41,8 @@ fn load(cache: &Cache, options: &LoadOptions, value: &str) -> String {
     text(cache.get_or_load("k", options, brings(value)).expect("this loader always succeeds"))
 }
 
-fn plain_set() -> Request<'static> {
-    Request::new(b"k", StoreMode::Set)
+fn plain_set() -> StoreRequest<'static> {
+    StoreRequest::new(b"k", StoreMode::Set)
 }
 
 fn held(cache: &Cache) -> Option<String> {

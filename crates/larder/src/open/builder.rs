@@ -99,7 +99,7 @@ impl Builder {
     }
 
     /// Whether items carry cas tokens, 8 bytes each. Off by default; without them
-    /// [`Request::cas`](crate::Request::cas) compares with 0.
+    /// [`StoreRequest::cas`](crate::StoreRequest::cas) compares with 0.
     #[must_use]
     pub fn cas(mut self, on: bool) -> Self {
         self.cas = on;

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use larder::{Cache, Read, Reading, Request, StoreError, StoreMode};
+use larder::{Cache, Read, Reading, StoreError, StoreMode, StoreRequest};
 
 use crate::operations::{keys, value};
 use crate::victim::open;
@@ -255,7 +255,7 @@ impl Model {
                 }
             }
             5 => {
-                let request = Request::new(key.as_bytes(), StoreMode::Append);
+                let request = StoreRequest::new(key.as_bytes(), StoreMode::Append);
                 let stored = cache.store(&request, b"+").map_err(|error| failed(&error))?;
                 if matches!(stored, larder::Stored::Stored { .. }) {
                     self.values.entry(key.clone()).or_default().push(b'+');

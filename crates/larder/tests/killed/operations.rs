@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use larder::{Cache, Deadline, Read, Request, StoreMode};
+use larder::{Cache, Deadline, Read, StoreMode, StoreRequest};
 
 use crate::victim::{Victim, open};
 
@@ -45,7 +45,8 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     op("cas", few, |v| {
         let cache = v.cache();
         let token = cache.peek(b"text").unwrap().cas;
-        let request = Request { cas: Some(token), ..Request::new(b"text", StoreMode::Set) };
+        let request =
+            StoreRequest { cas: Some(token), ..StoreRequest::new(b"text", StoreMode::Set) };
         v.steps(|| cache.store(&request, b"swapped").unwrap());
     }),
     op("delete", few, |v| delete(v, "text")),
@@ -80,7 +81,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         v.steps(|| {
             let mut upload = cache.upload(b"large", 20_000).unwrap();
             value.chunks(3000).for_each(|part| upload.push(part).unwrap());
-            upload.store(&Request::new(b"large", StoreMode::Set)).unwrap();
+            upload.store(&StoreRequest::new(b"large", StoreMode::Set)).unwrap();
         });
     }),
     op("upload_given_up", few, |v| {
@@ -135,7 +136,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         v.steps(|| {
             let mut upload = cache.upload(b"large", 30_000).unwrap();
             value.chunks(7000).for_each(|part| upload.push(part).unwrap());
-            upload.store(&Request::new(b"large", StoreMode::Set)).unwrap();
+            upload.store(&StoreRequest::new(b"large", StoreMode::Set)).unwrap();
         });
     }),
     evicting("maintain_cleared", full, |v| {
@@ -169,7 +170,7 @@ fn set(v: &Victim, key: &str, bytes: usize) {
 
 fn store(v: &Victim, key: &str, mode: StoreMode, value: &[u8]) {
     let cache = v.cache();
-    v.steps(|| cache.store(&Request::new(key.as_bytes(), mode), value).unwrap());
+    v.steps(|| cache.store(&StoreRequest::new(key.as_bytes(), mode), value).unwrap());
 }
 
 fn delete(v: &Victim, key: &str) {

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use larder::{
     Arithmetic, ArithmeticRequest, Cache, Clock, Deadline, Deletion, Direction, Meta, MetaOutcome,
-    Read, Reading, Request, Stale, StoreMode, Stored,
+    Read, Reading, Stale, StoreMode, StoreRequest, Stored,
 };
 use larder_testkit::model::{Counted, Model, ModelItem, Outcome};
 
@@ -192,14 +192,14 @@ impl Pair {
                 value,
             } => {
                 let (name, value) = (key_of(*key), value.bytes(*key));
-                let request = Request {
+                let request = StoreRequest {
                     cas: self.token(&name, with.token),
                     flags: *flags,
                     deadline: ttl.deadline(self.model.now()),
                     version: with.version,
                     token_sent: *token_sent,
                     stale: *stale,
-                    ..Request::new(&name, *mode)
+                    ..StoreRequest::new(&name, *mode)
                 };
                 self.store(&request, *uploaded, &value);
             }
@@ -249,8 +249,8 @@ impl Pair {
         touched.iter().zip(item).for_each(|(meta, item)| assert_known(meta, item));
     }
 
-    fn store(&mut self, request: &Request<'_>, uploaded: bool, value: &[u8]) {
-        let Request { key, mode, cas, flags, deadline, version, token_sent, stale } = *request;
+    fn store(&mut self, request: &StoreRequest<'_>, uploaded: bool, value: &[u8]) {
+        let StoreRequest { key, mode, cas, flags, deadline, version, token_sent, stale } = *request;
         // A long series of appends would reach the limit on items, which the model does not know.
         let bytes = self.model.get(key).map_or(0, |item| item.value.len()) + value.len();
         if bytes > 90_000 {

@@ -4,7 +4,7 @@ use larder_item::{Deadline, StoreMode};
 
 use super::*;
 use crate::interleavings::stage::scene::NOW;
-use crate::{Basis, Request, Stored};
+use crate::{Basis, StoreRequest, Stored};
 
 const KEY: &[u8] = b"a key";
 const LOADED: u8 = 9;
@@ -17,7 +17,7 @@ fn begin(scene: &Scene) -> Basis {
 /// Ends a load; true if its value was stored.
 fn end(actor: &Actor, basis: Basis) -> bool {
     let value = actor::value(KEY, LOADED);
-    let request = Request::new(KEY, StoreMode::Set);
+    let request = StoreRequest::new(KEY, StoreMode::Set);
     let stored = actor.engine.end_load(&actor.thread, &request, basis, &value, NOW);
     matches!(stored, Ok(Stored::Stored { .. }))
 }

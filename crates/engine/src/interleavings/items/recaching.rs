@@ -7,7 +7,7 @@ use larder_stats::Counter;
 
 use super::*;
 use crate::interleavings::stage::scene::NOW;
-use crate::{Request, Stale, Stored};
+use crate::{Stale, StoreRequest, Stored};
 
 const KEY: &[u8] = b"a key";
 
@@ -230,7 +230,7 @@ fn a_late_value_keeps_the_claim_of_the_item_that_it_replaces() {
         let token = stale_item(&scene);
         let writer = scene.start(move |actor| {
             let (cas, stale) = (Some(token - 1), Stale::IfOlder);
-            let request = Request { cas, stale, ..Request::new(KEY, StoreMode::Set) };
+            let request = StoreRequest { cas, stale, ..StoreRequest::new(KEY, StoreMode::Set) };
             actor.engine.store(&actor.thread, &request, b"late", NOW).unwrap()
         });
         let claimer = scene.start(move |actor| actor.claim(KEY, token));
@@ -249,7 +249,8 @@ fn a_token_asked_for_is_passed_by_who_stores_after_it() {
         scene.stage.set(KEY, 1);
         let asked = scene.stage.peek(KEY).unwrap().cas + 5_000;
         let asking = scene.start(move |actor| {
-            let request = Request { version: Some(asked), ..Request::new(KEY, StoreMode::Set) };
+            let request =
+                StoreRequest { version: Some(asked), ..StoreRequest::new(KEY, StoreMode::Set) };
             actor.engine.store(&actor.thread, &request, b"asked", NOW).unwrap()
         });
         let writer =

@@ -10,7 +10,7 @@ use crate::interleavings::stage::scene::{Crowd, NOW};
 use crate::reclaim::evict::{Emptied, Keep};
 use crate::{
     Arithmetic, ArithmeticRequest, Deletion, Engine, Evicted, MetaOutcome, MetaUpdate, Read,
-    Request, StoreError, Stored, ThreadSlot, Upload,
+    StoreError, StoreRequest, Stored, ThreadSlot, Upload,
 };
 
 /// The bytes of a value behind its key: enough to be copied in several parts.
@@ -36,8 +36,8 @@ pub(crate) fn value(key: &[u8], fill: u8) -> Vec<u8> {
     [key, &[fill; FILL_BYTES]].concat()
 }
 
-fn request(key: &[u8], mode: StoreMode, cas: Option<u64>, deadline: Deadline) -> Request<'_> {
-    Request { cas, deadline, ..Request::new(key, mode) }
+fn request(key: &[u8], mode: StoreMode, cas: Option<u64>, deadline: Deadline) -> StoreRequest<'_> {
+    StoreRequest { cas, deadline, ..StoreRequest::new(key, mode) }
 }
 
 impl Actor {

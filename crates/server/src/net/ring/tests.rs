@@ -148,7 +148,7 @@ fn a_value_is_received_to_its_place_in_a_cache() {
     }
     assert_eq!((arrived, behind), (value.len(), b"\r\nget k\r\n".to_vec()));
     assert_eq!(cache.report().segments_pinned, 0);
-    upload.store(&larder::Request::new(b"k", larder::StoreMode::Set)).unwrap();
+    upload.store(&larder::StoreRequest::new(b"k", larder::StoreMode::Set)).unwrap();
     assert!(cache.get("k") == Some(value));
 }
 

@@ -1,7 +1,7 @@
 //! Changes of an item that there is: delete, arithmetic, touch.
 
 use larder::{
-    Arithmetic, ArithmeticRequest, Deletion, MetaOutcome, Request, Stale, StoreMode, Stored,
+    Arithmetic, ArithmeticRequest, Deletion, MetaOutcome, Stale, StoreMode, StoreRequest, Stored,
 };
 use larder_item::{Deadline, Direction};
 use larder_protocol::{
@@ -59,12 +59,12 @@ impl Executor {
     }
 
     fn empty(&self, delete: &Delete<'_>, stale: bool) -> Response {
-        let request = Request {
+        let request = StoreRequest {
             cas: delete.cas,
             version: delete.version,
             deadline: delete.exptime.map_or(Deadline::NEVER, |exptime| self.deadline(exptime)),
             stale: if stale { Stale::Always } else { Stale::Never },
-            ..Request::new(delete.key, StoreMode::Replace)
+            ..StoreRequest::new(delete.key, StoreMode::Replace)
         };
         match self.cache.store(&request, b"") {
             Ok(Stored::Stored { .. }) => Response::Deleted,
@@ -129,7 +129,8 @@ impl Executor {
         let Initial { number, exptime } = initial;
         let deadline = self.deadline(exptime);
         let version = arithmetic.version;
-        let request = Request { deadline, version, ..Request::new(arithmetic.key, StoreMode::Add) };
+        let request =
+            StoreRequest { deadline, version, ..StoreRequest::new(arithmetic.key, StoreMode::Add) };
         match self.cache.store(&request, number.to_string().as_bytes()) {
             Ok(Stored::Stored { cas, .. }) => {
                 let ttl_secs = ttl_secs(deadline, self.cache.now());

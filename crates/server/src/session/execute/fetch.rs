@@ -1,6 +1,6 @@
 //! `mg` and `me`: items with all that is known of them, and who is to bring them anew.
 
-use larder::{LargeValue, Miss, Piece, Read, Reading, Request, StoreMode, Stored};
+use larder::{LargeValue, Miss, Piece, Read, Reading, StoreMode, StoreRequest, Stored};
 use larder_item::{Deadline, Meta, Second};
 use larder_protocol::{Fetch, Frame, Response, Shown, Win, render};
 use larder_stats::{ClassCounter, Counter};
@@ -132,11 +132,11 @@ impl Executor {
             return Attempt::Nothing;
         };
         let deadline = self.deadline(exptime);
-        let request = Request {
+        let request = StoreRequest {
             deadline,
             version: fetch.version,
             token_sent: true,
-            ..Request::new(fetch.key, StoreMode::Add)
+            ..StoreRequest::new(fetch.key, StoreMode::Add)
         };
         match self.cache.store(&request, b"") {
             Ok(Stored::Stored { cas, .. }) => {

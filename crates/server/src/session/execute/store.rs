@@ -1,6 +1,6 @@
 //! Stores: values that come whole or in parts.
 
-use larder::{Request, Stale, StoreError, Stored, Upload};
+use larder::{Stale, StoreError, StoreRequest, Stored, Upload};
 use larder_item::StoreMode;
 use larder_protocol::{self as protocol, ClientError, Frame, Response, ServerError, Store};
 use larder_stats::{ClassCounter, Counter};
@@ -31,20 +31,20 @@ impl Executor {
         &self,
         store: &Store<'_>,
         token: u64,
-        put: impl FnOnce(&Request<'_>) -> Result<Stored, StoreError>,
+        put: impl FnOnce(&StoreRequest<'_>) -> Result<Stored, StoreError>,
     ) -> Response {
-        let request = Request { mode: StoreMode::Add, ..self.request(store) };
+        let request = StoreRequest { mode: StoreMode::Add, ..self.request(store) };
         let (leases, now) = (&self.server.leases, self.cache.now());
         let stored = leases.redeem(store.key, token, now, || put(&request));
         self.stored(store, stored.unwrap_or(Ok(Stored::NotStored)))
     }
 
     /// The store that creates the item which `store` has found nothing of to append to.
-    fn creation<'k>(&self, store: &Store<'k>) -> Option<Request<'k>> {
+    fn creation<'k>(&self, store: &Store<'k>) -> Option<StoreRequest<'k>> {
         let exptime = store.vivify.filter(|_| extends(store.mode))?;
         let Store { key, flags, version, .. } = *store;
         let deadline = self.deadline(exptime);
-        Some(Request { flags, version, deadline, ..Request::new(key, StoreMode::Add) })
+        Some(StoreRequest { flags, version, deadline, ..StoreRequest::new(key, StoreMode::Add) })
     }
 
     /// Looks at a store before its value: why it cannot be done, if so. An item that it was to replace is
@@ -76,7 +76,7 @@ impl Executor {
     /// A meta store that fails removes the item whatever its mode; of the others only a plain set does.
     fn give_up(&self, store: &Store<'_>, frame: &Frame<'_>, error: StoreError) -> Response {
         self.cache.give_up(&match frame {
-            Frame::Meta(_) => Request::new(store.key, StoreMode::Set),
+            Frame::Meta(_) => StoreRequest::new(store.key, StoreMode::Set),
             Frame::Text { .. } | Frame::Binary(_) => self.request(store),
         });
         self.not_stored(store, error)
@@ -151,11 +151,11 @@ impl Executor {
         }
     }
 
-    fn request<'a>(&self, store: &Store<'a>) -> Request<'a> {
+    fn request<'a>(&self, store: &Store<'a>) -> StoreRequest<'a> {
         let Store { key, mode, cas, flags, version, .. } = *store;
         let stale = if store.invalidate { Stale::IfOlder } else { Stale::Never };
         let deadline = self.deadline(store.exptime);
-        Request { cas, flags, version, stale, deadline, ..Request::new(key, mode) }
+        StoreRequest { cas, flags, version, stale, deadline, ..StoreRequest::new(key, mode) }
     }
 }
 
