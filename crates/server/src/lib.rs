@@ -33,7 +33,7 @@
 //!   `classes`, `tally`;
 //! - what operators ask for: `notice`, `watch`, `prefixes`, `dump`, `crawler`;
 //! - bytes and sockets: `backlog`, `output`, `budget`, `scratch`, `connection`, `connections`, `hangup`,
-//!   `roster`, `datagrams`;
+//!   `conn_table`, `datagrams`;
 //! - encryption: `suites`, `certificates`, `tls`;
 //! - threads: [`server`], `memory_file`, `inbox`, `waker`, `ring`, `poller`, `worker`, `listener`, `clock`, `log`;
 //! - the process: [`mod@start`], `stop`, `signals`, `sockets`, `pidfile`, `privileges`, `syscalls`,

@@ -8,10 +8,10 @@ use larder_options::{Options, Tuning};
 use larder_stats::{Counter, Counters};
 
 use crate::admin::classes::Classes;
+use crate::admin::conn_table::ConnTable;
 use crate::admin::crawler::Crawler;
 use crate::admin::prefixes::Prefixes;
 use crate::admin::readers::{Readers, ReadersError};
-use crate::admin::roster::Roster;
 use crate::admin::stats::Censuses;
 use crate::admin::tally::ClassTally;
 use crate::admin::watch::{self, Watchers};
@@ -48,7 +48,7 @@ pub struct Server {
     pub(crate) readers: Option<Readers>,
     pub(crate) log: Log,
     /// Who is connected.
-    pub(crate) roster: Roster,
+    pub(crate) conn_table: ConnTable,
     pub(crate) stop: Stop,
     /// Who wants to know how the process is.
     pub(crate) supervisor: Supervisor,
@@ -177,7 +177,7 @@ impl Server {
             }),
             certificates: None,
             log,
-            roster: Roster::default(),
+            conn_table: ConnTable::default(),
             stop: Stop::new()?,
             supervisor: Supervisor::default(),
             handed_over: AtomicBool::new(false),

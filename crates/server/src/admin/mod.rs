@@ -1,12 +1,12 @@
 //! For operators: statistics, `watch`, prefix counters, dumps and the crawler.
 
 pub(crate) mod classes;
+pub(crate) mod conn_table;
 pub(crate) mod crawler;
 pub(crate) mod dump;
 pub(crate) mod notice;
 pub(crate) mod prefixes;
 pub(crate) mod readers;
-pub(crate) mod roster;
 pub(crate) mod stats;
 pub(crate) mod tally;
 pub(crate) mod watch;

@@ -110,7 +110,7 @@ impl Listener {
         self.resume();
         self.server.set_accepting(false);
         for socket in self.sockets.drain(..) {
-            self.server.roster.remove(socket.descriptor.as_raw_fd());
+            self.server.conn_table.remove(socket.descriptor.as_raw_fd());
         }
         self.server.handed_over.store(true, Relaxed);
         for inbox in &self.inboxes {

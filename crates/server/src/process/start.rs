@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 
 use larder_options::Options;
 
-use crate::admin::roster::Ends;
+use crate::admin::conn_table::Ends;
 use crate::net::datagrams::Datagrams;
 use crate::net::listener::Listener;
 use crate::net::sockets::{Address, Socket};
@@ -137,7 +137,7 @@ fn os_failure(attempted: &str, error: &dyn std::error::Error) -> Failure {
     Failure::new(EXIT_OS, format_args!("cannot {attempted}: {error}"))
 }
 
-/// Tells the roster of what is open from the start.
+/// Tells the connection table of what is open from the start.
 fn enroll(server: &Server, sockets: &[Socket], datagrams: &[Datagrams]) {
     let now = server.cache.now();
     for socket in sockets {
@@ -145,10 +145,10 @@ fn enroll(server: &Server, sockets: &[Socket], datagrams: &[Datagrams]) {
             Address::Tcp(address) => Ends::ListeningTcp(*address),
             Address::Unix(path) => Ends::ListeningUnix(path.clone()),
         };
-        server.roster.add(socket.descriptor.as_raw_fd(), ends, now);
+        server.conn_table.add(socket.descriptor.as_raw_fd(), ends, now);
     }
     for socket in datagrams {
-        server.roster.add(socket.socket.as_raw_fd(), Ends::Udp(socket.address), now);
+        server.conn_table.add(socket.socket.as_raw_fd(), Ends::Udp(socket.address), now);
     }
 }
 

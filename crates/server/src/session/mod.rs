@@ -16,8 +16,8 @@ use larder_protocol::{
 };
 
 use crate::Server;
+use crate::admin::conn_table::Stage;
 use crate::admin::dump::Dump;
-use crate::admin::roster::Stage;
 use crate::admin::stats::{ConnectionList, Gathering};
 use crate::admin::watch::Watch;
 use crate::net::output::Output;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use larder_protocol::{Frame, Kept, Response, render};
 
 use crate::Server;
-use crate::admin::roster::Card;
+use crate::admin::conn_table::ConnStats;
 
 /// An answer to `stats conns` under way. It is rendered as its reader takes it, socket by socket,
 /// since there may be many thousands: what is shown of each is what holds at that moment.
@@ -29,29 +29,35 @@ impl ConnectionList {
     /// Appends the lines of the next socket, or the end of the list. True if more follows.
     pub(crate) fn step(&mut self, out: &mut Vec<u8>) -> bool {
         let frame = self.frame.frame();
-        let Some((descriptor, card)) = self.server.roster.next(self.last) else {
+        let Some((descriptor, conn_stats)) = self.server.conn_table.next(self.last) else {
             render::response(out, &Response::EndOfStats, &frame);
             return false;
         };
-        self.show(descriptor, &card, &frame, out);
+        self.show(descriptor, &conn_stats, &frame, out);
         self.last = Some(descriptor);
         true
     }
 
-    fn show(&self, descriptor: RawFd, card: &Card, frame: &Frame<'_>, out: &mut Vec<u8>) {
+    fn show(
+        &self,
+        descriptor: RawFd,
+        conn_stats: &ConnStats,
+        frame: &Frame<'_>,
+        out: &mut Vec<u8>,
+    ) {
         let mut stat = |name: &str, value: &str| {
             render::stat(out, format_args!("{descriptor}:{name}"), value, frame);
         };
-        if card.is_udp() {
+        if conn_stats.is_udp() {
             stat("UDP", "UDP");
         }
-        stat("addr", &card.address());
-        if let Some(address) = card.listen_address() {
+        stat("addr", &conn_stats.address());
+        if let Some(address) = conn_stats.listen_address() {
             stat("listen_addr", &address);
         }
         let asks = descriptor == self.asker;
-        stat("state", card.state(asks));
-        let idle_secs = self.server.cache.now().saturating_sub(card.active());
+        stat("state", conn_stats.state(asks));
+        let idle_secs = self.server.cache.now().saturating_sub(conn_stats.active());
         stat("secs_since_last_cmd", &if asks { 0 } else { idle_secs }.to_string());
     }
 }

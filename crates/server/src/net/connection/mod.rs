@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, getpeername, recv, send, sendmsg};
 
 use crate::Server;
-use crate::admin::roster::{Card, Stage};
+use crate::admin::conn_table::{ConnStats, Stage};
 use crate::net::backlog::Backlog;
 use crate::net::budget::{Allotment, Holding, TIGHT_INPUT_BYTES};
 use crate::net::hangup::HangUp;
@@ -50,7 +50,7 @@ pub(crate) struct Connection {
     /// count, nor does a handshake.
     active: Second,
     /// On which that is noted where it changes, and what it is at.
-    card: Arc<Card>,
+    conn_stats: Arc<ConnStats>,
     stage: Stage,
     /// Where bytes come and go without its doing; else it receives and sends by itself when the socket is ready.
     ringed: Option<Ringed>,
@@ -124,7 +124,7 @@ impl Connection {
         server: &Server,
         accepted: Accepted,
         tls: Option<Box<Tls>>,
-        card: Arc<Card>,
+        conn_stats: Arc<ConnStats>,
         has_ring: bool,
         now: Second,
     ) -> Self {
@@ -148,7 +148,7 @@ impl Connection {
             output: Output::default(),
             holding: Holding::new(is_encrypted),
             active: now,
-            card,
+            conn_stats,
             stage: Stage::Command,
             ringed,
             may_receive: false,
@@ -518,11 +518,11 @@ impl Connection {
         if self.has_left || self.session.has_quit() { Closing::Normal } else { Closing::Error }
     }
 
-    /// The card's line is touched where the second is another one, not for each turn.
+    /// The entry's line is touched where the second is another one, not for each turn.
     fn note_active(&mut self, now: Second) {
         if self.active != now {
             self.active = now;
-            self.card.note_active(now);
+            self.conn_stats.note_active(now);
         }
     }
 
@@ -535,7 +535,7 @@ impl Connection {
         let stage = if is_sending { Stage::Answer } else { self.session.stage() };
         if self.stage != stage {
             self.stage = stage;
-            self.card.note_stage(stage);
+            self.conn_stats.note_stage(stage);
         }
     }
 

@@ -20,7 +20,7 @@ use rustix::event::epoll::EventFlags;
 use rustix::net::{getpeername, getsockname};
 
 use crate::Server;
-use crate::admin::roster::{Card, Ends};
+use crate::admin::conn_table::{ConnStats, Ends};
 use crate::clock::Clock;
 use crate::log;
 use crate::net::budget::Allotment;
@@ -477,9 +477,10 @@ impl Worker {
                     continue;
                 }
             };
-            let card = self.card(&accepted);
+            let conn_stats = self.conn_stats(&accepted);
             let (server, second) = (self.executor.server(), self.clock.second());
-            let connection = Connection::new(server, accepted, tls, card, self.has_ring(), second);
+            let connection =
+                Connection::new(server, accepted, tls, conn_stats, self.has_ring(), second);
             log.event(format_args!("<{} new client connection", connection.id()));
             let (id, peer) = (connection.id(), || connection.peer());
             self.executor.server().watchers.tell(Topics::CONNEVENTS, |out| {
@@ -502,8 +503,8 @@ impl Worker {
         Ok(Some(Box::new(Tls::new(config, certificates.has_sessions())?)))
     }
 
-    /// The card of a new connection.
-    fn card(&self, accepted: &Accepted) -> Arc<Card> {
+    /// The entry of a new connection.
+    fn conn_stats(&self, accepted: &Accepted) -> Arc<ConnStats> {
         let server = self.executor.server();
         let ends = match accepted.transport {
             Transport::Tcp => Ends::Tcp {
@@ -518,14 +519,14 @@ impl Worker {
                 None => handed::local_path(&accepted.socket),
             }),
         };
-        server.roster.add(accepted.socket.as_raw_fd(), ends, self.clock.second())
+        server.conn_table.add(accepted.socket.as_raw_fd(), ends, self.clock.second())
     }
 
     fn close(&mut self, token: Token, closing: Closing) {
         let Some(connection) = self.connections.remove(token) else {
             return;
         };
-        self.executor.server().roster.remove(connection.id());
+        self.executor.server().conn_table.remove(connection.id());
         self.watching.retain(|watching| *watching != token);
         let (id, peer) = (connection.id(), || connection.peer());
         self.executor.server().watchers.tell(Topics::CONNEVENTS, |out| {

@@ -1,4 +1,4 @@
-//! Who is connected, for `stats conns`: each socket has a card here, on which its worker notes what changes.
+//! Who is connected, for `stats conns`: each socket has a entry here, on which its worker notes what changes.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -10,13 +10,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use larder_item::Second;
 
-/// The cards of all sockets, by the numbers of their descriptors.
+/// The entries of all sockets, by the numbers of their descriptors.
 #[derive(Debug, Default)]
-pub(crate) struct Roster(Mutex<BTreeMap<RawFd, Arc<Card>>>);
+pub(crate) struct ConnTable(Mutex<BTreeMap<RawFd, Arc<ConnStats>>>);
 
 /// What is known of a socket. One worker notes, whoever asks reads.
 #[derive(Debug)]
-pub(crate) struct Card {
+pub(crate) struct ConnStats {
     ends: Ends,
     active: AtomicU32,
     stage: AtomicU8,
@@ -53,17 +53,17 @@ pub(crate) enum Stage {
     Watch,
 }
 
-impl Roster {
+impl ConnTable {
     /// Adds a socket.
-    pub(crate) fn add(&self, descriptor: RawFd, ends: Ends, now: Second) -> Arc<Card> {
-        let card = Arc::new(Card {
+    pub(crate) fn add(&self, descriptor: RawFd, ends: Ends, now: Second) -> Arc<ConnStats> {
+        let conn_stats = Arc::new(ConnStats {
             ends,
             active: AtomicU32::new(now),
             stage: AtomicU8::new(Stage::Command as u8),
         });
-        let mut cards = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        cards.insert(descriptor, Arc::clone(&card));
-        card
+        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.insert(descriptor, Arc::clone(&conn_stats));
+        conn_stats
     }
 
     /// Takes a socket out. To be called before it is closed: another may have its number then.
@@ -71,16 +71,16 @@ impl Roster {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&descriptor);
     }
 
-    /// The card with the lowest number above `last`, or the lowest of all.
-    pub(crate) fn next(&self, last: Option<RawFd>) -> Option<(RawFd, Arc<Card>)> {
-        let cards = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    /// The entry with the lowest number above `last`, or the lowest of all.
+    pub(crate) fn next(&self, last: Option<RawFd>) -> Option<(RawFd, Arc<ConnStats>)> {
+        let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let from = last.map_or(Bound::Unbounded, Bound::Excluded);
-        let (descriptor, card) = cards.range((from, Bound::Unbounded)).next()?;
-        Some((*descriptor, Arc::clone(card)))
+        let (descriptor, conn_stats) = entries.range((from, Bound::Unbounded)).next()?;
+        Some((*descriptor, Arc::clone(conn_stats)))
     }
 }
 
-impl Card {
+impl ConnStats {
     /// Notes that the connection got on in this second.
     pub(crate) fn note_active(&self, now: Second) {
         self.active.store(now, Relaxed);
@@ -159,21 +159,21 @@ mod tests {
 
     #[test]
     fn cards_say_what_memcached_says() {
-        let roster = Roster::default();
+        let conn_table = ConnTable::default();
         let [local, peer, v6] =
             ["0.0.0.0:11211", "127.0.0.1:7", "[::1]:7"].map(|text| text.parse().unwrap());
-        roster.add(3, Ends::ListeningTcp(local), 1);
-        roster.add(4, Ends::Udp(v6), 1);
-        let card = roster.add(9, Ends::Tcp { peer: Some(v6), local: Some(peer) }, 1);
-        roster.add(5, Ends::Unix("/tmp/s".into()), 1);
-        roster.add(6, Ends::ListeningUnix("/tmp/s".into()), 1);
-        card.note_active(7);
-        card.note_stage(Stage::Value);
+        conn_table.add(3, Ends::ListeningTcp(local), 1);
+        conn_table.add(4, Ends::Udp(v6), 1);
+        let conn_stats = conn_table.add(9, Ends::Tcp { peer: Some(v6), local: Some(peer) }, 1);
+        conn_table.add(5, Ends::Unix("/tmp/s".into()), 1);
+        conn_table.add(6, Ends::ListeningUnix("/tmp/s".into()), 1);
+        conn_stats.note_active(7);
+        conn_stats.note_stage(Stage::Value);
         let (mut shown, mut last) = (Vec::new(), None);
-        while let Some((descriptor, card)) = roster.next(last) {
-            let listen = card.listen_address().unwrap_or_default();
-            let (state, active) = (card.state(descriptor == 5), card.active());
-            shown.push(format!("{descriptor} {} {listen} {state} {active}", card.address()));
+        while let Some((descriptor, conn_stats)) = conn_table.next(last) {
+            let listen = conn_stats.listen_address().unwrap_or_default();
+            let (state, active) = (conn_stats.state(descriptor == 5), conn_stats.active());
+            shown.push(format!("{descriptor} {} {listen} {state} {active}", conn_stats.address()));
             last = Some(descriptor);
         }
         assert_eq!(
@@ -186,7 +186,7 @@ mod tests {
                 "9 tcp6:[::1]:7 tcp:127.0.0.1:7 conn_nread 7",
             ]
         );
-        roster.remove(9);
-        assert!(roster.next(Some(6)).is_none());
+        conn_table.remove(9);
+        assert!(conn_table.next(Some(6)).is_none());
     }
 }
