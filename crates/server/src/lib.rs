@@ -29,7 +29,7 @@
 //!
 //! Files in reading order:
 //!
-//! - what one connection does: [`session`], `block`, `execute`, `credentials`, `leases`, `stats`,
+//! - what one connection does: [`session`], `payload`, `execute`, `credentials`, `leases`, `stats`,
 //!   `classes`, `tally`;
 //! - what operators ask for: `notice`, `watch`, `prefixes`, `dump`, `crawler`;
 //! - bytes and sockets: `backlog`, `output`, `budget`, `scratch`, `connection`, `connections`, `hangup`,

@@ -1,10 +1,10 @@
 //! A session: a peer's bytes to commands, responses to bytes. It performs no I/O.
 
-pub(crate) mod block;
 pub(crate) mod credentials;
 pub(crate) mod execute;
 pub(crate) mod leases;
 mod older;
+pub(crate) mod payload;
 mod turn;
 
 use larder::{Landing, LargeValue};
@@ -21,8 +21,8 @@ use crate::admin::dump::Dump;
 use crate::admin::stats::{ConnectionList, Gathering};
 use crate::admin::watch::Watch;
 use crate::net::output::Output;
-use crate::session::block::{Block, block_bytes};
 use crate::session::execute::{Executed, Executor};
+use crate::session::payload::{Payload, payload_bytes};
 
 use self::turn::{Heard, KEYS_PER_COMMAND, Step, Turn, words};
 
@@ -51,7 +51,7 @@ enum State {
     /// The next byte begins a command, or goes on with a list of keys.
     Command,
     /// The next byte belongs to the block of a store.
-    Block(Box<Block>),
+    Payload(Box<Payload>),
     /// Before the next byte, the rest of a large value is to be written.
     Large(Box<LargeValue>, Box<Kept>),
     /// Before the next byte, the rest of a list of items is to be written.
@@ -183,12 +183,12 @@ impl Session {
                 State::Command if rest.is_empty() => break Next::Input,
                 State::Command if turn.left == 0 => break turn.end(),
                 State::Command => self.command(&mut turn, rest),
-                State::Block(_) if rest.is_empty() => break Next::Input,
-                State::Block(block) => {
-                    let bytes = block.receive(executor, rest, &mut turn.out.bytes);
-                    if block.is_complete() {
+                State::Payload(_) if rest.is_empty() => break Next::Input,
+                State::Payload(payload) => {
+                    let bytes = payload.receive(executor, rest, &mut turn.out.bytes);
+                    if payload.is_complete() {
                         if !turn.attention.is_none()
-                            && let Some((store, response)) = block.ended()
+                            && let Some((store, response)) = payload.ended()
                         {
                             turn.notice(self.id).stored(&store, response);
                         }
@@ -273,7 +273,7 @@ impl Session {
                     | Command::Fetch(Fetch { key, .. })
                     | Command::Touch { key, .. } => return Some(key),
                     Command::Store(store) => {
-                        rest = rest.get(block_bytes(&store, &frame)..).unwrap_or_default();
+                        rest = rest.get(payload_bytes(&store, &frame)..).unwrap_or_default();
                         return Some(store.key);
                     }
                     Command::EndOfKeys => {}
@@ -376,8 +376,8 @@ impl Session {
         let Heard { command, frame, input, consumed } = heard;
         match command {
             Command::Store(store) => {
-                let block = &input[consumed..];
-                Step::GoOn(consumed + self.store::<NOTICED>(turn, store, frame, block))
+                let payload = &input[consumed..];
+                Step::GoOn(consumed + self.store::<NOTICED>(turn, store, frame, payload))
             }
             _ => self.execute::<NOTICED>(turn, command, frame, consumed),
         }
@@ -500,7 +500,7 @@ impl Session {
         input: &[u8],
     ) -> usize {
         let executor = turn.executor;
-        let bytes = block_bytes(store, frame);
+        let bytes = payload_bytes(store, frame);
         if let Some(refusal) = executor.refusal(store, frame) {
             self.pass_over(turn, bytes as u64, Some(refusal), frame);
             if NOTICED {
@@ -508,11 +508,11 @@ impl Session {
             }
             return 0;
         }
-        let Some(block) = input.get(..bytes) else {
-            self.state = State::Block(Box::new(Block::arriving(executor, store, frame)));
+        let Some(payload) = input.get(..bytes) else {
+            self.state = State::Payload(Box::new(Payload::arriving(executor, store, frame)));
             return 0;
         };
-        let response = executor.store(store, block, frame);
+        let response = executor.store(store, payload, frame);
         if NOTICED {
             turn.told = Some(response);
         }
@@ -549,7 +549,7 @@ impl Session {
         frame: &Frame<'_>,
     ) {
         if bytes > 0 {
-            self.state = State::Block(Box::new(Block::passing(bytes, response, frame)));
+            self.state = State::Payload(Box::new(Payload::passing(bytes, response, frame)));
         } else if let Some(response) = response {
             turn.tell(&response, frame);
         }
@@ -559,34 +559,36 @@ impl Session {
     /// a value, as the outcome of that.
     pub(crate) fn unasked(&self) -> Frame<'_> {
         match &self.state {
-            State::Block(block) if matches!(block.frame(), Frame::Binary(_)) => block.frame(),
+            State::Payload(payload) if matches!(payload.frame(), Frame::Binary(_)) => {
+                payload.frame()
+            }
             _ => self.parser.unasked(),
         }
     }
 
     /// Is it in the middle of a block?
     pub(crate) fn is_in_block(&self) -> bool {
-        matches!(self.state, State::Block(_))
+        matches!(self.state, State::Payload(_))
     }
 
-    /// As [`Block::awaits_much`], where there is a block.
+    /// As [`Payload::awaits_much`], where there is a block.
     #[inline]
     pub(crate) fn awaits_much(&self) -> bool {
-        matches!(&self.state, State::Block(block) if block.awaits_much())
+        matches!(&self.state, State::Payload(payload) if payload.awaits_much())
     }
 
-    /// As [`Block::landing`], where there is a block.
+    /// As [`Payload::landing`], where there is a block.
     pub(crate) fn landing(&mut self) -> Option<(Landing, usize, bool)> {
         match &mut self.state {
-            State::Block(block) => block.landing(),
+            State::Payload(payload) => payload.landing(),
             _ => None,
         }
     }
 
-    /// As [`Block::land`].
+    /// As [`Payload::land`].
     pub(crate) fn land(&mut self, landing: Landing, bytes: usize) {
-        if let State::Block(block) = &mut self.state {
-            block.land(landing, bytes);
+        if let State::Payload(payload) = &mut self.state {
+            payload.land(landing, bytes);
         }
     }
 
@@ -594,8 +596,8 @@ impl Session {
     pub(crate) fn stage(&self) -> Stage {
         match &self.state {
             State::Command => Stage::Command,
-            State::Block(block) if block.is_passing() => Stage::Swallow,
-            State::Block(_) => Stage::Value,
+            State::Payload(payload) if payload.is_passing() => Stage::Swallow,
+            State::Payload(_) => Stage::Value,
             State::Large(..) | State::Dump(_) | State::Gather(..) | State::Connections(_) => {
                 Stage::Answer
             }
@@ -611,7 +613,7 @@ impl Session {
     /// The memory it owns beyond its own size, in bytes.
     pub(crate) fn held_bytes(&self) -> usize {
         match &self.state {
-            State::Block(block) => block.held_bytes(),
+            State::Payload(payload) => payload.held_bytes(),
             State::Dump(dump) => dump.held_bytes(),
             State::Gather(gathering, _) => gathering.held_bytes(),
             State::Command | State::Large(..) | State::Connections(_) | State::Watch(_) => 0,

@@ -347,6 +347,6 @@ const WRITE_BYTES_MAX: usize = 1024 * 1024;
 const GOODBYE_BYTES_MAX: usize = 64;
 
 pub(crate) mod certificates;
-pub(crate) mod suites;
+pub(crate) mod cipher_suites;
 #[cfg(test)]
 mod tests;

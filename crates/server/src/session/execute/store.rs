@@ -9,10 +9,10 @@ use super::Executor;
 use crate::admin::classes::ItemSize;
 
 impl Executor {
-    /// Stores `block`, a value and its end.
+    /// Stores `payload`, a value and its end.
     #[inline]
-    pub(crate) fn store(&self, store: &Store<'_>, block: &[u8], frame: &Frame<'_>) -> Response {
-        let Some(value) = frame.value_of(block) else {
+    pub(crate) fn store(&self, store: &Store<'_>, payload: &[u8], frame: &Frame<'_>) -> Response {
+        let Some(value) = frame.value_of(payload) else {
             return self.bad_data_chunk(store);
         };
         if let Some(token) = store.lease {

@@ -17,7 +17,7 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{RootCertStore, ServerConfig};
 
 use crate::log;
-use crate::tls::suites;
+use crate::tls::cipher_suites;
 
 /// The certificates that are in use, as connections need them.
 #[derive(Debug)]
@@ -86,7 +86,7 @@ impl Certificates {
                 *path = absolute;
             }
         }
-        let (provider, unknown) = suites::provider(options.ciphers.as_deref())
+        let (provider, unknown) = cipher_suites::provider(options.ciphers.as_deref())
             .map_err(|error| format!("option -o ssl_ciphers: {error}"))?;
         if !unknown.is_empty() {
             log::say(format_args!(

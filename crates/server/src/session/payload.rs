@@ -7,7 +7,7 @@ use crate::session::execute::Executor;
 
 /// A block of which a part is still to come.
 #[derive(Debug)]
-pub(crate) struct Block {
+pub(crate) struct Payload {
     left_bytes: u64,
     frame: Kept,
     state: State,
@@ -33,7 +33,7 @@ struct Head {
     store: Store<'static>,
 }
 
-impl Block {
+impl Payload {
     /// The block of a store that can be done, as far as is known now.
     pub(crate) fn arriving(executor: &Executor, store: &Store<'_>, frame: &Frame<'_>) -> Self {
         let head = Head::of(store);
@@ -46,7 +46,7 @@ impl Block {
             }
         };
         Self {
-            left_bytes: block_bytes(store, frame) as u64,
+            left_bytes: payload_bytes(store, frame) as u64,
             frame: frame.keep(),
             state,
             ended: None,
@@ -71,14 +71,14 @@ impl Block {
         let part = &input[..bytes];
         let value_end = self.frame.frame().value_end();
         match &mut self.state {
-            State::Waiting(_, block) => {
+            State::Waiting(_, payload) => {
                 // A first part alone takes what it needs. With a second one comes the rest of the block, which is
                 // short: growing by and by would leave pieces of memory behind.
-                if block.capacity() - block.len() < part.len() {
+                if payload.capacity() - payload.len() < part.len() {
                     let left_bytes = usize::try_from(self.left_bytes).unwrap_or(usize::MAX);
-                    block.reserve_exact(if block.is_empty() { bytes } else { left_bytes });
+                    payload.reserve_exact(if payload.is_empty() { bytes } else { left_bytes });
                 }
-                block.extend_from_slice(part);
+                payload.extend_from_slice(part);
             }
             State::Uploading(head, upload, ends_well) => {
                 let value_bytes = self.left_bytes.saturating_sub(value_end.len() as u64);
@@ -134,8 +134,8 @@ impl Block {
 
     fn end(&mut self, executor: &Executor) -> Option<Response> {
         let (head, response) = match std::mem::replace(&mut self.state, State::Passing(None)) {
-            State::Waiting(head, block) => {
-                let response = executor.store(&head.store(), &block, &self.frame.frame());
+            State::Waiting(head, payload) => {
+                let response = executor.store(&head.store(), &payload, &self.frame.frame());
                 (head, response)
             }
             State::Uploading(head, upload, true) => {
@@ -175,7 +175,7 @@ impl Block {
     /// The memory it owns, in bytes.
     pub(crate) fn held_bytes(&self) -> usize {
         match &self.state {
-            State::Waiting(_, block) => block.capacity(),
+            State::Waiting(_, payload) => payload.capacity(),
             State::Uploading(_, upload, _) => upload.held_bytes(),
             State::Passing(_) => 0,
         }
@@ -200,6 +200,6 @@ const ROOM_BYTES_MIN: usize = 16 * 1024;
 
 /// Bytes of a store's block.
 #[inline]
-pub(crate) fn block_bytes(store: &Store<'_>, frame: &Frame<'_>) -> usize {
+pub(crate) fn payload_bytes(store: &Store<'_>, frame: &Frame<'_>) -> usize {
     store.value_bytes + frame.value_end().len()
 }
