@@ -31,7 +31,7 @@
 //!
 //! - what one connection does: [`session`], `payload`, `execute`, `credentials`, `leases`, `stats`,
 //!   `classes`, `tally`;
-//! - what operators ask for: `notice`, `watch`, `prefixes`, `dump`, `crawler`;
+//! - what operators ask for: `observer`, `watch`, `prefixes`, `dump`, `crawler`;
 //! - bytes and sockets: `backlog`, `output`, `budget`, `scratch`, `connection`, `connections`, `hangup`,
 //!   `conn_table`, `datagrams`;
 //! - encryption: `suites`, `certificates`, `tls`;

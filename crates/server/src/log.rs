@@ -10,16 +10,16 @@ use larder_protocol::Topics;
 #[derive(Debug)]
 pub(crate) struct Log {
     verbosity: AtomicU8,
-    /// An [`Attention`].
-    attention: AtomicU32,
+    /// An [`Interest`].
+    interest: AtomicU32,
 }
 
 /// What is to be noticed of commands, by anybody: one word, so that a turn in which nobody notices anything has
 /// looked at no more than that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Attention(u32);
+pub(crate) struct Interest(u32);
 
-impl Attention {
+impl Interest {
     const COMMANDS: u32 = 1;
     const PREFIXES: u32 = 1 << 1;
     const TOPICS_AT: u32 = 16;
@@ -48,7 +48,7 @@ impl Attention {
 
 impl Log {
     pub(crate) fn new(verbosity: u8) -> Self {
-        let log = Self { verbosity: AtomicU8::new(0), attention: AtomicU32::new(0) };
+        let log = Self { verbosity: AtomicU8::new(0), interest: AtomicU32::new(0) };
         log.set_verbosity(verbosity);
         log
     }
@@ -56,39 +56,39 @@ impl Log {
     /// Shows more, or less, from now on.
     pub(crate) fn set_verbosity(&self, verbosity: u8) {
         self.verbosity.store(verbosity, Relaxed);
-        self.set_attention(Attention::COMMANDS, verbosity >= 2);
+        self.set_attention(Interest::COMMANDS, verbosity >= 2);
     }
 
     /// Has commands counted by prefix from now on, or no more.
     pub(crate) fn set_prefixes(&self, counted: bool) {
-        self.set_attention(Attention::PREFIXES, counted);
+        self.set_attention(Interest::PREFIXES, counted);
     }
 
     /// Are commands counted by prefix?
     pub(crate) fn counts_prefixes(&self) -> bool {
-        self.attention().counts_prefixes()
+        self.interest().counts_prefixes()
     }
 
     /// Has the commands noticed that belong to these topics, and no others.
     pub(crate) fn set_topics(&self, topics: Topics) {
-        let bits = u32::from(topics.bits() & Topics::OF_COMMANDS.bits()) << Attention::TOPICS_AT;
-        self.change_attention(|attention| attention & ((1 << Attention::TOPICS_AT) - 1) | bits);
+        let bits = u32::from(topics.bits() & Topics::OF_COMMANDS.bits()) << Interest::TOPICS_AT;
+        self.change_attention(|interest| interest & ((1 << Interest::TOPICS_AT) - 1) | bits);
     }
 
     /// What is to be noticed.
     #[inline]
-    pub(crate) fn attention(&self) -> Attention {
-        Attention(self.attention.load(Relaxed))
+    pub(crate) fn interest(&self) -> Interest {
+        Interest(self.interest.load(Relaxed))
     }
 
     fn set_attention(&self, bit: u32, on: bool) {
-        self.change_attention(|attention| if on { attention | bit } else { attention & !bit });
+        self.change_attention(|interest| if on { interest | bit } else { interest & !bit });
     }
 
     fn change_attention(&self, change: impl Fn(u32) -> u32) {
-        let changed = |attention| Some(change(attention));
+        let changed = |interest| Some(change(interest));
         // The closure always gives a word.
-        let _ = self.attention.fetch_update(Relaxed, Relaxed, changed);
+        let _ = self.interest.fetch_update(Relaxed, Relaxed, changed);
     }
 
     /// How much it shows.
@@ -150,21 +150,21 @@ mod tests {
     #[test]
     fn each_who_pays_attention_is_heard_by_itself() {
         let log = Log::new(1);
-        assert!(log.attention().is_none());
+        assert!(log.interest().is_none());
         log.set_prefixes(true);
         log.set_topics(Topics::FETCHERS | Topics::CONNEVENTS);
         log.set_verbosity(2);
-        let all = log.attention();
+        let all = log.interest();
         assert!(all.shows_commands() && all.counts_prefixes());
         // Connections come and go without a command.
         assert_eq!(all.topics(), Topics::FETCHERS);
         log.set_verbosity(0);
         log.set_topics(Topics::MUTATIONS);
-        assert_eq!(log.attention().topics(), Topics::MUTATIONS);
-        assert!(log.counts_prefixes() && !log.attention().shows_commands());
+        assert_eq!(log.interest().topics(), Topics::MUTATIONS);
+        assert!(log.counts_prefixes() && !log.interest().shows_commands());
         log.set_topics(Topics::EVICTIONS);
         log.set_prefixes(false);
-        assert!(log.attention().is_none());
+        assert!(log.interest().is_none());
     }
 
     #[test]

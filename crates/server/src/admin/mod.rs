@@ -4,7 +4,7 @@ pub(crate) mod classes;
 pub(crate) mod conn_table;
 pub(crate) mod crawler;
 pub(crate) mod dump;
-pub(crate) mod notice;
+pub(crate) mod observer;
 pub(crate) mod prefixes;
 pub(crate) mod readers;
 pub(crate) mod stats;

@@ -75,7 +75,7 @@ pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
     server.supervisor = supervisor;
     let server = Arc::new(server);
     let options = &server.options;
-    if server.log.attention().shows_commands() {
+    if server.log.interest().shows_commands() {
         log::say(format_args!("{}", server.classes.table().trim_end()));
     }
     enroll(&server, &sockets, &datagrams);

@@ -164,7 +164,7 @@ impl Session {
     ) -> Progress {
         let mut turn = Turn {
             executor,
-            attention: executor.log().attention(),
+            interest: executor.log().interest(),
             started: out.bytes.len(),
             told: None,
             took_long: false,
@@ -187,10 +187,10 @@ impl Session {
                 State::Payload(payload) => {
                     let bytes = payload.receive(executor, rest, &mut turn.out.bytes);
                     if payload.is_complete() {
-                        if !turn.attention.is_none()
+                        if !turn.interest.is_none()
                             && let Some((store, response)) = payload.ended()
                         {
-                            turn.notice(self.id).stored(&store, response);
+                            turn.observer(self.id).stored(&store, response);
                         }
                         self.state = State::Command;
                     }
@@ -345,25 +345,25 @@ impl Session {
             true => turn.take_key(),
             false => turn.left = turn.left.saturating_sub(KEYS_PER_COMMAND),
         }
-        if turn.attention.is_none() {
+        if turn.interest.is_none() {
             self.carry_out::<false>(turn, heard)
         } else {
-            self.notice(turn, heard)
+            self.observer(turn, heard)
         }
     }
 
     /// The same where somebody wants to know of it.
     #[cold]
-    fn notice(&mut self, turn: &mut Turn<'_>, heard: Heard<'_>) -> Step {
+    fn observer(&mut self, turn: &mut Turn<'_>, heard: Heard<'_>) -> Step {
         let started = turn.out.bytes.len();
-        let notice = turn.notice(self.id);
-        let meta = notice.before(heard.command, heard.frame);
+        let observer = turn.observer(self.id);
+        let meta = observer.before(heard.command, heard.frame);
         turn.told = None;
         let step = self.carry_out::<true>(turn, heard);
         if let Some(response) = &turn.told {
-            notice.after(heard.command, heard.frame, meta, response);
+            observer.after(heard.command, heard.frame, meta, response);
         }
-        if turn.attention.shows_commands() {
+        if turn.interest.shows_commands() {
             let words = words(Some(heard.command), heard.frame, heard.input, heard.consumed);
             self.show(words, heard.is_of_list(), turn, started);
         }
@@ -414,7 +414,7 @@ impl Session {
                 }
                 match response {
                     // What follows in the same turn may be wanted by now, or wanted no more.
-                    Response::Ok => turn.attention = turn.executor.log().attention(),
+                    Response::Ok => turn.interest = turn.executor.log().interest(),
                     Response::Authenticated => self.parser.unlock(),
                     Response::ClientError(ClientError::AuthenticationFailed) => self.parser.lock(),
                     // Some statistics look at many thousands of items.
@@ -523,7 +523,7 @@ impl Session {
     /// Answers to what is no command.
     #[cold]
     fn refuse(&mut self, turn: &mut Turn<'_>, bad: &Bad<'_>, input: &[u8]) -> Step {
-        if turn.attention.shows_commands() {
+        if turn.interest.shows_commands() {
             turn.executor.log().received(self.id, words(None, &bad.frame, input, bad.consumed));
         }
         if self.is_brief && !names_command(input) {

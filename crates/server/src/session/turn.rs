@@ -4,8 +4,8 @@ use larder::Piece;
 use larder_protocol::{Command, Frame, Response, binary, render};
 
 use super::Next;
-use crate::admin::notice::Notice;
-use crate::log::Attention;
+use crate::admin::observer::Observer;
+use crate::log::Interest;
 use crate::net::output::Output;
 use crate::session::execute::Executor;
 
@@ -16,7 +16,7 @@ pub(super) struct Turn<'a> {
     /// The length that the output may have with the item that is read next; any unless memory is short.
     pub(super) tight_bytes_max: usize,
     /// What is to be noticed of commands.
-    pub(super) attention: Attention,
+    pub(super) interest: Interest,
     /// How much there was in `out` before the first command.
     pub(super) started: usize,
     /// Is one command enough for a turn?
@@ -63,8 +63,8 @@ impl<'a> Turn<'a> {
         self.out.bytes.len() > self.started
     }
 
-    pub(super) fn notice(&self, connection: u64) -> Notice<'a> {
-        Notice { executor: self.executor, attention: self.attention, connection }
+    pub(super) fn observer(&self, connection: u64) -> Observer<'a> {
+        Observer { executor: self.executor, interest: self.interest, connection }
     }
 }
 

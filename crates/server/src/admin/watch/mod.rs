@@ -27,7 +27,7 @@ use larder_stats::{Counter, Counters};
 
 use crate::admin::classes::Classes;
 use crate::net::worker::inbox::Inbox;
-use crate::{Server, admin::notice};
+use crate::{Server, admin::observer};
 use rings::{Batch, Rings};
 
 /// All watchers of a server.
@@ -286,8 +286,8 @@ fn evicted(watchers: &Watchers, classes: &Classes, leaving: &Leaving<'_>) {
     let mut key = Vec::new();
     leaving.read_key(&mut key);
     let meta = leaving.meta();
-    let size = notice::size(classes, key.len(), &meta);
-    let ttl_secs = notice::ttl_secs(meta.deadline, leaving.now());
+    let size = observer::size(classes, key.len(), &meta);
+    let ttl_secs = observer::ttl_secs(meta.deadline, leaving.now());
     let idle_secs = leaving.now().saturating_sub(meta.seen);
     watchers.tell(Topics::EVICTIONS, |out| {
         watched::eviction(out, &key, meta.fetched, ttl_secs, idle_secs, size);
@@ -345,9 +345,9 @@ mod tests {
         server.watchers.tell(Topics::EVICTIONS, |_| panic!("nobody wants this"));
         assert_eq!(read(&gets), ["get"]);
         assert_eq!(read(&both), ["set", "get"]);
-        assert_eq!(server.log.attention().topics(), Topics::FETCHERS | Topics::MUTATIONS);
+        assert_eq!(server.log.interest().topics(), Topics::FETCHERS | Topics::MUTATIONS);
         drop((gets, both));
-        assert!(server.log.attention().is_none());
+        assert!(server.log.interest().is_none());
         assert!(!server.watchers.want(Topics::MUTATIONS));
     }
 

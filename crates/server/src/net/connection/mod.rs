@@ -162,7 +162,7 @@ impl Connection {
     }
 
     /// Something happened on the socket.
-    pub(crate) fn notice(&mut self, event: EventFlags) {
+    pub(crate) fn observer(&mut self, event: EventFlags) {
         self.may_receive = true;
         self.peer_is_done |=
             event.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);

@@ -294,7 +294,7 @@ impl Worker {
             if is_over {
                 connection.awaited = EventFlags::empty();
             }
-            connection.notice(flags);
+            connection.observer(flags);
             if !connection.is_ready {
                 self.begin_turn(token, contended);
             }
@@ -616,7 +616,7 @@ impl Worker {
             self.drain_until = Some(self.clock.second() + DRAIN_SECS);
             for token in self.connections.tokens(|connection| !connection.is_ready) {
                 if let Some(connection) = self.connections.of_mut(token) {
-                    connection.notice(EventFlags::IN);
+                    connection.observer(EventFlags::IN);
                 }
                 self.begin_turn(token, true);
             }

@@ -10,22 +10,22 @@ use larder_protocol::{
 
 use crate::admin::classes::{Classes, ItemSize};
 use crate::admin::prefixes::Access;
-use crate::log::Attention;
+use crate::log::Interest;
 use crate::session::execute::Executor;
 
 /// Notices the commands of one connection.
 #[derive(Clone, Copy)]
-pub(crate) struct Notice<'a> {
+pub(crate) struct Observer<'a> {
     pub(crate) executor: &'a Executor,
-    pub(crate) attention: Attention,
+    pub(crate) interest: Interest,
     pub(crate) connection: u64,
 }
 
-impl Notice<'_> {
+impl Observer<'_> {
     /// A command is about to be executed: looks for its item, and tells of that. Gives what is known of the item.
     pub(crate) fn before(self, command: &Command<'_>, frame: &Frame<'_>) -> Option<Meta> {
         let topics = Topics::FETCHERS | Topics::DELETIONS;
-        if !self.attention.counts_prefixes() && !self.attention.topics().meet(topics) {
+        if !self.interest.counts_prefixes() && !self.interest.topics().meet(topics) {
             return None;
         }
         let key = key_of(command)?;
@@ -34,7 +34,7 @@ impl Notice<'_> {
             let size = meta.map_or(Size::default(), |meta| self.size(key, &meta));
             watched::item_get(out, key, sought, size, self.connection);
         });
-        if self.attention.counts_prefixes()
+        if self.interest.counts_prefixes()
             && let Some(access) = access(command, frame, meta.is_some())
         {
             self.executor.server().prefixes.count(key, access);
@@ -42,7 +42,7 @@ impl Notice<'_> {
         meta
     }
 
-    /// A command has been executed. `meta` is what [`Notice::before`] gave.
+    /// A command has been executed. `meta` is what [`Observer::before`] gave.
     pub(crate) fn after(
         self,
         command: &Command<'_>,
