@@ -1,6 +1,6 @@
 //! A connection: a socket, the session on it, and the bytes that wait on either side.
 
-mod ringed;
+mod uring;
 
 use std::io::IoSlice;
 use std::net::SocketAddr;
@@ -29,8 +29,8 @@ use crate::net::worker::inbox::{Accepted, Transport};
 use crate::session::execute::Executor;
 use crate::session::{Allowance, Next, Session};
 use crate::tls::{INCOMING_BYTES_MAX, Received, Records, Tls};
-use ringed::Ringed;
-pub(crate) use ringed::{Extent, Taken};
+use uring::UringIo;
+pub(crate) use uring::{Extent, Taken};
 
 /// A connection. While it waits for a command it owns nothing but its socket and itself.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ pub(crate) struct Connection {
     conn_stats: Arc<ConnStats>,
     stage: Stage,
     /// Where bytes come and go without its doing; else it receives and sends by itself when the socket is ready.
-    ringed: Option<Ringed>,
+    uring: Option<UringIo>,
     /// May there be something to receive? False once a receive has brought less than it could have. Where it is
     /// ringed: has come what the session has not seen?
     may_receive: bool,
@@ -129,7 +129,7 @@ impl Connection {
         now: Second,
     ) -> Self {
         let is_encrypted = tls.is_some();
-        let ringed = (has_ring && !is_encrypted).then(Ringed::default);
+        let uring = (has_ring && !is_encrypted).then(UringIo::default);
         let Accepted { socket, transport, protocol, .. } = accepted;
         let id = u64::from(socket.as_raw_fd().unsigned_abs());
         let mut session = Session::new(server, id, protocol);
@@ -150,7 +150,7 @@ impl Connection {
             active: now,
             conn_stats,
             stage: Stage::Command,
-            ringed,
+            uring,
             may_receive: false,
             peer_is_done: false,
             has_left: false,
@@ -184,8 +184,8 @@ impl Connection {
         scratch: &mut Scratch,
         now: Second,
     ) -> Result<Begun, Broken> {
-        if self.ringed.is_some() {
-            return self.try_begin_ringed(executor);
+        if self.uring.is_some() {
+            return self.try_begin_uring(executor);
         }
         if self.has_unsent() {
             self.note_active(now);
@@ -449,15 +449,15 @@ impl Connection {
     fn has_unsent(&self) -> bool {
         !self.output.is_empty()
             || self.tls.as_ref().is_some_and(|tls| tls.has_unsent())
-            || self.ringed.is_some_and(|ringed| ringed.sending_bytes > 0)
+            || self.uring.is_some_and(|uring| uring.sending_bytes > 0)
     }
 
     /// Reports to the budget what the connection holds now.
     fn report_holding(&mut self, executor: &Executor) {
         let mut input_bytes = self.input.held_bytes() + self.session.held_bytes();
         let mut output_bytes = self.output.held_bytes();
-        if let Some(ringed) = &self.ringed {
-            output_bytes += ringed.stuck_bytes;
+        if let Some(uring) = &self.uring {
+            output_bytes += uring.stuck_bytes;
         }
         if let Some(tls) = &self.tls {
             input_bytes += tls.incoming_bytes();
@@ -528,9 +528,9 @@ impl Connection {
 
     fn note_stage(&mut self) {
         // What a ring sends is there before anybody could look, most of the time.
-        let is_sending = match &self.ringed {
+        let is_sending = match &self.uring {
             None => self.has_unsent(),
-            Some(ringed) => ringed.stuck_bytes > 0,
+            Some(uring) => uring.stuck_bytes > 0,
         };
         let stage = if is_sending { Stage::Answer } else { self.session.stage() };
         if self.stage != stage {

@@ -1,7 +1,7 @@
 //! A worker: one thread, its connections, and the loop that gives each its turn.
 
 pub(crate) mod inbox;
-mod ringed;
+mod uring;
 pub(crate) mod waker;
 
 use std::collections::VecDeque;
@@ -407,7 +407,7 @@ impl Worker {
                 continue;
             };
             if let (false, true, Some(ring)) =
-                (output.is_empty(), connection.is_ringed(), self.poller.ring())
+                (output.is_empty(), connection.is_uring(), self.poller.ring())
             {
                 connection.note_sending(output.held_bytes());
                 self.unreported.this_turn_bytes += output.held_bytes() as u64;
@@ -453,7 +453,7 @@ impl Worker {
         let Some(connection) = self.connections.of_mut(token) else {
             return;
         };
-        if connection.is_ringed() {
+        if connection.is_uring() {
             return self.receive(token);
         }
         if connection.awaited == event {

@@ -13,7 +13,7 @@ use crate::session::execute::Executor;
 
 /// What a ring does for a connection.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Ringed {
+pub(super) struct UringIo {
     /// Does it receive?
     pub(super) is_receiving: bool,
     /// Has it been told to stop, or does that by itself?
@@ -57,8 +57,8 @@ pub(crate) enum Taken {
 
 impl Connection {
     /// Do its bytes come and go without its doing?
-    pub(crate) fn is_ringed(&self) -> bool {
-        self.ringed.is_some()
+    pub(crate) fn is_uring(&self) -> bool {
+        self.uring.is_some()
     }
 
     /// Can its session go on as soon as something comes?
@@ -71,14 +71,14 @@ impl Connection {
 
     /// Is there room for more input, and is none received already?
     pub(crate) fn can_receive(&self, is_tight: bool) -> bool {
-        let Some(ringed) = &self.ringed else { return false };
-        let held_bytes_max = match (is_tight, ringed.is_patient) {
+        let Some(uring) = &self.uring else { return false };
+        let held_bytes_max = match (is_tight, uring.is_patient) {
             (true, _) => TIGHT_INPUT_BYTES,
             (false, true) => RECEIVED_BYTES_MAX,
             (false, false) => BUFFER_BYTES,
         };
         let has_room = self.input.held_bytes() < held_bytes_max || self.awaits_input();
-        has_room && !ringed.is_receiving && !ringed.is_over
+        has_room && !uring.is_receiving && !uring.is_over
     }
 
     /// Shall the ring be asked to receive for it? It is taken to be. Only what the session waits for may be any amount,
@@ -88,19 +88,19 @@ impl Connection {
             return None;
         }
         let awaits_input = self.awaits_input();
-        let ringed = self.ringed.as_mut()?;
-        ringed.is_receiving = true;
-        ringed.is_stopping = true;
+        let uring = self.uring.as_mut()?;
+        uring.is_receiving = true;
+        uring.is_stopping = true;
         if awaits_input
             && self.input.is_empty()
             && let Some((landing, value_bytes, is_last)) = self.session.landing()
         {
-            ringed.receives_much = false;
+            uring.receives_much = false;
             return Some(Extent::Value(Arrival::new(landing, value_bytes, is_last)));
         }
-        let is_any = ringed.is_patient && !is_tight;
-        ringed.is_stopping = !is_any;
-        ringed.receives_much = !is_tight;
+        let is_any = uring.is_patient && !is_tight;
+        uring.is_stopping = !is_any;
+        uring.receives_much = !is_tight;
         let bytes_max = if is_tight { TIGHT_INPUT_BYTES } else { BUFFER_BYTES };
         Some(if is_any { Extent::Any } else { Extent::Once(bytes_max) })
     }
@@ -115,8 +115,8 @@ impl Connection {
     ) -> bool {
         executor.counters().add(Counter::WireBytesRead, bytes as u64);
         self.note_active(now);
-        if let Some(ringed) = &mut self.ringed {
-            (ringed.is_receiving, ringed.is_stopping) = (false, false);
+        if let Some(uring) = &mut self.uring {
+            (uring.is_receiving, uring.is_stopping) = (false, false);
         }
         let (landing, value_bytes, behind) = arrival.into_parts(bytes);
         self.session.land(landing, value_bytes);
@@ -135,8 +135,8 @@ impl Connection {
         executor.counters().add(Counter::WireBytesRead, bytes.len() as u64);
         let can_go_on = self.awaits_input();
         let is_part = self.session.is_in_block();
-        if let Some(ringed) = &mut self.ringed {
-            ringed.is_patient = can_go_on && bytes.len() < BUFFER_BYTES && !is_part;
+        if let Some(uring) = &mut self.uring {
+            uring.is_patient = can_go_on && bytes.len() < BUFFER_BYTES && !is_part;
         }
         let waiting = self.input.waiting();
         let taken = if can_go_on && waiting.is_empty() {
@@ -171,19 +171,19 @@ impl Connection {
 
     /// Is it better not to receive more, after something that has to wait or before what comes by itself?
     pub(crate) fn stops_receiving(&mut self) -> bool {
-        self.ringed.as_mut().is_some_and(|ringed| {
-            let stops = ringed.is_receiving && !ringed.is_stopping;
-            ringed.is_stopping |= stops;
+        self.uring.as_mut().is_some_and(|uring| {
+            let stops = uring.is_receiving && !uring.is_stopping;
+            uring.is_stopping |= stops;
             stops
         })
     }
 
     /// True if the ring is to be asked again, for less: memory is short, and it may receive much.
     pub(crate) fn receives_less(&mut self) -> bool {
-        self.ringed.as_mut().is_some_and(|ringed| {
-            let stops = ringed.is_receiving && ringed.receives_much;
-            ringed.receives_much &= !stops;
-            ringed.is_stopping |= stops;
+        self.uring.as_mut().is_some_and(|uring| {
+            let stops = uring.is_receiving && uring.receives_much;
+            uring.receives_much &= !stops;
+            uring.is_stopping |= stops;
             stops
         })
     }
@@ -191,15 +191,15 @@ impl Connection {
     /// A ring receives nothing more for it. True where there is nothing more to do, either.
     pub(crate) fn note_reception(&mut self, reception: Reception) -> bool {
         let is_busy = self.has_unsent() || self.is_ready || self.may_receive;
-        let Some(ringed) = &mut self.ringed else { return false };
-        ringed.is_receiving = false;
-        ringed.is_stopping = false;
+        let Some(uring) = &mut self.uring else { return false };
+        uring.is_receiving = false;
+        uring.is_stopping = false;
         match reception {
             Reception::Paused | Reception::Starved => false,
             // What has come before is executed first, also where nobody waits for the answer any more.
             Reception::Over | Reception::Broken => {
-                ringed.is_over = true;
-                ringed.is_broken = reception == Reception::Broken;
+                uring.is_over = true;
+                uring.is_broken = reception == Reception::Broken;
                 let is_busy = is_busy || self.has_turn;
                 if !is_busy {
                     self.note_left();
@@ -211,13 +211,13 @@ impl Connection {
 
     /// Everything that had come has been executed, and there is no more.
     pub(super) fn note_left(&mut self) {
-        self.has_left |= !self.ringed.is_some_and(|ringed| ringed.is_broken);
+        self.has_left |= !self.uring.is_some_and(|uring| uring.is_broken);
     }
 
     /// A ring sends for it, from so much memory.
     pub(crate) fn note_sending(&mut self, bytes: usize) {
-        if let Some(ringed) = &mut self.ringed {
-            ringed.sending_bytes = bytes;
+        if let Some(uring) = &mut self.uring {
+            uring.sending_bytes = bytes;
         }
     }
 
@@ -229,9 +229,9 @@ impl Connection {
 
     /// What a ring sends for it is at the peer's, or on its way there.
     pub(crate) fn note_sent(&mut self, executor: &Executor) {
-        let Some(ringed) = &mut self.ringed else { return };
-        let was_stuck = ringed.stuck_bytes > 0;
-        (ringed.sending_bytes, ringed.stuck_bytes) = (0, 0);
+        let Some(uring) = &mut self.uring else { return };
+        let was_stuck = uring.stuck_bytes > 0;
+        (uring.sending_bytes, uring.stuck_bytes) = (0, 0);
         if was_stuck {
             // There may be no turn that would report it for a long time.
             self.report_holding(executor);
@@ -241,9 +241,9 @@ impl Connection {
 
     /// If what a ring sends for it was not taken at once: counts that as output that waits.
     pub(crate) fn note_stuck(&mut self, executor: &Executor) {
-        let Some(ringed) = &mut self.ringed else { return };
-        if ringed.sending_bytes > 0 && ringed.stuck_bytes == 0 {
-            ringed.stuck_bytes = ringed.sending_bytes;
+        let Some(uring) = &mut self.uring else { return };
+        if uring.sending_bytes > 0 && uring.stuck_bytes == 0 {
+            uring.stuck_bytes = uring.sending_bytes;
             self.note_stage();
             self.report_holding(executor);
         }
@@ -251,11 +251,11 @@ impl Connection {
 
     /// Has a ring seen the end of what comes?
     pub(super) fn is_over(&self) -> bool {
-        self.ringed.is_some_and(|ringed| ringed.is_over)
+        self.uring.is_some_and(|uring| uring.is_over)
     }
 
     /// Where a ring sends and receives there is nothing to do but to look at what has come.
-    pub(super) fn try_begin_ringed(&mut self, executor: &Executor) -> Result<Begun, Broken> {
+    pub(super) fn try_begin_uring(&mut self, executor: &Executor) -> Result<Begun, Broken> {
         if self.has_unsent() {
             return Ok(Begun::Over(Outcome::AwaitOutput));
         }
