@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::Sink;
 use crate::mapping::HUGE_PAGE_BYTES;
-use crate::turns::{Turn, offer, parts};
+use crate::turns::{YieldPoint, offer, parts};
 use crate::{mapping, raw};
 
 /// The mapped bytes of a region: private memory, or memory shared with other processes (module [`crate::shared`]).
@@ -120,7 +120,7 @@ impl Memory {
     /// The 64-bit word at `offset`.
     #[inline]
     pub fn word(&self, offset: usize) -> &AtomicU64 {
-        offer(Turn::Access);
+        offer(YieldPoint::Access);
         let offset = offset.min(self.bytes - 8) & !7;
         // SAFETY: the offset is aligned (the mapping begins on a page) and leaves eight bytes; the
         // mapping lives as long as `self`. Plain references into it are those of `unchanging` only, whose
@@ -131,7 +131,7 @@ impl Memory {
     /// The 32-bit word at `offset`.
     #[inline]
     pub fn half(&self, offset: usize) -> &AtomicU32 {
-        offer(Turn::Access);
+        offer(YieldPoint::Access);
         let offset = offset.min(self.bytes - 4) & !3;
         // SAFETY: as in `word`, with four bytes.
         unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(offset).cast()) }
@@ -194,7 +194,7 @@ impl Memory {
         if start >= end {
             return;
         }
-        offer(Turn::Access);
+        offer(YieldPoint::Access);
         // SAFETY: the pages are within the mapping and the caller's own, so that no reference of `unchanging` is
         // into them: those are into segments in use, which are not released before the last pin is gone.
         // Whoever else reads there finds zeros, as it may find anything.

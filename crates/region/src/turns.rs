@@ -6,7 +6,7 @@
 
 /// Why a thread offers its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum YieldPoint {
     /// It is about to access the region.
     Access,
     /// It waits for another thread: going on at once is of no use.
@@ -15,7 +15,7 @@ pub enum Turn {
 
 /// Lets the scheduler of this thread, if it has one, run others first.
 #[inline]
-pub fn offer(turn: Turn) {
+pub fn offer(turn: YieldPoint) {
     #[cfg(feature = "interleavings")]
     if let Some(scheduler) = SCHEDULER.get() {
         scheduler(turn);
@@ -25,12 +25,12 @@ pub fn offer(turn: Turn) {
 
 #[cfg(feature = "interleavings")]
 thread_local! {
-    static SCHEDULER: std::cell::Cell<Option<fn(Turn)>> = const { std::cell::Cell::new(None) };
+    static SCHEDULER: std::cell::Cell<Option<fn(YieldPoint)>> = const { std::cell::Cell::new(None) };
 }
 
 /// From now on every turn of the calling thread is offered to `scheduler`; with none, to nobody.
 #[cfg(feature = "interleavings")]
-pub fn schedule_by(scheduler: Option<fn(Turn)>) {
+pub fn schedule_by(scheduler: Option<fn(YieldPoint)>) {
     SCHEDULER.set(scheduler);
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn parts(len: usize) -> impl Iterator<Item = (usize, usize)> {
     const PART_BYTES_MIN: usize = 16;
     let part_bytes = len.div_ceil(PARTS_MAX).next_multiple_of(8).max(PART_BYTES_MIN);
     (0..len).step_by(part_bytes).map(move |at| {
-        offer(Turn::Access);
+        offer(YieldPoint::Access);
         (at, part_bytes.min(len - at))
     })
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::Duration;
 
-use larder_region::turns::{self, Turn};
+use larder_region::turns::{self, YieldPoint};
 
 use crate::{Engine, Stuck};
 
@@ -26,12 +26,12 @@ impl Wait {
     pub(crate) fn pause(&mut self) {
         self.rounds = self.rounds.saturating_add(1);
         if self.rounds <= Self::SPINS_MAX {
-            turns::offer(Turn::Wait);
+            turns::offer(YieldPoint::Wait);
             std::hint::spin_loop();
         } else if self.rounds <= Self::YIELDS_MAX {
             let_others_run();
         } else {
-            turns::offer(Turn::Wait);
+            turns::offer(YieldPoint::Wait);
             thread::sleep(Self::NAP);
         }
     }
@@ -39,7 +39,7 @@ impl Wait {
 
 /// Gives up the processor to a thread that can use it.
 pub(crate) fn let_others_run() {
-    turns::offer(Turn::Wait);
+    turns::offer(YieldPoint::Wait);
     thread::yield_now();
 }
 

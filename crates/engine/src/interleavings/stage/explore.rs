@@ -5,7 +5,7 @@ use std::hash::BuildHasher;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use larder_region::turns::{self, Turn};
+use larder_region::turns::{self, YieldPoint};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Schedule, Scheduler, Task, TaskId};
 pub(crate) use shuttle::thread;
 use shuttle::{Config, Runner};
@@ -51,12 +51,12 @@ pub(crate) fn preempt(preempt: bool) {
 }
 
 /// What the threads of a scene do with their turns.
-fn offer(turn: Turn) {
+fn offer(turn: YieldPoint) {
     match turn {
         // Who unwinds has failed; others need not see it.
         _ if std::thread::panicking() => {}
-        Turn::Access => thread::sleep(Duration::ZERO),
-        Turn::Wait => thread::yield_now(),
+        YieldPoint::Access => thread::sleep(Duration::ZERO),
+        YieldPoint::Wait => thread::yield_now(),
     }
 }
 
