@@ -4,20 +4,22 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use larder_options::Request;
+use larder_options::Invocation;
 use larder_protocol::WIRE_VERSION;
 
 fn main() -> ExitCode {
     match larder_options::from_process(WIRE_VERSION) {
-        Ok(Request::Print(text)) => {
+        Ok(Invocation::Print(text)) => {
             // Whoever asked has closed the pipe, then.
             let _ = std::io::stdout().write_all(text.as_bytes());
             ExitCode::SUCCESS
         }
-        Ok(Request::Run { options, warnings }) => match larder_server::run(*options, &warnings) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(failure) => fail(&failure, failure.exit_code),
-        },
+        Ok(Invocation::Run { options, warnings }) => {
+            match larder_server::run(*options, &warnings) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(failure) => fail(&failure, failure.exit_code),
+            }
+        }
         Err(error) => fail(&error, error.exit_code),
     }
 }

@@ -4,6 +4,6 @@ pub(crate) mod command_line;
 pub(crate) mod environment;
 pub(crate) mod file;
 pub(crate) mod getopt;
+pub(crate) mod invocation;
 pub(crate) mod process;
-pub(crate) mod request;
 pub(crate) mod values;

@@ -12,7 +12,7 @@ use crate::{show::config, show::help, source::environment, source::file};
 
 /// What a start asks for.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Request {
+pub enum Invocation {
     /// To run.
     Run {
         /// With these options.
@@ -37,7 +37,7 @@ pub struct Sources<'a> {
     pub version: &'a str,
 }
 
-impl Request {
+impl Invocation {
     /// Reads the options.
     ///
     /// # Errors

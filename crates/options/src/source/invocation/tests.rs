@@ -10,11 +10,11 @@ fn start(
     command_line: &[&str],
     environment: &[(&str, &str)],
     file: &str,
-) -> Result<Request, OptionError> {
+) -> Result<Invocation, OptionError> {
     let command_line: Vec<_> = command_line.iter().map(|word| (*word).to_owned()).collect();
     let environment: Vec<_> =
         environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    Request::read(&Sources {
+    Invocation::read(&Sources {
         command_line: &command_line,
         environment: &environment,
         read_file: &|path| match path.to_str() {
@@ -27,8 +27,8 @@ fn start(
 
 fn run(command_line: &[&str]) -> (Options, Vec<String>) {
     match start(command_line, &[], "").unwrap() {
-        Request::Run { options, warnings } => (*options, warnings),
-        Request::Print(text) => panic!("printed {text}"),
+        Invocation::Run { options, warnings } => (*options, warnings),
+        Invocation::Print(text) => panic!("printed {text}"),
     }
 }
 
@@ -359,7 +359,7 @@ fn the_command_line_is_stronger_than_the_environment_that_than_the_file_that_tha
         ("LARDER_LISTEN", "b"),
     ];
     let words = ["-t", "7", "-vv", "-l", "c", "-l", "d"];
-    let Request::Run { options, .. } = start(&words, &environment, file).unwrap() else {
+    let Invocation::Run { options, .. } = start(&words, &environment, file).unwrap() else {
         panic!("not to run");
     };
     assert_eq!(options.worker_count, 7);
@@ -394,9 +394,9 @@ fn without_a_name_no_file_is_read() {
         read_file: &read_file,
         version: "1.6.45",
     };
-    assert!(Request::read(&sources(&[])).is_ok());
+    assert!(Invocation::read(&sources(&[])).is_ok());
     assert!(!was_read.get());
-    Request::read(&sources(&["--config=larder.toml".to_owned()])).unwrap();
+    Invocation::read(&sources(&["--config=larder.toml".to_owned()])).unwrap();
     assert!(was_read.get());
 }
 
@@ -408,7 +408,7 @@ fn pages_are_printed_without_looking_at_the_environment() {
         ("-V", "memcached 1.6.45\nlarder 0."),
     ] {
         let request = start(&[word], &[("LARDER_PORT", "x")], "").unwrap();
-        let Request::Print(text) = request else { panic!("{word}") };
+        let Invocation::Print(text) = request else { panic!("{word}") };
         assert!(text.starts_with(begin), "{text}");
     }
 }
@@ -418,7 +418,7 @@ fn the_printed_configuration_can_be_read_again_and_says_where_each_value_was_giv
     let words = ["--print-config", "-m", "1536k", "-I512k", "-l", "[::1]:1;b", "-D\"", "-a", "77"];
     let environment = [("LARDER_USER", "a\\b"), ("LARDER_CONFIG", "larder.toml")];
     let file = "# my cache\nthreads = 5\nslab_growth_factor = 2.0\n";
-    let Request::Print(printed) = start(&words, &environment, file).unwrap() else {
+    let Invocation::Print(printed) = start(&words, &environment, file).unwrap() else {
         panic!("not printed");
     };
     for line in [
@@ -433,7 +433,7 @@ fn the_printed_configuration_can_be_read_again_and_says_where_each_value_was_giv
     }
     let original = start(&words[1..], &environment, file).unwrap();
     let again = start(&["--config", "larder.toml"], &[], &printed).unwrap();
-    let (Request::Run { options: original, .. }, Request::Run { options: again, .. }) =
+    let (Invocation::Run { options: original, .. }, Invocation::Run { options: again, .. }) =
         (original, again)
     else {
         panic!("not to run");
@@ -444,10 +444,10 @@ fn the_printed_configuration_can_be_read_again_and_says_where_each_value_was_giv
 
 #[test]
 fn the_configuration_of_a_plain_start_gives_no_warning_when_it_is_read_again() {
-    let Request::Print(printed) = start(&["--print-config"], &[], "").unwrap() else {
+    let Invocation::Print(printed) = start(&["--print-config"], &[], "").unwrap() else {
         panic!("not printed");
     };
-    let Request::Run { options, warnings } =
+    let Invocation::Run { options, warnings } =
         start(&["--config", "larder.toml"], &[], &printed).unwrap()
     else {
         panic!("not to run");
