@@ -37,7 +37,7 @@ pub use ops::arithmetic::{Arithmetic, ArithmeticRequest};
 pub use ops::large::{Evicted, LargeValue, Upload};
 pub use ops::load::Basis;
 pub use ops::look::Looked;
-pub use ops::pinned::{Landing, Pinned};
+pub use ops::pinned::{DirectBuffer, Pinned};
 pub use ops::read::{Miss, Read, Reading};
 pub use ops::removal::{Leaving, Reason, Removed};
 pub use ops::store::{Stale, StoreError, StoreRequest, Stored};

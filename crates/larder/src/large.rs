@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use larder_engine::{
-    Engine, Evicted, Landing as Room, LargeValue as Pieces, Miss, Pinned, StoreError, Stored,
+    DirectBuffer as Room, Engine, Evicted, LargeValue as Pieces, Miss, Pinned, StoreError, Stored,
     ThreadSlot, Upload as Arriving,
 };
 use larder_item::Meta;
@@ -183,25 +183,26 @@ impl Upload {
     /// Room in the cache's memory for the next bytes of the value, for who can write there without this program's
     /// doing, as a system can that receives. None where they had better be pushed: where all have arrived, as much is
     /// held as may be, or the upload is lost.
-    pub fn landing(&mut self) -> Option<Landing> {
+    pub fn direct_buffer(&mut self) -> Option<DirectBuffer> {
         let arriving = self.arriving.as_mut().filter(|arriving| !arriving.is_complete())?;
         if !self.shared.is_of_this_process() {
             return None;
         }
         let now = self.shared.now();
-        let landing = |engine: &Engine, thread: &ThreadSlot| engine.landing(thread, arriving, now);
-        let room = slots::with_thread_slot(&self.shared, landing)?;
-        Some(Landing { shared: Arc::clone(&self.shared), room: Some(room) })
+        let direct_buffer =
+            |engine: &Engine, thread: &ThreadSlot| engine.direct_buffer(thread, arriving, now);
+        let room = slots::with_thread_slot(&self.shared, direct_buffer)?;
+        Some(DirectBuffer { shared: Arc::clone(&self.shared), room: Some(room) })
     }
 
     /// The first `bytes` of a landing have been written, which was made for what comes next of this upload.
-    pub fn land(&mut self, mut landing: Landing, bytes: usize) {
+    pub fn complete_direct(&mut self, mut direct_buffer: DirectBuffer, bytes: usize) {
         // In a child of the process that made it the room, and the pin that keeps it, are the parent's.
         if self.shared.is_of_this_process()
             && let Some(arriving) = &mut self.arriving
-            && let Some(room) = landing.room.take()
+            && let Some(room) = direct_buffer.room.take()
         {
-            self.shared.engine.land(arriving, room, bytes);
+            self.shared.engine.complete_direct(arriving, room, bytes);
         }
     }
 
@@ -241,13 +242,13 @@ impl Upload {
 /// Room in a cache's memory for the next bytes of an [`Upload`]. Until it is dropped the room is for nothing else, also
 /// where the upload is dropped before.
 #[derive(Debug)]
-pub struct Landing {
+pub struct DirectBuffer {
     shared: Arc<Shared>,
     /// Gone once given back.
     room: Option<Room>,
 }
 
-impl Landing {
+impl DirectBuffer {
     /// Where the room is, and how many bytes there is room for. Who writes there does so while the landing lives, and in
     /// the process that made it: none in a child.
     pub fn room(&self) -> Option<(NonNull<u8>, usize)> {
@@ -256,12 +257,12 @@ impl Landing {
     }
 }
 
-impl Drop for Landing {
+impl Drop for DirectBuffer {
     fn drop(&mut self) {
         if let Some(room) = self.room.take()
             && self.shared.is_of_this_process()
         {
-            self.shared.engine.give_up_landing(room);
+            self.shared.engine.cancel_direct(room);
         }
     }
 }

@@ -78,7 +78,7 @@ pub use larder_item::{
 pub use larder_region::layout::FORMAT as REGION_FORMAT;
 pub use larder_region::{Lent, Sink, peer_groups};
 pub use larder_stats::Counter;
-pub use large::{Landing, LargeValue, Piece, Read, Upload};
+pub use large::{DirectBuffer, LargeValue, Piece, Read, Upload};
 pub use load::{LoadError, LoadOptions, Loaded};
 pub use open::builder::{Builder, OpenError};
 pub use open::inspect::{Inspection, Peer};

@@ -211,7 +211,7 @@ fn what_a_child_inherits_half_done_stays_its_parents() {
         let held = Mutex::new(Some((upload, large, first)));
         let child = fork(|| {
             let (mut upload, mut large, piece) = held.lock().unwrap().take().unwrap();
-            assert!(upload.push(b"more").is_err() && upload.landing().is_none());
+            assert!(upload.push(b"more").is_err() && upload.direct_buffer().is_none());
             assert!(large.take_piece().is_err() && large.next_piece(&mut Vec::new()).is_err());
             assert!(piece.is_empty());
             assert!(cache.get("large").is_some_and(|value| is_of(1, &value)));
@@ -240,13 +240,13 @@ fn what_a_child_inherits_half_done_stays_its_parents() {
 fn room_for_bytes_of_the_parent_is_none_of_the_childs() {
     let cache = shared();
     let mut upload = cache.upload(b"arriving", 50_000).unwrap();
-    let landing = upload.landing().unwrap();
+    let direct_buffer = upload.direct_buffer().unwrap();
     assert_eq!(cache.report().segments_pinned, 1);
-    let held = Mutex::new(Some((upload, landing)));
+    let held = Mutex::new(Some((upload, direct_buffer)));
     let child = fork(|| {
-        let (mut upload, landing) = held.lock().unwrap().take().unwrap();
-        assert!(landing.room().is_none());
-        upload.land(landing, 10);
+        let (mut upload, direct_buffer) = held.lock().unwrap().take().unwrap();
+        assert!(direct_buffer.room().is_none());
+        upload.complete_direct(direct_buffer, 10);
         0
     });
     assert_eq!(child.wait(), 0);

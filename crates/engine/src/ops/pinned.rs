@@ -40,9 +40,9 @@ impl Pinned {
 }
 
 /// Room for the next bytes of a value that arrives. It stays what it is, whatever becomes of the upload; give it to
-/// [`Engine::land`] or [`Engine::give_up_landing`] in the end.
+/// [`Engine::complete_direct`] or [`Engine::cancel_direct`] in the end.
 #[derive(Debug)]
-pub struct Landing {
+pub struct DirectBuffer {
     piece: Piece,
     pub(crate) room: Range<usize>,
 }
@@ -50,7 +50,7 @@ pub struct Landing {
 /// Readers may pin one segment of so many …
 const PINNED_PART: u64 = 4;
 /// … and who waits for bytes from elsewhere fewer: those of idle uploads must leave room for readers.
-const LANDING_PART: u64 = 2 * PINNED_PART;
+const DIRECT_PART: u64 = 2 * PINNED_PART;
 
 impl Engine {
     /// Pins a value that has just been opened; false where it changed meanwhile.
@@ -115,15 +115,15 @@ impl Engine {
 
     /// Room for the next bytes of an upload, as long as its piece; none where they had better be pushed, since too much
     /// is pinned or the upload is lost.
-    pub fn landing(
+    pub fn direct_buffer(
         &self,
         thread: &ThreadSlot,
         upload: &mut Upload,
         now: Second,
-    ) -> Option<Landing> {
+    ) -> Option<DirectBuffer> {
         self.flush_if_due(now);
         let (piece, room) = self.gap(thread, upload, now).ok()?;
-        let segments_max = self.segments_max() / LANDING_PART;
+        let segments_max = self.segments_max() / DIRECT_PART;
         if self.pinned_segments() >= segments_max || !self.pin(piece.slot.segment(), piece.sequence)
         {
             return None;
@@ -133,24 +133,24 @@ impl Engine {
         if !is_allowed {
             self.unpin(piece.slot.segment());
         }
-        is_allowed.then_some(Landing { piece, room })
+        is_allowed.then_some(DirectBuffer { piece, room })
     }
 
     /// Where the bytes are to be written, and how many.
-    pub fn room_of(&self, landing: &Landing) -> Option<(NonNull<u8>, usize)> {
-        let bytes = landing.room.len();
-        Some((self.memory.address(landing.room.start, bytes)?, bytes))
+    pub fn room_of(&self, direct_buffer: &DirectBuffer) -> Option<(NonNull<u8>, usize)> {
+        let bytes = direct_buffer.room.len();
+        Some((self.memory.address(direct_buffer.room.start, bytes)?, bytes))
     }
 
     /// The first `bytes` of the room have been written: they are those of the upload that it was made for.
-    pub fn land(&self, upload: &mut Upload, landing: Landing, bytes: usize) {
-        upload.note_arrived(&landing.room, bytes);
-        self.give_up_landing(landing);
+    pub fn complete_direct(&self, upload: &mut Upload, direct_buffer: DirectBuffer, bytes: usize) {
+        upload.note_arrived(&direct_buffer.room, bytes);
+        self.cancel_direct(direct_buffer);
     }
 
     /// Nobody will write there.
-    pub fn give_up_landing(&self, landing: Landing) {
-        self.unpin(landing.piece.slot.segment());
+    pub fn cancel_direct(&self, direct_buffer: DirectBuffer) {
+        self.unpin(direct_buffer.piece.slot.segment());
     }
 
     /// Lets go of a piece.

@@ -171,7 +171,7 @@ impl<'a> Leader<'a> {
     }
 
     /// Ends the flight: `store` is called unless it was detached, then the followers are told.
-    pub(crate) fn land(&self, outcome: Outcome, store: impl FnOnce()) {
+    pub(crate) fn complete_direct(&self, outcome: Outcome, store: impl FnOnce()) {
         let progress = lock(&self.flight.progress);
         if !progress.detached {
             store();

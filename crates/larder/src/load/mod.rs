@@ -280,7 +280,7 @@ impl Cache {
         // Another flight may have landed since this caller looked.
         let held = self.read_whole(leader.key(), out);
         if held.is_some_and(|meta| options.is_fresh(&meta, self.now())) {
-            leader.land(Outcome::Loaded(Arc::new(out[start..].to_vec())), || ());
+            leader.complete_direct(Outcome::Loaded(Arc::new(out[start..].to_vec())), || ());
             return Ok(());
         }
         let mut reservation = Reservation { cache: self, key: leader.key(), basis };
@@ -288,7 +288,7 @@ impl Cache {
             Ok(Loaded { value, ttl }) => {
                 let value = Arc::new(value);
                 let deadline = self.load_deadline(ttl.or(options.ttl), options.stale);
-                leader.land(Outcome::Loaded(Arc::clone(&value)), || {
+                leader.complete_direct(Outcome::Loaded(Arc::clone(&value)), || {
                     self.keep(leader.key(), &value, deadline, reservation.basis.take());
                 });
                 out.truncate(start);
@@ -299,7 +299,7 @@ impl Cache {
                 // Whoever loads next reserves the key anew.
                 drop(reservation);
                 let error = Arc::new(error);
-                leader.land(Outcome::Failed(Arc::clone(&error) as _), || ());
+                leader.complete_direct(Outcome::Failed(Arc::clone(&error) as _), || ());
                 held.map(|_| ()).ok_or(LoadError::Failed(error))
             }
         }

@@ -33,7 +33,7 @@ pub(crate) enum Event {
     /// A send is over: the answer, and how many bytes of it were sent this time.
     Sent(Token, Output, Result<usize, Errno>),
     /// So many bytes have come for a connection, and are where they were to be received.
-    Landed(Token, Box<Arrival>, Result<usize, Errno>),
+    DirectDone(Token, Box<Arrival>, Result<usize, Errno>),
     /// The socket of a connection that is over is closed; the number of its descriptor.
     Closed(i32),
 }

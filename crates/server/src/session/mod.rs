@@ -7,7 +7,7 @@ mod older;
 pub(crate) mod payload;
 mod turn;
 
-use larder::{Landing, LargeValue};
+use larder::{DirectBuffer, LargeValue};
 use larder_item::{KEY_BYTES_MAX, Meta};
 use larder_options::{AnswersAs, Protocol};
 use larder_protocol::{
@@ -577,18 +577,18 @@ impl Session {
         matches!(&self.state, State::Payload(payload) if payload.awaits_much())
     }
 
-    /// As [`Payload::landing`], where there is a block.
-    pub(crate) fn landing(&mut self) -> Option<(Landing, usize, bool)> {
+    /// As [`Payload::direct_buffer`], where there is a block.
+    pub(crate) fn direct_buffer(&mut self) -> Option<(DirectBuffer, usize, bool)> {
         match &mut self.state {
-            State::Payload(payload) => payload.landing(),
+            State::Payload(payload) => payload.direct_buffer(),
             _ => None,
         }
     }
 
-    /// As [`Payload::land`].
-    pub(crate) fn land(&mut self, landing: Landing, bytes: usize) {
+    /// As [`Payload::complete_direct`].
+    pub(crate) fn complete_direct(&mut self, direct_buffer: DirectBuffer, bytes: usize) {
         if let State::Payload(payload) = &mut self.state {
-            payload.land(landing, bytes);
+            payload.complete_direct(direct_buffer, bytes);
         }
     }
 

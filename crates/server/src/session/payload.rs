@@ -1,6 +1,6 @@
 //! The block behind a store's line, its value and a line end, arriving in any number of parts.
 
-use larder::{Landing, Upload};
+use larder::{DirectBuffer, Upload};
 use larder_protocol::{Frame, Kept, Response, Store, render};
 
 use crate::session::execute::Executor;
@@ -111,23 +111,27 @@ impl Payload {
 
     /// Where what comes next can be received by somebody else: so many bytes of it, and whether other things come behind
     /// these. None where it had better be given to [`Self::receive`], as the last byte of a block always must.
-    pub(crate) fn landing(&mut self) -> Option<(Landing, usize, bool)> {
+    pub(crate) fn direct_buffer(&mut self) -> Option<(DirectBuffer, usize, bool)> {
         let State::Uploading(_, upload, _) = &mut self.state else { return None };
         let left_bytes = usize::try_from(self.left_bytes).ok()?;
         let value_bytes = left_bytes.checked_sub(self.frame.frame().value_end().len())?;
         if value_bytes < LANDED_BYTES_MIN {
             return None;
         }
-        let landing = upload.landing()?;
-        let (_, room_bytes) = landing.room()?;
+        let direct_buffer = upload.direct_buffer()?;
+        let (_, room_bytes) = direct_buffer.room()?;
         let is_last = room_bytes >= value_bytes;
-        (room_bytes >= ROOM_BYTES_MIN).then_some((landing, room_bytes.min(left_bytes - 1), is_last))
+        (room_bytes >= ROOM_BYTES_MIN).then_some((
+            direct_buffer,
+            room_bytes.min(left_bytes - 1),
+            is_last,
+        ))
     }
 
     /// So many bytes have been received there.
-    pub(crate) fn land(&mut self, landing: Landing, bytes: usize) {
+    pub(crate) fn complete_direct(&mut self, direct_buffer: DirectBuffer, bytes: usize) {
         if let State::Uploading(_, upload, _) = &mut self.state {
-            upload.land(landing, bytes);
+            upload.complete_direct(direct_buffer, bytes);
             self.left_bytes -= bytes as u64;
         }
     }

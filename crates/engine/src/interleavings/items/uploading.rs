@@ -69,7 +69,7 @@ fn what_is_written_for_an_upload_goes_to_its_own_piece_while_others_want_the_seg
         let scene = Scene::new();
         let (mut upload, segment) = begun_upload(&scene);
         let uploader = scene.start(move |actor| {
-            if actor.land(&mut upload, 2) {
+            if actor.complete_direct(&mut upload, 2) {
                 return actor.publish(KEY, upload);
             }
             // An evictor was in the way, which may have turned back since.

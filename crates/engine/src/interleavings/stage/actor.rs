@@ -119,15 +119,17 @@ impl Actor {
 
     /// As [`Self::push`], of all that is still to come of a piece, by somebody else than the upload, in two steps. False
     /// where there is no room for that.
-    pub(crate) fn land(&self, upload: &mut Upload, fill: u8) -> bool {
-        let Some(landing) = self.engine.landing(&self.thread, upload, NOW) else { return false };
-        let middle = landing.room.start + landing.room.len() / 2;
-        for part in [landing.room.start..middle, middle..landing.room.end] {
+    pub(crate) fn complete_direct(&self, upload: &mut Upload, fill: u8) -> bool {
+        let Some(direct_buffer) = self.engine.direct_buffer(&self.thread, upload, NOW) else {
+            return false;
+        };
+        let middle = direct_buffer.room.start + direct_buffer.room.len() / 2;
+        for part in [direct_buffer.room.start..middle, middle..direct_buffer.room.end] {
             self.engine.memory.write(part.start, &vec![fill; part.len()]);
             self.engine.now(); // Here others go on.
         }
-        let bytes = landing.room.len();
-        self.engine.land(upload, landing, bytes);
+        let bytes = direct_buffer.room.len();
+        self.engine.complete_direct(upload, direct_buffer, bytes);
         true
     }
 

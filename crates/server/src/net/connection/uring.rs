@@ -93,10 +93,10 @@ impl Connection {
         uring.is_stopping = true;
         if awaits_input
             && self.input.is_empty()
-            && let Some((landing, value_bytes, is_last)) = self.session.landing()
+            && let Some((direct_buffer, value_bytes, is_last)) = self.session.direct_buffer()
         {
             uring.receives_much = false;
-            return Some(Extent::Value(Arrival::new(landing, value_bytes, is_last)));
+            return Some(Extent::Value(Arrival::new(direct_buffer, value_bytes, is_last)));
         }
         let is_any = uring.is_patient && !is_tight;
         uring.is_stopping = !is_any;
@@ -106,7 +106,7 @@ impl Connection {
     }
 
     /// Takes what a ring has received of a value to its place. True where there is something for the session to do.
-    pub(crate) fn take_landed(
+    pub(crate) fn take_direct(
         &mut self,
         executor: &Executor,
         arrival: Box<Arrival>,
@@ -118,8 +118,8 @@ impl Connection {
         if let Some(uring) = &mut self.uring {
             (uring.is_receiving, uring.is_stopping) = (false, false);
         }
-        let (landing, value_bytes, behind) = arrival.into_parts(bytes);
-        self.session.land(landing, value_bytes);
+        let (direct_buffer, value_bytes, behind) = arrival.into_parts(bytes);
+        self.session.complete_direct(direct_buffer, value_bytes);
         self.input.push(&behind);
         self.has_turn |= !behind.is_empty();
         !behind.is_empty()

@@ -4,12 +4,12 @@ use std::cell::UnsafeCell;
 use std::fmt;
 use std::{mem, ptr};
 
-use larder::Landing;
+use larder::DirectBuffer;
 use nix::libc;
 
 /// A part of a value that is received to where it stays, and what comes behind the value.
 pub(crate) struct Arrival {
-    landing: Landing,
+    direct_buffer: DirectBuffer,
     value_bytes: usize,
     /// The kernel writes to it.
     behind: UnsafeCell<[u8; BEHIND_BYTES]>,
@@ -24,10 +24,14 @@ unsafe impl Send for Arrival {}
 
 impl Arrival {
     /// For the first `value_bytes` of the landing's room; with room for what comes behind where the value ends there.
-    pub(crate) fn new(landing: Landing, value_bytes: usize, has_behind: bool) -> Box<Self> {
+    pub(crate) fn new(
+        direct_buffer: DirectBuffer,
+        value_bytes: usize,
+        has_behind: bool,
+    ) -> Box<Self> {
         let nowhere = libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 };
         Box::new(Self {
-            landing,
+            direct_buffer,
             value_bytes,
             behind: UnsafeCell::new([0; BEHIND_BYTES]),
             has_behind,
@@ -38,17 +42,17 @@ impl Arrival {
     }
 
     /// The room, how many of the `bytes` received are in it, and those that came behind.
-    pub(crate) fn into_parts(self: Box<Self>, bytes: usize) -> (Landing, usize, Vec<u8>) {
+    pub(crate) fn into_parts(self: Box<Self>, bytes: usize) -> (DirectBuffer, usize, Vec<u8>) {
         let value_bytes = bytes.min(self.value_bytes);
-        let Self { landing, behind, .. } = *self;
+        let Self { direct_buffer, behind, .. } = *self;
         let behind = behind.into_inner();
         let behind = behind.get(..bytes - value_bytes).unwrap_or_default();
-        (landing, value_bytes, behind.to_vec())
+        (direct_buffer, value_bytes, behind.to_vec())
     }
 
     /// What the kernel is to be told. All of it stays where it is while the box does.
     pub(super) fn header(&mut self) -> *mut libc::msghdr {
-        if let Some((at, room_bytes)) = self.landing.room() {
+        if let Some((at, room_bytes)) = self.direct_buffer.room() {
             let iov_len = self.value_bytes.min(room_bytes);
             self.parts[0] = libc::iovec { iov_base: at.as_ptr().cast(), iov_len };
         }
@@ -61,7 +65,9 @@ impl Arrival {
 
 impl fmt::Debug for Arrival {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Arrival").field("landing", &self.landing).finish_non_exhaustive()
+        f.debug_struct("Arrival")
+            .field("direct_buffer", &self.direct_buffer)
+            .finish_non_exhaustive()
     }
 }
 

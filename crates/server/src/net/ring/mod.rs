@@ -4,7 +4,7 @@
 //! Whatever the kernel works on belongs to the [`Ring`] until the kernel says that it is done: the buffers that it
 //! receives into are lent out as [`Lent`] and come back, those that it sends from are given to [`Ring::send`] and
 //! returned with [`Event::Sent`], the room for what a cache is to get is given as an [`Arrival`] and returned with
-//! [`Event::Landed`]. Whoever holds none of them can free none of them.
+//! [`Event::DirectDone`]. Whoever holds none of them can free none of them.
 //!
 //! An entry of the submission queue names a descriptor by its number, until the kernel takes the entry and holds the
 //! file itself. So a socket with entries is closed by [`Ring::hang_up`] alone, which owns it until the kernel has taken
@@ -333,7 +333,7 @@ fn complete(
     } else if kind == Kind::Arrival as u64
         && let Some((token, arrival)) = arrivals.take(key)
     {
-        events.push(Event::Landed(token, arrival, done));
+        events.push(Event::DirectDone(token, arrival, done));
     }
 }
 

@@ -129,21 +129,21 @@ fn a_value_is_received_to_its_place_in_a_cache() {
     let value: Vec<u8> = (0..100_000u32).map(|number| number as u8).collect();
     let mut upload = cache.upload(b"k", value.len()).unwrap();
     let (mut arrived, mut behind) = (0, Vec::new());
-    while let Some(landing) = upload.landing() {
-        let (_, bytes) = landing.room().unwrap();
+    while let Some(direct_buffer) = upload.direct_buffer() {
+        let (_, bytes) = direct_buffer.room().unwrap();
         let is_last = arrived + bytes == value.len();
-        ring.receive_at(ours.as_fd(), token(9), Arrival::new(landing, bytes, is_last));
+        ring.receive_at(ours.as_fd(), token(9), Arrival::new(direct_buffer, bytes, is_last));
         theirs.write_all(&value[arrived..][..bytes]).unwrap();
         if is_last {
             theirs.write_all(b"\r\nget k\r\n").unwrap();
         }
         let mut events = wait(&mut ring, SECOND);
-        let Some(Event::Landed(of, arrival, Ok(bytes))) = events.pop() else {
+        let Some(Event::DirectDone(of, arrival, Ok(bytes))) = events.pop() else {
             panic!("{events:?}")
         };
         assert_eq!(of, token(9));
-        let (landing, value_bytes, more) = arrival.into_parts(bytes);
-        upload.land(landing, value_bytes);
+        let (direct_buffer, value_bytes, more) = arrival.into_parts(bytes);
+        upload.complete_direct(direct_buffer, value_bytes);
         (arrived, behind) = (arrived + value_bytes, more);
     }
     assert_eq!((arrived, behind), (value.len(), b"\r\nget k\r\n".to_vec()));
@@ -158,8 +158,8 @@ fn the_place_of_a_value_is_held_while_it_may_come() {
     let (ours, _theirs) = UnixStream::pair().unwrap();
     let cache = larder::Cache::builder().memory_bytes(16 << 20).open().unwrap();
     let mut upload = cache.upload(b"k", 100_000).unwrap();
-    let landing = upload.landing().unwrap();
-    ring.receive_at(ours.as_fd(), token(9), Arrival::new(landing, 1000, false));
+    let direct_buffer = upload.direct_buffer().unwrap();
+    ring.receive_at(ours.as_fd(), token(9), Arrival::new(direct_buffer, 1000, false));
     assert!(wait(&mut ring, BRIEFLY).is_empty());
     drop(upload);
     assert_eq!(cache.report().segments_pinned, 1);

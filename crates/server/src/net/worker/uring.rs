@@ -43,7 +43,7 @@ impl Worker {
     }
 
     /// A part of a value has come to its place.
-    pub(super) fn note_landed(
+    pub(super) fn note_direct(
         &mut self,
         token: Token,
         arrival: Box<Arrival>,
@@ -54,7 +54,7 @@ impl Worker {
         let Some(connection) = connections.of_mut(token) else { return };
         let reception = match landed {
             Ok(bytes @ 1..) => {
-                if !connection.take_landed(executor, arrival, bytes, clock.second()) {
+                if !connection.take_direct(executor, arrival, bytes, clock.second()) {
                     return self.receive(token);
                 }
                 self.turns.push(Turn::new(token, Input::Backlog));
