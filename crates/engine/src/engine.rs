@@ -11,7 +11,7 @@ use rapidhash::v3::RapidSecrets;
 
 use crate::index::group::Control;
 use crate::index::slot::TAG_BITS;
-use crate::ops::removal::Told;
+use crate::ops::removal::RemovalListeners;
 use crate::process::peers::{JoinError, Table};
 use crate::process::superblock::{AttachError, Superblock};
 use crate::process::thread_slot::THREAD_SLOT_BYTES;
@@ -97,7 +97,7 @@ pub struct Engine {
     /// Who keeps segments free in the background, if anybody does.
     pub(crate) wake: OnceLock<Wake>,
     /// Whom removals are told.
-    pub(crate) told: Told,
+    pub(crate) removals: RemovalListeners,
     /// How often somebody was waited for in vain.
     pub(crate) stuck: AtomicU64,
     /// The segment from which on the memory of free ones is still to be given back.
@@ -206,7 +206,7 @@ impl Engine {
             first_level: first_level(config.memory_bytes, &layout),
             group_shift: layout.groups_per_segment().ilog2(),
             wake: OnceLock::new(),
-            told: Told::default(),
+            removals: RemovalListeners::default(),
             stuck: AtomicU64::new(0),
             release_next: AtomicU64::new(u64::MAX),
             memory,
@@ -296,7 +296,7 @@ impl Engine {
             table: Table::new(locks),
             secrets: RapidSecrets::seed(self.memory.word(superblock::HASH_SEED).load(Relaxed)),
             wake: OnceLock::new(),
-            told: Told::default(),
+            removals: RemovalListeners::default(),
             stuck: AtomicU64::new(0),
             release_next: AtomicU64::new(u64::MAX),
             ..*self

@@ -31,7 +31,7 @@
 //! | see what is there | [`keys`](Cache::keys), [`keys_with_prefix`](Cache::keys_with_prefix), [`iterate`](Cache::iterate), [`len`](Cache::len) |
 //! | see how it does | [`stats`](Cache::stats), [`memory`](Cache::memory) |
 //! | use the cache of a server on this machine | [`connect`](Cache::connect), which gives a [`Client`] |
-//! | write a server or a binding | what is in [`wire`], [`large`] and [`dump`], [`show_departures`](Cache::show_departures), [`report`](Cache::report), [`validate`](Cache::validate) |
+//! | write a server or a binding | what is in [`wire`], [`large`] and [`dump`], [`set_departure_hook`](Cache::show_departures), [`report`](Cache::report), [`validate`](Cache::validate) |
 //!
 //! # Keys, values and time
 //!

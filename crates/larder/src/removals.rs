@@ -63,7 +63,7 @@ impl Cache {
             wanted.store(true, Relaxed);
         }
         let listener = move |removed| tell(&queues, &wanted, &removed);
-        self.shared().engine.tell_removals(Box::new(listener));
+        self.shared().engine.set_removal_listener(Box::new(listener));
         Removals { receiver, lost }
     }
 
@@ -89,8 +89,8 @@ impl Cache {
     /// assert_eq!((cache.get("k"), EXPIRED.load(Relaxed)), (None, 1));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn show_departures(&self, hook: impl Fn(&Leaving<'_>) + Send + Sync + 'static) {
-        self.shared().engine.show_departures(Box::new(hook));
+    pub fn set_departure_hook(&self, hook: impl Fn(&Leaving<'_>) + Send + Sync + 'static) {
+        self.shared().engine.set_departure_hook(Box::new(hook));
     }
 }
 

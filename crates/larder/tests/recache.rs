@@ -342,7 +342,7 @@ fn a_departure_is_shown_with_what_is_known_of_the_item() {
     let cache = cache(1 << 20, true);
     let gone = Arc::new(Mutex::new(Vec::new()));
     let told = Arc::clone(&gone);
-    cache.show_departures(move |leaving| {
+    cache.set_departure_hook(move |leaving| {
         let mut key = Vec::new();
         leaving.read_key(&mut key);
         assert_eq!(key.len(), leaving.key_bytes());

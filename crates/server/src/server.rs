@@ -154,10 +154,10 @@ impl Server {
         ));
         let classes = Classes::new(&options.slabs, options.cas);
         let class_tally = ClassTally::new(&classes, options.worker_count);
-        let departures = Arc::clone(class_tally.departures());
+        let eviction_counters = Arc::clone(class_tally.eviction_counters());
         let evictions = watch::evictions(&watchers, classes.clone());
-        cache.show_departures(move |leaving| {
-            departures.count(leaving);
+        cache.set_departure_hook(move |leaving| {
+            eviction_counters.count(leaving);
             evictions(leaving);
         });
         let log = Log::new(options.verbosity);

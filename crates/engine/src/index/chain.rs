@@ -37,7 +37,7 @@ impl Engine {
         let slot_at =
             filled.min_by_key(|at| locked.slot(*at).freq()).ok_or(StoreError::NoMemory)?;
         let found = self.named_by(slot_at, locked.slot(slot_at));
-        self.tell_removal(&found, Reason::Evicted);
+        self.report_removal(&found, Reason::Evicted);
         self.bump(thread, Counter::EvictedUnfetched, u64::from(!found.is_fetched()));
         self.bump(thread, Counter::EvictedActive, u64::from(found.slot.freq() > 0));
         self.bump(thread, Counter::Evictions, 1);

@@ -100,7 +100,7 @@ impl Engine {
             .flat_map(|group| self.chain(self.group_at(group)))
             .map(|group_at| self.filled_slots(group_at))
             .sum();
-        let counted = filled.wrapping_sub(self.untold_slots().cast_unsigned());
+        let counted = filled.wrapping_sub(self.unreported_slots().cast_unsigned());
         self.memory.word(global::ITEMS).fetch_add(counted.wrapping_sub(before), Relaxed);
     }
 
@@ -379,7 +379,7 @@ mod tests {
             engine.store(&thread, &request, b"v", NOW).unwrap();
         }
         let count = engine.memory.word(global::ITEMS);
-        let filled = || count.load(Relaxed).wrapping_add(engine.untold_slots().cast_unsigned());
+        let filled = || count.load(Relaxed).wrapping_add(engine.unreported_slots().cast_unsigned());
         assert_eq!(filled(), 3000);
         // As if it had filled slots again and again and been killed each time before it said so.
         count.fetch_sub(2000, Relaxed);

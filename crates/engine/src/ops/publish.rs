@@ -212,7 +212,7 @@ impl Engine {
         if pieces.iter().any(|piece| self.is_flushed(piece.sequence)) {
             // A flush came while the value was arriving: the store happened before it.
             old.inspect(|old| {
-                self.tell_removal(old, Reason::Cleared);
+                self.report_removal(old, Reason::Cleared);
                 self.unlink(thread, old);
             });
             // What is lost, or about to be, goes with its segment, which is reclaimable.
@@ -406,9 +406,9 @@ impl Engine {
     /// Tells of a record that another was put in place of. One made from it is no replacement: the item goes on.
     fn tell_replaced(&self, old: &Found, condition: &Condition<'_>, now: Second) {
         match (condition, self.death(old, now)) {
-            (_, Some(death)) => self.tell_removal(old, death.into()),
+            (_, Some(death)) => self.report_removal(old, death.into()),
             (Condition::Requested(..) | Condition::Loaded(_), None) => {
-                self.tell_removal(old, Reason::Replaced);
+                self.report_removal(old, Reason::Replaced);
             }
             (Condition::Replace(..) | Condition::Reserve(_), None) => {}
         }

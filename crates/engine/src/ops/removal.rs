@@ -84,7 +84,7 @@ type Hook = Box<dyn Fn(&Leaving<'_>) + Send + Sync>;
 
 /// Whom removals are told, if anybody.
 #[derive(Default)]
-pub(crate) struct Told {
+pub(crate) struct RemovalListeners {
     /// Is anybody listening? A removal that nobody wants to know of costs this look.
     is_wanted: Arc<AtomicBool>,
     listener: OnceLock<Box<dyn Fn(Removed) + Send + Sync>>,
@@ -92,21 +92,23 @@ pub(crate) struct Told {
     hook: OnceLock<Hook>,
 }
 
-impl fmt::Debug for Told {
+impl fmt::Debug for RemovalListeners {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Told").field("is_wanted", &self.is_wanted).finish_non_exhaustive()
+        f.debug_struct("RemovalListeners")
+            .field("is_wanted", &self.is_wanted)
+            .finish_non_exhaustive()
     }
 }
 
 impl Engine {
     /// Tells `listener` of every removal while [`Engine::removals_wanted`] is set. Only the first call counts. It is called while a group of the index is locked: it must not block, and not use the cache.
-    pub fn tell_removals(&self, listener: Box<dyn Fn(Removed) + Send + Sync>) {
-        let _ = self.told.listener.set(listener);
+    pub fn set_removal_listener(&self, listener: Box<dyn Fn(Removed) + Send + Sync>) {
+        let _ = self.removals.listener.set(listener);
     }
 
     /// Whether removals are told.
     pub fn removals_wanted(&self) -> &Arc<AtomicBool> {
-        &self.told.is_wanted
+        &self.removals.is_wanted
     }
 
     /// Shows `hook` each item that is evicted, or found expired or cleared, as long as the engine lives. Only the
@@ -115,38 +117,38 @@ impl Engine {
     /// It is called while a group of the index is locked, and a segment may be half emptied: it must be short, must not
     /// block, must not panic, and must not use the cache, which would wait for itself. What it is shown is gone
     /// when it returns.
-    pub fn show_departures(&self, hook: Box<dyn Fn(&Leaving<'_>) + Send + Sync>) {
-        let _ = self.told.hook.set(hook);
+    pub fn set_departure_hook(&self, hook: Box<dyn Fn(&Leaving<'_>) + Send + Sync>) {
+        let _ = self.removals.hook.set(hook);
     }
 
     /// Tells of a record that is being removed. Under the lock of its group, before it leaves the accounts.
     #[inline]
-    pub(crate) fn tell_removal(&self, found: &Found, reason: Reason) {
-        self.tell_as(found, reason, false);
+    pub(crate) fn report_removal(&self, found: &Found, reason: Reason) {
+        self.report_as(found, reason, false);
     }
 
     /// The same for one that was found dead by somebody who looked for such.
-    pub(crate) fn tell_swept(&self, found: &Found, reason: Reason) {
-        self.tell_as(found, reason, true);
+    pub(crate) fn report_swept(&self, found: &Found, reason: Reason) {
+        self.report_as(found, reason, true);
     }
 
     #[inline]
-    fn tell_as(&self, found: &Found, reason: Reason, swept: bool) {
+    fn report_as(&self, found: &Found, reason: Reason, swept: bool) {
         if self.reserved_until(found).is_some() {
             return;
         }
         let is_departure = matches!(reason, Reason::Evicted | Reason::Expired | Reason::Cleared);
-        if is_departure && let Some(hook) = self.told.hook.get() {
+        if is_departure && let Some(hook) = self.removals.hook.get() {
             hook(&Leaving { engine: self, found, reason, swept });
         }
-        if self.told.is_wanted.load(Relaxed) {
+        if self.removals.is_wanted.load(Relaxed) {
             self.tell(found, reason);
         }
     }
 
     #[cold]
     fn tell(&self, found: &Found, reason: Reason) {
-        let Some(listener) = self.told.listener.get() else {
+        let Some(listener) = self.removals.listener.get() else {
             return;
         };
         let value = (!found.header.is_large()).then(|| {

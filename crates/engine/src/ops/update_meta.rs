@@ -84,7 +84,7 @@ impl Engine {
             return Ok(Deletion::Exists);
         }
         let meta = self.meta(&found, self.value_bytes(&found), now);
-        self.tell_removal(&found, Reason::Deleted);
+        self.report_removal(&found, Reason::Deleted);
         self.unlink(thread, &found);
         Ok(Deletion::Deleted(meta))
     }

@@ -106,7 +106,7 @@ impl Engine {
 
     /// Gives a thread slot back. What was counted on it stays counted.
     pub fn deregister(&self, thread: &ThreadSlot) {
-        self.tell_slots(thread);
+        self.report_slots(thread);
         // Pairs with the acquire in `take_thread_slot`.
         self.memory.word(thread.at + CLAIMED).store(0, Release);
     }
@@ -258,17 +258,17 @@ impl Engine {
         let total = untold.load(Relaxed).cast_signed().wrapping_add(change);
         untold.store(total.cast_unsigned(), Relaxed);
         if total.unsigned_abs() >= UNTOLD_SLOTS_MAX {
-            self.tell_slots(thread);
+            self.report_slots(thread);
         }
     }
 
     /// What all thread slots together have not told yet.
-    pub(crate) fn untold_slots(&self) -> i64 {
+    pub(crate) fn unreported_slots(&self) -> i64 {
         let untold = |at| self.memory.word(at + UNTOLD_SLOTS).load(Relaxed).cast_signed();
         self.used_thread_slots().map(untold).fold(0, i64::wrapping_add)
     }
 
-    fn tell_slots(&self, thread: &ThreadSlot) {
+    fn report_slots(&self, thread: &ThreadSlot) {
         let untold = self.memory.word(thread.at + UNTOLD_SLOTS);
         self.memory.word(global::ITEMS).fetch_add(untold.load(Relaxed), Relaxed);
         untold.store(0, Relaxed);

@@ -121,14 +121,14 @@ impl Engine {
 
     /// Removes an item that is dead by itself.
     pub(crate) fn remove_dead(&self, thread: &ThreadSlot, found: &Found, death: Miss) {
-        self.tell_removal(found, death.into());
+        self.report_removal(found, death.into());
         self.bump(thread, Counter::Reclaimed, 1);
         self.unlink_dead(thread, found);
     }
 
     /// The same for one that somebody was looking for.
     pub(crate) fn sweep_up(&self, thread: &ThreadSlot, found: &Found, death: Miss) {
-        self.tell_swept(found, death.into());
+        self.report_swept(found, death.into());
         self.bump(thread, Counter::CrawlerReclaimed, 1);
         self.unlink_dead(thread, found);
     }

@@ -334,7 +334,7 @@ impl Engine {
         found: &Found,
         pass: &mut EvictionPass,
     ) {
-        self.tell_removal(found, Reason::Evicted);
+        self.report_removal(found, Reason::Evicted);
         self.unlink(thread, found);
         if pass.from == Pool::Small {
             self.remember(locked, hash);

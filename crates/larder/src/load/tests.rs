@@ -62,10 +62,10 @@ fn with_followers(
 ) -> (thread::Result<Loading>, Vec<Loading>) {
     thread::scope(|scope| {
         let (go, gone) = mpsc::channel();
-        let (tell_begun, begun) = mpsc::channel();
+        let (notify_begun, begun) = mpsc::channel();
         let leader = scope.spawn(move || {
             cache.get_or_load("k", &FOR_EVER, || {
-                tell_begun.send(()).expect("the test waits for this");
+                notify_begun.send(()).expect("the test waits for this");
                 gone.recv().expect("the test sends this");
                 end()
             })
@@ -172,12 +172,12 @@ fn who_waits_too_long_is_told_so_the_next_loads_anew_and_the_late_result_is_not_
     let options = FOR_EVER.timeout(Duration::from_millis(30));
     thread::scope(|scope| {
         let (go, gone) = mpsc::channel();
-        let (tell_begun, begun) = mpsc::channel();
+        let (notify_begun, begun) = mpsc::channel();
         let late = scope.spawn({
             let cache = &cache;
             move || {
                 cache.get_or_load("k", &options, || {
-                    tell_begun.send(()).unwrap();
+                    notify_begun.send(()).unwrap();
                     gone.recv().unwrap();
                     Ok::<_, Infallible>("late")
                 })

@@ -13,7 +13,7 @@ use crate::admin::classes::{Classes, ItemSize};
 #[derive(Debug)]
 pub(crate) struct ClassTally {
     workers: Vec<Arc<ClassCounters>>,
-    departures: Arc<Departures>,
+    eviction_counters: Arc<EvictionCounters>,
     /// What they were when `stats reset` was last asked for.
     at_reset: Mutex<Vec<[u64; ClassCounter::COUNT]>>,
 }
@@ -21,7 +21,7 @@ pub(crate) struct ClassTally {
 /// Counts the items that leave the cache without anybody deleting them. Whoever removes one counts it: all threads
 /// count here.
 #[derive(Debug)]
-pub(crate) struct Departures {
+pub(crate) struct EvictionCounters {
     classes: Classes,
     counters: ClassCounters,
     /// For each class, how long the item evicted last had not been used.
@@ -33,7 +33,7 @@ impl ClassTally {
         let of_classes = usize::from(classes.last()) + 1;
         Self {
             workers: (0..worker_count).map(|_| Arc::default()).collect(),
-            departures: Arc::new(Departures {
+            eviction_counters: Arc::new(EvictionCounters {
                 classes: classes.clone(),
                 counters: ClassCounters::default(),
                 evicted_secs: (0..of_classes).map(|_| AtomicU32::new(0)).collect(),
@@ -48,8 +48,8 @@ impl ClassTally {
     }
 
     /// The counters of what leaves.
-    pub(crate) fn departures(&self) -> &Arc<Departures> {
-        &self.departures
+    pub(crate) fn eviction_counters(&self) -> &Arc<EvictionCounters> {
+        &self.eviction_counters
     }
 
     /// The counters of a class since the last reset.
@@ -69,7 +69,7 @@ impl ClassTally {
         for (at_reset, class) in at_reset.iter_mut().zip(0..) {
             *at_reset = self.sums(class);
         }
-        self.departures.evicted_secs.iter().for_each(|secs| secs.store(0, Relaxed));
+        self.eviction_counters.evicted_secs.iter().for_each(|secs| secs.store(0, Relaxed));
     }
 
     /// Has anything of a class ever been stored?
@@ -87,11 +87,11 @@ impl ClassTally {
 
     fn sum(&self, class: u8, counter: ClassCounter) -> u64 {
         let workers = self.workers.iter().map(|counters| counters.read(class, counter));
-        workers.fold(self.departures.counters.read(class, counter), u64::wrapping_add)
+        workers.fold(self.eviction_counters.counters.read(class, counter), u64::wrapping_add)
     }
 }
 
-impl Departures {
+impl EvictionCounters {
     /// Counts an item.
     pub(crate) fn count(&self, leaving: &Leaving<'_>) {
         let meta = leaving.meta();

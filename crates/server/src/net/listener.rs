@@ -94,11 +94,11 @@ impl Listener {
             self.server.stop.request(manner);
         }
         if asked.reload {
-            self.server.supervisor.tell_reloading();
+            self.server.supervisor.notify_reloading();
             // Without TLS there is nothing to read; what is wrong with a file has been said.
             let _ = self.server.refresh_certificates(false);
             self.server.reload_users();
-            self.server.supervisor.tell_ready();
+            self.server.supervisor.notify_ready();
         }
         if asked.upgrade {
             self.upgrade.begin(&self.server, &self.sockets);

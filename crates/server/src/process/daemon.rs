@@ -73,7 +73,7 @@ pub(crate) fn leave_session(options: &Options) -> Result<Detached, Failure> {
 impl Detached {
     /// Tells the waiting process that this one serves, and leaves its standard input and output; standard
     /// error stays where `-v` writes to it.
-    pub(crate) fn tell_ready(self, options: &Options) -> Result<(), Failure> {
+    pub(crate) fn notify_ready(self, options: &Options) -> Result<(), Failure> {
         io::stdout().write_all(READY.as_bytes()).map_err(cannot_leave)?;
         io::stdout().flush().map_err(cannot_leave)?;
         dup2_stdin(&self.null).map_err(|error| cannot_leave(error.into()))?;

@@ -87,13 +87,13 @@ pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
         syscalls::restrict(options.daemon && options.pidfile.is_some())?;
     }
     match detached {
-        Some(detached) => detached.tell_ready(options)?,
+        Some(detached) => detached.notify_ready(options)?,
         None => announce(options, &sockets, &datagrams),
     }
     match predecessor {
         // It is the one that is listened to, and says who serves now.
-        Some(predecessor) => predecessor.tell_ready(),
-        None => server.supervisor.tell_ready(),
+        Some(predecessor) => predecessor.notify_ready(),
+        None => server.supervisor.notify_ready(),
     }
     // Not before it serves: until then the cache is that of the process before it, which may have to go on.
     server.apply_memory_limit();
@@ -104,7 +104,7 @@ pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
         stop(&server, &inboxes, workers);
         return Ok(());
     }
-    server.supervisor.tell_stopping();
+    server.supervisor.notify_stopping();
     stop(&server, &inboxes, workers);
     if let (Some(path), true) = (&options.pidfile, options.daemon) {
         pidfile::remove(path);

@@ -29,22 +29,22 @@ impl Supervisor {
     }
 
     /// The server serves.
-    pub(crate) fn tell_ready(&self) {
+    pub(crate) fn notify_ready(&self) {
         self.tell(format_args!("READY=1"));
     }
 
-    /// The server reads files again, or starts its successor; [`Self::tell_ready`] ends that.
-    pub(crate) fn tell_reloading(&self) {
+    /// The server reads files again, or starts its successor; [`Self::notify_ready`] ends that.
+    pub(crate) fn notify_reloading(&self) {
         self.tell(format_args!("RELOADING=1\nMONOTONIC_USEC={}", monotonic_us()));
     }
 
     /// Another process has taken the server's place.
-    pub(crate) fn tell_successor(&self, pid: u32) {
+    pub(crate) fn notify_successor(&self, pid: u32) {
         self.tell(format_args!("MAINPID={pid}\nREADY=1"));
     }
 
     /// The server ends.
-    pub(crate) fn tell_stopping(&self) {
+    pub(crate) fn notify_stopping(&self) {
         self.tell(format_args!("STOPPING=1"));
     }
 
@@ -84,12 +84,12 @@ mod tests {
         ] {
             let listener = UnixDatagram::bind_addr(&address).unwrap();
             let supervisor = Supervisor(Some(connect(name).unwrap()));
-            supervisor.tell_successor(7);
+            supervisor.notify_successor(7);
             let mut words = [0; 100];
             let bytes = listener.recv(&mut words).unwrap();
             assert_eq!(&words[..bytes], b"MAINPID=7\nREADY=1");
         }
         assert!(connect(b"/nothing/there").is_err());
-        Supervisor::default().tell_ready();
+        Supervisor::default().notify_ready();
     }
 }

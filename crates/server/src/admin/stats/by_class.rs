@@ -96,7 +96,7 @@ impl Census {
             ClassGauge::Age => stored.age(self.second),
             ClassGauge::MemRequested => stored.bytes,
             ClassGauge::EvictedTime => {
-                u64::from(server.class_tally.departures().evicted_secs(number))
+                u64::from(server.class_tally.eviction_counters().evicted_secs(number))
             }
             ClassGauge::ChunkSize => u64::from(class.chunk_bytes),
             ClassGauge::ChunksPerPage => per_page,

@@ -268,7 +268,7 @@ impl Drop for Watch {
     }
 }
 
-/// What shows evictions to those who watch them, for [`larder::Cache::show_departures`].
+/// What shows evictions to those who watch them, for [`larder::Cache::set_departure_hook`].
 pub(crate) fn evictions(
     watchers: &Arc<Watchers>,
     classes: Classes,

@@ -140,7 +140,7 @@ impl Predecessor {
     }
 
     /// Tells it that this process serves. From then on it accepts no connections.
-    pub(crate) fn tell_ready(self) {
+    pub(crate) fn notify_ready(self) {
         // It has ended meanwhile, then, and this process is needed all the more.
         let _ = send(&self.channel, READY, SendFlags::NOSIGNAL);
     }
@@ -247,7 +247,7 @@ mod tests {
                 let handed = TcpListener::from(handed.descriptor);
                 assert_eq!(handed.local_addr().unwrap(), listener.local_addr().unwrap());
             }
-            Predecessor { channel: theirs, pid: None }.tell_ready();
+            Predecessor { channel: theirs, pid: None }.notify_ready();
             assert_eq!(channel.answer(), Answer::Ready);
             assert_eq!(channel.answer(), Answer::Gone);
         }

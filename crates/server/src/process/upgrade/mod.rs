@@ -76,7 +76,7 @@ impl Upgrade {
             Ok(known) => known,
             Err(why) => return log::say(format_args!("larderd: SIGUSR2: no upgrade: {why}")),
         };
-        server.supervisor.tell_reloading();
+        server.supervisor.notify_reloading();
         match self.start(sockets, memory.as_ref()) {
             Ok(successor) => {
                 log::say(format_args!(
@@ -87,7 +87,7 @@ impl Upgrade {
             }
             Err(error) => {
                 log::say(format_args!("larderd: SIGUSR2: no upgrade: {error}"));
-                server.supervisor.tell_ready();
+                server.supervisor.notify_ready();
             }
         }
     }
@@ -130,7 +130,7 @@ impl Upgrade {
                 successor.serves = true;
                 self.stage = Stage::Done(Stopwatch::start());
                 log::say(format_args!("larderd: process {pid} has taken over"));
-                server.supervisor.tell_successor(pid);
+                server.supervisor.notify_successor(pid);
                 return true;
             }
             Answer::Gone => successor.end(),
@@ -148,7 +148,7 @@ impl Upgrade {
         if let Some(path) = &server.options.pidfile {
             pidfile::take_back(path, pid);
         }
-        server.supervisor.tell_ready();
+        server.supervisor.notify_ready();
         false
     }
 
