@@ -1,14 +1,11 @@
-//! `larder`: the tool beside the cache. It talks to larderd, or any memcached, over the text protocol, and
-//! looks into caches in files; `larder replay` can also open a cache of its own, and `larder bench` speaks all protocols.
+//! `larder`: the command-line tool of the cache.
 //!
-//! Files in reading order:
+//! The tool speaks the text protocol to larderd or any memcached, inspects caches in files, and
+//! replays request traces on a server or on a cache of its own. `larder bench` is the crate
+//! `larder-load`.
 //!
-//! - where a server is and the way to it: `address`, `connection` (`bench` has its own);
-//! - one file for each of the small subcommands: `get`, `set` (with `exptime`), `delete`, `stats`,
-//!   `ping`;
-//! - what looks into a cache in a file: `inspect`, `fsck`;
-//! - what measures: `replay`, `bench`; both store values that `value` makes and recognises, by `mix`;
-//! - how it ends: `outcome`.
+//! Each subcommand has a file. `connection` is the connection that the small ones share; `outcome`
+//! turns results into exit codes.
 #![forbid(unsafe_code)]
 
 mod connection;

@@ -74,7 +74,7 @@ pub enum CreateError {
 }
 
 /// A cache's index and segments. All methods take `&self`; any number of threads may use it, each with a
-/// [`ThreadSlot`](crate::Thread slot) of its own.
+/// [`ThreadSlot`](crate::ThreadSlot) of its own.
 #[derive(Debug)]
 pub struct Engine {
     pub(crate) memory: Memory,

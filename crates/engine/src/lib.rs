@@ -1,20 +1,27 @@
-//! Index, segments, eviction and expiry over a region.
+//! The cache engine: an index, segments of records, eviction and expiry, over a region of memory.
 //!
 //! ```text
 //! hash ─▶ group of 15 slots ─▶ slot names segment, offset ─▶ record: header, fields, key, value
 //! ```
 //!
-//! Writers append records to segments and publish each with one store to a slot, under the lock of the
-//! slot's group. Readers take no lock: they look, copy, and look again. When memory runs out a segment is
-//! emptied: every record in it is unlinked, then its sequence moves on, and whoever read from it meanwhile
-//! notices.
+//! Writers append records to segments. A store publishes its record with one store to a slot, under
+//! the lock of the slot's group. Readers take no lock: they load the slot, copy the record, and load
+//! the segment's sequence again. When memory runs out, the evictor unlinks every record of a segment
+//! and then clears its sequence; a reader that copied from it sees the change and starts over.
 //!
-//! This crate performs no I/O, reads no clock (every operation is told the second it happens in) and holds
-//! no `unsafe` code outside of `pinned`: it reaches memory through [`larder_region::Memory`] only.
+//! The crate performs no I/O and reads no clock: callers pass the current second to every operation.
+//! Only `ops/pinned.rs` holds `unsafe` code; all other files reach memory through
+//! [`larder_region::Memory`].
 //!
-//! Files in reading order: `slot`, `record`, `used`, `group` (the formats); `thread`, `segment`, `head` (who writes
-//! where); `hash`, `find`, [`read`], `prefetch`; [`store`], `publish`, [`count`], `update_value`, [`update_meta`], [`load`]; [`large`]; `empty`, `relocate`, `grow`, `flush`, [`limit`];
-//! [`engine`], [`report`], [`dump`], [`validate`].
+//! | room | what it owns |
+//! |---|---|
+//! | `segment` | records, segment headers, appenders, the segment allocator |
+//! | `index` | slots, groups and their locks, lookup, growth |
+//! | `reclaim` | S3-FIFO eviction, the ghost, compaction, the expiry sweep, the memory limit |
+//! | `ops` | one file for each operation of the public interface |
+//! | `process` | thread slots, peers, waiting, repair after a crash, the superblock |
+//! | `inspect` | reports, dumps, validation |
+//! | `interleavings` | the engine under shuttle and Miri, in many orders of its threads |
 #![deny(unsafe_code)]
 
 mod engine;
@@ -47,8 +54,8 @@ pub use process::superblock::AttachError;
 pub use process::thread_slot::ThreadSlot;
 pub use reclaim::limit::LimitError;
 
-/// A process that lives, but has been stopped, holds what is needed: a group of the index, or all appenders. An
-/// operation waits for it a second or two, then nothing has been done.
+/// A process that holds a group of the index, or all appenders, is stopped. The operation waited for
+/// it for a second or two and changed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a process that shares the cache has been stopped in the middle of a change; continue it, or end it"

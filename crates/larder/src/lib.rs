@@ -31,7 +31,7 @@
 //! | see what is there | [`keys`](Cache::keys), [`keys_with_prefix`](Cache::keys_with_prefix), [`iterate`](Cache::iterate), [`len`](Cache::len) |
 //! | see how it does | [`stats`](Cache::stats), [`memory`](Cache::memory) |
 //! | use the cache of a server on this machine | [`connect`](Cache::connect), which gives a [`Client`] |
-//! | write a server or a binding | what is in [`wire`], [`large`] and [`dump`], [`set_departure_hook`](Cache::show_departures), [`report`](Cache::report), [`validate`](Cache::validate) |
+//! | write a server or a binding | what is in [`wire`], [`large`] and [`dump`], [`set_departure_hook`](Cache::set_departure_hook), [`report`](Cache::report), [`validate`](Cache::validate) |
 //!
 //! # Keys, values and time
 //!
@@ -45,24 +45,31 @@
 //! million items. A value larger than 16 KiB, or than about an eighth of a segment (a segment is a 256th of the
 //! memory, 64 KiB at least, 1 MiB at most), is kept in pieces of an eighth of a segment: 24 bytes more for each.
 //!
-//! Files in reading order: [`cache`], [`builder`], [`clock`]; [`get`], [`set`], [`load`], `flight`, [`walk`],
-//! [`stats`]; [`wire`], [`large`], [`dump`], `thread_slots`, [`share`]; [`client`].
+//! | room | what it owns |
+//! |---|---|
+//! | `open` | [`Builder`], caches in files and in shared memory, [`Inspection`] |
+//! | `load` | [`Cache::get_or_load`]: one loader per key at a time |
+//! | `thread` | the thread slots of this process, the maintainer thread |
+//! | `client` | [`Client`], for the cache of a server on the same machine |
+//!
+//! The other files extend [`Cache`], one concern each: `get`, `set`, `walk`, `removals`, `stats`, and
+//! for servers and bindings `wire`, `large` and `dump`.
 #![forbid(unsafe_code)]
 
-mod cache;
-mod client;
-mod clock;
-mod dump;
-mod get;
-mod large;
-mod load;
+pub mod cache;
+pub mod client;
+pub mod clock;
+pub mod dump;
+pub mod get;
+pub mod large;
+pub mod load;
 mod open;
-mod removals;
-mod set;
-mod stats;
+pub mod removals;
+pub mod set;
+pub mod stats;
 mod thread;
-mod walk;
-mod wire;
+pub mod walk;
+pub mod wire;
 
 pub use cache::Cache;
 pub use client::{Client, ClientError, Hit};

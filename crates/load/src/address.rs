@@ -22,8 +22,14 @@ pub enum Address {
 /// The option that every subcommand for one server has.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ServerArgument {
-    /// The server: host:port, [IPv6]:port, or the path of a unix socket
-    #[arg(short, long, value_name = "ADDR", default_value = "127.0.0.1:11211")]
+    /// The address of the server.
+    #[arg(
+        short,
+        long,
+        value_name = "ADDR",
+        default_value = "127.0.0.1:11211",
+        help = "The server: host:port, [IPv6]:port, or the path of a unix socket"
+    )]
     pub server: Address,
 }
 

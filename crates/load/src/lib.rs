@@ -1,16 +1,23 @@
-//! `larder bench`.
+//! `larder bench`: a load generator for memcached's protocols.
 //!
 //! ```text
 //! options ─▶ Plan (measure) ─▶ Load, one a thread ─▶ Tally, Series ─▶ report: text, JSON, html
-//!                               │      schedule: when
-//!                               │      ask: what (draw, sizes), in which protocol (dialect)
-//!                               └▶ Pipeline: Channel (plain, tls, datagrams), what waits (pending)
+//!                               │      request: what (ask, draw, sizes) and when (schedule)
+//!                               └▶ wire: Pipeline over a Channel (plain, tls, datagrams)
 //! ```
 //!
-//! Files in reading order: [`options`], [`sizes`], [`draw`]; [`measure`], [`load`], [`schedule`]; [`ask`],
-//! [`dialect`], [`pipeline`], [`opener`], [`channel`], [`tls`], [`login`], [`datagrams`], [`pending`]; [`tally`], [`series`], [`effort`],
-//! [`stop`], [`pin`]; [`live`], [`report`], [`json`], [`html`], [`plot`], [`units`]; [`compare`] runs several
-//! servers in turn.
+//! A load waits in its epoll only. Latency counts from the moment at which a request was due.
+//!
+//! | room | what it owns |
+//! |---|---|
+//! | `request` | keys, values and the times at which requests are due |
+//! | `wire` | connections, TLS, logins, datagrams, dialects, pending requests |
+//! | `measure` | the load threads, tallies, time series, the live display |
+//! | `report` | the text, JSON and HTML reports |
+//! | `compare` | runs against several servers in turn |
+//!
+//! The tool's other subcommands share [`address`], [`mod@connect`], [`mod@mix`], [`trace`] and [`value`].
+
 #![forbid(unsafe_code)]
 
 pub mod address;

@@ -1,18 +1,18 @@
-//! The one table of options.
+//! The table of options.
 //!
-//! An option is a row of the table: its name, its letter or `-o` word, the values it takes and what
-//! Larder does with it. Everything else is derived from the rows: the command line as memcached reads
-//! it, `LARDER_*` variables, the TOML file, the string map of the bindings, `-h`, `--print-config`
-//! and docs/options.md.
+//! Each row names an option, its letter or `-o` word, the values that it takes, and its effect.
+//! Everything else derives from the rows: the command line in memcached's grammar, the `LARDER_*`
+//! variables, the TOML file, the string map of the bindings, `-h`, `--print-config` and
+//! docs/options.md.
 //!
-//! Files in reading order:
+//! | room | what it owns |
+//! |---|---|
+//! | `table` | the rows, and the kinds of values |
+//! | `source` | the command line, the environment, the file; the values given, and the invocation |
+//! | `typed` | the options in effect, checked against each other |
+//! | `show` | help, `--print-config`, `stats settings`, docs/options.md |
 //!
-//! - what an option is: `row`, `kind`, [`listen`], `table`;
-//! - what was given: `values`, [`error`];
-//! - where it was given: `getopt` and `command_line`, `environment`, `file`;
-//! - what comes of it: `check`, [`mod@options`] with [`tls`], [`slabs`], [`readers`] and
-//!   [`tuning`], [`request`], and `process`, which alone touches the process;
-//! - what is shown of it: `help`, `config`, [`mod@settings`], [`docs`].
+//! Only `source/process.rs` reads the arguments, the environment and the files of the process.
 #![forbid(unsafe_code)]
 
 mod error;

@@ -27,18 +27,15 @@
 //! alone goes on, up to 64 KiB of input or output. Every time a connection has used up its commands and has more to do, `conn_yields` is
 //! counted.
 //!
-//! Files in reading order:
+//! | room | what it owns |
+//! |---|---|
+//! | `net` | the listener, the workers and their loops (`ring`: io_uring, `poller`: epoll), connections, buffers, UDP |
+//! | `tls` | encryption between a socket and a session, certificates, cipher suites |
+//! | `session` | bytes to commands and responses to bytes without I/O; `execute` runs the commands |
+//! | `admin` | statistics, `watch`, prefix counters, dumps, the crawler, the connection table |
+//! | `process` | start and stop, privileges, limits, signals, the service manager, the upgrade |
 //!
-//! - what one connection does: [`session`], `payload`, `execute`, `credentials`, `leases`, `stats`,
-//!   `classes`, `tally`;
-//! - what operators ask for: `observer`, `watch`, `prefixes`, `dump`, `crawler`;
-//! - bytes and sockets: `backlog`, `output`, `budget`, `scratch`, `connection`, `connections`, `hangup`,
-//!   `conn_table`, `datagrams`;
-//! - encryption: `suites`, `certificates`, `tls`;
-//! - threads: [`server`], `memory_file`, `inbox`, `waker`, `ring`, `poller`, `worker`, `listener`, `clock`, `log`;
-//! - the process: [`mod@start`], `stop`, `signals`, `sockets`, `pidfile`, `privileges`, `syscalls`,
-//!   `limits`, `daemon`, [`failure`];
-//! - processes around it: `supervisor`, `activation`, `handed`, `program`, `handover`, `upgrade`.
+//! `server` is what all threads share; `clock` reads the time; `log` is what `-v` shows.
 #![deny(unsafe_code)]
 // The macros panic where nobody reads standard error any more: `log::say` does not.
 #![warn(clippy::print_stderr)]

@@ -19,7 +19,7 @@ fn stale_item(scene: &Scene) -> u64 {
 
 fn marks(scene: &Scene) -> (bool, bool) {
     let meta = scene.stage.peek(KEY).unwrap();
-    (meta.stale, meta.won)
+    (meta.stale, meta.token_sent)
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn a_claim_of_an_item_that_survives_an_eviction_stays() {
         assert!(evictor.join().unwrap() && claimer.join().unwrap());
         scene.end();
         let meta = scene.stage.peek(KEY).unwrap();
-        assert!(meta.stale && meta.won && meta.fetched);
+        assert!(meta.stale && meta.token_sent && meta.fetched);
     });
 }
 
@@ -168,7 +168,7 @@ fn a_touch_and_a_claim_of_one_item_are_both_done() {
         assert!(touching.join().unwrap() && claimer.join().unwrap());
         scene.end();
         let meta = scene.stage.peek(KEY).unwrap();
-        assert!(meta.won && meta.fetched && meta.deadline == Deadline(90));
+        assert!(meta.token_sent && meta.fetched && meta.deadline == Deadline(90));
     });
 }
 

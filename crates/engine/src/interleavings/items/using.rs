@@ -45,7 +45,7 @@ fn a_mark_that_an_item_gets_while_its_use_is_written_stays() {
         assert!(marker.join().unwrap());
         scene.end();
         let meta = scene.stage.peek(KEY).unwrap();
-        assert!(meta.stale && meta.won, "{meta:?}");
+        assert!(meta.stale && meta.token_sent, "{meta:?}");
         assert_use_is_known(&scene);
     });
 }
