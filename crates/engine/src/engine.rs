@@ -1,4 +1,4 @@
-//! The engine: a region and what is derived from its superblock.
+//! The engine: a region, and the values derived from its superblock.
 
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
@@ -19,69 +19,71 @@ use crate::reclaim::expiry::Wake;
 use crate::segment::header::State;
 use crate::segment::record::HEADER_BYTES;
 
-/// What an engine is created with.
+/// The parameters of a new engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// All memory of the cache, index and statistics included.
+    /// The memory of the cache in bytes, index and statistics included.
     pub memory_bytes: usize,
-    /// What the memory limit can be raised to later; no less than `memory_bytes`. It takes addresses, not memory.
+    /// The highest limit that the memory can be raised to later; at least `memory_bytes`. It
+    /// reserves addresses, not memory.
     pub memory_bytes_max: usize,
-    /// The largest item, as [`Engine::accepts`] counts it.
+    /// The largest item in bytes, as [`Engine::accepts`] counts it.
     pub item_bytes_max: usize,
-    /// Shall the memory be of huge pages that the system has set aside? Without them it cannot be created.
+    /// True if the memory consists of huge pages that the administrator has reserved. Creation
+    /// fails without them.
     pub huge_pages: bool,
-    /// Does each item carry a version, its cas token? It costs 8 bytes an item.
+    /// True if each item carries a version, its cas token. It costs 8 bytes an item.
     pub keeps_versions: bool,
-    /// May live items be evicted to make room?
+    /// True if live items may be evicted to make room.
     pub evicts: bool,
-    /// Seed of the key hash; unpredictable where keys come from strangers.
+    /// The seed of the key hash. Keys from untrusted clients need an unpredictable one.
     pub hash_seed: u64,
-    /// What second 0 is in Unix time.
+    /// The Unix time of second 0.
     pub epoch: Epoch,
 }
 
-/// Where a shared region comes from, for those who find it.
+/// The origin of a shared region, for processes that attach to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Birth {
     /// A number that no other region has.
     pub identity: u128,
-    /// The system's boot in which it was made.
+    /// The boot of the system in which the region was made.
     pub boot: u128,
-    /// What the first second is by the system's monotonic clock, which counts from that boot.
+    /// The first second of the region by the system's monotonic clock, which counts from that boot.
     pub monotonic_secs: i64,
 }
 
-/// Why an engine could not be created.
+/// Why an engine cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
-    /// The memory asked for cannot be laid out.
+    /// The memory cannot be laid out.
     #[error(transparent)]
     Layout(#[from] LayoutError),
-    /// The system gave no memory.
+    /// The system denied the memory.
     #[error(transparent)]
     Map(#[from] MapError),
     /// The process cannot become a peer.
     #[error(transparent)]
     Join(#[from] JoinError),
-    /// Items may not be larger than half of the memory.
+    /// The largest item exceeds half of the memory.
     #[error("an item may have at most half of the memory, {half} bytes, found {asked}")]
     ItemTooLarge {
-        /// What was asked for.
+        /// The requested bytes.
         asked: usize,
-        /// What is possible.
+        /// The possible bytes.
         half: usize,
     },
 }
 
-/// A cache's index and segments. All methods take `&self`; any number of threads may use it, each with a
-/// [`ThreadSlot`](crate::ThreadSlot) of its own.
+/// The index and segments of a cache. All methods take `&self`. Any number of threads may call
+/// them, each with a [`ThreadSlot`](crate::ThreadSlot) of its own.
 #[derive(Debug)]
 pub struct Engine {
     pub(crate) memory: Memory,
     pub(crate) layout: Layout,
     /// The row of this process in the table of peers.
     pub(crate) peer: u32,
-    /// How many forks had led to this process when it took that row; 0 for none taken.
+    /// The number of forks that led to this process when it took that row; 0 if it has none.
     pub(crate) joined_after: u32,
     pub(crate) table: Table,
     pub(crate) keeps_versions: bool,
@@ -90,44 +92,44 @@ pub struct Engine {
     epoch: Epoch,
     birth: Birth,
     pub(crate) secrets: RapidSecrets,
-    /// How many low bits of a hash every group has in common with none other from the start.
+    /// The number of low hash bits that choose a group before any group is split.
     pub(crate) first_level: u32,
-    /// A group's number without so many low bits is the number of its segment in the directory.
+    /// A group's number shifted right by this is the number of its segment in the directory.
     pub(crate) group_shift: u32,
-    /// Who keeps segments free in the background, if anybody does.
+    /// The maintainer that keeps segments free in the background, if one runs.
     pub(crate) wake: OnceLock<Wake>,
-    /// Whom removals are told.
+    /// The listeners that removals are reported to.
     pub(crate) removals: RemovalListeners,
-    /// How often somebody was waited for in vain.
+    /// The number of waits that ended without success.
     pub(crate) stuck: AtomicU64,
-    /// The segment from which on the memory of free ones is still to be given back.
+    /// The next segment whose memory is returned to the system after the limit was lowered.
     pub(crate) release_next: AtomicU64,
 }
 
-/// The index begins with this part of the memory: enough for items of about a kilobyte. It grows with the
-/// items.
+/// The divisor of the memory that the index starts with: enough for items of about a kilobyte. The
+/// index grows with the items.
 const FIRST_INDEX_PART: usize = 128;
 
-/// How many low bits of a hash lead to a group at first.
+/// Returns the number of low hash bits that choose a group in a new region.
 fn first_level(memory_bytes: usize, layout: &Layout) -> u32 {
     (memory_bytes / FIRST_INDEX_PART / layout::GROUP_BYTES).max(layout.groups_per_segment()).ilog2()
 }
 
-/// What memcached adds to key and value when it compares an item with `-I`: 48 bytes of header, 8 of cas
-/// token, the key's end and the value's line end. Clients that know the limit know it by this account.
+/// memcached's overhead when it compares an item with `-I`: 48 bytes of header, 8 of cas token, the
+/// key's end and the value's line end. Clients that know the limit compute it this way.
 const MEMCACHED_HEADER_BYTES: usize = 48;
 const MEMCACHED_CAS_BYTES: usize = 8;
 const MEMCACHED_ENDS_BYTES: usize = 3;
 
-/// Longer values are kept in pieces, however long a segment is: they are written to where they stay as they arrive, and
-/// read where they are, for one more look-up. The number is by measurement.
+/// A longer value is kept in pieces, whatever the length of a segment. Pieces are written in place
+/// as they arrive and read in place, for one more lookup. The number was measured.
 const INLINE_BYTES_MAX: usize = 16 << 10;
 
 impl Engine {
     /// Creates an empty cache in private memory.
     ///
     /// # Errors
-    /// [`CreateError`] names the size that was wrong or could not be had.
+    /// [`CreateError`] names the size that is wrong or unavailable.
     pub fn create(config: &Config) -> Result<Self, CreateError> {
         let layout = Self::lay_out(config, Sharing::Alone)?;
         let memory = match config.huge_pages {
@@ -137,7 +139,7 @@ impl Engine {
         Self::create_in(memory, layout, config, &Birth::default(), None)
     }
 
-    /// How many bytes of zeros [`Engine::create_shared`] needs.
+    /// Returns the number of zero bytes that [`Engine::create_shared`] needs.
     ///
     /// # Errors
     /// [`CreateError`] names the size that is wrong.
@@ -145,11 +147,11 @@ impl Engine {
         Ok(Self::lay_out(config, Sharing::Peers)?.region_bytes)
     }
 
-    /// Creates an empty cache in memory that other processes can map too, and becomes its first peer. Nobody else may
-    /// know of it before this returns.
+    /// Creates an empty cache in memory that other processes can map, and becomes its first peer.
+    /// No other process may know of the region before this returns.
     ///
     /// # Errors
-    /// [`CreateError`] names what was wrong or could not be had.
+    /// [`CreateError`] names the parameter that is wrong or the resource that is missing.
     pub fn create_shared(
         memory: Memory,
         locks: Locks,
@@ -185,7 +187,7 @@ impl Engine {
         Ok(engine)
     }
 
-    /// What is derived from a region, before this process is a peer of those who use it.
+    /// Derives the engine of a region, before this process is a peer.
     fn over(
         memory: Memory,
         layout: Layout,
@@ -214,12 +216,11 @@ impl Engine {
         }
     }
 
-    /// Becomes a peer of the cache in a region that is there, and puts in order what processes left in it that died.
+    /// Becomes a peer of the cache in an existing region, and repairs what dead processes left in
+    /// it. Calls `check` with the parameters of the cache before it changes anything.
     ///
     /// # Errors
-    /// [`AttachError`] names the field that is not as this program needs it.
-    ///
-    /// `check` is told how the cache there was opened, before anything is changed.
+    /// [`AttachError`] names the field that differs from what this program needs.
     pub fn attach<E: From<AttachError>>(
         memory: Memory,
         locks: Locks,
@@ -236,8 +237,8 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Looks into a region without becoming a peer, and without a store: for memory that can only be read. Only
-    /// [`Engine::look_up`] and what reports may be used then.
+    /// Opens a region without becoming a peer and without a store, for memory that is mapped for
+    /// reading. Only [`Engine::look_up`] and the reports may be used then.
     ///
     /// # Errors
     /// As [`Engine::attach`].
@@ -266,15 +267,16 @@ impl Engine {
         Ok((engine, config))
     }
 
-    /// The same cache in a process that was forked from the one that opened it: memory that both share has another peer
-    /// from now on; of private memory the child has a copy.
+    /// Returns the same cache for a process that was forked from the opener. Shared memory gets
+    /// another peer; of private memory the child has a copy.
     ///
-    /// The system copies page by page while other threads go on: in the copy a later store of theirs may be there without
-    /// an earlier one. So where others than the forking thread, which has `own_thread_slots` with what belongs to no thread, can
-    /// have been at work, the child's cache begins empty.
+    /// The system copies page by page while other threads run, so the copy may hold a later store
+    /// of theirs without an earlier one. If threads other than the forking one may have been
+    /// active, the child's cache starts empty. The forking thread and the slots that belong to no
+    /// thread count `own_thread_slots`.
     ///
     /// # Errors
-    /// [`CreateError`] where it cannot become a peer, or there is no memory.
+    /// [`CreateError`] if the child cannot become a peer or memory is short.
     pub fn in_child(&self, own_thread_slots: usize) -> Result<Self, CreateError> {
         if !self.has_peers() && self.thread_slots_of(self.peer).count() > own_thread_slots {
             return Self::create(&Config {
@@ -335,7 +337,7 @@ impl Engine {
         };
         wide(superblock::IDENTITY, self.birth.identity);
         wide(superblock::BOOT, self.birth.boot);
-        // Last: a region without it is not one yet.
+        // Last: a region without the magic number is not valid yet.
         self.memory.word(superblock::MAGIC).store(layout::MAGIC, Release);
     }
 
@@ -358,8 +360,9 @@ impl Engine {
         self.memory.word(global::GROUPS).store(groups as u64, Release);
     }
 
-    /// Is an item with a key and a value of these lengths small enough? Counted as memcached counts: with
-    /// 48 bytes of header, 8 of cas token where one is kept, and 3 for the ends of key and value.
+    /// True if an item with a key and a value of these lengths is small enough. Counts as memcached
+    /// does: 48 bytes of header, 8 of cas token if versions are kept, and 3 for the ends of key and
+    /// value.
     pub fn accepts(&self, key_bytes: usize, value_bytes: usize) -> bool {
         let cas_bytes = if self.keeps_versions { MEMCACHED_CAS_BYTES } else { 0 };
         let overhead = MEMCACHED_HEADER_BYTES + cas_bytes + MEMCACHED_ENDS_BYTES;
@@ -368,12 +371,12 @@ impl Engine {
             .is_some_and(|item_bytes| item_bytes <= self.item_bytes_max)
     }
 
-    /// Does each item carry a version, its cas token?
+    /// True if each item carries a version, its cas token.
     pub fn keeps_versions(&self) -> bool {
         self.keeps_versions
     }
 
-    /// The longest value that is kept in one piece.
+    /// Returns the length of the longest value that is kept in one piece.
     pub fn inline_bytes_max(&self) -> usize {
         const FIELDS_BYTES: usize = HEADER_BYTES + 16;
         let record_bytes_max = self.layout.segment_bytes / 8;
@@ -381,12 +384,12 @@ impl Engine {
         (record_bytes_max - head_bytes_max).min(INLINE_BYTES_MAX)
     }
 
-    /// The tie between the cache's seconds and Unix time.
+    /// Returns the tie between the cache's seconds and Unix time.
     pub fn epoch(&self) -> Epoch {
         self.epoch
     }
 
-    /// Where a shared region comes from.
+    /// Returns the origin of the region.
     pub fn birth(&self) -> &Birth {
         &self.birth
     }

@@ -1,11 +1,13 @@
-//! How long the chain of a group may become.
+//! The length limit of a group's chain.
 //!
-//! The hash is seeded, and a process that maps the region finds the seed in the superblock: it can choose keys that all
-//! lead to one group, and with equal tags too. Each search of that group looks at every group of its chain, and at every
-//! record whose slot has the key's tag. So a chain ends at [`CHAIN_GROUPS_MAX`] groups: then a new item takes the place of
-//! one of the chain that was read least.
+//! The hash is seeded, but a process that maps the region can read the seed from the superblock and
+//! choose keys that all lead to one group, even with equal tags. A search of that group visits
+//! every group of its chain and every record whose slot has the key's tag. A chain is therefore
+//! limited to [`CHAIN_GROUPS_MAX`] groups. Beyond that, a new item evicts an item of the chain that
+//! was read least.
 //!
-//! Keys that hash as chance has it never come to that: groups are split before they hold 15 items on average.
+//! Keys that hash at random never reach the limit: groups are split before they hold 15 items on
+//! average.
 
 use larder_stats::Counter;
 
@@ -13,12 +15,12 @@ use crate::index::group::{Locked, SLOTS};
 use crate::ops::publish::Unpublished;
 use crate::{Engine, Reason, StoreError, ThreadSlot};
 
-/// The groups of a chain, the first included: 480 slots.
+/// The maximal number of groups of a chain, the first included: 480 slots.
 pub(crate) const CHAIN_GROUPS_MAX: usize = 32;
 
 impl Engine {
-    /// A free slot of a chain without one: in a group that is put behind it, or, where the chain is as long as it may be,
-    /// that of an item which is evicted.
+    /// Returns a free slot for a full chain: in a new overflow group, or, at the length limit, the
+    /// slot of an item that it evicts.
     #[cold]
     pub(crate) fn make_slot(
         &self,
@@ -33,7 +35,7 @@ impl Engine {
         }
         let slots = locked.slots(0).take(CHAIN_GROUPS_MAX * SLOTS);
         let filled = slots.filter(|at| !locked.slot(*at).is_empty());
-        // The first of those read least: items that come in numbers displace each other.
+        // The first one among those read least, so that colliding new items displace each other.
         let slot_at =
             filled.min_by_key(|at| locked.slot(*at).freq()).ok_or(StoreError::NoMemory)?;
         let found = self.named_by(slot_at, locked.slot(slot_at));
@@ -70,7 +72,7 @@ mod tests {
         .unwrap()
     }
 
-    /// Keys that lead to the group of `first`, and then other keys.
+    /// Returns keys that share the group of `first`.
     fn colliding(engine: &Engine, first: &[u8], count: usize) -> Vec<Vec<u8>> {
         let group = engine.group_of(engine.hash(first));
         let keys = (0_u64..).map(|number| format!("c{number}").into_bytes());
@@ -82,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_ends_and_what_collides_displaces_itself() {
+    fn a_chain_has_a_limit_and_colliding_keys_displace_each_other() {
         let engine = engine(true);
         let thread = engine.register().unwrap();
         let store = |key: &[u8]| {
@@ -96,18 +98,18 @@ mod tests {
         let keys = colliding(&engine, b"wanted", 700);
         for key in &keys {
             store(key).unwrap();
-            assert!(is_there(key), "what was just stored");
+            assert!(is_there(key), "the key that was just stored is missing");
         }
         assert_eq!(chain_of(&engine, b"wanted"), CHAIN_GROUPS_MAX);
         let places = CHAIN_GROUPS_MAX * SLOTS;
         assert_eq!(engine.items(), places as u64);
         assert_eq!(engine.counter(Counter::Evictions), (keys.len() + 1 - places) as u64);
-        assert!(is_there(b"wanted"), "items that are read stay");
+        assert!(is_there(b"wanted"), "an item that was read was displaced");
         engine.validate().unwrap();
     }
 
     #[test]
-    fn where_nothing_is_evicted_a_full_chain_refuses_and_other_groups_do_not() {
+    fn without_eviction_a_full_chain_refuses_keys_and_other_groups_accept_them() {
         let engine = engine(false);
         let thread = engine.register().unwrap();
         let store = |key: &[u8]| {

@@ -1,4 +1,4 @@
-//! Finding the record of a key without a lock and without a store.
+//! Finds the record of a key without a lock and without a store.
 //!
 //! ```text
 //! slot      names the record
@@ -8,11 +8,12 @@
 //! sequence  again, the same
 //! ```
 //!
-//! This is exact, not probable. When the slot was read again it named a record of the segment's use at
-//! that time, for no slot ever names a record of a use that is over: everything is unlinked before the
-//! sequence moves. If the sequence read before is still there at the end, it was there all the time, so
-//! the bytes read are that record's. A key that is not found was not there at some time during the search
-//! if the group's shape is what it was: slots only move between places together with the version.
+//! The result is exact. At the second load of the slot, the slot named a record of the segment's
+//! use at that time: no slot ever names a record of a finished use, because everything is unlinked
+//! before the sequence changes. If the sequence is unchanged at the end, it was unchanged all the
+//! time, so the copied bytes belong to that record. If the search fails and the group's shape is
+//! unchanged, the key was absent at some time during the search: slots only move together with the
+//! version.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::atomic::fence;
@@ -24,7 +25,7 @@ use crate::index::slot::Slot;
 use crate::segment::record::Header;
 use crate::{Engine, Miss};
 
-/// A record and where it was found.
+/// A record and its location.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
     pub(crate) slot_at: usize,
@@ -35,33 +36,34 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// Has the item been read or touched since it was stored?
+    /// True if the item was read or touched since it was stored.
     #[inline]
     pub(crate) fn is_fetched(&self) -> bool {
         self.header.is_fetched(self.slot.freq())
     }
 }
 
-/// So often a chain is searched that changes under the search. Somebody else comes forward each time: only in a damaged
-/// region, where a slot names nothing or levels contradict each other, it comes to that.
+/// The number of searches of a chain that changes under the search. Each retry means that another
+/// thread made progress. Only a damaged region reaches the limit, whose slots name nothing or whose
+/// levels contradict each other.
 const SEARCHES_MAX: u32 = 1 << 20;
 
 enum Examined {
     Same(Found),
     OtherKey,
-    /// The slot or its segment changed meanwhile; nothing is known.
+    /// The slot or its segment changed meanwhile; the search starts over.
     Changed,
 }
 
 impl Engine {
-    /// Finds the record of a key, dead or alive. What is read of it must be confirmed by
-    /// [`Self::is_still_there`].
+    /// Finds the record of a key, dead or alive. The caller confirms what it reads of the record
+    /// with [`Self::is_still_there`].
     #[inline(always)] // What was found stays in registers.
     pub(crate) fn find(&self, hash: u64, key: &[u8]) -> Option<Found> {
         let tag = self.tag_of(hash);
         let group_at = self.group_at(self.group_of(hash));
         let line = if prefers_second_line(hash) { 7..SLOTS } else { 0..7 };
-        // Most keys are found in the preferred line; a hit needs no look at the control word.
+        // Most keys are in the preferred line. A hit does not need the control word.
         for slot_at in line.map(|slot| group_at + 8 + slot * 8) {
             let slot = self.slot(slot_at);
             if slot.has_tag(tag) {
@@ -96,7 +98,7 @@ impl Engine {
             if before.shape() != after.shape() {
                 continue;
             }
-            // The group may have been split before the number of groups told.
+            // The group may have been split before the number of groups was raised.
             let home = hash & ((1 << after.level()) - 1);
             if home == group {
                 return None;
@@ -129,13 +131,13 @@ impl Engine {
     #[inline(always)]
     fn has_key(&self, found: &Found, key: &[u8]) -> bool {
         let Found { header, record_at, slot, .. } = found;
-        // A header caught while its segment changes hands may claim any length.
+        // The header of a segment that changes its use may claim any length.
         header.fits(key.len())
             && slot.offset() + header.record_bytes() <= self.layout.segment_bytes
             && self.memory.equals(record_at + header.key_at(), key)
     }
 
-    /// Is everything that was read of a record since it was found really of that record?
+    /// True if all reads of a record since it was found were of that record.
     #[inline]
     pub(crate) fn is_still_there(&self, found: &Found) -> bool {
         // Pairs with the release fence in `claim_free`.
@@ -143,7 +145,7 @@ impl Engine {
         self.sequence(found.slot.segment()).load(Relaxed) == found.sequence
     }
 
-    /// Finds the record of a key in its locked group: nobody changes it under the lock but for freq.
+    /// Finds the record of a key in its locked group. Under the lock only the freq changes.
     pub(crate) fn find_locked(&self, locked: &Locked<'_>, hash: u64, key: &[u8]) -> Option<Found> {
         let tag = self.tag_of(hash);
         locked.slots(hash).find_map(|slot_at| {
@@ -156,7 +158,7 @@ impl Engine {
         })
     }
 
-    /// The record that a slot of a locked group names.
+    /// Returns the record that a slot of a locked group names.
     pub(crate) fn named_by(&self, slot_at: usize, slot: Slot) -> Found {
         self.found(slot_at, slot, self.sequence(slot.segment()).load(Acquire))
     }
@@ -174,7 +176,7 @@ impl Engine {
             .map(|at| self.named_by(at, self.slot(at)))
     }
 
-    /// Why a record that is there counts as absent, if it does.
+    /// Returns why a present record counts as absent, or `None` if it is alive.
     #[inline]
     pub(crate) fn death(&self, found: &Found, now: Second) -> Option<Miss> {
         if self.is_flushed(found.sequence) {

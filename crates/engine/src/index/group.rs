@@ -10,10 +10,10 @@
 //!          └────────┴──────────┴────────┴────────────┘
 //! ```
 //!
-//! Writers of a group exclude each other by `owner`. `version` moves whenever slots move, `level` is how
-//! many low bits of a hash lead to the group, `overflow` is the number + 1 of the next group of a chain
-//! that takes what does not fit. An overflow group has no lock of its own: while it is in no chain, and not free, its
-//! `owner` is the thread slot that has it.
+//! `owner` excludes other writers of the group. `version` changes whenever slots move. `level` is
+//! the number of low hash bits that lead to the group. `overflow` is the number + 1 of the next
+//! group of the chain. An overflow group has no lock of its own: while it is in no chain and not
+//! free, `owner` is the thread slot that holds it.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -25,10 +25,11 @@ use crate::{Engine, Stuck, ThreadSlot};
 
 /// The slots of a group.
 pub(crate) const SLOTS: usize = 15;
-/// The first of those in its second line.
+/// The first slot of the second line.
 const SECOND_LINE: usize = 7;
 
-/// A group is split while a thread waits for it, and again while it waits for the next; not so often.
+/// The number of times that a lock attempt follows a split to another group. More splits mean a
+/// damaged level.
 const LOCKS_MAX: u32 = 1000;
 
 /// A group's control word.
@@ -40,7 +41,7 @@ impl Control {
         Self(u64::from(level) << 26)
     }
 
-    /// That of an overflow group which is in no chain: a level that no group has.
+    /// The control word of a free overflow group: a level that no group has.
     pub(crate) const FREE: Self = Self(0x3F << 26);
 
     pub(crate) fn owner(self) -> u64 {
@@ -51,13 +52,13 @@ impl Control {
         Self(self.0 & !(0xFFFF << 48) | owner << 48)
     }
 
-    /// All but the owner: what a reader that found nothing must see unchanged.
+    /// Returns all fields but the owner. A reader that found nothing must see them unchanged.
     #[inline]
     pub(crate) fn shape(self) -> u64 {
         self.0 << 16
     }
 
-    /// All but the version.
+    /// Returns all fields but the version.
     pub(crate) fn without_version(self) -> Self {
         Self(self.0 & !(0xFFFF << 32))
     }
@@ -71,7 +72,7 @@ impl Control {
         Self(self.0 & !(0x3F << 26) | u64::from(level) << 26)
     }
 
-    /// The next version: slots have moved.
+    /// Returns the word with the next version: slots have moved.
     pub(crate) fn moved(self) -> Self {
         let version = (self.0 >> 32).wrapping_add(1) & 0xFFFF;
         Self(self.0 & !(0xFFFF << 32) | version << 32)
@@ -82,23 +83,24 @@ impl Control {
         (self.0 as u32 & 0x3FF_FFFF).checked_sub(1)
     }
 
-    /// None where the group's number does not fit its field: it must not reach that of the level.
+    /// Returns the word with another overflow group, or with none if its number exceeds the field,
+    /// so that it never reaches the level.
     pub(crate) fn with_overflow(self, group: Option<u32>) -> Self {
         let fitting = group.filter(|group| u64::from(*group) < OVERFLOW_GROUPS_MAX);
-        debug_assert_eq!(fitting, group, "no such overflow group is made");
+        debug_assert_eq!(fitting, group, "an overflow group has a number beyond its field");
         Self(self.0 & !OVERFLOW_GROUPS_MAX | fitting.map_or(0, |group| u64::from(group) + 1))
     }
 }
 
-/// How many overflow groups there can be: their numbers + 1 have 26 bits.
+/// The maximal number of overflow groups: their numbers + 1 have 26 bits.
 const OVERFLOW_GROUPS_MAX: u64 = (1 << 26) - 1;
 
-/// Returns how many segments of overflow groups a region of so many segments can have.
+/// Returns the maximal number of segments of overflow groups in a region of this many segments.
 pub(crate) fn overflow_segments_max(segments: usize, group_shift: u32) -> usize {
     segments.min(OVERFLOW_GROUPS_MAX as usize >> group_shift)
 }
 
-/// A locked group and the chain behind it. Unlocked when dropped.
+/// A locked group and its chain. Dropping it unlocks the group.
 pub(crate) struct Locked<'a> {
     engine: &'a Engine,
     pub(crate) group: u64,
@@ -110,24 +112,24 @@ impl Locked<'_> {
         Control(self.engine.memory.word(self.at).load(Relaxed))
     }
 
-    /// Changes the control word, keeping the lock.
+    /// Changes the control word and keeps the lock.
     pub(crate) fn set_control(&self, control: Control) {
         // Pairs with the acquire of readers that follow level or overflow.
         self.engine.memory.word(self.at).store(control.0, Release);
     }
 
-    /// The offsets of the group and its overflow groups.
+    /// Returns the offsets of the group and its overflow groups.
     pub(crate) fn chain(&self) -> impl Iterator<Item = usize> {
         self.engine.chain(self.at)
     }
 
-    /// The offsets of all slots, those of the line that readers of `hash` look at first in front.
+    /// Returns the offsets of all slots, the line that readers of `hash` load first in front.
     #[inline]
     pub(crate) fn slots(&self, hash: u64) -> Slots<'_> {
         self.engine.slots(self.at, hash)
     }
 
-    /// The content of a slot.
+    /// Returns the content of a slot.
     pub(crate) fn slot(&self, slot_at: usize) -> Slot {
         self.engine.slot(slot_at)
     }
@@ -140,35 +142,36 @@ impl Drop for Locked<'_> {
     }
 }
 
-/// A slot's place within its group tells the line, which is all that is known of its hash without reading
+/// True if a slot lies in the second line of its group. The line is the only hash bit known without
 /// the key.
 pub(crate) fn is_in_second_line(slot_at: usize, group_at: usize) -> bool {
     slot_at - group_at >= GROUP_BYTES / 2
 }
 
-/// The offsets of a group's slots, the line preferred by `hash` first.
+/// Returns the offsets of a group's slots, the line preferred by `hash` first.
 #[inline]
 pub(crate) fn slots_of(group_at: usize, hash: u64) -> impl Iterator<Item = usize> {
     let (first, second) = if prefers_second_line(hash) { (7..15, 0..7) } else { (0..7, 7..15) };
     first.chain(second).map(move |slot| group_at + 8 + slot * 8)
 }
 
-/// Which line of its group a hash is looked for first: one cache miss then is typical.
+/// Returns the line of its group that holds most hashes like this one, so that a lookup typically
+/// costs one cache miss.
 #[inline]
 pub(crate) fn prefers_second_line(hash: u64) -> bool {
     hash >> 47 & 1 != 0
 }
 
-/// The offsets of the slots of a group and its overflow groups. Written out: chained iterators cost a store a
-/// hundred instructions.
+/// An iterator over the offsets of the slots of a group and its overflow groups. Written out by
+/// hand: chained iterators cost a store a hundred instructions.
 pub(crate) struct Slots<'a> {
     engine: &'a Engine,
     group_at: usize,
     /// The slot of each group that comes first.
     first: usize,
-    /// How many of the group have been shown.
+    /// The number of slots of the current group that were returned.
     shown: usize,
-    /// How many overflow groups have been come to: in a damaged region a chain may be a ring.
+    /// The number of overflow groups visited: in a damaged region a chain may be a ring.
     overflows: u32,
 }
 
@@ -193,86 +196,89 @@ impl Iterator for Slots<'_> {
 }
 
 impl Engine {
-    /// The bits of a hash by which slots are told apart: those just above the ones that every group has
-    /// in common from the start, so that splitting a group needs no key.
+    /// Returns the tag of a hash: the bits just above those that all groups share from the start,
+    /// so that a split needs no key.
     #[inline]
     pub(crate) fn tag_of(&self, hash: u64) -> u64 {
         hash >> self.first_level & ((1 << TAG_BITS) - 1)
     }
 
-    /// The group a hash belongs to, as far as the number of groups tells.
+    /// Returns the group of a hash, as far as the number of groups determines it.
     #[inline]
     pub(crate) fn group_of(&self, hash: u64) -> u64 {
-        // Pairs with the release in `split`: the groups counted are filled.
+        // Pairs with the release in `split`: the counted groups are filled.
         let groups = self.memory.word(global::GROUPS).load(Acquire);
-        // The next power of two - 1, also of what a damaged region says.
+        // The next power of two - 1, also for the number of a damaged region.
         let mask = u64::MAX >> (groups.wrapping_sub(1) | 1).leading_zeros();
         let group = hash & mask;
         if group < groups { group } else { group & mask >> 1 }
     }
 
-    /// The number of groups, or as many as there can be where a damaged region says more: for who walks them all.
+    /// Returns the number of groups, limited to the possible number in case the region is damaged.
+    /// For walks over all groups.
     pub(crate) fn groups(&self) -> u64 {
         self.memory.word(global::GROUPS).load(Acquire).min(self.groups_max())
     }
 
-    /// How many groups all segments have room for.
+    /// Returns the number of groups that all segments could hold.
     pub(crate) fn groups_max(&self) -> u64 {
         (self.layout.segments as u64) << self.group_shift
     }
 
-    /// How many overflow groups exist, free ones included.
+    /// Returns the number of overflow groups, free ones included.
     pub(crate) fn overflow_groups(&self) -> u32 {
-        // Pairs with the exchange in `add_overflow_segment`: those counted are in the directory.
+        // Pairs with the exchange in `add_overflow_segment`: the counted groups are in the
+        // directory.
         let groups = self.memory.word(global::OVERFLOW_GROUPS).load(Acquire);
         groups.min(self.groups_max()).min(OVERFLOW_GROUPS_MAX) as u32
     }
 
-    /// The offset of a group.
+    /// Returns the offset of a group.
     #[inline]
     pub(crate) fn group_at(&self, group: u64) -> usize {
         self.in_directory(self.layout.groups_directory_at, group as usize)
     }
 
-    /// The offset of an overflow group.
+    /// Returns the offset of an overflow group.
     pub(crate) fn overflow_at(&self, group: u32) -> usize {
         self.in_directory(self.layout.overflow_directory_at, group as usize)
     }
 
-    /// Asks the processor for a hash's group, for a caller that has something else to do before it looks.
+    /// Prefetches a hash's group, for a caller that has other work to do first.
     pub(crate) fn prefetch_group(&self, hash: u64) {
         let group_at = self.group_at(self.group_of(hash));
         self.memory.prefetch(group_at);
         self.memory.prefetch(group_at + GROUP_BYTES / 2);
     }
 
-    /// A directory names the segments that hold its groups, in order, each as its number + 1.
+    /// Looks a group up in a directory, which names the segments of its groups in order, each as
+    /// number + 1.
     #[inline]
     fn in_directory(&self, directory_at: usize, group: usize) -> usize {
-        // Pairs with the release that put the segment into the directory.
+        // Pairs with the release that entered the segment in the directory.
         let named = self.memory.half(directory_at + (group >> self.group_shift) * 4).load(Acquire);
         self.layout.segment_at(named.wrapping_sub(1))
             + (group & ((1 << self.group_shift) - 1)) * GROUP_BYTES
     }
 
-    /// A group and its overflow groups, by offset.
+    /// Returns the offsets of a group and its overflow groups.
     #[inline]
     pub(crate) fn chain(&self, group_at: usize) -> impl Iterator<Item = usize> {
         std::iter::successors(Some(group_at), |at| self.overflow_of(*at))
-            // In a damaged region it may be a ring.
+            // In a damaged region the chain may be a ring.
             .take(1 + self.overflow_groups() as usize)
     }
 
-    /// The overflow group behind a group.
+    /// Returns the overflow group behind a group.
     #[inline]
     fn overflow_of(&self, group_at: usize) -> Option<usize> {
-        // Pairs with the release that put the overflow group behind its predecessor.
+        // Pairs with the release that linked the overflow group.
         let control = Control(self.memory.word(group_at).load(Acquire));
         control.overflow().map(|group| self.overflow_at(group))
     }
 
-    /// The offsets of the slots of a group and its overflow groups, those of the line that readers of `hash` look
-    /// at first in front.
+    /// Returns the offsets of the slots of a group and its overflow groups, the line that readers
+    /// of `hash` load first in front.
     #[inline]
     pub(crate) fn slots(&self, group_at: usize, hash: u64) -> Slots<'_> {
         let first = if prefers_second_line(hash) { SECOND_LINE } else { 0 };
@@ -284,14 +290,14 @@ impl Engine {
         Slot(self.memory.word(slot_at).load(Acquire))
     }
 
-    /// Puts a word into a slot of a group that the caller has locked. A reader's note in the old word's
-    /// freq may be lost by it.
+    /// Stores a word into a slot of a group that the caller has locked. This may lose the increment
+    /// of the old word's freq by a concurrent reader.
     pub(crate) fn set_slot(&self, slot_at: usize, slot: Slot) {
-        // Pairs with the acquire of readers: who sees the slot sees the record.
+        // Pairs with the acquire of readers: a reader that sees the slot sees the record.
         self.memory.word(slot_at).store(slot.0, Release);
     }
 
-    /// Locks the group that a hash belongs to. A thread locks one group at a time.
+    /// Locks the group of a hash. A thread locks one group at a time.
     pub(crate) fn lock(&self, thread: &ThreadSlot, hash: u64) -> Result<Locked<'_>, Stuck> {
         for _ in 0..LOCKS_MAX {
             let group = self.group_of(hash);
@@ -300,13 +306,13 @@ impl Engine {
             if hash & ((1 << level) - 1) == group {
                 return Ok(locked);
             }
-            // The group was split while we waited; the number of groups tells by now.
+            // The group was split during the wait; the number of groups is current by now.
         }
-        // No group has so many splits: its level is damaged.
+        // No group is split this often: its level is damaged.
         Err(Stuck)
     }
 
-    /// Locks the group that a hash belongs to, if no other thread holds it.
+    /// Locks the group of a hash if no other thread holds it.
     pub(crate) fn try_lock(&self, thread: &ThreadSlot, hash: u64) -> Option<Locked<'_>> {
         let group = self.group_of(hash);
         let at = self.group_at(group);
@@ -316,7 +322,7 @@ impl Engine {
             return None;
         }
         self.intend_to_lock(thread, group);
-        // As in `lock_group`. What was looked at is what is there, so the level is the group's.
+        // As in `lock_group`. The exchange compares the checked word, so the level is the group's.
         let mine = control.with_owner(thread.owner());
         word.compare_exchange(control.0, mine.0, AcqRel, Relaxed).is_ok().then(|| Locked {
             engine: self,
@@ -334,7 +340,8 @@ impl Engine {
             if control.owner() == 0 {
                 let mine = control.with_owner(thread.owner());
                 self.intend_to_lock(thread, group);
-                // The acquire pairs with the release of the last owner's unlock; the release keeps the intent in front.
+                // The acquire pairs with the release of the last owner's unlock. The release keeps
+                // the intent in front.
                 if word.compare_exchange_weak(control.0, mine.0, AcqRel, Relaxed).is_ok() {
                     return Ok(Locked { engine: self, group, at });
                 }
@@ -343,7 +350,7 @@ impl Engine {
         }
     }
 
-    /// A group that a dead process had locked, for who puts it in order.
+    /// Returns a group that a dead process had locked, for its repair.
     pub(crate) fn adopt_group(&self, group: u64) -> Locked<'_> {
         Locked { engine: self, group, at: self.group_at(group) }
     }

@@ -1,15 +1,16 @@
-//! How the index grows: linear hashing, one group at a time.
+//! Growth of the index: linear hashing, one group at a time.
 //!
-//! With `2^L + p` groups, the next split is that of group `p`: slots whose hash has bit `L` set move to
-//! the new group `p + 2^L`. The bit is one of the tag, so no key is read. Readers are never held up:
+//! With `2^L + p` groups, the next split is that of group `p`: slots whose hash has bit `L` set
+//! move to the new group `p + 2^L`. The bit belongs to the tag, so a split reads no key. Readers
+//! never wait:
 //!
-//! 1. lock group `p`; fill the new group, which nobody can reach yet
-//! 2. one store of `p`'s control word: level + 1. From here on readers that miss in `p` are led on
+//! 1. lock group `p`; fill the new group, which no reader can reach yet
+//! 2. one store of `p`'s control word: level + 1. From here on, readers that miss in `p` follow it
 //! 3. clear the moved slots in `p`
 //! 4. raise the number of groups, unlock
 //!
-//! Until 4 no writer reaches the new group without the lock of `p`, so a moved slot that a reader still
-//! finds in `p` is current.
+//! Until step 4 no writer reaches the new group without the lock of `p`, so a moved slot that a
+//! reader still finds in `p` is current.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -24,11 +25,11 @@ use crate::index::slot::{Slot, TAG_BITS};
 use crate::segment::header::State;
 use crate::{Engine, StoreError, ThreadSlot};
 
-/// The index grows when more than so many of a hundred slots are filled. Groups that wait for their split
-/// are fuller than those behind it, so that with more than this too many overflow.
+/// The percentage of filled slots above which the index grows. Groups that wait for their split are
+/// fuller than the others; a higher limit makes too many of them overflow.
 const LOAD_PERCENT_MAX: u64 = 72;
 
-/// A filled slot and where it was found.
+/// A filled slot and its location.
 #[derive(Clone, Copy)]
 struct Placed {
     at: usize,
@@ -38,7 +39,7 @@ struct Placed {
 }
 
 impl Locked<'_> {
-    /// The filled slots of the group and its overflow groups.
+    /// Returns the filled slots of the group and its overflow groups.
     fn placed(&self) -> Vec<Placed> {
         let of_group = |group_at: usize| {
             slots_of(group_at, 0).map(move |at| {
@@ -51,8 +52,8 @@ impl Locked<'_> {
 }
 
 impl Engine {
-    /// Splits groups until the index has room for what is in it, or nothing more can be had for it.
-    /// The caller holds neither group nor appender.
+    /// Splits groups until the index has enough room, or no memory is left for it. The caller holds
+    /// neither group nor appender.
     pub(crate) fn grow_if_due(&self, thread: &ThreadSlot, now: Second) {
         let grower = self.memory.word(global::GROWER);
         while self.is_crowded() {
@@ -68,7 +69,7 @@ impl Engine {
         }
     }
 
-    /// Where the index is far behind, who grows it may be dead.
+    /// If the index falls far behind, the thread that grows it may be dead.
     fn look_after_grower(&self) {
         if self.has_peers() && self.is_filled_to(LOAD_PERCENT_MAX + 10) {
             self.reap_peers();
@@ -85,15 +86,16 @@ impl Engine {
         items.wrapping_mul(100) > groups.wrapping_mul(SLOTS as u64 * percent)
     }
 
-    /// Returns how many slots of one group are filled, without those of its chain.
+    /// Returns the number of filled slots of one group, without those of its chain.
     pub(crate) fn filled_slots(&self, group_at: usize) -> u64 {
         slots_of(group_at, 0).filter(|at| !self.slot(*at).is_empty()).count() as u64
     }
 
-    /// Counts again how many slots are filled. A process that was killed may have filled or emptied some that it did not
-    /// count. Where others store meanwhile the count is off by as much as they change: it only says when the index grows.
+    /// Recounts the filled slots. A process that was killed may have filled or emptied slots
+    /// without counting them. Concurrent stores make the count inexact by as much as they change.
+    /// The count only decides when the index grows.
     ///
-    /// Cost: a look at each group.
+    /// Cost: a load from each group.
     pub(crate) fn recount_slots(&self) {
         let before = self.memory.word(global::ITEMS).load(Relaxed);
         let filled: u64 = (0..self.groups())
@@ -104,7 +106,7 @@ impl Engine {
         self.memory.word(global::ITEMS).fetch_add(counted.wrapping_sub(before), Relaxed);
     }
 
-    /// Splits the next group. Only for the grower.
+    /// Splits the next group. Only the grower calls it.
     pub(crate) fn split(&self, thread: &ThreadSlot, now: Second) -> Result<(), StoreError> {
         let groups = self.memory.word(global::GROUPS).load(Relaxed);
         let level = groups.ilog2();
@@ -128,7 +130,8 @@ impl Engine {
 
         self.fill_chain(thread, new_at, Control::new(level + 1), moved, &spare);
         self.split_ghost_row(locked.group, groups, tag_bit);
-        // Step 2. Pairs with the acquire of readers: who sees the level sees the new group filled.
+        // Step 2. Pairs with the acquire of readers: a reader that sees the level sees the new
+        // group filled.
         locked.set_control(locked.control().with_level(level + 1).moved());
         self.finish_split(thread, &locked, groups);
         drop(locked);
@@ -136,7 +139,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Steps 3 and 4 of a split: what is done when readers are led on. It may be done again by who finds it half done.
+    /// Does steps 3 and 4 of a split, after readers follow the new level. Repair repeats it if it
+    /// finds a split half done.
     pub(crate) fn finish_split(&self, thread: &ThreadSlot, locked: &Locked<'_>, new_group: u64) {
         let tag_bit = new_group.ilog2() - self.first_level;
         let moved = |placed: &&Placed| placed.slot.tag() >> tag_bit & 1 != 0;
@@ -151,7 +155,7 @@ impl Engine {
         self.memory.word(global::GROUPS).store(new_group + 1, Release);
     }
 
-    /// The place of a group that does not exist yet.
+    /// Returns the offset for a new group.
     fn new_group(&self, thread: &ThreadSlot, group: u64, now: Second) -> Result<usize, StoreError> {
         let directory = self.layout.groups_directory_at + (group as usize >> self.group_shift) * 4;
         if self.memory.half(directory).load(Relaxed) == 0 {
@@ -163,7 +167,7 @@ impl Engine {
         Ok(self.group_at(group))
     }
 
-    /// Takes a zeroed segment for a part of the index.
+    /// Takes a zeroed segment for the index.
     fn take_index_segment(
         &self,
         thread: &ThreadSlot,
@@ -176,7 +180,7 @@ impl Engine {
         Ok(segment)
     }
 
-    /// Fills a segment that nobody can reach with zeros.
+    /// Zeroes a segment that no thread can reach.
     pub(crate) fn zero_segment(&self, segment: u32) {
         let at = self.layout.segment_at(segment);
         for word in (0..self.layout.segment_bytes).step_by(8) {
@@ -184,7 +188,8 @@ impl Engine {
         }
     }
 
-    /// Writes slots into a group nobody can reach yet, and into the `spare` overflow groups of the thread slot behind it.
+    /// Writes slots into a group that no thread can reach yet, and into the `spare` overflow groups
+    /// of the thread slot behind it.
     fn fill_chain(
         &self,
         thread: &ThreadSlot,
@@ -203,12 +208,12 @@ impl Engine {
             self.fill_chain(thread, self.overflow_at(*group), owned, slots, spare);
             *group
         });
-        // Nobody sees this word before the release that makes the group reachable.
+        // No thread sees this word before the release that makes the group reachable.
         self.memory.word(at).store(control.with_overflow(overflow).0, Release);
     }
 
-    /// Puts slots into free places of one group, each into the line it had where that is possible, and
-    /// removes those it placed from `slots`.
+    /// Moves slots to free places of one group, each into its former line if possible, and removes
+    /// the placed ones from `slots`.
     fn settle(&self, group_at: usize, mut free: Vec<usize>, slots: &mut Vec<Placed>) {
         for same_line in [true, false] {
             slots.retain(|placed| {
@@ -224,14 +229,14 @@ impl Engine {
         }
     }
 
-    /// Moves what is left of a chain to its front and gives back the groups that are empty then.
+    /// Moves the rest of a chain to its front and frees the groups that become empty.
     pub(crate) fn shorten_chain(&self, thread: &ThreadSlot, locked: &Locked<'_>) {
         if locked.control().overflow().is_none() {
             return;
         }
         let chain: Vec<usize> = locked.chain().collect();
         if chain.len() > self.overflow_groups() as usize {
-            return; // In a damaged region it is a ring; else all overflow groups are in this one chain.
+            return; // The chain of a damaged region is a ring; otherwise all overflow groups are in this one chain.
         }
         let keep = locked.placed().len().div_ceil(SLOTS).max(1);
         let (front, back) = chain.split_at(keep.min(chain.len()));
@@ -242,8 +247,8 @@ impl Engine {
             let is_free = |at: &usize| self.slot(*at).is_empty();
             self.settle(*group_at, slots_of(*group_at, 0).filter(is_free).collect(), &mut left);
         }
-        debug_assert!(left.is_empty(), "as many groups are kept as the slots need");
-        // A reader that saw the holes before and the strays' places after this must look again.
+        debug_assert!(left.is_empty(), "the kept groups have no room for all slots");
+        // A reader that saw the old holes and then the new places must search again.
         locked.set_control(locked.control().moved());
         for stray in strays {
             self.set_slot(stray.at, Slot::EMPTY);
@@ -251,8 +256,8 @@ impl Engine {
         self.cut_chain(thread, front[front.len() - 1], back);
     }
 
-    /// Ends a chain at the group at `last_at`, and frees the empty ones behind it. They are the thread slot's in between: who
-    /// dies here leaves none that nobody knows of.
+    /// Ends a chain at the group at `last_at` and frees the empty ones behind it. The thread slot
+    /// owns them in between, so that repair finds them if the process dies here.
     fn cut_chain(&self, thread: &ThreadSlot, last_at: usize, empty: &[usize]) {
         for at in empty {
             let control = Control(self.memory.word(*at).load(Relaxed));
@@ -263,7 +268,7 @@ impl Engine {
         empty.iter().for_each(|at| self.free_overflow(*at));
     }
 
-    /// Puts an empty group behind the last one of a locked chain; none where none is free.
+    /// Appends an empty group to a locked chain. Returns `None` if no overflow group is free.
     pub(crate) fn extend_chain(&self, thread: &ThreadSlot, locked: &Locked<'_>) -> Option<usize> {
         let group = self.take_overflow(thread)?;
         let at = self.overflow_at(group);
@@ -289,7 +294,7 @@ impl Engine {
             let named = self.memory.half(self.layout.overflow_directory_at + ordinal * 4);
             let is_ours = named.load(Relaxed) == 0
                 && named.compare_exchange(0, segment + 1, AcqRel, Relaxed).is_ok();
-            // Also for one who put a segment there and died.
+            // Also on behalf of a thread that entered a segment and died.
             let groups = (ordinal as u64 + 1) << self.group_shift;
             self.memory.word(global::OVERFLOW_GROUPS).fetch_max(groups, AcqRel);
             if is_ours {
@@ -297,7 +302,7 @@ impl Engine {
                 return Ok(());
             }
         }
-        // There are as many as can be named.
+        // The directory is full.
         self.free(thread, segment);
         Err(StoreError::NoMemory)
     }
@@ -318,7 +323,7 @@ impl Engine {
         Some(groups)
     }
 
-    /// Makes a free overflow group the thread slot's: the one that became free last, or one near it.
+    /// Claims a free overflow group: the one freed last, or one near it.
     fn take_overflow(&self, thread: &ThreadSlot) -> Option<u32> {
         let hint = self.memory.word(global::OVERFLOW_NEXT);
         let groups = self.overflow_groups();
@@ -333,19 +338,19 @@ impl Engine {
         Some(group)
     }
 
-    /// Frees an overflow group of the thread slot that is in no chain, and empty.
+    /// Frees an empty overflow group of the thread slot that is in no chain.
     pub(crate) fn free_overflow(&self, at: usize) {
-        // Pairs with the exchange in `take_overflow`. To a reader that comes here late it is the end of a chain.
+        // Pairs with the exchange in `take_overflow`. A late reader sees the end of a chain.
         self.memory.word(at).store(Control::FREE.0, Release);
     }
 
-    /// An overflow group belongs to the chain it is in, and to no thread slot any more.
+    /// Clears the owner of an overflow group that a chain holds now.
     pub(crate) fn disown(&self, at: usize) {
         let control = Control(self.memory.word(at).load(Relaxed));
         self.memory.word(at).store(control.with_owner(0).0, Release);
     }
 
-    /// How many of them are free.
+    /// Returns the number of free overflow groups.
     pub(crate) fn free_overflow_groups(&self) -> u64 {
         let is_free = |group: &u32| {
             self.memory.word(self.overflow_at(*group)).load(Relaxed) == Control::FREE.0
@@ -367,7 +372,7 @@ mod tests {
     const NOW: Second = 10;
 
     #[test]
-    fn what_a_dead_process_did_not_count_is_counted_again() {
+    fn slots_that_a_dead_process_did_not_count_are_recounted() {
         let (dead, engine) = two_peers();
         let thread = engine.register().unwrap();
         for key in 0..3000_u32 {
@@ -381,7 +386,7 @@ mod tests {
         let count = engine.memory.word(global::ITEMS);
         let filled = || count.load(Relaxed).wrapping_add(engine.unreported_slots().cast_unsigned());
         assert_eq!(filled(), 3000);
-        // As if it had filled slots again and again and been killed each time before it said so.
+        // As if the process had filled slots and died before counting them, many times.
         count.fetch_sub(2000, Relaxed);
         engine.reap_peer(dead.peer);
         engine.maintain(&thread, NOW);

@@ -5,8 +5,9 @@ use rapidhash::v3::rapidhash_v3_seeded;
 use crate::Engine;
 
 impl Engine {
-    /// rapidhash v3, with secrets made from the region's seed. docs/region-format.md has it in full, for readers in other
-    /// languages; conformance/region/hash.json holds all of them to it.
+    /// Hashes a key: rapidhash v3 with secrets made from the region's seed. docs/region-format.md
+    /// describes it in full, for readers in other languages; conformance/region/hash.json has test
+    /// vectors for all of them.
     #[inline]
     pub(crate) fn hash(&self, key: &[u8]) -> u64 {
         rapidhash_v3_seeded(key, &self.secrets)
@@ -23,7 +24,7 @@ mod tests {
 
     use crate::{Config, Engine};
 
-    /// Any, and those at the ends.
+    /// Arbitrary seeds, and the extremes.
     const SEEDS: [u64; 5] = [0, 1, 0x0123_4567_89AB_CDEF, 1 << 63, u64::MAX];
 
     fn engine(hash_seed: u64) -> Engine {
@@ -65,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_hash_as_all_readers_of_a_region_expect() {
+    fn keys_hash_to_the_published_test_vectors() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conformance/region/hash.json");
         if env::var_os("LARDER_BLESS").is_some() {
             fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -1,24 +1,24 @@
-//! Asking the memory for what is needed next.
+//! Prefetching of groups and records.
 
 use crate::Engine;
 use crate::index::group::slots_of;
 use crate::index::slot::Slot;
 
-/// So many keys wait for the memory at the same time.
+/// The number of keys whose memory is fetched at the same time.
 const KEYS_AT_ONCE: usize = 16;
 
-/// What of a record is asked for: head, key, and a small value. A longer one is read in a row, which the
-/// processor notices by itself.
+/// The prefetched part of a record: header, key and a small value. The processor detects the
+/// sequential read of a longer one.
 const RECORD_BYTES: usize = 192;
 
-/// What the memory is asked for in one go.
+/// The size of a prefetch.
 const CACHE_LINE_BYTES: usize = 64;
 
 impl Engine {
-    /// Brings the index groups and the records of some keys into the processor's caches, for operations on
-    /// them that follow at once. Changes nothing and promises nothing.
+    /// Prefetches the index groups and the records of some keys, for operations on them that follow
+    /// at once. A hint only: it changes nothing.
     ///
-    /// An operation waits for the memory two or three times in a row; here the keys wait together.
+    /// An operation waits for memory two or three times in a row; here the keys wait together.
     pub fn prefetch<'k>(&self, mut keys: impl Iterator<Item = &'k [u8]>) {
         let mut count = KEYS_AT_ONCE;
         while count == KEYS_AT_ONCE {
@@ -35,7 +35,7 @@ impl Engine {
         }
     }
 
-    /// Asks for the record that is most likely the one of a key with this hash.
+    /// Prefetches the record that most likely belongs to a key with this hash.
     fn prefetch_record(&self, hash: u64) {
         let tag = self.tag_of(hash);
         let mut slots = slots_of(self.group_at(self.group_of(hash)), hash).map(|at| self.slot(at));
@@ -47,7 +47,7 @@ impl Engine {
         }
     }
 
-    /// Asks for the head and the key of the record that a slot names.
+    /// Prefetches the header and the key of the record that a slot names.
     pub(crate) fn prefetch_slot(&self, slot: Slot) {
         self.memory.prefetch(self.layout.segment_at(slot.segment()) + slot.offset());
     }

@@ -7,9 +7,9 @@
 //! └─────────┴──────┴──────┴───────────┴────────────────┴───────────────┘
 //! ```
 //!
-//! `offset` counts 8-byte units from the start of the segment. `gen` is the low byte of the segment's
-//! sequence when the record was written. Pieces of a large value are named by the same word, with tag and
-//! freq 0.
+//! `offset` counts 8-byte units from the start of the segment. `gen` is the low byte of the
+//! segment's sequence when the record was written. The same word, with tag and freq 0, names the
+//! pieces of a large value.
 
 use std::fmt;
 
@@ -22,14 +22,14 @@ const KIND_SHIFT: u32 = 45;
 const GEN_SHIFT: u32 = 37;
 const SEGMENT_SHIFT: u32 = 17;
 
-/// The most that `freq` counts.
+/// The maximum of `freq`.
 pub(crate) const FREQ_MAX: u64 = 3;
 
 const TAG_MASK: u64 = !0 << TAG_SHIFT;
 const FREQ_MASK: u64 = FREQ_MAX << FREQ_SHIFT;
 const LOCATION_MASK: u64 = (1 << (KIND_SHIFT + 2)) - 1;
 
-/// How many bits a tag has: the index can double that often from its first size.
+/// The number of bits of a tag: the index can double this often.
 pub(crate) const TAG_BITS: u32 = 15;
 
 /// The content of a slot.
@@ -37,7 +37,7 @@ pub(crate) const TAG_BITS: u32 = 15;
 pub(crate) struct Slot(pub(crate) u64);
 
 impl Slot {
-    /// Names nothing.
+    /// Names no record.
     pub(crate) const EMPTY: Self = Self(0);
 
     /// Names the record at `offset` bytes into `segment`, written while the segment had `sequence`.
@@ -51,7 +51,7 @@ impl Slot {
         )
     }
 
-    /// The same record, under `tag` and with `freq`.
+    /// Returns the word of the same record with `tag` and `freq`.
     pub(crate) fn tagged(self, tag: u64, freq: u64) -> Self {
         Self(self.0 & LOCATION_MASK | tag << TAG_SHIFT | freq << FREQ_SHIFT)
     }
@@ -66,19 +66,19 @@ impl Slot {
         (self.0 ^ tag << TAG_SHIFT) & TAG_MASK == 0 && self.0 != 0
     }
 
-    /// The same but for freq?
+    /// True if the words differ at most in freq.
     #[inline]
     pub(crate) fn is_same(self, other: Self) -> bool {
         (self.0 ^ other.0) & !FREQ_MASK == 0
     }
 
-    /// How often the record was read lately, up to [`FREQ_MAX`].
+    /// Returns how often the record was read lately, up to [`FREQ_MAX`].
     #[inline]
     pub(crate) fn freq(self) -> u64 {
         (self.0 & FREQ_MASK) >> FREQ_SHIFT
     }
 
-    /// The same with another freq.
+    /// Returns the word with another freq.
     #[inline]
     pub(crate) fn with_freq(self, freq: u64) -> Self {
         debug_assert!(freq <= FREQ_MAX);
@@ -89,7 +89,7 @@ impl Slot {
         self.0 >> TAG_SHIFT
     }
 
-    /// Which record, as a word that tag and freq do not change.
+    /// Returns the record's identity: the word without tag and freq.
     #[inline]
     pub(crate) fn location(self) -> u64 {
         self.0 & LOCATION_MASK
@@ -100,13 +100,13 @@ impl Slot {
         (self.0 >> SEGMENT_SHIFT) as u32 & 0xF_FFFF
     }
 
-    /// Bytes from the start of the segment.
+    /// Returns the offset in bytes from the start of the segment.
     #[inline]
     pub(crate) fn offset(self) -> usize {
         (self.0 & 0x1_FFFF) as usize * 8
     }
 
-    /// Could the record have been written while its segment had `sequence`?
+    /// True if the record may have been written while its segment had `sequence`.
     #[inline]
     pub(crate) fn is_of(self, sequence: u64) -> bool {
         self.0 >> GEN_SHIFT & 0xFF == sequence & 0xFF
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_field_comes_back() {
+    fn every_field_is_restored() {
         let slot = Slot::new(0xF_FFFF, (1 << 20) - 8, 0x1FF).tagged(0x7FFF, FREQ_MAX);
         assert_eq!((slot.segment(), slot.offset(), slot.tag()), (0xF_FFFF, (1 << 20) - 8, 0x7FFF));
         assert_eq!((slot.freq(), slot.with_freq(1).freq()), (3, 1));

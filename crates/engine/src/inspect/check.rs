@@ -1,13 +1,14 @@
-//! Whether what a region says of itself can be, before a process works on it.
+//! Checks a region before a process works on it.
 //!
-//! A process that follows a damaged word may walk in a ring, wait for an owner that does not exist, or write behind the
-//! end of a segment. So the words that lead from one part of the region to another are looked at once, when a region is
-//! opened and no other process uses it: those of the index, the segments' headers and the appenders, not the records. What a
-//! killed process has left half done is no damage: `repair` puts it in order afterwards.
+//! A process that follows a damaged word may walk in a ring, wait for an owner that does not exist,
+//! or write behind the end of a segment. The words that lead from one part of the region to another
+//! are therefore checked once, when a process opens a region that no other process uses: those of
+//! the index, the segment headers and the appenders, not the records. Half-finished work of a
+//! killed process is no damage: `repair` finishes it afterwards.
 //!
-//! Cost: a look at each segment's header, and at one word of each group, of a bounded number of groups. An operation that
-//! meets a damaged group behind that bound fails or loses items of that group; it ends all the same. `Inspection` looks at
-//! all groups.
+//! Cost: a load from each segment's header, and from one word of each group, of a bounded number of
+//! groups. An operation that meets a damaged group behind that bound fails or loses items of that
+//! group, but ends. `Inspection` checks all groups.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -21,11 +22,11 @@ use crate::process::superblock::AttachError;
 use crate::segment::allocator::in_use;
 use crate::segment::header::State;
 
-/// The number of groups that are checked when a process opens a region: those of about 600,000 items. It takes two
-/// milliseconds where the region's pages are to be mapped first.
+/// The number of groups that an opening checks: those of about 600,000 items. It takes two
+/// milliseconds if the region's pages have to be mapped first.
 const GROUPS_AT_OPENING_MAX: u64 = 1 << 16;
 
-/// Fails with the name of a field and what it says.
+/// Returns an error that names a field and its value.
 macro_rules! ensure {
     ($condition:expr, $($field:tt)+) => {
         if !$condition {
@@ -35,17 +36,18 @@ macro_rules! ensure {
 }
 
 impl Engine {
-    /// Checks the words that lead from one part of the region to another. The work is bounded by the size of the region,
-    /// whatever it holds. While other processes change the region, words may be seen that do not fit together.
+    /// Checks the words that lead from one part of the region to another. The size of the region
+    /// bounds the work, whatever it holds. Concurrent changes by other processes may look
+    /// inconsistent.
     ///
     /// # Errors
-    /// [`AttachError::Damaged`] names the first field that cannot be.
+    /// [`AttachError::Damaged`] names the first impossible field.
     pub fn check_words(&self) -> Result<(), AttachError> {
         self.check_words_of(u64::MAX)
     }
 
-    /// Does the same as [`Self::check_words`] in the time that a start may take: in a large index it looks at the first
-    /// groups only.
+    /// As [`Self::check_words`], in the time that a start may take: in a large index it checks the
+    /// first groups only.
     pub(crate) fn check_words_at_opening(&self) -> Result<(), AttachError> {
         self.check_words_of(GROUPS_AT_OPENING_MAX)
     }
@@ -168,7 +170,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Each place of a directory that is in use names a segment of that kind, which no other place names.
+    /// Checks that each used place of a directory names a segment of that kind, which no other
+    /// place names.
     fn check_directories(&self) -> Result<(), AttachError> {
         let groups = self.global(global::GROUPS).div_ceil(1 << self.group_shift);
         let overflow = self.global(global::OVERFLOW_GROUPS) >> self.group_shift;
@@ -212,7 +215,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Checks groups that lie in one segment, one behind the other.
+    /// Checks the groups of one segment.
     fn check_groups_of_segment(
         &self,
         part: Range<u64>,
@@ -225,11 +228,11 @@ impl Engine {
         for (group, at) in part.zip((first_at..).step_by(GROUP_BYTES)) {
             let control = Control(self.global(at));
             let right = level + u32::from(!unsplit.contains(&group));
-            // The most frequent case: neither locked nor with overflow groups.
+            // The common case: neither locked nor with overflow groups.
             if control.without_version() == Control::new(right) {
                 continue;
             }
-            // One may have been split by a process that died before it counted the new one.
+            // A process that died may have split it before it raised the number of groups.
             let is_right =
                 control.level() == right || group == unsplit.start && control.level() == level + 1;
             ensure!(is_right, "the level of group {group} is {}", control.level());

@@ -1,4 +1,4 @@
-//! What is in a region, segment by segment and peer by peer, for people.
+//! The segments and peers of a region, for people.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -14,41 +14,42 @@ use crate::{Engine, ThreadSlot};
 pub struct SegmentReport {
     /// Its number.
     pub number: u32,
-    /// What it is used for: `free`, `reserved`, `active`, `sealed`, `emptying`, `index`, `overflow`, `ghost`.
+    /// Its state: `free`, `reserved`, `active`, `sealed`, `emptying`, `index`, `overflow`, `ghost`.
     pub state: &'static str,
-    /// Is it just somebody's alone?
+    /// True if a thread slot owns it.
     pub is_taken: bool,
-    /// Does it hold items of the small pool, through which new ones pass? Else those of the main pool.
+    /// True if it holds items of the small pool, through which new ones pass; false for the main
+    /// pool.
     pub is_small: bool,
-    /// Which TTL class its items are of.
+    /// The TTL class of its items.
     pub ttl_class: u32,
-    /// The second in which it was begun; none where it holds no items.
+    /// The second in which its use started; `None` if it holds no items.
     pub begun: Option<Second>,
-    /// Bytes of records in it, dead ones included.
+    /// The bytes of records in it, dead ones included.
     pub filled_bytes: usize,
-    /// Items that can be reached.
+    /// The number of reachable items.
     pub items: u64,
-    /// Bytes of records that can be reached.
+    /// The bytes of reachable records.
     pub live_bytes: usize,
-    /// Do the last two say too much, perhaps, until they are counted again?
+    /// True if the last two may be too high until a recount.
     pub is_suspect: bool,
 }
 
-/// A process that is, or was, attached.
+/// A process that is attached, or died while it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerReport {
     /// Its row in the table of peers.
     pub row: u32,
-    /// Its process id, as it said.
+    /// Its process id in its own namespace.
     pub process_id: u64,
-    /// How many segments it keeps from other use.
+    /// The number of segments that it pins.
     pub pinned_segments: u64,
-    /// The byte of the region's file that it has locked while it lives.
+    /// The byte of the region's file that it locks while it lives.
     pub lock_byte: u64,
 }
 
 impl Engine {
-    /// All segments that have ever been used.
+    /// Returns all segments that have ever been used.
     pub fn segment_reports(&self) -> impl Iterator<Item = SegmentReport> {
         self.segments().take(self.used_segments() as usize).map(|segment| {
             let state = self.state(segment);
@@ -71,11 +72,11 @@ impl Engine {
         })
     }
 
-    /// Checks a region that others use: group by group, each under its lock, what its slots name. [`Engine::validate`]
-    /// checks more, but only where nothing is under way. Gives the number of items seen.
+    /// Checks a region in use, group by group under its lock, and returns the number of items seen.
+    /// [`Engine::validate`] checks more, but only a region at rest.
     ///
     /// # Errors
-    /// The first invariant found broken, in words; also that a process has been stopped which holds a group.
+    /// The first broken invariant, in words, or that a stopped process holds a group.
     pub fn validate_in_use(&self, thread: &ThreadSlot) -> Result<u64, Broken> {
         let mut items = 0;
         let mut group = 0;

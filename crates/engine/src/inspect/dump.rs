@@ -1,4 +1,4 @@
-//! Looking at what is stored, item by item.
+//! Walks over the stored items.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -12,48 +12,50 @@ use crate::segment::header::begun;
 use crate::segment::stream::Pool;
 use crate::{Engine, ThreadSlot};
 
-/// An item as a dump shows it.
+/// An item of a dump.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dumped {
     /// The item's key.
     pub key: Vec<u8>,
-    /// What is known of it.
+    /// Its metadata.
     pub meta: Meta,
 }
 
-/// An item as a sample shows it.
+/// An item of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sampled {
-    /// Bytes of its key.
+    /// The length of its key in bytes.
     pub key_bytes: usize,
-    /// What is known of it.
+    /// Its metadata.
     pub meta: Meta,
-    /// The item was stored, or moved by an eviction that it survived, in this second or later.
+    /// The item was stored, or last survived an eviction, in this second or later.
     pub placed: Second,
-    /// Is it in the small pool, through which new items pass? Else it is in the main pool.
+    /// True if it is in the small pool, through which new items pass; false for the main pool.
     pub is_new: bool,
-    /// Has it been read since it was stored or last survived an eviction?
+    /// True if it was read since it was stored or last survived an eviction.
     pub is_read: bool,
 }
 
-/// A place in a walk through all items, between two groups of the index. A walk begins at the default one.
+/// A position in a walk over all items, between two groups of the index. A walk starts at the
+/// default one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cursor {
     pub(crate) group: u64,
 }
 
 impl Engine {
-    /// Appends the live items of one group whose keys begin with `prefix` to `out`, and moves the cursor behind
-    /// them; false where the walk is at its end.
+    /// Appends the live items of one group whose keys start with `prefix` to `out`, and moves the
+    /// cursor behind the group. Returns false at the end of the walk.
     ///
-    /// Every item that is there from the first step to the last is shown at least once, whatever else happens:
-    /// an item changes its place in the index only when its group is split, and then moves to a later group;
-    /// relocations change what a slot names, not the slot. What comes, goes, or is split off meanwhile may be
-    /// shown, also twice, or not.
+    /// The walk shows every item that exists from its first step to its last at least once: an item
+    /// changes its place in the index only when its group is split, and then moves to a later
+    /// group; relocation changes what a slot names, not the slot. Items that are stored, removed or
+    /// split off meanwhile may be shown, once or twice, or not.
     ///
-    /// A group that a stopped process holds is passed over.
+    /// The walk skips a group that a stopped process holds.
     ///
-    /// Cost: the group is locked while its keys are copied, as for a store; nothing is held between steps.
+    /// Cost: holds the lock of the group while it copies the keys, as a store does; holds nothing
+    /// between steps.
     pub fn dump_group(
         &self,
         thread: &ThreadSlot,
@@ -67,7 +69,8 @@ impl Engine {
         self.dump_group_where(thread, cursor, prefix, now, out, lives)
     }
 
-    /// As [`Engine::dump_group`], and the keys that loads have reserved: for callers that delete what they are shown.
+    /// As [`Engine::dump_group`], with the keys that loads have reserved: for callers that delete
+    /// what the walk shows.
     pub fn dump_group_and_loads(
         &self,
         thread: &ThreadSlot,
@@ -92,8 +95,8 @@ impl Engine {
         is_shown: impl Fn(&Found) -> bool,
     ) -> bool {
         let group = cursor.group;
-        // Read at each step: the index may have grown. A split of a group that the walk has passed is over by
-        // then, or begins later, for the walk has had the group's lock.
+        // Loaded at each step: the index may have grown. A split of a group that the walk has
+        // passed is over by then or starts later, because the walk held the group's lock.
         if group >= self.groups() {
             return false;
         }
@@ -110,7 +113,7 @@ impl Engine {
         true
     }
 
-    /// Asks for what the next steps of a walk will look at.
+    /// Prefetches what the next steps of a walk will read.
     fn prefetch_groups_from(&self, group: u64) {
         let groups = self.groups();
         if group < groups {
@@ -124,8 +127,8 @@ impl Engine {
         }
     }
 
-    /// An item's value and what else is known of it, without any note that it was read: a walk through all of
-    /// them says nothing about which are wanted.
+    /// Returns an item's value and metadata without counting a read: a walk over all items says
+    /// nothing about which are wanted.
     pub fn peek_value(&self, key: &[u8], now: Second) -> Option<(Vec<u8>, Meta)> {
         self.flush_if_due(now);
         let hash = self.hash(key);
@@ -150,8 +153,8 @@ impl Engine {
         Dumped { key: self.key(found), meta: self.meta(found, self.value_bytes(found), now) }
     }
 
-    /// Shows live items to `visit` until it says no. In no particular order; items stored or moved meanwhile
-    /// may be shown or not, and one may be shown twice.
+    /// Passes live items to `visit` until it returns false, in no particular order. Items stored or
+    /// moved meanwhile may be shown or not; one may be shown twice.
     pub fn dump(&self, now: Second, mut visit: impl FnMut(Dumped) -> bool) {
         for group in 0..self.groups() {
             for found in self.linked(group) {
@@ -164,16 +167,16 @@ impl Engine {
         }
     }
 
-    /// Shows the live items of at most `groups_max` of the index's groups, spread evenly over it, to `visit`. Gives the
-    /// number by which a count of them is to be multiplied to
-    /// be one of all items; 1 where all were shown. What changes meanwhile may be shown or not.
+    /// Passes the live items of at most `groups_max` groups of the index, spread evenly over it, to
+    /// `visit`. Returns the factor that scales a count of them to all items; 1 if all were shown.
+    /// Items that change meanwhile may be shown or not.
     ///
     /// Cost: two cache misses a group and one an item; a group has about ten.
     pub fn sample(&self, groups_max: usize, now: Second, mut visit: impl FnMut(&Sampled)) -> f64 {
         self.flush_if_due(now);
         let groups = self.groups();
         let shown = groups.min(groups_max.max(1) as u64);
-        // In 128 bits, for both numbers are the caller's or the index's.
+        // In 128 bits, because both numbers may be large.
         let group_in = |turn| (u128::from(turn) * u128::from(groups) / u128::from(shown)) as u64;
         for turn in 0..shown {
             self.prefetch_groups_from(group_in(turn + 1));
@@ -182,21 +185,23 @@ impl Engine {
         groups as f64 / shown as f64
     }
 
-    /// Returns the number of groups of the index. It only ever grows.
+    /// Returns the number of groups of the index. It never decreases.
     pub fn group_count(&self) -> u64 {
         self.groups()
     }
 
-    /// Returns about how many items there are: each thread that stores may have a few dozen that are not counted yet.
+    /// Returns the approximate number of items: each storing thread may have a few dozen that are
+    /// not counted yet.
     ///
     /// Cost: one load.
     pub fn items_about(&self) -> u64 {
-        // What is not counted yet may be negative.
+        // The sum of unreported changes may be negative.
         self.memory.word(global::ITEMS).load(Relaxed).cast_signed().max(0).unsigned_abs()
     }
 
-    /// Shows the live items of some groups of the index to `visit`. Those of a few groups in a row are a sample of all,
-    /// since keys are spread over the groups by their hash. What changes meanwhile may be shown or not.
+    /// Passes the live items of some groups of the index to `visit`. A few consecutive groups are a
+    /// sample of all items, because the hash spreads keys over the groups. Items that change
+    /// meanwhile may be shown or not.
     ///
     /// Cost: two cache misses a group and one an item; a group has about ten.
     pub fn sample_groups(
@@ -227,7 +232,8 @@ impl Engine {
         }
     }
 
-    /// Looks at an item that a slot named without a lock; none where it is dead, or not that item any more.
+    /// Calls `look` for an item found without a lock. Returns `None` if the item is dead or changed
+    /// meanwhile.
     fn look_at<T>(&self, found: &Found, now: Second, look: impl FnOnce(&Self) -> T) -> Option<T> {
         if found.sequence == 0 || self.death(found, now).is_some() {
             return None;
@@ -253,7 +259,7 @@ mod tests {
     use crate::{Config, StoreRequest};
 
     #[test]
-    fn a_walk_waits_for_a_group_whose_slots_are_on_the_move() {
+    fn a_walk_waits_for_a_group_that_is_being_split() {
         let engine = Engine::create(&Config {
             memory_bytes: 1 << 20,
             memory_bytes_max: 1 << 20,

@@ -1,4 +1,4 @@
-//! Looking at a region: reports, dumps, validation.
+//! Inspection of a region: reports, dumps, validation.
 
 pub(crate) mod check;
 pub(crate) mod describe;

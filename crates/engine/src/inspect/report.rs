@@ -1,4 +1,4 @@
-//! What an engine holds, for people and for statistics.
+//! Sizes and counts of an engine, for people and for statistics.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -11,68 +11,68 @@ use crate::Engine;
 use crate::segment::header::{State, begun};
 use crate::segment::stream::Pool;
 
-/// The sizes of the parts of a cache at one time. Threads go on meanwhile: the numbers need not add up to
-/// the byte.
+/// The sizes of the parts of a cache at one time. Other threads change them meanwhile, so they need
+/// not add up exactly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// How much memory may be used, in bytes.
+    /// The memory limit in bytes.
     pub memory_bytes: u64,
-    /// Bytes of a segment.
+    /// The bytes of a segment.
     pub segment_bytes: u64,
-    /// Segments that may be in use.
+    /// The segments that may be in use.
     pub segments: u64,
-    /// Of these, those that hold nothing.
+    /// The free ones among them.
     pub segments_free: u64,
-    /// Segments that have ever been in use, or as many as may be in use if that is less.
+    /// The segments that have ever been in use, at most `segments`.
     pub segments_used: u64,
-    /// Segments that are just being emptied.
+    /// The segments that a thread empties now.
     pub segments_emptying: u64,
-    /// Segments that hold index groups, overflow groups included.
+    /// The segments of index groups, overflow groups included.
     pub segments_index: u64,
-    /// Segments of the ghost, which remembers what was evicted lately.
+    /// The segments of the ghost, which remembers recently evicted keys.
     pub segments_ghost: u64,
-    /// Segments that hold items.
+    /// The segments of items.
     pub segments_items: u64,
-    /// Those of them that belong to the small pool.
+    /// Those of the small pool among them.
     pub segments_small: u64,
-    /// Segments held by readers of large values.
+    /// The segments that readers of large values pin.
     pub segments_pinned: u64,
-    /// Mean of the seconds that evicted items had been in their segments; 0 where none was evicted.
+    /// The mean time in seconds that evicted items spent in their segments; 0 without evictions.
     pub eviction_age_secs: u64,
-    /// Items, dead ones that nobody has come across included.
+    /// The items, including dead ones that are not removed yet.
     pub items: u64,
-    /// Bytes of the records of these items.
+    /// The bytes of these items' records.
     pub live_bytes: u64,
-    /// Index groups.
+    /// The index groups.
     pub groups: u64,
-    /// Overflow groups in use.
+    /// The overflow groups in use.
     pub overflow_groups: u64,
-    /// Bytes of all groups in use.
+    /// The bytes of all groups in use.
     pub index_bytes: u64,
-    /// Bytes of records written by stores.
+    /// The bytes of records that stores wrote.
     pub bytes_written: u64,
-    /// Bytes of records moved to keep them.
+    /// The bytes of records that were moved to keep them.
     pub bytes_relocated: u64,
-    /// The second in which the oldest segment with items was begun; 0 where there is none.
+    /// The second in which the use of the oldest segment of items started; 0 if there is none.
     pub oldest: Second,
 }
 
 impl Report {
-    /// Bytes of items by the memory of the segments that hold items, in percent.
+    /// Returns the bytes of items as a percentage of the segments that hold items.
     pub fn live_percent(&self) -> u64 {
         (self.live_bytes * 100).checked_div(self.segments_items * self.segment_bytes).unwrap_or(0)
     }
 }
 
 impl Engine {
-    /// How many items there are, dead ones that nobody has come across included.
+    /// Returns the number of items, including dead ones that are not removed yet.
     ///
-    /// Cost: a look at every segment's account.
+    /// Cost: a load of every segment's account.
     pub fn items(&self) -> u64 {
         self.total().items
     }
 
-    /// Counts and measures.
+    /// Measures all parts of the engine.
     pub fn report(&self) -> Report {
         let groups = self.groups();
         let overflow_groups =
@@ -121,8 +121,8 @@ impl Engine {
         report
     }
 
-    /// How many items there are of each size: record bytes rounded up to 32, and their number. Walks the
-    /// whole index.
+    /// Returns the number of items of each size, as record bytes rounded up to 32. Walks the whole
+    /// index.
     pub fn sizes(&self) -> BTreeMap<u64, u64> {
         let mut sizes = BTreeMap::new();
         for group in 0..self.groups() {

@@ -1,4 +1,4 @@
-//! Checking every invariant of a region at rest.
+//! Validation of every invariant of a region at rest.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -10,7 +10,7 @@ use crate::index::slot::Slot;
 use crate::segment::header::{Account, State};
 use crate::segment::record::Header;
 
-/// An invariant that does not hold.
+/// A broken invariant.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Broken(String);
@@ -43,13 +43,14 @@ impl Reached {
 }
 
 impl Engine {
-    /// Checks everything that must hold while no operation is under way: every slot names a whole record of
-    /// its key in a live segment, in the group it belongs to, once; accounts equal what can be reached;
-    /// every segment and overflow group is somewhere. The account of a segment in which a process died may say too much
-    /// until it is counted again. For tests, fuzzers and inspection: it walks all.
+    /// Checks everything that holds while no operation is under way: every slot names a complete
+    /// record of its key in a live segment, in the right group, once; accounts equal the reachable
+    /// content; every segment and overflow group has a place. The account of a segment in which a
+    /// process died may be too high until a recount. For tests, fuzzers and inspection: it walks
+    /// the whole index.
     ///
     /// # Errors
-    /// The first invariant found broken, in words.
+    /// The first broken invariant, in words.
     pub fn validate(&self) -> Result<(), Broken> {
         let mut reached = Reached::default();
         let groups = self.groups();
@@ -84,7 +85,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Checks what the slots of a group name that is reached by so many bits of a hash.
+    /// Checks the records that the slots of a group name. `level` hash bits lead to the group.
     pub(crate) fn validate_items(
         &self,
         group: u64,
@@ -184,7 +185,7 @@ impl Engine {
         key
     }
 
-    /// The records that the slots of a group and its overflow groups name.
+    /// Returns the records that the slots of a group and its overflow groups name.
     pub(crate) fn linked(&self, group: u64) -> impl Iterator<Item = Found> {
         self.slots(self.group_at(group), 0)
             .map(|at| (at, self.slot(at)))

@@ -1,4 +1,5 @@
-//! The threads and processes that share a region: their thread slots, waiting for each other, and repair after a death.
+//! The threads and processes that share a region: thread slots, peers, waiting, and repair after a
+//! crash.
 
 pub(crate) mod peers;
 pub(crate) mod repair;

@@ -1,8 +1,10 @@
 //! Peers: the processes that are attached to a region.
 //!
-//! Each has a row in the table of peers and, as long as it lives, a lock on the row's byte of the region's file, or
-//! of another file that all of them have. The kernel drops the lock at any death, across namespaces, and nobody can hold it by mistake: so whoever gets the lock of a
-//! row that is in use knows that its process is dead, and that nobody else puts in order what that left (`repair`).
+//! Each peer has a row in the table of peers. While it lives, it holds a lock on the row's byte of
+//! the region's file, or of another file that all peers have. The kernel drops the lock at any
+//! death, across namespaces, and no process can hold it by mistake. A process that gets the lock of
+//! a row in use therefore knows that its process is dead, and that no other process repairs what
+//! that one left (`repair`).
 //!
 //! ```text
 //! row of a peer    0  in use u64 │ 8  process id, for people u64 │ 16  segments pinned u64
@@ -26,21 +28,22 @@ const IN_USE: usize = 0;
 const PROCESS_ID: usize = 8;
 const PINNED: usize = 16;
 
-/// The byte that is locked by a process that opens the region; those of the peers follow.
+/// The byte that a process locks while it opens the region. The bytes of the peers follow.
 pub const OPENING_BYTE: u64 = locks::BYTES_AT + 1;
 
-/// How many bytes follow that may be those of peers.
+/// The number of bytes that follow for peers.
 pub const PEER_BYTES_MAX: u64 = larder_region::layout::PEERS_MAX as u64;
 
-/// A piece that is arriving, in what a peer holds; below it are the pins.
+/// One arriving piece in a peer's hold word; the bits below count pins.
 const ARRIVING: u64 = 1 << 32;
 const PINS_MASK: u64 = ARRIVING - 1;
 
-/// A peer's locks. A process that uses its memory alone has none.
+/// The locks of a peer. A process that uses its memory alone has none.
 #[derive(Default)]
 pub(crate) struct Table {
     locks: Option<Locks>,
-    /// Held by the thread of this process that reaps dead peers: locks do not tell threads apart.
+    /// Held by the thread of this process that reaps dead peers: file locks do not distinguish
+    /// threads.
     reaping: Mutex<()>,
 }
 
@@ -53,7 +56,7 @@ impl fmt::Debug for Table {
 /// Why a process cannot become a peer of a region.
 #[derive(Debug, thiserror::Error)]
 pub enum JoinError {
-    /// Every row is taken by a process that lives.
+    /// Living processes hold all rows.
     #[error(
         "{0} processes use the cache, and it has no room for another; end one, or open a larger cache"
     )]
@@ -78,37 +81,37 @@ impl Table {
         Self { locks, reaping: Mutex::new(()) }
     }
 
-    /// The file of the locks opened again, for a forked child.
+    /// Reopens the file of the locks, for a forked child.
     pub(crate) fn reopened(&self) -> Result<Option<Locks>, JoinError> {
         Ok(self.locks.as_ref().map(Locks::reopened).transpose()?)
     }
 }
 
 impl Engine {
-    /// The region is open: others may open it.
+    /// Ends the opening of the region: other processes may open it.
     pub fn end_opening(&self) {
         if let Some(locks) = &self.table.locks {
-            // Where that fails the next one waits until this process ends.
+            // If this fails, the next process waits until this one ends.
             let _ = locks.unlock(OPENING_BYTE);
         }
     }
 
-    /// The lock file opened again, to be passed to a process that is to attach to the region; none where no other
-    /// process can use it.
+    /// Reopens the lock file, to pass it to a process that is to attach to the region. Returns
+    /// `None` if no other process can use the region.
     pub fn lock_file_to_pass(&self) -> Option<Result<OwnedFd, LockError>> {
         self.table.locks.as_ref().map(Locks::to_pass)
     }
 
-    /// Can other processes use the region?
+    /// True if other processes can use the region.
     #[inline]
     pub fn has_peers(&self) -> bool {
         self.table.locks.is_some()
     }
 
-    /// Takes a row for this process, and puts in order what the processes left that died before.
+    /// Takes a row for this process and repairs what dead processes left.
     pub(crate) fn join(&mut self) -> Result<(), JoinError> {
         self.peer = self.lock_a_row()?;
-        // A process that used its memory alone has none before it.
+        // A process that uses its memory alone finds its row in use after a fork.
         if self.has_peers() && self.is_row_in_use(self.peer) {
             self.reap_peer(self.peer);
         }
@@ -129,20 +132,21 @@ impl Engine {
         Err(JoinError::Full(self.layout.peers))
     }
 
-    /// Gives the row back, and the thread slots that threads of this process still have. Nothing may be under way.
+    /// Gives the row back, and the thread slots that threads of this process still hold. No
+    /// operation may be under way.
     fn leave_region(&self) {
         if let Some(locks) = &self.table.locks {
-            // In a child of the process that joined the row is still the parent's.
+            // In a forked child the row still belongs to the parent.
             if self.joined_after == forks() {
                 self.repair(self.peer);
-                // Where that fails the lock goes with the process.
+                // If this fails, the process drops the lock at its end.
                 let _ = locks.unlock(lock_byte(self.peer));
             }
         }
     }
 
     fn take_row(&mut self, row: u32) {
-        // Before anything is held there: who looks for pins looks at all rows so far.
+        // Before the process holds anything there: a count of pins covers all rows up to this one.
         self.memory.word(global::PEERS_USED).fetch_max(u64::from(row) + 1, SeqCst);
         self.peer_word(row, PROCESS_ID).store(u64::from(std::process::id()), Relaxed);
         self.peer_word(row, PINNED).store(0, Relaxed);
@@ -158,12 +162,12 @@ impl Engine {
         self.memory.word(self.layout.peers_at + row as usize * PEER_BYTES + field)
     }
 
-    /// True if a process is attached with this number, or died so.
+    /// True if a process is attached with this number, or died while it was.
     pub(crate) fn is_peer(&self, peer: u64) -> bool {
         peer < self.layout.peers as u64 && self.is_row_in_use(peer as u32)
     }
 
-    /// True if another process that lives is attached. In doubt there is one.
+    /// True if another living process is attached, or if that is unknown.
     fn has_living_peers(&self) -> bool {
         self.table.locks.as_ref().is_some_and(|locks| {
             (0..self.layout.peers as u32)
@@ -171,7 +175,8 @@ impl Engine {
         })
     }
 
-    /// Checks a region that this process is about to join, if no other process uses it. Returns true if none does.
+    /// Checks a region that this process is about to join, if no other process uses it. Returns
+    /// true if none does.
     pub(crate) fn check_before_joining(&self) -> Result<bool, AttachError> {
         let is_alone = !self.has_living_peers();
         if is_alone {
@@ -184,13 +189,13 @@ impl Engine {
         self.peer_word(row, IN_USE).load(Acquire) != 0
     }
 
-    /// The rows of which a peer may use some.
+    /// Returns the rows that peers may use.
     pub(crate) fn rows(&self) -> std::ops::Range<u32> {
         let used = self.memory.word(global::PEERS_USED).load(SeqCst);
         0..used.min(self.layout.peers as u64) as u32
     }
 
-    /// The processes that are attached, and those that died attached and have not been reaped.
+    /// Returns the attached processes, and those that died attached and have not been reaped.
     pub fn peer_reports(&self) -> Vec<PeerReport> {
         let in_use = self.rows().filter(|row| self.is_row_in_use(*row));
         in_use
@@ -203,13 +208,14 @@ impl Engine {
             .collect()
     }
 
-    /// The process ids of the peers, as they told them: in other namespaces they are other processes'.
+    /// Returns the process ids of the peers, as they see them: in another namespace the numbers
+    /// differ.
     pub fn peer_process_ids(&self) -> Vec<u64> {
         let in_use = self.rows().filter(|row| self.is_row_in_use(*row));
         in_use.map(|row| self.peer_word(row, PROCESS_ID).load(Relaxed)).collect()
     }
 
-    /// Looks for peers that have died, and puts in order what they left. Were there any?
+    /// Looks for dead peers and repairs what they left. Returns true if there were any.
     ///
     /// Cost: a system call for each peer.
     pub(crate) fn reap_peers(&self) -> bool {
@@ -223,11 +229,11 @@ impl Engine {
         };
         let mut any = false;
         for row in self.rows().filter(|row| *row != self.peer && self.is_row_in_use(*row)) {
-            // Where the system does not answer nobody is taken for dead.
+            // If the system call fails, the peer counts as alive.
             if !locks.try_lock(lock_byte(row)).unwrap_or(false) {
                 continue;
             }
-            // It may have left between the two looks.
+            // The peer may have left between the two checks.
             if self.is_row_in_use(row) {
                 self.reap_peer(row);
                 any = true;
@@ -237,7 +243,7 @@ impl Engine {
         any
     }
 
-    /// What a peer holds of a segment.
+    /// Returns what a peer holds of a segment.
     fn hold(&self, row: u32, segment: u32) -> &AtomicU64 {
         let at = row as usize * self.layout.segments + segment as usize;
         self.memory.word(self.layout.holds_at + at * HOLD_BYTES)
@@ -247,18 +253,18 @@ impl Engine {
         self.rows().map(move |row| self.hold(row, segment).load(SeqCst))
     }
 
-    /// Notes a piece of a value that is still arriving. Moving the segment's records would lose it: nothing
-    /// names it yet.
+    /// Notes a piece of a value that is still arriving. Moving the segment's records would lose it:
+    /// no slot names it yet.
     pub(crate) fn note_arriving(&self, segment: u32) {
         self.hold(self.peer, segment).fetch_add(ARRIVING, Relaxed);
     }
 
-    /// The value has arrived, or will not.
+    /// Ends the note: the value is complete, or given up.
     pub(crate) fn note_arrived(&self, segment: u32) {
         self.hold(self.peer, segment).fetch_sub(ARRIVING, Relaxed);
     }
 
-    /// A use of a segment begins: what was arriving in the last one is lost.
+    /// Starts a use of a segment: pieces that were arriving in the last one are lost.
     pub(crate) fn forget_arriving(&self, segment: u32) {
         for row in self.rows() {
             let hold = self.hold(row, segment);
@@ -268,12 +274,12 @@ impl Engine {
         }
     }
 
-    /// Is a piece arriving in a segment?
+    /// True if a piece is arriving in a segment.
     pub(crate) fn is_any_arriving(&self, segment: u32) -> bool {
         self.holds(segment).any(|hold| hold >= ARRIVING)
     }
 
-    /// Would moving a segment's records lose some, or pull them away from somebody who reads them?
+    /// True if moving a segment's records would lose arriving pieces or take records from a reader.
     pub(crate) fn is_held(&self, segment: u32) -> bool {
         self.holds(segment).any(|hold| hold != 0)
     }
@@ -285,12 +291,13 @@ impl Engine {
     /// Adds a pin of this process. One of the two flags of [`Engine::pin`].
     pub(crate) fn raise_pin(&self, segment: u32) {
         if self.hold(self.peer, segment).fetch_add(1, SeqCst) & PINS_MASK == 0 {
-            // Before the look of `pinned_segments`: of two processes that pin, one sees the other's.
+            // Before the load in `pinned_segments`: of two processes that pin, one sees the pin of
+            // the other.
             self.peer_word(self.peer, PINNED).fetch_add(1, SeqCst);
         }
     }
 
-    /// Ends what [`Engine::pin`] began.
+    /// Drops a pin that [`Engine::pin`] took.
     pub(crate) fn unpin(&self, segment: u32) {
         // Pairs with the accesses of `begin_emptying`: all reads are done.
         if self.hold(self.peer, segment).fetch_sub(1, SeqCst) & PINS_MASK == 1 {
@@ -298,13 +305,13 @@ impl Engine {
         }
     }
 
-    /// How many segments are pinned; one that two processes pin counts twice.
+    /// Returns the number of pinned segments. A segment that two processes pin counts twice.
     pub(crate) fn pinned_segments(&self) -> u64 {
         self.rows().map(|row| self.peer_word(row, PINNED).load(SeqCst)).sum()
     }
 
-    /// Lets go of all that a dead peer held. Segments in which its values were arriving are to be counted again, for nobody
-    /// will name those pieces, and so are pinned ones, which it may have been counting.
+    /// Drops all holds of a dead peer. Its arriving pieces will never be named, so their segments
+    /// are recounted, and so are pinned ones, which it may have been recounting.
     pub(crate) fn release_holds(&self, row: u32) {
         for segment in self.segments().take(self.used_segments() as usize) {
             let hold = self.hold(row, segment);
@@ -316,7 +323,7 @@ impl Engine {
         self.peer_word(row, PINNED).store(0, Relaxed);
     }
 
-    /// As if a peer had pinned so many segments.
+    /// Pretends that a peer pins this many segments.
     #[cfg(test)]
     #[cfg(any(feature = "interleavings", miri))]
     pub(crate) fn pretend_pinned(&self, change: impl Fn(u64) -> u64) {
@@ -325,7 +332,7 @@ impl Engine {
     }
 }
 
-/// Two peers of one small region.
+/// Returns two peers of one small region.
 #[cfg(test)]
 #[cfg(not(any(feature = "interleavings", miri)))]
 pub(crate) fn two_peers() -> (Engine, Engine) {

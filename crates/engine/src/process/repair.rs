@@ -1,20 +1,21 @@
-//! Putting in order what a dead process left.
+//! Repair after the death of a process.
 //!
-//! Whoever holds the lock of a dead peer's row acts in its name, on its thread slots: so what is half done when he dies too is
-//! found by the next one, who does it again. Every step leaves the region valid and is harmless when repeated.
+//! The holder of the lock of a dead peer's row acts on the dead peer's thread slots. If it dies
+//! too, the next process finds what is half done and repeats it. Every step leaves the region valid
+//! and is harmless when repeated.
 //!
-//! | what | found by | then |
+//! | left behind | found by | repair |
 //! |---|---|---|
 //! | a locked group | the thread slot's intent, and the owner in the group | a split is finished, duplicates removed, unlocked |
 //! | overflow groups in no chain | the owner in their control words | freed |
-//! | a record that was being changed | the thread slot's intent | it gets a version that nobody has seen |
-//! | appenders | the owner in the head | released; what was written but not published is passed over |
+//! | a record that was being changed | the thread slot's intent | it gets an unused version |
+//! | appenders | the owner in the appender | released; written but unpublished records are skipped |
 //! | segments taken, filled or emptied | the owner in the state | freed, or sealed |
-//! | places of those who evict, and of who grows the index | the owner there | given back |
+//! | places of evictors and of the grower | the owner there | given back |
 //! | pins and arriving pieces | the peer's row | forgotten |
-//! | a flush | whoever comes | finished by him, before anything else |
-//! | accounts | all of the above | counted again, soon, where they may say too much |
-//! | the count of filled slots | a process died | counted again, soon |
+//! | a flush | the next operation | finished before anything else |
+//! | accounts | all of the above | recounted soon if they may be too high |
+//! | the count of filled slots | a dead process | recounted soon |
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -32,7 +33,7 @@ use crate::segment::record::Header;
 use crate::{Engine, ThreadSlot};
 
 impl Engine {
-    /// Puts in order what the process of a row left. Only for who holds the lock of the row.
+    /// Repairs what the process of a row left. Only for the holder of the row's lock.
     pub(crate) fn repair(&self, row: u32) {
         let thread_slots: Vec<ThreadSlot> = self.thread_slots_of(row).collect();
         for thread in &thread_slots {
@@ -47,25 +48,27 @@ impl Engine {
             self.deregister(thread);
         }
         self.count_segments_again();
-        // It may have been about to count again what is suspected.
+        // The dead process may have been about to recount the suspects.
         self.memory.word(global::SUSPECTS).fetch_or(ACCOUNTS, Release);
         self.free_row(row);
     }
 
-    /// As [`Self::repair`], for a process that died: it may have filled slots that it did not count.
+    /// As [`Self::repair`], for a process that died: it may have filled slots without counting
+    /// them.
     pub(crate) fn reap_peer(&self, row: u32) {
         self.memory.word(global::SUSPECTS).fetch_or(SLOTS, Release);
         self.repair(row);
     }
 
-    /// Counts the segments in use again, where no other process uses the region. The filled slots are counted by
-    /// [`Engine::maintain`] where a process died.
+    /// Recounts the segments in use while no other process uses the region. After the death of a
+    /// process, [`Engine::maintain`] recounts the filled slots.
     pub(crate) fn count_alone(&self) {
         self.forget_taking();
         self.count_segments_again();
     }
 
-    /// Unlocks the group that a dead thread slot held, if it did, with all that was half done under that lock.
+    /// Unlocks the group that a dead thread slot held, if any, and finishes what was half done
+    /// under that lock.
     fn unlock_for(&self, thread: &ThreadSlot) {
         let groups = self.memory.word(global::GROUPS).load(Acquire);
         let Some(group) = self.last_locked(thread).filter(|group| *group < groups) else {
@@ -86,7 +89,7 @@ impl Engine {
         self.settle_overflow(thread, &locked);
     }
 
-    /// The accounts of the record that was being replaced, and of its pieces, may count it still.
+    /// Marks the accounts that may still count the record that was being replaced, and its pieces.
     fn suspect_replaced(&self, thread: &ThreadSlot) {
         let slot = self.last_replaced(thread);
         if slot.is_empty() || !self.segments().contains(&slot.segment()) {
@@ -108,7 +111,7 @@ impl Engine {
         }
     }
 
-    /// Gives the record that was being changed a version, as who changed it would have.
+    /// Gives the record that was being changed a version, as the dead thread would have.
     fn finish_change(&self, thread: &ThreadSlot, locked: &Locked<'_>) {
         let Some((record_at, replaced)) = self.change_of(thread) else {
             return;
@@ -126,7 +129,7 @@ impl Engine {
         self.end_change(thread);
     }
 
-    /// Slots are copied to their new places before they are cleared in the old ones.
+    /// Removes duplicates: a split copies slots to their new places before it clears the old ones.
     fn remove_duplicates(&self, locked: &Locked<'_>) {
         let mut seen = HashSet::new();
         for at in locked.chain().flat_map(|group_at| slots_of(group_at, 0)) {
@@ -138,7 +141,7 @@ impl Engine {
         }
     }
 
-    /// Overflow groups of a dead thread slot belong to the chain they are in, or are free.
+    /// Assigns the overflow groups of a dead thread slot to their chains, or frees them.
     fn settle_overflow(&self, thread: &ThreadSlot, locked: &Locked<'_>) {
         let chained: HashSet<usize> = locked.chain().collect();
         for group in 0..self.overflow_groups() {
@@ -156,7 +159,7 @@ impl Engine {
         }
     }
 
-    /// Frees or seals the segments that were just a dead thread slot's. Its appenders are released before.
+    /// Frees or seals the segments of a dead thread slot. Its appenders are released before.
     fn release_segments(&self, thread: &ThreadSlot) {
         for segment in self.segments().take(self.used_segments() as usize) {
             if self.segment_owner(segment) != thread.owner() {
@@ -164,7 +167,7 @@ impl Engine {
             }
             self.suspect(segment);
             match self.state(segment) {
-                // Between two appenders: whole, and nobody's.
+                // Between two appenders: complete, and without an owner.
                 State::Active => self.set_state(segment, State::Sealed),
                 State::Emptying if self.sequence(segment).load(Acquire) != 0 => {
                     self.set_state(segment, State::Sealed);
@@ -193,7 +196,7 @@ impl Engine {
         named.any(|named| named == segment + 1)
     }
 
-    /// Gives back the places for those who evict, and that of who grows the index.
+    /// Gives back the places of evictors and of the grower.
     fn release_places(&self, thread: &ThreadSlot) {
         let evictors = (0..global::EVICTORS_MAX).map(|place| global::EVICTORS + 8 * place);
         for at in evictors.chain([global::GROWER]) {
@@ -204,7 +207,7 @@ impl Engine {
         }
     }
 
-    /// Counts how many segments are in use, if nobody takes or gives back one meanwhile.
+    /// Recounts the segments in use, if no thread takes or gives back one meanwhile.
     fn count_segments_again(&self) {
         let word = self.memory.word(global::SEGMENTS_USED);
         for _ in 0..RECOUNTS_MAX {
@@ -224,7 +227,7 @@ impl Engine {
         self.memory.word(global::SUSPECTS).fetch_or(SEGMENTS_IN_USE, Release);
     }
 
-    /// The account of a segment may say too much: it is to be counted again.
+    /// Marks a segment whose account may be too high for a recount.
     pub(crate) fn suspect(&self, segment: u32) {
         if self.segments().contains(&segment) {
             self.set_suspect(segment, true);
@@ -232,8 +235,8 @@ impl Engine {
         }
     }
 
-    /// Counts the accounts of segments again that may say too much, at most so many. Those in which values are still
-    /// arriving have to wait: nothing names their pieces yet.
+    /// Recounts the accounts of suspect segments, at most `count_max`. Segments with arriving
+    /// values have to wait, because no slot names their pieces yet.
     pub fn recount_suspects(&self, thread: &ThreadSlot, count_max: usize) {
         let suspects = self.memory.word(global::SUSPECTS).swap(0, AcqRel);
         if suspects & SEGMENTS_IN_USE != 0 {
@@ -261,12 +264,13 @@ impl Engine {
         }
     }
 
-    /// Counts what can be reached in a segment; false where it has to be done another time.
+    /// Recounts the reachable content of a segment. Returns false if it has to be done another
+    /// time.
     ///
-    /// Each record is looked for under the lock of its group, and so are they discharged. To a sealed segment nothing is
-    /// added, so that an account which is at the end what it was at the beginning has seen no change between, and the count
-    /// is its true value. In one that is still written to, what comes could make up for what goes: it is sealed first, or
-    /// waits until it is.
+    /// Each record is looked up under the lock of its group, and discharges happen under the same
+    /// lock. A sealed segment only loses records, so if its account is the same before and after,
+    /// nothing changed between and the count is its true value. In a segment that is still written
+    /// to, additions could make up for removals: it is sealed first, or waits until it is.
     fn recount(&self, thread: &ThreadSlot, segment: u32) -> bool {
         let present = self.present_use(segment);
         if present.sequence == 0 {
@@ -279,7 +283,8 @@ impl Engine {
         if self.is_any_arriving(segment) || !self.pin(segment, present.sequence) {
             return false;
         }
-        // Before the count: who dies meanwhile gives a new reason. If it is we, the pin tells: see `release_holds`.
+        // Before the count: the death of another process marks the segment again. If this process
+        // dies, its pin does: see `release_holds`.
         self.set_suspect(segment, false);
         let done = self.state(segment) == State::Sealed && self.count_again(thread, segment);
         if !done {
@@ -311,10 +316,10 @@ impl Engine {
     }
 }
 
-/// What is to be counted again, in [`global::SUSPECTS`].
+/// The recounts that are due, in [`global::SUSPECTS`].
 const ACCOUNTS: u64 = 1;
 const SEGMENTS_IN_USE: u64 = 2;
 const SLOTS: u64 = 4;
 
-/// So often segments are counted before it is left to the next call of [`Engine::maintain`].
+/// The number of counts before the recount is left to the next call of [`Engine::maintain`].
 const RECOUNTS_MAX: u32 = 1000;

@@ -1,4 +1,4 @@
-//! Reading the superblock of a region that is there: is it one that this program understands?
+//! Reads the superblock of an existing region and checks that this program understands it.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -13,23 +13,23 @@ use crate::process::thread_slot::THREAD_SLOT_BYTES;
 /// Why a region cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
-    /// It does not begin as a region does.
+    /// It does not start as a region does.
     #[error("it holds no cache: it does not begin with LARDERRG")]
     NotARegion,
-    /// It was laid out by another version, or for another size, or has been damaged.
+    /// Another version wrote it, or it has another size, or it is damaged.
     #[error("its {field} is {found}, and this program needs {expected}")]
     Field {
-        /// Which field of the superblock.
+        /// The field of the superblock.
         field: &'static str,
-        /// What this program would have written.
+        /// The value that this program would have written.
         expected: u64,
-        /// What is there.
+        /// The value found.
         found: u64,
     },
-    /// A word of it leads nowhere, or in a ring.
+    /// A word leads outside the region, or in a ring.
     #[error("it is damaged: {0}")]
     Damaged(String),
-    /// Its sizes cannot be those of a region.
+    /// Its sizes are not those of a region.
     #[error("its sizes cannot be: {0}")]
     Sizes(#[from] LayoutError),
     /// The process cannot become a peer.
@@ -37,7 +37,7 @@ pub enum AttachError {
     Join(#[from] JoinError),
 }
 
-/// What a superblock says.
+/// The content of a superblock.
 pub(crate) struct Superblock {
     pub(crate) layout: Layout,
     pub(crate) memory_bytes: usize,
@@ -48,12 +48,12 @@ pub(crate) struct Superblock {
 }
 
 impl Superblock {
-    /// Reads it, and compares every field that follows from others with what it should be.
+    /// Reads the superblock and compares every derived field with its expected value.
     pub(crate) fn read(memory: &Memory) -> Result<Self, AttachError> {
         let half = |at| memory.half(at).load(Relaxed);
         let word = |at| memory.word(at).load(Relaxed);
         let wide = |at| u128::from(word(at)) | u128::from(word(at + 8)) << 64;
-        // Pairs with the release that made it a region.
+        // Pairs with the release that completed the region.
         if memory.word(superblock::MAGIC).load(Acquire) != layout::MAGIC {
             return Err(AttachError::NotARegion);
         }

@@ -1,15 +1,16 @@
-//! A thread slot: one thread's place in a region.
+//! Thread slots: the state of one thread in a region.
 //!
-//! It gives the thread a number under which it locks groups and claims appenders, a counter for
-//! versions, and counters that nobody else writes.
+//! A slot gives the thread a number under which it locks groups and claims appenders, a version
+//! counter, and statistics counters that no other thread writes.
 //!
-//! It also says what the thread is about to do, before it does it: its **intents**. They say nothing while it lives. Who
-//! finds that its process has died learns from them where to look (see `repair`).
+//! The slot also records the thread's **intents**: what it is about to do. They mean nothing while
+//! the process lives. A process that repairs after its death learns from them where to look (see
+//! `repair`).
 //!
 //! ```text
 //!  0  whose: peer + 1, or 0 u64          32  the slot word that is being replaced u64
 //!  8  versions given u64                 40  where the record is that is being changed, or 0 u64
-//! 16  slots filled, not yet told u64     48  the version that it had u64
+//! 16  slots filled, unreported u64      48  the version that it had u64
 //! 24  the group that is locked + 1 u64   56  are segments being taken or given back? u64
 //! 64  counters, u64 each
 //! ```
@@ -34,53 +35,56 @@ const CHANGED_VERSION: usize = 48;
 const TAKING: usize = 56;
 const COUNTERS: usize = 64;
 
-/// The bytes of a thread slot.
+/// The size of a thread slot in bytes.
 pub(crate) const THREAD_SLOT_BYTES: usize = COUNTERS + 8 * Counter::COUNT;
 
-/// A version that somebody asked for is passed by all that are given later, so that none is given twice. But not one
-/// beyond what a floating-point number holds exactly: some clients keep tokens in such a number, and no thread slot
-/// gives so many. (At a million stores a second it would take a thread a year from there to the next power of two.)
+/// A version that a client asked for raises all versions given later, so that none is given twice.
+/// It does so up to the largest integer that a floating-point number holds exactly, because some
+/// clients keep tokens in such numbers, and no thread slot gives this many. (At a million stores a
+/// second, a thread needs a year from there to the next power of two.)
 const ASKED_VERSION_PASSED_MAX: u64 = 1 << 53;
 
-/// How far a thread slot's count of filled slots runs ahead of the shared one: the shared line is written once
-/// in so many stores of new keys.
-const UNTOLD_SLOTS_MAX: u64 = 32;
+/// How far a thread slot's count of filled slots may run ahead of the shared one. The shared line
+/// is written once in this many stores of new keys.
+const UNREPORTED_SLOTS_MAX: u64 = 32;
 
-/// A thread's place. It moves between threads but serves one at a time.
+/// A thread slot that the caller holds. It may move between threads but serves one at a time.
 #[derive(Debug)]
 pub struct ThreadSlot {
     pub(crate) index: u32,
     pub(crate) at: usize,
-    /// Two threads counting on one thread slot would lose counts and could give one version twice.
+    /// Two threads on one slot would lose counts and could give one version twice.
     not_sync: PhantomData<Cell<()>>,
 }
 
 impl ThreadSlot {
-    /// The number under which this thread slot owns groups and appenders; never 0.
+    /// Returns the number under which this thread slot owns groups and appenders; never 0.
     pub(crate) fn owner(&self) -> u64 {
         u64::from(self.index) + 1
     }
 }
 
 impl Engine {
-    /// Takes a free thread slot, or none where as many threads as the region has thread slots for hold one. Give it back
-    /// with [`Engine::deregister`].
+    /// Takes a free thread slot. Returns `None` if threads hold all slots of the region. Give it
+    /// back with [`Engine::deregister`].
     pub fn register(&self) -> Option<ThreadSlot> {
         (self.layout.peers as u32..self.layout.thread_slots as u32)
             .map(|index| self.thread_slot_at(index))
             .find(|thread| self.take_thread_slot(thread))
     }
 
-    /// How many thread slots there are for threads of all processes, besides the one that is kept for each process.
+    /// Returns the number of thread slots for threads of all processes, besides the one that each
+    /// process keeps.
     pub fn thread_slot_count(&self) -> usize {
         self.layout.thread_slots - self.layout.peers
     }
 
-    /// Takes the thread slot that is kept for this process: one for all its threads that find no other. Once.
+    /// Takes the thread slot that is reserved for this process and serves all its threads that find
+    /// no other. Call it once.
     pub fn sit_first(&self) -> ThreadSlot {
         let thread = self.thread_slot_at(self.peer);
         let is_taken = self.take_thread_slot(&thread);
-        debug_assert!(is_taken, "a peer's own thread slot is taken");
+        debug_assert!(is_taken, "the reserved thread slot of a peer was taken already");
         thread
     }
 
@@ -92,28 +96,29 @@ impl Engine {
     fn take_thread_slot(&self, thread: &ThreadSlot) -> bool {
         let mine = u64::from(self.peer) + 1;
         let word = self.memory.word(thread.at + CLAIMED);
-        // Threads that find none free ask again from time to time: a load leaves the cache lines to the threads that own the slots. The exchange
-        // pairs with the release in `leave`: the counters of the last holder are seen.
+        // Threads that find none free ask again from time to time. A load leaves the cache lines to
+        // the owners of the slots. The exchange pairs with the release in `deregister`: the
+        // counters of the last owner are visible.
         let is_taken =
             word.load(Relaxed) == 0 && word.compare_exchange(0, mine, AcqRel, Relaxed).is_ok();
         if is_taken {
-            // Before anything is counted there: who adds up looks at all thread slots so far.
+            // Before any event is counted there: a sum covers all thread slots up to this one.
             let used = self.memory.word(global::THREAD_SLOTS_USED);
             used.fetch_max(u64::from(thread.index) + 1, AcqRel);
         }
         is_taken
     }
 
-    /// Gives a thread slot back. What was counted on it stays counted.
+    /// Gives a thread slot back. Its counters keep their values.
     pub fn deregister(&self, thread: &ThreadSlot) {
         self.report_slots(thread);
         // Pairs with the acquire in `take_thread_slot`.
         self.memory.word(thread.at + CLAIMED).store(0, Release);
     }
 
-    /// The thread slots of a peer.
+    /// Returns the thread slots of a peer.
     pub(crate) fn thread_slots_of(&self, peer: u32) -> impl Iterator<Item = ThreadSlot> + '_ {
-        // All of them: one may be taken that does not count as used yet.
+        // All of them: a slot may be taken before it counts as used.
         let thread_slots =
             (0..self.layout.thread_slots as u32).map(|index| self.thread_slot_at(index));
         // Pairs with the exchange in `take_thread_slot`.
@@ -122,7 +127,8 @@ impl Engine {
         })
     }
 
-    /// True if nothing is owned, or a thread slot owns it that a process has: one that lives, or that died and will be reaped.
+    /// True if there is no owner, or the owner is a thread slot of a process that lives, or died
+    /// and will be reaped.
     pub(crate) fn may_own(&self, owner: u64) -> bool {
         let Some(index) = owner.checked_sub(1).map(|index| index as usize) else {
             return true;
@@ -135,78 +141,78 @@ impl Engine {
             && claimed(index).checked_sub(1).is_some_and(|peer| self.is_peer(peer))
     }
 
-    /// The thread slot is about to lock a group.
+    /// Announces that the thread locks a group.
     #[inline]
     pub(crate) fn intend_to_lock(&self, thread: &ThreadSlot, group: u64) {
         self.memory.word(thread.at + LOCKING).store(group + 1, Relaxed);
     }
 
-    /// The group that the thread slot locked last, or was about to.
+    /// Returns the group that the thread locked last, or was about to lock.
     pub(crate) fn last_locked(&self, thread: &ThreadSlot) -> Option<u64> {
         self.memory.word(thread.at + LOCKING).load(Relaxed).checked_sub(1)
     }
 
-    /// The thread slot is about to replace a word that names a record.
+    /// Announces that the thread replaces a word that names a record.
     #[inline]
     pub(crate) fn intend_to_replace(&self, thread: &ThreadSlot, slot: Slot) {
         self.memory.word(thread.at + REPLACING).store(slot.0, Relaxed);
     }
 
-    /// The word that the thread slot replaced last, or was about to.
+    /// Returns the word that the thread replaced last, or was about to replace.
     pub(crate) fn last_replaced(&self, thread: &ThreadSlot) -> Slot {
         Slot(self.memory.word(thread.at + REPLACING).load(Relaxed))
     }
 
-    /// The thread slot is about to give the record at an offset another version, in several steps.
+    /// Announces that the thread changes the version of the record at an offset, in several steps.
     pub(crate) fn intend_to_change(&self, thread: &ThreadSlot, record_at: usize, version: u64) {
         self.memory.word(thread.at + CHANGED_VERSION).store(version, Relaxed);
         self.memory.word(thread.at + CHANGING).store(record_at as u64, Release);
     }
 
-    /// It is done.
+    /// Ends the change.
     pub(crate) fn end_change(&self, thread: &ThreadSlot) {
         self.memory.word(thread.at + CHANGING).store(0, Release);
     }
 
-    /// The record that the thread slot is giving another version, and the one that it had.
+    /// Returns the record whose version the thread changes, and the version that it had.
     pub(crate) fn change_of(&self, thread: &ThreadSlot) -> Option<(usize, u64)> {
         let record_at = self.memory.word(thread.at + CHANGING).load(Relaxed) as usize;
         let version = self.memory.word(thread.at + CHANGED_VERSION).load(Relaxed);
         (record_at != 0).then_some((record_at, version))
     }
 
-    /// The states of segments, and the number of those in use, may disagree by what this thread slot does.
+    /// Notes that segment states and the number in use may disagree because of this thread.
     pub(crate) fn note_taking(&self, thread: &ThreadSlot, on: bool) {
         self.memory.word(thread.at + TAKING).store(u64::from(on), Release);
     }
 
-    /// No thread slot is taking or giving back a segment: for a process that is alone.
+    /// Clears the notes of all thread slots, for a process that is alone.
     pub(crate) fn forget_taking(&self) {
         for at in self.used_thread_slots() {
             self.memory.word(at + TAKING).store(0, Release);
         }
     }
 
-    /// Is any thread slot just taking or giving back a segment?
+    /// True if any thread slot takes or gives back a segment.
     pub(crate) fn is_anybody_taking(&self) -> bool {
         self.used_thread_slots().any(|at| self.memory.word(at + TAKING).load(Acquire) != 0)
     }
 
-    /// Where the thread slots are that have ever been taken.
+    /// Returns the offsets of the thread slots that have ever been taken.
     fn used_thread_slots(&self) -> impl Iterator<Item = usize> + '_ {
         let used = self.memory.word(global::THREAD_SLOTS_USED).load(Acquire) as usize;
         (0..used.min(self.layout.thread_slots))
             .map(|index| self.layout.thread_slots_at + index * self.layout.thread_slot_bytes)
     }
 
-    /// The sum of a counter over all thread slots.
+    /// Returns the sum of a counter over all thread slots.
     pub fn counter(&self, counter: Counter) -> u64 {
         self.used_thread_slots()
             .map(|at| self.memory.word(at + COUNTERS + 8 * counter as usize).load(Relaxed))
             .fold(0, u64::wrapping_add)
     }
 
-    /// Sets every counter that counts events back to 0; levels keep their value.
+    /// Sets every counter of events to 0; levels keep their value.
     pub fn reset_counters(&self) {
         for at in self.used_thread_slots() {
             for counter in Counter::ALL.iter().filter(|counter| counter.is_reset()) {
@@ -215,14 +221,14 @@ impl Engine {
         }
     }
 
-    /// Counts on a thread slot.
+    /// Adds to a counter of the thread slot.
     #[inline]
     pub fn bump(&self, thread: &ThreadSlot, counter: Counter, n: u64) {
         add(self, thread.at + COUNTERS + 8 * counter as usize, n);
     }
 
-    /// A version that no item of the region has had, larger than `replaced` unless that was asked for and is
-    /// beyond [`ASKED_VERSION_PASSED_MAX`].
+    /// Returns a version that no item of the region has had. It is larger than `replaced`, unless a
+    /// client asked for that one and it exceeds [`ASKED_VERSION_PASSED_MAX`].
     pub(crate) fn next_version(&self, thread: &ThreadSlot, replaced: u64) -> u64 {
         let thread_slot_bits = self.layout.thread_slots.ilog2();
         let given = self.memory.word(thread.at + VERSIONS);
@@ -233,15 +239,15 @@ impl Engine {
         turn << thread_slot_bits | u64::from(thread.index)
     }
 
-    /// The version that was asked for, or the next one. Under the lock of the item's group: whoever gives the
-    /// item its next version sees that this one was given.
+    /// Returns the version that the client asked for, or the next one. The caller holds the lock of
+    /// the item's group: the thread that gives the item its next version sees this one.
     pub(crate) fn give_version(
         &self,
         thread: &ThreadSlot,
         asked: Option<u64>,
         replaced: u64,
     ) -> u64 {
-        // In a record 0 says that it is just being changed.
+        // In a record, version 0 marks a change under way.
         let Some(version) = asked.filter(|version| *version != 0) else {
             return self.next_version(thread, replaced);
         };
@@ -257,12 +263,12 @@ impl Engine {
         let untold = self.memory.word(thread.at + UNTOLD_SLOTS);
         let total = untold.load(Relaxed).cast_signed().wrapping_add(change);
         untold.store(total.cast_unsigned(), Relaxed);
-        if total.unsigned_abs() >= UNTOLD_SLOTS_MAX {
+        if total.unsigned_abs() >= UNREPORTED_SLOTS_MAX {
             self.report_slots(thread);
         }
     }
 
-    /// What all thread slots together have not told yet.
+    /// Returns the filled slots that all thread slots together have not reported yet.
     pub(crate) fn unreported_slots(&self) -> i64 {
         let untold = |at| self.memory.word(at + UNTOLD_SLOTS).load(Relaxed).cast_signed();
         self.used_thread_slots().map(untold).fold(0, i64::wrapping_add)

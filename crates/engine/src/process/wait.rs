@@ -1,4 +1,4 @@
-//! Waiting for another thread's few instructions.
+//! Waiting for a few instructions of another thread.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
@@ -8,8 +8,8 @@ use larder_region::turns::{self, YieldPoint};
 
 use crate::{Engine, Stuck};
 
-/// Spins a little, then lets others run, so that a holder that lost its processor gets it back; then sleeps, for the holder
-/// may be kept from running for long.
+/// Spins a little, then yields, so that a holder without a processor gets one; then sleeps, because
+/// the holder may be delayed for long.
 #[derive(Debug, Default)]
 pub(crate) struct Wait {
     rounds: u32,
@@ -17,9 +17,10 @@ pub(crate) struct Wait {
 
 impl Wait {
     const SPINS_MAX: u32 = 64;
-    /// After so many rounds who is waited for is not just without a processor.
+    /// After this many rounds, the holder does not just lack a processor.
     const YIELDS_MAX: u32 = 1000;
-    /// So many naps later, a second where the machine is busy, who is waited for lives but does not run: somebody has stopped it.
+    /// After this many naps, a second or more on a busy machine, the holder lives but does not run:
+    /// its process is stopped.
     const NAPS_MAX: u32 = 500;
     const NAP: Duration = Duration::from_millis(1);
 
@@ -37,20 +38,20 @@ impl Wait {
     }
 }
 
-/// Gives up the processor to a thread that can use it.
+/// Yields the processor to another runnable thread.
 pub(crate) fn let_others_run() {
     turns::offer(YieldPoint::Wait);
     thread::yield_now();
 }
 
 impl Engine {
-    /// Does a wait take so long that another process may have been stopped?
+    /// True if a wait takes so long that another process may be stopped.
     pub(crate) fn is_held_up(&self, wait: &Wait) -> bool {
         self.has_peers() && wait.rounds > Wait::YIELDS_MAX
     }
 
-    /// As [`Wait::pause`], for something that another process may hold: who has died is put in order, who has been
-    /// stopped is not waited for for ever.
+    /// As [`Wait::pause`], for a resource that another process may hold. Repairs after dead
+    /// processes, and gives up on stopped ones.
     pub(crate) fn wait_for_peers(&self, wait: &mut Wait) -> Result<(), Stuck> {
         wait.pause();
         if !self.has_peers() || wait.rounds <= Wait::YIELDS_MAX {
@@ -67,8 +68,9 @@ impl Engine {
         Ok(())
     }
 
-    /// How often somebody was waited for in vain. Where that grows, who waits for several in a row shall give up: an
-    /// operation waits a second or two, not for each.
+    /// Returns the number of waits that failed. If it grows, a caller that waits for several
+    /// resources in a row gives up: an operation waits a second or two in total, not for each of
+    /// them.
     pub(crate) fn times_stuck(&self) -> u64 {
         self.stuck.load(Relaxed)
     }
@@ -82,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_wait_leaves_the_processor_to_others() {
+    fn a_long_wait_leaves_the_processor_to_other_threads() {
         const TIME: Duration = Duration::from_millis(500);
         let (begun, mut wait) = (Instant::now(), Wait::default());
         while begun.elapsed() < TIME {

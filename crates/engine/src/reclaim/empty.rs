@@ -1,4 +1,4 @@
-//! Emptying segments: walking their records, and taking back what is reclaimable.
+//! Emptying segments: walks over their records, and freeing them.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,22 +14,21 @@ use crate::segment::header::Use;
 use crate::segment::record::{HEADER_BYTES, Header};
 use crate::{Engine, Miss, StoreError, ThreadSlot};
 
-/// The groups of so many records are asked for at once.
+/// The number of records whose groups are prefetched together.
 const RECORDS_AHEAD: usize = 16;
 
-/// A record of a segment that is walked.
+/// A record on a walk over a segment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record {
-    /// The word that names it, without tag and freq.
+    /// The slot word that names it, without tag and freq.
     pub(crate) slot: Slot,
-    /// The hash of its key, or of the key whose value it is a piece of.
+    /// The hash of its key; for a piece, of its item's key.
     pub(crate) hash: u64,
     pub(crate) header: Header,
 }
 
 impl Engine {
-    /// Frees a segment in which nothing matters any more. Where an item in it was
-    /// touched since, what lives is moved.
+    /// Frees a reclaimable segment. If an item in it was touched meanwhile, moves the live records.
     pub(crate) fn reclaim(
         &self,
         thread: &ThreadSlot,
@@ -47,8 +46,8 @@ impl Engine {
         Ok(if begun { Emptied::Yes(self.layout.segment_bytes) } else { Emptied::Busy })
     }
 
-    /// Frees a segment that nothing reaches any more. What is left in its account are pieces of uploads that
-    /// will never be published.
+    /// Frees a segment that no slot names. Its account holds at most pieces of uploads that will
+    /// never be published.
     pub(crate) fn finish_emptying(&self, thread: &ThreadSlot, segment: u32) {
         self.retire(thread, segment);
         if self.is_over_limit() {
@@ -57,9 +56,8 @@ impl Engine {
         self.free(thread, segment);
     }
 
-    /// The records of a segment. The groups of a few
-    /// records ahead are asked for together: whoever empties a segment looks into a group for each, and would
-    /// wait for the memory each time.
+    /// Returns the records of a segment. Prefetches the groups of a few records ahead together:
+    /// emptying looks into a group for each record, and would wait for memory each time.
     pub(crate) fn records(&self, segment: u32) -> impl Iterator<Item = Record> {
         let mut records = self.records_in_order(segment);
         let mut ahead = VecDeque::with_capacity(RECORDS_AHEAD);
@@ -80,7 +78,7 @@ impl Engine {
         })
     }
 
-    /// The hash of the key of a record, or of the key whose value it is a piece of.
+    /// Returns the hash of a record's key; for a piece, of its item's key.
     pub(crate) fn hash_of(&self, record_at: usize, header: Header) -> u64 {
         if header.is_piece() {
             return self.memory.word(record_at + HEADER_BYTES).load(Relaxed);
@@ -90,7 +88,7 @@ impl Engine {
         self.hash(&key)
     }
 
-    /// The words that name the records of a segment, without tag and freq, and their headers.
+    /// Returns the slot words of a segment's records, without tag and freq, and their headers.
     pub(crate) fn headers(&self, segment: u32) -> impl Iterator<Item = (Slot, Header)> {
         let segment_at = self.layout.segment_at(segment);
         let filled = self.filled(segment).min(self.layout.segment_bytes);
@@ -110,7 +108,7 @@ impl Engine {
         })
     }
 
-    /// The item of a locked group that a record is, or is a piece of.
+    /// Finds the item of a locked group that a record is, or is a piece of.
     pub(crate) fn find_item_of(&self, locked: &Locked<'_>, record: &Record) -> Option<Found> {
         let Record { slot, hash, header } = *record;
         match header.is_piece() {
@@ -119,14 +117,14 @@ impl Engine {
         }
     }
 
-    /// Removes an item that is dead by itself.
+    /// Removes an item that is expired or flushed.
     pub(crate) fn remove_dead(&self, thread: &ThreadSlot, found: &Found, death: Miss) {
         self.report_removal(found, death.into());
         self.bump(thread, Counter::Reclaimed, 1);
         self.unlink_dead(thread, found);
     }
 
-    /// The same for one that somebody was looking for.
+    /// As [`Self::remove_dead`], for an item that the expiry sweep found.
     pub(crate) fn sweep_up(&self, thread: &ThreadSlot, found: &Found, death: Miss) {
         self.report_swept(found, death.into());
         self.bump(thread, Counter::CrawlerReclaimed, 1);

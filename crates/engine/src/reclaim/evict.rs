@@ -1,16 +1,17 @@
 //! Eviction: S3-FIFO over segments.
 //!
 //! ```text
-//! new item ──▶ small ──oldest segment──▶ asked for often enough? ──yes──▶ main, freq 0
+//! new item ──▶ small ──oldest segment──▶ read often enough? ──yes──▶ main, freq 0
 //!    ▲                                            └─no─▶ evicted, remembered by the ghost
 //!    └ in the ghost? then straight to main
-//! main ──oldest segment──▶ asked for often enough? ──yes──▶ main again, freq − 1
+//! main ──oldest segment──▶ read often enough? ──yes──▶ main again, freq − 1
 //!                                   └─no─▶ evicted
 //! ```
 //!
-//! The policy is that of Yang et al., "FIFO queues are all you need for cache eviction" (SOSP 2023), with segments
-//! in place of items: a whole segment is emptied at a time, survivors are copied to the tail of their pool.
-//! An item much larger than the mean must have been asked for more often: it costs more misses of others.
+//! The policy is that of Yang et al., "FIFO queues are all you need for cache eviction" (SOSP
+//! 2023), with segments in place of items: eviction empties a whole segment at a time and copies
+//! the survivors to the tail of their pool. An item much larger than the mean must have been read
+//! more often, because it costs more misses of other items.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -26,41 +27,40 @@ use crate::segment::header::{State, Use, begun};
 use crate::segment::stream::{Pool, Stream};
 use crate::{Engine, Reason, StoreError, Stuck, ThreadSlot};
 
-/// Items larger than so many times the mean need to have been read so often.
+/// Pairs of a multiple of the mean size and the number of reads that a larger item needs.
 const NEEDS: [(u64, u64); 2] = [(8, 3), (2, 2)];
 
-/// How choosy eviction is about who survives. A pool that is hot all through could move its records for
-/// ever without winning a byte.
+/// How strictly eviction chooses survivors. A pool in which all items are hot could move its
+/// records forever without freeing a byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Keep {
-    /// All that were asked for often enough.
+    /// All items that were read often enough survive.
     Needed,
-    /// Of these the better half.
+    /// The better half of these survives.
     BestHalf,
-    /// None.
+    /// No item survives.
     Nothing,
 }
 
-/// How far a thread has come that makes room, and how choosy that lets it be. A round counts until a whole
-/// segment's worth of bytes has been won: the rounds that a segment costs say how hot a pool is, not how long the
-/// thread has been at it.
+/// The progress of a thread that makes room. Rounds count until a whole segment's worth of bytes is
+/// reclaimed: the rounds per segment measure how hot a pool is, not how long the thread has worked.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Effort {
-    /// Rounds since the last whole segment was won.
+    /// Rounds since the last whole segment was reclaimed.
     rounds: u32,
-    /// Bytes won since then.
+    /// Bytes reclaimed since then.
     reclaimed_bytes: usize,
-    /// True if nothing is kept from here on, whatever is won.
+    /// True if no item survives from here on.
     keeps_nothing: bool,
 }
 
 impl Effort {
-    /// From this round without a whole segment on only the better half is kept.
+    /// From this round without a whole segment on, only the better half survives.
     const BEST_HALF_FROM_ROUND: u32 = 16;
-    /// From this one on nothing is kept.
+    /// From this round on, no item survives.
     const NOTHING_FROM_ROUND: u32 = 64;
 
-    /// Returns what the next round keeps.
+    /// Returns which items the next round keeps.
     pub(crate) fn keep(&self) -> Keep {
         match self.rounds {
             _ if self.keeps_nothing => Keep::Nothing,
@@ -70,7 +70,7 @@ impl Effort {
         }
     }
 
-    /// Counts a round that has won `reclaimed_bytes`.
+    /// Adds a round that reclaimed this many bytes.
     pub(crate) fn count_round(&mut self, reclaimed_bytes: usize, segment_bytes: usize) {
         self.rounds += 1;
         self.reclaimed_bytes += reclaimed_bytes;
@@ -79,25 +79,26 @@ impl Effort {
         }
     }
 
-    /// Keeps nothing from here on: the place for survivors is not to be had.
+    /// Keeps no item from here on: no evictor place for survivors is available.
     pub(crate) fn keep_nothing(&mut self) {
         self.keeps_nothing = true;
     }
 }
 
-/// What came of emptying a segment.
+/// The result of an attempt to empty a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Emptied {
-    /// It is free, and this many of its bytes are won: the others were moved.
+    /// The segment is free. Holds the reclaimed bytes; the other bytes were moved.
     Yes(usize),
-    /// Not by us: somebody else is at it, or as many are evicting as may. It is worth waiting.
+    /// Another thread empties it, or the maximal number of evictors is active. Waiting is
+    /// worthwhile.
     Busy,
-    /// In part: others took the place for survivors.
+    /// Emptied in part: other threads took the memory for survivors.
     Partly,
 }
 
 impl Emptied {
-    /// Returns the bytes won.
+    /// Returns the reclaimed bytes.
     pub(crate) fn reclaimed_bytes(self) -> usize {
         match self {
             Self::Yes(bytes) => bytes,
@@ -106,7 +107,7 @@ impl Emptied {
     }
 }
 
-/// The right to empty a segment whose survivors are kept. Given back when dropped.
+/// The right to empty a segment and keep its survivors. Dropping it gives the right back.
 struct Evictor<'a>(&'a AtomicU64);
 
 impl Drop for Evictor<'_> {
@@ -116,29 +117,29 @@ impl Drop for Evictor<'_> {
     }
 }
 
-/// How the records of one segment are passed on.
+/// The parameters and the progress of emptying one segment.
 struct EvictionPass {
-    /// Where survivors go.
+    /// The stream of the survivors.
     to: Stream,
-    /// Is this an eviction? Else everything alive survives, as it is.
+    /// True for an eviction; otherwise all live items survive unchanged.
     evicts: bool,
     from: Pool,
-    /// Bytes of the mean item.
+    /// The mean size of an item in bytes.
     mean_bytes: u64,
-    /// How much oftener than needed an item must have been read.
+    /// The number of reads beyond the usual that an item needs to survive.
     surplus_min: u64,
-    /// How many bytes may survive.
+    /// The bytes that may still survive.
     bytes_left: usize,
-    /// How many bytes have survived.
+    /// The bytes that have survived.
     moved_bytes: usize,
-    /// How old the segment is, in seconds.
+    /// The age of the segment in seconds.
     age_secs: Second,
-    /// How many keys the ghost was told to remember.
+    /// The number of keys that the ghost remembered.
     remembered: u64,
 }
 
 impl EvictionPass {
-    /// How often an item of this size must have been read to survive.
+    /// Returns how often an item of this size must have been read to survive.
     fn need(&self, item_bytes: u64) -> u64 {
         let larger = |(times, _): &&(u64, u64)| item_bytes > times * self.mean_bytes;
         NEEDS.iter().find(larger).map_or(1, |(_, need)| *need)
@@ -149,7 +150,7 @@ impl EvictionPass {
         !self.evicts || is_wanted && record_bytes <= self.bytes_left
     }
 
-    /// The freq of a survivor in its new place.
+    /// Returns the freq of a survivor in its new place.
     fn freq_after(&self, freq: u64) -> u64 {
         match self.from {
             _ if !self.evicts => freq,
@@ -158,7 +159,7 @@ impl EvictionPass {
         }
     }
 
-    /// What a survivor's move is counted as.
+    /// Returns the counter for a survivor's move.
     fn move_of(&self, record: &Record, freq: u64) -> Counter {
         match (self.evicts, self.from) {
             (false, _) if record.header.is_piece() => Counter::PiecesRescued,
@@ -171,7 +172,7 @@ impl EvictionPass {
 }
 
 impl Engine {
-    /// Empties a segment as S3-FIFO says.
+    /// Empties a segment by S3-FIFO.
     pub(crate) fn evict(
         &self,
         thread: &ThreadSlot,
@@ -179,7 +180,7 @@ impl Engine {
         keep: Keep,
         now: Second,
     ) -> Result<Emptied, Stuck> {
-        // Who keeps nothing needs no place for survivors.
+        // A pass that keeps no item needs no memory for survivors.
         let evictor = self.claim_evictor(thread);
         if evictor.is_none() && keep != Keep::Nothing {
             return Ok(Emptied::Busy);
@@ -236,7 +237,7 @@ impl Engine {
         }
         let segment = sparse.segment;
         let stream = self.stream(segment);
-        // Without eviction nothing else is in the main pool: no writer takes the survivors' place.
+        // Without eviction the main pool is otherwise empty: no writer takes the survivors' memory.
         let to = if self.evicts { stream } else { stream.in_pool(Pool::Main) };
         let mut pass = EvictionPass {
             to,
@@ -265,8 +266,8 @@ impl Engine {
         Emptied::Yes(self.layout.segment_bytes.saturating_sub(pass.moved_bytes))
     }
 
-    /// Passes on what is in a segment and frees it. Where others took the place for survivors meanwhile, the
-    /// rest stays where it is.
+    /// Moves or evicts all records of a segment and frees it. If other threads take the memory for
+    /// survivors meanwhile, the remaining records stay.
     fn pass_all_on(
         &self,
         thread: &ThreadSlot,
@@ -284,17 +285,17 @@ impl Engine {
         passed
     }
 
-    /// Takes one of the places for threads that evict; none where all are taken. What is kept free is enough
-    /// for the survivors of one segment each.
+    /// Claims one of the evictor places, or returns `None` if all are taken. The spare segments
+    /// hold the survivors of one segment for each place.
     fn claim_evictor(&self, thread: &ThreadSlot) -> Option<Evictor<'_>> {
         (0..self.spare_segments() as usize)
             .map(|place| self.memory.word(global::EVICTORS + 8 * place))
-            // Pairs with the release when the last one was done.
+            // Pairs with the release of the last owner.
             .find(|word| word.compare_exchange(0, thread.owner(), Acquire, Relaxed).is_ok())
             .map(Evictor)
     }
 
-    /// Moves a record out of its segment, or unlinks it: where it is dead, or is to be evicted.
+    /// Moves a record out of its segment, or unlinks it if it is dead or chosen for eviction.
     fn relocate_or_evict(
         &self,
         thread: &ThreadSlot,
@@ -325,7 +326,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Removes a live item to make room.
+    /// Evicts a live item.
     fn evict_item(
         &self,
         thread: &ThreadSlot,
@@ -347,7 +348,7 @@ impl Engine {
         self.bump(thread, Counter::EvictedActive, u64::from(found.slot.freq() > 0));
     }
 
-    /// The bytes of an item: of its record, or of its value where that is kept in pieces.
+    /// Returns the bytes of an item: of its record, or of its value if that is kept in pieces.
     pub(crate) fn item_bytes(&self, found: &Found) -> u64 {
         match found.header.is_large() {
             true => self.memory.word(found.record_at + found.header.value_at()).load(Relaxed),
@@ -360,16 +361,17 @@ impl Engine {
         total.bytes as u64 / total.items.max(1)
     }
 
-    /// Raises what a segment's items must have been read, as far as half of its bytes need it.
+    /// Raises the number of reads that survivors need, until about half of the segment's bytes
+    /// survive.
     fn limit_to_half(&self, thread: &ThreadSlot, segment: u32, pass: &mut EvictionPass) {
         const SURPLUS_MAX: usize = crate::index::slot::FREQ_MAX as usize;
         let half = self.layout.segment_bytes / 2;
         let mut bytes_of_surplus = [0; SURPLUS_MAX];
         for record in self.records(segment) {
             let Ok(locked) = self.lock(thread, record.hash) else {
-                break; // As does who comes to it next.
+                break; // The eviction pass meets the same stopped process.
             };
-            // A piece is as wanted as the item that it is of.
+            // A piece is as valuable as its item.
             let Some(found) = self.find_item_of(&locked, &record) else {
                 continue;
             };
@@ -409,12 +411,16 @@ mod tests {
     }
 
     #[test]
-    fn rounds_count_until_they_have_won_a_segment() {
+    fn rounds_count_until_a_whole_segment_is_reclaimed() {
         const SEGMENT: usize = 1000;
         let mut effort = Effort::default();
         for _ in 0..1000 {
             effort.count_round(SEGMENT / 10, SEGMENT);
-            assert_eq!(effort.keep(), Keep::Needed, "ten rounds a segment are few");
+            assert_eq!(
+                effort.keep(),
+                Keep::Needed,
+                "ten rounds for a segment must keep all that is needed"
+            );
         }
         for (rounds, keep) in [(16, Keep::Needed), (48, Keep::BestHalf), (100, Keep::Nothing)] {
             for _ in 0..rounds {
@@ -435,11 +441,11 @@ mod tests {
         let needs = [100, 200, 201, 800, 801].map(|bytes| pass.need(bytes));
         assert_eq!(needs, [1, 1, 2, 2, 3]);
         assert!(pass.keeps(1, 100, 100) && !pass.keeps(1, 300, 300));
-        assert!(!pass.keeps(3, 100, 1001), "there is no room left for it");
+        assert!(!pass.keeps(3, 100, 1001), "an item survived without bytes left for it");
     }
 
     #[test]
-    fn survivors_of_small_begin_again_and_those_of_main_have_one_chance_less() {
+    fn survivors_of_small_restart_at_zero_and_those_of_main_lose_one() {
         assert_eq!(pass(Pool::Small).freq_after(3), 0);
         assert_eq!(pass(Pool::Main).freq_after(3), 2);
     }

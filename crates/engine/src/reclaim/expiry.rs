@@ -1,4 +1,4 @@
-//! Work that is nobody's in particular: taking back what is dead before somebody needs the room.
+//! Background work: the expiry sweep, and freeing segments before a writer needs them.
 
 use std::fmt;
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,25 +12,25 @@ use crate::reclaim::evict::{Effort, Emptied, Keep};
 use crate::segment::header::State;
 use crate::{Engine, ThreadSlot};
 
-/// How many segments [`Engine::maintain`] frees in one go.
+/// The number of segments that [`Engine::maintain`] frees in one call.
 const FREED_SEGMENTS_MAX: usize = 64;
 
-/// How many segments [`Engine::maintain`] counts again in one go.
+/// The number of segments that [`Engine::maintain`] recounts in one call.
 const RECOUNTED_SEGMENTS_MAX: usize = 16;
 
-/// In so many calls of [`Engine::maintain`] all segments are looked through for expired items …
+/// The number of calls of [`Engine::maintain`] that sweep all segments for expired items …
 const SWEEP_CALLS: usize = 8;
-/// … unless that were more than so many bytes a call.
+/// … unless that exceeds this many bytes a call.
 const SWEEP_BYTES_MAX: usize = 128 << 20;
 
-/// One of so many segments is kept free by whoever refills, besides those for survivors …
+/// A refill keeps one of this many segments free, besides the spare ones …
 const FREE_PART: u64 = 128;
 /// … but no more than this.
 const FREE_MAX: u64 = 32;
-/// After so many rounds a refill lets others go on.
+/// The number of rounds after which a refill lets other threads run.
 const REFILL_ROUNDS_MAX: u32 = 128;
 
-/// Somebody to be told that free segments are running out.
+/// The callback that reports a shortage of free segments.
 pub(crate) struct Wake(Box<dyn Fn() + Send + Sync>);
 
 impl Wake {
@@ -46,10 +46,10 @@ impl fmt::Debug for Wake {
 }
 
 impl Engine {
-    /// Takes back the memory of what expired, was flushed, overwritten or deleted, and of the oldest items while
-    /// there is more in use than the memory limit allows. To be called once a second or so, by anybody; a call
-    /// does a bounded amount of work. Expired items that nobody asks for are gone after eight calls, or as
-    /// many as the memory has 128 MiB.
+    /// Frees the memory of expired, flushed, replaced and deleted items, and evicts while the cache
+    /// exceeds its memory limit. Any thread may call it, about once a second; a call does a bounded
+    /// amount of work. Expired items that no client reads are gone after eight calls, or one call
+    /// for each 128 MiB of memory if that is more.
     pub fn maintain(&self, thread: &ThreadSlot, now: Second) {
         self.flush_if_due(now);
         self.reap_peers();
@@ -65,14 +65,14 @@ impl Engine {
             };
             keep = match freed {
                 Ok(Emptied::Yes(_)) => Keep::BestHalf,
-                // There is no place for survivors.
+                // No memory is left for survivors.
                 Ok(Emptied::Partly) if keep == Keep::BestHalf => Keep::Nothing,
                 _ => break,
             };
         }
-        // Where no thread does it: a process that shares the cache may have died meanwhile.
+        // If no other thread does it: a process that shares the cache may have died meanwhile.
         self.shrink(thread, now);
-        // After that: what has expired as a whole is taken back as a whole.
+        // After the segments that expired as a whole are freed.
         let sweep_max = (SWEEP_BYTES_MAX / self.layout.segment_bytes).max(1);
         for _ in 0..(self.used_segments() as usize).div_ceil(SWEEP_CALLS).min(sweep_max) {
             self.sweep_next(thread, now);
@@ -80,8 +80,8 @@ impl Engine {
         self.grow_if_due(thread, now);
     }
 
-    /// Evicts until enough segments are free for some time, so that writers find them and need not evict
-    /// themselves. For a thread that has nothing else to do; [`Engine::call_when_short`] says when.
+    /// Evicts until enough segments are free for some time, so that writers find them and need not
+    /// evict themselves. For a background thread; [`Engine::call_when_short`] says when to call it.
     pub fn refill(&self, thread: &ThreadSlot, now: Second) {
         let mut effort = Effort::default();
         for _ in 0..=REFILL_ROUNDS_MAX {
@@ -97,17 +97,19 @@ impl Engine {
                 Ok(emptied @ (Emptied::Yes(_) | Emptied::Partly)) => {
                     effort.count_round(emptied.reclaimed_bytes(), self.layout.segment_bytes);
                 }
-                // Where a writer is at it there is no need of us.
+                // A writer already evicts.
                 Ok(Emptied::Busy) | Err(_) => break,
             }
         }
     }
 
-    /// Removes the dead items of one group of the index that are `wanted`, by the bytes of their keys and what is known
-    /// of them, and moves the cursor behind the group; false where the walk is at its end. Unlike
-    /// [`Engine::maintain`] it looks at items wherever they are, also where others are still being written.
+    /// Removes the dead items of one group of the index that `wanted` accepts, by key length and
+    /// metadata, and moves the cursor behind the group. Returns false at the end of the walk.
+    /// Unlike [`Engine::maintain`] it covers items in all segments, also in those that are still
+    /// written to.
     ///
-    /// Cost: the group is locked, as for a store, while its items are looked at: a cache miss or two for each of ten or so.
+    /// Cost: holds the lock of the group, as a store does, for a cache miss or two for each of
+    /// about ten items.
     pub fn sweep_group(
         &self,
         thread: &ThreadSlot,
@@ -135,13 +137,14 @@ impl Engine {
         true
     }
 
-    /// Lets `wake` be called whenever a writer takes a segment and few are left: whoever it wakes shall
-    /// [`Engine::refill`]. Only the first call counts. It is called with nothing held, and must not block.
+    /// Registers `wake`, which a writer calls when it takes a segment and few are left; the woken
+    /// thread calls [`Engine::refill`]. Only the first call counts. The writer holds no locks
+    /// meanwhile, and `wake` must not block.
     pub fn call_when_short(&self, wake: Box<dyn Fn() + Send + Sync>) {
         let _ = self.wake.set(Wake(wake));
     }
 
-    /// A segment was taken: are few left?
+    /// Reports a taken segment, and a shortage if few are left.
     pub(crate) fn note_taken(&self) {
         if let Some(Wake(wake)) = self.wake.get()
             && self.free_segments() < self.free_segments_low()
@@ -158,8 +161,8 @@ impl Engine {
         self.spare_segments() + (self.segments_max() / FREE_PART).clamp(1, FREE_MAX)
     }
 
-    /// Looks through the next segment, in turn, for expired items that nobody has asked for, and unlinks
-    /// them: the segment may be worth compacting then.
+    /// Sweeps the next segment in turn for expired items and unlinks them. The segment may then be
+    /// worth compacting.
     pub(crate) fn sweep_next(&self, thread: &ThreadSlot, now: Second) {
         let turn = self.memory.word(global::SWEEP_NEXT).fetch_add(1, Relaxed);
         let segment = (turn % self.used_segments().max(1)) as u32;
@@ -170,8 +173,8 @@ impl Engine {
         {
             return;
         }
-        // A touch while we walk may note a deadline that is forgotten here: the item then waits for its
-        // segment's turn to be emptied.
+        // A concurrent touch may note a deadline that this forgets. The item then waits until its
+        // segment is emptied.
         self.forget_deadline_min(segment);
         let mut checked = 0;
         for (slot, header) in self.headers(segment) {
@@ -187,7 +190,8 @@ impl Engine {
             }
             let hash = self.hash_of(record_at, header);
             let Ok(locked) = self.lock(thread, hash) else {
-                // Others there may wait for the same: another time.
+                // Other items of the segment may wait for the same process: another call sweeps
+                // them.
                 self.note_deadline(segment, deadline);
                 break;
             };
@@ -213,7 +217,7 @@ mod tests {
 
     const NOW: Second = 10;
 
-    /// As many segments as a cache of 4 GiB has, of 64 KiB each.
+    /// Returns an engine with as many segments as a cache of 4 GiB, of 64 KiB each.
     fn engine_of_many_segments() -> Engine {
         let engine = Engine::create(&Config {
             memory_bytes: 16 << 20,
@@ -241,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refill_that_wins_segments_drops_nothing_that_was_read() {
+    fn a_refill_that_makes_progress_keeps_items_that_were_read() {
         let engine = engine_of_many_segments();
         assert!(engine.segments_max() > 4000);
         let thread = engine.register().unwrap();
@@ -267,7 +271,7 @@ mod tests {
 
         assert!(engine.free_segments() >= engine.free_segments_high());
         assert!(engine.counter(Counter::Evictions) > 1000);
-        assert_eq!(engine.counter(Counter::EvictedActive), 0, "items that were read are evicted");
+        assert_eq!(engine.counter(Counter::EvictedActive), 0, "items that were read must survive");
         engine.validate().unwrap();
     }
 }

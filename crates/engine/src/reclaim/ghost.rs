@@ -1,17 +1,18 @@
-//! The ghost: what was evicted from the small pool lately, without its bytes.
+//! The ghost: the keys that were evicted from the small pool lately, without their items.
 //!
-//! Each group of the index has a row; it is split with its group and changed under the group's lock only.
+//! Each group of the index has a row. A row is split with its group and changes under the group's
+//! lock only.
 //!
 //! ```text
 //! row      8 marks of u32
 //! mark     fingerprint 20 │ stamp 12          0 = none
 //! ```
 //!
-//! A fingerprint is the hash's tag and five bits more. Stamps run from 1 to 4095 and begin again; one is as long
-//! as it takes to add a 64th of as many marks as the cache holds items, and a mark counts for 64 of them: the
-//! ghost remembers as many items as there are.
+//! A fingerprint is the hash's tag and five more bits. Stamps run from 1 to 4095 and wrap. A stamp
+//! lasts until the ghost holds 1/64 as many new marks as the cache has items, and a mark is valid
+//! for 64 stamps: the ghost remembers as many keys as there are items.
 //!
-//! The ghost is a hint: a mark lost or found by mistake puts an item into the other pool, no more.
+//! The ghost is a hint: a lost or a false mark only puts an item into the other pool.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
@@ -26,14 +27,14 @@ const MARKS: usize = GHOST_ROW_BYTES / 4;
 const STAMP_BITS: u32 = 12;
 /// Stamps are 1 ..= this.
 const STAMPS: u32 = (1 << STAMP_BITS) - 1;
-/// For how many stamps a mark counts.
+/// The number of stamps for which a mark is valid.
 const STAMPS_VALID: u32 = 64;
-/// Bits of a fingerprint besides those of the tag.
+/// The bits of a fingerprint besides those of the tag.
 const MORE_BITS: u32 = 5;
-/// The first of them; tags end below, the bit that chooses a line is above.
+/// The lowest of them. Tags end below; the bit that chooses a line is above.
 const MORE_SHIFT: u32 = 42;
 
-/// A mark: which item, and when it was evicted.
+/// A mark: a key, and when it was evicted.
 #[derive(Clone, Copy)]
 struct Mark(u32);
 
@@ -42,7 +43,7 @@ impl Mark {
         self.0 >> STAMP_BITS
     }
 
-    /// How many stamps ago it was made; a number beyond all others for none.
+    /// Returns the age of the mark in stamps; larger than all others for an empty mark.
     fn age(self, stamp: u32) -> u32 {
         match self.0 & STAMPS {
             0 => u32::MAX,
@@ -61,10 +62,10 @@ impl Engine {
         self.memory.word(global::GHOST_STAMP).load(Relaxed) as u32 % STAMPS + 1
     }
 
-    /// Where the row of a group is, if the ghost reaches that far.
+    /// Returns the offset of a group's row, if the ghost extends that far.
     #[inline]
     pub(crate) fn ghost_row_at(&self, group: u64) -> Option<usize> {
-        // Pairs with the release in `extend_ghost`: the rows counted are zeroed.
+        // Pairs with the release in `extend_ghost`: the counted rows are zeroed.
         let rows = self.memory.word(global::GHOST_ROWS).load(Acquire);
         if group >= rows {
             return None;
@@ -84,7 +85,7 @@ impl Engine {
         (0..MARKS).map(move |mark| self.memory.half(row_at + mark * 4))
     }
 
-    /// Was the key with this hash evicted from the small pool lately?
+    /// True if the key with this hash was evicted from the small pool lately.
     pub(crate) fn ghost_holds(&self, group: u64, hash: u64) -> bool {
         let Some(row_at) = self.ghost_row_at(group) else {
             return false;
@@ -95,7 +96,7 @@ impl Engine {
             .any(|mark| mark.fingerprint() == fingerprint && mark.age(stamp) <= STAMPS_VALID)
     }
 
-    /// Remembers a key that is being evicted from the small pool, in place of the oldest mark of its row.
+    /// Remembers a key that leaves the small pool, in place of the oldest mark of its row.
     pub(crate) fn remember(&self, locked: &Locked<'_>, hash: u64) {
         let Some(row_at) = self.ghost_row_at(locked.group) else {
             return;
@@ -110,7 +111,7 @@ impl Engine {
         }
     }
 
-    /// Forgets a key that is stored again. Was it remembered?
+    /// Forgets a key that is stored again. Returns true if the ghost remembered it.
     pub(crate) fn forget(&self, locked: &Locked<'_>, hash: u64) -> bool {
         let Some(row_at) = self.ghost_row_at(locked.group) else {
             return false;
@@ -127,19 +128,20 @@ impl Engine {
         is_remembered
     }
 
-    /// Notes that so many keys were remembered, and moves the stamp on when it is time.
+    /// Counts remembered keys and advances the stamp when it is due.
     pub(crate) fn note_remembered(&self, count: u64) {
         let items = self.memory.word(global::ITEMS).load(Relaxed).cast_signed().max(0) as u64;
         let added = self.memory.word(global::GHOST_ADDED);
         let total = added.fetch_add(count, Relaxed) + count;
         let per_stamp = (items / u64::from(STAMPS_VALID)).max(1);
-        // A segment's worth may be several stamps. Who comes between loses a count: it is a hint.
+        // A segment may hold several stamps' worth. A concurrent caller may lose a count; stamps
+        // are a hint.
         self.memory.word(global::GHOST_STAMP).fetch_add(total / per_stamp, Relaxed);
         added.store(total % per_stamp, Relaxed);
     }
 
-    /// Splits the row of a group with it: marks whose `tag_bit` is set go to the new group's row. Under the
-    /// lock of the old group; nobody reaches the new one yet.
+    /// Splits the row of a group with it: marks with `tag_bit` set move to the new group's row. The
+    /// caller holds the lock of the old group; no thread reaches the new one yet.
     pub(crate) fn split_ghost_row(&self, group: u64, new_group: u64, tag_bit: u32) {
         let (Some(row_at), new_at) = (self.ghost_row_at(group), self.ghost_row_at(new_group))
         else {
@@ -156,8 +158,8 @@ impl Engine {
         }
     }
 
-    /// Gives the ghost a segment more where groups have no row. Called when segments are being freed; a cache
-    /// that evicts nothing needs no ghost.
+    /// Extends the ghost by a segment if groups lack rows. Called when segments are freed; a cache
+    /// without eviction needs no ghost.
     pub(crate) fn extend_ghost(&self, thread: &ThreadSlot) {
         let rows = self.memory.word(global::GHOST_ROWS);
         let have = rows.load(Relaxed);
@@ -167,7 +169,8 @@ impl Engine {
         let directory = self.layout.ghost_directory_at + (have as usize >> self.ghost_shift()) * 4;
         let named = self.memory.half(directory);
         if named.load(Relaxed) == 0 {
-            // What is kept free for survivors stays: without it the next segments are evicted whole.
+            // The spare segments stay free for survivors; without them, whole segments would be
+            // evicted.
             let Some(segment) = self.take_any(thread, self.spare_segments()) else {
                 return;
             };
@@ -179,7 +182,8 @@ impl Engine {
                 self.free(thread, segment);
             }
         }
-        // Pairs with the acquire in `ghost_row_at`. Whoever put the segment there may be dead by now.
+        // Pairs with the acquire in `ghost_row_at`. The process that entered the segment may be
+        // dead by now.
         rows.fetch_max(have + (1 << self.ghost_shift()), AcqRel);
     }
 }
@@ -191,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mark_is_as_old_as_stamps_have_passed_since_also_over_their_end() {
+    fn the_age_of_a_mark_is_right_after_stamps_wrap() {
         let made_at = |stamp: u32| Mark(7 << STAMP_BITS | stamp);
         assert_eq!(made_at(5).age(5), 0);
         assert_eq!(made_at(5).age(9), 4);

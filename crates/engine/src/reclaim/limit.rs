@@ -9,31 +9,31 @@ use crate::reclaim::evict::{Emptied, Keep};
 use crate::segment::header::State;
 use crate::{Engine, ThreadSlot};
 
-/// Segments that items need at least: those of the appenders, and something to empty.
+/// The minimal number of segments for items: one for each appender, and one to empty.
 const ITEM_SEGMENTS_MIN: usize = 8;
 
-/// How many segments are freed, or looked at, in a slice of the work that a lower limit asks for.
+/// The number of segments that a slice of shrinking frees or checks.
 const SLICE_SEGMENTS: usize = 8;
 
 /// A memory limit that the cache cannot have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the memory limit must be {min} to {max} bytes, found {asked}; the upper one is what the cache was opened for"
+    "the memory limit must be {min} to {max} bytes, found {asked}; the upper one is the limit that the cache was opened with"
 )]
 pub struct LimitError {
-    /// What was asked for.
+    /// The requested bytes.
     pub asked: usize,
-    /// The least possible.
+    /// The smallest possible limit.
     pub min: usize,
-    /// The most the cache was opened for.
+    /// The limit that the cache was opened for.
     pub max: usize,
 }
 
 impl Engine {
-    /// Changes how much memory the cache may use, up to what it was created for. More can be used at once.
-    /// Less than is in use takes effect with the next calls of [`Engine::shrink`] and [`Engine::maintain`], and without
-    /// [`Engine::call_when_short`] with the next stores: what is wanted least is evicted and its memory goes back to the
-    /// system.
+    /// Changes the memory limit, up to the one that the cache was created for. A higher limit holds
+    /// at once. A lower one takes effect with the next calls of [`Engine::shrink`] and
+    /// [`Engine::maintain`], and without [`Engine::call_when_short`] with the next stores, which
+    /// evict the least valuable items and return their memory to the system.
     ///
     /// # Errors
     /// [`LimitError`] names the bounds.
@@ -51,15 +51,16 @@ impl Engine {
         Ok(())
     }
 
-    /// A higher limit holds at once. A lower one is approached by [`Engine::shrink`] where a thread does that; else the
-    /// next writers evict down to it. The memory of segments that are free already goes back to the system.
+    /// Applies a limit. A higher one holds at once. A lower one is approached by [`Engine::shrink`]
+    /// if a thread calls it; otherwise the next writers evict down to it. The memory of free
+    /// segments returns to the system.
     fn change_limit(&self, thread: &ThreadSlot, bytes: usize) {
         let lowers = bytes < self.memory_limit();
         match self.wake.get() {
             Some(wake) if lowers => {
                 self.memory.word(global::MEMORY_LIMIT).store(bytes as u64, Relaxed);
                 if !self.evicts {
-                    // Nothing makes room for stores that come: they are refused from now on.
+                    // Without eviction, stores fail until items are deleted.
                     self.limit_to(bytes);
                 }
                 self.release_next.store(0, Relaxed);
@@ -74,9 +75,9 @@ impl Engine {
         }
     }
 
-    /// Does a slice of the work that a lowered limit asks for: gives memory of free segments back, then frees some, and
-    /// lowers the number of segments that may be in use to what is in use and a few. So writers find free segments all
-    /// the time. True if there is more to do now.
+    /// Does a slice of shrinking: returns the memory of free segments, then frees some, and lowers
+    /// the number of usable segments to those in use and a few more, so that writers always find
+    /// free ones. Returns true if more work is due now.
     pub fn shrink(&self, thread: &ThreadSlot, now: Second) -> bool {
         if self.release_free_segments(thread) {
             return true;
@@ -103,34 +104,34 @@ impl Engine {
         }
         self.follow_limit();
         if !self.is_shrinking() {
-            // Segments that became free while writers took others still have their memory.
+            // Segments freed while writers took others still have their memory.
             self.release_next.store(0, Relaxed);
             return true;
         }
         self.segments_in_use() < before
     }
 
-    /// Lowers the number of segments that may be in use towards the limit.
+    /// Lowers the number of usable segments towards the limit.
     fn follow_limit(&self) {
         let max = self.segments_max();
         let reached = self.segments_in_use() + self.free_segments_low();
         let next = self.segments_target().max(max.min(reached));
-        // Where the limit is just changed, that holds.
+        // If another thread changes the limit now, its value stays.
         let word = self.memory.word(global::SEGMENTS_MAX);
         let _ = word.compare_exchange(max, next, Relaxed, Relaxed);
     }
 
-    /// The number of segments that the limit allows.
+    /// Returns the number of segments that the limit allows.
     fn segments_target(&self) -> u64 {
         self.layout.segments_in(self.memory_limit()) as u64
     }
 
-    /// True while more segments may be in use than the limit allows.
+    /// True while more segments are usable than the limit allows.
     fn is_shrinking(&self) -> bool {
         self.segments_max() > self.segments_target()
     }
 
-    /// Gives the memory of some free segments back to the system. True if there may be more of them.
+    /// Returns the memory of some free segments to the system. Returns true if more may follow.
     fn release_free_segments(&self, thread: &ThreadSlot) -> bool {
         let used = self.used_segments();
         for _ in 0..SLICE_SEGMENTS {
@@ -150,17 +151,17 @@ impl Engine {
         self.memory.word(global::MEMORY_LIMIT).store(bytes as u64, Relaxed);
     }
 
-    /// How much memory the cache may use.
+    /// Returns the memory limit in bytes.
     pub fn memory_limit(&self) -> usize {
         self.memory.word(global::MEMORY_LIMIT).load(Relaxed) as usize
     }
 
-    /// How many segments may be in use.
+    /// Returns the number of segments that may be in use.
     pub(crate) fn segments_max(&self) -> u64 {
         self.memory.word(global::SEGMENTS_MAX).load(Relaxed)
     }
 
-    /// Must segments be given back?
+    /// True if segments must be given back.
     pub(crate) fn is_over_limit(&self) -> bool {
         self.segments_in_use() > self.segments_target()
     }

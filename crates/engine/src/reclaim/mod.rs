@@ -1,4 +1,5 @@
-//! Reclaiming memory: which segment is emptied, what of it survives, and the expiry sweep.
+//! Reclaiming memory: the choice of a segment, eviction, compaction, the expiry sweep, the memory
+//! limit.
 
 pub(crate) mod empty;
 pub(crate) mod evict;

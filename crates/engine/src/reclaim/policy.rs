@@ -1,8 +1,8 @@
-//! Making room: which segment is put to new use.
+//! The choice of the segment to reuse.
 //!
-//! In this order: a free segment that was used before; one in which nothing matters any more; one that is
-//! almost dead, whose survivors are moved; one that was never used. When memory is full: the emptiest one, if
-//! enough of it is dead; then, where eviction is allowed, the one that S3-FIFO says.
+//! The order: a free segment that was used before; a reclaimable one; one that is almost dead,
+//! whose survivors are moved; a fresh one. When memory is full: the emptiest one, if enough of it
+//! is dead; then, if eviction is allowed, the victim of S3-FIFO.
 
 use larder_item::Second;
 use larder_stats::Counter;
@@ -13,51 +13,51 @@ use crate::segment::header::{State, Use};
 use crate::segment::stream::Pool;
 use crate::{Engine, StoreError, ThreadSlot};
 
-/// With no more than this part alive a segment is compacted before memory is used that never was: what is
-/// stored stays together in memory that is warm, and the process grows with what is stored, not with what
-/// has been written. At most a byte is copied for three that are won; docs/decisions/0004 has the
+/// The live percentage up to which a segment is compacted before fresh memory is used. Records then
+/// stay together in warm memory, and the process grows with its content rather than with what was
+/// written. At most one byte is copied for three reclaimed; docs/decisions/0004 has the
 /// measurement.
 const SPARSE_LIVE_PERCENT_MAX: usize = 25;
 
-/// Up to this part of its memory a cache takes fresh segments without moving anything: overwritten ones soon
-/// have nothing live, and cost nothing to take back.
+/// Up to this fraction of its memory a cache takes fresh segments without moving records: replaced
+/// ones soon hold nothing live and cost nothing to reclaim.
 const SMALL_PART: u64 = 32;
 
-/// With less than this part alive a segment is compacted before anything is evicted.
+/// The live percentage below which a segment is compacted before an item is evicted.
 const COMPACTED_LIVE_PERCENT_MAX: usize = 80;
 
-/// Where eviction is not allowed a segment is worth compacting if a little of it is won.
+/// The same without eviction: compaction pays if it reclaims a little.
 const UNEVICTED_LIVE_PERCENT_MAX: usize = 94;
 
-/// So often a thread looks for something to evict, and lets others run, before it gives up.
+/// The number of fruitless attempts to evict, with a yield after each, before a thread gives up.
 const FRUITLESS_MAX: u32 = 1000;
 
-/// So often a thread that looks for room comes upon what a stopped process holds, each time for a second or two, before
-/// it gives up.
+/// The number of waits for resources of a stopped process, a second or two each, before a thread
+/// that makes room gives up.
 const STUCK_MAX: usize = 1;
 
-/// The small pool is evicted from while it has more than one of so many segments.
+/// The small pool is evicted from while it has more than one of this many segments.
 const SMALL_POOL_PART: u64 = 10;
 
-/// No record but a table of very many pieces is longer than this part of a segment.
+/// Only a table of very many pieces is longer than this fraction of a segment.
 const RECORD_PART: usize = 8;
 
-/// The live bytes of a segment that is not to be emptied.
+/// The live bytes of a segment that must not be emptied.
 const FULL: u64 = u64::MAX;
 
-/// What is there to win.
+/// The candidates for reuse.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Survey {
-    /// Nothing in it matters any more.
+    /// A reclaimable segment.
     pub(crate) reclaimable: Option<Use>,
-    /// The least bytes that are not won by moving what lives, and whose they are.
+    /// The segment that moving would reclaim most of, and the bytes that would remain.
     emptiest: Option<(u64, Use)>,
-    /// The oldest of each pool.
+    /// The oldest segment of each pool.
     oldest: [Option<Use>; 2],
-    /// The same among segments that are held: with parts of values that are still arriving, which are lost
-    /// when they are evicted.
+    /// The oldest segment that is held. It has parts of values that are still arriving and that
+    /// eviction loses.
     oldest_held: Option<Use>,
-    /// How many segments each pool has.
+    /// The number of segments of each pool.
     segments: [u64; 2],
 }
 
@@ -68,13 +68,13 @@ impl Survey {
             .map(|(_, emptiest)| emptiest)
     }
 
-    /// All that might be emptied next.
+    /// Returns all segments that may be emptied next.
     fn candidates(&self) -> impl Iterator<Item = Use> {
         let emptiest = self.emptiest.map(|(_, emptiest)| emptiest);
         [self.reclaimable, emptiest, self.victim()].into_iter().flatten()
     }
 
-    /// The segment that S3-FIFO evicts from next.
+    /// Returns the segment that S3-FIFO evicts from next.
     pub(crate) fn victim(&self) -> Option<Use> {
         let [small, main] = self.segments;
         let [oldest_small, oldest_main] = self.oldest;
@@ -86,23 +86,24 @@ impl Survey {
 }
 
 impl Engine {
-    /// How many free segments only survivors may take, and so how many threads may evict at the same time.
+    /// Returns the number of free segments that only survivors may take. It limits the concurrent
+    /// evictors, too.
     pub(crate) fn spare_segments(&self) -> u64 {
         const SEGMENTS_PER_SPARE: u64 = 512;
         const SPARE_MAX: u64 = larder_region::layout::global::EVICTORS_MAX as u64;
         (self.segments_max() / SEGMENTS_PER_SPARE).clamp(1, SPARE_MAX)
     }
 
-    /// Takes a free segment that was used before, where there are more than survivors may need: they would touch
-    /// fresh memory in its place.
+    /// Takes a free segment that was used before, if there are more than survivors may need.
+    /// Survivors would take fresh memory instead.
     pub(crate) fn take_free_segment(&self, thread: &ThreadSlot) -> Option<u32> {
         let spare = self.spare_segments();
         let used_before = self.used_segments().saturating_sub(self.segments_in_use());
         (used_before > spare).then(|| self.take_used(thread, spare)).flatten()
     }
 
-    /// Takes a segment for new use: a free one, or the one that costs the cache least. The caller holds
-    /// neither group nor appender.
+    /// Takes a segment for new use: a free one, or the one that costs the cache least. The caller
+    /// holds neither group nor appender.
     pub(crate) fn take_segment(&self, thread: &ThreadSlot, now: Second) -> Result<u32, StoreError> {
         let mut wait = Wait::default();
         let (mut effort, mut fruitless, mut stuck) = (Effort::default(), 0, 0);
@@ -127,7 +128,8 @@ impl Engine {
                         return Ok(segment);
                     }
                     match self.make_room(thread, &survey, keep, now) {
-                        // All there is may be in the appenders of others, or was sealed since the survey.
+                        // Other threads' appenders may hold all segments, or sealed them after the
+                        // survey.
                         Err(StoreError::NoMemory) if self.evicts && fruitless < FRUITLESS_MAX => {
                             fruitless += 1;
                             Ok(Emptied::Busy)
@@ -139,9 +141,10 @@ impl Engine {
                     }
                 }
             };
-            // Waiting for somebody else is no round: nobody shall be the less choosy for it.
+            // A wait for another thread is no round: it must not make eviction less strict.
             match emptied {
-                // Whoever has been stopped with the place for survivors is not waited for.
+                // A stopped process may hold the place for survivors; this thread goes on without
+                // it.
                 Ok(Emptied::Busy) => match self.wait_for_peers(&mut wait) {
                     Err(_) if self.evicts && keep != Keep::Nothing => {
                         effort.keep_nothing();
@@ -152,7 +155,8 @@ impl Engine {
                 Ok(emptied @ (Emptied::Yes(_) | Emptied::Partly)) => {
                     effort.count_round(emptied.reclaimed_bytes(), self.layout.segment_bytes);
                 }
-                // It holds the group of a record there, or the appender for survivors: on without either.
+                // The stopped process holds the group of a record there, or the appender for
+                // survivors: go on without either.
                 Err(StoreError::Stuck(_)) if self.evicts && stuck < STUCK_MAX => {
                     avoided.extend(survey.candidates());
                     stuck += 1;
@@ -163,7 +167,7 @@ impl Engine {
         }
     }
 
-    /// Does one thing for room in a full memory.
+    /// Makes one step towards room in a full memory.
     pub(crate) fn make_room(
         &self,
         thread: &ThreadSlot,
@@ -180,14 +184,14 @@ impl Engine {
         }
         let victim = match self.evicts {
             true => survey.victim(),
-            // Rather than none, one whose arriving values will have to be sent again.
+            // Rather than fail, empties one whose arriving values have to be sent again.
             false => self.abandoned(),
         };
         match victim {
             Some(victim) if self.evicts => Ok(self.evict(thread, victim, keep, now)?),
             Some(victim) => self.compact(thread, victim, now),
             None if self.is_anybody_emptying() => Ok(Emptied::Busy),
-            // Their segments can be emptied then.
+            // The sealed segments can be emptied then.
             None if self.detach_idle(thread) => Ok(Emptied::Partly),
             None => Err(StoreError::NoMemory),
         }
@@ -197,16 +201,17 @@ impl Engine {
         self.layout.segment_bytes / 100 * percent
     }
 
-    /// Looks at all sealed segments, or at those before the first reclaimable one.
+    /// Surveys all sealed segments, up to the first reclaimable one.
     pub(crate) fn survey(&self, now: Second) -> Survey {
         self.survey_without(&[], now)
     }
 
-    /// The same without some segments.
+    /// As [`Self::survey`], without some segments.
     fn survey_without(&self, avoided: &[Use], now: Second) -> Survey {
         let mut survey = Survey::default();
         for segment in self.segments().take(self.used_segments() as usize) {
-            // First: what is seen of its next use says nothing of this one, which cannot be emptied any more.
+            // First: the use may end meanwhile, and then the rest of the survey's view belongs to
+            // the next use, which the empty attempt notices.
             let present = self.present_use(segment);
             let state = self.state(segment);
             if !matches!(state, State::Active | State::Sealed) {
@@ -232,16 +237,16 @@ impl Engine {
         survey
     }
 
-    /// The bytes of a sealed segment that are not won by moving what lives: that, and an end that was too short
-    /// for the next record. It would be too short for another one elsewhere; who counted on it could move
-    /// records of the same length for ever.
+    /// Returns the bytes of a sealed segment that moving does not reclaim: the live ones, and an
+    /// end that was too short for the next record. It would be too short in another segment, too;
+    /// counting on it could move records of equal length forever.
     fn taken(&self, segment: u32) -> usize {
         let segment_bytes = self.layout.segment_bytes;
         let end = segment_bytes - self.filled(segment).min(segment_bytes);
         self.live(segment) + if end < segment_bytes / RECORD_PART { end } else { 0 }
     }
 
-    /// The segment with the least live bytes among those with pieces of values that are still arriving.
+    /// Returns the segment with the fewest live bytes among those with arriving pieces.
     fn abandoned(&self) -> Option<Use> {
         let live_max = self.percent(UNEVICTED_LIVE_PERCENT_MAX);
         self.segments()
@@ -279,14 +284,14 @@ mod tests {
     }
 
     #[test]
-    fn who_needs_room_goes_round_a_group_that_a_stopped_process_holds() {
+    fn eviction_avoids_a_group_that_a_stopped_process_holds() {
         let (stopped, engine) = two_peers();
         let (holder, thread) = (stopped.register().unwrap(), engine.register().unwrap());
         let keys: Vec<Vec<u8>> = (0..2000).map(|key: u32| key.to_le_bytes().into()).collect();
         for key in &keys {
             engine.store(&thread, &request(key), &[7; 1000], NOW).unwrap();
         }
-        // A group of which the segment that is emptied next has an item.
+        // A group with an item in the segment that is emptied next.
         let oldest = engine.survey(NOW).victim().unwrap();
         let hash = engine.records(oldest.segment).next().unwrap().hash;
         let locked = stopped.lock(&holder, hash).unwrap();
@@ -305,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn who_finds_all_appenders_held_by_a_stopped_process_is_told_so() {
+    fn a_store_fails_if_a_stopped_process_holds_all_appenders() {
         let (stopped, engine) = two_peers();
         let (holder, thread) = (stopped.register().unwrap(), engine.register().unwrap());
         let stream = engine.stream_of(Pool::Small, Deadline::NEVER, NOW);
@@ -319,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_value_is_read_though_who_empties_its_segment_has_been_stopped() {
+    fn a_large_value_is_readable_while_a_stopped_process_empties_its_segment() {
         let (stopped, engine) = two_peers();
         let (emptier, thread) = (stopped.register().unwrap(), engine.register().unwrap());
         engine.store(&thread, &request(b"large"), &[7; 100_000], NOW).unwrap();

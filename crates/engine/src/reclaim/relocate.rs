@@ -1,4 +1,4 @@
-//! Moving a live record to another place without anybody noticing.
+//! Moving a live record to another place without readers noticing.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -16,7 +16,7 @@ use crate::segment::stream::Stream;
 use crate::{Engine, StoreError, ThreadSlot};
 
 impl Engine {
-    /// Makes the slot of a found record name its copy. Under the lock of its group.
+    /// Makes the slot of a found record name its copy. The caller holds the lock of its group.
     pub(crate) fn relink(
         &self,
         thread: &ThreadSlot,
@@ -34,11 +34,11 @@ impl Engine {
         self.discharge(found.slot.segment(), Account::of(found.header));
     }
 
-    /// Moves a live record, or a live piece, to a stream; nothing happens where it is dead by now. `freq_after` is
-    /// what becomes of a record's freq.
+    /// Moves a live record, or a live piece, to a stream. Does nothing if the record is dead by
+    /// now. `freq_after` maps the record's freq.
     ///
-    /// The flush is looked at under the lock, after the new place is found: an item flushed meanwhile does not
-    /// come back under a younger sequence.
+    /// The flush is checked under the lock, after the new place is found: an item that is flushed
+    /// meanwhile does not return under a younger sequence.
     pub(crate) fn relocate(
         &self,
         thread: &ThreadSlot,
@@ -60,8 +60,8 @@ impl Engine {
                 self.remove_dead(thread, &found, death);
                 return Ok(());
             }
-            // What may have changed since the copy: version and deadline, the table of a large value, all of a
-            // record that changes in place, and the header's marks.
+            // What may have changed since the copy: version and deadline, the table of a large
+            // value, all of a record that changes in place, and the header's marks.
             let fields = header.key_at() - HEADER_BYTES;
             self.memory.copy(from + HEADER_BYTES, room.at() + HEADER_BYTES, fields);
             if header.is_large() {
@@ -101,8 +101,8 @@ impl Engine {
         }
     }
 
-    /// The large item of a locked group that a piece belongs to, and the word of its table that names the
-    /// piece.
+    /// Finds the large item of a locked group that a piece belongs to, and the word of its table
+    /// that names the piece.
     pub(crate) fn find_owner(
         &self,
         locked: &Locked<'_>,

@@ -1,8 +1,8 @@
-//! Free segments: those that were used before, and those that never were.
+//! The segment allocator: free segments that were used before, and fresh ones.
 //!
-//! A segment is free if its state says so, and whoever changes that state by a compare-exchange has it. All else here is
-//! advice: how many are in use, where to look for a free one. So nothing is lost with a process that dies half-way: what it had taken
-//! has its thread slot's number in the state (see `repair`).
+//! A segment is free if its state says so. A compare-exchange of that state takes it. The number in
+//! use and the hint for the next free one are advice only. A process that dies in the middle loses
+//! nothing: a taken segment carries the owner in its state (see `repair`).
 
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use std::sync::atomic::fence;
@@ -13,46 +13,46 @@ use crate::segment::header::State;
 use crate::{Engine, ThreadSlot};
 
 impl Engine {
-    /// How many segments may still be taken into use.
+    /// Returns the number of segments that may still be taken.
     pub(crate) fn free_segments(&self) -> u64 {
         self.segments_max().saturating_sub(self.segments_in_use())
     }
 
-    /// How many segments hold something.
+    /// Returns the number of segments in use.
     pub(crate) fn segments_in_use(&self) -> u64 {
         in_use(self.memory.word(global::SEGMENTS_USED).load(Relaxed))
     }
 
-    /// How many segments have ever been used. They are the first ones.
+    /// Returns the number of segments that have ever been used. They are the first ones.
     pub(crate) fn used_segments(&self) -> u64 {
         self.memory.word(global::FRESH_SEGMENT).load(Relaxed)
     }
 
-    /// Takes a free segment, leaving `spare`: one that was used before, or else one that never was.
+    /// Takes a free segment and leaves `spare`: a used one first, then a fresh one.
     pub(crate) fn take_any(&self, thread: &ThreadSlot, spare: u64) -> Option<u32> {
         self.take_used(thread, spare).or_else(|| self.take_fresh(thread, spare))
     }
 
-    /// Takes a segment that was used before, leaving `spare` free ones of any kind.
+    /// Takes a segment that was used before and leaves `spare` free ones of any kind.
     pub(crate) fn take_used(&self, thread: &ThreadSlot, spare: u64) -> Option<u32> {
         self.take(thread, spare, || self.claim_used(thread))
     }
 
-    /// Takes a segment that has never been used, leaving `spare`. No more are ever used than may be at a time: a
-    /// free one that was used before has its memory still.
+    /// Takes a fresh segment and leaves `spare`. The number of segments ever used stays within the
+    /// limit: a free one that was used before still has its memory.
     pub(crate) fn take_fresh(&self, thread: &ThreadSlot, spare: u64) -> Option<u32> {
         self.take(thread, spare, || self.claim_fresh(thread, self.segments_max()))
     }
 
-    /// Takes a free segment for what is moved out of another, which is free for it soon. So a limit that was
-    /// lowered below what is in use does not stand in the way of getting there.
+    /// Takes a free segment for survivors of another segment, which becomes free soon after. This
+    /// works beyond a limit that was lowered, so that eviction can reach the limit.
     pub(crate) fn take_for_survivors(&self, thread: &ThreadSlot) -> Option<u32> {
         let taken = self.take_any(thread, 0);
         if taken.is_some() || self.segments_in_use() < self.segments_max() {
             return taken;
         }
-        // Where none is free of those that ever were in use all are: with more of them than may be, the limit was
-        // lowered.
+        // If none of the used segments is free, all are in use. More of them than the limit allows
+        // means that the limit was lowered.
         let is_lowered = self.used_segments() > self.segments_max();
         let fresh_end = if is_lowered { self.layout.segments as u64 } else { 0 };
         self.note_taking(thread, true);
@@ -61,7 +61,7 @@ impl Engine {
         self.end_taking(thread, claimed)
     }
 
-    /// Counts one more segment as used, if `spare` are left then, and claims it.
+    /// Adds one to the number in use if `spare` remain, and claims a segment.
     fn take(
         &self,
         thread: &ThreadSlot,
@@ -86,7 +86,7 @@ impl Engine {
         claimed
     }
 
-    /// Claims a free segment that was used before: the one that became free last, or one near it.
+    /// Claims a free segment that was used before: the one freed last, or one near it.
     fn claim_used(&self, thread: &ThreadSlot) -> Option<u32> {
         let used = self.used_segments() as u32;
         let hint = self.memory.word(global::FREE_NEXT);
@@ -97,13 +97,13 @@ impl Engine {
         Some(segment)
     }
 
-    /// Claims the next segment that has never been used, if it is one before `end`.
+    /// Claims the next fresh segment below `end`.
     fn claim_fresh(&self, thread: &ThreadSlot, end: u64) -> Option<u32> {
         let fresh = self.memory.word(global::FRESH_SEGMENT);
         loop {
             let next = |next| (next < end).then_some(next + 1);
             let segment = fresh.fetch_update(Relaxed, Relaxed, next).ok()? as u32;
-            // Else somebody else found it among those used before, which it is now.
+            // Otherwise another thread took it as a used one, which it is by now.
             if self.claim_free(thread, segment) {
                 return Some(segment);
             }
@@ -113,15 +113,15 @@ impl Engine {
     fn claim_free(&self, thread: &ThreadSlot, segment: u32) -> bool {
         let claimed = self.claim_segment(segment, State::Free, State::Reserved, thread);
         if claimed {
-            // Pairs with the acquire fence of readers: who sees bytes that the caller writes
-            // sees the sequence gone too, and reads again. Here, not in `retire`: a fence counts
-            // for what its own thread writes afterwards.
+            // Pairs with the acquire fence of readers: a reader that sees bytes of the new use also
+            // sees the cleared sequence and reads again. The fence stands here and not in `retire`,
+            // because it orders what its own thread writes afterwards.
             fence(Release);
         }
         claimed
     }
 
-    /// Makes a segment of the thread slot free.
+    /// Frees a segment that the thread slot owns.
     pub(crate) fn free(&self, thread: &ThreadSlot, segment: u32) {
         self.note_taking(thread, true);
         self.memory.word(global::FREE_NEXT).store(u64::from(segment), Relaxed);
@@ -130,8 +130,8 @@ impl Engine {
         self.note_taking(thread, false);
     }
 
-    /// Gives the memory of a segment back to the system, if it is free. It is taken meanwhile: where nothing may be evicted
-    /// only if others are left for a store.
+    /// Returns the memory of a free segment to the system. Takes the segment meanwhile, without
+    /// eviction only if others remain for a store.
     pub(crate) fn release_if_free(&self, thread: &ThreadSlot, segment: u32) {
         if self.state(segment) != State::Free {
             return;
@@ -144,16 +144,16 @@ impl Engine {
         }
     }
 
-    /// Gives the memory of a segment of the thread slot back to the system. Not where processes share it: what a full tmpfs did not
-    /// give again would end them with a signal.
+    /// Returns the memory of an owned segment to the system. Does nothing in shared memory: a full
+    /// tmpfs would not provide it again, and a store would end the process with a signal.
     pub(crate) fn give_back_memory(&self, segment: u32) {
         if !self.has_peers() {
             self.memory.release(self.layout.segment_at(segment), self.layout.segment_bytes);
         }
     }
 
-    /// Changes the number of segments in use, if `change` says to what. Each change gives the word another version: who
-    /// counts them again notices.
+    /// Changes the number of segments in use to the result of `change`, if there is one. Each
+    /// change bumps the word's version, so that a concurrent recount notices it.
     fn count_segments(&self, change: impl Fn(u64) -> Option<u64>) -> bool {
         let word = self.memory.word(global::SEGMENTS_USED);
         word.fetch_update(AcqRel, Relaxed, |word| Some(recounted(word, change(in_use(word))?)))
@@ -161,12 +161,12 @@ impl Engine {
     }
 }
 
-/// The number of segments in use that a word says.
+/// Returns the number of segments in use of a word.
 pub(crate) fn in_use(word: u64) -> u64 {
     word & 0xFFFF_FFFF
 }
 
-/// The word of another number, with the next version.
+/// Returns the word of another number, with the next version.
 pub(crate) fn recounted(word: u64, used: u64) -> u64 {
     (word >> 32).wrapping_add(1) << 32 | in_use(used)
 }

@@ -1,9 +1,9 @@
 //! Appenders: where new records go.
 //!
-//! A stream has a few appenders ("stripes"), each with a segment of its own. A writer claims one for as long as
-//! it takes to write a record and publish it: while an appender is claimed its segment is not sealed, so it
-//! cannot be emptied under the writer. Nobody makes room while it holds an appender: whoever does moves survivors,
-//! which takes another.
+//! A stream has a few appenders ("stripes"), each with a segment of its own. A writer claims one
+//! while it writes and publishes a record. The segment of a claimed appender is not sealed, so no
+//! evictor can empty it under the writer. A thread never makes room while it holds an appender:
+//! making room moves survivors, which takes another one.
 //!
 //! ```text
 //! 0  claimed by owner u64 │ 8  segment + 1, 0 for none u64
@@ -23,20 +23,21 @@ use crate::{Engine, StoreError, Stuck, ThreadSlot};
 const CLAIMED: usize = 0;
 const SEGMENT: usize = 8;
 
-/// A claimed head with room in its segment. Dropped, it is released; what was not kept is given back.
+/// A claimed appender with room in its segment. Dropping it releases the appender and the unused
+/// room.
 pub(crate) struct Reservation<'a> {
     engine: &'a Engine,
     appender_at: usize,
     pub(crate) segment: u32,
     pub(crate) sequence: u64,
-    /// Where in the segment the room begins.
+    /// The offset of the room in the segment.
     pub(crate) offset: usize,
-    /// How much room there is.
+    /// The length of the room in bytes.
     pub(crate) bytes: usize,
 }
 
 impl Reservation<'_> {
-    /// Where in the region the room begins.
+    /// Returns the offset of the room in the region.
     pub(crate) fn at(&self) -> usize {
         self.engine.layout.segment_at(self.segment) + self.offset
     }
@@ -45,12 +46,13 @@ impl Reservation<'_> {
         Slot::new(self.segment, self.offset, self.sequence)
     }
 
-    /// Makes `bytes` written at the start of the room part of the segment, so that walkers see them.
+    /// Extends the filled part of the segment over the first `bytes` of the room, so that walks see
+    /// them.
     pub(crate) fn fill(&self, bytes: usize) {
         self.engine.set_filled(self.segment, self.offset + bytes);
     }
 
-    /// Takes back what `fill` did: nothing names the record.
+    /// Undoes `fill`: no slot names the record.
     pub(crate) fn give_back(&self) {
         self.engine.set_filled(self.segment, self.offset);
     }
@@ -64,8 +66,9 @@ impl Drop for Reservation<'_> {
 }
 
 impl Engine {
-    /// Finds room for a record of `bytes` (a multiple of 8), or for a part of it of at least `bytes_min`.
-    /// Empties old segments where there is none: the caller must hold neither group nor appender.
+    /// Reserves room for a record of `bytes` (a multiple of 8), or for a part of it of at least
+    /// `bytes_min`. Empties old segments if memory is full: the caller must hold neither group nor
+    /// appender.
     pub(crate) fn reserve(
         &self,
         thread: &ThreadSlot,
@@ -78,20 +81,20 @@ impl Engine {
         loop {
             let claimed = self.claim_appender(thread, stream);
             if claimed.is_err() {
-                // It would be nobody's as long as this process lives.
+                // The caller returns with an error, so the segment goes back.
                 taken.inspect(|segment| self.free(thread, *segment));
             }
             let mut room = claimed?;
             loop {
                 if self.has_room_for(thread, &mut room, bytes, bytes_min)? {
-                    // Somebody else had one for this head while we looked for ours.
+                    // Another thread attached a segment to this appender meanwhile.
                     taken.inspect(|segment| self.free(thread, *segment));
                     return Ok(room);
                 }
                 let Some(segment) = taken.take().or_else(|| self.take_free_segment(thread)) else {
                     break;
                 };
-                // The head stays claimed until there is something in it: see `detach_idle`.
+                // The appender stays claimed until its segment holds something: see `detach_idle`.
                 self.attach_segment(thread, &room, segment, stream, now);
                 self.note_taken();
             }
@@ -100,7 +103,7 @@ impl Engine {
         }
     }
 
-    /// As [`Self::reserve`], for a record that is moved: takes what is kept free for that, and makes no room.
+    /// As [`Self::reserve`], for a record that is moved: uses the spare segments and makes no room.
     pub(crate) fn reserve_for_survivor(
         &self,
         thread: &ThreadSlot,
@@ -116,7 +119,7 @@ impl Engine {
         Ok(room)
     }
 
-    /// Looks for room in the segment of a claimed head; seals one that has too little.
+    /// Finds room in the segment of a claimed appender; seals a segment that has too little.
     fn has_room_for(
         &self,
         thread: &ThreadSlot,
@@ -134,7 +137,7 @@ impl Engine {
         room.segment = segment;
         room.sequence = self.sequence(segment).load(Relaxed);
         room.offset = self.filled(segment);
-        // A damaged region may say more than there is.
+        // A damaged region may claim more than a segment holds.
         room.bytes = self.layout.segment_bytes.saturating_sub(room.offset).min(bytes);
         let fits = room.offset.is_multiple_of(8)
             && room.bytes >= bytes_min
@@ -155,11 +158,11 @@ impl Engine {
     ) {
         self.activate(thread, segment, stream, now);
         self.memory.word(room.appender_at + SEGMENT).store(u64::from(segment) + 1, Release);
-        // From here on it is the head's.
+        // From here on the appender owns the segment.
         self.set_state(segment, State::Active);
     }
 
-    /// Claims an appender of the stream, beginning with the thread slot's own; waits where all are claimed.
+    /// Claims an appender of the stream, the thread slot's own one first. Waits if all are claimed.
     fn claim_appender(
         &self,
         thread: &ThreadSlot,
@@ -205,30 +208,31 @@ impl Engine {
         (self.memory.word(appender_at + SEGMENT).load(Relaxed) as u32).checked_sub(1)
     }
 
-    /// Seals the segment of a claimed head.
+    /// Seals the segment of a claimed appender.
     pub(crate) fn detach_segment(&self, thread: &ThreadSlot, appender_at: usize, segment: u32) {
         self.set_own_state(segment, State::Active, thread);
         self.memory.word(appender_at + SEGMENT).store(0, Release);
         self.set_state(segment, State::Sealed);
     }
 
-    /// Seals the segments of appenders that nobody uses just now, where nothing in them matters: so that what
-    /// was flushed or has expired does not wait for the next store to be taken back.
+    /// Seals the segments of idle appenders that are reclaimable. Otherwise flushed or expired
+    /// records would wait for the next store.
     pub(crate) fn detach_reclaimable(&self, thread: &ThreadSlot, now: Second) {
         self.detach_where(thread, |segment| {
             self.filled(segment) > 0 && self.is_reclaimable(segment, now)
         });
     }
 
-    /// Seals the segments of all appenders that nobody uses just now: where appenders hold all there is, none can be
-    /// emptied. Were there any? Without eviction those stay that are compacted into: what is in them would be
-    /// moved to others like them, again and again.
+    /// Seals the segments of all idle appenders: while appenders hold all memory, no segment can be
+    /// emptied. Returns true if it sealed any. Without eviction it leaves the segments that
+    /// compaction writes to, whose records would move to others like them again and again.
     pub(crate) fn detach_idle(&self, thread: &ThreadSlot) -> bool {
         let is_due = |segment| self.evicts || self.stream(segment).pool == Pool::Small;
         self.detach_where(thread, is_due) > 0
     }
 
-    /// Releases the appenders of a dead thread slot. What was written there and is not published is passed over.
+    /// Releases the appenders of a dead thread slot. Records that were written there and not
+    /// published stay unreachable.
     pub(crate) fn release_appenders(&self, thread: &ThreadSlot) {
         for appender_at in self.appenders() {
             let claimed = self.memory.word(appender_at + CLAIMED);
@@ -243,7 +247,7 @@ impl Engine {
         }
     }
 
-    /// The owner of each head, and its segment.
+    /// Returns the owner and the segment of each appender.
     pub(crate) fn appender_words(&self) -> impl Iterator<Item = (u64, Option<u32>)> {
         let owner = |appender_at| self.memory.word(appender_at + CLAIMED).load(Acquire);
         self.appenders()
@@ -257,7 +261,7 @@ impl Engine {
         })
     }
 
-    /// Seals some of the segments of appenders that nobody uses just now, and says how many these were.
+    /// Seals the segments of idle appenders that `is_due` selects. Returns their number.
     pub(crate) fn detach_where(&self, thread: &ThreadSlot, is_due: impl Fn(u32) -> bool) -> usize {
         let mut detached = 0;
         for appender_at in self.appenders() {

@@ -5,14 +5,15 @@
 //!                 ↘ INDEX, OVERFLOW, GHOST (for ever)
 //! ```
 //!
-//! Between two of these a segment is somebody's alone: then its state has the number of that thread slot beside it, from the
-//! first instruction on, and what a dead process held is found.
+//! In a transition exactly one thread slot owns the segment. The state word carries the owner from
+//! the first instruction on, so that repair finds the segments of a dead process.
 //!
-//! Every use of a segment for records begins with a fresh **sequence**, a number that is never given
-//! twice, and ends by setting it to 0 after the last slot that names the segment is gone. So the sequence
-//! is the segment's generation (a reader that finds it unchanged has read one incarnation), its age (the
-//! smallest is the oldest) and its place before or after a flush, in one word. Its upper half is the second in
-//! which the use began: so a reader knows, without a further look, since when a record may be where it is.
+//! Every use of a segment for records starts with a fresh **sequence**, a number that is never
+//! reused, and ends when the sequence is set to 0 after the last slot that names the segment is
+//! gone. One word is therefore the generation of the segment (a reader that finds it unchanged has
+//! read one use), its age (the smallest is the oldest) and its position before or after a flush.
+//! The upper half is the second in which the use started, so a reader knows without another load
+//! how old a record may be.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -32,19 +33,19 @@ const DEADLINE_MAX: usize = 24;
 const DEADLINE_MIN: usize = 28;
 const STREAM: usize = 32;
 
-/// What a segment is used for.
+/// The use of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum State {
-    /// Nobody's.
+    /// Owned by no thread slot.
     Free = 0,
-    /// Taken from there by somebody who has not begun to use it.
+    /// Taken by a thread slot that has not started to use it.
     Reserved = 1,
     /// An appender writes to it.
     Active = 2,
-    /// Full, or done with.
+    /// Full, or given up by its appender.
     Sealed = 3,
-    /// Somebody is unlinking its records.
+    /// A thread unlinks its records.
     Emptying = 4,
     /// Holds groups of the index.
     Index = 5,
@@ -88,14 +89,14 @@ impl State {
     }
 }
 
-/// Above the state stands whose the segment is.
+/// The owner stands above the state in the word.
 const OWNER_SHIFT: u32 = 16;
 
-/// What of a segment can be reached: items, and bytes of records, pieces among them. One word, so that both change
-/// together.
+/// The reachable content of a segment: items, and bytes of records including pieces. One word holds
+/// both, so that they change together.
 ///
-/// Items in it are counted before they can be reached, and until they cannot be any more: it may say too much for a
-/// moment, and after the death of a process until it is counted again, but never too little.
+/// A writer adds an item before readers can reach it and subtracts it afterwards. The account may
+/// be too high for a moment, and after the death of a process until a recount, but never too low.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Account {
     pub(crate) items: u64,
@@ -103,7 +104,7 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// One record.
+    /// Returns the account of one record.
     pub(crate) fn of(header: Header) -> Self {
         Self { items: u64::from(!header.is_piece()), bytes: header.record_bytes() }
     }
@@ -122,20 +123,20 @@ impl Account {
     }
 }
 
-/// A segment in one of its uses for records, the older the less.
+/// One use of a segment for records. Older uses compare as less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Use {
     pub(crate) sequence: u64,
     pub(crate) segment: u32,
 }
 
-/// The second in which the use with a sequence began.
+/// Returns the second in which the use with this sequence started.
 #[inline]
 pub(crate) fn begun(sequence: u64) -> Second {
     (sequence >> 32) as Second
 }
 
-/// The deadline account of a segment that holds a record without deadline.
+/// The latest deadline of a segment that holds a record without deadline.
 const NEVER_EXPIRES: Second = Second::MAX;
 
 impl Engine {
@@ -143,7 +144,7 @@ impl Engine {
         self.memory.half(self.layout.headers_at + segment as usize * SEGMENT_HEADER_BYTES + field)
     }
 
-    /// The sequence of a segment's present use for records; 0 outside of one.
+    /// Returns the sequence of a segment's current use for records; 0 between uses.
     #[inline]
     pub(crate) fn sequence(&self, segment: u32) -> &AtomicU64 {
         self.memory.word(self.layout.sequences_at + segment as usize * 8)
@@ -153,29 +154,30 @@ impl Engine {
         State::of_word(self.segment_field(segment, STATE).load(Acquire))
     }
 
-    /// True if the word of a segment's state says one that there is.
+    /// True if the state word holds a known state.
     pub(crate) fn has_state(&self, segment: u32) -> bool {
         let word = self.segment_field(segment, STATE).load(Acquire);
         ((word & 0xFFFF) as usize) < State::ALL.len()
     }
 
-    /// Whose a segment is: a thread slot's number + 1, or 0.
+    /// Returns the owner of a segment: the number of a thread slot + 1, or 0.
     pub(crate) fn segment_owner(&self, segment: u32) -> u64 {
         u64::from(self.segment_field(segment, STATE).load(Acquire) >> OWNER_SHIFT)
     }
 
-    /// Gives a segment a state in which it is nobody's.
+    /// Sets the state of a segment and clears its owner.
     pub(crate) fn set_state(&self, segment: u32, state: State) {
-        // Pairs with the acquire in `state`: who sees a segment sealed sees all that was written.
+        // Pairs with the acquire in `state`: a thread that sees a segment sealed sees its records.
         self.segment_field(segment, STATE).store(state as u32, Release);
     }
 
-    /// Gives a segment of the thread slot another state, in which it still is the thread slot's.
+    /// Changes the state of a segment that the thread slot owns and keeps the owner.
     pub(crate) fn set_own_state(&self, segment: u32, state: State, thread: &ThreadSlot) {
         self.segment_field(segment, STATE).store(state.owned_by(thread.owner()), Release);
     }
 
-    /// Makes a segment in a state, which is nobody's, the thread slot's; false where somebody else was first.
+    /// Claims a segment for the thread slot if it is in state `from` and has no owner. Returns
+    /// false if another thread was faster.
     pub(crate) fn claim_segment(
         &self,
         segment: u32,
@@ -189,9 +191,9 @@ impl Engine {
             && state.compare_exchange(from as u32, mine, SeqCst, Relaxed).is_ok()
     }
 
-    /// How many bytes of a segment are records.
+    /// Returns the number of bytes of a segment that hold records.
     pub(crate) fn filled(&self, segment: u32) -> usize {
-        // Pairs with the release in `set_filled`: the records up to here are whole.
+        // Pairs with the release in `set_filled`: the records up to here are complete.
         self.segment_field(segment, FILLED).load(Acquire) as usize
     }
 
@@ -203,30 +205,31 @@ impl Engine {
         self.memory.word(self.layout.headers_at + segment as usize * SEGMENT_HEADER_BYTES + ACCOUNT)
     }
 
-    /// What of a segment can still be reached.
+    /// Returns the reachable content of a segment.
     pub(crate) fn account(&self, segment: u32) -> Account {
-        // Pairs with the release in `discharge`: where nothing is live, nothing is named.
+        // Pairs with the release in `discharge`: if nothing is live, no slot names the segment.
         Account::of_word(self.account_word(segment).load(Acquire))
     }
 
-    /// How many bytes of a segment are records that can still be reached.
+    /// Returns the bytes of the reachable records of a segment.
     pub(crate) fn live(&self, segment: u32) -> usize {
         self.account(segment).bytes
     }
 
-    /// Adds to a segment's account, before anything names it.
+    /// Adds to the account of a segment, before any slot names the record.
     pub(crate) fn charge(&self, segment: u32, account: Account) {
-        // Pairs with the acquire in `recount`: who sees a piece counted sees that it is arriving.
+        // Pairs with the acquire in `recount`: a thread that sees a piece counted sees that it is
+        // arriving.
         self.account_word(segment).fetch_add(account.word(), Release);
     }
 
-    /// Takes out of a segment's account what nothing names any more: a segment without live bytes is given to other
-    /// use without a look.
+    /// Subtracts unreachable records from the account of a segment. A segment without live bytes is
+    /// reclaimed without a further check.
     pub(crate) fn discharge(&self, segment: u32, account: Account) {
         self.account_word(segment).fetch_sub(account.word(), Release);
     }
 
-    /// Is a segment's account one that may say too much?
+    /// True if the account of a segment may be too high.
     pub(crate) fn is_suspect(&self, segment: u32) -> bool {
         self.segment_field(segment, SUSPECT).load(Relaxed) != 0
     }
@@ -235,7 +238,7 @@ impl Engine {
         self.segment_field(segment, SUSPECT).store(u32::from(on), Relaxed);
     }
 
-    /// The accounts of all segments together.
+    /// Returns the sum of the accounts of all segments.
     pub(crate) fn total(&self) -> Account {
         let mut total = Account::default();
         for segment in self.segments().take(self.used_segments() as usize) {
@@ -246,10 +249,12 @@ impl Engine {
         total
     }
 
-    /// Keeps a segment from being put to other use until [`Self::unpin`]; false where somebody is at it.
+    /// Pins a segment, which keeps it from being emptied until [`Self::unpin`]. Returns false if a
+    /// thread already empties it.
     ///
-    /// Pin and state are like two flags that two parties raise before each looks at the other's: all four
-    /// accesses are sequentially consistent, so that at least one sees the other.
+    /// Pin and state work like the flags of two parties that each raise their own and then check
+    /// the other's. All four accesses are sequentially consistent, so that at least one party sees
+    /// the other.
     pub(crate) fn pin(&self, segment: u32, sequence: u64) -> bool {
         self.raise_pin(segment);
         let state = State::of_word(self.segment_field(segment, STATE).load(SeqCst));
@@ -262,13 +267,13 @@ impl Engine {
         is_there
     }
 
-    /// The present use of a segment.
+    /// Returns the current use of a segment.
     pub(crate) fn present_use(&self, segment: u32) -> Use {
         Use { sequence: self.sequence(segment).load(Acquire), segment }
     }
 
-    /// Begins to end a use of a sealed segment; false where it is over by now, somebody else is at it, or holds it by a
-    /// pin.
+    /// Starts to empty a use of a sealed segment. Returns false if the use is over, another thread
+    /// owns the segment, or a reader pins it.
     pub(crate) fn begin_emptying(&self, thread: &ThreadSlot, old: Use) -> bool {
         let Use { segment, .. } = old;
         if self.present_use(segment) != old
@@ -276,7 +281,8 @@ impl Engine {
         {
             return false;
         }
-        // Since it was chosen somebody else may have emptied it, and filled it again with what must not go.
+        // Another thread may have emptied the chosen segment meanwhile and filled it with newer
+        // records.
         if self.is_pinned(segment) || self.present_use(segment) != old {
             self.set_state(segment, State::Sealed);
             return false;
@@ -284,14 +290,15 @@ impl Engine {
         true
     }
 
-    /// Which stream a segment's records were appended to.
+    /// Returns the stream of a segment's records.
     pub(crate) fn stream(&self, segment: u32) -> Stream {
         Stream::of_number(self.segment_field(segment, STREAM).load(Relaxed))
     }
 
-    /// A number higher than all given so far: the second, then a count that goes on from second to second, so that
-    /// its low byte tells as many uses of a segment apart as it can. The clock never goes back; where it stands,
-    /// or was told differently to two threads, the count goes on alone.
+    /// Returns a new highest sequence: the second, and a count that continues from second to
+    /// second, so that the low byte distinguishes as many uses of a segment as it can. The clock
+    /// never goes back. If it stands still or two threads see different seconds, only the count
+    /// advances.
     fn next_sequence(&self, now: Second) -> u64 {
         let in_second = |next: u64| match begun(next) < now {
             true => u64::from(now) << 32 | next & 0xFFFF_FFFF,
@@ -299,18 +306,18 @@ impl Engine {
         };
         let next = self.memory.word(global::NEXT_SEQUENCE);
         let step = |next| Some(in_second(next) + 1);
-        // Never none. As one exchange it pairs with that of `flush`.
+        // The update always returns a value. Its one exchange pairs with that of `flush`.
         let (Ok(before) | Err(before)) = next.fetch_update(AcqRel, Acquire, step);
         in_second(before)
     }
 
-    /// Notes a record's deadline in the account of its segment. Only for the owner of the segment, or
-    /// under the lock of the group that names the record.
+    /// Widens the deadline range of a segment by a record's deadline. Only the owner of the
+    /// segment, or the holder of the lock of the group that names the record, may call it.
     pub(crate) fn note_deadline(&self, segment: u32, deadline: larder_item::Deadline) {
         let second = if deadline.0 == 0 { NEVER_EXPIRES } else { deadline.0 };
         let (min, max) =
             (self.segment_field(segment, DEADLINE_MIN), self.segment_field(segment, DEADLINE_MAX));
-        // Most records change neither: looking first leaves the line to its readers.
+        // Most records change neither bound: a load first keeps the cache line shared.
         if max.load(Relaxed) < second {
             max.fetch_max(second, Relaxed);
         }
@@ -319,17 +326,17 @@ impl Engine {
         }
     }
 
-    /// May a segment hold an item whose deadline has passed?
+    /// True if a segment may hold an item whose deadline has passed.
     pub(crate) fn may_hold_expired(&self, segment: u32, now: Second) -> bool {
         self.segment_field(segment, DEADLINE_MIN).load(Relaxed) <= now
     }
 
-    /// Forgets the earliest deadline of a segment, before all its deadlines are noted again.
+    /// Resets the earliest deadline of a segment before a scan notes all deadlines again.
     pub(crate) fn forget_deadline_min(&self, segment: u32) {
         self.segment_field(segment, DEADLINE_MIN).store(NEVER_EXPIRES, Relaxed);
     }
 
-    /// Does nothing in a sealed segment matter any more?
+    /// True if no record of a sealed segment is needed: all are unlinked, expired or flushed.
     pub(crate) fn is_reclaimable(&self, segment: u32, now: Second) -> bool {
         let deadline_max = self.segment_field(segment, DEADLINE_MAX).load(Relaxed);
         self.live(segment) == 0
@@ -337,14 +344,14 @@ impl Engine {
             || self.is_flushed(self.sequence(segment).load(Relaxed))
     }
 
-    /// Was everything written under this sequence flushed?
+    /// True if everything written under this sequence was flushed.
     #[inline]
     pub(crate) fn is_flushed(&self, sequence: u64) -> bool {
         // Pairs with the release in `flush`.
         sequence < self.memory.word(global::FLUSH_SEQUENCE).load(Acquire)
     }
 
-    /// Begins the use of a reserved segment for records.
+    /// Starts the use of a reserved segment for records.
     pub(crate) fn activate(
         &self,
         thread: &ThreadSlot,
@@ -366,13 +373,13 @@ impl Engine {
         sequence
     }
 
-    /// Ends the use of a segment for records: no slot names one of them any more.
+    /// Ends the use of a segment for records after the last slot that names one is gone.
     pub(crate) fn retire(&self, thread: &ThreadSlot, segment: u32) {
         self.sequence(segment).store(0, Release);
         self.set_own_state(segment, State::Reserved, thread);
     }
 
-    /// All segments, by number.
+    /// Returns the numbers of all segments.
     pub(crate) fn segments(&self) -> std::ops::Range<u32> {
         0..self.layout.segments as u32
     }

@@ -1,4 +1,5 @@
-//! Segments and the records in them: formats, accounts, appenders and the supply of free segments.
+//! Segments: the records in them, their headers, the appenders that write to them, and the
+//! allocator.
 
 pub(crate) mod allocator;
 pub(crate) mod appender;

@@ -7,19 +7,20 @@
 //! └──────────────────────────────────────────────────────┴─────────┴──────────┴───────┴─────┴───────┴─────┘
 //! ```
 //!
-//! A field with a question mark is present if its bit in `fields` is set; the widest come first so that
-//! each is aligned. `used` is the time at which the item was last used: module [`used`](crate::segment::used). The record
-//! of a large value holds a table in place of the value (module [`large`](crate::ops::large)); a piece holds the hash
-//! of its item's key in place of all fields, and its `used` is 0.
+//! A field with a question mark is present if its bit in `fields` is set. The widest come first so
+//! that each is aligned. `used` is the time of the item's last use (module
+//! [`used`](crate::segment::used)). The record of a large value holds a table in place of the value
+//! (module [`large`](crate::ops::large)). A piece holds the hash of its item's key in place of all
+//! fields, and its `used` is 0.
 //!
-//! Two kinds of records change in place (module `update_value`): a **number** holds the u64 in place of its text,
-//! `mark` says how many bytes the text has; a **growing** one has its length rounded up to 2^`mark` bytes, and
-//! takes appended bytes into what is left.
+//! Two kinds of records change in place (module `update_value`). A **number** holds a u64 in place
+//! of its text; `mark` is the length of the text. A **growing** record has a length rounded up to
+//! 2^`mark` bytes and takes appended bytes into the rest.
 //!
-//! Of every record four things in the header change in place, under the lock of its group: `used`, the two fields
-//! **stale** and **won**, and **initial freq**, the freq that the item's slot had when it was stored. What the slot counts
-//! beyond that was read since. An item whose freq eviction has lowered says so by a `initial_freq` of 4 if it was read
-//! before.
+//! Four fields of every record's header change in place, under the lock of its group: `used`, the
+//! bits **stale** and **token sent**, and **initial freq**, the freq of the item's slot when it was
+//! stored. A higher freq in the slot means that the item was read. An item that was read and whose
+//! freq eviction has lowered has an initial freq of 4.
 
 use larder_item::{Deadline, Second};
 use larder_region::Memory;
@@ -49,21 +50,21 @@ const INITIAL_FREQ_MASK: u64 = 7 << INITIAL_FREQ_SHIFT;
 const USED_SHIFT: u32 = 44;
 const USED_MASK: u64 = !0 << USED_SHIFT;
 
-/// What is known of an item, not of its record.
+/// The header fields that belong to the item rather than to its record.
 const LIFE_MASK: u64 =
     USED_MASK | INITIAL_FREQ_MASK | ((STALE | TOKEN_SENT) as u64) << FIELDS_SHIFT;
 
-/// The highest freq that an item begins with: a read can still be told from it.
+/// The highest freq that an item starts with. A read still raises it.
 pub(crate) const INITIAL_FREQ_MAX: u64 = FREQ_MAX - 1;
-/// Stands for a freq that is not known any more, of an item that was read.
+/// Stands for an unknown initial freq, of an item that was read.
 pub(crate) const READ_BEFORE: u64 = FREQ_MAX + 1;
 
-/// The least that record lengths are multiples of, as a power of two.
+/// The smallest power of two that record lengths are multiples of.
 const UNIT_BITS_MIN: u32 = 3;
-/// The bytes of a number's value.
+/// The length of a number's value in bytes.
 pub(crate) const NUMBER_BYTES: usize = 8;
 
-/// The bytes every record begins with.
+/// The length of every record's header in bytes.
 pub(crate) const HEADER_BYTES: usize = 8;
 /// The bytes of a piece before its part of the value.
 pub(crate) const PIECE_HEAD_BYTES: usize = HEADER_BYTES + 8;
@@ -72,7 +73,7 @@ pub(crate) const PIECE_HEAD_BYTES: usize = HEADER_BYTES + 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header(u64);
 
-/// Which optional fields a record has.
+/// The optional fields of a record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fields {
     pub(crate) version: bool,
@@ -80,35 +81,37 @@ pub(crate) struct Fields {
     pub(crate) flags: bool,
 }
 
-/// What was said of an item since it was stored.
+/// The marks that were set on an item since it was stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Marks {
-    /// Its value is out of date.
+    /// True if the value is out of date.
     pub(crate) stale: bool,
-    /// Somebody was given the right to bring a new one.
+    /// True if a client received the recache token.
     pub(crate) token_sent: bool,
 }
 
-/// What stands in a record's value.
+/// The form of a record's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// The value.
+    /// The value itself.
     Plain,
-    /// The value, and room for more behind it: the record's length is a multiple of 2^`unit_bits`.
+    /// The value, and spare bytes behind it: the record's length is a multiple of 2^`unit_bits`.
     Growing { unit_bits: u8 },
-    /// The number whose text, padded with spaces, is the value.
+    /// A number; its text, padded with spaces, is the value that clients see.
     Number { shown_bytes: u8 },
     /// A table of pieces.
     Table,
 }
 
 impl Form {
-    /// The form of a value that has grown to a record of so many bytes: about as much room again.
+    /// Returns the form of a value that has grown to a record of `record_bytes`: about as much
+    /// spare room again.
     pub(crate) fn growing(record_bytes: usize) -> Self {
         Self::Growing { unit_bits: record_bytes.ilog2() as u8 }
     }
 
-    /// The form of a number whose text has so many bytes; none where these are too many for one.
+    /// Returns the form of a number whose text has `text_bytes`, or `None` if a number's text is
+    /// never that long.
     pub(crate) fn number(text_bytes: usize) -> Option<Self> {
         let shown_bytes = u8::try_from(text_bytes).ok()?;
         (u64::from(shown_bytes) <= MARK_MAX).then_some(Self::Number { shown_bytes })
@@ -154,7 +157,8 @@ impl Header {
 
     #[inline]
     pub(crate) fn load(memory: &Memory, record_at: usize) -> Self {
-        // Pairs with the release in `update_value`: who sees the new length of a growing value sees its bytes.
+        // Pairs with the release in `update_value`: a reader that sees the new length of a growing
+        // value sees its bytes.
         Self(memory.word(record_at).load(Acquire))
     }
 
@@ -206,55 +210,56 @@ impl Header {
         self.has(TOKEN_SENT)
     }
 
-    /// The same with these marks and no others.
+    /// Returns the header with exactly these marks.
     pub(crate) fn with_marks(self, marks: Marks) -> Self {
         let bit = |present: bool, bit: u8| if present { u64::from(bit) << FIELDS_SHIFT } else { 0 };
         let none = self.0 & !(u64::from(STALE | TOKEN_SENT) << FIELDS_SHIFT);
         Self(none | bit(marks.stale, STALE) | bit(marks.token_sent, TOKEN_SENT))
     }
 
-    /// Has an item been read since it was stored, if its slot has this freq?
+    /// True if the item was read since it was stored, given the freq of its slot.
     #[inline]
     pub(crate) fn is_fetched(self, freq: u64) -> bool {
         let initial_freq = (self.0 & INITIAL_FREQ_MASK) >> INITIAL_FREQ_SHIFT;
         (initial_freq == READ_BEFORE) | (freq > initial_freq)
     }
 
-    /// The same of an item that begins with a freq, or was [`READ_BEFORE`].
+    /// Returns the header of an item with this initial freq, or [`READ_BEFORE`].
     pub(crate) fn with_initial_freq(self, initial_freq: u64) -> Self {
         debug_assert!(initial_freq <= READ_BEFORE);
         Self(self.0 & !INITIAL_FREQ_MASK | initial_freq << INITIAL_FREQ_SHIFT)
     }
 
-    /// Returns when the item was last used.
+    /// Returns the time of the item's last use.
     #[inline]
     pub(crate) fn used(self) -> Used {
         Used((self.0 >> USED_SHIFT) as u32)
     }
 
-    /// Returns the same header of an item that is used in the second `now`.
+    /// Returns the header of an item that is used in the second `now`.
     #[inline]
     pub(crate) fn with_used(self, now: Second) -> Self {
         Self(self.0 & !USED_MASK | u64::from(Used::at(now).0) << USED_SHIFT)
     }
 
-    /// Returns the same header of an item that goes on in this record: with the marks, `initial_freq` and `used` of the old one.
+    /// Returns this header with the marks, `initial_freq` and `used` of the old one: the item keeps
+    /// its identity.
     pub(crate) fn keeping_identity_of(self, old: Self) -> Self {
         Self(self.0 & !LIFE_MASK | old.0 & LIFE_MASK)
     }
 
-    /// Does the other say the same of what stands in the record?
+    /// True if both headers describe the same content of a record.
     #[inline]
     pub(crate) fn is_same_form(self, other: Self) -> bool {
         (self.0 ^ other.0) & !LIFE_MASK == 0
     }
 
-    /// What the header says but for reads and for claims of the right to bring a new value.
+    /// Returns the header without the bits that reads and sent recache tokens change.
     pub(crate) fn without_reads(self) -> u64 {
         self.0 & !(INITIAL_FREQ_MASK | u64::from(TOKEN_SENT) << 32)
     }
 
-    /// The same of an item whose slot's freq goes from one number to another by no read.
+    /// Returns the header of an item whose slot's freq changes without a read.
     pub(crate) fn with_freq_changed(self, from: u64, to: u64) -> Self {
         match self.is_fetched(from) {
             true if from == to => self,
@@ -267,12 +272,12 @@ impl Header {
         self.mark() != 0 && !self.is_number()
     }
 
-    /// About how long the record of an item is.
+    /// Returns the approximate length of an item's record.
     pub(crate) fn bytes_for(key_bytes: usize, value_bytes: usize) -> usize {
         HEADER_BYTES + key_bytes + value_bytes
     }
 
-    /// The form of the value; a growing one that is written anew does not grow.
+    /// Returns the form of a copy of the value. The copy of a growing value does not grow.
     pub(crate) fn form_of_copy(self) -> Form {
         match self.mark() {
             _ if self.is_large() => Form::Table,
@@ -281,25 +286,25 @@ impl Header {
         }
     }
 
-    /// May more than the deadline change while the record is where it is?
+    /// True if more than the deadline may change while the record stays where it is.
     #[inline]
     pub(crate) fn changes_in_place(self) -> bool {
         self.mark() != 0
     }
 
-    /// The length of the value as users see it; not for large ones.
+    /// Returns the length of the value that clients see. Not for large values.
     #[inline]
     pub(crate) fn shown_bytes(self) -> usize {
         if self.is_number() { self.mark() as usize } else { self.value_bytes() }
     }
 
-    /// The same with another length of the value.
+    /// Returns the header with another length of the value.
     pub(crate) fn with_value_bytes(self, value_bytes: usize) -> Self {
         debug_assert!(value_bytes as u64 <= VALUE_MASK);
         Self(self.0 & !VALUE_MASK | value_bytes as u64)
     }
 
-    /// True if this could be the record of a key of this length. A piece has no key, and fits none.
+    /// True if the record may belong to a key of this length. A piece has no key and fits none.
     #[inline]
     pub(crate) fn fits(self, key_bytes: usize) -> bool {
         self.0 & KEY_MASK == (key_bytes as u64) << KEY_SHIFT
@@ -322,7 +327,7 @@ impl Header {
         self.has(FLAGS).then_some(HEADER_BYTES + before)
     }
 
-    /// Where the key begins.
+    /// Returns the offset of the key in the record.
     #[inline]
     pub(crate) fn key_at(self) -> usize {
         if self.is_piece() {
@@ -334,15 +339,15 @@ impl Header {
             + if self.has(FLAGS) { 4 } else { 0 }
     }
 
-    /// Where the value begins.
+    /// Returns the offset of the value in the record.
     #[inline]
     pub(crate) fn value_at(self) -> usize {
         let key_end = self.key_at() + self.key_bytes();
-        // Words that are changed one by one are aligned.
+        // Tables and numbers are accessed word by word, so they are aligned.
         if self.has(LARGE | NUMBER) { key_end.next_multiple_of(8) } else { key_end }
     }
 
-    /// The length of the record, padding included.
+    /// Returns the length of the record, padding included.
     #[inline]
     pub(crate) fn record_bytes(self) -> usize {
         let unit_bits = if self.is_growing() { self.mark() } else { 0 };
@@ -367,17 +372,18 @@ impl Header {
     }
 }
 
-/// What is to be written as the record of an item.
+/// The content of a record that is to be written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Draft<'a> {
     pub(crate) key: &'a [u8],
     pub(crate) hash: u64,
     pub(crate) flags: u32,
-    /// Present, if only to be changed later, or absent.
+    /// The deadline, or `None` if the record has no such field. A field may hold "never", so that a
+    /// later change fits.
     pub(crate) deadline: Option<Deadline>,
-    /// Does the record carry a version? It is filled in when the record is published.
+    /// True if the record has a version field, which publication fills in.
     pub(crate) versioned: bool,
-    /// What stands there in place of the value: see [`Form`].
+    /// The bytes in place of the value: see [`Form`].
     pub(crate) value: &'a [u8],
     pub(crate) form: Form,
 }
@@ -392,10 +398,10 @@ impl Draft<'_> {
         Header::new(fields, self.form, self.key.len(), self.value.len())
     }
 
-    /// The length of the value as users see it.
+    /// Returns the length of the value that clients see.
     pub(crate) fn shown_bytes(&self) -> usize {
         match self.form {
-            // The table begins with it.
+            // The table starts with it.
             Form::Table => {
                 self.value.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes) as usize)
             }
@@ -403,7 +409,7 @@ impl Draft<'_> {
         }
     }
 
-    /// Writes the record into a place its writer owns.
+    /// Writes the record into room that the caller owns.
     pub(crate) fn write(&self, memory: &Memory, record_at: usize) {
         let header = self.header();
         if let (Some(at), Some(deadline)) = (header.deadline_at(), self.deadline) {
@@ -419,7 +425,7 @@ impl Draft<'_> {
 }
 
 const _: () = assert!(PIECE_HEAD_BYTES == 16 && HEADER_BYTES == size_of::<Header>());
-// A record lies within a segment, so that every length of a value has room in its field.
+// A record lies within a segment, so that every length of a value fits its field.
 const _: () = assert!(SEGMENT_BYTES_MAX as u64 - 1 <= VALUE_MASK);
 const _: () = assert!(USED_SHIFT + used::BITS == u64::BITS);
 
@@ -433,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn absent_fields_take_no_room() {
+    fn absent_fields_take_no_bytes() {
         assert_eq!(header(false, false, false).record_bytes(), 128);
         assert_eq!(header(true, true, true).record_bytes(), 144);
     }
@@ -450,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn a_growing_record_keeps_its_length_until_its_room_is_used_up() {
+    fn a_growing_record_keeps_its_length_until_its_spare_bytes_are_used() {
         let fields = Fields { version: false, deadline: false, flags: false };
         let form = Form::growing(128);
         let header = Header::new(fields, form, 20, 101);
@@ -461,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_takes_eight_bytes_and_tells_how_long_its_text_is() {
+    fn a_number_takes_eight_bytes_and_records_the_length_of_its_text() {
         let fields = Fields { version: true, deadline: false, flags: false };
         let form = Form::Number { shown_bytes: 3 };
         let header = Header::new(fields, form, 5, NUMBER_BYTES);

@@ -1,7 +1,7 @@
-//! Streams: which records are appended to the same segments.
+//! Append streams: which records share segments.
 //!
-//! A stream is a pool and a TTL class. Pools keep what has not proved itself apart from what has; classes
-//! keep together what expires together, so that whole segments die at once.
+//! A stream is a pool and a TTL class. Pools separate items that were read from new ones. TTL
+//! classes group items that expire together, so that whole segments become reclaimable at once.
 
 use larder_item::{Deadline, Second};
 use larder_region::layout::TTL_CLASSES;
@@ -11,9 +11,9 @@ use crate::Engine;
 /// The two queues of S3-FIFO (Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pool {
-    /// New items: most of them are never asked for again, and pass through quickly.
+    /// New items. Most are never read again and pass through quickly.
     Small = 0,
-    /// Items that were asked for while they were in the small pool, or again soon after they had left it.
+    /// Items that were read in the small pool, or stored again soon after they left it.
     Main = 1,
 }
 
@@ -25,11 +25,11 @@ pub(crate) struct Stream {
     pub(crate) ttl_class: u32,
 }
 
-/// Classes are for less than so many seconds, and longer; the last one is for items that never expire.
+/// The upper bounds of the TTL classes. The last class holds items that never expire.
 const TTL_CLASS_SECS: [Second; TTL_CLASSES - 2] = [15 * 60, 4 * 3600];
 
 impl Stream {
-    /// The number that a segment's header carries.
+    /// Returns the number that a segment's header carries.
     pub(crate) fn number(self) -> u32 {
         self.pool as u32 | self.ttl_class << 1
     }
@@ -39,14 +39,14 @@ impl Stream {
         Self { pool, ttl_class: (number >> 1) % TTL_CLASSES as u32 }
     }
 
-    /// The stream of the other pool for the same class.
+    /// Returns the stream of another pool for the same class.
     pub(crate) fn in_pool(self, pool: Pool) -> Self {
         Self { pool, ..self }
     }
 }
 
 impl Engine {
-    /// The stream in a pool of an item that dies at `deadline`.
+    /// Returns the stream in a pool for an item that expires at `deadline`.
     pub(crate) fn stream_of(&self, pool: Pool, deadline: Deadline, now: Second) -> Stream {
         if self.layout.ttl_classes == 1 {
             return Stream { pool, ttl_class: 0 };
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_stream_comes_back_from_its_number() {
+    fn a_stream_is_restored_from_its_number() {
         for pool in [Pool::Small, Pool::Main] {
             for ttl_class in 0..TTL_CLASSES as u32 {
                 let stream = Stream { pool, ttl_class };

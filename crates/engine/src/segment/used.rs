@@ -1,14 +1,15 @@
-//! When an item was last used.
+//! The time of an item's last use.
 //!
-//! A record's header holds the time of the last use in units of [`UNIT_SECS`], modulo 2^[`BITS`]. A store, a read
-//! that counts and a change write it, a read only if it is [`REFRESH_UNITS`] old: once a minute, as memcached does. So
-//! a read of an item that is in use compares a few bits of a word that it has loaded anyway.
+//! A record's header holds it in units of [`UNIT_SECS`], modulo 2^[`BITS`]. A store, a counted read
+//! and a change write it; a read only if it is [`REFRESH_UNITS`] old. That is once a minute, as in
+//! memcached, so a read of an item in use only compares a few bits of a word that it has loaded
+//! anyway.
 //!
-//! Whoever writes it holds the lock of the item's group, as for everything else that changes in a header. A reader
-//! tries that lock once. Where another thread holds it, the next read writes the time.
+//! The writer holds the lock of the item's group, as for every change of a header. A reader tries
+//! that lock once. If another thread holds it, the next read writes the time.
 //!
-//! The last use is at most 58 s later and at most 1 s earlier than what is reported. After 2^[`BITS`] units without
-//! any use, 24 days, the reported time jumps ahead by as much.
+//! The last use is at most 58 s later and at most 1 s earlier than the reported time. After
+//! 2^[`BITS`] units without a use, 24 days, the reported time jumps ahead by as much.
 
 use std::sync::atomic::Ordering::Acquire;
 
@@ -23,15 +24,15 @@ pub(crate) const BITS: u32 = 20;
 /// The seconds of a unit.
 const UNIT_SECS: Second = 2;
 
-/// A read writes the time of an item whose last use is so many units ago.
+/// A read writes the time of an item whose last use is this many units ago.
 const REFRESH_UNITS: u32 = 30;
 
-/// By so much the last use may be later than what the header tells.
+/// The last use may be this much later than the header says.
 #[cfg(test)]
 const LAG_SECS_MAX: Second = (REFRESH_UNITS - 1) * UNIT_SECS;
 
-/// Processes whose clocks differ, and a clock that a test moves, may write a time that others have not reached. So
-/// many units ahead are taken for now, and not for long ago.
+/// Processes with different clocks, and tests that move the clock, may write a time that others
+/// have not reached. Up to this many units ahead count as now, not as long ago.
 const AHEAD_UNITS_MAX: u32 = 1024;
 
 const MASK: u32 = (1 << BITS) - 1;
@@ -41,13 +42,14 @@ const MASK: u32 = (1 << BITS) - 1;
 pub(crate) struct Used(pub(crate) u32);
 
 impl Used {
-    /// Returns the time that stands for a use in the second `now`.
+    /// Returns the time of a use in the second `now`.
     #[inline]
     pub(crate) fn at(now: Second) -> Self {
         Self((now / UNIT_SECS) & MASK)
     }
 
-    /// Returns the last second of the unit in which the item was last used, but never one later than `now`.
+    /// Returns the last second of the unit in which the item was last used, but never one after
+    /// `now`.
     #[inline]
     pub(crate) fn second(self, now: Second) -> Second {
         let units_ago = self.units_ago(now);
@@ -57,7 +59,7 @@ impl Used {
         }
     }
 
-    /// True if a read in the second `now` writes the time anew.
+    /// True if a read in the second `now` writes the time.
     #[inline]
     pub(crate) fn is_due(self, now: Second) -> bool {
         self.units_ago(now) >= REFRESH_UNITS
@@ -71,15 +73,15 @@ impl Used {
 }
 
 impl Engine {
-    /// Writes that a found item is used now, for a reader, who holds no lock. Does nothing if another thread holds
-    /// the item's group, or if the item has changed its place since it was found.
+    /// Notes for a reader, which holds no lock, that it uses a found item now. Does nothing if
+    /// another thread holds the item's group or the item has moved since.
     #[cold]
     #[inline(never)]
     pub(crate) fn note_use(&self, thread: &ThreadSlot, hash: u64, found: &Found, now: Second) {
         let Some(_locked) = self.try_lock(thread, hash) else {
             return;
         };
-        // A slot that still names the record keeps it where it is as long as its group is locked.
+        // While its group is locked, a slot that still names the record keeps it in place.
         let is_there = self.slot(found.slot_at).is_same(found.slot)
             && self.sequence(found.slot.segment()).load(Acquire) == found.sequence;
         if is_there {
@@ -94,14 +96,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_use_is_told_to_within_a_minute() {
+    fn the_last_use_is_known_to_within_a_minute() {
         for used in [0, 2, 7, 8, 1000, 86_399, u32::MAX - 5000] {
             let told = Used::at(used);
             for now in used..used + 4000 {
                 let second = told.second(now);
                 assert!(second <= now && second < used + UNIT_SECS, "{used} is {second} in {now}");
                 assert!(second >= used, "{used} is {second} in {now}");
-                // A use that is not written is one that another stands for.
+                // A use that is not written falls into the unit of a written one.
                 assert!(told.is_due(now) || now - second.min(now) <= LAG_SECS_MAX);
             }
             assert!(!told.is_due(used) && told.is_due(used + REFRESH_UNITS * UNIT_SECS));
@@ -118,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn two_seconds_without_a_use_are_told() {
+    fn two_seconds_without_a_use_are_visible() {
         for used in 1000..1010 {
             for passed in 2..60 {
                 let told = used + passed - Used::at(used).second(used + passed);
@@ -128,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn twenty_four_days_without_a_use_are_told() {
+    fn twenty_four_days_without_a_use_are_visible() {
         let day = 86_400;
         let second = Used::at(5 * day).second(29 * day);
         assert!((5 * day..5 * day + UNIT_SECS).contains(&second), "{second}");
