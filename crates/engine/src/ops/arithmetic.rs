@@ -1,4 +1,4 @@
-//! Counters: items whose value is a number.
+//! Arithmetic on items whose value is a number.
 
 use larder_item::{Deadline, Direction, Meta, Number, Second};
 
@@ -7,7 +7,7 @@ use crate::ops::update_value::UpdatedValue;
 use crate::segment::record::Form;
 use crate::{Engine, StoreError, Stored, ThreadSlot};
 
-/// How a counter is to be moved.
+/// An increment or a decrement.
 ///
 /// ```
 /// # use larder_engine::ArithmeticRequest;
@@ -19,49 +19,51 @@ use crate::{Engine, StoreError, Stored, ThreadSlot};
 pub struct ArithmeticRequest<'a> {
     /// The item's key.
     pub key: &'a [u8],
-    /// Up or down?
+    /// The direction.
     pub direction: Direction,
-    /// By how much?
+    /// The amount.
     pub delta: u64,
-    /// Move it only if the item has this cas token.
+    /// The cas token that the item must have, if any.
     pub cas: Option<u64>,
-    /// The cas token that the item shall get: as with [`StoreRequest::version`](crate::StoreRequest::version).
+    /// The cas token that the item gets, as in
+    /// [`StoreRequest::version`](crate::StoreRequest::version).
     pub version: Option<u64>,
-    /// A new deadline for the item, if it shall get one.
+    /// The deadline that the item gets, or `None` to keep its own.
     pub deadline: Option<Deadline>,
 }
 
 impl<'a> ArithmeticRequest<'a> {
-    /// Moves a counter, whatever its cas token is, and nothing else.
+    /// Returns a request without conditions.
     pub const fn new(key: &'a [u8], direction: Direction, delta: u64) -> Self {
         Self { key, direction, delta, cas: None, version: None, deadline: None }
     }
 }
 
-/// The outcome of moving a counter.
+/// The outcome of an increment or a decrement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arithmetic {
-    /// The counter's new state.
+    /// The new state of the item.
     Number {
-        /// The number it shows.
+        /// The new number.
         number: u64,
-        /// What is known of the item now.
+        /// The item's metadata after the change.
         meta: Meta,
     },
-    /// There is no such item.
+    /// No item has the key.
     NotFound,
-    /// The item's value is no number.
+    /// The item's value is not a number.
     NonNumeric,
     /// The item has another cas token.
     Exists,
 }
 
 impl Engine {
-    /// Moves a counter up or down (memcached's protocol, section "Increment/Decrement"). A number that has been
-    /// moved once is kept as a number: from then on it is one word, changed where it is.
+    /// Increments or decrements a number (memcached's protocol, section "Increment/Decrement"). The
+    /// first change converts the item to a number record, which later changes update in place, with
+    /// one store.
     ///
     /// # Errors
-    /// [`StoreError::NoMemory`] where the new number cannot be stored.
+    /// [`StoreError::NoMemory`] if memory for the new record is missing.
     pub fn arithmetic(
         &self,
         thread: &ThreadSlot,
@@ -103,7 +105,7 @@ impl Engine {
                 Some(form) => {
                     engine.replace(thread, key, &over, &moved.0.to_le_bytes(), form, now)?
                 }
-                // Digits and so many spaces: such a value stays a text.
+                // A long run of spaces follows the digits: such a value stays a text.
                 None => engine.replace(thread, key, &over, &text, Form::Plain, now)?,
             };
             Some(stored.map(|stored| match stored {

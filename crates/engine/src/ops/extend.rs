@@ -1,12 +1,12 @@
-//! Appending to, and prepending to, large values: the pieces there are stay where they are.
+//! Appending and prepending to large values, whose existing pieces stay in place.
 //!
 //! ```text
 //! append      │ a │ b │ c │ + part   →   │ a │ b │ new: c, part │
 //! ```
 //!
-//! Only pieces at that end which are no longer than what is added are written anew with it. So the lengths of
-//! pieces fall off towards that end as in a binary counter: a value made of n parts is written log n times
-//! over, not n times, and has no more pieces than it needs and a few.
+//! Only pieces at that end that are no longer than the added part are rewritten with it. The
+//! lengths of pieces therefore decrease towards that end as in a binary counter: a value made of n
+//! parts is written log n times, not n times, and has few more pieces than it needs.
 
 use larder_item::{Second, StoreMode};
 
@@ -18,7 +18,7 @@ use crate::segment::record::Header;
 use crate::{Engine, StoreError, StoreRequest, Stored, ThreadSlot, Upload};
 
 impl Engine {
-    /// Extends a found large value; none where it changed meanwhile.
+    /// Extends a found large value. Returns `None` if it changed meanwhile.
     pub(crate) fn extend_large(
         &self,
         thread: &ThreadSlot,
@@ -62,11 +62,11 @@ impl Engine {
         }
     }
 
-    /// The part together with the pieces it is to be joined with, and how many these are; none where they
-    /// changed meanwhile.
+    /// Returns the part joined with the pieces that are rewritten, and their number. Returns `None`
+    /// if they changed meanwhile.
     fn joined(&self, old: &LargeValue, part: &[u8], appends: bool) -> Option<(Vec<u8>, usize)> {
         let (mut joined, mut merged_count) = (part.to_vec(), 0);
-        // One piece always stays, so that the value is large as before.
+        // One piece always stays, so that the value remains large.
         while merged_count + 1 < old.pieces.len() {
             let next = match appends {
                 true => old.pieces.len() - 1 - merged_count,
@@ -92,7 +92,7 @@ impl Engine {
         Some((joined, merged_count))
     }
 
-    /// Publishes a record that names the pieces kept and those written.
+    /// Publishes a record that names the kept pieces and the new ones.
     pub(crate) fn publish_extended(
         &self,
         thread: &ThreadSlot,
@@ -103,7 +103,7 @@ impl Engine {
         now: Second,
     ) -> Result<Stored, Unpublished> {
         let count = kept.old.pieces.len() - kept.merged_count;
-        // What stands there for the kept ones is copied from the old table when it is locked.
+        // The slots of the kept pieces are copied from the old table under the lock.
         let places = std::iter::repeat_n(Slot::EMPTY, count);
         let new = upload.pieces.iter().map(|piece| piece.slot);
         let (table, carried) = match kept.appends {
@@ -122,13 +122,13 @@ impl Engine {
     }
 }
 
-/// What is kept of a value that is extended.
+/// The kept part of a value that is extended.
 pub(crate) struct Kept<'a> {
     pub(crate) old: &'a LargeValue,
-    /// How many of its pieces are written anew.
+    /// The number of its pieces that are rewritten.
     pub(crate) merged_count: usize,
     /// The length of the new value.
     pub(crate) value_bytes: usize,
-    /// At its end, or at its beginning?
+    /// True to append, false to prepend.
     pub(crate) appends: bool,
 }

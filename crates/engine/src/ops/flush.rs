@@ -1,4 +1,4 @@
-//! Flushing: one number makes everything stored so far invisible.
+//! Flushing: one number hides everything stored so far.
 
 use larder_item::Second;
 use larder_region::layout::global;
@@ -7,14 +7,14 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::Engine;
 
 impl Engine {
-    /// Makes everything stored so far invisible, and calls off a flush that was to come. Constant time:
-    /// segments begun before are dead as a whole.
+    /// Hides everything stored so far and cancels a scheduled flush. Constant time: whole segments
+    /// become reclaimable.
     pub fn flush(&self) {
         self.hide();
         self.memory.word(global::FLUSH_AT).store(0, Relaxed);
     }
 
-    /// Flushes, and goes on until the second `now` is over: what is stored in it does not outlive the store.
+    /// Flushes until the second `now` is over: items stored in that second are hidden, too.
     pub fn flush_second(&self, now: Second) {
         self.memory.word(global::FLUSH_AT).store(ALL_ALONG | u64::from(now), Relaxed);
         self.hide();
@@ -24,14 +24,15 @@ impl Engine {
         self.hide_from(self.memory.word(global::NEXT_SEQUENCE).load(Acquire), || true);
     }
 
-    /// Hides what is in segments begun before the sequence `next`, and in those begun meanwhile, while that `is_wanted`.
+    /// Hides segments that were activated before the sequence `next`, and those activated meanwhile
+    /// while `is_wanted`.
     fn hide_from(&self, mut next: u64, is_wanted: impl Fn() -> bool) {
         loop {
             // Pairs with the acquire in `is_flushed`.
             self.memory.word(global::FLUSH_SEQUENCE).fetch_max(next, Release);
-            // A segment begun in between is not covered, and an item stored long ago may have been moved
-            // there. Where none was, this pairs with `activate`: whoever begins a segment from now on
-            // sees the flush, and moves nothing that was flushed.
+            // A segment activated meanwhile is not covered, and eviction may have moved an old item
+            // there. If there is none, this pairs with `activate`: a thread that activates a
+            // segment from now on sees the flush and moves no flushed record.
             let begun = self.memory.word(global::NEXT_SEQUENCE);
             match begun.compare_exchange(next, next, AcqRel, Acquire) {
                 Err(later) if is_wanted() => next = later,
@@ -40,7 +41,7 @@ impl Engine {
         }
     }
 
-    /// Flushes when the clock reaches `at`, which may be `now`, in place of any flush that was to come.
+    /// Schedules a flush for the second `at`, which may be `now`, in place of an earlier schedule.
     pub fn flush_at(&self, at: Second, now: Second) {
         self.flush_if_due(now);
         if at <= now {
@@ -49,7 +50,7 @@ impl Engine {
         self.memory.word(global::FLUSH_AT).store(u64::from(at), Relaxed);
     }
 
-    /// Every operation passes here first, so that it sees a flush whose time has come.
+    /// Runs a due flush. Every operation calls this first.
     #[inline]
     pub(crate) fn flush_if_due(&self, now: Second) {
         let at = self.memory.word(global::FLUSH_AT).load(Relaxed);
@@ -65,29 +66,31 @@ impl Engine {
         }
         let due = self.memory.word(global::FLUSH_AT);
         let keeps_identity = || due.load(Acquire) == HIDING;
-        // Before the look whether somebody has done it: what is stored after that is not to go with it.
+        // Loaded before the check for a finished flush: items stored after that stay.
         let next = self.memory.word(global::NEXT_SEQUENCE).load(Acquire);
         let is_first = at != HIDING && due.compare_exchange(at, HIDING, AcqRel, Relaxed).is_ok();
-        // The first one may be stopped, or dead: whoever comes does it too before anything else.
+        // The first thread may be stopped or dead: every later one flushes as well before anything
+        // else.
         if is_first || keeps_identity() {
             self.hide_from(next, keeps_identity);
-            // Another may be due by now.
+            // Another flush may be due by now.
             let _ = due.compare_exchange(HIDING, 0, AcqRel, Relaxed);
         }
     }
 
-    /// Has everything that is there been flushed, or is it about to be? For who cannot flush it.
+    /// True if everything stored is flushed or about to be. For processes that cannot run the
+    /// flush.
     pub(crate) fn is_flush_due(&self, now: Second) -> bool {
         let at = self.memory.word(global::FLUSH_AT).load(Relaxed);
         at != 0 && at & SECOND <= u64::from(now)
     }
 }
 
-/// The second of a flush.
+/// The bits of the scheduled second.
 const SECOND: u64 = 0xFFFF_FFFF;
 
-/// In place of the second of a flush, and as due as one: somebody is about to do it.
+/// In place of the second, and due like one: a thread runs the flush now.
 const HIDING: u64 = 1 << 63;
 
-/// Beside the second of a flush: it goes on until that second is over.
+/// Beside the second: the flush lasts until that second is over.
 const ALL_ALONG: u64 = 1 << 32;

@@ -5,11 +5,11 @@
 //! record of a piece    │ header │ hash of the key u64 │ part of the value │
 //! ```
 //!
-//! The pieces are written as they arrive, the record last: until it is published nobody sees anything. A piece gets its
-//! whole room and its header before its first byte; the head is given back then, for a peer may take its time.
-//! Its bytes are written where they stay, each part of them under a pin of the segment: that may have been emptied, and
-//! put to other use, since the last part came.
-//! When the segment of one piece is emptied the whole item goes.
+//! A writer writes the pieces as they arrive and the record last: before its publication no reader
+//! sees anything. A piece gets all its room and its header before its first byte; then the writer
+//! releases the appender, because the peer may be slow. The bytes are written in place, each part
+//! under a pin of the segment, which may have been emptied and reused since the last part. When a
+//! segment with one of the pieces is emptied, the whole item goes.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -28,77 +28,79 @@ use crate::segment::record::{Draft, Form, Header, PIECE_HEAD_BYTES};
 use crate::segment::stream::Stream;
 use crate::{Engine, StoreError, StoreRequest, Stored, ThreadSlot};
 
-/// A piece shorter than this is not worth its own record: a segment with less room is sealed.
+/// A shorter piece is not worth a record: a segment with less room is sealed.
 const PIECE_BYTES_MIN: usize = 512;
 
-/// The part of a large value was evicted before it was read.
+/// A piece of the value was evicted before it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the value was evicted while it was being read; read it again")]
 pub struct Evicted;
 
-/// A piece and the use of its segment in which it was written.
+/// A piece, and the use of the segment in which it was written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece {
     pub(crate) slot: Slot,
     pub(crate) sequence: u64,
 }
 
-/// A large value that is being read piece by piece. Give it to [`Engine::close_large`] in the end: until then its
-/// pieces stay where they are.
+/// A large value that is read piece by piece. [`Engine::close_large`] ends the read; until then its
+/// pinned pieces stay in place.
 #[derive(Debug)]
 pub struct LargeValue {
     value_bytes: usize,
     pub(crate) pieces: Vec<Piece>,
     pub(crate) next: usize,
-    /// How many bytes of the next piece have been read.
+    /// The bytes of the next piece that were read.
     pub(crate) read_bytes: usize,
-    /// Does it hold the segments of the pieces from the next one on?
+    /// True if the read pins the segments from the next piece on.
     pub(crate) is_pinned: bool,
 }
 
 impl LargeValue {
-    /// One piece by itself.
+    /// Returns a single piece.
     pub(crate) fn of_piece(piece: Piece) -> Self {
         Self { value_bytes: 0, pieces: vec![piece], next: 0, read_bytes: 0, is_pinned: false }
     }
 
-    /// Bytes of the whole value.
+    /// Returns the length of the whole value in bytes.
     pub fn value_bytes(&self) -> usize {
         self.value_bytes
     }
 }
 
-/// A large value that is arriving. Give it to [`Engine::publish_upload`] or to [`Engine::abort_upload`].
+/// A large value that is arriving. It ends with [`Engine::publish_upload`] or
+/// [`Engine::abort_upload`].
 #[derive(Debug)]
 pub struct Upload {
     pub(crate) hash: u64,
-    /// Where its records are appended: as its deadline is not known yet, the stream of items without one.
+    /// The stream of its records. The deadline is unknown yet, so it is the one for items without a
+    /// deadline.
     pub(crate) stream: Stream,
     value_bytes: usize,
     arrived_bytes: usize,
     pub(crate) pieces: Vec<Piece>,
-    /// The room of the last piece that is still to be written, in the region.
+    /// The unwritten room of the last piece, as offsets in the region.
     gap: Range<usize>,
 }
 
-/// The table of a value of so many bytes in these pieces.
+/// Returns the table of a value in these pieces.
 pub(crate) fn table_of(value_bytes: usize, pieces: impl Iterator<Item = Slot>) -> Vec<u8> {
     let words = std::iter::once(value_bytes as u64).chain(pieces.map(|piece| piece.0));
     words.flat_map(u64::to_le_bytes).collect()
 }
 
-/// Where the words begin that name the pieces, in the record of a large value.
+/// Returns the offset of the table's first slot in the record of a large value.
 pub(crate) fn table_at(record_at: usize, header: Header) -> usize {
     record_at + header.value_at() + 8
 }
 
 impl Engine {
-    /// The longest part of a value that a piece holds.
+    /// Returns the length of the longest part of a value in a piece.
     pub(crate) fn piece_bytes_max(&self) -> usize {
         self.layout.segment_bytes / 8 - PIECE_HEAD_BYTES
     }
 
-    /// Reads the table of a large value; none where it changed meanwhile.
+    /// Opens a large value by reading its table. Returns `None` if it changed meanwhile.
     pub(crate) fn open_large(&self, found: &Found) -> Option<LargeValue> {
         let table = self.table(found);
         let pieces: Option<Vec<Piece>> = table
@@ -112,8 +114,8 @@ impl Engine {
         let pieces = pieces?;
         let value_bytes = self.memory.word(found.record_at + found.header.value_at()).load(Relaxed);
         fence(Acquire);
-        // As with the slot of a small item: what the table still names now has been there since the
-        // sequences were read, if they are unchanged when the pieces have been read.
+        // As with the slot of a small item: a slot that the table still names was there since the
+        // sequences were loaded, if they are unchanged after the pieces were read.
         let unchanged = self.slot(found.slot_at).is_same(found.slot)
             && table.zip(&pieces).all(|(at, piece)| self.slot(at) == piece.slot);
         let value_bytes = value_bytes as usize;
@@ -126,26 +128,27 @@ impl Engine {
         })
     }
 
-    /// The offsets of the words that name the pieces.
+    /// Returns the offsets of the table's slots.
     pub(crate) fn table(&self, found: &Found) -> impl Iterator<Item = usize> + Clone + use<> {
         let first = table_at(found.record_at, found.header);
         let count = (found.header.value_bytes() / 8).saturating_sub(1);
         (0..count).map(move |piece| first + 8 * piece)
     }
 
-    /// Appends the next piece of a large value to `out`, or what has not been read of it; false where there is none left.
+    /// Appends the rest of the next piece of a large value to `out`. Returns false after the last
+    /// piece.
     ///
     /// # Errors
-    /// [`Evicted`] if the piece is gone. `out` is then as it was.
+    /// [`Evicted`] if the piece is gone; `out` is unchanged then.
     pub fn read_piece(&self, large: &mut LargeValue, out: &mut impl Sink) -> Result<bool, Evicted> {
         self.read_part(large, usize::MAX, out)
     }
 
-    /// Appends at most `bytes_max` bytes of the next piece of a large value to `out`; false where there is none left. The
-    /// next read goes on behind them.
+    /// Appends at most `bytes_max` bytes of the next piece of a large value to `out`. Returns false
+    /// after the last piece. The next read continues behind them.
     ///
     /// # Errors
-    /// [`Evicted`] if the piece is gone. `out` is then as it was.
+    /// [`Evicted`] if the piece is gone; `out` is unchanged then.
     pub fn read_part(
         &self,
         large: &mut LargeValue,
@@ -175,10 +178,10 @@ impl Engine {
         Ok(true)
     }
 
-    /// Begins a store of `value_bytes` that arrive in parts.
+    /// Starts a store of `value_bytes` that arrive in parts.
     ///
     /// # Errors
-    /// As [`Engine::store`], before anything has arrived.
+    /// As [`Engine::store`], before any part has arrived.
     pub fn upload(&self, key: &[u8], value_bytes: usize) -> Result<Upload, StoreError> {
         check_key(key)?;
         if !self.accepts(key.len(), value_bytes) {
@@ -195,14 +198,15 @@ impl Engine {
         })
     }
 
-    /// Takes the next bytes of an upload and writes them to where they stay.
+    /// Writes the next bytes of an upload in place.
     ///
-    /// Cost: the bytes are copied once; a piece that begins takes an appender for some instructions, and where no
-    /// free segment is left an old one is emptied first.
+    /// Cost: copies the bytes once. A new piece takes an appender for a few instructions and, if no
+    /// segment is free, empties one first.
     ///
     /// # Errors
-    /// [`StoreError::NoMemory`] where no segment can be had, or that of a piece was evicted before its last byte came;
-    /// [`StoreError::TooLarge`] for bytes beyond the number announced. The upload is then to be aborted.
+    /// [`StoreError::NoMemory`] if no segment is available, or a piece was evicted before its last
+    /// byte arrived; [`StoreError::TooLarge`] for bytes beyond the announced length. The caller
+    /// then aborts the upload.
     pub fn push(
         &self,
         thread: &ThreadSlot,
@@ -214,7 +218,7 @@ impl Engine {
         Ok(self.take_in(thread, upload, bytes, now)?)
     }
 
-    /// As [`Self::push`], telling a lost piece from others.
+    /// As [`Self::push`]; the error distinguishes a lost piece.
     pub(crate) fn take_in(
         &self,
         thread: &ThreadSlot,
@@ -235,7 +239,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The piece that is arriving, or the next one, and its room for what is still to come.
+    /// Returns the current piece, or the next one, and its unwritten room.
     pub(crate) fn gap(
         &self,
         thread: &ThreadSlot,
@@ -249,8 +253,8 @@ impl Engine {
         Ok((piece, upload.gap.clone()))
     }
 
-    /// Makes room for the next piece: for all that is to come, for as much as a piece may have, or for what the
-    /// segment still takes. To whoever walks the segment it is a whole record from now on.
+    /// Reserves room for the next piece: for the rest of the value, the maximal length of a piece,
+    /// or the rest of the segment, whichever is shortest. From now on, walks see a complete record.
     fn begin_piece(
         &self,
         thread: &ThreadSlot,
@@ -278,8 +282,8 @@ impl Engine {
         Ok(piece)
     }
 
-    /// Writes a part of an arriving piece, unless that is lost. What a flush has taken counts as arrived: the store
-    /// is one from before the flush.
+    /// Writes a part of an arriving piece, unless the piece is lost. A flushed piece counts as
+    /// written: the store happened before the flush.
     fn write_part(&self, piece: &Piece, at: usize, part: &[u8]) -> Result<(), Unpublished> {
         while !self.pin(piece.slot.segment(), piece.sequence) {
             if !self.outlasts(piece) {
@@ -295,8 +299,8 @@ impl Engine {
     /// Ends an upload by storing the item.
     ///
     /// # Errors
-    /// As [`Engine::store`]; [`StoreError::NoMemory`] also where a piece was evicted before the last one
-    /// arrived.
+    /// As [`Engine::store`]; also [`StoreError::NoMemory`] if a piece was evicted before the last
+    /// byte arrived.
     pub fn publish_upload(
         &self,
         thread: &ThreadSlot,
@@ -314,7 +318,7 @@ impl Engine {
         if extends || upload.value_bytes <= self.inline_bytes_max() {
             return match self.take_back(thread, upload) {
                 Some(part) => self.store(thread, request, &part, now),
-                // A flush takes both: what was sent, and what it was to be appended to.
+                // A flush hides both the upload and the item to extend.
                 None if extends && self.peek(request.key, now).is_none() => Ok(Stored::NotStored),
                 None => Err(StoreError::NoMemory),
             };
@@ -337,8 +341,8 @@ impl Engine {
         Ok(stored?)
     }
 
-    /// The bytes of an upload that is to become a part of another value, or is short enough to be kept in one; none
-    /// where some were evicted.
+    /// Returns the bytes of an upload that becomes a part of another value or is short enough for
+    /// one record. Returns `None` if pieces were evicted.
     fn take_back(&self, thread: &ThreadSlot, upload: Upload) -> Option<Vec<u8>> {
         let mut value = Vec::new();
         let read = |piece: &Piece| self.read_piece(&mut LargeValue::of_piece(*piece), &mut value);
@@ -347,7 +351,7 @@ impl Engine {
         is_whole.then_some(value)
     }
 
-    /// Writes and publishes the record of an upload whose bytes have all arrived.
+    /// Writes and publishes the record of a complete upload.
     pub(crate) fn finish(
         &self,
         thread: &ThreadSlot,
@@ -363,7 +367,7 @@ impl Engine {
         self.write_and_publish(thread, &publication, upload.stream, condition, now)
     }
 
-    /// The record of a large value, unless it names more pieces than a segment has room for.
+    /// Returns the record of a large value, unless it names more pieces than a segment can hold.
     pub(crate) fn draft_of_table<'a>(
         &self,
         request: &StoreRequest<'a>,
@@ -385,7 +389,7 @@ impl Engine {
         fits.then_some(draft).ok_or(StoreError::TooLarge)
     }
 
-    /// Gives back what an upload has written.
+    /// Frees the pieces that an upload has written.
     pub fn abort_upload(&self, thread: &ThreadSlot, upload: Upload) {
         self.bump(thread, Counter::UploadsAborted, 1);
         self.give_back(thread, &upload);
@@ -399,7 +403,7 @@ impl Engine {
                     self.leave_behind(piece);
                     break;
                 }
-                // Under the lock of the item's group nobody else accounts for the piece.
+                // The lock of the item's group excludes other changes of the piece's account.
                 if let Ok(_locked) = self.lock(thread, upload.hash)
                     && self.give_back_piece(thread, piece)
                 {
@@ -409,10 +413,10 @@ impl Engine {
         }
     }
 
-    /// Leaves it to others to take a piece out of the account of its segment, which says too much until then.
+    /// Leaves a piece to the recount of its segment, whose account is too high until then.
     fn leave_behind(&self, piece: &Piece) {
         let segment = piece.slot.segment();
-        // While that is pinned it is not put to other use, with which no piece would be arriving.
+        // While the segment is pinned, its use cannot end, after which no piece would be arriving.
         if self.pin(segment, piece.sequence) {
             self.note_arrived(segment);
             self.suspect(segment);
@@ -420,24 +424,25 @@ impl Engine {
         }
     }
 
-    /// Takes a piece that no item will name out of the accounts; false where it is lost, or about to be. Under the lock
-    /// of the group of its key.
+    /// Subtracts a piece that no item will name from the accounts. Returns false if the piece is
+    /// lost or about to be. The caller holds the lock of the group of its key.
     pub(crate) fn give_back_piece(&self, thread: &ThreadSlot, piece: &Piece) -> bool {
         let is_kept = self.is_kept(piece);
         if is_kept {
             let record_at = self.layout.segment_at(piece.slot.segment()) + piece.slot.offset();
             let account = Account::of(Header::load(&self.memory, record_at));
             self.intend_to_replace(thread, piece.slot);
-            // As soon as the account says that nothing lives there the segment may begin another use, which has none
-            // that arrive.
+            // As soon as the account shows no live bytes, the segment may start another use, in
+            // which nothing arrives.
             self.note_arrived(piece.slot.segment());
             self.discharge(piece.slot.segment(), account);
         }
         is_kept
     }
 
-    /// Waits while somebody is emptying a piece's segment, and says whether it is still there then: who has begun to
-    /// empty may turn back for a pin, or for want of room. The caller must hold neither group nor appender.
+    /// Waits while another thread empties a piece's segment. Returns true if the piece is still
+    /// there then: emptying may stop because of a pin or missing memory. The caller holds neither
+    /// group nor appender.
     pub(crate) fn outlasts(&self, piece: &Piece) -> bool {
         let segment = piece.slot.segment();
         let mut wait = Wait::default();
@@ -452,18 +457,18 @@ impl Engine {
         false
     }
 
-    /// Is a piece's segment still in use, and not about to be emptied? Under the lock of the group of the
-    /// piece's key: then whoever empties the segment later must take that lock to unlink the item.
+    /// True if a piece's segment is in use and not being emptied. The caller holds the lock of the
+    /// group of the piece's key, which a later evictor needs to unlink the item.
     pub(crate) fn is_kept(&self, piece: &Piece) -> bool {
         let segment = piece.slot.segment();
-        // The state first: asked after the sequence it could be that of the segment's next use.
+        // The state first: loaded after the sequence, it could be that of the segment's next use.
         self.state(segment) != State::Emptying
             && self.sequence(segment).load(Acquire) == piece.sequence
     }
 }
 
 impl Upload {
-    /// What is still to come of a piece has come, up to `bytes`.
+    /// Advances the unwritten room behind `bytes` that arrived.
     pub(crate) fn note_arrived(&mut self, gap: &Range<usize>, bytes: usize) {
         debug_assert!(self.gap == *gap && bytes <= gap.len(), "the bytes of another upload");
         if self.gap == *gap {
@@ -473,17 +478,17 @@ impl Upload {
         }
     }
 
-    /// Have all bytes arrived?
+    /// True if all bytes have arrived.
     pub fn is_complete(&self) -> bool {
         self.arrived_bytes == self.value_bytes
     }
 
-    /// Bytes of the whole value.
+    /// Returns the length of the whole value in bytes.
     pub(crate) fn value_bytes(&self) -> usize {
         self.value_bytes
     }
 
-    /// The memory it takes besides the cache's, in bytes: what it knows of the pieces begun.
+    /// Returns the process memory that the upload takes, in bytes: its list of pieces.
     pub fn held_bytes(&self) -> usize {
         self.pieces.capacity() * size_of::<Piece>()
     }

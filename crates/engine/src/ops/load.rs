@@ -1,4 +1,4 @@
-//! Loads: storing the value of a key only where nothing happened to the key since the load of it began.
+//! Loads: a store that succeeds only if the key is unchanged since its load started.
 //!
 //! ```text
 //! begin ─▶ the live item of the key is the basis ───────────────┐
@@ -7,9 +7,10 @@
 //! end: is what the index names for the key still the basis? ── store, otherwise not
 //! ```
 //!
-//! A reservation is a record without a value whose deadline has always passed: every reader takes it for an expired item,
-//! and a store, a delete or a flush of the key removes it as one. So a delete of a key that is not there is seen as
-//! well, by every process that shares the region. Until when it is kept stands in its flags.
+//! A reservation is a record without a value whose deadline has always passed: every reader takes
+//! it for an expired item, and a store, a delete or a flush of the key removes it as one. Every
+//! process that shares the region therefore also notices a delete of an absent key. Its flags hold
+//! the second until which it is kept.
 
 use larder_item::{Deadline, Second, StoreMode, check_key};
 
@@ -18,10 +19,10 @@ use crate::ops::publish::{Condition, Publication, Unpublished};
 use crate::segment::record::{Draft, Form, Header};
 use crate::{Engine, StoreError, StoreRequest, Stored, Stuck, ThreadSlot};
 
-/// How often a load tries to reserve a key that others store and delete.
+/// How often a load tries to reserve a key that other threads store and delete.
 const RESERVATIONS_MAX: u32 = 8;
 
-/// What the index named for a key when a load of its value began: [`Engine::begin_load`].
+/// The state of a key when a load of its value started: [`Engine::begin_load`].
 ///
 /// ```
 /// use larder_engine::Basis;
@@ -29,13 +30,13 @@ const RESERVATIONS_MAX: u32 = 8;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Basis {
-    /// The location of the record; 0 where there was none.
+    /// The location of the record; 0 for none.
     location: u64,
     /// The sequence of its segment.
     sequence: u64,
-    /// Its header, as far as a change of the value or a mark changes it.
+    /// The header bits that a change of the value or a mark changes.
     form: u64,
-    /// Its version, or its value if it is a number without one.
+    /// The version, or the value of a number without one.
     origin: u64,
 }
 
@@ -43,28 +44,30 @@ impl Basis {
     /// No item.
     pub const ABSENT: Self = Self { location: 0, sequence: 0, form: 0, origin: 0 };
 
-    /// Something that no index names: a load on this basis is never stored.
+    /// A basis that no key ever matches: a load on it is never stored.
     const OVERTAKEN: Self = Self { location: u64::MAX, sequence: 0, form: 0, origin: 0 };
 
-    /// The same as words, for callers that keep it where no Rust value can be.
+    /// Returns the basis as words, for callers that cannot keep Rust values.
     pub const fn words(self) -> [u64; 4] {
         [self.location, self.sequence, self.form, self.origin]
     }
 
-    /// What [`Basis::words`] returned. Other words are a basis on which nothing is stored.
+    /// Restores the result of [`Basis::words`]. Arbitrary words are a basis on which no load is
+    /// stored.
     pub const fn of_words([location, sequence, form, origin]: [u64; 4]) -> Self {
         Self { location, sequence, form, origin }
     }
 }
 
 impl Engine {
-    /// Returns what a load of a key's value is based on. With `reserved_until` a key without an item is reserved at
-    /// least until then, unless its memory is needed; without it the basis of such a key is [`Basis::ABSENT`].
+    /// Returns the basis for a load of a key's value. With `reserved_until`, a key without an item
+    /// is reserved at least until then, unless its memory is needed; otherwise the basis of such a
+    /// key is [`Basis::ABSENT`].
     ///
-    /// Cost: that of a delete; where the key is reserved also that of a store.
+    /// Cost: a delete; with a reservation also a store.
     ///
     /// # Errors
-    /// [`StoreError`], also where there is no memory for the reservation.
+    /// [`StoreError`], also if memory for the reservation is missing.
     pub fn begin_load(
         &self,
         thread: &ThreadSlot,
@@ -90,14 +93,15 @@ impl Engine {
         Ok(Basis::OVERTAKEN)
     }
 
-    /// Stores what was loaded, unless anything happened to the key since `basis` was taken: [`Stored::Exists`] and
-    /// [`Stored::NotStored`] say that another item is there, [`Stored::NotFound`] that there is none. A touch that
-    /// leaves the record where it is is no change. The request's mode and cas token are not looked at.
+    /// Stores a loaded value unless the key changed since `basis` was taken. [`Stored::Exists`] and
+    /// [`Stored::NotStored`] mean that another item is there, [`Stored::NotFound`] that none is. A
+    /// touch that leaves the record in place is no change. Ignores the request's mode and cas
+    /// token.
     ///
     /// Cost: as [`Engine::store`].
     ///
     /// # Errors
-    /// [`StoreError`]; the item that is there stays.
+    /// [`StoreError`]; the present item stays.
     pub fn end_load(
         &self,
         thread: &ThreadSlot,
@@ -118,7 +122,7 @@ impl Engine {
         stored.map_err(StoreError::from)
     }
 
-    /// Removes the reservation on which a load was based, if it is still there. Nothing else changes.
+    /// Removes the reservation of a load if it is still there. Nothing else changes.
     ///
     /// # Errors
     /// [`Stuck`].
@@ -135,13 +139,13 @@ impl Engine {
         Ok(())
     }
 
-    /// Until when a found record reserves its key; none for an item.
+    /// Returns the second until which a found record reserves its key, or `None` for an item.
     #[inline]
     pub(crate) fn reserved_until(&self, found: &Found) -> Option<Deadline> {
         self.reservation_end(found.header, found.record_at)
     }
 
-    /// When the expiry sweep may remove a record.
+    /// Returns the deadline after which the expiry sweep may remove a record.
     pub(crate) fn swept_at(&self, header: Header, record_at: usize) -> Deadline {
         let deadline = header.deadline(&self.memory, record_at);
         self.reservation_end(header, record_at).unwrap_or(deadline)
@@ -155,17 +159,18 @@ impl Engine {
         (is_reservation && until != Deadline::NEVER).then_some(until)
     }
 
-    /// True if a load can be based on a found record: it is alive, or a reservation that no flush has ended.
+    /// True if a found record can be the basis of a load: an item that is alive, or a reservation
+    /// that no flush has ended.
     fn is_basis(&self, found: &Found, now: Second) -> bool {
         self.death(found, now).is_none()
             || !self.is_flushed(found.sequence) && self.reserved_until(found).is_some()
     }
 
-    /// True if a record, under the lock of its group, is still the one that a load is based on. An expired one may be.
+    /// True if a record of a locked group is still the basis of a load. It may be expired.
     pub(crate) fn is_based_on(&self, found: &Found, basis: Basis) -> bool {
         let now = self.basis_of(found);
         let is_same = match self.keeps_versions {
-            // A record that was moved has its version still.
+            // A moved record keeps its version.
             true => now.origin == basis.origin && basis.location != 0,
             false => now == basis,
         };
@@ -182,7 +187,7 @@ impl Engine {
         }
     }
 
-    /// Stores a reservation where no item is, and no reservation.
+    /// Stores a reservation if the key has neither item nor reservation.
     fn reserve_key(
         &self,
         thread: &ThreadSlot,

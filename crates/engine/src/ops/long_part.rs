@@ -1,5 +1,5 @@
-//! Appending and prepending parts that are long themselves: they are written to where they stay, as pieces, and the item
-//! gets a table that names them beside the pieces that there are. The heap holds no part of a value.
+//! Appending and prepending long parts: they are written in place as pieces, and the item gets a
+//! table that names them beside the existing pieces. The heap holds no part of a value.
 
 use larder_item::{Second, StoreMode};
 
@@ -11,14 +11,14 @@ use crate::ops::store::LARGE_ATTEMPTS_MAX;
 use crate::{Engine, StoreError, StoreRequest, Stored, ThreadSlot, Upload};
 
 impl Engine {
-    /// True if a part of this length is better written as pieces of its own: pieces that there are would not be joined
+    /// True if a part of this length becomes pieces of its own: existing pieces would not be joined
     /// with it.
     pub(crate) fn is_long_part(&self, bytes: usize) -> bool {
         bytes > self.piece_bytes_max().max(self.inline_bytes_max())
     }
 
-    /// Appends a long part to an item, or prepends it; again where other writers were so much faster that a piece of it
-    /// was evicted meanwhile.
+    /// Appends or prepends a long part to an item. Retries if other writers evicted a piece of the
+    /// part meanwhile.
     pub(crate) fn extend_by(
         &self,
         thread: &ThreadSlot,
@@ -28,7 +28,7 @@ impl Engine {
     ) -> Result<Stored, StoreError> {
         let mut attempts = 0;
         loop {
-            // Room is not made for what cannot be appended.
+            // Without an item, the part needs no memory.
             if self.peek(request.key, now).is_none() {
                 return Ok(Stored::NotStored);
             }
@@ -47,7 +47,7 @@ impl Engine {
         }
     }
 
-    /// Appends an upload to an item, or prepends it.
+    /// Appends or prepends an upload to an item.
     pub(crate) fn extend_with(
         &self,
         thread: &ThreadSlot,
@@ -59,7 +59,8 @@ impl Engine {
             let Some(found) = found else {
                 return Some(Ok(Ok(Stored::NotStored)));
             };
-            // After the look for the item: one from before a flush that comes now is not found to be the same later.
+            // After the lookup: an item from before a flush that happens now is found changed
+            // later.
             if upload.pieces.iter().any(|piece| engine.is_flushed(piece.sequence)) {
                 return Some(Ok(Err(Unpublished::PieceLost)));
             }
@@ -77,7 +78,7 @@ impl Engine {
         extended
     }
 
-    /// As [`Engine::join`]; none where another writer interfered.
+    /// One attempt; returns `None` if another writer interfered.
     fn extend_once(
         &self,
         thread: &ThreadSlot,
@@ -96,7 +97,8 @@ impl Engine {
         };
         match extended {
             Err(Unpublished::Changed) => None,
-            // It may have been a piece of the item, or one whose segment was not emptied in the end.
+            // The lost piece may have belonged to the item, or to a segment that was not emptied in
+            // the end.
             Err(Unpublished::PieceLost)
                 if upload.pieces.iter().all(|piece| self.outlasts(piece)) =>
             {
@@ -106,7 +108,7 @@ impl Engine {
         }
     }
 
-    /// All pieces of a large value stay where they are.
+    /// Extends a large value, whose pieces all stay in place.
     fn extend_pieces(
         &self,
         thread: &ThreadSlot,
@@ -128,7 +130,7 @@ impl Engine {
         Some(self.publish_extended(thread, &kept_request, upload, &kept, &over, now))
     }
 
-    /// A small value becomes a piece beside those of the upload.
+    /// Makes a small value a piece beside those of the upload.
     fn extend_inline(
         &self,
         thread: &ThreadSlot,
@@ -167,7 +169,7 @@ impl Engine {
     }
 }
 
-/// The condition that the item is still the one that was found.
+/// Returns the condition that the item is still the found one.
 fn over<'a>(request: &StoreRequest<'_>, found: &'a Found, origin: u64) -> Condition<'a> {
     let version = request.version;
     Condition::Replace(Replace { found, origin, version, deadline: None, keeps_identity: false })

@@ -1,31 +1,31 @@
-//! Looking at items without a store: for processes that can only read the region.
+//! Lookups without a store, for processes that map the region for reading only.
 
 use larder_item::{Meta, Second};
 
 use crate::Engine;
 use crate::index::slot::FREQ_MAX;
 
-/// So often an item is looked at that changes under the look. One that is still being changed then belongs to somebody
-/// who has been stopped.
+/// The number of lookups of an item that changes meanwhile. If it still changes then, its writer is
+/// stopped.
 const LOOKS_MAX: u32 = 1000;
 
-/// An item that was looked at.
+/// The result of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Looked {
-    /// What is known of it.
+    /// Its metadata.
     pub meta: Meta,
-    /// True if a note of the read would change what the owner knows: the item was not read a few times lately, or not
+    /// True if the owner should hear of the read: the item was not read a few times lately, or not
     /// within the last minute.
     pub is_worth_noting: bool,
 }
 
 impl Engine {
-    /// Appends the value of an item to `out`. None where there is no such item, or it cannot be told without a store:
-    /// whoever asks the cache's owner learns which. `out` is then as it was.
+    /// Appends the value of an item to `out`. Returns `None`, with `out` unchanged, if there is no
+    /// such item or the lookup needs a store; the owner of the cache knows which.
     ///
-    /// Nothing is counted, nothing noted, nothing held.
+    /// The lookup counts nothing, writes nothing and holds nothing.
     ///
-    /// Cost: as [`Engine::read`]; of a large value each piece is copied.
+    /// Cost: as [`Engine::read`]; copies each piece of a large value.
     pub fn look_up(&self, key: &[u8], now: Second, out: &mut Vec<u8>) -> Option<Looked> {
         if self.is_flush_due(now) {
             return None;
@@ -74,7 +74,7 @@ mod tests {
 
     use super::*;
 
-    /// Looks at all there is.
+    /// Calls every read-only function.
     fn look_around(engine: &Engine) {
         for key in 0..100 {
             engine.look_up(format!("k{key}").as_bytes(), 10, &mut Vec::new());
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_that_is_a_ring_has_an_end() {
+    fn a_lookup_in_a_circular_chain_ends() {
         let (engine, _other) = filled();
         let thread = engine.register().unwrap();
         engine.add_overflow_segment(&thread, 10).unwrap();
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_is_looked_at_without_harm() {
+    fn lookups_in_a_region_of_noise_end() {
         let mut state = 1u64;
         let mut random = || {
             state ^= state << 13;
@@ -145,7 +145,7 @@ mod tests {
                     engine.memory.word(at).store(random(), Relaxed);
                 }
             }
-            // As many as there may be would take long.
+            // The possible maximum would take long.
             engine.memory.word(global::OVERFLOW_GROUPS).fetch_and(7, Relaxed);
             look_around(&engine);
         }

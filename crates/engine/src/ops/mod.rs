@@ -1,4 +1,5 @@
-//! The operations: one file for each thing that a caller asks of the engine.
+//! The operations: one file for each operation of the public interface, and publication, which they
+//! share.
 
 pub(crate) mod arithmetic;
 pub(crate) mod extend;

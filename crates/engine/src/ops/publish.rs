@@ -1,4 +1,4 @@
-//! Publishing a written record: the one moment at which a store happens.
+//! Publication of a written record: the moment at which a store happens.
 
 use std::cmp::Ordering::{Equal, Greater, Less};
 use std::sync::atomic::Ordering::Relaxed;
@@ -16,35 +16,35 @@ use crate::segment::header::Account;
 use crate::segment::record::{Draft, Header, INITIAL_FREQ_MAX, Marks};
 use crate::{Engine, Reason, Stale, StoreError, StoreRequest, Stored, Stuck, ThreadSlot};
 
-/// When a record replaces what is there.
+/// The condition under which a record is published.
 #[derive(Clone, Copy)]
 pub(crate) enum Condition<'a> {
-    /// As a request says.
+    /// The conditions of a request.
     Requested(&'a StoreRequest<'a>),
-    /// Only over the record from which the new one was made.
+    /// Only over the record that the new one was made from.
     Replace(Replace<'a>),
-    /// Where nothing happened to the key since a load of its value began.
+    /// Only if the key is unchanged since a load of its value started.
     Loaded(Basis),
-    /// A reservation until a second, where no item is and no reservation.
+    /// A reservation until a second, only if the key has neither item nor reservation.
     Reserve(Deadline),
 }
 
-/// A record from which another was made.
+/// The record that another one was made from.
 #[derive(Clone, Copy)]
 pub(crate) struct Replace<'a> {
     pub(crate) found: &'a Found,
-    /// What it was when it was read: its [`Engine::origin`].
+    /// The [`Engine::origin`] of the record when it was read.
     pub(crate) origin: u64,
-    /// The version that the new one is asked to get.
+    /// The version that the client asked for.
     pub(crate) version: Option<u64>,
-    /// The deadline that the new one gets in place of the old one's.
+    /// The deadline of the new record in place of the old one's.
     pub(crate) deadline: Option<Deadline>,
-    /// Is it the same item in other words? Else what was said of it, and whether it was read, is over.
+    /// True if the new record is the same item: it keeps marks and read statistics.
     pub(crate) keeps_identity: bool,
 }
 
 impl Replace<'_> {
-    /// What the new item has of the old one, of which this was known.
+    /// Returns the metadata of the new item, given that of the old one.
     pub(crate) fn meta(&self, old: Meta) -> Meta {
         let kept = |mark: bool| mark && self.keeps_identity;
         Meta {
@@ -58,8 +58,9 @@ impl Replace<'_> {
 }
 
 impl Condition<'_> {
-    /// The deadline field of the new record. One made from another keeps the field, even if it says never:
-    /// the other's may be changed until the new one is published. So does one that may be told to keep it.
+    /// Returns the deadline field of the new record. A record made from another one keeps the field
+    /// even for "never", because a touch may change the old deadline before the publication. So
+    /// does a store with [`Stale::IfOlder`], which may keep the old deadline.
     pub(crate) fn deadline_field(&self, request: &StoreRequest<'_>) -> Option<Deadline> {
         let keeps = match self {
             Self::Replace(over) => over.found.header.deadline_at().is_some(),
@@ -77,8 +78,8 @@ impl Condition<'_> {
         }
     }
 
-    /// True if what is published counts as one more item that was stored. As in memcached, a number that stays as
-    /// long as it was is the same item.
+    /// True if the publication counts as a stored item. As in memcached, a number that keeps its
+    /// length is the same item.
     fn is_new_item(&self) -> bool {
         match self {
             Self::Replace(over) => !over.keeps_identity,
@@ -88,32 +89,32 @@ impl Condition<'_> {
     }
 }
 
-/// What becomes known under the lock of an item that is stored.
+/// The fields that are determined under the lock of the group.
 struct Life {
-    /// What its slot counts.
+    /// The freq of its slot.
     freq: u64,
-    /// The header with what is told there.
+    /// The header with these fields.
     header: Header,
-    /// The deadline that it gets in place of that of its draft.
+    /// The deadline in place of the draft's.
     deadline: Option<Deadline>,
 }
 
-/// A record that is to be written and published.
+/// A record to write and publish.
 pub(crate) struct Publication<'a> {
     pub(crate) draft: &'a Draft<'a>,
     /// The pieces of a large value that were written for it.
     pub(crate) pieces: &'a [Piece],
-    /// The pieces it takes over from the record it replaces.
+    /// The pieces that it takes over from the record it replaces.
     pub(crate) carried: Option<Carried>,
 }
 
-/// Words of an old table that become words of a new one.
+/// Slots of an old table that a new table takes over.
 #[derive(Clone, Copy)]
 pub(crate) struct Carried {
     pub(crate) count: usize,
-    /// The first of them in the old table.
+    /// The index of the first one in the old table.
     pub(crate) from: usize,
-    /// Where they begin in the new one.
+    /// The index of the first one in the new table.
     pub(crate) to: usize,
 }
 
@@ -123,27 +124,27 @@ impl Carried {
     }
 }
 
-/// What publishing came to where it is no error.
+/// The verdict of a condition that is no error.
 enum Verdict {
     Store,
-    /// The value comes too late: it is stored, but out of date.
+    /// The value is out of date: it is stored as stale.
     StoreStale,
     Not(Stored),
-    /// The record the new one was made from is another by now.
+    /// The origin of the new record has changed.
     Changed,
 }
 
 /// Why a record was not published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unpublished {
-    /// The user will be told.
+    /// The caller gets this error.
     Refused(StoreError),
-    /// A piece was evicted before the record that names it was published.
+    /// A piece was evicted before the publication.
     PieceLost,
-    /// The group is full and there is no overflow group to make it longer. To make more, the head must be
-    /// given back first.
+    /// The group is full and no overflow group is free. The caller must release the appender before
+    /// it makes more.
     NoSlot,
-    /// The record it was made from is another by now: it must be made again.
+    /// The origin of the record has changed: the caller makes it again.
     Changed,
 }
 
@@ -163,15 +164,15 @@ impl From<Unpublished> for StoreError {
     fn from(unpublished: Unpublished) -> Self {
         match unpublished {
             Unpublished::Refused(error) => error,
-            // Only a memory too small, or too busy, for the value gets here.
+            // Only memory that is too small or too busy for the value leads here.
             Unpublished::PieceLost | Unpublished::Changed | Unpublished::NoSlot => Self::NoMemory,
         }
     }
 }
 
 impl Engine {
-    /// Publishes a record under its key if the condition holds, otherwise gives its bytes back. One store
-    /// to a slot makes the difference; a reader sees the old item or the new one.
+    /// Publishes a record under its key if the condition holds; otherwise frees its bytes. One
+    /// store to a slot is the moment of the change: a reader sees the old item or the new one.
     pub(crate) fn publish(
         &self,
         thread: &ThreadSlot,
@@ -207,15 +208,15 @@ impl Engine {
             Verdict::Not(stored) => return Ok(stored),
             Verdict::Changed => return Err(Unpublished::Changed),
         }
-        // Before the look for a flush: a piece that one has taken is no lost one.
+        // Before the check for a flush: a flushed piece is not lost.
         let are_kept = pieces.iter().all(|piece| self.is_kept(piece));
         if pieces.iter().any(|piece| self.is_flushed(piece.sequence)) {
-            // A flush came while the value was arriving: the store happened before it.
+            // A flush happened while the value was arriving: the store happened before it.
             old.inspect(|old| {
                 self.report_removal(old, Reason::Cleared);
                 self.unlink(thread, old);
             });
-            // What is lost, or about to be, goes with its segment, which is reclaimable.
+            // Lost pieces go with their segments, which are reclaimable.
             for piece in *pieces {
                 self.give_back_piece(thread, piece);
             }
@@ -266,7 +267,7 @@ impl Engine {
             Condition::Requested(request) => request,
             Condition::Loaded(Basis::ABSENT) if live.is_none() => return Verdict::Store,
             Condition::Loaded(Basis::ABSENT) => return Verdict::Not(Stored::NotStored),
-            // An item that expired during the load is a basis as good as before.
+            // An item that expired during the load is still a valid basis.
             Condition::Loaded(basis) => {
                 return match old {
                     Some(old) if self.is_based_on(old, *basis) => Verdict::Store,
@@ -298,7 +299,7 @@ impl Engine {
         }
     }
 
-    /// What becomes known under the lock of an item that is put in place of a live one, or of none.
+    /// Determines the header of an item that replaces a live one, or none.
     fn life(
         &self,
         draft: &Draft<'_>,
@@ -308,7 +309,7 @@ impl Engine {
     ) -> Life {
         let header = draft.header();
         let freq = live.map_or(0, |live| self.slot(live.slot_at).freq());
-        // What replaces a live item is asked for as often as that was.
+        // The replacement of a live item is as popular as that one was.
         let anew = freq.min(INITIAL_FREQ_MAX);
         match (condition, live) {
             (Condition::Replace(over), Some(live)) => {
@@ -342,7 +343,7 @@ impl Engine {
         }
     }
 
-    /// The slot to publish in: the old record's, or an empty one. An error where there is none to be had.
+    /// Returns the slot to publish in: the old record's, or an empty one.
     fn place_for(
         &self,
         thread: &ThreadSlot,
@@ -359,8 +360,8 @@ impl Engine {
         }
     }
 
-    /// Fills in what is only known under the lock: the version, and what may have changed since the new record
-    /// was made from the old: a deadline touched, pieces moved.
+    /// Fills in what is determined under the lock: the version, and what changed since the new
+    /// record was made from the old one (a touched deadline, moved pieces).
     fn complete(
         &self,
         thread: &ThreadSlot,
@@ -383,7 +384,7 @@ impl Engine {
             deadline = kept;
             self.memory.half(room.at() + at).store(deadline.0, Relaxed);
         }
-        // A reservation has expired for readers, but is to be swept up later.
+        // A reservation is expired for readers, but the expiry sweep keeps it longer.
         let swept_at = if let Condition::Reserve(until) = condition { *until } else { deadline };
         self.note_deadline(room.segment, swept_at);
         let Some(at) = header.version_at() else {
@@ -403,7 +404,7 @@ impl Engine {
         self.note_slots(thread, -1);
     }
 
-    /// Tells of a record that another was put in place of. One made from it is no replacement: the item goes on.
+    /// Reports a replaced record. A record made from it continues the item and is no replacement.
     fn tell_replaced(&self, old: &Found, condition: &Condition<'_>, now: Second) {
         match (condition, self.death(old, now)) {
             (_, Some(death)) => self.report_removal(old, death.into()),
@@ -414,9 +415,9 @@ impl Engine {
         }
     }
 
-    /// Takes an item's record, and the pieces of a large one but for those carried over, out of the accounts. Under the lock of its
-    /// group. The record last: as soon as it is out, its segment may be given to other use, and with it the
-    /// table that names the pieces.
+    /// Subtracts an item's record and its pieces, except those carried over, from the accounts. The
+    /// caller holds the lock of its group. The record goes last: after it, its segment may be
+    /// reused, and with it the table that names the pieces.
     fn discharge_item(&self, found: &Found, carried: Option<Carried>) {
         if found.header.is_large() {
             let is_carried = |piece| carried.is_some_and(|carried| carried.holds(piece));

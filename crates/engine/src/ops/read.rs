@@ -1,4 +1,4 @@
-//! Reading items.
+//! Reads.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -13,7 +13,7 @@ use crate::process::wait::Wait;
 use crate::segment::record::Header;
 use crate::{Engine, ThreadSlot};
 
-/// Why there was nothing to read.
+/// Why a read found nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Miss {
     /// No item has the key.
@@ -24,18 +24,18 @@ pub enum Miss {
     Flushed,
 }
 
-/// How an item is read.
+/// The options of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
-    /// Does the read count, for eviction to know what is wanted, and for [`Meta::fetched`]?
+    /// True if the read counts for eviction and [`Meta::fetched`].
     pub noted: bool,
-    /// Is the value wanted? Else only the head is written, also for a large item, and the outcome is no
-    /// [`Read::Large`].
+    /// True if the caller wants the value. Otherwise the read only writes the response header, also
+    /// for a large item, and never returns [`Read::Large`].
     pub value: bool,
 }
 
 impl Reading {
-    /// The value, and it counts.
+    /// Reads the value and counts the read.
     pub const WHOLE: Self = Self { noted: true, value: true };
 }
 
@@ -48,20 +48,22 @@ impl Default for Reading {
 /// The outcome of a read.
 #[derive(Debug)]
 pub enum Read {
-    /// The value has been appended to the buffer.
+    /// The value is appended to the buffer.
     Hit(Meta),
-    /// The value is kept in pieces: only the head has been written, take the pieces one by one, then close it.
+    /// The value is kept in pieces: only the response header is written. The caller reads the
+    /// pieces and closes the value.
     Large(Meta, LargeValue),
-    /// There is no such item.
+    /// There is no live item.
     Miss(Miss),
 }
 
 impl Engine {
-    /// Reads an item. `head` appends to `out` whatever shall stand before the value; it is called again,
-    /// with `out` as it was, where the item changed under the read. Then the value is appended.
+    /// Reads an item. `head` appends to `out` what precedes the value; if the item changes
+    /// meanwhile, `out` is reset and `head` is called again. Then the value is appended.
     ///
-    /// Cost: one cache miss for the group, one or two for the record; no lock and, on a hit, no store to
-    /// shared memory, but for the first few reads of an item and the first in about a minute.
+    /// Cost: one cache miss for the group, one or two for the record. It takes no lock. A hit
+    /// stores to shared memory only for the first few reads of an item and the first in about a
+    /// minute.
     #[inline(never)] // By itself, and not in its caller's frame, it takes two nanoseconds less.
     pub fn read<S: Sink>(
         &self,
@@ -74,9 +76,9 @@ impl Engine {
         self.read_in_full::<false, S>(thread, key, Reading::WHOLE, now, out, head)
     }
 
-    /// As [`Engine::read`], in another way. What is told of the item belongs together: who is told the cas token that
-    /// an item got when it was marked stale is told that it is stale. ([`Engine::read`] may tell it a few nanoseconds
-    /// before.)
+    /// As [`Engine::read`], with options. The returned metadata is consistent: a reader that sees
+    /// the cas token of a stale mark sees the mark. ([`Engine::read`] may see the token a few
+    /// nanoseconds earlier.)
     #[inline(never)] // As above.
     pub fn read_as<S: Sink>(
         &self,
@@ -90,7 +92,7 @@ impl Engine {
         self.read_in_full::<true, S>(thread, key, reading, now, out, head)
     }
 
-    /// Both, so that the one most used knows nothing of the other.
+    /// Both variants, generic so that the common one contains none of the other.
     #[inline(always)]
     fn read_in_full<const TOGETHER: bool, S: Sink>(
         &self,
@@ -109,7 +111,7 @@ impl Engine {
             let Some(found) = self.find(hash, key) else {
                 return Read::Miss(Miss::Absent);
             };
-            // What is called, not made a part of this, is lent a copy: so that this one stays in registers.
+            // Calls that are not inlined get a copy, so that the original stays in registers.
             if let Some(miss) = self.death(&found, now) {
                 if self.is_still_there(&found) {
                     return Read::Miss(self.unlink_expired(thread, hash, &{ found }, miss, now));
@@ -121,7 +123,7 @@ impl Engine {
                     return Read::Hit(meta);
                 }
             } else if found.header.is_large() {
-                // Who empties its segment and has been stopped holds up nobody: then it is read without pins.
+                // The value is read without pins if a stopped process empties its segment.
                 if let Some(mut large) = self.open_large(&{ found })
                     && (self.pin_large(&mut large) || self.is_held_up(&wait))
                 {
@@ -145,14 +147,14 @@ impl Engine {
             }
             self.bump(thread, Counter::ReadsRetried, 1);
             if self.wait_for_peers(&mut wait).is_err() {
-                // Somebody has been stopped while changing this one.
+                // A stopped process is changing this item.
                 return Read::Miss(Miss::Absent);
             }
         }
     }
 
-    /// Counts a read in the slot, for eviction to know what is wanted. Where somebody changes the slot just now
-    /// the note is dropped, which is told. After a few reads there is nothing to note, and reading writes nothing.
+    /// Counts a read in the slot, for eviction. Returns false if the slot changed meanwhile and the
+    /// note is lost. After a few reads nothing changes, and a read does not write.
     #[inline]
     pub(crate) fn note_read(&self, found: &Found) -> bool {
         let (slot, freq) = (found.slot, found.slot.freq());
@@ -193,8 +195,8 @@ impl Engine {
     ) -> Meta {
         let cas = self.version(found);
         let header = match TOGETHER {
-            // Once more, after the version: who sees the version that a change of the marks gave sees the marks.
-            // Pairs with the release in `update_meta_here`.
+            // Loaded again after the version: a reader that sees the version of a mark sees the
+            // mark. Pairs with the release in `update_meta_here`.
             true => Header::load(&self.memory, found.record_at),
             false => found.header,
         };
@@ -210,13 +212,13 @@ impl Engine {
         }
     }
 
-    /// What is known of a found item; none where it changed meanwhile.
+    /// Returns the metadata of a found item, or `None` if it changed meanwhile.
     pub(crate) fn meta_of(&self, found: &Found, now: Second) -> Option<Meta> {
         let meta = self.meta(found, self.value_bytes(found), now);
         (self.is_still_there(found) && self.is_value_unchanged(found, meta.cas)).then_some(meta)
     }
 
-    /// How long the value of a record is.
+    /// Returns the length of a record's value.
     pub(crate) fn value_bytes(&self, found: &Found) -> usize {
         match found.header.is_large() {
             true => {
@@ -227,7 +229,7 @@ impl Engine {
         }
     }
 
-    /// What is known of an item, without any note that it was read.
+    /// Returns the metadata of an item without counting a read.
     ///
     /// Cost: as [`Engine::read`], without the value.
     pub fn peek(&self, key: &[u8], now: Second) -> Option<Meta> {
@@ -249,8 +251,8 @@ impl Engine {
         }
     }
 
-    /// Unlinks a record that was found dead, unless something else is there by now. A reservation stays, and is
-    /// no item at all.
+    /// Unlinks a dead record unless the slot names another one by now. A reservation stays and
+    /// reads as absent.
     fn unlink_expired(
         &self,
         thread: &ThreadSlot,
@@ -273,7 +275,7 @@ impl Engine {
         miss
     }
 
-    /// Reads the whole value of a found record; none where it changed meanwhile.
+    /// Reads the whole value of a found record. Returns `None` if it changed meanwhile.
     pub(crate) fn value_of(&self, found: &Found) -> Option<Vec<u8>> {
         let mut value = Vec::new();
         if found.header.is_large() {
@@ -291,12 +293,12 @@ impl Engine {
         (self.is_still_there(found) && self.is_value_unchanged(found, version)).then_some(value)
     }
 
-    /// The current second by the region's clock.
+    /// Returns the current second of the region's clock.
     pub fn now(&self) -> Second {
         self.memory.half(larder_region::layout::global::CLOCK).load(Relaxed)
     }
 
-    /// Moves the region's clock forward; it never goes back.
+    /// Advances the region's clock; it never goes back.
     pub fn tick(&self, now: Second) {
         self.memory.half(larder_region::layout::global::CLOCK).fetch_max(now, Relaxed);
     }

@@ -1,4 +1,4 @@
-//! Telling somebody what leaves the cache, and why.
+//! Reports of removed items.
 
 use std::fmt;
 use std::sync::atomic::AtomicBool;
@@ -13,15 +13,15 @@ use crate::{Engine, Miss};
 /// Why an item was removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
-    /// Somebody deleted it.
+    /// A client deleted it.
     Deleted,
-    /// A store put another item in its place.
+    /// A store replaced it.
     Replaced,
-    /// Its deadline had passed. It is told when the item is come across, not in that second.
+    /// Its deadline had passed. Reported when the item is found, not in that second.
     Expired,
-    /// Its memory was needed for others.
+    /// Eviction removed it.
     Evicted,
-    /// It was there when the cache was cleared. As with expired ones, it is told later.
+    /// A flush hid it. Reported when the item is found.
     Cleared,
 }
 
@@ -30,14 +30,14 @@ pub enum Reason {
 pub struct Removed {
     /// Its key.
     pub key: Vec<u8>,
-    /// Its value; none where that was kept in pieces, which would have to be copied one by one while others
+    /// Its value; `None` for a value in pieces, which would have to be copied while other threads
     /// wait.
     pub value: Option<Vec<u8>>,
-    /// Why it left.
+    /// Why it was removed.
     pub reason: Reason,
 }
 
-/// An item at the moment at which it leaves the cache.
+/// An item at the moment of its removal.
 #[derive(Clone, Copy, Debug)]
 pub struct Leaving<'a> {
     engine: &'a Engine,
@@ -53,42 +53,42 @@ impl Leaving<'_> {
         self.engine.memory.read(key_at, self.found.header.key_bytes(), out);
     }
 
-    /// Bytes of its key.
+    /// Returns the length of its key in bytes.
     pub fn key_bytes(&self) -> usize {
         self.found.header.key_bytes()
     }
 
-    /// What is known of it. Its `seen` is from [`Meta::seen`]: how long it was not needed follows from the clock.
+    /// Returns its metadata. [`Meta::seen`] and the clock give the time since its last use.
     pub fn meta(&self) -> Meta {
         self.engine.meta(self.found, self.engine.value_bytes(self.found), self.now())
     }
 
-    /// The second up to which the cache's clock has been ticked.
+    /// Returns the second of the last tick of the cache's clock.
     pub fn now(&self) -> Second {
         self.engine.now()
     }
 
-    /// Why it leaves.
+    /// Returns why it is removed.
     pub fn reason(&self) -> Reason {
         self.reason
     }
 
-    /// Was it dead, and found by somebody who looked for the dead?
+    /// True if the expiry sweep found it dead.
     pub fn is_swept(&self) -> bool {
         self.swept
     }
 }
 
-/// What hears of items that leave.
+/// A callback for evicted, expired and flushed items.
 type Hook = Box<dyn Fn(&Leaving<'_>) + Send + Sync>;
 
-/// Whom removals are told, if anybody.
+/// The listeners for removals.
 #[derive(Default)]
 pub(crate) struct RemovalListeners {
-    /// Is anybody listening? A removal that nobody wants to know of costs this look.
+    /// True if a listener wants removals. Without one, a removal costs this load.
     is_wanted: Arc<AtomicBool>,
     listener: OnceLock<Box<dyn Fn(Removed) + Send + Sync>>,
-    /// Who wants to know only of items that nobody removed: another look, at these.
+    /// The callback for items that no client removed.
     hook: OnceLock<Hook>,
 }
 
@@ -101,33 +101,36 @@ impl fmt::Debug for RemovalListeners {
 }
 
 impl Engine {
-    /// Tells `listener` of every removal while [`Engine::removals_wanted`] is set. Only the first call counts. It is called while a group of the index is locked: it must not block, and not use the cache.
+    /// Reports every removal to `listener` while [`Engine::removals_wanted`] is set. Only the first
+    /// call counts. The listener runs under the lock of a group: it must not block and must not use
+    /// the cache.
     pub fn set_removal_listener(&self, listener: Box<dyn Fn(Removed) + Send + Sync>) {
         let _ = self.removals.listener.set(listener);
     }
 
-    /// Whether removals are told.
+    /// Returns the switch for the reports of removals.
     pub fn removals_wanted(&self) -> &Arc<AtomicBool> {
         &self.removals.is_wanted
     }
 
-    /// Shows `hook` each item that is evicted, or found expired or cleared, as long as the engine lives. Only the
-    /// first call counts.
+    /// Passes each item that is evicted, or found expired or flushed, to `hook`, as long as the
+    /// engine lives. Only the first call counts.
     ///
-    /// It is called while a group of the index is locked, and a segment may be half emptied: it must be short, must not
-    /// block, must not panic, and must not use the cache, which would wait for itself. What it is shown is gone
-    /// when it returns.
+    /// The hook runs under the lock of a group, perhaps in the middle of emptying a segment: it
+    /// must be short, and must not block, panic or use the cache, which would deadlock. The item is
+    /// gone when the hook returns.
     pub fn set_departure_hook(&self, hook: Box<dyn Fn(&Leaving<'_>) + Send + Sync>) {
         let _ = self.removals.hook.set(hook);
     }
 
-    /// Tells of a record that is being removed. Under the lock of its group, before it leaves the accounts.
+    /// Reports a record that is being removed. The caller holds the lock of its group; the accounts
+    /// still count the record.
     #[inline]
     pub(crate) fn report_removal(&self, found: &Found, reason: Reason) {
         self.report_as(found, reason, false);
     }
 
-    /// The same for one that was found dead by somebody who looked for such.
+    /// As [`Self::report_removal`], for a record that the expiry sweep found.
     pub(crate) fn report_swept(&self, found: &Found, reason: Reason) {
         self.report_as(found, reason, true);
     }
@@ -161,7 +164,7 @@ impl Engine {
 }
 
 impl From<Miss> for Reason {
-    /// Why an item that is dead by itself is removed.
+    /// Returns the reason for the removal of a dead item.
     fn from(death: Miss) -> Self {
         match death {
             Miss::Flushed => Self::Cleared,

@@ -1,4 +1,4 @@
-//! Storing items, and making new ones from those that are there.
+//! Stores, and new items made from present ones.
 
 use larder_item::{Deadline, KeyError, Second, StoreMode, check_key};
 use larder_stats::Counter;
@@ -11,25 +11,26 @@ use crate::segment::record::{Draft, Form, Header};
 use crate::segment::stream::{Pool, Stream};
 use crate::{Engine, Stuck, ThreadSlot};
 
-/// How often a large value is written before the store gives up: a thread that loses its processor for long
-/// may find its first pieces evicted, but not every time.
+/// How often a large value is written before the store fails: a thread without a processor may find
+/// its first pieces evicted, but not every time.
 pub(crate) const LARGE_ATTEMPTS_MAX: u32 = 8;
 
-/// What makes a store leave a stale item.
+/// When a store leaves a stale item.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Stale {
-    /// Nothing: what is stored is up to date.
+    /// Never: the stored value is up to date.
     #[default]
     Never,
-    /// That the request's cas token is **lower** than the item's: the value is stored all the same, for it is newer
-    /// than none, but the item is stale, keeps its deadline, and its won mark. Only for [`StoreMode::Set`] and
-    /// [`StoreMode::Replace`]; a token that is higher is refused as any other.
+    /// If the request's cas token is **lower** than the item's. The value is stored, because it is
+    /// better than none, but the item is stale and keeps its deadline and its recache mark. Only
+    /// for [`StoreMode::Set`] and [`StoreMode::Replace`]; a higher token is refused as any other
+    /// mismatch.
     IfOlder,
-    /// It is stored stale.
+    /// Always.
     Always,
 }
 
-/// Everything of a store but the value.
+/// The parameters of a store, except the value.
 ///
 /// ```
 /// # use larder_engine::StoreRequest;
@@ -41,26 +42,26 @@ pub enum Stale {
 pub struct StoreRequest<'a> {
     /// The item's key.
     pub key: &'a [u8],
-    /// When to store.
+    /// The condition of the store.
     pub mode: StoreMode,
-    /// Store only over the item with this cas token.
+    /// The cas token that the present item must have, if any.
     pub cas: Option<u64>,
-    /// The client's bits.
+    /// The client flags.
     pub flags: u32,
-    /// When the item shall die. Appending and prepending keep the deadline, and the flags, of the item.
+    /// The deadline. Appending and prepending keep the deadline and the flags of the item.
     pub deadline: Deadline,
-    /// The cas token that the item shall get, in place of the next one. 0 is as none, and a cache without tokens
-    /// keeps none. Tokens given later are other ones, and higher unless this is beyond 2⁵³.
+    /// The cas token that the item gets in place of the next one. 0 means none, and a cache without
+    /// tokens ignores it. Later tokens differ from it, and are higher unless it exceeds 2⁵³.
     pub version: Option<u64>,
-    /// Is the item stored with the right to bring its value given away? Appending and prepending take the right,
-    /// and the mark of a stale item, from it.
+    /// True if the recache token of the stored item counts as sent. Appending and prepending clear
+    /// the token and the stale mark.
     pub token_sent: bool,
-    /// Is it stored as a stale one?
+    /// When the stored item is stale.
     pub stale: Stale,
 }
 
 impl<'a> StoreRequest<'a> {
-    /// A store without flags, for ever, with nothing special about it.
+    /// Returns an unconditional store without flags and deadline.
     pub const fn new(key: &'a [u8], mode: StoreMode) -> Self {
         Self {
             key,
@@ -78,44 +79,44 @@ impl<'a> StoreRequest<'a> {
 /// The outcome of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stored {
-    /// The item is stored under this cas token (0 where the cache keeps none).
+    /// The item is stored with this cas token (0 if the cache keeps none).
     Stored {
         /// The item's version.
         cas: u64,
-        /// Bytes of its value, the part that was there included.
+        /// The length of its value in bytes, including a present part.
         value_bytes: usize,
     },
     /// The condition of the mode did not hold.
     NotStored,
     /// The item there has another cas token.
     Exists,
-    /// There is no item with the cas token, or any other.
+    /// No item has the key.
     NotFound,
 }
 
-/// Why a store could not be done.
+/// Why a store failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// The item is larger than the cache accepts.
     #[error("the item is larger than the cache accepts; store less, or raise the item size limit")]
     TooLarge,
-    /// No memory could be had.
+    /// No memory is available.
     #[error("no memory could be had for the item; allow eviction, or give the cache more memory")]
     NoMemory,
-    /// The key cannot be one.
+    /// The key is invalid.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// Another process holds what the operation needs, and does not run: see [`Stuck`].
+    /// A stopped process holds what the operation needs: see [`Stuck`].
     #[error(transparent)]
     Stuck(#[from] Stuck),
 }
 
 impl Engine {
-    /// Stores an item. A [`StoreMode::Set`] that fails removes the item that is there, as in memcached:
-    /// nobody reads what the client wanted to replace.
+    /// Stores an item. A failed [`StoreMode::Set`] removes the present item, as in memcached:
+    /// clients must not read a value that was to be replaced.
     ///
-    /// Cost: the value is copied once; one group is locked for the publication; where no free segment is
-    /// left an old one is emptied first.
+    /// Cost: copies the value once; locks one group for the publication; if no segment is free,
+    /// empties one first.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -135,7 +136,7 @@ impl Engine {
                 .map_err(StoreError::from),
         };
         self.grow_if_due(thread, now);
-        // Who has been waiting for a stopped process would wait for it again.
+        // After waiting for a stopped process, the delete would wait for it again.
         if stored.as_ref().is_err_and(|error| !matches!(error, StoreError::Stuck(_))) {
             self.give_up(thread, request, now);
         }
@@ -145,12 +146,12 @@ impl Engine {
     /// Removes the item that a failed [`StoreMode::Set`] was to replace.
     pub fn give_up(&self, thread: &ThreadSlot, request: &StoreRequest<'_>, now: Second) {
         if request.mode == StoreMode::Set && request.cas.is_none() {
-            // Where somebody who has been stopped holds it, it stays: the error says so.
+            // An item that a stopped process holds stays; the error says so.
             let _ = self.delete(thread, request.key, None, now);
         }
     }
 
-    /// Writes a record, or the pieces of a large one, and publishes it.
+    /// Writes a record, or the pieces of a large value, and publishes it.
     pub(crate) fn place(
         &self,
         thread: &ThreadSlot,
@@ -162,7 +163,7 @@ impl Engine {
         self.place_as(thread, request, value, Form::Plain, condition, now)
     }
 
-    /// As [`Self::place`], where the value is kept in another form if it is small.
+    /// As [`Self::place`], with another form of a small value.
     fn place_as(
         &self,
         thread: &ThreadSlot,
@@ -216,8 +217,9 @@ impl Engine {
         }
     }
 
-    /// The stream for a store: of what it replaces, or of the main pool where the ghost remembers the key. It may
-    /// be mistaken, which costs a little of the hit ratio: what counts is looked at under the lock.
+    /// Returns the stream for a store: that of the replaced record, or the main pool if the ghost
+    /// remembers the key. The guess may be wrong, which costs a little of the hit ratio; the
+    /// decisive check happens under the lock.
     pub(crate) fn stream_for(&self, hash: u64, deadline: Deadline, now: Second) -> Stream {
         let (group, tag) = (self.group_of(hash), self.tag_of(hash));
         let mut slots = self.slots(self.group_at(group), hash).map(|at| self.slot(at));
@@ -232,8 +234,8 @@ impl Engine {
         self.stream_of(pool, deadline, now)
     }
 
-    /// Writes the pieces of a large value and the record that names them, again where other writers were so
-    /// much faster that a piece was evicted meanwhile.
+    /// Writes the pieces of a large value and the record that names them. Retries if other writers
+    /// evicted a piece meanwhile.
     fn place_large(
         &self,
         thread: &ThreadSlot,
@@ -258,7 +260,7 @@ impl Engine {
         }
     }
 
-    /// Appends to, or prepends to, an item.
+    /// Appends or prepends to an item.
     fn extend(
         &self,
         thread: &ThreadSlot,
@@ -289,7 +291,7 @@ impl Engine {
                 StoreMode::Prepend => value.splice(..0, part.iter().copied()).for_each(drop),
                 _ => value.extend_from_slice(part),
             }
-            // What is appended to once is often appended to again.
+            // A value that was appended to once is often appended to again.
             let record_bytes = Header::bytes_for(request.key.len(), value.len());
             let form = match request.mode {
                 StoreMode::Append => Form::growing(record_bytes),
@@ -306,13 +308,13 @@ impl Engine {
         })
     }
 
-    /// Is a record, and its version, what was read of it?
+    /// True if a record and its version are still what was read.
     pub(crate) fn is_settled(&self, found: &Found, version: u64) -> bool {
         self.is_still_there(found) && self.is_value_unchanged(found, version)
     }
 
-    /// Makes something from the live item of a key, again and again until nobody interferes: `attempt` says
-    /// none where somebody did.
+    /// Makes a result from the live item of a key, and retries while `attempt` returns `None`,
+    /// which means that another thread interfered.
     pub(crate) fn rework<T>(
         &self,
         thread: &ThreadSlot,
@@ -334,8 +336,8 @@ impl Engine {
         }
     }
 
-    /// Stores a new value over the item it was made from, keeping its flags and, if no other is given, its deadline;
-    /// none where that has changed.
+    /// Stores a new value over the item that it was made from and keeps its flags and, unless
+    /// another is given, its deadline. Returns `None` if the item changed.
     pub(crate) fn replace(
         &self,
         thread: &ThreadSlot,
@@ -353,7 +355,8 @@ impl Engine {
         }
     }
 
-    /// The request that keeps flags and deadline of a found item; none where the item changed.
+    /// Returns the request that keeps flags and deadline of a found item, or `None` if the item
+    /// changed.
     pub(crate) fn request_over<'k>(
         &self,
         key: &'k [u8],
@@ -406,7 +409,7 @@ mod tests {
         let found = engine.find(engine.hash(b"k"), b"k").unwrap();
         let update = MetaUpdate { deadline: Some(Deadline(99)), ..MetaUpdate::default() };
         engine.update_meta(&thread, b"k", &update, now).unwrap();
-        // The new item was made when the deadline was still 20.
+        // The new item was made while the deadline was still 20.
         let over = Condition::Replace(over(&engine, &found));
         let stored = engine.place(&thread, &request(Deadline(20)), b"new", &over, now);
         assert!(matches!(stored, Ok(Stored::Stored { .. })));

@@ -1,6 +1,7 @@
-//! Changing what is known of an item while its value stays, and removing it.
+//! Changes of an item's metadata, and deletes.
 //!
-//! All of it happens where the item is, under the lock of its group, but for a first deadline: for that the
+//! All changes happen in place under the lock of the item's group, except a first deadline: for
+//! that the record is copied with the field.
 //! record is written once more, with the field.
 //!
 //! ```text
@@ -8,8 +9,8 @@
 //! reader   version │ header
 //! ```
 //!
-//! So a reader that is told the new version is told the new marks. One that is told the new marks with the old version
-//! can do nothing with it: whoever changes the item under that version is refused.
+//! A reader that sees the new version therefore sees the new marks. The new marks with the old
+//! version are harmless: a change under that version is refused.
 
 use std::sync::atomic::Ordering::Release;
 
@@ -20,28 +21,29 @@ use crate::segment::appender::Reservation;
 use crate::segment::record::{Draft, Header, Marks, READ_BEFORE};
 use crate::{Engine, Reason, StoreError, Stuck, ThreadSlot};
 
-/// What is to be changed of an item whose value stays.
+/// A change of an item's metadata.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MetaUpdate {
-    /// Change it only if it has this cas token.
+    /// The cas token that the item must have, if any.
     pub cas: Option<u64>,
-    /// The deadline that it shall get.
+    /// The deadline that it gets.
     pub deadline: Option<Deadline>,
-    /// Has it been read by this, as far as [`Meta::fetched`] tells?
+    /// True if the change counts as a read, as [`Meta::fetched`] reports it.
     pub noted: bool,
-    /// Shall it be stale from now on? Then it gets another cas token, and the right to bring a new value is not
-    /// given to anybody yet.
+    /// True to mark the item stale. It then gets another cas token, and its recache token can be
+    /// claimed again.
     pub stale: bool,
-    /// The cas token of a stale one: as with [`StoreRequest::version`](crate::StoreRequest::version).
+    /// The cas token of the stale item, as in
+    /// [`StoreRequest::version`](crate::StoreRequest::version).
     pub version: Option<u64>,
 }
 
-/// What came of it.
+/// The outcome of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetaOutcome {
-    /// It is done, and this is known of the item now.
+    /// The change is done. Holds the metadata after it.
     Done(Meta),
-    /// There is no such item.
+    /// No item has the key.
     NotFound,
     /// The item has another cas token.
     Exists,
@@ -50,16 +52,16 @@ pub enum MetaOutcome {
 /// The outcome of a delete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deletion {
-    /// The item is removed; this was known of it.
+    /// The item is removed. Holds its last metadata.
     Deleted(Meta),
-    /// There was none.
+    /// No item has the key.
     NotFound,
     /// The item has another cas token, and stays.
     Exists,
 }
 
 impl Engine {
-    /// Removes an item; with a token, only the one that has it.
+    /// Removes an item; with a token, only if the item has that token.
     ///
     /// # Errors
     /// [`Stuck`].
@@ -89,8 +91,8 @@ impl Engine {
         Ok(Deletion::Deleted(meta))
     }
 
-    /// Gives the right to bring an item's new value to the caller, if nobody has it yet and the item is still the one
-    /// with this version. Where items have none, any will do.
+    /// Claims the recache token of the item with this version. Returns false if it was claimed
+    /// before or the item changed. Without versions, any item of the key matches.
     pub fn claim(&self, thread: &ThreadSlot, key: &[u8], cas: u64, now: Second) -> bool {
         self.flush_if_due(now);
         let hash = self.hash(key);
@@ -110,11 +112,11 @@ impl Engine {
         may_win
     }
 
-    /// Changes what is known of an item.
+    /// Changes an item's metadata.
     ///
     /// # Errors
-    /// [`StoreError::NoMemory`] where an item stored without a deadline must be moved to get one, and
-    /// cannot.
+    /// [`StoreError::NoMemory`] if an item without a deadline field must be copied to get one and
+    /// memory is missing.
     pub fn update_meta(
         &self,
         thread: &ThreadSlot,
@@ -137,7 +139,7 @@ impl Engine {
             let Some(deadline) = first_deadline(&found, update) else {
                 return Ok(MetaOutcome::Done(self.update_meta_here(thread, &found, update, now)));
             };
-            // Nobody looks for room while holding a group: the item may be another one by then.
+            // Reservations happen without the lock; the item may have changed afterwards.
             match room.take() {
                 Some((room, seen)) if seen.is_same_form(found.header) => {
                     let copy = self.copy_with_deadline(&room, &found, key, hash, deadline);
@@ -149,7 +151,7 @@ impl Engine {
                 unfit => {
                     drop(locked);
                     drop(unfit);
-                    // A deadline, and the alignment behind it, are at most so much longer.
+                    // A deadline field and its alignment add at most this.
                     let bytes = found.header.record_bytes() + 16;
                     let stream =
                         self.stream_of(self.stream(found.slot.segment()).pool, deadline, now);
@@ -160,7 +162,8 @@ impl Engine {
         }
     }
 
-    /// Changes a record that has room for all of it: one that readers find, or its copy. Under the lock of its group.
+    /// Changes a record that has all needed fields: the present one or its copy. The caller holds
+    /// the lock of its group.
     fn update_meta_here(
         &self,
         thread: &ThreadSlot,
@@ -194,7 +197,7 @@ impl Engine {
         self.meta(found, self.value_bytes(found), now)
     }
 
-    /// Writes a found item once more, with a deadline field. Under the lock of its group.
+    /// Copies a found item with a deadline field. The caller holds the lock of its group.
     fn copy_with_deadline(
         &self,
         room: &Reservation<'_>,
@@ -227,7 +230,7 @@ impl Engine {
     }
 }
 
-/// The deadline for which a found record has no room, where it is to get one.
+/// Returns the new deadline if the found record has no field for it.
 fn first_deadline(found: &Found, update: &MetaUpdate) -> Option<Deadline> {
     let wanted = update.deadline.filter(|deadline| *deadline != Deadline::NEVER);
     wanted.filter(|_| found.header.deadline_at().is_none())

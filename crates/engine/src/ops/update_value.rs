@@ -1,9 +1,9 @@
-//! Changing an item where it is: numbers that are counted, values that are appended to.
+//! Changes of a value in place: arithmetic on numbers, and appends.
 //!
-//! Both are done under the lock of the item's group. A number is one word; appended bytes are written behind the
-//! value before the header tells its new length. Where items carry versions, version and value must be seen to
-//! belong together: the version is 0 while the value changes, and a reader looks at header and version again
-//! when it has read.
+//! Both happen under the lock of the item's group. A number is one word. Appended bytes are written
+//! behind the value before the header shows the new length. With versions, value and version must
+//! match: the version is 0 while the value changes, and a reader checks header and version again
+//! after its copy.
 //!
 //! ```text
 //! writer   version ← 0 │ value │ version ← new
@@ -21,17 +21,17 @@ use crate::index::find::Found;
 use crate::segment::record::{Header, INITIAL_FREQ_MAX, Marks, NUMBER_BYTES};
 use crate::{Arithmetic, ArithmeticRequest, Engine, StoreRequest, Stored, Stuck, ThreadSlot};
 
-/// What a change in place came to.
+/// The outcome of a change in place.
 pub(crate) enum UpdatedValue<T> {
-    /// It is done, or cannot be done at all.
+    /// The change is done, or is impossible.
     Done(T),
-    /// The item must be written anew.
+    /// The item must be rewritten.
     NotHere,
 }
 
 impl Engine {
-    /// Moves a counter, if its item is a number whose text stays as long as it is, and has room for a deadline where
-    /// one is to be given.
+    /// Changes a number in place if its text keeps its length and the record has room for a new
+    /// deadline, if one is given.
     pub(crate) fn count_in_place(
         &self,
         thread: &ThreadSlot,
@@ -69,7 +69,7 @@ impl Engine {
         Ok(UpdatedValue::Done(Arithmetic::Number { number: moved.0, meta }))
     }
 
-    /// Appends to the value of a key, if its record has room for that.
+    /// Appends to a value in place if its record has room.
     pub(crate) fn append_in_place(
         &self,
         thread: &ThreadSlot,
@@ -88,7 +88,7 @@ impl Engine {
         }
         let Found { header, record_at, .. } = found;
         let value_bytes = header.value_bytes() + part.len();
-        // Not told from the longer header: that has no room for just any length.
+        // Checked with the parts: the longer header has no room for an arbitrary length.
         let fits = request.mode == StoreMode::Append
             && header.is_growing()
             && self.accepts(request.key.len(), value_bytes)
@@ -97,21 +97,21 @@ impl Engine {
             return Ok(UpdatedValue::NotHere);
         }
         self.memory.write(record_at + header.value_at() + header.value_bytes(), part);
-        // A longer value is a new one that is wanted as the old one was, and once more.
+        // The longer value is as popular as the old one, and was used once more.
         let freq = (found.slot.freq() + 1).min(INITIAL_FREQ_MAX);
         self.set_slot(found.slot_at, found.slot.with_freq(freq));
         let longer =
             header.with_value_bytes(value_bytes).with_marks(Marks::default()).with_used(now);
         let cas = self.update_value(thread, &found, request.version, || {
-            // The bytes are there.
+            // The bytes are written.
             self.set_header(&found, longer.with_initial_freq(freq));
         });
         self.bump(thread, Counter::ItemsTotal, 1);
         Ok(UpdatedValue::Done(Stored::Stored { cas, value_bytes }))
     }
 
-    /// Counts a change as a read, for eviction to know what is wanted. Gives the header that says that it was none.
-    /// Under the lock of the item's group.
+    /// Counts a change as a read, for eviction. Returns the header that does not count it as one.
+    /// The caller holds the lock of the item's group.
     fn note_change(&self, found: &Found) -> Header {
         let freq = found.slot.freq();
         let is_fetched = found.is_fetched();
@@ -122,7 +122,7 @@ impl Engine {
         }
     }
 
-    /// Changes the header of a found record. Under the lock of its group.
+    /// Stores the header of a found record. The caller holds the lock of its group.
     pub(crate) fn set_header(&self, found: &Found, header: Header) {
         if header != found.header {
             // Pairs with the acquire in `Header::load`.
@@ -130,7 +130,8 @@ impl Engine {
         }
     }
 
-    /// Changes the deadline of a found record that has room for one. Under the lock of its group.
+    /// Stores the deadline of a found record that has the field. The caller holds the lock of its
+    /// group.
     pub(crate) fn set_deadline(&self, found: &Found, deadline: Option<Deadline>) {
         if let (Some(deadline), Some(at)) = (deadline, found.header.deadline_at()) {
             self.note_deadline(found.slot.segment(), deadline);
@@ -138,7 +139,8 @@ impl Engine {
         }
     }
 
-    /// Makes a change of a found item's value under a new version, or the one asked for. Under the lock of its group.
+    /// Changes a found item's value under a new version, or under the requested one. The caller
+    /// holds the lock of its group.
     fn update_value(
         &self,
         thread: &ThreadSlot,
@@ -156,23 +158,25 @@ impl Engine {
         let new = self.give_version(thread, asked, old);
         self.intend_to_change(thread, found.record_at, old);
         version.store(0, Release);
-        // Who sees the change sees the version gone. Pairs with the fence in `is_value_unchanged`.
+        // A reader that sees the change sees the cleared version. Pairs with the fence in
+        // `is_value_unchanged`.
         fence(Release);
         change();
-        // Pairs with the acquire in `Header::version`: who sees the version sees the change.
+        // Pairs with the acquire in `Header::version`: a reader that sees the version sees the
+        // change.
         version.store(new, Release);
         self.end_change(thread);
         new
     }
 
-    /// The number of a record that is one.
+    /// Returns the number of a number record.
     pub(crate) fn number(&self, found: &Found) -> Number {
         // Pairs with the release in `count_in_place`.
         Number(self.memory.word(found.record_at + found.header.value_at()).load(Acquire))
     }
 
-    /// Is what was read of a record, under the version read before, its value still? To be asked after
-    /// [`Self::is_still_there`].
+    /// True if the value that was copied under `version` was unchanged during the copy. Call it
+    /// after [`Self::is_still_there`].
     #[inline]
     pub(crate) fn is_value_unchanged(&self, found: &Found, version: u64) -> bool {
         if !found.header.changes_in_place() {
@@ -185,8 +189,8 @@ impl Engine {
         header.is_same_form(found.header) && !in_change && self.version(found) == version
     }
 
-    /// What tells a record that changed in place from one that did not, besides its header: the version, or, of a
-    /// number without one, the number that was read as `value`.
+    /// Returns what distinguishes a record that changed in place, besides its header: the version,
+    /// or the number itself if it has none.
     pub(crate) fn origin(&self, found: &Found, version: u64, value: &[u8]) -> u64 {
         if found.header.version_at().is_some() || !found.header.is_number() {
             return version;
@@ -194,7 +198,7 @@ impl Engine {
         Number::parse(value).map_or(0, |number| number.0)
     }
 
-    /// Is a record, under the lock of its group, still the one from which something was made?
+    /// True if a record of a locked group is still the one that something was made from.
     pub(crate) fn is_origin(&self, found: &Found, from: &Found, origin: u64) -> bool {
         found.slot.location() == from.slot.location()
             && found.sequence == from.sequence
@@ -205,7 +209,7 @@ impl Engine {
             }
     }
 
-    /// Appends the value of a record, as users see it, to `out`; not for large ones.
+    /// Appends the value of a record, as clients see it, to `out`. Not for large values.
     #[inline(always)]
     pub(crate) fn read_value(&self, found: &Found, out: &mut impl Sink) {
         let value_at = found.record_at + found.header.value_at();
