@@ -27,7 +27,7 @@ type step struct {
 	Values     []*string `json:"values"`
 }
 
-func repeated(text string, times *int) string {
+func repeat(text string, times *int) string {
 	if times == nil {
 		return text
 	}
@@ -35,7 +35,7 @@ func repeated(text string, times *int) string {
 }
 
 // named is the name that an error, or what is not done without one, has in the scenes.
-func named(done bool, otherwise string, err error) string {
+func outcomeName(done bool, otherwise string, err error) string {
 	for name, is := range map[string]error{
 		"missing": ErrNotFound, "changed": ErrChanged, "key": ErrKey, "too_large": ErrTooLarge,
 		"not_a_number": ErrNotANumber, "no_tokens": ErrNoTokens,
@@ -79,7 +79,7 @@ func TestScenesOfEveryFrontDoor(t *testing.T) {
 
 func (s *step) play(t *testing.T, cache *Cache) {
 	t.Helper()
-	key, value := repeated(s.Key, s.Times), []byte(repeated(s.Value, s.ValueTimes))
+	key, value := repeat(s.Key, s.Times), []byte(repeat(s.Value, s.ValueTimes))
 	var ttl time.Duration
 	if s.TTL != nil {
 		ttl = time.Duration(*s.TTL) * time.Second
@@ -153,7 +153,7 @@ func (s *step) play(t *testing.T, cache *Cache) {
 	default:
 		t.Fatalf("there is no op %q", s.Op)
 	}
-	if outcome := named(done, otherwise, err); outcome != s.Want {
+	if outcome := outcomeName(done, otherwise, err); outcome != s.Want {
 		t.Errorf("%+v: the outcome is %s", s, outcome)
 	}
 	if s.Number != nil && number != *s.Number {

@@ -58,11 +58,11 @@ func (s status) Error() string {
 }
 
 // failure is nil where all went well.
-func failure(outcome uint32) error {
+func statusError(outcome uint32) error {
 	switch outcome {
 	case C.LARDER_OK:
 		return nil
-	case closed:
+	case statusClosed:
 		return ErrClosed
 	}
 	return status(outcome)

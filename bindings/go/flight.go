@@ -14,7 +14,7 @@ type flights struct {
 	// How many there are: changes look at nothing else while there are none.
 	count atomic.Int64
 	lock  sync.Mutex
-	of    map[string]*flight
+	byKey map[string]*flight
 }
 
 // flight is a load, and those who wait for it.
@@ -26,21 +26,21 @@ type flight struct {
 	// The end of the cache ends it too.
 	unlink func() bool
 	// Closed when value and err are there.
-	landed chan struct{}
-	value  []byte
-	err    error
+	done  chan struct{}
+	value []byte
+	err   error
 	// Under the lock: how many wait, and whether it goes on without any.
 	waiting int
 	refresh bool
 }
 
 // board joins the load of a key, or begins one.
-func (s *flights) board(ctx context.Context, c *Cache, key string, loader Loader, refresh bool) *flight {
+func (s *flights) join(ctx context.Context, c *Cache, key string, loader Loader, refresh bool) *flight {
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	f := s.of[key]
+	f := s.byKey[key]
 	if f == nil {
-		f = s.begin(ctx, c, key)
+		f = s.start(ctx, c, key)
 		f.refresh = refresh
 		go f.run(c, f.key, loader)
 	}
@@ -50,19 +50,19 @@ func (s *flights) board(ctx context.Context, c *Cache, key string, loader Loader
 	return f
 }
 
-func (s *flights) begin(ctx context.Context, c *Cache, key string) *flight {
+func (s *flights) start(ctx context.Context, c *Cache, key string) *flight {
 	key = strings.Clone(key)
-	within, _ := ctx.Value(loadingKey{}).(*loading)
-	ctx = context.WithValue(context.WithoutCancel(ctx), loadingKey{}, &loading{c, key, within})
-	ctx, end := context.WithTimeoutCause(ctx, c.options.LoadTimeout, ErrLoadTimeout)
+	parent, _ := ctx.Value(loadingKey{}).(*loading)
+	ctx = context.WithValue(context.WithoutCancel(ctx), loadingKey{}, &loading{c, key, parent})
+	ctx, stopTimer := context.WithTimeoutCause(ctx, c.options.LoadTimeout, ErrLoadTimeout)
 	ctx, cancel := context.WithCancelCause(ctx)
-	f := &flight{flights: s, key: key, ctx: ctx, cancel: cancel, landed: make(chan struct{})}
-	ended := context.AfterFunc(c.ctx, func() { cancel(ErrClosed) })
-	f.unlink = func() bool { end(); return ended() }
-	if s.of == nil {
-		s.of = make(map[string]*flight)
+	f := &flight{flights: s, key: key, ctx: ctx, cancel: cancel, done: make(chan struct{})}
+	stopWatch := context.AfterFunc(c.ctx, func() { cancel(ErrClosed) })
+	f.unlink = func() bool { stopTimer(); return stopWatch() }
+	if s.byKey == nil {
+		s.byKey = make(map[string]*flight)
 	}
-	s.of[key] = f
+	s.byKey[key] = f
 	s.count.Add(1)
 	return f
 }
@@ -70,13 +70,13 @@ func (s *flights) begin(ctx context.Context, c *Cache, key string) *flight {
 // wait gives a copy of what the load brings, or why there is none for this caller.
 func (f *flight) wait(ctx context.Context) ([]byte, error) {
 	select {
-	case <-f.landed:
+	case <-f.done:
 	case <-ctx.Done():
 		f.leave()
 		return nil, ctx.Err()
 	case <-f.ctx.Done():
 		// The context of one that has landed ends too.
-		if f.hasLanded() {
+		if f.isDone() {
 			break
 		}
 		// It goes on without anybody, if its loader does not listen; whoever comes next loads anew.
@@ -89,9 +89,9 @@ func (f *flight) wait(ctx context.Context) ([]byte, error) {
 	return append([]byte{}, f.value...), nil
 }
 
-func (f *flight) hasLanded() bool {
+func (f *flight) isDone() bool {
 	select {
-	case <-f.landed:
+	case <-f.done:
 		return true
 	default:
 		return false
@@ -109,15 +109,15 @@ func (f *flight) leave() {
 	}
 }
 
-func (f *flight) end() {
+func (f *flight) release() {
 	f.unlink()
 	f.cancel(nil)
 }
 
 // land stores what a load has brought, unless something happened to its key meanwhile, and gives it to those who wait.
-func (s *flights) land(f *flight, key string, value []byte, err error, keep func()) {
+func (s *flights) finish(f *flight, key string, value []byte, err error, keep func()) {
 	s.lock.Lock()
-	if s.of[key] == f {
+	if s.byKey[key] == f {
 		if err == nil && f.ctx.Err() == nil {
 			keep()
 		}
@@ -125,7 +125,7 @@ func (s *flights) land(f *flight, key string, value []byte, err error, keep func
 	}
 	s.lock.Unlock()
 	f.value, f.err = value, err
-	close(f.landed)
+	close(f.done)
 }
 
 // drop takes a load from the board.
@@ -137,32 +137,32 @@ func (s *flights) drop(f *flight) {
 
 // remove does so under the lock.
 func (s *flights) remove(f *flight) {
-	if s.of[f.key] == f {
-		delete(s.of, f.key)
+	if s.byKey[f.key] == f {
+		delete(s.byKey, f.key)
 		s.count.Add(-1)
 	}
 }
 
 // detach takes the load of a key from the board: what it brings will not be stored, for the key is being changed.
-func (s *flights) detach(key string) {
+func (s *flights) forget(key string) {
 	if s.count.Load() == 0 {
 		return
 	}
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	if f := s.of[key]; f != nil {
+	if f := s.byKey[key]; f != nil {
 		s.remove(f)
 	}
 }
 
 // detachPrefix does so for all keys that begin with prefix.
-func (s *flights) detachPrefix(prefix string) {
+func (s *flights) forgetPrefix(prefix string) {
 	if s.count.Load() == 0 {
 		return
 	}
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	for key, f := range s.of {
+	for key, f := range s.byKey {
 		if strings.HasPrefix(key, prefix) {
 			s.remove(f)
 		}

@@ -36,12 +36,12 @@ type Item struct {
 }
 
 // tell says what C told. Its fields are written one by one where the caller has them: a copy of all together waits for that.
-func (i *Item) tell(told *C.larder_item) {
-	i.CAS = uint64(told.cas)
-	i.TTL = time.Duration(told.ttl_secs) * time.Second
-	i.Flags = uint32(told.flags)
-	i.Stale = told.marks&C.LARDER_STALE != 0
-	i.Local = told.marks&C.LARDER_LOCAL != 0
+func (i *Item) fill(info *C.larder_item) {
+	i.CAS = uint64(info.cas)
+	i.TTL = time.Duration(info.ttl_secs) * time.Second
+	i.Flags = uint32(info.flags)
+	i.Stale = info.marks&C.LARDER_STALE != 0
+	i.Local = info.marks&C.LARDER_LOCAL != 0
 }
 
 // Values up to this size are read into the caller's stack first.
@@ -56,33 +56,33 @@ func (c *Cache) Get(key string) ([]byte, bool) {
 }
 
 func (c *Cache) get(key string) (value []byte, item Item, err error) {
-	if c.far != nil {
-		return c.far.get(c.ctx, key)
+	if c.remote != nil {
+		return c.remote.get(c.ctx, key)
 	}
 	var stack [stackBytes]byte
-	var told C.larder_item
-	switch outcome := c.read(key, stack[:], &told); outcome {
+	var info C.larder_item
+	switch outcome := c.read(key, stack[:], &info); outcome {
 	case C.LARDER_OK:
-		item.tell(&told)
-		value = append(make([]byte, 0, told.value_bytes), stack[:told.value_bytes]...)
+		item.fill(&info)
+		value = append(make([]byte, 0, info.value_bytes), stack[:info.value_bytes]...)
 	case C.LARDER_TOO_SMALL:
-		return c.GetInto(make([]byte, 0, told.value_bytes), key)
+		return c.GetInto(make([]byte, 0, info.value_bytes), key)
 	default:
-		err = failure(outcome)
+		err = statusError(outcome)
 	}
 	return value, item, err
 }
 
 // What read says of a closed cache, beside what C has.
-const closed = 1 << 16
+const statusClosed = 1 << 16
 
 // read reads a value into room.
-func (c *Cache) read(key string, room []byte, told *C.larder_item) uint32 {
-	calls := c.use.begin()
+func (c *Cache) read(key string, buf []byte, info *C.larder_item) uint32 {
+	calls := c.gate.enter()
 	if calls == nil {
-		return closed
+		return statusClosed
 	}
-	outcome := C.get(c.handle, text(key), C.size_t(len(key)), bytes(room), C.size_t(len(room)), told)
+	outcome := C.get(c.handle, stringData(key), C.size_t(len(key)), sliceData(buf), C.size_t(len(buf)), info)
 	calls.Add(-1)
 	return outcome
 }
@@ -92,42 +92,42 @@ func (c *Cache) read(key string, room []byte, told *C.larder_item) uint32 {
 //
 // It allocates nothing where dst has room.
 func (c *Cache) GetInto(dst []byte, key string) (value []byte, item Item, err error) {
-	if c.far != nil {
-		found, item, err := c.far.get(c.ctx, key)
+	if c.remote != nil {
+		found, item, err := c.remote.get(c.ctx, key)
 		return append(dst, found...), item, err
 	}
-	var told C.larder_item
+	var info C.larder_item
 	for {
-		switch outcome := c.read(key, dst[len(dst):cap(dst)], &told); outcome {
+		switch outcome := c.read(key, dst[len(dst):cap(dst)], &info); outcome {
 		case C.LARDER_OK:
-			item.tell(&told)
-			return dst[:len(dst)+int(told.value_bytes)], item, nil
+			item.fill(&info)
+			return dst[:len(dst)+int(info.value_bytes)], item, nil
 		case C.LARDER_TOO_SMALL:
 			// Another value may be there by then: so once more.
-			dst = slices.Grow(dst, int(told.value_bytes))
+			dst = slices.Grow(dst, int(info.value_bytes))
 		default:
-			return dst, item, failure(outcome)
+			return dst, item, statusError(outcome)
 		}
 	}
 }
 
 // Peek tells what is known of an item and how long its value is, without counting as a read.
 func (c *Cache) Peek(key string) (item Item, valueBytes int, err error) {
-	if c.far != nil {
-		value, item, err := c.far.get(c.ctx, key)
+	if c.remote != nil {
+		value, item, err := c.remote.get(c.ctx, key)
 		return item, len(value), err
 	}
-	calls := c.use.begin()
+	calls := c.gate.enter()
 	if calls == nil {
 		return item, 0, ErrClosed
 	}
 	defer calls.Add(-1)
-	var told C.larder_item
-	if outcome := C.peek(c.handle, text(key), C.size_t(len(key)), &told); outcome != C.LARDER_OK {
-		return item, 0, failure(outcome)
+	var info C.larder_item
+	if outcome := C.peek(c.handle, stringData(key), C.size_t(len(key)), &info); outcome != C.LARDER_OK {
+		return item, 0, statusError(outcome)
 	}
-	item.tell(&told)
-	return item, int(told.value_bytes), nil
+	item.fill(&info)
+	return item, int(info.value_bytes), nil
 }
 
 // Contains is true where there is an item. It does not count as a read.
@@ -180,10 +180,10 @@ type Batch struct {
 
 // GetBatch is [Cache.GetMany] without allocations: the values are in the batch until its next use.
 func (c *Cache) GetBatch(batch *Batch, keys ...string) error {
-	if c.far != nil {
-		return c.getFar(batch, keys)
+	if c.remote != nil {
+		return c.getRemote(batch, keys)
 	}
-	calls := c.use.begin()
+	calls := c.gate.enter()
 	if calls == nil {
 		return ErrClosed
 	}
@@ -194,11 +194,11 @@ func (c *Cache) GetBatch(batch *Batch, keys ...string) error {
 		batch.lengths = append(batch.lengths, C.uint32_t(len(key)))
 	}
 	batch.items = slices.Grow(batch.items[:0], len(keys))[:len(keys)]
-	batch.values = slices.Grow(batch.values[:0], roomPerValue*len(keys))
-	outcome := C.get_many(c.handle, bytes(batch.keys), unsafe.SliceData(batch.lengths), C.size_t(len(keys)),
-		bytes(batch.values), C.size_t(cap(batch.values)), unsafe.SliceData(batch.items))
+	batch.values = slices.Grow(batch.values[:0], valueBytesGuess*len(keys))
+	outcome := C.get_many(c.handle, sliceData(batch.keys), unsafe.SliceData(batch.lengths), C.size_t(len(keys)),
+		sliceData(batch.values), C.size_t(cap(batch.values)), unsafe.SliceData(batch.items))
 	if outcome != C.LARDER_OK {
-		return failure(outcome)
+		return statusError(outcome)
 	}
 	for at := range batch.items {
 		if batch.items[at].status == C.LARDER_OK {
@@ -207,7 +207,7 @@ func (c *Cache) GetBatch(batch *Batch, keys ...string) error {
 	}
 	for at := range batch.items {
 		for batch.items[at].status == C.LARDER_TOO_SMALL {
-			if err := c.getLate(batch, at, keys[at]); err != nil {
+			if err := c.getOversized(batch, at, keys[at]); err != nil {
 				return err
 			}
 		}
@@ -216,8 +216,8 @@ func (c *Cache) GetBatch(batch *Batch, keys ...string) error {
 }
 
 // getFar asks a server for a batch.
-func (c *Cache) getFar(batch *Batch, keys []string) error {
-	found, err := c.far.getMany(c.ctx, keys)
+func (c *Cache) getRemote(batch *Batch, keys []string) error {
+	found, err := c.remote.getMany(c.ctx, keys)
 	if err != nil {
 		return err
 	}
@@ -237,12 +237,12 @@ func (c *Cache) getFar(batch *Batch, keys []string) error {
 }
 
 // getLate reads a value of a batch for which there was no room.
-func (c *Cache) getLate(batch *Batch, at int, key string) error {
+func (c *Cache) getOversized(batch *Batch, at int, key string) error {
 	item := &batch.items[at]
 	filled := len(batch.values)
 	batch.values = slices.Grow(batch.values, int(item.value_bytes))
-	room := batch.values[filled:cap(batch.values)]
-	outcome := C.get(c.handle, text(key), C.size_t(len(key)), bytes(room), C.size_t(len(room)), item)
+	buf := batch.values[filled:cap(batch.values)]
+	outcome := C.get(c.handle, stringData(key), C.size_t(len(key)), sliceData(buf), C.size_t(len(buf)), item)
 	item.status, item.value_at = outcome, C.uint64_t(filled)
 	switch outcome {
 	case C.LARDER_OK:
@@ -250,13 +250,13 @@ func (c *Cache) getLate(batch *Batch, at int, key string) error {
 	case C.LARDER_MISSING, C.LARDER_TOO_SMALL:
 		// It has been removed meanwhile, or a longer one stored.
 	default:
-		return failure(outcome)
+		return statusError(outcome)
 	}
 	return nil
 }
 
 // A batch has room for so many bytes of each value at first.
-const roomPerValue = 128
+const valueBytesGuess = 128
 
 // Value is that of the key that was asked for at this place; false where there was none. It is good until the batch is
 // used again.
@@ -270,6 +270,6 @@ func (b *Batch) Value(at int) ([]byte, bool) {
 
 // Item is what else is known of that item.
 func (b *Batch) Item(at int) (item Item) {
-	item.tell(&b.items[at])
+	item.fill(&b.items[at])
 	return item
 }

@@ -87,8 +87,8 @@ type Options struct {
 type Cache struct {
 	// One of the two: a cache that this process has mapped, or a server's.
 	handle  *C.larder
-	far     *remote
-	use     use
+	remote  *remote
+	gate    callGate
 	flights flights
 	options Options
 	// What ends with the cache.
@@ -116,7 +116,7 @@ func open(path string, options Options) (*Cache, error) {
 	if options.Memory < 0 || options.MemoryMax < 0 || options.ItemMax < 0 {
 		return nil, fmt.Errorf("%w: Memory, MemoryMax and ItemMax are bytes, and none is below 0", ErrNotOpened)
 	}
-	asked := C.larder_options{
+	request := C.larder_options{
 		struct_bytes:     C.sizeof_larder_options,
 		memory_bytes:     C.uint64_t(options.Memory),
 		memory_bytes_max: C.uint64_t(options.MemoryMax),
@@ -125,12 +125,12 @@ func open(path string, options Options) (*Cache, error) {
 		flags:            options.flags(),
 	}
 	if path != "" {
-		asked.path = C.CString(path)
-		defer C.free(unsafe.Pointer(asked.path))
+		request.path = C.CString(path)
+		defer C.free(unsafe.Pointer(request.path))
 	}
 	var handle *C.larder
 	var why [1024]C.char
-	if C.larder_open(&asked, &handle, &why[0], C.size_t(len(why))) != C.LARDER_OK {
+	if C.larder_open(&request, &handle, &why[0], C.size_t(len(why))) != C.LARDER_OK {
 		return nil, fmt.Errorf("%w: %s", ErrNotOpened, C.GoString(&why[0]))
 	}
 	return newCache(handle, nil, options)
@@ -153,12 +153,12 @@ func (o *Options) flags() (flags C.uint32_t) {
 	return flags
 }
 
-func newCache(handle *C.larder, far *remote, options Options) (*Cache, error) {
+func newCache(handle *C.larder, server *remote, options Options) (*Cache, error) {
 	if options.LoadTimeout <= 0 {
 		options.LoadTimeout = 30 * time.Second
 	}
 	ctx, end := context.WithCancel(context.Background())
-	cache := &Cache{handle: handle, far: far, options: options, ctx: ctx, end: end}
+	cache := &Cache{handle: handle, remote: server, options: options, ctx: ctx, end: end}
 	if options.OnRemoval != nil {
 		removals, err := subscribe(handle, options)
 		if err != nil {
@@ -169,28 +169,28 @@ func newCache(handle *C.larder, far *remote, options Options) (*Cache, error) {
 		cache.removals = removals
 	}
 	// For a cache that was forgotten: nobody uses it then.
-	cache.cleanup = runtime.AddCleanup(cache, func(left left) { left.close() },
-		left{handle, far, end, cache.removals})
+	cache.cleanup = runtime.AddCleanup(cache, func(r resources) { r.close() },
+		resources{handle, server, end, cache.removals})
 	return cache, nil
 }
 
 // What is to be given back of a cache.
-type left struct {
+type resources struct {
 	handle   *C.larder
-	far      *remote
+	remote   *remote
 	end      context.CancelFunc
 	removals *removals
 }
 
-func (l left) close() {
-	l.end()
-	if l.removals != nil {
-		l.removals.stop()
+func (r resources) close() {
+	r.end()
+	if r.removals != nil {
+		r.removals.stop()
 	}
-	if l.far != nil {
-		_ = l.far.client.Close()
+	if r.remote != nil {
+		_ = r.remote.client.Close()
 	}
-	C.larder_close(l.handle)
+	C.larder_close(r.handle)
 }
 
 // Close gives the memory back; that of a shared cache stays for the others. It waits for calls that are under way, and ends
@@ -198,18 +198,18 @@ func (l left) close() {
 func (c *Cache) Close() error {
 	// Loads end first, for those who wait for them may be using the cache.
 	c.end()
-	if !c.use.close() {
+	if !c.gate.close() {
 		return nil
 	}
 	c.cleanup.Stop()
-	left{c.handle, c.far, c.end, c.removals}.close()
+	resources{c.handle, c.remote, c.end, c.removals}.close()
 	return nil
 }
 
 // text is where the bytes of a key or a value begin; the pointer of an empty one is not looked at.
-func text(s string) *C.uint8_t { return (*C.uint8_t)(unsafe.StringData(s)) }
+func stringData(s string) *C.uint8_t { return (*C.uint8_t)(unsafe.StringData(s)) }
 
-func bytes(b []byte) *C.uint8_t { return (*C.uint8_t)(unsafe.SliceData(b)) }
+func sliceData(b []byte) *C.uint8_t { return (*C.uint8_t)(unsafe.SliceData(b)) }
 
 // seconds is a time to live as the cache counts it, 0 for ever; false where it is over already.
 func seconds(ttl time.Duration) (C.uint32_t, bool) {

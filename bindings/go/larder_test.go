@@ -43,7 +43,7 @@ func set(t testing.TB, cache *Cache, key, value string) {
 	}
 }
 
-func wants(t testing.TB, cache *Cache, key, value string) {
+func wantValue(t testing.TB, cache *Cache, key, value string) {
 	t.Helper()
 	if found, ok := cache.Get(key); !ok || string(found) != value {
 		t.Fatalf("%q is %q, %v; expected %q", key, found, ok, value)
@@ -58,13 +58,13 @@ func TestValuesComeBackAsTheyWereStored(t *testing.T) {
 		if err := cache.Set(key, value, 0); err != nil {
 			t.Fatal(bytes, err)
 		}
-		wants(t, cache, key, string(value))
+		wantValue(t, cache, key, string(value))
 		// Behind what is there, in any room.
-		for _, room := range []int{0, 3, bytes + 3} {
-			dst := append(make([]byte, 0, room), "abc"...)
+		for _, capacity := range []int{0, 3, bytes + 3} {
+			dst := append(make([]byte, 0, capacity), "abc"...)
 			found, _, err := cache.GetInto(dst, key)
 			if err != nil || string(found) != "abc"+string(value) {
-				t.Fatalf("%d bytes in %d: %v", bytes, room, err)
+				t.Fatalf("%d bytes in %d: %v", bytes, capacity, err)
 			}
 		}
 	}
@@ -109,7 +109,7 @@ func TestChanges(t *testing.T) {
 	if !is(cache.Append("k", []byte("!"))) || !is(cache.Prepend("k", []byte("<"))) || is(cache.Append("none", nil)) {
 		t.Error("Append and Prepend change what is there")
 	}
-	wants(t, cache, "k", "<three!")
+	wantValue(t, cache, "k", "<three!")
 	_, item, err := cache.GetInto(nil, "k")
 	if err != nil || item.TTL <= 58*time.Second || item.TTL > time.Minute || item.CAS == 0 {
 		t.Errorf("%+v, %v", item, err)
@@ -307,7 +307,7 @@ func TestAForgottenCacheIsClosed(t *testing.T) {
 	alone := func() error {
 		cache, err := OpenShared(path, Options{Alone: true})
 		if err == nil {
-			wants(t, cache, "k", "v")
+			wantValue(t, cache, "k", "v")
 			_ = cache.Close()
 		}
 		return err
@@ -401,7 +401,7 @@ func TestAFileIsSharedAndStays(t *testing.T) {
 	one := must[*Cache](t)(OpenShared(path, Options{Memory: 4 << 20}))
 	other := must[*Cache](t)(OpenShared(path, Options{}))
 	set(t, one, "k", "v")
-	wants(t, other, "k", "v")
+	wantValue(t, other, "k", "v")
 	_ = one.Close()
 	_ = other.Close()
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
@@ -409,7 +409,7 @@ func TestAFileIsSharedAndStays(t *testing.T) {
 	}
 	again := must[*Cache](t)(OpenShared(path, Options{}))
 	defer again.Close()
-	wants(t, again, "k", "v")
+	wantValue(t, again, "k", "v")
 	_, err := OpenShared(path, Options{Memory: 2 << 20, Exactly: true})
 	if !errors.Is(err, ErrNotOpened) || !strings.Contains(err.Error(), "memory in bytes") {
 		t.Error(err)

@@ -57,7 +57,7 @@ func (c *Cache) GetOrLoad(ctx context.Context, key string, loader Loader) ([]byt
 	value, item, err := c.get(key)
 	if err == nil {
 		if !c.isFresh(item) && !isLoading(ctx, c, key) {
-			c.flights.board(ctx, c, key, loader, true)
+			c.flights.join(ctx, c, key, loader, true)
 		}
 		return value, nil
 	}
@@ -70,7 +70,7 @@ func (c *Cache) GetOrLoad(ctx context.Context, key string, loader Loader) ([]byt
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	return c.flights.board(ctx, c, key, loader, false).wait(ctx)
+	return c.flights.join(ctx, c, key, loader, false).wait(ctx)
 }
 
 const keyBytesMax = 250
@@ -87,54 +87,54 @@ func whole(d time.Duration) time.Duration {
 
 // run makes the load, in a goroutine of its own.
 func (f *flight) run(c *Cache, key string, loader Loader) {
-	defer f.end()
+	defer f.release()
 	// Before the look: what happens to the key after it is seen when the result is stored.
 	basis := c.beginLoad(key)
 	held, item, err := c.GetInto(nil, key)
 	switch {
 	case err == nil && c.isFresh(item):
 		// Another load has come to its end since the caller looked.
-		c.flights.land(f, key, held, nil, func() {})
+		c.flights.finish(f, key, held, nil, func() {})
 		return
 	case err != nil && !errors.Is(err, ErrNotFound):
 		c.cancelLoad(key, &basis)
-		c.flights.land(f, key, nil, err, func() {})
+		c.flights.finish(f, key, nil, err, func() {})
 		return
 	}
-	basis.item, basis.isHeld = item, err == nil
+	basis.item, basis.found = item, err == nil
 	// Later, for a loader that ends its goroutine ends this function too.
-	var brought loaded
+	var result loadResult
 	defer func() {
 		isKept := false
 		keep := func() {
-			c.keep(key, &brought, &basis)
+			c.keep(key, &result, &basis)
 			isKept = true
 		}
 		// Before those who wait know: whoever loads next reserves the key anew.
-		if brought.err != nil {
+		if result.err != nil {
 			c.cancelLoad(key, &basis)
 		}
-		c.flights.land(f, key, brought.value, brought.err, keep)
-		if brought.err == nil && !isKept {
+		c.flights.finish(f, key, result.value, result.err, keep)
+		if result.err == nil && !isKept {
 			c.cancelLoad(key, &basis)
 		}
 	}()
-	brought.by(loader, f.ctx, key)
+	result.call(loader, f.ctx, key)
 }
 
 // loaded is what a loader has brought.
-type loaded struct {
+type loadResult struct {
 	value []byte
 	ttl   time.Duration
 	err   error
 }
 
 // by calls a loader, whatever that does.
-func (l *loaded) by(loader Loader, ctx context.Context, key string) {
+func (l *loadResult) call(loader Loader, ctx context.Context, key string) {
 	returned := false
 	defer func() {
 		if !returned {
-			*l = loaded{err: &PanicError{recover(), debug.Stack()}}
+			*l = loadResult{err: &PanicError{recover(), debug.Stack()}}
 		}
 	}()
 	l.value, l.ttl, l.err = loader(ctx, key)
@@ -143,8 +143,8 @@ func (l *loaded) by(loader Loader, ctx context.Context, key string) {
 
 // keep stores what was loaded, unless any process changed the key since the load began. What the cache does not take is
 // given to the callers all the same, and counted as refused.
-func (c *Cache) keep(key string, brought *loaded, basis *basis) {
-	ttl := brought.ttl
+func (c *Cache) keep(key string, result *loadResult, basis *loadBasis) {
+	ttl := result.ttl
 	if ttl < 0 {
 		c.cancelLoad(key, basis)
 		return
@@ -153,21 +153,21 @@ func (c *Cache) keep(key string, brought *loaded, basis *basis) {
 		ttl = whole(ttl) + whole(c.options.StaleFor)
 	}
 	// A result that is not stored is loaded again by the next caller.
-	_ = c.endLoad(key, basis, brought.value, ttl)
+	_ = c.endLoad(key, basis, result.value, ttl)
 }
 
 // loading is a load in whose loader a context is, and that in whose loader it was begun.
 type loading struct {
 	cache  *Cache
 	key    string
-	within *loading
+	parent *loading
 }
 
 type loadingKey struct{}
 
 func isLoading(ctx context.Context, c *Cache, key string) bool {
 	at, _ := ctx.Value(loadingKey{}).(*loading)
-	for ; at != nil; at = at.within {
+	for ; at != nil; at = at.parent {
 		if at.cache == c && at.key == key {
 			return true
 		}

@@ -38,7 +38,7 @@ var changes = []struct {
 }
 
 func TestWhatAnotherHandleDoesDuringALoadWins(t *testing.T) {
-	noGoroutineIsLeft(t)
+	checkGoroutineLeaks(t)
 	for _, tokens := range []bool{false, true} {
 		for _, held := range []bool{false, true} {
 			for _, change := range changes {
@@ -89,13 +89,13 @@ func TestASetThatBeganBeforeARefreshWins(t *testing.T) {
 		if err := cache.Set("k", []byte("old"), time.Minute); err != nil {
 			t.Fatal(err)
 		}
-		cache.flights.detach("k")
+		cache.flights.forget("k")
 		loadDuring(t, cache, func() {
 			if err := cache.set("k", []byte("newer"), 0); err != nil {
 				t.Error(err)
 			}
 		})
-		wants(t, cache, "k", "newer")
+		wantValue(t, cache, "k", "newer")
 	}
 }
 
@@ -103,7 +103,7 @@ func TestALoadThatBringsNothingLeavesNothing(t *testing.T) {
 	cache := openCache(t, Options{})
 	fails := func(context.Context, string) ([]byte, time.Duration, error) { return nil, 0, context.Canceled }
 	panics := func(context.Context, string) ([]byte, time.Duration, error) { panic("a defect") }
-	for _, loader := range []Loader{fails, panics, loads("over at once", -1)} {
+	for _, loader := range []Loader{fails, panics, loaderOf("over at once", -1)} {
 		_, _ = cache.GetOrLoad(t.Context(), "k", loader)
 		for end := time.Now().Add(5 * time.Second); cache.Len() > 0; time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {

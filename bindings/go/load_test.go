@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-func loads(value string, ttl time.Duration) Loader {
+func loaderOf(value string, ttl time.Duration) Loader {
 	return func(context.Context, string) ([]byte, time.Duration, error) { return []byte(value), ttl, nil }
 }
 
 // noGoroutineIsLeft waits until no more goroutines run than before.
-func noGoroutineIsLeft(t *testing.T) {
+func checkGoroutineLeaks(t *testing.T) {
 	before := runtime.NumGoroutine()
 	t.Cleanup(func() {
 		for end := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
@@ -29,7 +29,7 @@ func noGoroutineIsLeft(t *testing.T) {
 }
 
 func TestOneLoadsForAll(t *testing.T) {
-	noGoroutineIsLeft(t)
+	checkGoroutineLeaks(t)
 	cache := openCache(t, Options{})
 	var count atomic.Int32
 	loader := func(context.Context, string) ([]byte, time.Duration, error) {
@@ -54,11 +54,11 @@ func TestOneLoadsForAll(t *testing.T) {
 	if count.Load() != 1 {
 		t.Errorf("%d loads", count.Load())
 	}
-	wants(t, cache, "k", "loaded")
+	wantValue(t, cache, "k", "loaded")
 }
 
 func TestErrorsAreGivenToAllAndNotStored(t *testing.T) {
-	noGoroutineIsLeft(t)
+	checkGoroutineLeaks(t)
 	cache := openCache(t, Options{})
 	broken := errors.New("broken")
 	fails := func(context.Context, string) ([]byte, time.Duration, error) { return nil, 0, broken }
@@ -78,17 +78,17 @@ func TestErrorsAreGivenToAllAndNotStored(t *testing.T) {
 	if _, err := cache.GetOrLoad(t.Context(), "k", nil); !errors.As(err, &panicked) {
 		t.Error(err)
 	}
-	if _, err := cache.GetOrLoad(t.Context(), "", loads("v", 0)); !errors.Is(err, ErrKey) {
+	if _, err := cache.GetOrLoad(t.Context(), "", loaderOf("v", 0)); !errors.Is(err, ErrKey) {
 		t.Error(err)
 	}
-	if value, err := cache.GetOrLoad(t.Context(), "k", loads("v", 0)); err != nil || string(value) != "v" {
+	if value, err := cache.GetOrLoad(t.Context(), "k", loaderOf("v", 0)); err != nil || string(value) != "v" {
 		t.Error("the next one loads anew", err)
 	}
 }
 
 // A caller that goes away takes the load from nobody, and the last one ends it.
 func TestCallersComeAndGo(t *testing.T) {
-	noGoroutineIsLeft(t)
+	checkGoroutineLeaks(t)
 	cache := openCache(t, Options{})
 	ended := make(chan error, 1)
 	begun := make(chan struct{})
@@ -128,34 +128,34 @@ func TestCallersComeAndGo(t *testing.T) {
 func (c *Cache) waiting(key string) int {
 	c.flights.lock.Lock()
 	defer c.flights.lock.Unlock()
-	if f := c.flights.of[key]; f != nil {
+	if f := c.flights.byKey[key]; f != nil {
 		return f.waiting
 	}
 	return 0
 }
 
 func TestLoadsEndInTime(t *testing.T) {
-	noGoroutineIsLeft(t)
+	checkGoroutineLeaks(t)
 	cache := openCache(t, Options{LoadTimeout: 20 * time.Millisecond})
-	goOn := make(chan struct{})
+	resume := make(chan struct{})
 	deaf := func(context.Context, string) ([]byte, time.Duration, error) {
-		<-goOn
+		<-resume
 		return []byte("late"), 0, nil
 	}
 	if _, err := cache.GetOrLoad(t.Context(), "k", deaf); !errors.Is(err, ErrLoadTimeout) {
 		t.Error(err)
 	}
 	// What comes too late is not stored.
-	if value, err := cache.GetOrLoad(t.Context(), "k", loads("new", 0)); err != nil || string(value) != "new" {
+	if value, err := cache.GetOrLoad(t.Context(), "k", loaderOf("new", 0)); err != nil || string(value) != "new" {
 		t.Errorf("%q, %v", value, err)
 	}
-	close(goOn)
+	close(resume)
 	time.Sleep(20 * time.Millisecond)
-	wants(t, cache, "k", "new")
+	wantValue(t, cache, "k", "new")
 }
 
 func TestCloseEndsLoads(t *testing.T) {
-	noGoroutineIsLeft(t)
+	checkGoroutineLeaks(t)
 	cache := openCache(t, Options{})
 	waits := func(ctx context.Context, _ string) ([]byte, time.Duration, error) {
 		<-ctx.Done()
@@ -174,7 +174,7 @@ func TestCloseEndsLoads(t *testing.T) {
 
 // Whatever happens to a key while it is loaded wins over the load.
 func TestChangesWinOverLoads(t *testing.T) {
-	noGoroutineIsLeft(t)
+	checkGoroutineLeaks(t)
 	changes := map[string]func(*Cache){
 		"old":  func(*Cache) {},
 		"":     func(cache *Cache) { _, _ = cache.Delete("k") },
@@ -199,16 +199,16 @@ func TestChangesWinOverLoads(t *testing.T) {
 }
 
 func TestWhatIsStaleIsGivenWhileOneRefreshesIt(t *testing.T) {
-	noGoroutineIsLeft(t)
+	checkGoroutineLeaks(t)
 	cache := openCache(t, Options{StaleFor: time.Hour})
 	var count atomic.Int32
-	goOn := make(chan struct{})
+	resume := make(chan struct{})
 	refreshes := func(context.Context, string) ([]byte, time.Duration, error) {
 		count.Add(1)
-		<-goOn
+		<-resume
 		return []byte("new"), time.Minute, nil
 	}
-	if _, err := cache.GetOrLoad(t.Context(), "k", loads("old", time.Second)); err != nil {
+	if _, err := cache.GetOrLoad(t.Context(), "k", loaderOf("old", time.Second)); err != nil {
 		t.Fatal(err)
 	}
 	for end := time.Now().Add(5 * time.Second); count.Load() == 0; time.Sleep(time.Millisecond) {
@@ -222,7 +222,7 @@ func TestWhatIsStaleIsGivenWhileOneRefreshesIt(t *testing.T) {
 			t.Fatalf("%q, %v", value, err)
 		}
 	}
-	close(goOn)
+	close(resume)
 	for end := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
 		value, _ := cache.Get("k")
 		if string(value) == "new" {
@@ -238,7 +238,7 @@ func TestWhatIsStaleIsGivenWhileOneRefreshesIt(t *testing.T) {
 }
 
 func TestALoaderThatAsksForItself(t *testing.T) {
-	noGoroutineIsLeft(t)
+	checkGoroutineLeaks(t)
 	cache := openCache(t, Options{})
 	var inner Loader
 	outer := func(ctx context.Context, _ string) ([]byte, time.Duration, error) {

@@ -35,27 +35,27 @@ func Connect(socket string, timeout time.Duration) (*Cache, error) {
 	if timeout <= 0 {
 		timeout = 5 * time.Second
 	}
-	asked, err := client.NewWithOptions(client.Options{
+	server, err := client.NewWithOptions(client.Options{
 		Servers: []string{path}, Protocol: client.ProtocolMeta, Timeout: timeout, BackoffMin: -1,
 		MaxIdleConns: connectionsMax, MaxConns: connectionsMax,
 	})
 	if err == nil {
-		err = asked.Ping()
+		err = server.Ping()
 	}
 	if err != nil {
-		if asked != nil {
-			_ = asked.Close()
+		if server != nil {
+			_ = server.Close()
 		}
 		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
-	return newCache(nil, &remote{asked, path}, Options{})
+	return newCache(nil, &remote{server, path}, Options{})
 }
 
 // get gives a value, which is never nil.
 func (r *remote) get(ctx context.Context, key string) ([]byte, Item, error) {
 	found, details, err := r.client.GetDetails(ctx, key)
 	if err != nil {
-		return nil, Item{}, r.failure(ctx, err)
+		return nil, Item{}, r.wrapError(ctx, err)
 	}
 	item := Item{CAS: found.CasID, TTL: details.TTL, Flags: found.Flags, Stale: details.Stale, Local: details.Local}
 	return append([]byte{}, found.Value...), item, nil
@@ -63,46 +63,46 @@ func (r *remote) get(ctx context.Context, key string) ([]byte, Item, error) {
 
 func (r *remote) getMany(ctx context.Context, keys []string) (map[string]*client.Item, error) {
 	found, err := r.client.GetMultiContext(ctx, keys)
-	return found, r.failure(ctx, err)
+	return found, r.wrapError(ctx, err)
 }
 
 // store stores a value in one of the client's ways; false where its condition does not hold.
-func (r *remote) store(ctx context.Context, how func(context.Context, *client.Item) error, key string, value []byte,
+func (r *remote) store(ctx context.Context, op func(context.Context, *client.Item) error, key string, value []byte,
 	ttl time.Duration) (bool, error) {
-	return r.done(ctx, how(ctx, &client.Item{Key: key, Value: value, Expiration: expiration(ttl)}))
+	return r.applied(ctx, op(ctx, &client.Item{Key: key, Value: value, Expiration: expiration(ttl)}))
 }
 
 func (r *remote) swap(ctx context.Context, key string, value []byte, ttl time.Duration, cas uint64) (uint64, error) {
 	item := &client.Item{Key: key, Value: value, Expiration: expiration(ttl), CasID: cas}
 	next, err := r.client.Swap(ctx, item)
-	return next, r.failure(ctx, err)
+	return next, r.wrapError(ctx, err)
 }
 
 // endLoad stores what was loaded in place of the item that was there, or of none.
-func (r *remote) endLoad(ctx context.Context, key string, b *basis, value []byte, ttl time.Duration) error {
-	if b.isHeld && b.item.CAS != 0 {
+func (r *remote) endLoad(ctx context.Context, key string, b *loadBasis, value []byte, ttl time.Duration) error {
+	if b.found && b.item.CAS != 0 {
 		_, err := r.swap(ctx, key, value, ttl, b.item.CAS)
 		return err
 	}
-	how := r.client.AddContext
-	if b.isHeld {
+	op := r.client.AddContext
+	if b.found {
 		// A server without tokens cannot compare.
-		how = r.client.ReplaceContext
+		op = r.client.ReplaceContext
 	}
-	_, err := r.store(ctx, how, key, value, ttl)
+	_, err := r.store(ctx, op, key, value, ttl)
 	return err
 }
 
 // done is what became of a change that may find nothing to do.
-func (r *remote) done(ctx context.Context, err error) (bool, error) {
+func (r *remote) applied(ctx context.Context, err error) (bool, error) {
 	if errors.Is(err, client.ErrCacheMiss) || errors.Is(err, client.ErrNotStored) {
 		return false, nil
 	}
-	return err == nil, r.failure(ctx, err)
+	return err == nil, r.wrapError(ctx, err)
 }
 
 // failure says in the words of this package why a server did not do something.
-func (r *remote) failure(ctx context.Context, err error) error {
+func (r *remote) wrapError(ctx context.Context, err error) error {
 	var reply *client.ReplyError
 	switch {
 	case err == nil:

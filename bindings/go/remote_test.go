@@ -20,14 +20,14 @@ import (
 )
 
 // socketIn is a path for a socket. One of t.TempDir's may be longer than the system takes.
-func socketIn(t *testing.T) string {
+func tempSocket(t *testing.T) string {
 	folder := must[string](t)(os.MkdirTemp("", "larder"))
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
 	return filepath.Join(folder, "sock")
 }
 
 // connected uses a larderd of the test's own.
-func connected(t *testing.T, arguments ...string) *Cache {
+func connectToServer(t *testing.T, arguments ...string) *Cache {
 	t.Helper()
 	program, err := exec.LookPath(cmp.Or(os.Getenv("LARDERD"), "../../target/release/larderd"))
 	if err != nil {
@@ -36,7 +36,7 @@ func connected(t *testing.T, arguments ...string) *Cache {
 		}
 		t.Fatal(err)
 	}
-	socket := socketIn(t)
+	socket := tempSocket(t)
 	arguments = append(arguments, "-s", socket, "-m", "64", "-t", "2", "-U", "0")
 	if os.Getuid() == 0 {
 		arguments = append(arguments, "-u", "root")
@@ -63,8 +63,8 @@ func connected(t *testing.T, arguments ...string) *Cache {
 }
 
 // listening is a server that does with each connection what a test wants.
-func listening(t *testing.T, serve func(net.Conn)) (socket string) {
-	socket = socketIn(t)
+func serveConns(t *testing.T, serve func(net.Conn)) (socket string) {
+	socket = tempSocket(t)
 	listener := must[net.Listener](t)(net.Listen("unix", socket))
 	t.Cleanup(func() { _ = listener.Close() })
 	go func() {
@@ -84,7 +84,7 @@ func listening(t *testing.T, serve func(net.Conn)) (socket string) {
 
 func TestAConnectedCacheDoesWhatOthersDo(t *testing.T) {
 	for _, arguments := range [][]string{nil, {"--local-readers", "same-uid"}} {
-		cache := connected(t, arguments...)
+		cache := connectToServer(t, arguments...)
 		for _, key := range []string{"k", "a key with spaces"} {
 			if _, _, err := cache.GetInto(nil, key); !errors.Is(err, ErrNotFound) {
 				t.Fatal(err)
@@ -112,7 +112,7 @@ func TestAConnectedCacheDoesWhatOthersDo(t *testing.T) {
 			}
 			must[bool](t)(cache.Append(key, []byte(">")))
 			must[bool](t)(cache.Prepend(key, []byte("<")))
-			wants(t, cache, key, "<w>")
+			wantValue(t, cache, key, "<w>")
 			if replaced := must[bool](t)(cache.Replace(key, nil, 100*24*time.Hour)); !replaced {
 				t.Error("it is there")
 			}
@@ -161,8 +161,8 @@ func TestAConnectedCacheDoesWhatOthersDo(t *testing.T) {
 				t.Errorf("%+v, %v", item, err)
 			}
 		}
-		must[[]byte](t)(cache.GetOrLoad(t.Context(), "loaded", loads("v", time.Hour)))
-		wants(t, cache, "loaded", "v")
+		must[[]byte](t)(cache.GetOrLoad(t.Context(), "loaded", loaderOf("v", time.Hour)))
+		wantValue(t, cache, "loaded", "v")
 		if err := cache.Close(); err != nil {
 			t.Error(err)
 		}
@@ -173,7 +173,7 @@ func TestAConnectedCacheDoesWhatOthersDo(t *testing.T) {
 }
 
 func TestWhatOthersDoToAServersItemDuringALoadWins(t *testing.T) {
-	cache := connected(t)
+	cache := connectToServer(t)
 	cache.options.StaleFor = time.Hour
 	for _, change := range changes {
 		if strings.HasPrefix(change.name, "clear") || strings.HasPrefix(change.name, "remove") {
@@ -182,7 +182,7 @@ func TestWhatOthersDoToAServersItemDuringALoadWins(t *testing.T) {
 		if err := cache.Set("k", []byte("old"), time.Minute); err != nil {
 			t.Fatal(err)
 		}
-		other := must[*Cache](t)(Connect(cache.far.socket, 0))
+		other := must[*Cache](t)(Connect(cache.remote.socket, 0))
 		loadDuring(t, cache, func() { change.do(t, other) })
 		value, _ := cache.Get("k")
 		if string(value) != change.after {
@@ -194,12 +194,12 @@ func TestWhatOthersDoToAServersItemDuringALoadWins(t *testing.T) {
 
 // Goroutines that wait for a server need neither a thread nor a connection each.
 func TestWaitersKeepNoThreads(t *testing.T) {
-	noGoroutineIsLeft(t)
+	checkGoroutineLeaks(t)
 	const waiters = 300
 	asked := make(chan struct{}, waiters)
 	release := make(chan struct{})
 	var connections atomic.Int64
-	socket := listening(t, func(conn net.Conn) {
+	socket := serveConns(t, func(conn net.Conn) {
 		connections.Add(1)
 		lines := bufio.NewReader(conn)
 		for {
@@ -248,9 +248,9 @@ func TestWaitersKeepNoThreads(t *testing.T) {
 }
 
 func TestCloseEndsTheWaitForAServer(t *testing.T) {
-	noGoroutineIsLeft(t)
+	checkGoroutineLeaks(t)
 	asked := make(chan struct{})
-	socket := listening(t, func(conn net.Conn) {
+	socket := serveConns(t, func(conn net.Conn) {
 		lines := bufio.NewReader(conn)
 		for {
 			line, err := lines.ReadString('\n')
@@ -277,7 +277,7 @@ func TestCloseEndsTheWaitForAServer(t *testing.T) {
 	if err := <-ended; !errors.Is(err, ErrClosed) {
 		t.Error(err)
 	}
-	if _, err := cache.GetOrLoad(context.Background(), "k", loads("v", 0)); !errors.Is(err, ErrClosed) {
+	if _, err := cache.GetOrLoad(context.Background(), "k", loaderOf("v", 0)); !errors.Is(err, ErrClosed) {
 		t.Error(err)
 	}
 }

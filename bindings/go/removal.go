@@ -96,7 +96,7 @@ func (r *removals) next() (Removal, bool) {
 	value := stack[:]
 	for {
 		outcome := C.larder_removals_next(r.queue, waitMillis, unsafe.Pointer(&key), &keyBytes,
-			unsafe.Pointer(bytes(value)), C.size_t(len(value)), &valueBytes, &reason)
+			unsafe.Pointer(sliceData(value)), C.size_t(len(value)), &valueBytes, &reason)
 		switch outcome {
 		case C.LARDER_OK:
 			removal := Removal{Key: string(key[:keyBytes]), Reason: Reason(reason)}

@@ -35,11 +35,11 @@ import "time"
 // Set stores a value, in place of the one that is there. It lives for ttl; 0 is for ever, and less than that is over at
 // once. Where it fails, but for a wrong key, the item that was there is gone: nobody reads what was to be replaced.
 func (c *Cache) Set(key string, value []byte, ttl time.Duration) error {
-	calls := c.use.begin()
+	calls := c.gate.enter()
 	if calls == nil {
 		return ErrClosed
 	}
-	c.flights.detach(key)
+	c.flights.forget(key)
 	err := c.set(key, value, ttl)
 	calls.Add(-1)
 	return err
@@ -48,118 +48,118 @@ func (c *Cache) Set(key string, value []byte, ttl time.Duration) error {
 // set stores a value without a look at loads that are under way.
 func (c *Cache) set(key string, value []byte, ttl time.Duration) error {
 	secs, lives := seconds(ttl)
-	if c.far != nil && lives {
-		_, err := c.far.store(c.ctx, c.far.client.SetContext, key, value, ttl)
+	if c.remote != nil && lives {
+		_, err := c.remote.store(c.ctx, c.remote.client.SetContext, key, value, ttl)
 		return err
 	}
-	if c.far != nil {
-		_, err := c.far.done(c.ctx, c.far.client.DeleteContext(c.ctx, key))
+	if c.remote != nil {
+		_, err := c.remote.applied(c.ctx, c.remote.client.DeleteContext(c.ctx, key))
 		return err
 	}
 	if !lives {
-		_, err := done(C.delete(c.handle, text(key), C.size_t(len(key))))
+		_, err := applied(C.delete(c.handle, stringData(key), C.size_t(len(key))))
 		return err
 	}
-	return failure(C.set(c.handle, text(key), C.size_t(len(key)),
-		bytes(value), C.size_t(len(value)), secs))
+	return statusError(C.set(c.handle, stringData(key), C.size_t(len(key)),
+		sliceData(value), C.size_t(len(value)), secs))
 }
 
 // Add stores a value where there is none; false where there is one, which stays.
 func (c *Cache) Add(key string, value []byte, ttl time.Duration) (bool, error) {
-	if c.far != nil {
+	if c.remote != nil {
 		if ttl < 0 {
 			return false, nil
 		}
-		c.flights.detach(key)
-		return c.far.store(c.ctx, c.far.client.AddContext, key, value, ttl)
+		c.flights.forget(key)
+		return c.remote.store(c.ctx, c.remote.client.AddContext, key, value, ttl)
 	}
 	return c.change(key, func() uint32 {
 		secs, lives := seconds(ttl)
 		if !lives {
 			return C.LARDER_EXISTS
 		}
-		return C.add(c.handle, text(key), C.size_t(len(key)),
-			bytes(value), C.size_t(len(value)), secs)
+		return C.add(c.handle, stringData(key), C.size_t(len(key)),
+			sliceData(value), C.size_t(len(value)), secs)
 	})
 }
 
 // Replace stores a value where there is one; false where there is none.
 func (c *Cache) Replace(key string, value []byte, ttl time.Duration) (bool, error) {
-	if c.far != nil {
+	if c.remote != nil {
 		if ttl < 0 {
 			return c.Delete(key)
 		}
-		c.flights.detach(key)
-		return c.far.store(c.ctx, c.far.client.ReplaceContext, key, value, ttl)
+		c.flights.forget(key)
+		return c.remote.store(c.ctx, c.remote.client.ReplaceContext, key, value, ttl)
 	}
 	return c.change(key, func() uint32 {
 		secs, lives := seconds(ttl)
 		if !lives {
-			return C.delete(c.handle, text(key), C.size_t(len(key)))
+			return C.delete(c.handle, stringData(key), C.size_t(len(key)))
 		}
-		return C.replace(c.handle, text(key), C.size_t(len(key)),
-			bytes(value), C.size_t(len(value)), secs)
+		return C.replace(c.handle, stringData(key), C.size_t(len(key)),
+			sliceData(value), C.size_t(len(value)), secs)
 	})
 }
 
 // Append puts bytes behind a value, which keeps its time; false where there is none.
 func (c *Cache) Append(key string, part []byte) (bool, error) {
-	if c.far != nil {
-		c.flights.detach(key)
-		return c.far.store(c.ctx, c.far.client.AppendContext, key, part, 0)
+	if c.remote != nil {
+		c.flights.forget(key)
+		return c.remote.store(c.ctx, c.remote.client.AppendContext, key, part, 0)
 	}
 	return c.change(key, func() uint32 {
-		return C.append(c.handle, text(key), C.size_t(len(key)),
-			bytes(part), C.size_t(len(part)))
+		return C.append(c.handle, stringData(key), C.size_t(len(key)),
+			sliceData(part), C.size_t(len(part)))
 	})
 }
 
 // Prepend puts bytes before a value, which keeps its time; false where there is none.
 func (c *Cache) Prepend(key string, part []byte) (bool, error) {
-	if c.far != nil {
-		c.flights.detach(key)
-		return c.far.store(c.ctx, c.far.client.PrependContext, key, part, 0)
+	if c.remote != nil {
+		c.flights.forget(key)
+		return c.remote.store(c.ctx, c.remote.client.PrependContext, key, part, 0)
 	}
 	return c.change(key, func() uint32 {
-		return C.prepend(c.handle, text(key), C.size_t(len(key)),
-			bytes(part), C.size_t(len(part)))
+		return C.prepend(c.handle, stringData(key), C.size_t(len(key)),
+			sliceData(part), C.size_t(len(part)))
 	})
 }
 
 // CompareAndSwap stores a value over the item that has this token ([Item.CAS]), and gives the new token. Of several that
 // read a value and store what they made of it, one succeeds; the others get [ErrChanged], and read again.
 func (c *Cache) CompareAndSwap(key string, value []byte, ttl time.Duration, cas uint64) (uint64, error) {
-	if c.far != nil {
+	if c.remote != nil {
 		if ttl < 0 {
 			return 0, ErrInvalid
 		}
-		c.flights.detach(key)
-		return c.far.swap(c.ctx, key, value, ttl, cas)
+		c.flights.forget(key)
+		return c.remote.swap(c.ctx, key, value, ttl, cas)
 	}
-	calls := c.use.begin()
+	calls := c.gate.enter()
 	if calls == nil {
 		return 0, ErrClosed
 	}
 	defer calls.Add(-1)
-	c.flights.detach(key)
+	c.flights.forget(key)
 	secs, lives := seconds(ttl)
 	if !lives {
 		return 0, ErrInvalid
 	}
 	var next C.uint64_t
-	outcome := C.compare_and_set(c.handle, text(key), C.size_t(len(key)),
-		bytes(value), C.size_t(len(value)), secs, C.uint64_t(cas), &next)
-	return uint64(next), failure(outcome)
+	outcome := C.compare_and_set(c.handle, stringData(key), C.size_t(len(key)),
+		sliceData(value), C.size_t(len(value)), secs, C.uint64_t(cas), &next)
+	return uint64(next), statusError(outcome)
 }
 
 // Delete removes an item; false where there is none.
 func (c *Cache) Delete(key string) (bool, error) {
-	if c.far != nil {
-		c.flights.detach(key)
-		return c.far.done(c.ctx, c.far.client.DeleteContext(c.ctx, key))
+	if c.remote != nil {
+		c.flights.forget(key)
+		return c.remote.applied(c.ctx, c.remote.client.DeleteContext(c.ctx, key))
 	}
 	return c.change(key, func() uint32 {
-		return C.delete(c.handle, text(key), C.size_t(len(key)))
+		return C.delete(c.handle, stringData(key), C.size_t(len(key)))
 	})
 }
 
@@ -169,28 +169,28 @@ func (c *Cache) Touch(key string, ttl time.Duration) (bool, error) {
 	if !lives {
 		return c.Delete(key)
 	}
-	if c.far != nil {
-		return c.far.done(c.ctx, c.far.client.TouchContext(c.ctx, key, expiration(ttl)))
+	if c.remote != nil {
+		return c.remote.applied(c.ctx, c.remote.client.TouchContext(c.ctx, key, expiration(ttl)))
 	}
-	calls := c.use.begin()
+	calls := c.gate.enter()
 	if calls == nil {
 		return false, ErrClosed
 	}
 	defer calls.Add(-1)
-	return done(C.touch(c.handle, text(key), C.size_t(len(key)), secs))
+	return applied(C.touch(c.handle, stringData(key), C.size_t(len(key)), secs))
 }
 
 // Incr adds to a counter, an item whose value is a decimal number, and gives its new state. It wraps at 2^64 and keeps its
 // time. Where there is none the error is [ErrNotFound]: [Cache.Add] makes one.
 func (c *Cache) Incr(key string, delta uint64) (uint64, error) {
-	if c.far != nil {
-		c.flights.detach(key)
-		number, err := c.far.client.IncrementContext(c.ctx, key, delta)
-		return number, c.far.failure(c.ctx, err)
+	if c.remote != nil {
+		c.flights.forget(key)
+		number, err := c.remote.client.IncrementContext(c.ctx, key, delta)
+		return number, c.remote.wrapError(c.ctx, err)
 	}
 	var number C.uint64_t
 	found, err := c.change(key, func() uint32 {
-		return C.increment(c.handle, text(key), C.size_t(len(key)), C.uint64_t(delta), &number)
+		return C.increment(c.handle, stringData(key), C.size_t(len(key)), C.uint64_t(delta), &number)
 	})
 	if err == nil && !found {
 		err = ErrNotFound
@@ -200,14 +200,14 @@ func (c *Cache) Incr(key string, delta uint64) (uint64, error) {
 
 // Decr takes from a counter, which stops at 0: see [Cache.Incr].
 func (c *Cache) Decr(key string, delta uint64) (uint64, error) {
-	if c.far != nil {
-		c.flights.detach(key)
-		number, err := c.far.client.DecrementContext(c.ctx, key, delta)
-		return number, c.far.failure(c.ctx, err)
+	if c.remote != nil {
+		c.flights.forget(key)
+		number, err := c.remote.client.DecrementContext(c.ctx, key, delta)
+		return number, c.remote.wrapError(c.ctx, err)
 	}
 	var number C.uint64_t
 	found, err := c.change(key, func() uint32 {
-		return C.decrement(c.handle, text(key), C.size_t(len(key)), C.uint64_t(delta), &number)
+		return C.decrement(c.handle, stringData(key), C.size_t(len(key)), C.uint64_t(delta), &number)
 	})
 	if err == nil && !found {
 		err = ErrNotFound
@@ -218,34 +218,34 @@ func (c *Cache) Decr(key string, delta uint64) (uint64, error) {
 // RemovePrefix removes every item whose key begins with prefix, and says how many there were. It walks through all keys: to
 // forget a group of items often, put a generation into their keys and change it.
 func (c *Cache) RemovePrefix(prefix string) (int, error) {
-	if c.far != nil {
+	if c.remote != nil {
 		return 0, ErrUnsupported
 	}
-	calls := c.use.begin()
+	calls := c.gate.enter()
 	if calls == nil {
 		return 0, ErrClosed
 	}
 	defer calls.Add(-1)
-	c.flights.detachPrefix(prefix)
+	c.flights.forgetPrefix(prefix)
 	var removed C.uint64_t
-	outcome := C.remove_prefix(c.handle, text(prefix), C.size_t(len(prefix)), &removed)
-	return int(removed), failure(outcome)
+	outcome := C.remove_prefix(c.handle, stringData(prefix), C.size_t(len(prefix)), &removed)
+	return int(removed), statusError(outcome)
 }
 
 // change carries out a change of a key; a load of it that is under way will not be stored. False where there was nothing
 // to change.
-func (c *Cache) change(key string, carryOut func() uint32) (bool, error) {
-	calls := c.use.begin()
+func (c *Cache) change(key string, apply func() uint32) (bool, error) {
+	calls := c.gate.enter()
 	if calls == nil {
 		return false, ErrClosed
 	}
 	defer calls.Add(-1)
-	c.flights.detach(key)
-	return done(carryOut())
+	c.flights.forget(key)
+	return applied(apply())
 }
 
 // done is what became of a change that may find nothing to do.
-func done(outcome uint32) (bool, error) {
+func applied(outcome uint32) (bool, error) {
 	switch outcome {
 	case C.LARDER_OK:
 		return true, nil

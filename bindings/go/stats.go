@@ -40,10 +40,10 @@ func (s *Stats) HitRate() float64 {
 
 // Stats tells the statistics, in some microseconds. Of a closed or connected cache there are none.
 func (c *Cache) Stats() (stats Stats) {
-	if c.far != nil {
+	if c.remote != nil {
 		return stats
 	}
-	calls := c.use.begin()
+	calls := c.gate.enter()
 	if calls == nil {
 		return stats
 	}
@@ -71,10 +71,10 @@ func (c *Cache) named() map[string]uint64 {
 	if count == 0 {
 		return nil
 	}
-	told := make([]C.larder_stat, count)
-	C.larder_stats(c.handle, unsafe.SliceData(told), count, &count)
-	named := make(map[string]uint64, len(told))
-	for _, stat := range told[:min(int(count), len(told))] {
+	stats := make([]C.larder_stat, count)
+	C.larder_stats(c.handle, unsafe.SliceData(stats), count, &count)
+	named := make(map[string]uint64, len(stats))
+	for _, stat := range stats[:min(int(count), len(stats))] {
 		named[C.GoString(stat.name)] = uint64(stat.value)
 	}
 	return named
@@ -83,10 +83,10 @@ func (c *Cache) named() map[string]uint64 {
 // Len is how many items are stored; those that expired count until they are come across. It is 0 for a closed or connected
 // cache.
 func (c *Cache) Len() int {
-	if c.far != nil {
+	if c.remote != nil {
 		return 0
 	}
-	calls := c.use.begin()
+	calls := c.gate.enter()
 	if calls == nil {
 		return 0
 	}
@@ -98,41 +98,41 @@ func (c *Cache) Len() int {
 
 // Clear makes everything that is stored so far invisible, at once.
 func (c *Cache) Clear() error {
-	if c.far != nil {
+	if c.remote != nil {
 		return ErrUnsupported
 	}
-	calls := c.use.begin()
+	calls := c.gate.enter()
 	if calls == nil {
 		return ErrClosed
 	}
 	defer calls.Add(-1)
-	c.flights.detachPrefix("")
-	return failure(C.larder_clear(c.handle))
+	c.flights.forgetPrefix("")
+	return statusError(C.larder_clear(c.handle))
 }
 
 // Maintain takes back memory of items that expired or were cleared, in some milliseconds at most. Nothing depends on it
 // being called.
 func (c *Cache) Maintain() error {
-	if c.far != nil {
+	if c.remote != nil {
 		return ErrUnsupported
 	}
-	calls := c.use.begin()
+	calls := c.gate.enter()
 	if calls == nil {
 		return ErrClosed
 	}
 	defer calls.Add(-1)
-	return failure(C.larder_maintain(c.handle))
+	return statusError(C.larder_maintain(c.handle))
 }
 
 // SetMemory sets another limit, in bytes, up to [Options.MemoryMax]. What is too much is evicted.
 func (c *Cache) SetMemory(limit int64) error {
-	if c.far != nil {
+	if c.remote != nil {
 		return ErrUnsupported
 	}
-	calls := c.use.begin()
+	calls := c.gate.enter()
 	if calls == nil {
 		return ErrClosed
 	}
 	defer calls.Add(-1)
-	return failure(C.larder_set_memory(c.handle, C.uint64_t(limit)))
+	return statusError(C.larder_set_memory(c.handle, C.uint64_t(limit)))
 }

@@ -33,15 +33,15 @@ type Walk struct {
 // not closed is closed by the garbage collector.
 func (c *Cache) Walk(prefix string) *Walk {
 	walk := &Walk{cache: c}
-	if c.far != nil {
+	if c.remote != nil {
 		return walk
 	}
-	calls := c.use.begin()
+	calls := c.gate.enter()
 	if calls == nil {
 		return walk
 	}
 	defer calls.Add(-1)
-	C.keys(c.handle, text(prefix), C.size_t(len(prefix)), &walk.keys)
+	C.keys(c.handle, stringData(prefix), C.size_t(len(prefix)), &walk.keys)
 	walk.cleanup = runtime.AddCleanup(walk, func(keys *C.larder_key_walk) { closeKeys(keys) }, walk.keys)
 	return walk
 }
@@ -55,7 +55,7 @@ func (w *Walk) Next() (string, bool) {
 	if w.keys == nil {
 		return "", false
 	}
-	calls := w.cache.use.begin()
+	calls := w.cache.gate.enter()
 	if calls == nil {
 		return "", false
 	}

@@ -18,7 +18,7 @@ func before[T any](first func(argument any), then func(T)) func(T) {
 }
 
 // filled has so many keys that a step of a walk that finds none takes milliseconds.
-func filled(t *testing.T) *Cache {
+func filledCache(t *testing.T) *Cache {
 	cache := openCache(t, Options{Memory: 64 << 20})
 	for at := range 300_000 {
 		set(t, cache, fmt.Sprint(at), "v")
@@ -27,7 +27,7 @@ func filled(t *testing.T) *Cache {
 }
 
 func TestTheCollectorDoesNotCloseAWalkInTheMiddleOfAStep(t *testing.T) {
-	cache := filled(t)
+	cache := filledCache(t)
 	// What the walk has in C that is inside a step; no reference to the walk.
 	var inside atomic.Value
 	var closed, closedInside atomic.Int64

@@ -10,27 +10,27 @@ import (
 
 // use knows whether anybody is in the middle of a call, so that the memory is not taken from under it. Callers count
 // themselves in one of several places, by where their stack is: counting in one place they would wait for each other.
-type use struct {
-	closed atomic.Bool
-	places [places]place
+type callGate struct {
+	closed   atomic.Bool
+	counters [counterCount]callCounter
 }
 
-const places = 32
+const counterCount = 32
 
 // place counts the callers that are in.
-type place struct {
+type callCounter struct {
 	atomic.Int64
 	_ [120]byte
 }
 
 // begin counts the caller in; nil where the cache is closed. Otherwise the caller counts itself out at what it is given.
-func (u *use) begin() *place {
+func (g *callGate) enter() *callCounter {
 	var here byte
 	// Stacks are at least 2 KiB apart.
 	at := uint64(uintptr(unsafe.Pointer(&here))>>11) * 0x9E3779B97F4A7C15 >> 59
-	calls := &u.places[at%places]
+	calls := &g.counters[at%counterCount]
 	calls.Add(1)
-	if u.closed.Load() {
+	if g.closed.Load() {
 		calls.Add(-1)
 		return nil
 	}
@@ -38,12 +38,12 @@ func (u *use) begin() *place {
 }
 
 // close keeps everybody out, and waits until nobody is in. False where that has been done before.
-func (u *use) close() bool {
-	if u.closed.Swap(true) {
+func (g *callGate) close() bool {
+	if g.closed.Swap(true) {
 		return false
 	}
-	for at := range u.places {
-		for wait := time.Microsecond; u.places[at].Load() != 0; wait = min(2*wait, time.Millisecond) {
+	for at := range g.counters {
+		for wait := time.Microsecond; g.counters[at].Load() != 0; wait = min(2*wait, time.Millisecond) {
 			time.Sleep(wait)
 		}
 	}
