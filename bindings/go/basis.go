@@ -16,18 +16,20 @@ import "C"
 
 import "time"
 
-// basis is what a load is based on: the item that was there when it began, or a reservation of the key. The result is
-// stored only where no process changed the key since.
+// loadBasis is the state of a key when a load begins: its item, or a reservation of the key. The
+// result is stored only if no process has changed the key since.
 type loadBasis struct {
 	load C.larder_load
-	// The item that was there, for a connected cache, whose server compares its token.
+	// The item at the start of the load, and whether there was one. A connected cache compares its
+	// token.
 	item  Item
 	found bool
-	// False where the cache gave none: then nothing is stored.
+	// False if the cache did not reserve the key. The result is not stored then.
 	valid bool
 }
 
-// beginLoad looks which item is there before a loader is called, and reserves the key where there is none.
+// beginLoad records the item of a key before the loader runs, and reserves the key if there is
+// none.
 func (c *Cache) beginLoad(key string) (b loadBasis) {
 	if c.remote != nil {
 		return b
@@ -42,7 +44,8 @@ func (c *Cache) beginLoad(key string) (b loadBasis) {
 	return b
 }
 
-// endLoad stores what was loaded if its basis holds. What the cache does not take is counted as refused.
+// endLoad stores the loaded value if the key has not changed. The cache counts a value that it does
+// not accept as refused.
 func (c *Cache) endLoad(key string, b *loadBasis, value []byte, ttl time.Duration) error {
 	if c.remote != nil {
 		return c.remote.endLoad(c.ctx, key, b, value, ttl)
@@ -60,7 +63,7 @@ func (c *Cache) endLoad(key string, b *loadBasis, value []byte, ttl time.Duratio
 		sliceData(value), C.size_t(len(value)), secs))
 }
 
-// cancelLoad gives a reservation back that is still there.
+// cancelLoad releases the reservation of a key, if there is one.
 func (c *Cache) cancelLoad(key string, b *loadBasis) {
 	if c.remote != nil {
 		return

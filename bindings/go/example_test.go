@@ -32,7 +32,7 @@ func ExampleCache_GetInto() {
 	defer cache.Close()
 	_ = cache.Set("a", []byte("1"), 0)
 
-	// The same memory for all of them.
+	// All values share one buffer.
 	var buffer []byte
 	for _, key := range []string{"a", "b"} {
 		value, _, err := cache.GetInto(buffer[:0], key)
@@ -52,7 +52,7 @@ func ExampleCache_GetOrLoad() {
 	cache, _ := larder.Open(larder.Options{Memory: 16 << 20, StaleFor: time.Hour})
 	defer cache.Close()
 
-	// However many ask, one goroutine loads.
+	// One goroutine loads for all concurrent callers.
 	load := func(ctx context.Context, key string) ([]byte, time.Duration, error) {
 		return []byte("page of " + key), 10 * time.Minute, nil
 	}
@@ -86,7 +86,7 @@ func ExampleOpenShared() {
 	defer os.RemoveAll(folder)
 	path := filepath.Join(folder, "sessions")
 
-	// Two handles stand for two processes here.
+	// Two handles, in place of two processes.
 	one, err := larder.OpenShared(path, larder.Options{Memory: 16 << 20})
 	if err != nil {
 		log.Fatal(err)
@@ -104,15 +104,15 @@ func ExampleOpenShared() {
 }
 
 func ExampleOptions_onRemoval() {
-	told := make(chan larder.Removal)
+	removals := make(chan larder.Removal)
 	cache, _ := larder.Open(larder.Options{
 		Memory:    16 << 20,
-		OnRemoval: func(removal larder.Removal) { told <- removal },
+		OnRemoval: func(removal larder.Removal) { removals <- removal },
 	})
 	defer cache.Close()
 	_ = cache.Set("k", []byte("v"), 0)
 	_, _ = cache.Delete("k")
-	removal := <-told
+	removal := <-removals
 	fmt.Println(removal.Key, string(removal.Value), removal.Reason)
 	// Output: k v deleted
 }

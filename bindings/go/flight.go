@@ -9,32 +9,34 @@ import (
 	"sync/atomic"
 )
 
-// flights are the loads that are under way.
+// flights are the loads in flight, by key.
 type flights struct {
-	// How many there are: changes look at nothing else while there are none.
+	// The number of loads. Changes of a key do not take the lock while it is 0.
 	count atomic.Int64
 	lock  sync.Mutex
 	byKey map[string]*flight
 }
 
-// flight is a load, and those who wait for it.
+// flight is one load, which any number of callers wait for.
 type flight struct {
 	flights *flights
 	key     string
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
-	// The end of the cache ends it too.
+	// Stops the timeout of the load and detaches it from the context of the cache.
 	unlink func() bool
-	// Closed when value and err are there.
+	// Closed after value and err are set.
 	done  chan struct{}
 	value []byte
 	err   error
-	// Under the lock: how many wait, and whether it goes on without any.
+	// Guarded by the lock: the number of callers that wait, and whether the load is a refresh,
+	// which continues without callers.
 	waiting int
 	refresh bool
 }
 
-// board joins the load of a key, or begins one.
+// join returns the load of a key and starts one if there is none. A refresh is not counted as a
+// waiting caller.
 func (s *flights) join(ctx context.Context, c *Cache, key string, loader Loader, refresh bool) *flight {
 	s.lock.Lock()
 	defer s.lock.Unlock()
@@ -67,7 +69,8 @@ func (s *flights) start(ctx context.Context, c *Cache, key string) *flight {
 	return f
 }
 
-// wait gives a copy of what the load brings, or why there is none for this caller.
+// wait blocks until the load ends and returns a copy of its value. It returns early with the error
+// of ctx, or with the cause that ended the load.
 func (f *flight) wait(ctx context.Context) ([]byte, error) {
 	select {
 	case <-f.done:
@@ -75,11 +78,12 @@ func (f *flight) wait(ctx context.Context) ([]byte, error) {
 		f.leave()
 		return nil, ctx.Err()
 	case <-f.ctx.Done():
-		// The context of one that has landed ends too.
+		// The context of a finished load ends too.
 		if f.isDone() {
 			break
 		}
-		// It goes on without anybody, if its loader does not listen; whoever comes next loads anew.
+		// A loader that ignores its context continues in the background. The next caller starts
+		// another load.
 		f.flights.drop(f)
 		return nil, context.Cause(f.ctx)
 	}
@@ -98,7 +102,7 @@ func (f *flight) isDone() bool {
 	}
 }
 
-// leave counts one out who does not wait any more; a load that nobody waits for is ended.
+// leave removes a waiting caller and cancels a load without callers, unless it is a refresh.
 func (f *flight) leave() {
 	f.flights.lock.Lock()
 	defer f.flights.lock.Unlock()
@@ -114,7 +118,8 @@ func (f *flight) release() {
 	f.cancel(nil)
 }
 
-// land stores what a load has brought, unless something happened to its key meanwhile, and gives it to those who wait.
+// finish ends a load: it calls keep to store the value if the load succeeded and its key has not
+// changed, then wakes the callers.
 func (s *flights) finish(f *flight, key string, value []byte, err error, keep func()) {
 	s.lock.Lock()
 	if s.byKey[key] == f {
@@ -128,14 +133,14 @@ func (s *flights) finish(f *flight, key string, value []byte, err error, keep fu
 	close(f.done)
 }
 
-// drop takes a load from the board.
+// drop removes a load from the map, so that the next caller starts another one.
 func (s *flights) drop(f *flight) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	s.remove(f)
 }
 
-// remove does so under the lock.
+// remove is drop with the lock held.
 func (s *flights) remove(f *flight) {
 	if s.byKey[f.key] == f {
 		delete(s.byKey, f.key)
@@ -143,7 +148,7 @@ func (s *flights) remove(f *flight) {
 	}
 }
 
-// detach takes the load of a key from the board: what it brings will not be stored, for the key is being changed.
+// forget removes the load of a key that is about to change, so that its result is not stored.
 func (s *flights) forget(key string) {
 	if s.count.Load() == 0 {
 		return
@@ -155,7 +160,7 @@ func (s *flights) forget(key string) {
 	}
 }
 
-// detachPrefix does so for all keys that begin with prefix.
+// forgetPrefix does the same for all keys that begin with prefix.
 func (s *flights) forgetPrefix(prefix string) {
 	if s.count.Load() == 0 {
 		return

@@ -8,8 +8,9 @@ import (
 	"unsafe"
 )
 
-// use knows whether anybody is in the middle of a call, so that the memory is not taken from under it. Callers count
-// themselves in one of several places, by where their stack is: counting in one place they would wait for each other.
+// callGate counts the calls in progress, so that Close unmaps the memory only after the last one
+// has returned. The count is spread over several cache lines, chosen by the caller's stack address,
+// to avoid contention.
 type callGate struct {
 	closed   atomic.Bool
 	counters [counterCount]callCounter
@@ -17,13 +18,14 @@ type callGate struct {
 
 const counterCount = 32
 
-// place counts the callers that are in.
+// callCounter counts calls in progress, on a cache line of its own.
 type callCounter struct {
 	atomic.Int64
 	_ [120]byte
 }
 
-// begin counts the caller in; nil where the cache is closed. Otherwise the caller counts itself out at what it is given.
+// enter counts a call and returns its counter, which the caller decrements at the end. It returns
+// nil if the cache is closed.
 func (g *callGate) enter() *callCounter {
 	var here byte
 	// Stacks are at least 2 KiB apart.
@@ -37,7 +39,8 @@ func (g *callGate) enter() *callCounter {
 	return calls
 }
 
-// close keeps everybody out, and waits until nobody is in. False where that has been done before.
+// close rejects new calls and waits for those in progress. It returns false if the gate is closed
+// already.
 func (g *callGate) close() bool {
 	if g.closed.Swap(true) {
 		return false

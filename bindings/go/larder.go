@@ -1,23 +1,23 @@
 //go:build linux && cgo
 
-// Package larder is a cache outside of Go's heap: the garbage collector neither sees nor scans what is in it, and its
-// memory has a limit that holds to the byte, index and accounts included.
+// Package larder is a cache outside of Go's heap: the garbage collector does not scan its contents,
+// and its memory limit is exact and includes index and metadata.
 //
-// A [Cache] is one of three, with the same methods:
+// A [Cache] is one of three kinds, with the same methods:
 //
 //   - in the process: [Open],
-//   - in a file that several processes map, in whatever language, and that outlives them: [OpenShared],
-//   - kept by a larderd on the same machine, whose memory it reads without asking: [Connect].
+//   - in a file that several processes map, in any language, and that outlives them: [OpenShared],
+//   - the cache of a larderd on the same machine, whose memory it reads directly: [Connect].
 //
-// All methods may be called by any number of goroutines. Those of a connected cache call no C: see package larder/client. What
-// the others cost beside the work of the cache is one call into C,
-// some 50 ns; [Cache.GetMany] pays it once for all keys. [Cache.GetInto] and [Cache.Set] allocate nothing.
+// All methods are safe for concurrent use. Those of a connected cache do not call C: see package
+// larder/client. The others add the cost of one cgo call, some 50 ns; [Cache.GetMany] pays it once
+// for all keys. [Cache.GetInto] and [Cache.Set] do not allocate.
 //
-// Keys have 1 to 250 bytes of any kind, values any number up to [Options.ItemMax]. Time is counted in whole seconds: a part
-// of one counts as a whole.
+// Keys have 1 to 250 arbitrary bytes, values any number up to [Options.ItemMax]. Times to live are
+// rounded up to whole seconds.
 //
-// The package needs cgo and lib/liblarder.a beside it, which `make` in this folder builds. The packages larder/client and
-// larder/reader need neither.
+// The package requires cgo and lib/liblarder.a, which `make` in this folder builds. The packages
+// larder/client and larder/reader require neither.
 package larder
 
 /*
@@ -37,74 +37,80 @@ import (
 	"unsafe"
 )
 
-// Options say how a cache is opened. The zero value of each is its default.
+// Options configure a cache. The zero value of each field is its default.
 type Options struct {
-	// Memory is all that the cache may take, in bytes, everything included: 1 MiB to 1 TiB, 64 MiB by default. It is
-	// taken from the system page by page as it is first used.
+	// Memory limits the memory of the cache, in bytes, everything included: 1 MiB to 1 TiB, 64 MiB
+	// by default. The system provides each page on its first use.
 	Memory int64
-	// MemoryMax is what [Cache.SetMemory] can raise it to; Memory by default. It takes addresses, not memory.
+	// MemoryMax is the highest limit that [Cache.SetMemory] accepts; Memory by default. It reserves
+	// addresses, not memory.
 	MemoryMax int64
-	// ItemMax is the largest item accepted, in bytes: key, value, and 51 bytes, 59 with CAS. 1 MiB by default, and at
-	// most half of the memory.
+	// ItemMax is the size of the largest item accepted, in bytes: key, value, and 51 bytes of
+	// metadata, 59 with CAS. 1 MiB by default, and at most half of the memory.
 	ItemMax int64
-	// CAS has items carry tokens for [Cache.CompareAndSwap], 8 bytes each.
+	// CAS adds a token of 8 bytes to each item for [Cache.CompareAndSwap].
 	CAS bool
-	// NoEviction has stores fail with [ErrNoMemory] where memory runs out, in place of evicting.
+	// NoEviction makes stores fail with [ErrNoMemory] when memory is full, instead of evicting
+	// items.
 	NoEviction bool
-	// Maintainer has a thread of its own take back what expired within seconds, and evict ahead of the writers. Without
-	// it writers do, and expired items keep their memory until it is needed.
+	// Maintainer starts a thread that reclaims expired items within seconds and evicts ahead of the
+	// writers. Without it writers evict, and expired items occupy memory until it is needed.
 	Maintainer bool
-	// HugePages takes memory of huge pages that the system has set aside.
+	// HugePages allocates the memory from the system's reserved huge pages.
 	HugePages bool
 
-	// StaleFor is how long after its time a value that was loaded may still be given to callers of [Cache.GetOrLoad]
-	// while one of them refreshes it.
+	// StaleFor is how long [Cache.GetOrLoad] may return a loaded value after it has expired, while
+	// one caller refreshes it.
 	StaleFor time.Duration
-	// RefreshBefore is how long before its time is over such a value is refreshed, while callers still get it.
+	// RefreshBefore is how long before it expires [Cache.GetOrLoad] refreshes such a value, while
+	// callers still get it.
 	RefreshBefore time.Duration
-	// LoadTimeout ends loads; 30 seconds by default.
+	// LoadTimeout limits the duration of a load; 30 seconds by default.
 	LoadTimeout time.Duration
 
-	// OnRemoval is called for each item that leaves the cache, in a goroutine of the cache's own: it may take its time
-	// and use the cache. What comes while RemovalQueue items wait for it is lost, and counted in
-	// [Stats.RemovalsLost]. Items that are there when the cache is closed are not told.
+	// OnRemoval is called for each item that leaves the cache, in a separate goroutine. It may
+	// block and use the cache. While RemovalQueue items wait for it, further removals are dropped
+	// and counted in [Stats.RemovalsLost]. Closing the cache does not report the items in it.
 	OnRemoval func(Removal)
-	// RemovalQueue is how many items may wait for OnRemoval: 10,000 by default, a million at most.
+	// RemovalQueue is the number of items that may wait for OnRemoval: 10,000 by default, a million
+	// at most.
 	RemovalQueue int
 
-	// Permissions are those of the files of a shared cache that are made, 0600 by default.
+	// Permissions apply to the files that a shared cache creates, 0600 by default.
 	Permissions fs.FileMode
-	// Exactly wants of a cache that is in the file the memory, CAS and eviction that are asked for.
+	// Exactly makes [OpenShared] fail if the cache in the file has other values of Memory, CAS or
+	// NoEviction.
 	Exactly bool
-	// ReplaceUnusable has a cache in the file that cannot be used make way for an empty one, if no process uses it.
+	// ReplaceUnusable replaces an unusable cache in the file by an empty one, if no process uses
+	// it.
 	ReplaceUnusable bool
-	// Alone makes it an error that another process uses the cache that is in the file.
+	// Alone makes [OpenShared] fail if another process uses the cache in the file.
 	Alone bool
 }
 
-// Cache is a cache. Close it when it is not needed any more; one that nobody refers to any more is closed by the garbage
-// collector.
+// Cache is a cache. Close it after use; the garbage collector closes an unreachable cache.
 type Cache struct {
-	// One of the two: a cache that this process has mapped, or a server's.
+	// One of the two is set: a cache that this process has mapped, or the cache of a server.
 	handle  *C.larder
 	remote  *remote
 	gate    callGate
 	flights flights
 	options Options
-	// What ends with the cache.
+	// Ends when the cache is closed.
 	ctx      context.Context
 	end      context.CancelFunc
 	removals *removals
 	cleanup  runtime.Cleanup
 }
 
-// Open opens an empty cache in the memory of this process.
+// Open creates an empty cache in the memory of this process.
 func Open(options Options) (*Cache, error) {
 	return open("", options)
 }
 
-// OpenShared opens the cache in a file, for all processes that open it: what is there as it is, or an empty one. It is best
-// on a tmpfs such as /dev/shm. Any process may be killed at any time without harm to the others.
+// OpenShared opens the cache in a file, shared by all processes that open it. It keeps the existing
+// contents and creates an empty cache if there is none. A tmpfs such as /dev/shm is fastest.
+// Killing a process at any time does not affect the others.
 func OpenShared(path string, options Options) (*Cache, error) {
 	if path == "" {
 		return nil, fmt.Errorf("%w: the path of a shared cache is empty", ErrNotOpened)
@@ -114,7 +120,7 @@ func OpenShared(path string, options Options) (*Cache, error) {
 
 func open(path string, options Options) (*Cache, error) {
 	if options.Memory < 0 || options.MemoryMax < 0 || options.ItemMax < 0 {
-		return nil, fmt.Errorf("%w: Memory, MemoryMax and ItemMax are bytes, and none is below 0", ErrNotOpened)
+		return nil, fmt.Errorf("%w: Memory, MemoryMax and ItemMax must not be negative", ErrNotOpened)
 	}
 	request := C.larder_options{
 		struct_bytes:     C.sizeof_larder_options,
@@ -168,13 +174,13 @@ func newCache(handle *C.larder, server *remote, options Options) (*Cache, error)
 		}
 		cache.removals = removals
 	}
-	// For a cache that was forgotten: nobody uses it then.
+	// Runs only for an unreachable cache, so no call is in progress.
 	cache.cleanup = runtime.AddCleanup(cache, func(r resources) { r.close() },
 		resources{handle, server, end, cache.removals})
 	return cache, nil
 }
 
-// What is to be given back of a cache.
+// resources are the parts of a cache that its end releases.
 type resources struct {
 	handle   *C.larder
 	remote   *remote
@@ -193,10 +199,11 @@ func (r resources) close() {
 	C.larder_close(r.handle)
 }
 
-// Close gives the memory back; that of a shared cache stays for the others. It waits for calls that are under way, and ends
-// loads: their callers get [ErrClosed], as do all later calls. Closing a closed cache does nothing.
+// Close releases the memory; the contents of a shared cache remain for other processes. It waits
+// for calls in progress and ends loads. Callers of those loads, and all later calls, get
+// [ErrClosed]. Closing a closed cache has no effect.
 func (c *Cache) Close() error {
-	// Loads end first, for those who wait for them may be using the cache.
+	// End loads first: their callers may be in the middle of a call.
 	c.end()
 	if !c.gate.close() {
 		return nil
@@ -206,12 +213,14 @@ func (c *Cache) Close() error {
 	return nil
 }
 
-// text is where the bytes of a key or a value begin; the pointer of an empty one is not looked at.
+// stringData returns a pointer to the bytes of a key or a value. C does not dereference the pointer
+// of an empty one.
 func stringData(s string) *C.uint8_t { return (*C.uint8_t)(unsafe.StringData(s)) }
 
 func sliceData(b []byte) *C.uint8_t { return (*C.uint8_t)(unsafe.SliceData(b)) }
 
-// seconds is a time to live as the cache counts it, 0 for ever; false where it is over already.
+// seconds rounds a time to live up to whole seconds; 0 means no expiry. It returns false if ttl is
+// negative.
 func seconds(ttl time.Duration) (C.uint32_t, bool) {
 	if ttl < 0 {
 		return 0, false

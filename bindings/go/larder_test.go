@@ -6,82 +6,44 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 )
 
-func openCache(t testing.TB, options Options) *Cache {
-	t.Helper()
-	if options.Memory == 0 {
-		options.Memory = 8 << 20
-	}
-	cache, err := Open(options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cache.Close() })
-	return cache
-}
-
-func must[T any](t testing.TB) func(T, error) T {
-	return func(value T, err error) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return value
-	}
-}
-
-func set(t testing.TB, cache *Cache, key, value string) {
-	t.Helper()
-	if err := cache.Set(key, []byte(value), 0); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func wantValue(t testing.TB, cache *Cache, key, value string) {
-	t.Helper()
-	if found, ok := cache.Get(key); !ok || string(found) != value {
-		t.Fatalf("%q is %q, %v; expected %q", key, found, ok, value)
-	}
-}
-
-func TestValuesComeBackAsTheyWereStored(t *testing.T) {
+func TestGetReturnsStoredValue(t *testing.T) {
 	cache := openCache(t, Options{})
-	for _, bytes := range []int{0, 1, 5, stackBytes - 1, stackBytes, stackBytes + 1, 20_000, 700_000} {
-		key := fmt.Sprint(bytes)
-		value := []byte(strings.Repeat("larder ", bytes/7+1)[:bytes])
-		if err := cache.Set(key, value, 0); err != nil {
-			t.Fatal(bytes, err)
-		}
-		wantValue(t, cache, key, string(value))
-		// Behind what is there, in any room.
-		for _, capacity := range []int{0, 3, bytes + 3} {
+	// Around the size of the buffer on the stack, and values in one and in several pieces.
+	sizes := []int{0, 1, 5, stackBytes - 1, stackBytes, stackBytes + 1, 20_000, 700_000}
+	for _, size := range sizes {
+		key := fmt.Sprint(size)
+		value := strings.Repeat("larder ", size/7+1)[:size]
+		set(t, cache, key, value)
+		wantValue(t, cache, key, value)
+		for _, capacity := range []int{0, 3, size + 3} {
 			dst := append(make([]byte, 0, capacity), "abc"...)
-			found, _, err := cache.GetInto(dst, key)
-			if err != nil || string(found) != "abc"+string(value) {
-				t.Fatalf("%d bytes in %d: %v", bytes, capacity, err)
+			got, _, err := cache.GetInto(dst, key)
+			if err != nil || string(got) != "abc"+value {
+				t.Fatalf("GetInto of %d bytes into a capacity of %d = %.40q, %v, want abc and the value",
+					size, capacity, got, err)
 			}
 		}
 	}
-	if value, ok := cache.Get("0"); value == nil || !ok {
-		t.Error("an empty value is one")
-	}
+	value, ok := cache.Get("0")
+	equal(t, "Get of an empty value found", ok, true)
+	equal(t, "Get of an empty value is nil", value == nil, false)
 	dst, _, err := cache.GetInto([]byte("abc"), "none")
-	if !errors.Is(err, ErrNotFound) || string(dst) != "abc" {
-		t.Errorf("%q, %v", dst, err)
-	}
+	wantError(t, "GetInto(none)", err, ErrNotFound)
+	equal(t, "GetInto(none)", string(dst), "abc")
 	many := must[[][]byte](t)(cache.GetMany("5", "none", "0", "700000"))
-	if string(many[0]) != "larde" || many[1] != nil || many[2] == nil || len(many[3]) != 700_000 {
-		t.Errorf("%d %d %d %d bytes", len(many[0]), len(many[1]), len(many[2]), len(many[3]))
-	}
+	equal(t, "GetMany[0]", string(many[0]), "larde")
+	equal(t, "GetMany[1] is nil", many[1] == nil, true)
+	equal(t, "GetMany[2] is nil", many[2] == nil, false)
+	equal(t, "length of GetMany[3]", len(many[3]), 700_000)
 }
 
-func TestAGetCountsOnceWhateverRoomItTakes(t *testing.T) {
+func TestGetCountsOnce(t *testing.T) {
 	cache := openCache(t, Options{})
 	set(t, cache, "small", "s")
 	set(t, cache, "large", strings.Repeat("l", 100_000))
@@ -89,191 +51,175 @@ func TestAGetCountsOnceWhateverRoomItTakes(t *testing.T) {
 		cache.Get(key)
 		_, _, _ = cache.GetInto(nil, key)
 	}
-	if err := cache.GetBatch(new(Batch), "small", "large", "none"); err != nil {
-		t.Fatal(err)
-	}
-	if stats := cache.Stats(); stats.Hits != 6 || stats.Misses != 3 {
-		t.Errorf("%d hits, %d misses; expected 6 and 3", stats.Hits, stats.Misses)
-	}
+	wantError(t, "GetBatch", cache.GetBatch(new(Batch), "small", "large", "none"), nil)
+	stats := cache.Stats()
+	equal(t, "Hits", stats.Hits, 6)
+	equal(t, "Misses", stats.Misses, 3)
 }
 
-func TestChanges(t *testing.T) {
+func TestConditionalStores(t *testing.T) {
 	cache := openCache(t, Options{CAS: true})
 	is := must[bool](t)
-	if !is(cache.Add("k", []byte("one"), time.Minute)) || is(cache.Add("k", []byte("two"), 0)) {
-		t.Error("Add stores where there is none")
-	}
-	if is(cache.Replace("none", []byte("x"), 0)) || !is(cache.Replace("k", []byte("three"), time.Minute)) {
-		t.Error("Replace stores where there is one")
-	}
-	if !is(cache.Append("k", []byte("!"))) || !is(cache.Prepend("k", []byte("<"))) || is(cache.Append("none", nil)) {
-		t.Error("Append and Prepend change what is there")
-	}
+	equal(t, "Add(k)", is(cache.Add("k", []byte("one"), time.Minute)), true)
+	equal(t, "second Add(k)", is(cache.Add("k", []byte("two"), 0)), false)
+	equal(t, "Replace(none)", is(cache.Replace("none", []byte("x"), 0)), false)
+	equal(t, "Replace(k)", is(cache.Replace("k", []byte("three"), time.Minute)), true)
+	equal(t, "Append(k)", is(cache.Append("k", []byte("!"))), true)
+	equal(t, "Prepend(k)", is(cache.Prepend("k", []byte("<"))), true)
+	equal(t, "Append(none)", is(cache.Append("none", nil)), false)
 	wantValue(t, cache, "k", "<three!")
+	item, _, err := cache.Peek("k")
+	wantError(t, "Peek", err, nil)
+	// Append and Prepend keep the time to live; a second may pass in the test.
+	wantTTL(t, item, 59*time.Second, time.Minute)
+}
+
+func TestCompareAndSwap(t *testing.T) {
+	cache := openCache(t, Options{CAS: true})
+	wantError(t, "Set", cache.Set("k", []byte("v"), time.Minute), nil)
 	_, item, err := cache.GetInto(nil, "k")
-	if err != nil || item.TTL <= 58*time.Second || item.TTL > time.Minute || item.CAS == 0 {
-		t.Errorf("%+v, %v", item, err)
-	}
+	wantError(t, "GetInto", err, nil)
+	wantTTL(t, item, 59*time.Second, time.Minute)
+	equal(t, "token is 0", item.CAS == 0, false)
 	next := must[uint64](t)(cache.CompareAndSwap("k", []byte("swapped"), 0, item.CAS))
-	if _, err := cache.CompareAndSwap("k", nil, 0, item.CAS); !errors.Is(err, ErrChanged) {
-		t.Error(err)
-	}
-	if _, err := cache.CompareAndSwap("none", nil, 0, next); !errors.Is(err, ErrNotFound) {
-		t.Error(err)
-	}
-	if item, length, err := cache.Peek("k"); err != nil || item.CAS != next || length != 7 || item.TTL != 0 {
-		t.Errorf("%+v, %d, %v", item, length, err)
-	}
+	_, err = cache.CompareAndSwap("k", nil, 0, item.CAS)
+	wantError(t, "CompareAndSwap with an old token", err, ErrChanged)
+	_, err = cache.CompareAndSwap("none", nil, 0, next)
+	wantError(t, "CompareAndSwap(none)", err, ErrNotFound)
+	item, length, err := cache.Peek("k")
+	wantError(t, "Peek", err, nil)
+	equal(t, "Peek: token", item.CAS, next)
+	equal(t, "Peek: length", length, len("swapped"))
+	equal(t, "Peek: TTL", item.TTL, 0)
+}
+
+func TestCounters(t *testing.T) {
+	cache := openCache(t, Options{})
 	set(t, cache, "n", "41")
-	if n := must[uint64](t)(cache.Incr("n", 1)); n != 42 {
-		t.Error(n)
-	}
-	if n := must[uint64](t)(cache.Decr("n", 50)); n != 0 {
-		t.Error(n)
-	}
-	if _, err := cache.Incr("none", 1); !errors.Is(err, ErrNotFound) {
-		t.Error(err)
-	}
-	if _, err := cache.Incr("k", 1); !errors.Is(err, ErrNotANumber) {
-		t.Error(err)
-	}
-	if !is(cache.Touch("k", time.Hour)) || is(cache.Touch("none", time.Hour)) {
-		t.Error("Touch finds what is there")
-	}
-	if value, ok := cache.GetAndTouch("k", time.Minute); !ok || string(value) != "swapped" {
-		t.Errorf("%q", value)
-	}
-	if !is(cache.Delete("k")) || is(cache.Delete("k")) || cache.Contains("k") {
-		t.Error("Delete removes what is there")
-	}
+	set(t, cache, "k", "word")
+	equal(t, "Incr(n, 1)", must[uint64](t)(cache.Incr("n", 1)), 42)
+	equal(t, "Decr(n, 50)", must[uint64](t)(cache.Decr("n", 50)), 0)
+	_, err := cache.Incr("none", 1)
+	wantError(t, "Incr(none)", err, ErrNotFound)
+	_, err = cache.Incr("k", 1)
+	wantError(t, "Incr(k)", err, ErrNotANumber)
+}
+
+func TestTouchAndDelete(t *testing.T) {
+	cache := openCache(t, Options{})
+	is := must[bool](t)
+	set(t, cache, "k", "v")
+	equal(t, "Touch(k)", is(cache.Touch("k", time.Hour)), true)
+	equal(t, "Touch(none)", is(cache.Touch("none", time.Hour)), false)
+	value, ok := cache.GetAndTouch("k", time.Minute)
+	equal(t, "GetAndTouch(k) found", ok, true)
+	equal(t, "GetAndTouch(k)", string(value), "v")
+	equal(t, "Delete(k)", is(cache.Delete("k")), true)
+	equal(t, "second Delete(k)", is(cache.Delete("k")), false)
+	equal(t, "Contains(k)", cache.Contains("k"), false)
 	set(t, cache, "gone", "v")
-	if err := cache.Set("gone", []byte("v"), -time.Second); err != nil || cache.Contains("gone") {
-		t.Error("what is over at once is not there")
-	}
+	wantError(t, "Set with a negative ttl", cache.Set("gone", []byte("v"), -time.Second), nil)
+	equal(t, "Contains(gone)", cache.Contains("gone"), false)
+}
+
+func TestRemovePrefixAndClear(t *testing.T) {
+	cache := openCache(t, Options{})
 	set(t, cache, "user:1", "a")
 	set(t, cache, "user:2", "b")
-	if removed := must[int](t)(cache.RemovePrefix("user:")); removed != 2 {
-		t.Error(removed)
-	}
-	if err := cache.Clear(); err != nil || cache.Contains("n") {
-		t.Error("Clear leaves nothing")
-	}
+	set(t, cache, "n", "1")
+	equal(t, "RemovePrefix(user:)", must[int](t)(cache.RemovePrefix("user:")), 2)
+	equal(t, "Contains(n)", cache.Contains("n"), true)
+	wantError(t, "Clear", cache.Clear(), nil)
+	equal(t, "Contains(n) after Clear", cache.Contains("n"), false)
 }
 
-func TestTimesAreKept(t *testing.T) {
+func TestItemsExpire(t *testing.T) {
 	cache := openCache(t, Options{})
-	if err := cache.Set("k", []byte("v"), time.Millisecond); err != nil || !cache.Contains("k") {
-		t.Fatal("a part of a second counts as a whole one", err)
-	}
+	wantError(t, "Set", cache.Set("k", []byte("v"), time.Millisecond), nil)
+	// A fraction of a second is rounded up.
+	equal(t, "Contains(k) at once", cache.Contains("k"), true)
 	for end := time.Now().Add(3 * time.Second); cache.Contains("k"); time.Sleep(20 * time.Millisecond) {
+		// One second to live, one second of rounding, one second for a loaded machine.
 		if time.Now().After(end) {
-			t.Fatal("it lives for more than three seconds")
+			t.Fatal("an item with a ttl of 1 ms is there after 3 s")
 		}
 	}
 }
 
-func TestKeysAndItemsAreWalkedThrough(t *testing.T) {
+func TestInvalidArguments(t *testing.T) {
 	cache := openCache(t, Options{})
-	for n := range 1000 {
-		set(t, cache, fmt.Sprintf("%d:%d", n%2, n), fmt.Sprint(n))
+	for _, key := range []string{"", strings.Repeat("k", 251)} {
+		what := fmt.Sprintf("a key of %d bytes", len(key))
+		wantError(t, "Set with "+what, cache.Set(key, []byte("v"), 0), ErrKey)
+		_, ok := cache.Get(key)
+		equal(t, "Get found "+what, ok, false)
 	}
-	keys := slices.Sorted(cache.Keys("1:"))
-	if len(slices.Compact(keys)) != 500 || keys[0] != "1:1" {
-		t.Error(len(keys), keys[:2])
-	}
-	seen := 0
-	for key, value := range cache.All("") {
-		if !strings.HasSuffix(key, ":"+string(value)) {
-			t.Errorf("%q is %q", key, value)
-		}
-		// The loop may use the cache, and end anywhere.
-		_, _ = cache.Delete(key)
-		if seen++; seen == 10 {
-			break
-		}
-	}
-	if left := cache.Len(); left != 990 {
-		t.Error(left)
-	}
+	wantError(t, "Set of 5 MiB", cache.Set("k", make([]byte, 5<<20), 0), ErrTooLarge)
+	wantError(t, "Set of nil", cache.Set("k", nil, 0), nil)
+	_, err := cache.CompareAndSwap("k", nil, 0, 1)
+	wantError(t, "CompareAndSwap without tokens", err, ErrNoTokens)
+	wantError(t, "SetMemory(1)", cache.SetMemory(1), ErrInvalid)
+	_, err = Connect("/nowhere/at/all", 0)
+	wantError(t, "Connect", err, ErrUnreachable)
 }
 
-func TestWrongArgumentsAreNamed(t *testing.T) {
-	cache := openCache(t, Options{})
-	long := strings.Repeat("k", 251)
-	for _, key := range []string{"", long} {
-		if err := cache.Set(key, []byte("v"), 0); !errors.Is(err, ErrKey) {
-			t.Errorf("%d bytes: %v", len(key), err)
-		}
-		if _, ok := cache.Get(key); ok {
-			t.Errorf("there is an item with a key of %d bytes", len(key))
-		}
-	}
-	if err := cache.Set("k", make([]byte, 5<<20), 0); !errors.Is(err, ErrTooLarge) {
-		t.Error(err)
-	}
-	if err := cache.Set("k", nil, 0); err != nil {
-		t.Error("no value is an empty one", err)
-	}
-	if _, err := cache.CompareAndSwap("k", nil, 0, 1); !errors.Is(err, ErrNoTokens) {
-		t.Error(err)
-	}
-	if err := cache.SetMemory(1); !errors.Is(err, ErrInvalid) {
-		t.Error(err)
-	}
+func TestInvalidOptions(t *testing.T) {
 	for _, options := range []Options{{Memory: -1}, {Memory: 1}, {Memory: 8 << 20, ItemMax: 1 << 30}} {
-		if _, err := Open(options); !errors.Is(err, ErrNotOpened) || len(err.Error()) < 40 {
-			t.Errorf("%+v: %v", options, err)
+		_, err := Open(options)
+		wantError(t, fmt.Sprintf("Open(%+v)", options), err, ErrNotOpened)
+		// The text of ErrNotOpened is shorter than this.
+		if len(err.Error()) < 40 {
+			t.Errorf("Open(%+v): error %q, want the reason", options, err)
 		}
 	}
-	if _, err := OpenShared("/nowhere/at/all", Options{}); !errors.Is(err, ErrNotOpened) || !strings.Contains(err.Error(), "/nowhere/at/all") {
-		t.Error(err)
+	const path = "/nowhere/at/all"
+	_, err := OpenShared(path, Options{})
+	wantError(t, "OpenShared", err, ErrNotOpened)
+	if !strings.Contains(err.Error(), path) {
+		t.Errorf("OpenShared: error %q, want the path %q", err, path)
 	}
-	if _, err := Connect("/nowhere/at/all", 0); !errors.Is(err, ErrUnreachable) {
-		t.Error(err)
-	}
-	full := openCache(t, Options{Memory: 1 << 20, NoEviction: true})
+}
+
+func TestNoEvictionFailsWithErrNoMemory(t *testing.T) {
+	cache := openCache(t, Options{Memory: 1 << 20, NoEviction: true})
 	var err error
 	for n := 0; err == nil && n < 100; n++ {
-		err = full.Set(fmt.Sprint(n), make([]byte, 100_000), 0)
+		err = cache.Set(fmt.Sprint(n), make([]byte, 100_000), 0)
 	}
-	if !errors.Is(err, ErrNoMemory) {
-		t.Error(err)
-	}
+	wantError(t, "Set into a full cache", err, ErrNoMemory)
 }
 
-func TestAClosedCacheSaysSo(t *testing.T) {
+func TestClosedCache(t *testing.T) {
 	cache := must[*Cache](t)(Open(Options{Memory: 2 << 20}))
 	set(t, cache, "k", "v")
 	walk := cache.Walk("")
 	for range 2 {
-		if err := cache.Close(); err != nil {
-			t.Fatal(err)
-		}
+		wantError(t, "Close", cache.Close(), nil)
 	}
-	if _, ok := cache.Get("k"); ok {
-		t.Error("Get")
-	}
-	_, _, get := cache.GetInto(nil, "k")
+	_, ok := cache.Get("k")
+	equal(t, "Get found", ok, false)
+	_, _, getInto := cache.GetInto(nil, "k")
 	_, del := cache.Delete("k")
 	_, incr := cache.Incr("k", 1)
-	_, many := cache.GetMany("k")
+	_, getMany := cache.GetMany("k")
 	_, touch := cache.Touch("k", 0)
-	_, prefix := cache.RemovePrefix("")
+	_, removePrefix := cache.RemovePrefix("")
 	_, swap := cache.CompareAndSwap("k", nil, 0, 1)
-	for at, err := range []error{get, del, incr, many, touch, prefix, swap,
-		cache.Set("k", nil, 0), cache.Clear(), cache.Maintain(), cache.SetMemory(1 << 20)} {
-		if !errors.Is(err, ErrClosed) {
-			t.Error(at, err)
-		}
+	for name, err := range map[string]error{
+		"GetInto": getInto, "Delete": del, "Incr": incr, "GetMany": getMany, "Touch": touch,
+		"RemovePrefix": removePrefix, "CompareAndSwap": swap, "Set": cache.Set("k", nil, 0),
+		"Clear": cache.Clear(), "Maintain": cache.Maintain(), "SetMemory": cache.SetMemory(1 << 20),
+	} {
+		wantError(t, name, err, ErrClosed)
 	}
-	if _, ok := walk.Next(); ok || cache.Len() != 0 || cache.Stats().MemoryLimit != 0 {
-		t.Error("a closed cache has something in it")
-	}
+	_, ok = walk.Next()
+	equal(t, "Next found", ok, false)
+	equal(t, "Len", cache.Len(), 0)
+	equal(t, "MemoryLimit", cache.Stats().MemoryLimit, 0)
 	walk.Close()
 }
 
-// Close may come while others are in the middle of calls.
-func TestCloseWaitsForWhoIsInside(t *testing.T) {
+func TestCloseWaitsForCallsInProgress(t *testing.T) {
 	for range 20 {
 		cache := must[*Cache](t)(Open(Options{Memory: 2 << 20}))
 		var group sync.WaitGroup
@@ -284,27 +230,28 @@ func TestCloseWaitsForWhoIsInside(t *testing.T) {
 				key := fmt.Sprint(worker)
 				for cache.Set(key, []byte(key), 0) == nil {
 					if value, ok := cache.Get(key); ok && string(value) != key {
-						t.Errorf("%q", value)
+						t.Errorf("Get(%q) = %q, want %q", key, value, key)
 					}
 				}
 			}()
 		}
+		// The goroutines are in the middle of calls by then.
 		time.Sleep(2 * time.Millisecond)
 		if err := cache.Close(); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Close: %v", err)
 		}
 		group.Wait()
 	}
 }
 
-func TestAForgottenCacheIsClosed(t *testing.T) {
+func TestGarbageCollectorClosesUnreachableCache(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "cache")
-	forget := func() {
+	openAndForget := func() {
 		cache := must[*Cache](t)(OpenShared(path, Options{Memory: 2 << 20}))
 		set(t, cache, "k", "v")
 	}
-	forget()
-	alone := func() error {
+	openAndForget()
+	openAlone := func() error {
 		cache, err := OpenShared(path, Options{Alone: true})
 		if err == nil {
 			wantValue(t, cache, "k", "v")
@@ -312,19 +259,20 @@ func TestAForgottenCacheIsClosed(t *testing.T) {
 		}
 		return err
 	}
+	// A cleanup runs some time after the collection that finds its object.
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		runtime.GC()
-		err := alone()
+		err := openAlone()
 		if err == nil {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatal(err)
+			t.Fatalf("OpenShared after 10 s: %v", err)
 		}
 	}
 }
 
-func TestManyGoroutinesSeeWhatWasStored(t *testing.T) {
+func TestConcurrentGetSetDelete(t *testing.T) {
 	cache := openCache(t, Options{Memory: 4 << 20, Maintainer: true})
 	var group sync.WaitGroup
 	for worker := range 16 {
@@ -337,16 +285,14 @@ func TestManyGoroutinesSeeWhatWasStored(t *testing.T) {
 				switch round % 5 {
 				case 0:
 					value := strings.Repeat(key+" ", round%100)
-					if err := cache.Set(key, []byte(value), 0); err != nil {
-						t.Error(err)
-					}
+					wantError(t, "Set", cache.Set(key, []byte(value), 0), nil)
 				case 1:
 					_, _ = cache.Delete(key)
 				default:
 					var err error
 					dst, _, err = cache.GetInto(dst[:0], key)
 					if err == nil && strings.Repeat(key+" ", len(dst)/(len(key)+1)) != string(dst) {
-						t.Errorf("%q is %q", key, dst)
+						t.Errorf("GetInto(%q) = %q, want repetitions of the key", key, dst)
 					}
 				}
 			}
@@ -355,48 +301,53 @@ func TestManyGoroutinesSeeWhatWasStored(t *testing.T) {
 	group.Wait()
 }
 
-func TestRemovalsAreTold(t *testing.T) {
-	told := make(chan Removal, 100)
+func TestOnRemovalReportsRemovals(t *testing.T) {
+	reported := make(chan Removal, 100)
 	var cache *Cache
 	cache = openCache(t, Options{OnRemoval: func(removal Removal) {
-		// It may use the cache.
+		// The callback may use the cache.
 		_ = cache.Len()
-		told <- removal
+		reported <- removal
 	}})
+	second := strings.Repeat("two ", 1000)
 	set(t, cache, "k", "one")
-	set(t, cache, "k", strings.Repeat("two ", 1000))
+	set(t, cache, "k", second)
 	_, _ = cache.Delete("k")
-	for _, expected := range []Removal{
-		{"k", []byte("one"), Replaced},
-		{"k", []byte(strings.Repeat("two ", 1000)), Deleted},
-	} {
+	for _, want := range []Removal{{"k", []byte("one"), Replaced}, {"k", []byte(second), Deleted}} {
 		select {
-		case removal := <-told:
-			if fmt.Sprint(removal) != fmt.Sprint(expected) {
-				t.Errorf("%+v, expected %+v", removal, expected)
-			}
+		case got := <-reported:
+			equal(t, "removal", fmt.Sprint(got), fmt.Sprint(want))
 		case <-time.After(5 * time.Second):
-			t.Fatal("nothing was told")
+			t.Fatalf("no removal within 5 s, want %v", want.Reason)
 		}
-	}
-	if s := fmt.Sprint(Deleted, Replaced, Expired, Evicted, Cleared); s != "deleted replaced expired evicted cleared" {
-		t.Error(s)
 	}
 }
 
-func TestStatistics(t *testing.T) {
+func TestReasonString(t *testing.T) {
+	for reason, want := range map[Reason]string{
+		Deleted: "deleted", Replaced: "replaced", Expired: "expired", Evicted: "evicted",
+		Cleared: "cleared",
+	} {
+		equal(t, "String", reason.String(), want)
+	}
+}
+
+func TestStats(t *testing.T) {
 	cache := openCache(t, Options{})
 	set(t, cache, "k", "v")
 	cache.Get("k")
 	cache.Get("none")
 	stats := cache.Stats()
-	if stats.Hits != 1 || stats.Misses != 1 || stats.Items != 1 || stats.HitRate() != 0.5 ||
-		stats.MemoryLimit != 8<<20 || stats.MemoryUsed == 0 || stats.Named["curr_items"] != 1 {
-		t.Errorf("%+v", stats)
-	}
+	equal(t, "Hits", stats.Hits, 1)
+	equal(t, "Misses", stats.Misses, 1)
+	equal(t, "Items", stats.Items, 1)
+	equal(t, "HitRate", stats.HitRate(), 0.5)
+	equal(t, "MemoryLimit", stats.MemoryLimit, 8<<20)
+	equal(t, "MemoryUsed is 0", stats.MemoryUsed == 0, false)
+	equal(t, "curr_items", stats.Named["curr_items"], 1)
 }
 
-func TestAFileIsSharedAndStays(t *testing.T) {
+func TestOpenSharedKeepsContents(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "cache")
 	one := must[*Cache](t)(OpenShared(path, Options{Memory: 4 << 20}))
 	other := must[*Cache](t)(OpenShared(path, Options{}))
@@ -404,22 +355,20 @@ func TestAFileIsSharedAndStays(t *testing.T) {
 	wantValue(t, other, "k", "v")
 	_ = one.Close()
 	_ = other.Close()
-	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
-		t.Error(info, err)
-	}
+	info := must[os.FileInfo](t)(os.Stat(path))
+	equal(t, "permissions", info.Mode().Perm(), 0o600)
 	again := must[*Cache](t)(OpenShared(path, Options{}))
 	defer again.Close()
 	wantValue(t, again, "k", "v")
 	_, err := OpenShared(path, Options{Memory: 2 << 20, Exactly: true})
 	if !errors.Is(err, ErrNotOpened) || !strings.Contains(err.Error(), "memory in bytes") {
-		t.Error(err)
+		t.Errorf("OpenShared with another size: error %v, want %v for the memory", err, ErrNotOpened)
 	}
 }
 
-// What is on the path of every request allocates nothing.
-func TestNothingIsAllocated(t *testing.T) {
+func TestAllocations(t *testing.T) {
 	if testing.CoverMode() != "" || raceEnabled {
-		t.Skip("the race detector allocates")
+		t.Skip("coverage and the race detector allocate")
 	}
 	cache := openCache(t, Options{})
 	value, keys := make([]byte, 100), []string{"a", "b", "c", "d"}
@@ -428,19 +377,21 @@ func TestNothingIsAllocated(t *testing.T) {
 	}
 	var dst []byte
 	var batch Batch
-	for name, do := range map[string]func(){
-		"Set":      func() { _ = cache.Set("a", value, time.Minute) },
-		"GetInto":  func() { dst, _, _ = cache.GetInto(dst[:0], "a") },
-		"GetBatch": func() { _ = cache.GetBatch(&batch, keys...) },
-		"Delete":   func() { _, _ = cache.Delete("none") },
-		"Incr":     func() { _, _ = cache.Incr("none", 1) },
-	} {
-		do()
-		if allocations := testing.AllocsPerRun(100, do); allocations != 0 {
-			t.Errorf("%s allocates %v times", name, allocations)
-		}
+	tests := []struct {
+		name string
+		want float64
+		do   func()
+	}{
+		{"Set", 0, func() { _ = cache.Set("a", value, time.Minute) }},
+		{"GetInto", 0, func() { dst, _, _ = cache.GetInto(dst[:0], "a") }},
+		{"GetBatch", 0, func() { _ = cache.GetBatch(&batch, keys...) }},
+		{"Delete", 0, func() { _, _ = cache.Delete("none") }},
+		{"Incr", 0, func() { _, _ = cache.Incr("none", 1) }},
+		{"Get", 1, func() { cache.Get("a") }},
 	}
-	if allocations := testing.AllocsPerRun(100, func() { cache.Get("a") }); allocations != 1 {
-		t.Errorf("Get allocates %v times", allocations)
+	for _, test := range tests {
+		// Grows the buffers that later calls reuse.
+		test.do()
+		equal(t, test.name+": allocations", testing.AllocsPerRun(100, test.do), test.want)
 	}
 }

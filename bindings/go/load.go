@@ -10,19 +10,20 @@ import (
 	"time"
 )
 
-// Loader brings the value of a key that is not in the cache, and says how long it is good for; 0 is for ever. Its context
-// is that of the first caller without its end: it ends with [Options.LoadTimeout], when nobody waits for the value any
-// more, and with the cache.
+// Loader returns the value of a key that is not in the cache, and its time to live; 0 means that it
+// does not expire. Its context has the values of the first caller's context, but not its end: it
+// ends after [Options.LoadTimeout], when the last waiting caller leaves, and when the cache is
+// closed.
 type Loader func(ctx context.Context, key string) (value []byte, ttl time.Duration, err error)
 
-// ErrLoadTimeout says that a load has taken longer than [Options.LoadTimeout].
-var ErrLoadTimeout = errors.New("larder: the loader has taken too long")
+// ErrLoadTimeout means that a load exceeded [Options.LoadTimeout].
+var ErrLoadTimeout = errors.New("larder: the load exceeded Options.LoadTimeout")
 
-// PanicError is what all who wait for a load get whose loader panicked.
+// PanicError is the error that all callers of a load get if its loader panics.
 type PanicError struct {
-	// Value is what it panicked with; nil where it ended its goroutine.
+	// Value is the value of the panic; nil if the loader called [runtime.Goexit].
 	Value any
-	// Stack is where.
+	// Stack is the stack trace of the panic.
 	Stack []byte
 }
 
@@ -30,26 +31,28 @@ func (e *PanicError) Error() string {
 	return fmt.Sprintf("larder: the loader panicked: %v\n\n%s", e.Value, e.Stack)
 }
 
-// Unwrap gives what it panicked with, where that is an error.
+// Unwrap returns the value of the panic if it is an error.
 func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err
 }
 
-// GetOrLoad gives the value of a key; where there is none, what loader brings, which is stored.
+// GetOrLoad returns the value of a key. If there is no item, it calls loader and stores the result.
 //
-// Of all goroutines of this process that ask for the key at a time, one load is made, in a goroutine of its own, and all get
-// copies of what it brings, or its error; errors are not stored. Nobody waits where there is a value: with
-// [Options.StaleFor] and [Options.RefreshBefore] all get it while it is refreshed, and where that fails the next one tries
-// again. A caller whose context ends does not take the load from the others.
+// All goroutines of this process that request a key at the same time share one load, which runs in
+// a goroutine of its own, and each gets a copy of the value, or the error. Errors are not stored.
+// No caller waits while there is a value: with [Options.StaleFor] and [Options.RefreshBefore]
+// callers get the value during a refresh, and after a failed refresh the next caller tries again.
+// The end of one caller's context does not cancel the load for the others.
 //
-// What a load brings is stored only if nothing else happened to the key since it began: a set, a delete or any other change,
-// by this process or by another one that shares the cache, wins over it. Then those that waited get what it brings, and
-// the next caller loads anew. An eviction, or a move of an item that has no token, may keep a result from being stored as
-// well. Until the load ends a key without an item is reserved, which takes the memory of a small item.
+// The result is stored only if the key has not changed since the load began. A set, a delete or any
+// other change, by this process or by another one that shares the cache, takes precedence: the
+// waiting callers get the loaded value, and the next caller loads again. An eviction, or a move of
+// an item without a token, may also prevent the store. A load reserves a key without an item, which
+// takes the memory of a small item until the load ends.
 //
-// Of a connected cache a store or delete of an absent key by another client that is undone before the load ends is not
-// seen.
+// A connected cache does not detect that another client stores or deletes an absent key during the
+// load and undoes it before the load ends.
 func (c *Cache) GetOrLoad(ctx context.Context, key string, loader Loader) ([]byte, error) {
 	if len(key) == 0 || len(key) > keyBytesMax {
 		return nil, ErrKey
@@ -75,25 +78,25 @@ func (c *Cache) GetOrLoad(ctx context.Context, key string, loader Loader) ([]byt
 
 const keyBytesMax = 250
 
-// isFresh is true where nobody needs to refresh an item yet.
+// isFresh reports whether an item does not need a refresh yet.
 func (c *Cache) isFresh(item Item) bool {
 	return item.TTL == 0 || item.TTL > whole(c.options.StaleFor)+whole(c.options.RefreshBefore)
 }
 
-// whole is a time in which a part of a second counts as a whole one.
+// whole rounds a duration up to whole seconds.
 func whole(d time.Duration) time.Duration {
 	return (max(d, 0) + time.Second - 1).Truncate(time.Second)
 }
 
-// run makes the load, in a goroutine of its own.
+// run executes the load, in a goroutine of its own.
 func (f *flight) run(c *Cache, key string, loader Loader) {
 	defer f.release()
-	// Before the look: what happens to the key after it is seen when the result is stored.
+	// Record the state of the key before reading it, so that every later change is detected.
 	basis := c.beginLoad(key)
 	held, item, err := c.GetInto(nil, key)
 	switch {
 	case err == nil && c.isFresh(item):
-		// Another load has come to its end since the caller looked.
+		// Another load has ended since the caller read the key.
 		c.flights.finish(f, key, held, nil, func() {})
 		return
 	case err != nil && !errors.Is(err, ErrNotFound):
@@ -102,7 +105,7 @@ func (f *flight) run(c *Cache, key string, loader Loader) {
 		return
 	}
 	basis.item, basis.found = item, err == nil
-	// Later, for a loader that ends its goroutine ends this function too.
+	// Deferred, because a loader that calls runtime.Goexit ends this function too.
 	var result loadResult
 	defer func() {
 		isKept := false
@@ -110,7 +113,7 @@ func (f *flight) run(c *Cache, key string, loader Loader) {
 			c.keep(key, &result, &basis)
 			isKept = true
 		}
-		// Before those who wait know: whoever loads next reserves the key anew.
+		// Release the reservation before the callers wake up: the next load reserves the key again.
 		if result.err != nil {
 			c.cancelLoad(key, &basis)
 		}
@@ -122,14 +125,14 @@ func (f *flight) run(c *Cache, key string, loader Loader) {
 	result.call(loader, f.ctx, key)
 }
 
-// loaded is what a loader has brought.
+// loadResult holds the results of a loader.
 type loadResult struct {
 	value []byte
 	ttl   time.Duration
 	err   error
 }
 
-// by calls a loader, whatever that does.
+// call runs a loader and converts a panic or an exit into an error.
 func (l *loadResult) call(loader Loader, ctx context.Context, key string) {
 	returned := false
 	defer func() {
@@ -141,8 +144,8 @@ func (l *loadResult) call(loader Loader, ctx context.Context, key string) {
 	returned = true
 }
 
-// keep stores what was loaded, unless any process changed the key since the load began. What the cache does not take is
-// given to the callers all the same, and counted as refused.
+// keep stores the loaded value, unless any process has changed the key since the load began.
+// Callers also get a value that the cache does not accept, which is counted as refused.
 func (c *Cache) keep(key string, result *loadResult, basis *loadBasis) {
 	ttl := result.ttl
 	if ttl < 0 {
@@ -152,11 +155,11 @@ func (c *Cache) keep(key string, result *loadResult, basis *loadBasis) {
 	if ttl > 0 {
 		ttl = whole(ttl) + whole(c.options.StaleFor)
 	}
-	// A result that is not stored is loaded again by the next caller.
+	// If the result is not stored, the next caller loads again.
 	_ = c.endLoad(key, basis, result.value, ttl)
 }
 
-// loading is a load in whose loader a context is, and that in whose loader it was begun.
+// loading is the load that a context belongs to, and the load whose loader started it.
 type loading struct {
 	cache  *Cache
 	key    string

@@ -11,29 +11,12 @@ import (
 	"time"
 )
 
-func loaderOf(value string, ttl time.Duration) Loader {
-	return func(context.Context, string) ([]byte, time.Duration, error) { return []byte(value), ttl, nil }
-}
-
-// noGoroutineIsLeft waits until no more goroutines run than before.
-func checkGoroutineLeaks(t *testing.T) {
-	before := runtime.NumGoroutine()
-	t.Cleanup(func() {
-		for end := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				stacks := make([]byte, 1<<16)
-				t.Fatalf("%s", stacks[:runtime.Stack(stacks, true)])
-			}
-		}
-	})
-}
-
-func TestOneLoadsForAll(t *testing.T) {
+func TestGetOrLoadLoadsOnceForAllCallers(t *testing.T) {
 	checkGoroutineLeaks(t)
 	cache := openCache(t, Options{})
-	var count atomic.Int32
+	var loads atomic.Int32
 	loader := func(context.Context, string) ([]byte, time.Duration, error) {
-		count.Add(1)
+		loads.Add(1)
 		time.Sleep(50 * time.Millisecond)
 		return []byte("loaded"), time.Minute, nil
 	}
@@ -44,50 +27,55 @@ func TestOneLoadsForAll(t *testing.T) {
 			defer group.Done()
 			value, err := cache.GetOrLoad(t.Context(), "k", loader)
 			if err != nil || string(value) != "loaded" {
-				t.Errorf("%q, %v", value, err)
+				t.Errorf("GetOrLoad = %q, %v, want %q", value, err, "loaded")
+				return
 			}
-			// Each has a copy of its own.
+			// Every caller has its own copy, so this affects no other.
 			value[0] = '#'
 		}()
 	}
 	group.Wait()
-	if count.Load() != 1 {
-		t.Errorf("%d loads", count.Load())
-	}
+	equal(t, "loads", loads.Load(), 1)
 	wantValue(t, cache, "k", "loaded")
 }
 
-func TestErrorsAreGivenToAllAndNotStored(t *testing.T) {
+func TestGetOrLoadReturnsErrorsAndDoesNotStoreThem(t *testing.T) {
 	checkGoroutineLeaks(t)
 	cache := openCache(t, Options{})
 	broken := errors.New("broken")
-	fails := func(context.Context, string) ([]byte, time.Duration, error) { return nil, 0, broken }
-	if _, err := cache.GetOrLoad(t.Context(), "k", fails); !errors.Is(err, broken) || cache.Contains("k") {
-		t.Error(err)
-	}
+	_, err := cache.GetOrLoad(t.Context(), "k", loaderFailing(broken))
+	wantError(t, "GetOrLoad", err, broken)
+	equal(t, "Contains(k)", cache.Contains("k"), false)
+	_, err = cache.GetOrLoad(t.Context(), "", loaderOf("v", 0))
+	wantError(t, "GetOrLoad with an empty key", err, ErrKey)
+	value, err := cache.GetOrLoad(t.Context(), "k", loaderOf("v", 0))
+	wantError(t, "GetOrLoad after a failed load", err, nil)
+	equal(t, "GetOrLoad after a failed load", string(value), "v")
+}
+
+func TestGetOrLoadReturnsPanicsAsErrors(t *testing.T) {
+	checkGoroutineLeaks(t)
+	cache := openCache(t, Options{})
+	broken := errors.New("broken")
 	panics := func(context.Context, string) ([]byte, time.Duration, error) { panic(broken) }
-	var panicked *PanicError
-	if _, err := cache.GetOrLoad(t.Context(), "k", panics); !errors.As(err, &panicked) ||
-		!errors.Is(err, broken) || !strings.Contains(err.Error(), "load_test.go") {
-		t.Error(err)
+	exits := func(context.Context, string) ([]byte, time.Duration, error) {
+		runtime.Goexit()
+		return nil, 0, nil
 	}
-	ends := func(context.Context, string) ([]byte, time.Duration, error) { runtime.Goexit(); return nil, 0, nil }
-	if _, err := cache.GetOrLoad(t.Context(), "k", ends); !errors.As(err, &panicked) {
-		t.Error(err)
+	for name, loader := range map[string]Loader{"panic": panics, "Goexit": exits, "nil": nil} {
+		var panicked *PanicError
+		if _, err := cache.GetOrLoad(t.Context(), "k", loader); !errors.As(err, &panicked) {
+			t.Errorf("%s: GetOrLoad: error %v, want a PanicError", name, err)
+		}
 	}
-	if _, err := cache.GetOrLoad(t.Context(), "k", nil); !errors.As(err, &panicked) {
-		t.Error(err)
-	}
-	if _, err := cache.GetOrLoad(t.Context(), "", loaderOf("v", 0)); !errors.Is(err, ErrKey) {
-		t.Error(err)
-	}
-	if value, err := cache.GetOrLoad(t.Context(), "k", loaderOf("v", 0)); err != nil || string(value) != "v" {
-		t.Error("the next one loads anew", err)
+	_, err := cache.GetOrLoad(t.Context(), "k", panics)
+	wantError(t, "GetOrLoad", err, broken)
+	if !strings.Contains(err.Error(), "load_test.go") {
+		t.Errorf("GetOrLoad: error %q, want the stack trace of the loader", err)
 	}
 }
 
-// A caller that goes away takes the load from nobody, and the last one ends it.
-func TestCallersComeAndGo(t *testing.T) {
+func TestLoadContinuesUntilLastCallerLeaves(t *testing.T) {
 	checkGoroutineLeaks(t)
 	cache := openCache(t, Options{})
 	ended := make(chan error, 1)
@@ -98,33 +86,29 @@ func TestCallersComeAndGo(t *testing.T) {
 		ended <- ctx.Err()
 		return nil, 0, ctx.Err()
 	}
-	first, leave := context.WithCancel(t.Context())
-	second, leaveToo := context.WithCancel(t.Context())
+	first, cancelFirst := context.WithCancel(t.Context())
+	second, cancelSecond := context.WithCancel(t.Context())
 	outcomes := make(chan error, 2)
 	go func() { _, err := cache.GetOrLoad(first, "k", loader); outcomes <- err }()
 	<-begun
 	go func() { _, err := cache.GetOrLoad(second, "k", loader); outcomes <- err }()
-	for cache.waiting("k") != 2 {
-		time.Sleep(time.Millisecond)
-	}
-	leave()
-	if err := <-outcomes; !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	eventually(t, "second caller", func() bool { return cache.waiting("k") == 2 })
+	cancelFirst()
+	wantError(t, "GetOrLoad of the first caller", <-outcomes, context.Canceled)
 	select {
 	case <-ended:
-		t.Error("the load has ended while somebody waits for it")
+		t.Error("the load ended while a caller was waiting")
+	// Long enough for a wrong cancellation to arrive.
 	case <-time.After(20 * time.Millisecond):
 	}
-	leaveToo()
+	cancelSecond()
 	<-outcomes
 	<-ended
-	// One that is over before it begins loads nothing.
-	if _, err := cache.GetOrLoad(first, "other", loader); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	_, err := cache.GetOrLoad(first, "other", loader)
+	wantError(t, "GetOrLoad with a canceled context", err, context.Canceled)
 }
 
+// waiting returns the number of callers that wait for the load of a key.
 func (c *Cache) waiting(key string) int {
 	c.flights.lock.Lock()
 	defer c.flights.lock.Unlock()
@@ -134,22 +118,21 @@ func (c *Cache) waiting(key string) int {
 	return 0
 }
 
-func TestLoadsEndInTime(t *testing.T) {
+func TestLoadTimeoutEndsLoad(t *testing.T) {
 	checkGoroutineLeaks(t)
 	cache := openCache(t, Options{LoadTimeout: 20 * time.Millisecond})
 	resume := make(chan struct{})
-	deaf := func(context.Context, string) ([]byte, time.Duration, error) {
+	ignoresContext := func(context.Context, string) ([]byte, time.Duration, error) {
 		<-resume
 		return []byte("late"), 0, nil
 	}
-	if _, err := cache.GetOrLoad(t.Context(), "k", deaf); !errors.Is(err, ErrLoadTimeout) {
-		t.Error(err)
-	}
-	// What comes too late is not stored.
-	if value, err := cache.GetOrLoad(t.Context(), "k", loaderOf("new", 0)); err != nil || string(value) != "new" {
-		t.Errorf("%q, %v", value, err)
-	}
+	_, err := cache.GetOrLoad(t.Context(), "k", ignoresContext)
+	wantError(t, "GetOrLoad", err, ErrLoadTimeout)
+	value, err := cache.GetOrLoad(t.Context(), "k", loaderOf("new", 0))
+	wantError(t, "GetOrLoad after the timeout", err, nil)
+	equal(t, "GetOrLoad after the timeout", string(value), "new")
 	close(resume)
+	// Long enough for the late loader to return; its result must not be stored.
 	time.Sleep(20 * time.Millisecond)
 	wantValue(t, cache, "k", "new")
 }
@@ -157,87 +140,84 @@ func TestLoadsEndInTime(t *testing.T) {
 func TestCloseEndsLoads(t *testing.T) {
 	checkGoroutineLeaks(t)
 	cache := openCache(t, Options{})
-	waits := func(ctx context.Context, _ string) ([]byte, time.Duration, error) {
+	loader := func(ctx context.Context, _ string) ([]byte, time.Duration, error) {
 		<-ctx.Done()
 		return nil, 0, ctx.Err()
 	}
 	outcome := make(chan error)
-	go func() { _, err := cache.GetOrLoad(t.Context(), "k", waits); outcome <- err }()
-	for cache.waiting("k") != 1 {
-		time.Sleep(time.Millisecond)
-	}
+	go func() { _, err := cache.GetOrLoad(t.Context(), "k", loader); outcome <- err }()
+	eventually(t, "caller of the load", func() bool { return cache.waiting("k") == 1 })
 	_ = cache.Close()
+	// The second is the error of the loader, which may return first.
 	if err := <-outcome; !errors.Is(err, ErrClosed) && !errors.Is(err, context.Canceled) {
-		t.Error(err)
+		t.Errorf("GetOrLoad: error %v, want %v or %v", err, ErrClosed, context.Canceled)
 	}
 }
 
-// Whatever happens to a key while it is loaded wins over the load.
-func TestChangesWinOverLoads(t *testing.T) {
+func TestLoadDoesNotOverwriteChanges(t *testing.T) {
 	checkGoroutineLeaks(t)
-	changes := map[string]func(*Cache){
-		"old":  func(*Cache) {},
-		"":     func(cache *Cache) { _, _ = cache.Delete("k") },
-		"set":  func(cache *Cache) { _ = cache.Set("k", []byte("set"), 0) },
-		"add":  func(cache *Cache) { _, _ = cache.Add("k", []byte("add"), 0) },
-		"\x00": func(cache *Cache) { _ = cache.Clear() },
-		"\x01": func(cache *Cache) { _, _ = cache.RemovePrefix("") },
+	tests := []struct {
+		name   string
+		change func(*Cache)
+		want   string // empty if there is no item
+	}{
+		{"none", func(*Cache) {}, "old"},
+		{"delete", func(cache *Cache) { _, _ = cache.Delete("k") }, ""},
+		{"set", func(cache *Cache) { _ = cache.Set("k", []byte("set"), 0) }, "set"},
+		{"add", func(cache *Cache) { _, _ = cache.Add("k", []byte("add"), 0) }, "add"},
+		{"clear", func(cache *Cache) { _ = cache.Clear() }, ""},
+		{"remove prefix", func(cache *Cache) { _, _ = cache.RemovePrefix("") }, ""},
 	}
-	for expected, change := range changes {
-		cache := openCache(t, Options{})
-		loader := func(context.Context, string) ([]byte, time.Duration, error) {
-			change(cache)
-			return []byte("old"), 0, nil
-		}
-		if value, err := cache.GetOrLoad(t.Context(), "k", loader); err != nil || string(value) != "old" {
-			t.Errorf("%q, %v", value, err)
-		}
-		if value, ok := cache.Get("k"); string(value) != strings.Trim(expected, "\x00\x01") || ok != (len(value) > 0) {
-			t.Errorf("%q, expected %q", value, expected)
-		}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			cache := openCache(t, Options{})
+			loader := func(context.Context, string) ([]byte, time.Duration, error) {
+				test.change(cache)
+				return []byte("old"), 0, nil
+			}
+			value, err := cache.GetOrLoad(t.Context(), "k", loader)
+			wantError(t, "GetOrLoad", err, nil)
+			equal(t, "GetOrLoad", string(value), "old")
+			value, ok := cache.Get("k")
+			equal(t, "Get(k)", string(value), test.want)
+			equal(t, "Get(k) found", ok, test.want != "")
+		})
 	}
 }
 
-func TestWhatIsStaleIsGivenWhileOneRefreshesIt(t *testing.T) {
+func TestGetOrLoadReturnsStaleValueDuringRefresh(t *testing.T) {
 	checkGoroutineLeaks(t)
 	cache := openCache(t, Options{StaleFor: time.Hour})
-	var count atomic.Int32
+	var refreshes atomic.Int32
 	resume := make(chan struct{})
-	refreshes := func(context.Context, string) ([]byte, time.Duration, error) {
-		count.Add(1)
+	loader := func(context.Context, string) ([]byte, time.Duration, error) {
+		refreshes.Add(1)
 		<-resume
 		return []byte("new"), time.Minute, nil
 	}
 	if _, err := cache.GetOrLoad(t.Context(), "k", loaderOf("old", time.Second)); err != nil {
-		t.Fatal(err)
+		t.Fatalf("GetOrLoad: %v", err)
 	}
-	for end := time.Now().Add(5 * time.Second); count.Load() == 0; time.Sleep(time.Millisecond) {
-		value, err := cache.GetOrLoad(t.Context(), "k", refreshes)
-		if err != nil || string(value) != "old" || time.Now().After(end) {
-			t.Fatalf("%q, %v", value, err)
+	wantOld := func() {
+		t.Helper()
+		value, err := cache.GetOrLoad(t.Context(), "k", loader)
+		if err != nil || string(value) != "old" {
+			t.Fatalf("GetOrLoad = %q, %v, want %q", value, err, "old")
 		}
 	}
+	eventually(t, "start of the refresh", func() bool { wantOld(); return refreshes.Load() > 0 })
 	for range 10 {
-		if value, err := cache.GetOrLoad(t.Context(), "k", refreshes); err != nil || string(value) != "old" {
-			t.Fatalf("%q, %v", value, err)
-		}
+		wantOld()
 	}
 	close(resume)
-	for end := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+	eventually(t, "refreshed value", func() bool {
 		value, _ := cache.Get("k")
-		if string(value) == "new" {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%q", value)
-		}
-	}
-	if count.Load() != 1 {
-		t.Errorf("%d refreshes", count.Load())
-	}
+		return string(value) == "new"
+	})
+	equal(t, "refreshes", refreshes.Load(), 1)
 }
 
-func TestALoaderThatAsksForItself(t *testing.T) {
+func TestRecursiveLoadFails(t *testing.T) {
 	checkGoroutineLeaks(t)
 	cache := openCache(t, Options{})
 	var inner Loader
@@ -249,7 +229,6 @@ func TestALoaderThatAsksForItself(t *testing.T) {
 		value, err := cache.GetOrLoad(ctx, "outer", outer)
 		return value, 0, err
 	}
-	if _, err := cache.GetOrLoad(t.Context(), "outer", outer); !errors.Is(err, ErrRecursive) {
-		t.Error(err)
-	}
+	_, err := cache.GetOrLoad(t.Context(), "outer", outer)
+	wantError(t, "GetOrLoad", err, ErrRecursive)
 }

@@ -14,19 +14,20 @@ import (
 	"larder/client"
 )
 
-// remote is the cache of a server, which is asked by package client: a goroutine that waits for an answer keeps no
-// thread of the system.
+// remote is the cache of a server, through package client. A goroutine that waits for a response
+// does not occupy an OS thread.
 type remote struct {
 	client *client.Client
 	socket string
 }
 
-// The most connections that are open to a server; more goroutines than that take turns.
+// The maximum number of open connections to a server. Further goroutines wait for a free one.
 const connectionsMax = 64
 
-// Connect uses the cache of a larderd, or of any memcached that knows the meta protocol, at a unix socket. Hits are read in
-// the server's memory where it was started with --local-readers; all else is asked for, and an answer waited for as long
-// as timeout; 0 is five seconds. What no protocol has is [ErrUnsupported].
+// Connect returns the cache of a larderd, or of any memcached that supports the meta protocol, at a
+// unix socket. It reads hits in the server's memory if larderd runs with --local-readers, and sends
+// all other requests through the socket. Each waits up to timeout for a response; 0 means five
+// seconds. Operations that the protocol lacks return [ErrUnsupported].
 func Connect(socket string, timeout time.Duration) (*Cache, error) {
 	path, err := filepath.Abs(socket)
 	if err != nil {
@@ -51,7 +52,7 @@ func Connect(socket string, timeout time.Duration) (*Cache, error) {
 	return newCache(nil, &remote{server, path}, Options{})
 }
 
-// get gives a value, which is never nil.
+// get returns a value, never nil, and its metadata.
 func (r *remote) get(ctx context.Context, key string) ([]byte, Item, error) {
 	found, details, err := r.client.GetDetails(ctx, key)
 	if err != nil {
@@ -66,7 +67,7 @@ func (r *remote) getMany(ctx context.Context, keys []string) (map[string]*client
 	return found, r.wrapError(ctx, err)
 }
 
-// store stores a value in one of the client's ways; false where its condition does not hold.
+// store calls one of the client's store methods, and reports whether its condition holds.
 func (r *remote) store(ctx context.Context, op func(context.Context, *client.Item) error, key string, value []byte,
 	ttl time.Duration) (bool, error) {
 	return r.applied(ctx, op(ctx, &client.Item{Key: key, Value: value, Expiration: expiration(ttl)}))
@@ -78,7 +79,7 @@ func (r *remote) swap(ctx context.Context, key string, value []byte, ttl time.Du
 	return next, r.wrapError(ctx, err)
 }
 
-// endLoad stores what was loaded in place of the item that was there, or of none.
+// endLoad stores a loaded value if the key still has the item of the load's start, or none.
 func (r *remote) endLoad(ctx context.Context, key string, b *loadBasis, value []byte, ttl time.Duration) error {
 	if b.found && b.item.CAS != 0 {
 		_, err := r.swap(ctx, key, value, ttl, b.item.CAS)
@@ -93,7 +94,7 @@ func (r *remote) endLoad(ctx context.Context, key string, b *loadBasis, value []
 	return err
 }
 
-// done is what became of a change that may find nothing to do.
+// applied converts the error of a conditional change: false if its condition does not hold.
 func (r *remote) applied(ctx context.Context, err error) (bool, error) {
 	if errors.Is(err, client.ErrCacheMiss) || errors.Is(err, client.ErrNotStored) {
 		return false, nil
@@ -101,7 +102,7 @@ func (r *remote) applied(ctx context.Context, err error) (bool, error) {
 	return err == nil, r.wrapError(ctx, err)
 }
 
-// failure says in the words of this package why a server did not do something.
+// wrapError wraps an error of package client in the matching error of this package.
 func (r *remote) wrapError(ctx context.Context, err error) error {
 	var reply *client.ReplyError
 	switch {
@@ -123,7 +124,7 @@ func (r *remote) wrapError(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", ErrUnreachable, err)
 }
 
-// refusal is what memcached's words mean where this package can say it too.
+// refusal returns the error of this package that matches an error line of memcached.
 func refusal(line string) error {
 	for words, meaning := range map[string]error{
 		"too large": ErrTooLarge, "out of memory": ErrNoMemory, "non-numeric": ErrNotANumber, "is stopped": ErrStuck,
@@ -135,8 +136,8 @@ func refusal(line string) error {
 	return ErrRefused
 }
 
-// expiration is a time to live, in seconds, as the protocol has it: more than 30 days are a time of day. The client's
-// field ends in the year 2038.
+// expiration converts a time to live to the protocol's seconds: beyond 30 days they are a Unix
+// time. The client's field ends in the year 2038.
 func expiration(ttl time.Duration) int32 {
 	const relativeMax = 30 * 24 * time.Hour
 	if ttl = whole(ttl); ttl <= relativeMax {

@@ -2,15 +2,10 @@ package larder
 
 import (
 	"bufio"
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"runtime/pprof"
 	"strings"
 	"sync"
@@ -19,204 +14,155 @@ import (
 	"time"
 )
 
-// socketIn is a path for a socket. One of t.TempDir's may be longer than the system takes.
-func tempSocket(t *testing.T) string {
-	folder := must[string](t)(os.MkdirTemp("", "larder"))
-	t.Cleanup(func() { _ = os.RemoveAll(folder) })
-	return filepath.Join(folder, "sock")
-}
+// serverModes are the arguments of a larderd whose clients send every get, and of one whose clients
+// read its memory.
+var serverModes = map[string][]string{"socket": nil, "local readers": {"--local-readers", "same-uid"}}
 
-// connected uses a larderd of the test's own.
-func connectToServer(t *testing.T, arguments ...string) *Cache {
-	t.Helper()
-	program, err := exec.LookPath(cmp.Or(os.Getenv("LARDERD"), "../../target/release/larderd"))
-	if err != nil {
-		if os.Getenv("LARDERD") == "" && os.Getenv("CI") == "" {
-			t.Skip("there is no larderd")
-		}
-		t.Fatal(err)
-	}
-	socket := tempSocket(t)
-	arguments = append(arguments, "-s", socket, "-m", "64", "-t", "2", "-U", "0")
-	if os.Getuid() == 0 {
-		arguments = append(arguments, "-u", "root")
-	}
-	server := exec.Command(program, arguments...)
-	server.Stderr = os.Stderr
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = server.Process.Kill()
-		_ = server.Wait()
-	})
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		cache, err := Connect(socket, 0)
-		if err == nil {
-			t.Cleanup(func() { _ = cache.Close() })
-			return cache
-		}
-		if time.Now().After(end) {
-			t.Fatal(err)
-		}
-	}
-}
-
-// listening is a server that does with each connection what a test wants.
-func serveConns(t *testing.T, serve func(net.Conn)) (socket string) {
-	socket = tempSocket(t)
-	listener := must[net.Listener](t)(net.Listen("unix", socket))
-	t.Cleanup(func() { _ = listener.Close() })
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				serve(conn)
-			}()
-		}
-	}()
-	return socket
-}
-
-func TestAConnectedCacheDoesWhatOthersDo(t *testing.T) {
-	for _, arguments := range [][]string{nil, {"--local-readers", "same-uid"}} {
-		cache := connectToServer(t, arguments...)
+func TestConnectedCacheGetAndCompareAndSwap(t *testing.T) {
+	for mode, arguments := range serverModes {
 		for _, key := range []string{"k", "a key with spaces"} {
-			if _, _, err := cache.GetInto(nil, key); !errors.Is(err, ErrNotFound) {
-				t.Fatal(err)
-			}
-			if err := cache.Set(key, []byte("v"), time.Hour); err != nil {
-				t.Fatal(err)
-			}
-			value, item, err := cache.GetInto([]byte("a "), key)
-			if string(value) != "a v" || item.CAS == 0 || item.TTL < 3590*time.Second || item.TTL > time.Hour || err != nil {
-				t.Errorf("%q, %+v, %v", value, item, err)
-			}
-			next, err := cache.CompareAndSwap(key, []byte("w"), 0, item.CAS)
-			if err != nil || next == 0 {
-				t.Error(next, err)
-			}
-			if _, err := cache.CompareAndSwap(key, []byte("x"), 0, item.CAS); !errors.Is(err, ErrChanged) {
-				t.Error(err)
-			}
-			item, length, err := cache.Peek(key)
-			if item.CAS != next || item.TTL != 0 || length != 1 || err != nil {
-				t.Errorf("%+v, %d, %v; expected token %d", item, length, err, next)
-			}
-			if added := must[bool](t)(cache.Add(key, nil, 0)); added {
-				t.Error("it is there")
-			}
-			must[bool](t)(cache.Append(key, []byte(">")))
-			must[bool](t)(cache.Prepend(key, []byte("<")))
-			wantValue(t, cache, key, "<w>")
-			if replaced := must[bool](t)(cache.Replace(key, nil, 100*24*time.Hour)); !replaced {
-				t.Error("it is there")
-			}
-			if value, item, err := cache.get(key); value == nil || len(value) != 0 || item.TTL < 99*24*time.Hour || err != nil {
-				t.Errorf("%q, %v, %v", value, item, err)
-			}
-			many := must[[][]byte](t)(cache.GetMany(key, "none", key))
-			if many[0] == nil || many[1] != nil || many[2] == nil {
-				t.Errorf("%q", many)
-			}
-			if touched := must[bool](t)(cache.Touch(key, -1)); !touched || cache.Contains(key) {
-				t.Error("a touch that ends an item")
-			}
-			if deleted := must[bool](t)(cache.Delete(key)); deleted {
-				t.Error("it is gone")
-			}
-		}
-		set(t, cache, "number", "7")
-		if number := must[uint64](t)(cache.Incr("number", 5)); number != 12 {
-			t.Error(number)
-		}
-		set(t, cache, "word", "seven")
-		if _, err := cache.Decr("word", 1); !errors.Is(err, ErrNotANumber) {
-			t.Error(err)
-		}
-		if _, err := cache.Incr("none", 1); !errors.Is(err, ErrNotFound) {
-			t.Error(err)
-		}
-		if err := cache.Set("k", make([]byte, 3<<20), 0); !errors.Is(err, ErrTooLarge) {
-			t.Error(err)
-		}
-		if err := cache.Set(strings.Repeat("k", 251), nil, 0); !errors.Is(err, ErrKey) {
-			t.Error(err)
-		}
-		_, prefix := cache.RemovePrefix("")
-		for _, err := range []error{prefix, cache.Clear(), cache.Maintain(), cache.SetMemory(1 << 30)} {
-			if !errors.Is(err, ErrUnsupported) {
-				t.Error(err)
-			}
-		}
-		for key := range cache.Keys("") {
-			t.Errorf("%q is shown", key)
-		}
-		if len(arguments) > 0 {
-			if _, item, err := cache.GetInto(nil, "number"); !item.Local || err != nil {
-				t.Errorf("%+v, %v", item, err)
-			}
-		}
-		must[[]byte](t)(cache.GetOrLoad(t.Context(), "loaded", loaderOf("v", time.Hour)))
-		wantValue(t, cache, "loaded", "v")
-		if err := cache.Close(); err != nil {
-			t.Error(err)
-		}
-		if _, _, err := cache.GetInto(nil, "k"); !errors.Is(err, ErrClosed) {
-			t.Error(err)
+			t.Run(mode+", "+key, func(t *testing.T) {
+				cache := connectToServer(t, arguments...)
+				_, _, err := cache.GetInto(nil, key)
+				wantError(t, "GetInto of an absent key", err, ErrNotFound)
+				wantError(t, "Set", cache.Set(key, []byte("v"), time.Hour), nil)
+				value, item, err := cache.GetInto([]byte("a "), key)
+				wantError(t, "GetInto", err, nil)
+				equal(t, "GetInto", string(value), "a v")
+				equal(t, "token is 0", item.CAS == 0, false)
+				// The test takes less than ten seconds.
+				wantTTL(t, item, 3590*time.Second, time.Hour)
+				next, err := cache.CompareAndSwap(key, []byte("w"), 0, item.CAS)
+				wantError(t, "CompareAndSwap", err, nil)
+				equal(t, "new token is 0", next == 0, false)
+				_, err = cache.CompareAndSwap(key, []byte("x"), 0, item.CAS)
+				wantError(t, "CompareAndSwap with an old token", err, ErrChanged)
+				item, length, err := cache.Peek(key)
+				wantError(t, "Peek", err, nil)
+				equal(t, "Peek: token", item.CAS, next)
+				equal(t, "Peek: TTL", item.TTL, 0)
+				equal(t, "Peek: length", length, 1)
+			})
 		}
 	}
 }
 
-func TestWhatOthersDoToAServersItemDuringALoadWins(t *testing.T) {
+func TestConnectedCacheChanges(t *testing.T) {
+	for mode, arguments := range serverModes {
+		for _, key := range []string{"k", "a key with spaces"} {
+			t.Run(mode+", "+key, func(t *testing.T) {
+				cache := connectToServer(t, arguments...)
+				is := must[bool](t)
+				set(t, cache, key, "w")
+				equal(t, "Add", is(cache.Add(key, nil, 0)), false)
+				is(cache.Append(key, []byte(">")))
+				is(cache.Prepend(key, []byte("<")))
+				wantValue(t, cache, key, "<w>")
+				const days = 24 * time.Hour
+				equal(t, "Replace", is(cache.Replace(key, nil, 100*days)), true)
+				value, item, err := cache.get(key)
+				wantError(t, "get of an empty value", err, nil)
+				equal(t, "get of an empty value is nil", value == nil, false)
+				equal(t, "get of an empty value", string(value), "")
+				// More than 30 days are a Unix time in the protocol.
+				wantTTL(t, item, 99*days, 100*days)
+				many := must[[][]byte](t)(cache.GetMany(key, "none", key))
+				equal(t, "GetMany[0] is nil", many[0] == nil, false)
+				equal(t, "GetMany[1] is nil", many[1] == nil, true)
+				equal(t, "GetMany[2] is nil", many[2] == nil, false)
+				equal(t, "Touch with a negative ttl", is(cache.Touch(key, -1)), true)
+				equal(t, "Contains", cache.Contains(key), false)
+				equal(t, "Delete of an absent key", is(cache.Delete(key)), false)
+			})
+		}
+	}
+}
+
+func TestConnectedCacheErrors(t *testing.T) {
+	for mode, arguments := range serverModes {
+		t.Run(mode, func(t *testing.T) {
+			cache := connectToServer(t, arguments...)
+			set(t, cache, "number", "7")
+			equal(t, "Incr(number, 5)", must[uint64](t)(cache.Incr("number", 5)), 12)
+			set(t, cache, "word", "seven")
+			_, err := cache.Decr("word", 1)
+			wantError(t, "Decr(word)", err, ErrNotANumber)
+			_, err = cache.Incr("none", 1)
+			wantError(t, "Incr(none)", err, ErrNotFound)
+			wantError(t, "Set of 3 MiB", cache.Set("k", make([]byte, 3<<20), 0), ErrTooLarge)
+			wantError(t, "Set with 251 bytes of key", cache.Set(strings.Repeat("k", 251), nil, 0), ErrKey)
+			_, err = cache.RemovePrefix("")
+			wantError(t, "RemovePrefix", err, ErrUnsupported)
+			wantError(t, "Clear", cache.Clear(), ErrUnsupported)
+			wantError(t, "Maintain", cache.Maintain(), ErrUnsupported)
+			wantError(t, "SetMemory", cache.SetMemory(1<<30), ErrUnsupported)
+			for key := range cache.Keys("") {
+				t.Errorf("Keys returned %q, want no keys", key)
+			}
+			if len(arguments) > 0 {
+				_, item, err := cache.GetInto(nil, "number")
+				wantError(t, "GetInto(number)", err, nil)
+				equal(t, "Local", item.Local, true)
+			}
+			must[[]byte](t)(cache.GetOrLoad(t.Context(), "loaded", loaderOf("v", time.Hour)))
+			wantValue(t, cache, "loaded", "v")
+			wantError(t, "Close", cache.Close(), nil)
+			_, _, err = cache.GetInto(nil, "k")
+			wantError(t, "GetInto after Close", err, ErrClosed)
+		})
+	}
+}
+
+func TestLoadDoesNotOverwriteOtherClient(t *testing.T) {
 	cache := connectToServer(t)
 	cache.options.StaleFor = time.Hour
-	for _, change := range changes {
+	for _, change := range concurrentChanges {
 		if strings.HasPrefix(change.name, "clear") || strings.HasPrefix(change.name, "remove") {
+			// A connected cache does not support these.
 			continue
 		}
-		if err := cache.Set("k", []byte("old"), time.Minute); err != nil {
-			t.Fatal(err)
-		}
-		other := must[*Cache](t)(Connect(cache.remote.socket, 0))
-		loadDuring(t, cache, func() { change.do(t, other) })
-		value, _ := cache.Get("k")
-		if string(value) != change.after {
-			t.Errorf("%s: it is %q; expected %q", change.name, value, change.after)
-		}
-		_ = other.Close()
+		t.Run(change.name, func(t *testing.T) {
+			wantError(t, "Set", cache.Set("k", []byte("old"), time.Minute), nil)
+			other := must[*Cache](t)(Connect(cache.remote.socket, 0))
+			defer other.Close()
+			loadDuring(t, cache, func() { change.do(t, other) })
+			value, _ := cache.Get("k")
+			equal(t, "Get(k)", string(value), change.want)
+		})
 	}
 }
 
-// Goroutines that wait for a server need neither a thread nor a connection each.
-func TestWaitersKeepNoThreads(t *testing.T) {
+// respond plays a server that knows meta commands only, and calls onGet for each get.
+func respond(conn net.Conn, onGet func()) {
+	lines := bufio.NewReader(conn)
+	for {
+		line, err := lines.ReadString('\n')
+		switch {
+		case err != nil:
+			return
+		case strings.HasPrefix(line, "mn"):
+			_, _ = io.WriteString(conn, "MN\r\n")
+		case strings.HasPrefix(line, "mg"):
+			onGet()
+		default:
+			_, _ = io.WriteString(conn, "ERROR\r\n")
+		}
+	}
+}
+
+func TestWaitingGoroutinesNeedNoThreads(t *testing.T) {
 	checkGoroutineLeaks(t)
 	const waiters = 300
-	asked := make(chan struct{}, waiters)
+	requested := make(chan struct{}, waiters)
 	release := make(chan struct{})
 	var connections atomic.Int64
 	socket := serveConns(t, func(conn net.Conn) {
 		connections.Add(1)
-		lines := bufio.NewReader(conn)
-		for {
-			line, err := lines.ReadString('\n')
-			switch {
-			case err != nil:
-				return
-			case strings.HasPrefix(line, "mn"):
-				_, _ = io.WriteString(conn, "MN\r\n")
-			case strings.HasPrefix(line, "mg"):
-				asked <- struct{}{}
-				<-release
-				_, _ = io.WriteString(conn, "EN\r\n")
-			default:
-				_, _ = io.WriteString(conn, "ERROR\r\n")
-			}
-		}
+		respond(conn, func() {
+			requested <- struct{}{}
+			<-release
+			_, _ = io.WriteString(conn, "EN\r\n")
+		})
 	})
 	cache := must[*Cache](t)(Connect(socket, time.Minute))
 	threads := pprof.Lookup("threadcreate").Count()
@@ -225,46 +171,34 @@ func TestWaitersKeepNoThreads(t *testing.T) {
 		all.Add(1)
 		go func() {
 			defer all.Done()
-			if _, _, err := cache.GetInto(nil, fmt.Sprint(at)); !errors.Is(err, ErrNotFound) {
-				t.Error(err)
-			}
+			_, _, err := cache.GetInto(nil, fmt.Sprint(at))
+			wantError(t, "GetInto", err, ErrNotFound)
 		}()
 	}
 	for range connectionsMax {
-		<-asked
+		<-requested
 	}
-	// That no further connection comes has no event.
+	// No event reports that no further connection is opened.
 	time.Sleep(200 * time.Millisecond)
+	// The runtime may start a few threads for its own work.
 	if more := pprof.Lookup("threadcreate").Count() - threads; more > connectionsMax/4 {
-		t.Errorf("%d goroutines wait, for which %d threads were made", waiters, more)
+		t.Errorf("%d waiting goroutines started %d threads, want at most %d",
+			waiters, more, connectionsMax/4)
 	}
-	// One of them asks for the server's memory.
+	// The requests for the memory of the server open connections beside those.
 	if open := connections.Load(); open > connectionsMax+2 {
-		t.Errorf("%d connections were opened", open)
+		t.Errorf("%d connections, want at most %d", open, connectionsMax+2)
 	}
 	close(release)
 	all.Wait()
 	_ = cache.Close()
 }
 
-func TestCloseEndsTheWaitForAServer(t *testing.T) {
+func TestCloseEndsWaitForServer(t *testing.T) {
 	checkGoroutineLeaks(t)
-	asked := make(chan struct{})
+	requested := make(chan struct{})
 	socket := serveConns(t, func(conn net.Conn) {
-		lines := bufio.NewReader(conn)
-		for {
-			line, err := lines.ReadString('\n')
-			switch {
-			case err != nil:
-				return
-			case strings.HasPrefix(line, "mn"):
-				_, _ = io.WriteString(conn, "MN\r\n")
-			case strings.HasPrefix(line, "mg"):
-				asked <- struct{}{}
-			default:
-				_, _ = io.WriteString(conn, "ERROR\r\n")
-			}
-		}
+		respond(conn, func() { requested <- struct{}{} })
 	})
 	cache := must[*Cache](t)(Connect(socket, time.Hour))
 	ended := make(chan error)
@@ -272,12 +206,9 @@ func TestCloseEndsTheWaitForAServer(t *testing.T) {
 		_, _, err := cache.GetInto(nil, "k")
 		ended <- err
 	}()
-	<-asked
+	<-requested
 	_ = cache.Close()
-	if err := <-ended; !errors.Is(err, ErrClosed) {
-		t.Error(err)
-	}
-	if _, err := cache.GetOrLoad(context.Background(), "k", loaderOf("v", 0)); !errors.Is(err, ErrClosed) {
-		t.Error(err)
-	}
+	wantError(t, "GetInto during Close", <-ended, ErrClosed)
+	_, err := cache.GetOrLoad(context.Background(), "k", loaderOf("v", 0))
+	wantError(t, "GetOrLoad after Close", err, ErrClosed)
 }

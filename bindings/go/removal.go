@@ -12,20 +12,20 @@ import (
 	"unsafe"
 )
 
-// Reason says why an item left the cache.
+// Reason is the cause of a removal.
 type Reason int
 
-// The reasons.
+// Reasons of removals.
 const (
-	// Deleted by somebody.
+	// Deleted by a delete command.
 	Deleted Reason = C.LARDER_DELETED
 	// Replaced by another value.
 	Replaced Reason = C.LARDER_REPLACED
-	// Expired: told when the item is come across, not in that second.
+	// Expired items are reported when the cache finds them, not at the second of their expiry.
 	Expired Reason = C.LARDER_EXPIRED
-	// Evicted for want of memory.
+	// Evicted to free memory.
 	Evicted Reason = C.LARDER_EVICTED
-	// Cleared by [Cache.Clear]; told later, as with Expired.
+	// Cleared by [Cache.Clear]; reported later, as with Expired.
 	Cleared Reason = C.LARDER_CLEARED
 )
 
@@ -45,15 +45,15 @@ func (r Reason) String() string {
 	return "unknown"
 }
 
-// Removal is an item that has left the cache.
+// Removal describes an item that has left the cache.
 type Removal struct {
 	Key string
-	// Value is nil where that was kept in pieces: beyond 16 KiB, or an eighth of a segment.
+	// Value is nil if the value was stored in pieces: beyond 16 KiB, or an eighth of a segment.
 	Value  []byte
 	Reason Reason
 }
 
-// removals is who calls OnRemoval.
+// removals calls OnRemoval from a goroutine.
 type removals struct {
 	queue   *C.larder_removals
 	call    func(Removal)
@@ -74,12 +74,12 @@ func subscribe(handle *C.larder, options Options) (*removals, error) {
 	return r, nil
 }
 
-// How long the goroutine waits in C, and so how long an end may take.
+// The time that the goroutine waits in C, in milliseconds, which bounds the time to stop it.
 const waitMillis = 20
 
 func (r *removals) run() {
 	defer close(r.ended)
-	// Who calls knows nothing of the cache, so that one that is forgotten can be given back.
+	// The goroutine does not reference the cache, so that an unreachable cache is collected.
 	for !r.stopped.Load() {
 		if removal, ok := r.next(); ok {
 			r.call(removal)
@@ -118,7 +118,8 @@ func (r *removals) lost() uint64 {
 	return uint64(lost)
 }
 
-// stop ends the goroutine; the callback that is under way is not waited for, for it may be the one that closes the cache.
+// stop ends the goroutine without waiting for a callback in progress, which may itself close the
+// cache.
 func (r *removals) stop() {
 	r.stopped.Store(true)
 	go func() {

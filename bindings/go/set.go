@@ -32,8 +32,9 @@ import "C"
 
 import "time"
 
-// Set stores a value, in place of the one that is there. It lives for ttl; 0 is for ever, and less than that is over at
-// once. Where it fails, but for a wrong key, the item that was there is gone: nobody reads what was to be replaced.
+// Set stores a value and replaces the item of the key. The item lives for ttl; 0 means that it does
+// not expire, and a negative ttl deletes it. If Set fails, other than with [ErrKey], the previous
+// item is gone: no reader gets the value that was to be replaced.
 func (c *Cache) Set(key string, value []byte, ttl time.Duration) error {
 	calls := c.gate.enter()
 	if calls == nil {
@@ -45,7 +46,7 @@ func (c *Cache) Set(key string, value []byte, ttl time.Duration) error {
 	return err
 }
 
-// set stores a value without a look at loads that are under way.
+// set is Set without the check for a load in flight.
 func (c *Cache) set(key string, value []byte, ttl time.Duration) error {
 	secs, lives := seconds(ttl)
 	if c.remote != nil && lives {
@@ -64,7 +65,7 @@ func (c *Cache) set(key string, value []byte, ttl time.Duration) error {
 		sliceData(value), C.size_t(len(value)), secs))
 }
 
-// Add stores a value where there is none; false where there is one, which stays.
+// Add stores a value if the key has no item, and reports whether it did.
 func (c *Cache) Add(key string, value []byte, ttl time.Duration) (bool, error) {
 	if c.remote != nil {
 		if ttl < 0 {
@@ -83,7 +84,7 @@ func (c *Cache) Add(key string, value []byte, ttl time.Duration) (bool, error) {
 	})
 }
 
-// Replace stores a value where there is one; false where there is none.
+// Replace stores a value if the key has an item, and reports whether it did.
 func (c *Cache) Replace(key string, value []byte, ttl time.Duration) (bool, error) {
 	if c.remote != nil {
 		if ttl < 0 {
@@ -102,7 +103,8 @@ func (c *Cache) Replace(key string, value []byte, ttl time.Duration) (bool, erro
 	})
 }
 
-// Append puts bytes behind a value, which keeps its time; false where there is none.
+// Append adds bytes to the end of a value and keeps its time to live. It reports whether there is
+// an item.
 func (c *Cache) Append(key string, part []byte) (bool, error) {
 	if c.remote != nil {
 		c.flights.forget(key)
@@ -114,7 +116,8 @@ func (c *Cache) Append(key string, part []byte) (bool, error) {
 	})
 }
 
-// Prepend puts bytes before a value, which keeps its time; false where there is none.
+// Prepend adds bytes to the start of a value and keeps its time to live. It reports whether there
+// is an item.
 func (c *Cache) Prepend(key string, part []byte) (bool, error) {
 	if c.remote != nil {
 		c.flights.forget(key)
@@ -126,8 +129,9 @@ func (c *Cache) Prepend(key string, part []byte) (bool, error) {
 	})
 }
 
-// CompareAndSwap stores a value over the item that has this token ([Item.CAS]), and gives the new token. Of several that
-// read a value and store what they made of it, one succeeds; the others get [ErrChanged], and read again.
+// CompareAndSwap replaces the value of the item that has this token ([Item.CAS]) and returns the
+// new token. If several callers modify the value that they have read, one of them succeeds; the
+// others get [ErrChanged], and read again.
 func (c *Cache) CompareAndSwap(key string, value []byte, ttl time.Duration, cas uint64) (uint64, error) {
 	if c.remote != nil {
 		if ttl < 0 {
@@ -152,7 +156,7 @@ func (c *Cache) CompareAndSwap(key string, value []byte, ttl time.Duration, cas 
 	return uint64(next), statusError(outcome)
 }
 
-// Delete removes an item; false where there is none.
+// Delete removes an item, and reports whether there was one.
 func (c *Cache) Delete(key string) (bool, error) {
 	if c.remote != nil {
 		c.flights.forget(key)
@@ -163,7 +167,7 @@ func (c *Cache) Delete(key string) (bool, error) {
 	})
 }
 
-// Touch gives an item another time to live, from now; false where there is none.
+// Touch sets the time to live of an item, counted from now, and reports whether there is one.
 func (c *Cache) Touch(key string, ttl time.Duration) (bool, error) {
 	secs, lives := seconds(ttl)
 	if !lives {
@@ -180,8 +184,9 @@ func (c *Cache) Touch(key string, ttl time.Duration) (bool, error) {
 	return applied(C.touch(c.handle, stringData(key), C.size_t(len(key)), secs))
 }
 
-// Incr adds to a counter, an item whose value is a decimal number, and gives its new state. It wraps at 2^64 and keeps its
-// time. Where there is none the error is [ErrNotFound]: [Cache.Add] makes one.
+// Incr adds delta to a counter, an item whose value is a decimal number, and returns the result.
+// The counter wraps at 2^64 and keeps its time to live. If there is no item, the error is
+// [ErrNotFound]; [Cache.Add] creates a counter.
 func (c *Cache) Incr(key string, delta uint64) (uint64, error) {
 	if c.remote != nil {
 		c.flights.forget(key)
@@ -198,7 +203,7 @@ func (c *Cache) Incr(key string, delta uint64) (uint64, error) {
 	return uint64(number), err
 }
 
-// Decr takes from a counter, which stops at 0: see [Cache.Incr].
+// Decr subtracts delta from a counter, which stops at 0: see [Cache.Incr].
 func (c *Cache) Decr(key string, delta uint64) (uint64, error) {
 	if c.remote != nil {
 		c.flights.forget(key)
@@ -215,8 +220,9 @@ func (c *Cache) Decr(key string, delta uint64) (uint64, error) {
 	return uint64(number), err
 }
 
-// RemovePrefix removes every item whose key begins with prefix, and says how many there were. It walks through all keys: to
-// forget a group of items often, put a generation into their keys and change it.
+// RemovePrefix removes every item whose key begins with prefix and returns their number. It visits
+// all keys. To invalidate a group of items often, put a generation number into their keys and
+// change it.
 func (c *Cache) RemovePrefix(prefix string) (int, error) {
 	if c.remote != nil {
 		return 0, ErrUnsupported
@@ -232,8 +238,8 @@ func (c *Cache) RemovePrefix(prefix string) (int, error) {
 	return int(removed), statusError(outcome)
 }
 
-// change carries out a change of a key; a load of it that is under way will not be stored. False where there was nothing
-// to change.
+// change runs a change of a key, after which a load in flight does not store its result. It reports
+// whether there was something to change.
 func (c *Cache) change(key string, apply func() uint32) (bool, error) {
 	calls := c.gate.enter()
 	if calls == nil {
@@ -244,7 +250,7 @@ func (c *Cache) change(key string, apply func() uint32) (bool, error) {
 	return applied(apply())
 }
 
-// done is what became of a change that may find nothing to do.
+// applied converts the status of a conditional change: false if its condition does not hold.
 func applied(outcome uint32) (bool, error) {
 	switch outcome {
 	case C.LARDER_OK:

@@ -12,25 +12,26 @@ import "C"
 
 import "unsafe"
 
-// Stats are the statistics of a cache, from its opening on.
+// Stats are the statistics of a cache since it was opened.
 type Stats struct {
-	// Hits and Misses of all gets, a key each.
+	// Hits and Misses count the keys of all gets.
 	Hits, Misses uint64
-	// Items that are stored now, and Stored ever.
+	// Items is the number of items now; Stored counts all stores.
 	Items, Stored uint64
-	// Evictions for want of memory, and Expired items that were come across.
+	// Evictions counts items that were removed to free memory; Expired counts expired items that
+	// were found.
 	Evictions, Expired uint64
-	// Refused counts stores that failed, being too large or for want of memory.
+	// Refused counts stores that failed because the item was too large or memory was short.
 	Refused uint64
-	// MemoryLimit, MemoryUsed, ItemBytes and IndexBytes say where the memory is.
+	// MemoryLimit, MemoryUsed, ItemBytes and IndexBytes are in bytes.
 	MemoryLimit, MemoryUsed, ItemBytes, IndexBytes uint64
-	// RemovalsLost is how many items [Options.OnRemoval] was too slow for.
+	// RemovalsLost counts removals that were dropped because [Options.OnRemoval] was too slow.
 	RemovalsLost uint64
-	// Named are all statistics by the names that larderd has for them: docs/stats.md.
+	// Named holds all statistics by the names that larderd uses: docs/stats.md.
 	Named map[string]uint64
 }
 
-// HitRate is the part of gets that were hits, from 0 to 1.
+// HitRate returns the ratio of hits to gets, from 0 to 1; 0 if there were no gets.
 func (s *Stats) HitRate() float64 {
 	if s.Hits+s.Misses == 0 {
 		return 0
@@ -38,7 +39,8 @@ func (s *Stats) HitRate() float64 {
 	return float64(s.Hits) / float64(s.Hits+s.Misses)
 }
 
-// Stats tells the statistics, in some microseconds. Of a closed or connected cache there are none.
+// Stats returns the statistics, in a few microseconds. It returns zeros for a closed or a connected
+// cache.
 func (c *Cache) Stats() (stats Stats) {
 	if c.remote != nil {
 		return stats
@@ -80,8 +82,8 @@ func (c *Cache) named() map[string]uint64 {
 	return named
 }
 
-// Len is how many items are stored; those that expired count until they are come across. It is 0 for a closed or connected
-// cache.
+// Len returns the number of items, including expired ones that have not been found yet. It returns
+// 0 for a closed or a connected cache.
 func (c *Cache) Len() int {
 	if c.remote != nil {
 		return 0
@@ -96,7 +98,7 @@ func (c *Cache) Len() int {
 	return int(items)
 }
 
-// Clear makes everything that is stored so far invisible, at once.
+// Clear removes all items, in constant time. Their memory is reclaimed later.
 func (c *Cache) Clear() error {
 	if c.remote != nil {
 		return ErrUnsupported
@@ -110,8 +112,8 @@ func (c *Cache) Clear() error {
 	return statusError(C.larder_clear(c.handle))
 }
 
-// Maintain takes back memory of items that expired or were cleared, in some milliseconds at most. Nothing depends on it
-// being called.
+// Maintain reclaims the memory of expired and cleared items, for a few milliseconds at most.
+// Calling it is optional.
 func (c *Cache) Maintain() error {
 	if c.remote != nil {
 		return ErrUnsupported
@@ -124,7 +126,7 @@ func (c *Cache) Maintain() error {
 	return statusError(C.larder_maintain(c.handle))
 }
 
-// SetMemory sets another limit, in bytes, up to [Options.MemoryMax]. What is too much is evicted.
+// SetMemory sets the memory limit, in bytes, up to [Options.MemoryMax]. A lower limit evicts items.
 func (c *Cache) SetMemory(limit int64) error {
 	if c.remote != nil {
 		return ErrUnsupported

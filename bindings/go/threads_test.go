@@ -9,9 +9,11 @@ import (
 	"time"
 )
 
-// Gets of goroutines that have an operating system's thread each, as after many calls that block: Go's threads do not end.
+// The goroutines have an OS thread each, as after many blocking calls: Go's threads do not end.
+// Idle threads hold a thread slot of the cache and make no calls.
 func BenchmarkGetOnManyThreads(b *testing.B) {
-	for _, count := range []struct{ idle, busy int }{{0, 2}, {0, 62}, {0, 200}, {0, 400}, {62, 2}, {200, 2}, {200, 16}, {200, 64}} {
+	counts := []struct{ idle, busy int }{{0, 2}, {0, 62}, {0, 200}, {0, 400}, {62, 2}, {200, 2}, {200, 16}, {200, 64}}
+	for _, count := range counts {
 		idle, threads := count.idle, count.busy
 		b.Run(fmt.Sprint(idle, " idle, busy ", threads), func(b *testing.B) {
 			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(threads))

@@ -17,20 +17,20 @@ import (
 	"unsafe"
 )
 
-// Walk gives the keys of a cache one by one, in no particular order. A key that is there all the time is given at least
-// once; one that is stored or removed meanwhile may be or not. Nothing is held between two steps. Goroutines may share a
-// walk: each key is given to one of them.
+// Walk iterates over the keys of a cache, in no particular order. It returns each key that exists
+// throughout the walk at least once, and a key that is stored or removed meanwhile perhaps. It
+// holds no lock between two steps. Goroutines may share a walk; then each key goes to one of them.
 type Walk struct {
 	cache *Cache
-	// Held during a step, and while the walk is closed.
+	// Held during a step and while the walk is closed.
 	lock sync.Mutex
-	// Nil where the walk is closed.
+	// Nil after Close.
 	keys    *C.larder_key_walk
 	cleanup runtime.Cleanup
 }
 
-// Walk begins a walk through all keys that begin with prefix; of a closed or connected cache it gives none. One that is
-// not closed is closed by the garbage collector.
+// Walk starts a walk over all keys that begin with prefix. For a closed or a connected cache it
+// returns no keys. The garbage collector closes a walk that is not closed.
 func (c *Cache) Walk(prefix string) *Walk {
 	walk := &Walk{cache: c}
 	if c.remote != nil {
@@ -46,9 +46,10 @@ func (c *Cache) Walk(prefix string) *Walk {
 	return walk
 }
 
-// Next gives the next key; false where all have been given.
+// Next returns the next key, and false at the end.
 func (w *Walk) Next() (string, bool) {
-	// The garbage collector closes a walk that nothing refers to any more, as a caller in its last step does not.
+	// The garbage collector closes an unreachable walk, and a caller's last use of it may be this
+	// call.
 	defer runtime.KeepAlive(w)
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -68,7 +69,8 @@ func (w *Walk) Next() (string, bool) {
 	return string(key[:length]), true
 }
 
-// Close ends the walk, also while other goroutines are in [Walk.Next]. Closing a closed walk does nothing.
+// Close ends the walk, also while other goroutines are in [Walk.Next]. Closing a closed walk has no
+// effect.
 func (w *Walk) Close() {
 	defer runtime.KeepAlive(w)
 	w.lock.Lock()
@@ -78,10 +80,11 @@ func (w *Walk) Close() {
 	w.keys = nil
 }
 
-// closeKeys gives back what a walk has in C. Tests look when it is called.
+// closeKeys releases the C part of a walk. Tests replace it to observe the call.
 var closeKeys = func(keys *C.larder_key_walk) { C.larder_keys_close(keys) }
 
-// Keys gives all keys that begin with prefix: see [Walk]. The loop may take its time, use the cache, and end at any place.
+// Keys returns an iterator over all keys that begin with prefix: see [Walk]. The loop may use the
+// cache, take any time, and stop early.
 func (c *Cache) Keys(prefix string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		walk := c.Walk(prefix)
@@ -91,8 +94,8 @@ func (c *Cache) Keys(prefix string) iter.Seq[string] {
 	}
 }
 
-// All gives all items whose key begins with prefix, as [Cache.Keys] gives the keys: each with the value that it has when
-// its turn comes.
+// All returns an iterator over all items whose key begins with prefix, in the manner of
+// [Cache.Keys]. Each value is read when its key is reached.
 func (c *Cache) All(prefix string) iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
 		for key := range c.Keys(prefix) {

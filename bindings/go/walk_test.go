@@ -3,92 +3,110 @@ package larder
 import (
 	"fmt"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 )
 
-// before has a function called before another one, whatever that takes.
-func before[T any](first func(argument any), then func(T)) func(T) {
+func TestKeysAndAllVisitEveryItem(t *testing.T) {
+	cache := openCache(t, Options{})
+	for n := range 1000 {
+		set(t, cache, fmt.Sprintf("%d:%d", n%2, n), fmt.Sprint(n))
+	}
+	keys := slices.Compact(slices.Sorted(cache.Keys("1:")))
+	equal(t, "distinct keys with prefix 1:", len(keys), 500)
+	equal(t, "smallest key with prefix 1:", keys[0], "1:1")
+	seen := 0
+	for key, value := range cache.All("") {
+		if !strings.HasSuffix(key, ":"+string(value)) {
+			t.Errorf("All: value of %q = %q, want the part behind the colon", key, value)
+		}
+		// The loop may use the cache, and stop early.
+		_, _ = cache.Delete(key)
+		if seen++; seen == 10 {
+			break
+		}
+	}
+	equal(t, "Len", cache.Len(), 990)
+}
+
+// wrapClose returns a function that calls first, then the original with its own argument type.
+func wrapClose[T any](first func(argument any), original func(T)) func(T) {
 	return func(argument T) {
 		first(argument)
-		then(argument)
+		original(argument)
 	}
 }
 
-// filled has so many keys that a step of a walk that finds none takes milliseconds.
-func filledCache(t *testing.T) *Cache {
+func TestGarbageCollectorDoesNotCloseWalkDuringStep(t *testing.T) {
 	cache := openCache(t, Options{Memory: 64 << 20})
+	// So many keys that a step without a match takes milliseconds.
 	for at := range 300_000 {
 		set(t, cache, fmt.Sprint(at), "v")
 	}
-	return cache
-}
-
-func TestTheCollectorDoesNotCloseAWalkInTheMiddleOfAStep(t *testing.T) {
-	cache := filledCache(t)
-	// What the walk has in C that is inside a step; no reference to the walk.
-	var inside atomic.Value
-	var closed, closedInside atomic.Int64
-	whole := closeKeys
-	closeKeys = before(func(keys any) {
-		if keys == inside.Load() {
-			closedInside.Add(1)
+	// The C part of the walk whose step is in progress; not a reference to the walk.
+	var inStep atomic.Value
+	var closed, closedInStep atomic.Int64
+	original := closeKeys
+	closeKeys = wrapClose(func(keys any) {
+		if keys == inStep.Load() {
+			closedInStep.Add(1)
 		}
 		closed.Add(1)
-	}, whole)
-	// Until the last of them has been closed.
+	}, original)
 	t.Cleanup(func() {
+		// Until the garbage collector has closed the last walk.
 		for closed.Load() < 5 {
 			runtime.GC()
 			time.Sleep(time.Millisecond)
 		}
-		closeKeys = whole
+		closeKeys = original
 	})
 	none := any(new(Walk).keys)
 	for range 5 {
 		done := make(chan bool)
 		go func() {
-			walk := cache.Walk("none begins with this")
+			walk := cache.Walk("no key has this prefix")
 			keys := any(walk.keys)
-			inside.Store(keys)
+			inStep.Store(keys)
 			_, found := walk.Next()
-			inside.Store(none)
+			inStep.Store(none)
 			done <- found
 		}()
 		for isOver := false; !isOver; {
 			select {
 			case found := <-done:
 				isOver = true
-				if found {
-					t.Error("a key was found")
-				}
+				equal(t, "Next found a key", found, false)
 			default:
 				runtime.GC()
 			}
 		}
 	}
-	if closedInside.Load() != 0 {
-		t.Error("a walk was closed while it was used")
-	}
+	equal(t, "walks closed during a step", closedInStep.Load(), 0)
 }
 
-func TestGoroutinesShareAWalkAndOneClosesIt(t *testing.T) {
+func TestSharedWalkMayBeClosedByOneGoroutine(t *testing.T) {
+	const keys = 1000
 	cache := openCache(t, Options{})
-	for at := range 1000 {
+	for at := range keys {
 		set(t, cache, fmt.Sprint(at), "v")
 	}
 	for round := range 50 {
 		walk := cache.Walk("")
-		var given atomic.Int64
+		// Round 0 does not close the walk before its end.
+		closeAt := int64(20 * round)
+		var returned atomic.Int64
 		var all sync.WaitGroup
 		for range 4 {
 			all.Add(1)
 			go func() {
 				defer all.Done()
 				for _, more := walk.Next(); more; _, more = walk.Next() {
-					if given.Add(1) == int64(20*round) {
+					if returned.Add(1) == closeAt {
 						walk.Close()
 					}
 				}
@@ -96,8 +114,12 @@ func TestGoroutinesShareAWalkAndOneClosesIt(t *testing.T) {
 			}()
 		}
 		all.Wait()
-		if least := min(int64(20*round), 1000); given.Load() < least || round == 0 && given.Load() < 1000 {
-			t.Fatalf("%d keys were given; expected %d at least", given.Load(), least)
+		least := min(closeAt, keys)
+		if round == 0 {
+			least = keys
+		}
+		if returned.Load() < least {
+			t.Fatalf("round %d: Next returned %d keys, want at least %d", round, returned.Load(), least)
 		}
 	}
 }
