@@ -9,7 +9,7 @@ import (
 
 // An item and its value, as from the socket.
 func TestAReadInTheMemoryAllocatesTheItemAlone(t *testing.T) {
-	c := newClient(t, Options{Servers: []string{startLocal(t)}})
+	c := newClient(t, Options{Servers: []string{startLocalServer(t)}})
 	key := strings.Repeat("k", 100)
 	must(t, c.Set(&Item{Key: key, Value: make([]byte, 1000)}))
 	_, err := c.Get(key)

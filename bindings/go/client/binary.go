@@ -31,7 +31,7 @@ func (c *conn) sendBinary(o *operation) error {
 	case verbSet, verbAdd, verbReplace, verbCompareAndSwap:
 		extras, value = wire.AppendStoreExtras(extras, o.flags, binaryExptime(o.exptime)), o.value
 		if o.verb == verbCompareAndSwap {
-			r.CAS = comparable(o.cas)
+			r.CAS = compareToken(o.cas)
 		}
 	}
 	r.Extras, c.flags = extras, extras
@@ -41,7 +41,7 @@ func (c *conn) sendBinary(o *operation) error {
 }
 
 // comparable is what to compare with: 0 would mean not to compare, and no item has the largest number.
-func comparable(cas uint64) uint64 {
+func compareToken(cas uint64) uint64 {
 	if cas == 0 {
 		return math.MaxUint64
 	}
@@ -90,7 +90,7 @@ func (c *conn) receiveBinary(o *operation) error {
 	case wire.StatusNotStored:
 		return ErrNotStored
 	}
-	return c.refused()
+	return c.statusError()
 }
 
 func (c *conn) takeBinaryValue(o *operation) error {
@@ -112,7 +112,7 @@ func (c *conn) takeBinaryValue(o *operation) error {
 }
 
 // refused is the error that a status tells.
-func (c *conn) refused() error {
+func (c *conn) statusError() error {
 	r := &c.binary.response
 	kind := ErrServerError
 	switch r.Status {
@@ -141,7 +141,7 @@ func (c *conn) appendBinaryMany(dst []byte, keys []string) ([]byte, error) {
 	return end.AppendTo(dst), nil
 }
 
-func (c *conn) receiveBinaryMany(keys []string, found func() *Item) error {
+func (c *conn) receiveBinaryMany(keys []string, newItem func() *Item) error {
 	r := &c.binary.response
 	var failed error
 	for next := 0; ; {
@@ -156,13 +156,13 @@ func (c *conn) receiveBinaryMany(keys []string, found func() *Item) error {
 		flags, ok := wire.ParseUint32Extras(r.Extras)
 		switch {
 		case r.Status != wire.StatusOK:
-			failed = c.refused()
+			failed = c.statusError()
 		case r.Opcode == wire.OpNoOp:
 			return failed
 		case !ok:
 			return unexpected("the flags of a value", r.Extras)
 		default:
-			*found() = Item{Key: keys[number], Value: c.takeValue(&r.Value), Flags: flags, CasID: r.CAS}
+			*newItem() = Item{Key: keys[number], Value: c.takeValue(&r.Value), Flags: flags, CasID: r.CAS}
 		}
 	}
 }
@@ -183,7 +183,7 @@ func (c *conn) loginBinary(user, password string) error {
 		return unexpected("the answer to a login", r.Opcode)
 	}
 	if r.Status != wire.StatusOK {
-		err := c.refused().(*ReplyError)
+		err := c.statusError().(*ReplyError)
 		err.kind = ErrLogin
 		return err
 	}

@@ -260,15 +260,15 @@ func (c *Client) do(ctx context.Context, o *operation) error {
 			}
 		}
 		failed = n.use(ctx, c, o.verb.repeatable(), func(cn *conn) error { return cn.do(o) })
-		if !c.goesOn(failed) {
+		if !c.triesNext(failed) {
 			return failed
 		}
 	}
 }
 
 // goesOn says whether the next server is asked after such an error: only if this one has not been asked.
-func (c *Client) goesOn(err error) bool {
-	return c.options.Failover == FailoverNext && wasNotAsked(err)
+func (c *Client) triesNext(err error) bool {
+	return c.options.Failover == FailoverNext && wasNotSent(err)
 }
 
 // each asks all servers, and returns the first error.

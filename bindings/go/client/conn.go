@@ -52,43 +52,43 @@ type binaryMessages struct {
 }
 
 // What a line or a header takes beside a value.
-const headRoomBytes = 2 << 10
+const headerBytesMax = 2 << 10
 
 func newConn(raw net.Conn, server net.Addr, maxValueBytes int) *conn {
 	return &conn{
 		Conn: raw, server: server, alive: livenessOf(raw),
-		r: wire.NewReader(raw, maxValueBytes+headRoomBytes), w: wire.NewWriter(raw),
+		r: wire.NewReader(raw, maxValueBytes+headerBytesMax), w: wire.NewWriter(raw),
 	}
 }
 
 // within lets f talk until the deadline, or until ctx is done. It says whether nothing will happen to the connection
 // any more once it has returned.
-func (c *conn) within(ctx context.Context, deadline time.Time, f func() error) (undisturbed bool, err error) {
+func (c *conn) runUntil(ctx context.Context, deadline time.Time, f func() error) (usable bool, err error) {
 	if sooner, ok := ctx.Deadline(); ok && sooner.Before(deadline) {
 		deadline = sooner
 	}
 	if err := c.SetDeadline(deadline); err != nil {
 		return false, err
 	}
-	undisturbed = true
+	usable = true
 	if ctx.Done() != nil {
 		stop := context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })
 		err = f()
-		undisturbed = stop()
+		usable = stop()
 	} else {
 		err = f()
 	}
-	if err == nil || keepsStep(err) {
-		return undisturbed, err
+	if err == nil || keepsConn(err) {
+		return usable, err
 	}
-	if over := isOver(ctx); over != nil {
-		err = over
+	if cause := contextError(ctx); cause != nil {
+		err = cause
 	}
-	return undisturbed, err
+	return usable, err
 }
 
 // isOver says why nobody waits any longer. A connection may notice that the time is over before the context does.
-func isOver(ctx context.Context) error {
+func contextError(ctx context.Context) error {
 	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
 		return context.DeadlineExceeded
 	}
@@ -122,7 +122,7 @@ func (c *conn) send(o *operation) error {
 }
 
 // getMany asks for many keys with one write, and fills what found returns for each that is there.
-func (c *conn) getMany(keys []string, found func() *Item) error {
+func (c *conn) getMany(keys []string, newItem func() *Item) error {
 	var err error
 	switch c.dialect {
 	case wire.Meta:
@@ -138,11 +138,11 @@ func (c *conn) getMany(keys []string, found func() *Item) error {
 	return c.exchange(c.many, func() error {
 		switch c.dialect {
 		case wire.Meta:
-			return c.receiveMetaMany(keys, found)
+			return c.receiveMetaMany(keys, newItem)
 		case wire.Binary:
-			return c.receiveBinaryMany(keys, found)
+			return c.receiveBinaryMany(keys, newItem)
 		}
-		return c.receiveTextMany(keys, found)
+		return c.receiveTextMany(keys, newItem)
 	})
 }
 
@@ -166,7 +166,7 @@ func (c *conn) exchange(request []byte, receive func() error) error {
 		written <- err
 	}()
 	err := receive()
-	if !keepsStep(err) {
+	if !keepsConn(err) {
 		c.Close()
 	}
 	if writeErr := <-written; writeErr != nil && err == nil {
@@ -191,7 +191,7 @@ func (c *conn) setKey(key string) (inBase64 bool, err error) {
 }
 
 // replied is the error that a server has told.
-func (c *conn) replied(word string, text []byte) error {
+func (c *conn) replyError(word string, text []byte) error {
 	kind := ErrServerError
 	if word != "SERVER_ERROR" {
 		kind = ErrClientError
@@ -214,7 +214,7 @@ func (c *conn) login(protocol Protocol, user, password string) error {
 
 // errHungUpOnMeta says that a server closed the connection when it was asked for the meta protocol, as routers do that
 // know only text.
-var errHungUpOnMeta = errors.New("larder client: the server hung up when it was asked for the meta protocol")
+var errClosedOnMeta = errors.New("larder client: the server hung up when it was asked for the meta protocol")
 
 // detect finds out whether the server speaks the meta protocol.
 func (c *conn) detect() error {
@@ -224,8 +224,8 @@ func (c *conn) detect() error {
 	if err := c.w.Flush(); err != nil {
 		return err
 	}
-	if err := c.r.Read(&c.meta.response); hungUp(err) {
-		return errHungUpOnMeta
+	if err := c.r.Read(&c.meta.response); closedByPeer(err) {
+		return errClosedOnMeta
 	} else if err != nil {
 		return err
 	}
@@ -233,11 +233,11 @@ func (c *conn) detect() error {
 	case wire.MetaNoOpDone:
 		return nil
 	case wire.MetaServerError:
-		return c.replied("SERVER_ERROR", c.meta.response.Text)
+		return c.replyError("SERVER_ERROR", c.meta.response.Text)
 	case wire.MetaError:
 		// A server that has too many connections says so unasked, and hangs up.
 		if len(c.meta.response.Text) > 0 {
-			return c.replied("ERROR", c.meta.response.Text)
+			return c.replyError("ERROR", c.meta.response.Text)
 		}
 	}
 	c.dialect = wire.Text
@@ -258,30 +258,30 @@ func (c *Client) dial(ctx context.Context, server net.Addr, protocol Protocol) (
 		raw, err = c.encrypt(dialCtx, raw, server)
 	}
 	if err != nil {
-		switch over := isOver(ctx); {
-		case over != nil:
-			return nil, &FaultError{Server: server, Err: over}
-		case isOver(dialCtx) != nil || timedOut(err):
+		switch cause := contextError(ctx); {
+		case cause != nil:
+			return nil, &FaultError{Server: server, Err: cause}
+		case contextError(dialCtx) != nil || timedOut(err):
 			return nil, &ConnectTimeoutError{server}
 		}
 		return nil, &FaultError{Server: server, Err: err, dialing: true}
 	}
 	cn := newConn(raw, server, c.maxValueBytes())
-	undisturbed, err := cn.within(ctx, deadline, func() error { return c.greet(cn, protocol) })
-	if err == nil && undisturbed {
+	usable, err := cn.runUntil(ctx, deadline, func() error { return c.handshake(cn, protocol) })
+	if err == nil && usable {
 		return cn, nil
 	}
 	raw.Close()
 	if err == nil {
-		err = isOver(ctx)
+		err = contextError(ctx)
 	}
-	if keepsStep(err) {
+	if keepsConn(err) {
 		return nil, err
 	}
 	return nil, &FaultError{Server: server, Err: err, dialing: true}
 }
 
-func (c *Client) greet(cn *conn, protocol Protocol) error {
+func (c *Client) handshake(cn *conn, protocol Protocol) error {
 	if c.options.Username != "" {
 		if err := cn.login(protocol, c.options.Username, c.options.Password); err != nil {
 			return err

@@ -137,7 +137,7 @@ func unexpected(want string, got any) error {
 }
 
 // keepsStep says whether the connection can be used again after an operation that ended with this error.
-func keepsStep(err error) bool {
+func keepsConn(err error) bool {
 	switch err {
 	case nil, ErrCacheMiss, ErrCASConflict, ErrNotStored, ErrMalformedKey:
 		return true
@@ -148,7 +148,7 @@ func keepsStep(err error) bool {
 }
 
 // wasNotAsked says whether the server cannot have done anything, so that another one may be asked.
-func wasNotAsked(err error) bool {
+func wasNotSent(err error) bool {
 	var down *DownError
 	var slow *ConnectTimeoutError
 	var fault *FaultError

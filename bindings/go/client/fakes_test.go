@@ -8,10 +8,10 @@ import (
 )
 
 // textOnly is a server from before the meta protocol that has one value for each key.
-func textOnly(conn net.Conn) { serveText(conn, "ERROR\r\n") }
+func serveTextOnly(conn net.Conn) { serveText(conn, "ERROR\r\n") }
 
 // hangsUp is one that closes the connection where it does not know a command, as routers do.
-func hangsUp(conn net.Conn) { serveText(conn, "") }
+func serveAndHangUp(conn net.Conn) { serveText(conn, "") }
 
 func serveText(conn net.Conn, unknown string) {
 	lines := bufio.NewReader(conn)

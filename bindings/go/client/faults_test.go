@@ -20,9 +20,9 @@ import (
 )
 
 // quick is a client of a server that does what a test wants, for whom tests do not wait long.
-func quick(t *testing.T, options Options, servers ...string) (*Client, *counting) {
+func newCountedClient(t *testing.T, options Options, servers ...string) (*Client, *dialCounter) {
 	t.Helper()
-	connections := newCounting()
+	connections := newDialCounter()
 	options.Servers, options.DialContext = servers, connections.dial
 	if options.Timeout == 0 {
 		options.Timeout = 200 * time.Millisecond
@@ -31,7 +31,7 @@ func quick(t *testing.T, options Options, servers ...string) (*Client, *counting
 }
 
 // leavesNothing checks that connections and goroutines are gone when the test's clients are closed.
-func leavesNothing(t *testing.T) {
+func checkGoroutineLeaks(t *testing.T) {
 	t.Helper()
 	before := runtime.NumGoroutine()
 	t.Cleanup(func() {
@@ -46,15 +46,15 @@ func leavesNothing(t *testing.T) {
 	})
 }
 
-func wantsOpen(t *testing.T, c *counting, want int) {
+func wantOpen(t *testing.T, c *dialCounter, want int) {
 	t.Helper()
-	if open := add(c.open, 0); open != want {
+	if open := addTo(c.open, 0); open != want {
 		t.Errorf("%d connections are open, not %d", open, want)
 	}
 }
 
 // answers is a server that says the same to every line.
-func answers(answer string) func(net.Conn) {
+func replyWith(answer string) func(net.Conn) {
 	return func(conn net.Conn) {
 		lines := bufio.NewReader(conn)
 		for {
@@ -67,7 +67,7 @@ func answers(answer string) func(net.Conn) {
 }
 
 func TestGarbageIsAnErrorAndTheConnectionGoes(t *testing.T) {
-	leavesNothing(t)
+	checkGoroutineLeaks(t)
 	for _, c := range []struct {
 		protocol Protocol
 		answer   string
@@ -84,14 +84,14 @@ func TestGarbageIsAnErrorAndTheConnectionGoes(t *testing.T) {
 		{ProtocolBinary, "HTTP/1.1 400 Bad Request\r\n\r\n"},
 	} {
 		t.Run(fmt.Sprintf("%d %.20q", c.protocol, c.answer), func(t *testing.T) {
-			serve := answers(c.answer)
+			serve := replyWith(c.answer)
 			if c.protocol == ProtocolBinary {
 				serve = func(conn net.Conn) {
 					io.ReadFull(conn, make([]byte, wire.BinaryHeaderBytes))
 					io.WriteString(conn, c.answer)
 				}
 			}
-			client, connections := quick(t, Options{Protocol: c.protocol}, fake(t, serve))
+			client, connections := newCountedClient(t, Options{Protocol: c.protocol}, fakeServer(t, serve))
 			_, err := client.Get("k")
 			var fault *FaultError
 			if !errors.Is(err, ErrProtocol) || !errors.As(err, &fault) {
@@ -102,7 +102,7 @@ func TestGarbageIsAnErrorAndTheConnectionGoes(t *testing.T) {
 				t.Error("many keys were answered with garbage, and nobody noticed")
 			}
 			client.Close()
-			wantsOpen(t, connections, 0)
+			wantOpen(t, connections, 0)
 		})
 	}
 }
@@ -113,7 +113,7 @@ func TestAnswersToOtherRequestsAreNoticed(t *testing.T) {
 		"opcode": {Opcode: wire.OpSet, Opaque: 1},
 		"extras": {Opcode: wire.OpGet, Opaque: 1},
 	} {
-		client, _ := quick(t, Options{Protocol: ProtocolBinary}, fake(t, func(conn net.Conn) {
+		client, _ := newCountedClient(t, Options{Protocol: ProtocolBinary}, fakeServer(t, func(conn net.Conn) {
 			io.ReadFull(conn, make([]byte, wire.BinaryHeaderBytes))
 			conn.Write(answer.AppendTo(nil))
 		}))
@@ -122,7 +122,7 @@ func TestAnswersToOtherRequestsAreNoticed(t *testing.T) {
 		}
 	}
 	for _, opaque := range []string{"", "O1", "O2", "Ox", "O99999999999999999999"} {
-		client, _ := quick(t, Options{Protocol: ProtocolMeta}, fake(t, answers("VA 1 "+opaque+"\r\nv\r\n")))
+		client, _ := newCountedClient(t, Options{Protocol: ProtocolMeta}, fakeServer(t, replyWith("VA 1 "+opaque+"\r\nv\r\n")))
 		if _, err := client.GetMulti([]string{"a", "b"}); !errors.Is(err, ErrProtocol) {
 			t.Errorf("%s: %v", opaque, err)
 		}
@@ -130,8 +130,8 @@ func TestAnswersToOtherRequestsAreNoticed(t *testing.T) {
 }
 
 func TestAConnectionThatEndsWithinAnAnswer(t *testing.T) {
-	leavesNothing(t)
-	client, connections := quick(t, Options{Protocol: ProtocolMeta}, fake(t, func(conn net.Conn) {
+	checkGoroutineLeaks(t)
+	client, connections := newCountedClient(t, Options{Protocol: ProtocolMeta}, fakeServer(t, func(conn net.Conn) {
 		bufio.NewReader(conn).ReadString('\n')
 		io.WriteString(conn, "VA 10 f0 c1\r\nabc")
 	}))
@@ -140,34 +140,34 @@ func TestAConnectionThatEndsWithinAnAnswer(t *testing.T) {
 	if !errors.As(err, &fault) || !errors.Is(err, io.ErrUnexpectedEOF) || fault.Timeout() {
 		t.Error(err)
 	}
-	wantsOpen(t, connections, 0)
+	wantOpen(t, connections, 0)
 }
 
 func TestAServerThatNeverAnswers(t *testing.T) {
-	leavesNothing(t)
-	client, connections := quick(t, Options{}, fake(t, func(conn net.Conn) { io.Copy(io.Discard, conn) }))
+	checkGoroutineLeaks(t)
+	client, connections := newCountedClient(t, Options{}, fakeServer(t, func(conn net.Conn) { io.Copy(io.Discard, conn) }))
 	begin := time.Now()
 	_, err := client.Get("k")
 	var timeout net.Error
 	if !errors.As(err, &timeout) || !timeout.Timeout() || time.Since(begin) > 2*time.Second {
 		t.Errorf("%v after %v", err, time.Since(begin))
 	}
-	wantsOpen(t, connections, 0)
+	wantOpen(t, connections, 0)
 }
 
 func TestAServerThatDoesNotReadALargeRequest(t *testing.T) {
-	leavesNothing(t)
-	client, connections := quick(t, Options{Protocol: ProtocolMeta}, fake(t, func(conn net.Conn) { time.Sleep(time.Second) }))
-	_, err := client.GetMulti(keysOf(300_000))
+	checkGoroutineLeaks(t)
+	client, connections := newCountedClient(t, Options{Protocol: ProtocolMeta}, fakeServer(t, func(conn net.Conn) { time.Sleep(time.Second) }))
+	_, err := client.GetMulti(testKeys(300_000))
 	if !errors.As(err, new(*FaultError)) {
 		t.Error(err)
 	}
-	wantsOpen(t, connections, 0)
+	wantOpen(t, connections, 0)
 }
 
 func TestARefusedConnection(t *testing.T) {
 	address := freePort(t)
-	client, connections := quick(t, Options{BackoffMin: 200 * time.Millisecond}, address)
+	client, connections := newCountedClient(t, Options{BackoffMin: 200 * time.Millisecond}, address)
 	if _, err := client.Get("k"); !errors.Is(err, syscall.ECONNREFUSED) || !errors.As(err, new(*FaultError)) {
 		t.Fatal(err)
 	}
@@ -176,11 +176,11 @@ func TestARefusedConnection(t *testing.T) {
 	if !errors.Is(err, ErrServerDown) || !errors.Is(err, syscall.ECONNREFUSED) || !errors.As(err, &down) || time.Until(down.Until) > 200*time.Millisecond {
 		t.Fatal(err)
 	}
-	wantsOpen(t, connections, 0)
+	wantOpen(t, connections, 0)
 }
 
 func TestABlackHole(t *testing.T) {
-	leavesNothing(t)
+	checkGoroutineLeaks(t)
 	client := newClient(t, Options{Servers: []string{"192.0.2.1:11211"}, DialTimeout: 50 * time.Millisecond,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			<-ctx.Done()
@@ -194,15 +194,15 @@ func TestABlackHole(t *testing.T) {
 }
 
 func TestACancelledContextEndsTheWaitAtOnce(t *testing.T) {
-	leavesNothing(t)
+	checkGoroutineLeaks(t)
 	asked := make(chan struct{}, 1)
-	client, connections := quick(t, Options{Protocol: ProtocolMeta, Timeout: 10 * time.Second}, fake(t, func(conn net.Conn) {
+	client, connections := newCountedClient(t, Options{Protocol: ProtocolMeta, Timeout: 10 * time.Second}, fakeServer(t, func(conn net.Conn) {
 		asked <- struct{}{}
 		io.Copy(io.Discard, conn)
 	}))
 	for name, ask := range map[string]func(context.Context) error{
 		"get":   func(ctx context.Context) error { _, err := client.GetContext(ctx, "k"); return err },
-		"multi": func(ctx context.Context) error { _, err := client.GetMultiContext(ctx, keysOf(10)); return err },
+		"multi": func(ctx context.Context) error { _, err := client.GetMultiContext(ctx, testKeys(10)); return err },
 		"ping":  client.PingContext,
 	} {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -214,7 +214,7 @@ func TestACancelledContextEndsTheWaitAtOnce(t *testing.T) {
 		if err := <-done; !errors.Is(err, context.Canceled) || time.Since(begin) > time.Second {
 			t.Errorf("%s: %v after %v", name, err, time.Since(begin))
 		}
-		wantsOpen(t, connections, 0)
+		wantOpen(t, connections, 0)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
@@ -235,7 +235,7 @@ func TestALateAnswerIsToNobodyElse(t *testing.T) {
 	var first atomic.Bool
 	first.Store(true)
 	release := make(chan struct{})
-	client, connections := quick(t, Options{Protocol: ProtocolMeta, Timeout: 5 * time.Second}, fake(t, func(conn net.Conn) {
+	client, connections := newCountedClient(t, Options{Protocol: ProtocolMeta, Timeout: 5 * time.Second}, fakeServer(t, func(conn net.Conn) {
 		lines := bufio.NewReader(conn)
 		for {
 			line, err := lines.ReadString('\n')
@@ -256,49 +256,49 @@ func TestALateAnswerIsToNobodyElse(t *testing.T) {
 	}
 	close(release)
 	for range 10 {
-		wants(t, client, "mine", "mine")
+		wantValue(t, client, "mine", "mine")
 	}
-	wantsOpen(t, connections, 1)
-	if dialed := add(connections.dialed, 0); dialed != 2 {
+	wantOpen(t, connections, 1)
+	if dialed := addTo(connections.dialed, 0); dialed != 2 {
 		t.Errorf("%d connections", dialed)
 	}
 }
 
 func TestAValueThatIsTooLong(t *testing.T) {
-	client, connections := quick(t, Options{MaxValueBytes: 1 << 20}, fake(t, answers("VA 100000000 f0 c1\r\n")))
+	client, connections := newCountedClient(t, Options{MaxValueBytes: 1 << 20}, fakeServer(t, replyWith("VA 100000000 f0 c1\r\n")))
 	client.options.Protocol = ProtocolMeta
 	_, err := client.Get("k")
 	var large *wire.TooLargeError
 	if !errors.As(err, &large) || large.LimitBytes > 2<<20 {
 		t.Error(err)
 	}
-	wantsOpen(t, connections, 0)
+	wantOpen(t, connections, 0)
 }
 
 func TestIdleConnectionsAreBounded(t *testing.T) {
-	client, connections := quick(t, Options{MaxIdleConns: 3, Timeout: 5 * time.Second}, start(t, "memcached"))
+	client, connections := newCountedClient(t, Options{MaxIdleConns: 3, Timeout: 5 * time.Second}, startServer(t, "memcached"))
 	done := make(chan error)
 	for range 20 {
 		go func() {
-			_, err := client.GetMulti(keysOf(1000))
+			_, err := client.GetMulti(testKeys(1000))
 			done <- err
 		}()
 	}
 	for range 20 {
 		must(t, <-done)
 	}
-	if open := add(connections.open, 0); open > 3 {
+	if open := addTo(connections.open, 0); open > 3 {
 		t.Errorf("%d connections are open", open)
 	}
 	must(t, client.Close())
-	wantsOpen(t, connections, 0)
+	wantOpen(t, connections, 0)
 	must(t, client.Ping())
-	wantsOpen(t, connections, 1)
+	wantOpen(t, connections, 1)
 }
 
 func TestAServerIsLeftAloneForAGrowingTime(t *testing.T) {
 	address := freePort(t)
-	client, _ := quick(t, Options{BackoffMin: 20 * time.Millisecond, BackoffMax: 100 * time.Millisecond}, address)
+	client, _ := newCountedClient(t, Options{BackoffMin: 20 * time.Millisecond, BackoffMax: 100 * time.Millisecond}, address)
 	n := client.node(serverAddr{"tcp", address})
 	var dials int
 	var dialed time.Time
@@ -325,8 +325,8 @@ func TestAServerIsLeftAloneForAGrowingTime(t *testing.T) {
 	}
 	// When it is back it is asked again, and all is forgotten.
 	port := address[strings.LastIndexByte(address, ':')+1:]
-	run(t, "memcached", "-l", "127.0.0.1", "-p", port)
-	await(t, "tcp", address)
+	runServer(t, "memcached", "-l", "127.0.0.1", "-p", port)
+	waitForServer(t, "tcp", address)
 	client.DialContext = nil
 	time.Sleep(time.Until(n.downUntil) + time.Millisecond)
 	must(t, client.Ping())
@@ -336,10 +336,10 @@ func TestAServerIsLeftAloneForAGrowingTime(t *testing.T) {
 }
 
 func TestTheNextServerIsAskedIfWanted(t *testing.T) {
-	dead, alive := freePort(t), start(t, "memcached")
+	dead, alive := freePort(t), startServer(t, "memcached")
 	for _, hashing := range []Hashing{HashModulo, HashKetama, HashKetamaUnweighted, HashRendezvous} {
-		client, _ := quick(t, Options{Hashing: hashing, Failover: FailoverNext, Timeout: 5 * time.Second}, dead, alive)
-		keys := keysOf(50)
+		client, _ := newCountedClient(t, Options{Hashing: hashing, Failover: FailoverNext, Timeout: 5 * time.Second}, dead, alive)
+		keys := testKeys(50)
 		for _, key := range keys {
 			must(t, client.Set(&Item{Key: key, Value: []byte(key)}))
 		}
@@ -347,14 +347,14 @@ func TestTheNextServerIsAskedIfWanted(t *testing.T) {
 		if err != nil || len(items) != len(keys) {
 			t.Errorf("%d items, %v", len(items), err)
 		}
-		client, _ = quick(t, Options{Hashing: hashing, Timeout: 5 * time.Second}, dead, alive)
+		client, _ = newCountedClient(t, Options{Hashing: hashing, Timeout: 5 * time.Second}, dead, alive)
 		items, err = client.GetMulti(keys)
 		if len(items) == 0 || len(items) == len(keys) || !errors.As(err, new(*FaultError)) {
 			t.Errorf("%d items, %v", len(items), err)
 		}
 	}
-	client, _ := quick(t, Options{Failover: FailoverNext}, dead, freePort(t))
-	if _, err := client.GetMulti(keysOf(3)); !errors.Is(err, syscall.ECONNREFUSED) {
+	client, _ := newCountedClient(t, Options{Failover: FailoverNext}, dead, freePort(t))
+	if _, err := client.GetMulti(testKeys(3)); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Error(err)
 	}
 	if _, err := client.Get("k"); !errors.Is(err, ErrServerDown) {
@@ -364,7 +364,7 @@ func TestTheNextServerIsAskedIfWanted(t *testing.T) {
 
 func TestWhatMayHaveBeenDoneIsNotDoneTwice(t *testing.T) {
 	var requests atomic.Int32
-	client, _ := quick(t, Options{Protocol: ProtocolMeta}, fake(t, func(conn net.Conn) {
+	client, _ := newCountedClient(t, Options{Protocol: ProtocolMeta}, fakeServer(t, func(conn net.Conn) {
 		lines := bufio.NewReader(conn)
 		for range 2 {
 			line, err := lines.ReadString('\n')
@@ -422,11 +422,11 @@ func TestWhatCannotBeIsSaid(t *testing.T) {
 }
 
 func TestNothingOfAValueIsShared(t *testing.T) {
-	client := newClient(t, Options{Servers: []string{start(t, "memcached")}})
+	client := newClient(t, Options{Servers: []string{startServer(t, "memcached")}})
 	must(t, client.Set(&Item{Key: "a", Value: []byte("aaaa")}))
 	must(t, client.Set(&Item{Key: "b", Value: []byte("bbbb")}))
-	a := wants(t, client, "a", "aaaa")
-	wants(t, client, "b", "bbbb")
+	a := wantValue(t, client, "a", "aaaa")
+	wantValue(t, client, "b", "bbbb")
 	if !bytes.Equal(a.Value, []byte("aaaa")) {
 		t.Errorf("%q", a.Value)
 	}
@@ -434,8 +434,8 @@ func TestNothingOfAValueIsShared(t *testing.T) {
 
 // More goroutines than connections take turns.
 func TestConnectionsAreNoMoreThanAllowed(t *testing.T) {
-	leavesNothing(t)
-	c, connections := quick(t, Options{MaxConns: 3, Timeout: 10 * time.Second, Protocol: ProtocolMeta}, fake(t, answers("EN\r\n")))
+	checkGoroutineLeaks(t)
+	c, connections := newCountedClient(t, Options{MaxConns: 3, Timeout: 10 * time.Second, Protocol: ProtocolMeta}, fakeServer(t, replyWith("EN\r\n")))
 	var askers sync.WaitGroup
 	var most atomic.Int64
 	for range 20 {
@@ -446,7 +446,7 @@ func TestConnectionsAreNoMoreThanAllowed(t *testing.T) {
 				if _, err := c.Get("k"); err != ErrCacheMiss {
 					t.Error(err)
 				}
-				if open := int64(add(connections.open, 0)); open > most.Load() {
+				if open := int64(addTo(connections.open, 0)); open > most.Load() {
 					most.Store(open)
 				}
 			}
@@ -463,13 +463,13 @@ func TestConnectionsAreNoMoreThanAllowed(t *testing.T) {
 
 // Who waits for a connection waits no longer than for an answer, and the server is not to blame.
 func TestAWaitForAConnectionEnds(t *testing.T) {
-	leavesNothing(t)
-	c, _ := quick(t, Options{MaxConns: 1, Protocol: ProtocolMeta}, fake(t, func(conn net.Conn) {
+	checkGoroutineLeaks(t)
+	c, _ := newCountedClient(t, Options{MaxConns: 1, Protocol: ProtocolMeta}, fakeServer(t, func(conn net.Conn) {
 		io.Copy(io.Discard, conn)
 	}))
 	addr := c.selector.(*ServerList).addrs[0]
 	node := c.node(addr)
-	must(t, node.enter(context.Background(), c))
+	must(t, node.acquire(context.Background(), c))
 	_, err := c.Get("k")
 	var timeout net.Error
 	if !errors.Is(err, ErrBusy) || !errors.As(err, &timeout) || !timeout.Timeout() || node.failures > 0 {
@@ -480,7 +480,7 @@ func TestAWaitForAConnectionEnds(t *testing.T) {
 	if _, err := c.GetContext(ctx, "k"); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrBusy) {
 		t.Error(err)
 	}
-	node.leave()
+	node.release()
 	// It answers to nobody: but now it is asked.
 	if _, err := c.Get("k"); errors.Is(err, ErrBusy) || len(node.inUse) != 0 {
 		t.Error(err)
@@ -489,7 +489,7 @@ func TestAWaitForAConnectionEnds(t *testing.T) {
 
 // executesAndHangsUp answers pings, and carries out and counts changes, after each of which it closes the connection
 // without an answer.
-func executesAndHangsUp(changes *atomic.Int64) func(net.Conn) {
+func applyAndHangUp(changes *atomic.Int64) func(net.Conn) {
 	return func(conn net.Conn) {
 		lines := bufio.NewReader(conn)
 		for {
@@ -515,7 +515,7 @@ func executesAndHangsUp(changes *atomic.Int64) func(net.Conn) {
 }
 
 func TestAChangeThatMayHaveBeenMadeIsNotSentAgain(t *testing.T) {
-	leavesNothing(t)
+	checkGoroutineLeaks(t)
 	item := &Item{Key: "k", Value: []byte("v")}
 	for name, change := range map[string]func(*Client) error{
 		"set":           func(c *Client) error { return c.Set(item) },
@@ -527,7 +527,7 @@ func TestAChangeThatMayHaveBeenMadeIsNotSentAgain(t *testing.T) {
 		"flush":         (*Client).FlushAll,
 	} {
 		var changes atomic.Int64
-		client, connections := quick(t, Options{Protocol: ProtocolMeta, Timeout: 5 * time.Second}, fake(t, executesAndHangsUp(&changes)))
+		client, connections := newCountedClient(t, Options{Protocol: ProtocolMeta, Timeout: 5 * time.Second}, fakeServer(t, applyAndHangUp(&changes)))
 		// The connection is an old one then.
 		must(t, client.Ping())
 		err := change(client)
@@ -535,17 +535,17 @@ func TestAChangeThatMayHaveBeenMadeIsNotSentAgain(t *testing.T) {
 		if !errors.As(err, &fault) || changes.Load() != 1 {
 			t.Errorf("%s: made %d times, and the caller got %v", name, changes.Load(), err)
 		}
-		wantsOpen(t, connections, 0)
+		wantOpen(t, connections, 0)
 	}
 }
 
 func TestAChangeIsSentOnANewConnectionWhereTheOldOneWasClosedBefore(t *testing.T) {
-	leavesNothing(t)
+	checkGoroutineLeaks(t)
 	closing := make(chan struct{})
 	var served atomic.Int64
-	address := fake(t, func(conn net.Conn) {
+	address := fakeServer(t, func(conn net.Conn) {
 		if served.Add(1) > 1 {
-			answers("HD\r\n")(conn)
+			replyWith("HD\r\n")(conn)
 			return
 		}
 		bufio.NewReader(conn).ReadString('\n')

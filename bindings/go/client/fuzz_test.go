@@ -37,7 +37,7 @@ func FuzzAnswers(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, v, protocol uint8, answer []byte) {
 		dialect := []wire.Dialect{wire.Meta, wire.Text, wire.Binary}[protocol%3]
-		told := func(source io.Reader) string {
+		outcomeOf := func(source io.Reader) string {
 			cn := newConn(script{source}, serverAddr{"tcp", "there:1"}, 1<<20)
 			cn.dialect, cn.anyKeys = dialect, true
 			o := operation{verb: verb(v) % (verbPing + 1), key: "k"}
@@ -60,7 +60,7 @@ func FuzzAnswers(f *testing.F) {
 			}
 			return fmt.Sprint(outcome, o.item, o.number, many, len(items))
 		}
-		whole, cut := told(bytes.NewReader(answer)), told(iotest.OneByteReader(bytes.NewReader(answer)))
+		whole, cut := outcomeOf(bytes.NewReader(answer)), outcomeOf(iotest.OneByteReader(bytes.NewReader(answer)))
 		if whole != cut {
 			t.Fatalf("%q: %s, and cut: %s", answer, whole, cut)
 		}

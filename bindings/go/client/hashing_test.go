@@ -86,7 +86,7 @@ func TestKeysAreWhereOtherClientsHaveThem(t *testing.T) {
 func TestKeysOfNewAreWhereGomemcacheHasThem(t *testing.T) {
 	servers := []string{"10.0.1.1:11211", "10.0.1.2:11211", "10.0.1.3:11211"}
 	c := New(servers...)
-	for _, key := range keysOf(100) {
+	for _, key := range testKeys(100) {
 		n, err := c.pick(key, 0)
 		must(t, err)
 		if want := servers[crc32.ChecksumIEEE([]byte(key))%3]; n.addr.String() != want {
@@ -100,7 +100,7 @@ func TestEveryServerComesOnceForAKey(t *testing.T) {
 	for _, hashing := range []Hashing{HashModulo, HashKetama, HashKetamaUnweighted, HashRendezvous} {
 		list := &ServerList{Hashing: hashing}
 		must(t, list.SetServers(servers...))
-		for _, key := range keysOf(20) {
+		for _, key := range testKeys(20) {
 			seen := make(map[string]bool)
 			for tried := range servers {
 				addr, err := list.pick(key, tried)
@@ -123,7 +123,7 @@ func TestAServerThatGoesMovesItsKeysOnly(t *testing.T) {
 		before, after := &ServerList{Hashing: hashing}, &ServerList{Hashing: hashing}
 		must(t, before.SetServers(servers...))
 		must(t, after.SetServers(servers[:4]...))
-		for _, key := range keysOf(1000) {
+		for _, key := range testKeys(1000) {
 			was, _ := before.PickServer(key)
 			is, _ := after.PickServer(key)
 			if was.String() != servers[4] && was != is {
@@ -146,7 +146,7 @@ func TestMurmur3(t *testing.T) {
 }
 
 func TestAListCanChange(t *testing.T) {
-	first, second := start(t, "memcached"), start(t, "memcached")
+	first, second := startServer(t, "memcached"), startServer(t, "memcached")
 	list := new(ServerList)
 	c := NewFromSelector(list)
 	defer c.Close()
@@ -157,30 +157,30 @@ func TestAListCanChange(t *testing.T) {
 	must(t, c.Set(&Item{Key: "k", Value: []byte("v")}))
 	must(t, list.SetServers(second))
 	_, err := c.Get("k")
-	wantsError(t, err, ErrCacheMiss)
+	wantError(t, err, ErrCacheMiss)
 	if err := list.SetServers("nonsense"); err == nil {
 		t.Error("nonsense is a server")
 	}
 	must(t, list.SetServers(first))
-	wants(t, c, "k", "v")
+	wantValue(t, c, "k", "v")
 }
 
 // everyone is a selector of a program's own.
-type everyone struct{ net.Addr }
+type singleServer struct{ net.Addr }
 
-func (e everyone) PickServer(key string) (net.Addr, error) {
+func (e singleServer) PickServer(key string) (net.Addr, error) {
 	if key == "nobody's" {
 		return nil, ErrNoServers
 	}
 	return e.Addr, nil
 }
-func (e everyone) Each(f func(net.Addr) error) error { return f(e.Addr) }
+func (e singleServer) Each(f func(net.Addr) error) error { return f(e.Addr) }
 
 func TestASelectorOfOnesOwn(t *testing.T) {
-	c := NewFromSelector(everyone{&net.UnixAddr{Name: start(t, "memcached"), Net: "unix"}})
+	c := NewFromSelector(singleServer{&net.UnixAddr{Name: startServer(t, "memcached"), Net: "unix"}})
 	defer c.Close()
 	must(t, c.Set(&Item{Key: "k", Value: []byte("v")}))
-	wants(t, c, "k", "v")
+	wantValue(t, c, "k", "v")
 	if _, err := c.Get("nobody's"); !errors.Is(err, ErrNoServers) {
 		t.Error(err)
 	}

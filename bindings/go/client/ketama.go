@@ -26,7 +26,7 @@ const (
 	pointsWeighted   = 160
 	pointsUnweighted = 100
 	// Four points come of one MD5 where servers have weights, else one.
-	pointsAHash = 4
+	pointsPerHash = 4
 	// This port is left out of a server's name.
 	memcachedPort = "11211"
 )
@@ -39,10 +39,10 @@ func newKetama(addrs []net.Addr, weights []int) *ketama {
 	k := &ketama{servers: len(addrs)}
 	for i, addr := range addrs {
 		share := float32(weightOf(weights, i)) / float32(total)
-		hashes := int(math.Floor(float64(float32(float64(share*pointsWeighted/pointsAHash*float32(len(addrs))) + 0.0000000001))))
+		hashes := int(math.Floor(float64(float32(float64(share*pointsWeighted/pointsPerHash*float32(len(addrs))) + 0.0000000001))))
 		for n := range hashes {
 			sum := md5.Sum(pointName(addr, n))
-			for part := range pointsAHash {
+			for part := range pointsPerHash {
 				k.points = append(k.points, point{binary.LittleEndian.Uint32(sum[part*4:]), i})
 			}
 		}

@@ -19,7 +19,7 @@ const (
 	attachPauseMin = time.Second
 	attachPauseMax = time.Minute
 	// keysAtOnce is for how many values of many the memory is asked at a time.
-	keysAtOnce = 16
+	keysPerBatch = 16
 	// scratchBytesMax: a buffer that has become larger is not kept.
 	scratchBytesMax = 1 << 20
 )
@@ -61,7 +61,7 @@ func (l *local) isDue() bool {
 // meet is called by whoever has opened a connection, before it is used: the memory must be that of the server at whose
 // socket it has just come in. Where there is none yet, it is asked for if that is due. The result says whether the
 // memory is another one now, so that older connections are to go.
-func (l *local) meet(ctx context.Context, isDue bool, isWanted func() bool) (isAnother bool) {
+func (l *local) verify(ctx context.Context, isDue bool, isCurrent func() bool) (changed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if old := l.attachment.Load(); old != nil {
@@ -72,16 +72,16 @@ func (l *local) meet(ctx context.Context, isDue bool, isWanted func() bool) (isA
 			return false
 		}
 		l.detach()
-		isDue, isAnother = true, true
+		isDue, changed = true, true
 	}
 	if isDue {
-		isAnother = l.attach(ctx, isWanted) || isAnother
+		changed = l.attach(ctx, isCurrent) || changed
 	}
-	return isAnother
+	return changed
 }
 
 // attach asks the server for its memory. That some servers do not pass theirs is no error. Under the lock.
-func (l *local) attach(ctx context.Context, isWanted func() bool) bool {
+func (l *local) attach(ctx context.Context, isCurrent func() bool) bool {
 	ctx, cancel := context.WithTimeout(ctx, attachTimeout)
 	defer cancel()
 	attachment, err := reader.Attach(ctx, l.socket)
@@ -91,7 +91,7 @@ func (l *local) attach(ctx context.Context, isWanted func() bool) bool {
 		return false
 	}
 	l.pause = attachPauseMin
-	if !isWanted() {
+	if !isCurrent() {
 		attachment.Close()
 		return false
 	}
@@ -144,7 +144,7 @@ type scratch struct{ keys, values []byte }
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
 // readMany finds items in the memory, and returns the keys that are to be asked for.
-func (l *local) readMany(ctx context.Context, c *Client, keys []string, found func() *Item) (rest []string) {
+func (l *local) readMany(ctx context.Context, c *Client, keys []string, newItem func() *Item) (rest []string) {
 	if l == nil {
 		return keys
 	}
@@ -154,9 +154,9 @@ func (l *local) readMany(ctx context.Context, c *Client, keys []string, found fu
 	}
 	s := scratches.Get().(*scratch)
 	for len(keys) > 0 {
-		batch := keys[:min(len(keys), keysAtOnce)]
+		batch := keys[:min(len(keys), keysPerBatch)]
 		keys = keys[len(batch):]
-		rest = s.read(c, attachment, batch, rest, found)
+		rest = s.read(c, attachment, batch, rest, newItem)
 	}
 	if cap(s.values) <= scratchBytesMax {
 		scratches.Put(s)
@@ -165,8 +165,8 @@ func (l *local) readMany(ctx context.Context, c *Client, keys []string, found fu
 }
 
 // read finds items of at most keysAtOnce keys, and appends the other keys to rest.
-func (s *scratch) read(c *Client, attachment *reader.Attachment, keys, rest []string, found func() *Item) []string {
-	var asBytes [keysAtOnce][]byte
+func (s *scratch) read(c *Client, attachment *reader.Attachment, keys, rest []string, newItem func() *Item) []string {
+	var asBytes [keysPerBatch][]byte
 	s.keys = s.keys[:0]
 	for i, key := range keys {
 		// There is nothing under the empty key.
@@ -176,13 +176,13 @@ func (s *scratch) read(c *Client, attachment *reader.Attachment, keys, rest []st
 			asBytes[i] = s.keys[start:]
 		}
 	}
-	var isFound [keysAtOnce]bool
+	var isFound [keysPerBatch]bool
 	hits := uint64(0)
 	s.values = attachment.GetMany(s.values[:0], asBytes[:len(keys)], func(i int, value []byte, info reader.Info) {
 		if len(value) > c.maxValueBytes() {
 			return
 		}
-		*found() = Item{Key: keys[i], Value: append([]byte{}, value...), Flags: info.Flags, CasID: info.CAS}
+		*newItem() = Item{Key: keys[i], Value: append([]byte{}, value...), Flags: info.Flags, CasID: info.CAS}
 		isFound[i] = true
 		hits++
 	})

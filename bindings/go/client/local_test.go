@@ -14,23 +14,23 @@ import (
 	"time"
 )
 
-func startLocal(t testing.TB) (socket string) {
+func startLocalServer(t testing.TB) (socket string) {
 	t.Helper()
-	socket = socketIn(t)
-	startLocalAt(t, socket)
+	socket = tempSocket(t)
+	startLocalServerAt(t, socket)
 	return socket
 }
 
-func startLocalAt(t testing.TB, socket string) *exec.Cmd {
+func startLocalServerAt(t testing.TB, socket string) *exec.Cmd {
 	t.Helper()
 	if runtime.GOOS != "linux" {
 		t.Skip("a server's memory is read on Linux only")
 	}
-	return startAt(t, socket, localLarderd[0], localLarderd[1:]...)
+	return startServerAt(t, socket, localLarderd[0], localLarderd[1:]...)
 }
 
 // wantsLocal checks how many items f finds in the memory.
-func wantsLocal(t *testing.T, c *Client, want uint64, f func()) {
+func wantLocalReads(t *testing.T, c *Client, want uint64, f func()) {
 	t.Helper()
 	before := c.LocalReads()
 	f()
@@ -40,18 +40,18 @@ func wantsLocal(t *testing.T, c *Client, want uint64, f func()) {
 }
 
 // untilLocal waits until reads find a key in the memory.
-func untilLocal(t *testing.T, c *Client, key string) {
+func waitForLocalRead(t *testing.T, c *Client, key string) {
 	t.Helper()
-	until(t, key+" is found in the memory", func() bool {
+	waitUntil(t, key+" is found in the memory", func() bool {
 		before := c.LocalReads()
 		_, err := c.Get(key)
 		return err == nil && c.LocalReads() > before
 	})
 }
 
-func until(t testing.TB, what string, isSo func() bool) {
+func waitUntil(t testing.TB, what string, condition func() bool) {
 	t.Helper()
-	for started := time.Now(); !isSo(); time.Sleep(5 * time.Millisecond) {
+	for started := time.Now(); !condition(); time.Sleep(5 * time.Millisecond) {
 		if time.Since(started) > 15*time.Second {
 			t.Fatalf("%s: never", what)
 		}
@@ -59,32 +59,32 @@ func until(t testing.TB, what string, isSo func() bool) {
 }
 
 // stop ends a server, as a crash would.
-func stop(server *exec.Cmd) {
+func kill(server *exec.Cmd) {
 	server.Process.Kill()
 	server.Wait()
 }
 
 func TestHitsAreFoundInTheMemoryOfAServer(t *testing.T) {
-	c := newClient(t, Options{Servers: []string{startLocal(t)}})
+	c := newClient(t, Options{Servers: []string{startLocalServer(t)}})
 	must(t, c.Set(&Item{Key: "k", Value: []byte("v"), Flags: 7}))
-	wantsLocal(t, c, 1, func() {
-		item := wants(t, c, "k", "v")
+	wantLocalReads(t, c, 1, func() {
+		item := wantValue(t, c, "k", "v")
 		if item.Flags != 7 {
 			t.Errorf("%+v", item)
 		}
 		item.Value = []byte("w")
 		must(t, c.CompareAndSwap(item))
 	})
-	wantsLocal(t, c, 2, func() {
-		wants(t, c, "k", "w")
+	wantLocalReads(t, c, 2, func() {
+		wantValue(t, c, "k", "w")
 		must(t, c.Set(&Item{Key: "k"}))
-		if item := wants(t, c, "k", ""); item.Value == nil {
+		if item := wantValue(t, c, "k", ""); item.Value == nil {
 			t.Error("an empty value is nil")
 		}
 	})
-	wantsLocal(t, c, 0, func() {
+	wantLocalReads(t, c, 0, func() {
 		_, err := c.Get("none")
-		wantsError(t, err, ErrCacheMiss)
+		wantError(t, err, ErrCacheMiss)
 		_, err = c.GetAndTouch("k", 60)
 		must(t, err)
 		cancelled, cancel := context.WithCancel(context.Background())
@@ -97,24 +97,24 @@ func TestHitsAreFoundInTheMemoryOfAServer(t *testing.T) {
 
 // What no protocol can ask for is an error, though it may be in the memory.
 func TestKeysAreThoseOfTheProtocol(t *testing.T) {
-	socket := startLocal(t)
+	socket := startLocalServer(t)
 	meta := newClient(t, Options{Servers: []string{socket}, Protocol: ProtocolMeta})
 	text := newClient(t, Options{Servers: []string{socket}, Protocol: ProtocolText})
 	must(t, meta.Set(&Item{Key: "a b", Value: []byte("v")}))
 	must(t, meta.Set(&Item{Key: "k", Value: []byte("v")}))
-	wants(t, meta, "a b", "v")
-	wants(t, text, "k", "v")
+	wantValue(t, meta, "a b", "v")
+	wantValue(t, text, "k", "v")
 	_, err := text.Get("a b")
-	wantsError(t, err, ErrMalformedKey)
+	wantError(t, err, ErrMalformedKey)
 	if items, err := text.GetMulti([]string{"k", "a b"}); !errors.Is(err, ErrMalformedKey) || len(items) != 1 {
 		t.Errorf("%v, %v", items, err)
 	}
 	_, err = text.Get("")
-	wantsError(t, err, ErrMalformedKey)
+	wantError(t, err, ErrMalformedKey)
 }
 
 func TestAValueThatIsTooLongIsSoInTheMemoryAsWell(t *testing.T) {
-	socket := startLocal(t)
+	socket := startLocalServer(t)
 	for _, local := range []bool{true, false} {
 		c := newClient(t, Options{Servers: []string{socket}, MaxValueBytes: 100_000, NoLocalReads: !local})
 		must(t, c.Set(&Item{Key: "long", Value: make([]byte, 200_000)}))
@@ -129,15 +129,15 @@ func TestAValueThatIsTooLongIsSoInTheMemoryAsWell(t *testing.T) {
 
 // Some items are in the memory, and of the others some are at the server: such as are stale.
 func TestManyItemsAreFoundInTheMemoryAndTheRestAskedFor(t *testing.T) {
-	socket := startLocal(t)
+	socket := startLocalServer(t)
 	c := newClient(t, Options{Servers: []string{socket}})
-	keys := keysOf(100)
+	keys := testKeys(100)
 	for i, key := range keys[:90] {
 		must(t, c.Set(&Item{Key: key, Value: bytes.Repeat([]byte{'x'}, i*20), Flags: uint32(i)}))
 	}
 	other := newClient(t, Options{Servers: []string{socket}, NoLocalReads: true})
 	var items map[string]*Item
-	wantsLocal(t, c, 90, func() {
+	wantLocalReads(t, c, 90, func() {
 		var err error
 		items, err = c.GetMulti(keys)
 		must(t, err)
@@ -158,8 +158,8 @@ func TestManyItemsAreFoundInTheMemoryAndTheRestAskedFor(t *testing.T) {
 		// The next one begins elsewhere.
 		_ = append(item.Value, "of another"...)
 	}
-	stale(t, socket, keys[0])
-	wantsLocal(t, c, 89, func() {
+	markStale(t, socket, keys[0])
+	wantLocalReads(t, c, 89, func() {
 		if items, err := c.GetMulti(keys); err != nil || len(items) != 90 {
 			t.Error(len(items), err)
 		}
@@ -167,26 +167,26 @@ func TestManyItemsAreFoundInTheMemoryAndTheRestAskedFor(t *testing.T) {
 }
 
 // stale marks an item as out of date: it is at the server, and not to be taken from the memory.
-func stale(t *testing.T, socket, key string) {
+func markStale(t *testing.T, socket, key string) {
 	t.Helper()
-	if said := say(t, socket, "md "+key+" I\r\n"); said != "HD\r\n" {
+	if said := request(t, socket, "md "+key+" I\r\n"); said != "HD\r\n" {
 		t.Fatalf("%q", said)
 	}
 }
 
 func TestWhoPassesNoMemoryIsAskedForEverything(t *testing.T) {
-	local := startLocal(t)
+	local := startLocalServer(t)
 	for name, options := range map[string]Options{
-		"memcached":   {Servers: []string{start(t, "memcached")}},
-		"larderd":     {Servers: []string{start(t, "larderd")}},
+		"memcached":   {Servers: []string{startServer(t, "memcached")}},
+		"larderd":     {Servers: []string{startServer(t, "larderd")}},
 		"not wanted":  {Servers: []string{local}, NoLocalReads: true},
-		"own dialing": {Servers: []string{local}, DialContext: newCounting().dial},
+		"own dialing": {Servers: []string{local}, DialContext: newDialCounter().dial},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newClient(t, options)
-			wantsLocal(t, c, 0, func() {
+			wantLocalReads(t, c, 0, func() {
 				must(t, c.Set(&Item{Key: "k", Value: []byte("v")}))
-				wants(t, c, "k", "v")
+				wantValue(t, c, "k", "v")
 			})
 		})
 	}
@@ -194,7 +194,7 @@ func TestWhoPassesNoMemoryIsAskedForEverything(t *testing.T) {
 
 // A server that passes no memory is not asked for it with each request and each connection.
 func TestWhoPassesNoMemoryIsAskedAboutItSeldom(t *testing.T) {
-	socket := start(t, "memcached")
+	socket := startServer(t, "memcached")
 	c := newClient(t, Options{Servers: []string{socket}, MaxIdleConns: -1})
 	before := connectionsOf(t, socket)
 	for range 100 {
@@ -208,8 +208,8 @@ func TestWhoPassesNoMemoryIsAskedAboutItSeldom(t *testing.T) {
 
 // Who has written a value reads it, or a later one.
 func TestOwnWritesAreReadThroughRestarts(t *testing.T) {
-	socket := socketIn(t)
-	server := startLocalAt(t, socket)
+	socket := tempSocket(t)
+	server := startLocalServerAt(t, socket)
 	c := newClient(t, Options{Servers: []string{socket}, BackoffMin: -1})
 	var done atomic.Bool
 	var writers sync.WaitGroup
@@ -234,75 +234,75 @@ func TestOwnWritesAreReadThroughRestarts(t *testing.T) {
 	}
 	for range 4 {
 		before := c.LocalReads()
-		until(t, "items are found in the memory", func() bool { return c.LocalReads() > before+100 })
-		stop(server)
-		server = startLocalAt(t, socket)
+		waitUntil(t, "items are found in the memory", func() bool { return c.LocalReads() > before+100 })
+		kill(server)
+		server = startLocalServerAt(t, socket)
 	}
 	done.Store(true)
 	writers.Wait()
 }
 
 func TestAStoppedServersMemoryIsBelievedForSomeSeconds(t *testing.T) {
-	socket := socketIn(t)
-	server := startLocalAt(t, socket)
+	socket := tempSocket(t)
+	server := startLocalServerAt(t, socket)
 	c := newClient(t, Options{Servers: []string{socket}, Timeout: 100 * time.Millisecond, BackoffMin: -1})
 	must(t, c.Set(&Item{Key: "k", Value: []byte("v")}))
-	wantsLocal(t, c, 1, func() { wants(t, c, "k", "v") })
+	wantLocalReads(t, c, 1, func() { wantValue(t, c, "k", "v") })
 	must(t, server.Process.Signal(syscall.SIGSTOP))
-	until(t, "a stopped server is noticed", func() bool {
+	waitUntil(t, "a stopped server is noticed", func() bool {
 		_, err := c.Get("k")
 		var fault *FaultError
 		return errors.As(err, &fault) && fault.Timeout()
 	})
 	must(t, server.Process.Signal(syscall.SIGCONT))
-	untilLocal(t, c, "k")
+	waitForLocalRead(t, c, "k")
 }
 
 // The one that was there before serves its connections still, and its memory could be read for a minute more: but who
 // comes in at the new one reads what is there.
 func TestAServerThatTakesOverIsRead(t *testing.T) {
-	socket := socketIn(t)
-	old := startLocalAt(t, socket)
+	socket := tempSocket(t)
+	old := startLocalServerAt(t, socket)
 	c := newClient(t, Options{Servers: []string{socket}})
 	must(t, c.Set(&Item{Key: "k", Value: []byte("old")}))
-	wantsLocal(t, c, 1, func() { wants(t, c, "k", "old") })
+	wantLocalReads(t, c, 1, func() { wantValue(t, c, "k", "old") })
 	must(t, old.Process.Signal(syscall.SIGUSR2))
-	until(t, "another process serves", func() bool { return statOf(t, socket, "pid") != old.Process.Pid })
+	waitUntil(t, "another process serves", func() bool { return statOf(t, socket, "pid") != old.Process.Pid })
 	successor := statOf(t, socket, "pid")
 	t.Cleanup(func() { syscall.Kill(successor, syscall.SIGKILL) })
-	wantsLocal(t, c, 1, func() { wants(t, c, "k", "old") })
+	wantLocalReads(t, c, 1, func() { wantValue(t, c, "k", "old") })
 
 	// As if more were asked for at once than before.
 	node := c.node(serverAddr{"unix", socket})
-	idle, _, err := node.take(context.Background(), c, false)
+	idle, _, err := node.takeConn(context.Background(), c, false)
 	must(t, err)
 	must(t, c.Set(&Item{Key: "k", Value: []byte("new")}))
-	must(t, node.talk(context.Background(), c, idle, func(*conn) error { return nil }))
-	wantsLocal(t, c, 1, func() { wants(t, c, "k", "new") })
+	must(t, node.run(context.Background(), c, idle, func(*conn) error { return nil }))
+	wantLocalReads(t, c, 1, func() { wantValue(t, c, "k", "new") })
 	must(t, c.Set(&Item{Key: "k", Value: []byte("newer")}))
-	wantsLocal(t, c, 1, func() { wants(t, c, "k", "newer") })
+	wantLocalReads(t, c, 1, func() { wantValue(t, c, "k", "newer") })
 }
 
 // Whose memory can be read is found out though nothing goes wrong with the connections.
 func TestAServerThatPassesItsMemoryLaterIsRead(t *testing.T) {
-	c := newClient(t, Options{Servers: []string{startLocal(t)}})
+	c := newClient(t, Options{Servers: []string{startLocalServer(t)}})
 	must(t, c.Set(&Item{Key: "k", Value: []byte("v")}))
 	node := c.node(c.selector.(*ServerList).addrs[0])
 	node.local.close()
-	wants(t, c, "k", "v")
-	wantsLocal(t, c, 1, func() { wants(t, c, "k", "v") })
+	wantValue(t, c, "k", "v")
+	wantLocalReads(t, c, 1, func() { wantValue(t, c, "k", "v") })
 	if open := len(node.idle); open != 1 {
 		t.Errorf("%d idle connections", open)
 	}
 }
 
 func TestAClosedClientReadsNoMemory(t *testing.T) {
-	socket := startLocal(t)
-	leavesNothing(t)
+	socket := startLocalServer(t)
+	checkGoroutineLeaks(t)
 	c := newClient(t, Options{Servers: []string{socket}})
 	for range 3 {
 		must(t, c.Set(&Item{Key: "k", Value: []byte("v")}))
-		wantsLocal(t, c, 1, func() { wants(t, c, "k", "v") })
+		wantLocalReads(t, c, 1, func() { wantValue(t, c, "k", "v") })
 		must(t, c.Close())
 		if c.node(serverAddr{"unix", socket}).local.attachment.Load() != nil {
 			t.Error("the memory is still there")
@@ -311,12 +311,12 @@ func TestAClosedClientReadsNoMemory(t *testing.T) {
 }
 
 func BenchmarkGet(b *testing.B) {
-	socket := startLocal(b)
+	socket := startLocalServer(b)
 	for name, options := range map[string]Options{
 		"memory": {Servers: []string{socket}}, "socket": {Servers: []string{socket}, NoLocalReads: true},
 	} {
 		c := newClient(b, options)
-		keys := keysOf(100)
+		keys := testKeys(100)
 		for _, key := range keys {
 			must(b, c.Set(&Item{Key: key, Value: make([]byte, 100)}))
 		}

@@ -29,7 +29,7 @@ func (c *conn) sendMeta(o *operation) error {
 	if inBase64 {
 		r.Flags = r.Flags.Add(wire.FlagBase64)
 	}
-	c.describeMeta(o)
+	c.setMeta(o)
 	c.flags = r.Flags
 	c.w.SetBuffer(r.AppendHeadTo(c.w.Buffer(), len(o.value)))
 	if r.Verb == wire.MetaSet {
@@ -39,7 +39,7 @@ func (c *conn) sendMeta(o *operation) error {
 }
 
 // describeMeta says by flags what is to be done.
-func (c *conn) describeMeta(o *operation) {
+func (c *conn) setMeta(o *operation) {
 	r := &c.meta.request
 	switch o.verb {
 	case verbGet, verbGetAndTouch, verbTouch:
@@ -63,11 +63,11 @@ func (c *conn) describeMeta(o *operation) {
 		}
 	default:
 		r.Verb = wire.MetaSet
-		c.describeMetaSet(o)
+		c.setMetaSet(o)
 	}
 }
 
-func (c *conn) describeMetaSet(o *operation) {
+func (c *conn) setMetaSet(o *operation) {
 	r := &c.meta.request
 	if o.flags != 0 {
 		r.Flags = r.Flags.AddUint(wire.FlagSetFlags, uint64(o.flags))
@@ -123,7 +123,7 @@ func (c *conn) receiveMeta(o *operation) error {
 	case wire.MetaExists:
 		return ErrCASConflict
 	case wire.MetaError, wire.MetaClientError, wire.MetaServerError:
-		return c.replied(r.Status.String(), r.Text)
+		return c.replyError(r.Status.String(), r.Text)
 	}
 	return unexpected("the answer to a request of the meta protocol", r.Status)
 }
@@ -191,7 +191,7 @@ func (c *conn) appendMetaMany(dst []byte, keys []string) ([]byte, error) {
 	return append(dst, "mn\r\n"...), nil
 }
 
-func (c *conn) receiveMetaMany(keys []string, found func() *Item) error {
+func (c *conn) receiveMetaMany(keys []string, newItem func() *Item) error {
 	r := &c.meta.response
 	var failed error
 	for next := 0; ; {
@@ -202,14 +202,14 @@ func (c *conn) receiveMetaMany(keys []string, found func() *Item) error {
 		case wire.MetaNoOpDone:
 			return failed
 		case wire.MetaValue:
-			item := found()
+			item := newItem()
 			number, err := c.metaItem(item, keys)
 			if err != nil || number < next || number >= len(keys) {
 				return unexpected("answers in the order of the requests", r.Flags)
 			}
 			next, item.Key = number+1, keys[number]
 		case wire.MetaClientError, wire.MetaServerError:
-			failed = c.replied(r.Status.String(), r.Text)
+			failed = c.replyError(r.Status.String(), r.Text)
 		default:
 			return unexpected("a value, or the end of the values", r.Status)
 		}

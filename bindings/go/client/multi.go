@@ -33,7 +33,7 @@ func (c *Client) GetMultiContext(ctx context.Context, keys []string) (map[string
 				}
 			}
 			switch {
-			case c.goesOn(g.err):
+			case c.triesNext(g.err):
 				failed, keys = append(failed, g.err), append(keys, g.keys...)
 			case g.err != nil:
 				errs = append(errs, g.err)
@@ -53,7 +53,7 @@ type group struct {
 
 // group sorts keys by server. It is nil if there are no servers any more to ask.
 func (c *Client) group(keys []string, tried int) ([]*group, error) {
-	if list, ok := c.selector.(*ServerList); ok && tried == 0 && list.only() {
+	if list, ok := c.selector.(*ServerList); ok && tried == 0 && list.isSingle() {
 		n, err := c.pick(keys[0], 0)
 		return []*group{{node: n, keys: keys}}, err
 	}
@@ -95,22 +95,22 @@ func (c *Client) ask(ctx context.Context, groups []*group) []*group {
 }
 
 // Items are allocated so many at a time: who keeps one keeps the others, but not their values.
-const itemsAtOnce = 32
+const itemsPerChunk = 32
 
 // ask finds what it can in the server's memory, and asks for the rest.
 func (g *group) ask(ctx context.Context, c *Client) {
 	g.items = make([]*Item, 0, len(g.keys))
-	var some []Item
+	var chunk []Item
 	wanted := len(g.keys)
-	found := func() *Item {
-		if len(some) == 0 {
-			some = make([]Item, min(itemsAtOnce, wanted-len(g.items)+1))
+	newItem := func() *Item {
+		if len(chunk) == 0 {
+			chunk = make([]Item, min(itemsPerChunk, wanted-len(g.items)+1))
 		}
-		item := &some[0]
-		g.items, some = append(g.items, item), some[1:]
+		item := &chunk[0]
+		g.items, chunk = append(g.items, item), chunk[1:]
 		return item
 	}
-	g.keys = g.node.local.readMany(ctx, c, g.keys, found)
+	g.keys = g.node.local.readMany(ctx, c, g.keys, newItem)
 	if len(g.keys) == 0 {
 		return
 	}
@@ -118,6 +118,6 @@ func (g *group) ask(ctx context.Context, c *Client) {
 	g.err = g.node.use(ctx, c, true, func(cn *conn) error {
 		// What a connection that broke has brought is asked for again.
 		g.items = g.items[:local]
-		return cn.getMany(g.keys, found)
+		return cn.getMany(g.keys, newItem)
 	})
 }

@@ -47,18 +47,18 @@ func (c *Client) newNode(addr net.Addr) *node {
 // use lets f talk to the server. It asks once more on a new connection if one that was idle turns out to be closed, and
 // either the request changes nothing, or no byte of it has been written.
 func (n *node) use(ctx context.Context, c *Client, repeatable bool, f func(*conn) error) error {
-	if err := n.enter(ctx, c); err != nil {
+	if err := n.acquire(ctx, c); err != nil {
 		return err
 	}
-	defer n.leave()
-	cn, reused, err := n.take(ctx, c, !repeatable)
+	defer n.release()
+	cn, reused, err := n.takeConn(ctx, c, !repeatable)
 	if err != nil {
 		return err
 	}
 	before := cn.w.Written()
-	err = n.talk(ctx, c, cn, f)
-	if !reused || !hungUp(err) {
-		return n.judge(ctx, c, err)
+	err = n.run(ctx, c, cn, f)
+	if !reused || !closedByPeer(err) {
+		return n.classify(ctx, c, err)
 	}
 	// Who hung up on one has hung up on all.
 	n.close()
@@ -69,12 +69,12 @@ func (n *node) use(ctx context.Context, c *Client, repeatable bool, f func(*conn
 	if cn, err = n.open(ctx, c, true); err != nil {
 		return err
 	}
-	return n.judge(ctx, c, n.talk(ctx, c, cn, f))
+	return n.classify(ctx, c, n.run(ctx, c, cn, f))
 }
 
 // enter waits until there may be one more connection in use. The total is bounded by that, for new ones are opened only
 // where none is idle.
-func (n *node) enter(ctx context.Context, c *Client) error {
+func (n *node) acquire(ctx context.Context, c *Client) error {
 	if n.inUse == nil {
 		return nil
 	}
@@ -95,21 +95,21 @@ func (n *node) enter(ctx context.Context, c *Client) error {
 	}
 }
 
-func (n *node) leave() {
+func (n *node) release() {
 	if n.inUse != nil {
 		<-n.inUse
 	}
 }
 
 // talk has f talk on a connection and takes it back.
-func (n *node) talk(ctx context.Context, c *Client, cn *conn, f func(*conn) error) error {
-	undisturbed, err := cn.within(ctx, time.Now().Add(c.timeout()), func() error { return f(cn) })
-	inStep := keepsStep(err)
+func (n *node) run(ctx context.Context, c *Client, cn *conn, f func(*conn) error) error {
+	usable, err := cn.runUntil(ctx, time.Now().Add(c.timeout()), func() error { return f(cn) })
+	keepable := keepsConn(err)
 	n.mu.Lock()
-	if inStep {
+	if keepable {
 		n.failures, n.downUntil, n.lastErr = 0, time.Time{}, nil
 	}
-	keep := inStep && undisturbed && cn.generation == n.generation && len(n.idle) < c.maxIdleConns()
+	keep := keepable && usable && cn.generation == n.generation && len(n.idle) < c.maxIdleConns()
 	if keep {
 		n.idle = append(n.idle, cn)
 	}
@@ -121,13 +121,13 @@ func (n *node) talk(ctx context.Context, c *Client, cn *conn, f func(*conn) erro
 }
 
 // judge says what an error means: for the server, and for the caller.
-func (n *node) judge(ctx context.Context, c *Client, err error) error {
-	if keepsStep(err) {
+func (n *node) classify(ctx context.Context, c *Client, err error) error {
+	if keepsConn(err) {
 		return err
 	}
 	// Who does not want to wait any longer says nothing about the server.
-	if isOver(ctx) == nil {
-		n.failed(c, err, failuresUntilDown)
+	if contextError(ctx) == nil {
+		n.recordFailure(c, err, failuresUntilDown)
 	}
 	var reply *ReplyError
 	if errors.As(err, &reply) {
@@ -138,20 +138,20 @@ func (n *node) judge(ctx context.Context, c *Client, err error) error {
 
 // take takes an idle connection or opens one. With mustLive it leaves out those that the server has closed, which costs
 // a system call.
-func (n *node) take(ctx context.Context, c *Client, mustLive bool) (cn *conn, reused bool, err error) {
-	if err := isOver(ctx); err != nil {
+func (n *node) takeConn(ctx context.Context, c *Client, mustBeOpen bool) (cn *conn, reused bool, err error) {
+	if err := contextError(ctx); err != nil {
 		return nil, false, &FaultError{Server: n.addr, Err: err}
 	}
 	n.mu.Lock()
-	err = n.down(c)
+	err = n.checkDown(c)
 	if err == nil {
-		cn = n.pop()
+		cn = n.popIdle()
 	}
 	n.mu.Unlock()
 	if err != nil {
 		return nil, false, err
 	}
-	if cn != nil && mustLive && !cn.alive.check() {
+	if cn != nil && mustBeOpen && !cn.alive.check() {
 		// A server that hung up on one hung up on all.
 		cn.Close()
 		n.close()
@@ -170,7 +170,7 @@ func (n *node) take(ctx context.Context, c *Client, mustLive bool) (cn *conn, re
 }
 
 // pop takes an idle connection; nil where there is none. Under the lock.
-func (n *node) pop() (cn *conn) {
+func (n *node) popIdle() (cn *conn) {
 	if last := len(n.idle) - 1; last >= 0 {
 		cn = n.idle[last]
 		n.idle[last] = nil
@@ -188,7 +188,7 @@ func (n *node) open(ctx context.Context, c *Client, isDue bool) (*conn, error) {
 	}
 	n.mu.Unlock()
 	cn, err := c.dial(ctx, n.addr, protocol)
-	if errors.Is(err, errHungUpOnMeta) {
+	if errors.Is(err, errClosedOnMeta) {
 		if cn, err = c.dial(ctx, n.addr, ProtocolText); err == nil {
 			n.mu.Lock()
 			n.textOnly = true
@@ -196,19 +196,19 @@ func (n *node) open(ctx context.Context, c *Client, isDue bool) (*conn, error) {
 		}
 	}
 	if err != nil {
-		if isOver(ctx) == nil {
-			n.failed(c, err, 1)
+		if contextError(ctx) == nil {
+			n.recordFailure(c, err, 1)
 		}
 		return nil, err
 	}
 	cn.generation = generation
-	if n.local != nil && n.local.meet(ctx, isDue, func() bool { return n.isOf(generation) }) {
-		cn.generation = n.renew(generation)
+	if n.local != nil && n.local.verify(ctx, isDue, func() bool { return n.isCurrent(generation) }) {
+		cn.generation = n.nextGeneration(generation)
 	}
 	return cn, nil
 }
 
-func (n *node) isOf(generation int) bool {
+func (n *node) isCurrent(generation int) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.generation == generation
@@ -216,7 +216,7 @@ func (n *node) isOf(generation int) bool {
 
 // renew has all connections of a generation go but the one that calls, and returns the next one. Where they are to go
 // already, that one has to as well.
-func (n *node) renew(generation int) int {
+func (n *node) nextGeneration(generation int) int {
 	n.mu.Lock()
 	if n.generation != generation {
 		n.mu.Unlock()
@@ -232,7 +232,7 @@ func (n *node) renew(generation int) int {
 
 // down says whether the server is left alone. When its time is over one is let through, and the others have to wait
 // until that one is back. The caller has the lock.
-func (n *node) down(c *Client) error {
+func (n *node) checkDown(c *Client) error {
 	if n.downUntil.IsZero() {
 		return nil
 	}
@@ -246,7 +246,7 @@ func (n *node) down(c *Client) error {
 
 // failed notes that the server has not answered. With the limit-th failure in a row it is left alone, for twice as long with each
 // further one, and not by all clients for the same time.
-func (n *node) failed(c *Client, err error, limit int) {
+func (n *node) recordFailure(c *Client, err error, limit int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.failures++
@@ -289,6 +289,6 @@ func timedOut(err error) bool {
 }
 
 // hungUp says whether the other side had closed the connection before it could be asked.
-func hungUp(err error) bool {
+func closedByPeer(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)
 }

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-func wants(t *testing.T, c *Client, key, value string) *Item {
+func wantValue(t *testing.T, c *Client, key, value string) *Item {
 	t.Helper()
 	item, err := c.Get(key)
 	if err != nil || string(item.Value) != value || item.Key != key {
@@ -22,7 +22,7 @@ func wants(t *testing.T, c *Client, key, value string) *Item {
 	return item
 }
 
-func wantsError(t *testing.T, err, want error) {
+func wantError(t *testing.T, err, want error) {
 	t.Helper()
 	// What gomemcache's users compare with == can be.
 	if err != want {
@@ -31,61 +31,61 @@ func wantsError(t *testing.T, err, want error) {
 }
 
 func TestWhatIsStoredIsRead(t *testing.T) {
-	everywhere(t, func(t *testing.T, c *Client) {
+	forEachServer(t, func(t *testing.T, c *Client) {
 		_, err := c.Get("k")
-		wantsError(t, err, ErrCacheMiss)
+		wantError(t, err, ErrCacheMiss)
 		must(t, c.Set(&Item{Key: "k", Value: []byte("v\r\n\x00"), Flags: math.MaxUint32}))
-		item := wants(t, c, "k", "v\r\n\x00")
+		item := wantValue(t, c, "k", "v\r\n\x00")
 		if item.Flags != math.MaxUint32 || item.CasID == 0 {
 			t.Errorf("%+v", item)
 		}
 		must(t, c.Set(&Item{Key: "k"}))
-		wants(t, c, "k", "")
+		wantValue(t, c, "k", "")
 		must(t, c.Delete("k"))
-		wantsError(t, c.Delete("k"), ErrCacheMiss)
+		wantError(t, c.Delete("k"), ErrCacheMiss)
 		_, err = c.Get("k")
-		wantsError(t, err, ErrCacheMiss)
+		wantError(t, err, ErrCacheMiss)
 	})
 }
 
 func TestConditionsOfStores(t *testing.T) {
-	everywhere(t, func(t *testing.T, c *Client) {
+	forEachServer(t, func(t *testing.T, c *Client) {
 		k := func(value string) *Item { return &Item{Key: "k", Value: []byte(value)} }
-		wantsError(t, c.Replace(k("x")), ErrNotStored)
-		wantsError(t, c.Append(k("x")), ErrNotStored)
-		wantsError(t, c.Prepend(k("x")), ErrNotStored)
+		wantError(t, c.Replace(k("x")), ErrNotStored)
+		wantError(t, c.Append(k("x")), ErrNotStored)
+		wantError(t, c.Prepend(k("x")), ErrNotStored)
 		must(t, c.Add(&Item{Key: "k", Value: []byte("b"), Flags: 7}))
-		wantsError(t, c.Add(k("x")), ErrNotStored)
+		wantError(t, c.Add(k("x")), ErrNotStored)
 		must(t, c.Append(k("c")))
 		must(t, c.Prepend(k("a")))
-		if item := wants(t, c, "k", "abc"); item.Flags != 7 {
+		if item := wantValue(t, c, "k", "abc"); item.Flags != 7 {
 			t.Errorf("flags %d", item.Flags)
 		}
 		must(t, c.Replace(k("d")))
-		wants(t, c, "k", "d")
+		wantValue(t, c, "k", "d")
 	})
 }
 
 func TestCompareAndSwap(t *testing.T) {
-	everywhere(t, func(t *testing.T, c *Client) {
-		wantsError(t, c.CompareAndSwap(&Item{Key: "k", CasID: 1}), ErrCacheMiss)
-		wantsError(t, c.CompareAndSwap(&Item{Key: "k", CasID: 0}), ErrCacheMiss)
+	forEachServer(t, func(t *testing.T, c *Client) {
+		wantError(t, c.CompareAndSwap(&Item{Key: "k", CasID: 1}), ErrCacheMiss)
+		wantError(t, c.CompareAndSwap(&Item{Key: "k", CasID: 0}), ErrCacheMiss)
 		must(t, c.Set(&Item{Key: "k", Value: []byte("1")}))
-		item := wants(t, c, "k", "1")
+		item := wantValue(t, c, "k", "1")
 		item.Value = []byte("2")
 		must(t, c.CompareAndSwap(item))
-		wantsError(t, c.CompareAndSwap(item), ErrCASConflict)
-		wantsError(t, c.CompareAndSwap(&Item{Key: "k", CasID: 0}), ErrCASConflict)
-		wants(t, c, "k", "2")
+		wantError(t, c.CompareAndSwap(item), ErrCASConflict)
+		wantError(t, c.CompareAndSwap(&Item{Key: "k", CasID: 0}), ErrCASConflict)
+		wantValue(t, c, "k", "2")
 	})
 }
 
 func TestNumbers(t *testing.T) {
-	everywhere(t, func(t *testing.T, c *Client) {
+	forEachServer(t, func(t *testing.T, c *Client) {
 		_, err := c.Increment("n", 1)
-		wantsError(t, err, ErrCacheMiss)
+		wantError(t, err, ErrCacheMiss)
 		_, err = c.Decrement("n", 1)
-		wantsError(t, err, ErrCacheMiss)
+		wantError(t, err, ErrCacheMiss)
 		must(t, c.Set(&Item{Key: "n", Value: []byte("10")}))
 		for _, step := range []struct {
 			by   func(string, uint64) (uint64, error)
@@ -104,15 +104,15 @@ func TestNumbers(t *testing.T) {
 		if !errors.Is(err, ErrClientError) || !errors.As(err, &reply) || !strings.Contains(err.Error(), "client error") {
 			t.Fatal(err)
 		}
-		wants(t, c, "n", "word")
+		wantValue(t, c, "n", "word")
 	})
 }
 
 func TestExpirations(t *testing.T) {
-	everywhere(t, func(t *testing.T, c *Client) {
-		wantsError(t, c.Touch("k", 60), ErrCacheMiss)
+	forEachServer(t, func(t *testing.T, c *Client) {
+		wantError(t, c.Touch("k", 60), ErrCacheMiss)
 		_, err := c.GetAndTouch("k", 60)
-		wantsError(t, err, ErrCacheMiss)
+		wantError(t, err, ErrCacheMiss)
 		must(t, c.Set(&Item{Key: "k", Value: []byte("v"), Flags: 3, Expiration: 60}))
 		must(t, c.Touch("k", 0))
 		item, err := c.GetAndTouch("k", -1)
@@ -120,16 +120,16 @@ func TestExpirations(t *testing.T) {
 			t.Fatalf("%+v, %v", item, err)
 		}
 		_, err = c.Get("k")
-		wantsError(t, err, ErrCacheMiss)
+		wantError(t, err, ErrCacheMiss)
 		must(t, c.Set(&Item{Key: "k", Expiration: -1}))
 		_, err = c.Get("k")
-		wantsError(t, err, ErrCacheMiss)
+		wantError(t, err, ErrCacheMiss)
 	})
 }
 
 func TestManyKeysAtOnce(t *testing.T) {
-	everywhere(t, func(t *testing.T, c *Client) {
-		keys := keysOf(5000)
+	forEachServer(t, func(t *testing.T, c *Client) {
+		keys := testKeys(5000)
 		for i, key := range keys {
 			if i%2 == 0 {
 				must(t, c.Set(&Item{Key: key, Value: bytes.Repeat([]byte(key), 50), Flags: uint32(i)}))
@@ -154,24 +154,24 @@ func TestManyKeysAtOnce(t *testing.T) {
 }
 
 func TestFlushAndPing(t *testing.T) {
-	everywhere(t, func(t *testing.T, c *Client) {
+	forEachServer(t, func(t *testing.T, c *Client) {
 		must(t, c.Ping())
 		must(t, c.Set(&Item{Key: "k"}))
 		must(t, c.DeleteAll())
 		_, err := c.Get("k")
-		wantsError(t, err, ErrCacheMiss)
+		wantError(t, err, ErrCacheMiss)
 	})
 }
 
 func TestKeys(t *testing.T) {
-	everywhere(t, func(t *testing.T, c *Client) {
+	forEachServer(t, func(t *testing.T, c *Client) {
 		long := strings.Repeat("k", 250)
 		must(t, c.Set(&Item{Key: long, Value: []byte("long")}))
-		wants(t, c, long, "long")
+		wantValue(t, c, long, "long")
 		must(t, c.Set(&Item{Key: "ключ", Value: []byte("utf-8")}))
-		wants(t, c, "ключ", "utf-8")
+		wantValue(t, c, "ключ", "utf-8")
 		for _, key := range []string{"", long + "k", "a b" + strings.Repeat("k", 248)} {
-			wantsError(t, c.Set(&Item{Key: key}), ErrMalformedKey)
+			wantError(t, c.Set(&Item{Key: key}), ErrMalformedKey)
 			_, err := c.GetMulti([]string{"k", key})
 			if !errors.Is(err, ErrMalformedKey) {
 				t.Errorf("%q: %v", key, err)
@@ -180,11 +180,11 @@ func TestKeys(t *testing.T) {
 		binary := "a b\x00\r\n"
 		// What is a key must not depend on what a server happens to speak.
 		if c.options.Protocol == ProtocolText || c.options.Protocol == ProtocolAuto {
-			wantsError(t, c.Set(&Item{Key: binary}), ErrMalformedKey)
+			wantError(t, c.Set(&Item{Key: binary}), ErrMalformedKey)
 			return
 		}
 		must(t, c.Set(&Item{Key: binary, Value: []byte("binary")}))
-		wants(t, c, binary, "binary")
+		wantValue(t, c, binary, "binary")
 		items, err := c.GetMulti([]string{long, binary, "ключ"})
 		if err != nil || len(items) != 3 || string(items[binary].Value) != "binary" {
 			t.Errorf("%v, %v", items, err)
@@ -193,7 +193,7 @@ func TestKeys(t *testing.T) {
 }
 
 func TestLargeValues(t *testing.T) {
-	everywhere(t, func(t *testing.T, c *Client) {
+	forEachServer(t, func(t *testing.T, c *Client) {
 		value := bytes.Repeat([]byte("0123456789abcde\n"), 60_000)
 		must(t, c.Set(&Item{Key: "k", Value: value}))
 		item, err := c.Get("k")
@@ -206,12 +206,12 @@ func TestLargeValues(t *testing.T) {
 			t.Fatal(err)
 		}
 		must(t, c.Set(&Item{Key: "k", Value: []byte("the connection goes on")}))
-		wants(t, c, "k", "the connection goes on")
+		wantValue(t, c, "k", "the connection goes on")
 	})
 }
 
 func TestManyGoroutines(t *testing.T) {
-	everywhere(t, func(t *testing.T, c *Client) {
+	forEachServer(t, func(t *testing.T, c *Client) {
 		var all sync.WaitGroup
 		for g := range 16 {
 			all.Add(1)
@@ -236,7 +236,7 @@ func TestManyGoroutines(t *testing.T) {
 }
 
 func TestReadsAllocateTheItemOnly(t *testing.T) {
-	c := newClient(t, Options{Servers: []string{start(t, "memcached")}})
+	c := newClient(t, Options{Servers: []string{startServer(t, "memcached")}})
 	item := &Item{Key: "k", Value: []byte("value")}
 	must(t, c.Set(item))
 	for what, limit := range map[string]struct {
@@ -268,11 +268,11 @@ func TestLogins(t *testing.T) {
 		{"memcached", []string{"-Y", users}, ProtocolAuto},
 	} {
 		t.Run(fmt.Sprint(c.server, c.protocol), func(t *testing.T) {
-			socket := start(t, c.server, c.args...)
+			socket := startServer(t, c.server, c.args...)
 			right := Options{Servers: []string{socket}, Protocol: c.protocol, Username: "app", Password: "secret"}
 			client := newClient(t, right)
 			must(t, client.Set(&Item{Key: "k", Value: []byte("v")}))
-			wants(t, client, "k", "v")
+			wantValue(t, client, "k", "v")
 			wrong := right
 			wrong.Password = "guess"
 			if _, err := newClient(t, wrong).Get("k"); !errors.Is(err, ErrLogin) {
@@ -292,11 +292,11 @@ func TestTLS(t *testing.T) {
 	config := writeCertificate(t, cert, key)
 	address := freePort(t)
 	port := address[strings.LastIndexByte(address, ':')+1:]
-	run(t, "larderd", "-l", "127.0.0.1", "-p", port, "-Z", "-o", "ssl_chain_cert="+cert+",ssl_key="+key)
-	await(t, "tcp", address)
+	runServer(t, "larderd", "-l", "127.0.0.1", "-p", port, "-Z", "-o", "ssl_chain_cert="+cert+",ssl_key="+key)
+	waitForServer(t, "tcp", address)
 	c := newClient(t, Options{Servers: []string{address}, TLS: config})
 	must(t, c.Set(&Item{Key: "k", Value: []byte("v")}))
-	wants(t, c, "k", "v")
+	wantValue(t, c, "k", "v")
 	distrusting := newClient(t, Options{Servers: []string{address}, TLS: config.Clone()})
 	distrusting.options.TLS.RootCAs = nil
 	var fault *FaultError
@@ -306,8 +306,8 @@ func TestTLS(t *testing.T) {
 }
 
 func TestAServerThatKnowsTextOnlyIsSpokenTextTo(t *testing.T) {
-	c := newClient(t, Options{Servers: []string{fake(t, textOnly)}})
-	wants(t, c, "k", "v")
+	c := newClient(t, Options{Servers: []string{fakeServer(t, serveTextOnly)}})
+	wantValue(t, c, "k", "v")
 	item, err := c.GetAndTouch("k", 1)
 	if err != nil || string(item.Value) != "v" {
 		t.Error(item, err)
@@ -318,14 +318,14 @@ func TestAServerThatKnowsTextOnlyIsSpokenTextTo(t *testing.T) {
 }
 
 func TestAServerThatHangsUpOnMetaIsSpokenTextTo(t *testing.T) {
-	connections := newCounting()
-	c := newClient(t, Options{DialContext: connections.dial, Servers: []string{fake(t, hangsUp)}})
+	connections := newDialCounter()
+	c := newClient(t, Options{DialContext: connections.dial, Servers: []string{fakeServer(t, serveAndHangUp)}})
 	for range 3 {
-		wants(t, c, "k", "v")
+		wantValue(t, c, "k", "v")
 		must(t, c.Close())
 	}
 	// The first connection was in vain; the others were not asked.
-	if dialed := add(connections.dialed, 0); dialed != 4 {
+	if dialed := addTo(connections.dialed, 0); dialed != 4 {
 		t.Errorf("%d connections", dialed)
 	}
 }
@@ -333,22 +333,22 @@ func TestAServerThatHangsUpOnMetaIsSpokenTextTo(t *testing.T) {
 func TestARestartedServerIsNotNoticed(t *testing.T) {
 	address := freePort(t)
 	port := address[strings.LastIndexByte(address, ':')+1:]
-	first := run(t, "memcached", "-l", "127.0.0.1", "-p", port)
-	await(t, "tcp", address)
+	first := runServer(t, "memcached", "-l", "127.0.0.1", "-p", port)
+	waitForServer(t, "tcp", address)
 	c := newClient(t, Options{Servers: []string{address}})
 	must(t, c.Set(&Item{Key: "k", Value: []byte("v")}))
 	first.Process.Kill()
 	first.Wait()
 	time.Sleep(10 * time.Millisecond)
-	run(t, "memcached", "-l", "127.0.0.1", "-p", port)
-	await(t, "tcp", address)
+	runServer(t, "memcached", "-l", "127.0.0.1", "-p", port)
+	waitForServer(t, "tcp", address)
 	_, err := c.Get("k")
-	wantsError(t, err, ErrCacheMiss)
+	wantError(t, err, ErrCacheMiss)
 }
 
 func TestStaleItemsAreReadAsOthers(t *testing.T) {
-	c := newClient(t, Options{Protocol: ProtocolMeta, Servers: []string{fake(t, answers("VA 1 c7 f5 O0 W X Z\r\nv\r\n"))}})
-	if item := wants(t, c, "k", "v"); item.Flags != 5 || item.CasID != 7 {
+	c := newClient(t, Options{Protocol: ProtocolMeta, Servers: []string{fakeServer(t, replyWith("VA 1 c7 f5 O0 W X Z\r\nv\r\n"))}})
+	if item := wantValue(t, c, "k", "v"); item.Flags != 5 || item.CasID != 7 {
 		t.Errorf("%+v", item)
 	}
 }

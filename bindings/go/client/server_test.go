@@ -39,15 +39,15 @@ func program(t testing.TB, name string) string {
 }
 
 // start starts a server with a unix socket and returns its path. The server ends with the test.
-func start(t testing.TB, name string, args ...string) (socket string) {
+func startServer(t testing.TB, name string, args ...string) (socket string) {
 	t.Helper()
-	socket = socketIn(t)
-	startAt(t, socket, name, args...)
+	socket = tempSocket(t)
+	startServerAt(t, socket, name, args...)
 	return socket
 }
 
 // socketIn is a path for a socket. One of t.TempDir's may be longer than the system takes.
-func socketIn(t testing.TB) string {
+func tempSocket(t testing.TB) string {
 	t.Helper()
 	folder, err := os.MkdirTemp("", "larder")
 	must(t, err)
@@ -56,14 +56,14 @@ func socketIn(t testing.TB) string {
 }
 
 // startAt starts a server at a path where there may have been another one.
-func startAt(t testing.TB, socket, name string, args ...string) *exec.Cmd {
+func startServerAt(t testing.TB, socket, name string, args ...string) *exec.Cmd {
 	t.Helper()
-	server := run(t, name, append([]string{"-s", socket}, args...)...)
-	await(t, "unix", socket)
+	server := runServer(t, name, append([]string{"-s", socket}, args...)...)
+	waitForServer(t, "unix", socket)
 	return server
 }
 
-func run(t testing.TB, name string, args ...string) *exec.Cmd {
+func runServer(t testing.TB, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	args = append(args, "-m", "64", "-t", "2", "-U", "0")
 	if os.Getuid() == 0 {
@@ -81,7 +81,7 @@ func run(t testing.TB, name string, args ...string) *exec.Cmd {
 	return server
 }
 
-func await(t testing.TB, network, address string) {
+func waitForServer(t testing.TB, network, address string) {
 	t.Helper()
 	for range 200 {
 		conn, err := net.Dial(network, address)
@@ -120,10 +120,10 @@ func newClient(t testing.TB, options Options) *Client {
 }
 
 // everywhere runs a test in each protocol on each server, and on one whose memory can be read.
-func everywhere(t *testing.T, test func(t *testing.T, c *Client)) {
+func forEachServer(t *testing.T, test func(t *testing.T, c *Client)) {
 	for _, server := range [][]string{{"larderd"}, localLarderd, {"memcached"}} {
 		t.Run(strings.Join(server, " "), func(t *testing.T) {
-			socket := start(t, server[0], server[1:]...)
+			socket := startServer(t, server[0], server[1:]...)
 			for protocol, name := range []string{"auto", "meta", "text", "binary"} {
 				t.Run(name, func(t *testing.T) {
 					c := newClient(t, Options{Servers: []string{socket}, Protocol: Protocol(protocol)})
@@ -141,7 +141,7 @@ func everywhere(t *testing.T, test func(t *testing.T, c *Client)) {
 var localLarderd = []string{"larderd", "--local-readers=same-uid"}
 
 // fake is a server that does with each connection what a test wants.
-func fake(t testing.TB, serve func(net.Conn)) string {
+func fakeServer(t testing.TB, serve func(net.Conn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -172,42 +172,42 @@ func fake(t testing.TB, serve func(net.Conn)) string {
 }
 
 // counting counts the connections that are open.
-type counting struct {
+type dialCounter struct {
 	open, dialed chan int
 }
 
-func newCounting() *counting {
-	c := &counting{make(chan int, 1), make(chan int, 1)}
+func newDialCounter() *dialCounter {
+	c := &dialCounter{make(chan int, 1), make(chan int, 1)}
 	c.open <- 0
 	c.dialed <- 0
 	return c
 }
 
-func add(counter chan int, n int) int {
+func addTo(counter chan int, n int) int {
 	sum := <-counter + n
 	counter <- sum
 	return sum
 }
 
-func (c *counting) dial(ctx context.Context, network, address string) (net.Conn, error) {
+func (c *dialCounter) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
-	add(c.open, 1)
-	add(c.dialed, 1)
-	return &counted{Conn: conn, counting: c}, nil
+	addTo(c.open, 1)
+	addTo(c.dialed, 1)
+	return &counted{Conn: conn, counter: c}, nil
 }
 
 type counted struct {
 	net.Conn
-	counting *counting
+	counter *dialCounter
 }
 
 func (c *counted) Close() error {
 	err := c.Conn.Close()
 	if err == nil {
-		add(c.counting.open, -1)
+		addTo(c.counter.open, -1)
 	}
 	return err
 }
@@ -219,7 +219,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-func keysOf(n int) []string {
+func testKeys(n int) []string {
 	keys := make([]string, n)
 	for i := range keys {
 		keys[i] = fmt.Sprintf("key:%d", i)
@@ -228,9 +228,9 @@ func keysOf(n int) []string {
 }
 
 // say says something to a server on a connection of its own, and returns the first line of the answer.
-func say(t testing.TB, socket, request string) string {
+func request(t testing.TB, socket, request string) string {
 	t.Helper()
-	conn, lines := saying(t, socket, request)
+	conn, lines := sendTo(t, socket, request)
 	defer conn.Close()
 	line, err := lines.ReadString('\n')
 	must(t, err)
@@ -240,7 +240,7 @@ func say(t testing.TB, socket, request string) string {
 // statOf is a number of a server's statistics.
 func statOf(t testing.TB, socket, name string) (number int) {
 	t.Helper()
-	conn, lines := saying(t, socket, "stats\r\n")
+	conn, lines := sendTo(t, socket, "stats\r\n")
 	defer conn.Close()
 	for {
 		line, err := lines.ReadString('\n')
@@ -254,7 +254,7 @@ func statOf(t testing.TB, socket, name string) (number int) {
 
 func connectionsOf(t testing.TB, socket string) int { return statOf(t, socket, "total_connections") }
 
-func saying(t testing.TB, socket, request string) (net.Conn, *bufio.Reader) {
+func sendTo(t testing.TB, socket, request string) (net.Conn, *bufio.Reader) {
 	t.Helper()
 	conn, err := net.Dial("unix", socket)
 	must(t, err)

@@ -93,7 +93,7 @@ func (s *ServerList) pick(key string, tried int) (net.Addr, error) {
 }
 
 // only says whether all keys are at one server.
-func (s *ServerList) only() bool {
+func (s *ServerList) isSingle() bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return len(s.addrs) == 1

@@ -67,15 +67,15 @@ func (c *conn) receiveText(o *operation) error {
 			return nil
 		}
 	case wire.TextClientError, wire.TextServerError, wire.TextError:
-		return c.replied(r.Kind.String(), r.Text)
-	case doneKind(o.verb):
+		return c.replyError(r.Kind.String(), r.Text)
+	case successKind(o.verb):
 		return nil
 	}
 	return unexpected("the answer to a request of the text protocol", r.AppendTo(nil))
 }
 
 // doneKind is how success of a verb is told that has a word of its own for it.
-func doneKind(v verb) wire.TextKind {
+func successKind(v verb) wire.TextKind {
 	switch v {
 	case verbTouch:
 		return wire.TextTouched
@@ -118,7 +118,7 @@ func (c *conn) appendTextMany(dst []byte, keys []string) ([]byte, error) {
 }
 
 // receiveTextMany finds the keys in the order in which they were asked for.
-func (c *conn) receiveTextMany(keys []string, found func() *Item) error {
+func (c *conn) receiveTextMany(keys []string, newItem func() *Item) error {
 	r := &c.text.response
 	for {
 		if err := c.r.Read(r); err != nil {
@@ -134,10 +134,10 @@ func (c *conn) receiveTextMany(keys []string, found func() *Item) error {
 			if len(keys) == 0 {
 				return unexpected("the values of keys that were asked for", r.Key)
 			}
-			*found() = Item{Key: keys[0], Value: c.takeValue(&r.Value), Flags: uint32(r.Flags), CasID: r.CAS}
+			*newItem() = Item{Key: keys[0], Value: c.takeValue(&r.Value), Flags: uint32(r.Flags), CasID: r.CAS}
 			keys = keys[1:]
 		case wire.TextClientError, wire.TextServerError, wire.TextError:
-			return c.replied(r.Kind.String(), r.Text)
+			return c.replyError(r.Kind.String(), r.Text)
 		default:
 			return unexpected("a value, or the end of the values", r.AppendTo(nil))
 		}
