@@ -4,7 +4,7 @@ package client
 
 import "net"
 
-// liveness would look whether the other side has closed a connection; here that cannot be told without waiting.
+// liveness checks whether the peer has closed a connection; not supported on this system.
 type liveness struct{}
 
 func livenessOf(net.Conn) *liveness { return nil }

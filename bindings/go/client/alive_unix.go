@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// liveness looks whether the other side has closed a connection, without waiting and without taking bytes from it.
+// liveness checks whether the peer has closed a connection, without blocking or consuming bytes.
 type liveness struct {
 	raw         syscall.RawConn
 	peek        func(descriptor uintptr) bool
@@ -17,7 +17,7 @@ type liveness struct {
 	byte        [1]byte
 }
 
-// livenessOf is nil where nothing can be told: of a connection that is not the system's.
+// livenessOf returns nil for a connection without a file descriptor.
 func livenessOf(conn net.Conn) *liveness {
 	l := new(liveness)
 	for {
@@ -46,7 +46,7 @@ func livenessOf(conn net.Conn) *liveness {
 		case err != nil || n == 0:
 			l.isAlive = false
 		default:
-			// Bytes that nobody asked for; under TLS they may be a new session's, but an alert is the end.
+			// Unexpected bytes. Under TLS they may be a session ticket, but an alert is the end.
 			l.isAlive = l.isEncrypted && l.byte[0] != tlsAlert
 		}
 		return true
@@ -56,7 +56,7 @@ func livenessOf(conn net.Conn) *liveness {
 
 const tlsAlert = 21
 
-// check is false where the connection cannot be used any more.
+// check reports whether the connection is usable.
 func (l *liveness) check() bool {
 	if l == nil {
 		return true

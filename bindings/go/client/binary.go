@@ -6,8 +6,8 @@ import (
 	"larder/client/wire"
 )
 
-// In the binary protocol every request has a number of its own in opaque, and an answer with another one ends the
-// connection.
+// In the binary protocol every request has its own number in the opaque field. A response with
+// another number is a protocol error, which closes the connection.
 
 func (c *conn) sendBinary(o *operation) error {
 	r := &c.binary.request
@@ -40,7 +40,8 @@ func (c *conn) sendBinary(o *operation) error {
 	return nil
 }
 
-// comparable is what to compare with: 0 would mean not to compare, and no item has the largest number.
+// compareToken returns the token to compare with: 0 would disable the comparison, and no item has
+// the largest number.
 func compareToken(cas uint64) uint64 {
 	if cas == 0 {
 		return math.MaxUint64
@@ -48,7 +49,7 @@ func compareToken(cas uint64) uint64 {
 	return cas
 }
 
-// binaryExptime says "at once" as a time in 1970: the binary protocol knows no negative numbers.
+// binaryExptime encodes a negative time as one in 1970, because the field is unsigned.
 func binaryExptime(exptime int32) uint32 {
 	const firstUnixTime = 30*24*60*60 + 1
 	if exptime < 0 {
@@ -72,7 +73,7 @@ func (c *conn) receiveBinary(o *operation) error {
 		return err
 	}
 	if r.Opaque != c.opaque || r.Opcode != c.binary.request.Opcode {
-		return unexpected("the answer to the request", r.Opcode)
+		return unexpected("a response to the request", r.Opcode)
 	}
 	switch r.Status {
 	case wire.StatusOK:
@@ -100,7 +101,7 @@ func (c *conn) takeBinaryValue(o *operation) error {
 	case verbGet, verbGetAndTouch:
 		var flags uint32
 		if flags, ok = wire.ParseUint32Extras(r.Extras); !ok {
-			return unexpected("the flags of a value", r.Extras)
+			return unexpected("4 bytes of flags", r.Extras)
 		}
 		o.item = &Item{Key: o.key, Value: c.takeValue(&r.Value), Flags: flags, CasID: r.CAS}
 	case verbIncrement, verbDecrement:
@@ -111,7 +112,7 @@ func (c *conn) takeBinaryValue(o *operation) error {
 	return nil
 }
 
-// refused is the error that a status tells.
+// statusError returns the error for a status.
 func (c *conn) statusError() error {
 	r := &c.binary.response
 	kind := ErrServerError
@@ -128,7 +129,8 @@ func (c *conn) statusError() error {
 	return &ReplyError{Server: c.server, Line: line, kind: kind}
 }
 
-// appendBinaryMany asks for all keys quietly, the number of a key being its opaque, and has the end told.
+// appendBinaryMany appends a quiet get per key, with the index of the key as opaque, and a no-op
+// that ends the responses.
 func (c *conn) appendBinaryMany(dst []byte, keys []string) ([]byte, error) {
 	for i, key := range keys {
 		if _, err := c.setKey(key); err != nil {
@@ -150,7 +152,7 @@ func (c *conn) receiveBinaryMany(keys []string, newItem func() *Item) error {
 		}
 		number := int(r.Opaque)
 		if number < next || number > len(keys) || (number == len(keys)) != (r.Opcode == wire.OpNoOp) {
-			return unexpected("answers in the order of the requests", r.Opcode)
+			return unexpected("responses in the order of the requests", r.Opcode)
 		}
 		next = number + 1
 		flags, ok := wire.ParseUint32Extras(r.Extras)
@@ -160,14 +162,14 @@ func (c *conn) receiveBinaryMany(keys []string, newItem func() *Item) error {
 		case r.Opcode == wire.OpNoOp:
 			return failed
 		case !ok:
-			return unexpected("the flags of a value", r.Extras)
+			return unexpected("4 bytes of flags", r.Extras)
 		default:
 			*newItem() = Item{Key: keys[number], Value: c.takeValue(&r.Value), Flags: flags, CasID: r.CAS}
 		}
 	}
 }
 
-// loginBinary says who we are by SASL's PLAIN.
+// loginBinary authenticates by SASL PLAIN.
 func (c *conn) loginBinary(user, password string) error {
 	c.binary.request = wire.BinaryRequest{
 		Opcode: wire.OpSASLAuth, Key: []byte("PLAIN"), Value: []byte("\x00" + user + "\x00" + password),
@@ -180,7 +182,7 @@ func (c *conn) loginBinary(user, password string) error {
 		return err
 	}
 	if r.Opcode != wire.OpSASLAuth {
-		return unexpected("the answer to a login", r.Opcode)
+		return unexpected("a response to the login", r.Opcode)
 	}
 	if r.Status != wire.StatusOK {
 		err := c.statusError().(*ReplyError)

@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// writeCertificate makes a certificate for the loopback, and a configuration that trusts it.
+// writeCertificate writes a certificate for the loopback address, and returns a configuration that
+// trusts it.
 func writeCertificate(t testing.TB, certFile, keyFile string) *tls.Config {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

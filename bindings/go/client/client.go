@@ -10,23 +10,24 @@ import (
 )
 
 const (
-	// DefaultTimeout is how long an operation may take if nothing else is said.
+	// DefaultTimeout limits an operation if Client.Timeout is 0.
 	DefaultTimeout = 500 * time.Millisecond
-	// DefaultMaxIdleConns is how many idle connections to a server are kept if nothing else is said. It is more than
-	// gomemcache's two, which a program with more goroutines than that closes and opens all the time.
+	// DefaultMaxIdleConns is the number of idle connections kept per server if Client.MaxIdleConns
+	// is 0. It exceeds gomemcache's two, with which a program with more goroutines constantly
+	// closes and opens connections.
 	DefaultMaxIdleConns = 16
-	// DefaultMaxValueBytes is how long a value may be that is read, if nothing else is said.
+	// DefaultMaxValueBytes limits the size of a value that is read if Options.MaxValueBytes is 0.
 	DefaultMaxValueBytes = 128 << 20
-	// DefaultBackoffMin and DefaultBackoffMax bound how long a server is left alone that has failed.
+	// DefaultBackoffMin and DefaultBackoffMax bound the backoff from a failed server.
 	DefaultBackoffMin = 100 * time.Millisecond
 	DefaultBackoffMax = 30 * time.Second
 )
 
-// Protocol is what a client speaks.
+// Protocol selects the protocol of a client.
 type Protocol int
 
-// The protocols. ProtocolAuto asks on each new connection whether the server knows the meta protocol, and speaks text if
-// not; keys are those that both can have.
+// The protocols. ProtocolAuto detects on each new connection whether the server supports the meta
+// protocol, and falls back to text; it accepts keys that both protocols support.
 const (
 	ProtocolAuto Protocol = iota
 	ProtocolMeta
@@ -34,69 +35,74 @@ const (
 	ProtocolBinary
 )
 
-// Failover is what happens to a key whose server cannot be reached or is left alone.
+// Failover selects what happens to a key whose server is unreachable or in backoff.
 type Failover int
 
 const (
-	// FailoverError returns an error: a cache that is not there is a miss, and no key is at two servers.
+	// FailoverError returns an error. No key is ever stored on two servers.
 	FailoverError Failover = iota
-	// FailoverNext asks the next server in the order of the key. When the first one is back it has what it had before.
+	// FailoverNext uses the next server for the key. When the first server returns, it still has
+	// its old items.
 	FailoverNext
 )
 
-// Options are what can be chosen. The zero value of each is a sensible choice.
+// Options configure a client. The zero value of each field is a sensible default.
 type Options struct {
 	// Servers are "host:port", "[v6]:port" or the path of a unix socket.
 	Servers []string
-	// Weights are how much each server gets: all the same if there are none. HashModulo and HashRendezvous know none.
+	// Weights are the relative shares of the servers; equal if empty. HashModulo and HashRendezvous
+	// do not support them.
 	Weights []int
-	// Hashing says which server has which key.
+	// Hashing selects the distribution of keys to servers.
 	Hashing Hashing
-	// Selector, if it is not nil, says so instead of Servers, Weights and Hashing. It knows no next server.
+	// Selector, if not nil, replaces Servers, Weights and Hashing. It does not support
+	// FailoverNext.
 	Selector ServerSelector
-	// Failover says what happens to the keys of a server that fails.
+	// Failover selects what happens to the keys of a failed server.
 	Failover Failover
 
-	// Timeout is how long an operation may take on its connection: DefaultTimeout if 0.
+	// Timeout limits an operation on its connection: DefaultTimeout if 0.
 	Timeout time.Duration
-	// DialTimeout is how long it may take to open one, TLS and login included: Timeout if 0.
+	// DialTimeout limits the opening of a connection, including TLS and login: Timeout if 0.
 	DialTimeout time.Duration
-	// MaxIdleConns is how many idle connections to a server are kept: DefaultMaxIdleConns if 0, none if negative.
+	// MaxIdleConns is the number of idle connections kept per server: DefaultMaxIdleConns if 0,
+	// none if negative.
 	MaxIdleConns int
-	// MaxConns is how many connections there may be to a server: any number if 0. Who finds all in use waits for one, as
-	// long as the context and Timeout allow, and gets ErrBusy then.
+	// MaxConns limits the connections per server; unlimited if 0. If all are in use, an operation
+	// waits for one until the context ends, or returns ErrBusy after Timeout.
 	MaxConns int
-	// MaxValueBytes is how long a value may be that is read: DefaultMaxValueBytes if 0.
+	// MaxValueBytes limits the size of a value that is read: DefaultMaxValueBytes if 0.
 	MaxValueBytes int
-	// BackoffMin is how long a server is left alone that cannot be connected to, or whose third answer in a row did not
-	// come. The time is doubled with each further failure, up to BackoffMax. Half of it at least is waited; how much of
-	// the rest is by chance, so that clients do not all come back at once.
-	// DefaultBackoffMin and DefaultBackoffMax if 0; a negative BackoffMin leaves no server alone.
+	// BackoffMin is the backoff after a failed connection attempt, or after the third failed
+	// response in a row. It doubles with each further failure, up to BackoffMax. The second half of
+	// each pause is random, so that clients do not return at the same time. DefaultBackoffMin and
+	// DefaultBackoffMax if 0; a negative BackoffMin disables backoff.
 	BackoffMin, BackoffMax time.Duration
 
-	// NoLocalReads has a larderd asked for everything. Else hits are found in its memory, without asking it, where Servers
-	// name it by a unix socket and it was started with --local-readers; not with TLS, a Username or a DialContext. Other
-	// servers are asked about it once in a while, and for everything.
+	// NoLocalReads disables local reads. They are used for a server in Servers that is a unix
+	// socket of a larderd with --local-readers, unless TLS, Username or DialContext is set. The
+	// client asks any other server for its memory occasionally.
 	NoLocalReads bool
-	// Protocol is what to speak.
+	// Protocol selects the protocol.
 	Protocol Protocol
-	// Username and Password, if there is a user, are told on each new connection: by SASL's PLAIN in the binary
-	// protocol, else by memcached's login for text.
+	// Username and Password authenticate each new connection if Username is not empty: by SASL
+	// PLAIN in the binary protocol, otherwise by memcached's login for text.
 	Username, Password string
-	// TLS, if it is not nil, is how to encrypt connections. Without a ServerName the server's host is taken.
+	// TLS, if not nil, encrypts the connections. An empty ServerName defaults to the host of the
+	// server.
 	TLS *tls.Config
-	// DialContext opens a connection, if it is not nil, instead of net.Dialer.
+	// DialContext, if not nil, opens connections instead of net.Dialer.
 	DialContext func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// Client asks servers. It can be used by many goroutines at once. Its fields are to be set before its first use.
+// Client is a memcached client. It is safe for concurrent use. Set its fields before the first use.
 type Client struct {
-	// DialContext opens a connection, if it is not nil, instead of net.Dialer.
+	// DialContext, if not nil, opens connections instead of net.Dialer.
 	DialContext func(ctx context.Context, network, address string) (net.Conn, error)
-	// Timeout is how long an operation may take: DefaultTimeout if 0.
+	// Timeout limits an operation: DefaultTimeout if 0.
 	Timeout time.Duration
-	// MaxIdleConns is how many idle connections to a server are kept: DefaultMaxIdleConns if 0, none if negative. It
-	// should be as many as there are operations at the same time.
+	// MaxIdleConns is the number of idle connections kept per server: DefaultMaxIdleConns if 0,
+	// none if negative. It should match the number of concurrent operations.
 	MaxIdleConns int
 
 	options  Options
@@ -109,8 +115,9 @@ type Client struct {
 	localReads counter
 }
 
-// New makes a client of servers: "host:port", "[v6]:port" or the path of a unix socket. A key is at the server at which
-// gomemcache has it. Nothing is connected to yet; an address that is none is what each operation returns.
+// New returns a client of servers: "host:port", "[v6]:port" or the path of a unix socket. It
+// distributes keys as gomemcache does. It opens no connection; if an address is invalid, every
+// operation returns the error.
 func New(servers ...string) *Client {
 	list := new(ServerList)
 	err := list.SetServers(servers...)
@@ -119,21 +126,21 @@ func New(servers ...string) *Client {
 	return c
 }
 
-// NewFromSelector makes a client of whatever says which server has which key.
+// NewFromSelector returns a client whose selector maps keys to servers.
 func NewFromSelector(selector ServerSelector) *Client {
 	return &Client{selector: selector, nodes: make(map[string]*node)}
 }
 
-// NewWithOptions makes a client. Nothing is connected to yet. The error says which option cannot be, and why.
+// NewWithOptions returns a client. It opens no connection. The error names the invalid option.
 func NewWithOptions(options Options) (*Client, error) {
 	if options.Protocol < ProtocolAuto || options.Protocol > ProtocolBinary {
-		return nil, fmt.Errorf("larder client: there is no Protocol %d", options.Protocol)
+		return nil, fmt.Errorf("larder client: invalid Protocol %d", options.Protocol)
 	}
 	if options.Failover < FailoverError || options.Failover > FailoverNext {
-		return nil, fmt.Errorf("larder client: there is no Failover %d", options.Failover)
+		return nil, fmt.Errorf("larder client: invalid Failover %d", options.Failover)
 	}
 	if options.MaxConns < 0 {
-		return nil, fmt.Errorf("larder client: MaxConns is %d; it should be 0, for any number, or more", options.MaxConns)
+		return nil, fmt.Errorf("larder client: invalid MaxConns %d: want 0, for no limit, or more", options.MaxConns)
 	}
 	selector := options.Selector
 	if selector == nil {
@@ -148,11 +155,11 @@ func NewWithOptions(options Options) (*Client, error) {
 	return c, nil
 }
 
-// LocalReads is how many items have been found in the memory of servers without asking them.
+// LocalReads returns the number of items that were read in the memory of servers.
 func (c *Client) LocalReads() uint64 { return c.localReads.sum() }
 
-// Close closes all connections: those in use when their operation has ended. The client can be used again, and opens
-// new ones then.
+// Close closes the idle connections, and those in use at the end of their operations. The client
+// remains usable and opens new connections on demand.
 func (c *Client) Close() error {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -222,8 +229,8 @@ func (c *Client) node(addr net.Addr) *node {
 	return n
 }
 
-// pick is the node to ask for a key where those that come before it, tried of them, cannot be asked. Where there is no
-// such node, err is nil and n too.
+// pick returns the node for a key after tried other nodes have failed. It returns a nil node and a
+// nil error if there are no more.
 func (c *Client) pick(key string, tried int) (n *node, err error) {
 	if c.invalid != nil {
 		return nil, c.invalid
@@ -240,7 +247,8 @@ func (c *Client) pick(key string, tried int) (n *node, err error) {
 	return c.node(addr), nil
 }
 
-// do asks the server of a key, and the next ones where that is wanted.
+// do sends an operation to the server of its key, and on failure to the next servers if the options
+// say so.
 func (c *Client) do(ctx context.Context, o *operation) error {
 	if len(o.key) == 0 {
 		return ErrMalformedKey
@@ -266,12 +274,13 @@ func (c *Client) do(ctx context.Context, o *operation) error {
 	}
 }
 
-// goesOn says whether the next server is asked after such an error: only if this one has not been asked.
+// triesNext reports whether to try the next server after an error: only if the request was not
+// sent.
 func (c *Client) triesNext(err error) bool {
 	return c.options.Failover == FailoverNext && wasNotSent(err)
 }
 
-// each asks all servers, and returns the first error.
+// each sends a request to all servers and returns the first error.
 func (c *Client) each(ctx context.Context, v verb) error {
 	if c.invalid != nil {
 		return c.invalid

@@ -12,19 +12,19 @@ import (
 	"larder/client/wire"
 )
 
-// conn is a connection to a server, and the messages that are written and read on it: one at a time, so that they are
-// allocated once.
+// conn is a connection to a server, with the messages that it writes and reads. It handles one
+// request at a time, so it allocates the messages once.
 type conn struct {
 	net.Conn
 	server  net.Addr
 	dialect wire.Dialect
 	r       *wire.Reader
 	w       *wire.Writer
-	// generation is that of the pool when it was opened.
+	// generation is the pool's generation at the time of opening.
 	generation int
-	// alive is nil where nothing can be told.
+	// alive is nil if the state of the connection cannot be checked.
 	alive *liveness
-	// anyKeys says that keys may have spaces and control characters in them.
+	// anyKeys is true if keys may contain spaces and control characters.
 	anyKeys bool
 
 	meta       metaMessages
@@ -32,7 +32,7 @@ type conn struct {
 	binary     binaryMessages
 	opaque     uint32
 	key, flags []byte
-	// many is a request for many keys.
+	// many is the buffer for requests with many keys.
 	many []byte
 }
 
@@ -51,7 +51,7 @@ type binaryMessages struct {
 	response wire.BinaryResponse
 }
 
-// What a line or a header takes beside a value.
+// The maximum size of a line or a header beside the value, in bytes.
 const headerBytesMax = 2 << 10
 
 func newConn(raw net.Conn, server net.Addr, maxValueBytes int) *conn {
@@ -61,8 +61,8 @@ func newConn(raw net.Conn, server net.Addr, maxValueBytes int) *conn {
 	}
 }
 
-// within lets f talk until the deadline, or until ctx is done. It says whether nothing will happen to the connection
-// any more once it has returned.
+// runUntil calls f with the deadline, or the end of ctx, set on the connection. usable is false if
+// the end of ctx may still disturb the connection after the return.
 func (c *conn) runUntil(ctx context.Context, deadline time.Time, f func() error) (usable bool, err error) {
 	if sooner, ok := ctx.Deadline(); ok && sooner.Before(deadline) {
 		deadline = sooner
@@ -87,7 +87,8 @@ func (c *conn) runUntil(ctx context.Context, deadline time.Time, f func() error)
 	return usable, err
 }
 
-// isOver says why nobody waits any longer. A connection may notice that the time is over before the context does.
+// contextError returns the error of an ended context. A connection may notice a deadline before the
+// context does.
 func contextError(ctx context.Context) error {
 	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
 		return context.DeadlineExceeded
@@ -121,7 +122,7 @@ func (c *conn) send(o *operation) error {
 	return c.sendText(o)
 }
 
-// getMany asks for many keys with one write, and fills what found returns for each that is there.
+// getMany requests many keys with one write. It calls newItem for each hit and fills the result.
 func (c *conn) getMany(keys []string, newItem func() *Item) error {
 	var err error
 	switch c.dialect {
@@ -146,11 +147,11 @@ func (c *conn) getMany(keys []string, newItem func() *Item) error {
 	})
 }
 
-// So much the sockets of both sides hold at least without anybody reading it.
+// The number of bytes that the socket buffers of both sides hold at least.
 const unreadBytes = 32 << 10
 
-// exchange writes, then reads. If what is written is more than fits between two sockets it does both at once: the
-// server may not read on before its answers are read.
+// exchange writes the request, then reads the responses. If the request exceeds the socket buffers
+// it does both concurrently, because a server may stop reading until its responses are read.
 func (c *conn) exchange(request []byte, receive func() error) error {
 	if len(request) <= unreadBytes {
 		if _, err := c.Write(request); err != nil {
@@ -158,7 +159,7 @@ func (c *conn) exchange(request []byte, receive func() error) error {
 		}
 		return receive()
 	}
-	// Nobody keeps as much for each connection.
+	// Do not keep a buffer of this size with each connection.
 	c.many = nil
 	written := make(chan error, 1)
 	go func() {
@@ -175,7 +176,7 @@ func (c *conn) exchange(request []byte, receive func() error) error {
 	return err
 }
 
-// setKey makes the key of the next request, in base64 if it has to be.
+// setKey sets the key of the next request, encoded in base64 if necessary.
 func (c *conn) setKey(key string) (inBase64 bool, err error) {
 	special := wire.NeedsBase64(key)
 	inBase64 = special && c.dialect == wire.Meta
@@ -190,7 +191,7 @@ func (c *conn) setKey(key string) (inBase64 bool, err error) {
 	return inBase64, nil
 }
 
-// replied is the error that a server has told.
+// replyError returns the error for an error line of the server.
 func (c *conn) replyError(word string, text []byte) error {
 	kind := ErrServerError
 	if word != "SERVER_ERROR" {
@@ -203,7 +204,7 @@ func (c *conn) replyError(word string, text []byte) error {
 	return &ReplyError{Server: c.server, Line: line, kind: kind}
 }
 
-// login says who we are, in the protocol that will be spoken.
+// login authenticates the connection in the protocol that it will use.
 func (c *conn) login(protocol Protocol, user, password string) error {
 	if protocol == ProtocolBinary {
 		c.dialect = wire.Binary
@@ -212,11 +213,11 @@ func (c *conn) login(protocol Protocol, user, password string) error {
 	return c.loginText(user, password)
 }
 
-// errHungUpOnMeta says that a server closed the connection when it was asked for the meta protocol, as routers do that
-// know only text.
-var errClosedOnMeta = errors.New("larder client: the server hung up when it was asked for the meta protocol")
+// errClosedOnMeta means that a server closed the connection on a meta command, as text-only routers
+// do.
+var errClosedOnMeta = errors.New("larder client: the server closed the connection on a meta command")
 
-// detect finds out whether the server speaks the meta protocol.
+// detect finds out whether the server supports the meta protocol.
 func (c *conn) detect() error {
 	c.dialect = wire.Meta
 	c.meta.request = wire.MetaRequest{Verb: wire.MetaNoOp}
@@ -235,7 +236,7 @@ func (c *conn) detect() error {
 	case wire.MetaServerError:
 		return c.replyError("SERVER_ERROR", c.meta.response.Text)
 	case wire.MetaError:
-		// A server that has too many connections says so unasked, and hangs up.
+		// A server at its connection limit sends an error and closes the connection.
 		if len(c.meta.response.Text) > 0 {
 			return c.replyError("ERROR", c.meta.response.Text)
 		}
@@ -244,7 +245,7 @@ func (c *conn) detect() error {
 	return nil
 }
 
-// dial opens a connection and makes it ready for requests.
+// dial opens a connection and prepares it for requests.
 func (c *Client) dial(ctx context.Context, server net.Addr, protocol Protocol) (*conn, error) {
 	timeout := c.options.DialTimeout
 	if timeout <= 0 {
@@ -319,7 +320,7 @@ func (c *Client) encrypt(ctx context.Context, raw net.Conn, server net.Addr) (ne
 	return encrypted, nil
 }
 
-// takeValue takes a value out of a response, which shall not hold on to it while the connection is idle.
+// takeValue takes the value out of a response, so that an idle connection does not retain it.
 func (c *conn) takeValue(value *[]byte) []byte {
 	taken := c.r.Take(*value)
 	*value = nil

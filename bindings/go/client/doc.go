@@ -1,38 +1,40 @@
-// Package client is a client for memcached and larderd, in Go alone.
+// Package client is a client for memcached and larderd in pure Go.
 //
-// It has the methods, fields and errors of gomemcache, so that a program changes its import and goes on; keys stay on
-// the servers where they were. Beyond them it speaks the meta protocol where the server does, asks several servers at
-// once, can be told to stop waiting, finds servers as libmemcached does, and leaves those out for a while that fail.
+// It has the methods, fields and errors of gomemcache: a program only changes the import, and each
+// key stays on its server. In addition it supports the meta protocol, contexts, parallel requests
+// to several servers, libmemcached's key distribution, and backoff from failed servers.
 //
 //	c := client.New("10.0.0.1:11211", "10.0.0.2:11211")
 //	err := c.Set(&client.Item{Key: "greeting", Value: []byte("hello")})
 //
-// [NewWithOptions] has everything that can be chosen.
+// [NewWithOptions] accepts all options.
 //
-// # Waiting
+// # Contexts
 //
-// Every method has a sibling whose name ends in Context and that takes one first. A context that is done ends the wait
-// at once: the error is that of the context, and the connection is closed, for an answer to nobody may come on it. The
-// time in Client.Timeout holds as well.
+// Every method has a variant whose name ends in Context and that takes a context. When the context
+// ends, the method returns its error at once and closes the connection, because the response may
+// still arrive on it. Client.Timeout applies as well.
 //
 // # Errors
 //
-// What a server says about a key are [ErrCacheMiss], [ErrNotStored] and [ErrCASConflict]; they are returned as they
-// are. What else goes wrong is a type that says which server it was: a [*ReplyError] is an error that the server tells,
-// a [*FaultError] a connection that broke, timed out or carried nonsense, a [*ConnectTimeoutError] one that did not
-// come about, and a [*DownError] one that was not even tried.
+// The outcomes [ErrCacheMiss], [ErrNotStored] and [ErrCASConflict] are returned unwrapped. All
+// other errors have a type that names the server: [*ReplyError] is an error line of the server,
+// [*FaultError] a connection that broke, timed out or carried invalid data, [*ConnectTimeoutError]
+// a connection that was not established in time, and [*DownError] a request that was not sent
+// because the server is in backoff.
 //
-// # A larderd on the same machine
+// # Local reads
 //
-// Where a server is named by a unix socket and is a larderd with --local-readers, hits are found in its memory, by package
-// reader, without a system call; Client.LocalReads counts them. What is not found there is asked for, and everything else
-// goes through the socket. Nothing else changes: an item has its flags and CasID, who has stored an item reads it, and a
-// server that is replaced is noticed. The client keeps one more connection to it, and one goroutine. Any other server is
-// asked for everything, as is this one with Options.NoLocalReads.
+// If a server address is a unix socket of a larderd with --local-readers, the client reads hits in
+// the server's memory, through package reader, without a system call; Client.LocalReads counts
+// them. Misses and all other requests go through the socket. The semantics do not change: items
+// have their flags and CasID, a client reads its own writes, and the client detects a replaced
+// server. It uses one more connection to that server, and one goroutine. All requests to other
+// servers go through the socket; Options.NoLocalReads disables local reads.
 //
 // # Costs
 //
-// A request is one write and mostly one read. A Get that finds something allocates the item and its value; a Set, a
-// Delete and a miss allocate nothing, unless a context can be cancelled. GetMulti makes one write a server, and asks
-// all servers at the same time.
+// A request takes one write and usually one read. A hit allocates the item and its value; a Set, a
+// Delete and a miss do not allocate, unless the context can be cancelled. GetMulti takes one write
+// per server and sends to all servers in parallel.
 package client

@@ -18,7 +18,7 @@ func ExampleNew() {
 	}
 	switch item, err := c.Get("greeting"); {
 	case err == client.ErrCacheMiss:
-		fmt.Println("nobody says hello")
+		fmt.Println("no greeting")
 	case err != nil:
 		log.Fatal(err)
 	default:
@@ -56,5 +56,5 @@ func ExampleServerList() {
 	fmt.Println(list.SetServers("10.0.1.1"))
 	// Output:
 	// 10.0.1.1:11211 <nil>
-	// larder client: "10.0.1.1" is no server; it should be host:port, [v6]:port, or the path of a unix socket
+	// larder client: invalid server "10.0.1.1": want host:port, [v6]:port, or the path of a unix socket
 }

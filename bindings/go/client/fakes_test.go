@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// textOnly is a server from before the meta protocol that has one value for each key.
+// serveTextOnly is a server without the meta protocol that has the value v for each key.
 func serveTextOnly(conn net.Conn) { serveText(conn, "ERROR\r\n") }
 
-// hangsUp is one that closes the connection where it does not know a command, as routers do.
+// serveAndHangUp closes the connection on unknown commands, as routers do.
 func serveAndHangUp(conn net.Conn) { serveText(conn, "") }
 
 func serveText(conn net.Conn, unknown string) {

@@ -1,16 +1,16 @@
 package client
 
-// Item is what is stored under a key.
+// Item is an item of the cache.
 type Item struct {
 	// Key has 1 to 250 bytes; see ErrMalformedKey.
 	Key string
-	// Value is the caller's: the client neither keeps nor changes it.
+	// Value belongs to the caller: the client neither retains nor modifies it.
 	Value []byte
-	// Flags are the caller's as well; the server returns them as they are.
+	// Flags are opaque bits of the caller, which the server returns unchanged.
 	Flags uint32
-	// Expiration is 0 for never, up to 30 days in seconds from now, above that in Unix time. What is negative expires
-	// at once. It is not told by a server.
+	// Expiration is 0 for never, seconds from now up to 30 days, and a Unix time above. A negative
+	// value expires at once. Reads do not set it.
 	Expiration int32
-	// CasID is what CompareAndSwap compares. It is set by methods that read.
+	// CasID is the token that CompareAndSwap compares. Reads set it.
 	CasID uint64
 }

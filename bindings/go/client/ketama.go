@@ -10,8 +10,9 @@ import (
 	"strconv"
 )
 
-// ketama is a circle of points, each of which belongs to a server. A key belongs to the first point that its hash does
-// not exceed. Points and their order are libmemcached's, to the rounding of a share in float32.
+// ketama is a circle of points, each of which belongs to a server. A key belongs to the first point
+// that is not below its hash. Points and their order match libmemcached's, including the rounding
+// of shares in float32.
 type ketama struct {
 	points  []point
 	servers int
@@ -25,9 +26,9 @@ type point struct {
 const (
 	pointsWeighted   = 160
 	pointsUnweighted = 100
-	// Four points come of one MD5 where servers have weights, else one.
+	// Points per MD5 sum if servers have weights; one without.
 	pointsPerHash = 4
-	// This port is left out of a server's name.
+	// Names of servers omit this port.
 	memcachedPort = "11211"
 )
 
@@ -73,7 +74,7 @@ func (k *ketama) sort() {
 	slices.SortStableFunc(k.points, func(a, b point) int { return cmp.Compare(a.hash, b.hash) })
 }
 
-// pointName is "host-number" or "host:port-number". A unix socket has port 0 in libmemcached.
+// pointName returns "host-number" or "host:port-number". libmemcached gives a unix socket port 0.
 func pointName(addr net.Addr, n int) []byte {
 	name := addr.String()
 	if addr.Network() == "unix" {
@@ -110,7 +111,7 @@ func (k *ketama) pick(key string, tried int) int {
 		seen[server] = true
 		tried--
 	}
-	// A server of too little weight has no point, and comes last.
+	// A server whose weight is too low for a point comes last.
 	for server, wasSeen := range seen {
 		if !wasSeen {
 			if tried == 0 {

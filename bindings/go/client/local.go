@@ -13,34 +13,34 @@ import (
 )
 
 const (
-	// attachTimeout is how long a server on this machine is waited for to pass its memory: there is its socket as well.
+	// attachTimeout limits the wait for a server's memory; the socket works without it.
 	attachTimeout = 100 * time.Millisecond
-	// A server that does not pass its memory is asked again after a pause, which doubles each time.
+	// The pause before the next request for the memory, which doubles after each refusal.
 	attachPauseMin = time.Second
 	attachPauseMax = time.Minute
-	// keysAtOnce is for how many values of many the memory is asked at a time.
+	// keysPerBatch is the number of keys that one read of the memory looks up.
 	keysPerBatch = 16
-	// scratchBytesMax: a buffer that has become larger is not kept.
+	// Larger buffers are not kept.
 	scratchBytesMax = 1 << 20
 )
 
-// local is the memory of a server on this machine, in which hits are found without asking it.
+// local is the memory of a server on this machine, in which the client reads hits directly.
 //
-// Who writes through a connection has to see it in the memory afterwards, so the two must be of one server. Therefore
-// whoever opens a connection compares before using it: see [local.meet].
+// A client must read its own writes, so socket and memory must belong to the same server. Every new
+// connection is compared with the memory before its first use: see [local.verify].
 type local struct {
 	socket     string
 	attachment atomic.Pointer[reader.Attachment]
-	// dueAt is when the server may be asked for its memory, in Unix nanoseconds.
+	// dueAt is the earliest time of the next request for the memory, in Unix nanoseconds.
 	dueAt atomic.Int64
 
-	// mu is held while the server is asked.
+	// mu is held during requests for the memory.
 	mu    sync.Mutex
 	pause time.Duration
 }
 
-// localOf is the memory of a server, and nil where there is none that could be read. A connection that somebody else
-// opens may lead anywhere, and who may not be asked without a login or TLS does not pass its memory without.
+// localOf returns nil if the server's memory cannot be read. A custom dialer may connect to any
+// server, and a server that requires TLS or a login does not share its memory without them.
 func (c *Client) localOf(addr net.Addr) *local {
 	o := &c.options
 	if addr.Network() != "unix" || o.NoLocalReads || c.DialContext != nil || o.TLS != nil || o.Username != "" {
@@ -49,7 +49,8 @@ func (c *Client) localOf(addr net.Addr) *local {
 	return &local{socket: addr.String(), pause: attachPauseMin}
 }
 
-// isDue says whether the server may be asked for its memory now, and that only to one of those who want to know.
+// isDue reports whether to request the server's memory now. It returns true to one of several
+// concurrent callers.
 func (l *local) isDue() bool {
 	if l == nil || l.attachment.Load() != nil {
 		return false
@@ -58,9 +59,9 @@ func (l *local) isDue() bool {
 	return now >= at && l.dueAt.CompareAndSwap(at, now+int64(attachPauseMin))
 }
 
-// meet is called by whoever has opened a connection, before it is used: the memory must be that of the server at whose
-// socket it has just come in. Where there is none yet, it is asked for if that is due. The result says whether the
-// memory is another one now, so that older connections are to go.
+// verify is called with each new connection before its first use: the memory must belong to the
+// server that has accepted it. If there is no memory yet, verify requests it if that is due. It
+// reports whether the memory has changed, which invalidates older connections.
 func (l *local) verify(ctx context.Context, isDue bool, isCurrent func() bool) (changed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,7 +81,7 @@ func (l *local) verify(ctx context.Context, isDue bool, isCurrent func() bool) (
 	return changed
 }
 
-// attach asks the server for its memory. That some servers do not pass theirs is no error. Under the lock.
+// attach requests the server's memory. A refusal is not an error. The caller holds the lock.
 func (l *local) attach(ctx context.Context, isCurrent func() bool) bool {
 	ctx, cancel := context.WithTimeout(ctx, attachTimeout)
 	defer cancel()
@@ -99,7 +100,7 @@ func (l *local) attach(ctx context.Context, isCurrent func() bool) bool {
 	return true
 }
 
-// detach lets go of the memory. Under the lock.
+// detach releases the memory. The caller holds the lock.
 func (l *local) detach() {
 	if old := l.attachment.Swap(nil); old != nil {
 		old.Close()
@@ -116,18 +117,18 @@ func (l *local) close() {
 	l.dueAt.Store(0)
 }
 
-// read finds an item in the memory.
+// read reads an item in the memory; nil if it is not found.
 func (l *local) read(ctx context.Context, c *Client, o *operation) *Item {
 	key := o.key
 	if l == nil {
 		return nil
 	}
 	attachment := l.attachment.Load()
-	// Other keys may be there as well; what they mean is for the protocol to say.
+	// Other keys may be in the memory too, but the protocol decides about their validity.
 	if attachment == nil || wire.NeedsBase64(key) || ctx.Err() != nil {
 		return nil
 	}
-	// Not nil, as no value of a server is.
+	// Not nil, as for a value from the socket.
 	value, info, ok := attachment.Get([]byte{}, []byte(key))
 	if !ok || len(value) > c.maxValueBytes() {
 		return nil
@@ -137,13 +138,13 @@ func (l *local) read(ctx context.Context, c *Client, o *operation) *Item {
 	return &Item{Key: key, Value: value, Flags: info.Flags, CasID: info.CAS}
 }
 
-// scratch holds some keys, and their values until each is copied to a place of its own: who keeps one shall not keep the
-// others.
+// scratch holds the keys and values of a batch. Each value is copied out, so that one does not
+// retain the others.
 type scratch struct{ keys, values []byte }
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-// readMany finds items in the memory, and returns the keys that are to be asked for.
+// readMany reads items in the memory and returns the keys that it does not find.
 func (l *local) readMany(ctx context.Context, c *Client, keys []string, newItem func() *Item) (rest []string) {
 	if l == nil {
 		return keys
@@ -164,12 +165,13 @@ func (l *local) readMany(ctx context.Context, c *Client, keys []string, newItem 
 	return rest
 }
 
-// read finds items of at most keysAtOnce keys, and appends the other keys to rest.
+// read reads the items of at most keysPerBatch keys and appends the keys that it does not find to
+// rest.
 func (s *scratch) read(c *Client, attachment *reader.Attachment, keys, rest []string, newItem func() *Item) []string {
 	var asBytes [keysPerBatch][]byte
 	s.keys = s.keys[:0]
 	for i, key := range keys {
-		// There is nothing under the empty key.
+		// No item has the empty key.
 		if !wire.NeedsBase64(key) {
 			start := len(s.keys)
 			s.keys = append(s.keys, key...)
@@ -195,10 +197,10 @@ func (s *scratch) read(c *Client, attachment *reader.Attachment, keys, rest []st
 	return rest
 }
 
-// counter is counted up by many at once, each in one of its parts, so that they do not wait for each other's caches.
+// counter is a counter in several parts, to avoid contention on one cache line.
 type counter [8]struct {
 	n atomic.Uint64
-	// The rest of a line of the processor's cache.
+	// Padding to the size of a cache line.
 	_ [56]byte
 }
 

@@ -7,8 +7,8 @@ import (
 	"larder/client/wire"
 )
 
-// In the meta protocol the answers to many requests are told apart by what the client has put into O: the number of the
-// key. Misses are not answered, and mn says that all answers have come.
+// In the meta protocol the opaque token O of a response holds the index of its key. Misses have no
+// response, and mn ends the responses.
 
 func (c *conn) sendMeta(o *operation) error {
 	r := &c.meta.request
@@ -38,7 +38,7 @@ func (c *conn) sendMeta(o *operation) error {
 	return nil
 }
 
-// describeMeta says by flags what is to be done.
+// setMetaFlags sets verb and flags of an operation.
 func (c *conn) setMeta(o *operation) {
 	r := &c.meta.request
 	switch o.verb {
@@ -125,7 +125,7 @@ func (c *conn) receiveMeta(o *operation) error {
 	case wire.MetaError, wire.MetaClientError, wire.MetaServerError:
 		return c.replyError(r.Status.String(), r.Text)
 	}
-	return unexpected("the answer to a request of the meta protocol", r.Status)
+	return unexpected("a response to the meta request", r.Status)
 }
 
 func (c *conn) takeMetaValue(o *operation) error {
@@ -144,11 +144,11 @@ func (c *conn) takeMetaValue(o *operation) error {
 			return nil
 		}
 	}
-	return unexpected("the answer to a request of the meta protocol", r.Status)
+	return unexpected("a response to the meta request", r.Status)
 }
 
-// metaItem makes an item of a value, and says which of many it is. All flags are looked for in one go: most of the time
-// of many small items is spent on their lines.
+// metaItem fills an item from a value and returns the index of its key. It parses all flags in one
+// pass, because header lines dominate the cost of many small items.
 func (c *conn) metaItem(item *Item, keys []string) (number int, err error) {
 	r := &c.meta.response
 	number = -1
@@ -162,11 +162,11 @@ func (c *conn) metaItem(item *Item, keys []string) (number int, err error) {
 		case wire.FlagOpaque:
 			number = int(min(v, uint64(len(keys))))
 		default:
-			// W, X and Z say what is for those who bring values together.
+			// W, X and Z concern clients that recache values.
 			continue
 		}
 		if !ok {
-			return 0, unexpected("a number behind a flag", r.Flags)
+			return 0, unexpected("a number after a flag", r.Flags)
 		}
 	}
 	item.Value = c.takeValue(&r.Value)
@@ -205,7 +205,7 @@ func (c *conn) receiveMetaMany(keys []string, newItem func() *Item) error {
 			item := newItem()
 			number, err := c.metaItem(item, keys)
 			if err != nil || number < next || number >= len(keys) {
-				return unexpected("answers in the order of the requests", r.Flags)
+				return unexpected("responses in the order of the requests", r.Flags)
 			}
 			next, item.Key = number+1, keys[number]
 		case wire.MetaClientError, wire.MetaServerError:

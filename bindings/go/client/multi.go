@@ -5,8 +5,8 @@ import (
 	"errors"
 )
 
-// GetMulti returns the items of those keys that there are. It makes one write a server and asks all servers at the same
-// time. Where some of them fail, what the others have is returned with their errors, joined.
+// GetMulti returns the items that exist. It takes one write per server and sends to all servers in
+// parallel. If some of them fail, it returns the items of the others and the joined errors.
 func (c *Client) GetMulti(keys []string) (map[string]*Item, error) {
 	return c.GetMultiContext(context.Background(), keys)
 }
@@ -14,7 +14,7 @@ func (c *Client) GetMulti(keys []string) (map[string]*Item, error) {
 // GetMultiContext is GetMulti with a context.
 func (c *Client) GetMultiContext(ctx context.Context, keys []string) (map[string]*Item, error) {
 	items := make(map[string]*Item, len(keys))
-	// What is in failed may still be had from the next servers.
+	// The keys of failed may still be on the next servers.
 	var errs, failed []error
 	for tried := 0; len(keys) > 0; tried++ {
 		groups, err := c.group(keys, tried)
@@ -27,7 +27,7 @@ func (c *Client) GetMultiContext(ctx context.Context, keys []string) (map[string
 		failed, keys = nil, nil
 		for _, g := range c.ask(ctx, groups) {
 			for _, item := range g.items {
-				// The last one may have been left without a key by an error.
+				// An error may have left the last item unfilled.
 				if item.Key != "" {
 					items[item.Key] = item
 				}
@@ -43,7 +43,7 @@ func (c *Client) GetMultiContext(ctx context.Context, keys []string) (map[string
 	return items, errors.Join(append(errs, failed...)...)
 }
 
-// group is what one server is asked for, and what it has.
+// group is the part of a request for one server, and its result.
 type group struct {
 	node  *node
 	keys  []string
@@ -51,7 +51,7 @@ type group struct {
 	err   error
 }
 
-// group sorts keys by server. It is nil if there are no servers any more to ask.
+// group sorts keys by server. It returns nil if there are no more servers to try.
 func (c *Client) group(keys []string, tried int) ([]*group, error) {
 	if list, ok := c.selector.(*ServerList); ok && tried == 0 && list.isSingle() {
 		n, err := c.pick(keys[0], 0)
@@ -78,7 +78,7 @@ next:
 	return groups, nil
 }
 
-// ask asks all servers at the same time, and waits for all.
+// ask sends to all servers in parallel and waits for all responses.
 func (c *Client) ask(ctx context.Context, groups []*group) []*group {
 	done := make(chan struct{}, len(groups))
 	for _, g := range groups[1:] {
@@ -94,10 +94,11 @@ func (c *Client) ask(ctx context.Context, groups []*group) []*group {
 	return groups
 }
 
-// Items are allocated so many at a time: who keeps one keeps the others, but not their values.
+// Items are allocated in chunks of this size: a retained item retains its chunk, but not the other
+// values.
 const itemsPerChunk = 32
 
-// ask finds what it can in the server's memory, and asks for the rest.
+// ask reads what it can in the server's memory and requests the rest.
 func (g *group) ask(ctx context.Context, c *Client) {
 	g.items = make([]*Item, 0, len(g.keys))
 	var chunk []Item
@@ -116,7 +117,7 @@ func (g *group) ask(ctx context.Context, c *Client) {
 	}
 	local := len(g.items)
 	g.err = g.node.use(ctx, c, true, func(cn *conn) error {
-		// What a connection that broke has brought is asked for again.
+		// A retry requests the items of a broken connection again.
 		g.items = g.items[:local]
 		return cn.getMany(g.keys, newItem)
 	})

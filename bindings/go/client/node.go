@@ -12,28 +12,31 @@ import (
 	"time"
 )
 
-// node is a server: its idle connections, and whether it is to be left alone.
+// node is a server, its idle connections and its backoff.
 type node struct {
 	addr net.Addr
-	// local is nil where the server's memory cannot be read.
+	// local is nil if the server's memory cannot be read.
 	local *local
-	// inUse has a place for each connection that may be in use; it is nil if any number may.
+	// inUse has capacity for the connections that may be in use; nil if unlimited.
 	inUse chan struct{}
 
 	mu   sync.Mutex
 	idle []*conn
-	// generation is one higher each time all connections are to go. Those in use go when they come back.
+	// generation increases when all connections become invalid. Those in use are closed when they
+	// return.
 	generation int
-	// failures are those since something last went well. Until downUntil nobody but the first after it is let through.
+	// failures counts the failures since the last success. Until downUntil no request is sent; then
+	// one probes the server.
 	failures  int
 	downUntil time.Time
 	lastErr   error
-	// textOnly says that the server hangs up when it is asked for the meta protocol. It is forgotten when something
-	// goes wrong: the next server at this address may be another one.
+	// textOnly is true if the server closes connections on meta commands. A failure resets it,
+	// because another server may take over the address.
 	textOnly bool
 }
 
-// So many timeouts or broken connections in a row are needed for a server to be left alone. One refusal is enough.
+// The number of consecutive timeouts or broken connections before backoff begins. One failed
+// connection attempt suffices.
 const failuresUntilDown = 3
 
 func (c *Client) newNode(addr net.Addr) *node {
@@ -44,8 +47,8 @@ func (c *Client) newNode(addr net.Addr) *node {
 	return n
 }
 
-// use lets f talk to the server. It asks once more on a new connection if one that was idle turns out to be closed, and
-// either the request changes nothing, or no byte of it has been written.
+// use runs f on a connection. If an idle connection turns out to be closed it retries once on a new
+// one, provided that the request changes nothing or no byte of it has been written.
 func (n *node) use(ctx context.Context, c *Client, repeatable bool, f func(*conn) error) error {
 	if err := n.acquire(ctx, c); err != nil {
 		return err
@@ -60,20 +63,20 @@ func (n *node) use(ctx context.Context, c *Client, repeatable bool, f func(*conn
 	if !reused || !closedByPeer(err) {
 		return n.classify(ctx, c, err)
 	}
-	// Who hung up on one has hung up on all.
+	// The peer has closed all idle connections, not only this one.
 	n.close()
 	if !repeatable && cn.w.Written() != before {
 		return &FaultError{Server: n.addr, Err: err}
 	}
-	// It may be another server that is there now.
+	// Another server may have taken over the address.
 	if cn, err = n.open(ctx, c, true); err != nil {
 		return err
 	}
 	return n.classify(ctx, c, n.run(ctx, c, cn, f))
 }
 
-// enter waits until there may be one more connection in use. The total is bounded by that, for new ones are opened only
-// where none is idle.
+// acquire waits until another connection may be in use. This also bounds the total, because a
+// connection is opened only if none is idle.
 func (n *node) acquire(ctx context.Context, c *Client) error {
 	if n.inUse == nil {
 		return nil
@@ -101,7 +104,7 @@ func (n *node) release() {
 	}
 }
 
-// talk has f talk on a connection and takes it back.
+// run runs f on a connection and returns the connection to the pool.
 func (n *node) run(ctx context.Context, c *Client, cn *conn, f func(*conn) error) error {
 	usable, err := cn.runUntil(ctx, time.Now().Add(c.timeout()), func() error { return f(cn) })
 	keepable := keepsConn(err)
@@ -120,12 +123,12 @@ func (n *node) run(ctx context.Context, c *Client, cn *conn, f func(*conn) error
 	return err
 }
 
-// judge says what an error means: for the server, and for the caller.
+// classify records the failure of a server and converts an error for the caller.
 func (n *node) classify(ctx context.Context, c *Client, err error) error {
 	if keepsConn(err) {
 		return err
 	}
-	// Who does not want to wait any longer says nothing about the server.
+	// The end of the caller's context says nothing about the server.
 	if contextError(ctx) == nil {
 		n.recordFailure(c, err, failuresUntilDown)
 	}
@@ -136,8 +139,8 @@ func (n *node) classify(ctx context.Context, c *Client, err error) error {
 	return &FaultError{Server: n.addr, Err: err}
 }
 
-// take takes an idle connection or opens one. With mustLive it leaves out those that the server has closed, which costs
-// a system call.
+// takeConn returns an idle connection or opens one. With mustBeOpen it checks an idle connection
+// for a close by the peer, which costs a system call.
 func (n *node) takeConn(ctx context.Context, c *Client, mustBeOpen bool) (cn *conn, reused bool, err error) {
 	if err := contextError(ctx); err != nil {
 		return nil, false, &FaultError{Server: n.addr, Err: err}
@@ -152,7 +155,7 @@ func (n *node) takeConn(ctx context.Context, c *Client, mustBeOpen bool) (cn *co
 		return nil, false, err
 	}
 	if cn != nil && mustBeOpen && !cn.alive.check() {
-		// A server that hung up on one hung up on all.
+		// The peer has closed all idle connections, not only this one.
 		cn.Close()
 		n.close()
 		cn = nil
@@ -162,14 +165,14 @@ func (n *node) takeConn(ctx context.Context, c *Client, mustBeOpen bool) (cn *co
 		return cn, true, nil
 	}
 	if cn != nil {
-		// Whose memory is read is found out with a new one.
+		// Only a new connection can be compared with the owner of the memory.
 		cn.Close()
 	}
 	cn, err = n.open(ctx, c, isDue)
 	return cn, false, err
 }
 
-// pop takes an idle connection; nil where there is none. Under the lock.
+// popIdle returns an idle connection, or nil. The caller holds the lock.
 func (n *node) popIdle() (cn *conn) {
 	if last := len(n.idle) - 1; last >= 0 {
 		cn = n.idle[last]
@@ -179,7 +182,7 @@ func (n *node) popIdle() (cn *conn) {
 	return cn
 }
 
-// open opens a connection, and looks whether the server's memory can be read if that is due.
+// open opens a connection and attaches to the server's memory if that is due.
 func (n *node) open(ctx context.Context, c *Client, isDue bool) (*conn, error) {
 	n.mu.Lock()
 	generation, protocol := n.generation, c.options.Protocol
@@ -214,8 +217,8 @@ func (n *node) isCurrent(generation int) bool {
 	return n.generation == generation
 }
 
-// renew has all connections of a generation go but the one that calls, and returns the next one. Where they are to go
-// already, that one has to as well.
+// nextGeneration invalidates all connections of a generation except the caller's, and returns the
+// new generation. If the generation has changed already, the caller's connection is invalid too.
 func (n *node) nextGeneration(generation int) int {
 	n.mu.Lock()
 	if n.generation != generation {
@@ -230,8 +233,8 @@ func (n *node) nextGeneration(generation int) int {
 	return generation + 1
 }
 
-// down says whether the server is left alone. When its time is over one is let through, and the others have to wait
-// until that one is back. The caller has the lock.
+// checkDown returns an error while the server is in backoff. After the backoff it lets one request
+// through, and the others wait for its outcome. The caller holds the lock.
 func (n *node) checkDown(c *Client) error {
 	if n.downUntil.IsZero() {
 		return nil
@@ -244,8 +247,8 @@ func (n *node) checkDown(c *Client) error {
 	return nil
 }
 
-// failed notes that the server has not answered. With the limit-th failure in a row it is left alone, for twice as long with each
-// further one, and not by all clients for the same time.
+// recordFailure counts a failure. From limit consecutive failures on the server is in backoff,
+// which doubles with each further failure and is randomized per client.
 func (n *node) recordFailure(c *Client, err error, limit int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -265,7 +268,7 @@ func (n *node) recordFailure(c *Client, err error, limit int) {
 	n.downUntil = time.Now().Add(wait/2 + rand.N(wait/2+1))
 }
 
-// close closes idle connections now and those in use when they come back.
+// close closes idle connections now, and those in use when they return.
 func (n *node) close() error {
 	n.mu.Lock()
 	n.generation++
@@ -288,7 +291,7 @@ func timedOut(err error) bool {
 	return errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, syscall.ETIMEDOUT)
 }
 
-// hungUp says whether the other side had closed the connection before it could be asked.
+// closedByPeer reports whether the error means that the peer had closed the connection.
 func closedByPeer(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)
 }

@@ -1,6 +1,6 @@
 package client
 
-// verb is what can be asked of a server.
+// verb is the kind of a request.
 type verb uint8
 
 const (
@@ -22,11 +22,11 @@ const (
 
 func (v verb) stores() bool { return v >= verbSet && v <= verbCompareAndSwap }
 
-// repeatable says whether a request changes nothing: only then is it sent again where the server may have carried it out
-// already. A change that is carried out a second time could undo what another client has changed in between.
+// repeatable reports whether a request changes nothing. Only such a request is sent again after the
+// server may have executed it: a second execution could overwrite a change of another client.
 func (v verb) repeatable() bool { return v == verbGet || v == verbPing }
 
-// operation is a request to one server, and what comes of it besides an error.
+// operation is a request to one server and its result.
 type operation struct {
 	verb    verb
 	key     string
@@ -38,7 +38,7 @@ type operation struct {
 
 	item   *Item
 	number uint64
-	// wantsDetails has details filled too, or number with the new CasID.
+	// wantsDetails requests details, or the new CasID in number.
 	wantsDetails bool
 	details      Details
 }

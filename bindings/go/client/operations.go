@@ -12,7 +12,7 @@ func (c *Client) GetContext(ctx context.Context, key string) (*Item, error) {
 	return o.item, err
 }
 
-// GetAndTouch is Get, and gives the item another expiration.
+// GetAndTouch is Get and sets the expiration of the item.
 func (c *Client) GetAndTouch(key string, expiration int32) (*Item, error) {
 	return c.GetAndTouchContext(context.Background(), key, expiration)
 }
@@ -24,7 +24,7 @@ func (c *Client) GetAndTouchContext(ctx context.Context, key string, expiration 
 	return o.item, err
 }
 
-// Touch gives an item another expiration, or returns ErrCacheMiss.
+// Touch sets the expiration of an item. It returns ErrCacheMiss if there is none.
 func (c *Client) Touch(key string, seconds int32) error {
 	return c.TouchContext(context.Background(), key, seconds)
 }
@@ -34,7 +34,7 @@ func (c *Client) TouchContext(ctx context.Context, key string, seconds int32) er
 	return c.do(ctx, &operation{verb: verbTouch, key: key, exptime: seconds})
 }
 
-// Set stores an item, whatever was there before.
+// Set stores an item unconditionally.
 func (c *Client) Set(item *Item) error { return c.SetContext(context.Background(), item) }
 
 // SetContext is Set with a context.
@@ -42,7 +42,7 @@ func (c *Client) SetContext(ctx context.Context, item *Item) error {
 	return c.store(ctx, verbSet, item)
 }
 
-// Add stores an item if there is none with its key, else it returns ErrNotStored.
+// Add stores an item if the key has none. Otherwise it returns ErrNotStored.
 func (c *Client) Add(item *Item) error { return c.AddContext(context.Background(), item) }
 
 // AddContext is Add with a context.
@@ -50,7 +50,7 @@ func (c *Client) AddContext(ctx context.Context, item *Item) error {
 	return c.store(ctx, verbAdd, item)
 }
 
-// Replace stores an item if there is one with its key, else it returns ErrNotStored.
+// Replace stores an item if the key has one. Otherwise it returns ErrNotStored.
 func (c *Client) Replace(item *Item) error { return c.ReplaceContext(context.Background(), item) }
 
 // ReplaceContext is Replace with a context.
@@ -58,7 +58,8 @@ func (c *Client) ReplaceContext(ctx context.Context, item *Item) error {
 	return c.store(ctx, verbReplace, item)
 }
 
-// Append puts the value behind the one that is there, or returns ErrNotStored. Flags and expiration stay.
+// Append adds the value to the end of the existing one, or returns ErrNotStored. Flags and
+// expiration do not change.
 func (c *Client) Append(item *Item) error { return c.AppendContext(context.Background(), item) }
 
 // AppendContext is Append with a context.
@@ -66,7 +67,8 @@ func (c *Client) AppendContext(ctx context.Context, item *Item) error {
 	return c.store(ctx, verbAppend, item)
 }
 
-// Prepend puts the value before the one that is there, or returns ErrNotStored. Flags and expiration stay.
+// Prepend adds the value to the start of the existing one, or returns ErrNotStored. Flags and
+// expiration do not change.
 func (c *Client) Prepend(item *Item) error { return c.PrependContext(context.Background(), item) }
 
 // PrependContext is Prepend with a context.
@@ -74,8 +76,8 @@ func (c *Client) PrependContext(ctx context.Context, item *Item) error {
 	return c.store(ctx, verbPrepend, item)
 }
 
-// CompareAndSwap stores an item that was read, with another value, if it has not been changed since. Else it returns
-// ErrCASConflict, and ErrCacheMiss if it is not there any more.
+// CompareAndSwap stores a modified item if it has not changed since it was read. Otherwise it
+// returns ErrCASConflict, or ErrCacheMiss if there is no item.
 func (c *Client) CompareAndSwap(item *Item) error {
 	return c.CompareAndSwapContext(context.Background(), item)
 }
@@ -99,8 +101,8 @@ func (c *Client) DeleteContext(ctx context.Context, key string) error {
 	return c.do(ctx, &operation{verb: verbDelete, key: key})
 }
 
-// Increment adds to an item whose value is a decimal number, and returns the sum. It returns ErrCacheMiss if there is
-// no such item, and wraps around at 2^64.
+// Increment adds delta to an item whose value is a decimal number, and returns the sum, which wraps
+// at 2^64. It returns ErrCacheMiss if there is no item.
 func (c *Client) Increment(key string, delta uint64) (uint64, error) {
 	return c.IncrementContext(context.Background(), key, delta)
 }
@@ -110,7 +112,7 @@ func (c *Client) IncrementContext(ctx context.Context, key string, delta uint64)
 	return c.count(ctx, verbIncrement, key, delta)
 }
 
-// Decrement is Increment that takes away, and stops at 0.
+// Decrement subtracts delta as Increment adds it, and stops at 0.
 func (c *Client) Decrement(key string, delta uint64) (uint64, error) {
 	return c.DecrementContext(context.Background(), key, delta)
 }
@@ -132,13 +134,13 @@ func (c *Client) FlushAll() error { return c.FlushAllContext(context.Background(
 // FlushAllContext is FlushAll with a context.
 func (c *Client) FlushAllContext(ctx context.Context) error { return c.each(ctx, verbFlush) }
 
-// DeleteAll is FlushAll.
+// DeleteAll is an alias of FlushAll.
 func (c *Client) DeleteAll() error { return c.FlushAll() }
 
 // DeleteAllContext is DeleteAll with a context.
 func (c *Client) DeleteAllContext(ctx context.Context) error { return c.FlushAllContext(ctx) }
 
-// Ping returns an error unless all servers answer.
+// Ping returns an error unless all servers respond.
 func (c *Client) Ping() error { return c.PingContext(context.Background()) }
 
 // PingContext is Ping with a context.

@@ -6,8 +6,8 @@ import (
 	"net"
 )
 
-// rendezvous are the servers, each with a hyphen behind its name. A key belongs to the one with which it has the highest
-// hash, and of equal ones to the one whose name is greater, as in pymemcache.
+// rendezvous holds the names of the servers, each followed by a hyphen. A key belongs to the server
+// with the highest hash, and on a tie to the greater name, as in pymemcache.
 type rendezvous []string
 
 func newRendezvous(addrs []net.Addr) rendezvous {
@@ -26,7 +26,8 @@ func (r rendezvous) pick(key string, tried int) int {
 	return picked
 }
 
-// best is the server with the highest hash; below that of another server if there is one.
+// best returns the server with the highest hash; below that of another server if other is not
+// negative.
 func (r rendezvous) best(key string, other int, otherHash uint32) int {
 	best, bestHash := -1, uint32(0)
 	for i := range r {
@@ -41,7 +42,7 @@ func (r rendezvous) best(key string, other int, otherHash uint32) int {
 	return best
 }
 
-// less orders servers by hash and name, and those that are twice in the list by their place.
+// less orders servers by hash and name, and duplicates by position.
 func (r rendezvous) less(a int, aHash uint32, b int, bHash uint32) bool {
 	switch {
 	case aHash != bHash:
@@ -57,7 +58,7 @@ func (r rendezvous) hash(server int, key string) uint32 {
 	return murmur3(append(append(buf[:0], r[server]...), key...))
 }
 
-// murmur3 is MurmurHash3 of 32 bits, x86, with seed 0.
+// murmur3 returns the 32-bit MurmurHash3 for x86, with seed 0.
 func murmur3(b []byte) uint32 {
 	const c1, c2 = 0xcc9e2d51, 0x1b873593
 	mix := func(k uint32) uint32 { return bits.RotateLeft32(k*c1, 15) * c2 }

@@ -7,19 +7,19 @@ import (
 	"sync"
 )
 
-// ServerSelector says which server has which key. Programs bring their own to find servers in their own way. Addresses
-// are told apart by what String says.
+// ServerSelector maps keys to servers. Implementations may discover servers in any way. Two
+// addresses are the same server if their String methods return the same.
 type ServerSelector interface {
-	// PickServer is the server of a key.
+	// PickServer returns the server of a key.
 	PickServer(key string) (net.Addr, error)
-	// Each calls f for each server until that returns an error.
+	// Each calls f for each server, until f returns an error.
 	Each(f func(net.Addr) error) error
 }
 
-// ServerList is a list of servers, which can be changed at any time. The zero value is an empty one whose servers are
-// picked as gomemcache picks them.
+// ServerList is a list of servers that can change at any time. The zero value is an empty list that
+// picks servers as gomemcache does.
 type ServerList struct {
-	// Hashing is to be set before the first SetServers.
+	// Hashing must be set before the first SetServers.
 	Hashing Hashing
 
 	mu    sync.RWMutex
@@ -27,17 +27,17 @@ type ServerList struct {
 	ring  ring
 }
 
-// serverAddr is an address as it was given: it is resolved with each connection, so that servers can move.
+// serverAddr is an unresolved address: each connection resolves it again, so that servers can move.
 type serverAddr struct{ network, address string }
 
 func (a serverAddr) Network() string { return a.network }
 func (a serverAddr) String() string  { return a.address }
 
-// SetServers changes the list: "host:port", "[v6]:port" or the path of a unix socket. The list stays as it is where one
-// is none of these.
+// SetServers replaces the list: "host:port", "[v6]:port" or the path of a unix socket. If one is
+// invalid, it returns an error and keeps the old list.
 func (s *ServerList) SetServers(servers ...string) error { return s.SetWeighted(servers, nil) }
 
-// SetWeighted is SetServers with how much each server gets. No weights stand for all the same.
+// SetWeighted is SetServers with relative shares of the servers; equal if weights is empty.
 func (s *ServerList) SetWeighted(servers []string, weights []int) error {
 	if len(weights) != 0 && len(weights) != len(servers) {
 		return fmt.Errorf("larder client: %d weights for %d servers", len(weights), len(servers))
@@ -66,18 +66,19 @@ func parseServer(server string) (net.Addr, error) {
 	}
 	host, port, err := net.SplitHostPort(server)
 	if err != nil || host == "" && port == "" {
-		return nil, fmt.Errorf("larder client: %q is no server; it should be host:port, [v6]:port, or the path of a unix socket", server)
+		return nil, fmt.Errorf("larder client: invalid server %q: want host:port, [v6]:port, or the path of a unix socket", server)
 	}
 	if _, err := net.LookupPort("tcp", port); err != nil {
-		return nil, fmt.Errorf("larder client: the port of %q is none", server)
+		return nil, fmt.Errorf("larder client: invalid port in server %q", server)
 	}
 	return serverAddr{"tcp", server}, nil
 }
 
-// PickServer is the server of a key, or ErrNoServers.
+// PickServer returns the server of a key, or ErrNoServers.
 func (s *ServerList) PickServer(key string) (net.Addr, error) { return s.pick(key, 0) }
 
-// pick is the server that comes for a key after as many others as were tried, and nil if there are no more.
+// pick returns the server for a key after tried other servers have failed, and nil if there are no
+// more.
 func (s *ServerList) pick(key string, tried int) (net.Addr, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -92,14 +93,14 @@ func (s *ServerList) pick(key string, tried int) (net.Addr, error) {
 	return s.addrs[s.ring.pick(key, tried)], nil
 }
 
-// only says whether all keys are at one server.
+// isSingle reports whether all keys are on one server.
 func (s *ServerList) isSingle() bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return len(s.addrs) == 1
 }
 
-// Each calls f for each server until that returns an error.
+// Each calls f for each server, until f returns an error.
 func (s *ServerList) Each(f func(net.Addr) error) error {
 	s.mu.RLock()
 	addrs := s.addrs

@@ -71,10 +71,10 @@ func (c *conn) receiveText(o *operation) error {
 	case successKind(o.verb):
 		return nil
 	}
-	return unexpected("the answer to a request of the text protocol", r.AppendTo(nil))
+	return unexpected("a response to the text request", r.AppendTo(nil))
 }
 
-// doneKind is how success of a verb is told that has a word of its own for it.
+// successKind returns the response that means success of a verb.
 func successKind(v verb) wire.TextKind {
 	switch v {
 	case verbTouch:
@@ -91,9 +91,9 @@ func successKind(v verb) wire.TextKind {
 
 func (c *conn) takeTextValue(o *operation) error {
 	r := &c.text.response
-	// The only thing that tells the answer to this request from one to another.
+	// Only the key shows that the response belongs to this request.
 	if string(r.Key) != o.key {
-		return unexpected("the value of the key that was asked for", r.Key)
+		return unexpected("the value of the requested key", r.Key)
 	}
 	o.item = &Item{Key: o.key, Value: c.takeValue(&r.Value), Flags: uint32(r.Flags), CasID: r.CAS}
 	if err := c.r.Read(r); err != nil {
@@ -117,7 +117,8 @@ func (c *conn) appendTextMany(dst []byte, keys []string) ([]byte, error) {
 	return append(dst, "\r\n"...), nil
 }
 
-// receiveTextMany finds the keys in the order in which they were asked for.
+// receiveTextMany matches the values with the keys, which the server returns in the order of the
+// request.
 func (c *conn) receiveTextMany(keys []string, newItem func() *Item) error {
 	r := &c.text.response
 	for {
@@ -132,7 +133,7 @@ func (c *conn) receiveTextMany(keys []string, newItem func() *Item) error {
 				keys = keys[1:]
 			}
 			if len(keys) == 0 {
-				return unexpected("the values of keys that were asked for", r.Key)
+				return unexpected("values of the requested keys", r.Key)
 			}
 			*newItem() = Item{Key: keys[0], Value: c.takeValue(&r.Value), Flags: uint32(r.Flags), CasID: r.CAS}
 			keys = keys[1:]
@@ -144,11 +145,11 @@ func (c *conn) receiveTextMany(keys []string, newItem func() *Item) error {
 	}
 }
 
-// loginText says who we are as a set of whatever key, which is how servers with -Y want it.
+// loginText authenticates by a set with an arbitrary key, as servers with -Y expect.
 func (c *conn) loginText(user, password string) error {
 	login := user + " " + password
 	if bytes.ContainsAny([]byte(login), "\r\n") {
-		return &ReplyError{Server: c.server, Line: "nothing: user and password may have no line ends", kind: ErrLogin}
+		return &ReplyError{Server: c.server, Line: "not sent: user and password must not contain line ends", kind: ErrLogin}
 	}
 	request := "set login 0 0 " + strconv.Itoa(len(login)) + "\r\n" + login + "\r\n"
 	if _, err := c.Write([]byte(request)); err != nil {
@@ -164,5 +165,5 @@ func (c *conn) loginText(user, password string) error {
 	case wire.TextClientError, wire.TextServerError, wire.TextError:
 		return &ReplyError{Server: c.server, Line: r.Kind.String() + " " + string(r.Text), kind: ErrLogin}
 	}
-	return unexpected("the answer to a login", r.AppendTo(nil))
+	return unexpected("a response to the login", r.AppendTo(nil))
 }
