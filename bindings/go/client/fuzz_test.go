@@ -13,7 +13,7 @@ import (
 	"larder/client/wire"
 )
 
-// script is a connection on which what is said is lost, and what is answered is fixed.
+// script is a connection that discards requests and has fixed responses.
 type script struct{ io.Reader }
 
 func (script) Write(b []byte) (int, error)      { return len(b), nil }
@@ -24,18 +24,18 @@ func (script) SetDeadline(time.Time) error      { return nil }
 func (script) SetReadDeadline(time.Time) error  { return nil }
 func (script) SetWriteDeadline(time.Time) error { return nil }
 
-// FuzzAnswers has servers answer anything to any request: an outcome comes of it or an error, the same however the
-// answer is cut, and never more than was answered.
-func FuzzAnswers(f *testing.F) {
+// FuzzResponses sends arbitrary responses to all requests. The outcome must not depend on how the
+// response is split, and a value must not be longer than the response.
+func FuzzResponses(f *testing.F) {
 	for v := verbGet; v <= verbPing; v++ {
 		f.Add(uint8(v), uint8(0), []byte("VA 2 f5 c7 O1\r\n42\r\nMN\r\n"))
 		f.Add(uint8(v), uint8(0), []byte("HD\r\n"))
 		f.Add(uint8(v), uint8(1), []byte("VALUE k 5 2 7\r\n42\r\nEND\r\n"))
 		f.Add(uint8(v), uint8(1), []byte("STORED\r\n"))
-		answer := wire.BinaryResponse{Opcode: opcodeOf(v), Opaque: 1, Extras: make([]byte, 4), Value: make([]byte, 8)}
-		f.Add(uint8(v), uint8(2), answer.AppendTo(nil))
+		response := wire.BinaryResponse{Opcode: opcodeOf(v), Opaque: 1, Extras: make([]byte, 4), Value: make([]byte, 8)}
+		f.Add(uint8(v), uint8(2), response.AppendTo(nil))
 	}
-	f.Fuzz(func(t *testing.T, v, protocol uint8, answer []byte) {
+	f.Fuzz(func(t *testing.T, v, protocol uint8, response []byte) {
 		dialect := []wire.Dialect{wire.Meta, wire.Text, wire.Binary}[protocol%3]
 		outcomeOf := func(source io.Reader) string {
 			cn := newConn(script{source}, serverAddr{"tcp", "there:1"}, 1<<20)
@@ -48,21 +48,21 @@ func FuzzAnswers(f *testing.F) {
 				return items[len(items)-1]
 			})
 			for _, item := range append(items, o.item) {
-				if item != nil && len(item.Value) > len(answer) {
-					t.Fatalf("%q was made of %q", item.Value, answer)
+				if item != nil && len(item.Value) > len(response) {
+					t.Fatalf("value %q is longer than the response %q", item.Value, response)
 				}
 			}
 			for _, err := range []error{outcome, many} {
 				var reply *ReplyError
-				if errors.As(err, &reply) && len(reply.Line) > len(answer) && dialect != wire.Binary {
-					t.Fatalf("%q was made of %q", reply.Line, answer)
+				if errors.As(err, &reply) && len(reply.Line) > len(response) && dialect != wire.Binary {
+					t.Fatalf("line %q is longer than the response %q", reply.Line, response)
 				}
 			}
 			return fmt.Sprint(outcome, o.item, o.number, many, len(items))
 		}
-		whole, cut := outcomeOf(bytes.NewReader(answer)), outcomeOf(iotest.OneByteReader(bytes.NewReader(answer)))
-		if whole != cut {
-			t.Fatalf("%q: %s, and cut: %s", answer, whole, cut)
+		whole := outcomeOf(bytes.NewReader(response))
+		if split := outcomeOf(iotest.OneByteReader(bytes.NewReader(response))); split != whole {
+			t.Fatalf("%q byte by byte: %s, want %s as in one piece", response, split, whole)
 		}
 	})
 }

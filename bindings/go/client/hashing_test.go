@@ -1,7 +1,6 @@
 package client
 
 import (
-	"errors"
 	"fmt"
 	"hash/crc32"
 	"net"
@@ -9,8 +8,8 @@ import (
 	"testing"
 )
 
-// Where libmemcached 1.1.4 (memcached_generate_hash, with MD5) and pymemcache 4.0.0 (RendezvousHash) have the keys
-// key:0 to key:99, as the places of servers in the list.
+// placements are the servers of the keys key:0 to key:99, as indexes into the list, in libmemcached
+// 1.1.4 (memcached_generate_hash, with MD5) and pymemcache 4.0.0 (RendezvousHash).
 var placements = []struct {
 	name    string
 	hashing Hashing
@@ -62,40 +61,39 @@ var placements = []struct {
 	},
 }
 
-func TestKeysAreWhereOtherClientsHaveThem(t *testing.T) {
-	for _, c := range placements {
-		servers := strings.Fields(c.servers)
-		list := &ServerList{Hashing: c.hashing}
-		must(t, list.SetWeighted(servers, c.weights))
-		var places strings.Builder
-		for i := range c.places {
-			addr, err := list.PickServer(fmt.Sprintf("key:%d", i))
-			must(t, err)
-			for place, server := range servers {
-				if addr.String() == server {
-					fmt.Fprint(&places, place)
+func TestPickServerMatchesOtherClients(t *testing.T) {
+	for _, test := range placements {
+		t.Run(test.name, func(t *testing.T) {
+			servers := strings.Fields(test.servers)
+			list := &ServerList{Hashing: test.hashing}
+			must(t, list.SetWeighted(servers, test.weights))
+			var places strings.Builder
+			for i := range test.places {
+				addr, err := list.PickServer(fmt.Sprintf("key:%d", i))
+				must(t, err)
+				for place, server := range servers {
+					if addr.String() == server {
+						fmt.Fprint(&places, place)
+					}
 				}
 			}
-		}
-		if places.String() != c.places {
-			t.Errorf("%s:\n%s, not\n%s", c.name, places.String(), c.places)
-		}
+			equal(t, "servers of the keys", places.String(), test.places)
+		})
 	}
 }
 
-func TestKeysOfNewAreWhereGomemcacheHasThem(t *testing.T) {
+func TestNewPicksServersAsGomemcache(t *testing.T) {
 	servers := []string{"10.0.1.1:11211", "10.0.1.2:11211", "10.0.1.3:11211"}
 	c := New(servers...)
 	for _, key := range testKeys(100) {
 		n, err := c.pick(key, 0)
 		must(t, err)
-		if want := servers[crc32.ChecksumIEEE([]byte(key))%3]; n.addr.String() != want {
-			t.Fatalf("%s is at %v, not %s", key, n.addr, want)
-		}
+		want := servers[crc32.ChecksumIEEE([]byte(key))%3]
+		equal(t, "server of "+key, n.addr.String(), want)
 	}
 }
 
-func TestEveryServerComesOnceForAKey(t *testing.T) {
+func TestPickReturnsEachServerOnce(t *testing.T) {
 	servers := strings.Fields(placements[0].servers)
 	for _, hashing := range []Hashing{HashModulo, HashKetama, HashKetamaUnweighted, HashRendezvous} {
 		list := &ServerList{Hashing: hashing}
@@ -108,16 +106,16 @@ func TestEveryServerComesOnceForAKey(t *testing.T) {
 				seen[addr.String()] = true
 			}
 			if len(seen) != len(servers) {
-				t.Errorf("%d: %s: %v", hashing, key, seen)
+				t.Errorf("hashing %d: pick(%q) returned %v, want all of %v", hashing, key, seen, servers)
 			}
-			if none, err := list.pick(key, len(servers)); none != nil || err != nil {
-				t.Error(none, err)
-			}
+			none, err := list.pick(key, len(servers))
+			must(t, err)
+			equal(t, "pick after the last server", none, nil)
 		}
 	}
 }
 
-func TestAServerThatGoesMovesItsKeysOnly(t *testing.T) {
+func TestRemovedServerMovesOnlyItsKeys(t *testing.T) {
 	servers := strings.Fields(placements[0].servers)
 	for _, hashing := range []Hashing{HashKetama, HashKetamaUnweighted, HashRendezvous} {
 		before, after := &ServerList{Hashing: hashing}, &ServerList{Hashing: hashing}
@@ -127,11 +125,11 @@ func TestAServerThatGoesMovesItsKeysOnly(t *testing.T) {
 			was, _ := before.PickServer(key)
 			is, _ := after.PickServer(key)
 			if was.String() != servers[4] && was != is {
-				t.Errorf("%d: %s went from %v to %v", hashing, key, was, is)
+				t.Errorf("hashing %d: %s moved from %v to %v, want no move", hashing, key, was, is)
 			}
-			// And they go where they went while it was down.
+			// A failed server's keys move to the same servers as those of a removed one.
 			if next, _ := before.pick(key, 1); was.String() == servers[4] && next != is {
-				t.Errorf("%d: %s went to %v, not %v", hashing, key, is, next)
+				t.Errorf("hashing %d: %s moved to %v, want %v", hashing, key, is, next)
 			}
 		}
 	}
@@ -140,49 +138,47 @@ func TestAServerThatGoesMovesItsKeysOnly(t *testing.T) {
 func TestMurmur3(t *testing.T) {
 	for text, want := range map[string]uint32{"": 0, "a": 0x3c2569b2, "hello": 0x248bfa47, "hello, world": 0x149bbb7f} {
 		if got := murmur3([]byte(text)); got != want {
-			t.Errorf("%q: %#x, not %#x", text, got, want)
+			t.Errorf("murmur3(%q) = %#x, want %#x", text, got, want)
 		}
 	}
 }
 
-func TestAListCanChange(t *testing.T) {
+func TestServerListCanChange(t *testing.T) {
 	first, second := startServer(t, "memcached"), startServer(t, "memcached")
 	list := new(ServerList)
 	c := NewFromSelector(list)
 	defer c.Close()
-	if _, err := c.Get("k"); err != ErrNoServers {
-		t.Fatal(err)
-	}
+	_, err := c.Get("k")
+	wantOutcome(t, err, ErrNoServers)
 	must(t, list.SetServers(first))
 	must(t, c.Set(&Item{Key: "k", Value: []byte("v")}))
 	must(t, list.SetServers(second))
-	_, err := c.Get("k")
-	wantError(t, err, ErrCacheMiss)
+	_, err = c.Get("k")
+	wantOutcome(t, err, ErrCacheMiss)
 	if err := list.SetServers("nonsense"); err == nil {
-		t.Error("nonsense is a server")
+		t.Error("SetServers(nonsense): no error, want one")
 	}
 	must(t, list.SetServers(first))
 	wantValue(t, c, "k", "v")
 }
 
-// everyone is a selector of a program's own.
+// singleServer is a selector with one server, and without a server for the key "unassigned".
 type singleServer struct{ net.Addr }
 
 func (e singleServer) PickServer(key string) (net.Addr, error) {
-	if key == "nobody's" {
+	if key == "unassigned" {
 		return nil, ErrNoServers
 	}
 	return e.Addr, nil
 }
 func (e singleServer) Each(f func(net.Addr) error) error { return f(e.Addr) }
 
-func TestASelectorOfOnesOwn(t *testing.T) {
+func TestNewFromSelector(t *testing.T) {
 	c := NewFromSelector(singleServer{&net.UnixAddr{Name: startServer(t, "memcached"), Net: "unix"}})
 	defer c.Close()
 	must(t, c.Set(&Item{Key: "k", Value: []byte("v")}))
 	wantValue(t, c, "k", "v")
-	if _, err := c.Get("nobody's"); !errors.Is(err, ErrNoServers) {
-		t.Error(err)
-	}
+	_, err := c.Get("unassigned")
+	wantError(t, err, ErrNoServers)
 	must(t, c.Ping())
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 )
 
+// startLocalServer starts a larderd with local readers and returns its socket.
 func startLocalServer(t testing.TB) (socket string) {
 	t.Helper()
 	socket = tempSocket(t)
@@ -24,79 +25,63 @@ func startLocalServer(t testing.TB) (socket string) {
 func startLocalServerAt(t testing.TB, socket string) *exec.Cmd {
 	t.Helper()
 	if runtime.GOOS != "linux" {
-		t.Skip("a server's memory is read on Linux only")
+		t.Skip("local reads require Linux")
 	}
 	return startServerAt(t, socket, localLarderd[0], localLarderd[1:]...)
 }
 
-// wantsLocal checks how many items f finds in the memory.
+// wantLocalReads checks the number of items that f reads in the memory.
 func wantLocalReads(t *testing.T, c *Client, want uint64, f func()) {
 	t.Helper()
 	before := c.LocalReads()
 	f()
-	if reads := c.LocalReads() - before; reads != want {
-		t.Errorf("%d items were found in the memory, not %d", reads, want)
-	}
+	equal(t, "local reads", c.LocalReads()-before, want)
 }
 
-// untilLocal waits until reads find a key in the memory.
+// waitForLocalRead waits until a get finds a key in the memory.
 func waitForLocalRead(t *testing.T, c *Client, key string) {
 	t.Helper()
-	waitUntil(t, key+" is found in the memory", func() bool {
+	waitUntil(t, "local read of "+key, func() bool {
 		before := c.LocalReads()
 		_, err := c.Get(key)
 		return err == nil && c.LocalReads() > before
 	})
 }
 
-func waitUntil(t testing.TB, what string, condition func() bool) {
-	t.Helper()
-	for started := time.Now(); !condition(); time.Sleep(5 * time.Millisecond) {
-		if time.Since(started) > 15*time.Second {
-			t.Fatalf("%s: never", what)
-		}
-	}
-}
-
-// stop ends a server, as a crash would.
+// kill ends a server as a crash would.
 func kill(server *exec.Cmd) {
 	server.Process.Kill()
 	server.Wait()
 }
 
-func TestHitsAreFoundInTheMemoryOfAServer(t *testing.T) {
+func TestHitsAreReadLocally(t *testing.T) {
 	c := newClient(t, Options{Servers: []string{startLocalServer(t)}})
 	must(t, c.Set(&Item{Key: "k", Value: []byte("v"), Flags: 7}))
 	wantLocalReads(t, c, 1, func() {
 		item := wantValue(t, c, "k", "v")
-		if item.Flags != 7 {
-			t.Errorf("%+v", item)
-		}
+		equal(t, "Flags", item.Flags, 7)
 		item.Value = []byte("w")
 		must(t, c.CompareAndSwap(item))
 	})
 	wantLocalReads(t, c, 2, func() {
 		wantValue(t, c, "k", "w")
 		must(t, c.Set(&Item{Key: "k"}))
-		if item := wantValue(t, c, "k", ""); item.Value == nil {
-			t.Error("an empty value is nil")
-		}
+		equal(t, "empty value is nil", wantValue(t, c, "k", "").Value == nil, false)
 	})
 	wantLocalReads(t, c, 0, func() {
 		_, err := c.Get("none")
-		wantError(t, err, ErrCacheMiss)
+		wantOutcome(t, err, ErrCacheMiss)
 		_, err = c.GetAndTouch("k", 60)
 		must(t, err)
 		cancelled, cancel := context.WithCancel(context.Background())
 		cancel()
-		if _, err := c.GetContext(cancelled, "k"); !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
+		_, err = c.GetContext(cancelled, "k")
+		wantError(t, err, context.Canceled)
 	})
 }
 
-// What no protocol can ask for is an error, though it may be in the memory.
-func TestKeysAreThoseOfTheProtocol(t *testing.T) {
+// A key that the protocol does not allow is an error even if it is in the memory.
+func TestLocalReadsRejectKeysOfOtherProtocols(t *testing.T) {
 	socket := startLocalServer(t)
 	meta := newClient(t, Options{Servers: []string{socket}, Protocol: ProtocolMeta})
 	text := newClient(t, Options{Servers: []string{socket}, Protocol: ProtocolText})
@@ -105,30 +90,30 @@ func TestKeysAreThoseOfTheProtocol(t *testing.T) {
 	wantValue(t, meta, "a b", "v")
 	wantValue(t, text, "k", "v")
 	_, err := text.Get("a b")
+	wantOutcome(t, err, ErrMalformedKey)
+	items, err := text.GetMulti([]string{"k", "a b"})
 	wantError(t, err, ErrMalformedKey)
-	if items, err := text.GetMulti([]string{"k", "a b"}); !errors.Is(err, ErrMalformedKey) || len(items) != 1 {
-		t.Errorf("%v, %v", items, err)
-	}
+	equal(t, "items", len(items), 1)
 	_, err = text.Get("")
-	wantError(t, err, ErrMalformedKey)
+	wantOutcome(t, err, ErrMalformedKey)
 }
 
-func TestAValueThatIsTooLongIsSoInTheMemoryAsWell(t *testing.T) {
+func TestMaxValueBytesAppliesToLocalReads(t *testing.T) {
 	socket := startLocalServer(t)
 	for _, local := range []bool{true, false} {
 		c := newClient(t, Options{Servers: []string{socket}, MaxValueBytes: 100_000, NoLocalReads: !local})
 		must(t, c.Set(&Item{Key: "long", Value: make([]byte, 200_000)}))
-		if _, err := c.Get("long"); err == nil {
-			t.Errorf("local %v: no error", local)
-		}
-		if _, err := c.GetMulti([]string{"long"}); err == nil {
-			t.Errorf("local %v: no error", local)
+		_, get := c.Get("long")
+		_, getMulti := c.GetMulti([]string{"long"})
+		for name, err := range map[string]error{"Get": get, "GetMulti": getMulti} {
+			if err == nil {
+				t.Errorf("%s, local reads %v: no error, want one", name, local)
+			}
 		}
 	}
 }
 
-// Some items are in the memory, and of the others some are at the server: such as are stale.
-func TestManyItemsAreFoundInTheMemoryAndTheRestAskedFor(t *testing.T) {
+func TestGetMultiCombinesLocalReadsAndRequests(t *testing.T) {
 	socket := startLocalServer(t)
 	c := newClient(t, Options{Servers: []string{socket}})
 	keys := testKeys(100)
@@ -144,37 +129,36 @@ func TestManyItemsAreFoundInTheMemoryAndTheRestAskedFor(t *testing.T) {
 	})
 	theirs, err := other.GetMulti(keys)
 	must(t, err)
-	if len(items) != 90 || len(theirs) != 90 || other.LocalReads() != 0 {
-		t.Fatal(len(items), len(theirs), other.LocalReads())
-	}
+	equal(t, "items", len(items), 90)
+	equal(t, "items through the socket", len(theirs), 90)
+	equal(t, "local reads with NoLocalReads", other.LocalReads(), 0)
 	for key, item := range items {
 		want := theirs[key]
-		if item.Key != key || !bytes.Equal(item.Value, want.Value) || item.Flags != want.Flags || item.CasID != want.CasID {
-			t.Errorf("%+v, not %+v", item, want)
-		}
+		equal(t, "Key", item.Key, key)
+		equal(t, "Value", string(item.Value), string(want.Value))
+		equal(t, "Flags", item.Flags, want.Flags)
+		equal(t, "CasID", item.CasID, want.CasID)
 		for i := range item.Value {
 			item.Value[i] = 'y'
 		}
-		// The next one begins elsewhere.
+		// Must not reach the next value.
 		_ = append(item.Value, "of another"...)
 	}
 	markStale(t, socket, keys[0])
 	wantLocalReads(t, c, 89, func() {
-		if items, err := c.GetMulti(keys); err != nil || len(items) != 90 {
-			t.Error(len(items), err)
-		}
+		items, err := c.GetMulti(keys)
+		must(t, err)
+		equal(t, "items with a stale one", len(items), 90)
 	})
 }
 
-// stale marks an item as out of date: it is at the server, and not to be taken from the memory.
+// markStale marks an item as out of date, which excludes it from local reads.
 func markStale(t *testing.T, socket, key string) {
 	t.Helper()
-	if said := request(t, socket, "md "+key+" I\r\n"); said != "HD\r\n" {
-		t.Fatalf("%q", said)
-	}
+	equal(t, "response to md", request(t, socket, "md "+key+" I\r\n"), "HD\r\n")
 }
 
-func TestWhoPassesNoMemoryIsAskedForEverything(t *testing.T) {
+func TestNoLocalReads(t *testing.T) {
 	local := startLocalServer(t)
 	for name, options := range map[string]Options{
 		"memcached":   {Servers: []string{startServer(t, "memcached")}},
@@ -192,22 +176,21 @@ func TestWhoPassesNoMemoryIsAskedForEverything(t *testing.T) {
 	}
 }
 
-// A server that passes no memory is not asked for it with each request and each connection.
-func TestWhoPassesNoMemoryIsAskedAboutItSeldom(t *testing.T) {
+// The client does not ask a server without local readers for its memory on each connection.
+func TestMemoryIsRequestedRarely(t *testing.T) {
 	socket := startServer(t, "memcached")
 	c := newClient(t, Options{Servers: []string{socket}, MaxIdleConns: -1})
 	before := connectionsOf(t, socket)
 	for range 100 {
 		must(t, c.Set(&Item{Key: "k", Value: []byte("v")}))
 	}
-	// A connection for each request, one that asks, and one for these numbers; another one if the machine is slow.
+	// One per request, one for the memory and one for the statistics; one more on a slow machine.
 	if made := connectionsOf(t, socket) - before; made < 100 || made > 103 {
-		t.Errorf("%d connections", made)
+		t.Errorf("%d connections, want 100 to 103", made)
 	}
 }
 
-// Who has written a value reads it, or a later one.
-func TestOwnWritesAreReadThroughRestarts(t *testing.T) {
+func TestClientReadsOwnWritesAcrossRestarts(t *testing.T) {
 	socket := tempSocket(t)
 	server := startLocalServerAt(t, socket)
 	c := newClient(t, Options{Servers: []string{socket}, BackoffMin: -1})
@@ -224,17 +207,17 @@ func TestOwnWritesAreReadThroughRestarts(t *testing.T) {
 					time.Sleep(time.Millisecond)
 					continue
 				}
-				// A server that was started anew has nothing.
+				// A restarted server is empty.
 				item, err := c.Get(key)
 				if err == nil && string(item.Value) != value {
-					t.Errorf("%s: %s after %s", key, item.Value, value)
+					t.Errorf("Get(%q) = %q, want %q", key, item.Value, value)
 				}
 			}
 		}()
 	}
 	for range 4 {
 		before := c.LocalReads()
-		waitUntil(t, "items are found in the memory", func() bool { return c.LocalReads() > before+100 })
+		waitUntil(t, "100 local reads", func() bool { return c.LocalReads() > before+100 })
 		kill(server)
 		server = startLocalServerAt(t, socket)
 	}
@@ -242,14 +225,14 @@ func TestOwnWritesAreReadThroughRestarts(t *testing.T) {
 	writers.Wait()
 }
 
-func TestAStoppedServersMemoryIsBelievedForSomeSeconds(t *testing.T) {
+func TestStoppedServerTimesOut(t *testing.T) {
 	socket := tempSocket(t)
 	server := startLocalServerAt(t, socket)
 	c := newClient(t, Options{Servers: []string{socket}, Timeout: 100 * time.Millisecond, BackoffMin: -1})
 	must(t, c.Set(&Item{Key: "k", Value: []byte("v")}))
 	wantLocalReads(t, c, 1, func() { wantValue(t, c, "k", "v") })
 	must(t, server.Process.Signal(syscall.SIGSTOP))
-	waitUntil(t, "a stopped server is noticed", func() bool {
+	waitUntil(t, "timeout of a stopped server", func() bool {
 		_, err := c.Get("k")
 		var fault *FaultError
 		return errors.As(err, &fault) && fault.Timeout()
@@ -258,21 +241,21 @@ func TestAStoppedServersMemoryIsBelievedForSomeSeconds(t *testing.T) {
 	waitForLocalRead(t, c, "k")
 }
 
-// The one that was there before serves its connections still, and its memory could be read for a minute more: but who
-// comes in at the new one reads what is there.
-func TestAServerThatTakesOverIsRead(t *testing.T) {
+// The old server still serves its connections, and its memory remains readable for a minute. A
+// client with a connection to the new server must read the new server's memory.
+func TestLocalReadsFollowUpgrade(t *testing.T) {
 	socket := tempSocket(t)
 	old := startLocalServerAt(t, socket)
 	c := newClient(t, Options{Servers: []string{socket}})
 	must(t, c.Set(&Item{Key: "k", Value: []byte("old")}))
 	wantLocalReads(t, c, 1, func() { wantValue(t, c, "k", "old") })
 	must(t, old.Process.Signal(syscall.SIGUSR2))
-	waitUntil(t, "another process serves", func() bool { return statOf(t, socket, "pid") != old.Process.Pid })
+	waitUntil(t, "the new server", func() bool { return statOf(t, socket, "pid") != old.Process.Pid })
 	successor := statOf(t, socket, "pid")
 	t.Cleanup(func() { syscall.Kill(successor, syscall.SIGKILL) })
 	wantLocalReads(t, c, 1, func() { wantValue(t, c, "k", "old") })
 
-	// As if more were asked for at once than before.
+	// The idle connection is in use, so the next request opens one to the new server.
 	node := c.node(serverAddr{"unix", socket})
 	idle, _, err := node.takeConn(context.Background(), c, false)
 	must(t, err)
@@ -283,20 +266,18 @@ func TestAServerThatTakesOverIsRead(t *testing.T) {
 	wantLocalReads(t, c, 1, func() { wantValue(t, c, "k", "newer") })
 }
 
-// Whose memory can be read is found out though nothing goes wrong with the connections.
-func TestAServerThatPassesItsMemoryLaterIsRead(t *testing.T) {
+// The client attaches to the memory even if no connection fails.
+func TestLocalReadsBeginLater(t *testing.T) {
 	c := newClient(t, Options{Servers: []string{startLocalServer(t)}})
 	must(t, c.Set(&Item{Key: "k", Value: []byte("v")}))
 	node := c.node(c.selector.(*ServerList).addrs[0])
 	node.local.close()
 	wantValue(t, c, "k", "v")
 	wantLocalReads(t, c, 1, func() { wantValue(t, c, "k", "v") })
-	if open := len(node.idle); open != 1 {
-		t.Errorf("%d idle connections", open)
-	}
+	equal(t, "idle connections", len(node.idle), 1)
 }
 
-func TestAClosedClientReadsNoMemory(t *testing.T) {
+func TestCloseReleasesMemory(t *testing.T) {
 	socket := startLocalServer(t)
 	checkGoroutineLeaks(t)
 	c := newClient(t, Options{Servers: []string{socket}})
@@ -304,9 +285,8 @@ func TestAClosedClientReadsNoMemory(t *testing.T) {
 		must(t, c.Set(&Item{Key: "k", Value: []byte("v")}))
 		wantLocalReads(t, c, 1, func() { wantValue(t, c, "k", "v") })
 		must(t, c.Close())
-		if c.node(serverAddr{"unix", socket}).local.attachment.Load() != nil {
-			t.Error("the memory is still there")
-		}
+		attachment := c.node(serverAddr{"unix", socket}).local.attachment.Load()
+		equal(t, "attachment after Close is nil", attachment == nil, true)
 	}
 }
 
