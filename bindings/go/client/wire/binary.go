@@ -47,8 +47,8 @@ func (r *BinaryRequest) AppendHeadTo(dst []byte, valueBytes int) []byte {
 	return r.appendHead(dst, valueBytes, 0)
 }
 
-func (r *BinaryRequest) appendHead(dst []byte, valueBytes, room int) []byte {
-	dst, h := appendBody(dst, r.Extras, r.Key, valueBytes, room)
+func (r *BinaryRequest) appendHead(dst []byte, valueBytes, spare int) []byte {
+	dst, h := appendBody(dst, r.Extras, r.Key, valueBytes, spare)
 	h[0], h[1], h[5] = MagicRequest, byte(r.Opcode), r.DataType
 	binary.BigEndian.PutUint16(h[6:], r.VBucket)
 	binary.BigEndian.PutUint32(h[12:], r.Opaque)
@@ -66,8 +66,8 @@ func (r *BinaryResponse) AppendHeadTo(dst []byte, valueBytes int) []byte {
 	return r.appendHead(dst, valueBytes, 0)
 }
 
-func (r *BinaryResponse) appendHead(dst []byte, valueBytes, room int) []byte {
-	dst, h := appendBody(dst, r.Extras, r.Key, valueBytes, room)
+func (r *BinaryResponse) appendHead(dst []byte, valueBytes, spare int) []byte {
+	dst, h := appendBody(dst, r.Extras, r.Key, valueBytes, spare)
 	h[0], h[1], h[5] = MagicResponse, byte(r.Opcode), r.DataType
 	binary.BigEndian.PutUint16(h[6:], uint16(r.Status))
 	binary.BigEndian.PutUint32(h[12:], r.Opaque)
@@ -77,11 +77,11 @@ func (r *BinaryResponse) appendHead(dst []byte, valueBytes, room int) []byte {
 
 // appendBody appends a header with nothing but the lengths, extras and key, and leaves room for more. It returns the
 // header as well.
-func appendBody(dst, extras, key []byte, valueBytes, room int) (longer, header []byte) {
+func appendBody(dst, extras, key []byte, valueBytes, spare int) (longer, header []byte) {
 	extras, key = extras[:min(len(extras), 0xff)], key[:min(len(key), 0xffff)]
 	at, head := len(dst), BinaryHeaderBytes+len(extras)+len(key)
-	if cap(dst)-at < head+room {
-		dst = slices.Grow(dst, head+room)
+	if cap(dst)-at < head+spare {
+		dst = slices.Grow(dst, head+spare)
 	}
 	dst = dst[:at+head]
 	h := dst[at : at+BinaryHeaderBytes : at+BinaryHeaderBytes]
@@ -139,7 +139,7 @@ func cutMessage(b []byte, magic byte, what string) (body binaryBody, n int, err 
 		return body, 0, syntax("a body of less than 2 GiB", b[:BinaryHeaderBytes], "")
 	}
 	if uint64(extras+key) > length {
-		return body, 0, syntax("a body that has room for extras and key", b[:BinaryHeaderBytes], "")
+		return body, 0, syntax("a body that has spare for extras and key", b[:BinaryHeaderBytes], "")
 	}
 	n = BinaryHeaderBytes + int(length)
 	if len(b) < n {

@@ -120,13 +120,13 @@ func TestWhatIsNoRequestIsAnsweredAndSkipped(t *testing.T) {
 		{"mz k\r\n", "", ""}, // a command of the text protocol that nobody knows
 		{"mg\r\n", badFormat, ""},
 		{"mg " + strings.Repeat("k", 251) + "\r\n", badFormat, ""},
-		{"mg k v v\r\nmn\r\n", twiceFlag, "mn\r\n"},
+		{"mg k v v\r\nmn\r\n", duplicateFlag, "mn\r\n"},
 		{"mg k 1\r\n", badFlag, ""},
 		{"mg k \x01\r\n", badFormat, ""},
 		{"mg k O" + strings.Repeat("o", 32) + "\r\n", longOpaque, ""},
 		{"ms k x\r\nmn\r\n", badFormat, "mn\r\n"},
 		{"ms k -1\r\nmn\r\n", badFormat, "mn\r\n"},
-		{"ms k 2 S S\r\nab\r\nmn\r\n", twiceFlag, "mn\r\n"},
+		{"ms k 2 S S\r\nab\r\nmn\r\n", duplicateFlag, "mn\r\n"},
 		{"ms k 2\r\nabcd\r\n", badChunk, "\r\n"},
 		{"set k 0 0 -1\r\nabc\r\n", badFormat, "abc\r\n"},
 		{"set k 0 0 99999999999999\r\n", badFormat, ""},
@@ -284,7 +284,7 @@ func TestAReaderBelievesOnlyWhatHasCome(t *testing.T) {
 func TestAWriterSendsLargeValuesFromWhereTheyLie(t *testing.T) {
 	var sent bytes.Buffer
 	w := NewWriter(&sent)
-	value := bytes.Repeat([]byte("v"), borrowBytes)
+	value := bytes.Repeat([]byte("v"), noCopyBytes)
 	request := MetaRequest{Verb: MetaSet, Key: []byte("k")}
 	w.SetBuffer(request.AppendHeadTo(w.Buffer(), len(value)))
 	w.Value(value, "\r\n")

@@ -29,10 +29,10 @@ func (e *SyntaxError) Error() string {
 }
 
 // Only so much of foreign bytes is shown in an error.
-const shownBytes = 64
+const excerptBytes = 64
 
 func syntax(want string, got []byte, reply string) *SyntaxError {
-	return &SyntaxError{Want: want, Got: string(got[:min(len(got), shownBytes)]), Reply: reply}
+	return &SyntaxError{Want: want, Got: string(got[:min(len(got), excerptBytes)]), Reply: reply}
 }
 
 // TooLargeError says that a message is longer than a [Reader] takes.
@@ -46,13 +46,13 @@ func (e *TooLargeError) Error() string {
 }
 
 const (
-	badFormat    = "CLIENT_ERROR bad command line format"
-	badChunk     = "CLIENT_ERROR bad data chunk"
-	badExptime   = "CLIENT_ERROR invalid exptime argument"
-	badDelta     = "CLIENT_ERROR invalid numeric delta argument"
-	badFlag      = "CLIENT_ERROR invalid flag"
-	twiceFlag    = "CLIENT_ERROR duplicate flag"
-	longOpaque   = "CLIENT_ERROR opaque token too long"
-	tooLarge     = "SERVER_ERROR object too large for cache"
-	lineTooLarge = "SERVER_ERROR out of memory reading request"
+	badFormat     = "CLIENT_ERROR bad command line format"
+	badChunk      = "CLIENT_ERROR bad data chunk"
+	badExptime    = "CLIENT_ERROR invalid exptime argument"
+	badDelta      = "CLIENT_ERROR invalid numeric delta argument"
+	badFlag       = "CLIENT_ERROR invalid flag"
+	duplicateFlag = "CLIENT_ERROR duplicate flag"
+	longOpaque    = "CLIENT_ERROR opaque token too long"
+	tooLarge      = "SERVER_ERROR object too large for cache"
+	lineTooLarge  = "SERVER_ERROR out of memory reading request"
 )

@@ -7,32 +7,32 @@ import (
 
 // The flags of the meta protocol. Which of them a command knows is memcached's matter, and the server's.
 const (
-	FlagBase64     = 'b' // the key is in base64
-	FlagCAS        = 'c' // return the cas value
-	FlagFlags      = 'f' // return the client's flags
-	FlagHit        = 'h' // return whether the item was asked for before
-	FlagKey        = 'k' // return the key
-	FlagLastAccess = 'l' // return the seconds since the last access
-	FlagOpaque     = 'O' // return this token
-	FlagQuiet      = 'q' // no answer where nothing is to be told
-	FlagSize       = 's' // return the length of the value
-	FlagTTL        = 't' // return the seconds left, or -1
-	FlagValue      = 'v' // return the value
-	FlagNoBump     = 'u' // do not count as a use
-	FlagCompare    = 'C' // only if the cas value is this one
-	FlagNewCAS     = 'E' // the cas value to give to the item
-	FlagSetFlags   = 'F' // the client's flags of the item
-	FlagInvalidate = 'I' // mark as stale; of ms: take a lower cas value, and mark as stale
-	FlagSetTTL     = 'T' // the time to live of the item
-	FlagMode       = 'M' // the mode of ms and ma
-	FlagVivify     = 'N' // create what is missing, with this time to live
-	FlagRecache    = 'R' // win if there are fewer seconds left than this
-	FlagInitial    = 'J' // the first number
-	FlagDelta      = 'D' // how much to add or take away
-	FlagRemove     = 'x' // remove the value, keep the item
-	FlagWon        = 'W' // in a response: the peer has the right to bring the new value
-	FlagStale      = 'X' // in a response: the item is stale
-	FlagTaken      = 'Z' // in a response: somebody else has that right
+	FlagBase64       = 'b' // the key is in base64
+	FlagCAS          = 'c' // return the cas value
+	FlagFlags        = 'f' // return the client's flags
+	FlagHit          = 'h' // return whether the item was asked for before
+	FlagKey          = 'k' // return the key
+	FlagLastAccess   = 'l' // return the seconds since the last access
+	FlagOpaque       = 'O' // return this token
+	FlagQuiet        = 'q' // no answer where nothing is to be told
+	FlagSize         = 's' // return the length of the value
+	FlagTTL          = 't' // return the seconds left, or -1
+	FlagValue        = 'v' // return the value
+	FlagNoBump       = 'u' // do not count as a use
+	FlagCompare      = 'C' // only if the cas value is this one
+	FlagNewCAS       = 'E' // the cas value to give to the item
+	FlagSetFlags     = 'F' // the client's flags of the item
+	FlagInvalidate   = 'I' // mark as stale; of ms: take a lower cas value, and mark as stale
+	FlagSetTTL       = 'T' // the time to live of the item
+	FlagMode         = 'M' // the mode of ms and ma
+	FlagVivify       = 'N' // create what is missing, with this time to live
+	FlagRecache      = 'R' // win if there are fewer seconds left than this
+	FlagInitial      = 'J' // the first number
+	FlagDelta        = 'D' // how much to add or take away
+	FlagRemove       = 'x' // remove the value, keep the item
+	FlagRecacheToken = 'W' // in a response: the peer has the right to bring the new value
+	FlagStale        = 'X' // in a response: the item is stale
+	FlagRecacheTaken = 'Z' // in a response: somebody else has that right
 )
 
 // A token that the peer wants to see again may have so many bytes.
@@ -115,7 +115,7 @@ func (f MetaFlags) check() (reply string) {
 		case c < 'A' || c > 'z':
 			return badFormat
 		case seen[c>>6]&(1<<(c&63)) != 0:
-			return twiceFlag
+			return duplicateFlag
 		case c == FlagOpaque && len(word) > 1+maxOpaqueBytes:
 			return longOpaque
 		}

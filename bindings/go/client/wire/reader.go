@@ -30,7 +30,7 @@ type Reader struct {
 	skip int
 	max  int
 	// How large the buffer was that was left to the last message, if it was.
-	left int
+	released int
 }
 
 // NewReader reads from src. A message that is longer than maxMessageBytes is an error; 0 stands for
@@ -66,7 +66,7 @@ func (r *Reader) Read(m Parser) error {
 			return &TooLargeError{Bytes: n, LimitBytes: r.max}
 		case !short:
 			r.start += n
-			r.leaveLarge()
+			r.releaseLarge()
 			return nil
 		}
 		if err := r.fill(n); err != nil {
@@ -77,10 +77,10 @@ func (r *Reader) Read(m Parser) error {
 
 // leaveLarge lets go of a large buffer with nothing in it but the last message, so that it is not kept while the
 // connection is idle.
-func (r *Reader) leaveLarge() {
-	r.left = 0
+func (r *Reader) releaseLarge() {
+	r.released = 0
 	if r.start == r.end && len(r.buf) > 4*readBytes {
-		r.left = len(r.buf)
+		r.released = len(r.buf)
 		r.buf, r.start, r.end = nil, 0, 0
 	}
 }
@@ -88,7 +88,7 @@ func (r *Reader) leaveLarge() {
 // Take returns bytes of the last message that are the caller's to keep: a copy, or of a large message, whose buffer is
 // not used again, the bytes themselves.
 func (r *Reader) Take(b []byte) []byte {
-	if r.left > 0 && len(b) > r.left/4*3 {
+	if r.released > 0 && len(b) > r.released/4*3 {
 		return b
 	}
 	return bytes.Clone(b)
@@ -110,7 +110,7 @@ func (r *Reader) discard() error {
 
 // fill reads once, with room for a message of want bytes if that is not much more than what is there.
 func (r *Reader) fill(want int) error {
-	r.makeRoom(want)
+	r.grow(want)
 	for range 100 {
 		n, err := r.src.Read(r.buf[r.end:])
 		r.end += n
@@ -127,7 +127,7 @@ func (r *Reader) fill(want int) error {
 	return io.ErrNoProgress
 }
 
-func (r *Reader) makeRoom(want int) {
+func (r *Reader) grow(want int) {
 	have := r.Buffered()
 	if have == 0 {
 		r.start, r.end = 0, 0

@@ -67,7 +67,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 func (s *Server) ServeConn(conn net.Conn) error {
 	defer conn.Close()
 	w := NewWriter(conn)
-	r := NewReader(&answeredFirst{conn, w}, s.MaxMessageBytes)
+	r := NewReader(&flushingConn{conn, w}, s.MaxMessageBytes)
 	request := new(Request)
 	for {
 		if s.IdleTimeout > 0 {
@@ -78,7 +78,7 @@ func (s *Server) ServeConn(conn net.Conn) error {
 		case err == io.EOF:
 			return w.Flush()
 		case err != nil:
-			if !w.refuse(request, err) {
+			if !w.respondToError(request, err) {
 				w.Flush()
 				return err
 			}
@@ -96,12 +96,12 @@ func (s *Server) ServeConn(conn net.Conn) error {
 
 // answeredFirst sends what waits before it waits itself: who sends many commands at once gets the answers at once, and
 // nobody waits for an answer that waits for the next command.
-type answeredFirst struct {
+type flushingConn struct {
 	net.Conn
 	w *Writer
 }
 
-func (c *answeredFirst) Read(b []byte) (int, error) {
+func (c *flushingConn) Read(b []byte) (int, error) {
 	if err := c.w.Flush(); err != nil {
 		return 0, err
 	}
@@ -109,7 +109,7 @@ func (c *answeredFirst) Read(b []byte) (int, error) {
 }
 
 // refuse answers what is no command, and says whether the connection can go on.
-func (w *Writer) refuse(r *Request, err error) bool {
+func (w *Writer) respondToError(r *Request, err error) bool {
 	var wrong *SyntaxError
 	var large *TooLargeError
 	switch {

@@ -57,7 +57,7 @@ func TestAServerAnswersAllDialects(t *testing.T) {
 	for _, c := range []struct{ said, want string }{
 		{"get a\r\nmg b v\r\nquit\r\nget c\r\n", "a\r\nHD kb\r\n"},
 		{"nonsense\r\n\r\nset k 0 0 -1\r\nset k 0 0 1\r\nabc\r\nquit\r\n", "ERROR\r\nERROR\r\n" + badFormat + "\r\n" + badChunk + "\r\nERROR\r\n"},
-		{"mg k v v\r\nms k 1 S S\r\na\r\nmg k\r\nquit\r\n", twiceFlag + "\r\n" + twiceFlag + "\r\nHD kk\r\n"},
+		{"mg k v v\r\nms k 1 S S\r\na\r\nmg k\r\nquit\r\n", duplicateFlag + "\r\n" + duplicateFlag + "\r\nHD kk\r\n"},
 		{
 			string(quit.AppendTo(unknown.AppendTo(get.AppendTo(nil)))),
 			string(goodbye.AppendTo(refusal.AppendTo(answer.AppendTo(nil)))),

@@ -6,10 +6,10 @@ import (
 )
 
 // So much is gathered before it is sent, and a buffer that has become larger than that is not kept.
-const writeBytes = 64 << 10
+const flushBytes = 64 << 10
 
 // A value from here on is sent from where it lies.
-const borrowBytes = 16 << 10
+const noCopyBytes = 16 << 10
 
 // Writer gathers messages for a connection. It is used by one goroutine at a time.
 //
@@ -34,14 +34,14 @@ func (w *Writer) Buffer() []byte { return w.buf }
 // SetBuffer takes what was appended to Buffer. It sends all if it has become much.
 func (w *Writer) SetBuffer(b []byte) {
 	w.buf = b
-	if len(w.buf) >= writeBytes {
+	if len(w.buf) >= flushBytes {
 		w.Flush()
 	}
 }
 
 // Value puts a value, and what is behind it, after what waits. A large value is sent at once and not copied.
 func (w *Writer) Value(value []byte, end string) {
-	if len(value) < borrowBytes {
+	if len(value) < noCopyBytes {
 		w.SetBuffer(append(append(w.buf, value...), end...))
 		return
 	}
@@ -69,7 +69,7 @@ func (w *Writer) Flush() error {
 func (w *Writer) Written() int64 { return w.written }
 
 func (w *Writer) reset() {
-	if cap(w.buf) > 2*writeBytes {
+	if cap(w.buf) > 2*flushBytes {
 		w.buf = nil
 	}
 	w.buf = w.buf[:0]
