@@ -6,9 +6,10 @@ import (
 	"testing"
 )
 
-// The 17 micro-benchmarks of gomemcached on its own message, so that the numbers can stand beside each other. Requests
-// and responses are built and encoded each time; where gomemcached reads with or without a buffer of the caller's, here
-// a message is read from a buffer, or from a connection through a Reader.
+// The 17 micro-benchmarks of gomemcached on its own message, for a comparison of the numbers.
+// Requests and responses are built and encoded each time. Where gomemcached reads with or without
+// the caller's buffer, a message is parsed from a buffer, or read from a connection through a
+// Reader.
 
 var large = bytes.Repeat([]byte("x"), 24<<10)
 
@@ -53,7 +54,7 @@ func BenchmarkReceiveRequestNoBuf(b *testing.B) {
 
 func BenchmarkEncodingResponse(b *testing.B) { benchmarkResponse(b, sampleResponse.Value) }
 
-// The value is borrowed: what is encoded is all before it.
+// The value is not copied, so only the part before it is encoded.
 func BenchmarkEncodingResponseLarge(b *testing.B) {
 	var r BinaryResponse
 	buf := make([]byte, 0, 128)
@@ -121,7 +122,7 @@ func benchmarkTransmit(b *testing.B, isRequest bool, value []byte) {
 func BenchmarkDecodeResponse(b *testing.B) { benchmarkRead(b, &BinaryResponse{}, sampleResponseBytes) }
 func BenchmarkReceive(b *testing.B)        { benchmarkRead(b, &BinaryRequest{}, sampleBytes) }
 
-// endless is a connection on which the same message comes again and again.
+// endless is a connection that repeats the same message.
 type endless struct {
 	message []byte
 	at      int
@@ -146,7 +147,7 @@ func benchmarkRead(b *testing.B, m Parser, message []byte) {
 	}
 }
 
-// The same work in the other protocols.
+// The same operations in the other protocols.
 
 func BenchmarkMetaEncodeSet(b *testing.B) {
 	buf := make([]byte, 0, 128)

@@ -11,7 +11,7 @@ const (
 	MagicResponse = 0x81
 )
 
-// BinaryHeaderBytes is what stands before extras, key and value of a message of the binary protocol.
+// BinaryHeaderBytes is the size of the header of a message of the binary protocol.
 const BinaryHeaderBytes = 24
 
 // BinaryRequest is a command of the binary protocol.
@@ -19,14 +19,14 @@ type BinaryRequest struct {
 	Opcode   Opcode
 	DataType uint8
 	VBucket  uint16
-	// Opaque comes back with the response.
+	// Opaque is copied to the response.
 	Opaque uint32
 	CAS    uint64
-	// Extras are what the command has besides key and value: see AppendStoreExtras and its like.
+	// Extras are the command's further arguments: see AppendStoreExtras and its kin.
 	Extras, Key, Value []byte
 }
 
-// BinaryResponse is the answer to a command of the binary protocol.
+// BinaryResponse is a response of the binary protocol.
 type BinaryResponse struct {
 	Opcode   Opcode
 	DataType uint8
@@ -37,12 +37,13 @@ type BinaryResponse struct {
 	Extras, Key, Value []byte
 }
 
-// AppendTo appends the request. Extras of more than 255 bytes and keys of more than 65535 are cut.
+// AppendTo appends the request. It truncates extras to 255 bytes and keys to 65535.
 func (r *BinaryRequest) AppendTo(dst []byte) []byte {
 	return append(r.appendHead(dst, len(r.Value), len(r.Value)), r.Value...)
 }
 
-// AppendHeadTo appends all but the value, for who sends valueBytes by another way.
+// AppendHeadTo appends the request without its value, for a caller that sends valueBytes
+// separately.
 func (r *BinaryRequest) AppendHeadTo(dst []byte, valueBytes int) []byte {
 	return r.appendHead(dst, valueBytes, 0)
 }
@@ -56,12 +57,13 @@ func (r *BinaryRequest) appendHead(dst []byte, valueBytes, spare int) []byte {
 	return dst
 }
 
-// AppendTo appends the response. Extras of more than 255 bytes and keys of more than 65535 are cut.
+// AppendTo appends the response. It truncates extras to 255 bytes and keys to 65535.
 func (r *BinaryResponse) AppendTo(dst []byte) []byte {
 	return append(r.appendHead(dst, len(r.Value), len(r.Value)), r.Value...)
 }
 
-// AppendHeadTo appends all but the value, for who sends valueBytes by another way.
+// AppendHeadTo appends the response without its value, for a caller that sends valueBytes
+// separately.
 func (r *BinaryResponse) AppendHeadTo(dst []byte, valueBytes int) []byte {
 	return r.appendHead(dst, valueBytes, 0)
 }
@@ -75,8 +77,8 @@ func (r *BinaryResponse) appendHead(dst []byte, valueBytes, spare int) []byte {
 	return dst
 }
 
-// appendBody appends a header with nothing but the lengths, extras and key, and leaves room for more. It returns the
-// header as well.
+// appendBody appends a header that contains only the lengths, then extras and key, and reserves
+// spare bytes. It also returns the header.
 func appendBody(dst, extras, key []byte, valueBytes, spare int) (longer, header []byte) {
 	extras, key = extras[:min(len(extras), 0xff)], key[:min(len(key), 0xffff)]
 	at, head := len(dst), BinaryHeaderBytes+len(extras)+len(key)
@@ -95,9 +97,9 @@ func appendBody(dst, extras, key []byte, valueBytes, spare int) (longer, header 
 	return dst, h
 }
 
-// Parse reads a request from the beginning of b, as the package says. Whether extras and key are what the command
-// wants is the server's matter. With [ErrShort] and a length, all but extras, key and value is there
-// already.
+// Parse parses a request at the start of b, as described for the package. The server has to check
+// extras and key. If the error is [ErrShort] and n is not 0, all fields but Extras, Key and Value
+// are set.
 func (r *BinaryRequest) Parse(b []byte) (int, error) {
 	body, n, err := cutMessage(b, MagicRequest, "a binary request")
 	if !headerKnown(n) {
@@ -109,7 +111,7 @@ func (r *BinaryRequest) Parse(b []byte) (int, error) {
 	return n, err
 }
 
-// Parse reads a response from the beginning of b, as the package says.
+// Parse parses a response at the start of b, as described for the package.
 func (r *BinaryResponse) Parse(b []byte) (int, error) {
 	body, n, err := cutMessage(b, MagicResponse, "a binary response")
 	if !headerKnown(n) {
@@ -121,7 +123,7 @@ func (r *BinaryResponse) Parse(b []byte) (int, error) {
 	return n, err
 }
 
-// headerKnown says whether so much of a message is there that its length is known.
+// headerKnown reports whether the header is complete, so that the length is known.
 func headerKnown(n int) bool { return n >= BinaryHeaderBytes }
 
 type binaryBody struct{ extras, key, value []byte }

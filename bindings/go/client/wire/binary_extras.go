@@ -2,7 +2,8 @@ package wire
 
 import "encoding/binary"
 
-// ExptimeNoCreate in the extras of an increment or decrement says that a missing key is not created.
+// ExptimeNoCreate in the extras of an increment or decrement prevents the creation of an absent
+// key.
 const ExptimeNoCreate = 0xffffffff
 
 // AppendStoreExtras appends the extras of set, add and replace.
@@ -11,7 +12,7 @@ func AppendStoreExtras(dst []byte, flags, exptime uint32) []byte {
 	return binary.BigEndian.AppendUint32(dst, exptime)
 }
 
-// ParseStoreExtras reads the extras of set, add and replace.
+// ParseStoreExtras parses the extras of set, add and replace.
 func ParseStoreExtras(extras []byte) (flags, exptime uint32, ok bool) {
 	if len(extras) != 8 {
 		return 0, 0, false
@@ -26,7 +27,7 @@ func AppendCountExtras(dst []byte, delta, initial uint64, exptime uint32) []byte
 	return binary.BigEndian.AppendUint32(dst, exptime)
 }
 
-// ParseCountExtras reads the extras of increment and decrement.
+// ParseCountExtras parses the extras of increment and decrement.
 func ParseCountExtras(extras []byte) (delta, initial uint64, exptime uint32, ok bool) {
 	if len(extras) != 20 {
 		return 0, 0, 0, false
@@ -34,13 +35,13 @@ func ParseCountExtras(extras []byte) (delta, initial uint64, exptime uint32, ok 
 	return binary.BigEndian.Uint64(extras), binary.BigEndian.Uint64(extras[8:]), binary.BigEndian.Uint32(extras[16:]), true
 }
 
-// AppendUint32Extras appends extras of one number: the flags of a value, the exptime of touch, gat and flush, the level
-// of verbosity.
+// AppendUint32Extras appends extras of one number: the flags of a value, the exptime of touch, gat
+// and flush, or the level of verbosity.
 func AppendUint32Extras(dst []byte, v uint32) []byte {
 	return binary.BigEndian.AppendUint32(dst, v)
 }
 
-// ParseUint32Extras reads extras of one number.
+// ParseUint32Extras parses extras of one number.
 func ParseUint32Extras(extras []byte) (v uint32, ok bool) {
 	if len(extras) != 4 {
 		return 0, false
@@ -48,7 +49,7 @@ func ParseUint32Extras(extras []byte) (v uint32, ok bool) {
 	return binary.BigEndian.Uint32(extras), true
 }
 
-// ParseCount reads the number that increment and decrement answer.
+// ParseCount parses the value of a response to increment and decrement.
 func ParseCount(value []byte) (v uint64, ok bool) {
 	if len(value) != 8 {
 		return 0, false

@@ -2,10 +2,10 @@ package wire
 
 import "fmt"
 
-// BinaryStatus is the outcome that a response of the binary protocol tells.
+// BinaryStatus is the status of a response of the binary protocol.
 type BinaryStatus uint16
 
-// The outcomes that memcached knows.
+// The statuses of memcached.
 const (
 	StatusOK             BinaryStatus = 0x00
 	StatusNotFound       BinaryStatus = 0x01
@@ -20,7 +20,8 @@ const (
 	StatusOutOfMemory    BinaryStatus = 0x82
 )
 
-// String is what memcached writes into the body of such a response. Those without a text of its own are named.
+// String returns the text that memcached writes into the body of such a response, or the number of
+// the status.
 func (s BinaryStatus) String() string {
 	switch s {
 	case StatusOK:

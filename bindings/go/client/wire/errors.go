@@ -5,22 +5,23 @@ import (
 	"fmt"
 )
 
-// ErrShort says that a message has begun and not ended: Parse needs more bytes.
-var ErrShort = errors.New("wire: the message is not complete")
+// ErrShort means that a message is incomplete: Parse needs more bytes.
+var ErrShort = errors.New("wire: incomplete message")
 
-// MaxLineBytes is how long a line of the text and meta protocols may be, its end included.
+// MaxLineBytes limits a line of the text and meta protocols, including its end.
 const MaxLineBytes = 64 << 10
 
-// MaxKeyBytes is how long a key may be.
+// MaxKeyBytes limits the length of a key.
 const MaxKeyBytes = 250
 
-// SyntaxError says why bytes are no message.
+// SyntaxError means that bytes are not a valid message.
 type SyntaxError struct {
-	// Want says what was expected.
+	// Want describes the expected input.
 	Want string
-	// Got is the beginning of what was there instead.
+	// Got is the start of the actual input.
 	Got string
-	// Reply is what memcached answers to such a request, without the end of the line. It is empty in responses.
+	// Reply is memcached's response to such a request, without the line end. It is empty for
+	// responses.
 	Reply string
 }
 
@@ -28,21 +29,21 @@ func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("wire: expected %s, got %q", e.Want, e.Got)
 }
 
-// Only so much of foreign bytes is shown in an error.
+// The maximum number of input bytes in an error.
 const excerptBytes = 64
 
 func syntax(want string, got []byte, reply string) *SyntaxError {
 	return &SyntaxError{Want: want, Got: string(got[:min(len(got), excerptBytes)]), Reply: reply}
 }
 
-// TooLargeError says that a message is longer than a [Reader] takes.
+// TooLargeError means that a message exceeds the limit of a [Reader].
 type TooLargeError struct {
-	// Bytes is how long the message is; LimitBytes is what the reader takes.
+	// Bytes is the size of the message; LimitBytes is the limit of the reader.
 	Bytes, LimitBytes int
 }
 
 func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("wire: a message of %d bytes; at most %d are taken, unless the limit is raised", e.Bytes, e.LimitBytes)
+	return fmt.Sprintf("wire: message of %d bytes exceeds the limit of %d", e.Bytes, e.LimitBytes)
 }
 
 const (

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// checkCodec holds for any bytes: what was parsed is parsed again from what it is written as, and how the bytes are cut
-// makes no difference.
+// checkCodec checks any input: an encoded message parses to itself, and the split of the input into
+// reads makes no difference.
 func checkCodec[M any, P interface {
 	*M
 	codec
@@ -17,47 +17,50 @@ func checkCodec[M any, P interface {
 	whole := P(new(M))
 	n, err := whole.Parse(b)
 	var wrong *SyntaxError
-	if err != nil && err != ErrShort && !errors.As(err, &wrong) || n < 0 || err == nil && (n == 0 || n > len(b)) {
-		t.Fatalf("%q: %d, %v", b, n, err)
+	if err != nil && err != ErrShort && !errors.As(err, &wrong) {
+		t.Fatalf("Parse(%q): error %v, want nil, ErrShort or a SyntaxError", b, err)
+	}
+	if n < 0 || err == nil && (n == 0 || n > len(b)) {
+		t.Fatalf("Parse(%q) = %d, %v, want a length within the input", b, n, err)
 	}
 	if err == nil {
 		written := whole.AppendTo(nil)
 		again := P(new(M))
 		if m, err := again.Parse(written); err != nil || m != len(written) {
-			t.Fatalf("%q was written as %q, of which %d, %v", b, written, m, err)
+			t.Fatalf("Parse(%q) of the encoded %q = %d, %v, want %d", written, b, m, err, len(written))
 		}
 		if rewritten := again.AppendTo(nil); !bytes.Equal(rewritten, written) {
-			t.Fatalf("%q was written as %q and then as %q", b, written, rewritten)
+			t.Fatalf("%q encoded = %q, and encoded again = %q", b, written, rewritten)
 		}
 	}
 	if got, want := read[M, P](cutReader(b, cut)), read[M, P](bytes.NewReader(b)); !reflect.DeepEqual(got, want) {
-		t.Fatalf("%q in pieces of %d: %q, not %q", b, cut%7+1, got, want)
+		t.Fatalf("%q in pieces of %d = %q, want %q", b, cut%7+1, got, want)
 	}
 }
 
-// read tells what a reader makes of a stream: messages as they are written, and errors.
+// read returns the messages that a reader parses from a stream, encoded, and its errors.
 func read[M any, P interface {
 	*M
 	codec
-}](source io.Reader) (told []string) {
+}](source io.Reader) (results []string) {
 	r, m := NewReader(source, 1<<20), P(new(M))
 	for range 100 {
 		err := r.Read(m)
 		if err == nil {
-			told = append(told, string(m.AppendTo(nil)))
+			results = append(results, string(m.AppendTo(nil)))
 			continue
 		}
 		var wrong *SyntaxError
 		if errors.As(err, &wrong) {
-			told = append(told, wrong.Reply)
+			results = append(results, wrong.Reply)
 			if r.skip > 0 {
 				continue
 			}
-			return told
+			return results
 		}
-		return append(told, err.Error())
+		return append(results, err.Error())
 	}
-	return told
+	return results
 }
 
 type pieces struct {

@@ -5,44 +5,45 @@ import (
 	"strconv"
 )
 
-// The flags of the meta protocol. Which of them a command knows is memcached's matter, and the server's.
+// The flags of the meta protocol. The server decides which flags a command accepts.
 const (
 	FlagBase64       = 'b' // the key is in base64
-	FlagCAS          = 'c' // return the cas value
-	FlagFlags        = 'f' // return the client's flags
-	FlagHit          = 'h' // return whether the item was asked for before
+	FlagCAS          = 'c' // return the CAS token
+	FlagFlags        = 'f' // return the client flags
+	FlagHit          = 'h' // return whether the item was read before
 	FlagKey          = 'k' // return the key
 	FlagLastAccess   = 'l' // return the seconds since the last access
 	FlagOpaque       = 'O' // return this token
-	FlagQuiet        = 'q' // no answer where nothing is to be told
+	FlagQuiet        = 'q' // suppress the response to the usual outcome
 	FlagSize         = 's' // return the length of the value
-	FlagTTL          = 't' // return the seconds left, or -1
+	FlagTTL          = 't' // return the remaining seconds to live, or -1
 	FlagValue        = 'v' // return the value
-	FlagNoBump       = 'u' // do not count as a use
-	FlagCompare      = 'C' // only if the cas value is this one
-	FlagNewCAS       = 'E' // the cas value to give to the item
-	FlagSetFlags     = 'F' // the client's flags of the item
-	FlagInvalidate   = 'I' // mark as stale; of ms: take a lower cas value, and mark as stale
+	FlagNoBump       = 'u' // do not count as an access
+	FlagCompare      = 'C' // only if the CAS token equals this one
+	FlagNewCAS       = 'E' // the new CAS token of the item
+	FlagSetFlags     = 'F' // the client flags of the item
+	FlagInvalidate   = 'I' // mark as stale; for ms: accept a lower CAS token, and mark as stale
 	FlagSetTTL       = 'T' // the time to live of the item
 	FlagMode         = 'M' // the mode of ms and ma
-	FlagVivify       = 'N' // create what is missing, with this time to live
-	FlagRecache      = 'R' // win if there are fewer seconds left than this
-	FlagInitial      = 'J' // the first number
-	FlagDelta        = 'D' // how much to add or take away
-	FlagRemove       = 'x' // remove the value, keep the item
-	FlagRecacheToken = 'W' // in a response: the peer has the right to bring the new value
+	FlagVivify       = 'N' // create an absent item with this time to live
+	FlagRecache      = 'R' // grant the recache token if fewer seconds remain
+	FlagInitial      = 'J' // the initial number
+	FlagDelta        = 'D' // the number to add or subtract
+	FlagRemove       = 'x' // remove the value and keep the item
+	FlagRecacheToken = 'W' // in a response: the client has the recache token
 	FlagStale        = 'X' // in a response: the item is stale
-	FlagRecacheTaken = 'Z' // in a response: somebody else has that right
+	FlagRecacheTaken = 'Z' // in a response: another client has the recache token
 )
 
-// A token that the peer wants to see again may have so many bytes.
+// The maximum length of an opaque token, in bytes.
 const maxOpaqueBytes = 31
 
-// MetaFlags are the flags of a meta command as they stand on its line: letters, some with a token behind them, with
-// spaces between them. MetaFlags("v f T60") can be written down, or be built with Add, AddToken and AddInt.
+// MetaFlags are the flags of a meta command as on its line: letters separated by spaces, some
+// followed by a token. A conversion such as MetaFlags("v f T60") creates them, or Add, AddToken and
+// AddInt.
 type MetaFlags []byte
 
-// All goes through the letters and their tokens, in the order in which a server answers them.
+// All returns an iterator over the letters and their tokens, in the order of the line.
 func (f MetaFlags) All() iter.Seq2[byte, []byte] {
 	return func(yield func(byte, []byte) bool) {
 		for word, rest := nextWord(f); len(word) > 0; word, rest = nextWord(rest) {
@@ -53,7 +54,7 @@ func (f MetaFlags) All() iter.Seq2[byte, []byte] {
 	}
 }
 
-// Token returns what stands behind a letter, and whether the letter is there.
+// Token returns the token of a letter, and reports whether the letter is present.
 func (f MetaFlags) Token(letter byte) ([]byte, bool) {
 	for word, rest := nextWord(f); len(word) > 0; word, rest = nextWord(rest) {
 		if word[0] == letter {
@@ -63,13 +64,13 @@ func (f MetaFlags) Token(letter byte) ([]byte, bool) {
 	return nil, false
 }
 
-// Has says whether a letter is there.
+// Has reports whether a letter is present.
 func (f MetaFlags) Has(letter byte) bool {
 	_, ok := f.Token(letter)
 	return ok
 }
 
-// Uint returns the number behind a letter. It is false where there is no such letter or no number behind it.
+// Uint returns the number after a letter, and reports whether there is one.
 func (f MetaFlags) Uint(letter byte) (uint64, bool) {
 	token, _ := f.Token(letter)
 	return ParseUint(token)
@@ -81,7 +82,7 @@ func (f MetaFlags) Int(letter byte) (int64, bool) {
 	return parseInt(token)
 }
 
-// Add returns the flags with one more behind them.
+// Add returns the flags with a letter appended.
 func (f MetaFlags) Add(letter byte) MetaFlags {
 	if len(f) > 0 {
 		f = append(f, ' ')
@@ -89,22 +90,23 @@ func (f MetaFlags) Add(letter byte) MetaFlags {
 	return append(f, letter)
 }
 
-// AddToken returns the flags with one more behind them that has a token. The token has no spaces in it.
+// AddToken returns the flags with a letter and its token appended. The token must not contain
+// spaces.
 func (f MetaFlags) AddToken(letter byte, token []byte) MetaFlags {
 	return append(f.Add(letter), token...)
 }
 
-// AddUint returns the flags with one more behind them that has a number.
+// AddUint returns the flags with a letter and a number appended.
 func (f MetaFlags) AddUint(letter byte, v uint64) MetaFlags {
 	return strconv.AppendUint(f.Add(letter), v, 10)
 }
 
-// AddInt returns the flags with one more behind them that has a number, which may be negative.
+// AddInt returns the flags with a letter and a number appended, which may be negative.
 func (f MetaFlags) AddInt(letter byte, v int64) MetaFlags {
 	return strconv.AppendInt(f.Add(letter), v, 10)
 }
 
-// check says why a server does not take the flags, in memcached's words.
+// check returns memcached's error line for invalid flags, and "" for valid ones.
 func (f MetaFlags) check() (reply string) {
 	var seen [2]uint64
 	for word, rest := nextWord(f); len(word) > 0; word, rest = nextWord(rest) {

@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// MetaVerb is a meta command, by its second letter.
+// MetaVerb is the second letter of a meta command.
 type MetaVerb byte
 
 // The meta commands.
@@ -19,7 +19,7 @@ const (
 	MetaDebug      MetaVerb = 'e'
 )
 
-// String is the word on the line: mg, ms, md, ma, mn, me.
+// String returns the word on the line: mg, ms, md, ma, mn or me.
 func (v MetaVerb) String() string { return "m" + string(rune(v)) }
 
 func (v MetaVerb) known() bool {
@@ -33,10 +33,10 @@ func (v MetaVerb) known() bool {
 // MetaRequest is a meta command.
 type MetaRequest struct {
 	Verb MetaVerb
-	// Key is the key as it stands on the line, so in base64 where Flags have FlagBase64. mn has none.
+	// Key is the key as on the line: in base64 if Flags contain FlagBase64. mn has no key.
 	Key   []byte
 	Flags MetaFlags
-	// Value is what ms stores.
+	// Value is the value that ms stores.
 	Value []byte
 }
 
@@ -51,7 +51,8 @@ func (r *MetaRequest) AppendTo(dst []byte) []byte {
 	return dst
 }
 
-// AppendHeadTo appends the line alone, for who sends a value of valueBytes, and "\r\n" behind it, by another way.
+// AppendHeadTo appends only the line, for a caller that sends a value of valueBytes and "\r\n"
+// separately.
 func (r *MetaRequest) AppendHeadTo(dst []byte, valueBytes int) []byte {
 	dst = append(dst, 'm', byte(r.Verb))
 	if r.Verb != MetaNoOp {
@@ -66,12 +67,12 @@ func (r *MetaRequest) AppendHeadTo(dst []byte, valueBytes int) []byte {
 	return append(dst, "\r\n"...)
 }
 
-// isMeta says whether a line is a meta command: text commands that begin with an m have more letters before a space.
+// isMeta reports whether a line is a meta command. Text commands that begin with an m are longer.
 func isMeta(line []byte) bool {
 	return len(line) >= 2 && line[0] == 'm' && MetaVerb(line[1]).known() && (len(line) == 2 || line[2] == ' ')
 }
 
-// Parse reads a meta command from the beginning of b, as the package says.
+// Parse parses a meta command at the start of b, as described for the package.
 func (r *MetaRequest) Parse(b []byte) (int, error) {
 	line, head, err := cutLine(b)
 	if err != nil {
@@ -92,7 +93,8 @@ func (r *MetaRequest) Parse(b []byte) (int, error) {
 	return head, r.takeFlags(rest)
 }
 
-// parseSet goes on behind the key. A value whose length was understood is skipped, whatever else is wrong.
+// parseSet parses the rest after the key. If the length is valid, it skips the value of an invalid
+// command.
 func (r *MetaRequest) parseSet(b []byte, head int, rest []byte) (int, error) {
 	word, rest := nextWord(rest)
 	length, ok := parseLength(word)
@@ -119,7 +121,7 @@ func (r *MetaRequest) takeFlags(rest []byte) error {
 	return nil
 }
 
-// DecodeKey appends the key itself to dst: decoded where it is in base64.
+// DecodeKey appends the key to dst, decoded if it is in base64.
 func (r *MetaRequest) DecodeKey(dst []byte) ([]byte, error) {
 	if !r.Flags.Has(FlagBase64) {
 		return append(dst, r.Key...), nil
@@ -131,7 +133,8 @@ func (r *MetaRequest) DecodeKey(dst []byte) ([]byte, error) {
 	return dst, nil
 }
 
-// NeedsBase64 says whether a key can only be told in base64: it has spaces or control characters in it.
+// NeedsBase64 reports whether a key requires base64 because it contains spaces or control
+// characters.
 func NeedsBase64[K string | []byte](key K) bool {
 	for i := 0; i < len(key); i++ {
 		if key[i] <= ' ' || key[i] == 0x7f {

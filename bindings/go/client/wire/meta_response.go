@@ -8,17 +8,17 @@ import (
 // MetaStatus is the first word of a response to a meta command.
 type MetaStatus uint8
 
-// What a server may answer. The last three can answer a text command as well.
+// The statuses. The last three may also answer a text command.
 const (
-	MetaHeader      MetaStatus = iota + 1 // HD: done, or there
-	MetaValue                             // VA: with a value
-	MetaMiss                              // EN: of mg and me, not there
-	MetaNotStored                         // NS
-	MetaExists                            // EX: the cas value is another one
-	MetaNotFound                          // NF
+	MetaHeader      MetaStatus = iota + 1 // HD: success without a value
+	MetaValue                             // VA: success with a value
+	MetaMiss                              // EN: mg or me found no item
+	MetaNotStored                         // NS: the condition does not hold
+	MetaExists                            // EX: the CAS token differs
+	MetaNotFound                          // NF: no such item
 	MetaNoOpDone                          // MN
 	MetaDebugInfo                         // ME
-	MetaError                             // ERROR: no such command
+	MetaError                             // ERROR: unknown command
 	MetaClientError                       // CLIENT_ERROR
 	MetaServerError                       // SERVER_ERROR
 )
@@ -29,7 +29,7 @@ var metaWords = [...]string{
 	MetaServerError: "SERVER_ERROR",
 }
 
-// String is the word on the line.
+// String returns the word on the line.
 func (s MetaStatus) String() string {
 	if int(s) < len(metaWords) && metaWords[s] != "" {
 		return metaWords[s]
@@ -46,13 +46,13 @@ func metaStatus(word []byte) MetaStatus {
 	return 0
 }
 
-// MetaResponse is the answer to a meta command.
+// MetaResponse is a response of the meta protocol.
 type MetaResponse struct {
 	Status MetaStatus
 	Flags  MetaFlags
-	// Value is there with MetaValue.
+	// Value is set with MetaValue.
 	Value []byte
-	// Text is what else MetaDebugInfo and the errors say.
+	// Text is the rest of the line with MetaDebugInfo and the errors.
 	Text []byte
 }
 
@@ -75,7 +75,7 @@ func (r *MetaResponse) AppendTo(dst []byte) []byte {
 	return append(dst, "\r\n"...)
 }
 
-// Parse reads a response from the beginning of b, as the package says.
+// Parse parses a response at the start of b, as described for the package.
 func (r *MetaResponse) Parse(b []byte) (int, error) {
 	line, head, err := cutLine(b)
 	if err != nil {
@@ -85,7 +85,7 @@ func (r *MetaResponse) Parse(b []byte) (int, error) {
 	*r = MetaResponse{Status: metaStatus(word)}
 	switch r.Status {
 	case 0:
-		return 0, syntax("the answer to a meta command", line, "")
+		return 0, syntax("a response to a meta command", line, "")
 	case MetaValue:
 		word, rest = nextWord(rest)
 		length, ok := parseLength(word)

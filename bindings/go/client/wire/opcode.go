@@ -5,7 +5,7 @@ import "fmt"
 // Opcode is a command of the binary protocol.
 type Opcode uint8
 
-// The commands that memcached knows or names. Others go through the codecs as they are.
+// The commands that memcached implements or names. The codecs accept other numbers too.
 const (
 	OpGet           Opcode = 0x00
 	OpSet           Opcode = 0x01
@@ -70,7 +70,7 @@ var opcodeNames = map[Opcode]string{
 	OpRDeleteQ: "RDELETEQ", OpRIncr: "RINCR", OpRIncrQ: "RINCRQ", OpRDecr: "RDECR", OpRDecrQ: "RDECRQ",
 }
 
-// String is the name in memcached's header, and the number of a command without one.
+// String returns the name in memcached's header, or the number of an unknown command.
 func (o Opcode) String() string {
 	if name, ok := opcodeNames[o]; ok {
 		return name
@@ -78,7 +78,8 @@ func (o Opcode) String() string {
 	return fmt.Sprintf("0x%02x", uint8(o))
 }
 
-// IsQuiet says whether a server answers only what is unusual: hits of gets, and errors.
+// IsQuiet reports whether a server responds only to the unusual outcome: to hits of gets, and to
+// errors.
 func (o Opcode) IsQuiet() bool {
 	switch {
 	case o >= OpSetQ && o <= OpPrependQ:

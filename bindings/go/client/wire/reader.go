@@ -6,35 +6,36 @@ import (
 	"io"
 )
 
-// Parser is a message of any of the protocols.
+// Parser is implemented by the messages of all protocols.
 type Parser interface {
 	Parse(b []byte) (int, error)
 }
 
-// What a connection is read with while nothing large comes, and what it is grown by where a peer has announced much:
-// what has come, again.
+// The size of the read buffer, and the minimum growth for a large message. A buffer at most doubles
+// beyond that, so a peer has to send what it announces.
 const (
 	readBytes = 16 << 10
 	growBytes = 1 << 20
 )
 
-// DefaultMaxMessageBytes is how long a message may be if nothing else is said.
+// DefaultMaxMessageBytes is the default limit of a message.
 const DefaultMaxMessageBytes = 128 << 20
 
-// Reader reads messages from a connection. It is used by one goroutine at a time.
+// Reader reads messages from a connection. It is not safe for concurrent use.
 type Reader struct {
 	src        io.Reader
 	buf        []byte
 	start, end int
-	// What is left of a message that is being skipped.
+	// The remaining bytes of a message that is being skipped.
 	skip int
 	max  int
-	// How large the buffer was that was left to the last message, if it was.
+	// The size of the buffer that was released to the last message, or 0.
 	released int
 }
 
-// NewReader reads from src. A message that is longer than maxMessageBytes is an error; 0 stands for
-// DefaultMaxMessageBytes. 16 KiB are allocated with the first read, and a large message is believed only as it comes.
+// NewReader returns a reader of src. Messages longer than maxMessageBytes are errors; 0 means
+// DefaultMaxMessageBytes. The first read allocates 16 KiB. The buffer grows only as the bytes of a
+// large message arrive.
 func NewReader(src io.Reader, maxMessageBytes int) *Reader {
 	if maxMessageBytes <= 0 {
 		maxMessageBytes = DefaultMaxMessageBytes
@@ -42,14 +43,14 @@ func NewReader(src io.Reader, maxMessageBytes int) *Reader {
 	return &Reader{src: src, max: maxMessageBytes}
 }
 
-// Buffered is how many bytes have come that no message has been made of.
+// Buffered returns the number of bytes that were received but not parsed.
 func (r *Reader) Buffered() int { return r.end - r.start }
 
-// Read reads the next message into m. What it leaves there is good until the next Read.
+// Read parses the next message into m, which is valid until the next Read.
 //
-// After a [*SyntaxError] with a Reply, and after a [*TooLargeError], the next Read goes on behind what was wrong.
-// After any other error the connection is best closed: io.EOF where the peer has closed it between two messages,
-// io.ErrUnexpectedEOF within one.
+// After a [*SyntaxError] with a Reply, and after a [*TooLargeError], the next Read continues after
+// the invalid message. After any other error the connection should be closed: io.EOF means that the
+// peer has closed it between two messages, io.ErrUnexpectedEOF within one.
 func (r *Reader) Read(m Parser) error {
 	if err := r.discard(); err != nil {
 		return err
@@ -75,8 +76,8 @@ func (r *Reader) Read(m Parser) error {
 	}
 }
 
-// leaveLarge lets go of a large buffer with nothing in it but the last message, so that it is not kept while the
-// connection is idle.
+// releaseLarge releases a large buffer that contains only the last message, so that an idle
+// connection does not keep it.
 func (r *Reader) releaseLarge() {
 	r.released = 0
 	if r.start == r.end && len(r.buf) > 4*readBytes {
@@ -85,8 +86,8 @@ func (r *Reader) releaseLarge() {
 	}
 }
 
-// Take returns bytes of the last message that are the caller's to keep: a copy, or of a large message, whose buffer is
-// not used again, the bytes themselves.
+// Take returns bytes of the last message that the caller may keep: a copy, or the bytes of a large
+// message themselves, whose buffer the reader does not reuse.
 func (r *Reader) Take(b []byte) []byte {
 	if r.released > 0 && len(b) > r.released/4*3 {
 		return b
@@ -108,7 +109,8 @@ func (r *Reader) discard() error {
 	return nil
 }
 
-// fill reads once, with room for a message of want bytes if that is not much more than what is there.
+// fill reads once, with space for a message of want bytes if that is not much more than the bytes
+// present.
 func (r *Reader) fill(want int) error {
 	r.grow(want)
 	for range 100 {

@@ -10,7 +10,7 @@ const (
 	Binary
 )
 
-// String is the name of the protocol.
+// String returns the name of the protocol.
 func (d Dialect) String() string {
 	switch d {
 	case Text:
@@ -23,7 +23,7 @@ func (d Dialect) String() string {
 	return "unknown"
 }
 
-// Request is a command in any of the protocols: the one in Dialect.
+// Request is a command in any protocol. Dialect selects the field.
 type Request struct {
 	Dialect Dialect
 	Text    TextRequest
@@ -31,8 +31,8 @@ type Request struct {
 	Binary  BinaryRequest
 }
 
-// Parse reads a command from the beginning of b, as the package says. The first byte tells the binary protocol from
-// the others, the first word the meta protocol from the text protocol.
+// Parse parses a command at the start of b, as described for the package. The first byte identifies
+// the binary protocol, the first word the meta protocol.
 func (r *Request) Parse(b []byte) (int, error) {
 	switch {
 	case len(b) == 0:

@@ -9,33 +9,33 @@ import (
 	"time"
 )
 
-// Handler answers commands. It is called for one command of a connection after the other, and for many connections at
-// the same time. The request and what it points to are good until it returns.
+// Handler answers commands. A server calls it for the commands of one connection in order, and
+// concurrently for different connections. The request and its slices are valid until it returns.
 //
-// Whether a request wants an answer is the handler's matter: NoReply, FlagQuiet, IsQuiet.
+// The handler decides whether a request needs a response: NoReply, FlagQuiet, IsQuiet.
 type Handler interface {
 	Answer(w *Writer, r *Request)
 }
 
-// HandlerFunc is a function that is a [Handler].
+// HandlerFunc is a function as a [Handler].
 type HandlerFunc func(w *Writer, r *Request)
 
-// Answer calls the function.
+// Answer calls f.
 func (f HandlerFunc) Answer(w *Writer, r *Request) { f(w, r) }
 
-// Server is a memcached server without a cache: it reads commands, answers those that are malformed, asks a handler
-// for the others, and ends a connection with quit.
+// Server is a memcached server without a cache. It parses commands, responds to malformed ones,
+// calls a handler for the others, and closes a connection on quit.
 type Server struct {
 	Handler Handler
-	// MaxMessageBytes is how long a command may be, its value included; longer ones are skipped and answered with an
-	// error. 0 stands for DefaultMaxMessageBytes.
+	// MaxMessageBytes limits the size of a command, including its value. The server skips larger
+	// ones and responds with an error. 0 means DefaultMaxMessageBytes.
 	MaxMessageBytes int
-	// IdleTimeout is how long a connection may say nothing. 0 stands for as long as it likes.
+	// IdleTimeout limits the time between commands of a connection; 0 means no limit.
 	IdleTimeout time.Duration
 }
 
-// Serve accepts connections until ctx is done or the listener fails. Then it closes the listener and all connections,
-// and returns when nobody is served any more: nil if ctx was done.
+// Serve accepts connections until ctx ends or the listener fails. It then closes the listener and
+// all connections, waits for their handlers, and returns nil if ctx has ended.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var serving sync.WaitGroup
@@ -63,7 +63,8 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	}
 }
 
-// ServeConn serves one connection until its end and closes it. It returns nil if the peer has closed it or said quit.
+// ServeConn serves one connection until its end and closes it. It returns nil if the client closes
+// it or sends quit.
 func (s *Server) ServeConn(conn net.Conn) error {
 	defer conn.Close()
 	w := NewWriter(conn)
@@ -94,8 +95,8 @@ func (s *Server) ServeConn(conn net.Conn) error {
 	}
 }
 
-// answeredFirst sends what waits before it waits itself: who sends many commands at once gets the answers at once, and
-// nobody waits for an answer that waits for the next command.
+// flushingConn flushes the responses before it waits for further commands. Pipelined commands thus
+// share one write, and no client waits for a response in the buffer.
 type flushingConn struct {
 	net.Conn
 	w *Writer
@@ -108,7 +109,7 @@ func (c *flushingConn) Read(b []byte) (int, error) {
 	return c.Conn.Read(b)
 }
 
-// refuse answers what is no command, and says whether the connection can go on.
+// respondToError responds to an invalid command, and reports whether the connection remains usable.
 func (w *Writer) respondToError(r *Request, err error) bool {
 	var wrong *SyntaxError
 	var large *TooLargeError
@@ -127,7 +128,7 @@ func (w *Writer) respondToError(r *Request, err error) bool {
 	return false
 }
 
-// Unknown answers that there is no such command, in the words of the request's protocol.
+// Unknown responds that the command does not exist, in the protocol of the request.
 func (w *Writer) Unknown(r *Request) {
 	if r.Dialect == Binary {
 		w.fail(&r.Binary, StatusUnknownCommand)

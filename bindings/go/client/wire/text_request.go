@@ -9,7 +9,7 @@ import (
 // TextVerb is a command of the text protocol.
 type TextVerb uint8
 
-// The commands of clients. All others, which operators use, are TextOther.
+// The client commands. All others are TextOther.
 const (
 	TextOther TextVerb = iota
 	TextGet
@@ -40,7 +40,7 @@ var textVerbs = [...]string{
 	TextStats: "stats", TextVersion: "version", TextQuit: "quit",
 }
 
-// String is the word on the line, and empty for TextOther.
+// String returns the word on the line; "" for TextOther.
 func (v TextVerb) String() string {
 	if int(v) < len(textVerbs) {
 		return textVerbs[v]
@@ -57,31 +57,31 @@ func textVerb(word []byte) TextVerb {
 	return TextOther
 }
 
-// Stores says whether a value follows the line.
+// Stores reports whether a value follows the line.
 func (v TextVerb) Stores() bool { return v >= TextSet && v <= TextCAS }
 
-// Gets says whether it asks for values, of any number of keys.
+// Gets reports whether the command requests values, of any number of keys.
 func (v TextVerb) Gets() bool { return v >= TextGet && v <= TextGats }
 
 // TextRequest is a command of the text protocol.
 type TextRequest struct {
 	Verb TextVerb
-	// Name is the command where Verb is TextOther.
+	// Name is the command if Verb is TextOther.
 	Name []byte
-	// Keys are the keys of get, gets, gat and gats; of other commands there is one.
+	// Keys are the keys of get, gets, gat and gats; other commands have one.
 	Keys Words
-	// Flags, Value and CAS are what storage commands have.
+	// Flags, Value and CAS belong to storage commands.
 	Flags uint32
 	Value []byte
 	CAS   uint64
-	// Exptime is 0 for never, up to 30 days in seconds from now, above that in Unix time, below 0 for at once. That of
-	// flush_all is when it shall happen.
+	// Exptime is 0 for never, seconds from now up to 30 days, a Unix time above, and negative for
+	// at once. For flush_all it is the delay.
 	Exptime int32
-	// Delta is what incr adds and decr takes away.
+	// Delta is the number that incr adds and decr subtracts.
 	Delta uint64
-	// Args is what stands behind stats, verbosity, version, quit and TextOther.
+	// Args are the arguments of stats, verbosity, version, quit and TextOther.
 	Args Words
-	// NoReply says that there shall be no answer. TextOther keeps the word in Args.
+	// NoReply suppresses the response. For TextOther the word remains in Args.
 	NoReply bool
 }
 
@@ -96,7 +96,8 @@ func (r *TextRequest) AppendTo(dst []byte) []byte {
 	return dst
 }
 
-// AppendHeadTo appends the line alone, for who sends a value of valueBytes, and "\r\n" behind it, by another way.
+// AppendHeadTo appends only the line, for a caller that sends a value of valueBytes and "\r\n"
+// separately.
 func (r *TextRequest) AppendHeadTo(dst []byte, valueBytes int) []byte {
 	dst = append(dst, r.Verb.String()...)
 	switch r.Verb {
@@ -129,8 +130,8 @@ func (r *TextRequest) AppendHeadTo(dst []byte, valueBytes int) []byte {
 	return append(dst, "\r\n"...)
 }
 
-// Parse reads a request from the beginning of b, as the package says. A line with a command that is not known is
-// TextOther; only a server can say that there is no such command.
+// Parse parses a request at the start of b, as described for the package. An unknown command is
+// TextOther; the server has to reject it.
 func (r *TextRequest) Parse(b []byte) (int, error) {
 	line, head, err := cutLine(b)
 	if err != nil {
@@ -140,7 +141,7 @@ func (r *TextRequest) Parse(b []byte) (int, error) {
 	*r = TextRequest{Verb: textVerb(word)}
 	switch {
 	case len(word) == 0 || word[0] == MagicRequest:
-		// Without the spaces before it, it would begin a command of the binary protocol.
+		// Encoded without the leading spaces, it would begin a binary command.
 		return head, syntax("a command", line, "ERROR")
 	case r.Verb == TextOther:
 		r.Name, r.Args = word, trim(rest)
@@ -172,7 +173,8 @@ func (r *TextRequest) parseGet(rest []byte) error {
 	return nil
 }
 
-// parseStore goes on behind the command. A value whose length was understood is skipped, whatever else is wrong.
+// parseStore parses the rest after the command. If the length is valid, it skips the value of an
+// invalid command.
 func (r *TextRequest) parseStore(b []byte, head int, rest []byte) (int, error) {
 	key, rest := nextWord(rest)
 	flags, rest := nextWord(rest)
@@ -225,7 +227,7 @@ func (r *TextRequest) parseRest(rest []byte) error {
 		word, _ := nextWord(rest)
 		var ok bool
 		if r.Delta, ok = ParseUint(word); !ok {
-			return syntax("how much to add or take away", word, badDelta)
+			return syntax("a number to add or subtract", word, badDelta)
 		}
 	case TextTouch:
 		_, err := r.takeExptime(rest)
@@ -238,13 +240,13 @@ func (r *TextRequest) takeExptime(rest []byte) ([]byte, error) {
 	word, rest := nextWord(rest)
 	v, ok := parseInt(word)
 	if !ok {
-		return rest, syntax("the seconds to live", word, badExptime)
+		return rest, syntax("a time to live in seconds", word, badExptime)
 	}
 	r.Exptime = int32(v)
 	return rest, nil
 }
 
-// endsInNoReply looks at the last word of a line.
+// endsInNoReply reports whether the last word of a line is noreply.
 func endsInNoReply(rest []byte) bool {
 	rest = trim(rest)
 	return string(rest[bytes.LastIndexByte(rest, ' ')+1:]) == "noreply"

@@ -5,10 +5,11 @@ import (
 	"strconv"
 )
 
-// TextKind is what a line of a response of the text protocol says.
+// TextKind is the kind of a response line of the text protocol.
 type TextKind uint8
 
-// What a server may answer. A TextLine is a line that begins with another word, as some commands of operators answer.
+// The kinds. TextLine is a line that begins with another word, as in responses to some operator
+// commands.
 const (
 	TextLine        TextKind = iota
 	TextValue                // VALUE key flags bytes, and the value; more follow until TextEnd
@@ -23,8 +24,8 @@ const (
 	TextOK                   // OK
 	TextReset                // RESET
 	TextVersionIs            // VERSION
-	TextNumber               // what incr and decr answer
-	TextError                // ERROR: no such command
+	TextNumber               // the response to incr and decr
+	TextError                // ERROR: unknown command
 	TextClientError          // CLIENT_ERROR
 	TextServerError          // SERVER_ERROR
 )
@@ -36,7 +37,7 @@ var textKinds = [...]string{
 	TextServerError: "SERVER_ERROR",
 }
 
-// String is the first word of the line; TextLine and TextNumber have none of their own.
+// String returns the first word of the line; "" for TextLine and TextNumber.
 func (k TextKind) String() string {
 	if int(k) < len(textKinds) {
 		return textKinds[k]
@@ -53,22 +54,24 @@ func textKind(word []byte) TextKind {
 	return TextLine
 }
 
-// TextResponse is a line of an answer of the text protocol, with its value.
+// TextResponse is a line of a response of the text protocol, with its value.
 type TextResponse struct {
 	Kind TextKind
-	// Key, Value, Flags and CAS are those of TextValue. HasCAS says whether the line tells the cas value.
+	// Key, Value, Flags and CAS belong to TextValue. HasCAS is true if the line contains a CAS
+	// token.
 	Key    []byte
 	Value  []byte
 	Flags  uint64
 	CAS    uint64
 	HasCAS bool
-	// Number is that of TextNumber.
+	// Number belongs to TextNumber.
 	Number uint64
-	// Text is what else there is on the line: of TextStat name and value, of errors what is wrong, of TextLine all.
+	// Text is the rest of the line: name and value of TextStat, the message of an error, all of
+	// TextLine.
 	Text []byte
 }
 
-// Stat returns name and value of TextStat.
+// Stat returns the name and the value of a TextStat.
 func (r *TextResponse) Stat() (name, value []byte) {
 	name, rest := nextWord(r.Text)
 	return name, trim(rest)
@@ -97,7 +100,7 @@ func (r *TextResponse) AppendTo(dst []byte) []byte {
 	return append(dst, "\r\n"...)
 }
 
-// Parse reads a line and its value from the beginning of b, as the package says.
+// Parse parses a line and its value at the start of b, as described for the package.
 func (r *TextResponse) Parse(b []byte) (int, error) {
 	line, head, err := cutLine(b)
 	if err != nil {
@@ -110,7 +113,7 @@ func (r *TextResponse) Parse(b []byte) (int, error) {
 		return r.parseValue(b, line, head, rest)
 	case TextLine:
 		var ok bool
-		// decr leaves spaces behind a number that has become shorter.
+		// decr pads a number that has become shorter with spaces.
 		if r.Number, ok = ParseUint(word); ok && len(trim(rest)) == 0 {
 			r.Kind = TextNumber
 		} else {
@@ -137,7 +140,7 @@ func (r *TextResponse) parseValue(b, line []byte, head int, rest []byte) (int, e
 		r.HasCAS = true
 	}
 	if !flagsOK || !lengthOK || !casOK || !isKey(r.Key) {
-		return 0, syntax("VALUE with key, flags, length and perhaps a cas value", line, "")
+		return 0, syntax("VALUE with key, flags, length and an optional CAS token", line, "")
 	}
 	var n int
 	var err error

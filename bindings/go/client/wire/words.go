@@ -6,10 +6,10 @@ import (
 	"math"
 )
 
-// Words are words of a line as they stand there, with one or more spaces between them.
+// Words are words of a line, separated by one or more spaces.
 type Words []byte
 
-// All goes through the words.
+// All returns an iterator over the words.
 func (w Words) All() iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for word, rest := nextWord(w); len(word) > 0; word, rest = nextWord(rest) {
@@ -20,7 +20,7 @@ func (w Words) All() iter.Seq[[]byte] {
 	}
 }
 
-// First is the first word, and empty if there is none.
+// First returns the first word, or an empty slice.
 func (w Words) First() []byte {
 	word, _ := nextWord(w)
 	return word
@@ -36,7 +36,7 @@ func nextWord(b []byte) (word, rest []byte) {
 	return b, nil
 }
 
-// cutLine finds the line at the beginning of b, without its end, and how many bytes it takes with it.
+// cutLine returns the line at the start of b without its end, and its length including the end.
 func cutLine(b []byte) (line []byte, n int, err error) {
 	end := bytes.IndexByte(b[:min(len(b), MaxLineBytes)], '\n')
 	if end < 0 {
@@ -52,28 +52,30 @@ func cutLine(b []byte) (line []byte, n int, err error) {
 	return line, end + 1, nil
 }
 
-// A value that cannot be: memcached reads the line behind such a command as the next one.
+// The maximum length of a value. memcached parses the bytes after a command with a greater length
+// as the next command.
 const maxValueBytes = math.MaxInt32 - 2
 
-// cutValue finds the value of length bytes behind a line that took head bytes of b.
+// cutValue returns the value of length bytes after a line of head bytes.
 func cutValue(b []byte, head, length int, reply string) (value []byte, n int, err error) {
 	n = head + length + len("\r\n")
 	if len(b) < n {
 		return nil, n, ErrShort
 	}
 	if b[n-2] != '\r' || b[n-1] != '\n' {
-		return nil, n, syntax("the end of a line behind the value", b[n-2:n], reply)
+		return nil, n, syntax("a line end after the value", b[n-2:n], reply)
 	}
 	return b[head : n-2 : n-2], n, nil
 }
 
-// parseLength reads how long a value is.
+// parseLength parses the length of a value.
 func parseLength(word []byte) (int, bool) {
 	v, ok := ParseUint(word)
 	return int(v), ok && v <= maxValueBytes
 }
 
-// ParseUint reads a decimal number, as memcached writes it. It is false for anything else, and from 2^64 on.
+// ParseUint parses a decimal number as memcached writes it. It returns false for other input, and
+// from 2^64 on.
 func ParseUint(word []byte) (uint64, bool) {
 	if len(word) == 0 || len(word) > 20 {
 		return 0, false

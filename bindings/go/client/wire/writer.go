@@ -5,33 +5,35 @@ import (
 	"net"
 )
 
-// So much is gathered before it is sent, and a buffer that has become larger than that is not kept.
+// Messages are buffered up to this size, in bytes, and larger buffers are not kept.
 const flushBytes = 64 << 10
 
-// A value from here on is sent from where it lies.
+// Values from this size on, in bytes, are written without a copy.
 const noCopyBytes = 16 << 10
 
-// Writer gathers messages for a connection. It is used by one goroutine at a time.
+// Writer buffers messages for a connection. It is not safe for concurrent use.
 //
 //	w.SetBuffer(message.AppendTo(w.Buffer()))
 //	err := w.Flush()
 //
-// An error stays: all later calls return it.
+// After an error all later calls return it.
 type Writer struct {
 	dst io.Writer
 	buf []byte
 	err error
-	// How many bytes dst has taken.
+	// The number of bytes that dst has accepted.
 	written int64
 }
 
-// NewWriter writes to dst, which should have WriteTo of [net.Buffers] write with one system call, as connections do.
+// NewWriter returns a writer to dst. WriteTo of [net.Buffers] should take one system call on dst,
+// as on a connection.
 func NewWriter(dst io.Writer) *Writer { return &Writer{dst: dst} }
 
-// Buffer is what waits to be sent, to append a message to.
+// Buffer returns the buffered bytes, to append a message.
 func (w *Writer) Buffer() []byte { return w.buf }
 
-// SetBuffer takes what was appended to Buffer. It sends all if it has become much.
+// SetBuffer replaces the buffered bytes by an extension of Buffer, and flushes them if they exceed
+// 64 KiB.
 func (w *Writer) SetBuffer(b []byte) {
 	w.buf = b
 	if len(w.buf) >= flushBytes {
@@ -39,7 +41,7 @@ func (w *Writer) SetBuffer(b []byte) {
 	}
 }
 
-// Value puts a value, and what is behind it, after what waits. A large value is sent at once and not copied.
+// Value appends a value and its end. It writes a large value at once, without a copy.
 func (w *Writer) Value(value []byte, end string) {
 	if len(value) < noCopyBytes {
 		w.SetBuffer(append(append(w.buf, value...), end...))
@@ -54,7 +56,7 @@ func (w *Writer) Value(value []byte, end string) {
 	w.reset()
 }
 
-// Flush sends what waits.
+// Flush writes the buffered bytes.
 func (w *Writer) Flush() error {
 	if w.err == nil && len(w.buf) > 0 {
 		var n int
@@ -65,7 +67,7 @@ func (w *Writer) Flush() error {
 	return w.err
 }
 
-// Written is how many bytes have been sent, all or in part.
+// Written returns the number of bytes written to dst, including incomplete messages.
 func (w *Writer) Written() int64 { return w.written }
 
 func (w *Writer) reset() {
@@ -75,11 +77,11 @@ func (w *Writer) reset() {
 	w.buf = w.buf[:0]
 }
 
-// Text puts an answer of the text protocol.
+// Text appends a response of the text protocol.
 func (w *Writer) Text(r *TextResponse) { w.SetBuffer(r.AppendTo(w.buf)) }
 
-// Meta puts an answer of the meta protocol.
+// Meta appends a response of the meta protocol.
 func (w *Writer) Meta(r *MetaResponse) { w.SetBuffer(r.AppendTo(w.buf)) }
 
-// Binary puts an answer of the binary protocol.
+// Binary appends a response of the binary protocol.
 func (w *Writer) Binary(r *BinaryResponse) { w.SetBuffer(r.AppendTo(w.buf)) }
