@@ -2,10 +2,11 @@ package wire
 
 import (
 	"bytes"
+	"fmt"
 	"testing"
 )
 
-// The message that gomemcached measures and tests itself with.
+// The message of gomemcached's tests and benchmarks.
 var (
 	sampleRequest = BinaryRequest{Opcode: OpSet, CAS: 938424885, Opaque: 7242, VBucket: 824, Key: []byte("somekey"), Value: []byte("somevalue")}
 	sampleBytes   = []byte{
@@ -18,14 +19,14 @@ var (
 	}, "somekeysomevalue"...)
 )
 
-func TestBinaryMessagesAreTheBytesOfTheProtocol(t *testing.T) {
+func TestBinaryMessagesMatchProtocol(t *testing.T) {
 	for _, c := range []struct {
 		message codec
 		bytes   []byte
 	}{
 		{&sampleRequest, sampleBytes},
 		{&sampleResponse, sampleResponseBytes},
-		// The examples of the protocol's description: a get of Hello that finds World, an add of it, an increment.
+		// From the protocol's documentation: a get of Hello with its response, an add, an increment.
 		{&BinaryRequest{Opcode: OpGet, Key: []byte("Hello")}, append([]byte{0x80, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 5, 23: 0}, "Hello"...)},
 		{
 			&BinaryResponse{Opcode: OpGet, CAS: 1, Extras: AppendUint32Extras(nil, 0xdeadbeef), Value: []byte("World")},
@@ -43,7 +44,7 @@ func TestBinaryMessagesAreTheBytesOfTheProtocol(t *testing.T) {
 	} {
 		encoded := c.message.AppendTo([]byte("before"))[len("before"):]
 		if c.bytes != nil && !bytes.Equal(encoded, c.bytes) {
-			t.Errorf("%+v: % x, not % x", c.message, encoded, c.bytes)
+			t.Errorf("AppendTo of %+v = % x, want % x", c.message, encoded, c.bytes)
 		}
 		var n int
 		var err error
@@ -58,64 +59,77 @@ func TestBinaryMessagesAreTheBytesOfTheProtocol(t *testing.T) {
 			n, err = parsed.Parse(append(encoded, "next"...))
 			again = parsed.AppendTo(nil)
 		}
-		if err != nil || n != len(encoded) || !bytes.Equal(again, encoded) {
-			t.Errorf("% x: %d, %v, again % x", encoded, n, err, again)
+		if err != nil || n != len(encoded) {
+			t.Errorf("Parse(% x) = %d, %v, want %d", encoded, n, err, len(encoded))
+		}
+		if !bytes.Equal(again, encoded) {
+			t.Errorf("AppendTo of the parsed message = % x, want % x", again, encoded)
 		}
 	}
 }
 
-func TestABinaryHeaderIsKnownBeforeItsBody(t *testing.T) {
+func TestParseSetsHeaderBeforeBodyArrives(t *testing.T) {
 	for cut := range sampleBytes {
 		var r BinaryRequest
 		n, err := r.Parse(sampleBytes[:cut])
 		if err != ErrShort {
-			t.Fatalf("%d bytes: %v", cut, err)
+			t.Fatalf("Parse of %d bytes: error %v, want %v", cut, err, ErrShort)
 		}
-		if cut >= BinaryHeaderBytes && (n != len(sampleBytes) || r.Opcode != OpSet || r.Opaque != 7242) {
-			t.Errorf("%d bytes: %d, %+v", cut, n, r)
+		if cut >= BinaryHeaderBytes {
+			equal(t, "length", n, len(sampleBytes))
+			equal(t, "Opcode", r.Opcode, OpSet)
+			equal(t, "Opaque", r.Opaque, 7242)
 		}
 	}
 }
 
-func TestOpcodesAndStatusesHaveMemcachedsNames(t *testing.T) {
+func TestOpcodeIsQuiet(t *testing.T) {
 	quiet := 0
 	for o := range 256 {
 		if Opcode(o).IsQuiet() {
 			quiet++
 		}
 	}
-	// GETQ GETKQ, SETQ to PREPENDQ, GATQ GATKQ, and six of the range commands.
-	if quiet != 2+10+2+6 {
-		t.Errorf("%d quiet opcodes", quiet)
-	}
-	if OpSASLListMechs.String() != "SASL_LIST_MECHS" || Opcode(0xe7).String() != "0xe7" || OpRGet.IsQuiet() || !OpRSetQ.IsQuiet() {
-		t.Error("names")
-	}
-	if StatusNotFound.String() != "Not found" || BinaryStatus(0x99).String() != "status 0x0099" {
-		t.Error("texts")
-	}
+	// GETQ and GETKQ, SETQ to PREPENDQ, GATQ and GATKQ, and six range commands.
+	equal(t, "quiet opcodes", quiet, 2+10+2+6)
+	equal(t, "OpRGet.IsQuiet", OpRGet.IsQuiet(), false)
+	equal(t, "OpRSetQ.IsQuiet", OpRSetQ.IsQuiet(), true)
+}
+
+func TestOpcodeAndStatusStrings(t *testing.T) {
+	equal(t, "known opcode", OpSASLListMechs.String(), "SASL_LIST_MECHS")
+	equal(t, "unknown opcode", Opcode(0xe7).String(), "0xe7")
+	equal(t, "known status", StatusNotFound.String(), "Not found")
+	equal(t, "unknown status", BinaryStatus(0x99).String(), "status 0x0099")
 }
 
 func TestExtras(t *testing.T) {
 	if f, e, ok := ParseStoreExtras(AppendStoreExtras(nil, 1, 2)); f != 1 || e != 2 || !ok {
-		t.Error(f, e, ok)
+		t.Errorf("ParseStoreExtras = %d, %d, %v, want 1, 2, true", f, e, ok)
 	}
-	if d, i, e, ok := ParseCountExtras(AppendCountExtras(nil, 1, 2, ExptimeNoCreate)); d != 1 || i != 2 || e != ExptimeNoCreate || !ok {
-		t.Error(d, i, e, ok)
+	d, i, e, ok := ParseCountExtras(AppendCountExtras(nil, 1, 2, ExptimeNoCreate))
+	if d != 1 || i != 2 || e != ExptimeNoCreate || !ok {
+		t.Errorf("ParseCountExtras = %d, %d, %d, %v, want 1, 2, %d, true", d, i, e, ok, uint32(ExptimeNoCreate))
 	}
 	if v, ok := ParseUint32Extras(AppendUint32Extras(nil, 9)); v != 9 || !ok {
-		t.Error(v, ok)
+		t.Errorf("ParseUint32Extras = %d, %v, want 9, true", v, ok)
 	}
 	if v, ok := ParseCount([]byte{0, 0, 0, 0, 0, 0, 1, 0}); v != 256 || !ok {
-		t.Error(v, ok)
+		t.Errorf("ParseCount = %d, %v, want 256, true", v, ok)
 	}
+}
+
+func TestExtrasOfWrongLength(t *testing.T) {
 	for _, wrong := range [][]byte{nil, make([]byte, 7)} {
 		_, _, storeOK := ParseStoreExtras(wrong)
 		_, _, _, countOK := ParseCountExtras(wrong)
 		_, uintOK := ParseUint32Extras(wrong)
 		_, numberOK := ParseCount(wrong)
-		if storeOK || countOK || uintOK || numberOK {
-			t.Errorf("%d bytes were taken for extras", len(wrong))
+		for name, ok := range map[string]bool{
+			"ParseStoreExtras": storeOK, "ParseCountExtras": countOK, "ParseUint32Extras": uintOK,
+			"ParseCount": numberOK,
+		} {
+			equal(t, fmt.Sprintf("%s of %d bytes", name, len(wrong)), ok, false)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"reflect"
 	"strings"
@@ -10,15 +11,43 @@ import (
 	"testing/iotest"
 )
 
-// codec is any message.
+// equal reports an error of the form "what = got, want want" if the two differ.
+func equal[T comparable](t testing.TB, what string, got, want T) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s = %#v, want %#v", what, got, want)
+	}
+}
+
+// must fails the test on an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantSyntaxError reports an error if err is not a SyntaxError, and returns it otherwise.
+func wantSyntaxError(t testing.TB, what string, err error) *SyntaxError {
+	t.Helper()
+	var wrong *SyntaxError
+	if !errors.As(err, &wrong) {
+		t.Errorf("%s: error %v, want a SyntaxError", what, err)
+		return new(SyntaxError)
+	}
+	return wrong
+}
+
+// codec is implemented by all messages.
 type codec interface {
 	Parser
 	AppendTo(dst []byte) []byte
 }
 
+// flags returns the flags of a line.
 func flags(s string) MetaFlags { return MetaFlags(s) }
 
-// Each line is what stands in memcached's protocol.txt, or what memcached and larderd say.
+// The encodings are from memcached's protocol.txt, or as sent by memcached and larderd.
 var goldenText = []struct {
 	message codec
 	bytes   string
@@ -86,38 +115,43 @@ var goldenText = []struct {
 	{&TextResponse{Kind: TextLine, Text: []byte("BUSY currently processing crawler request")}, "BUSY currently processing crawler request\r\n"},
 }
 
-func TestMessagesAreTheBytesOfTheProtocol(t *testing.T) {
-	for _, c := range goldenText {
-		if got := c.message.AppendTo([]byte("before")); string(got) != "before"+c.bytes {
-			t.Errorf("%+v: %q, not %q", c.message, got, c.bytes)
+// parseAs parses bytes into a new message of the same type.
+func parseAs(message codec, bytes string) (parsed codec, n int, err error) {
+	parsed = reflect.New(reflect.TypeOf(message).Elem()).Interface().(codec)
+	n, err = parsed.Parse([]byte(bytes))
+	return parsed, n, err
+}
+
+func TestMessagesMatchProtocol(t *testing.T) {
+	for _, test := range goldenText {
+		got := test.message.AppendTo([]byte("before"))
+		equal(t, "AppendTo", string(got), "before"+test.bytes)
+		parsed, n, err := parseAs(test.message, test.bytes+"next")
+		if err != nil || n != len(test.bytes) {
+			t.Errorf("Parse(%q) = %d, %v, want %d", test.bytes, n, err, len(test.bytes))
 		}
-		parsed := reflect.New(reflect.TypeOf(c.message).Elem()).Interface().(codec)
-		n, err := parsed.Parse([]byte(c.bytes + "next"))
-		if err != nil || n != len(c.bytes) {
-			t.Errorf("%q: %d, %v", c.bytes, n, err)
-		}
-		if again := parsed.AppendTo(nil); string(again) != c.bytes {
-			t.Errorf("%q was read as %+v", c.bytes, parsed)
-		}
+		equal(t, "AppendTo of the parsed message", string(parsed.AppendTo(nil)), test.bytes)
 	}
 }
 
-func TestABeginningOfAMessageIsShort(t *testing.T) {
-	for _, c := range goldenText {
-		for cut := range len(c.bytes) {
-			parsed := reflect.New(reflect.TypeOf(c.message).Elem()).Interface().(codec)
-			n, err := parsed.Parse([]byte(c.bytes[:cut]))
-			if err != ErrShort || n != 0 && n != len(c.bytes) {
-				t.Errorf("%q of %q: %d, %v", c.bytes[:cut], c.bytes, n, err)
+func TestPrefixOfMessageIsShort(t *testing.T) {
+	for _, test := range goldenText {
+		for cut := range len(test.bytes) {
+			_, n, err := parseAs(test.message, test.bytes[:cut])
+			if err != ErrShort {
+				t.Errorf("Parse(%q): error %v, want %v", test.bytes[:cut], err, ErrShort)
+			}
+			if n != 0 && n != len(test.bytes) {
+				t.Errorf("Parse(%q) = %d, want 0 or %d", test.bytes[:cut], n, len(test.bytes))
 			}
 		}
 	}
 }
 
-func TestWhatIsNoRequestIsAnsweredAndSkipped(t *testing.T) {
-	for _, c := range []struct{ bytes, reply, next string }{
+func TestInvalidRequests(t *testing.T) {
+	tests := []struct{ bytes, reply, next string }{
 		{"\r\nmn\r\n", "ERROR", "mn\r\n"},
-		{"mz k\r\n", "", ""}, // a command of the text protocol that nobody knows
+		{"mz k\r\n", "", ""}, // an unknown text command, which the parser accepts
 		{"mg\r\n", badFormat, ""},
 		{"mg " + strings.Repeat("k", 251) + "\r\n", badFormat, ""},
 		{"mg k v v\r\nmn\r\n", duplicateFlag, "mn\r\n"},
@@ -144,30 +178,30 @@ func TestWhatIsNoRequestIsAnsweredAndSkipped(t *testing.T) {
 		{"touch k soon\r\n", badExptime, ""},
 		{"flush_all soon\r\n", badExptime, ""},
 		{"delete\r\n", badFormat, ""},
-	} {
+	}
+	for _, test := range tests {
 		var r Request
-		n, err := r.Parse([]byte(c.bytes))
-		var wrong *SyntaxError
-		if c.reply == "" && err == nil {
+		n, err := r.Parse([]byte(test.bytes))
+		if test.reply == "" && err == nil {
 			continue
 		}
-		if !errors.As(err, &wrong) || wrong.Reply != c.reply || c.bytes[n:] != c.next {
-			t.Errorf("%q: next %q, %v (%q), not %q", c.bytes, c.bytes[n:], err, wrong.Reply, c.reply)
-		}
+		what := fmt.Sprintf("Parse(%.40q)", test.bytes)
+		equal(t, what+": Reply", wantSyntaxError(t, what, err).Reply, test.reply)
+		equal(t, what+": rest", test.bytes[n:], test.next)
 	}
 }
 
-func TestLinesHaveAnEnd(t *testing.T) {
+func TestTooLongLine(t *testing.T) {
 	endless := bytes.Repeat([]byte("get a "), MaxLineBytes/6+1)
 	for _, m := range []codec{&Request{}, &MetaRequest{}, &MetaResponse{}, &TextRequest{}, &TextResponse{}} {
-		var wrong *SyntaxError
-		if n, err := m.Parse(endless); n != 0 || !errors.As(err, &wrong) {
-			t.Errorf("%T: %d, %v", m, n, err)
-		}
+		n, err := m.Parse(endless)
+		what := fmt.Sprintf("%T", m)
+		wantSyntaxError(t, what, err)
+		equal(t, what+": length", n, 0)
 	}
 }
 
-func TestWhatIsNoResponseEndsTheConnection(t *testing.T) {
+func TestInvalidResponses(t *testing.T) {
 	for _, c := range []struct {
 		message Parser
 		bytes   string
@@ -187,101 +221,103 @@ func TestWhatIsNoResponseEndsTheConnection(t *testing.T) {
 		{&BinaryRequest{}, "\x80\x00\x00\x01" + strings.Repeat("\x00", 20)},
 		{&BinaryRequest{}, "\x80\x01\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff" + strings.Repeat("\x00", 12)},
 	} {
-		var wrong *SyntaxError
-		if n, err := c.message.Parse([]byte(c.bytes)); n != 0 || !errors.As(err, &wrong) {
-			t.Errorf("%T %q: %d, %v", c.message, c.bytes, n, err)
-		}
+		n, err := c.message.Parse([]byte(c.bytes))
+		what := fmt.Sprintf("%T of %q", c.message, c.bytes)
+		wantSyntaxError(t, what, err)
+		// The start of the next message is unknown.
+		equal(t, what+": length", n, 0)
 	}
 }
 
-func TestFlagsAreFoundAndBuilt(t *testing.T) {
+func TestMetaFlags(t *testing.T) {
 	built := MetaFlags(nil).Add(FlagValue).AddInt(FlagSetTTL, -1).AddUint(FlagCompare, 1<<64-1).AddToken(FlagOpaque, []byte("x1"))
-	if string(built) != "v T-1 C18446744073709551615 Ox1" {
-		t.Fatalf("%q", built)
-	}
+	equal(t, "flags", string(built), "v T-1 C18446744073709551615 Ox1")
 	cas, ok := built.Uint(FlagCompare)
-	ttl, ttlOK := built.Int(FlagSetTTL)
-	opaque, opaqueOK := built.Token(FlagOpaque)
-	if !ok || cas != 1<<64-1 || !ttlOK || ttl != -1 || !opaqueOK || string(opaque) != "x1" || !built.Has('v') || built.Has('x') {
-		t.Errorf("%d %d %q", cas, ttl, opaque)
-	}
+	equal(t, "Uint(C) found", ok, true)
+	equal(t, "Uint(C)", cas, 1<<64-1)
+	ttl, ok := built.Int(FlagSetTTL)
+	equal(t, "Int(T) found", ok, true)
+	equal(t, "Int(T)", ttl, -1)
+	opaque, ok := built.Token(FlagOpaque)
+	equal(t, "Token(O) found", ok, true)
+	equal(t, "Token(O)", string(opaque), "x1")
+	equal(t, "Has(v)", built.Has('v'), true)
+	equal(t, "Has(x)", built.Has('x'), false)
 	var letters []byte
 	for letter := range MetaFlags("  v   T60 ").All() {
 		letters = append(letters, letter)
 	}
-	if string(letters) != "vT" {
-		t.Errorf("%q", letters)
-	}
+	equal(t, "letters", string(letters), "vT")
 }
 
-func TestKeysOfMetaCanBeAnyBytes(t *testing.T) {
-	if NeedsBase64("plain-ü") || !NeedsBase64("a b") || !NeedsBase64([]byte{0}) || !NeedsBase64("\x7f") {
-		t.Error("which keys need base64")
+func TestKeysInBase64(t *testing.T) {
+	for key, want := range map[string]bool{"plain-ü": false, "a b": true, "\x00": true, "\x7f": true} {
+		equal(t, fmt.Sprintf("NeedsBase64(%q)", key), NeedsBase64(key), want)
 	}
+	equal(t, "NeedsBase64 of bytes", NeedsBase64([]byte{0}), true)
 	r := MetaRequest{Verb: MetaGet, Key: []byte("YSBi"), Flags: flags("v b")}
-	if key, err := r.DecodeKey(nil); string(key) != "a b" || err != nil {
-		t.Errorf("%q, %v", key, err)
-	}
+	key, err := r.DecodeKey(nil)
+	must(t, err)
+	equal(t, "DecodeKey", string(key), "a b")
 	r.Key = []byte("YSB")
-	var wrong *SyntaxError
-	if _, err := r.DecodeKey(nil); !errors.As(err, &wrong) || wrong.Reply != "CLIENT_ERROR error decoding key" {
-		t.Error(err)
-	}
+	_, err = r.DecodeKey(nil)
+	equal(t, "Reply", wantSyntaxError(t, "DecodeKey(YSB)", err).Reply, "CLIENT_ERROR error decoding key")
 }
 
-func TestAReaderTakesAnyCuts(t *testing.T) {
+func TestReaderJoinsReads(t *testing.T) {
 	var stream []byte
 	var want []string
-	for _, c := range goldenText {
-		switch c.message.(type) {
+	for _, test := range goldenText {
+		switch test.message.(type) {
 		case *MetaRequest, *TextRequest:
-			stream, want = append(stream, c.bytes...), append(want, c.bytes)
+			stream, want = append(stream, test.bytes...), append(want, test.bytes)
 		}
 	}
-	large := string((&MetaRequest{Verb: MetaSet, Key: []byte("l"), Value: bytes.Repeat([]byte("v"), 3<<20)}).AppendTo(nil))
+	value := bytes.Repeat([]byte("v"), 3<<20)
+	large := string((&MetaRequest{Verb: MetaSet, Key: []byte("l"), Value: value}).AppendTo(nil))
 	stream, want = append(stream, large...), append(want, large)
 	for name, source := range map[string]io.Reader{
-		"whole": bytes.NewReader(stream), "halves": iotest.HalfReader(bytes.NewReader(stream)),
-		"with the end": iotest.DataErrReader(bytes.NewReader(stream)),
+		"whole":               bytes.NewReader(stream),
+		"halves":              iotest.HalfReader(bytes.NewReader(stream)),
+		"EOF with last bytes": iotest.DataErrReader(bytes.NewReader(stream)),
 	} {
 		r, m := NewReader(source, 0), new(Request)
 		for _, w := range want {
-			if err := r.Read(m); err != nil || string(m.AppendTo(nil)) != w {
-				t.Fatalf("%s: %v at %.40q", name, err, w)
+			if err := r.Read(m); err != nil {
+				t.Fatalf("%s: Read of %.40q: %v", name, w, err)
+			}
+			if got := string(m.AppendTo(nil)); got != w {
+				t.Fatalf("%s: Read = %.40q, want %.40q", name, got, w)
 			}
 		}
-		if err := r.Read(m); err != io.EOF {
-			t.Errorf("%s: %v in the end", name, err)
-		}
+		equal(t, name+": Read at the end", r.Read(m), io.EOF)
 	}
 }
 
-func TestAReaderSkipsWhatIsTooLarge(t *testing.T) {
-	r := NewReader(iotest.OneByteReader(strings.NewReader("ms k 2000\r\n"+strings.Repeat("x", 2000)+"\r\nmn\r\nms k 10\r\nabc")), 1000)
+func TestReaderSkipsTooLargeMessage(t *testing.T) {
+	stream := "ms k 2000\r\n" + strings.Repeat("x", 2000) + "\r\nmn\r\nms k 10\r\nabc"
+	r := NewReader(iotest.OneByteReader(strings.NewReader(stream)), 1000)
 	m := new(Request)
 	var large *TooLargeError
-	if err := r.Read(m); !errors.As(err, &large) || large.LimitBytes != 1000 {
-		t.Fatal(err)
+	if err := r.Read(m); !errors.As(err, &large) {
+		t.Fatalf("Read: error %v, want a TooLargeError", err)
 	}
-	if err := r.Read(m); err != nil || m.Meta.Verb != MetaNoOp {
-		t.Fatal(err)
-	}
-	if err := r.Read(m); err != io.ErrUnexpectedEOF {
-		t.Fatal(err)
-	}
+	equal(t, "LimitBytes", large.LimitBytes, 1000)
+	must(t, r.Read(m))
+	equal(t, "Verb", m.Meta.Verb, MetaNoOp)
+	equal(t, "Read of an incomplete message", r.Read(m), io.ErrUnexpectedEOF)
 }
 
-func TestAReaderBelievesOnlyWhatHasCome(t *testing.T) {
+func TestReaderDoesNotAllocateAnnouncedLength(t *testing.T) {
 	r := NewReader(strings.NewReader("VA 100000000\r\nabc"), 0)
-	if err := r.Read(new(MetaResponse)); err != io.ErrUnexpectedEOF {
-		t.Fatal(err)
-	}
+	equal(t, "Read", r.Read(new(MetaResponse)), io.ErrUnexpectedEOF)
+	// The buffer grows by growBytes beyond the bytes received.
 	if len(r.buf) > 2*growBytes {
-		t.Errorf("%d bytes for 17", len(r.buf))
+		t.Errorf("buffer of %d bytes, want at most %d", len(r.buf), 2*growBytes)
 	}
 }
 
-func TestAWriterSendsLargeValuesFromWhereTheyLie(t *testing.T) {
+func TestWriterSendsLargeValue(t *testing.T) {
 	var sent bytes.Buffer
 	w := NewWriter(&sent)
 	value := bytes.Repeat([]byte("v"), noCopyBytes)
@@ -289,33 +325,30 @@ func TestAWriterSendsLargeValuesFromWhereTheyLie(t *testing.T) {
 	w.SetBuffer(request.AppendHeadTo(w.Buffer(), len(value)))
 	w.Value(value, "\r\n")
 	w.SetBuffer((&MetaRequest{Verb: MetaNoOp}).AppendTo(w.Buffer()))
-	if err := w.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	if sent.String() != "ms k 16384\r\n"+string(value)+"\r\nmn\r\n" {
-		t.Errorf("%.40q, %d bytes", sent.String(), sent.Len())
+	must(t, w.Flush())
+	if got, want := sent.String(), "ms k 16384\r\n"+string(value)+"\r\nmn\r\n"; got != want {
+		t.Errorf("sent %d bytes %.40q, want %d bytes %.40q", len(got), got, len(want), want)
 	}
 }
 
-func TestALargeValueIsTheCallersWithoutACopy(t *testing.T) {
+func TestTakeDoesNotCopyLargeValue(t *testing.T) {
+	value := bytes.Repeat([]byte("l"), 500_000)
+	large := (&MetaResponse{Status: MetaValue, Value: value}).AppendTo(nil)
+	r, m := NewReader(iotest.HalfReader(bytes.NewReader(large)), 0), new(MetaResponse)
+	must(t, r.Read(m))
+	taken := r.Take(m.Value)
+	equal(t, "Take copied", &taken[0] != &m.Value[0], false)
+	equal(t, "reader keeps the buffer", r.buf != nil, false)
+}
+
+func TestTakeCopiesFromSharedBuffer(t *testing.T) {
 	stream := (&MetaResponse{Status: MetaValue, Value: bytes.Repeat([]byte("l"), 500_000)}).AppendTo(nil)
 	stream = (&MetaResponse{Status: MetaValue, Value: []byte("small")}).AppendTo(stream)
-	r, m := NewReader(iotest.HalfReader(bytes.NewReader(stream[:len("VA 500000\r\n")+500_000+len("\r\n")])), 0), new(MetaResponse)
-	if err := r.Read(m); err != nil {
-		t.Fatal(err)
-	}
-	taken := r.Take(m.Value)
-	if &taken[0] != &m.Value[0] || r.buf != nil {
-		t.Error("it was copied, or its buffer is kept")
-	}
-	r = NewReader(bytes.NewReader(stream), 0)
+	r, m := NewReader(bytes.NewReader(stream), 0), new(MetaResponse)
 	for _, want := range []byte("ls") {
-		if err := r.Read(m); err != nil {
-			t.Fatal(err)
-		}
-		taken = r.Take(m.Value)
-		if &taken[0] == &m.Value[0] && len(r.buf) > 0 || taken[0] != want {
-			t.Error("what lies in the buffer is the reader's")
-		}
+		must(t, r.Read(m))
+		taken := r.Take(m.Value)
+		equal(t, "Take returned the reader's memory", &taken[0] == &m.Value[0] && len(r.buf) > 0, false)
+		equal(t, "first byte", taken[0], want)
 	}
 }
