@@ -16,18 +16,18 @@ import (
 
 const (
 	// answerTimeout is how long a server is waited for.
-	answerTimeout  = 5 * time.Second
-	answerBytesMax = 128
-	request        = "larder_region\r\n"
+	responseTimeout  = 5 * time.Second
+	responseBytesMax = 128
+	request          = "larder_region\r\n"
 	// busyPause is how long one waits whose connection the server has no room for yet.
-	busyPause = time.Millisecond
+	queueFullPause = time.Millisecond
 )
 
 // ErrNotPassed says that a server does not let this process read its memory, or has none that could be read.
-var ErrNotPassed = errors.New("the server does not pass its memory; start larderd with --local-readers, for a user that this process is of")
+var ErrNotShared = errors.New("the server does not pass its memory; start larderd with --local-readers, for a user that this process is of")
 
 // told is what a server says of its memory.
-type told struct {
+type serverInfo struct {
 	identity     Identity
 	bytes        uint64
 	format       uint64
@@ -35,37 +35,37 @@ type told struct {
 }
 
 // ask connects to a server and asks it for its memory. Of the two the caller has to close both.
-func ask(ctx context.Context, socket string) (*net.UnixConn, *os.File, told, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+func requestRegion(ctx context.Context, socket string) (*net.UnixConn, *os.File, serverInfo, error) {
+	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
 	conn, err := dial(ctx, socket)
 	if err != nil {
-		return nil, nil, told{}, err
+		return nil, nil, serverInfo{}, err
 	}
 	// Who cancels does not wait for the answer.
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	line, passed, err := answer(conn)
+	line, file, err := exchange(conn)
 	if !stop() && err == nil {
 		err = context.Cause(ctx)
 	}
-	var says told
+	var info serverInfo
 	if err == nil {
-		says, err = parseAnswer(line)
+		info, err = parseResponse(line)
 	}
-	if err == nil && passed == nil {
-		err = fmt.Errorf("%w (it answered %q without a descriptor)", ErrNotPassed, line)
+	if err == nil && file == nil {
+		err = fmt.Errorf("%w (it answered %q without a descriptor)", ErrNotShared, line)
 	}
 	if err != nil {
-		closeBoth(conn, passed)
-		return nil, nil, told{}, err
+		closeBoth(conn, file)
+		return nil, nil, serverInfo{}, err
 	}
-	return conn, passed, says, nil
+	return conn, file, info, nil
 }
 
-func closeBoth(conn *net.UnixConn, passed *os.File) {
+func closeBoth(conn *net.UnixConn, file *os.File) {
 	_ = conn.Close()
-	if passed != nil {
-		_ = passed.Close()
+	if file != nil {
+		_ = file.Close()
 	}
 }
 
@@ -80,71 +80,71 @@ func dial(ctx context.Context, socket string) (*net.UnixConn, error) {
 		if !errors.Is(err, syscall.EAGAIN) || ctx.Err() != nil {
 			return nil, err
 		}
-		time.Sleep(busyPause)
+		time.Sleep(queueFullPause)
 	}
 }
 
 // answer sends the request, and receives a line and what comes with it.
-func answer(conn *net.UnixConn) (line []byte, passed *os.File, err error) {
+func exchange(conn *net.UnixConn) (line []byte, shared *os.File, err error) {
 	if _, err := io.WriteString(conn, request); err != nil {
 		return nil, nil, err
 	}
-	for len(line) < answerBytesMax {
-		var room [answerBytesMax]byte
-		n, file, err := receive(conn, room[:answerBytesMax-len(line)])
+	for len(line) < responseBytesMax {
+		var buf [responseBytesMax]byte
+		n, file, err := receive(conn, buf[:responseBytesMax-len(line)])
 		switch {
-		case file != nil && passed != nil:
+		case file != nil && shared != nil:
 			_ = file.Close()
 		case file != nil:
-			passed = file
+			shared = file
 		}
 		if err != nil {
-			return line, passed, err
+			return line, shared, err
 		}
 		if n == 0 {
-			return line, passed, io.ErrUnexpectedEOF
+			return line, shared, io.ErrUnexpectedEOF
 		}
-		line = append(line, room[:n]...)
+		line = append(line, buf[:n]...)
 		if end := bytes.IndexByte(line, '\n'); end >= 0 {
-			return bytes.TrimRight(line[:end], "\r"), passed, nil
+			return bytes.TrimRight(line[:end], "\r"), shared, nil
 		}
 	}
-	return line, passed, fmt.Errorf("that is no memcached: it answers %q", line)
+	return line, shared, fmt.Errorf("that is no memcached: it answers %q", line)
 }
 
 // parseAnswer reads `REGION <identity> <bytes> <format> <reads per hint>`.
-func parseAnswer(line []byte) (told, error) {
-	refused := fmt.Errorf("%w (it answered %q)", ErrNotPassed, line)
+func parseResponse(line []byte) (serverInfo, error) {
+	refused := fmt.Errorf("%w (it answered %q)", ErrNotShared, line)
 	words := bytes.Split(line, []byte(" "))
 	if len(words) != 5 || string(words[0]) != "REGION" || len(words[1]) != 2*len(Identity{}) {
-		return told{}, refused
+		return serverInfo{}, refused
 	}
-	var says told
-	_, errIdentity := hex.Decode(says.identity[:], words[1])
+	var info serverInfo
+	_, errIdentity := hex.Decode(info.identity[:], words[1])
 	regionBytes, errBytes := strconv.ParseUint(string(words[2]), 10, 64)
 	format, errFormat := strconv.ParseUint(string(words[3]), 10, 32)
 	reads, errReads := strconv.ParseUint(string(words[4]), 10, 32)
 	if errors.Join(errIdentity, errBytes, errFormat, errReads) != nil || reads == 0 {
-		return told{}, refused
+		return serverInfo{}, refused
 	}
-	says.bytes, says.format, says.readsPerHint = regionBytes, format, uint32(reads)
-	return says, nil
+	info.bytes, info.format, info.readsPerHint = regionBytes, format, uint32(reads)
+	return info, nil
 }
 
 // region maps what a server has passed, if it is what the server says.
-func (t *told) region(passed *os.File) (*Region, error) {
-	if t.format != Format {
-		return nil, &FieldError{"format", t.format, Format}
+func (s *serverInfo) region(file *os.File) (*Region, error) {
+	if s.format != Format {
+		return nil, &FieldError{"format", s.format, Format}
 	}
-	region, err := mapRegion(passed, true)
+	region, err := mapRegion(file, true)
 	if err != nil {
 		return nil, err
 	}
 	switch view := region.view.Load(); {
-	case region.identity != t.identity:
-		err = fmt.Errorf("the server passed region %s and speaks of %s", region.identity, t.identity)
-	case view.memory.bytes != t.bytes:
-		err = &FieldError{"size in bytes", view.memory.bytes, t.bytes}
+	case region.identity != s.identity:
+		err = fmt.Errorf("the server file region %s and speaks of %s", region.identity, s.identity)
+	case view.memory.bytes != s.bytes:
+		err = &FieldError{"size in bytes", view.memory.bytes, s.bytes}
 	default:
 		return region, nil
 	}

@@ -36,13 +36,13 @@ const (
 // another memory it is taken. A server that is stopped is believed for three seconds more.
 type Attachment struct {
 	socket string
-	served atomic.Pointer[served]
+	source atomic.Pointer[source]
 	// teller is held only by who does not wait.
-	teller sync.Mutex
-	hints  hints
-	unsent []byte
-	conn   *net.UnixConn
-	raw    syscall.RawConn
+	hintLock sync.Mutex
+	hints    hints
+	unsent   []byte
+	conn     *net.UnixConn
+	raw      syscall.RawConn
 	// send is a method value made once, for a new one would be an allocation.
 	send func(fd uintptr) bool
 	stop context.CancelFunc
@@ -50,7 +50,7 @@ type Attachment struct {
 }
 
 // served is the memory of a server, and of how many reads one is told.
-type served struct {
+type source struct {
 	region       *Region
 	readsPerHint uint32
 }
@@ -69,7 +69,7 @@ func Attach(ctx context.Context, socket string) (*Attachment, error) {
 	}
 	// The caller's values, not the caller's end.
 	ctx, a.stop = context.WithCancel(context.WithoutCancel(ctx))
-	go a.keep(ctx)
+	go a.maintain(ctx)
 	return a, nil
 }
 
@@ -78,7 +78,7 @@ func Attach(ctx context.Context, socket string) (*Attachment, error) {
 //
 // Cost: as [Region.Get], and now and then a line for the server, which is not waited for.
 func (a *Attachment) Get(dst, key []byte) (value []byte, info Info, ok bool) {
-	s := a.served.Load()
+	s := a.source.Load()
 	if s == nil {
 		return dst, Info{}, false
 	}
@@ -86,13 +86,13 @@ func (a *Attachment) Get(dst, key []byte) (value []byte, info Info, ok bool) {
 	if v == nil {
 		return dst, Info{}, false
 	}
-	value, info, ok, isWorthNoting := v.get(dst, key)
+	value, info, ok, isHintDue := v.get(dst, key)
 	runtime.KeepAlive(v)
 	if ok && info.Stale {
 		return dst, Info{}, false
 	}
-	if ok && isWorthNoting && s.draws() {
-		a.note(key)
+	if ok && isHintDue && s.isSampled() {
+		a.recordRead(key)
 	}
 	return value, info, ok
 }
@@ -100,7 +100,7 @@ func (a *Attachment) Get(dst, key []byte) (value []byte, info Info, ok bool) {
 // GetMany appends the values of all keys that [Attachment.Get] would find to dst, and tells found of each, as
 // [Region.GetMany] does. Ask the server for the others.
 func (a *Attachment) GetMany(dst []byte, keys [][]byte, found func(index int, value []byte, info Info)) []byte {
-	s := a.served.Load()
+	s := a.source.Load()
 	if s == nil {
 		return dst
 	}
@@ -108,12 +108,12 @@ func (a *Attachment) GetMany(dst []byte, keys [][]byte, found func(index int, va
 	if v == nil {
 		return dst
 	}
-	dst = v.getMany(dst, keys, func(index int, value []byte, info Info, isWorthNoting bool) {
+	dst = v.getMany(dst, keys, func(index int, value []byte, info Info, isHintDue bool) {
 		if info.Stale {
 			return
 		}
-		if isWorthNoting && s.draws() {
-			a.note(keys[index])
+		if isHintDue && s.isSampled() {
+			a.recordRead(keys[index])
 		}
 		found(index, value, info)
 	})
@@ -123,13 +123,13 @@ func (a *Attachment) GetMany(dst []byte, keys [][]byte, found func(index int, va
 
 // IsLive says whether hits are found in the server's memory, as things are.
 func (a *Attachment) IsLive() bool {
-	s := a.served.Load()
+	s := a.source.Load()
 	return s != nil && s.region.IsLive()
 }
 
 // Identity of the memory that is read; false while there is none. A server that was started anew has another one.
 func (a *Attachment) Identity() (Identity, bool) {
-	s := a.served.Load()
+	s := a.source.Load()
 	if s == nil {
 		return Identity{}, false
 	}
@@ -146,12 +146,12 @@ var ErrReplaced = errors.New("another server is at the socket than the one whose
 //
 // Cost: a connection.
 func (a *Attachment) Confirm(ctx context.Context) error {
-	conn, passed, says, err := ask(ctx, a.socket)
+	conn, file, info, err := requestRegion(ctx, a.socket)
 	if err != nil {
 		return fmt.Errorf("reader: cannot ask the server at %s: %w", a.socket, err)
 	}
-	closeBoth(conn, passed)
-	if identity, ok := a.Identity(); !ok || identity != says.identity {
+	closeBoth(conn, file)
+	if identity, ok := a.Identity(); !ok || identity != info.identity {
 		return fmt.Errorf("reader: %w", ErrReplaced)
 	}
 	return nil
@@ -159,13 +159,13 @@ func (a *Attachment) Confirm(ctx context.Context) error {
 
 // Close ends the connection and lets go of the memory; nothing is found any more. A second call gives [ErrClosed].
 func (a *Attachment) Close() error {
-	a.teller.Lock()
+	a.hintLock.Lock()
 	isFirst := a.stop != nil
 	if isFirst {
 		a.stop()
 		a.stop = nil
 	}
-	a.teller.Unlock()
+	a.hintLock.Unlock()
 	<-a.done
 	if !isFirst {
 		return fmt.Errorf("reader: %w", ErrClosed)
@@ -175,21 +175,21 @@ func (a *Attachment) Close() error {
 
 // draws is true once in as many calls as reads are told by one, by chance: whoever reads keys in turn shall not tell of
 // the same ones all the time.
-func (s *served) draws() bool { return rand.Uint32N(s.readsPerHint) == 0 }
+func (s *source) isSampled() bool { return rand.Uint32N(s.readsPerHint) == 0 }
 
 // note remembers that a key was read, and sends what has been remembered if it is time. It waits for nobody.
-func (a *Attachment) note(key []byte) {
-	if !a.teller.TryLock() {
+func (a *Attachment) recordRead(key []byte) {
+	if !a.hintLock.TryLock() {
 		return
 	}
 	if a.hints.push(key) {
-		a.tell()
+		a.sendHints()
 	}
-	a.teller.Unlock()
+	a.hintLock.Unlock()
 }
 
 // tell sends hints, as far as the socket takes them. Under the lock.
-func (a *Attachment) tell() {
+func (a *Attachment) sendHints() {
 	if a.raw == nil {
 		a.hints.clear()
 		return
@@ -214,12 +214,12 @@ func (a *Attachment) sendUnsent(fd uintptr) bool {
 
 // connect asks the server for its memory, and reads there from now on.
 func (a *Attachment) connect(ctx context.Context) error {
-	conn, passed, says, err := ask(ctx, a.socket)
+	conn, file, info, err := requestRegion(ctx, a.socket)
 	if err != nil {
 		return err
 	}
-	defer passed.Close()
-	region, err := says.region(passed)
+	defer file.Close()
+	region, err := info.region(file)
 	if err != nil {
 		_ = conn.Close()
 		return err
@@ -230,30 +230,30 @@ func (a *Attachment) connect(ctx context.Context) error {
 		_ = region.Close()
 		return err
 	}
-	a.teller.Lock()
+	a.hintLock.Lock()
 	a.conn, a.raw, a.unsent = conn, raw, a.unsent[:0]
 	a.hints.clear()
-	a.teller.Unlock()
-	a.served.Store(&served{region, says.readsPerHint})
+	a.hintLock.Unlock()
+	a.source.Store(&source{region, info.readsPerHint})
 	return nil
 }
 
 // disconnect reads there no more.
 func (a *Attachment) disconnect() {
-	if s := a.served.Swap(nil); s != nil {
+	if s := a.source.Swap(nil); s != nil {
 		_ = s.region.Close()
 	}
-	a.teller.Lock()
+	a.hintLock.Lock()
 	conn := a.conn
 	a.conn, a.raw = nil, nil
-	a.teller.Unlock()
+	a.hintLock.Unlock()
 	if conn != nil {
 		_ = conn.Close()
 	}
 }
 
 // keep watches the server, and connects again when it is gone, until the attachment is closed.
-func (a *Attachment) keep(ctx context.Context) {
+func (a *Attachment) maintain(ctx context.Context) {
 	defer close(a.done)
 	for ctx.Err() == nil {
 		a.watch(ctx)
@@ -266,7 +266,7 @@ func (a *Attachment) keep(ctx context.Context) {
 // watch returns when the server is gone, or its clock stands still. The server says nothing on this connection, so that
 // whatever comes is its end.
 func (a *Attachment) watch(ctx context.Context) {
-	conn, s := a.conn, a.served.Load()
+	conn, s := a.conn, a.source.Load()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	var byte [1]byte
@@ -275,9 +275,9 @@ func (a *Attachment) watch(ctx context.Context) {
 		if _, err := conn.Read(byte[:]); !errors.Is(err, os.ErrDeadlineExceeded) {
 			return
 		}
-		a.teller.Lock()
-		a.tell()
-		a.teller.Unlock()
+		a.hintLock.Lock()
+		a.sendHints()
+		a.hintLock.Unlock()
 	}
 }
 

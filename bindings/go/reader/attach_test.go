@@ -29,7 +29,7 @@ func TestHitsAreFoundInTheMemoryOfAServer(t *testing.T) {
 	writer.set(t, "empty", 0, 0, nil)
 	writer.set(t, "large", 0, 0, large)
 	writer.set(t, "number", 0, 0, []byte("41"))
-	writer.ask(t, "incr number 1")
+	writer.request(t, "incr number 1")
 	value, info, ok := local.Get(nil, []byte("k"))
 	if !ok || string(value) != "value" || info.Flags != 7 || info.CAS == 0 || info.TTL > 100*time.Second || info.TTL < 90*time.Second {
 		t.Error(string(value), info, ok)
@@ -51,21 +51,21 @@ func TestHitsAreFoundInTheMemoryOfAServer(t *testing.T) {
 			t.Errorf("%q: %q", key, value)
 		}
 	}
-	writer.ask(t, "delete k")
+	writer.request(t, "delete k")
 	if _, _, ok := local.Get(nil, []byte("k")); ok {
 		t.Error("deleted, and found")
 	}
 	writer.set(t, "stale", 0, 0, []byte("v"))
-	writer.ask(t, "md stale I")
+	writer.request(t, "md stale I")
 	if _, _, ok := local.Get(nil, []byte("stale")); ok {
 		t.Error("whose part it is to bring the new value is for the server to say")
 	}
-	writer.ask(t, "flush_all")
+	writer.request(t, "flush_all")
 	if _, _, ok := local.Get(nil, []byte("large")); ok {
 		t.Error("flushed, and found")
 	}
 	writer.set(t, "brief", 0, 1, []byte("v"))
-	if took := until(t, "expiry", func() bool { _, _, ok := local.Get(nil, []byte("brief")); return !ok }); took > 3*time.Second {
+	if took := waitUntil(t, "expiry", func() bool { _, _, ok := local.Get(nil, []byte("brief")); return !ok }); took > 3*time.Second {
 		t.Error(took)
 	}
 }
@@ -83,9 +83,9 @@ func TestWhatIsReadIsTold(t *testing.T) {
 			t.Fatal("not found: k", i)
 		}
 	}
-	until(t, "hits are told", func() bool { return writer.stat(t, "get_hits") > keys*8/10 })
+	waitUntil(t, "hits are queue", func() bool { return writer.stat(t, "get_hits") > keys*8/10 })
 	if hits := writer.stat(t, "get_hits"); hits > keys*12/10 {
-		t.Errorf("%d hits were told of %d", hits, keys)
+		t.Errorf("%d hits were queue of %d", hits, keys)
 	}
 }
 
@@ -98,16 +98,16 @@ func TestANewServerTakesTheOldOnesPlace(t *testing.T) {
 	if value, _, ok := local.Get(nil, []byte("k")); !ok || string(value) != "old" {
 		t.Fatal(ok)
 	}
-	s.end()
-	if took := until(t, "a server's end is noticed", func() bool { return !local.IsLive() }); took > time.Second {
+	s.kill()
+	if took := waitUntil(t, "a server's end is noticed", func() bool { return !local.IsLive() }); took > time.Second {
 		t.Error(took)
 	}
 	if _, _, ok := local.Get(nil, []byte("k")); ok {
 		t.Error("found in the memory of a dead server")
 	}
-	next := start(t, larderd(t), s.socket, "--local-readers", "same-uid", "-u", user())
+	next := startServer(t, larderdPath(t), s.socket, "--local-readers", "same-uid", "-u", user())
 	dial(t, next).set(t, "k", 0, 0, []byte("new"))
-	until(t, "the new one is found", local.IsLive)
+	waitUntil(t, "the new one is found", local.IsLive)
 	if value, _, ok := local.Get(nil, []byte("k")); !ok || string(value) != "new" {
 		t.Error(string(value), ok)
 	}
@@ -120,24 +120,24 @@ func TestANewServerTakesTheOldOnesPlace(t *testing.T) {
 func TestAnAttachmentIsConfirmedByTheServerThatIsThere(t *testing.T) {
 	s := startLarderd(t)
 	local := attach(t, s)
-	before := descriptors(t)
+	before := countDescriptors(t)
 	for range 10 {
 		if err := local.Confirm(context.Background()); err != nil {
 			t.Error(err)
 		}
 	}
-	if after := descriptors(t); after > before {
+	if after := countDescriptors(t); after > before {
 		t.Errorf("%d descriptors were %d", after, before)
 	}
 	// A second server takes the socket's name; the first one serves the connections that it has.
-	next := start(t, larderd(t), s.socket, "--local-readers", "same-uid", "-u", user())
+	next := startServer(t, larderdPath(t), s.socket, "--local-readers", "same-uid", "-u", user())
 	isReplaced := func() bool { return errors.Is(local.Confirm(context.Background()), reader.ErrReplaced) }
-	until(t, "another server is there", isReplaced)
+	waitUntil(t, "another server is there", isReplaced)
 	if !local.IsLive() {
 		t.Error("the one before does not serve on")
 	}
-	next.end()
-	s.end()
+	next.kill()
+	s.kill()
 	if err := local.Confirm(context.Background()); err == nil || errors.Is(err, reader.ErrReplaced) {
 		t.Error(err)
 	}
@@ -150,7 +150,7 @@ func TestAnUpgradeKeepsTheMemoryThatIsRead(t *testing.T) {
 	dial(t, s).set(t, "k", 0, 0, []byte("old"))
 	old := dial(t, s).stat(t, "pid")
 	s.signal(t, syscall.SIGUSR2)
-	until(t, "another process serves", func() bool { return dial(t, s).stat(t, "pid") != old })
+	waitUntil(t, "another process serves", func() bool { return dial(t, s).stat(t, "pid") != old })
 	successor := dial(t, s).stat(t, "pid")
 	t.Cleanup(func() { _ = syscall.Kill(successor, syscall.SIGKILL) })
 	if err := local.Confirm(context.Background()); err != nil {
@@ -164,7 +164,7 @@ func TestAnUpgradeKeepsTheMemoryThatIsRead(t *testing.T) {
 		t.Error(string(value), ok)
 	}
 	_ = syscall.Kill(successor, syscall.SIGKILL)
-	s.end()
+	s.kill()
 }
 
 func TestAStoppedServerIsBelievedForSomeSeconds(t *testing.T) {
@@ -173,34 +173,34 @@ func TestAStoppedServerIsBelievedForSomeSeconds(t *testing.T) {
 	dial(t, s).set(t, "k", 0, 0, []byte("v"))
 	found := func() bool { _, _, ok := local.Get(nil, []byte("k")); return ok }
 	s.signal(t, syscall.SIGSTOP)
-	took := until(t, "a stopped server is noticed", func() bool { return !found() })
+	took := waitUntil(t, "a stopped server is noticed", func() bool { return !found() })
 	s.signal(t, syscall.SIGCONT)
 	if took < time.Second || took > 6*time.Second {
 		t.Error(took)
 	}
-	until(t, "it is believed again", found)
+	waitUntil(t, "it is believed again", found)
 }
 
 func TestAServerThatPassesNoMemoryIsAnError(t *testing.T) {
-	for _, program := range []string{larderd(t), "/usr/bin/memcached"} {
+	for _, program := range []string{larderdPath(t), "/usr/bin/memcached"} {
 		if _, err := os.Stat(program); err != nil {
 			t.Log(err)
 			continue
 		}
-		s := start(t, program, socketIn(t), "-u", user())
-		if _, err := reader.Attach(context.Background(), s.socket); !errors.Is(err, reader.ErrNotPassed) {
+		s := startServer(t, program, tempSocket(t), "-u", user())
+		if _, err := reader.Attach(context.Background(), s.socket); !errors.Is(err, reader.ErrNotShared) {
 			t.Error(program, err)
 		}
 	}
-	if _, err := reader.Attach(context.Background(), socketIn(t)); !errors.Is(err, os.ErrNotExist) {
+	if _, err := reader.Attach(context.Background(), tempSocket(t)); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}
 }
 
 // answering is a server that answers in its own way.
-func answering(t *testing.T, answer func(*net.UnixConn)) *server {
+func serveResponse(t *testing.T, answer func(*net.UnixConn)) *server {
 	t.Helper()
-	socket := socketIn(t)
+	socket := tempSocket(t)
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
 		t.Fatal(err)
@@ -220,7 +220,7 @@ func answering(t *testing.T, answer func(*net.UnixConn)) *server {
 	return &server{socket: socket}
 }
 
-func descriptors(t *testing.T) int {
+func countDescriptors(t *testing.T) int {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -230,14 +230,14 @@ func descriptors(t *testing.T) int {
 }
 
 // goroutines waits for those that are just ending.
-func goroutines(t *testing.T, atMost int) {
+func waitForGoroutines(t *testing.T, atMost int) {
 	t.Helper()
-	until(t, "goroutines end", func() bool { return runtime.NumGoroutine() <= atMost })
+	waitUntil(t, "goroutines end", func() bool { return runtime.NumGoroutine() <= atMost })
 }
 
 func TestWhateverAServerAnswersIsAnErrorAndNoLeak(t *testing.T) {
-	_, region := named(t, "kinds")
-	file, err := os.Open(copied(t, region, func([]byte) {}))
+	_, region := sceneNamed(t, "kinds")
+	file, err := os.Open(copyRegion(t, region, func([]byte) {}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,20 +276,20 @@ func TestWhateverAServerAnswersIsAnErrorAndNoLeak(t *testing.T) {
 		"several":           pass("REGION x\r\n", file, file, file),
 	} {
 		t.Run(name, func(t *testing.T) {
-			before, running := descriptors(t), runtime.NumGoroutine()
-			s := answering(t, answer)
+			before, running := countDescriptors(t), runtime.NumGoroutine()
+			s := serveResponse(t, answer)
 			_, err := reader.Attach(context.Background(), s.socket)
 			if err == nil || !strings.Contains(err.Error(), s.socket) {
 				t.Fatal(err)
 			}
 			t.Log(err)
 			// The listener and the goroutine of it.
-			until(t, "descriptors are closed", func() bool { return descriptors(t) <= before+2 })
-			goroutines(t, running+1)
+			waitUntil(t, "descriptors are closed", func() bool { return countDescriptors(t) <= before+2 })
+			waitForGoroutines(t, running+1)
 		})
 	}
 	t.Run("never", func(t *testing.T) {
-		s := answering(t, func(*net.UnixConn) { time.Sleep(time.Second) })
+		s := serveResponse(t, func(*net.UnixConn) { time.Sleep(time.Second) })
 		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 		defer cancel()
 		started := time.Now()
@@ -302,7 +302,7 @@ func TestWhateverAServerAnswersIsAnErrorAndNoLeak(t *testing.T) {
 func TestAClosedAttachmentLeavesNothing(t *testing.T) {
 	s := startLarderd(t)
 	dial(t, s).set(t, "k", 0, 0, []byte("v"))
-	before, running := descriptors(t), runtime.NumGoroutine()
+	before, running := countDescriptors(t), runtime.NumGoroutine()
 	var all []*reader.Attachment
 	for range 10 {
 		local := attach(t, s)
@@ -322,8 +322,8 @@ func TestAClosedAttachmentLeavesNothing(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	goroutines(t, running)
-	if after := descriptors(t); after > before {
+	waitForGoroutines(t, running)
+	if after := countDescriptors(t); after > before {
 		t.Errorf("%d descriptors were %d", after, before)
 	}
 }
@@ -433,9 +433,9 @@ func TestNoReaderEverSeesAHalfDoneChange(t *testing.T) {
 		}
 	}()
 	for i := range 20_000 {
-		writer.ask(t, "incr number 1")
+		writer.request(t, "incr number 1")
 		if i%4 == 0 {
-			writer.ask(t, "append grown 0 0 1\r\n%d", i/4%10)
+			writer.request(t, "append grown 0 0 1\r\n%d", i/4%10)
 		}
 	}
 	done.Store(true)

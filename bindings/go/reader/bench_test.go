@@ -39,7 +39,7 @@ func benchServer(b *testing.B) *server {
 	if _, err := writer.Write(lines); err != nil {
 		b.Fatal(err)
 	}
-	writer.ask(b, "version")
+	writer.request(b, "version")
 	return s
 }
 

@@ -21,15 +21,15 @@ import (
 
 // A case says what must be found under a key: the Rust library, which made the region, found it so.
 type testCase struct {
-	Key     string
-	Found   bool
-	Bytes   int
-	FNV1a   string
-	Flags   uint32
-	CAS     uint64
-	TTLSecs int64 `json:"ttl_secs"`
-	Stale   bool
-	Won     bool
+	Key          string
+	Found        bool
+	Bytes        int
+	FNV1a        string
+	Flags        uint32
+	CAS          uint64
+	TTLSecs      int64 `json:"ttl_secs"`
+	Stale        bool
+	RecacheTaken bool `json:"won"`
 }
 
 func (c *testCase) key() []byte {
@@ -136,7 +136,7 @@ func (c *testCase) check(value []byte, info reader.Info, ok bool) error {
 		return fmt.Errorf("it has %d seconds to live", ttl)
 	}
 	info.TTL = 0
-	if expected := (reader.Info{Flags: c.Flags, CAS: c.CAS, Stale: c.Stale, Won: c.Won}); info != expected {
+	if expected := (reader.Info{Flags: c.Flags, CAS: c.CAS, Stale: c.Stale, RecacheTaken: c.RecacheTaken}); info != expected {
 		return fmt.Errorf("%+v", info)
 	}
 	return nil

@@ -7,7 +7,7 @@ const firstSecond = 2
 
 // clockSecsOffMax: where the clock in the memory stands so far from the system's, the server is gone or has been stopped,
 // or its time is another. It is moved every second, so that it is a second behind at times.
-const clockSecsOffMax = 3
+const clockDriftSecsMax = 3
 
 // clock counts the seconds of a cache's life as its owner does: by the system's monotonic clock, which counts from the
 // boot. The program's own clock is the same one, without a system call; what it was when it was compared is kept.
@@ -18,16 +18,16 @@ type clock struct {
 }
 
 // clockOf is the clock of a cache whose first second was begun when the monotonic clock stood at bornSecs.
-func clockOf(bornSecs int64) (clock, error) {
+func clockOf(startSecs int64) (clock, error) {
 	now, err := monotonicNanos()
 	if err != nil {
 		return clock{}, err
 	}
 	// A file may say anything; what is not from this boot's time is of no second.
-	if bornSecs < 0 || bornSecs > now/int64(time.Second) {
-		bornSecs = now / int64(time.Second)
+	if startSecs < 0 || startSecs > now/int64(time.Second) {
+		startSecs = now / int64(time.Second)
 	}
-	return clock{compared: time.Now(), nanos: now - bornSecs*int64(time.Second)}, nil
+	return clock{compared: time.Now(), nanos: now - startSecs*int64(time.Second)}, nil
 }
 
 // second is the present one.

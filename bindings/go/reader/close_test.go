@@ -22,7 +22,7 @@ func mappings(t *testing.T) []string {
 	return strings.Split(strings.TrimSpace(string(text)), "\n")
 }
 
-func maps(t *testing.T, path string) (count int) {
+func countMappings(t *testing.T, path string) (count int) {
 	for _, line := range mappings(t) {
 		if strings.HasSuffix(line, path) {
 			count++
@@ -33,8 +33,8 @@ func maps(t *testing.T, path string) (count int) {
 
 // Whoever is reading while a region is closed reads on, and finds nothing any more; the file is let go of at once.
 func TestARegionMayBeClosedWhileOthersRead(t *testing.T) {
-	scene, text := named(t, "kinds")
-	path := copied(t, text, func([]byte) {})
+	scene, text := sceneNamed(t, "kinds")
+	path := copyRegion(t, text, func([]byte) {})
 	for range 10 {
 		region, err := reader.Open(path)
 		if err != nil {
@@ -68,13 +68,13 @@ func TestARegionMayBeClosedWhileOthersRead(t *testing.T) {
 			}()
 		}
 		ready.Wait()
-		if maps(t, path) != 1 {
+		if countMappings(t, path) != 1 {
 			t.Fatal("it is not mapped")
 		}
 		if err := region.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if maps(t, path) != 0 {
+		if countMappings(t, path) != 0 {
 			t.Fatal("it is still mapped")
 		}
 		readers.Wait()
@@ -89,8 +89,8 @@ func TestARegionMayBeClosedWhileOthersRead(t *testing.T) {
 
 // The addresses of closed regions come back, and all of a region that was dropped.
 func TestTheCollectorTakesWhatNobodyReads(t *testing.T) {
-	_, text := named(t, "flushed")
-	path := copied(t, text, func([]byte) {})
+	_, text := sceneNamed(t, "flushed")
+	path := copyRegion(t, text, func([]byte) {})
 	before := len(mappings(t))
 	for i := range 20 {
 		region, err := reader.Open(path)
@@ -101,10 +101,10 @@ func TestTheCollectorTakesWhatNobodyReads(t *testing.T) {
 			_ = region.Close()
 		}
 	}
-	until(t, "the addresses come back", func() bool {
+	waitUntil(t, "the addresses come back", func() bool {
 		runtime.GC()
 		time.Sleep(time.Millisecond)
 		// The runtime may have mapped something meanwhile.
-		return maps(t, path) == 0 && len(mappings(t)) <= before+5
+		return countMappings(t, path) == 0 && len(mappings(t)) <= before+5
 	})
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // copied makes a file with the bytes of another, changed.
-func copied(t testing.TB, text []byte, change func(region []byte)) string {
+func copyRegion(t testing.TB, text []byte, change func(region []byte)) string {
 	t.Helper()
 	region := bytes.Clone(text)
 	change(region)
@@ -27,7 +27,7 @@ func copied(t testing.TB, text []byte, change func(region []byte)) string {
 }
 
 // named is the scene with a name, and the bytes of its region.
-func named(t testing.TB, name string) (scene, []byte) {
+func sceneNamed(t testing.TB, name string) (scene, []byte) {
 	t.Helper()
 	for _, scene := range scenes(t) {
 		if scene.name == name {
@@ -43,13 +43,13 @@ func named(t testing.TB, name string) (scene, []byte) {
 }
 
 func TestAFileThatIsNoneIsRefusedByTheFieldThatDiffers(t *testing.T) {
-	_, text := named(t, "kinds")
+	_, text := sceneNamed(t, "kinds")
 	for field, at := range map[string]int{
-		"format": 8, "bytes of a segment": 12, "size in bytes": 16, "number of segments": 24, "number of seats": 28,
-		"bytes of a seat": 32, "number of stripes": 36, "number of TTL classes": 56, "number of peers": 72,
+		"format": 8, "bytes of a segment": 12, "size in bytes": 16, "number of segments": 24, "number of thread slots": 28,
+		"bytes of a thread slot": 32, "number of stripes": 36, "number of TTL classes": 56, "number of peers": 72,
 		"bytes of a peer": 76,
 	} {
-		path := copied(t, text, func(region []byte) { region[at]++ })
+		path := copyRegion(t, text, func(region []byte) { region[at]++ })
 		_, err := reader.Open(path)
 		var wrong *reader.FieldError
 		if !errors.As(err, &wrong) || wrong.Field != field || wrong.Found == wrong.Expected {
@@ -60,20 +60,20 @@ func TestAFileThatIsNoneIsRefusedByTheFieldThatDiffers(t *testing.T) {
 		}
 	}
 	for _, memory := range []uint64{0, 1, 1 << 63, 9 << 20} {
-		path := copied(t, text, func(region []byte) { binary.LittleEndian.PutUint64(region[64:], memory) })
+		path := copyRegion(t, text, func(region []byte) { binary.LittleEndian.PutUint64(region[64:], memory) })
 		var wrong *reader.FieldError
 		if _, err := reader.Open(path); !errors.As(err, &wrong) {
 			t.Errorf("memory of %d bytes: %v", memory, err)
 		}
 	}
-	if _, err := reader.Open(copied(t, text, func(region []byte) { region[0] = 'l' })); !errors.Is(err, reader.ErrNoRegion) {
+	if _, err := reader.Open(copyRegion(t, text, func(region []byte) { region[0] = 'l' })); !errors.Is(err, reader.ErrNoRegion) {
 		t.Error(err)
 	}
-	if _, err := reader.Open(copied(t, text, func(region []byte) { region[104]++ })); !errors.Is(err, reader.ErrOtherBoot) {
+	if _, err := reader.Open(copyRegion(t, text, func(region []byte) { region[104]++ })); !errors.Is(err, reader.ErrOtherBoot) {
 		t.Error(err)
 	}
 	for _, length := range []int{0, 1, 4095, 4096, len(text) - 1} {
-		if _, err := reader.Open(copied(t, text[:length], func([]byte) {})); err == nil {
+		if _, err := reader.Open(copyRegion(t, text[:length], func([]byte) {})); err == nil {
 			t.Errorf("%d bytes of it are a region", length)
 		}
 	}
@@ -87,7 +87,7 @@ func TestAFileThatIsNoneIsRefusedByTheFieldThatDiffers(t *testing.T) {
 
 // lookAround looks for all keys of a scene in a damaged copy of its region: whatever is found, it must end, and harm
 // nothing.
-func lookAround(t *testing.T, scene scene, path string, keysMax int) {
+func lookUpKeys(t *testing.T, scene scene, path string, keysMax int) {
 	t.Helper()
 	region, err := reader.Open(path)
 	if err != nil {
@@ -111,34 +111,34 @@ func lookAround(t *testing.T, scene scene, path string, keysMax int) {
 
 func TestNoiseIsReadWithoutHarm(t *testing.T) {
 	for _, name := range []string{"kinds", "evicted", "grown"} {
-		scene, text := named(t, name)
+		scene, text := sceneNamed(t, name)
 		// The superblock stays: with another one nothing is read at all.
 		for _, spread := range []int{1 << 4, 1 << 8, 1 << 12, 1 << 16} {
-			path := copied(t, text, func(region []byte) {
+			path := copyRegion(t, text, func(region []byte) {
 				for at := 256 + rand.IntN(spread); at < len(region); at += 1 + rand.IntN(2*spread) {
 					region[at] ^= 1 << rand.IntN(8)
 				}
 			})
-			lookAround(t, scene, path, 50)
+			lookUpKeys(t, scene, path, 50)
 		}
 	}
 }
 
 // Numbers that lead somewhere are made to lead anywhere: those of groups, directories, sequences, slots and tables.
 func TestWordsThatLeadOutOfTheRegionLeadNowhere(t *testing.T) {
-	scene, text := named(t, "kinds")
+	scene, text := sceneNamed(t, "kinds")
 	for _, wrong := range []uint64{0, 1, 0xFFFF_FFFF, 1 << 63, ^uint64(0), ^uint64(0) - 8} {
 		for _, at := range []int{256, 384, 392, 400, 776} {
-			path := copied(t, text, func(region []byte) { binary.LittleEndian.PutUint64(region[at:], wrong) })
-			lookAround(t, scene, path, 20)
+			path := copyRegion(t, text, func(region []byte) { binary.LittleEndian.PutUint64(region[at:], wrong) })
+			lookUpKeys(t, scene, path, 20)
 		}
 		for _, every := range []int{1, 3, 100} {
-			path := copied(t, text, func(region []byte) {
+			path := copyRegion(t, text, func(region []byte) {
 				for at := 1664; at+8 <= len(region); at += 8 * every {
 					binary.LittleEndian.PutUint64(region[at:], wrong)
 				}
 			})
-			lookAround(t, scene, path, 20)
+			lookUpKeys(t, scene, path, 20)
 		}
 	}
 }
@@ -146,18 +146,18 @@ func TestWordsThatLeadOutOfTheRegionLeadNowhere(t *testing.T) {
 // A chain that is a ring has an end: every control word of the index names the first overflow group, those of overflow
 // groups too.
 func TestAChainThatIsARingHasAnEnd(t *testing.T) {
-	scene, text := named(t, "grown")
-	path := copied(t, text, func(region []byte) {
+	scene, text := sceneNamed(t, "grown")
+	path := copyRegion(t, text, func(region []byte) {
 		for at := len(region) % 128; at+128 <= len(region); at += 128 {
 			word := binary.LittleEndian.Uint64(region[at:])
 			binary.LittleEndian.PutUint64(region[at:], word&^0x3FF_FFFF|1)
 		}
 	})
-	lookAround(t, scene, path, 50)
+	lookUpKeys(t, scene, path, 50)
 }
 
 func FuzzADamagedRegion(f *testing.F) {
-	scene, text := named(f, "kinds")
+	scene, text := sceneNamed(f, "kinds")
 	f.Add(uint32(256), uint64(1), uint32(400), uint64(3))
 	path := filepath.Join(f.TempDir(), "region")
 	if err := os.WriteFile(path, text, 0o600); err != nil {
@@ -178,6 +178,6 @@ func FuzzADamagedRegion(f *testing.F) {
 			_, _ = file.WriteAt(binary.LittleEndian.AppendUint64(nil, change.word), at)
 			defer func() { _, _ = file.WriteAt(was, at) }()
 		}
-		lookAround(t, scene, path, 30)
+		lookUpKeys(t, scene, path, 30)
 	})
 }

@@ -6,7 +6,7 @@ const (
 	secondLine = 7
 	// groupsLookedAt bounds a search. Chains are a few groups long, and a search that begins anew because somebody
 	// changed the group is a rare thing: only in a damaged region, where chains may be rings, it comes to so many.
-	groupsLookedAt = 512
+	groupsVisitedMax = 512
 )
 
 // slot is a word of the index that names a record.
@@ -116,7 +116,7 @@ func (v *view) find(hash uint64, key []byte) (found, bool) {
 // findInChain looks at all slots of a group and of the overflow groups behind it, as long as somebody changes them.
 func (v *view) findInChain(hash uint64, key []byte) (found, bool) {
 	group := v.groupOf(hash)
-	for left := groupsLookedAt; left > 0; {
+	for left := groupsVisitedMax; left > 0; {
 		at := v.groupAt(v.layout.groupsAt, group)
 		before := v.control(at)
 		record, what := v.searchChain(at, hash, key, &left)
@@ -179,7 +179,7 @@ func (v *view) examine(slotAt uint64, slot slot, key []byte) (found, examined) {
 	if v.hasKey(&record, key) {
 		return record, sameKey
 	}
-	if v.isStillThere(&record) {
+	if v.isValid(&record) {
 		return found{}, otherKey
 	}
 	return found{}, changed
@@ -193,6 +193,6 @@ func (v *view) hasKey(record *found, key []byte) bool {
 }
 
 // isStillThere says whether everything that was read of a record since it was found is really of that record.
-func (v *view) isStillThere(record *found) bool {
+func (v *view) isValid(record *found) bool {
 	return v.sequence(record.slot.segment()) == record.sequence
 }

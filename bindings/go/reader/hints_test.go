@@ -7,19 +7,19 @@ import (
 )
 
 func TestLinesOfHintsAreWholeAndNoneIsLongerThanItMayBe(t *testing.T) {
-	var told hints
-	if out := told.moveTo(nil); len(out) != 0 {
+	var queue hints
+	if out := queue.moveTo(nil); len(out) != 0 {
 		t.Errorf("%q", out)
 	}
 	var expected [][]byte
 	for i := range hintKeysMax {
 		key := bytes.Repeat([]byte{byte(i), '\n'}, i*3%125+1)
 		expected = append(expected, key)
-		if isTime := told.push(key); isTime != (i == hintKeysMax-1) {
+		if isTime := queue.push(key); isTime != (i == hintKeysMax-1) {
 			t.Errorf("%v after %d keys", isTime, i+1)
 		}
 	}
-	out := told.moveTo(nil)
+	out := queue.moveTo(nil)
 	lines := bytes.Split(out, []byte("\r\n"))
 	if last := lines[len(lines)-1]; len(last) > 0 || len(lines) < 4 {
 		t.Fatalf("%d lines, in the end %q", len(lines), last)
@@ -38,16 +38,16 @@ func TestLinesOfHintsAreWholeAndNoneIsLongerThanItMayBe(t *testing.T) {
 		}
 	}
 	if len(expected) > 0 {
-		t.Errorf("%d keys are not told", len(expected))
+		t.Errorf("%d keys are not queue", len(expected))
 	}
 }
 
 func TestHintsThatNobodyTakesAreForgotten(t *testing.T) {
-	var told hints
+	var queue hints
 	for range 100_000 {
-		told.push([]byte("a key"))
+		queue.push([]byte("a key"))
 	}
-	if len(told.lines) > hintBytesMax+1000 {
-		t.Errorf("%d bytes", len(told.lines))
+	if len(queue.lines) > hintBytesMax+1000 {
+		t.Errorf("%d bytes", len(queue.lines))
 	}
 }

@@ -3,7 +3,7 @@ package reader
 import "slices"
 
 // piecesAtHand is of how many pieces is known without an allocation.
-const piecesAtHand = 64
+const piecesOnStack = 64
 
 // piece of a large value, and the use of its segment in which it was written.
 type piece struct {
@@ -16,21 +16,21 @@ type piece struct {
 // First the table is read, with the sequence of each piece's segment: what the table still names then has been there
 // since, if the sequences are the same when the pieces have been read.
 func (v *view) largeValue(dst []byte, record *found) ([]byte, bool) {
-	var room [piecesAtHand]piece
-	pieces, ok := v.table(room[:0], record)
+	var buf [piecesOnStack]piece
+	pieces, ok := v.table(buf[:0], record)
 	if !ok {
 		return dst, false
 	}
-	told := v.memory.word(record.recordAt + record.header.valueAt())
+	stored := v.memory.word(record.recordAt + record.header.valueAt())
 	var bytes uint64
 	for _, piece := range pieces {
 		bytes += v.pieceBytes(piece)
 	}
 	// A table that is damaged may name a piece any number of times, or tell any length.
-	if bytes != told || told > v.memory.bytes {
+	if bytes != stored || stored > v.memory.bytes {
 		return dst, false
 	}
-	dst = slices.Grow(dst, int(told))
+	dst = slices.Grow(dst, int(stored))
 	start := len(dst)
 	for _, piece := range pieces {
 		dst = v.memory.appendTo(dst, v.pieceAt(piece)+pieceHead, v.pieceBytes(piece))
@@ -38,7 +38,7 @@ func (v *view) largeValue(dst []byte, record *found) ([]byte, bool) {
 			return dst[:start], false
 		}
 	}
-	return dst, uint64(len(dst)-start) == told
+	return dst, uint64(len(dst)-start) == stored
 }
 
 // table reads which pieces a large value has.
@@ -58,7 +58,7 @@ func (v *view) table(pieces []piece, record *found) ([]piece, bool) {
 			return nil, false
 		}
 	}
-	return pieces, v.slot(record.slotAt).same(record.slot) && v.isStillThere(record)
+	return pieces, v.slot(record.slotAt).same(record.slot) && v.isValid(record)
 }
 
 func (v *view) pieceAt(piece piece) uint64 {

@@ -18,28 +18,28 @@ const (
 	regionBytesMin = 1 << 20
 	// seatBytesMax bounds what a superblock may say of the one size that does not follow from others: it grows with the
 	// number of statistics, and a reader needs none of them.
-	seatBytesMax = 1 << 16
-	magic        = 'L' | 'A'<<8 | 'R'<<16 | 'D'<<24 | 'E'<<32 | 'R'<<40 | 'R'<<48 | 'G'<<56
+	threadSlotBytesMax = 1 << 16
+	magic              = 'L' | 'A'<<8 | 'R'<<16 | 'D'<<24 | 'E'<<32 | 'R'<<40 | 'R'<<48 | 'G'<<56
 )
 
 // The fields of the superblock, by offset.
 const (
-	atMagic         = 0
-	atFormat        = 8
-	atSegmentBytes  = 12
-	atRegionBytes   = 16
-	atSegments      = 24
-	atSeats         = 28
-	atSeatBytes     = 32
-	atStripes       = 36
-	atSeed          = 40
-	atTTLClasses    = 56
-	atMemoryBytes   = 64
-	atPeers         = 72
-	atPeerBytes     = 76
-	atEpochLifetime = 80
-	atIdentity      = 88
-	atBoot          = 104
+	atMagic           = 0
+	atFormat          = 8
+	atSegmentBytes    = 12
+	atRegionBytes     = 16
+	atSegments        = 24
+	atThreadSlots     = 28
+	atThreadSlotBytes = 32
+	atStripes         = 36
+	atSeed            = 40
+	atTTLClasses      = 56
+	atMemoryBytes     = 64
+	atPeers           = 72
+	atPeerBytes       = 76
+	atEpochLifetime   = 80
+	atIdentity        = 88
+	atBoot            = 104
 )
 
 // The global words that a reader looks at.
@@ -96,18 +96,18 @@ func readLayout(m *memory) (layout, error) {
 	if format := m.half(atFormat); format != Format {
 		return layout{}, &FieldError{"format", uint64(format), Format}
 	}
-	if told := m.word(atRegionBytes); told != m.bytes {
-		return layout{}, &FieldError{"size in bytes", told, m.bytes}
+	if stored := m.word(atRegionBytes); stored != m.bytes {
+		return layout{}, &FieldError{"size in bytes", stored, m.bytes}
 	}
 	memoryBytes := m.word(atMemoryBytes)
 	if memoryBytes < regionBytesMin || memoryBytes > m.bytes {
 		return layout{}, &FieldError{"memory in bytes", memoryBytes, max(regionBytesMin, m.bytes)}
 	}
-	seatBytes := uint64(m.half(atSeatBytes))
-	if seatBytes == 0 || seatBytes%lineBytes != 0 || seatBytes > seatBytesMax {
-		return layout{}, &FieldError{"bytes of a seat", seatBytes, lineBytes}
+	threadSlotBytes := uint64(m.half(atThreadSlotBytes))
+	if threadSlotBytes == 0 || threadSlotBytes%lineBytes != 0 || threadSlotBytes > threadSlotBytesMax {
+		return layout{}, &FieldError{"bytes of a thread slot", threadSlotBytes, lineBytes}
 	}
-	sizes := sizesOf(memoryBytes, m.bytes, seatBytes)
+	sizes := sizesOf(memoryBytes, m.bytes, threadSlotBytes)
 	for _, field := range []struct {
 		name     string
 		at       uint64
@@ -115,7 +115,7 @@ func readLayout(m *memory) (layout, error) {
 	}{
 		{"bytes of a segment", atSegmentBytes, sizes.segmentBytes},
 		{"number of segments", atSegments, sizes.segments},
-		{"number of seats", atSeats, sizes.seats},
+		{"number of thread slots", atThreadSlots, sizes.threadSlots},
 		{"number of stripes", atStripes, sizes.stripes},
 		{"number of TTL classes", atTTLClasses, sizes.ttlClasses},
 		{"number of peers", atPeers, sizes.peers},
@@ -130,28 +130,28 @@ func readLayout(m *memory) (layout, error) {
 
 // sizes are the numbers that follow from the memory for which a region was laid out, and its own size.
 type sizes struct {
-	segmentBytes, segments, seats, peers, ttlClasses, stripes uint64
-	sequencesAt                                               uint64
+	segmentBytes, segments, threadSlots, peers, ttlClasses, stripes uint64
+	sequencesAt                                                     uint64
 }
 
-func sizesOf(memoryBytes, regionBytes, seatBytes uint64) sizes {
+func sizesOf(memoryBytes, regionBytes, threadSlotBytes uint64) sizes {
 	var s sizes
 	s.segmentBytes = min(max(powerOfTwo(memoryBytes/256), 64<<10), 1<<20)
 	switch megabytes := memoryBytes >> 20; {
 	case megabytes < 16:
-		s.seats, s.peers = 32, 16
+		s.threadSlots, s.peers = 32, 16
 	case megabytes < 256:
-		s.seats, s.peers = 256, 64
+		s.threadSlots, s.peers = 256, 64
 	default:
-		s.seats, s.peers = 1024, 256
+		s.threadSlots, s.peers = 1024, 256
 	}
 	segmentsAbout := memoryBytes / s.segmentBytes
 	s.ttlClasses = 1
 	if segmentsAbout >= 256 {
 		s.ttlClasses = 4
 	}
-	s.stripes = min(max(segmentsAbout/16/2/s.ttlClasses, 1), s.seats)
-	s.sequencesAt = atPeersTable + s.peers*peerBytes + s.seats*seatBytes + 2*s.ttlClasses*s.stripes*lineBytes
+	s.stripes = min(max(segmentsAbout/16/2/s.ttlClasses, 1), s.threadSlots)
+	s.sequencesAt = atPeersTable + s.peers*peerBytes + s.threadSlots*threadSlotBytes + 2*s.ttlClasses*s.stripes*lineBytes
 	perSegment := s.segmentBytes + 8 + headerBytes + 3*4 + s.peers*8
 	regionBytes = min(regionBytes, segmentsMax*s.segmentBytes)
 	if before := s.sequencesAt + 2*lineBytes; regionBytes > before {

@@ -1,26 +1,26 @@
 package reader
 
 // keysAtOnce is for how many keys the memory is asked at a time.
-const keysAtOnce = 16
+const keysPerBatch = 16
 
 // getMany is GetMany; and says of each whether a note that it was read would tell its owner something.
-func (v *view) getMany(dst []byte, keys [][]byte, found func(index int, value []byte, info Info, isWorthNoting bool)) []byte {
-	var hashes [keysAtOnce]uint64
-	for first := 0; first < len(keys); first += keysAtOnce {
+func (v *view) getMany(dst []byte, keys [][]byte, found func(index int, value []byte, info Info, isHintDue bool)) []byte {
+	var hashes [keysPerBatch]uint64
+	for first := 0; first < len(keys); first += keysPerBatch {
 		now, ok := v.now()
 		if !ok || v.isFlushDue(now) {
 			break
 		}
-		batch := keys[first:min(first+keysAtOnce, len(keys))]
+		batch := keys[first:min(first+keysPerBatch, len(keys))]
 		for i, key := range batch {
 			hashes[i] = v.secrets.hash(key)
 		}
 		v.fetch(hashes[:len(batch)])
 		for i, key := range batch {
 			start := len(dst)
-			value, info, ok, isWorthNoting := v.lookUp(dst, key, hashes[i], now)
+			value, info, ok, isHintDue := v.lookUp(dst, key, hashes[i], now)
 			if dst = value; ok {
-				found(first+i, value[start:len(value):len(value)], info, isWorthNoting)
+				found(first+i, value[start:len(value):len(value)], info, isHintDue)
 			}
 		}
 	}
@@ -30,7 +30,7 @@ func (v *view) getMany(dst []byte, keys [][]byte, found func(index int, value []
 // fetch loads what look-ups that follow will need: the groups of all keys, then the records that these name. None of the
 // loads of a round depends on another, so that the processor waits for all of them together.
 func (v *view) fetch(hashes []uint64) {
-	var groups, records [keysAtOnce]uint64
+	var groups, records [keysPerBatch]uint64
 	var sink uint64
 	for i, hash := range hashes {
 		first, _ := lines(hash)

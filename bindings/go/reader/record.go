@@ -5,31 +5,31 @@ type header uint64
 
 // The fields of a record, by the bit that says of each that it is there, and what else is said of it in a bit.
 const (
-	hasVersion  = 1
-	hasDeadline = 2
-	hasFlags    = 4
-	isLarge     = 8
-	isPiece     = 16
-	isNumber    = 32
-	isStale     = 64
-	isWon       = 128
+	hasVersion      = 1
+	hasDeadline     = 2
+	hasFlags        = 4
+	isLarge         = 8
+	isPiece         = 16
+	isNumber        = 32
+	isStale         = 64
+	hasRecacheToken = 128
 )
 
 const (
-	valueMask     = 1<<20 - 1
-	keyShift      = 20
-	keyMask       = 0xFF
-	fieldsShift   = 28
-	markShift     = 36
-	markMask      = 31
-	bornMask      = 7 << 41
-	usedShift     = 44
-	usedMask      = 1<<20 - 1
-	recordHead    = 8
-	pieceHead     = 16
-	numberTextMax = 31
+	valueMask       = 1<<20 - 1
+	keyShift        = 20
+	keyMask         = 0xFF
+	fieldsShift     = 28
+	markShift       = 36
+	markMask        = 31
+	initialFreqMask = 7 << 41
+	usedShift       = 44
+	usedMask        = 1<<20 - 1
+	recordHead      = 8
+	pieceHead       = 16
+	numberTextMax   = 31
 	// lifeMask covers what changes in a header while its record stays as it is.
-	lifeMask = usedMask<<usedShift | bornMask | (isStale|isWon)<<fieldsShift
+	lifeMask = usedMask<<usedShift | initialFreqMask | (isStale|hasRecacheToken)<<fieldsShift
 )
 
 // The time of the last use is counted in units of 2 seconds. A reader that may write it writes it anew when it is 30
@@ -55,13 +55,13 @@ func (h header) isUseDue(now uint32) bool {
 }
 
 // sameForm says whether another header says the same of what stands in the record.
-func (h header) sameForm(other header) bool { return uint64(h^other)&^lifeMask == 0 }
+func (h header) sameLayout(other header) bool { return uint64(h^other)&^lifeMask == 0 }
 
 // changesInPlace says whether the value may change where it is.
 func (h header) changesInPlace() bool { return h.mark() != 0 }
 
 // shownBytes is the length of the value as users see it; not of a large one.
-func (h header) shownBytes() uint64 {
+func (h header) visibleBytes() uint64 {
 	if h.has(isNumber) {
 		return h.mark()
 	}

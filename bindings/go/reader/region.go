@@ -14,7 +14,7 @@ import (
 
 // looksMax bounds how often an item is looked at that changes under the look. One that is still being changed then belongs
 // to somebody who has been stopped.
-const looksMax = 1000
+const attemptsMax = 1000
 
 // ErrClosed says that a [Region] or an [Attachment] was closed before.
 var ErrClosed = errors.New("it is closed")
@@ -52,7 +52,7 @@ type Info struct {
 	// Stale says that somebody marked it as out of date.
 	Stale bool
 	// Won says that somebody was given the right to bring a new value.
-	Won bool
+	RecacheTaken bool
 }
 
 // Open maps the file of a cache: one that the library shares between processes (in Rust Cache::open_shared), or that a
@@ -182,23 +182,23 @@ func (r *Region) Close() error {
 	if v == nil {
 		return fmt.Errorf("reader: %w", ErrClosed)
 	}
-	v.memory.empty()
+	v.memory.replaceWithZeros()
 	runtime.KeepAlive(v)
 	return nil
 }
 
 // now is the present second; false where the server's clock does not go, and so nothing can be believed.
 func (v *view) now() (uint32, bool) {
-	told, system := v.memory.half(atClock), v.clock.second()
+	stored, system := v.memory.half(atClock), v.clock.second()
 	if !v.isServed {
-		return max(told, system), true
+		return max(stored, system), true
 	}
-	off := int64(told) - int64(system)
-	return max(told, system), -clockSecsOffMax <= off && off <= clockSecsOffMax
+	drift := int64(stored) - int64(system)
+	return max(stored, system), -clockDriftSecsMax <= drift && drift <= clockDriftSecsMax
 }
 
 // get is Get; and says whether a note that the item was read would tell its owner something.
-func (v *view) get(dst, key []byte) (value []byte, info Info, ok, isWorthNoting bool) {
+func (v *view) get(dst, key []byte) (value []byte, info Info, ok, isHintDue bool) {
 	now, ok := v.now()
 	if !ok || v.isFlushDue(now) {
 		return dst, Info{}, false, false
@@ -212,23 +212,23 @@ func (v *view) isFlushDue(now uint32) bool {
 	return at != 0 && uint32(at) <= now
 }
 
-func (v *view) lookUp(dst, key []byte, hash uint64, now uint32) (value []byte, info Info, ok, isWorthNoting bool) {
+func (v *view) lookUp(dst, key []byte, hash uint64, now uint32) (value []byte, info Info, ok, isHintDue bool) {
 	start := len(dst)
-	for range looksMax {
+	for range attemptsMax {
 		record, ok := v.find(hash, key)
 		if !ok {
 			break
 		}
-		isDead := v.isDead(&record, now)
-		if isDead && v.isStillThere(&record) {
+		isGone := v.isGone(&record, now)
+		if isGone && v.isValid(&record) {
 			break
 		}
-		if isDead {
+		if isGone {
 			continue
 		}
 		info := v.info(&record, now)
 		dst, ok = v.value(dst, &record)
-		if ok && v.isStillThere(&record) && v.isUnaltered(&record, info.CAS) {
+		if ok && v.isValid(&record) && v.isUnchanged(&record, info.CAS) {
 			return dst, info, true, record.slot.freq() < freqMax || record.header.isUseDue(now)
 		}
 		dst = dst[:start]
@@ -237,7 +237,7 @@ func (v *view) lookUp(dst, key []byte, hash uint64, now uint32) (value []byte, i
 }
 
 // isDead: stored before the last flush, or past its deadline.
-func (v *view) isDead(record *found, now uint32) bool {
+func (v *view) isGone(record *found, now uint32) bool {
 	if record.sequence < v.memory.word(atFlushSequence) {
 		return true
 	}
@@ -264,7 +264,7 @@ func (v *view) info(record *found, now uint32) Info {
 	info := Info{CAS: v.version(record)}
 	// Once more, after the version: who is told the version that a change of the marks gave is told the marks.
 	marks := header(v.memory.word(record.recordAt))
-	info.Stale, info.Won = marks.has(isStale), marks.has(isWon)
+	info.Stale, info.RecacheTaken = marks.has(isStale), marks.has(hasRecacheToken)
 	if record.header.has(hasFlags) {
 		info.Flags = v.memory.half(record.recordAt + record.header.flagsAt())
 	}
@@ -281,7 +281,7 @@ func (v *view) value(dst []byte, record *found) ([]byte, bool) {
 	case record.header.has(isLarge):
 		return v.largeValue(dst, record)
 	case record.header.has(isNumber):
-		return appendNumber(dst, v.memory.word(at), record.header.shownBytes())
+		return appendNumber(dst, v.memory.word(at), record.header.visibleBytes())
 	default:
 		start := len(dst)
 		dst = v.memory.appendTo(dst, at, bytes)
@@ -290,22 +290,22 @@ func (v *view) value(dst []byte, record *found) ([]byte, bool) {
 }
 
 // appendNumber appends the text of a number, padded with spaces; false where it is longer than that.
-func appendNumber(dst []byte, number, shownBytes uint64) ([]byte, bool) {
+func appendNumber(dst []byte, number, visibleBytes uint64) ([]byte, bool) {
 	start := len(dst)
 	dst = strconv.AppendUint(dst, number, 10)
-	for uint64(len(dst)-start) < shownBytes {
+	for uint64(len(dst)-start) < visibleBytes {
 		dst = append(dst, ' ')
 	}
-	return dst, uint64(len(dst)-start) == shownBytes
+	return dst, uint64(len(dst)-start) == visibleBytes
 }
 
 // isUnaltered says whether what was read of a record, under the version read before, is its value still: numbers and
 // growing values change where they are, and have the version 0 while they do.
-func (v *view) isUnaltered(record *found, version uint64) bool {
+func (v *view) isUnchanged(record *found, version uint64) bool {
 	if !record.header.changesInPlace() {
 		return true
 	}
 	now := header(v.memory.word(record.recordAt))
-	isInChange := version == 0 && now.has(hasVersion)
-	return now.sameForm(record.header) && !isInChange && v.version(record) == version
+	isChanging := version == 0 && now.has(hasVersion)
+	return now.sameLayout(record.header) && !isChanging && v.version(record) == version
 }

@@ -36,7 +36,7 @@ func findLarderd() (path string, isFailure bool, err error) {
 	return path, named != "" || os.Getenv("CI") != "", err
 }
 
-func larderd(t testing.TB) string {
+func larderdPath(t testing.TB) string {
 	t.Helper()
 	path, isFailure, err := findLarderd()
 	switch {
@@ -48,7 +48,7 @@ func larderd(t testing.TB) string {
 	return path
 }
 
-func socketIn(t testing.TB) string {
+func tempSocket(t testing.TB) string {
 	t.Helper()
 	// Not t.TempDir: a socket's path has room for a hundred bytes.
 	folder, err := os.MkdirTemp("", "reader")
@@ -60,7 +60,7 @@ func socketIn(t testing.TB) string {
 }
 
 // start starts a server, which ends with the test.
-func start(t testing.TB, program, socket string, options ...string) *server {
+func startServer(t testing.TB, program, socket string, options ...string) *server {
 	t.Helper()
 	command := exec.Command(program, append([]string{"-s", socket}, options...)...)
 	var said bytes.Buffer
@@ -69,7 +69,7 @@ func start(t testing.TB, program, socket string, options ...string) *server {
 		t.Fatal(err)
 	}
 	s := &server{socket, command}
-	t.Cleanup(s.end)
+	t.Cleanup(s.kill)
 	for range 500 {
 		if conn, err := net.Dial("unix", socket); err == nil {
 			_ = conn.Close()
@@ -77,7 +77,7 @@ func start(t testing.TB, program, socket string, options ...string) *server {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	s.end()
+	s.kill()
 	t.Fatalf("%s does not accept connections: %s", program, &said)
 	return nil
 }
@@ -85,7 +85,7 @@ func start(t testing.TB, program, socket string, options ...string) *server {
 // startLarderd starts one that lets this user read.
 func startLarderd(t testing.TB, options ...string) *server {
 	t.Helper()
-	return start(t, larderd(t), socketIn(t), append([]string{"--local-readers", "same-uid", "-u", user()}, options...)...)
+	return startServer(t, larderdPath(t), tempSocket(t), append([]string{"--local-readers", "same-uid", "-u", user()}, options...)...)
 }
 
 // user is who the tests are run by: as root a server wants to be told to go on as root.
@@ -98,7 +98,7 @@ func user() string {
 }
 
 // end kills it, and waits.
-func (s *server) end() {
+func (s *server) kill() {
 	if s.process.ProcessState == nil {
 		_ = s.process.Process.Kill()
 		_ = s.process.Wait()
@@ -139,7 +139,7 @@ func dial(t testing.TB, s *server) *client {
 }
 
 // ask sends a request, and gives the first line of the answer.
-func (c *client) ask(t testing.TB, format string, arguments ...any) string {
+func (c *client) request(t testing.TB, format string, arguments ...any) string {
 	t.Helper()
 	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
 	if _, err := fmt.Fprintf(c, format+"\r\n", arguments...); err != nil {
@@ -154,7 +154,7 @@ func (c *client) ask(t testing.TB, format string, arguments ...any) string {
 
 func (c *client) set(t testing.TB, key string, flags, ttl int, value []byte) {
 	t.Helper()
-	if said := c.ask(t, "set %s %d %d %d\r\n%s", key, flags, ttl, len(value), value); said != "STORED" {
+	if said := c.request(t, "set %s %d %d %d\r\n%s", key, flags, ttl, len(value), value); said != "STORED" {
 		t.Fatalf("set %s: %s", key, said)
 	}
 }
@@ -162,7 +162,7 @@ func (c *client) set(t testing.TB, key string, flags, ttl int, value []byte) {
 // stat is one of the numbers of `stats`.
 func (c *client) stat(t testing.TB, name string) (number int) {
 	t.Helper()
-	for line := c.ask(t, "stats"); line != "END"; {
+	for line := c.request(t, "stats"); line != "END"; {
 		_, _ = fmt.Sscanf(line, "STAT "+name+" %d", &number)
 		next, err := c.in.ReadString('\n')
 		if err != nil {
@@ -199,10 +199,10 @@ func (c *client) get(into, key []byte) ([]byte, error) {
 }
 
 // until waits for something, a few seconds at most.
-func until(t testing.TB, what string, isSo func() bool) time.Duration {
+func waitUntil(t testing.TB, what string, condition func() bool) time.Duration {
 	t.Helper()
 	started := time.Now()
-	for !isSo() {
+	for !condition() {
 		if time.Since(started) > 10*time.Second {
 			t.Fatalf("%s: never", what)
 		}

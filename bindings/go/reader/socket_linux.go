@@ -11,7 +11,7 @@ import (
 
 // receive reads bytes, and takes the descriptor that comes with them. Of several, which nobody sends who is asked for one,
 // all but the first are closed.
-func receive(conn *net.UnixConn, into []byte) (n int, passed *os.File, err error) {
+func receive(conn *net.UnixConn, into []byte) (n int, file *os.File, err error) {
 	ancillary := make([]byte, syscall.CmsgSpace(4))
 	n, ancillaryBytes, _, _, err := conn.ReadMsgUnix(into, ancillary)
 	if err != nil {
@@ -27,14 +27,14 @@ func receive(conn *net.UnixConn, into []byte) (n int, passed *os.File, err error
 			continue
 		}
 		for _, descriptor := range descriptors {
-			if passed != nil {
+			if file != nil {
 				_ = syscall.Close(descriptor)
 				continue
 			}
-			passed = os.NewFile(uintptr(descriptor), "the memory of a cache")
+			file = os.NewFile(uintptr(descriptor), "the memory of a cache")
 		}
 	}
-	return n, passed, nil
+	return n, file, nil
 }
 
 // sendSome sends as many bytes as the socket takes without waiting.

@@ -64,7 +64,7 @@ func mapDescriptor(fd int, isServed bool) ([]byte, error) {
 
 // empty puts zeros in the mapping's place, at once and for all threads: the file is let go of, and who is just reading
 // reads on, and finds that nothing is there.
-func (m *memory) empty() {
+func (m *memory) replaceWithZeros() {
 	const flags = syscall.MAP_PRIVATE | syscall.MAP_ANON | syscall.MAP_FIXED | syscall.MAP_NORESERVE
 	// Where the system has no memory for that the file stays mapped until the mapping goes: nothing else is different.
 	_, _, _ = syscall.Syscall6(syscall.SYS_MMAP, uintptr(m.base), uintptr(m.bytes), syscall.PROT_READ, flags, ^uintptr(0), 0)
@@ -92,7 +92,7 @@ func bootID() (boot [2]uint64, err error) {
 	digits := strings.ReplaceAll(strings.TrimSpace(string(text)), "-", "")
 	bytes, err := hex.DecodeString(digits)
 	if err != nil || len(bytes) != 16 {
-		return boot, fmt.Errorf("%s says %q, which is no boot's number", bootIDPath, text)
+		return boot, fmt.Errorf("%s info %q, which is no boot's number", bootIDPath, text)
 	}
 	return halves(bytes), nil
 }

@@ -14,7 +14,7 @@ import (
 var errElsewhere = fmt.Errorf("a cache's memory can be read on 64-bit little-endian Linux only: %w", errors.ErrUnsupported)
 
 func mapFile(*os.File, bool) (*memory, error)              { return nil, errElsewhere }
-func (m *memory) empty()                                   {}
+func (m *memory) replaceWithZeros()                        {}
 func unmap([]byte)                                         {}
 func monotonicNanos() (int64, error)                       { return 0, errElsewhere }
 func bootID() ([2]uint64, error)                           { return [2]uint64{}, errElsewhere }
