@@ -15,18 +15,20 @@ import (
 )
 
 const (
-	// answerTimeout is how long a server is waited for.
+	// responseTimeout limits the wait for a server.
 	responseTimeout  = 5 * time.Second
 	responseBytesMax = 128
 	request          = "larder_region\r\n"
-	// busyPause is how long one waits whose connection the server has no room for yet.
+	// queueFullPause is the pause before another attempt to connect to a server whose queue of
+	// connections is full.
 	queueFullPause = time.Millisecond
 )
 
-// ErrNotPassed says that a server does not let this process read its memory, or has none that could be read.
-var ErrNotShared = errors.New("the server does not pass its memory; start larderd with --local-readers, for a user that this process is of")
+// ErrNotShared means that a server does not share its memory with this process, or has none to
+// share.
+var ErrNotShared = errors.New("the server does not share its memory: start larderd with --local-readers for this user")
 
-// told is what a server says of its memory.
+// serverInfo is a server's description of its memory.
 type serverInfo struct {
 	identity     Identity
 	bytes        uint64
@@ -34,7 +36,7 @@ type serverInfo struct {
 	readsPerHint uint32
 }
 
-// ask connects to a server and asks it for its memory. Of the two the caller has to close both.
+// requestRegion connects to a server and requests its memory. The caller closes both results.
 func requestRegion(ctx context.Context, socket string) (*net.UnixConn, *os.File, serverInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
@@ -42,7 +44,7 @@ func requestRegion(ctx context.Context, socket string) (*net.UnixConn, *os.File,
 	if err != nil {
 		return nil, nil, serverInfo{}, err
 	}
-	// Who cancels does not wait for the answer.
+	// The end of ctx ends the wait for the response.
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	line, file, err := exchange(conn)
 	if !stop() && err == nil {
@@ -53,7 +55,7 @@ func requestRegion(ctx context.Context, socket string) (*net.UnixConn, *os.File,
 		info, err = parseResponse(line)
 	}
 	if err == nil && file == nil {
-		err = fmt.Errorf("%w (it answered %q without a descriptor)", ErrNotShared, line)
+		err = fmt.Errorf("%w (response %q without a descriptor)", ErrNotShared, line)
 	}
 	if err != nil {
 		closeBoth(conn, file)
@@ -69,7 +71,8 @@ func closeBoth(conn *net.UnixConn, file *os.File) {
 	}
 }
 
-// dial connects. Where the server's queue of new connections is full, the system says so at once.
+// dial connects. If the server's queue of new connections is full, the system returns EAGAIN at
+// once, and dial tries again.
 func dial(ctx context.Context, socket string) (*net.UnixConn, error) {
 	var dialer net.Dialer
 	for {
@@ -84,7 +87,7 @@ func dial(ctx context.Context, socket string) (*net.UnixConn, error) {
 	}
 }
 
-// answer sends the request, and receives a line and what comes with it.
+// exchange sends the request, and receives a line and the descriptor with it.
 func exchange(conn *net.UnixConn) (line []byte, shared *os.File, err error) {
 	if _, err := io.WriteString(conn, request); err != nil {
 		return nil, nil, err
@@ -109,12 +112,12 @@ func exchange(conn *net.UnixConn) (line []byte, shared *os.File, err error) {
 			return bytes.TrimRight(line[:end], "\r"), shared, nil
 		}
 	}
-	return line, shared, fmt.Errorf("that is no memcached: it answers %q", line)
+	return line, shared, fmt.Errorf("not a memcached: response %q", line)
 }
 
-// parseAnswer reads `REGION <identity> <bytes> <format> <reads per hint>`.
+// parseResponse parses `REGION <identity> <bytes> <format> <reads per hint>`.
 func parseResponse(line []byte) (serverInfo, error) {
-	refused := fmt.Errorf("%w (it answered %q)", ErrNotShared, line)
+	refused := fmt.Errorf("%w (response %q)", ErrNotShared, line)
 	words := bytes.Split(line, []byte(" "))
 	if len(words) != 5 || string(words[0]) != "REGION" || len(words[1]) != 2*len(Identity{}) {
 		return serverInfo{}, refused
@@ -131,7 +134,7 @@ func parseResponse(line []byte) (serverInfo, error) {
 	return info, nil
 }
 
-// region maps what a server has passed, if it is what the server says.
+// region maps the file of a server, and checks it against the server's description.
 func (s *serverInfo) region(file *os.File) (*Region, error) {
 	if s.format != Format {
 		return nil, &FieldError{"format", s.format, Format}
@@ -142,7 +145,7 @@ func (s *serverInfo) region(file *os.File) (*Region, error) {
 	}
 	switch view := region.view.Load(); {
 	case region.identity != s.identity:
-		err = fmt.Errorf("the server file region %s and speaks of %s", region.identity, s.identity)
+		err = fmt.Errorf("the server shared region %s, but announced %s", region.identity, s.identity)
 	case view.memory.bytes != s.bytes:
 		err = &FieldError{"size in bytes", view.memory.bytes, s.bytes}
 	default:

@@ -15,68 +15,74 @@ import (
 )
 
 const (
-	// watchPause is how often a server's clock is looked at while nobody reads, and left hints are sent.
+	// watchPause is the interval at which the server's clock is checked and remaining hints are
+	// sent.
 	watchPause = time.Second
-	// A server that is gone is looked for again after a pause, which doubles while there is none.
+	// The pause between attempts to find a server again, which doubles up to the maximum.
 	pauseMin = 50 * time.Millisecond
 	pauseMax = 5 * time.Second
-	// unsentBytesMax: so many bytes of hints wait for a server that has been stopped.
+	// unsentBytesMax limits the hints that wait for a stopped server, in bytes.
 	unsentBytesMax = 64 << 10
 )
 
-// Attachment reads hits in the memory of a larderd on the same machine, one that was started with -s SOCKET and
-// --local-readers. Everything else, misses too, is for the server to answer. Any number of goroutines may use it.
+// Attachment reads hits in the memory of a larderd on the same machine that was started with -s
+// SOCKET and --local-readers. All other requests, and misses, go to the server. It is safe for
+// concurrent use.
 //
-//	get ─▶ Attachment.Get ── true ──▶ value; one read of two is told the server later
+//	get ─▶ Attachment.Get ── true ──▶ value; the server later gets a hint for some reads
 //	              │
-//	              └── false ──▶ ask the server
+//	              └── false ──▶ request from the server
 //
-// It keeps a connection to the server, on which it tells what was read, as docs/protocol.md has it, and one goroutine,
-// which notices when the server is gone: then nothing is found any more until the server is there again, and if that has
-// another memory it is taken. A server that is stopped is believed for three seconds more.
+// It uses a connection to the server, on which it reports reads as hints (docs/protocol.md), and
+// one goroutine. The goroutine detects the end of the server: reads then find nothing until there
+// is a server again, whose memory is attached. The memory of a stopped server remains readable for
+// three seconds.
 type Attachment struct {
 	socket string
 	source atomic.Pointer[source]
-	// teller is held only by who does not wait.
+	// hintLock is never held across a blocking call.
 	hintLock sync.Mutex
 	hints    hints
 	unsent   []byte
 	conn     *net.UnixConn
 	raw      syscall.RawConn
-	// send is a method value made once, for a new one would be an allocation.
+	// send is sendUnsent as a method value; creating it for each call would allocate.
 	send func(fd uintptr) bool
 	stop context.CancelFunc
 	done chan struct{}
 }
 
-// served is the memory of a server, and of how many reads one is told.
+// source is the memory of a server, and the number of reads per hint.
 type source struct {
 	region       *Region
 	readsPerHint uint32
 }
 
-// Attach connects to a server's unix socket and maps its memory. An answer is waited for 5 seconds, or as long as ctx
-// allows if that is less; later ctx is of no meaning. Close it in the end.
+// Attach connects to a server's unix socket and maps its memory. It waits for a response until ctx
+// ends, at most 5 seconds; ctx does not affect the attachment later. The caller closes the
+// attachment.
 //
-// The error wraps what the system said where nobody accepts connections, [ErrNotPassed] where the server does not let
-// this process read (memcached never does), [FieldError] where its memory is laid out in another way, and
-// [errors.ErrUnsupported] on systems without such memory: in each case everything can still be asked of the server.
+// The error wraps the system's error if the socket accepts no connections, [ErrNotShared] if the
+// server does not share its memory with this process (memcached never does), [FieldError] if the
+// memory has another layout, and [errors.ErrUnsupported] on systems without such memory. In each
+// case the socket still serves all requests.
 func Attach(ctx context.Context, socket string) (*Attachment, error) {
 	a := &Attachment{socket: socket, done: make(chan struct{})}
 	a.send = a.sendUnsent
 	if err := a.connect(ctx); err != nil {
 		return nil, fmt.Errorf("reader: cannot read the memory of the server at %s: %w", socket, err)
 	}
-	// The caller's values, not the caller's end.
+	// Keep the values of the caller's context, but not its end.
 	ctx, a.stop = context.WithCancel(context.WithoutCancel(ctx))
 	go a.maintain(ctx)
 	return a, nil
 }
 
-// Get appends the value of a key to dst. False where it is not in the memory, or that is not to be believed, or the value
-// is stale, so that the server must say whose part it is to bring a new one: then ask the server.
+// Get appends the value of a key to dst. It returns false if the key is not in the memory, if the
+// server has stopped, or if the value is stale, so that the server decides which client recaches
+// it. The caller then requests the key from the server.
 //
-// Cost: as [Region.Get], and now and then a line for the server, which is not waited for.
+// Cost: as [Region.Get], and occasionally one non-blocking write to the server.
 func (a *Attachment) Get(dst, key []byte) (value []byte, info Info, ok bool) {
 	s := a.source.Load()
 	if s == nil {
@@ -97,8 +103,8 @@ func (a *Attachment) Get(dst, key []byte) (value []byte, info Info, ok bool) {
 	return value, info, ok
 }
 
-// GetMany appends the values of all keys that [Attachment.Get] would find to dst, and tells found of each, as
-// [Region.GetMany] does. Ask the server for the others.
+// GetMany appends the values of all keys that [Attachment.Get] would find to dst, and calls found
+// for each, as [Region.GetMany] does. The caller requests the other keys from the server.
 func (a *Attachment) GetMany(dst []byte, keys [][]byte, found func(index int, value []byte, info Info)) []byte {
 	s := a.source.Load()
 	if s == nil {
@@ -121,13 +127,14 @@ func (a *Attachment) GetMany(dst []byte, keys [][]byte, found func(index int, va
 	return dst
 }
 
-// IsLive says whether hits are found in the server's memory, as things are.
+// IsLive reports whether the attachment currently finds hits.
 func (a *Attachment) IsLive() bool {
 	s := a.source.Load()
 	return s != nil && s.region.IsLive()
 }
 
-// Identity of the memory that is read; false while there is none. A server that was started anew has another one.
+// Identity returns the identity of the attached memory, and false if there is none. A restarted
+// server has another identity.
 func (a *Attachment) Identity() (Identity, bool) {
 	s := a.source.Load()
 	if s == nil {
@@ -136,13 +143,15 @@ func (a *Attachment) Identity() (Identity, bool) {
 	return s.region.Identity(), true
 }
 
-// ErrReplaced says that another server than the one whose memory is read answers at its socket now.
-var ErrReplaced = errors.New("another server is at the socket than the one whose memory is read")
+// ErrReplaced means that the socket now belongs to another server than the attached memory.
+var ErrReplaced = errors.New("the socket belongs to another server than the attached memory")
 
-// Confirm asks the socket whose memory it is at this time: nil where it is what is read, [ErrReplaced] where it is not, or
-// where just none is read, and else what [Attach] would give. A server that was replaced while it runs on, as larderd is
-// by SIGUSR2, is read until its connections end; who has opened another connection to the socket calls this before
-// writing to it, and closes the attachment if the result is not nil, so as not to miss its own writes.
+// Confirm checks that the socket belongs to the server of the attached memory. It returns
+// [ErrReplaced] if it does not, or if no memory is attached, and otherwise the errors of [Attach].
+// A server that is replaced while it runs, as larderd is by SIGUSR2, remains readable until its
+// connections end. A client that opens another connection to the socket therefore calls Confirm
+// before it writes, and closes the attachment on an error; otherwise it might not read its own
+// writes.
 //
 // Cost: a connection.
 func (a *Attachment) Confirm(ctx context.Context) error {
@@ -157,7 +166,8 @@ func (a *Attachment) Confirm(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the connection and lets go of the memory; nothing is found any more. A second call gives [ErrClosed].
+// Close ends the connection and releases the memory; reads find nothing afterwards. A second call
+// returns [ErrClosed].
 func (a *Attachment) Close() error {
 	a.hintLock.Lock()
 	isFirst := a.stop != nil
@@ -173,11 +183,12 @@ func (a *Attachment) Close() error {
 	return nil
 }
 
-// draws is true once in as many calls as reads are told by one, by chance: whoever reads keys in turn shall not tell of
-// the same ones all the time.
+// isSampled returns true for one read in readsPerHint, at random, so that keys read in turn are all
+// reported.
 func (s *source) isSampled() bool { return rand.Uint32N(s.readsPerHint) == 0 }
 
-// note remembers that a key was read, and sends what has been remembered if it is time. It waits for nobody.
+// recordRead adds a hint for a key, and sends the hints when there are enough. It does not block:
+// if another goroutine holds the lock, it drops the hint.
 func (a *Attachment) recordRead(key []byte) {
 	if !a.hintLock.TryLock() {
 		return
@@ -188,7 +199,7 @@ func (a *Attachment) recordRead(key []byte) {
 	a.hintLock.Unlock()
 }
 
-// tell sends hints, as far as the socket takes them. Under the lock.
+// sendHints sends as many hints as the socket accepts. The caller holds the lock.
 func (a *Attachment) sendHints() {
 	if a.raw == nil {
 		a.hints.clear()
@@ -198,7 +209,7 @@ func (a *Attachment) sendHints() {
 		a.unsent = a.hints.moveTo(a.unsent)
 	}
 	if len(a.unsent) > 0 {
-		// Whoever watches the connection sees that it is broken.
+		// The watching goroutine notices a broken connection.
 		_ = a.raw.Write(a.send)
 	}
 }
@@ -212,7 +223,7 @@ func (a *Attachment) sendUnsent(fd uintptr) bool {
 	return true
 }
 
-// connect asks the server for its memory, and reads there from now on.
+// connect requests the server's memory and attaches it.
 func (a *Attachment) connect(ctx context.Context) error {
 	conn, file, info, err := requestRegion(ctx, a.socket)
 	if err != nil {
@@ -238,7 +249,7 @@ func (a *Attachment) connect(ctx context.Context) error {
 	return nil
 }
 
-// disconnect reads there no more.
+// disconnect detaches the memory and closes the connection.
 func (a *Attachment) disconnect() {
 	if s := a.source.Swap(nil); s != nil {
 		_ = s.region.Close()
@@ -252,7 +263,7 @@ func (a *Attachment) disconnect() {
 	}
 }
 
-// keep watches the server, and connects again when it is gone, until the attachment is closed.
+// maintain watches the server and reconnects after its end, until the attachment is closed.
 func (a *Attachment) maintain(ctx context.Context) {
 	defer close(a.done)
 	for ctx.Err() == nil {
@@ -263,8 +274,8 @@ func (a *Attachment) maintain(ctx context.Context) {
 	a.disconnect()
 }
 
-// watch returns when the server is gone, or its clock stands still. The server says nothing on this connection, so that
-// whatever comes is its end.
+// watch returns when the server ends or its clock stops. The server sends nothing on this
+// connection, so a completed read means its end.
 func (a *Attachment) watch(ctx context.Context) {
 	conn, s := a.conn, a.source.Load()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
@@ -281,7 +292,7 @@ func (a *Attachment) watch(ctx context.Context) {
 	}
 }
 
-// reconnect tries until there is a server again, or the attachment is closed.
+// reconnect retries until there is a server or the attachment is closed.
 func (a *Attachment) reconnect(ctx context.Context) {
 	for pause := pauseMin; ctx.Err() == nil; pause = min(2*pause, pauseMax) {
 		if a.connect(ctx) == nil {

@@ -5,32 +5,34 @@ import "time"
 // firstSecond is the first second of a cache's life.
 const firstSecond = 2
 
-// clockSecsOffMax: where the clock in the memory stands so far from the system's, the server is gone or has been stopped,
-// or its time is another. It is moved every second, so that it is a second behind at times.
+// clockDriftSecsMax: if the clock in the memory differs by more from the system's, the server has
+// ended, is stopped, or belongs to another boot. The server updates it every second, so it may lag
+// by one.
 const clockDriftSecsMax = 3
 
-// clock counts the seconds of a cache's life as its owner does: by the system's monotonic clock, which counts from the
-// boot. The program's own clock is the same one, without a system call; what it was when it was compared is kept.
+// clock counts the seconds of a cache's life as its owner does: by the system's monotonic clock,
+// which counts from the boot. It uses the program's own monotonic clock, which needs no system
+// call, and the offset between the two.
 type clock struct {
 	compared time.Time
-	// nanos is how long the cache had lived then.
+	// nanos is the age of the cache at the time of the comparison.
 	nanos int64
 }
 
-// clockOf is the clock of a cache whose first second was begun when the monotonic clock stood at bornSecs.
+// clockOf returns the clock of a cache that was created at startSecs of the monotonic clock.
 func clockOf(startSecs int64) (clock, error) {
 	now, err := monotonicNanos()
 	if err != nil {
 		return clock{}, err
 	}
-	// A file may say anything; what is not from this boot's time is of no second.
+	// A damaged file may contain any number; one outside of this boot is ignored.
 	if startSecs < 0 || startSecs > now/int64(time.Second) {
 		startSecs = now / int64(time.Second)
 	}
 	return clock{compared: time.Now(), nanos: now - startSecs*int64(time.Second)}, nil
 }
 
-// second is the present one.
+// second returns the current second.
 func (c *clock) second() uint32 {
 	return uint32(uint64(c.nanos+int64(time.Since(c.compared)))/uint64(time.Second)) + firstSecond
 }

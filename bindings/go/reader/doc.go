@@ -1,38 +1,43 @@
-// Package reader reads the memory of a Larder cache from Go alone, without cgo: a hit costs no system call, takes no lock
-// and writes nothing that others see.
+// Package reader reads the memory of a Larder cache in pure Go, without cgo. A hit takes no system
+// call and no lock, and does not write to shared memory.
 //
-//   - [Attach] reads in the memory of a larderd on the same machine, through whose unix socket everything else goes. It
-//     notices when that server is gone, finds the next one, and tells what was read, so that eviction knows.
-//   - [Open] and [Map] read the file of a cache: one that processes share by the library, or that a larderd keeps with -e.
+//   - [Attach] reads in the memory of a larderd on the same machine; all other requests go through
+//     its unix socket. It detects the end of that server, attaches to the next one, and reports
+//     reads as hints for the eviction.
+//   - [Open] and [Map] read the file of a cache that processes share through the library, or that a
+//     larderd keeps with -e.
 //
-// What is found is a copy that was whole at one time. What is not found may still be there: it may be changing, or be one
-// of those that only the cache's owner can speak of, so a miss is for the owner to answer.
+// A value that is found is a consistent copy. A key that is not found may still be in the cache: it
+// may be changing, or be one that only the owner can decide about. A caller therefore requests a
+// miss from the owner.
 //
-// # How it reads
+// # Reading without a lock
 //
-// docs/region-format.md describes the bytes, and under "Reading" the order in which a reader without a lock has to look at
-// them. Others write while it copies: before and after the copy it looks at a number that tells whether the copied bytes
-// were put to another use meanwhile, and begins anew where they were.
+// docs/region-format.md describes the bytes and, under "Reading", the order of the loads. Writers
+// may write during a copy: the reader compares a sequence number before and after it, which shows
+// whether the copied bytes were reused meanwhile, and retries if they were.
 //
-// In Go's memory model that stands as follows. All loads are those of sync/atomic, of aligned words, also within a copy:
-// so there is no data race on the reader's side, no word is torn, and no load is moved past another. The writers are
-// other processes, of which Go's memory model says nothing; that they store with at least release ordering is the
-// format's promise, and on the processors that Go runs on an atomic load sees such a store as one of Go's would be seen.
-// The race detector does not watch memory that the system mapped, so it neither reports nor proves anything there; what
-// is Go's own (who closes, who attaches anew, hints) it sees.
+// In Go's memory model this means the following. All loads are atomic loads of aligned words, also
+// within a copy: there is no data race on the reader's side, no word is torn, and no load is
+// reordered. The writers are other processes, which Go's memory model does not cover. The format
+// requires them to store with at least release ordering, and on the processors that Go supports an
+// atomic load observes such a store like one of Go's. The race detector does not observe memory
+// that the system has mapped, so it reports and proves nothing there; it observes the package's own
+// state (closing, reconnecting, hints).
 //
-// Nothing that stands in the memory leads out of it. Each offset is held to the mapping when it is loaded from, a value is
-// never longer than the region, and chains and retries have an end: a region that is damaged, or made by an enemy, gives
-// misses and wrong values, no fault and no endless loop.
+// Data in the memory never makes the reader leave it. Every load is bounded by the mapping, a value
+// is never longer than the region, and chains and retries are bounded: a damaged or malicious
+// region causes misses and wrong values, but no fault and no endless loop.
 //
 // # Closing
 //
-// A read takes no reference and no lock, so Close does not know who reads. It puts zeros in the file's place in the
-// mapping, in one system call: the file is let go of at once, and whoever is reading finds the number changed. The
-// addresses are given back by a cleanup of the garbage collector, when no goroutine holds the mapping any more.
+// A read takes no reference and no lock, so Close does not know the readers. It replaces the file
+// in the mapping by zeros, in one system call: the file is released at once, and a concurrent
+// reader finds the sequence number changed. A cleanup of the garbage collector releases the
+// addresses when no goroutine refers to the mapping.
 //
-// # Where it works
+// # Systems
 //
-// On Linux with 64-bit little-endian processors. Elsewhere it compiles, and every way to open something fails with an
-// error that is [errors.ErrUnsupported]: then ask the server for everything.
+// The package works on Linux with 64-bit little-endian processors. It compiles elsewhere, and all
+// functions that open a cache return an error that matches [errors.ErrUnsupported].
 package reader

@@ -2,14 +2,15 @@ package reader
 
 const (
 	slotsPerGroup = 15
-	// secondLine is the first slot of a group's second line.
+	// secondLine is the first slot of a group's second cache line.
 	secondLine = 7
-	// groupsLookedAt bounds a search. Chains are a few groups long, and a search that begins anew because somebody
-	// changed the group is a rare thing: only in a damaged region, where chains may be rings, it comes to so many.
+	// groupsVisitedMax bounds a search. Chains are a few groups long, and concurrent changes that
+	// restart a search are rare. Only a damaged region, in which chains may be rings, reaches the
+	// limit.
 	groupsVisitedMax = 512
 )
 
-// slot is a word of the index that names a record.
+// slot is a word of the index that refers to a record.
 type slot uint64
 
 const (
@@ -31,14 +32,14 @@ func (s slot) isOf(sequence uint64) bool { return uint64(s)>>genShift&0xFF == se
 // control is the first word of a group.
 type control uint64
 
-// shape is all but the owner: slots move only together with it.
+// shape returns all bits but the owner; it changes whenever slots move.
 func (c control) shape() uint64 { return uint64(c) << 16 }
 func (c control) level() uint   { return uint(c>>26) & 0x3F }
 
-// overflow is the number + 1 of the next group of the chain, or 0.
+// overflow returns the number of the next group of the chain plus 1, or 0.
 func (c control) overflow() uint64 { return uint64(c) & 0x3FF_FFFF }
 
-// found is a record and where it was found.
+// found is a record and its position.
 type found struct {
 	slotAt   uint64
 	slot     slot
@@ -47,13 +48,13 @@ type found struct {
 	header   header
 }
 
-// examined is what came of looking at the record that a slot names.
+// examined is the result of comparing the record of a slot with a key.
 type examined int
 
 const (
 	sameKey examined = iota
 	otherKey
-	// changed: the slot, or its segment, is not what it was; nothing is known.
+	// changed means that the slot or its segment has changed meanwhile, so the result is unknown.
 	changed
 )
 
@@ -65,10 +66,10 @@ func (v *view) control(at uint64) control { return control(v.memory.word(at)) }
 
 func (v *view) tagOf(hash uint64) uint64 { return hash >> v.layout.firstLevel & tagMask }
 
-// groupOf is the group that a hash belongs to, as far as the number of groups tells.
+// groupOf returns the group of a hash according to the number of groups.
 func (v *view) groupOf(hash uint64) uint64 {
 	groups := v.memory.word(atGroups)
-	// The next power of two - 1.
+	// The next power of two, minus 1.
 	mask := uint64(1)<<(log2((groups-1)|1)+1) - 1
 	if group := hash & mask; group < groups {
 		return group
@@ -76,14 +77,15 @@ func (v *view) groupOf(hash uint64) uint64 {
 	return hash & (mask >> 1)
 }
 
-// groupAt is the offset of a group. A directory names the segments that hold its groups, each as its number + 1.
+// groupAt returns the offset of a group. A directory contains the segments of the groups, each as
+// its number plus 1.
 func (v *view) groupAt(directory, group uint64) uint64 {
 	named := uint64(v.memory.half(directory + group>>v.layout.groupShift*4))
 	within := group & (1<<v.layout.groupShift - 1)
 	return v.layout.segmentAt(named-1) + within*groupBytes
 }
 
-// lines says where the slots begin that a hash is looked for first, and how many there are.
+// lines returns the first slot of the preferred line of a hash, and the number of slots in it.
 func lines(hash uint64) (first, count uint64) {
 	if hash>>47&1 != 0 {
 		return secondLine, slotsPerGroup - secondLine
@@ -91,12 +93,12 @@ func lines(hash uint64) (first, count uint64) {
 	return 0, secondLine
 }
 
-// find finds the record of a key, dead or alive. What is read of it must be confirmed by isStillThere.
+// find finds the record of a key, valid or expired. isValid must confirm what is read of it.
 func (v *view) find(hash uint64, key []byte) (found, bool) {
 	tag := v.tagOf(hash)
 	groupAt := v.groupAt(v.layout.groupsAt, v.groupOf(hash))
 	first, count := lines(hash)
-	// Most keys are found in the preferred line, and a hit needs no look at the control word.
+	// Most keys are in the preferred line, and a hit does not need the control word.
 	for at := groupAt + 8 + first*8; count > 0; count, at = count-1, at+8 {
 		slot := v.slot(at)
 		if !slot.hasTag(tag) {
@@ -113,7 +115,8 @@ func (v *view) find(hash uint64, key []byte) (found, bool) {
 	return v.findInChain(hash, key)
 }
 
-// findInChain looks at all slots of a group and of the overflow groups behind it, as long as somebody changes them.
+// findInChain searches all slots of a group and its overflow groups, and restarts if a writer
+// changes them.
 func (v *view) findInChain(hash uint64, key []byte) (found, bool) {
 	group := v.groupOf(hash)
 	for left := groupsVisitedMax; left > 0; {
@@ -127,7 +130,7 @@ func (v *view) findInChain(hash uint64, key []byte) (found, bool) {
 		if what == changed || before.shape() != after.shape() {
 			continue
 		}
-		// The group may have been split before the number of groups told.
+		// The group may have been split before the number of groups was updated.
 		home := hash & (1<<after.level() - 1)
 		if home == group {
 			return found{}, false
@@ -137,7 +140,7 @@ func (v *view) findInChain(hash uint64, key []byte) (found, bool) {
 	return found{}, false
 }
 
-// searchChain looks once at each slot of a chain, and takes what it looks at from what is left to be looked at.
+// searchChain visits each slot of a chain once, and subtracts the visited groups from left.
 func (v *view) searchChain(at, hash uint64, key []byte, left *int) (found, examined) {
 	tag := v.tagOf(hash)
 	first, _ := lines(hash)
@@ -166,9 +169,9 @@ func (v *view) searchChain(at, hash uint64, key []byte, left *int) (found, exami
 	return found{}, changed
 }
 
-// examine looks at the record that a slot names. When the slot was read again it named a record of the segment's use at
-// that time, for no slot ever names one of a use that is over; so if the sequence is the same in the end, what was read
-// is of that record.
+// examine compares the record of a slot with a key. No slot refers to a past use of its segment.
+// The slot is read again after the sequence, so it refers to a record of that use; if the sequence
+// is still the same at the end, all loads were from that record.
 func (v *view) examine(slotAt uint64, slot slot, key []byte) (found, examined) {
 	sequence := v.sequence(slot.segment())
 	if sequence == 0 || !slot.isOf(sequence) || !v.slot(slotAt).same(slot) {
@@ -186,13 +189,13 @@ func (v *view) examine(slotAt uint64, slot slot, key []byte) (found, examined) {
 }
 
 func (v *view) hasKey(record *found, key []byte) bool {
-	// A header caught while its segment changes hands may claim any length.
+	// A header that is read while its segment is reused may contain any length.
 	return record.header.fits(len(key)) &&
 		record.slot.offset()+record.header.bytes() <= v.layout.segmentBytes &&
 		v.memory.equals(record.recordAt+record.header.keyAt(), key)
 }
 
-// isStillThere says whether everything that was read of a record since it was found is really of that record.
+// isValid reports whether all loads from a record since it was found were from that record.
 func (v *view) isValid(record *found) bool {
 	return v.sequence(record.slot.segment()) == record.sequence
 }

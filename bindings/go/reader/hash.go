@@ -5,19 +5,20 @@ import (
 	"math/bits"
 )
 
-// secrets is what the seed of a region makes of rapidhash v3: the hash of a key is part of the region's format.
+// secrets is the state of rapidhash v3 for the seed of a region. The hash of a key is part of the
+// format.
 type secrets struct {
 	seed uint64
 	word [7]uint64
 }
 
-// mixers are the constants from which rapidhash makes its secrets.
+// mixers are the constants from which rapidhash derives its secrets.
 var mixers = [7]uint64{
 	0x2d358dccaa6c78a5, 0x8bb84b93962eacc9, 0x4b33a62ed433d4a3, 0x4d5a2da51de1aa47,
 	0xa0761d6478bd642f, 0xe7037ed1a0b428db, 0x90ed1765281c388c,
 }
 
-// secretsOf makes the secrets of a seed: each from the one before it.
+// secretsOf derives the secrets of a seed, each from the previous one.
 func secretsOf(seed uint64) secrets {
 	made := secrets{seed: premixed(seed, 0)}
 	last := made.seed
@@ -28,7 +29,7 @@ func secretsOf(seed uint64) secrets {
 	return made
 }
 
-// premixed is a seed that has bits set in its upper, middle and lower parts.
+// premixed mixes a seed and ensures that its upper, middle and lower parts are not 0.
 func premixed(seed uint64, mixer int) uint64 {
 	seed ^= mix(seed^mixers[2], mixers[mixer])
 	for _, part := range [3]struct{ mask, bit uint64 }{
@@ -41,7 +42,7 @@ func premixed(seed uint64, mixer int) uint64 {
 	return seed
 }
 
-// mix folds a product of 128 bits.
+// mix returns the folded 128-bit product.
 func mix(a, b uint64) uint64 {
 	high, low := bits.Mul64(a, b)
 	return high ^ low
@@ -50,7 +51,7 @@ func mix(a, b uint64) uint64 {
 func eight(data []byte, at int) uint64 { return binary.LittleEndian.Uint64(data[at:]) }
 func four(data []byte, at int) uint64  { return uint64(binary.LittleEndian.Uint32(data[at:])) }
 
-// hash is rapidhash v3 of a key.
+// hash returns rapidhash v3 of a key.
 func (s *secrets) hash(key []byte) uint64 {
 	if len(key) > 16 {
 		return s.hashLong(key)
@@ -70,7 +71,7 @@ func (s *secrets) hash(key []byte) uint64 {
 	return s.finish(a, b, seed, uint64(len(key)))
 }
 
-// hashLong is the same for more than 16 bytes.
+// hashLong is hash for more than 16 bytes.
 func (s *secrets) hashLong(key []byte) uint64 {
 	seed, rest := s.seed, key
 	if len(rest) > 112 {
@@ -81,7 +82,7 @@ func (s *secrets) hashLong(key []byte) uint64 {
 		if len(rest) <= at+16 {
 			break
 		}
-		// The secrets of the six steps: 2 2 1 1 2 1.
+		// The secrets of the six steps are 2 2 1 1 2 1.
 		secret := s.word[1]
 		if i == 0 || i == 1 || i == 4 {
 			secret = s.word[2]
@@ -92,7 +93,7 @@ func (s *secrets) hashLong(key []byte) uint64 {
 	return s.finish(eight(key, len(key)-16)^n, eight(key, len(key)-8), seed, n)
 }
 
-// lanes takes steps of 112 bytes, in seven lanes that do not wait for each other, while there are more.
+// lanes consumes blocks of 112 bytes, in seven independent lanes, while more than 112 bytes remain.
 func (s *secrets) lanes(rest []byte) (seed uint64, left []byte) {
 	var lane [7]uint64
 	for i := range lane {

@@ -3,25 +3,28 @@ package reader
 import "encoding/base64"
 
 const (
-	// hintKeysMax is how many reads are told at once; fewer when a second has passed.
+	// hintKeysMax is the number of keys that triggers the sending of hints; after a second fewer
+	// suffice.
 	hintKeysMax = 64
-	// hintLineBytesMax bounds a line of hints, without its end: the server reads no longer ones.
+	// hintLineBytesMax bounds a line of hints without its end. The server does not accept longer
+	// ones.
 	hintLineBytesMax = 2048
-	// hintBytesMax: more is not kept for a server that takes none.
+	// hintBytesMax bounds the hints kept for a server that does not read.
 	hintBytesMax = 64 << 10
 	hintWord     = "larder_read"
 )
 
-// hints are what was read in a server's memory, to be told to the server now and then: else it would evict what is wanted.
+// hints are keys that were read in a server's memory. The server needs them for its eviction
+// policy.
 type hints struct {
-	// lines that wait to be sent; the last one has no end yet.
+	// lines are the lines to send; the last one is incomplete.
 	lines []byte
-	// lastAt is where that begins.
+	// lastAt is the start of the last line.
 	lastAt int
 	keys   int
 }
 
-// push takes in a key that was read. True where it is time to tell.
+// push adds a key, and reports whether it is time to send the hints.
 func (h *hints) push(key []byte) bool {
 	if len(h.lines) > hintBytesMax {
 		h.clear()
@@ -38,7 +41,7 @@ func (h *hints) push(key []byte) bool {
 	return h.keys >= hintKeysMax
 }
 
-// moveTo appends all lines to out.
+// moveTo moves all lines to out.
 func (h *hints) moveTo(out []byte) []byte {
 	if h.keys > 0 {
 		h.endLine()

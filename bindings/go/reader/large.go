@@ -2,19 +2,20 @@ package reader
 
 import "slices"
 
-// piecesAtHand is of how many pieces is known without an allocation.
+// piecesOnStack is the number of pieces that fit into a buffer on the stack.
 const piecesOnStack = 64
 
-// piece of a large value, and the use of its segment in which it was written.
+// piece is a piece of a large value, with the sequence of its segment.
 type piece struct {
 	slot     slot
 	sequence uint64
 }
 
-// largeValue appends a value that is kept in pieces; false where it changed meanwhile.
+// largeValue appends a value that is stored in pieces. It returns false if the value changed
+// meanwhile.
 //
-// First the table is read, with the sequence of each piece's segment: what the table still names then has been there
-// since, if the sequences are the same when the pieces have been read.
+// It first reads the table and the sequence of each piece's segment. If the table is unchanged
+// afterwards, and the sequences are unchanged after the copy, all pieces were valid throughout.
 func (v *view) largeValue(dst []byte, record *found) ([]byte, bool) {
 	var buf [piecesOnStack]piece
 	pieces, ok := v.table(buf[:0], record)
@@ -26,7 +27,7 @@ func (v *view) largeValue(dst []byte, record *found) ([]byte, bool) {
 	for _, piece := range pieces {
 		bytes += v.pieceBytes(piece)
 	}
-	// A table that is damaged may name a piece any number of times, or tell any length.
+	// A damaged table may contain a piece several times, or any length.
 	if bytes != stored || stored > v.memory.bytes {
 		return dst, false
 	}
@@ -41,7 +42,7 @@ func (v *view) largeValue(dst []byte, record *found) ([]byte, bool) {
 	return dst, uint64(len(dst)-start) == stored
 }
 
-// table reads which pieces a large value has.
+// table reads the table of pieces of a large value.
 func (v *view) table(pieces []piece, record *found) ([]piece, bool) {
 	at := record.recordAt + record.header.valueAt()
 	count := record.header.valueBytes() / 8
@@ -65,7 +66,7 @@ func (v *view) pieceAt(piece piece) uint64 {
 	return v.layout.segmentAt(piece.slot.segment()) + piece.slot.offset()
 }
 
-// pieceBytes is how much of the value is in a piece: no more than the rest of its segment.
+// pieceBytes returns the number of value bytes in a piece, bounded by the end of its segment.
 func (v *view) pieceBytes(piece piece) uint64 {
 	end := piece.slot.offset() + pieceHead
 	if end > v.layout.segmentBytes {

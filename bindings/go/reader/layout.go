@@ -6,7 +6,7 @@ import (
 	"math/bits"
 )
 
-// Format is the number of the layout that this package reads: docs/region-format.md describes it.
+// Format is the version of the layout that this package reads; docs/region-format.md describes it.
 const Format = 5
 
 const (
@@ -16,8 +16,8 @@ const (
 	peerBytes      = 128
 	segmentsMax    = 1 << 20
 	regionBytesMin = 1 << 20
-	// seatBytesMax bounds what a superblock may say of the one size that does not follow from others: it grows with the
-	// number of statistics, and a reader needs none of them.
+	// threadSlotBytesMax bounds the one size in the superblock that does not follow from others: it
+	// grows with the number of statistics, which a reader does not need.
 	threadSlotBytesMax = 1 << 16
 	magic              = 'L' | 'A'<<8 | 'R'<<16 | 'D'<<24 | 'E'<<32 | 'R'<<40 | 'R'<<48 | 'G'<<56
 )
@@ -42,7 +42,7 @@ const (
 	atBoot            = 104
 )
 
-// The global words that a reader looks at.
+// The global words that a reader uses.
 const (
 	atClock          = 256
 	atFlushSequence  = 384
@@ -52,29 +52,29 @@ const (
 	atPeersTable     = 1664
 )
 
-// ErrNoRegion says that a file does not begin as a region does.
-var ErrNoRegion = errors.New("it holds no cache: it does not begin with LARDERRG")
+// ErrNoRegion means that a file is not a region.
+var ErrNoRegion = errors.New("not a cache: the file does not begin with LARDERRG")
 
-// ErrOtherBoot says that a region was made before the system was started the last time, or in another machine: its
-// clock says nothing any more, and the processes that used it are gone. Whoever uses it next makes it anew.
-var ErrOtherBoot = errors.New("it is of another boot of the system; have the cache opened once by whoever writes it")
+// ErrOtherBoot means that a region was created before the last boot, or on another machine. Its
+// clock is meaningless, and the processes that used it have ended. The next writer replaces it.
+var ErrOtherBoot = errors.New("the cache is from another boot of the system: let a writer open it once")
 
-// FieldError says that a region was laid out by another version, or has been damaged.
+// FieldError means that a region has another version's layout, or is damaged.
 type FieldError struct {
-	// Field of the superblock.
+	// Field is the name of a field of the superblock.
 	Field string
-	// Found is what it says.
+	// Found is the value of the field.
 	Found uint64
-	// Expected is what it would say were this package's layout the region's.
+	// Expected is the value that this package's layout requires.
 	Expected uint64
 }
 
 func (e *FieldError) Error() string {
-	return fmt.Sprintf("its %s is %d, and this program needs %d; use a program of the same version as the cache's",
+	return fmt.Sprintf("the region's %s is %d, want %d: use a program of the same version as the cache's",
 		e.Field, e.Found, e.Expected)
 }
 
-// layout says where things are in a region: what a reader needs of it.
+// layout holds the offsets and sizes of a region that a reader needs.
 type layout struct {
 	segmentBytes uint64
 	segments     uint64
@@ -82,13 +82,14 @@ type layout struct {
 	groupsAt     uint64 // the directory of index segments
 	overflowAt   uint64 // the directory of overflow segments
 	poolAt       uint64
-	// firstLevel is how many low bits of a hash every group has in common with no other from the start.
+	// firstLevel is the number of low hash bits that all keys of a group share from the start.
 	firstLevel uint
-	// groupShift: a group's number without so many low bits is its segment's place in the directory.
+	// groupShift: the group number shifted right by it is the index of its segment in the
+	// directory.
 	groupShift uint
 }
 
-// readLayout reads the superblock, and compares every field that follows from others with what it should be.
+// readLayout reads the superblock, and checks every field that follows from others.
 func readLayout(m *memory) (layout, error) {
 	if m.word(atMagic) != magic {
 		return layout{}, ErrNoRegion
@@ -128,7 +129,7 @@ func readLayout(m *memory) (layout, error) {
 	return sizes.laidOut(memoryBytes, m.bytes), nil
 }
 
-// sizes are the numbers that follow from the memory for which a region was laid out, and its own size.
+// sizes are the numbers that follow from the memory limit of a region and its file size.
 type sizes struct {
 	segmentBytes, segments, threadSlots, peers, ttlClasses, stripes uint64
 	sequencesAt                                                     uint64
@@ -180,7 +181,7 @@ func (l *layout) segmentAt(segment uint64) uint64 { return l.poolAt + segment*l.
 
 func log2(n uint64) uint { return uint(bits.Len64(n)) - 1 }
 
-// powerOfTwo is the largest that is not larger.
+// powerOfTwo returns the largest power of two that is at most n.
 func powerOfTwo(n uint64) uint64 {
 	if n == 0 {
 		return 0

@@ -1,9 +1,9 @@
 package reader
 
-// keysAtOnce is for how many keys the memory is asked at a time.
+// keysPerBatch is the number of keys whose memory is loaded at the same time.
 const keysPerBatch = 16
 
-// getMany is GetMany; and says of each whether a note that it was read would tell its owner something.
+// getMany is GetMany, and reports for each item whether a hint would be useful.
 func (v *view) getMany(dst []byte, keys [][]byte, found func(index int, value []byte, info Info, isHintDue bool)) []byte {
 	var hashes [keysPerBatch]uint64
 	for first := 0; first < len(keys); first += keysPerBatch {
@@ -27,8 +27,9 @@ func (v *view) getMany(dst []byte, keys [][]byte, found func(index int, value []
 	return dst
 }
 
-// fetch loads what look-ups that follow will need: the groups of all keys, then the records that these name. None of the
-// loads of a round depends on another, so that the processor waits for all of them together.
+// fetch loads the memory that the following lookups need: the groups of all keys, then their
+// candidate records. The loads of a round are independent, so that the processor overlaps their
+// cache misses.
 func (v *view) fetch(hashes []uint64) {
 	var groups, records [keysPerBatch]uint64
 	var sink uint64
@@ -48,7 +49,8 @@ func (v *view) fetch(hashes []uint64) {
 	_ = sink
 }
 
-// candidate is where the record of a hash may be: named by the first slot of its preferred line that has its tag.
+// candidate returns the likely offset of a record: that of the first slot of the preferred line
+// with the tag of the hash.
 func (v *view) candidate(slotsAt, hash uint64) uint64 {
 	tag := v.tagOf(hash)
 	_, count := lines(hash)

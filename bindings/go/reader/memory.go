@@ -7,16 +7,16 @@ import (
 	"unsafe"
 )
 
-// memory is a mapping that others write. Whatever offset it is asked for, it stays within: what is beyond reads as what
-// is last.
+// memory is a mapping that other processes write. Offsets beyond the end are replaced by the last
+// word's.
 //
-// Every load is an atomic one of a whole word, also where bytes are copied: so no load of a reader is a data race in Go's
-// memory model, and none is moved behind a later one. A copy may still be of bytes that changed meanwhile; whether it is
-// whole is decided by the loads of the sequence before and after it.
+// Every load is an atomic load of a whole word, also in copies. No load is therefore a data race in
+// Go's memory model, and none is reordered. The bytes of a copy may still change meanwhile; the
+// caller detects that by loading the sequence before and after it.
 type memory struct {
 	base  unsafe.Pointer
-	bytes uint64 // memoryBytesMin at least
-	// mapped is what the system gave, base and bytes as a slice.
+	bytes uint64 // at least memoryBytesMin
+	// mapped is the mapping as a slice.
 	mapped []byte
 }
 
@@ -28,7 +28,7 @@ func memoryOf(mapped []byte) *memory {
 
 // word loads the word at an offset, which is rounded down to a multiple of 8.
 func (m *memory) word(at uint64) uint64 {
-	// A mapping is made of pages: the last word is whole, whatever the file's length is.
+	// A mapping consists of pages, so the last word is complete for any length of the file.
 	at = min(at, m.bytes-1) &^ 7
 	return atomic.LoadUint64((*uint64)(unsafe.Add(m.base, at)))
 }
@@ -45,7 +45,7 @@ func (m *memory) unaligned(at uint64) uint64 {
 	return m.word(at)>>shift | m.word(at+8)<<(64-shift)
 }
 
-// holds says whether n bytes at an offset are within.
+// holds reports whether n bytes at an offset are within the mapping.
 func (m *memory) holds(at, n uint64) bool { return at <= m.bytes && n <= m.bytes-at }
 
 // equals compares the bytes at an offset with a key.
@@ -71,7 +71,7 @@ func (m *memory) equals(at uint64, key []byte) bool {
 	return true
 }
 
-// appendTo appends the n bytes at an offset to dst; nothing where they are not within.
+// appendTo appends n bytes at an offset to dst; none if they are not within the mapping.
 func (m *memory) appendTo(dst []byte, at, n uint64) []byte {
 	if !m.holds(at, n) {
 		return dst
@@ -85,7 +85,7 @@ func (m *memory) appendTo(dst []byte, at, n uint64) []byte {
 		putLow(out[:part], first)
 		out, at = out[part:], at+uint64(part)
 	}
-	// From here on offsets are multiples of 8, and whole words are within.
+	// From here on offsets are multiples of 8, and whole words are within the mapping.
 	from := unsafe.Add(m.base, at)
 	for ; len(out) >= 32; out, from = out[32:], unsafe.Add(from, 32) {
 		binary.LittleEndian.PutUint64(out, atomic.LoadUint64((*uint64)(from)))
@@ -102,7 +102,7 @@ func (m *memory) appendTo(dst []byte, at, n uint64) []byte {
 	return dst
 }
 
-// putLow writes as many of a word's bytes as there is room for.
+// putLow writes the low bytes of a word to out.
 func putLow(out []byte, word uint64) {
 	for i := range out {
 		out[i] = byte(word)

@@ -3,7 +3,7 @@ package reader
 // header is the first word of a record.
 type header uint64
 
-// The fields of a record, by the bit that says of each that it is there, and what else is said of it in a bit.
+// The fields and properties of a record, as bits of its header.
 const (
 	hasVersion      = 1
 	hasDeadline     = 2
@@ -28,12 +28,12 @@ const (
 	recordHead      = 8
 	pieceHead       = 16
 	numberTextMax   = 31
-	// lifeMask covers what changes in a header while its record stays as it is.
+	// lifeMask covers the header bits that change while the record stays in place.
 	lifeMask = usedMask<<usedShift | initialFreqMask | (isStale|hasRecacheToken)<<fieldsShift
 )
 
-// The time of the last use is counted in units of 2 seconds. A reader that may write it writes it anew when it is 30
-// units old; one that is up to 1024 units ahead of the clock is now.
+// The time of the last use is in units of 2 seconds. A writer updates it when it is 30 units old.
+// One that is up to 1024 units ahead of the clock counts as now.
 const (
 	usedUnitSecs      = 2
 	usedRefreshUnits  = 30
@@ -45,22 +45,23 @@ func (h header) valueBytes() uint64     { return uint64(h) & valueMask }
 func (h header) keyBytes() uint64       { return uint64(h) >> keyShift & keyMask }
 func (h header) mark() uint64           { return uint64(h) >> markShift & markMask }
 
-// fits says whether it could be the record of a key of this length. A piece has no key, and fits none.
+// fits reports whether the record may belong to a key of this length. A piece has no key and never
+// fits.
 func (h header) fits(keyBytes int) bool { return h.keyBytes() == uint64(keyBytes) }
 
-// isUseDue says whether the last use is so long ago that the owner notes the next one.
+// isUseDue reports whether the last use is so old that the owner records the next one.
 func (h header) isUseDue(now uint32) bool {
 	units := (uint64(now)/usedUnitSecs - uint64(h)>>usedShift) & usedMask
 	return units >= usedRefreshUnits && units <= usedMask-usedAheadUnitsMax
 }
 
-// sameForm says whether another header says the same of what stands in the record.
+// sameLayout reports whether another header describes the same record contents.
 func (h header) sameLayout(other header) bool { return uint64(h^other)&^lifeMask == 0 }
 
-// changesInPlace says whether the value may change where it is.
+// changesInPlace reports whether the value may change without moving.
 func (h header) changesInPlace() bool { return h.mark() != 0 }
 
-// shownBytes is the length of the value as users see it; not of a large one.
+// visibleBytes returns the length of the value that users see; not valid for a large value.
 func (h header) visibleBytes() uint64 {
 	if h.has(isNumber) {
 		return h.mark()
@@ -68,7 +69,7 @@ func (h header) visibleBytes() uint64 {
 	return h.valueBytes()
 }
 
-// Where the parts of a record begin; the widest come first, each is there only if its bit says so.
+// The offsets of a record's parts. The widest come first; each exists only if its bit is set.
 
 func (h header) deadlineAt() uint64 {
 	if h.has(hasVersion) {
@@ -94,13 +95,13 @@ func (h header) keyAt() uint64 {
 func (h header) valueAt() uint64 {
 	end := h.keyAt() + h.keyBytes()
 	if h.has(isLarge | isNumber) {
-		// Words that are changed one by one are aligned.
+		// Words that change individually are aligned.
 		return roundUp(end, 8)
 	}
 	return end
 }
 
-// bytes is the length of the record, padding included.
+// bytes returns the length of the record, including padding.
 func (h header) bytes() uint64 {
 	unit := uint64(8)
 	if h.changesInPlace() && !h.has(isNumber) {

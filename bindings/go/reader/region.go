@@ -12,58 +12,61 @@ import (
 	"time"
 )
 
-// looksMax bounds how often an item is looked at that changes under the look. One that is still being changed then belongs
-// to somebody who has been stopped.
+// attemptsMax bounds the reads of an item that changes concurrently. An item that is still changing
+// then belongs to a stopped writer.
 const attemptsMax = 1000
 
-// ErrClosed says that a [Region] or an [Attachment] was closed before.
-var ErrClosed = errors.New("it is closed")
+// ErrClosed means that a [Region] or an [Attachment] is closed.
+var ErrClosed = errors.New("closed")
 
-// Region is the memory of a cache, mapped to be read. Any number of goroutines may use it, also while one closes it.
+// Region is the memory of a cache, mapped for reading. It is safe for concurrent use, including
+// Close.
 type Region struct {
 	view     atomic.Pointer[view]
 	identity Identity
 }
 
-// view is a region that is mapped. When nobody can reach it any more its addresses are given back: see [Region.Close].
+// view is a mapped region. A cleanup unmaps it when it is unreachable: see [Region.Close].
 type view struct {
 	memory  *memory
 	layout  layout
 	secrets secrets
 	clock   clock
-	// isServed: a server owns the memory, and what stands there is believed only while it moves its clock.
+	// isServed is true if a server owns the memory. The contents are valid only while it updates
+	// its clock.
 	isServed bool
 }
 
-// Identity is a number that no other region has.
+// Identity is the unique number of a region.
 type Identity [16]byte
 
-// String is how `larder_region` tells it: 32 hexadecimal digits.
+// String returns the 32 hexadecimal digits of the command `larder_region`.
 func (i Identity) String() string { return fmt.Sprintf("%x", i[:]) }
 
-// Info is what is known of a value besides its bytes.
+// Info holds the metadata of a value.
 type Info struct {
-	// Flags are bits that were stored with it.
+	// Flags are opaque bits that were stored with the value.
 	Flags uint32
-	// CAS is its token for compare-and-swap, 0 where the cache keeps none.
+	// CAS is the token for compare-and-swap; 0 if the cache keeps none.
 	CAS uint64
-	// TTL is how long it has to live, in whole seconds; 0 stands for ever.
+	// TTL is the remaining time to live in whole seconds; 0 means that the item does not expire.
 	TTL time.Duration
-	// Stale says that somebody marked it as out of date.
+	// Stale is true if a client has marked the value as out of date.
 	Stale bool
-	// Won says that somebody was given the right to bring a new value.
+	// RecacheTaken is true if a client holds the recache token of the item.
 	RecacheTaken bool
 }
 
-// Open maps the file of a cache: one that the library shares between processes (in Rust Cache::open_shared), or that a
-// larderd keeps with -e. Whether anybody uses it just then does not matter: what is in it is read as its next user would
-// read it, by the system's clock.
+// Open maps the file of a cache that processes share through the library (in Rust
+// Cache::open_shared), or that a larderd keeps with -e. The cache need not be in use: the contents
+// are read as its next user would read them, by the system's clock.
 //
-// The error says which field differs where the file is of another version ([FieldError]), and wraps [ErrNoRegion],
-// [ErrOtherBoot] or what the system said otherwise.
+// The error names the field that differs if the file has another version ([FieldError]), and
+// otherwise wraps [ErrNoRegion], [ErrOtherBoot] or the system's error.
 //
-// Who can write to the file can end this program by cutting it off, as with every mapping; larderd and the library never
-// do, and the memory that a server passes ([Attach]) is sealed against it.
+// A process with write access to the file can crash this program by truncating it, as with every
+// mapping. larderd and the library never do, and the memory that a server shares ([Attach]) is
+// sealed against it.
 func Open(path string) (*Region, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -77,8 +80,8 @@ func Open(path string) (*Region, error) {
 	return region, nil
 }
 
-// Map does what [Open] does with a descriptor, which the caller keeps and may close. One without a name in a file system
-// must be sealed against being cut off.
+// Map is [Open] for a descriptor, which the caller keeps and may close. A file without a name must
+// be sealed against truncation.
 func Map(file *os.File) (*Region, error) {
 	region, err := mapRegion(file, false)
 	if err != nil {
@@ -125,19 +128,21 @@ func viewOf(memory *memory, isServed bool) (*view, error) {
 	return &view{memory, layout, secretsOf(memory.word(atSeed)), clock, isServed}, nil
 }
 
-// halves are the two words of a number of 16 bytes, highest first, as they stand in a superblock: the low one first.
+// halves returns the two words of a 16-byte number in the order of the superblock: the low one
+// first.
 func halves(number []byte) [2]uint64 {
 	return [2]uint64{binary.BigEndian.Uint64(number[8:]), binary.BigEndian.Uint64(number)}
 }
 
-// Identity of the region; it stays when the region is closed.
+// Identity returns the identity of the region, also after Close.
 func (r *Region) Identity() Identity { return r.identity }
 
-// Get appends the value of a key to dst. False where there is none that lives, where it cannot be told without asking the
-// cache's owner, and when the region is closed; dst comes back as it was then.
+// Get appends the value of a key to dst. If there is no valid item, if only the cache's owner can
+// decide, or if the region is closed, it returns dst unchanged and false.
 //
-// Cost: two or three cache misses and the copy; no system call, no lock, no store to shared memory, and no allocation
-// where dst has room. Values that are kept in more than 64 pieces (of an eighth of a segment each) take one.
+// Cost: two or three cache misses and the copy. Get takes no system call and no lock, does not
+// write to shared memory, and does not allocate if the capacity of dst suffices. A value in more
+// than 64 pieces (each an eighth of a segment) takes one allocation.
 func (r *Region) Get(dst, key []byte) (value []byte, info Info, ok bool) {
 	v := r.view.Load()
 	if v == nil {
@@ -148,9 +153,9 @@ func (r *Region) Get(dst, key []byte) (value []byte, info Info, ok bool) {
 	return value, info, ok
 }
 
-// GetMany appends the values of all keys that are found to dst, and tells found of each: which key it is of, and the part
-// of dst that is its value. The memory is asked for what several keys need at a time, so it is faster than one [Region.Get]
-// after another where that is not in the processor's caches.
+// GetMany appends the values of all keys that are found to dst. It calls found for each, with the
+// index of the key and the part of dst that holds the value. It overlaps the cache misses of
+// several keys, so it is faster than separate [Region.Get] calls on data outside of the CPU caches.
 func (r *Region) GetMany(dst []byte, keys [][]byte, found func(index int, value []byte, info Info)) []byte {
 	v := r.view.Load()
 	if v == nil {
@@ -161,7 +166,8 @@ func (r *Region) GetMany(dst []byte, keys [][]byte, found func(index int, value 
 	return dst
 }
 
-// IsLive says whether the region is open and, of a server's memory, whether the server moves its clock.
+// IsLive reports whether the region is open and, for a server's memory, whether the server updates
+// its clock.
 func (r *Region) IsLive() bool {
 	v := r.view.Load()
 	if v == nil {
@@ -172,11 +178,11 @@ func (r *Region) IsLive() bool {
 	return ok
 }
 
-// Close lets go of the file, at once. Who is just reading is not waited for and never harmed: zeros take the file's place
-// in the mapping, in which nothing is found. The addresses themselves are given back when the garbage collector sees
-// that nobody is reading there any more. So a read counts nothing and takes no lock.
+// Close releases the file at once. It does not wait for concurrent reads and does not harm them:
+// zeros replace the file in the mapping, in which they find nothing. The garbage collector releases
+// the addresses when no goroutine reads there. This way a read needs no count and no lock.
 //
-// A region that is dropped without it is closed by the garbage collector. A second call gives [ErrClosed].
+// The garbage collector closes an unreachable region. A second call returns [ErrClosed].
 func (r *Region) Close() error {
 	v := r.view.Swap(nil)
 	if v == nil {
@@ -187,7 +193,8 @@ func (r *Region) Close() error {
 	return nil
 }
 
-// now is the present second; false where the server's clock does not go, and so nothing can be believed.
+// now returns the current second, and false if the server's clock has stopped, so that the contents
+// are not reliable.
 func (v *view) now() (uint32, bool) {
 	stored, system := v.memory.half(atClock), v.clock.second()
 	if !v.isServed {
@@ -197,7 +204,7 @@ func (v *view) now() (uint32, bool) {
 	return max(stored, system), -clockDriftSecsMax <= drift && drift <= clockDriftSecsMax
 }
 
-// get is Get; and says whether a note that the item was read would tell its owner something.
+// get is Get, and reports whether a hint would be useful.
 func (v *view) get(dst, key []byte) (value []byte, info Info, ok, isHintDue bool) {
 	now, ok := v.now()
 	if !ok || v.isFlushDue(now) {
@@ -206,7 +213,7 @@ func (v *view) get(dst, key []byte) (value []byte, info Info, ok, isHintDue bool
 	return v.lookUp(dst, key, v.secrets.hash(key), now)
 }
 
-// isFlushDue: everything that is there has been flushed, or is about to be.
+// isFlushDue reports whether all items have been flushed or are about to be.
 func (v *view) isFlushDue(now uint32) bool {
 	at := v.memory.word(atFlushAt)
 	return at != 0 && uint32(at) <= now
@@ -236,7 +243,7 @@ func (v *view) lookUp(dst, key []byte, hash uint64, now uint32) (value []byte, i
 	return dst, Info{}, false, false
 }
 
-// isDead: stored before the last flush, or past its deadline.
+// isGone reports whether an item was stored before the last flush or has expired.
 func (v *view) isGone(record *found, now uint32) bool {
 	if record.sequence < v.memory.word(atFlushSequence) {
 		return true
@@ -245,7 +252,7 @@ func (v *view) isGone(record *found, now uint32) bool {
 	return deadline != 0 && deadline <= now
 }
 
-// deadline is the second in which the item dies, 0 for none.
+// deadline returns the second of expiry; 0 for none.
 func (v *view) deadline(record *found) uint32 {
 	if !record.header.has(hasDeadline) {
 		return 0
@@ -262,7 +269,8 @@ func (v *view) version(record *found) uint64 {
 
 func (v *view) info(record *found, now uint32) Info {
 	info := Info{CAS: v.version(record)}
-	// Once more, after the version: who is told the version that a change of the marks gave is told the marks.
+	// Load the header again, after the version: a caller that gets the version of a change of the
+	// marks must get these marks.
 	marks := header(v.memory.word(record.recordAt))
 	info.Stale, info.RecacheTaken = marks.has(isStale), marks.has(hasRecacheToken)
 	if record.header.has(hasFlags) {
@@ -274,7 +282,7 @@ func (v *view) info(record *found, now uint32) Info {
 	return info
 }
 
-// value appends the value of a record; false where it changed meanwhile.
+// value appends the value of a record. It returns false if the value changed meanwhile.
 func (v *view) value(dst []byte, record *found) ([]byte, bool) {
 	at, bytes := record.recordAt+record.header.valueAt(), record.header.valueBytes()
 	switch {
@@ -289,7 +297,7 @@ func (v *view) value(dst []byte, record *found) ([]byte, bool) {
 	}
 }
 
-// appendNumber appends the text of a number, padded with spaces; false where it is longer than that.
+// appendNumber appends a number padded with spaces. It returns false if the number is too long.
 func appendNumber(dst []byte, number, visibleBytes uint64) ([]byte, bool) {
 	start := len(dst)
 	dst = strconv.AppendUint(dst, number, 10)
@@ -299,8 +307,8 @@ func appendNumber(dst []byte, number, visibleBytes uint64) ([]byte, bool) {
 	return dst, uint64(len(dst)-start) == visibleBytes
 }
 
-// isUnaltered says whether what was read of a record, under the version read before, is its value still: numbers and
-// growing values change where they are, and have the version 0 while they do.
+// isUnchanged reports whether the value is still that of the version read before. Numbers and
+// appended values change in place, and have version 0 during a change.
 func (v *view) isUnchanged(record *found, version uint64) bool {
 	if !record.header.changesInPlace() {
 		return true

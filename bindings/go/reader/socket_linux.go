@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// receive reads bytes, and takes the descriptor that comes with them. Of several, which nobody sends who is asked for one,
-// all but the first are closed.
+// receive reads bytes and the descriptor that comes with them. It closes further descriptors, which
+// a server does not send.
 func receive(conn *net.UnixConn, into []byte) (n int, file *os.File, err error) {
 	ancillary := make([]byte, syscall.CmsgSpace(4))
 	n, ancillaryBytes, _, _, err := conn.ReadMsgUnix(into, ancillary)
@@ -37,7 +37,7 @@ func receive(conn *net.UnixConn, into []byte) (n int, file *os.File, err error) 
 	return n, file, nil
 }
 
-// sendSome sends as many bytes as the socket takes without waiting.
+// sendSome sends as many bytes as the socket accepts without blocking.
 func sendSome(fd uintptr, bytes []byte) (int, error) {
 	const flags = syscall.MSG_DONTWAIT | syscall.MSG_NOSIGNAL
 	sent, err := syscall.SendmsgN(int(fd), bytes, nil, nil, flags)

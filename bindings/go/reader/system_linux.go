@@ -20,8 +20,8 @@ const (
 	memoryBytesLimit = 1 << 40
 )
 
-// mapFile maps a whole file, to be read only. What a server passes must be sealed: a file with a name can be cut off by all
-// who may write to it, which would end this process.
+// mapFile maps a whole file for reading. The memory of a server must be sealed: any process with
+// write access can truncate a named file, which would crash this process.
 func mapFile(file *os.File, isServed bool) (*memory, error) {
 	raw, err := file.SyscallConn()
 	if err != nil {
@@ -44,16 +44,16 @@ func mapDescriptor(fd int, isServed bool) ([]byte, error) {
 		return nil, os.NewSyscallError("fstat", err)
 	}
 	if stat.Mode&syscall.S_IFMT != syscall.S_IFREG {
-		return nil, errors.New("it is not a regular file; a cache is in one, or in a sealed memory that a server passes")
+		return nil, errors.New("not a regular file: want the file of a cache, or the sealed memory of a server")
 	}
-	// Memory without a name comes from another process: should it be cut off, a read of it would end this one.
+	// Memory without a name comes from another process, whose truncation would crash this process.
 	seals, _, errno := syscall.Syscall(syscall.SYS_FCNTL, uintptr(fd), fcntlGetSeals, 0)
 	isSealed := errno == 0 && seals&sealShrink != 0
 	if (isServed || stat.Nlink == 0) && !isSealed {
-		return nil, errors.New("its length can change, for it is not sealed; pass a descriptor that larderd or the library made for readers")
+		return nil, errors.New("the memory is not sealed: want a descriptor that larderd or the library created for readers")
 	}
 	if stat.Size < memoryBytesMin || stat.Size > memoryBytesLimit {
-		return nil, fmt.Errorf("%w; it has %d bytes", ErrNoRegion, stat.Size)
+		return nil, fmt.Errorf("%w (%d bytes)", ErrNoRegion, stat.Size)
 	}
 	mapped, err := syscall.Mmap(fd, 0, int(stat.Size), syscall.PROT_READ, syscall.MAP_SHARED)
 	if err != nil {
@@ -62,18 +62,18 @@ func mapDescriptor(fd int, isServed bool) ([]byte, error) {
 	return mapped, nil
 }
 
-// empty puts zeros in the mapping's place, at once and for all threads: the file is let go of, and who is just reading
-// reads on, and finds that nothing is there.
+// replaceWithZeros replaces the mapping by zeros, atomically for all threads. It releases the file,
+// and concurrent reads find nothing.
 func (m *memory) replaceWithZeros() {
 	const flags = syscall.MAP_PRIVATE | syscall.MAP_ANON | syscall.MAP_FIXED | syscall.MAP_NORESERVE
-	// Where the system has no memory for that the file stays mapped until the mapping goes: nothing else is different.
+	// On an error the file stays mapped until the view is collected, which is harmless.
 	_, _, _ = syscall.Syscall6(syscall.SYS_MMAP, uintptr(m.base), uintptr(m.bytes), syscall.PROT_READ, flags, ^uintptr(0), 0)
 }
 
-// unmap gives the addresses back. Nobody may read there any more.
+// unmap releases the addresses. No goroutine may read there.
 func unmap(mapped []byte) { _ = syscall.Munmap(mapped) }
 
-// monotonicNanos is the system's monotonic clock, which counts from its boot.
+// monotonicNanos returns the system's monotonic clock, which counts from the boot.
 func monotonicNanos() (int64, error) {
 	var now syscall.Timespec
 	_, _, errno := syscall.Syscall(syscall.SYS_CLOCK_GETTIME, clockMonotonic, uintptr(unsafe.Pointer(&now)), 0)
@@ -83,16 +83,17 @@ func monotonicNanos() (int64, error) {
 	return now.Nano(), nil
 }
 
-// bootID is the number that the system gave this boot, its halves as they stand in a superblock: the low one first.
+// bootID returns the number of this boot, with the halves in the order of the superblock: the low
+// one first.
 func bootID() (boot [2]uint64, err error) {
 	text, err := os.ReadFile(bootIDPath)
 	if err != nil {
-		return boot, fmt.Errorf("the system does not say which boot this is: %w", err)
+		return boot, fmt.Errorf("cannot read the boot id: %w", err)
 	}
 	digits := strings.ReplaceAll(strings.TrimSpace(string(text)), "-", "")
 	bytes, err := hex.DecodeString(digits)
 	if err != nil || len(bytes) != 16 {
-		return boot, fmt.Errorf("%s info %q, which is no boot's number", bootIDPath, text)
+		return boot, fmt.Errorf("%s contains %q, want a boot id", bootIDPath, text)
 	}
 	return halves(bytes), nil
 }

@@ -9,9 +9,9 @@ import (
 	"os"
 )
 
-// errElsewhere: the memory of a cache is shared on Linux only, and its numbers are little-endian ones of 64 bits. What
-// uses this package compiles everywhere, and asks the server where this says no.
-var errElsewhere = fmt.Errorf("a cache's memory can be read on 64-bit little-endian Linux only: %w", errors.ErrUnsupported)
+// errElsewhere is the error of all functions that open a cache: sharing needs Linux, and the format
+// is 64-bit little-endian. Programs that use this package compile everywhere and use the socket.
+var errElsewhere = fmt.Errorf("reading a cache's memory requires 64-bit little-endian Linux: %w", errors.ErrUnsupported)
 
 func mapFile(*os.File, bool) (*memory, error)              { return nil, errElsewhere }
 func (m *memory) replaceWithZeros()                        {}

@@ -141,7 +141,7 @@ func cutMessage(b []byte, magic byte, what string) (body binaryBody, n int, err 
 		return body, 0, syntax("a body of less than 2 GiB", b[:BinaryHeaderBytes], "")
 	}
 	if uint64(extras+key) > length {
-		return body, 0, syntax("a body that has spare for extras and key", b[:BinaryHeaderBytes], "")
+		return body, 0, syntax("a body with space for extras and key", b[:BinaryHeaderBytes], "")
 	}
 	n = BinaryHeaderBytes + int(length)
 	if len(b) < n {
