@@ -21,7 +21,7 @@ import (
 	"larder/reader"
 )
 
-func TestHitsAreFoundInTheMemoryOfAServer(t *testing.T) {
+func TestGetReadsMemoryOfServer(t *testing.T) {
 	s := startLarderd(t, "-m", "64")
 	writer, local := dial(t, s), attach(t, s)
 	large := bytes.Repeat([]byte("large "), 50_000)
@@ -31,47 +31,53 @@ func TestHitsAreFoundInTheMemoryOfAServer(t *testing.T) {
 	writer.set(t, "number", 0, 0, []byte("41"))
 	writer.request(t, "incr number 1")
 	value, info, ok := local.Get(nil, []byte("k"))
-	if !ok || string(value) != "value" || info.Flags != 7 || info.CAS == 0 || info.TTL > 100*time.Second || info.TTL < 90*time.Second {
-		t.Error(string(value), info, ok)
+	equal(t, "Get(k) found", ok, true)
+	equal(t, "Get(k)", string(value), "value")
+	equal(t, "Flags", info.Flags, 7)
+	equal(t, "CAS is 0", info.CAS == 0, false)
+	// The test takes less than ten seconds.
+	if info.TTL > 100*time.Second || info.TTL < 90*time.Second {
+		t.Errorf("TTL = %v, want 90 s to 100 s", info.TTL)
 	}
-	for key, expected := range map[string]string{"empty": "", "large": string(large), "number": "42"} {
-		if value, info, ok := local.Get([]byte("> "), []byte(key)); !ok || string(value) != "> "+expected || info.TTL != 0 {
-			t.Errorf("%s: %d bytes, %v %v", key, len(value), info, ok)
+	for key, want := range map[string]string{"empty": "", "large": string(large), "number": "42"} {
+		value, info, ok := local.Get([]byte("> "), []byte(key))
+		if !ok || string(value) != "> "+want {
+			t.Errorf("Get(%q) = %.40q (%d bytes), %v, want %.40q", key, value, len(value), ok, "> "+want)
 		}
+		equal(t, "TTL of "+key, info.TTL, 0)
 	}
 	found := map[int]string{}
-	local.GetMany(nil, [][]byte{[]byte("number"), []byte("none"), []byte("k")}, func(i int, value []byte, _ reader.Info) {
-		found[i] = string(value)
-	})
-	if len(found) != 2 || found[0] != "42" || found[2] != "value" {
-		t.Error(found)
-	}
+	keys := [][]byte{[]byte("number"), []byte("none"), []byte("k")}
+	local.GetMany(nil, keys, func(i int, value []byte, _ reader.Info) { found[i] = string(value) })
+	equal(t, "GetMany", fmt.Sprint(found), fmt.Sprint(map[int]string{0: "42", 2: "value"}))
 	for _, key := range []string{"none", "", strings.Repeat("k", 250), strings.Repeat("k", 300)} {
-		if value, _, ok := local.Get(nil, []byte(key)); ok {
-			t.Errorf("%q: %q", key, value)
-		}
-	}
-	writer.request(t, "delete k")
-	if _, _, ok := local.Get(nil, []byte("k")); ok {
-		t.Error("deleted, and found")
-	}
-	writer.set(t, "stale", 0, 0, []byte("v"))
-	writer.request(t, "md stale I")
-	if _, _, ok := local.Get(nil, []byte("stale")); ok {
-		t.Error("whose part it is to bring the new value is for the server to say")
-	}
-	writer.request(t, "flush_all")
-	if _, _, ok := local.Get(nil, []byte("large")); ok {
-		t.Error("flushed, and found")
-	}
-	writer.set(t, "brief", 0, 1, []byte("v"))
-	if took := waitUntil(t, "expiry", func() bool { _, _, ok := local.Get(nil, []byte("brief")); return !ok }); took > 3*time.Second {
-		t.Error(took)
+		wantNoValue(t, local, key)
 	}
 }
 
-// One read of two is told the server, who counts each as two.
-func TestWhatIsReadIsTold(t *testing.T) {
+func TestGetDoesNotFindInvalidItems(t *testing.T) {
+	s := startLarderd(t, "-m", "64")
+	writer, local := dial(t, s), attach(t, s)
+	writer.set(t, "k", 0, 0, []byte("value"))
+	wantValue(t, local, "k", "value")
+	writer.request(t, "delete k")
+	wantNoValue(t, local, "k")
+	// The server decides which client recaches a stale value.
+	writer.set(t, "stale", 0, 0, []byte("v"))
+	writer.request(t, "md stale I")
+	wantNoValue(t, local, "stale")
+	writer.set(t, "large", 0, 0, bytes.Repeat([]byte("large "), 50_000))
+	writer.request(t, "flush_all")
+	wantNoValue(t, local, "large")
+	writer.set(t, "brief", 0, 1, []byte("v"))
+	took := waitUntil(t, "expiry", func() bool { _, _, ok := local.Get(nil, []byte("brief")); return !ok })
+	// One second to live, one of rounding, and one for a loaded machine.
+	if took > 3*time.Second {
+		t.Errorf("a ttl of 1 s expired after %v, want at most 3 s", took)
+	}
+}
+
+func TestReadsAreReportedToServer(t *testing.T) {
 	s := startLarderd(t)
 	writer, local := dial(t, s), attach(t, s)
 	const keys = 2000
@@ -80,162 +86,109 @@ func TestWhatIsReadIsTold(t *testing.T) {
 	}
 	for i := range keys {
 		if _, _, ok := local.Get(nil, fmt.Append(nil, "k", i)); !ok {
-			t.Fatal("not found: k", i)
+			t.Fatalf("Get(k%d): not found", i)
 		}
 	}
-	waitUntil(t, "hits are queue", func() bool { return writer.stat(t, "get_hits") > keys*8/10 })
+	// One read in two is reported, at random, and counted twice: the sum is exact within 20 %.
+	waitUntil(t, "reported hits", func() bool { return writer.stat(t, "get_hits") > keys*8/10 })
 	if hits := writer.stat(t, "get_hits"); hits > keys*12/10 {
-		t.Errorf("%d hits were queue of %d", hits, keys)
+		t.Errorf("get_hits = %d for %d reads, want at most %d", hits, keys, keys*12/10)
 	}
 }
 
-// A server that was killed is believed no more, and one that was started in its place is found.
-func TestANewServerTakesTheOldOnesPlace(t *testing.T) {
+func TestAttachmentFollowsRestartedServer(t *testing.T) {
 	s := startLarderd(t)
 	local := attach(t, s)
 	dial(t, s).set(t, "k", 0, 0, []byte("old"))
 	old, _ := local.Identity()
-	if value, _, ok := local.Get(nil, []byte("k")); !ok || string(value) != "old" {
-		t.Fatal(ok)
-	}
+	wantValue(t, local, "k", "old")
 	s.kill()
-	if took := waitUntil(t, "a server's end is noticed", func() bool { return !local.IsLive() }); took > time.Second {
-		t.Error(took)
+	// The kernel closes the connection at once.
+	took := waitUntil(t, "end of the server", func() bool { return !local.IsLive() })
+	if took > time.Second {
+		t.Errorf("the end of the server was detected after %v, want at most 1 s", took)
 	}
-	if _, _, ok := local.Get(nil, []byte("k")); ok {
-		t.Error("found in the memory of a dead server")
-	}
+	wantNoValue(t, local, "k")
 	next := startServer(t, larderdPath(t), s.socket, "--local-readers", "same-uid", "-u", user())
 	dial(t, next).set(t, "k", 0, 0, []byte("new"))
-	waitUntil(t, "the new one is found", local.IsLive)
-	if value, _, ok := local.Get(nil, []byte("k")); !ok || string(value) != "new" {
-		t.Error(string(value), ok)
-	}
-	if identity, ok := local.Identity(); !ok || identity == old {
-		t.Error(identity, ok)
-	}
+	waitUntil(t, "the new server", local.IsLive)
+	wantValue(t, local, "k", "new")
+	identity, ok := local.Identity()
+	equal(t, "Identity found", ok, true)
+	equal(t, "Identity is that of the old server", identity == old, false)
 }
 
-// Who has opened another connection to the socket asks whether it leads to the server whose memory is read.
-func TestAnAttachmentIsConfirmedByTheServerThatIsThere(t *testing.T) {
+func TestConfirmDetectsReplacedServer(t *testing.T) {
 	s := startLarderd(t)
 	local := attach(t, s)
 	before := countDescriptors(t)
 	for range 10 {
-		if err := local.Confirm(context.Background()); err != nil {
-			t.Error(err)
-		}
+		wantError(t, "Confirm", local.Confirm(context.Background()), nil)
 	}
 	if after := countDescriptors(t); after > before {
-		t.Errorf("%d descriptors were %d", after, before)
+		t.Errorf("%d descriptors after Confirm, want at most %d", after, before)
 	}
-	// A second server takes the socket's name; the first one serves the connections that it has.
+	// A second server takes the socket; the first one keeps serving its connections.
 	next := startServer(t, larderdPath(t), s.socket, "--local-readers", "same-uid", "-u", user())
 	isReplaced := func() bool { return errors.Is(local.Confirm(context.Background()), reader.ErrReplaced) }
-	waitUntil(t, "another server is there", isReplaced)
-	if !local.IsLive() {
-		t.Error("the one before does not serve on")
-	}
+	waitUntil(t, "the second server", isReplaced)
+	equal(t, "IsLive with the first server", local.IsLive(), true)
 	next.kill()
 	s.kill()
-	if err := local.Confirm(context.Background()); err == nil || errors.Is(err, reader.ErrReplaced) {
-		t.Error(err)
+	err := local.Confirm(context.Background())
+	if err == nil || errors.Is(err, reader.ErrReplaced) {
+		t.Errorf("Confirm without a server: error %v, want that of the socket", err)
 	}
 }
 
-// An upgrade hands the memory over: the readers of the old process read what the new one stores.
-func TestAnUpgradeKeepsTheMemoryThatIsRead(t *testing.T) {
+func TestUpgradeKeepsMemory(t *testing.T) {
 	s := startLarderd(t)
 	local := attach(t, s)
 	dial(t, s).set(t, "k", 0, 0, []byte("old"))
 	old := dial(t, s).stat(t, "pid")
 	s.signal(t, syscall.SIGUSR2)
-	waitUntil(t, "another process serves", func() bool { return dial(t, s).stat(t, "pid") != old })
+	waitUntil(t, "the new process", func() bool { return dial(t, s).stat(t, "pid") != old })
 	successor := dial(t, s).stat(t, "pid")
 	t.Cleanup(func() { _ = syscall.Kill(successor, syscall.SIGKILL) })
-	if err := local.Confirm(context.Background()); err != nil {
-		t.Error(err)
-	}
-	if value, _, ok := local.Get(nil, []byte("k")); !ok || string(value) != "old" {
-		t.Error(string(value), ok)
-	}
+	wantError(t, "Confirm", local.Confirm(context.Background()), nil)
+	wantValue(t, local, "k", "old")
 	dial(t, s).set(t, "k", 0, 0, []byte("new"))
-	if value, _, ok := local.Get(nil, []byte("k")); !ok || string(value) != "new" {
-		t.Error(string(value), ok)
-	}
+	wantValue(t, local, "k", "new")
 	_ = syscall.Kill(successor, syscall.SIGKILL)
 	s.kill()
 }
 
-func TestAStoppedServerIsBelievedForSomeSeconds(t *testing.T) {
+func TestStoppedServerIsDetected(t *testing.T) {
 	s := startLarderd(t)
 	local := attach(t, s)
 	dial(t, s).set(t, "k", 0, 0, []byte("v"))
 	found := func() bool { _, _, ok := local.Get(nil, []byte("k")); return ok }
 	s.signal(t, syscall.SIGSTOP)
-	took := waitUntil(t, "a stopped server is noticed", func() bool { return !found() })
+	took := waitUntil(t, "the stopped server", func() bool { return !found() })
 	s.signal(t, syscall.SIGCONT)
+	// The limit is three seconds of clock drift, in whole seconds; the rest is for a loaded
+	// machine.
 	if took < time.Second || took > 6*time.Second {
-		t.Error(took)
+		t.Errorf("the stopped server was detected after %v, want 1 s to 6 s", took)
 	}
-	waitUntil(t, "it is believed again", found)
+	waitUntil(t, "the continued server", found)
 }
 
-func TestAServerThatPassesNoMemoryIsAnError(t *testing.T) {
+func TestServerThatDoesNotShareMemory(t *testing.T) {
 	for _, program := range []string{larderdPath(t), "/usr/bin/memcached"} {
 		if _, err := os.Stat(program); err != nil {
 			t.Log(err)
 			continue
 		}
 		s := startServer(t, program, tempSocket(t), "-u", user())
-		if _, err := reader.Attach(context.Background(), s.socket); !errors.Is(err, reader.ErrNotShared) {
-			t.Error(program, err)
-		}
+		_, err := reader.Attach(context.Background(), s.socket)
+		wantError(t, "Attach to "+program, err, reader.ErrNotShared)
 	}
-	if _, err := reader.Attach(context.Background(), tempSocket(t)); !errors.Is(err, os.ErrNotExist) {
-		t.Error(err)
-	}
+	_, err := reader.Attach(context.Background(), tempSocket(t))
+	wantError(t, "Attach without a server", err, os.ErrNotExist)
 }
 
-// answering is a server that answers in its own way.
-func serveResponse(t *testing.T, answer func(*net.UnixConn)) *server {
-	t.Helper()
-	socket := tempSocket(t)
-	listener, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = listener.Close() })
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			_, _ = conn.Read(make([]byte, 100))
-			answer(conn.(*net.UnixConn))
-			_ = conn.Close()
-		}
-	}()
-	return &server{socket: socket}
-}
-
-func countDescriptors(t *testing.T) int {
-	t.Helper()
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(entries)
-}
-
-// goroutines waits for those that are just ending.
-func waitForGoroutines(t *testing.T, atMost int) {
-	t.Helper()
-	waitUntil(t, "goroutines end", func() bool { return runtime.NumGoroutine() <= atMost })
-}
-
-func TestWhateverAServerAnswersIsAnErrorAndNoLeak(t *testing.T) {
+func TestAttachRejectsInvalidResponses(t *testing.T) {
 	_, region := sceneNamed(t, "kinds")
 	file, err := os.Open(copyRegion(t, region, func([]byte) {}))
 	if err != nil {
@@ -262,73 +215,71 @@ func TestWhateverAServerAnswersIsAnErrorAndNoLeak(t *testing.T) {
 	for name, answer := range map[string]func(*net.UnixConn){
 		"nothing":           func(*net.UnixConn) {},
 		"an error":          pass("ERROR\r\n"),
-		"a refusal":         pass("CLIENT_ERROR this connection may not read the memory\r\n"),
-		"no end":            pass(strings.Repeat("x", 1000)),
+		"a rejection":       pass("CLIENT_ERROR this connection may not read the memory\r\n"),
+		"no line end":       pass(strings.Repeat("x", 1000)),
 		"no descriptor":     pass(good),
 		"a descriptor only": pass("x", file),
-		"an error and one":  pass("ERROR\r\n", file),
+		"an error with one": pass("ERROR\r\n", file),
 		"no numbers":        pass("REGION "+identity+" x y z\r\n", file),
 		"no reads":          pass(fmt.Sprintf("REGION %s %d 5 0\r\n", identity, len(region)), file),
 		"another format":    pass(fmt.Sprintf("REGION %s %d 4 2\r\n", identity, len(region)), file),
 		"another identity":  pass(fmt.Sprintf("REGION %032d %d 5 2\r\n", 7, len(region)), file),
 		"another size":      pass(fmt.Sprintf("REGION %s %d 5 2\r\n", identity, len(region)+1), file),
 		"a pipe":            pass(good, pipe),
-		"several":           pass("REGION x\r\n", file, file, file),
+		"several files":     pass("REGION x\r\n", file, file, file),
 	} {
 		t.Run(name, func(t *testing.T) {
 			before, running := countDescriptors(t), runtime.NumGoroutine()
 			s := serveResponse(t, answer)
 			_, err := reader.Attach(context.Background(), s.socket)
 			if err == nil || !strings.Contains(err.Error(), s.socket) {
-				t.Fatal(err)
+				t.Fatalf("Attach: error %v, want one with the path %s", err, s.socket)
 			}
 			t.Log(err)
-			// The listener and the goroutine of it.
-			waitUntil(t, "descriptors are closed", func() bool { return countDescriptors(t) <= before+2 })
+			// Two more: the listener, and a connection that the server has not closed yet.
+			waitUntil(t, "close of descriptors", func() bool { return countDescriptors(t) <= before+2 })
 			waitForGoroutines(t, running+1)
 		})
 	}
-	t.Run("never", func(t *testing.T) {
+	t.Run("no response in time", func(t *testing.T) {
 		s := serveResponse(t, func(*net.UnixConn) { time.Sleep(time.Second) })
 		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 		defer cancel()
 		started := time.Now()
-		if _, err := reader.Attach(ctx, s.socket); err == nil || time.Since(started) > 900*time.Millisecond {
-			t.Error(err, time.Since(started))
+		if _, err := reader.Attach(ctx, s.socket); err == nil {
+			t.Error("Attach: no error, want a timeout")
+		}
+		// Less than the server takes to close the connection.
+		if took := time.Since(started); took > 900*time.Millisecond {
+			t.Errorf("Attach with a timeout of 50 ms took %v, want at most 900 ms", took)
 		}
 	})
 }
 
-func TestAClosedAttachmentLeavesNothing(t *testing.T) {
+func TestCloseReleasesResources(t *testing.T) {
 	s := startLarderd(t)
 	dial(t, s).set(t, "k", 0, 0, []byte("v"))
 	before, running := countDescriptors(t), runtime.NumGoroutine()
 	var all []*reader.Attachment
 	for range 10 {
 		local := attach(t, s)
-		if _, _, ok := local.Get(nil, []byte("k")); !ok {
-			t.Error("not found")
-		}
+		wantValue(t, local, "k", "v")
 		all = append(all, local)
 	}
 	for _, local := range all {
-		if err := local.Close(); err != nil {
-			t.Error(err)
-		}
-		if _, _, ok := local.Get(nil, []byte("k")); ok || local.IsLive() {
-			t.Error("found after the end")
-		}
-		if err := local.Close(); !errors.Is(err, reader.ErrClosed) {
-			t.Error(err)
-		}
+		wantError(t, "Close", local.Close(), nil)
+		wantNoValue(t, local, "k")
+		equal(t, "IsLive after Close", local.IsLive(), false)
+		wantError(t, "second Close", local.Close(), reader.ErrClosed)
 	}
 	waitForGoroutines(t, running)
 	if after := countDescriptors(t); after > before {
-		t.Errorf("%d descriptors were %d", after, before)
+		t.Errorf("%d descriptors after Close, want at most %d", after, before)
 	}
 }
 
-// record is a value that tells whether it is whole: its key, a number, filler, and a checksum.
+// record returns a value that shows whether it is complete: its key, a number, filler, and a
+// checksum.
 func record(into []byte, key string, number uint32, bytes int) []byte {
 	into = append(append(into[:0], key...), ' ')
 	for len(into) < bytes {
@@ -337,15 +288,15 @@ func record(into []byte, key string, number uint32, bytes int) []byte {
 	return binary.LittleEndian.AppendUint32(into, crc32.ChecksumIEEE(into))
 }
 
+// isWhole reports whether a value is a complete record of a key.
 func isWhole(value []byte, key string) bool {
 	end := len(value) - 4
 	return end > len(key) && string(value[:len(key)+1]) == key+" " &&
 		crc32.ChecksumIEEE(value[:end]) == binary.LittleEndian.Uint32(value[end:])
 }
 
-// Writers overwrite values of all lengths as fast as they can, in a cache that has no room for all of them, while they are
-// read: what is found is always whole, and under its key.
-func TestNoReaderEverSeesAWrongValue(t *testing.T) {
+// Two writers overwrite values of all lengths in a cache that is too small for all of them.
+func TestConcurrentReadsReturnCompleteValues(t *testing.T) {
 	s := startLarderd(t, "-m", "16", "-t", "2")
 	const keys = 3000
 	lengths := []int{20, 100, 900, 5000, 30_000, 200_000}
@@ -365,7 +316,7 @@ func TestNoReaderEverSeesAWrongValue(t *testing.T) {
 				value = record(value, key, number, length)
 				line = fmt.Appendf(line[:0], "set %s 0 0 %d noreply\r\n", key, len(value))
 				if _, err := conn.Write(append(append(line, value...), "\r\n"...)); err != nil {
-					t.Error(err)
+					t.Errorf("write: %v", err)
 					return
 				}
 				written.Add(1)
@@ -395,13 +346,17 @@ func TestNoReaderEverSeesAWrongValue(t *testing.T) {
 	writers.Wait()
 	readers.Wait()
 	t.Logf("%d values written, %d found", written.Load(), hits.Load())
-	if wrong.Load() > 0 || written.Load() < 1000 || hits.Load() < 1000 {
-		t.Errorf("%d of %d values found are wrong; %d were written", wrong.Load(), hits.Load(), written.Load())
+	if wrong.Load() > 0 {
+		t.Errorf("%d of %d values are wrong, want none", wrong.Load(), hits.Load())
+	}
+	// Far less than any machine does in four seconds.
+	if written.Load() < 1000 || hits.Load() < 1000 {
+		t.Errorf("%d values written and %d found, want at least 1000 each", written.Load(), hits.Load())
 	}
 }
 
-// Values that change where they are: numbers, and such as are appended to.
-func TestNoReaderEverSeesAHalfDoneChange(t *testing.T) {
+// Numbers and appended values change in place.
+func TestConcurrentReadsReturnConsistentChanges(t *testing.T) {
 	s := startLarderd(t)
 	writer, local := dial(t, s), attach(t, s)
 	writer.set(t, "number", 0, 0, []byte("1000000000000"))
@@ -418,16 +373,17 @@ func TestNoReaderEverSeesAHalfDoneChange(t *testing.T) {
 			var number uint64
 			if ok {
 				if _, err := fmt.Sscanf(string(value), "%d", &number); err != nil || len(value) != 13 {
-					t.Errorf("%q: %v", value, err)
+					t.Errorf("Get(number) = %q, want 13 digits", value)
 				}
 				if number < last || info.CAS < lastCAS || (number > last) != (info.CAS > lastCAS) {
-					t.Errorf("%d with %d after %d with %d", number, info.CAS, last, lastCAS)
+					t.Errorf("number %d with version %d after %d with %d, want both or none to grow",
+						number, info.CAS, last, lastCAS)
 				}
 				last, lastCAS = number, info.CAS
 			}
 			value, _, ok = local.Get(nil, []byte("grown"))
 			if ok && (len(value) < longest || strings.Trim(string(value[1:]), "0123456789") != "") {
-				t.Errorf("%d bytes after %d: %q", len(value), longest, value)
+				t.Errorf("Get(grown) = %d bytes %.40q after %d bytes, want more digits", len(value), value, longest)
 			}
 			longest = max(longest, len(value))
 		}

@@ -10,7 +10,8 @@ import (
 
 const benchItems = 1_000_000
 
-// benchKeys are keys of 1,000,000 items, as often as a zipf law of 1.01 asks for each, in random order.
+// benchKeys returns keys of 1,000,000 items in random order, distributed by Zipf's law with
+// exponent 1.01.
 func benchKeys() [][]byte {
 	zipf := rand.NewZipf(rand.New(rand.NewPCG(1, 2)), 1.01, 1, benchItems-1)
 	keys := make([][]byte, 1<<20)
@@ -20,7 +21,7 @@ func benchKeys() [][]byte {
 	return keys
 }
 
-// benchServer is a larderd with 1,000,000 items of 100 bytes.
+// benchServer starts a larderd with 1,000,000 items of 100 bytes.
 func benchServer(b *testing.B) *server {
 	b.Helper()
 	s := startLarderd(b, "-m", "512")
@@ -43,7 +44,8 @@ func benchServer(b *testing.B) *server {
 	return s
 }
 
-// Get of 100 bytes of a million items, in the memory and through the socket.
+// BenchmarkGet measures gets of 100 bytes out of a million items, in the memory and through the
+// socket.
 func BenchmarkGet(b *testing.B) {
 	s, keys := benchServer(b), benchKeys()
 	local := attach(b, s)
@@ -89,7 +91,7 @@ func BenchmarkGet(b *testing.B) {
 		into := make([]byte, 0, 256)
 		for i := 0; b.Loop(); i++ {
 			if value, err := conn.get(into, keys[i%len(keys)]); err != nil || len(value) != 100 {
-				b.Fatal(len(value), err)
+				b.Fatalf("get = %d bytes, %v, want 100", len(value), err)
 			}
 		}
 	})

@@ -19,7 +19,7 @@ import (
 	"larder/reader"
 )
 
-// A case says what must be found under a key: the Rust library, which made the region, found it so.
+// testCase is the expected result for a key, as found by the Rust library that created the region.
 type testCase struct {
 	Key          string
 	Found        bool
@@ -40,7 +40,7 @@ func (c *testCase) key() []byte {
 	return key
 }
 
-// scene is a region and what must be found in it.
+// scene is a region and its expected contents.
 type scene struct {
 	name, path string
 	cases      []testCase
@@ -55,8 +55,8 @@ var cases struct {
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if _, isFailure, err := findLarderd(); err != nil && !isFailure {
-		// It cannot skip itself.
-		fmt.Println("Example is skipped:", err)
+		// An example cannot skip itself.
+		fmt.Println("skipping Example:", err)
 		_ = flag.Set("test.skip", "^Example$")
 	}
 	code := m.Run()
@@ -66,7 +66,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// scenes has the Rust library make them: by the program that REGION_CASES names, or by cargo.
+// scenes returns the scenes that the Rust library creates: by the program that REGION_CASES names,
+// or by cargo.
 func scenes(t testing.TB) []scene {
 	t.Helper()
 	cases.once.Do(makeCases)
@@ -74,11 +75,11 @@ func scenes(t testing.TB) []scene {
 		t.Fatal(cases.err)
 	}
 	if cases.folder == "" {
-		t.Skip("no cargo to make the regions; or name a built example region_cases by REGION_CASES")
+		t.Skip("creating the regions requires cargo, or the built example region_cases in REGION_CASES")
 	}
 	paths, _ := filepath.Glob(filepath.Join(cases.folder, "*.region"))
 	if len(paths) < 7 {
-		t.Fatalf("only %q", paths)
+		t.Fatalf("scenes %q, want at least 7", paths)
 	}
 	var all []scene
 	for _, path := range paths {
@@ -95,6 +96,7 @@ func scenes(t testing.TB) []scene {
 	return all
 }
 
+// makeCases writes the regions and their expected contents to a folder.
 func makeCases() {
 	program := []string{os.Getenv("REGION_CASES")}
 	if program[0] == "" {
@@ -117,10 +119,10 @@ func makeCases() {
 	}
 }
 
-// check compares what was found with what must be found.
+// check returns an error if the result of a read differs from the expected one.
 func (c *testCase) check(value []byte, info reader.Info, ok bool) error {
 	if ok != c.Found {
-		return fmt.Errorf("found: %v", ok)
+		return fmt.Errorf("found %v, want %v", ok, c.Found)
 	}
 	if !ok {
 		return nil
@@ -128,21 +130,21 @@ func (c *testCase) check(value []byte, info reader.Info, ok bool) error {
 	hash := fnv.New64a()
 	_, _ = hash.Write(value)
 	if found := fmt.Sprintf("%016x", hash.Sum64()); len(value) != c.Bytes || found != c.FNV1a {
-		return fmt.Errorf("%d bytes with hash %s", len(value), found)
+		return fmt.Errorf("%d bytes with hash %s, want %d with %s", len(value), found, c.Bytes, c.FNV1a)
 	}
-	// The region has been there for a while.
+	// The region may be some minutes old.
 	ttl := int64(info.TTL / time.Second)
 	if ttl > c.TTLSecs || ttl < c.TTLSecs-300 || (ttl == 0) != (c.TTLSecs == 0) {
-		return fmt.Errorf("it has %d seconds to live", ttl)
+		return fmt.Errorf("TTL %d s, want %d s", ttl, c.TTLSecs)
 	}
 	info.TTL = 0
-	if expected := (reader.Info{Flags: c.Flags, CAS: c.CAS, Stale: c.Stale, RecacheTaken: c.RecacheTaken}); info != expected {
-		return fmt.Errorf("%+v", info)
+	if want := (reader.Info{Flags: c.Flags, CAS: c.CAS, Stale: c.Stale, RecacheTaken: c.RecacheTaken}); info != want {
+		return fmt.Errorf("info %+v, want %+v", info, want)
 	}
 	return nil
 }
 
-func TestAllIsFoundThatTheRustLibraryFinds(t *testing.T) {
+func TestGetMatchesRustLibrary(t *testing.T) {
 	for _, scene := range scenes(t) {
 		t.Run(scene.name, func(t *testing.T) {
 			region, err := reader.Open(scene.path)
@@ -155,21 +157,21 @@ func TestAllIsFoundThatTheRustLibraryFinds(t *testing.T) {
 			for _, c := range scene.cases {
 				value, info, ok := region.Get(buffer, c.key())
 				if !bytes.HasPrefix(value, []byte("before")) {
-					t.Fatalf("%q: what stood in dst is gone", c.key())
+					t.Fatalf("Get(%q) changed the contents of dst", c.key())
 				}
 				if err := c.check(value[len("before"):], info, ok); err != nil {
-					t.Errorf("%q: %v, expected %+v", c.key(), err, c)
+					t.Errorf("Get(%q): %v", c.key(), err)
 				}
 				if ok {
 					found++
 				}
 			}
-			t.Logf("%d of %d keys are found", found, len(scene.cases))
+			t.Logf("%d of %d keys found", found, len(scene.cases))
 		})
 	}
 }
 
-func TestManyAtOnceAreFoundAsOneByOne(t *testing.T) {
+func TestGetManyMatchesGet(t *testing.T) {
 	for _, scene := range scenes(t) {
 		t.Run(scene.name, func(t *testing.T) {
 			region, err := reader.Open(scene.path)
@@ -186,20 +188,20 @@ func TestManyAtOnceAreFoundAsOneByOne(t *testing.T) {
 				all := region.GetMany([]byte("before"), keys, func(i int, value []byte, info reader.Info) {
 					for ; next < i; next++ {
 						if scene.cases[next].Found {
-							t.Errorf("%q is not found", keys[next])
+							t.Errorf("GetMany did not find %q", keys[next])
 						}
 					}
 					if err := scene.cases[i].check(value, info, true); err != nil {
-						t.Errorf("%q: %v", keys[i], err)
+						t.Errorf("GetMany of %q: %v", keys[i], err)
 					}
 					next = i + 1
 				})
 				if !bytes.HasPrefix(all, []byte("before")) {
-					t.Fatal("what stood in dst is gone")
+					t.Fatal("GetMany changed the contents of dst")
 				}
 				for ; next < len(keys); next++ {
 					if scene.cases[next].Found {
-						t.Errorf("%q is not found", keys[next])
+						t.Errorf("GetMany did not find %q", keys[next])
 					}
 				}
 			}
@@ -207,7 +209,7 @@ func TestManyAtOnceAreFoundAsOneByOne(t *testing.T) {
 	}
 }
 
-func TestAReadAllocatesNothing(t *testing.T) {
+func TestAllocations(t *testing.T) {
 	for _, scene := range scenes(t) {
 		region, err := reader.Open(scene.path)
 		if err != nil {
@@ -227,7 +229,7 @@ func TestAReadAllocatesNothing(t *testing.T) {
 			found := 0
 			region.GetMany(many, keys, func(int, []byte, reader.Info) { found++ })
 		})
-		// A value in more than 64 pieces has one, with each of the two.
+		// Each of the two reads allocates for a value of more than 64 pieces.
 		large := 0
 		for _, c := range scene.cases[:len(keys)] {
 			if c.Bytes > 64*(8<<10)-64 {
@@ -235,7 +237,7 @@ func TestAReadAllocatesNothing(t *testing.T) {
 			}
 		}
 		if allocations > float64(large) {
-			t.Errorf("%s: %v allocations, %d large values", scene.name, allocations, large)
+			t.Errorf("%s: %v allocations, want at most %d", scene.name, allocations, large)
 		}
 	}
 }

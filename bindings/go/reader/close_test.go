@@ -1,10 +1,7 @@
 package reader_test
 
 import (
-	"errors"
-	"os"
 	"runtime"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -12,27 +9,8 @@ import (
 	"larder/reader"
 )
 
-// mappings are the lines of this process's mappings that name a file.
-func mappings(t *testing.T) []string {
-	t.Helper()
-	text, err := os.ReadFile("/proc/self/maps")
-	if err != nil {
-		t.Skip(err)
-	}
-	return strings.Split(strings.TrimSpace(string(text)), "\n")
-}
-
-func countMappings(t *testing.T, path string) (count int) {
-	for _, line := range mappings(t) {
-		if strings.HasSuffix(line, path) {
-			count++
-		}
-	}
-	return count
-}
-
-// Whoever is reading while a region is closed reads on, and finds nothing any more; the file is let go of at once.
-func TestARegionMayBeClosedWhileOthersRead(t *testing.T) {
+// Concurrent readers find nothing after Close, which releases the file at once.
+func TestCloseDuringReads(t *testing.T) {
 	scene, text := sceneNamed(t, "kinds")
 	path := copyRegion(t, text, func([]byte) {})
 	for range 10 {
@@ -58,7 +36,7 @@ func TestARegionMayBeClosedWhileOthersRead(t *testing.T) {
 						}
 						found++
 						if err := c.check(one, info, true); err != nil {
-							t.Errorf("%q: %v", c.key(), err)
+							t.Errorf("Get(%q): %v", c.key(), err)
 						}
 					}
 					if round == 0 {
@@ -68,27 +46,19 @@ func TestARegionMayBeClosedWhileOthersRead(t *testing.T) {
 			}()
 		}
 		ready.Wait()
-		if countMappings(t, path) != 1 {
-			t.Fatal("it is not mapped")
-		}
-		if err := region.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if countMappings(t, path) != 0 {
-			t.Fatal("it is still mapped")
-		}
+		equal(t, "mappings before Close", countMappings(t, path), 1)
+		must(t, region.Close())
+		equal(t, "mappings after Close", countMappings(t, path), 0)
 		readers.Wait()
-		if err := region.Close(); !errors.Is(err, reader.ErrClosed) {
-			t.Error(err)
-		}
-		if dst := region.GetMany([]byte("as it was"), [][]byte{scene.cases[0].key()}, nil); string(dst) != "as it was" || region.IsLive() {
-			t.Errorf("%q", dst)
-		}
+		wantError(t, "second Close", region.Close(), reader.ErrClosed)
+		dst := region.GetMany([]byte("unchanged"), [][]byte{scene.cases[0].key()}, nil)
+		equal(t, "GetMany after Close", string(dst), "unchanged")
+		equal(t, "IsLive after Close", region.IsLive(), false)
 	}
 }
 
-// The addresses of closed regions come back, and all of a region that was dropped.
-func TestTheCollectorTakesWhatNobodyReads(t *testing.T) {
+// Half of the regions are closed, the others are only unreachable.
+func TestGarbageCollectorUnmapsRegions(t *testing.T) {
 	_, text := sceneNamed(t, "flushed")
 	path := copyRegion(t, text, func([]byte) {})
 	before := len(mappings(t))
@@ -101,10 +71,10 @@ func TestTheCollectorTakesWhatNobodyReads(t *testing.T) {
 			_ = region.Close()
 		}
 	}
-	waitUntil(t, "the addresses come back", func() bool {
+	waitUntil(t, "release of the addresses", func() bool {
 		runtime.GC()
 		time.Sleep(time.Millisecond)
-		// The runtime may have mapped something meanwhile.
+		// The runtime may have added some mappings meanwhile.
 		return countMappings(t, path) == 0 && len(mappings(t)) <= before+5
 	})
 }

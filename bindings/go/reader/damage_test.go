@@ -1,7 +1,6 @@
 package reader_test
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"math/rand/v2"
@@ -14,79 +13,59 @@ import (
 	"larder/reader"
 )
 
-// copied makes a file with the bytes of another, changed.
-func copyRegion(t testing.TB, text []byte, change func(region []byte)) string {
-	t.Helper()
-	region := bytes.Clone(text)
-	change(region)
-	path := filepath.Join(t.TempDir(), "copy")
-	if err := os.WriteFile(path, region, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-// named is the scene with a name, and the bytes of its region.
-func sceneNamed(t testing.TB, name string) (scene, []byte) {
-	t.Helper()
-	for _, scene := range scenes(t) {
-		if scene.name == name {
-			text, err := os.ReadFile(scene.path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return scene, text
-		}
-	}
-	t.Fatalf("there is no scene %s", name)
-	return scene{}, nil
-}
-
-func TestAFileThatIsNoneIsRefusedByTheFieldThatDiffers(t *testing.T) {
+func TestOpenNamesFieldThatDiffers(t *testing.T) {
 	_, text := sceneNamed(t, "kinds")
-	for field, at := range map[string]int{
-		"format": 8, "bytes of a segment": 12, "size in bytes": 16, "number of segments": 24, "number of thread slots": 28,
-		"bytes of a thread slot": 32, "number of stripes": 36, "number of TTL classes": 56, "number of peers": 72,
-		"bytes of a peer": 76,
-	} {
-		path := copyRegion(t, text, func(region []byte) { region[at]++ })
-		_, err := reader.Open(path)
-		var wrong *reader.FieldError
-		if !errors.As(err, &wrong) || wrong.Field != field || wrong.Found == wrong.Expected {
-			t.Errorf("%s: %v", field, err)
-		}
-		if err == nil || !strings.Contains(err.Error(), field) || !strings.Contains(err.Error(), path) {
-			t.Errorf("%s: %v", field, err)
-		}
+	offsets := map[string]int{
+		"format": 8, "bytes of a segment": 12, "size in bytes": 16, "number of segments": 24,
+		"number of thread slots": 28, "bytes of a thread slot": 32, "number of stripes": 36,
+		"number of TTL classes": 56, "number of peers": 72, "bytes of a peer": 76,
+	}
+	for field, at := range offsets {
+		t.Run(field, func(t *testing.T) {
+			path := copyRegion(t, text, func(region []byte) { region[at]++ })
+			_, err := reader.Open(path)
+			var wrong *reader.FieldError
+			if !errors.As(err, &wrong) {
+				t.Fatalf("Open: error %v, want a FieldError", err)
+			}
+			equal(t, "Field", wrong.Field, field)
+			equal(t, "Found is Expected", wrong.Found == wrong.Expected, false)
+			for _, part := range []string{field, path} {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("Open: error %q, want the text %q", err, part)
+				}
+			}
+		})
 	}
 	for _, memory := range []uint64{0, 1, 1 << 63, 9 << 20} {
 		path := copyRegion(t, text, func(region []byte) { binary.LittleEndian.PutUint64(region[64:], memory) })
 		var wrong *reader.FieldError
 		if _, err := reader.Open(path); !errors.As(err, &wrong) {
-			t.Errorf("memory of %d bytes: %v", memory, err)
+			t.Errorf("Open with a memory of %d bytes: error %v, want a FieldError", memory, err)
 		}
-	}
-	if _, err := reader.Open(copyRegion(t, text, func(region []byte) { region[0] = 'l' })); !errors.Is(err, reader.ErrNoRegion) {
-		t.Error(err)
-	}
-	if _, err := reader.Open(copyRegion(t, text, func(region []byte) { region[104]++ })); !errors.Is(err, reader.ErrOtherBoot) {
-		t.Error(err)
-	}
-	for _, length := range []int{0, 1, 4095, 4096, len(text) - 1} {
-		if _, err := reader.Open(copyRegion(t, text[:length], func([]byte) {})); err == nil {
-			t.Errorf("%d bytes of it are a region", length)
-		}
-	}
-	if _, err := reader.Open(t.TempDir()); err == nil {
-		t.Error("a folder is a region")
-	}
-	if _, err := reader.Open(filepath.Join(t.TempDir(), "none")); !errors.Is(err, os.ErrNotExist) {
-		t.Error(err)
 	}
 }
 
-// lookAround looks for all keys of a scene in a damaged copy of its region: whatever is found, it must end, and harm
-// nothing.
+func TestOpenRejectsOtherFiles(t *testing.T) {
+	_, text := sceneNamed(t, "kinds")
+	_, err := reader.Open(copyRegion(t, text, func(region []byte) { region[0] = 'l' }))
+	wantError(t, "Open with another magic", err, reader.ErrNoRegion)
+	_, err = reader.Open(copyRegion(t, text, func(region []byte) { region[104]++ }))
+	wantError(t, "Open with another boot id", err, reader.ErrOtherBoot)
+	for _, length := range []int{0, 1, 4095, 4096, len(text) - 1} {
+		if _, err := reader.Open(copyRegion(t, text[:length], func([]byte) {})); err == nil {
+			t.Errorf("Open of the first %d of %d bytes: no error, want one", length, len(text))
+		}
+	}
+	if _, err := reader.Open(t.TempDir()); err == nil {
+		t.Error("Open of a folder: no error, want one")
+	}
+	_, err = reader.Open(filepath.Join(t.TempDir(), "none"))
+	wantError(t, "Open of an absent file", err, os.ErrNotExist)
+}
+
+// lookUpKeys reads keys of a scene in a damaged copy of its region. The reads must end without a
+// fault; their results do not matter.
 func lookUpKeys(t *testing.T, scene scene, path string, keysMax int) {
 	t.Helper()
 	region, err := reader.Open(path)
@@ -105,14 +84,15 @@ func lookUpKeys(t *testing.T, scene scene, path string, keysMax int) {
 	}
 	region.GetMany(dst, keys, func(int, []byte, reader.Info) {})
 	if took := time.Since(started); took > 30*time.Second {
-		t.Errorf("%d keys took %v", len(keys), took)
+		// A bounded search takes milliseconds; a ring would never end.
+		t.Errorf("%d keys took %v, want at most 30 s", len(keys), took)
 	}
 }
 
-func TestNoiseIsReadWithoutHarm(t *testing.T) {
+func TestReadsOfRandomDamageEnd(t *testing.T) {
 	for _, name := range []string{"kinds", "evicted", "grown"} {
 		scene, text := sceneNamed(t, name)
-		// The superblock stays: with another one nothing is read at all.
+		// Not the superblock: Open would reject the region.
 		for _, spread := range []int{1 << 4, 1 << 8, 1 << 12, 1 << 16} {
 			path := copyRegion(t, text, func(region []byte) {
 				for at := 256 + rand.IntN(spread); at < len(region); at += 1 + rand.IntN(2*spread) {
@@ -124,8 +104,8 @@ func TestNoiseIsReadWithoutHarm(t *testing.T) {
 	}
 }
 
-// Numbers that lead somewhere are made to lead anywhere: those of groups, directories, sequences, slots and tables.
-func TestWordsThatLeadOutOfTheRegionLeadNowhere(t *testing.T) {
+// The damaged words are offsets and counts of groups, directories, sequences, slots and tables.
+func TestReadsOfWrongOffsetsEnd(t *testing.T) {
 	scene, text := sceneNamed(t, "kinds")
 	for _, wrong := range []uint64{0, 1, 0xFFFF_FFFF, 1 << 63, ^uint64(0), ^uint64(0) - 8} {
 		for _, at := range []int{256, 384, 392, 400, 776} {
@@ -143,9 +123,8 @@ func TestWordsThatLeadOutOfTheRegionLeadNowhere(t *testing.T) {
 	}
 }
 
-// A chain that is a ring has an end: every control word of the index names the first overflow group, those of overflow
-// groups too.
-func TestAChainThatIsARingHasAnEnd(t *testing.T) {
+// Every control word of the index names the first overflow group, also those of overflow groups.
+func TestReadsOfRingsEnd(t *testing.T) {
 	scene, text := sceneNamed(t, "grown")
 	path := copyRegion(t, text, func(region []byte) {
 		for at := len(region) % 128; at+128 <= len(region); at += 128 {
@@ -156,7 +135,7 @@ func TestAChainThatIsARingHasAnEnd(t *testing.T) {
 	lookUpKeys(t, scene, path, 50)
 }
 
-func FuzzADamagedRegion(f *testing.F) {
+func FuzzDamagedRegion(f *testing.F) {
 	scene, text := sceneNamed(f, "kinds")
 	f.Add(uint32(256), uint64(1), uint32(400), uint64(3))
 	path := filepath.Join(f.TempDir(), "region")

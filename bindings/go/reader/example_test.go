@@ -12,7 +12,7 @@ import (
 	"larder/reader"
 )
 
-// A program reads hits in a larderd's memory, and asks the server for the rest.
+// A program reads hits in a larderd's memory, and requests the rest from the server.
 func Example() {
 	folder, err := os.MkdirTemp("", "larder")
 	if err != nil {
@@ -25,7 +25,7 @@ func Example() {
 
 	local, err := reader.Attach(context.Background(), socket)
 	if err != nil {
-		fmt.Println("everything goes through the socket:", err)
+		fmt.Println("using only the socket:", err)
 		return
 	}
 	defer local.Close()
@@ -35,15 +35,15 @@ func Example() {
 		if value, info, ok := local.Get(buffer, []byte(key)); ok {
 			fmt.Printf("%s: %s (flags %d)\n", key, value, info.Flags)
 		} else {
-			fmt.Printf("%s: ask the server\n", key)
+			fmt.Printf("%s: request from the server\n", key)
 		}
 	}
 	// Output:
 	// greeting: hello (flags 7)
-	// farewell: ask the server
+	// farewell: request from the server
 }
 
-// exampleServer is a larderd in which something has been stored.
+// exampleServer starts a larderd with one item.
 func exampleServer(socket string) (stop func()) {
 	program, _, err := findLarderd()
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestKeysHashAsTheWriterOfARegionHashesThem(t *testing.T) {
+func TestHashMatchesWriter(t *testing.T) {
 	text, err := os.ReadFile("../../../conformance/region/hash.json")
 	if err != nil {
 		t.Fatal(err)
@@ -34,24 +34,24 @@ func TestKeysHashAsTheWriterOfARegionHashesThem(t *testing.T) {
 				key[at] = byte(31*len(key) + 17*at)
 			}
 			if want, err := strconv.ParseUint(expected, 16, 64); err != nil || secrets.hash(key) != want {
-				t.Fatalf("seed %s, %d bytes: %016x, want %s", seed.Seed, len(key), secrets.hash(key), expected)
+				t.Fatalf("hash with seed %s of %d bytes = %016x, want %s", seed.Seed, len(key), secrets.hash(key), expected)
 			}
 			checked++
 		}
 	}
 	if checked < 4*250 {
-		t.Fatalf("only %d vectors", checked)
+		t.Fatalf("%d vectors, want at least %d", checked, 4*250)
 	}
 }
 
-// Keys have 250 bytes at most, but whoever asks for a longer one is answered too.
-func TestAnyLengthHasAHash(t *testing.T) {
+// Keys have at most 250 bytes, but a lookup of a longer one must not fail.
+func TestHashOfAnyLength(t *testing.T) {
 	secrets := secretsOf(7)
 	seen := map[uint64]int{}
 	for n := range 1000 {
 		hash := secrets.hash(make([]byte, n))
 		if other, ok := seen[hash]; ok {
-			t.Fatalf("%d and %d zeros have the same hash", n, other)
+			t.Fatalf("hash of %d zeros = hash of %d zeros, want different ones", n, other)
 		}
 		seen[hash] = n
 	}

@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// A file with a name can be cut off while it is read: a caller may name one, a server may not pass one.
-func TestWhatAServerPassesIsSealed(t *testing.T) {
+// A named file can be truncated while it is mapped: a caller may open one, but a server must not
+// share one.
+func TestSharedMemoryMustBeSealed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "region")
 	if err := os.WriteFile(path, make([]byte, 1<<20), 0o600); err != nil {
 		t.Fatal(err)
@@ -21,9 +22,9 @@ func TestWhatAServerPassesIsSealed(t *testing.T) {
 	}
 	defer file.Close()
 	if _, err := mapRegion(file, true); err == nil || !strings.Contains(err.Error(), "not sealed") {
-		t.Errorf("a file that a server passes: %v", err)
+		t.Errorf("mapRegion of a server's file: error %v, want %q", err, "not sealed")
 	}
 	if _, err := mapRegion(file, false); err == nil || strings.Contains(err.Error(), "not sealed") {
-		t.Errorf("a file that the caller names: %v", err)
+		t.Errorf("mapRegion of a caller's file: error %v, want another than %q", err, "not sealed")
 	}
 }
