@@ -35,7 +35,7 @@ type BigCache struct {
 	closed    chan struct{}
 	closeOnce sync.Once
 	// Has the end of the context close it no more.
-	leaveContext func() bool
+	stopWatching func() bool
 }
 
 // NewBigCache is New with a context that never ends.
@@ -58,9 +58,9 @@ func New(ctx context.Context, config Config) (*BigCache, error) {
 	if config.StatsEnabled {
 		c.requests = newRequests(c.Len)
 	}
-	options := sizes(&config)
-	if config.listens() {
-		options.OnRemoval = c.removed
+	options := memoryOptions(&config)
+	if config.hasCallback() {
+		options.OnRemoval = c.onRemoval
 	}
 	cache, err := larder.Open(options)
 	if err != nil {
@@ -72,7 +72,7 @@ func New(ctx context.Context, config Config) (*BigCache, error) {
 	if config.CleanWindow > 0 {
 		go c.clean()
 	}
-	c.leaveContext = context.AfterFunc(ctx, func() { _ = c.end() })
+	c.stopWatching = context.AfterFunc(ctx, func() { _ = c.end() })
 	return c, nil
 }
 
@@ -92,7 +92,7 @@ func (c *BigCache) clean() {
 
 // Close gives the memory back. Closing a closed cache does nothing.
 func (c *BigCache) Close() error {
-	c.leaveContext()
+	c.stopWatching()
 	return c.end()
 }
 
@@ -121,14 +121,14 @@ func (c *BigCache) Get(key string) ([]byte, error) {
 		entry, ok = unframe(entry, key)
 	}
 	if !ok {
-		return nil, c.missing()
+		return nil, c.notFoundError()
 	}
 	c.requests.count(name)
 	return entry, nil
 }
 
 // missing is why there is no entry.
-func (c *BigCache) missing() error {
+func (c *BigCache) notFoundError() error {
 	if c.isClosed() {
 		return larder.ErrClosed
 	}

@@ -17,11 +17,11 @@ import (
 )
 
 // small is a configuration for tests: a few MB, nothing expires.
-func small() Config { return Config{Shards: 1, HardMaxCacheSize: 4} }
+func smallConfig() Config { return Config{Shards: 1, HardMaxCacheSize: 4} }
 
 // shortLived entries are gone two seconds after they were stored.
-func shortLived() Config {
-	config := small()
+func expiringConfig() Config {
+	config := smallConfig()
 	config.LifeWindow, config.CleanWindow = time.Second, time.Second
 	return config
 }
@@ -45,14 +45,14 @@ func set(t testing.TB, cache *BigCache, key, entry string) {
 	}
 }
 
-func wants(t testing.TB, cache *BigCache, key, entry string) {
+func wantEntry(t testing.TB, cache *BigCache, key, entry string) {
 	t.Helper()
 	if found, err := cache.Get(key); err != nil || string(found) != entry {
 		t.Errorf("%.20q is %.20q (%d bytes), %v; expected %.20q", key, found, len(found), err, entry)
 	}
 }
 
-func wantsNone(t testing.TB, cache *BigCache, key string) {
+func wantNoEntry(t testing.TB, cache *BigCache, key string) {
 	t.Helper()
 	// Programs compare it with ==.
 	if found, err := cache.Get(key); err != ErrEntryNotFound || found != nil {
@@ -71,12 +71,12 @@ func eventually(t testing.TB, what string, is func() bool) {
 }
 
 func TestEntriesComeBackAsTheyWereSet(t *testing.T) {
-	cache := newCache(t, small())
-	wantsNone(t, cache, "key")
+	cache := newCache(t, smallConfig())
+	wantNoEntry(t, cache, "key")
 	for _, bytes := range []int{0, 1, 511, 512, 513, 16 << 10, 1 << 20} {
 		entry := strings.Repeat("e", bytes)
 		set(t, cache, "key", entry)
-		wants(t, cache, "key", entry)
+		wantEntry(t, cache, "key", entry)
 	}
 	if err := cache.Set("nil", nil); err != nil {
 		t.Fatal(err)
@@ -94,7 +94,7 @@ func TestEntriesComeBackAsTheyWereSet(t *testing.T) {
 }
 
 func TestEntriesAreCopies(t *testing.T) {
-	cache := newCache(t, small())
+	cache := newCache(t, smallConfig())
 	given := []byte("given")
 	if err := cache.Set("key", given); err != nil {
 		t.Fatal(err)
@@ -105,7 +105,7 @@ func TestEntriesAreCopies(t *testing.T) {
 		t.Fatal(err)
 	}
 	got[1] = 'x'
-	wants(t, cache, "key", "given")
+	wantEntry(t, cache, "key", "given")
 	// Neither do later entries write into it.
 	for i := range 100 {
 		set(t, cache, fmt.Sprint(i), strings.Repeat("y", 200_000))
@@ -126,7 +126,7 @@ func TestKeysOfAnyKind(t *testing.T) {
 		set(t, cache, key, fmt.Sprint("entry ", at))
 	}
 	for at, key := range keys {
-		wants(t, cache, key, fmt.Sprint("entry ", at))
+		wantEntry(t, cache, key, fmt.Sprint("entry ", at))
 	}
 	seen := map[string]string{}
 	for it := cache.Iterator(); it.SetNext(); {
@@ -143,11 +143,11 @@ func TestKeysOfAnyKind(t *testing.T) {
 		if err := cache.Append(key, []byte("!")); err != nil {
 			t.Error(err)
 		}
-		wants(t, cache, key, fmt.Sprint("entry ", at, "!"))
+		wantEntry(t, cache, key, fmt.Sprint("entry ", at, "!"))
 		if err := cache.Delete(key); err != nil {
 			t.Errorf("%.20q: %v", key, err)
 		}
-		wantsNone(t, cache, key)
+		wantNoEntry(t, cache, key)
 	}
 	if len(seen) != len(keys) || cache.Len() != 0 {
 		t.Errorf("%d of %d were shown, %d are left", len(seen), len(keys), cache.Len())
@@ -155,25 +155,25 @@ func TestKeysOfAnyKind(t *testing.T) {
 }
 
 func TestAppend(t *testing.T) {
-	cache := newCache(t, small())
+	cache := newCache(t, smallConfig())
 	for _, key := range []string{"key", strings.Repeat("long ", 100)} {
 		for at := range 3 {
 			if err := cache.Append(key, []byte("part ")); err != nil {
 				t.Fatal(err)
 			}
-			wants(t, cache, key, strings.Repeat("part ", at+1))
+			wantEntry(t, cache, key, strings.Repeat("part ", at+1))
 		}
 	}
 	half := bytes.Repeat([]byte("x"), 2<<20)
 	if err := cache.Append("key", half); err != ErrEntryTooBig {
 		t.Error(err)
 	}
-	wants(t, cache, "key", "part part part ")
+	wantEntry(t, cache, "key", "part part part ")
 }
 
 func TestNoAppendIsLost(t *testing.T) {
 	const keys, workers, each = 5, 10, 200
-	cache := newCache(t, small())
+	cache := newCache(t, smallConfig())
 	var all sync.WaitGroup
 	for range workers {
 		all.Add(1)
@@ -190,7 +190,7 @@ func TestNoAppendIsLost(t *testing.T) {
 	all.Wait()
 	for at := range keys {
 		key := fmt.Sprint("key", at)
-		wants(t, cache, key, strings.Repeat(key, workers*each))
+		wantEntry(t, cache, key, strings.Repeat(key, workers*each))
 	}
 	if cache.Len() != keys {
 		t.Error(cache.Len())
@@ -198,7 +198,7 @@ func TestNoAppendIsLost(t *testing.T) {
 }
 
 func TestDelete(t *testing.T) {
-	cache := newCache(t, small())
+	cache := newCache(t, smallConfig())
 	if err := cache.Delete("key"); err != ErrEntryNotFound {
 		t.Error(err)
 	}
@@ -206,7 +206,7 @@ func TestDelete(t *testing.T) {
 	if err := cache.Delete("key"); err != nil {
 		t.Error(err)
 	}
-	wantsNone(t, cache, "key")
+	wantNoEntry(t, cache, "key")
 }
 
 func TestReset(t *testing.T) {
@@ -221,7 +221,7 @@ func TestReset(t *testing.T) {
 		if err := cache.Reset(); err != nil || cache.Len() != 0 {
 			t.Errorf("%d are left, %v", cache.Len(), err)
 		}
-		wantsNone(t, cache, "1")
+		wantNoEntry(t, cache, "1")
 		if cache.Iterator().SetNext() {
 			t.Error("the iterator shows entries that are not there")
 		}
@@ -229,19 +229,19 @@ func TestReset(t *testing.T) {
 }
 
 func TestKeysWithTheSameHashHaveEachTheirEntry(t *testing.T) {
-	config := small()
+	config := smallConfig()
 	config.Hasher, config.StatsEnabled = sameHash{}, true
 	cache := newCache(t, config)
 	set(t, cache, "a", "1")
-	wantsNone(t, cache, "b")
+	wantNoEntry(t, cache, "b")
 	if err := cache.Delete("b"); err != ErrEntryNotFound {
 		t.Error(err)
 	}
 	if err := cache.Append("b", []byte("2")); err != nil {
 		t.Error(err)
 	}
-	wants(t, cache, "a", "1")
-	wants(t, cache, "b", "2")
+	wantEntry(t, cache, "a", "1")
+	wantEntry(t, cache, "b", "2")
 	if stats := cache.Stats(); stats.Collisions != 0 || cache.KeyMetadata("a").RequestCount != 1 {
 		t.Errorf("%+v, %+v", stats, cache.KeyMetadata("a"))
 	}
@@ -253,7 +253,7 @@ func (sameHash) Sum64(string) uint64 { return 5 }
 
 func TestEntriesExpire(t *testing.T) {
 	t.Parallel()
-	config := shortLived()
+	config := expiringConfig()
 	config.CleanWindow = 0
 	cache := newCache(t, config)
 	start := time.Now()
@@ -272,7 +272,7 @@ func TestEntriesExpire(t *testing.T) {
 	}
 	time.Sleep(untilGone - config.LifeWindow)
 	// Nobody has cleaned up, and nothing was set.
-	wantsNone(t, cache, "key")
+	wantNoEntry(t, cache, "key")
 	if cache.Iterator().SetNext() {
 		t.Error("the iterator shows an expired entry")
 	}
@@ -283,7 +283,7 @@ func TestEntriesExpire(t *testing.T) {
 
 func TestWhatExpiredIsCleanedUp(t *testing.T) {
 	t.Parallel()
-	config := shortLived()
+	config := expiringConfig()
 	// Counts as a second.
 	config.CleanWindow = time.Millisecond
 	cache := newCache(t, config)
@@ -298,7 +298,7 @@ func TestWhatExpiredIsCleanedUp(t *testing.T) {
 
 func TestSetAndAppendRenewTheLifeOfAnEntry(t *testing.T) {
 	t.Parallel()
-	config := shortLived()
+	config := expiringConfig()
 	config.LifeWindow = 3 * time.Second
 	cache := newCache(t, config)
 	set(t, cache, "set", "")
@@ -311,9 +311,9 @@ func TestSetAndAppendRenewTheLifeOfAnEntry(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	wants(t, cache, "set", "entry")
-	wants(t, cache, "appended", "xxxx")
-	wantsNone(t, cache, "left alone")
+	wantEntry(t, cache, "set", "entry")
+	wantEntry(t, cache, "appended", "xxxx")
+	wantNoEntry(t, cache, "left alone")
 }
 
 func TestALifeWindowOfNothingIsForEver(t *testing.T) {
@@ -323,12 +323,12 @@ func TestALifeWindowOfNothingIsForEver(t *testing.T) {
 	set(t, cache, "key", "entry")
 	set(t, longest, "key", "entry")
 	time.Sleep(untilGone)
-	wants(t, cache, "key", "entry")
-	wants(t, longest, "key", "entry")
+	wantEntry(t, cache, "key", "entry")
+	wantEntry(t, longest, "key", "entry")
 }
 
 func TestStats(t *testing.T) {
-	cache := newCache(t, small())
+	cache := newCache(t, smallConfig())
 	for at := range 100 {
 		set(t, cache, fmt.Sprint(at), strings.Repeat("e", 20*at))
 	}
@@ -344,9 +344,9 @@ func TestStats(t *testing.T) {
 	if stats := cache.Stats(); stats != want {
 		t.Errorf("%+v; expected %+v", stats, want)
 	}
-	told, err := json.Marshal(cache.Stats())
-	if want := `{"hits":10,"misses":10,"delete_hits":15,"delete_misses":5,"collisions":0}`; err != nil || string(told) != want {
-		t.Errorf("%s, %v", told, err)
+	encoded, err := json.Marshal(cache.Stats())
+	if want := `{"hits":10,"misses":10,"delete_hits":15,"delete_misses":5,"collisions":0}`; err != nil || string(encoded) != want {
+		t.Errorf("%s, %v", encoded, err)
 	}
 	if err := cache.ResetStats(); err != nil || cache.Stats() != (Stats{}) {
 		t.Errorf("%+v, %v", cache.Stats(), err)
@@ -354,7 +354,7 @@ func TestStats(t *testing.T) {
 }
 
 func TestRequestsOfAKeyAreCounted(t *testing.T) {
-	config := small()
+	config := smallConfig()
 	config.StatsEnabled = true
 	cache := newCache(t, config)
 	set(t, cache, "key", strings.Repeat("e", 1000))
@@ -387,9 +387,9 @@ func TestRequestsOfAKeyAreCounted(t *testing.T) {
 	if count := cache.KeyMetadata("key").RequestCount; count != 0 {
 		t.Error(count)
 	}
-	uncounted := newCache(t, small())
+	uncounted := newCache(t, smallConfig())
 	set(t, uncounted, "key", "entry")
-	wants(t, uncounted, "key", "entry")
+	wantEntry(t, uncounted, "key", "entry")
 	if count := uncounted.KeyMetadata("key").RequestCount; count != 0 {
 		t.Errorf("%d without StatsEnabled", count)
 	}
@@ -397,14 +397,14 @@ func TestRequestsOfAKeyAreCounted(t *testing.T) {
 
 func TestRequestCountsDoNotGrowForEver(t *testing.T) {
 	requests := newRequests(func() int { return 0 })
-	for at := range 100 * roomMin {
+	for at := range 100 * keysMin {
 		requests.count(fmt.Sprint(at))
 	}
 	kept := 0
 	for at := range requests.shards {
-		kept += len(requests.shards[at].of)
+		kept += len(requests.shards[at].counts)
 	}
-	if most := roomMin * len(requests.shards); kept > most {
+	if most := keysMin * len(requests.shards); kept > most {
 		t.Errorf("%d counts are kept for no entries; expected %d at most", kept, most)
 	}
 }
@@ -447,12 +447,12 @@ func TestClosing(t *testing.T) {
 		if it.SetNext() {
 			t.Error("there is nothing in a closed cache")
 		}
-		wantsClosed(t, cache)
+		wantClosed(t, cache)
 	}
 	eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
 }
 
-func wantsClosed(t testing.TB, cache *BigCache) {
+func wantClosed(t testing.TB, cache *BigCache) {
 	t.Helper()
 	_, gotten := cache.Get("key")
 	for at, err := range []error{
@@ -492,7 +492,7 @@ func TestTheEndOfTheContextCloses(t *testing.T) {
 
 // Each entry says of which key it is.
 func TestManyGoroutines(t *testing.T) {
-	config := shortLived()
+	config := expiringConfig()
 	config.HardMaxCacheSize, config.StatsEnabled = 1, true
 	config.OnRemoveWithReason = func(key string, entry []byte, _ RemoveReason) {
 		if entry != nil && !strings.HasPrefix(string(entry), key) {

@@ -64,7 +64,7 @@ func (it *EntryInfoIterator) SetNext() bool {
 			return false
 		}
 		// One that has gone meanwhile is passed over.
-		it.entry, it.valid = it.cache.look(name)
+		it.entry, it.valid = it.cache.read(name)
 	}
 	return true
 }
@@ -80,25 +80,25 @@ func (it *EntryInfoIterator) Value() (EntryInfo, error) {
 }
 
 // look reads an entry for an iterator.
-func (c *BigCache) look(name string) (EntryInfo, bool) {
+func (c *BigCache) read(name string) (EntryInfo, bool) {
 	value, item, err := c.cache.GetInto(nil, name)
 	if err != nil {
-		c.counters.untoldMisses.Add(1)
+		c.counters.excludedMisses.Add(1)
 		return EntryInfo{}, false
 	}
-	c.counters.untoldHits.Add(1)
+	c.counters.excludedHits.Add(1)
 	key := name
 	if isFramed(name) {
 		var whole bool
-		if key, value, whole = open(value); !whole {
+		if key, value, whole = parseFrame(value); !whole {
 			return EntryInfo{}, false
 		}
 	}
-	return EntryInfo{key, value, c.config.Hasher.Sum64(key), c.stored(item.TTL)}, true
+	return EntryInfo{key, value, c.config.Hasher.Sum64(key), c.storedAt(item.TTL)}, true
 }
 
 // stored is when an entry was stored that has this time left.
-func (c *BigCache) stored(left time.Duration) uint64 {
+func (c *BigCache) storedAt(left time.Duration) uint64 {
 	if c.life == 0 {
 		return 0
 	}

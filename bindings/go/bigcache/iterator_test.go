@@ -10,7 +10,7 @@ import (
 )
 
 func TestAnIteratorShowsAllEntries(t *testing.T) {
-	cache := newCache(t, small())
+	cache := newCache(t, smallConfig())
 	for at := range 1000 {
 		set(t, cache, fmt.Sprint(at), fmt.Sprint("entry ", at))
 	}
@@ -28,7 +28,7 @@ func TestAnIteratorShowsAllEntries(t *testing.T) {
 }
 
 func TestWhatAnIteratorSaysOfAnEntry(t *testing.T) {
-	config := small()
+	config := smallConfig()
 	config.LifeWindow = 90*time.Second + time.Millisecond
 	cache := newCache(t, config)
 	set(t, cache, "key", "entry")
@@ -47,7 +47,7 @@ func TestWhatAnIteratorSaysOfAnEntry(t *testing.T) {
 	if now := time.Now().Unix(); int64(entry.Timestamp()) < now-2 || int64(entry.Timestamp()) > now+1 {
 		t.Errorf("stored at %d, now it is %d", entry.Timestamp(), now)
 	}
-	hashed := small()
+	hashed := smallConfig()
 	hashed.Hasher = sameHash{}
 	other := newCache(t, hashed)
 	set(t, other, "key", "entry")
@@ -60,7 +60,7 @@ func TestWhatAnIteratorSaysOfAnEntry(t *testing.T) {
 }
 
 func TestAnIteratorThatIsNowhere(t *testing.T) {
-	cache := newCache(t, small())
+	cache := newCache(t, smallConfig())
 	it := cache.Iterator()
 	if _, err := it.Value(); err != ErrInvalidIteratorState {
 		t.Error(err)
@@ -81,7 +81,7 @@ func TestAnIteratorThatIsNowhere(t *testing.T) {
 }
 
 func TestAnIteratorKeepsTheEntryThatItHasComeTo(t *testing.T) {
-	cache := newCache(t, small())
+	cache := newCache(t, smallConfig())
 	set(t, cache, "key", "entry")
 	it := cache.Iterator()
 	if !it.SetNext() {
@@ -163,7 +163,7 @@ func TestAnIteratorPassesOverWhatHasGone(t *testing.T) {
 
 func TestGoroutinesShareAnIterator(t *testing.T) {
 	const entries = 2000
-	cache := newCache(t, small())
+	cache := newCache(t, smallConfig())
 	for at := range entries {
 		set(t, cache, fmt.Sprint(at), "entry")
 	}

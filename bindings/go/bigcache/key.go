@@ -31,7 +31,7 @@ func frame(key string, entry []byte) []byte {
 }
 
 // open gives the key and the entry behind it; false where there are none.
-func open(framed []byte) (key string, entry []byte, ok bool) {
+func parseFrame(framed []byte) (key string, entry []byte, ok bool) {
 	length, digits := binary.Uvarint(framed)
 	if digits <= 0 || length > uint64(len(framed)-digits) {
 		return "", nil, false
@@ -42,6 +42,6 @@ func open(framed []byte) (key string, entry []byte, ok bool) {
 
 // unframe gives the entry of this key; false where it is of another.
 func unframe(framed []byte, key string) ([]byte, bool) {
-	found, entry, ok := open(framed)
+	found, entry, ok := parseFrame(framed)
 	return entry, ok && found == key
 }

@@ -33,7 +33,7 @@ func cgroupBytes(system fs.FS) int64 {
 		}
 		// In a container the path may be the host's, of which only the end of the way, the mount, is there.
 		for group := path.Clean("/" + parts[2]); ; group = path.Dir(group) {
-			least = min(least, limitIn(system, path.Join(mount, group, file)))
+			least = min(least, fileLimit(system, path.Join(mount, group, file)))
 			if group == "/" {
 				break
 			}
@@ -43,7 +43,7 @@ func cgroupBytes(system fs.FS) int64 {
 }
 
 // limitIn is the limit in a file; the largest number where there is no such file, or it says "max".
-func limitIn(system fs.FS, file string) int64 {
+func fileLimit(system fs.FS, file string) int64 {
 	text, err := fs.ReadFile(system, file)
 	if err != nil {
 		return math.MaxInt64

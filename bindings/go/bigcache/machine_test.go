@@ -57,7 +57,7 @@ func TestMemoryLimitsOfControlGroups(t *testing.T) {
 func TestACacheWithoutLimitStaysBelowThatOfItsControlGroup(t *testing.T) {
 	config := DefaultConfig(0)
 	for _, mebibytes := range []int64{16, 100, 4096} {
-		options := sizesWithin(&config, mebibytes*mebibyte)
+		options := memoryOptionsWithin(&config, mebibytes*mebibyte)
 		if options.MemoryMax > mebibytes*mebibyte/2 || options.Memory > options.MemoryMax || options.ItemMax > options.Memory {
 			t.Errorf("of %d MiB it takes %d to %d", mebibytes, options.Memory, options.MemoryMax)
 		}

@@ -15,17 +15,17 @@ const (
 )
 
 // sizes says how the cache is opened, and how far its memory may grow.
-func sizes(config *Config) larder.Options {
+func memoryOptions(config *Config) larder.Options {
 	if config.HardMaxCacheSize > 0 {
 		memory := min(int64(config.HardMaxCacheSize), memoryCeiling/mebibyte) * mebibyte
 		return larder.Options{Memory: memory, MemoryMax: memory, ItemMax: memory / 2}
 	}
-	return sizesWithin(config, machineBytes())
+	return memoryOptionsWithin(config, machineBytes())
 }
 
 // sizesWithin says it for a cache without a limit in so much memory. Nothing is evicted then, as in BigCache; the machine goes
 // on all the same.
-func sizesWithin(config *Config, machine int64) larder.Options {
+func memoryOptionsWithin(config *Config, machine int64) larder.Options {
 	memoryMax := min(max(machine/2, 2*mebibyte), memoryCeiling)
 	expected := float64(config.MaxEntriesInWindow) * float64(config.MaxEntrySize)
 	memory := int64(min(max(expected, 16*mebibyte), float64(memoryMax)/2))

@@ -8,11 +8,11 @@ import (
 )
 
 func TestTheLimitHolds(t *testing.T) {
-	cache := newCache(t, small())
+	cache := newCache(t, smallConfig())
 	entry := strings.Repeat("e", 1000)
 	for at := range 20_000 {
 		set(t, cache, fmt.Sprint(at), entry)
-		wants(t, cache, fmt.Sprint(at), entry)
+		wantEntry(t, cache, fmt.Sprint(at), entry)
 	}
 	if used := cache.Capacity(); used > 4<<20 || used < 2<<20 {
 		t.Errorf("%d bytes of 4 MiB are used", used)
@@ -38,11 +38,11 @@ func TestOverwrittenAndDeletedEntriesGiveTheirMemoryBack(t *testing.T) {
 	if cache.Len() != 2 || cache.memory.limit.Load() != limit {
 		t.Errorf("%d entries, and a limit of %d instead of %d bytes", cache.Len(), cache.memory.limit.Load(), limit)
 	}
-	wants(t, cache, "kept", kept)
+	wantEntry(t, cache, "kept", kept)
 }
 
 func TestAnEntryThatIsTooLargeEvictsNobody(t *testing.T) {
-	cache := newCache(t, small())
+	cache := newCache(t, smallConfig())
 	set(t, cache, "key", "old")
 	for at := range 100 {
 		set(t, cache, fmt.Sprint(at), "other")
@@ -52,9 +52,9 @@ func TestAnEntryThatIsTooLargeEvictsNobody(t *testing.T) {
 		t.Error(err)
 	}
 	// Nobody is to read what was to be replaced.
-	wantsNone(t, cache, "key")
+	wantNoEntry(t, cache, "key")
 	for at := range 100 {
-		wants(t, cache, fmt.Sprint(at), "other")
+		wantEntry(t, cache, fmt.Sprint(at), "other")
 	}
 }
 
@@ -64,7 +64,7 @@ func TestLargeEntriesTakeTurns(t *testing.T) {
 		for _, bytes := range []int{400_000, 300_000, 200} {
 			entry := strings.Repeat("e", bytes)
 			set(t, cache, fmt.Sprint("key", at%4), entry)
-			wants(t, cache, fmt.Sprint("key", at%4), entry)
+			wantEntry(t, cache, fmt.Sprint("key", at%4), entry)
 		}
 	}
 }
@@ -76,7 +76,7 @@ func TestShardsHaveNoMemoryOfTheirOwn(t *testing.T) {
 	cache := newCache(t, config)
 	for _, bytes := range []int{200, 100, 450, 300, 100_000} {
 		set(t, cache, "key", strings.Repeat("e", bytes))
-		wants(t, cache, "key", strings.Repeat("e", bytes))
+		wantEntry(t, cache, "key", strings.Repeat("e", bytes))
 	}
 }
 
@@ -92,7 +92,7 @@ func TestWithoutALimitMemoryGrows(t *testing.T) {
 		t.Errorf("%d of %d entries in %d bytes", cache.Len(), entries, cache.Capacity())
 	}
 	for at := range entries {
-		wants(t, cache, fmt.Sprint(at), entry)
+		wantEntry(t, cache, fmt.Sprint(at), entry)
 	}
 }
 
@@ -107,7 +107,7 @@ func TestMemoryBeginsWithWhatIsExpected(t *testing.T) {
 		{Config{MaxEntriesInWindow: 1000, MaxEntrySize: 20_000}, 20_000_000},
 		{Config{MaxEntriesInWindow: 1 << 62, MaxEntrySize: 1 << 62}, min(machineBytes()/2, memoryCeiling) / 2},
 	} {
-		options := sizes(&at.config)
+		options := memoryOptions(&at.config)
 		if options.Memory != at.memory || options.MemoryMax < at.memory || options.NoEviction != (at.config.HardMaxCacheSize == 0) {
 			t.Errorf("%+v", options)
 		}

@@ -29,21 +29,21 @@ func reasonOf(reason larder.Reason) (RemoveReason, bool) {
 }
 
 // listens is whether anybody wants to hear of removals.
-func (c *Config) listens() bool {
+func (c *Config) hasCallback() bool {
 	return c.StatsEnabled || c.OnRemove != nil || c.OnRemoveWithMetadata != nil || c.OnRemoveWithReason != nil
 }
 
 // removed hears of all that leaves the cache.
-func (c *BigCache) removed(removal larder.Removal) {
+func (c *BigCache) onRemoval(removal larder.Removal) {
 	reason, is := reasonOf(removal.Reason)
 	if !is {
 		return
 	}
-	requests := c.requests.take(removal.Key)
+	requests := c.requests.takeAndReset(removal.Key)
 	key, entry := removal.Key, removal.Value
 	if isFramed(key) {
 		var whole bool
-		if key, entry, whole = open(entry); !whole {
+		if key, entry, whole = parseFrame(entry); !whole {
 			return
 		}
 	}
@@ -52,11 +52,11 @@ func (c *BigCache) removed(removal larder.Removal) {
 		config.OnRemoveWithMetadata(key, entry, Metadata{RequestCount: requests})
 	case config.OnRemove != nil:
 		config.OnRemove(key, entry)
-	case config.OnRemoveWithReason != nil && config.wants(reason):
+	case config.OnRemoveWithReason != nil && config.reports(reason):
 		config.OnRemoveWithReason(key, entry, reason)
 	}
 }
 
-func (c *Config) wants(reason RemoveReason) bool {
+func (c *Config) reports(reason RemoveReason) bool {
 	return c.reasons == 0 || c.reasons&(1<<reason) != 0
 }

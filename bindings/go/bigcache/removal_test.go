@@ -10,19 +10,19 @@ import (
 )
 
 // heard is what callbacks were called with, a line each.
-type heard struct {
+type callbackCalls struct {
 	lock  sync.Mutex
 	lines []string
 }
 
-func (h *heard) add(of ...any) {
+func (h *callbackCalls) add(of ...any) {
 	h.lock.Lock()
 	defer h.lock.Unlock()
 	h.lines = append(h.lines, strings.TrimSuffix(fmt.Sprintln(of...), "\n"))
 }
 
 // wants waits until as many lines have come, in any order.
-func (h *heard) wants(t testing.TB, lines ...string) {
+func (h *callbackCalls) wantEntry(t testing.TB, lines ...string) {
 	t.Helper()
 	var found []string
 	for end := time.Now().Add(5 * time.Second); len(found) < len(lines) && time.Now().Before(end); {
@@ -39,30 +39,30 @@ func (h *heard) wants(t testing.TB, lines ...string) {
 }
 
 // settled waits until a callback would have been called.
-func settled() { time.Sleep(100 * time.Millisecond) }
+func waitForCallback() { time.Sleep(100 * time.Millisecond) }
 
 func TestCallbacksHearOfWhatExpired(t *testing.T) {
 	t.Parallel()
-	var heard heard
-	config := shortLived()
+	var calls callbackCalls
+	config := expiringConfig()
 	config.OnRemoveWithReason = func(key string, entry []byte, reason RemoveReason) {
-		heard.add(key, string(entry), reason)
+		calls.add(key, string(entry), reason)
 	}
 	cache := newCache(t, config)
 	set(t, cache, "key", "entry")
 	set(t, cache, strings.Repeat("long", 100), "entry")
-	heard.wants(t, "key entry 1", strings.Repeat("long", 100)+" entry 1")
+	calls.want(t, "key entry 1", strings.Repeat("long", 100)+" entry 1")
 	if err := cache.Delete("key"); err != ErrEntryNotFound {
 		t.Error(err)
 	}
-	settled()
-	heard.wants(t, "key entry 1", strings.Repeat("long", 100)+" entry 1")
+	waitForCallback()
+	calls.want(t, "key entry 1", strings.Repeat("long", 100)+" entry 1")
 }
 
 func TestCallbacksHearOfWhatIsEvicted(t *testing.T) {
 	var lock sync.Mutex
 	evicted := map[string]bool{}
-	config := small()
+	config := smallConfig()
 	config.OnRemoveWithReason = func(key string, entry []byte, reason RemoveReason) {
 		lock.Lock()
 		defer lock.Unlock()
@@ -82,14 +82,14 @@ func TestCallbacksHearOfWhatIsEvicted(t *testing.T) {
 		return len(evicted) == 6000-left
 	})
 	for key := range evicted {
-		wantsNone(t, cache, key)
+		wantNoEntry(t, cache, key)
 	}
 }
 
 func TestCallbacksHearOfWhatIsDeletedAndOfNothingElse(t *testing.T) {
-	var heard heard
-	config := small()
-	config.OnRemove = func(key string, entry []byte) { heard.add(key, string(entry)) }
+	var calls callbackCalls
+	config := smallConfig()
+	config.OnRemove = func(key string, entry []byte) { calls.add(key, string(entry)) }
 	cache := newCache(t, config)
 	set(t, cache, "key", "overwritten")
 	set(t, cache, "key", "entry")
@@ -100,59 +100,59 @@ func TestCallbacksHearOfWhatIsDeletedAndOfNothingElse(t *testing.T) {
 	_ = cache.Reset()
 	set(t, cache, "last", "entry")
 	_ = cache.Delete("last")
-	heard.wants(t, "key entry!", "last entry")
+	calls.want(t, "key entry!", "last entry")
 }
 
 func TestTheFirstCallbackOfThreeIsCalled(t *testing.T) {
-	var heard heard
-	config := small()
-	config.OnRemoveWithReason = func(string, []byte, RemoveReason) { heard.add("with reason") }
+	var calls callbackCalls
+	config := smallConfig()
+	config.OnRemoveWithReason = func(string, []byte, RemoveReason) { calls.add("with reason") }
 	remove := func(key string) {
 		t.Helper()
 		cache := newCache(t, config)
 		set(t, cache, key, "entry")
 		_ = cache.Delete(key)
-		settled()
+		waitForCallback()
 	}
 	remove("1")
-	config.OnRemove = func(string, []byte) { heard.add("plain") }
+	config.OnRemove = func(string, []byte) { calls.add("plain") }
 	remove("2")
-	config.OnRemoveWithMetadata = func(string, []byte, Metadata) { heard.add("with metadata") }
+	config.OnRemoveWithMetadata = func(string, []byte, Metadata) { calls.add("with metadata") }
 	remove("3")
-	heard.wants(t, "with reason", "plain", "with metadata")
+	calls.want(t, "with reason", "plain", "with metadata")
 }
 
 func TestReasonsCanBeLeftOut(t *testing.T) {
 	t.Parallel()
-	var heard heard
-	config := shortLived()
-	config.OnRemoveWithReason = func(key string, entry []byte, reason RemoveReason) { heard.add(key, reason) }
+	var calls callbackCalls
+	config := expiringConfig()
+	config.OnRemoveWithReason = func(key string, entry []byte, reason RemoveReason) { calls.add(key, reason) }
 	cache := newCache(t, config.OnRemoveFilterSet(Deleted, NoSpace))
 	set(t, cache, "expires", "entry")
 	eventually(t, "it has expired", func() bool { return cache.Len() == 0 })
 	set(t, cache, "deleted", "entry")
 	_ = cache.Delete("deleted")
-	heard.wants(t, "deleted 3")
+	calls.want(t, "deleted 3")
 	// A filter of nothing leaves nothing out.
-	if config = config.OnRemoveFilterSet(); !config.wants(Expired) || !config.wants(Deleted) {
+	if config = config.OnRemoveFilterSet(); !config.reports(Expired) || !config.reports(Deleted) {
 		t.Error("without reasons all are told")
 	}
 }
 
 func TestCallbacksHearHowOftenAKeyWasRequested(t *testing.T) {
-	var heard heard
-	config := small()
+	var calls callbackCalls
+	config := smallConfig()
 	config.StatsEnabled = true
-	config.OnRemoveWithMetadata = func(key string, _ []byte, metadata Metadata) { heard.add(key, metadata.RequestCount) }
+	config.OnRemoveWithMetadata = func(key string, _ []byte, metadata Metadata) { calls.add(key, metadata.RequestCount) }
 	cache := newCache(t, config)
 	for _, key := range []string{"key", strings.Repeat("long", 100)} {
 		set(t, cache, key, "entry")
 		for range 100 {
-			wants(t, cache, key, "entry")
+			wantEntry(t, cache, key, "entry")
 		}
 		_ = cache.Delete(key)
 	}
-	heard.wants(t, "key 100", strings.Repeat("long", 100)+" 100")
+	calls.want(t, "key 100", strings.Repeat("long", 100)+" 100")
 	// The next entry of the key begins anew.
 	set(t, cache, "key", "entry")
 	if count := cache.KeyMetadata("key").RequestCount; count != 0 {
@@ -161,32 +161,32 @@ func TestCallbacksHearHowOftenAKeyWasRequested(t *testing.T) {
 }
 
 func TestCallbacksMayUseTheCache(t *testing.T) {
-	var heard heard
+	var calls callbackCalls
 	var cache *BigCache
-	config := small()
+	config := smallConfig()
 	config.OnRemove = func(key string, entry []byte) {
 		if key == "last" {
-			heard.add(key, cache.Close())
+			calls.add(key, cache.Close())
 			return
 		}
 		// It may be there for another moment.
 		_, _ = cache.Get(key)
-		heard.add(key, string(entry), cache.Set("other", entry), cache.Delete("none"))
+		calls.add(key, string(entry), cache.Set("other", entry), cache.Delete("none"))
 	}
 	cache = newCache(t, config)
 	set(t, cache, "key", "entry")
 	_ = cache.Delete("key")
-	heard.wants(t, "key entry <nil> Entry not found")
-	wants(t, cache, "other", "entry")
+	calls.want(t, "key entry <nil> Entry not found")
+	wantEntry(t, cache, "other", "entry")
 	set(t, cache, "last", "entry")
 	_ = cache.Delete("last")
-	heard.wants(t, "key entry <nil> Entry not found", "last <nil>")
-	wantsClosed(t, cache)
+	calls.want(t, "key entry <nil> Entry not found", "last <nil>")
+	wantClosed(t, cache)
 }
 
 func TestASlowCallbackHoldsNobodyUp(t *testing.T) {
 	free := make(chan struct{})
-	config := small()
+	config := smallConfig()
 	config.OnRemove = func(string, []byte) { <-free }
 	cache := newCache(t, config)
 	defer close(free)
@@ -200,13 +200,13 @@ func TestASlowCallbackHoldsNobodyUp(t *testing.T) {
 }
 
 func TestCallbacksGetNoEntryThatIsLong(t *testing.T) {
-	var heard heard
+	var calls callbackCalls
 	config := Config{Shards: 1, HardMaxCacheSize: 64}
-	config.OnRemove = func(key string, entry []byte) { heard.add(key, entry == nil, len(entry)) }
+	config.OnRemove = func(key string, entry []byte) { calls.add(key, entry == nil, len(entry)) }
 	cache := newCache(t, config)
 	for _, bytes := range []int{0, 15_000, 17_000} {
 		set(t, cache, fmt.Sprint(bytes), strings.Repeat("e", bytes))
 		_ = cache.Delete(fmt.Sprint(bytes))
 	}
-	heard.wants(t, "0 false 0", "15000 false 15000", "17000 true 0")
+	calls.want(t, "0 false 0", "15000 false 15000", "17000 true 0")
 }

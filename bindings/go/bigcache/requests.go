@@ -14,24 +14,24 @@ type requests struct {
 }
 
 type requestShard struct {
-	lock sync.Mutex
-	of   map[uint64]uint32
+	lock   sync.Mutex
+	counts map[uint64]uint32
 	// How many keys it may have before somebody looks whether there are as many entries.
-	room int
+	keysMax int
 }
 
-const roomMin = 1024
+const keysMin = 1024
 
 func newRequests(entries func() int) *requests {
 	r := &requests{seed: maphash.MakeSeed(), entries: entries}
 	for at := range r.shards {
-		r.shards[at].of, r.shards[at].room = make(map[uint64]uint32), roomMin
+		r.shards[at].counts, r.shards[at].keysMax = make(map[uint64]uint32), keysMin
 	}
 	return r
 }
 
 // in does something with the counts, of which that of a key is at hash.
-func (r *requests) in(name string, do func(shard *requestShard, hash uint64)) {
+func (r *requests) withShard(name string, do func(shard *requestShard, hash uint64)) {
 	if r == nil {
 		return
 	}
@@ -43,32 +43,32 @@ func (r *requests) in(name string, do func(shard *requestShard, hash uint64)) {
 }
 
 func (r *requests) count(name string) {
-	r.in(name, func(shard *requestShard, hash uint64) {
-		if shard.of[hash]++; len(shard.of) > shard.room {
-			r.makeRoom(shard)
+	r.withShard(name, func(shard *requestShard, hash uint64) {
+		if shard.counts[hash]++; len(shard.counts) > shard.keysMax {
+			r.prune(shard)
 		}
 	})
 }
 
 // makeRoom keeps the counts from growing for ever by keys whose removal nobody was told of: where there are many more keys
 // than entries all begin anew.
-func (r *requests) makeRoom(shard *requestShard) {
-	shard.room = max(roomMin, 4*r.entries()/len(r.shards))
-	if len(shard.of) > shard.room {
-		clear(shard.of)
+func (r *requests) prune(shard *requestShard) {
+	shard.keysMax = max(keysMin, 4*r.entries()/len(r.shards))
+	if len(shard.counts) > shard.keysMax {
+		clear(shard.counts)
 	}
 }
 
-func (r *requests) of(name string) (count uint32) {
-	r.in(name, func(shard *requestShard, hash uint64) { count = shard.of[hash] })
+func (r *requests) get(name string) (count uint32) {
+	r.withShard(name, func(shard *requestShard, hash uint64) { count = shard.counts[hash] })
 	return count
 }
 
 // take is of, and the count begins anew.
-func (r *requests) take(name string) (count uint32) {
-	r.in(name, func(shard *requestShard, hash uint64) {
-		count = shard.of[hash]
-		delete(shard.of, hash)
+func (r *requests) takeAndReset(name string) (count uint32) {
+	r.withShard(name, func(shard *requestShard, hash uint64) {
+		count = shard.counts[hash]
+		delete(shard.counts, hash)
 	})
 	return count
 }
@@ -80,7 +80,7 @@ func (r *requests) reset() {
 	for at := range r.shards {
 		shard := &r.shards[at]
 		shard.lock.Lock()
-		clear(shard.of)
+		clear(shard.counts)
 		shard.lock.Unlock()
 	}
 }

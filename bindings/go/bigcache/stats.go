@@ -22,7 +22,7 @@ type Stats struct {
 type counters struct {
 	delHits, delMisses atomic.Int64
 	// What the cache counts and is not told: reads of iterators, and all before ResetStats.
-	untoldHits, untoldMisses atomic.Uint64
+	excludedHits, excludedMisses atomic.Uint64
 }
 
 // Stats tells the statistics, in some microseconds. Of a closed cache there are none.
@@ -31,7 +31,7 @@ func (c *BigCache) Stats() Stats {
 		return Stats{}
 	}
 	// First those that are taken away, so that none of them is taken away uncounted.
-	hits, misses := c.counters.untoldHits.Load(), c.counters.untoldMisses.Load()
+	hits, misses := c.counters.excludedHits.Load(), c.counters.excludedMisses.Load()
 	stats := c.cache.Stats()
 	return Stats{
 		Hits:      max(int64(stats.Hits-hits), 0),
@@ -47,8 +47,8 @@ func (c *BigCache) ResetStats() error {
 		return larder.ErrClosed
 	}
 	stats := c.cache.Stats()
-	c.counters.untoldHits.Store(stats.Hits)
-	c.counters.untoldMisses.Store(stats.Misses)
+	c.counters.excludedHits.Store(stats.Hits)
+	c.counters.excludedMisses.Store(stats.Misses)
 	c.counters.delHits.Store(0)
 	c.counters.delMisses.Store(0)
 	return nil
@@ -67,7 +67,7 @@ func (c *BigCache) KeyMetadata(key string) Metadata {
 	if c.requests == nil || !c.cache.Contains(name) {
 		return Metadata{}
 	}
-	return Metadata{RequestCount: c.requests.of(name)}
+	return Metadata{RequestCount: c.requests.get(name)}
 }
 
 // Len is the number of entries; those that have expired count until they are cleaned up.
