@@ -9,21 +9,22 @@ import (
 	"larder"
 )
 
-// Errors, with the words that they have in BigCache.
+// Errors, with BigCache's texts.
 var (
-	// ErrEntryNotFound says that there is no entry for the key.
+	// ErrEntryNotFound means that there is no entry for the key.
 	ErrEntryNotFound = errors.New("Entry not found")
-	// ErrEntryTooBig says that an entry is longer than the cache takes. BigCache has the words, not the name.
+	// ErrEntryTooBig means that an entry exceeds the limit. BigCache has the text, but no name for
+	// it.
 	ErrEntryTooBig = errors.New("entry is bigger than max shard size")
 )
 
-// Response is what is known of an entry that was got.
+// Response describes an entry.
 type Response struct {
-	// EntryStatus is 0: an entry that has expired is not got.
+	// EntryStatus is always 0: expired entries are not returned.
 	EntryStatus RemoveReason
 }
 
-// BigCache is a cache. Its methods may be called by any number of goroutines.
+// BigCache is a cache. It is safe for concurrent use.
 type BigCache struct {
 	cache    *larder.Cache
 	config   Config
@@ -34,18 +35,18 @@ type BigCache struct {
 
 	closed    chan struct{}
 	closeOnce sync.Once
-	// Has the end of the context close it no more.
+	// Detaches the cache from the end of the context.
 	stopWatching func() bool
 }
 
-// NewBigCache is New with a context that never ends.
+// NewBigCache is New with a context that does not end.
 //
 // Deprecated: use New.
 func NewBigCache(config Config) (*BigCache, error) {
 	return New(context.Background(), config)
 }
 
-// New opens a cache, which is closed when the context ends. An error names the field that is wrong, or is
+// New opens a cache that is closed when the context ends. An error names the invalid field, or is
 // [larder.ErrNotOpened].
 func New(ctx context.Context, config Config) (*BigCache, error) {
 	if err := config.check(); err != nil {
@@ -76,7 +77,7 @@ func New(ctx context.Context, config Config) (*BigCache, error) {
 	return c, nil
 }
 
-// clean cleans up what has expired, until the cache is closed.
+// clean reclaims expired entries until the cache is closed.
 func (c *BigCache) clean() {
 	ticker := time.NewTicker(max(c.config.CleanWindow, time.Second))
 	defer ticker.Stop()
@@ -90,7 +91,7 @@ func (c *BigCache) clean() {
 	}
 }
 
-// Close gives the memory back. Closing a closed cache does nothing.
+// Close releases the memory. Closing a closed cache has no effect.
 func (c *BigCache) Close() error {
 	c.stopWatching()
 	return c.end()
@@ -113,7 +114,7 @@ func (c *BigCache) isClosed() bool {
 	}
 }
 
-// Get gives a copy of the entry of a key, or ErrEntryNotFound.
+// Get returns a copy of the entry of a key, or ErrEntryNotFound.
 func (c *BigCache) Get(key string) ([]byte, error) {
 	name, framed := nameOf(key)
 	entry, ok := c.cache.Get(name)
@@ -127,7 +128,7 @@ func (c *BigCache) Get(key string) ([]byte, error) {
 	return entry, nil
 }
 
-// missing is why there is no entry.
+// notFoundError returns the error for an absent entry.
 func (c *BigCache) notFoundError() error {
 	if c.isClosed() {
 		return larder.ErrClosed
@@ -135,13 +136,14 @@ func (c *BigCache) notFoundError() error {
 	return ErrEntryNotFound
 }
 
-// GetWithInfo is Get.
+// GetWithInfo is Get with an empty Response.
 func (c *BigCache) GetWithInfo(key string) ([]byte, Response, error) {
 	entry, err := c.Get(key)
 	return entry, Response{}, err
 }
 
-// Set stores a copy of an entry. Where it fails, with ErrEntryTooBig, there is no entry for the key any more.
+// Set stores a copy of an entry. If it fails with ErrEntryTooBig, the previous entry of the key is
+// gone.
 func (c *BigCache) Set(key string, entry []byte) error {
 	name, framed := nameOf(key)
 	if framed {
@@ -150,8 +152,9 @@ func (c *BigCache) Set(key string, entry []byte) error {
 	return c.memory.store(c.cache, func() error { return c.cache.Set(name, entry, c.life) })
 }
 
-// Append puts bytes behind an entry, or stores them where there is none. The entry lives for a LifeWindow from then on. Where
-// it would become too big, the error is ErrEntryTooBig, and it stays as it was.
+// Append adds bytes to the end of an entry, or stores them if there is none. The entry then lives
+// for another LifeWindow. If it would be too big, Append returns ErrEntryTooBig and does not change
+// it.
 func (c *BigCache) Append(key string, entry []byte) error {
 	name, framed := nameOf(key)
 	whole := entry
@@ -168,12 +171,12 @@ func (c *BigCache) Append(key string, entry []byte) error {
 			if done, err := c.cache.Add(name, whole, c.life); err != nil || done {
 				return err
 			}
-			// Somebody else has stored one in between.
+			// Another goroutine has stored an entry meanwhile.
 		}
 	})
 }
 
-// renew has an entry live for another LifeWindow, if it has not been removed.
+// renew extends the life of an entry by a LifeWindow, if the entry exists.
 func (c *BigCache) renew(name string) error {
 	if c.life == 0 {
 		return nil
@@ -182,7 +185,7 @@ func (c *BigCache) renew(name string) error {
 	return err
 }
 
-// Delete removes the entry of a key, or says ErrEntryNotFound.
+// Delete removes the entry of a key, or returns ErrEntryNotFound.
 func (c *BigCache) Delete(key string) error {
 	name, _ := nameOf(key)
 	done, err := c.cache.Delete(name)
@@ -197,12 +200,12 @@ func (c *BigCache) Delete(key string) error {
 	return nil
 }
 
-// Reset removes all entries, of which no callback is told.
+// Reset removes all entries, without callbacks.
 func (c *BigCache) Reset() error {
 	c.requests.reset()
 	if err := c.cache.Clear(); err != nil {
 		return err
 	}
-	// Until then they are counted.
+	// Len counts them until this.
 	return c.cache.Maintain()
 }

@@ -8,41 +8,44 @@ import (
 	"time"
 )
 
-// Config has the fields of BigCache v3's. Those marked as not needed are accepted and without effect.
+// Config has the fields of BigCache v3's Config. Fields described as ignored have no effect.
 type Config struct {
-	// Shards must be a power of two; not needed else, for readers wait for nobody.
+	// Shards must be a power of two; otherwise ignored.
 	Shards int
-	// LifeWindow is how long an entry lives, and up to a second more; a part of a second counts as a whole, 0 is for ever.
-	// Then the entry is not got any more, cleaned up or not.
+	// LifeWindow is the time to live of an entry, in whole seconds rounded up; an entry may live up
+	// to a second longer. 0 means that entries do not expire. An expired entry is not returned,
+	// even before it is cleaned up.
 	LifeWindow time.Duration
-	// CleanWindow is how often expired entries are cleaned up and their callbacks called, every second at most; 0 is for
-	// when their memory is needed.
+	// CleanWindow is the interval at which expired entries are reclaimed and their callbacks
+	// called, one second at least. 0 means that they are reclaimed when memory is needed.
 	CleanWindow time.Duration
-	// MaxEntriesInWindow and MaxEntrySize say how much memory the cache begins with where it has no limit.
+	// MaxEntriesInWindow and MaxEntrySize determine the initial memory of a cache without limit.
 	MaxEntriesInWindow int
 	MaxEntrySize       int
 	// StatsEnabled counts the requests of each key, for KeyMetadata.
 	StatsEnabled bool
-	// Verbose is not needed.
+	// Verbose is ignored.
 	Verbose bool
-	// Hasher gives EntryInfo.Hash, and nothing else: the cache's own hash is keyed, and keys are compared.
+	// Hasher computes EntryInfo.Hash only. The cache itself uses a keyed hash and compares keys.
 	Hasher Hasher
-	// HardMaxCacheSize is a limit in MB for all the cache takes, beyond which the entries least wanted are evicted. With
-	// 0 it grows, to half of the machine's memory or of the limit of the process's control group, and then refuses.
+	// HardMaxCacheSize limits all memory of the cache, in MB; beyond it entries are evicted. With 0
+	// the cache grows to half of the memory of the machine or of the process's control group, and
+	// then rejects entries.
 	HardMaxCacheSize int
-	// OnRemove is called when an entry expires, is evicted or is deleted. Any of the three may use the cache. The entry is
-	// nil where it is longer than 16 KiB. OnRemoveWithMetadata goes before OnRemove, that before OnRemoveWithReason.
+	// OnRemove is called when an entry expires, is evicted or is deleted. The three callbacks may
+	// use the cache. The entry is nil if it is longer than 16 KiB. OnRemoveWithMetadata has
+	// precedence over OnRemove, which has precedence over OnRemoveWithReason.
 	OnRemove             func(key string, entry []byte)
 	OnRemoveWithMetadata func(key string, entry []byte, keyMetadata Metadata)
 	OnRemoveWithReason   func(key string, entry []byte, reason RemoveReason)
-	// Logger is not needed.
+	// Logger is ignored.
 	Logger Logger
 
-	// For which reasons OnRemoveWithReason is called, a bit each; for all where there is none.
+	// The reasons for which OnRemoveWithReason is called, as bits; 0 means all.
 	reasons uint64
 }
 
-// DefaultConfig is that of BigCache: entries live for eviction, and are cleaned up every second.
+// DefaultConfig is BigCache's: entries live for eviction and are cleaned up every second.
 func DefaultConfig(eviction time.Duration) Config {
 	return Config{
 		Shards:             1024,
@@ -56,7 +59,7 @@ func DefaultConfig(eviction time.Duration) Config {
 	}
 }
 
-// OnRemoveFilterSet has OnRemoveWithReason called for these reasons alone.
+// OnRemoveFilterSet restricts OnRemoveWithReason to these reasons.
 func (c Config) OnRemoveFilterSet(reasons ...RemoveReason) Config {
 	c.reasons = 0
 	for _, reason := range reasons {
@@ -65,7 +68,7 @@ func (c Config) OnRemoveFilterSet(reasons ...RemoveReason) Config {
 	return c
 }
 
-// check says what is wrong, in BigCache's words where it has some.
+// check returns an error for an invalid field, with BigCache's text if there is one.
 func (c *Config) check() error {
 	switch {
 	case c.Shards <= 0 || c.Shards&(c.Shards-1) != 0:
@@ -77,16 +80,16 @@ func (c *Config) check() error {
 	case c.HardMaxCacheSize < 0:
 		return errors.New("HardMaxCacheSize must be >= 0")
 	case c.LifeWindow < 0:
-		return errors.New("LifeWindow must be >= 0, where 0 is for ever")
+		return errors.New("LifeWindow must be >= 0, where 0 means no expiry")
 	}
 	return nil
 }
 
-// The cache has no more than 136 years.
+// The cache's clock counts at most 136 years.
 const lifeMax = 100 * 365 * 24 * time.Hour
 
-// life is the time to live that entries get: the cache's seconds are those of the clock, the first of which may be about to
-// end.
+// life returns the time to live for the cache, one second longer than LifeWindow: the current
+// second of the cache's clock may be about to end.
 func (c *Config) life() time.Duration {
 	if c.LifeWindow == 0 {
 		return 0
@@ -94,20 +97,20 @@ func (c *Config) life() time.Duration {
 	return (min(c.LifeWindow, lifeMax) + time.Second - 1).Truncate(time.Second) + time.Second
 }
 
-// Hasher makes numbers of keys.
+// Hasher computes the hash of a key.
 type Hasher interface {
 	Sum64(string) uint64
 }
 
-// Logger is a part of [log.Logger].
+// Logger is the part of [log.Logger] that BigCache uses.
 type Logger interface {
 	Printf(format string, v ...interface{})
 }
 
-// DefaultLogger writes to standard output.
+// DefaultLogger returns a logger to standard output.
 func DefaultLogger() *log.Logger { return log.New(os.Stdout, "", log.LstdFlags) }
 
-// fnv64a is what BigCache uses where nothing else is said.
+// fnv64a is the default hasher of BigCache.
 type fnv64a struct{}
 
 func newDefaultHasher() Hasher { return fnv64a{} }

@@ -33,7 +33,7 @@ func Example() {
 	// true
 }
 
-// A callback hears of what is deleted, and may use the cache.
+// A callback gets each deleted entry, and may use the cache.
 func ExampleConfig_OnRemoveFilterSet() {
 	told := make(chan string)
 	config := bigcache.Config{
@@ -55,7 +55,7 @@ func ExampleConfig_OnRemoveFilterSet() {
 	// Output: key was entry: true
 }
 
-// The iterator shows every entry that is there all the time.
+// The iterator returns every entry that exists throughout.
 func ExampleBigCache_Iterator() {
 	cache, err := bigcache.New(context.Background(), bigcache.Config{Shards: 1, HardMaxCacheSize: 1})
 	if err != nil {

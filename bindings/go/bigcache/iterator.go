@@ -8,15 +8,15 @@ import (
 	"larder"
 )
 
-// Errors of an iterator, with the words that they have in BigCache.
+// Errors of an iterator, with BigCache's texts.
 var (
-	// ErrInvalidIteratorState says that SetNext has not been called, or has said that there is no more.
+	// ErrInvalidIteratorState means that SetNext has not been called or has returned false.
 	ErrInvalidIteratorState = errors.New("Iterator is in invalid state. Use SetNext() to move to next position")
-	// ErrCannotRetrieveEntry does not happen, for SetNext goes to no entry that cannot be had.
+	// ErrCannotRetrieveEntry is not returned, because SetNext skips entries that cannot be read.
 	ErrCannotRetrieveEntry = errors.New("Could not retrieve entry from cache")
 )
 
-// EntryInfo is an entry that an iterator has come to.
+// EntryInfo is an entry that an iterator has read.
 type EntryInfo struct {
 	key       string
 	value     []byte
@@ -24,21 +24,23 @@ type EntryInfo struct {
 	timestamp uint64
 }
 
-// Key of the entry.
+// Key returns the key of the entry.
 func (e EntryInfo) Key() string { return e.key }
 
-// Hash of the key, by the Hasher of the Config.
+// Hash returns the hash of the key by the Hasher of the Config.
 func (e EntryInfo) Hash() uint64 { return e.hash }
 
-// Timestamp is when the entry was stored, in seconds of Unix time, one more or less; 0 with a LifeWindow of 0.
+// Timestamp returns the Unix time at which the entry was stored, in seconds, within one second; 0
+// with a LifeWindow of 0.
 func (e EntryInfo) Timestamp() uint64 { return e.timestamp }
 
-// Value of the entry.
+// Value returns the value of the entry.
 func (e EntryInfo) Value() []byte { return e.value }
 
-// EntryInfoIterator goes through the entries, in no particular order. One that is there all the time is shown at least once.
-// It holds nobody up, and neither counts as a request nor has to be closed. As in BigCache goroutines may share one: each
-// entry is shown to one of them.
+// EntryInfoIterator iterates over the entries, in no particular order. It returns an entry that
+// exists throughout at least once. It does not block other operations, does not count as requests,
+// and needs no close. As in BigCache, goroutines may share an iterator; then each entry goes to one
+// of them.
 type EntryInfoIterator struct {
 	lock  sync.Mutex
 	cache *BigCache
@@ -47,12 +49,12 @@ type EntryInfoIterator struct {
 	valid bool
 }
 
-// Iterator begins to go through the entries; in a closed cache there are none.
+// Iterator returns an iterator over all entries; none in a closed cache.
 func (c *BigCache) Iterator() *EntryInfoIterator {
 	return &EntryInfoIterator{cache: c, walk: c.cache.Walk("")}
 }
 
-// SetNext goes to the next entry and reads it; false where there is none.
+// SetNext moves to the next entry and reads it. It returns false at the end.
 func (it *EntryInfoIterator) SetNext() bool {
 	it.lock.Lock()
 	defer it.lock.Unlock()
@@ -63,13 +65,13 @@ func (it *EntryInfoIterator) SetNext() bool {
 			it.entry = EntryInfo{}
 			return false
 		}
-		// One that has gone meanwhile is passed over.
+		// Skip an entry that has been removed meanwhile.
 		it.entry, it.valid = it.cache.read(name)
 	}
 	return true
 }
 
-// Value is the entry that the iterator has come to, as it was then.
+// Value returns the entry as it was at SetNext.
 func (it *EntryInfoIterator) Value() (EntryInfo, error) {
 	it.lock.Lock()
 	defer it.lock.Unlock()
@@ -79,7 +81,7 @@ func (it *EntryInfoIterator) Value() (EntryInfo, error) {
 	return it.entry, nil
 }
 
-// look reads an entry for an iterator.
+// read reads an entry for an iterator.
 func (c *BigCache) read(name string) (EntryInfo, bool) {
 	value, item, err := c.cache.GetInto(nil, name)
 	if err != nil {
@@ -97,7 +99,7 @@ func (c *BigCache) read(name string) (EntryInfo, bool) {
 	return EntryInfo{key, value, c.config.Hasher.Sum64(key), c.storedAt(item.TTL)}, true
 }
 
-// stored is when an entry was stored that has this time left.
+// storedAt returns the Unix time at which an entry with this remaining time was stored.
 func (c *BigCache) storedAt(left time.Duration) uint64 {
 	if c.life == 0 {
 		return 0

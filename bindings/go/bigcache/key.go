@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// BigCache takes any key. Those that the cache has no room for are kept by their digest, with the key in front of the entry,
-// and so are those that begin like a digest.
+// BigCache accepts any key. A key that is empty, too long, or begins like a digest is stored under
+// its digest, with the key framed before the entry.
 const (
 	framedMark  = "\xFF"
 	keyBytesMax = 250
 )
 
-// nameOf is the name by which the entry of a key is kept, and whether the key stands in front of it.
+// nameOf returns the name of a key in the cache, and reports whether the entry is framed.
 func nameOf(key string) (name string, framed bool) {
 	if 0 < len(key) && len(key) <= keyBytesMax && !isFramed(key) {
 		return key, false
@@ -30,7 +30,7 @@ func frame(key string, entry []byte) []byte {
 	return append(framed, entry...)
 }
 
-// open gives the key and the entry behind it; false where there are none.
+// parseFrame returns the key and the entry of a frame, and false if the frame is invalid.
 func parseFrame(framed []byte) (key string, entry []byte, ok bool) {
 	length, digits := binary.Uvarint(framed)
 	if digits <= 0 || length > uint64(len(framed)-digits) {
@@ -40,7 +40,7 @@ func parseFrame(framed []byte) (key string, entry []byte, ok bool) {
 	return string(rest[:length]), rest[length:], true
 }
 
-// unframe gives the entry of this key; false where it is of another.
+// unframe returns the entry of a key, and false if the frame belongs to another key.
 func unframe(framed []byte, key string) ([]byte, bool) {
 	found, entry, ok := parseFrame(framed)
 	return entry, ok && found == key

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// cgroupBytes is the least memory limit of this process's control groups and those around them, version 1 or 2; the largest
-// number where there is none. The file system is the system's root.
+// cgroupBytes returns the lowest memory limit of this process's control groups and their ancestors,
+// version 1 or 2; math.MaxInt64 if there is none. The file system is rooted at /.
 func cgroupBytes(system fs.FS) int64 {
 	least := int64(math.MaxInt64)
 	groups, err := fs.ReadFile(system, "proc/self/cgroup")
@@ -31,7 +31,7 @@ func cgroupBytes(system fs.FS) int64 {
 			}
 			mount, file = "sys/fs/cgroup/memory", "memory.limit_in_bytes"
 		}
-		// In a container the path may be the host's, of which only the end of the way, the mount, is there.
+		// In a container the path may be the host's, of which only the root, the mount, exists.
 		for group := path.Clean("/" + parts[2]); ; group = path.Dir(group) {
 			least = min(least, fileLimit(system, path.Join(mount, group, file)))
 			if group == "/" {
@@ -42,7 +42,7 @@ func cgroupBytes(system fs.FS) int64 {
 	return least
 }
 
-// limitIn is the limit in a file; the largest number where there is no such file, or it says "max".
+// fileLimit returns the limit in a file; math.MaxInt64 if there is no file or it contains "max".
 func fileLimit(system fs.FS, file string) int64 {
 	text, err := fs.ReadFile(system, file)
 	if err != nil {

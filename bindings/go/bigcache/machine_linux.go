@@ -5,7 +5,8 @@ import (
 	"syscall"
 )
 
-// machineBytes is how much memory this process may use: the machine's, or what its control groups allow.
+// machineBytes returns the memory of the machine, or the limit of the process's control groups if
+// that is lower.
 func machineBytes() int64 {
 	limit := cgroupBytes(os.DirFS("/"))
 	var info syscall.Sysinfo_t
@@ -15,5 +16,5 @@ func machineBytes() int64 {
 	return min(int64(info.Totalram)*int64(info.Unit), limit)
 }
 
-// unknownBytes is taken for the machine's memory where the system does not tell it.
+// unknownBytes is used if the system does not return the memory of the machine.
 const unknownBytes = 1 << 30

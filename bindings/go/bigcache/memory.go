@@ -10,11 +10,11 @@ import (
 
 const (
 	mebibyte = 1 << 20
-	// What a larder.Cache can be asked for.
+	// The maximum memory of a larder.Cache.
 	memoryCeiling = 1 << 40
 )
 
-// sizes says how the cache is opened, and how far its memory may grow.
+// memoryOptions returns the memory limits of the cache.
 func memoryOptions(config *Config) larder.Options {
 	if config.HardMaxCacheSize > 0 {
 		memory := min(int64(config.HardMaxCacheSize), memoryCeiling/mebibyte) * mebibyte
@@ -23,8 +23,8 @@ func memoryOptions(config *Config) larder.Options {
 	return memoryOptionsWithin(config, machineBytes())
 }
 
-// sizesWithin says it for a cache without a limit in so much memory. Nothing is evicted then, as in BigCache; the machine goes
-// on all the same.
+// memoryOptionsWithin returns the limits of a cache without HardMaxCacheSize on a machine with this
+// memory. As in BigCache, nothing is evicted; half of the memory remains for the machine.
 func memoryOptionsWithin(config *Config, machine int64) larder.Options {
 	memoryMax := min(max(machine/2, 2*mebibyte), memoryCeiling)
 	expected := float64(config.MaxEntriesInWindow) * float64(config.MaxEntrySize)
@@ -32,14 +32,14 @@ func memoryOptionsWithin(config *Config, machine int64) larder.Options {
 	return larder.Options{Memory: memory, MemoryMax: memoryMax, ItemMax: memory / 2, NoEviction: true}
 }
 
-// memory is the limit of a cache, which grows where it has none of its own.
+// memory is the current limit of a cache and its maximum.
 type memory struct {
 	limit   atomic.Int64
 	max     int64
 	growing sync.Mutex
 }
 
-// store stores, with more memory where that is what it takes.
+// store calls do, and raises the limit and retries if memory is short.
 func (m *memory) store(cache *larder.Cache, do func() error) error {
 	for {
 		limit := m.limit.Load()
@@ -54,7 +54,7 @@ func (m *memory) store(cache *larder.Cache, do func() error) error {
 	}
 }
 
-// grow raises the limit, if it is still what it was seen to be; false where it has reached its end.
+// grow raises the limit unless it has changed since seen. It returns false at the maximum.
 func (m *memory) grow(cache *larder.Cache, seen int64) bool {
 	m.growing.Lock()
 	defer m.growing.Unlock()

@@ -2,20 +2,21 @@ package bigcache
 
 import "larder"
 
-// RemoveReason says why an entry was removed.
+// RemoveReason is the cause of a removal.
 type RemoveReason uint32
 
-// The reasons.
+// Reasons of removals.
 const (
-	// Expired: its LifeWindow was over.
+	// Expired means that the LifeWindow was over.
 	Expired = RemoveReason(1)
-	// NoSpace: its memory was needed.
+	// NoSpace means that the entry was evicted.
 	NoSpace = RemoveReason(2)
-	// Deleted by Delete.
+	// Deleted means that Delete removed the entry.
 	Deleted = RemoveReason(3)
 )
 
-// reasonOf is the cache's reason by BigCache's name; false where BigCache calls nobody: for what is overwritten or reset.
+// reasonOf converts a reason of the cache. It returns false for overwritten and reset entries, for
+// which BigCache calls no callback.
 func reasonOf(reason larder.Reason) (RemoveReason, bool) {
 	switch reason {
 	case larder.Expired:
@@ -28,12 +29,12 @@ func reasonOf(reason larder.Reason) (RemoveReason, bool) {
 	return 0, false
 }
 
-// listens is whether anybody wants to hear of removals.
+// hasCallback reports whether the cache needs to observe removals.
 func (c *Config) hasCallback() bool {
 	return c.StatsEnabled || c.OnRemove != nil || c.OnRemoveWithMetadata != nil || c.OnRemoveWithReason != nil
 }
 
-// removed hears of all that leaves the cache.
+// onRemoval is called for each entry that leaves the cache.
 func (c *BigCache) onRemoval(removal larder.Removal) {
 	reason, is := reasonOf(removal.Reason)
 	if !is {

@@ -5,18 +5,18 @@ import (
 	"sync"
 )
 
-// requests counts the requests of each key. Its methods do nothing where it is nil, without StatsEnabled.
+// requests counts the requests of each key. A nil value, without StatsEnabled, counts nothing.
 type requests struct {
 	seed   maphash.Seed
 	shards [64]requestShard
-	// How many entries there are.
+	// Returns the number of entries in the cache.
 	entries func() int
 }
 
 type requestShard struct {
 	lock   sync.Mutex
 	counts map[uint64]uint32
-	// How many keys it may have before somebody looks whether there are as many entries.
+	// The number of keys from which on prune compares it with the number of entries.
 	keysMax int
 }
 
@@ -30,7 +30,7 @@ func newRequests(entries func() int) *requests {
 	return r
 }
 
-// in does something with the counts, of which that of a key is at hash.
+// withShard calls do with the shard and the hash of a key, under the shard's lock.
 func (r *requests) withShard(name string, do func(shard *requestShard, hash uint64)) {
 	if r == nil {
 		return
@@ -50,8 +50,8 @@ func (r *requests) count(name string) {
 	})
 }
 
-// makeRoom keeps the counts from growing for ever by keys whose removal nobody was told of: where there are many more keys
-// than entries all begin anew.
+// prune bounds the counts of keys whose removals were dropped: it resets a shard with many more
+// keys than entries.
 func (r *requests) prune(shard *requestShard) {
 	shard.keysMax = max(keysMin, 4*r.entries()/len(r.shards))
 	if len(shard.counts) > shard.keysMax {
@@ -64,7 +64,7 @@ func (r *requests) get(name string) (count uint32) {
 	return count
 }
 
-// take is of, and the count begins anew.
+// takeAndReset returns the count of a key and resets it.
 func (r *requests) takeAndReset(name string) (count uint32) {
 	r.withShard(name, func(shard *requestShard, hash uint64) {
 		count = shard.counts[hash]

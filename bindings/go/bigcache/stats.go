@@ -6,31 +6,31 @@ import (
 	"larder"
 )
 
-// Stats are statistics, from New or ResetStats on.
+// Stats are statistics since New or ResetStats.
 type Stats struct {
-	// Hits and Misses of Get and GetWithInfo.
+	// Hits and Misses count Get and GetWithInfo.
 	Hits   int64 `json:"hits"`
 	Misses int64 `json:"misses"`
-	// DelHits and DelMisses are deletions of what was there and what was not.
+	// DelHits and DelMisses count deletions of existing and of absent entries.
 	DelHits   int64 `json:"delete_hits"`
 	DelMisses int64 `json:"delete_misses"`
 	// Collisions is always 0.
 	Collisions int64 `json:"collisions"`
 }
 
-// counters are what the statistics are made of, beside those of the cache.
+// counters complement the statistics of the cache.
 type counters struct {
 	delHits, delMisses atomic.Int64
-	// What the cache counts and is not told: reads of iterators, and all before ResetStats.
+	// Reads that the cache counts but Stats omits: those of iterators, and all before ResetStats.
 	excludedHits, excludedMisses atomic.Uint64
 }
 
-// Stats tells the statistics, in some microseconds. Of a closed cache there are none.
+// Stats returns the statistics, in a few microseconds; zeros for a closed cache.
 func (c *BigCache) Stats() Stats {
 	if c.isClosed() {
 		return Stats{}
 	}
-	// First those that are taken away, so that none of them is taken away uncounted.
+	// Load these first, so that the difference never excludes a read that is not counted yet.
 	hits, misses := c.counters.excludedHits.Load(), c.counters.excludedMisses.Load()
 	stats := c.cache.Stats()
 	return Stats{
@@ -41,7 +41,7 @@ func (c *BigCache) Stats() Stats {
 	}
 }
 
-// ResetStats has the statistics begin anew, but for the request counts of the keys.
+// ResetStats resets the statistics, except the request counts of keys.
 func (c *BigCache) ResetStats() error {
 	if c.isClosed() {
 		return larder.ErrClosed
@@ -54,24 +54,24 @@ func (c *BigCache) ResetStats() error {
 	return nil
 }
 
-// Metadata is what is known of a key.
+// Metadata describes a key.
 type Metadata struct {
-	// RequestCount is how often the entry was got, with StatsEnabled.
+	// RequestCount is the number of requests of the entry, with StatsEnabled.
 	RequestCount uint32
 }
 
-// KeyMetadata tells how often the entry of a key was got, with StatsEnabled.
+// KeyMetadata returns the number of requests of a key, with StatsEnabled.
 func (c *BigCache) KeyMetadata(key string) Metadata {
 	name, _ := nameOf(key)
-	// Who was removed may not have been told yet.
+	// The callback for a removed entry may not have run yet.
 	if c.requests == nil || !c.cache.Contains(name) {
 		return Metadata{}
 	}
 	return Metadata{RequestCount: c.requests.get(name)}
 }
 
-// Len is the number of entries; those that have expired count until they are cleaned up.
+// Len returns the number of entries, including expired ones until they are cleaned up.
 func (c *BigCache) Len() int { return c.cache.Len() }
 
-// Capacity is the memory that is in use, in bytes.
+// Capacity returns the memory in use, in bytes.
 func (c *BigCache) Capacity() int { return int(c.cache.Stats().MemoryUsed) }
