@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestAnIteratorShowsAllEntries(t *testing.T) {
+func TestIteratorReturnsAllEntries(t *testing.T) {
 	cache := newCache(t, smallConfig())
 	for at := range 1000 {
 		set(t, cache, fmt.Sprint(at), fmt.Sprint("entry ", at))
@@ -18,34 +18,31 @@ func TestAnIteratorShowsAllEntries(t *testing.T) {
 	for it := cache.Iterator(); it.SetNext(); {
 		entry, err := it.Value()
 		if err != nil || string(entry.Value()) != "entry "+entry.Key() {
-			t.Errorf("%q is %q, %v", entry.Key(), entry.Value(), err)
+			t.Errorf("Value = %q with key %q, %v, want the entry of the key", entry.Value(), entry.Key(), err)
 		}
 		seen[entry.Key()] = true
 	}
-	if len(seen) != 1000 {
-		t.Errorf("%d of 1000 were shown", len(seen))
-	}
+	equal(t, "distinct keys", len(seen), 1000)
 }
 
-func TestWhatAnIteratorSaysOfAnEntry(t *testing.T) {
+func TestEntryInfo(t *testing.T) {
 	config := smallConfig()
 	config.LifeWindow = 90*time.Second + time.Millisecond
 	cache := newCache(t, config)
 	set(t, cache, "key", "entry")
 	it := cache.Iterator()
 	if !it.SetNext() {
-		t.Fatal("there is an entry")
+		t.Fatal("SetNext = false, want true")
 	}
 	entry, err := it.Value()
-	if err != nil || entry.Key() != "key" || string(entry.Value()) != "entry" {
-		t.Errorf("%+v, %v", entry, err)
-	}
-	// FNV-1a in 64 bits.
-	if entry.Hash() != 0x3dc94a19365b10ec {
-		t.Errorf("%x", entry.Hash())
-	}
+	equal(t, "Value: error", err, nil)
+	equal(t, "Key", entry.Key(), "key")
+	equal(t, "Value", string(entry.Value()), "entry")
+	// The 64-bit FNV-1a hash of the key.
+	equal(t, "Hash", entry.Hash(), 0x3dc94a19365b10ec)
+	// The timestamp is exact within one second, and the test may take one.
 	if now := time.Now().Unix(); int64(entry.Timestamp()) < now-2 || int64(entry.Timestamp()) > now+1 {
-		t.Errorf("stored at %d, now it is %d", entry.Timestamp(), now)
+		t.Errorf("Timestamp = %d, want %d to %d", entry.Timestamp(), now-2, now+1)
 	}
 	hashed := smallConfig()
 	hashed.Hasher = sameHash{}
@@ -53,53 +50,45 @@ func TestWhatAnIteratorSaysOfAnEntry(t *testing.T) {
 	set(t, other, "key", "entry")
 	it = other.Iterator()
 	it.SetNext()
-	// Nothing is known of when an entry was stored that lasts for ever.
-	if entry, _ := it.Value(); entry.Hash() != 5 || entry.Timestamp() != 0 {
-		t.Errorf("%+v", entry)
-	}
+	entry, _ = it.Value()
+	equal(t, "Hash with another Hasher", entry.Hash(), 5)
+	equal(t, "Timestamp without expiry", entry.Timestamp(), 0)
 }
 
-func TestAnIteratorThatIsNowhere(t *testing.T) {
+func TestValueWithoutEntry(t *testing.T) {
 	cache := newCache(t, smallConfig())
 	it := cache.Iterator()
-	if _, err := it.Value(); err != ErrInvalidIteratorState {
-		t.Error(err)
-	}
-	if it.SetNext() {
-		t.Error("there is nothing")
-	}
+	_, err := it.Value()
+	equal(t, "Value before SetNext", err, ErrInvalidIteratorState)
+	equal(t, "SetNext in an empty cache", it.SetNext(), false)
 	set(t, cache, "key", "entry")
 	it = cache.Iterator()
 	for it.SetNext() {
 	}
-	if entry, err := it.Value(); err != ErrInvalidIteratorState || entry.Key() != "" {
-		t.Errorf("%+v, %v", entry, err)
-	}
-	if it.SetNext() {
-		t.Error("the end stays the end")
-	}
+	entry, err := it.Value()
+	equal(t, "Value after the end", err, ErrInvalidIteratorState)
+	equal(t, "Key after the end", entry.Key(), "")
+	equal(t, "SetNext after the end", it.SetNext(), false)
 }
 
-func TestAnIteratorKeepsTheEntryThatItHasComeTo(t *testing.T) {
+func TestIteratorKeepsEntryAfterDelete(t *testing.T) {
 	cache := newCache(t, smallConfig())
 	set(t, cache, "key", "entry")
 	it := cache.Iterator()
 	if !it.SetNext() {
-		t.Fatal("there is an entry")
+		t.Fatal("SetNext = false, want true")
 	}
 	_ = cache.Delete("key")
-	if entry, err := it.Value(); err != nil || string(entry.Value()) != "entry" {
-		t.Errorf("%+v, %v", entry, err)
-	}
-	if it.SetNext() {
-		t.Error("there is nothing more")
-	}
+	entry, err := it.Value()
+	equal(t, "Value after Delete: error", err, nil)
+	equal(t, "Value after Delete", string(entry.Value()), "entry")
+	equal(t, "SetNext at the end", it.SetNext(), false)
 }
 
-func TestIteratorsUnderChanges(t *testing.T) {
+func TestIteratorDuringChanges(t *testing.T) {
 	cache := newCache(t, Config{Shards: 1, HardMaxCacheSize: 1})
 	for at := range 10 {
-		set(t, cache, fmt.Sprint("stays ", at), "entry")
+		set(t, cache, fmt.Sprint("unchanged ", at), "entry")
 	}
 	var all sync.WaitGroup
 	stop := make(chan struct{})
@@ -113,7 +102,7 @@ func TestIteratorsUnderChanges(t *testing.T) {
 					return
 				default:
 				}
-				key := fmt.Sprint("changes ", at%50)
+				key := fmt.Sprint("changed ", at%50)
 				if worker == 0 {
 					set(t, cache, key, strings.Repeat("e", 3000))
 				} else {
@@ -123,45 +112,43 @@ func TestIteratorsUnderChanges(t *testing.T) {
 		}()
 	}
 	for range 200 {
-		stays := map[string]bool{}
+		unchanged := map[string]bool{}
 		for it := cache.Iterator(); it.SetNext(); {
 			entry, err := it.Value()
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("Value: %v", err)
 			}
-			if strings.HasPrefix(entry.Key(), "stays") {
-				stays[entry.Key()] = true
+			if strings.HasPrefix(entry.Key(), "unchanged") {
+				unchanged[entry.Key()] = true
 			} else if len(entry.Value()) != 3000 {
-				t.Errorf("%q has %d bytes", entry.Key(), len(entry.Value()))
+				t.Errorf("entry of %q has %d bytes, want 3000", entry.Key(), len(entry.Value()))
 			}
 		}
-		if len(stays) != 10 {
-			t.Fatalf("%d of 10 entries that nobody changed were shown", len(stays))
+		if len(unchanged) != 10 {
+			t.Fatalf("the iterator returned %d unchanged entries, want 10", len(unchanged))
 		}
 	}
 	close(stop)
 	all.Wait()
 }
 
-// Deletions in a row are no depth of calls.
-func TestAnIteratorPassesOverWhatHasGone(t *testing.T) {
+// Skipping many deleted entries must not recurse.
+func TestIteratorSkipsDeletedEntries(t *testing.T) {
 	cache := newCache(t, DefaultConfig(time.Minute))
 	for at := range 20_000 {
 		set(t, cache, fmt.Sprint(at), "entry")
 	}
 	it := cache.Iterator()
 	if !it.SetNext() {
-		t.Fatal("there are entries")
+		t.Fatal("SetNext = false, want true")
 	}
 	for at := range 20_000 {
 		_ = cache.Delete(fmt.Sprint(at))
 	}
-	if it.SetNext() {
-		t.Error("there is nothing more")
-	}
+	equal(t, "SetNext after the deletes", it.SetNext(), false)
 }
 
-func TestGoroutinesShareAnIterator(t *testing.T) {
+func TestSharedIterator(t *testing.T) {
 	const entries = 2000
 	cache := newCache(t, smallConfig())
 	for at := range entries {
@@ -175,10 +162,10 @@ func TestGoroutinesShareAnIterator(t *testing.T) {
 			all.Add(1)
 			go func() {
 				defer all.Done()
-				// Whoever finds the end closes the walk, while the others go on.
+				// The first goroutine at the end closes the walk while the others continue.
 				for it.SetNext() {
 					if entry, err := it.Value(); err == nil && string(entry.Value()) != "entry" {
-						t.Errorf("%q", entry.Value())
+						t.Errorf("Value = %q, want %q", entry.Value(), "entry")
 					}
 					shown.Add(1)
 				}
@@ -186,7 +173,7 @@ func TestGoroutinesShareAnIterator(t *testing.T) {
 		}
 		all.Wait()
 		if shown.Load() < entries {
-			t.Errorf("%d of %d entries were shown", shown.Load(), entries)
+			t.Errorf("the iterator returned %d entries, want at least %d", shown.Load(), entries)
 		}
 	}
 }

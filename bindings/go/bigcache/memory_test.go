@@ -7,23 +7,24 @@ import (
 	"time"
 )
 
-func TestTheLimitHolds(t *testing.T) {
+func TestHardMaxCacheSize(t *testing.T) {
 	cache := newCache(t, smallConfig())
 	entry := strings.Repeat("e", 1000)
 	for at := range 20_000 {
 		set(t, cache, fmt.Sprint(at), entry)
 		wantEntry(t, cache, fmt.Sprint(at), entry)
 	}
+	// At least half of the memory holds entries.
 	if used := cache.Capacity(); used > 4<<20 || used < 2<<20 {
-		t.Errorf("%d bytes of 4 MiB are used", used)
+		t.Errorf("Capacity = %d, want %d to %d", used, 2<<20, 4<<20)
 	}
 	if entries := cache.Len(); entries > 4<<20/1000 || entries < 2<<20/1000 {
-		t.Errorf("%d entries of 1000 bytes are in 4 MiB", entries)
+		t.Errorf("Len = %d, want %d to %d", entries, 2<<20/1000, 4<<20/1000)
 	}
 }
 
-func TestOverwrittenAndDeletedEntriesGiveTheirMemoryBack(t *testing.T) {
-	// It lasts for ever, so nothing else gives memory back.
+func TestOverwriteAndDeleteReleaseMemory(t *testing.T) {
+	// Without expiry and eviction nothing else releases memory.
 	cache := newCache(t, Config{Shards: 1})
 	kept := strings.Repeat("k", 1000)
 	set(t, cache, "kept", kept)
@@ -32,33 +33,34 @@ func TestOverwrittenAndDeletedEntriesGiveTheirMemoryBack(t *testing.T) {
 		set(t, cache, "overwritten", strings.Repeat("o", 100_000))
 		set(t, cache, fmt.Sprint(at), strings.Repeat("d", 100_000))
 		if err := cache.Delete(fmt.Sprint(at)); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Delete: %v", err)
 		}
 	}
-	if cache.Len() != 2 || cache.memory.limit.Load() != limit {
-		t.Errorf("%d entries, and a limit of %d instead of %d bytes", cache.Len(), cache.memory.limit.Load(), limit)
-	}
+	equal(t, "Len", cache.Len(), 2)
+	equal(t, "limit", cache.memory.limit.Load(), limit)
 	wantEntry(t, cache, "kept", kept)
 }
 
-func TestAnEntryThatIsTooLargeEvictsNobody(t *testing.T) {
+func TestTooBigEntryDoesNotEvictOthers(t *testing.T) {
 	cache := newCache(t, smallConfig())
 	set(t, cache, "key", "old")
 	for at := range 100 {
 		set(t, cache, fmt.Sprint(at), "other")
 	}
 	err := cache.Set("key", make([]byte, 2<<20))
-	if err != ErrEntryTooBig || err.Error() != "entry is bigger than max shard size" {
-		t.Error(err)
+	if err != ErrEntryTooBig {
+		t.Fatalf("Set of half of the memory: error %v, want %v", err, ErrEntryTooBig)
 	}
-	// Nobody is to read what was to be replaced.
+	// BigCache's text.
+	equal(t, "text of the error", err.Error(), "entry is bigger than max shard size")
+	// No reader gets the entry that was to be replaced.
 	wantNoEntry(t, cache, "key")
 	for at := range 100 {
 		wantEntry(t, cache, fmt.Sprint(at), "other")
 	}
 }
 
-func TestLargeEntriesTakeTurns(t *testing.T) {
+func TestLargeEntriesReplaceEachOther(t *testing.T) {
 	cache := newCache(t, Config{Shards: 1, HardMaxCacheSize: 1})
 	for at := range 20 {
 		for _, bytes := range []int{400_000, 300_000, 200} {
@@ -69,8 +71,8 @@ func TestLargeEntriesTakeTurns(t *testing.T) {
 	}
 }
 
-// BigCache gives each of its shards a part of the memory, of which they can use no other.
-func TestShardsHaveNoMemoryOfTheirOwn(t *testing.T) {
+// In BigCache each shard has a fixed part of the memory.
+func TestShardsShareMemory(t *testing.T) {
 	config := DefaultConfig(time.Second)
 	config.Shards, config.HardMaxCacheSize = 2<<10, 1
 	cache := newCache(t, config)
@@ -80,7 +82,7 @@ func TestShardsHaveNoMemoryOfTheirOwn(t *testing.T) {
 	}
 }
 
-func TestWithoutALimitMemoryGrows(t *testing.T) {
+func TestMemoryGrowsWithoutLimit(t *testing.T) {
 	cache := newCache(t, Config{Shards: 1})
 	first := cache.memory.limit.Load()
 	entry := strings.Repeat("e", 100_000)
@@ -88,16 +90,17 @@ func TestWithoutALimitMemoryGrows(t *testing.T) {
 	for at := range entries {
 		set(t, cache, fmt.Sprint(at), entry)
 	}
-	if cache.Len() != entries || cache.Capacity() < 2*int(first) {
-		t.Errorf("%d of %d entries in %d bytes", cache.Len(), entries, cache.Capacity())
+	equal(t, "Len", cache.Len(), entries)
+	if used, least := cache.Capacity(), 2*int(first); used < least {
+		t.Errorf("Capacity = %d, want at least %d", used, least)
 	}
 	for at := range entries {
 		wantEntry(t, cache, fmt.Sprint(at), entry)
 	}
 }
 
-func TestMemoryBeginsWithWhatIsExpected(t *testing.T) {
-	for _, at := range []struct {
+func TestInitialMemory(t *testing.T) {
+	for _, test := range []struct {
 		config Config
 		memory int64
 	}{
@@ -107,9 +110,11 @@ func TestMemoryBeginsWithWhatIsExpected(t *testing.T) {
 		{Config{MaxEntriesInWindow: 1000, MaxEntrySize: 20_000}, 20_000_000},
 		{Config{MaxEntriesInWindow: 1 << 62, MaxEntrySize: 1 << 62}, min(machineBytes()/2, memoryCeiling) / 2},
 	} {
-		options := memoryOptions(&at.config)
-		if options.Memory != at.memory || options.MemoryMax < at.memory || options.NoEviction != (at.config.HardMaxCacheSize == 0) {
-			t.Errorf("%+v", options)
+		options := memoryOptions(&test.config)
+		equal(t, "Memory", options.Memory, test.memory)
+		equal(t, "NoEviction", options.NoEviction, test.config.HardMaxCacheSize == 0)
+		if options.MemoryMax < test.memory {
+			t.Errorf("MemoryMax = %d, want at least %d", options.MemoryMax, test.memory)
 		}
 	}
 }

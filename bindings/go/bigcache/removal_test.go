@@ -2,46 +2,12 @@ package bigcache
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 )
 
-// heard is what callbacks were called with, a line each.
-type callbackCalls struct {
-	lock  sync.Mutex
-	lines []string
-}
-
-func (h *callbackCalls) add(of ...any) {
-	h.lock.Lock()
-	defer h.lock.Unlock()
-	h.lines = append(h.lines, strings.TrimSuffix(fmt.Sprintln(of...), "\n"))
-}
-
-// wants waits until as many lines have come, in any order.
-func (h *callbackCalls) wantEntry(t testing.TB, lines ...string) {
-	t.Helper()
-	var found []string
-	for end := time.Now().Add(5 * time.Second); len(found) < len(lines) && time.Now().Before(end); {
-		time.Sleep(5 * time.Millisecond)
-		h.lock.Lock()
-		found = slices.Clone(h.lines)
-		h.lock.Unlock()
-	}
-	slices.Sort(found)
-	slices.Sort(lines)
-	if !slices.Equal(found, lines) {
-		t.Errorf("the callback was called with %.300q; expected %.300q", found, lines)
-	}
-}
-
-// settled waits until a callback would have been called.
-func waitForCallback() { time.Sleep(100 * time.Millisecond) }
-
-func TestCallbacksHearOfWhatExpired(t *testing.T) {
+func TestCallbackForExpiredEntry(t *testing.T) {
 	t.Parallel()
 	var calls callbackCalls
 	config := expiringConfig()
@@ -52,14 +18,12 @@ func TestCallbacksHearOfWhatExpired(t *testing.T) {
 	set(t, cache, "key", "entry")
 	set(t, cache, strings.Repeat("long", 100), "entry")
 	calls.want(t, "key entry 1", strings.Repeat("long", 100)+" entry 1")
-	if err := cache.Delete("key"); err != ErrEntryNotFound {
-		t.Error(err)
-	}
+	equal(t, "Delete after expiry", cache.Delete("key"), ErrEntryNotFound)
 	waitForCallback()
 	calls.want(t, "key entry 1", strings.Repeat("long", 100)+" entry 1")
 }
 
-func TestCallbacksHearOfWhatIsEvicted(t *testing.T) {
+func TestCallbackForEvictedEntry(t *testing.T) {
 	var lock sync.Mutex
 	evicted := map[string]bool{}
 	config := smallConfig()
@@ -67,26 +31,25 @@ func TestCallbacksHearOfWhatIsEvicted(t *testing.T) {
 		lock.Lock()
 		defer lock.Unlock()
 		evicted[key] = true
-		if reason != NoSpace || string(entry) != strings.Repeat(key, 200) {
-			t.Errorf("%q, %.20q, %d", key, entry, reason)
-		}
+		equal(t, "reason", reason, NoSpace)
+		equal(t, "entry", string(entry), strings.Repeat(key, 200))
 	}
 	cache := newCache(t, config)
 	for at := range 6000 {
 		set(t, cache, fmt.Sprint(1_000_000+at), strings.Repeat(fmt.Sprint(1_000_000+at), 200))
 	}
-	left := cache.Len()
-	eventually(t, "each entry is there or was told of", func() bool {
+	remaining := cache.Len()
+	eventually(t, "a callback for each entry that is gone", func() bool {
 		lock.Lock()
 		defer lock.Unlock()
-		return len(evicted) == 6000-left
+		return len(evicted) == 6000-remaining
 	})
 	for key := range evicted {
 		wantNoEntry(t, cache, key)
 	}
 }
 
-func TestCallbacksHearOfWhatIsDeletedAndOfNothingElse(t *testing.T) {
+func TestCallbackForDeletedEntryOnly(t *testing.T) {
 	var calls callbackCalls
 	config := smallConfig()
 	config.OnRemove = func(key string, entry []byte) { calls.add(key, string(entry)) }
@@ -103,7 +66,7 @@ func TestCallbacksHearOfWhatIsDeletedAndOfNothingElse(t *testing.T) {
 	calls.want(t, "key entry!", "last entry")
 }
 
-func TestTheFirstCallbackOfThreeIsCalled(t *testing.T) {
+func TestCallbackPrecedence(t *testing.T) {
 	var calls callbackCalls
 	config := smallConfig()
 	config.OnRemoveWithReason = func(string, []byte, RemoveReason) { calls.add("with reason") }
@@ -122,24 +85,24 @@ func TestTheFirstCallbackOfThreeIsCalled(t *testing.T) {
 	calls.want(t, "with reason", "plain", "with metadata")
 }
 
-func TestReasonsCanBeLeftOut(t *testing.T) {
+func TestOnRemoveFilterSet(t *testing.T) {
 	t.Parallel()
 	var calls callbackCalls
 	config := expiringConfig()
 	config.OnRemoveWithReason = func(key string, entry []byte, reason RemoveReason) { calls.add(key, reason) }
 	cache := newCache(t, config.OnRemoveFilterSet(Deleted, NoSpace))
 	set(t, cache, "expires", "entry")
-	eventually(t, "it has expired", func() bool { return cache.Len() == 0 })
+	eventually(t, "expiry", func() bool { return cache.Len() == 0 })
 	set(t, cache, "deleted", "entry")
 	_ = cache.Delete("deleted")
 	calls.want(t, "deleted 3")
-	// A filter of nothing leaves nothing out.
-	if config = config.OnRemoveFilterSet(); !config.reports(Expired) || !config.reports(Deleted) {
-		t.Error("without reasons all are told")
-	}
+	// An empty filter excludes nothing.
+	config = config.OnRemoveFilterSet()
+	equal(t, "reports(Expired) with an empty filter", config.reports(Expired), true)
+	equal(t, "reports(Deleted) with an empty filter", config.reports(Deleted), true)
 }
 
-func TestCallbacksHearHowOftenAKeyWasRequested(t *testing.T) {
+func TestCallbackGetsRequestCount(t *testing.T) {
 	var calls callbackCalls
 	config := smallConfig()
 	config.StatsEnabled = true
@@ -153,14 +116,12 @@ func TestCallbacksHearHowOftenAKeyWasRequested(t *testing.T) {
 		_ = cache.Delete(key)
 	}
 	calls.want(t, "key 100", strings.Repeat("long", 100)+" 100")
-	// The next entry of the key begins anew.
+	// The count of the next entry starts at 0.
 	set(t, cache, "key", "entry")
-	if count := cache.KeyMetadata("key").RequestCount; count != 0 {
-		t.Error(count)
-	}
+	equal(t, "RequestCount", cache.KeyMetadata("key").RequestCount, 0)
 }
 
-func TestCallbacksMayUseTheCache(t *testing.T) {
+func TestCallbackMayUseCache(t *testing.T) {
 	var calls callbackCalls
 	var cache *BigCache
 	config := smallConfig()
@@ -169,7 +130,7 @@ func TestCallbacksMayUseTheCache(t *testing.T) {
 			calls.add(key, cache.Close())
 			return
 		}
-		// It may be there for another moment.
+		// The entry may still be visible.
 		_, _ = cache.Get(key)
 		calls.add(key, string(entry), cache.Set("other", entry), cache.Delete("none"))
 	}
@@ -184,7 +145,7 @@ func TestCallbacksMayUseTheCache(t *testing.T) {
 	wantClosed(t, cache)
 }
 
-func TestASlowCallbackHoldsNobodyUp(t *testing.T) {
+func TestSlowCallbackDoesNotBlock(t *testing.T) {
 	free := make(chan struct{})
 	config := smallConfig()
 	config.OnRemove = func(string, []byte) { <-free }
@@ -194,12 +155,10 @@ func TestASlowCallbackHoldsNobodyUp(t *testing.T) {
 		set(t, cache, fmt.Sprint(at), "entry")
 		_ = cache.Delete(fmt.Sprint(at))
 	}
-	if err := cache.Close(); err != nil {
-		t.Error(err)
-	}
+	equal(t, "Close", cache.Close(), nil)
 }
 
-func TestCallbacksGetNoEntryThatIsLong(t *testing.T) {
+func TestCallbackGetsNilForLongEntry(t *testing.T) {
 	var calls callbackCalls
 	config := Config{Shards: 1, HardMaxCacheSize: 64}
 	config.OnRemove = func(key string, entry []byte) { calls.add(key, entry == nil, len(entry)) }
