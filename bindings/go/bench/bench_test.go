@@ -8,24 +8,24 @@ import (
 
 const (
 	items = 1_000_000
-	// A power of two, so that nobody divides to find the next.
+	// A power of two, so that the index wraps without a division.
 	draws = 1 << 21
 	many  = 16
-	// For all: much more than a million items need.
+	// The limit of every cache: much more than a million items need.
 	memory = 512 << 20
 )
 
 var (
 	keys  = sync.OnceValue(func() []string { return Keys(items) })
 	drawn = sync.OnceValue(func() []string { return Draw(keys(), draws) })
-	// One cache is open at a time: others would have the garbage collector do more for this one.
+	// Only one cache is open at a time: others would add to the garbage collector's work.
 	opened struct {
 		name  string
 		cache Cache
 	}
 )
 
-// Measured one after the other: `-bench /^larder$` takes those of one cache.
+// each measures one cache after the other; `-bench /^larder$` selects one.
 func each(b *testing.B, measure func(*testing.B, Cache)) {
 	for _, name := range Names {
 		b.Run(name, func(b *testing.B) {
@@ -57,7 +57,7 @@ func reportHits(b *testing.B, hits, gets int) {
 	b.ReportMetric(100*float64(hits)/float64(gets), "%hits")
 }
 
-// Get into new memory.
+// BenchmarkGet measures gets into new memory.
 func BenchmarkGet(b *testing.B) {
 	each(b, func(b *testing.B, cache Cache) {
 		drawn, hits := drawn(), 0
@@ -87,12 +87,13 @@ func BenchmarkGetParallel(b *testing.B) {
 	})
 }
 
-// Get into the caller's memory. Otter and ristretto have no need of it, for they give what was stored; bigcache cannot.
+// BenchmarkGetInto measures gets into the caller's memory. Otter and ristretto do not need it,
+// because they return the stored value; bigcache does not support it.
 func BenchmarkGetInto(b *testing.B) {
 	each(b, func(b *testing.B, cache Cache) {
 		getter, ok := cache.(IntoGetter)
 		if !ok {
-			b.Skip("it does not read into the caller's memory")
+			b.Skip("not supported")
 		}
 		drawn, hits, dst := drawn(), 0, make([]byte, 0, 2*ValueBytes)
 		for at := range b.N {
@@ -104,7 +105,8 @@ func BenchmarkGetInto(b *testing.B) {
 	})
 }
 
-// Sixteen at a time, for each key; of those that cannot, one after the other, into the caller's memory where they can.
+// BenchmarkGetMany measures sixteen keys per call, as time per key. Caches without such a call read
+// one key after the other, into the caller's memory if they support that.
 func BenchmarkGetMany(b *testing.B) {
 	each(b, func(b *testing.B, cache Cache) {
 		drawn, hits, dst := drawn(), 0, make([]byte, 0, 2*ValueBytes)
@@ -154,12 +156,12 @@ func BenchmarkSetParallel(b *testing.B) {
 	})
 }
 
-// Each cache has what was stored in it, so that what is measured is what it seems to be.
-func TestCachesKeepWhatIsStored(t *testing.T) {
+// A cache that drops items would look fast.
+func TestCachesReturnStoredItems(t *testing.T) {
 	for _, name := range Names {
 		cache, err := Open(name, 10_000, 64<<20)
 		if err != nil {
-			t.Fatal(name, err)
+			t.Fatalf("Open(%q): %v", name, err)
 		}
 		const count = 1000
 		Fill(cache, count, Key)
@@ -171,21 +173,26 @@ func TestCachesKeepWhatIsStored(t *testing.T) {
 			}
 			if into, is := cache.(IntoGetter); is {
 				if value, ok := into.GetInto(make([]byte, 0, 200), Key(number)); !ok || len(value) != ValueBytes {
-					t.Errorf("%s: %d bytes into the caller's memory, %v", name, len(value), ok)
+					t.Errorf("%s: GetInto = %d bytes, %v, want %d, true", name, len(value), ok, ValueBytes)
 				}
 			}
 			batch = append(batch, Key(number))
 		}
-		if several, is := cache.(ManyGetter); is && several.GetMany(batch) != count {
-			t.Errorf("%s: not all of many are there", name)
+		if several, is := cache.(ManyGetter); is {
+			if found := several.GetMany(batch); found != count {
+				t.Errorf("%s: GetMany = %d, want %d", name, found, count)
+			}
 		}
-		// ristretto may leave out some.
+		// ristretto may drop some items.
 		if hits < count*99/100 {
-			t.Errorf("%s: %d of %d are there", name, hits, count)
+			t.Errorf("%s: %d of %d items found, want at least %d", name, hits, count, count*99/100)
 		}
 		cache.Close()
 	}
-	if len(Draw(Keys(100), 1000)) != 1000 || len(Key(7)) != KeyBytes {
-		t.Error("keys or draws are not as long as they should be")
+	if got := len(Draw(Keys(100), 1000)); got != 1000 {
+		t.Errorf("Draw returned %d keys, want 1000", got)
+	}
+	if got := len(Key(7)); got != KeyBytes {
+		t.Errorf("Key(7) has %d bytes, want %d", got, KeyBytes)
 	}
 }

@@ -1,4 +1,4 @@
-// Package bench measures larder beside other caches for Go, all with the same keys, values and memory.
+// Package bench compares larder with other caches for Go, with the same keys, values and memory.
 package bench
 
 import (
@@ -15,83 +15,84 @@ import (
 	"larder"
 )
 
-// Cache is what is measured of each.
+// Cache is the common interface of the measured caches.
 type Cache interface {
-	// Get gives a value that stays as it is: a copy, or, of otter and ristretto, the one that was stored.
+	// Get returns a value that does not change: a copy or, for otter and ristretto, the stored
+	// value.
 	Get(key string) ([]byte, bool)
 	Set(key string, value []byte)
 	Close()
 }
 
-// IntoGetter is a cache that can read into memory of the caller's.
+// IntoGetter is a cache that can read into the caller's memory.
 type IntoGetter interface {
-	// GetInto writes the value over dst, where that has room.
+	// GetInto overwrites dst with the value if the capacity suffices.
 	GetInto(dst []byte, key string) ([]byte, bool)
 }
 
-// ManyGetter is a cache that can read several values with one call.
+// ManyGetter is a cache that can read several values in one call.
 type ManyGetter interface {
-	// GetMany says how many of the keys are there.
+	// GetMany returns the number of keys found.
 	GetMany(keys []string) int
 }
 
-// Waiter is a cache whose Set does its work later.
+// Waiter is a cache whose Set is asynchronous.
 type Waiter interface{ Wait() }
 
-// Names are those of the caches.
+// Names are the names of the caches.
 var Names = []string{"larder", "bigcache", "freecache", "fastcache", "otter", "ristretto"}
 
-// Open opens a cache for so many items that take at most memory bytes, each with a value of ValueBytes; nil where there is
-// none of that name; nothing is one that keeps nothing.
+// Open opens a cache for this number of items with values of ValueBytes, limited to memory bytes.
+// It returns nil for an unknown name. The cache "nothing" stores nothing.
 func Open(name string, items int, memory int64) (Cache, error) {
 	switch name {
 	case "larder":
 		cache, err := larder.Open(larder.Options{Memory: memory})
-		return &ofLarder{cache: cache}, err
+		return &larderCache{cache: cache}, err
 	case "bigcache":
 		config := bigcache.DefaultConfig(24 * time.Hour)
 		config.CleanWindow, config.Verbose = 0, false
 		config.MaxEntriesInWindow, config.MaxEntrySize = items, ValueBytes+KeyBytes+18
 		config.HardMaxCacheSize = int(memory >> 20)
 		cache, err := bigcache.New(context.Background(), config)
-		return ofBigcache{cache}, err
+		return bigcacheCache{cache}, err
 	case "freecache":
-		return ofFreecache{freecache.NewCache(int(memory))}, nil
+		return freecacheCache{freecache.NewCache(int(memory))}, nil
 	case "fastcache":
-		return ofFastcache{fastcache.New(int(memory))}, nil
+		return fastcacheCache{fastcache.New(int(memory))}, nil
 	case "otter":
 		cache, err := otter.New(&otter.Options[string, []byte]{MaximumSize: items + items/8, InitialCapacity: items})
-		return ofOtter{cache}, err
+		return otterCache{cache}, err
 	case "ristretto":
 		cache, err := ristretto.NewCache(&ristretto.Config[string, []byte]{
 			NumCounters: int64(items) * 10, MaxCost: memory, BufferItems: 64})
-		return ofRistretto{cache}, err
+		return ristrettoCache{cache}, err
 	case "nothing":
 		return nothing{}, nil
 	}
 	return nil, nil
 }
 
-// It shows what a program without a cache has.
+// nothing is the baseline of a program without a cache.
 type nothing struct{}
 
 func (nothing) Get(string) ([]byte, bool) { return nil, false }
 func (nothing) Set(string, []byte)        {}
 func (nothing) Close()                    {}
 
-type ofLarder struct {
+type larderCache struct {
 	cache *larder.Cache
 	batch larder.Batch
 }
 
-func (c *ofLarder) Get(key string) ([]byte, bool) { return c.cache.Get(key) }
+func (c *larderCache) Get(key string) ([]byte, bool) { return c.cache.Get(key) }
 
-func (c *ofLarder) GetInto(dst []byte, key string) ([]byte, bool) {
+func (c *larderCache) GetInto(dst []byte, key string) ([]byte, bool) {
 	dst, _, err := c.cache.GetInto(dst[:0], key)
 	return dst, err == nil
 }
 
-func (c *ofLarder) GetMany(keys []string) (hits int) {
+func (c *larderCache) GetMany(keys []string) (hits int) {
 	if c.cache.GetBatch(&c.batch, keys...) != nil {
 		return 0
 	}
@@ -103,68 +104,68 @@ func (c *ofLarder) GetMany(keys []string) (hits int) {
 	return hits
 }
 
-func (c *ofLarder) Set(key string, value []byte) { _ = c.cache.Set(key, value, 0) }
-func (c *ofLarder) Close()                       { _ = c.cache.Close() }
+func (c *larderCache) Set(key string, value []byte) { _ = c.cache.Set(key, value, 0) }
+func (c *larderCache) Close()                       { _ = c.cache.Close() }
 
-type ofBigcache struct{ cache *bigcache.BigCache }
+type bigcacheCache struct{ cache *bigcache.BigCache }
 
-func (c ofBigcache) Get(key string) ([]byte, bool) {
+func (c bigcacheCache) Get(key string) ([]byte, bool) {
 	value, err := c.cache.Get(key)
 	return value, err == nil
 }
 
-func (c ofBigcache) Set(key string, value []byte) { _ = c.cache.Set(key, value) }
-func (c ofBigcache) Close()                       { _ = c.cache.Close() }
+func (c bigcacheCache) Set(key string, value []byte) { _ = c.cache.Set(key, value) }
+func (c bigcacheCache) Close()                       { _ = c.cache.Close() }
 
-type ofFreecache struct{ cache *freecache.Cache }
+type freecacheCache struct{ cache *freecache.Cache }
 
-func (c ofFreecache) Get(key string) ([]byte, bool) {
+func (c freecacheCache) Get(key string) ([]byte, bool) {
 	value, err := c.cache.Get(bytesOf(key))
 	return value, err == nil
 }
 
-func (c ofFreecache) GetInto(dst []byte, key string) ([]byte, bool) {
+func (c freecacheCache) GetInto(dst []byte, key string) ([]byte, bool) {
 	value, err := c.cache.GetWithBuf(bytesOf(key), dst[:cap(dst)])
 	return value, err == nil
 }
 
-func (c ofFreecache) Set(key string, value []byte) { _ = c.cache.Set(bytesOf(key), value, 0) }
-func (c ofFreecache) Close()                       { c.cache.Clear() }
+func (c freecacheCache) Set(key string, value []byte) { _ = c.cache.Set(bytesOf(key), value, 0) }
+func (c freecacheCache) Close()                       { c.cache.Clear() }
 
-type ofFastcache struct{ cache *fastcache.Cache }
+type fastcacheCache struct{ cache *fastcache.Cache }
 
-func (c ofFastcache) Get(key string) ([]byte, bool) { return c.cache.HasGet(nil, bytesOf(key)) }
+func (c fastcacheCache) Get(key string) ([]byte, bool) { return c.cache.HasGet(nil, bytesOf(key)) }
 
-func (c ofFastcache) GetInto(dst []byte, key string) ([]byte, bool) {
+func (c fastcacheCache) GetInto(dst []byte, key string) ([]byte, bool) {
 	return c.cache.HasGet(dst[:0], bytesOf(key))
 }
 
-func (c ofFastcache) Set(key string, value []byte) { c.cache.Set(bytesOf(key), value) }
-func (c ofFastcache) Close()                       { c.cache.Reset() }
+func (c fastcacheCache) Set(key string, value []byte) { c.cache.Set(bytesOf(key), value) }
+func (c fastcacheCache) Close()                       { c.cache.Reset() }
 
-type ofOtter struct {
+type otterCache struct {
 	cache *otter.Cache[string, []byte]
 }
 
-func (c ofOtter) Get(key string) ([]byte, bool) { return c.cache.GetIfPresent(key) }
+func (c otterCache) Get(key string) ([]byte, bool) { return c.cache.GetIfPresent(key) }
 
-// Set stores a copy, as the others do: the caller may use its memory again.
-func (c ofOtter) Set(key string, value []byte) { c.cache.Set(key, append([]byte(nil), value...)) }
-func (c ofOtter) Wait()                        { c.cache.CleanUp() }
-func (c ofOtter) Close()                       { c.cache.InvalidateAll() }
+// Set stores a copy, as the other caches do: the caller may reuse its memory.
+func (c otterCache) Set(key string, value []byte) { c.cache.Set(key, append([]byte(nil), value...)) }
+func (c otterCache) Wait()                        { c.cache.CleanUp() }
+func (c otterCache) Close()                       { c.cache.InvalidateAll() }
 
-type ofRistretto struct {
+type ristrettoCache struct {
 	cache *ristretto.Cache[string, []byte]
 }
 
-func (c ofRistretto) Get(key string) ([]byte, bool) { return c.cache.Get(key) }
+func (c ristrettoCache) Get(key string) ([]byte, bool) { return c.cache.Get(key) }
 
-// Set stores a copy, as the others do.
-func (c ofRistretto) Set(key string, value []byte) {
+// Set stores a copy, as the other caches do.
+func (c ristrettoCache) Set(key string, value []byte) {
 	c.cache.Set(key, append([]byte(nil), value...), int64(len(key)+len(value)))
 }
-func (c ofRistretto) Wait()  { c.cache.Wait() }
-func (c ofRistretto) Close() { c.cache.Close() }
+func (c ristrettoCache) Wait()  { c.cache.Wait() }
+func (c ristrettoCache) Close() { c.cache.Close() }
 
-// bytesOf is a key without a copy, for caches that want bytes and do not keep them.
+// bytesOf returns a key as bytes without a copy, for caches that do not retain them.
 func bytesOf(key string) []byte { return unsafe.Slice(unsafe.StringData(key), len(key)) }

@@ -7,16 +7,16 @@ import (
 )
 
 const (
-	// KeyBytes is the length of all keys.
+	// KeyBytes is the length of every key.
 	KeyBytes = 16
-	// ValueBytes is that of all values.
+	// ValueBytes is the length of every value.
 	ValueBytes = 100
 )
 
-// Key is the key with a number.
+// Key returns the key with a number.
 func Key(number int) string { return fmt.Sprintf("key:%012d", number) }
 
-// Keys are the first so many, in random order, the same each time.
+// Keys returns the first count keys in a random order, the same in each run.
 func Keys(count int) []string {
 	keys := make([]string, count)
 	for at, number := range rand.New(rand.NewSource(1)).Perm(count) {
@@ -25,9 +25,9 @@ func Keys(count int) []string {
 	return keys
 }
 
-// Draw draws some of the keys, the first ones most often, as zipf's law with exponent 1.01 has it; the same each time. They
-// lie one behind the other, as near to the processor as keys are to whoever has just made them: what is measured is how long
-// the cache takes, and not how long its caller waits for the key.
+// Draw draws keys by Zipf's law with exponent 1.01, the first ones most often, the same in each
+// run. The drawn keys are adjacent in memory, as close to the processor as keys that a caller has
+// just built: the benchmark measures the cache, not the caller's cache misses on the key.
 func Draw(keys []string, count int) []string {
 	zipf := rand.NewZipf(rand.New(rand.NewSource(2)), 1.01, 1, uint64(len(keys)-1))
 	var text strings.Builder
@@ -46,7 +46,7 @@ func Fill(cache Cache, count int, key func(int) string) {
 	for at := range count {
 		value[at%ValueBytes]++
 		cache.Set(key(at), value)
-		// Who stores later and cannot keep up would forget some.
+		// An asynchronous cache that cannot keep up drops items.
 		if waiter, ok := cache.(Waiter); ok && at%1000 == 999 {
 			waiter.Wait()
 		}

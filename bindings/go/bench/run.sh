@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Measures larder beside other caches for Go, and prints tables: times in ns, the median of the rounds, then memory and
-# pauses. Each measurement is a process of its own, and the caches take turns, so that a machine that grows slower does so for
-# all of them.
+# Compares larder with other caches for Go, and prints tables: times in ns as the median of the rounds, then
+# memory and pauses. Each measurement runs in its own process, and the caches alternate, so that a change of the
+# machine's speed affects all of them.
 #
 #     ROUNDS=5 SECS=2 PAUSE_ITEMS=20000000 ./run.sh
 set -euo pipefail
@@ -19,11 +19,11 @@ go build -o "$built/gcpause" ./gcpause
 
 for ((round = 0; round < rounds; round++)); do
     for cache in $caches; do
-        "$built/bench" -test.run '^$' -test.bench "/^$cache\$" -test.benchtime "${secs}s" >>"$built/said"
+        "$built/bench" -test.run '^$' -test.bench "/^$cache\$" -test.benchtime "${secs}s" >>"$built/results"
     done
 done
 
-# A row a cache, a column a benchmark: the median of the number that stands before a unit.
+# A row per cache, a column per benchmark: the median of the number before a unit.
 table() {
     awk -v caches="$caches" -v unit="$1" '
         /^Benchmark/ {
@@ -57,15 +57,15 @@ table() {
                 for (at = 1; at <= width; at++) printf "%13s", median(row[r] "/" columns[at])
                 print ""
             }
-        }' "$built/said"
+        }' "$built/results"
     echo
 }
 
-echo "100 bytes, a million items, keys by zipf 1.01; a GetMany is of 16 keys, its time that of each; median of $rounds rounds"
+echo "100 bytes, a million items, Zipf 1.01; a GetMany has 16 keys and its time is per key; median of $rounds rounds"
 table ns/op
 table allocs/op
 table %hits
-echo "A million items in a process of its own"
+echo "A million items, one process per cache"
 "$built/gcpause" -items 1000000 -caches "${caches// /,}"
 echo
 "$built/gcpause" -items "$pause_items" -caches larder,bigcache,nothing

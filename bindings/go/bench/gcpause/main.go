@@ -1,6 +1,6 @@
-// Fills caches with many items, each cache in a process of its own, and tells what that does to the program around it:
-// the pauses of the garbage collector, how long a collection takes, and the memory an item takes. The cache `nothing` keeps
-// nothing: its pauses are those of the machine.
+// Command gcpause fills caches with many items, each cache in its own process, and prints the
+// effects on the program: the pauses of the garbage collector, the duration of a collection, and
+// the memory per item. The cache "nothing" stores nothing: its pauses are those of the machine.
 //
 //	go run ./gcpause -items 20000000 -caches larder,bigcache,nothing
 package main
@@ -26,12 +26,12 @@ import (
 
 func main() {
 	log.SetFlags(0)
-	items := flag.Int("items", 20_000_000, "how many items of 100 bytes")
-	caches := flag.String("caches", "larder,bigcache,nothing", "which caches, of "+strings.Join(bench.Names, ",")+",nothing")
+	items := flag.Int("items", 20_000_000, "number of items of 100 bytes")
+	caches := flag.String("caches", "larder,bigcache,nothing", "caches to measure, of "+strings.Join(bench.Names, ",")+",nothing")
 	one := flag.String("one", "", "measure this cache in this process")
 	flag.Parse()
 	if *items < 1 {
-		log.Fatal("-items is how many items are stored: 1 at least")
+		log.Fatal("invalid -items: want at least 1")
 	}
 	if *one != "" {
 		row, err := measure(*one, *items)
@@ -42,9 +42,9 @@ func main() {
 		return
 	}
 	fmt.Printf("%-10s %10s %12s %12s %14s %16s %12s %10s %12s\n",
-		"cache", "items", "half below", "99 % below", "longest pause", "one collection", "RSS an item", "hits", "a set")
+		"cache", "items", "p50 pause", "p99 pause", "longest pause", "one collection", "RSS per item", "hits", "per set")
 	for _, name := range strings.Split(*caches, ",") {
-		// A process of its own has neither the heap nor the pauses of others.
+		// A separate process has neither the heap nor the pauses of other caches.
 		process := exec.Command(os.Args[0], "-one", name, "-items", fmt.Sprint(*items))
 		process.Stdout, process.Stderr = os.Stdout, os.Stderr
 		if err := process.Run(); err != nil {
@@ -58,13 +58,13 @@ func measure(name string, items int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// Some 190 bytes an item, which is more than any of those with a limit in bytes takes.
+	// 190 bytes per item exceed the use of every cache with a limit in bytes.
 	cache, err := bench.Open(name, items, max(int64(items)*190, 64<<20))
 	if err != nil {
 		return "", err
 	}
 	if cache == nil {
-		return "", fmt.Errorf("there is no cache %q: expected one of %s", name, strings.Join(bench.Names, ", "))
+		return "", fmt.Errorf("unknown cache %q: want one of %s", name, strings.Join(bench.Names, ", "))
 	}
 	defer cache.Close()
 	started := time.Now()
@@ -82,7 +82,8 @@ func measure(name string, items int) (string, error) {
 		(after-before)/int64(items), hits(cache, items), set), nil
 }
 
-// collectWhileReading has the garbage collector run five times while somebody reads, and says how long it took at most.
+// collectWhileReading runs the garbage collector five times during reads, and returns the longest
+// duration.
 func collectWhileReading(cache bench.Cache, items int) (longest time.Duration) {
 	var ended atomic.Bool
 	done := make(chan struct{})
@@ -102,15 +103,15 @@ func collectWhileReading(cache bench.Cache, items int) (longest time.Duration) {
 	return longest
 }
 
-// pausesSoFar is how often, and for how long, the garbage collector has stopped all goroutines from the start of the
-// process on.
+// pausesSoFar returns the histogram of the garbage collector's pauses since the start of the
+// process.
 func pausesSoFar() *metrics.Float64Histogram {
 	sample := []metrics.Sample{{Name: "/sched/pauses/total/gc:seconds"}}
 	metrics.Read(sample)
 	return sample[0].Value.Float64Histogram()
 }
 
-// below is how long such a part of the pauses was at most: the upper end of the histogram's bucket in which the last is.
+// below returns a quantile of the pauses: the upper bound of its bucket in the histogram.
 func below(pauses *metrics.Float64Histogram, part float64) time.Duration {
 	var all, seen uint64
 	for _, count := range pauses.Counts {
@@ -129,7 +130,7 @@ func below(pauses *metrics.Float64Histogram, part float64) time.Duration {
 	return 0
 }
 
-// hits is how many of the items are there, in percent, by a sample.
+// hits returns the percentage of items found, by a sample.
 func hits(cache bench.Cache, items int) float64 {
 	const sample = 100_000
 	found := 0
@@ -141,7 +142,7 @@ func hits(cache bench.Cache, items int) float64 {
 	return 100 * float64(found) / sample
 }
 
-// residentBytes is the memory of this process that is there.
+// residentBytes returns the resident memory of this process.
 func residentBytes() (int64, error) {
 	text, err := os.ReadFile("/proc/self/status")
 	if err != nil {

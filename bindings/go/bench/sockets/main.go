@@ -1,5 +1,5 @@
-// Measures larder/client beside gomemcache on one server: requests, and keys of a GetMulti, by the processor time that the
-// client takes for them. The clients take turns, so that a machine that grows slower does so for both.
+// Command sockets compares larder/client with gomemcache on one server: keys per second of the
+// client's CPU time. The clients alternate, so that a change of the machine's speed affects both.
 //
 //	LARDERD=../../../target/release/larderd go run ./sockets -rounds 5 -time 1s
 package main
@@ -30,7 +30,7 @@ const (
 	goroutines = 8
 )
 
-// A cache behind a socket.
+// remote is a client of the server.
 type remote struct {
 	set      func(key string, value []byte) error
 	get      func(key string) error
@@ -39,12 +39,12 @@ type remote struct {
 
 func main() {
 	log.SetFlags(0)
-	rounds := flag.Int("rounds", 5, "how often each is measured; the median is told")
-	length := flag.Duration("time", time.Second, "how long each time")
-	server := flag.String("server", os.Getenv("LARDERD"), "the larderd to start")
+	rounds := flag.Int("rounds", 5, "measurements per load, of which the median is printed")
+	length := flag.Duration("time", time.Second, "duration of a measurement")
+	server := flag.String("server", os.Getenv("LARDERD"), "path of larderd")
 	flag.Parse()
 	if *server == "" {
-		log.Fatal("-server or LARDERD is the larderd to start, such as ../../../target/release/larderd")
+		log.Fatal("no larderd: set -server or LARDERD, such as ../../../target/release/larderd")
 	}
 	if err := run(*server, *rounds, *length); err != nil {
 		log.Fatal(err)
@@ -85,7 +85,7 @@ func await(socket string) error {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	return errors.New("the server does not listen after five seconds")
+	return errors.New("the server does not accept connections after five seconds")
 }
 
 func connectOurs(socket string) (remote, error) {
@@ -114,7 +114,7 @@ func connectTheirs(socket string) remote {
 	}
 }
 
-// A kind of load: one turn of it, and how many keys that is.
+// load is a kind of request, with the number of keys per turn.
 type load struct {
 	name string
 	keys int
@@ -131,7 +131,7 @@ func loads() (all []load) {
 			start := at * many % (items - many)
 			found, err := r.getMulti(keys[start : start+many])
 			if err == nil && found != many {
-				return fmt.Errorf("%d of %d keys are there", found, many)
+				return fmt.Errorf("found %d of %d keys", found, many)
 			}
 			return err
 		}})
@@ -145,7 +145,7 @@ func compare(ours, theirs remote, rounds int, length time.Duration) error {
 			return err
 		}
 	}
-	fmt.Printf("keys by second of the client's processor time, %d goroutines, unix socket; median of %d rounds\n", goroutines, rounds)
+	fmt.Printf("keys per second of the client's CPU time, %d goroutines, unix socket; median of %d rounds\n", goroutines, rounds)
 	fmt.Printf("%-12s %12s %12s %8s\n", "", "larder", "gomemcache", "ratio")
 	for _, load := range loads() {
 		var our, their []float64
@@ -199,7 +199,7 @@ func measure(r remote, load load, length time.Duration) (float64, error) {
 	return float64(turns.Load()) * float64(load.keys) / taken.Seconds(), nil
 }
 
-// processorTime is what this process has taken, in the kernel too.
+// processorTime returns the CPU time of this process, in user and kernel mode.
 func processorTime() time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
