@@ -12,23 +12,23 @@ import (
 	"time"
 )
 
-// answer is what a handler answers, gathered: an [http.ResponseWriter].
+// answer records a handler's response as an [http.ResponseWriter].
 type answer struct {
 	header http.Header
 	status int
-	// The headers as they were when the status was written: later changes do not count.
+	// The headers at the time of WriteHeader; later changes have no effect.
 	sent     http.Header
 	body     bytes.Buffer
 	bodyMax  int
 	tooLarge bool
 }
 
-var errTooLarge = errors.New("the body is too large to be kept")
+var errTooLarge = errors.New("the body exceeds BodyMax")
 
 func (a *answer) Header() http.Header { return a.header }
 
 func (a *answer) WriteHeader(status int) {
-	// Those below 200 announce others.
+	// Informational statuses below 200 precede the actual one.
 	if a.status != 0 || status < 200 {
 		return
 	}
@@ -56,14 +56,15 @@ func (a *answer) write(w http.ResponseWriter) {
 	_, _ = w.Write(a.body.Bytes())
 }
 
-// Those whose answers may be kept though they do not say so.
-var keptStatuses = []int{200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501}
+// The statuses that HTTP allows a cache to store by default.
+var storedStatuses = []int{200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501}
 
-// keepFor is how long an answer may be kept: as long as it says itself, else for ttl; 0 is not at all.
-func (a *answer) keepFor(ttl time.Duration, varies []string) time.Duration {
-	says := directives(a.sent)
+// storeFor returns how long the response may be stored: as its headers say, or ttl by default; 0
+// means not at all.
+func (a *answer) storeFor(ttl time.Duration, varies []string) time.Duration {
+	control := directives(a.sent)
 	for _, never := range []string{"no-store", "private", "no-cache"} {
-		if _, is := says[never]; is {
+		if _, is := control[never]; is {
 			return 0
 		}
 	}
@@ -71,7 +72,7 @@ func (a *answer) keepFor(ttl time.Duration, varies []string) time.Duration {
 		return 0
 	}
 	for _, name := range []string{"s-maxage", "max-age"} {
-		if value, is := says[name]; is {
+		if value, is := control[name]; is {
 			secs, err := strconv.ParseUint(value, 10, 31)
 			if err != nil {
 				return 0
@@ -79,13 +80,13 @@ func (a *answer) keepFor(ttl time.Duration, varies []string) time.Duration {
 			return time.Duration(secs) * time.Second
 		}
 	}
-	if !slices.Contains(keptStatuses, a.status) {
+	if !slices.Contains(storedStatuses, a.status) {
 		return 0
 	}
 	return ttl
 }
 
-// directives are the words of Cache-Control, and what stands behind their equals signs.
+// directives returns the directives of Cache-Control with their values.
 func directives(header http.Header) map[string]string {
 	found := map[string]string{}
 	for _, directive := range strings.Split(strings.Join(header.Values("Cache-Control"), ","), ",") {
@@ -95,7 +96,7 @@ func directives(header http.Header) map[string]string {
 	return found
 }
 
-// variesBy is true where an answer differs by no other headers of requests than those.
+// variesBy reports whether the response varies only by these request headers.
 func variesBy(header http.Header, names []string) bool {
 	for _, name := range strings.Split(strings.Join(header.Values("Vary"), ","), ",") {
 		name = strings.TrimSpace(name)
@@ -107,14 +108,14 @@ func variesBy(header http.Header, names []string) bool {
 	return true
 }
 
-// encode is the answer as it would be sent by HTTP/1.1.
+// encode returns the response in the format of HTTP/1.1.
 func (a *answer) encode() []byte {
 	response := http.Response{
 		StatusCode: a.status, ProtoMajor: 1, ProtoMinor: 1, Header: a.sent,
 		Body: io.NopCloser(bytes.NewReader(a.body.Bytes())), ContentLength: int64(a.body.Len()),
 	}
 	var encoded bytes.Buffer
-	// Neither end can fail.
+	// Neither the body nor the buffer returns errors.
 	_ = response.Write(&encoded)
 	return encoded.Bytes()
 }

@@ -1,5 +1,6 @@
-// A cache before HTTP handlers: one request of many at a time is handled, its answer is kept as long as it says itself, and
-// shown for a minute more while it is made anew.
+// Command httpcache puts a cache in front of HTTP handlers. Of several concurrent requests one is
+// handled. Its response is stored for as long as its headers say, and served for another minute
+// while it is refreshed.
 //
 //	go run ./httpcache
 package main
@@ -17,7 +18,7 @@ import (
 	"larder"
 )
 
-// site is a handler that takes its time, and counts what it has to do.
+// site is a slow handler that counts its requests.
 type site struct {
 	handled atomic.Int64
 }
@@ -51,28 +52,28 @@ func main() {
 		requests             int
 		wait                 time.Duration
 	}{
-		{"fifty at once", "/news", "", 50, 0},
-		{"once more", "/news", "", 1, 0},
-		{"when its second is over: shown while it is made anew", "/news", "", 1, 2100 * time.Millisecond},
+		{"fifty concurrent requests", "/news", "", 50, 0},
+		{"again", "/news", "", 1, 0},
+		{"after it has expired: served stale during a refresh", "/news", "", 1, 2100 * time.Millisecond},
 		{"in Finnish", "/greeting", "fi", 1, 0},
 		{"in Maltese", "/greeting", "mt", 1, 0},
-		{"in Finnish, once more", "/greeting", "fi", 1, 0},
-		{"not to be kept, ten at once", "/account", "", 10, 0},
+		{"in Finnish again", "/greeting", "fi", 1, 0},
+		{"no-store, ten concurrent requests", "/account", "", 10, 0},
 	} {
 		time.Sleep(step.wait)
 		before, started := site.handled.Load(), time.Now()
-		if err := getAtOnce(server.URL+step.path, step.language, step.requests); err != nil {
+		if err := getConcurrently(server.URL+step.path, step.language, step.requests); err != nil {
 			log.Fatal(err)
 		}
 		took := time.Since(started).Round(time.Microsecond)
-		// A refresh goes on in the background.
+		// A refresh continues in the background.
 		time.Sleep(50 * time.Millisecond)
 		fmt.Printf("%-10s %-54s %10v   requests: %2d, handled: %2d\n",
 			step.path, step.what, took, step.requests, site.handled.Load()-before)
 	}
 }
 
-func getAtOnce(url, language string, requests int) error {
+func getConcurrently(url, language string, requests int) error {
 	errs := make(chan error, requests)
 	var group sync.WaitGroup
 	for range requests {

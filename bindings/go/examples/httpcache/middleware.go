@@ -15,73 +15,76 @@ import (
 	"larder"
 )
 
-// Answers keeps the answers to GET requests: status, headers and body.
+// Answers caches the responses to GET requests: status, headers and body.
 //
-// It is for handlers that answer the same to all who ask for the same URL; one that does not says so by a Vary, or by a
-// Cache-Control of no-store, private or no-cache. Handlers that stream do not belong behind it: an answer is shown when it is
-// whole.
+// It is for handlers whose response depends on the URL only. Other handlers set Vary, or a
+// Cache-Control of no-store, private or no-cache. It does not suit streaming handlers, because it
+// sends complete responses.
 type Answers struct {
 	Cache *larder.Cache
-	// TTL is for answers that say nothing of how long they are good for, in whole seconds; 0 has those not kept.
+	// TTL applies to responses without an explicit lifetime, in whole seconds; 0 disables their
+	// caching.
 	TTL time.Duration
-	// Vary are the headers of requests by which answers may differ. One whose Vary names another is not kept.
+	// Vary lists the request headers by which responses may vary. A response that varies by another
+	// one is not cached.
 	Vary []string
-	// BodyMax is the largest body that is kept, in bytes: so much memory may each request that is under way take.
+	// BodyMax limits the bodies that are cached, in bytes. Each request in progress may take that
+	// much memory.
 	BodyMax int
 }
 
-// How long it is remembered that the answers of a URL are not to be kept, so that requests for it do not wait for each
-// other.
-const passFor = time.Second
+// How long Handler remembers that the response of a URL is not cacheable. Meanwhile requests for it
+// do not wait for each other.
+const bypassFor = time.Second
 
-// Handler puts the cache before a handler. Of all requests for the same at a time, one is handled, and all get its answer,
-// if it may be kept; if not, each is handled by itself.
+// Handler returns a caching handler. Of several concurrent requests for the same response, next
+// handles one; the others get its response if it is cacheable, and are handled separately if not.
 func (a *Answers) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !mayBeKept(r) {
+		if !mayBeShared(r) {
 			next.ServeHTTP(w, r)
 			return
 		}
-		// What this request's own load has brought, if it has made one.
+		// The response that this request's own load has recorded, if any.
 		var own atomic.Pointer[answer]
-		kept, err := a.Cache.GetOrLoad(r.Context(), a.key(r), func(ctx context.Context, _ string) ([]byte, time.Duration, error) {
-			made := a.ask(ctx, next, r)
-			// Who was told to end may have answered half.
+		stored, err := a.Cache.GetOrLoad(r.Context(), a.key(r), func(ctx context.Context, _ string) ([]byte, time.Duration, error) {
+			recorded := a.record(ctx, next, r)
+			// A cancelled handler may have written half of its response.
 			if ctx.Err() != nil {
 				return nil, 0, context.Cause(ctx)
 			}
-			own.Store(made)
-			if ttl := made.keepFor(a.TTL, a.Vary); ttl > 0 {
-				return made.encode(), ttl, nil
+			own.Store(recorded)
+			if ttl := recorded.storeFor(a.TTL, a.Vary); ttl > 0 {
+				return recorded.encode(), ttl, nil
 			}
-			// Nothing says: ask the handler.
-			return nil, passFor, nil
+			// An empty value means that the response is not cacheable.
+			return nil, bypassFor, nil
 		})
 		var panicked *larder.PanicError
 		switch {
-		case err == nil && len(kept) > 0:
-			writeEncoded(w, kept)
+		case err == nil && len(stored) > 0:
+			writeEncoded(w, stored)
 		case err == nil && own.Load() != nil && !own.Load().tooLarge:
 			own.Load().write(w)
 		case errors.As(err, &panicked):
-			// As without the cache; http.ErrAbortHandler among them.
+			// Panic as without the cache, also with http.ErrAbortHandler.
 			panic(panicked.Value)
 		case errors.Is(err, larder.ErrLoadTimeout):
-			http.Error(w, "the answer takes too long", http.StatusGatewayTimeout)
+			http.Error(w, "the response takes too long", http.StatusGatewayTimeout)
 		case r.Context().Err() == nil:
 			next.ServeHTTP(w, r)
 		}
 	})
 }
 
-// mayBeKept is true for requests whose answers may be meant for others too.
-func mayBeKept(r *http.Request) bool {
+// mayBeShared reports whether the response to a request may be valid for other requests.
+func mayBeShared(r *http.Request) bool {
 	_, noStore := directives(r.Header)["no-store"]
 	return r.Method == http.MethodGet && r.ContentLength == 0 && !noStore &&
 		r.Header.Get("Authorization") == "" && r.Header.Get("Range") == "" && r.Header.Get("Upgrade") == ""
 }
 
-// key is where the answer to a request is kept. URLs may be longer than keys.
+// key returns the cache key of a request. URLs may exceed the length of a key, so it is a hash.
 func (a *Answers) key(r *http.Request) string {
 	parts := []string{r.Host, r.URL.RequestURI(), fmt.Sprint(r.TLS != nil)}
 	for _, name := range a.Vary {
@@ -90,29 +93,29 @@ func (a *Answers) key(r *http.Request) string {
 	return fmt.Sprintf("http:%x", sha256.Sum256(fmt.Appendf(nil, "%q", parts)))
 }
 
-// ask has the handler answer a request as if nobody had an answer yet.
-func (a *Answers) ask(ctx context.Context, next http.Handler, r *http.Request) *answer {
+// record runs the handler without the conditions of the request, and records its response.
+func (a *Answers) record(ctx context.Context, next http.Handler, r *http.Request) *answer {
 	r = r.Clone(ctx)
 	r.Body = http.NoBody
 	for _, condition := range []string{"If-None-Match", "If-Modified-Since", "If-Match", "If-Unmodified-Since"} {
 		r.Header.Del(condition)
 	}
-	made := &answer{header: http.Header{}, bodyMax: a.BodyMax}
-	next.ServeHTTP(made, r)
-	made.WriteHeader(http.StatusOK)
-	return made
+	recorded := &answer{header: http.Header{}, bodyMax: a.BodyMax}
+	next.ServeHTTP(recorded, r)
+	recorded.WriteHeader(http.StatusOK)
+	return recorded
 }
 
-func writeEncoded(w http.ResponseWriter, kept []byte) {
-	response, err := decode(kept)
+func writeEncoded(w http.ResponseWriter, stored []byte) {
+	response, err := decode(stored)
 	if err != nil {
-		http.Error(w, "what is in the cache is no answer", http.StatusInternalServerError)
+		http.Error(w, "invalid response in the cache", http.StatusInternalServerError)
 		return
 	}
 	defer response.Body.Close()
 	copyHeader(w.Header(), response.Header)
-	if made, err := http.ParseTime(response.Header.Get("Date")); err == nil {
-		w.Header().Set("Age", fmt.Sprint(int(max(time.Since(made), 0).Seconds())))
+	if recorded, err := http.ParseTime(response.Header.Get("Date")); err == nil {
+		w.Header().Set("Age", fmt.Sprint(int(max(time.Since(recorded), 0).Seconds())))
 	}
 	w.WriteHeader(response.StatusCode)
 	_, _ = io.Copy(w, response.Body)

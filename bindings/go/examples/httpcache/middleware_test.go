@@ -13,7 +13,15 @@ import (
 	"larder"
 )
 
-// serve starts a server whose handler counts how often it is asked.
+// equal reports an error of the form "what = got, want want" if the two differ.
+func equal[T comparable](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s = %#v, want %#v", what, got, want)
+	}
+}
+
+// serve starts a server, and returns the number of requests that its handler gets.
 func serve(t *testing.T, options larder.Options, handler http.HandlerFunc) (url string, handled *atomic.Int64) {
 	t.Helper()
 	options.Memory = 4 << 20
@@ -35,6 +43,7 @@ func serve(t *testing.T, options larder.Options, handler http.HandlerFunc) (url 
 	return server.URL, handled
 }
 
+// mustGet fails the test if a request fails.
 func mustGet(t *testing.T, url string, header http.Header) (*http.Response, string) {
 	t.Helper()
 	response, body, err := get(url, header)
@@ -44,7 +53,7 @@ func mustGet(t *testing.T, url string, header http.Header) (*http.Response, stri
 	return response, body
 }
 
-func TestStatusHeadersAndBodyComeBack(t *testing.T) {
+func TestResponseIsReturnedUnchanged(t *testing.T) {
 	url, handled := serve(t, larder.Options{}, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Add("X-Colour", "red")
 		w.Header().Add("X-Colour", "green")
@@ -59,91 +68,83 @@ func TestStatusHeadersAndBodyComeBack(t *testing.T) {
 	})
 	for range 3 {
 		response, body := mustGet(t, url+"/a?b=c", nil)
-		if response.StatusCode != 404 || body != "nothing is at /a?b=c" || response.Header.Get("X-Late") != "" ||
-			fmt.Sprint(response.Header["X-Colour"]) != "[red green]" || response.Header.Get("Content-Type") != "text/x-lard" {
-			t.Errorf("%+v %q", response, body)
-		}
-		if response, body := mustGet(t, url+"/empty", nil); response.StatusCode != 204 || body != "" {
-			t.Errorf("%+v %q", response, body)
-		}
+		equal(t, "status", response.StatusCode, 404)
+		equal(t, "body", body, "nothing is at /a?b=c")
+		equal(t, "X-Late", response.Header.Get("X-Late"), "")
+		equal(t, "X-Colour", fmt.Sprint(response.Header["X-Colour"]), "[red green]")
+		equal(t, "Content-Type", response.Header.Get("Content-Type"), "text/x-lard")
+		response, body = mustGet(t, url+"/empty", nil)
+		equal(t, "status of /empty", response.StatusCode, 204)
+		equal(t, "body of /empty", body, "")
 	}
-	if handled.Load() != 2 {
-		t.Errorf("handled %d times", handled.Load())
-	}
-	if _, body := mustGet(t, url+"/a?b=d", nil); body != "nothing is at /a?b=d" {
-		t.Errorf("%q", body)
-	}
+	equal(t, "handled requests", handled.Load(), 2)
+	_, body := mustGet(t, url+"/a?b=d", nil)
+	equal(t, "body of another query", body, "nothing is at /a?b=d")
 }
 
-// What is said of an answer or a request decides how often the handler is asked by two requests.
-func TestWhatIsKept(t *testing.T) {
-	for _, c := range []struct {
+// The handler gets one of two requests if the response is cacheable, and both if not.
+func TestCacheableResponses(t *testing.T) {
+	tests := []struct {
 		name              string
 		request, response http.Header
 		status, handled   int
 	}{
-		{name: "nothing is said", handled: 1},
-		{name: "a time", response: http.Header{"Cache-Control": {"public, max-age=60"}}, handled: 1},
-		{name: "no time", response: http.Header{"Cache-Control": {"max-age=0"}}, handled: 2},
-		{name: "a time for shared caches", response: http.Header{"Cache-Control": {"max-age=0", "s-maxage=60"}}, handled: 1},
-		{name: "no number", response: http.Header{"Cache-Control": {"max-age=soon"}}, handled: 2},
+		{name: "no headers", handled: 1},
+		{name: "max-age", response: http.Header{"Cache-Control": {"public, max-age=60"}}, handled: 1},
+		{name: "max-age=0", response: http.Header{"Cache-Control": {"max-age=0"}}, handled: 2},
+		{name: "s-maxage", response: http.Header{"Cache-Control": {"max-age=0", "s-maxage=60"}}, handled: 1},
+		{name: "invalid max-age", response: http.Header{"Cache-Control": {"max-age=soon"}}, handled: 2},
 		{name: "no-store", response: http.Header{"Cache-Control": {"No-Store"}}, handled: 2},
 		{name: "private", response: http.Header{"Cache-Control": {"private, max-age=60"}}, handled: 2},
-		{name: "a cookie", response: http.Header{"Set-Cookie": {"a=b"}}, handled: 2},
-		{name: "varies by what is known", response: http.Header{"Vary": {"accept-language"}}, handled: 1},
-		{name: "varies by other things", response: http.Header{"Vary": {"Accept-Language, Cookie"}}, handled: 2},
-		{name: "an error", status: 500, handled: 2},
-		{name: "an error with a time", status: 500, response: http.Header{"Cache-Control": {"max-age=5"}}, handled: 1},
-		{name: "asked for without", request: http.Header{"Cache-Control": {"no-store"}}, handled: 2},
-		{name: "asked for with a password", request: http.Header{"Authorization": {"Basic eDp5"}}, handled: 2},
-	} {
-		t.Run(c.name, func(t *testing.T) {
+		{name: "Set-Cookie", response: http.Header{"Set-Cookie": {"a=b"}}, handled: 2},
+		{name: "Vary in the list", response: http.Header{"Vary": {"accept-language"}}, handled: 1},
+		{name: "other Vary", response: http.Header{"Vary": {"Accept-Language, Cookie"}}, handled: 2},
+		{name: "status 500", status: 500, handled: 2},
+		{name: "status 500 with max-age", status: 500, response: http.Header{"Cache-Control": {"max-age=5"}}, handled: 1},
+		{name: "no-store in the request", request: http.Header{"Cache-Control": {"no-store"}}, handled: 2},
+		{name: "Authorization", request: http.Header{"Authorization": {"Basic eDp5"}}, handled: 2},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
 			url, handled := serve(t, larder.Options{}, func(w http.ResponseWriter, _ *http.Request) {
-				copyHeader(w.Header(), c.response)
-				if c.status != 0 {
-					w.WriteHeader(c.status)
+				copyHeader(w.Header(), test.response)
+				if test.status != 0 {
+					w.WriteHeader(test.status)
 				}
-				fmt.Fprint(w, "an answer")
+				fmt.Fprint(w, "a body")
 			})
 			for range 2 {
-				if _, body := mustGet(t, url, c.request); body != "an answer" {
-					t.Errorf("%q", body)
-				}
+				_, body := mustGet(t, url, test.request)
+				equal(t, "body", body, "a body")
 			}
-			if int(handled.Load()) != c.handled {
-				t.Errorf("handled %d times, expected %d", handled.Load(), c.handled)
-			}
+			equal(t, "handled requests", int(handled.Load()), test.handled)
 		})
 	}
 }
 
-func TestLanguagesAreKeptApart(t *testing.T) {
+func TestVarySeparatesResponses(t *testing.T) {
 	url, handled := serve(t, larder.Options{}, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Vary", "Accept-Language")
 		fmt.Fprint(w, r.Header.Get("Accept-Language"))
 	})
 	for _, language := range []string{"fi", "mt", "fi", "mt"} {
-		if _, body := mustGet(t, url, http.Header{"Accept-Language": {language}}); body != language {
-			t.Errorf("%q in %q", body, language)
-		}
+		_, body := mustGet(t, url, http.Header{"Accept-Language": {language}})
+		equal(t, "body", body, language)
 	}
-	if handled.Load() != 2 {
-		t.Errorf("handled %d times", handled.Load())
-	}
+	equal(t, "handled requests", handled.Load(), 2)
 }
 
-func TestOfManyAtOnceOneIsHandled(t *testing.T) {
+func TestConcurrentRequestsAreHandledOnce(t *testing.T) {
 	url, handled := serve(t, larder.Options{}, func(w http.ResponseWriter, _ *http.Request) {
 		time.Sleep(100 * time.Millisecond)
-		fmt.Fprint(w, "an answer")
+		fmt.Fprint(w, "a body")
 	})
-	if err := getAtOnce(url, "", 30); err != nil || handled.Load() != 1 {
-		t.Errorf("handled %d times, %v", handled.Load(), err)
-	}
+	equal(t, "getConcurrently", getConcurrently(url, "", 30), nil)
+	equal(t, "handled requests", handled.Load(), 1)
 }
 
-// Who waits for an answer that turns out not to be meant for others does not get it.
-func TestWhatIsNotKeptIsNotShared(t *testing.T) {
+// A request that waits for a response that is not cacheable must not get it.
+func TestPrivateResponsesAreNotShared(t *testing.T) {
 	url, _ := serve(t, larder.Options{}, func(w http.ResponseWriter, r *http.Request) {
 		time.Sleep(50 * time.Millisecond)
 		w.Header().Set("Cache-Control", "private")
@@ -156,57 +157,54 @@ func TestWhatIsNotKeptIsNotShared(t *testing.T) {
 			defer group.Done()
 			cookie := fmt.Sprint("user=", user)
 			if _, body, err := get(url, http.Header{"Cookie": {cookie}}); err != nil || body != cookie {
-				t.Errorf("%q for %q, %v", body, cookie, err)
+				t.Errorf("body for cookie %q = %q, %v, want the cookie", cookie, body, err)
 			}
 		}()
 	}
 	group.Wait()
 }
 
-func TestALargeBodyComesWhole(t *testing.T) {
+func TestLargeBodyIsReturnedComplete(t *testing.T) {
 	large := strings.Repeat("larder ", 10_000)
 	url, _ := serve(t, larder.Options{}, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, large) })
 	for range 2 {
 		if _, body := mustGet(t, url, nil); body != large {
-			t.Errorf("%d bytes", len(body))
+			t.Errorf("body of %d bytes, want %d", len(body), len(large))
 		}
 	}
 }
 
-func TestAPanicIsTheHandlersOwn(t *testing.T) {
+func TestPanicReachesServer(t *testing.T) {
 	url, _ := serve(t, larder.Options{}, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/panics" {
 			panic(http.ErrAbortHandler)
 		}
-		fmt.Fprint(w, "an answer")
+		fmt.Fprint(w, "a body")
 	})
 	if response, body, err := get(url+"/panics", nil); err == nil {
-		t.Errorf("%v %q", response, body)
+		t.Errorf("get of /panics = %v, %q, want an error", response.Status, body)
 	}
-	if _, body := mustGet(t, url, nil); body != "an answer" {
-		t.Errorf("%q", body)
-	}
+	_, body := mustGet(t, url, nil)
+	equal(t, "body", body, "a body")
 }
 
-func TestAnAnswerThatTakesTooLongIsNotWaitedFor(t *testing.T) {
+func TestLoadTimeoutIsGatewayTimeout(t *testing.T) {
 	url, _ := serve(t, larder.Options{LoadTimeout: 50 * time.Millisecond}, func(w http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done()
 	})
-	if response, _ := mustGet(t, url, nil); response.StatusCode != http.StatusGatewayTimeout {
-		t.Error(response.Status)
-	}
+	response, _ := mustGet(t, url, nil)
+	equal(t, "status", response.StatusCode, http.StatusGatewayTimeout)
 }
 
-// Another request's conditions are not those under which an answer is made that all get.
-func TestConditionsAreNotKept(t *testing.T) {
+// The response to a conditional request must not be stored for unconditional ones.
+func TestConditionalRequestsGetFullResponse(t *testing.T) {
 	url, _ := serve(t, larder.Options{}, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("ETag", `"one"`)
-		http.ServeContent(w, r, "a.txt", time.Time{}, strings.NewReader("an answer"))
+		http.ServeContent(w, r, "a.txt", time.Time{}, strings.NewReader("a body"))
 	})
 	for _, condition := range []string{`"one"`, ""} {
 		response, body := mustGet(t, url, http.Header{"If-None-Match": {condition}})
-		if response.StatusCode != 200 || body != "an answer" {
-			t.Errorf("%v %q", response.Status, body)
-		}
+		equal(t, "status", response.StatusCode, 200)
+		equal(t, "body", body, "a body")
 	}
 }

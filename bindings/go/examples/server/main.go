@@ -1,5 +1,6 @@
-// A memcached server in a few lines: package wire does all but the cache, which here is a map. It has the commands of
-// the meta protocol that larder/client needs to get, set and delete.
+// Command server is a memcached server in a few lines: package wire provides all but the cache,
+// which is a map here. It supports the meta commands that larder/client uses to get, set and
+// delete.
 package main
 
 import (

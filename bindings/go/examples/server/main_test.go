@@ -10,7 +10,7 @@ import (
 	"larder/client/wire"
 )
 
-func TestAClientTakesItForAServer(t *testing.T) {
+func TestClientGetsSetsAndDeletes(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -22,26 +22,27 @@ func TestAClientTakesItForAServer(t *testing.T) {
 
 	c := client.New(listener.Addr().String())
 	if err := c.Set(&client.Item{Key: "greeting", Value: []byte("hello")}); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Set: %v", err)
 	}
 	if item, err := c.Get("greeting"); err != nil || string(item.Value) != "hello" {
-		t.Fatal(item, err)
+		t.Fatalf("Get = %+v, %v, want %q", item, err, "hello")
 	}
 	if items, err := c.GetMulti([]string{"a", "greeting", "b"}); err != nil || len(items) != 1 {
-		t.Fatal(items, err)
+		t.Fatalf("GetMulti = %v, %v, want one item", items, err)
 	}
-	if err := c.Set(&client.Item{Key: "large", Value: make([]byte, 1000)}); !errors.Is(err, client.ErrServerError) {
-		t.Fatal(err)
+	err = c.Set(&client.Item{Key: "large", Value: make([]byte, 1000)})
+	if !errors.Is(err, client.ErrServerError) {
+		t.Fatalf("Set of 1000 bytes: error %v, want %v", err, client.ErrServerError)
 	}
 	if err := c.Delete("greeting"); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Delete: %v", err)
 	}
 	if _, err := c.Get("greeting"); err != client.ErrCacheMiss {
-		t.Fatal(err)
+		t.Fatalf("Get after Delete: error %v, want %v", err, client.ErrCacheMiss)
 	}
-	// It returns with connections open, for it closes them.
+	// Serve closes the open connections.
 	cancel()
 	if err := <-ended; err != nil {
-		t.Error(err)
+		t.Errorf("Serve: %v", err)
 	}
 }

@@ -1,5 +1,6 @@
-// A cache before a SQL database: results are kept for a second, shown for ten minutes more while one caller asks the
-// database anew, and forgotten at once when something is written.
+// Command sqlcache puts a cache in front of a SQL database. Results are stored for a second,
+// returned for another ten minutes while one caller refreshes them, and invalidated at once by a
+// write.
 //
 //	go run ./sqlcache
 package main
@@ -18,7 +19,7 @@ import (
 	"larder"
 )
 
-// Report is what is asked for again and again.
+// Report is the result of a frequent query.
 type Report struct {
 	Customers, Cents int64
 }
@@ -42,13 +43,13 @@ func sell(ctx context.Context, queries *Queries, city, cents int) error {
 	return queries.Exec(ctx, "sale", "insert into sale values (?, 'somebody', ?)", city, cents)
 }
 
-// openShop makes a database of a hundred thousand sales in fifty cities.
+// openShop creates a database of a hundred thousand sales in fifty cities.
 func openShop() (*sql.DB, error) {
 	database, err := sql.Open("sqlite3", ":memory:")
 	if err != nil {
 		return nil, err
 	}
-	// Each connection would have a memory of its own.
+	// Each connection to :memory: opens a database of its own.
 	database.SetMaxOpenConns(1)
 	_, err = database.Exec(`
 		create table sale (city integer, customer text, cents integer);
@@ -73,28 +74,28 @@ func main() {
 		log.Fatal(err)
 	}
 	defer queries.Cache.Close()
-	if err := show(context.Background(), queries); err != nil {
+	if err := run(context.Background(), queries); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func show(ctx context.Context, queries *Queries) error {
+func run(ctx context.Context, queries *Queries) error {
 	one := func() (Report, error) { return report(ctx, queries, 7) }
 	for _, step := range []struct {
 		what string
 		wait time.Duration
 		do   func() (Report, error)
 	}{
-		{"eight ask at once", 0, func() (Report, error) { return askAtOnce(ctx, queries, 8) }},
-		{"the same once more", 0, one},
-		{"a sale is written, and asked after it", 0, func() (Report, error) {
+		{"eight concurrent callers", 0, func() (Report, error) { return queryConcurrently(ctx, queries, 8) }},
+		{"the same again", 0, one},
+		{"after a sale", 0, func() (Report, error) {
 			if err := sell(ctx, queries, 7, 1_000_000); err != nil {
 				return Report{}, err
 			}
 			return one()
 		}},
-		{"the same once more", 0, one},
-		{"two seconds later: shown while it is asked anew", 2100 * time.Millisecond, one},
+		{"the same again", 0, one},
+		{"two seconds later: stale during a refresh", 2100 * time.Millisecond, one},
 	} {
 		time.Sleep(step.wait)
 		if err := timed(queries, step.what, step.do); err != nil {
@@ -104,59 +105,59 @@ func show(ctx context.Context, queries *Queries) error {
 	return manyRequests(ctx, queries)
 }
 
-// timed carries out a step, and prints how long it took and where the answer came from.
+// timed runs a step, and prints its duration and the source of the result.
 func timed(queries *Queries, what string, do func() (Report, error)) error {
-	before, started := queries.Asked(), time.Now()
+	before, started := queries.Executed(), time.Now()
 	answer, err := do()
 	took := time.Since(started).Round(time.Microsecond)
 	if err != nil {
 		return err
 	}
-	// A refresh goes on in the background; here it is waited for, so that it is counted where it belongs.
+	// Wait for a background refresh, so that this step counts its query.
 	time.Sleep(100 * time.Millisecond)
 	from := "from the cache"
-	if asked := queries.Asked() - before; asked > 0 {
-		from = fmt.Sprintf("queries: %d", asked)
+	if executed := queries.Executed() - before; executed > 0 {
+		from = fmt.Sprintf("queries: %d", executed)
 	}
 	fmt.Printf("%-48s %12v   %-15s %v\n", what, took, from, answer)
 	return nil
 }
 
-func askAtOnce(ctx context.Context, queries *Queries, askers int) (Report, error) {
-	answers, errs := make([]Report, askers), make([]error, askers)
+func queryConcurrently(ctx context.Context, queries *Queries, callers int) (Report, error) {
+	answers, errs := make([]Report, callers), make([]error, callers)
 	var group sync.WaitGroup
-	for asker := range askers {
+	for caller := range callers {
 		group.Add(1)
 		go func() {
 			defer group.Done()
-			answers[asker], errs[asker] = report(ctx, queries, 7)
+			answers[caller], errs[caller] = report(ctx, queries, 7)
 		}()
 	}
 	group.Wait()
-	for asker, err := range errs {
+	for caller, err := range errs {
 		if err != nil {
 			return Report{}, err
 		}
-		if answers[asker] != answers[0] {
-			return Report{}, fmt.Errorf("%v and %v at once", answers[0], answers[asker])
+		if answers[caller] != answers[0] {
+			return Report{}, fmt.Errorf("concurrent callers got %v and %v", answers[0], answers[caller])
 		}
 	}
 	return answers[0], nil
 }
 
-// manyRequests asks for some cities more than for others, as users do.
+// manyRequests queries some cities more often than others, by Zipf's law.
 func manyRequests(ctx context.Context, queries *Queries) error {
 	const requests = 10_000
 	cities := rand.NewZipf(rand.New(rand.NewSource(1)), 1.1, 1, 49)
-	before, started := queries.Asked(), time.Now()
+	before, started := queries.Executed(), time.Now()
 	for range requests {
 		if _, err := report(ctx, queries, int(cities.Uint64())); err != nil {
 			return err
 		}
 	}
-	asked, took := queries.Asked()-before, time.Since(started)
+	executed, took := queries.Executed()-before, time.Since(started)
 	stats := queries.Cache.Stats()
-	fmt.Printf("%d requests for fifty cities in %v: %d queries, %.1f %% from the cache; %d answers take %d KiB\n",
-		requests, took.Round(time.Millisecond), asked, 100*(1-float64(asked)/requests), stats.Items, stats.ItemBytes>>10)
+	fmt.Printf("%d requests for fifty cities in %v: %d queries, %.1f %% from the cache; %d results take %d KiB\n",
+		requests, took.Round(time.Millisecond), executed, 100*(1-float64(executed)/requests), stats.Items, stats.ItemBytes>>10)
 	return nil
 }

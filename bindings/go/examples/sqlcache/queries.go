@@ -14,23 +14,23 @@ import (
 	"larder"
 )
 
-// Queries answers SQL queries from a cache, and asks the database for those that are not there.
+// Queries caches the results of SQL queries.
 type Queries struct {
 	DB    *sql.DB
 	Cache *larder.Cache
-	// TTL is how long an answer is good for, in whole seconds. After it, for as long as the cache's StaleFor, callers still
-	// get it at once while one of them asks the database anew.
+	// TTL is how long a result is fresh, in whole seconds. For the cache's StaleFor after that,
+	// callers still get it at once while one of them refreshes it.
 	TTL time.Duration
 
-	asked atomic.Int64
+	executed atomic.Int64
 }
 
-// Asked is how often the database has been asked.
-func (q *Queries) Asked() int64 { return q.asked.Load() }
+// Executed returns the number of queries that the database has executed.
+func (q *Queries) Executed() int64 { return q.executed.Load() }
 
-// Select gives the rows of a query of a table, each as scan makes it of a row. What it makes is kept as JSON.
+// Select returns the rows of a query of a table, converted by scan. The results are stored as JSON.
 //
-// Many may ask at the same time: one asks the database, all get its answer. Errors are not kept.
+// Concurrent callers share one execution of the query. Errors are not stored.
 func Select[T any](ctx context.Context, q *Queries, table string, scan func(*sql.Rows) (T, error),
 	query string, args ...any) ([]T, error) {
 	key, err := q.key(table, query, args)
@@ -38,7 +38,7 @@ func Select[T any](ctx context.Context, q *Queries, table string, scan func(*sql
 		return nil, err
 	}
 	answer, err := q.Cache.GetOrLoad(ctx, key, func(ctx context.Context, _ string) ([]byte, time.Duration, error) {
-		rows, err := ask(ctx, q, scan, query, args)
+		rows, err := execute(ctx, q, scan, query, args)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -52,8 +52,8 @@ func Select[T any](ctx context.Context, q *Queries, table string, scan func(*sql
 	return rows, json.Unmarshal(answer, &rows)
 }
 
-func ask[T any](ctx context.Context, q *Queries, scan func(*sql.Rows) (T, error), query string, args []any) ([]T, error) {
-	q.asked.Add(1)
+func execute[T any](ctx context.Context, q *Queries, scan func(*sql.Rows) (T, error), query string, args []any) ([]T, error) {
+	q.executed.Add(1)
 	found, err := q.DB.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err
@@ -70,8 +70,8 @@ func ask[T any](ctx context.Context, q *Queries, scan func(*sql.Rows) (T, error)
 	return rows, found.Err()
 }
 
-// Exec changes a table. When it has returned, no answer of before is given any more; also where it failed, for it may have
-// changed something all the same.
+// Exec changes a table. After it returns, also with an error, no caller gets a result from before:
+// a failed statement may have had an effect too.
 func (q *Queries) Exec(ctx context.Context, table, statement string, args ...any) error {
 	_, failed := q.DB.ExecContext(ctx, statement, args...)
 	_, err := q.Cache.Incr(generationKey(table), 1)
@@ -81,21 +81,21 @@ func (q *Queries) Exec(ctx context.Context, table, statement string, args ...any
 	return errors.Join(failed, err)
 }
 
-// key is where the answer of a query is kept. The table's generation is part of it: who changes the table changes the
-// generation, and nobody asks for the old keys any more. A query that was under way meanwhile is kept under the old key,
-// so that what it has read does not outlive the change.
+// key returns the cache key of a query. It contains the table's generation, which every change of
+// the table increases, so that later queries use other keys. A query in progress during a change
+// stores its result under the old key, where no later query finds it.
 func (q *Queries) key(table, query string, args []any) (string, error) {
 	generation, err := q.generation(table)
 	if err != nil {
 		return "", err
 	}
-	// Queries may be longer than keys.
+	// Queries may exceed the length of a key.
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %#v", query, args))
 	return fmt.Sprintf("rows:%s:%s:%x", table, generation, sum[:16]), nil
 }
 
-// generation is the table's, a new one where there is none, or where it has been evicted: then the time makes it one that
-// has not been there before.
+// generation returns the generation of a table. If there is none, or it was evicted, the current
+// time becomes the generation, which has not been used before.
 func (q *Queries) generation(table string) (string, error) {
 	for {
 		value, _, err := q.Cache.GetInto(nil, generationKey(table))

@@ -7,6 +7,15 @@ import (
 	"time"
 )
 
+// equal reports an error of the form "what = got, want want" if the two differ.
+func equal[T comparable](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s = %#v, want %#v", what, got, want)
+	}
+}
+
+// openForTest opens a database with a cache, which are closed at the end of the test.
 func openForTest(t *testing.T) *Queries {
 	t.Helper()
 	database, err := openShop()
@@ -24,7 +33,8 @@ func openForTest(t *testing.T) *Queries {
 	return queries
 }
 
-func ask7(t *testing.T, queries *Queries) Report {
+// reportOf7 returns the report of city 7.
+func reportOf7(t *testing.T, queries *Queries) Report {
 	t.Helper()
 	found, err := report(t.Context(), queries, 7)
 	if err != nil {
@@ -33,79 +43,70 @@ func ask7(t *testing.T, queries *Queries) Report {
 	return found
 }
 
-func TestManyWhoAskAtOnceAskTheDatabaseOnce(t *testing.T) {
+func TestConcurrentCallersShareOneQuery(t *testing.T) {
 	queries := openForTest(t)
-	answer, err := askAtOnce(t.Context(), queries, 20)
+	answer, err := queryConcurrently(t.Context(), queries, 20)
 	if err != nil || answer.Customers == 0 || answer.Cents == 0 {
-		t.Fatalf("%v, %v", answer, err)
+		t.Fatalf("queryConcurrently = %+v, %v, want customers and cents", answer, err)
 	}
-	if again := ask7(t, queries); again != answer || queries.Asked() != 1 {
-		t.Errorf("%v, %d queries", again, queries.Asked())
-	}
+	equal(t, "report from the cache", reportOf7(t, queries), answer)
+	equal(t, "executed queries", queries.Executed(), 1)
 }
 
-func TestAWriteIsSeenAtOnce(t *testing.T) {
+func TestWriteInvalidatesResults(t *testing.T) {
 	queries := openForTest(t)
 	for range 3 {
-		before := ask7(t, queries)
+		before := reportOf7(t, queries)
 		if err := sell(t.Context(), queries, 7, 100); err != nil {
 			t.Fatal(err)
 		}
-		if after := ask7(t, queries); after.Cents != before.Cents+100 {
-			t.Errorf("%v, and before the sale %v", after, before)
-		}
+		equal(t, "cents after a sale", reportOf7(t, queries).Cents, before.Cents+100)
 	}
-	// Also where the generation is not there any more.
-	before := ask7(t, queries)
+	// The generation may have been evicted.
+	before := reportOf7(t, queries)
 	if err := queries.Cache.Clear(); err != nil {
 		t.Fatal(err)
 	}
 	if err := sell(t.Context(), queries, 7, 100); err != nil {
 		t.Fatal(err)
 	}
-	if after := ask7(t, queries); after.Cents != before.Cents+100 {
-		t.Errorf("%v, and before the sale %v", after, before)
-	}
+	equal(t, "cents after Clear and a sale", reportOf7(t, queries).Cents, before.Cents+100)
 }
 
-func TestWhatIsTooOldIsShownWhileItIsAskedAnew(t *testing.T) {
+func TestStaleResultIsReturnedDuringRefresh(t *testing.T) {
 	queries := openForTest(t)
-	old := ask7(t, queries)
-	// Behind the cache's back.
+	old := reportOf7(t, queries)
+	// Not through Queries, so the result stays valid.
 	if _, err := queries.DB.Exec("insert into sale values (7, 'somebody', 100)"); err != nil {
 		t.Fatal(err)
 	}
-	if found := ask7(t, queries); found != old {
-		t.Errorf("%v before its time is over", found)
-	}
+	equal(t, "report before it expires", reportOf7(t, queries), old)
 	for end := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		if ask7(t, queries).Cents == old.Cents+100 {
+		if reportOf7(t, queries).Cents == old.Cents+100 {
 			break
 		}
 		if time.Now().After(end) {
-			t.Fatal("it is not asked anew")
+			t.Fatal("no refreshed report after 5 s")
 		}
 	}
-	if queries.Asked() != 2 {
-		t.Errorf("%d queries", queries.Asked())
-	}
+	equal(t, "executed queries", queries.Executed(), 2)
 }
 
-func TestErrorsAreNotKept(t *testing.T) {
+func TestErrorsAreNotStored(t *testing.T) {
 	queries := openForTest(t)
 	ended, end := context.WithCancel(t.Context())
 	end()
 	if _, err := report(ended, queries, 7); !errors.Is(err, context.Canceled) {
-		t.Error(err)
+		t.Errorf("report with a cancelled context: error %v, want %v", err, context.Canceled)
 	}
 	if _, err := queries.DB.Exec("alter table sale rename to kept"); err != nil {
 		t.Fatal(err)
 	}
 	if found, err := report(t.Context(), queries, 7); err == nil {
-		t.Errorf("%v of no table", found)
+		t.Errorf("report without the table = %v, want an error", found)
 	}
 	if _, err := queries.DB.Exec("alter table kept rename to sale"); err != nil {
 		t.Fatal(err)
 	}
-	ask7(t, queries)
+	reportOf7(t, queries)
 }
