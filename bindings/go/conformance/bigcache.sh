@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The tests of BigCache on larder/bigcache, which takes its place: they are put beside our sources. Where they turn the
-# clock forward, time goes by; where they look at what was called, they wait a moment, for our callbacks come shortly after
-# the removal. That an entry was stored in 1970 is not asked. Those in `others` are left out, each for its reason.
+# Runs the tests of BigCache on larder/bigcache: copies them next to our sources. Where they advance the clock, real
+# time passes; where they check callbacks, they wait a moment, because ours run shortly after the removal. The
+# assertion that an entry was stored in 1970 is removed. The tests in `others` are omitted for the reasons given.
 source "$(dirname "$0")/../../../conformance/clients/server.sh"
 
 version=v3.1.0
@@ -12,12 +12,12 @@ others='
 TestAppendCollision                                 keys do not collide
 TestHashCollision                                   keys do not collide
 TestBigCache_GetWithInfoCollision                   keys do not collide
-TestTimingEvictionShouldEvictOnlyFromUpdatedShard   wants an expired entry
-TestBigCache_GetWithInfo                            wants an expired entry
-TestCacheCapacity                                   knows to the byte how BigCache grows
-TestCacheInitialCapacity                            knows to the byte how BigCache grows
-TestOldestEntryDeletionWhenMaxCacheSizeIsReached    wants an entry of more than half of the memory
-TestEntriesIteratorWithConcurrentUpdate             evicts by calling into shards
+TestTimingEvictionShouldEvictOnlyFromUpdatedShard   expects an expired entry
+TestBigCache_GetWithInfo                            expects an expired entry
+TestCacheCapacity                                   expects the exact growth of BigCache
+TestCacheInitialCapacity                            expects the exact growth of BigCache
+TestOldestEntryDeletionWhenMaxCacheSizeIsReached    expects an entry of more than half of the memory
+TestEntriesIteratorWithConcurrentUpdate             evicts through internal shards
 '
 
 mkdir "$folder/module"
@@ -32,7 +32,7 @@ for file in "$bigcache"/*.go; do
 done
 awk 'NF { print "/^func " $1 "(/,/^}/d" }' <<<"$others" >"$folder/left_out"
 for file in bigcache iterator assert fnv hash; do
-    # The clock is one of ours.
+    # The tests use our clock, which is defined below.
     sed -f "$folder/left_out" \
         -e '/^type mockedClock/,/^}/d' -e '/^func (mc \*mockedClock)/,/^}/d' \
         -e 's/cache\.hash\./cache.config.Hasher./' \
@@ -48,7 +48,7 @@ import (
 	"time"
 )
 
-// mockedClock goes on by letting time go by; what has expired by then is cleaned up.
+// mockedClock advances by waiting, and then reclaims expired entries.
 type mockedClock struct {
 	value int64
 	cache *BigCache
@@ -57,7 +57,7 @@ type mockedClock struct {
 func (c *mockedClock) Epoch() int64 { return c.value }
 
 func (c *mockedClock) set(value int64) {
-	// One that is set to now stays where it is.
+	// A clock that is set to the current time does not advance.
 	if by := value - c.value; by > 0 && by < 60 {
 		time.Sleep(time.Duration(by) * time.Second)
 		c.cache.cleanUp(0)
@@ -65,7 +65,7 @@ func (c *mockedClock) set(value int64) {
 	c.value = value
 }
 
-// newBigCache has entries live for a second more, for waiting takes longer than the clock says.
+// newBigCache extends the life of entries by a second, because waiting takes longer than the clock advances.
 func newBigCache(ctx context.Context, config Config, clock *mockedClock) (*BigCache, error) {
 	config.LifeWindow += time.Second
 	cache, err := New(ctx, config)
@@ -83,7 +83,7 @@ go test -vet=off -count=1 -v . 2>&1 | tee "$folder/results" | grep -E '^ *--- (F
 count() {
     grep -c -E "^ *--- $1" "$folder/results" || true
 }
-# A run that panics or times out ends without this line, whatever passed before.
+# A run that panics or times out ends without this line, even if all tests before it passed.
 failed=$(count FAIL)
 if ! grep -q '^ok ' "$folder/results" && [ "$failed" -eq 0 ]; then failed=1; fi
 conclude "$(count PASS)" "$failed" "$(wc -l <"$folder/left_out") left out"

@@ -11,13 +11,13 @@ import (
 	"larder"
 )
 
-// The test starts itself as the other processes: what they are to be is said by a word in the environment, and the rest by
-// arguments.
-const childIs = "LARDER_TEST_CHILD"
+// The test starts itself as the other processes. This environment variable selects the role of a
+// process.
+const roleVariable = "LARDER_TEST_CHILD"
 
 func TestMain(m *testing.M) {
 	children := map[string]func(*larder.Cache, []string) error{"peer": playPeer, "writer": writeOn, "reader": readOn}
-	child, ok := children[os.Getenv(childIs)]
+	child, ok := children[os.Getenv(roleVariable)]
 	if !ok {
 		os.Exit(m.Run())
 	}
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(0)
 }
 
-// playPeer is called with ROUNDS SELF PEER...
+// playPeer plays a peer. Its arguments are ROUNDS SELF PEER...
 func playPeer(cache *larder.Cache, arguments []string) error {
 	rounds, err := strconv.Atoi(arguments[0])
 	if err != nil {
@@ -42,8 +42,8 @@ func playPeer(cache *larder.Cache, arguments []string) error {
 	return p.run()
 }
 
-// writeOn is called with SELF ROUND FILLING, and stores from that round on until it is killed. What has been stored it
-// tells, eight bytes for each round.
+// writeOn stores values from a round on until it is killed, and writes the number of each stored
+// round to standard output as eight bytes. Its arguments are SELF ROUND FILLING.
 func writeOn(cache *larder.Cache, arguments []string) error {
 	var filling, round int
 	if _, err := fmt.Sscan(arguments[1]+" "+arguments[2], &round, &filling); err != nil {
@@ -60,8 +60,8 @@ func writeOn(cache *larder.Cache, arguments []string) error {
 	}
 }
 
-// readOn is called with WRITER..., and reads what they write until its input ends. No value may be broken, and none
-// older than what was there before.
+// readOn reads the writers' values until its input ends. It fails on an incomplete value and on one
+// that is older than a previous one. Its arguments are WRITER...
 func readOn(cache *larder.Cache, writers []string) error {
 	ended := make(chan struct{})
 	go func() {

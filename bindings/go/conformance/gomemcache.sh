@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# The tests of gomemcache on larder/client, which takes its place: its tests are put beside our sources under its
-# package's name. Those of its own parser are left out. Its server for tests panics where it is asked for the meta
-# protocol, so that test speaks text.
+# Runs the tests of gomemcache on larder/client: copies them next to our sources under its package name. The tests of
+# gomemcache's own parser are omitted. Its test server panics on meta commands, so that test uses the text protocol.
 source "$(dirname "$0")/../../../conformance/clients/server.sh"
 
 version=v0.0.0-20260422231931-4d751bb6e37c
@@ -9,7 +8,7 @@ client=$root/bindings/go/client
 command -v go >/dev/null || fail "go is missing: run conformance/install.sh"
 
 link_as_memcached
-# The test flushes on one connection and stores on the next without waiting for the first: one worker keeps the order.
+# The test flushes on one connection and stores on another without waiting: one worker preserves the order.
 start_on_port 11211 -t 1
 mkdir "$folder/module"
 cd "$folder/module"
@@ -28,7 +27,7 @@ for file in "$theirs"/memcache/*_test.go; do
         -e 's/testWithClient(t, New(ln.Addr().String()))/c := New(ln.Addr().String()); c.options.Protocol = ProtocolText; testWithClient(t, c)/' \
         "$file" >"their_$(basename "$file")"
 done
-# What only the tests that were left out have needed.
+# Imports that only the omitted tests use.
 sed -i -e '/^\t"bufio"$/d' -e '/^\t"io\/ioutil"$/d' their_memcache_test.go
 echo 'package memcache; var crlf = []byte("\r\n")' >crlf_test.go
 
@@ -36,7 +35,7 @@ go test -count=1 -v . 2>&1 | tee "$folder/results" | grep -E '^ *---|_test.go' |
 count() {
     grep -c -E "^ *--- $1" "$folder/results" || true
 }
-# A run that panics or times out ends without this line, whatever passed before.
+# A run that panics or times out ends without this line, even if all tests before it passed.
 failed=$(count FAIL)
 if ! grep -q '^ok ' "$folder/results" && [ "$failed" -eq 0 ]; then failed=1; fi
 conclude "$(count PASS)" "$failed" "$(count SKIP) skipped"

@@ -16,24 +16,25 @@ import (
 	"larder"
 )
 
-// Processes that write are killed in the middle of it, while another one reads: nobody ever finds a broken value, or one
-// older than what has been stored, and nobody has to wait for the dead.
-func TestKilledWritersDoNoHarm(t *testing.T) {
-	t.Run("with room for all", func(t *testing.T) {
+// Writers are killed in the middle of stores while another process reads. The reader must not find
+// an incomplete value, or one that is older than a stored one, and no process must wait for a
+// killed one.
+func TestKilledWritersDoNotAffectOthers(t *testing.T) {
+	t.Run("without eviction", func(t *testing.T) {
 		t.Parallel()
 		killWriters(t, killing{memory: 8 << 20, filling: 300})
 	})
-	t.Run("while they evict", func(t *testing.T) {
+	t.Run("with eviction", func(t *testing.T) {
 		t.Parallel()
 		killWriters(t, killing{memory: 1 << 20, filling: 20_000, evicts: true})
 	})
 }
 
-// killing is how writers are killed.
+// killing is a setup of killed writers.
 type killing struct {
 	memory  int64
 	filling int
-	// Items may be missing that were stored.
+	// True if stored items may be evicted.
 	evicts bool
 }
 
@@ -50,15 +51,15 @@ func killWriters(t *testing.T, how killing) {
 	for kill := range 10 {
 		stored := writeAndBeKilled(t, path, round, how.filling)
 		for at, last := range stored {
-			isThere(t, cache, writers[at], last, how.evicts)
-			// What was stored but not told is younger.
+			wantRound(t, cache, writers[at], last, how.evicts)
+			// The last round may have been stored without being reported.
 			round = max(round, last+2)
 		}
 		mustWriteSoon(t, cache, fmt.Sprint("after:", kill))
 	}
 	finish()
 	if stats := cache.Stats(); how.evicts != (stats.Evictions > 0) {
-		t.Errorf("%d items were evicted", stats.Evictions)
+		t.Errorf("%d evictions, want some: %v", stats.Evictions, how.evicts)
 	}
 	_ = cache.Close()
 	reopened, err := larder.OpenShared(path, larder.Options{})
@@ -69,16 +70,16 @@ func killWriters(t *testing.T, how killing) {
 	mustWriteSoon(t, reopened, "reopened")
 	for key := range reopened.Keys("") {
 		if _, err := read(reopened, key); err != nil {
-			t.Error(err)
+			t.Errorf("after reopening: %v", err)
 		}
 	}
 }
 
-// startReader starts a process that reads and checks. It is ended by what is given back.
+// startReader starts a process that reads and checks values, until finish is called.
 func startReader(t *testing.T, path string) (finish func()) {
 	reader := child(t, "reader", append([]string{path}, writers...)...)
-	var said, complaint bytes.Buffer
-	reader.Stdout, reader.Stderr = &said, &complaint
+	var output, stderr bytes.Buffer
+	reader.Stdout, reader.Stderr = &output, &stderr
 	input, err := reader.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -89,19 +90,19 @@ func startReader(t *testing.T, path string) (finish func()) {
 	return func() {
 		_ = input.Close()
 		if err := reader.Wait(); err != nil {
-			t.Errorf("the reader: %v: %s", err, &complaint)
+			t.Errorf("reader: %v: %s", err, &stderr)
 		}
-		if strings.TrimSpace(said.String()) == "0" {
-			t.Error("the reader has found nothing")
+		if strings.TrimSpace(output.String()) == "0" {
+			t.Error("the reader found 0 values, want some")
 		}
 	}
 }
 
-// writeAndBeKilled starts a writer each, kills them when both have stored something, and gives the last round of each of
-// which it has told.
+// writeAndBeKilled starts the writers, kills them after each has stored a value, and returns the
+// last round that each reported.
 func writeAndBeKilled(t *testing.T, path string, round, filling int) []int {
 	var processes []*exec.Cmd
-	var told []io.ReadCloser
+	var reported []io.ReadCloser
 	for _, writer := range writers {
 		process := child(t, "writer", path, writer, fmt.Sprint(round), fmt.Sprint(filling))
 		process.Stderr = os.Stderr
@@ -112,63 +113,65 @@ func writeAndBeKilled(t *testing.T, path string, round, filling int) []int {
 		if err := process.Start(); err != nil {
 			t.Fatal(err)
 		}
-		processes, told = append(processes, process), append(told, output)
+		processes, reported = append(processes, process), append(reported, output)
 	}
 	outcomes := make([]chan int, len(writers))
-	for at, output := range told {
+	for at, output := range reported {
 		outcomes[at] = make(chan int, 2)
-		go tellLast(output, outcomes[at])
+		go reportRounds(output, outcomes[at])
 	}
 	last := make([]int, len(writers))
 	for at := range writers {
 		select {
 		case last[at] = <-outcomes[at]:
 		case <-time.After(10 * time.Second):
-			t.Error("a writer has stored nothing for ten seconds")
+			t.Error("a writer stored nothing within 10 s")
 		}
 	}
+	// At a random point of the next stores.
 	time.Sleep(rand.N(15 * time.Millisecond))
 	for at, process := range processes {
 		_ = process.Process.Kill()
 		last[at] = <-outcomes[at]
 		if err := process.Wait(); err == nil || process.ProcessState.Exited() {
-			t.Errorf("the writer was not killed but ended: %v", err)
+			t.Errorf("a writer ended with %v, want to be killed", err)
 		}
 	}
 	return last
 }
 
-// tellLast tells the first round that a writer has stored, and, when it has ended, the last.
-func tellLast(output io.Reader, outcome chan<- int) {
+// reportRounds sends the first round that a writer has stored and, after its end, the last one.
+func reportRounds(output io.Reader, outcome chan<- int) {
 	defer close(outcome)
-	var told [8]byte
+	var reported [8]byte
 	last := -1
 	for {
-		if _, err := io.ReadFull(output, told[:]); err != nil {
+		if _, err := io.ReadFull(output, reported[:]); err != nil {
 			break
 		}
 		if last < 0 {
-			outcome <- int(binary.BigEndian.Uint64(told[:]))
+			outcome <- int(binary.BigEndian.Uint64(reported[:]))
 		}
-		last = int(binary.BigEndian.Uint64(told[:]))
+		last = int(binary.BigEndian.Uint64(reported[:]))
 	}
 	outcome <- last
 }
 
-func isThere(t *testing.T, cache *larder.Cache, writer string, round int, evicts bool) {
+// wantRound checks that the value of a writer is from this round or a later one.
+func wantRound(t *testing.T, cache *larder.Cache, writer string, round int, evicts bool) {
 	t.Helper()
 	found, err := read(cache, fmt.Sprintf("%s:%d", writer, round%keys))
 	switch {
 	case err != nil:
-		t.Error(err)
+		t.Errorf("read: %v", err)
 	case found == nil && !evicts:
-		t.Errorf("what %s stored in round %d is lost", writer, round)
+		t.Errorf("%s:%d: no value, want that of round %d", writer, round%keys, round)
 	case found != nil && (found.writer != writer || found.round < round):
-		t.Errorf("%+v is there, %s has stored round %d", found, writer, round)
+		t.Errorf("%s:%d = %+v, want a value of %s from round %d on", writer, round%keys, found, writer, round)
 	}
 }
 
-// mustWriteSoon stores a value, for which nobody who was killed may be waited for.
+// mustWriteSoon stores a value, which must not wait for a killed process.
 func mustWriteSoon(t *testing.T, cache *larder.Cache, key string) {
 	t.Helper()
 	started := time.Now()
@@ -176,16 +179,18 @@ func mustWriteSoon(t *testing.T, cache *larder.Cache, key string) {
 		t.Fatal(err)
 	}
 	if found, err := read(cache, key); err != nil || found == nil {
-		t.Fatalf("%+v, %v", found, err)
+		t.Fatalf("read(%q) = %+v, %v, want the stored value", key, found, err)
 	}
-	// Who waits for a process that is stopped gives up after about a second: nobody was waited for, on a slow machine too.
+	// A process that waits for a stopped one gives up after about a second: the store did not wait,
+	// even on a slow machine.
 	if took := time.Since(started); took > 3*time.Second {
-		t.Errorf("a write took %v", took)
+		t.Errorf("store took %v, want at most 3 s", took)
 	}
 }
 
+// child returns a command that runs this test in another role.
 func child(t *testing.T, is string, arguments ...string) *exec.Cmd {
 	process := exec.CommandContext(t.Context(), itself(t), arguments...)
-	process.Env = append(os.Environ(), childIs+"="+is)
+	process.Env = append(os.Environ(), roleVariable+"="+is)
 	return process
 }

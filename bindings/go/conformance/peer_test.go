@@ -1,4 +1,5 @@
-// Package conformance_test has processes share a cache: written in several languages, and killed at any time.
+// Package conformance_test tests processes that share a cache: programs in several languages, and
+// killed ones.
 package conformance_test
 
 import (
@@ -11,22 +12,23 @@ import (
 	"larder"
 )
 
-// What bindings/c/tests/peer.c and crates/larder/examples/peer.rs agree on with this file.
+// These values are the same in bindings/c/tests/peer.c and crates/larder/examples/peer.rs.
 const (
 	keys       = 50
 	sharedKeys = 7
 	meetWait   = 20 * time.Second
 )
 
-// peer is one of several processes that use one cache at the same time and check each other's writes. They wait for each
-// other, and then each in every round
+// peer is one of several processes that use one cache at the same time and check each other's
+// writes. After all have started, each peer in every round
 //
-//   - stores a key of its own and one that all store,
-//   - adds 1 to a counter of all,
-//   - reads the one that all store, and one of another peer: whose value must be whole, and of that key and writer.
+//   - stores a key of its own and a shared key,
+//   - adds 1 to a shared counter,
+//   - reads the shared key and a key of another peer, and checks that the value is complete and
+//     belongs to that key and writer.
 //
-// When all are done, each checks that every key of every peer has the value that was stored last, and that nothing was
-// lost in counting.
+// After all have ended their rounds, each checks that every key of every peer has its last value,
+// and that the counter is exact.
 type peer struct {
 	cache  *larder.Cache
 	self   string
@@ -56,7 +58,7 @@ func (p *peer) meet(name string) error {
 	for _, other := range p.all {
 		for !p.cache.Contains(name + ":" + other) {
 			if time.Now().After(end) {
-				return fmt.Errorf("%s is not %s", other, name)
+				return fmt.Errorf("%s is not %s after %v", other, name, meetWait)
 			}
 			time.Sleep(time.Millisecond)
 		}
@@ -84,13 +86,13 @@ func (p *peer) play() error {
 		if found, err := read(p.cache, key); err != nil {
 			return err
 		} else if found != nil && found.writer != other {
-			return fmt.Errorf("%s has written %s", found.writer, key)
+			return fmt.Errorf("%s was written by %s, want %s", key, found.writer, other)
 		}
 	}
 	return nil
 }
 
-// count adds 1 to the counter, which whoever comes first makes.
+// count adds 1 to the counter, and creates it if there is none.
 func (p *peer) count() error {
 	if _, err := p.cache.Incr("count", 1); err != larder.ErrNotFound {
 		return err
@@ -110,30 +112,30 @@ func (p *peer) checkAll() error {
 			if found, err := read(p.cache, key); err != nil {
 				return err
 			} else if found == nil || *found != last {
-				return fmt.Errorf("in the end %s has %+v, not %+v", key, found, last)
+				return fmt.Errorf("final value of %s = %+v, want %+v", key, found, last)
 			}
 		}
 	}
 	if count, _ := p.cache.Get("count"); string(count) != strconv.Itoa(p.rounds*len(p.all)) {
-		return fmt.Errorf("%s were counted, not %d", count, p.rounds*len(p.all))
+		return fmt.Errorf("count = %s, want %d", count, p.rounds*len(p.all))
 	}
 	return nil
 }
 
-// entry is what a value says of itself.
+// entry is the origin of a value.
 type entry struct {
 	writer string
 	round  int
 }
 
-// store stores "writer key round filling checksum".
+// store stores a value of the form "writer key round filling checksum".
 func store(cache *larder.Cache, key, writer string, round, filling int) error {
 	text := fmt.Sprintf("%s %s %d %s", writer, key, round, strings.Repeat("g", filling))
 	return cache.Set(key, fmt.Appendf(nil, "%s %016x", text, fnv1a(text)), 0)
 }
 
-// read is what the value of a key says of itself, nil where there is none. One that is not whole, or that of another key,
-// is an error.
+// read returns the origin of a value, and nil if there is none. It returns an error for an
+// incomplete value and for the value of another key.
 func read(cache *larder.Cache, key string) (*entry, error) {
 	value, ok := cache.Get(key)
 	if !ok {
@@ -144,11 +146,11 @@ func read(cache *larder.Cache, key string) (*entry, error) {
 		text, sum = text[:at], text[at+1:]
 	}
 	if sum != fmt.Sprintf("%016x", fnv1a(text)) {
-		return nil, fmt.Errorf("the value of %s is torn: %q", key, value)
+		return nil, fmt.Errorf("incomplete value of %s: %q", key, value)
 	}
 	words := strings.Split(text, " ")
 	if len(words) != 4 || words[1] != key {
-		return nil, fmt.Errorf("the value of %s is that of another key: %q", key, value)
+		return nil, fmt.Errorf("%s has the value of another key: %q", key, value)
 	}
 	round, err := strconv.Atoi(words[2])
 	return &entry{words[0], round}, err
