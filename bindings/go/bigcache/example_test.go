@@ -35,12 +35,12 @@ func Example() {
 
 // A callback gets each deleted entry, and may use the cache.
 func ExampleConfig_OnRemoveFilterSet() {
-	told := make(chan string)
+	removed := make(chan string)
 	config := bigcache.Config{
 		Shards:           1,
 		HardMaxCacheSize: 64,
 		OnRemoveWithReason: func(key string, entry []byte, reason bigcache.RemoveReason) {
-			told <- fmt.Sprint(key, " was ", string(entry), ": ", reason == bigcache.Deleted)
+			removed <- fmt.Sprint(key, " was ", string(entry), ": ", reason == bigcache.Deleted)
 		},
 	}
 	cache, err := bigcache.New(context.Background(), config.OnRemoveFilterSet(bigcache.Deleted))
@@ -51,7 +51,7 @@ func ExampleConfig_OnRemoveFilterSet() {
 
 	_ = cache.Set("key", []byte("entry"))
 	_ = cache.Delete("key")
-	fmt.Println(<-told)
+	fmt.Println(<-removed)
 	// Output: key was entry: true
 }
 

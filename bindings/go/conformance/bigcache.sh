@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Runs the tests of BigCache on larder/bigcache: copies them next to our sources. Where they advance the clock, real
-# time passes; where they check callbacks, they wait a moment, because ours run shortly after the removal. The
-# assertion that an entry was stored in 1970 is removed. The tests in `others` are omitted for the reasons given.
+# Runs the tests of BigCache on larder/bigcache: copies them next to our sources. Where they advance
+# the clock, real time passes; where they check callbacks, they wait a moment, because ours run
+# shortly after the removal. The assertion that an entry was stored in 1970 is removed. The tests in
+# `others` are omitted for the reasons given.
 source "$(dirname "$0")/../../../conformance/clients/server.sh"
 
 version=v3.1.0
@@ -65,7 +66,8 @@ func (c *mockedClock) set(value int64) {
 	c.value = value
 }
 
-// newBigCache extends the life of entries by a second, because waiting takes longer than the clock advances.
+// newBigCache extends the life of entries by a second, because waiting takes longer than the clock
+// advances.
 func newBigCache(ctx context.Context, config Config, clock *mockedClock) (*BigCache, error) {
 	config.LifeWindow += time.Second
 	cache, err := New(ctx, config)

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs the tests of gomemcache on larder/client: copies them next to our sources under its package name. The tests of
-# gomemcache's own parser are omitted. Its test server panics on meta commands, so that test uses the text protocol.
+# Runs the tests of gomemcache on larder/client: copies them next to our sources under its package
+# name. The tests of gomemcache's own parser are omitted. Its test server panics on meta commands,
+# so that test uses the text protocol.
 source "$(dirname "$0")/../../../conformance/clients/server.sh"
 
 version=v0.0.0-20260422231931-4d751bb6e37c
@@ -8,7 +9,8 @@ client=$root/bindings/go/client
 command -v go >/dev/null || fail "go is missing: run conformance/install.sh"
 
 link_as_memcached
-# The test flushes on one connection and stores on another without waiting: one worker preserves the order.
+# The test flushes on one connection and stores on another without waiting: one worker preserves the
+# order.
 start_on_port 11211 -t 1
 mkdir "$folder/module"
 cd "$folder/module"

@@ -29,7 +29,7 @@ const (
 // SOCKET and --local-readers. All other requests, and misses, go to the server. It is safe for
 // concurrent use.
 //
-//	get ─▶ Attachment.Get ── true ──▶ value; the server later gets a hint for some reads
+//	get ─▶ Attachment.Get ── true ──▶ value; some reads are later reported as hints
 //	              │
 //	              └── false ──▶ request from the server
 //

@@ -26,7 +26,7 @@ func TestBinaryMessagesMatchProtocol(t *testing.T) {
 	}{
 		{&sampleRequest, sampleBytes},
 		{&sampleResponse, sampleResponseBytes},
-		// From the protocol's documentation: a get of Hello with its response, an add, an increment.
+		// From the protocol documentation: a get of Hello and its response, an add, an increment.
 		{&BinaryRequest{Opcode: OpGet, Key: []byte("Hello")}, append([]byte{0x80, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 5, 23: 0}, "Hello"...)},
 		{
 			&BinaryResponse{Opcode: OpGet, CAS: 1, Extras: AppendUint32Extras(nil, 0xdeadbeef), Value: []byte("World")},
