@@ -1,0 +1,309 @@
+//! The tree keeps the rules of CONTRIBUTING.md that a program can check: prose, names, sizes.
+#![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const PROSE_COLUMNS_MAX: usize = 100;
+const FILE_LINES_MAX: usize = 600;
+const FOLDER_FILES_MAX: usize = 15;
+
+/// Phrases that hide the actor of a sentence.
+const BANNED: &[&str] = &[
+    "nobody",
+    "somebody",
+    "anybody",
+    "whoever",
+    "is told",
+    "are told",
+    "so many",
+    "in vain",
+    "for want of",
+];
+
+/// Folders whose files are not written by hand, or not ours.
+const SKIPPED: &[&str] = &[".git", "target", "corpus", "artifacts", "node_modules", "decisions"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_path_buf()
+}
+
+fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap()) {
+        let (path, name) = (entry.path(), entry.file_name());
+        if SKIPPED.contains(&name.to_str().unwrap()) || entry.file_type().unwrap().is_symlink() {
+            continue;
+        }
+        if path.is_dir() {
+            walk(&path, found);
+        } else {
+            found.push(path);
+        }
+    }
+}
+
+/// All files of the tree with one of these extensions, relative to the root.
+fn files(extensions: &[&str]) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    walk(&root(), &mut found);
+    found.sort();
+    let has = |path: &PathBuf| {
+        path.extension().is_some_and(|of| extensions.contains(&of.to_str().unwrap()))
+    };
+    let text = |path: PathBuf| {
+        let name = path.strip_prefix(root()).unwrap().to_str().unwrap().to_owned();
+        fs::read_to_string(path).ok().map(|text| (name, text))
+    };
+    found.into_iter().filter(has).filter_map(text).collect()
+}
+
+/// The lines of a file that are prose, with their numbers: comments of source files, and Markdown. Code blocks, tables
+/// and diagrams are none.
+fn prose(name: &str, text: &str) -> Vec<(usize, String)> {
+    let is_markdown = name.ends_with(".md");
+    let mut in_code = false;
+    let mut lines = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let trimmed = line.trim_start();
+        let comment = if is_markdown {
+            Some(line)
+        } else {
+            ["//!", "///", "//", "* ", "/*"].iter().find_map(|mark| trimmed.strip_prefix(mark))
+        };
+        let Some(comment) = comment.map(str::trim) else {
+            in_code = false;
+            continue;
+        };
+        if comment.starts_with("```") {
+            in_code = !in_code;
+            continue;
+        }
+        let is_table = comment.starts_with('|') || comment.starts_with("<!--");
+        let is_diagram = comment.contains(|c| ('\u{2500}'..='\u{257F}').contains(&c));
+        let has_link = comment.contains("](") || comment.contains("://");
+        if !(in_code || is_table || is_diagram || (is_markdown && has_link)) {
+            lines.push((index + 1, line.to_owned()));
+        }
+    }
+    lines
+}
+
+const PROSE: &[&str] = &["rs", "go", "c", "h", "md"];
+
+#[test]
+fn prose_is_at_most_a_hundred_columns_wide() {
+    let mut wide = Vec::new();
+    for (name, text) in files(PROSE) {
+        for (number, line) in prose(&name, &text) {
+            if line.chars().count() > PROSE_COLUMNS_MAX {
+                wide.push(format!("{name}:{number}: {} columns", line.chars().count()));
+            }
+        }
+    }
+    assert!(wide.is_empty(), "wrap these lines:\n{}", wide.join("\n"));
+}
+
+#[test]
+fn prose_names_its_actors() {
+    let mut found = Vec::new();
+    for (name, text) in files(PROSE) {
+        if name.ends_with("tests/tidy.rs") {
+            continue;
+        }
+        for (number, line) in prose(&name, &text) {
+            let lower = line.to_lowercase();
+            let is_word = |at: usize, phrase: &str| {
+                let letter = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
+                !letter(lower[..at].chars().next_back())
+                    && !letter(lower[at + phrase.len()..].chars().next())
+            };
+            for phrase in BANNED {
+                if lower.match_indices(phrase).any(|(at, _)| is_word(at, phrase)) {
+                    found.push(format!(
+                        "{name}:{number}: {phrase:?} hides the actor: {}",
+                        line.trim()
+                    ));
+                }
+            }
+        }
+    }
+    assert!(found.is_empty(), "say who does it:\n{}", found.join("\n"));
+}
+
+#[test]
+fn files_and_folders_stay_small() {
+    let mut folders: BTreeMap<String, usize> = BTreeMap::new();
+    let mut large = Vec::new();
+    for (name, text) in files(&["rs", "go"]) {
+        let lines = text.lines().count();
+        if lines > FILE_LINES_MAX {
+            large.push(format!("{name} has {lines} lines, at most {FILE_LINES_MAX} are readable"));
+        }
+        if name.contains("/src/") {
+            *folders.entry(name.rsplit_once('/').unwrap().0.to_owned()).or_default() += 1;
+        }
+    }
+    for (folder, files) in folders {
+        if files > FOLDER_FILES_MAX {
+            large
+                .push(format!("{folder} has {files} files, at most {FOLDER_FILES_MAX} are a room"));
+        }
+    }
+    assert!(large.is_empty(), "{}", large.join("\n"));
+}
+
+/// The documents whose statements are checked; the generated ones are right by construction.
+fn documents() -> Vec<(String, String)> {
+    let is_checked = |name: &str| {
+        let is_generated = ["docs/options.md", "docs/stats.md", "docs/protocol.md"].contains(&name);
+        (!name.contains('/') || name.starts_with("docs/"))
+            && name != "CHANGELOG.md"
+            && !is_generated
+    };
+    files(&["md"]).into_iter().filter(|(name, _)| is_checked(name)).collect()
+}
+
+/// What stands in back-ticks in a document, outside of code blocks, with the line's number.
+fn ticked(text: &str) -> Vec<(usize, String)> {
+    let mut in_code = false;
+    let mut found = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        if line.trim_start().starts_with("```") {
+            in_code = !in_code;
+        } else if !in_code {
+            let spans = line.split('`').skip(1).step_by(2);
+            found.extend(spans.map(|span| (index + 1, span.to_owned())));
+        }
+    }
+    found
+}
+
+#[test]
+fn paths_in_documents_exist() {
+    let mut missing = Vec::new();
+    for (name, text) in documents() {
+        for (number, span) in ticked(&text) {
+            let is_path = ["crates/", "bindings/", "conformance/", "docs/", "fuzz/"]
+                .iter()
+                .any(|start| span.starts_with(start))
+                && span.chars().all(|c| c.is_alphanumeric() || "/._-".contains(c));
+            if is_path && !root().join(&span).exists() {
+                missing.push(format!("{name}:{number}: there is no {span}"));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "{}", missing.join("\n"));
+}
+
+/// True for names that only code has: `snake_case`, `CamelCase`, `path::to` and `call()`.
+fn is_identifier(span: &str) -> bool {
+    let is_name = |part: &str| {
+        let mut chars = part.chars();
+        chars.next().is_some_and(|first| first.is_ascii_alphabetic() || first == '_')
+            && chars.all(|c| c.is_ascii_alphanumeric() || c == '_')
+    };
+    let plain = span.strip_suffix("()").unwrap_or(span);
+    let humps = plain.chars().filter(char::is_ascii_uppercase).count();
+    let is_camel = humps >= 2 && plain.contains(|c: char| c.is_ascii_lowercase());
+    plain.split("::").all(is_name)
+        && (plain.contains('_') || plain.contains("::") || plain != span || is_camel)
+}
+
+#[test]
+fn identifiers_in_documents_exist() {
+    let mut words = BTreeSet::new();
+    for (_, text) in files(&["rs", "go", "c", "h", "py", "sh", "toml", "txt", "json", "js", "php"])
+    {
+        let all = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+        words.extend(all.map(str::to_owned));
+    }
+    let mut missing = Vec::new();
+    for (name, text) in documents() {
+        for (number, span) in ticked(&text) {
+            let plain = span.strip_suffix("()").unwrap_or(&span);
+            if is_identifier(&span) && !plain.split("::").all(|part| words.contains(part)) {
+                missing.push(format!("{name}:{number}: no source has `{span}`"));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "{}", missing.join("\n"));
+}
+
+/// The commands of a document: the words after `make`, `cargo` and so on in back-ticks and code blocks.
+fn commands(text: &str) -> Vec<(usize, String)> {
+    let mut in_code = false;
+    let mut found = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        if line.trim_start().starts_with("```") {
+            in_code = !in_code;
+        } else if in_code {
+            found.push((index + 1, line.trim().trim_start_matches("$ ").to_owned()));
+        } else {
+            let spans = line.split('`').skip(1).step_by(2);
+            found.extend(spans.map(|span| (index + 1, span.to_owned())));
+        }
+    }
+    found
+}
+
+#[test]
+fn verbs_of_make_in_documents_exist() {
+    let makefile = fs::read_to_string(root().join("Makefile")).unwrap();
+    let verbs: BTreeSet<&str> = makefile
+        .lines()
+        .filter(|line| !line.starts_with(['\t', '#', ' ']))
+        .filter_map(|line| line.split_once(':'))
+        .flat_map(|(targets, _)| targets.split_whitespace())
+        .collect();
+    let mut missing = Vec::new();
+    for (name, text) in documents() {
+        for (number, command) in commands(&text) {
+            let mut words = command.split_whitespace().skip_while(|word| word.contains('='));
+            if words.next() != Some("make") || command.contains(" -C ") {
+                continue;
+            }
+            let verb = words.find(|word| !word.contains('=') && !word.starts_with('-'));
+            let is_verb = |verb: &str| verbs.contains(verb) || verb.ends_with('…') || verb == "#";
+            if verb.is_some_and(|verb| !is_verb(verb)) {
+                missing.push(format!("{name}:{number}: the Makefile has no verb for `{command}`"));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "{}", missing.join("\n"));
+}
+
+#[test]
+fn cargo_commands_in_documents_name_targets_that_exist() {
+    let mut missing = Vec::new();
+    for (name, text) in documents() {
+        for (number, command) in commands(&text) {
+            let words: Vec<&str> = command.split_whitespace().collect();
+            if !words.contains(&"cargo") {
+                continue;
+            }
+            for pair in words.windows(2) {
+                let exists = match pair[0] {
+                    "-p" => files(&["toml"])
+                        .iter()
+                        .any(|(_, text)| text.contains(&format!("name = \"{}\"", pair[1]))),
+                    "--test" => target_exists("tests", pair[1]),
+                    "--example" => target_exists("examples", pair[1]),
+                    "--bench" => target_exists("benches", pair[1]),
+                    _ => true,
+                };
+                if !exists {
+                    missing.push(format!("{name}:{number}: `{command}`: there is no {}", pair[1]));
+                }
+            }
+        }
+    }
+    assert!(missing.is_empty(), "{}", missing.join("\n"));
+}
+
+fn target_exists(folder: &str, target: &str) -> bool {
+    let crates = fs::read_dir(root().join("crates")).unwrap().map(|entry| entry.unwrap().path());
+    crates.map(|path| path.join(folder)).any(|folder| {
+        folder.join(format!("{target}.rs")).exists() || folder.join(target).join("main.rs").exists()
+    })
+}
