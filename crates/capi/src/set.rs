@@ -47,7 +47,7 @@ impl Store<'_> {
         }
         let ttl = ttl(self.ttl_secs);
         if let Some(cas) = cas {
-            return Ok(match client.compare_and_set(key, cas, value, ttl)? {
+            return Ok(match client.compare_and_set(key, value, ttl, cas)? {
                 Swap::Stored { cas } => (Status::Ok, cas),
                 Swap::Changed => (Status::Changed, 0),
                 Swap::Missing => (Status::Missing, 0),

@@ -94,12 +94,12 @@ fn behaves(client: &Client, local: bool) -> Result<()> {
     assert!(matches!(client.increment("k", 1), Err(ClientError::Server(_))));
 
     let (_, hit) = find(client, b"k")?.context("it is there")?;
-    assert!(matches!(client.compare_and_set("k", hit.cas + 999, "x", None)?, Swap::Changed));
-    let Swap::Stored { cas } = client.compare_and_set("k", hit.cas, "y", None)? else {
+    assert!(matches!(client.compare_and_set("k", "x", None, hit.cas + 999)?, Swap::Changed));
+    let Swap::Stored { cas } = client.compare_and_set("k", "y", None, hit.cas)? else {
         panic!("the token is the item's");
     };
     assert_eq!(find(client, b"k")?.unwrap().1.cas, cas);
-    assert_eq!(client.compare_and_set("none", 1, "x", None)?, Swap::Missing);
+    assert_eq!(client.compare_and_set("none", "x", None, 1)?, Swap::Missing);
 
     assert!(client.touch("k", Some(Duration::from_secs(100)))?);
     let ttl_secs = find(client, b"k")?.unwrap().1.ttl_secs.context("it was touched")?;

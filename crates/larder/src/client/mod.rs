@@ -315,9 +315,9 @@ impl Client {
     pub fn compare_and_set(
         &self,
         key: impl AsRef<[u8]>,
-        cas: u64,
         value: impl AsRef<[u8]>,
         ttl: Option<Duration>,
+        cas: u64,
     ) -> Result<Swap, ClientError> {
         let store = Ask { cas: Some(cas), ttl: Some(ttl), ..Ask::of(b"ms", key.as_ref()) };
         match self.inner().store(&store, value.as_ref())? {
