@@ -1,4 +1,4 @@
-//! Gives the shared library the name by which programs ask for it: another interface has another number.
+//! Sets the soname of the shared library: its number is the version of the interface.
 
 fn main() {
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,liblarder.so.1");

@@ -1,8 +1,21 @@
-// Larder for C: a cache in the process, in memory that processes share, or a server's. Made from crates/capi: do not change it here.
+// Larder for C: a cache in this process, in memory that processes share, or on a server.
+// `make header` generates this file from crates/capi: do not edit it.
 //
-// Every pointer may be null unless said otherwise, and is not followed then; one that is not null must be what it says until the
-// call is over. Keys and values are pointers with lengths, and need no zero at their end. Any number of threads may call at the
-// same time, and children of a fork; not a signal's handler. Nothing is allocated for the caller but what has a _close.
+// Pointers: the library uses a pointer only until the call returns, and never follows a null
+// pointer. It skips an output that is null, and returns LARDER_INVALID for other null pointers,
+// unless the length is 0 or the function says otherwise. Every other pointer must be aligned and
+// valid for its type and length, and an output must overlap no other argument.
+//
+// Keys and values are bytes with a length, without a zero at the end. A key has 1 to 250 bytes.
+//
+// Any number of threads, and children of a fork, may call at the same time; signal handlers must
+// not.
+//
+// A function that changes or reads items can also return LARDER_KEY; LARDER_STUCK if it changes
+// items in shared memory; LARDER_UNREACHABLE, LARDER_REFUSED and LARDER_PROTOCOL on a server; and
+// LARDER_DEFECT. Each costs a round trip on a server, unless its comment says otherwise.
+//
+// The library allocates nothing for the caller, except objects that have a _close function.
 
 #ifndef LARDER_H
 #define LARDER_H
@@ -10,180 +23,189 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// What a program was compiled with; `larder_abi_version` says what it runs with. Another number is another interface.
+// The interface that a program was compiled with. `larder_abi_version` returns the interface of
+// the loaded library; a different number is an incompatible interface.
 #define LARDER_ABI_VERSION 1
 
-// Somebody has said that the value is out of date; it may be shown until a new one comes.
+// The value is stale: a client marked it as out of date. A caller may use it until a new one
+// arrives.
 #define LARDER_STALE 1
 
-// The right to bring the new value has been given to somebody.
+// A client holds the recache token: it stores the new value.
 #define LARDER_WON 2
 
 // The item has been read before.
 #define LARDER_FETCHED 4
 
-// A connected cache has read it in the server's memory.
+// A connected cache read the item in the memory of the server.
 #define LARDER_LOCAL 8
 
-// Items carry cas tokens, 8 bytes each.
+// Items carry cas tokens, which take 8 bytes each.
 #define LARDER_CAS 1
 
-// Items are not evicted: where memory runs out, stores fail.
+// The cache does not evict items: a store fails if the cache is out of memory.
 #define LARDER_NO_EVICTION 2
 
-// A thread of the cache's own takes back what expired within seconds, and evicts ahead of the writers.
+// The cache starts a thread, which reclaims expired items within seconds and evicts items
+// before stores need the memory.
 #define LARDER_MAINTAINER 4
 
-// Children of a later `fork` use this cache too. Else each has a copy, and goes its own way.
+// Children of a later `fork` share this cache. Without the flag each child has a copy.
 #define LARDER_SHARED_WITH_CHILDREN 8
 
-// A cache that is in the file must have the memory, cas tokens and eviction that are asked for.
+// A cache that the file already has must match the memory limit, the cas tokens and the
+// eviction of the options.
 #define LARDER_EXACTLY 16
 
-// A cache in the file that cannot be used makes way for an empty one, if no process uses it.
+// The call replaces an unusable cache in the file with an empty one, if no process uses it.
 #define LARDER_REPLACES_UNUSABLE 32
 
-// It is an error that another process uses the cache that is in the file.
+// The call fails if another process uses the cache in the file.
 #define LARDER_ALONE 64
 
-// The memory is of huge pages that the system has set aside.
+// The memory is reserved huge pages of the system.
 #define LARDER_HUGE_PAGES 128
 
-// The value of an item that was removed is not told where it was kept in pieces: it is then this long.
+// The `value_bytes` of a removed item whose value the queue does not have, because the cache kept
+// it in pieces.
 #define LARDER_NO_VALUE UINT64_MAX
 
-// Somebody deleted it.
+// A client deleted the item.
 #define LARDER_DELETED 1
 
-// Another one was stored in its place.
+// A client stored another item under its key.
 #define LARDER_REPLACED 2
 
-// Its time was over.
+// The item expired.
 #define LARDER_EXPIRED 3
 
-// Its memory was needed for others.
+// The cache needed its memory for other items.
 #define LARDER_EVICTED 4
 
-// It was there when the cache was cleared.
+// A client cleared the cache.
 #define LARDER_CLEARED 5
 
 // The longest key, in bytes.
 #define LARDER_KEY_BYTES_MAX 250
 
-// What a call came to. Those from 16 on are errors: something has to be done otherwise.
+// The outcome of a call. Values from 16 on are errors.
 typedef enum larder_status {
-    // It is done.
+    // Success.
     LARDER_OK = 0,
-    // There is no such item, or it has died.
+    // The key has no item, or its item has expired.
     LARDER_MISSING = 1,
-    // There is one already, and it stays.
+    // The key already has an item, which stays.
     LARDER_EXISTS = 2,
-    // The item is not the one with that cas token any more: read it again.
+    // The item has changed since the caller read its cas token or began its load: read it again.
     LARDER_CHANGED = 3,
-    // The value is longer than the memory given for it; the item says how long it is.
+    // The value is longer than the buffer; the item has its length.
     LARDER_TOO_SMALL = 4,
-    // There is no more, or not yet.
+    // The walk has ended, or no item arrived in time.
     LARDER_END = 5,
-    // An argument cannot be: a null pointer where there must be none, a number out of its bounds.
+    // Invalid argument: a required pointer is null, or a number is out of bounds.
     LARDER_INVALID = 16,
-    // A key has 1 to 250 bytes.
+    // Invalid key: a key has 1 to 250 bytes.
     LARDER_KEY = 17,
-    // The item is larger than the cache accepts.
+    // The item exceeds the item size limit of the cache.
     LARDER_TOO_LARGE = 18,
-    // No memory could be had.
+    // The cache has no memory for the item.
     LARDER_NO_MEMORY = 19,
-    // The value is no counter.
+    // The value is not a decimal number from 0 to 2^64 - 1.
     LARDER_NOT_A_NUMBER = 20,
     // The cache keeps no cas tokens.
     LARDER_NO_TOKENS = 21,
-    // Another process that shares the cache has been stopped in the middle of a change.
+    // Another process that shares the cache is stopped in the middle of a change.
     LARDER_STUCK = 22,
-    // The cache could not be opened; `why` says more.
+    // The cache could not be opened; `why` has the reason.
     LARDER_NOT_OPENED = 23,
-    // A connected cache cannot do that.
+    // A connected cache does not support the operation.
     LARDER_UNSUPPORTED = 24,
-    // The server is not there, or does not answer. A change may have been made all the same.
+    // The server is not there, or did not respond in time. It may have made the change.
     LARDER_UNREACHABLE = 25,
-    // The server refused.
+    // The server refused the request.
     LARDER_REFUSED = 26,
-    // What came from the server is not memcached's protocol.
+    // The response of the server is not the memcached protocol.
     LARDER_PROTOCOL = 27,
-    // A defect of the library. The call may have been carried out in part; the cache goes on.
+    // A defect of the library. The call may have made a part of its change; the cache stays
+    // usable.
     LARDER_DEFECT = 28,
 } larder_status;
 
-// A cache in the process or in memory that processes share, or one that a server keeps. Any number of threads may use it.
+// A cache: in this process, in memory that processes share, or on a server. Any number of threads
+// may use a handle at the same time.
 typedef struct larder larder;
 
-// A walk through the keys of a cache. Threads may share one, and each key is given to one of them.
+// A walk through the keys of a cache. If threads share a walk, each key goes to one of them.
 typedef struct larder_key_walk larder_key_walk;
 
-// A queue of items that have left a cache. Threads may share one, and each item is given to one of them.
+// A queue of items that left a cache. If threads share a queue, each item goes to one of them.
 typedef struct larder_removals larder_removals;
 
-// What is known of an item.
+// The attributes of an item.
 typedef struct larder_item {
-    // Bytes of the value.
+    // Length of the value, in bytes.
     uint64_t value_bytes;
-    // Where the value begins in the memory given for the values of several keys.
+    // Offset of the value in the buffer of `larder_get_many`, in bytes.
     uint64_t value_at;
-    // The cas token; 0 where none are kept.
+    // The cas token; 0 if the cache keeps none.
     uint64_t cas;
-    // Bits that were stored with it.
+    // The caller's flags, as stored with the value.
     uint32_t flags;
-    // Seconds it has to live, 1 at least; 0 is for ever.
+    // Remaining time to live in seconds, at least 1; 0 if the item does not expire.
     uint32_t ttl_secs;
-    // `LARDER_STALE` and its kin.
+    // Bits: `LARDER_STALE`, `LARDER_WON`, `LARDER_FETCHED`, `LARDER_LOCAL`.
     uint32_t marks;
-    // What became of this one of several keys.
+    // The outcome for this key.
     enum larder_status status;
 } larder_item;
 
-// What a load is based on: the caller keeps it from `larder_begin_load` to the end of the load, and changes nothing in it.
+// The state of a load. The caller keeps it unchanged from `larder_begin_load` to the end of the
+// load.
 typedef struct larder_load {
-    // Which item was there, or which reservation.
+    // Identifies the item that the load found, or its reservation.
     uint64_t words[4];
 } larder_load;
 
-// How a cache is to be opened. Zero is the default everywhere but in `struct_bytes`:
+// How to open a cache. Zero is the default of every field except `struct_bytes`:
 // `larder_options options = {.struct_bytes = sizeof options, .memory_bytes = 64 << 20};`
 typedef struct larder_options {
-    // `sizeof(larder_options)`, by which the library knows which fields the program knows.
+    // `sizeof(larder_options)`. The library rejects a struct of another size.
     size_t struct_bytes;
-    // All memory of the cache, everything included, in bytes: 1 MiB to 1 TiB; 0 is 64 MiB.
+    // The memory limit in bytes, which includes everything: 1 MiB to 1 TiB; 0 is 64 MiB.
     uint64_t memory_bytes;
-    // What `larder_set_memory` can raise it to later; 0 is `memory_bytes`.
+    // The highest limit for `larder_set_memory`, in bytes; 0 is `memory_bytes`.
     uint64_t memory_bytes_max;
     // The largest item in bytes: key, value, and 51 bytes, 59 with cas tokens; 0 is 1 MiB.
     uint64_t item_bytes_max;
-    // `LARDER_CAS` and its kin.
+    // Bits: `LARDER_CAS` to `LARDER_HUGE_PAGES`.
     uint32_t flags;
-    // Who may use the files that are made: bits as for `chmod`; 0 is 0600.
+    // The permissions of the files that the call creates, as for `chmod`; 0 is 0600.
     uint32_t permissions;
-    // The file that the cache is in, for all processes that open it, best on a tmpfs such as `/dev/shm`; null is memory
-    // of this process. A cache that is there is used as it is, unless `LARDER_EXACTLY` asks for more.
+    // The file of a cache that processes share, best on a tmpfs such as `/dev/shm`; null for
+    // memory of this process. The call opens a cache that the file already has, with the limits of
+    // that cache unless `LARDER_EXACTLY` is set.
     const char *path;
 } larder_options;
 
 // A statistic.
 typedef struct larder_stat {
-    // Its name, the same as in the answers of larderd; it stays where it is.
+    // The name, as larderd reports it. The text is valid as long as the library is loaded.
     const char *name;
-    // What it means, with its unit; it stays where it is.
+    // The meaning, with the unit. The text is valid as long as the library is loaded.
     const char *meaning;
-    // Its value.
+    // The value.
     uint64_t value;
 } larder_stat;
 
-// Where a cache's memory is, in bytes.
+// The memory of a cache, in bytes.
 typedef struct larder_memory {
-    // What it may take.
+    // The memory limit.
     uint64_t limit;
-    // What it has taken: items, index, accounts, and what is free in its segments.
+    // Memory in use: items, index, accounts, and free memory in the segments of the cache.
     uint64_t used;
-    // What the items that can be read take.
+    // Memory of the items that readers can see.
     uint64_t items;
-    // What the index takes.
+    // Memory of the index.
     uint64_t index;
 } larder_memory;
 
@@ -191,32 +213,36 @@ typedef struct larder_memory {
 extern "C" {
 #endif // __cplusplus
 
-// The interface of the library that is loaded: compare it with `LARDER_ABI_VERSION`.
+// Returns the interface of the loaded library: compare it with `LARDER_ABI_VERSION`.
 uint32_t larder_abi_version(void);
 
-// The version of the library that is loaded, such as `0.1.0`.
+// Returns the version of the loaded library, such as `0.1.0`. The text is static.
 const char *larder_version(void);
 
-// Adds to a counter, an item whose value is a decimal number; it wraps at 2^64 and keeps its time. `number` may be null;
-// else it is told the new state. `LARDER_MISSING` where there is no item: `larder_add` makes one.
+// Adds `delta` to a counter, an item whose value is a decimal number, and writes the new value to
+// `number`. The counter wraps at 2^64 and keeps its time to live. `LARDER_MISSING` if the key has
+// no item: `larder_add` creates one. `LARDER_NOT_A_NUMBER` if the value is no counter.
 enum larder_status larder_increment(const struct larder *cache,
                                     const void *key,
                                     size_t key_bytes,
                                     uint64_t delta,
                                     uint64_t *number);
 
-// Takes from a counter, which stops at 0: see `larder_increment`.
+// Subtracts `delta` from a counter, which stops at 0: see `larder_increment`.
 enum larder_status larder_decrement(const struct larder *cache,
                                     const void *key,
                                     size_t key_bytes,
                                     uint64_t delta,
                                     uint64_t *number);
 
-// Gets the value of a key: as it was at one time, whatever others do meanwhile. It is written to `value` where
-// `capacity` suffices; where it does not, nothing is, and the answer is `LARDER_TOO_SMALL`. `item` may be null; else it
-// is told what is known, the value's length in either case. `key`, `value` and `item` do not overlap.
+// Copies the value of a key to `value`, which has `capacity` bytes, and writes its attributes to
+// `item`. The copy is a value that the item had at one time, whatever other threads and processes
+// do. `LARDER_TOO_SMALL` if the value is longer than `capacity`: then `item` has its length, and
+// `value` is unchanged. `LARDER_MISSING` if the key has no item. `key`, `value` and `item` must
+// not overlap. An invalid key is `LARDER_MISSING` in memory, and `LARDER_KEY` on a server.
 //
-// Cost: two waits for the memory at most, and a copy of the value.
+// Cost: at most two cache misses of the processor, and a copy of the value. A connected cache that
+// cannot read the memory of the server makes a round trip.
 enum larder_status larder_get(const struct larder *cache,
                               const void *key,
                               size_t key_bytes,
@@ -224,19 +250,23 @@ enum larder_status larder_get(const struct larder *cache,
                               size_t capacity,
                               struct larder_item *item);
 
-// What is known of an item, without its value: the first of two calls for who has to find memory for it. It does not
-// count as a read. The second is `larder_get`, which may find another value there.
+// Writes the attributes of an item to `item`, without its value: the first of two calls for a host
+// that must allocate a buffer. The second call is `larder_get`, which may find a different value.
+// The call does not count as a read, except on a server, where it costs as much as `larder_get`.
+// `LARDER_MISSING` if the key has no item.
 enum larder_status larder_peek(const struct larder *cache,
                                const void *key,
                                size_t key_bytes,
                                struct larder_item *item);
 
-// `LARDER_OK` where there is an item, `LARDER_MISSING` where there is none. It does not count as a read.
+// Returns `LARDER_OK` if the key has an item, `LARDER_MISSING` if it has none. Counts and costs as
+// `larder_peek` does.
 enum larder_status larder_contains(const struct larder *cache,
                                    const void *key,
                                    size_t key_bytes);
 
-// As `larder_get`, and the item lives for `ttl_secs` from now, also where the value did not fit; 0 is for ever.
+// Does what `larder_get` does, and sets the time to live of the item to `ttl_secs` from now, also
+// if the value does not fit; 0 is no expiry. The two steps are not atomic.
 enum larder_status larder_get_and_touch(const struct larder *cache,
                                         const void *key,
                                         size_t key_bytes,
@@ -245,10 +275,14 @@ enum larder_status larder_get_and_touch(const struct larder *cache,
                                         size_t capacity,
                                         struct larder_item *item);
 
-// Gets the values of several keys, which takes less than half of the time of as many `larder_get`s where the memory is
-// what takes the time. `keys` are the keys one behind the other, `key_bytes` their lengths. The values are written to
-// `values` one behind the other, as far as they fit; `items` tells of each key in turn, by its `status`, whether it is
-// there (`LARDER_OK`), is not (`LARDER_MISSING`), or did not fit (`LARDER_TOO_SMALL`).
+// Copies the values of `count` keys. `keys` has the keys one behind the other, `key_bytes` their
+// lengths. The function writes the values to `values` one behind the other, as far as they fit
+// into `capacity` bytes, and writes to `items`, in the order of the keys, a `status` of
+// `LARDER_OK`, `LARDER_MISSING` or `LARDER_TOO_SMALL`. On a server, items have only their status,
+// offset and length.
+//
+// Cost: less than half of the time of `count` calls of `larder_get`, if the items are not in the
+// caches of the processor. The library sends the keys of a server in batches of 16.
 enum larder_status larder_get_many(const struct larder *cache,
                                    const void *keys,
                                    const uint32_t *key_bytes,
@@ -257,21 +291,19 @@ enum larder_status larder_get_many(const struct larder *cache,
                                    size_t capacity,
                                    struct larder_item *items);
 
-// Closes a cache; a null pointer is left alone. Nobody may be using it, or use it later, but what `larder_keys` and
-// `larder_subscribe` gave may still be used and closed. A shared cache stays for the others.
-void larder_close(struct larder *cache);
-
-// Begins a load of a key's value: to be called before the value is read wherever it comes from. A key without an item is
-// reserved for `timeout_secs`; readers do not see that, and it takes the memory of a small item. `larder_end_load` or
-// `larder_cancel_load` ends the load. `LARDER_UNSUPPORTED` where the cache is a server's.
+// Begins a load of the value of a key: call it before you read the value from its source. If the
+// key has no item, the load reserves it for `timeout_secs`; readers do not see the reservation,
+// which takes the memory of a small item. `larder_end_load` or `larder_cancel_load` ends the load.
+// `LARDER_UNSUPPORTED` on a server.
 enum larder_status larder_begin_load(const struct larder *cache,
                                      const void *key,
                                      size_t key_bytes,
                                      uint32_t timeout_secs,
                                      struct larder_load *load);
 
-// Stores the value that a load has brought, as `larder_set` does, unless any process stored, deleted or otherwise changed
-// the item since the load began: then the answer is `LARDER_CHANGED`, and what is there stays.
+// Ends a load and stores its value as `larder_set` does, unless any process has stored, deleted or
+// otherwise changed the item since the load began: then it returns `LARDER_CHANGED`, and the item
+// stays.
 enum larder_status larder_end_load(const struct larder *cache,
                                    const void *key,
                                    size_t key_bytes,
@@ -281,36 +313,52 @@ enum larder_status larder_end_load(const struct larder *cache,
                                    uint32_t ttl_secs,
                                    uint32_t flags);
 
-// Ends a load that brought nothing.
+// Ends a load without a value, and removes its reservation.
 enum larder_status larder_cancel_load(const struct larder *cache,
                                       const void *key,
                                       size_t key_bytes,
                                       const struct larder_load *load);
 
-// Opens a cache. Null options are all defaults. Where it fails, and `why` is not null, the reason is written there in at
-// most `why_bytes` bytes, the zero at its end included.
+// Opens a cache and writes its handle to `cache`; `larder_close` closes it. If `options` is null,
+// all options are defaults. On error the function writes null to `cache`, and the reason to `why`:
+// at most `why_bytes` bytes, including the zero at the end. `LARDER_NOT_OPENED` if the cache
+// cannot be opened.
+//
+// Cost: system calls that map the memory; the system provides the pages at first use.
 enum larder_status larder_open(const struct larder_options *options,
                                struct larder **cache,
                                char *why,
                                size_t why_bytes);
 
-// Uses the cache of a larderd, or of any memcached, at a unix socket. Hits are read in the server's memory where it was
-// started with `--local-readers`; all else is asked for, and an answer waited for `timeout_ms` at most; 0 is five seconds.
+// Connects to the cache of a larderd, or of any memcached, at a unix socket, and writes the handle
+// to `cache`; `larder_close` closes it. The handle reads hits in the memory of a larderd that runs
+// with `--local-readers`, and sends all other requests to the server. It waits `timeout_ms`
+// milliseconds for each response; 0 is 5 seconds. On error the function writes null to `cache`,
+// and the reason to `why`, as `larder_open` does. `LARDER_UNREACHABLE` if the server does not
+// accept the connection.
 enum larder_status larder_connect(const char *socket,
                                   uint32_t timeout_ms,
                                   struct larder **cache,
                                   char *why,
                                   size_t why_bytes);
 
-// Puts each item that leaves from now on, with its key and value, into a queue with room for `capacity` of them, a million
-// at most; what comes while it is full is lost, and counted. `larder_removals_close` ends it.
+// Closes a cache and frees its handle. Does nothing if `cache` is null. No thread may use the
+// handle during the call or later; a walk of `larder_keys` and a queue of `larder_subscribe`
+// remain usable until they are closed. A shared cache stays for the other processes.
+void larder_close(struct larder *cache);
+
+// Begins to put each item that leaves the cache, with its key and value, into a queue of at most
+// `capacity` items; the limit is a million. The queue drops and counts an item that leaves while
+// it is full. `larder_removals_close` ends the queue. `LARDER_UNSUPPORTED` on a server.
 enum larder_status larder_subscribe(const struct larder *cache,
                                     size_t capacity,
                                     struct larder_removals **removals);
 
-// Takes the next item from the queue, for which it waits `wait_ms` at most; `LARDER_END` where none has come. The key is
-// written to `key`, which has room for `LARDER_KEY_BYTES_MAX` bytes, the value to `value`; where that does not suffice the
-// answer is `LARDER_TOO_SMALL`, and the item comes again. A `value_bytes` of `LARDER_NO_VALUE` says that it is not told.
+// Takes the next item from the queue, and waits for it at most `wait_ms`; `LARDER_END` if none
+// arrives. Writes the key to `key`, which has `LARDER_KEY_BYTES_MAX` bytes, and the value to
+// `value`, which has `capacity` bytes. `LARDER_TOO_SMALL` if the value is longer: then the next
+// call returns the same item. `value_bytes` is `LARDER_NO_VALUE` if the queue does not have the
+// value. `reason` is one of `LARDER_DELETED` to `LARDER_CLEARED`.
 enum larder_status larder_removals_next(const struct larder_removals *removals,
                                         uint32_t wait_ms,
                                         void *key,
@@ -320,17 +368,17 @@ enum larder_status larder_removals_next(const struct larder_removals *removals,
                                         uint64_t *value_bytes,
                                         uint32_t *reason);
 
-// How many items were lost because the queue was full.
+// Writes to `lost` how many items the queue dropped because it was full.
 enum larder_status larder_removals_lost(const struct larder_removals *removals,
                                         uint64_t *lost);
 
-// Ends a subscription; a null pointer is left alone.
+// Ends a queue and frees it. Does nothing if `removals` is null.
 void larder_removals_close(struct larder_removals *removals);
 
-// Stores a value, in place of the one that is there. The item lives for `ttl_secs`; 0 is for ever. `flags` are bits of the
-// caller's, 0 where the cache is a server's.
-//
-// Where it fails, but for a wrong key, the item that was there is gone: nobody reads what was to be replaced.
+// Stores a value, and replaces the item of the key. The item expires after `ttl_secs` seconds; 0
+// is no expiry. `flags` are the caller's; a server accepts only 0, else `LARDER_UNSUPPORTED`.
+// `LARDER_TOO_LARGE` or `LARDER_NO_MEMORY` if the item does not fit: then the key has no item, so
+// that readers do not see the old value. `LARDER_KEY` leaves everything as it was.
 enum larder_status larder_set(const struct larder *cache,
                               const void *key,
                               size_t key_bytes,
@@ -339,7 +387,7 @@ enum larder_status larder_set(const struct larder *cache,
                               uint32_t ttl_secs,
                               uint32_t flags);
 
-// As `larder_set`, where there is no item; `LARDER_EXISTS` where there is one, which stays.
+// Stores a value as `larder_set` does, if the key has no item; else returns `LARDER_EXISTS`.
 enum larder_status larder_add(const struct larder *cache,
                               const void *key,
                               size_t key_bytes,
@@ -348,7 +396,7 @@ enum larder_status larder_add(const struct larder *cache,
                               uint32_t ttl_secs,
                               uint32_t flags);
 
-// As `larder_set`, where there is an item; `LARDER_MISSING` where there is none.
+// Stores a value as `larder_set` does, if the key has an item; else returns `LARDER_MISSING`.
 enum larder_status larder_replace(const struct larder *cache,
                                   const void *key,
                                   size_t key_bytes,
@@ -357,22 +405,25 @@ enum larder_status larder_replace(const struct larder *cache,
                                   uint32_t ttl_secs,
                                   uint32_t flags);
 
-// Puts bytes behind the value of an item, which keeps its time and flags; `LARDER_MISSING` where there is none.
+// Appends bytes to the value of an item, which keeps its time to live and flags. `LARDER_MISSING`
+// if the key has no item.
 enum larder_status larder_append(const struct larder *cache,
                                  const void *key,
                                  size_t key_bytes,
                                  const void *value,
                                  size_t value_bytes);
 
-// Puts bytes before the value of an item: see `larder_append`.
+// Prepends bytes to the value of an item: see `larder_append`.
 enum larder_status larder_prepend(const struct larder *cache,
                                   const void *key,
                                   size_t key_bytes,
                                   const void *value,
                                   size_t value_bytes);
 
-// Stores a value over the item that has this cas token, and no other: of several that read a value and store what they
-// made of it, one succeeds. `LARDER_CHANGED` says to read it again. `new_cas` may be null; else it is told the new token.
+// Stores a value as `larder_set` does, if the item still has the token `cas`, and writes the new
+// token to `new_cas`. If several callers read a value and store their changes, one succeeds: the
+// others get `LARDER_CHANGED`, and read again. `LARDER_MISSING` if the key has no item,
+// `LARDER_NO_TOKENS` if the cache keeps no tokens.
 enum larder_status larder_compare_and_set(const struct larder *cache,
                                           const void *key,
                                           size_t key_bytes,
@@ -383,68 +434,80 @@ enum larder_status larder_compare_and_set(const struct larder *cache,
                                           uint64_t cas,
                                           uint64_t *new_cas);
 
-// Removes an item; `LARDER_MISSING` where there is none.
+// Removes an item. `LARDER_MISSING` if the key has none.
 enum larder_status larder_delete(const struct larder *cache,
                                  const void *key,
                                  size_t key_bytes);
 
-// Gives an item another time to live, from now; 0 is for ever. `LARDER_MISSING` where there is none.
+// Sets the time to live of an item to `ttl_secs` seconds from now; 0 is no expiry.
+// `LARDER_MISSING` if the key has no item.
 enum larder_status larder_touch(const struct larder *cache,
                                 const void *key,
                                 size_t key_bytes,
                                 uint32_t ttl_secs);
 
-// Removes every item whose key begins with a prefix, one by one; `removed` may be null, else it is told how many there
-// were. An empty prefix removes everything, which `larder_clear` does at once.
+// Removes every item whose key begins with a prefix, one by one, and writes their number to
+// `removed`. An empty prefix removes all items; `larder_clear` does so at once.
+// `LARDER_UNSUPPORTED` on a server.
+//
+// Cost: a walk through all keys.
 enum larder_status larder_remove_prefix(const struct larder *cache,
                                         const void *prefix,
                                         size_t prefix_bytes,
                                         uint64_t *removed);
 
-// Tells the statistics: `count` how many there are, and as many of them as `capacity` allows in `stats`.
+// Writes the number of statistics to `count`, and the first `capacity` of them to `stats`.
+// `LARDER_TOO_SMALL` if there are more. `LARDER_UNSUPPORTED` on a server.
 enum larder_status larder_stats(const struct larder *cache,
                                 struct larder_stat *stats,
                                 size_t capacity,
                                 size_t *count);
 
-// Tells how many items there are; those that expired or were cleared count until they are come across.
+// Writes the number of items to `items`. It includes items that have expired or that a client has
+// cleared, until the cache finds them. `LARDER_UNSUPPORTED` on a server.
 enum larder_status larder_length(const struct larder *cache,
                                  uint64_t *items);
 
-// Tells where the memory is.
+// Writes the memory of the cache to `memory`. `LARDER_UNSUPPORTED` on a server.
 enum larder_status larder_memory_of(const struct larder *cache,
                                     struct larder_memory *memory);
 
-// Sets another memory limit, in bytes: up to `memory_bytes_max` of the options, and from 1 MiB. What is too much is
-// evicted. `LARDER_INVALID` where it cannot be.
+// Sets the memory limit, in bytes: from 1 MiB to `memory_bytes_max` of the options, else
+// `LARDER_INVALID`. Under a lower limit the cache evicts items little by little.
+// `LARDER_UNSUPPORTED` on a server.
 enum larder_status larder_set_memory(const struct larder *cache,
                                      uint64_t bytes);
 
-// Makes everything that is stored so far invisible, at once.
+// Removes all items: readers do not see them after the call. `LARDER_UNSUPPORTED` on a server.
+//
+// Cost: constant. The cache reclaims the memory later.
 enum larder_status larder_clear(const struct larder *cache);
 
-// Takes back memory of items that expired or were cleared, in some milliseconds at most. Nothing depends on it being
-// called.
+// Reclaims memory of items that have expired or that a client has cleared. The cache works without
+// this call. `LARDER_UNSUPPORTED` on a server.
+//
+// Cost: at most some milliseconds.
 enum larder_status larder_maintain(const struct larder *cache);
 
-// What a status means, and what to do, for people: text that stays where it is.
+// Returns the meaning of a status and the remedy, for people. The text is static.
 const char *larder_status_text(uint32_t status);
 
-// Begins a walk through all keys that begin with a prefix, in no particular order. An item that is there all the time is
-// shown at least once; one that is stored or removed meanwhile may be shown or not. Nothing is held between two steps.
-// `larder_keys_close` ends it.
+// Begins a walk through all keys that begin with a prefix, in no particular order. The walk
+// returns an item that exists all the time at least once; it may skip an item that a client stores
+// or removes meanwhile. The library holds no lock between two steps. `larder_keys_close` ends the
+// walk. `LARDER_UNSUPPORTED` on a server.
 enum larder_status larder_keys(const struct larder *cache,
                                const void *prefix,
                                size_t prefix_bytes,
                                struct larder_key_walk **keys);
 
-// Gives the next key: writes it to `key`, which has room for `LARDER_KEY_BYTES_MAX` bytes, and its length to `key_bytes`.
-// `LARDER_END` where all have been shown.
+// Writes the next key to `key`, which has `LARDER_KEY_BYTES_MAX` bytes, and its length to
+// `key_bytes`. `LARDER_END` at the end of the walk.
 enum larder_status larder_keys_next(const struct larder_key_walk *keys,
                                     void *key,
                                     size_t *key_bytes);
 
-// Ends a walk; a null pointer is left alone.
+// Ends a walk and frees it. Does nothing if `keys` is null.
 void larder_keys_close(struct larder_key_walk *keys);
 
 #ifdef __cplusplus

@@ -1,15 +1,16 @@
-//! Counting.
+//! Exports that count.
 
 use std::ffi::c_void;
 
-use crate::raw::{bytes, give, guard, handle};
+use crate::raw::{bytes, guard, place, reference};
 use crate::{Handle, Status};
 
-/// Adds to a counter, an item whose value is a decimal number; it wraps at 2^64 and keeps its time. `number` may be null;
-/// else it is told the new state. `LARDER_MISSING` where there is no item: `larder_add` makes one.
+/// Adds `delta` to a counter, an item whose value is a decimal number, and writes the new value to
+/// `number`. The counter wraps at 2^64 and keeps its time to live. `LARDER_MISSING` if the key has
+/// no item: `larder_add` creates one. `LARDER_NOT_A_NUMBER` if the value is no counter.
 ///
 /// # Safety
-/// Pointers are null or what they say.
+/// The [pointer contract](crate#pointer-contract). Behavior: [`Handle::increment`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn larder_increment(
     cache: *const Handle,
@@ -19,21 +20,19 @@ pub unsafe extern "C" fn larder_increment(
     number: *mut u64,
 ) -> Status {
     guard(|| {
-        // SAFETY: the caller vouches for all of them.
-        let (cache, key) = unsafe { (handle(cache)?, bytes(key, key_bytes)?) };
-        let moved = match cache {
-            Handle::Cache(cache) => cache.increment(key, delta)?,
-            Handle::Client(client) => client.increment(key, delta)?,
-        };
-        // SAFETY: as above.
-        Ok(unsafe { tell(moved, number) })
+        // SAFETY: the C caller upholds the pointer contract: `cache` is open, `key` has `key_bytes`
+        // bytes, `number` is null or writable.
+        let (cache, key, mut number) =
+            unsafe { (reference(cache)?, bytes(key, key_bytes)?, place(number)) };
+        number.put(cache.increment(key, delta)?);
+        Ok(Status::Ok)
     })
 }
 
-/// Takes from a counter, which stops at 0: see `larder_increment`.
+/// Subtracts `delta` from a counter, which stops at 0: see `larder_increment`.
 ///
 /// # Safety
-/// Pointers are null or what they say.
+/// The [pointer contract](crate#pointer-contract). Behavior: [`Handle::decrement`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn larder_decrement(
     cache: *const Handle,
@@ -43,24 +42,10 @@ pub unsafe extern "C" fn larder_decrement(
     number: *mut u64,
 ) -> Status {
     guard(|| {
-        // SAFETY: the caller vouches for all of them.
-        let (cache, key) = unsafe { (handle(cache)?, bytes(key, key_bytes)?) };
-        let moved = match cache {
-            Handle::Cache(cache) => cache.decrement(key, delta)?,
-            Handle::Client(client) => client.decrement(key, delta)?,
-        };
-        // SAFETY: as above.
-        Ok(unsafe { tell(moved, number) })
+        // SAFETY: as in `larder_increment`.
+        let (cache, key, mut number) =
+            unsafe { (reference(cache)?, bytes(key, key_bytes)?, place(number)) };
+        number.put(cache.decrement(key, delta)?);
+        Ok(Status::Ok)
     })
-}
-
-/// # Safety
-/// `number` is null, or can be written to.
-unsafe fn tell(moved: Option<u64>, number: *mut u64) -> Status {
-    let Some(moved) = moved else {
-        return Status::Missing;
-    };
-    // SAFETY: the caller vouches for it.
-    unsafe { give(number, moved) };
-    Status::Ok
 }

@@ -1,118 +1,21 @@
-//! Getting values.
+//! Exports that read items.
 
 use std::ffi::c_void;
-use std::time::Duration;
 
-use larder::{Cache, Hit, Lent, Meta, Sink};
+use crate::raw::{buffer, bytes, elements, elements_mut, guard, place, reference};
+use crate::{Handle, Item, Status};
 
-use crate::raw::{bytes, give, guard, handle, lent, numbers};
-use crate::{Handle, Status};
-
-/// What else is known of an item: bits of `larder_item.marks`.
-pub mod mark {
-    /// Somebody has said that the value is out of date; it may be shown until a new one comes.
-    pub const LARDER_STALE: u32 = 1;
-    /// The right to bring the new value has been given to somebody.
-    pub const LARDER_WON: u32 = 2;
-    /// The item has been read before.
-    pub const LARDER_FETCHED: u32 = 4;
-    /// A connected cache has read it in the server's memory.
-    pub const LARDER_LOCAL: u32 = 8;
-}
-
-/// What is known of an item.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct Item {
-    /// Bytes of the value.
-    pub value_bytes: u64,
-    /// Where the value begins in the memory given for the values of several keys.
-    pub value_at: u64,
-    /// The cas token; 0 where none are kept.
-    pub cas: u64,
-    /// Bits that were stored with it.
-    pub flags: u32,
-    /// Seconds it has to live, 1 at least; 0 is for ever.
-    pub ttl_secs: u32,
-    /// `LARDER_STALE` and its kin.
-    pub marks: u32,
-    /// What became of this one of several keys.
-    pub status: Status,
-}
-
-impl Item {
-    #[inline(always)] // What is told is written where C wants it, and nowhere before.
-    fn of(cache: &Cache, meta: &Meta) -> Self {
-        let marks = [
-            (meta.stale, mark::LARDER_STALE),
-            (meta.token_sent, mark::LARDER_WON),
-            (meta.fetched, mark::LARDER_FETCHED),
-        ];
-        let left = || meta.deadline.0.saturating_sub(cache.now()).max(1);
-        Self {
-            value_bytes: meta.value_bytes as u64,
-            value_at: 0,
-            cas: meta.cas,
-            flags: meta.flags,
-            ttl_secs: if meta.deadline.0 == 0 { 0 } else { left() },
-            marks: marks.iter().filter(|(is, _)| *is).map(|(_, bit)| bit).sum(),
-            status: Status::Ok,
-        }
-    }
-
-    fn of_hit(value_bytes: usize, hit: &Hit) -> Self {
-        let marks = [
-            (hit.stale, mark::LARDER_STALE),
-            (hit.won, mark::LARDER_WON),
-            (hit.is_local, mark::LARDER_LOCAL),
-        ];
-        Self {
-            value_bytes: value_bytes as u64,
-            value_at: 0,
-            cas: hit.cas,
-            flags: hit.flags,
-            ttl_secs: hit.ttl_secs.map_or(0, |secs| secs.max(1)),
-            marks: marks.iter().filter(|(is, _)| *is).map(|(_, bit)| bit).sum(),
-            status: Status::Ok,
-        }
-    }
-
-    /// As one of several, whose value is to be at `value_at` if it fits.
-    fn at(self, value_at: usize, left: usize) -> Self {
-        match self.status {
-            Status::Ok if self.value_bytes > left as u64 => {
-                Self { status: Status::TooSmall, ..self }
-            }
-            _ => Self { value_at: value_at as u64, ..self },
-        }
-    }
-
-    const fn missing() -> Self {
-        Self {
-            value_bytes: 0,
-            value_at: 0,
-            cas: 0,
-            flags: 0,
-            ttl_secs: 0,
-            marks: 0,
-            status: Status::Missing,
-        }
-    }
-}
-
-/// How long an item is to live; 0 is for ever.
-pub(crate) fn ttl(secs: u32) -> Option<Duration> {
-    (secs != 0).then(|| Duration::from_secs(secs.into()))
-}
-
-/// Gets the value of a key: as it was at one time, whatever others do meanwhile. It is written to `value` where
-/// `capacity` suffices; where it does not, nothing is, and the answer is `LARDER_TOO_SMALL`. `item` may be null; else it
-/// is told what is known, the value's length in either case. `key`, `value` and `item` do not overlap.
+/// Copies the value of a key to `value`, which has `capacity` bytes, and writes its attributes to
+/// `item`. The copy is a value that the item had at one time, whatever other threads and processes
+/// do. `LARDER_TOO_SMALL` if the value is longer than `capacity`: then `item` has its length, and
+/// `value` is unchanged. `LARDER_MISSING` if the key has no item. `key`, `value` and `item` must
+/// not overlap. An invalid key is `LARDER_MISSING` in memory, and `LARDER_KEY` on a server.
 ///
-/// Cost: two waits for the memory at most, and a copy of the value.
+/// Cost: at most two cache misses of the processor, and a copy of the value. A connected cache that
+/// cannot read the memory of the server makes a round trip.
 ///
 /// # Safety
-/// Pointers are null or what they say.
+/// The [pointer contract](crate#pointer-contract). Behavior: [`Handle::get`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn larder_get(
     cache: *const Handle,
@@ -123,44 +26,23 @@ pub unsafe extern "C" fn larder_get(
     item: *mut Item,
 ) -> Status {
     guard(|| {
-        // SAFETY: the caller vouches for all of them.
-        let (cache, key, mut room) =
-            unsafe { (handle(cache)?, bytes(key, key_bytes)?, lent(value, capacity)?) };
-        // SAFETY: as above.
-        get(cache, key, &mut room, |known| unsafe { give(item, known) })
+        // SAFETY: the C caller upholds the pointer contract: `cache` is open, `key` has `key_bytes`
+        // bytes, `value` has `capacity` writable bytes that overlap nothing, `item` is null or
+        // writable.
+        let (cache, key, mut value, mut item) = unsafe {
+            (reference(cache)?, bytes(key, key_bytes)?, buffer(value, capacity)?, place(item))
+        };
+        cache.get(key, &mut value, |found| item.put(found))
     })
 }
 
-/// Gets a value. `tell` is told what is known of it, at times more than once: the last time counts.
-#[inline]
-fn get(
-    cache: &Handle,
-    key: &[u8],
-    room: &mut Lent<'_>,
-    mut tell: impl FnMut(Item),
-) -> Result<Status, Status> {
-    let is_there = match cache {
-        Handle::Cache(cache) => cache.get_to(key, room, |meta| tell(Item::of(cache, meta))),
-        Handle::Client(client) => {
-            let found = client.get_with(key, |value, hit| {
-                tell(Item::of_hit(value.len(), hit));
-                room.extend(value);
-            });
-            found?.is_some()
-        }
-    };
-    if !is_there {
-        tell(Item::missing());
-        return Ok(Status::Missing);
-    }
-    Ok(if room.is_whole() { Status::Ok } else { Status::TooSmall })
-}
-
-/// What is known of an item, without its value: the first of two calls for who has to find memory for it. It does not
-/// count as a read. The second is `larder_get`, which may find another value there.
+/// Writes the attributes of an item to `item`, without its value: the first of two calls for a host
+/// that must allocate a buffer. The second call is `larder_get`, which may find a different value.
+/// The call does not count as a read, except on a server, where it costs as much as `larder_get`.
+/// `LARDER_MISSING` if the key has no item.
 ///
 /// # Safety
-/// Pointers are null or what they say.
+/// The [pointer contract](crate#pointer-contract). Behavior: [`Handle::peek`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn larder_peek(
     cache: *const Handle,
@@ -169,39 +51,37 @@ pub unsafe extern "C" fn larder_peek(
     item: *mut Item,
 ) -> Status {
     guard(|| {
-        // SAFETY: the caller vouches for all of them.
-        let (cache, key) = unsafe { (handle(cache)?, bytes(key, key_bytes)?) };
-        let found = match cache {
-            Handle::Cache(cache) => cache.peek(key).map(|meta| Item::of(cache, &meta)),
-            Handle::Client(client) => {
-                client.get_with(key, |value, hit| Item::of_hit(value.len(), hit))?
-            }
-        };
-        let known = found.unwrap_or(Item::missing());
-        // SAFETY: as above.
-        unsafe { give(item, known) };
-        Ok(known.status)
+        // SAFETY: the C caller upholds the pointer contract: `cache` is open, `key` has `key_bytes`
+        // bytes, `item` is null or writable.
+        let (cache, key, mut item) =
+            unsafe { (reference(cache)?, bytes(key, key_bytes)?, place(item)) };
+        let found = cache.peek(key)?;
+        item.put(found);
+        Ok(found.status)
     })
 }
 
-/// `LARDER_OK` where there is an item, `LARDER_MISSING` where there is none. It does not count as a read.
+/// Returns `LARDER_OK` if the key has an item, `LARDER_MISSING` if it has none. Counts and costs as
+/// `larder_peek` does.
 ///
 /// # Safety
-/// Pointers are null or what they say.
+/// The [pointer contract](crate#pointer-contract). Behavior: [`Handle::peek`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn larder_contains(
     cache: *const Handle,
     key: *const c_void,
     key_bytes: usize,
 ) -> Status {
-    // SAFETY: the caller vouches for all of them.
+    // SAFETY: the C caller upholds the pointer contract of `larder_peek`, which accepts a null
+    // `item`.
     unsafe { larder_peek(cache, key, key_bytes, std::ptr::null_mut()) }
 }
 
-/// As `larder_get`, and the item lives for `ttl_secs` from now, also where the value did not fit; 0 is for ever.
+/// Does what `larder_get` does, and sets the time to live of the item to `ttl_secs` from now, also
+/// if the value does not fit; 0 is no expiry. The two steps are not atomic.
 ///
 /// # Safety
-/// Pointers are null or what they say.
+/// The [pointer contract](crate#pointer-contract). Behavior: [`Handle::get_and_touch`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn larder_get_and_touch(
     cache: *const Handle,
@@ -213,30 +93,26 @@ pub unsafe extern "C" fn larder_get_and_touch(
     item: *mut Item,
 ) -> Status {
     guard(|| {
-        // SAFETY: the caller vouches for all of them.
-        let (cache, key, mut room) =
-            unsafe { (handle(cache)?, bytes(key, key_bytes)?, lent(value, capacity)?) };
-        // SAFETY: as above.
-        let tell = |known| unsafe { give(item, Item { ttl_secs, ..known }) };
-        let status = get(cache, key, &mut room, tell)?;
-        if status != Status::Missing {
-            match cache {
-                Handle::Cache(cache) => cache.touch(key, ttl(ttl_secs))?,
-                Handle::Client(client) => client.touch(key, ttl(ttl_secs))?,
-            };
-        }
-        Ok(status)
+        // SAFETY: as in `larder_get`.
+        let (cache, key, mut value, mut item) = unsafe {
+            (reference(cache)?, bytes(key, key_bytes)?, buffer(value, capacity)?, place(item))
+        };
+        cache.get_and_touch(key, ttl_secs, &mut value, |found| item.put(found))
     })
 }
 
-/// Gets the values of several keys, which takes less than half of the time of as many `larder_get`s where the memory is
-/// what takes the time. `keys` are the keys one behind the other, `key_bytes` their lengths. The values are written to
-/// `values` one behind the other, as far as they fit; `items` tells of each key in turn, by its `status`, whether it is
-/// there (`LARDER_OK`), is not (`LARDER_MISSING`), or did not fit (`LARDER_TOO_SMALL`).
+/// Copies the values of `count` keys. `keys` has the keys one behind the other, `key_bytes` their
+/// lengths. The function writes the values to `values` one behind the other, as far as they fit
+/// into `capacity` bytes, and writes to `items`, in the order of the keys, a `status` of
+/// `LARDER_OK`, `LARDER_MISSING` or `LARDER_TOO_SMALL`. On a server, items have only their status,
+/// offset and length.
+///
+/// Cost: less than half of the time of `count` calls of `larder_get`, if the items are not in the
+/// caches of the processor. The library sends the keys of a server in batches of 16.
 ///
 /// # Safety
-/// Pointers are null or what they say; `key_bytes` and `items` have `count` elements, and `keys` as many bytes as
-/// `key_bytes` adds up to.
+/// The [pointer contract](crate#pointer-contract): `key_bytes` and `items` have `count` elements,
+/// and `keys` as many bytes as `key_bytes` adds up to. Behavior: [`Handle::get_many`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn larder_get_many(
     cache: *const Handle,
@@ -248,64 +124,27 @@ pub unsafe extern "C" fn larder_get_many(
     items: *mut Item,
 ) -> Status {
     guard(|| {
-        // SAFETY: the caller vouches for all of them.
-        let (cache, lengths, mut room) =
-            unsafe { (handle(cache)?, numbers(key_bytes, count)?, lent(values, capacity)?) };
+        // SAFETY: the C caller upholds the pointer contract: `cache` is open, `key_bytes` has
+        // `count` elements, `values` has `capacity` writable bytes that overlap nothing.
+        let (cache, lengths, mut values) =
+            unsafe { (reference(cache)?, elements(key_bytes, count)?, buffer(values, capacity)?) };
         let total = lengths.iter().try_fold(0usize, |sum, len| sum.checked_add(*len as usize));
-        // SAFETY: as above.
-        let mut rest = unsafe { bytes(keys, total.ok_or(Status::Invalid)?)? };
-        if items.is_null() && count > 0 {
-            return Err(Status::Invalid);
-        }
-        for (chunk, first) in lengths.chunks(KEYS_AT_ONCE).zip((0..).step_by(KEYS_AT_ONCE)) {
-            let mut together: [&[u8]; KEYS_AT_ONCE] = [&[]; KEYS_AT_ONCE];
-            for (key, len) in together.iter_mut().zip(chunk) {
+        let total = total.ok_or(Status::Invalid)?;
+        // SAFETY: the C caller upholds the pointer contract: `keys` has `total` bytes, the sum of
+        // `key_bytes`, and `items` has `count` writable elements that overlap nothing.
+        let (mut rest, items) = unsafe { (bytes(keys, total)?, elements_mut(items, count)?) };
+        for (lengths, items) in lengths.chunks(KEYS_AT_ONCE).zip(items.chunks_mut(KEYS_AT_ONCE)) {
+            let mut keys: [&[u8]; KEYS_AT_ONCE] = [&[]; KEYS_AT_ONCE];
+            for (key, len) in keys.iter_mut().zip(lengths) {
                 (*key, rest) = rest.split_at(*len as usize);
             }
-            get_together(cache, &together[..chunk.len()], &mut room, |place, item| {
-                // SAFETY: `first + place` is below `count`.
-                unsafe { give(items.add(first + place), item) };
+            cache.get_many(&keys[..lengths.len()], &mut values, |at, found| {
+                items[at].write(found);
             })?;
         }
         Ok(Status::Ok)
     })
 }
 
-fn get_together(
-    cache: &Handle,
-    keys: &[&[u8]],
-    room: &mut Lent<'_>,
-    mut tell: impl FnMut(usize, Item),
-) -> Result<(), Status> {
-    match cache {
-        Handle::Cache(near) => {
-            near.prefetch(keys.iter().copied());
-            for (place, key) in keys.iter().enumerate() {
-                let (value_at, left) = (room.filled(), room.left());
-                get(cache, key, room, |item| tell(place, item.at(value_at, left)))?;
-                leave_out_unless_whole(room, value_at);
-            }
-        }
-        Handle::Client(client) => {
-            for (place, found) in client.get_many(keys)?.iter().enumerate() {
-                let (value_at, left) = (room.filled(), room.left());
-                let item_of = |value: &Vec<u8>| Item::of_hit(value.len(), &Hit::default());
-                let item = found.as_ref().map_or(Item::missing(), item_of);
-                tell(place, item.at(value_at, left));
-                room.extend(found.as_deref().unwrap_or_default());
-                leave_out_unless_whole(room, value_at);
-            }
-        }
-    }
-    Ok(())
-}
-
-/// The next value may be a smaller one, and fit.
-fn leave_out_unless_whole(room: &mut Lent<'_>, value_at: usize) {
-    if !room.is_whole() {
-        room.truncate(value_at);
-    }
-}
-
-/// So many keys are looked up together.
+/// Keys that the library looks up together.
 const KEYS_AT_ONCE: usize = 16;

@@ -1,50 +1,300 @@
-//! A cache, near or far.
+//! The handle of C, and the operations on it: each is one method, for a cache in memory and for a
+//! client of a server.
+//!
+//! The methods take and return types of Rust, and the outcome as a [`Status`]: `Ok` if the
+//! operation ran, even if it found no item, and `Err` for errors. The exports convert the arguments
+//! of C.
 
-use larder::{Cache, Client};
+use std::time::Duration;
 
-use crate::Status;
+use larder::{Basis, Cache, Client, Deadline, Hit, Lent, Request, Sink, StoreMode, Stored, Swap};
 
-/// A cache in the process or in memory that processes share, or one that a server keeps. Any number of threads may use it.
+use crate::{Item, Load, Status};
+
+/// A cache: in this process, in memory that processes share, or on a server. Any number of threads
+/// may use a handle at the same time.
 #[derive(Debug)]
 pub enum Handle {
     /// In memory that this process has mapped.
     Cache(Cache),
-    /// Kept by a server on this machine.
+    /// On a server of this machine.
     Client(Client),
 }
 
+/// Evaluates one expression for either kind of handle. It compiles only if the methods of [`Cache`]
+/// and [`Client`] have the same name and take the same arguments in the same order.
+macro_rules! either {
+    ($handle:expr, $target:ident => $call:expr) => {
+        match $handle {
+            Handle::Cache($target) => $call,
+            Handle::Client($target) => $call,
+        }
+    };
+}
+
+/// A value to store, and how.
+pub(crate) struct Store<'a> {
+    pub(crate) key: &'a [u8],
+    pub(crate) mode: StoreMode,
+    pub(crate) value: &'a [u8],
+    /// 0 for an item that does not expire.
+    pub(crate) ttl_secs: u32,
+    pub(crate) flags: u32,
+    /// The token that the item must have.
+    pub(crate) cas: Option<u64>,
+}
+
 impl Handle {
-    /// The cache, where it is no server's.
+    /// Returns the cache in memory, for operations that a client does not have.
+    ///
+    /// # Errors
+    /// [`Status::Unsupported`] for a client.
     pub(crate) fn cache(&self) -> Result<&Cache, Status> {
         match self {
             Self::Cache(cache) => Ok(cache),
             Self::Client(_) => Err(Status::Unsupported),
         }
     }
+
+    /// Copies a value into `buffer`: [`Cache::get_to`], [`Client::get_with`]. Reports the item,
+    /// more than once if it changes meanwhile: the last report counts.
+    #[inline]
+    pub(crate) fn get(
+        &self,
+        key: &[u8],
+        buffer: &mut Lent<'_>,
+        mut report: impl FnMut(Item),
+    ) -> Result<Status, Status> {
+        let is_found = match self {
+            Self::Cache(cache) => cache.get_to(key, buffer, |meta| report(Item::of(cache, meta))),
+            Self::Client(client) => {
+                let found = client.get_with(key, |value, hit| {
+                    report(Item::of_hit(value.len(), hit));
+                    buffer.extend(value);
+                });
+                found?.is_some()
+            }
+        };
+        if !is_found {
+            report(Item::MISSING);
+            return Ok(Status::Missing);
+        }
+        Ok(if buffer.is_whole() { Status::Ok } else { Status::TooSmall })
+    }
+
+    /// Copies a value into `buffer` and sets its time to live: [`Handle::get`], [`Handle::touch`].
+    pub(crate) fn get_and_touch(
+        &self,
+        key: &[u8],
+        ttl_secs: u32,
+        buffer: &mut Lent<'_>,
+        mut report: impl FnMut(Item),
+    ) -> Result<Status, Status> {
+        let status = self.get(key, buffer, |item| report(Item { ttl_secs, ..item }))?;
+        if status != Status::Missing {
+            self.touch(key, ttl_secs)?;
+        }
+        Ok(status)
+    }
+
+    /// Returns the attributes of an item, or [`Item::MISSING`]: [`Cache::peek`]. A client reads the
+    /// value too, as by [`Client::get_with`].
+    pub(crate) fn peek(&self, key: &[u8]) -> Result<Item, Status> {
+        let found = match self {
+            Self::Cache(cache) => cache.peek(key).map(|meta| Item::of(cache, &meta)),
+            Self::Client(client) => {
+                client.get_with(key, |value, hit| Item::of_hit(value.len(), hit))?
+            }
+        };
+        Ok(found.unwrap_or(Item::MISSING))
+    }
+
+    /// Copies the values of several keys into `buffer`, one behind the other, and reports each item
+    /// with the index of its key: [`Cache::prefetch`] and [`Handle::get`], [`Client::get_many`].
+    /// A value that does not fit leaves its room to the following ones.
+    pub(crate) fn get_many(
+        &self,
+        keys: &[&[u8]],
+        buffer: &mut Lent<'_>,
+        mut report: impl FnMut(usize, Item),
+    ) -> Result<(), Status> {
+        match self {
+            Self::Cache(cache) => {
+                cache.prefetch(keys.iter().copied());
+                for (at, key) in keys.iter().enumerate() {
+                    let (value_at, left) = (buffer.filled(), buffer.left());
+                    self.get(key, buffer, |item| report(at, item.at(value_at, left)))?;
+                    drop_partial(buffer, value_at);
+                }
+            }
+            Self::Client(client) => {
+                for (at, found) in client.get_many(keys)?.iter().enumerate() {
+                    let (value_at, left) = (buffer.filled(), buffer.left());
+                    let item_of = |value: &Vec<u8>| Item::of_hit(value.len(), &Hit::default());
+                    let item = found.as_ref().map_or(Item::MISSING, item_of);
+                    report(at, item.at(value_at, left));
+                    buffer.extend(found.as_deref().unwrap_or_default());
+                    drop_partial(buffer, value_at);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores a value, and returns the outcome with the new cas token, 0 if there is none:
+    /// [`Cache::store_counted`], [`Client::set`] and the other stores of a client.
+    ///
+    /// # Errors
+    /// [`Status::NoTokens`] if `store.cas` is given and the cache keeps no tokens;
+    /// [`Status::Unsupported`] for flags other than 0 if the handle is a client.
+    pub(crate) fn store(&self, store: &Store<'_>) -> Result<(Status, u64), Status> {
+        match self {
+            Self::Cache(cache) => store.in_cache(cache),
+            Self::Client(client) => store.by_server(client),
+        }
+    }
+
+    /// Removes an item: [`Cache::delete`], [`Client::delete`].
+    pub(crate) fn delete(&self, key: &[u8]) -> Result<Status, Status> {
+        Ok(ok_or_missing(either!(self, target => target.delete(key)?)))
+    }
+
+    /// Sets the time to live of an item: [`Cache::touch`], [`Client::touch`].
+    pub(crate) fn touch(&self, key: &[u8], ttl_secs: u32) -> Result<Status, Status> {
+        Ok(ok_or_missing(either!(self, target => target.touch(key, ttl(ttl_secs))?)))
+    }
+
+    /// Adds to a counter and returns its new value: [`Cache::increment`], [`Client::increment`].
+    ///
+    /// # Errors
+    /// [`Status::Missing`] if the key has no item.
+    pub(crate) fn increment(&self, key: &[u8], delta: u64) -> Result<u64, Status> {
+        either!(self, target => target.increment(key, delta)?).ok_or(Status::Missing)
+    }
+
+    /// Subtracts from a counter and returns its new value: [`Cache::decrement`],
+    /// [`Client::decrement`].
+    ///
+    /// # Errors
+    /// [`Status::Missing`] if the key has no item.
+    pub(crate) fn decrement(&self, key: &[u8], delta: u64) -> Result<u64, Status> {
+        either!(self, target => target.decrement(key, delta)?).ok_or(Status::Missing)
+    }
+
+    /// Begins a load: [`Cache::begin_load`].
+    ///
+    /// # Errors
+    /// [`Status::Unsupported`] for a client.
+    pub(crate) fn begin_load(&self, key: &[u8], timeout_secs: u32) -> Result<Load, Status> {
+        let timeout = Duration::from_secs(timeout_secs.into());
+        Ok(Load { words: self.cache()?.begin_load(key, timeout)?.words() })
+    }
+
+    /// Stores the result of a load, unless the item has changed: [`Cache::end_load`], which ignores
+    /// `store.mode` and `store.cas`.
+    ///
+    /// # Errors
+    /// [`Status::Unsupported`] for a client.
+    pub(crate) fn end_load(&self, store: &Store<'_>, load: &Load) -> Result<Status, Status> {
+        let cache = self.cache()?;
+        let stored =
+            cache.end_load(&store.request(cache), Basis::of_words(load.words), store.value)?;
+        Ok(match stored {
+            Stored::Stored { .. } => Status::Ok,
+            Stored::Exists | Stored::NotStored | Stored::NotFound => Status::Changed,
+        })
+    }
+
+    /// Ends a load without a value: [`Cache::cancel_load`].
+    ///
+    /// # Errors
+    /// [`Status::Unsupported`] for a client.
+    pub(crate) fn cancel_load(&self, key: &[u8], load: &Load) -> Result<Status, Status> {
+        self.cache()?.cancel_load(key, Basis::of_words(load.words))?;
+        Ok(Status::Ok)
+    }
 }
 
-/// Closes a cache; a null pointer is left alone. Nobody may be using it, or use it later, but what `larder_keys` and
-/// `larder_subscribe` gave may still be used and closed. A shared cache stays for the others.
-///
-/// # Safety
-/// `cache` is null or open.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn larder_close(cache: *mut Handle) {
-    // SAFETY: the caller vouches that it is open, so it came from `Box::into_raw`, and is closed once.
-    unsafe { close(cache) };
+impl Store<'_> {
+    fn request(&self, cache: &Cache) -> Request<'_> {
+        let Self { key, mode, ttl_secs, flags, cas, .. } = *self;
+        let deadline = ttl(ttl_secs).map_or(Deadline::NEVER, |ttl| cache.deadline_after(ttl));
+        Request { deadline, flags, cas, ..Request::new(key, mode) }
+    }
+
+    fn in_cache(&self, cache: &Cache) -> Result<(Status, u64), Status> {
+        if self.cas.is_some() && !cache.keeps_cas() {
+            return Err(Status::NoTokens);
+        }
+        Ok(match cache.store_counted(&self.request(cache), self.value)? {
+            Stored::Stored { cas, .. } => (Status::Ok, cas),
+            Stored::Exists => (Status::Changed, 0),
+            Stored::NotStored if self.mode == StoreMode::Add => (Status::Exists, 0),
+            Stored::NotStored | Stored::NotFound => (Status::Missing, 0),
+        })
+    }
+
+    fn by_server(&self, client: &Client) -> Result<(Status, u64), Status> {
+        let Self { key, mode, value, flags, cas, .. } = *self;
+        // The stores of a client carry no flags.
+        if flags != 0 {
+            return Err(Status::Unsupported);
+        }
+        let ttl = ttl(self.ttl_secs);
+        if let Some(cas) = cas {
+            return Ok(match client.compare_and_set(key, value, ttl, cas)? {
+                Swap::Stored { cas } => (Status::Ok, cas),
+                Swap::Changed => (Status::Changed, 0),
+                Swap::Missing => (Status::Missing, 0),
+            });
+        }
+        let (is_stored, otherwise) = match mode {
+            StoreMode::Set => (client.set(key, value, ttl).map(|()| true)?, Status::Ok),
+            StoreMode::Add => (client.add(key, value, ttl)?, Status::Exists),
+            StoreMode::Replace => (client.replace(key, value, ttl)?, Status::Missing),
+            StoreMode::Append => (client.append(key, value)?, Status::Missing),
+            StoreMode::Prepend => (client.prepend(key, value)?, Status::Missing),
+        };
+        Ok((if is_stored { Status::Ok } else { otherwise }, 0))
+    }
 }
 
-/// Gives back what [`Box::into_raw`] gave to C.
-///
-/// # Safety
-/// `boxed` is null, or from there and nobody's any more.
-pub(crate) unsafe fn close<T>(boxed: *mut T) {
-    if !boxed.is_null() {
-        // SAFETY: the caller vouches for it.
-        let boxed = unsafe { Box::from_raw(boxed) };
-        crate::raw::guard(|| {
-            drop(boxed);
-            Ok(Status::Ok)
-        });
+/// Returns a time to live; `None`, which is no expiry, for 0.
+fn ttl(secs: u32) -> Option<Duration> {
+    (secs != 0).then(|| Duration::from_secs(secs.into()))
+}
+
+fn ok_or_missing(is_done: bool) -> Status {
+    if is_done { Status::Ok } else { Status::Missing }
+}
+
+/// Takes back a value that did not fit, so that a shorter one may follow at the same offset.
+fn drop_partial(buffer: &mut Lent<'_>, value_at: usize) {
+    if !buffer.is_whole() {
+        buffer.truncate(value_at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `either!` compiles every call for a client too.
+    #[test]
+    fn cache_and_client_take_the_same_arguments() -> Result<(), Status> {
+        let cache = Cache::builder().cas(true).open().map_err(|_| Status::NotOpened)?;
+        let handle = &Handle::Cache(cache);
+        either!(handle, target => target.set("k", "v", None)?);
+        assert!(!either!(handle, target => target.add("k", "w", None)?));
+        assert!(either!(handle, target => target.replace("k", "2", None)?));
+        assert!(either!(handle, target => target.append("k", "3")?));
+        assert!(either!(handle, target => target.prepend("k", "1")?));
+        let swap = either!(handle, target => target.compare_and_set("k", "x", None, u64::MAX)?);
+        assert_eq!(swap, Swap::Changed);
+        assert!(either!(handle, target => target.touch("k", Some(Duration::from_secs(60)))?));
+        assert_eq!(either!(handle, target => target.increment("k", 2)?), Some(125));
+        assert_eq!(either!(handle, target => target.decrement("k", 5)?), Some(120));
+        assert!(either!(handle, target => target.delete("k")?));
+        Ok(())
     }
 }

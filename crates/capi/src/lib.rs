@@ -1,19 +1,37 @@
-//! The C ABI: what `bindings/c/include/larder.h` declares. That header is made from this crate, and a test holds it to it.
+//! The C ABI, which `bindings/c/include/larder.h` declares. `make header` generates that header
+//! from this crate, and a test compares the two.
 //!
-//! Every function takes what C has: pointers with lengths, numbers, and memory of the caller's to write to. It never
-//! allocates for the caller, keeps no pointer after it has returned, starts no thread unless [`flag::MAINTAINER`] asks for
-//! one, and panics into nobody's frames: a defect is [`Status::Defect`].
+//! The exports only convert: arguments of C into types of Rust, results into a [`Status`] and
+//! outputs. The operations are methods of [`Handle`]. An export allocates nothing for the caller
+//! except objects that have a `_close`, keeps no pointer after it returns, starts no thread unless
+//! [`flag::LARDER_MAINTAINER`] asks for one, and returns [`Status::Defect`] if it panics.
 //!
-//! A host may jump out of any place between two calls (PHP's bail-out, Lua's errors), for nothing is held between them but
-//! what has a `_close` of its own. Functions may be called by any number of threads at the same time, and in children of a
-//! `fork`; not from a signal's handler.
+//! The library holds no lock and no memory of the caller between two calls, so a host may jump out
+//! of any code between them (PHP's bail-out, Lua's errors). Any number of threads may call at the
+//! same time, and so may children of a `fork`; signal handlers must not.
 //!
-//! Files in reading order: `status`, `handle`, `open`, `get`, `set`, `load`, `count`, `walk`, `removals`, `stats`, and `raw`, which
-//! has all that is believed of pointers.
+//! # Pointer contract
+//!
+//! The C caller upholds, for every pointer that it passes and that is not null:
+//!
+//! - an input is aligned and readable for its type or for its length in bytes, and nothing changes
+//!   it
+//!   until the call returns;
+//! - an output is aligned and writable for its type or for its capacity, and nothing else reads or
+//!   writes it until the call returns; buffers overlap no other argument;
+//! - a handle, a walk or a queue comes from this library, and no thread closes it before the call
+//!   returns;
+//! - a text ends with a zero.
+//!
+//! Files in reading order: `status`, `handle`, `item`, `open`, `get`, `set`, `load`, `count`,
+//! `walk`, `removals`, `stats`, and `raw`, which converts the pointers.
+
+#![allow(rustdoc::private_intra_doc_links, reason = "exports link to the operations they call")]
 
 mod count;
 mod get;
 mod handle;
+mod item;
 mod load;
 mod open;
 mod raw;
@@ -24,12 +42,11 @@ mod status;
 mod walk;
 
 pub use count::{larder_decrement, larder_increment};
-pub use get::{
-    Item, larder_contains, larder_get, larder_get_and_touch, larder_get_many, larder_peek, mark,
-};
-pub use handle::{Handle, larder_close};
+pub use get::{larder_contains, larder_get, larder_get_and_touch, larder_get_many, larder_peek};
+pub use handle::Handle;
+pub use item::{Item, mark};
 pub use load::{Load, larder_begin_load, larder_cancel_load, larder_end_load};
-pub use open::{Options, flag, larder_connect, larder_open};
+pub use open::{Options, flag, larder_close, larder_connect, larder_open};
 pub use removals::{
     LARDER_NO_VALUE, Removals, larder_removals_close, larder_removals_lost, larder_removals_next,
     larder_subscribe, reason,
@@ -45,16 +62,17 @@ pub use stats::{
 pub use status::{Status, larder_status_text};
 pub use walk::{Keys, LARDER_KEY_BYTES_MAX, larder_keys, larder_keys_close, larder_keys_next};
 
-/// What a program was compiled with; [`larder_abi_version`] says what it runs with. Another number is another interface.
+/// The interface that a program was compiled with. `larder_abi_version` returns the interface of
+/// the loaded library; a different number is an incompatible interface.
 pub const LARDER_ABI_VERSION: u32 = 1;
 
-/// The interface of the library that is loaded: compare it with `LARDER_ABI_VERSION`.
+/// Returns the interface of the loaded library: compare it with `LARDER_ABI_VERSION`.
 #[unsafe(no_mangle)]
 pub extern "C" fn larder_abi_version() -> u32 {
     LARDER_ABI_VERSION
 }
 
-/// The version of the library that is loaded, such as `0.1.0`.
+/// Returns the version of the loaded library, such as `0.1.0`. The text is static.
 #[unsafe(no_mangle)]
 pub extern "C" fn larder_version() -> *const std::ffi::c_char {
     const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");

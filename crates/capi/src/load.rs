@@ -1,28 +1,29 @@
-//! Loads whose loader is the caller's: the store at their end is made only if nothing happened to the key meanwhile.
+//! Exports for loads whose loader is the caller.
 
 use std::ffi::c_void;
-use std::time::Duration;
 
-use larder::{Basis, Deadline, StoreMode, StoreRequest, Stored};
+use larder::StoreMode;
 
-use crate::get::ttl;
-use crate::raw::{bytes, give, guard, handle};
+use crate::handle::Store;
+use crate::raw::{bytes, guard, reference, required_place};
 use crate::{Handle, Status};
 
-/// What a load is based on: the caller keeps it from `larder_begin_load` to the end of the load, and changes nothing in it.
+/// The state of a load. The caller keeps it unchanged from `larder_begin_load` to the end of the
+/// load.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
-    /// Which item was there, or which reservation.
+    /// Identifies the item that the load found, or its reservation.
     pub words: [u64; 4],
 }
 
-/// Begins a load of a key's value: to be called before the value is read wherever it comes from. A key without an item is
-/// reserved for `timeout_secs`; readers do not see that, and it takes the memory of a small item. `larder_end_load` or
-/// `larder_cancel_load` ends the load. `LARDER_UNSUPPORTED` where the cache is a server's.
+/// Begins a load of the value of a key: call it before you read the value from its source. If the
+/// key has no item, the load reserves it for `timeout_secs`; readers do not see the reservation,
+/// which takes the memory of a small item. `larder_end_load` or `larder_cancel_load` ends the load.
+/// `LARDER_UNSUPPORTED` on a server.
 ///
 /// # Safety
-/// Pointers are null or what they say.
+/// The [pointer contract](crate#pointer-contract). Behavior: [`Handle::begin_load`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn larder_begin_load(
     cache: *const Handle,
@@ -32,25 +33,21 @@ pub unsafe extern "C" fn larder_begin_load(
     load: *mut Load,
 ) -> Status {
     guard(|| {
-        // SAFETY: the caller vouches for all of them.
-        let (cache, key) = unsafe { (handle(cache)?, bytes(key, key_bytes)?) };
-        if load.is_null() {
-            // The caller could not end the load: the key would stay reserved until the timeout.
-            return Err(Status::Invalid);
-        }
-        let timeout = Duration::from_secs(timeout_secs.into());
-        let basis = cache.cache()?.begin_load(key, timeout)?;
-        // SAFETY: as above.
-        unsafe { give(load, Load { words: basis.words() }) };
+        // SAFETY: the C caller upholds the pointer contract: `cache` is open, `key` has `key_bytes`
+        // bytes, `load` is null or writable.
+        let (cache, key, mut load) =
+            unsafe { (reference(cache)?, bytes(key, key_bytes)?, required_place(load)?) };
+        load.put(cache.begin_load(key, timeout_secs)?);
         Ok(Status::Ok)
     })
 }
 
-/// Stores the value that a load has brought, as `larder_set` does, unless any process stored, deleted or otherwise changed
-/// the item since the load began: then the answer is `LARDER_CHANGED`, and what is there stays.
+/// Ends a load and stores its value as `larder_set` does, unless any process has stored, deleted or
+/// otherwise changed the item since the load began: then it returns `LARDER_CHANGED`, and the item
+/// stays.
 ///
 /// # Safety
-/// Pointers are null or what they say.
+/// The [pointer contract](crate#pointer-contract). Behavior: [`Handle::end_load`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn larder_end_load(
     cache: *const Handle,
@@ -63,24 +60,25 @@ pub unsafe extern "C" fn larder_end_load(
     flags: u32,
 ) -> Status {
     guard(|| {
-        // SAFETY: the caller vouches for all of them.
+        // SAFETY: the C caller upholds the pointer contract: `cache` is open, `key` has `key_bytes`
+        // bytes, `value` has `value_bytes` bytes, `load` is null or from `larder_begin_load`.
         let (cache, key, load, value) = unsafe {
-            (handle(cache)?, bytes(key, key_bytes)?, handle(load)?, bytes(value, value_bytes)?)
+            (
+                reference(cache)?,
+                bytes(key, key_bytes)?,
+                reference(load)?,
+                bytes(value, value_bytes)?,
+            )
         };
-        let cache = cache.cache()?;
-        let deadline = ttl(ttl_secs).map_or(Deadline::NEVER, |ttl| cache.deadline_after(ttl));
-        let request = StoreRequest { deadline, flags, ..StoreRequest::new(key, StoreMode::Set) };
-        Ok(match cache.end_load(&request, Basis::of_words(load.words), value)? {
-            Stored::Stored { .. } => Status::Ok,
-            Stored::Exists | Stored::NotStored | Stored::NotFound => Status::Changed,
-        })
+        let mode = StoreMode::Set;
+        cache.end_load(&Store { key, mode, value, ttl_secs, flags, cas: None }, load)
     })
 }
 
-/// Ends a load that brought nothing.
+/// Ends a load without a value, and removes its reservation.
 ///
 /// # Safety
-/// Pointers are null or what they say.
+/// The [pointer contract](crate#pointer-contract). Behavior: [`Handle::cancel_load`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn larder_cancel_load(
     cache: *const Handle,
@@ -89,9 +87,10 @@ pub unsafe extern "C" fn larder_cancel_load(
     load: *const Load,
 ) -> Status {
     guard(|| {
-        // SAFETY: the caller vouches for all of them.
-        let (cache, key, load) = unsafe { (handle(cache)?, bytes(key, key_bytes)?, handle(load)?) };
-        cache.cache()?.cancel_load(key, Basis::of_words(load.words))?;
-        Ok(Status::Ok)
+        // SAFETY: the C caller upholds the pointer contract: `cache` is open, `key` has `key_bytes`
+        // bytes, `load` is null or from `larder_begin_load`.
+        let (cache, key, load) =
+            unsafe { (reference(cache)?, bytes(key, key_bytes)?, reference(load)?) };
+        cache.cancel_load(key, load)
     })
 }

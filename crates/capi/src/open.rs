@@ -1,4 +1,4 @@
-//! Opening a cache.
+//! Exports that open, connect and close a cache.
 
 use std::ffi::{OsStr, c_char};
 use std::mem::size_of;
@@ -9,58 +9,66 @@ use std::time::Duration;
 
 use larder::{Builder, Cache, Client};
 
-use crate::raw::{give, guard, tell, text};
+use crate::raw::{close, guard, put_text, required_place, sized, text};
 use crate::{Handle, Status};
 
-/// What a cache can be beside its sizes: bits of `larder_options.flags`.
+/// Bits of `larder_options.flags`.
 pub mod flag {
-    /// Items carry cas tokens, 8 bytes each.
+    /// Items carry cas tokens, which take 8 bytes each.
     pub const LARDER_CAS: u32 = 1;
-    /// Items are not evicted: where memory runs out, stores fail.
+    /// The cache does not evict items: a store fails if the cache is out of memory.
     pub const LARDER_NO_EVICTION: u32 = 2;
-    /// A thread of the cache's own takes back what expired within seconds, and evicts ahead of the writers.
+    /// The cache starts a thread, which reclaims expired items within seconds and evicts items
+    /// before stores need the memory.
     pub const LARDER_MAINTAINER: u32 = 4;
-    /// Children of a later `fork` use this cache too. Else each has a copy, and goes its own way.
+    /// Children of a later `fork` share this cache. Without the flag each child has a copy.
     pub const LARDER_SHARED_WITH_CHILDREN: u32 = 8;
-    /// A cache that is in the file must have the memory, cas tokens and eviction that are asked for.
+    /// A cache that the file already has must match the memory limit, the cas tokens and the
+    /// eviction of the options.
     pub const LARDER_EXACTLY: u32 = 16;
-    /// A cache in the file that cannot be used makes way for an empty one, if no process uses it.
+    /// The call replaces an unusable cache in the file with an empty one, if no process uses it.
     pub const LARDER_REPLACES_UNUSABLE: u32 = 32;
-    /// It is an error that another process uses the cache that is in the file.
+    /// The call fails if another process uses the cache in the file.
     pub const LARDER_ALONE: u32 = 64;
-    /// The memory is of huge pages that the system has set aside.
+    /// The memory is reserved huge pages of the system.
     pub const LARDER_HUGE_PAGES: u32 = 128;
 
     pub(crate) const ALL: u32 = 255;
 }
 
-/// How a cache is to be opened. Zero is the default everywhere but in `struct_bytes`:
+/// How to open a cache. Zero is the default of every field except `struct_bytes`:
 /// `larder_options options = {.struct_bytes = sizeof options, .memory_bytes = 64 << 20};`
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// `sizeof(larder_options)`, by which the library knows which fields the program knows.
+    /// `sizeof(larder_options)`. The library rejects a struct of another size.
     pub struct_bytes: usize,
-    /// All memory of the cache, everything included, in bytes: 1 MiB to 1 TiB; 0 is 64 MiB.
+    /// The memory limit in bytes, which includes everything: 1 MiB to 1 TiB; 0 is 64 MiB.
     pub memory_bytes: u64,
-    /// What `larder_set_memory` can raise it to later; 0 is `memory_bytes`.
+    /// The highest limit for `larder_set_memory`, in bytes; 0 is `memory_bytes`.
     pub memory_bytes_max: u64,
     /// The largest item in bytes: key, value, and 51 bytes, 59 with cas tokens; 0 is 1 MiB.
     pub item_bytes_max: u64,
-    /// `LARDER_CAS` and its kin.
+    /// Bits: `LARDER_CAS` to `LARDER_HUGE_PAGES`.
     pub flags: u32,
-    /// Who may use the files that are made: bits as for `chmod`; 0 is 0600.
+    /// The permissions of the files that the call creates, as for `chmod`; 0 is 0600.
     pub permissions: u32,
-    /// The file that the cache is in, for all processes that open it, best on a tmpfs such as `/dev/shm`; null is memory
-    /// of this process. A cache that is there is used as it is, unless `LARDER_EXACTLY` asks for more.
+    /// The file of a cache that processes share, best on a tmpfs such as `/dev/shm`; null for
+    /// memory of this process. The call opens a cache that the file already has, with the limits of
+    /// that cache unless `LARDER_EXACTLY` is set.
     pub path: *const c_char,
 }
 
-/// Opens a cache. Null options are all defaults. Where it fails, and `why` is not null, the reason is written there in at
-/// most `why_bytes` bytes, the zero at its end included.
+/// Opens a cache and writes its handle to `cache`; `larder_close` closes it. If `options` is null,
+/// all options are defaults. On error the function writes null to `cache`, and the reason to `why`:
+/// at most `why_bytes` bytes, including the zero at the end. `LARDER_NOT_OPENED` if the cache
+/// cannot be opened.
+///
+/// Cost: system calls that map the memory; the system provides the pages at first use.
 ///
 /// # Safety
-/// Pointers are null or what they say.
+/// The [pointer contract](crate#pointer-contract): `options` has `struct_bytes` bytes, `why` has
+/// `why_bytes`. Behavior: [`larder::Builder::open`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn larder_open(
     options: *const Options,
@@ -69,19 +77,26 @@ pub unsafe extern "C" fn larder_open(
     why_bytes: usize,
 ) -> Status {
     guard(|| {
-        // SAFETY: the caller vouches for both.
+        // SAFETY: the C caller upholds the pointer contract: `options` is null or has
+        // `struct_bytes` bytes, and its `path` is null or a text.
         let opened = unsafe { builder(options) }
             .and_then(|builder| builder.open().map_err(|error| error.to_string()));
-        // SAFETY: as above.
-        unsafe { open(cache, why, why_bytes, opened.map(Handle::Cache), Status::NotOpened) }
+        // SAFETY: the C caller upholds the pointer contract: `cache` is null or writable, `why` is
+        // null or has `why_bytes` writable bytes.
+        unsafe { finish(cache, why, why_bytes, opened.map(Handle::Cache), Status::NotOpened) }
     })
 }
 
-/// Uses the cache of a larderd, or of any memcached, at a unix socket. Hits are read in the server's memory where it was
-/// started with `--local-readers`; all else is asked for, and an answer waited for `timeout_ms` at most; 0 is five seconds.
+/// Connects to the cache of a larderd, or of any memcached, at a unix socket, and writes the handle
+/// to `cache`; `larder_close` closes it. The handle reads hits in the memory of a larderd that runs
+/// with `--local-readers`, and sends all other requests to the server. It waits `timeout_ms`
+/// milliseconds for each response; 0 is 5 seconds. On error the function writes null to `cache`,
+/// and the reason to `why`, as `larder_open` does. `LARDER_UNREACHABLE` if the server does not
+/// accept the connection.
 ///
 /// # Safety
-/// Pointers are null or what they say.
+/// The [pointer contract](crate#pointer-contract): `why` has `why_bytes` bytes. Behavior:
+/// [`larder::Client::connect_within`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn larder_connect(
     socket: *const c_char,
@@ -91,7 +106,7 @@ pub unsafe extern "C" fn larder_connect(
     why_bytes: usize,
 ) -> Status {
     guard(|| {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the C caller upholds the pointer contract: `socket` is null or a text.
         let socket = unsafe { text(socket) }.ok_or(Status::Invalid)?;
         let socket = Path::new(OsStr::from_bytes(socket.to_bytes()));
         let client = match timeout_ms {
@@ -99,53 +114,64 @@ pub unsafe extern "C" fn larder_connect(
             _ => Client::connect_within(socket, Duration::from_millis(timeout_ms.into())),
         };
         let opened = client.map(Handle::Client).map_err(|error| error.to_string());
-        // SAFETY: as above.
-        unsafe { open(cache, why, why_bytes, opened, Status::Unreachable) }
+        // SAFETY: the C caller upholds the pointer contract: `cache` is null or writable, `why` is
+        // null or has `why_bytes` writable bytes.
+        unsafe { finish(cache, why, why_bytes, opened, Status::Unreachable) }
     })
 }
 
-/// What both give: the cache, or the reason why there is none.
+/// Closes a cache and frees its handle. Does nothing if `cache` is null. No thread may use the
+/// handle during the call or later; a walk of `larder_keys` and a queue of `larder_subscribe`
+/// remain usable until they are closed. A shared cache stays for the other processes.
 ///
 /// # Safety
-/// Pointers are null or what they say.
-unsafe fn open(
+/// `cache` is null or open, and no thread uses it now or later.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn larder_close(cache: *mut Handle) {
+    // SAFETY: `finish` made `cache` with `Box::into_raw`; the C caller closes it once and last.
+    unsafe { close(cache) };
+}
+
+/// Writes the outputs of `larder_open` and `larder_connect`: the handle, or the reason of a
+/// failure.
+///
+/// # Safety
+/// `cache` is null or writable; `why` is null or has `why_bytes` writable bytes.
+unsafe fn finish(
     cache: *mut *mut Handle,
     why: *mut c_char,
     why_bytes: usize,
     opened: Result<Handle, String>,
     failure: Status,
 ) -> Result<Status, Status> {
-    if cache.is_null() {
-        return Err(Status::Invalid);
-    }
+    // SAFETY: the caller vouches that `cache` is null or writable.
+    let mut cache = unsafe { required_place(cache)? };
     let (handle, message, status) = match opened {
         Ok(handle) => (Box::into_raw(Box::new(handle)), String::new(), Status::Ok),
         Err(message) => (ptr::null_mut(), message, failure),
     };
-    // SAFETY: the caller vouches for them.
-    unsafe {
-        give(cache, handle);
-        tell(why, why_bytes, &message);
-    }
+    cache.put(handle);
+    // SAFETY: the caller vouches for `why_bytes` writable bytes.
+    unsafe { put_text(why, why_bytes, &message) };
     Ok(status)
 }
 
+/// Converts options; defaults if `options` is null.
+///
 /// # Safety
-/// `options` is null, or has `struct_bytes` bytes.
+/// `options` is null or has `struct_bytes` bytes, and its `path` is null or a text.
 unsafe fn builder(options: *const Options) -> Result<Builder, String> {
     if options.is_null() {
         return Ok(Cache::builder());
     }
-    // SAFETY: the caller vouches for the first field at least.
-    let struct_bytes = unsafe { ptr::addr_of!((*options).struct_bytes).read() };
-    if struct_bytes != size_of::<Options>() {
+    // SAFETY: `Options` is `repr(C)` and begins with `struct_bytes`; the caller vouches for its
+    // bytes.
+    let options = unsafe { sized(options) }.map_err(|struct_bytes| {
         let expected = size_of::<Options>();
-        return Err(format!(
+        format!(
             "larder_options.struct_bytes is {struct_bytes}, expected sizeof(larder_options), which is {expected}"
-        ));
-    }
-    // SAFETY: it has the length of all fields.
-    let options = unsafe { options.read() };
+        )
+    })?;
     if options.flags & !flag::ALL != 0 {
         let unknown = options.flags & !flag::ALL;
         return Err(format!("larder_options.flags has bits that mean nothing: {unknown:#x}"));
@@ -172,7 +198,7 @@ unsafe fn builder(options: *const Options) -> Result<Builder, String> {
     if has(flag::LARDER_SHARED_WITH_CHILDREN) {
         builder = builder.anonymous_shared(true);
     }
-    // SAFETY: the caller vouches for it.
+    // SAFETY: the caller vouches that `path` is null or a text.
     match unsafe { text(options.path) } {
         Some(_) if has(flag::LARDER_SHARED_WITH_CHILDREN) => {
             Err("LARDER_SHARED_WITH_CHILDREN and a path exclude each other: a cache in a file is shared with all".into())

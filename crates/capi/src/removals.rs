@@ -1,4 +1,4 @@
-//! Hearing of items that leave a cache.
+//! Exports that report items that leave a cache.
 
 use std::ffi::c_void;
 use std::sync::{Mutex, PoisonError};
@@ -6,29 +6,29 @@ use std::time::Duration;
 
 use larder::{Reason, Removed, Sink};
 
-use crate::handle::close;
-use crate::raw::{give, guard, handle, lent};
+use crate::raw::{buffer, close, guard, place, reference, required_place};
 use crate::walk::LARDER_KEY_BYTES_MAX;
 use crate::{Handle, Status};
 
 /// Why an item left.
 pub mod reason {
-    /// Somebody deleted it.
+    /// A client deleted the item.
     pub const LARDER_DELETED: u32 = 1;
-    /// Another one was stored in its place.
+    /// A client stored another item under its key.
     pub const LARDER_REPLACED: u32 = 2;
-    /// Its time was over.
+    /// The item expired.
     pub const LARDER_EXPIRED: u32 = 3;
-    /// Its memory was needed for others.
+    /// The cache needed its memory for other items.
     pub const LARDER_EVICTED: u32 = 4;
-    /// It was there when the cache was cleared.
+    /// A client cleared the cache.
     pub const LARDER_CLEARED: u32 = 5;
 }
 
-/// The value of an item that was removed is not told where it was kept in pieces: it is then this long.
+/// The `value_bytes` of a removed item whose value the queue does not have, because the cache kept
+/// it in pieces.
 pub const LARDER_NO_VALUE: u64 = u64::MAX;
 
-/// A queue of items that have left a cache. Threads may share one, and each item is given to one of them.
+/// A queue of items that left a cache. If threads share a queue, each item goes to one of them.
 #[derive(Debug)]
 pub struct Removals {
     queue: Mutex<Queue>,
@@ -37,15 +37,16 @@ pub struct Removals {
 #[derive(Debug)]
 struct Queue {
     removals: larder::Removals,
-    /// The last one, where its value did not fit.
+    /// The last item, if its value did not fit.
     pending: Option<Removed>,
 }
 
-/// Puts each item that leaves from now on, with its key and value, into a queue with room for `capacity` of them, a million
-/// at most; what comes while it is full is lost, and counted. `larder_removals_close` ends it.
+/// Begins to put each item that leaves the cache, with its key and value, into a queue of at most
+/// `capacity` items; the limit is a million. The queue drops and counts an item that leaves while
+/// it is full. `larder_removals_close` ends the queue. `LARDER_UNSUPPORTED` on a server.
 ///
 /// # Safety
-/// Pointers are null or what they say.
+/// The [pointer contract](crate#pointer-contract). Behavior: [`larder::Cache::subscribe`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn larder_subscribe(
     cache: *const Handle,
@@ -53,25 +54,23 @@ pub unsafe extern "C" fn larder_subscribe(
     removals: *mut *mut Removals,
 ) -> Status {
     guard(|| {
-        // SAFETY: the caller vouches for it.
-        let cache = unsafe { handle(cache)? }.cache()?;
-        if removals.is_null() {
-            return Err(Status::Invalid);
-        }
-        let queue = Queue { removals: cache.subscribe(capacity), pending: None };
-        let queue = Removals { queue: Mutex::new(queue) };
-        // SAFETY: as above.
-        unsafe { give(removals, Box::into_raw(Box::new(queue))) };
+        // SAFETY: the C caller upholds the pointer contract: `cache` is open, `removals` is null or
+        // writable.
+        let (cache, mut removals) = unsafe { (reference(cache)?, required_place(removals)?) };
+        let queue = Queue { removals: cache.cache()?.subscribe(capacity), pending: None };
+        removals.put(Box::into_raw(Box::new(Removals { queue: Mutex::new(queue) })));
         Ok(Status::Ok)
     })
 }
 
-/// Takes the next item from the queue, for which it waits `wait_ms` at most; `LARDER_END` where none has come. The key is
-/// written to `key`, which has room for `LARDER_KEY_BYTES_MAX` bytes, the value to `value`; where that does not suffice the
-/// answer is `LARDER_TOO_SMALL`, and the item comes again. A `value_bytes` of `LARDER_NO_VALUE` says that it is not told.
+/// Takes the next item from the queue, and waits for it at most `wait_ms`; `LARDER_END` if none
+/// arrives. Writes the key to `key`, which has `LARDER_KEY_BYTES_MAX` bytes, and the value to
+/// `value`, which has `capacity` bytes. `LARDER_TOO_SMALL` if the value is longer: then the next
+/// call returns the same item. `value_bytes` is `LARDER_NO_VALUE` if the queue does not have the
+/// value. `reason` is one of `LARDER_DELETED` to `LARDER_CLEARED`.
 ///
 /// # Safety
-/// Pointers are null or what they say.
+/// The [pointer contract](crate#pointer-contract). Behavior: [`larder::Removals::next_within`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn larder_removals_next(
     removals: *const Removals,
@@ -84,24 +83,25 @@ pub unsafe extern "C" fn larder_removals_next(
     reason: *mut u32,
 ) -> Status {
     guard(|| {
-        // SAFETY: the caller vouches for all of them.
-        let (removals, mut key_room, mut room) = unsafe {
-            (handle(removals)?, lent(key, LARDER_KEY_BYTES_MAX)?, lent(value, capacity)?)
+        // SAFETY: the C caller upholds the pointer contract: `removals` is open, `key` has
+        // `LARDER_KEY_BYTES_MAX` and `value` has `capacity` writable bytes, which overlap nothing.
+        let (removals, mut key, mut value) = unsafe {
+            (reference(removals)?, buffer(key, LARDER_KEY_BYTES_MAX)?, buffer(value, capacity)?)
         };
+        // SAFETY: the C caller upholds the pointer contract: each of them is null or writable.
+        let (mut key_bytes, mut value_bytes, mut reason) =
+            unsafe { (place(key_bytes), place(value_bytes), place(reason)) };
         let mut queue = removals.queue.lock().unwrap_or_else(PoisonError::into_inner);
         let wait = Duration::from_millis(wait_ms.into());
         let next = queue.pending.take().or_else(|| queue.removals.next_within(wait));
         let removed = next.ok_or(Status::End)?;
-        let told = removed.value.as_deref();
-        key_room.extend(&removed.key);
-        // SAFETY: as above.
-        unsafe {
-            give(key_bytes, removed.key.len());
-            give(value_bytes, told.map_or(LARDER_NO_VALUE, |value| value.len() as u64));
-            give(reason, number(removed.reason));
-        }
-        room.extend(told.unwrap_or_default());
-        if !room.is_whole() {
+        let kept = removed.value.as_deref();
+        key.extend(&removed.key);
+        key_bytes.put(removed.key.len());
+        value_bytes.put(kept.map_or(LARDER_NO_VALUE, |kept| kept.len() as u64));
+        reason.put(number(removed.reason));
+        value.extend(kept.unwrap_or_default());
+        if !value.is_whole() {
             queue.pending = Some(removed);
             return Ok(Status::TooSmall);
         }
@@ -109,29 +109,30 @@ pub unsafe extern "C" fn larder_removals_next(
     })
 }
 
-/// How many items were lost because the queue was full.
+/// Writes to `lost` how many items the queue dropped because it was full.
 ///
 /// # Safety
-/// Pointers are null or what they say.
+/// The [pointer contract](crate#pointer-contract). Behavior: [`larder::Removals::lost`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn larder_removals_lost(removals: *const Removals, lost: *mut u64) -> Status {
     guard(|| {
-        // SAFETY: the caller vouches for both.
-        let removals = unsafe { handle(removals)? };
-        let count = removals.queue.lock().unwrap_or_else(PoisonError::into_inner).removals.lost();
-        // SAFETY: as above.
-        unsafe { give(lost, count) };
+        // SAFETY: the C caller upholds the pointer contract: `removals` is open, `lost` is null or
+        // writable.
+        let (removals, mut lost) = unsafe { (reference(removals)?, place(lost)) };
+        let queue = removals.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        lost.put(queue.removals.lost());
         Ok(Status::Ok)
     })
 }
 
-/// Ends a subscription; a null pointer is left alone.
+/// Ends a queue and frees it. Does nothing if `removals` is null.
 ///
 /// # Safety
-/// `removals` is null or open, and nobody uses it, or will.
+/// `removals` is null or open, and no thread uses it now or later.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn larder_removals_close(removals: *mut Removals) {
-    // SAFETY: the caller vouches for it; it came from `Box::into_raw`.
+    // SAFETY: `larder_subscribe` made `removals` with `Box::into_raw`; the C caller closes it once
+    // and last.
     unsafe { close(removals) };
 }
 

@@ -1,42 +1,45 @@
-//! What is known of a cache as a whole, and what is done to it.
+//! Exports that describe a cache as a whole, and change it as a whole. A server supports none of
+//! them: they return [`Status::Unsupported`].
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, c_char};
 use std::sync::{Mutex, PoisonError};
 
-use crate::raw::{give, guard, handle};
+use crate::raw::{elements_mut, guard, place, reference};
 use crate::{Handle, Status};
 
 /// A statistic.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Stat {
-    /// Its name, the same as in the answers of larderd; it stays where it is.
+    /// The name, as larderd reports it. The text is valid as long as the library is loaded.
     pub name: *const c_char,
-    /// What it means, with its unit; it stays where it is.
+    /// The meaning, with the unit. The text is valid as long as the library is loaded.
     pub meaning: *const c_char,
-    /// Its value.
+    /// The value.
     pub value: u64,
 }
 
-/// Where a cache's memory is, in bytes.
+/// The memory of a cache, in bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Memory {
-    /// What it may take.
+    /// The memory limit.
     pub limit: u64,
-    /// What it has taken: items, index, accounts, and what is free in its segments.
+    /// Memory in use: items, index, accounts, and free memory in the segments of the cache.
     pub used: u64,
-    /// What the items that can be read take.
+    /// Memory of the items that readers can see.
     pub items: u64,
-    /// What the index takes.
+    /// Memory of the index.
     pub index: u64,
 }
 
-/// Tells the statistics: `count` how many there are, and as many of them as `capacity` allows in `stats`.
+/// Writes the number of statistics to `count`, and the first `capacity` of them to `stats`.
+/// `LARDER_TOO_SMALL` if there are more. `LARDER_UNSUPPORTED` on a server.
 ///
 /// # Safety
-/// Pointers are null or what they say; `stats` has room for `capacity` of them.
+/// The [pointer contract](crate#pointer-contract): `stats` has `capacity` elements. Behavior:
+/// [`larder::Cache::stats`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn larder_stats(
     cache: *const Handle,
@@ -45,104 +48,106 @@ pub unsafe extern "C" fn larder_stats(
     count: *mut usize,
 ) -> Status {
     guard(|| {
-        // SAFETY: the caller vouches for it.
-        let cache = unsafe { handle(cache)? }.cache()?;
-        if stats.is_null() && capacity > 0 {
-            return Err(Status::Invalid);
-        }
-        let mut told = 0;
+        // SAFETY: the C caller upholds the pointer contract: `cache` is open.
+        let cache = unsafe { reference(cache)? }.cache()?;
+        // SAFETY: the C caller upholds the pointer contract: `stats` has `capacity` writable
+        // elements that overlap nothing, `count` is null or writable.
+        let (stats, mut count) = unsafe { (elements_mut(stats, capacity)?, place(count)) };
+        let mut found = 0;
         for stat in cache.stats() {
-            if told < capacity {
-                let stat = Stat {
-                    name: lasting(stat.name),
-                    meaning: lasting(stat.doc),
-                    value: stat.value,
-                };
-                // SAFETY: `told` is below the capacity, which the caller vouches for.
-                unsafe { give(stats.add(told), stat) };
+            if let Some(place) = stats.get_mut(found) {
+                let (name, meaning) = (lasting(stat.name), lasting(stat.doc));
+                place.write(Stat { name, meaning, value: stat.value });
             }
-            told += 1;
+            found += 1;
         }
-        // SAFETY: as above.
-        unsafe { give(count, told) };
-        Ok(if told <= capacity { Status::Ok } else { Status::TooSmall })
+        count.put(found);
+        Ok(if found <= capacity { Status::Ok } else { Status::TooSmall })
     })
 }
 
-/// The same text with a zero behind it, made once for each of the table's.
+/// Returns `text` with a zero behind it. The function allocates once for each text, and keeps it.
 fn lasting(text: &'static str) -> *const c_char {
     static MADE: Mutex<BTreeMap<&str, CString>> = Mutex::new(BTreeMap::new());
     let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
-    // What is in the table has no zero in it.
+    // The texts of the table have no zero inside.
     made.entry(text).or_insert_with(|| CString::new(text).unwrap_or_default()).as_ptr()
 }
 
-/// Tells how many items there are; those that expired or were cleared count until they are come across.
+/// Writes the number of items to `items`. It includes items that have expired or that a client has
+/// cleared, until the cache finds them. `LARDER_UNSUPPORTED` on a server.
 ///
 /// # Safety
-/// Pointers are null or what they say.
+/// The [pointer contract](crate#pointer-contract). Behavior: [`larder::Cache::len`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn larder_length(cache: *const Handle, items: *mut u64) -> Status {
     guard(|| {
-        // SAFETY: the caller vouches for both.
-        unsafe { give(items, handle(cache)?.cache()?.len()) };
+        // SAFETY: the C caller upholds the pointer contract: `cache` is open, `items` is null or
+        // writable.
+        let (cache, mut items) = unsafe { (reference(cache)?, place(items)) };
+        items.put(cache.cache()?.len());
         Ok(Status::Ok)
     })
 }
 
-/// Tells where the memory is.
+/// Writes the memory of the cache to `memory`. `LARDER_UNSUPPORTED` on a server.
 ///
 /// # Safety
-/// Pointers are null or what they say.
+/// The [pointer contract](crate#pointer-contract). Behavior: [`larder::Cache::memory`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn larder_memory_of(cache: *const Handle, memory: *mut Memory) -> Status {
     guard(|| {
-        // SAFETY: the caller vouches for it.
-        let larder::Memory { limit, used, items, index } =
-            unsafe { handle(cache)? }.cache()?.memory();
-        // SAFETY: as above.
-        unsafe { give(memory, Memory { limit, used, items, index }) };
+        // SAFETY: the C caller upholds the pointer contract: `cache` is open, `memory` is null or
+        // writable.
+        let (cache, mut memory) = unsafe { (reference(cache)?, place(memory)) };
+        let larder::Memory { limit, used, items, index } = cache.cache()?.memory();
+        memory.put(Memory { limit, used, items, index });
         Ok(Status::Ok)
     })
 }
 
-/// Sets another memory limit, in bytes: up to `memory_bytes_max` of the options, and from 1 MiB. What is too much is
-/// evicted. `LARDER_INVALID` where it cannot be.
+/// Sets the memory limit, in bytes: from 1 MiB to `memory_bytes_max` of the options, else
+/// `LARDER_INVALID`. Under a lower limit the cache evicts items little by little.
+/// `LARDER_UNSUPPORTED` on a server.
 ///
 /// # Safety
-/// Pointers are null or what they say.
+/// The [pointer contract](crate#pointer-contract). Behavior: [`larder::Cache::set_memory_limit`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn larder_set_memory(cache: *const Handle, bytes: u64) -> Status {
     guard(|| {
-        // SAFETY: the caller vouches for it.
-        let cache = unsafe { handle(cache)? }.cache()?;
+        // SAFETY: the C caller upholds the pointer contract: `cache` is open.
+        let cache = unsafe { reference(cache)? }.cache()?;
         Ok(cache.set_memory_limit(bytes).map_or(Status::Invalid, |()| Status::Ok))
     })
 }
 
-/// Makes everything that is stored so far invisible, at once.
+/// Removes all items: readers do not see them after the call. `LARDER_UNSUPPORTED` on a server.
+///
+/// Cost: constant. The cache reclaims the memory later.
 ///
 /// # Safety
-/// Pointers are null or what they say.
+/// The [pointer contract](crate#pointer-contract). Behavior: [`larder::Cache::clear`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn larder_clear(cache: *const Handle) -> Status {
     guard(|| {
-        // SAFETY: the caller vouches for it.
-        unsafe { handle(cache)? }.cache()?.clear();
+        // SAFETY: the C caller upholds the pointer contract: `cache` is open.
+        unsafe { reference(cache)? }.cache()?.clear();
         Ok(Status::Ok)
     })
 }
 
-/// Takes back memory of items that expired or were cleared, in some milliseconds at most. Nothing depends on it being
-/// called.
+/// Reclaims memory of items that have expired or that a client has cleared. The cache works without
+/// this call. `LARDER_UNSUPPORTED` on a server.
+///
+/// Cost: at most some milliseconds.
 ///
 /// # Safety
-/// Pointers are null or what they say.
+/// The [pointer contract](crate#pointer-contract). Behavior: [`larder::Cache::maintain`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn larder_maintain(cache: *const Handle) -> Status {
     guard(|| {
-        // SAFETY: the caller vouches for it.
-        unsafe { handle(cache)? }.cache()?.maintain();
+        // SAFETY: the C caller upholds the pointer contract: `cache` is open.
+        unsafe { reference(cache)? }.cache()?.maintain();
         Ok(Status::Ok)
     })
 }

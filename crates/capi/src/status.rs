@@ -1,55 +1,56 @@
-//! What a call came to.
+//! Outcomes and errors of calls.
 
 use std::ffi::{CStr, c_char};
 
 use larder::{ClientError, CountError, StoreError, SwapError};
 
-/// What a call came to. Those from 16 on are errors: something has to be done otherwise.
+/// The outcome of a call. Values from 16 on are errors.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// It is done.
+    /// Success.
     Ok = 0,
-    /// There is no such item, or it has died.
+    /// The key has no item, or its item has expired.
     Missing = 1,
-    /// There is one already, and it stays.
+    /// The key already has an item, which stays.
     Exists = 2,
-    /// The item is not the one with that cas token any more: read it again.
+    /// The item has changed since the caller read its cas token or began its load: read it again.
     Changed = 3,
-    /// The value is longer than the memory given for it; the item says how long it is.
+    /// The value is longer than the buffer; the item has its length.
     TooSmall = 4,
-    /// There is no more, or not yet.
+    /// The walk has ended, or no item arrived in time.
     End = 5,
-    /// An argument cannot be: a null pointer where there must be none, a number out of its bounds.
+    /// Invalid argument: a required pointer is null, or a number is out of bounds.
     Invalid = 16,
-    /// A key has 1 to 250 bytes.
+    /// Invalid key: a key has 1 to 250 bytes.
     Key = 17,
-    /// The item is larger than the cache accepts.
+    /// The item exceeds the item size limit of the cache.
     TooLarge = 18,
-    /// No memory could be had.
+    /// The cache has no memory for the item.
     NoMemory = 19,
-    /// The value is no counter.
+    /// The value is not a decimal number from 0 to 2^64 - 1.
     NotANumber = 20,
     /// The cache keeps no cas tokens.
     NoTokens = 21,
-    /// Another process that shares the cache has been stopped in the middle of a change.
+    /// Another process that shares the cache is stopped in the middle of a change.
     Stuck = 22,
-    /// The cache could not be opened; `why` says more.
+    /// The cache could not be opened; `why` has the reason.
     NotOpened = 23,
-    /// A connected cache cannot do that.
+    /// A connected cache does not support the operation.
     Unsupported = 24,
-    /// The server is not there, or does not answer. A change may have been made all the same.
+    /// The server is not there, or did not respond in time. It may have made the change.
     Unreachable = 25,
-    /// The server refused.
+    /// The server refused the request.
     Refused = 26,
-    /// What came from the server is not memcached's protocol.
+    /// The response of the server is not the memcached protocol.
     Protocol = 27,
-    /// A defect of the library. The call may have been carried out in part; the cache goes on.
+    /// A defect of the library. The call may have made a part of its change; the cache stays
+    /// usable.
     Defect = 28,
 }
 
 impl Status {
-    /// All of them, in the order of their numbers.
+    /// All statuses, in ascending order.
     pub const ALL: &[Self] = &[
         Self::Ok,
         Self::Missing,
@@ -72,7 +73,7 @@ impl Status {
         Self::Defect,
     ];
 
-    /// What it means, and what to do, for people.
+    /// Returns the meaning and the remedy, for people.
     pub const fn text(self) -> &'static CStr {
         match self {
             Self::Ok => c"done",
@@ -81,7 +82,7 @@ impl Status {
             Self::Changed => c"the item has been changed since its cas token was read; read it again",
             Self::TooSmall => c"the value is longer than the memory given for it",
             Self::End => c"there is no more",
-            Self::Invalid => c"an argument cannot be: a null pointer, or a number that is out of bounds",
+            Self::Invalid => c"invalid argument: a null pointer, or a number that is out of bounds",
             Self::Key => c"a key must have 1 to 250 bytes",
             Self::TooLarge => c"the item is larger than the cache accepts; store less, or raise the item size limit",
             Self::NoMemory => c"no memory could be had for the item; allow eviction, or give the cache more memory",
@@ -138,7 +139,7 @@ impl From<ClientError> for Status {
     }
 }
 
-/// What memcached's words mean where they mean something that the library can say too.
+/// Returns the status for an error line of the memcached protocol.
 fn refusal(text: &str) -> Status {
     match text {
         _ if text.contains("too large") => Status::TooLarge,
@@ -149,7 +150,7 @@ fn refusal(text: &str) -> Status {
     }
 }
 
-/// What a status means, and what to do, for people: text that stays where it is.
+/// Returns the meaning of a status and the remedy, for people. The text is static.
 #[unsafe(no_mangle)]
 pub extern "C" fn larder_status_text(status: u32) -> *const c_char {
     let known = Status::ALL.iter().find(|known| **known as u32 == status);

@@ -1,28 +1,28 @@
-//! Walking through the keys.
+//! Exports that walk through the keys.
 
 use std::ffi::c_void;
 use std::sync::{Mutex, PoisonError};
 
 use larder::{KEY_BYTES_MAX, Sink};
 
-use crate::handle::close;
-use crate::raw::{bytes, give, guard, handle, lent};
+use crate::raw::{buffer, bytes, close, guard, place, reference, required_place};
 use crate::{Handle, Status};
 
 /// The longest key, in bytes.
 pub const LARDER_KEY_BYTES_MAX: usize = 250;
 const _: () = assert!(LARDER_KEY_BYTES_MAX == KEY_BYTES_MAX);
 
-/// A walk through the keys of a cache. Threads may share one, and each key is given to one of them.
+/// A walk through the keys of a cache. If threads share a walk, each key goes to one of them.
 #[derive(Debug)]
 pub struct Keys(Mutex<larder::Keys>);
 
-/// Begins a walk through all keys that begin with a prefix, in no particular order. An item that is there all the time is
-/// shown at least once; one that is stored or removed meanwhile may be shown or not. Nothing is held between two steps.
-/// `larder_keys_close` ends it.
+/// Begins a walk through all keys that begin with a prefix, in no particular order. The walk
+/// returns an item that exists all the time at least once; it may skip an item that a client stores
+/// or removes meanwhile. The library holds no lock between two steps. `larder_keys_close` ends the
+/// walk. `LARDER_UNSUPPORTED` on a server.
 ///
 /// # Safety
-/// Pointers are null or what they say.
+/// The [pointer contract](crate#pointer-contract). Behavior: [`larder::Cache::keys_with_prefix`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn larder_keys(
     cache: *const Handle,
@@ -31,23 +31,21 @@ pub unsafe extern "C" fn larder_keys(
     keys: *mut *mut Keys,
 ) -> Status {
     guard(|| {
-        // SAFETY: the caller vouches for all of them.
-        let (cache, prefix) = unsafe { (handle(cache)?, bytes(prefix, prefix_bytes)?) };
-        if keys.is_null() {
-            return Err(Status::Invalid);
-        }
+        // SAFETY: the C caller upholds the pointer contract: `cache` is open, `prefix` has
+        // `prefix_bytes` bytes, `keys` is null or writable.
+        let (cache, prefix, mut keys) =
+            unsafe { (reference(cache)?, bytes(prefix, prefix_bytes)?, required_place(keys)?) };
         let walk = Keys(Mutex::new(cache.cache()?.keys_with_prefix(prefix)));
-        // SAFETY: as above.
-        unsafe { give(keys, Box::into_raw(Box::new(walk))) };
+        keys.put(Box::into_raw(Box::new(walk)));
         Ok(Status::Ok)
     })
 }
 
-/// Gives the next key: writes it to `key`, which has room for `LARDER_KEY_BYTES_MAX` bytes, and its length to `key_bytes`.
-/// `LARDER_END` where all have been shown.
+/// Writes the next key to `key`, which has `LARDER_KEY_BYTES_MAX` bytes, and its length to
+/// `key_bytes`. `LARDER_END` at the end of the walk.
 ///
 /// # Safety
-/// Pointers are null or what they say.
+/// The [pointer contract](crate#pointer-contract). Behavior: [`larder::Keys`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn larder_keys_next(
     keys: *const Keys,
@@ -55,23 +53,24 @@ pub unsafe extern "C" fn larder_keys_next(
     key_bytes: *mut usize,
 ) -> Status {
     guard(|| {
-        // SAFETY: the caller vouches for all of them.
-        let (keys, mut room) = unsafe { (handle(keys)?, lent(key, LARDER_KEY_BYTES_MAX)?) };
+        // SAFETY: the C caller upholds the pointer contract: `keys` is open, `key` has
+        // `LARDER_KEY_BYTES_MAX` writable bytes, `key_bytes` is null or writable.
+        let (keys, mut key, mut key_bytes) =
+            unsafe { (reference(keys)?, buffer(key, LARDER_KEY_BYTES_MAX)?, place(key_bytes)) };
         let next = keys.0.lock().unwrap_or_else(PoisonError::into_inner).next();
         let found = next.ok_or(Status::End)?;
-        // SAFETY: as above.
-        unsafe { give(key_bytes, found.len()) };
-        room.extend(&found);
+        key_bytes.put(found.len());
+        key.extend(&found);
         Ok(Status::Ok)
     })
 }
 
-/// Ends a walk; a null pointer is left alone.
+/// Ends a walk and frees it. Does nothing if `keys` is null.
 ///
 /// # Safety
-/// `keys` is null or open, and nobody uses it, or will.
+/// `keys` is null or open, and no thread uses it now or later.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn larder_keys_close(keys: *mut Keys) {
-    // SAFETY: the caller vouches for it; it came from `Box::into_raw`.
+    // SAFETY: `larder_keys` made `keys` with `Box::into_raw`; the C caller closes it once and last.
     unsafe { close(keys) };
 }

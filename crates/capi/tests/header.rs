@@ -1,11 +1,13 @@
-//! bindings/c/include/larder.h is what this crate has. `LARDER_BLESS=1 cargo test -p larder-capi header` writes it anew.
+//! Compares bindings/c/include/larder.h with this crate. With `LARDER_BLESS=1` the test writes the
+//! header: `make header`.
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::path::Path;
 use std::{env, fs};
 
-/// What Rust says of safety is said at the head of the page, and C has no links. LARDER_OK reads better than
-/// LARDER_STATUS_OK, for C has one room for all constants.
+/// Converts the comments of Rust for C: removes the safety sections, which the head of the header
+/// replaces, and links. Shortens LARDER_STATUS_OK to LARDER_OK, because C has one namespace for all
+/// constants.
 fn for_c(page: &str) -> String {
     let mut text = String::new();
     let mut is_safety = false;
@@ -16,7 +18,7 @@ fn for_c(page: &str) -> String {
             text.push('\n');
         }
     }
-    // Functions follow each other after an empty line, without the one that led to the safety.
+    // The empty comment line before a safety section goes too.
     let text =
         text.replace("\n//\n\n", "\n").replace("//\nenum ", "enum ").replace("//\nvoid ", "void ");
     text.replace("LARDER_STATUS_", "LARDER_").replace("[`", "`").replace("`]", "`")
@@ -41,6 +43,6 @@ fn the_header_is_what_the_crate_has() {
     let committed = fs::read_to_string(&header).unwrap_or_default();
     assert!(
         made == committed,
-        "larder.h is not what the crate has: run `make header`, and look at what has changed"
+        "larder.h differs from the crate: run `make header` and review the diff"
     );
 }

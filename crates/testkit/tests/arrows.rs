@@ -40,7 +40,6 @@ const UNSAFE: &[(&str, &str, &[&str])] = &[
         &[
             "count.rs",
             "get.rs",
-            "handle.rs",
             "lib.rs",
             "load.rs",
             "open.rs",

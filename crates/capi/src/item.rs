@@ -1,0 +1,100 @@
+//! The attributes of an item, as C reads them.
+
+use larder::{Cache, Hit, Meta};
+
+use crate::Status;
+
+/// Bits of `larder_item.marks`.
+pub mod mark {
+    /// The value is stale: a client marked it as out of date. A caller may use it until a new one
+    /// arrives.
+    pub const LARDER_STALE: u32 = 1;
+    /// A client holds the recache token: it stores the new value.
+    pub const LARDER_WON: u32 = 2;
+    /// The item has been read before.
+    pub const LARDER_FETCHED: u32 = 4;
+    /// A connected cache read the item in the memory of the server.
+    pub const LARDER_LOCAL: u32 = 8;
+}
+
+/// The attributes of an item.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Item {
+    /// Length of the value, in bytes.
+    pub value_bytes: u64,
+    /// Offset of the value in the buffer of `larder_get_many`, in bytes.
+    pub value_at: u64,
+    /// The cas token; 0 if the cache keeps none.
+    pub cas: u64,
+    /// The caller's flags, as stored with the value.
+    pub flags: u32,
+    /// Remaining time to live in seconds, at least 1; 0 if the item does not expire.
+    pub ttl_secs: u32,
+    /// Bits: `LARDER_STALE`, `LARDER_WON`, `LARDER_FETCHED`, `LARDER_LOCAL`.
+    pub marks: u32,
+    /// The outcome for this key.
+    pub status: Status,
+}
+
+impl Item {
+    /// What a read reports for a key without an item.
+    pub(crate) const MISSING: Self = Self {
+        value_bytes: 0,
+        value_at: 0,
+        cas: 0,
+        flags: 0,
+        ttl_secs: 0,
+        marks: 0,
+        status: Status::Missing,
+    };
+
+    /// Returns the attributes of an item in memory.
+    #[inline(always)] // The compiler then builds it in the memory of the caller.
+    pub(crate) fn of(cache: &Cache, meta: &Meta) -> Self {
+        let marks = [
+            (meta.stale, mark::LARDER_STALE),
+            (meta.won, mark::LARDER_WON),
+            (meta.fetched, mark::LARDER_FETCHED),
+        ];
+        let left = || meta.deadline.0.saturating_sub(cache.now()).max(1);
+        Self {
+            value_bytes: meta.value_bytes as u64,
+            value_at: 0,
+            cas: meta.cas,
+            flags: meta.flags,
+            ttl_secs: if meta.deadline.0 == 0 { 0 } else { left() },
+            marks: marks.iter().filter(|(is, _)| *is).map(|(_, bit)| bit).sum(),
+            status: Status::Ok,
+        }
+    }
+
+    /// Returns the attributes of an item that a server holds.
+    pub(crate) fn of_hit(value_bytes: usize, hit: &Hit) -> Self {
+        let marks = [
+            (hit.stale, mark::LARDER_STALE),
+            (hit.won, mark::LARDER_WON),
+            (hit.is_local, mark::LARDER_LOCAL),
+        ];
+        Self {
+            value_bytes: value_bytes as u64,
+            value_at: 0,
+            cas: hit.cas,
+            flags: hit.flags,
+            ttl_secs: hit.ttl_secs.map_or(0, |secs| secs.max(1)),
+            marks: marks.iter().filter(|(is, _)| *is).map(|(_, bit)| bit).sum(),
+            status: Status::Ok,
+        }
+    }
+
+    /// Returns this item as one of several: its value is at `value_at`, if it fits into `left`
+    /// bytes.
+    pub(crate) fn at(self, value_at: usize, left: usize) -> Self {
+        match self.status {
+            Status::Ok if self.value_bytes > left as u64 => {
+                Self { status: Status::TooSmall, ..self }
+            }
+            _ => Self { value_at: value_at as u64, ..self },
+        }
+    }
+}
