@@ -1,4 +1,4 @@
-//! The functions of larder.h do what every front door does.
+//! Plays the scenes of conformance/api through the functions of larder.h.
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::ffi::CStr;
@@ -18,12 +18,12 @@ struct Abi(*mut Handle);
 
 impl Drop for Abi {
     fn drop(&mut self) {
-        // SAFETY: it is open, and nobody else has it.
+        // SAFETY: `open` made the handle, and `Abi` owns it.
         unsafe { larder_close(self.0) };
     }
 }
 
-/// The name of a status in the scenes, which is that of the header in small letters.
+/// Returns the name of a status in the scenes: that of the header, in lower case.
 fn named(status: Status) -> String {
     let mut name = String::new();
     for letter in format!("{status:?}").chars() {
@@ -47,17 +47,17 @@ impl Abi {
             path: ptr::null(),
         };
         let (mut cache, mut why) = (ptr::null_mut(), [0; 200]);
-        // SAFETY: all of them are places of these types.
+        // SAFETY: the pointers are to local variables of these types.
         let status =
             unsafe { larder_open(&raw const options, &raw mut cache, why.as_mut_ptr(), why.len()) };
-        // SAFETY: a zero ends what is told.
+        // SAFETY: `larder_open` ends the reason with a zero.
         assert_eq!(status, Status::Ok, "{:?}", unsafe { CStr::from_ptr(why.as_ptr()) });
         Self(cache)
     }
 }
 
-// SAFETY, of all that follows: the handle is open, and slices are what they say.
-#[allow(clippy::undocumented_unsafe_blocks, reason = "said once for all")]
+// SAFETY, for all blocks below: the handle is open, and pointers are to local variables and slices.
+#[allow(clippy::undocumented_unsafe_blocks, reason = "the comment above covers all")]
 impl FrontDoor for Abi {
     fn get(&mut self, key: &[u8]) -> (String, Option<Got>) {
         let (key, key_bytes) = (key.as_ptr().cast(), key.len());

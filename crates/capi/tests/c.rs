@@ -1,4 +1,4 @@
-//! Programs in C against the header and both forms of the library, by the system's compiler.
+//! Compiles programs in C with the header and both forms of the library, and runs them.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
@@ -13,19 +13,23 @@ fn bindings() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bindings/c")
 }
 
-/// Where cargo has put the library: where this test is.
+/// Returns the folder of the library: cargo puts it beside this test.
 fn built() -> PathBuf {
     env::current_exe().unwrap().ancestors().nth(1).unwrap().to_path_buf()
 }
 
-/// What a static library of Rust's needs of the system.
+/// System libraries that a static library of Rust needs.
 const SYSTEM: [&str; 4] = ["-lpthread", "-ldl", "-lm", "-lgcc_s"];
 
-/// Compiles `source` with these words, and gives the program.
-fn compile(compiler: &str, source: &str, words: &[&str], program: &Path) {
+/// The program that checks the contracts of the header.
+const BEHAVIOUR: &[&str] = &["tests/behaviour.c", "tests/connected.c", "tests/same_calls.c"];
+
+/// Compiles `sources` with these arguments.
+fn compile(compiler: &str, sources: &[&str], words: &[&str], program: &Path) {
     let mut command = Command::new(compiler);
     command.args(["-Wall", "-Wextra", "-Werror", "-pedantic", "-O1", "-g", "-I"]);
-    command.arg(bindings().join("include")).arg(bindings().join(source)).arg("-o").arg(program);
+    command.arg(bindings().join("include")).arg("-o").arg(program);
+    command.args(sources.iter().map(|source| bindings().join(source)));
     let output = command.args(words).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
@@ -46,12 +50,10 @@ fn the_static_library_does_what_the_header_says() {
     let program = folder.path().join("behaviour");
     let library = built().join("liblarder_c.a");
     let words = [&["-std=gnu11", library.to_str().unwrap()], &SYSTEM[..]].concat();
-    compile("cc", "tests/behaviour.c", &words, &program);
+    compile("cc", BEHAVIOUR, &words, &program);
     plays(&program, None);
     let Ok(server) = env::var("LARDERD") else {
-        eprintln!(
-            "a server's cache is left out: LARDERD names no larderd, as it does in `make test`"
-        );
+        eprintln!("skipped the client of a server: set LARDERD to a larderd, as `make test` does");
         return;
     };
     let readable = ["--local-readers", "same-uid"];
@@ -67,11 +69,11 @@ fn the_shared_library_does_too() {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("behaviour");
     let library = built().join("liblarder_c.so");
-    // By the name that it gives itself.
+    // The loader looks for the library by its soname.
     std::os::unix::fs::symlink(&library, folder.path().join("liblarder.so.1")).unwrap();
     let at = format!("-Wl,-rpath,{}", folder.path().display());
     let words = ["-std=gnu11", library.to_str().unwrap(), &at, "-lpthread"];
-    compile("cc", "tests/behaviour.c", &words, &program);
+    compile("cc", BEHAVIOUR, &words, &program);
     plays(&program, None);
 }
 
@@ -83,7 +85,7 @@ fn nothing_is_read_or_written_where_it_must_not_be() {
     let words =
         [&["-std=gnu11", "-fsanitize=address,undefined", library.to_str().unwrap()], &SYSTEM[..]]
             .concat();
-    compile("cc", "tests/behaviour.c", &words, &program);
+    compile("cc", BEHAVIOUR, &words, &program);
     plays(&program, None);
 }
 
@@ -93,11 +95,11 @@ fn the_header_is_for_strict_c11_and_for_cpp() {
     let program = folder.path().join("example");
     let library = built().join("liblarder_c.a");
     let words = [&["-std=c11", library.to_str().unwrap()], &SYSTEM[..]].concat();
-    compile("cc", "examples/greeting.c", &words, &program);
+    compile("cc", &["examples/greeting.c"], &words, &program);
     let output = Command::new(&program).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout), "hello\n");
     if Command::new("c++").arg("--version").output().is_ok() {
         let words = [&["-std=c++17", library.to_str().unwrap()], &SYSTEM[..]].concat();
-        compile("c++", "tests/header.cpp", &words, &program);
+        compile("c++", &["tests/header.cpp"], &words, &program);
     }
 }

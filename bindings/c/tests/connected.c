@@ -1,0 +1,36 @@
+// A client of a server: the scene of same_calls.c, and what a client does not support.
+#include "check.h"
+
+void connected(const char *socket) {
+    larder *cache = NULL;
+    char why[256], value[16];
+    larder_item item;
+    CHECK(larder_connect(socket, 1000, &cache, why, sizeof why) == LARDER_OK);
+    same_calls(cache);
+    CHECK(larder_set(cache, TEXT("c"), TEXT("value"), 60, 0) == LARDER_OK);
+    CHECK(larder_get(cache, TEXT("c"), value, sizeof value, &item) == LARDER_OK);
+    CHECK(item.marks & LARDER_LOCAL);
+    CHECK(larder_get(cache, NULL, 0, NULL, 0, &item) == LARDER_KEY);
+
+    CHECK(larder_set(cache, TEXT("c"), TEXT("v"), 0, 1) == LARDER_UNSUPPORTED);
+    larder_load load = {{0}};
+    CHECK(larder_begin_load(cache, TEXT("c"), 10, &load) == LARDER_UNSUPPORTED);
+    CHECK(larder_end_load(cache, TEXT("c"), &load, TEXT("v"), 0, 0) == LARDER_UNSUPPORTED);
+    CHECK(larder_cancel_load(cache, TEXT("c"), &load) == LARDER_UNSUPPORTED);
+    larder_key_walk *walk = NULL;
+    CHECK(larder_keys(cache, NULL, 0, &walk) == LARDER_UNSUPPORTED && walk == NULL);
+    larder_removals *queue = NULL;
+    CHECK(larder_subscribe(cache, 1, &queue) == LARDER_UNSUPPORTED && queue == NULL);
+    larder_memory memory;
+    uint64_t count = 0;
+    size_t stats = 0;
+    CHECK(larder_stats(cache, NULL, 0, &stats) == LARDER_UNSUPPORTED);
+    CHECK(larder_length(cache, &count) == LARDER_UNSUPPORTED);
+    CHECK(larder_memory_of(cache, &memory) == LARDER_UNSUPPORTED);
+    CHECK(larder_set_memory(cache, 4 << 20) == LARDER_UNSUPPORTED);
+    CHECK(larder_remove_prefix(cache, TEXT("c"), &count) == LARDER_UNSUPPORTED);
+    CHECK(larder_clear(cache) == LARDER_UNSUPPORTED);
+    CHECK(larder_maintain(cache) == LARDER_UNSUPPORTED);
+    CHECK(larder_contains(cache, TEXT("c")) == LARDER_OK);
+    larder_close(cache);
+}
