@@ -48,11 +48,13 @@ if [ ${#packages[@]} -gt 0 ]; then
         apt-get install -y -qq --no-install-recommends "${packages[@]}"
 fi
 
+# The tools run for seconds: their build takes longer, unless it is without optimizations.
+export CARGO_PROFILE_DEV_DEBUG=0
 if [ "$(cargo fuzz --version 2>/dev/null)" != "cargo-fuzz $fuzz_version" ]; then
-    cargo install cargo-fuzz --version "$fuzz_version" --locked
+    cargo install --debug cargo-fuzz --version "$fuzz_version" --locked
 fi
 if [ "$(cargo deny --version 2>/dev/null)" != "cargo-deny $deny_version" ]; then
-    cargo install cargo-deny --version "$deny_version" --locked
+    cargo install --debug cargo-deny --version "$deny_version" --locked
 fi
 
 # Miri is not there for every nightly toolchain, and where it is not `make miri` is skipped.
