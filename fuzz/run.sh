@@ -1,11 +1,29 @@
 #!/usr/bin/env bash
-# Fuzzes one target: run.sh TARGET [options of libFuzzer].
+# Fuzzes one target: run.sh TARGET [options of libFuzzer]. `run.sh all SECS` fuzzes every target for
+# SECS seconds, as many at a time as there are processors.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-target=${1:?name a target: text_session, binary_session, dialects_agree, datagrams or engine_operations}
+targets=$(cd fuzz/fuzz_targets && ls *.rs | sed 's/\.rs$//')
+target=${1:?name a target or all: $(echo $targets)}
 shift
+# Fuzzing takes unstable flags of the compiler; with this the stable compiler accepts them.
+export RUSTC_BOOTSTRAP=1
+
+if [ "$target" = all ]; then
+    logs=$(mktemp -d)
+    trap 'rm -rf "$logs"' EXIT
+    cargo fuzz build
+    # Each log is printed as a whole: those of two targets side by side cannot be read.
+    xargs -P "$(nproc)" -I{} bash -c "
+        status=ok
+        fuzz/run.sh {} -max_total_time=$1 >$logs/{} 2>&1 || status=FAILED
+        flock $logs cat $logs/{}
+        echo fuzz: {}: \$status
+        [ \$status = ok ]" <<<"$targets"
+    exit
+fi
+
 if [ -e "fuzz/$target.dict" ]; then set -- "-dict=fuzz/$target.dict" "$@"; fi
-# Long inputs from the beginning: a short run should see long conversations too. Fuzzing takes unstable flags of the
-# compiler, which the stable one knows if it is told to.
-RUSTC_BOOTSTRAP=1 cargo fuzz run "$target" -- -max_len=4096 -len_control=0 "$@"
+# Long inputs from the beginning: a short run should see long conversations too.
+cargo fuzz run "$target" -- -max_len=4096 -len_control=0 "$@"
