@@ -1,36 +1,49 @@
-# The verbs; continuous integration calls the same ones.
+# The verbs of the project; `make` lists them. Continuous integration calls `make test`.
+# A line that begins with `## ` is a heading of the list, the text behind `## ` a verb's line in it.
 
 BUILT := $(abspath $(or $(CARGO_TARGET_DIR),target))/release
 LARDERD := $(BUILT)/larderd
+LARDER := $(BUILT)/larder
 # Suites of clients: those of every change, and those that take minutes or many packages.
 SUITES := memccapable libmemcached pymemcache python_memcached gomemcache trace
-LONG_SUITES := pylibmc bmemcached dogpile django node_memcached memjs php_memcached dalli spymemcached \
-	libmemcached_tests nutcracker
+LONG_SUITES := pylibmc bmemcached dogpile django node_memcached memjs php_memcached dalli \
+	spymemcached libmemcached_tests nutcracker
 MEMCACHED_SUITE := conformance/memcached/suite.py
-FUZZ_TARGETS := text_session binary_session dialects_agree datagrams engine_operations
-FUZZ_SMOKE_SECS := 20
-MIRI_SEEDS := 8
+FUZZ_SECS ?= 20
+MIRI_SEEDS ?= 8
+MINUTES ?= 1
+STORM_SECS ?= 600
 
-MINUTES := 1
-STORM_SECS := 600
+.DEFAULT_GOAL := help
+.PHONY: $(shell sed -n 's/^\([a-z-]*\):.*/\1/p' $(MAKEFILE_LIST))
 
-.PHONY: run build test lint unit models miri miri-seeds arm sanitize clients conformance fuzz fuzz-smoke crash storm bench dialects local capacity traces soak ttl restart readers endurance docs install bindings header
+help:
+	@awk -F ':.*## ' '/^## / { print "\n" substr($$0, 4) } \
+		/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-# Starts larderd on 127.0.0.1:11211.
-run: build
-	$(LARDERD) -l 127.0.0.1 -u "$$(id -un)"
-
-build:
-	cargo build --release --locked -p larder-server -p larder-cli
-
-# Everything that has to hold.
-test: install lint unit models miri clients bindings fuzz-smoke
-
-# What the tests need besides Rust, a C compiler and make.
-install:
+## Every day
+setup: ## Installs what the tests need, as root; otherwise prints the command that does
 	conformance/install.sh
 
-lint:
+run: build ## Starts larderd on 127.0.0.1:11211
+	$(LARDERD) -l 127.0.0.1 -u "$$(id -un)"
+
+build: ## Builds larderd and larder into target/release
+	cargo build --release --locked -p larder-server -p larder-cli
+
+check: ## Checks format, clippy and the tests of what changed since main: 60 s with a warm cache
+	@.ci/check
+
+test: ## Runs everything that CI needs: 25 min from a cold cache on two cores
+	@.ci/stages setup lint+build unit models,miri,fuzz-all+clients,bindings
+
+verify: ## Runs the long proofs, about VERIFY_TIME; a change in their area asks for it
+	@echo "make verify: about VERIFY_TIME on two cores; a stage that fails does not end it."
+	@LARDER_INTERLEAVINGS=10 JUDGED=200 FUZZ_SECS=300 MINUTES=10 .ci/stages -k \
+		conformance models crash storm sanitize fuzz-all endurance readers bench-restart
+
+## Stages of `make test`
+lint: ## Checks format, clippy with warnings denied, documentation and licenses
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
@@ -38,122 +51,134 @@ lint:
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
 	cargo deny --log-level error --locked check licenses bans sources
 
-# Tests of the crates, and the transcripts of conformance/wire on the release binary and on memcached; the server's with
-# either of its loops, if the kernel allows io_uring.
-unit: build
-	LARDERD=$(LARDERD) cargo test --workspace --locked
-	LARDERD=$(LARDERD) LARDER_IO=epoll cargo test -p larder-server --locked --tests
+# LARDERD makes the tests use the release binary. The server's tests run with either I/O loop.
+unit: build ## Runs the tests of all crates, the server's with either I/O loop
+	LARDERD=$(LARDERD) .ci/unit
 
-# The engine in many orders of its threads. `LARDER_INTERLEAVINGS=10 make models` looks ten times as long, and further.
-models:
-	cargo test -p larder-region -p larder-engine --features larder-engine/interleavings --locked --lib -- turns interleavings
+models: ## Runs the engine in many orders of its threads, under shuttle
+	cargo test -p larder-region -p larder-engine --features larder-engine/interleavings --locked \
+		--lib -- turns interleavings
 
-# A part of the same under Miri, where loads may see what the memory orderings allow. Not every nightly toolchain has Miri.
-miri:
-	@if cargo +nightly miri --version >/dev/null 2>&1; then $(MAKE) --no-print-directory miri-seeds; \
-		else echo "make miri: skipped, for there is no Miri: rustup component add miri rust-src --toolchain nightly"; fi
+# Under Miri loads may return any value that the memory orderings allow. Some nightlies lack Miri.
+miri: ## Runs a part of the models under Miri, which checks the memory orderings
+	@if ! cargo +nightly miri --version >/dev/null 2>&1; then \
+		echo "make miri: skipped, Miri is not installed:" \
+			"rustup component add miri rust-src --toolchain nightly"; \
+	else set -ex; cargo +nightly miri test -p larder-region --locked; \
+		MIRIFLAGS="-Zmiri-preemption-rate=0.1 -Zmiri-many-seeds=0..$(MIRI_SEEDS)" \
+			cargo +nightly miri test -p larder-engine --locked --lib -- items::ordering \
+			items::reading items::writing::of_two; \
+	fi
 
-miri-seeds:
-	cargo +nightly miri test -p larder-region --locked
-	MIRIFLAGS="-Zmiri-preemption-rate=0.1 -Zmiri-many-seeds=0..$(MIRI_SEEDS)" \
-		cargo +nightly miri test -p larder-engine --locked --lib -- items::ordering items::reading items::writing::of_two
-
-# Copies of bytes on a processor without those of x86-64, under qemu-user. Needs `rustup target add` for it, qemu-user and
-# gcc-aarch64-linux-gnu.
-arm:
-	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
-	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L /usr/aarch64-linux-gnu" \
-		cargo test --target aarch64-unknown-linux-gnu -p larder-region --locked --lib
-
-# The code that shares memory with the kernel, under AddressSanitizer, some minutes. Needs a nightly toolchain.
-sanitize:
-	RUSTFLAGS="-Zsanitizer=address" CARGO_TARGET_DIR=target/sanitize cargo +nightly test --locked \
-		--target $$(rustc -vV | sed -n 's/^host: //p') -p larder-server --lib -- ring:: worker::
-
-# A process is killed after every instruction of every operation, and what it leaves is judged: hours. `make crash
-# OPERATION=split` takes a part, `make crash JUDGED=1000` judges about so many of each operation. `make test` plays a sample.
-crash: JUDGED ?= all
-crash:
-	LARDER_KILLED=$(JUDGED) cargo test -p larder --locked --test killed -- $(OPERATION)
-
-# Processes on one cache that are killed, stopped and continued at random, ten minutes.
-storm:
-	LARDER_STORM_SECS=$(STORM_SECS) cargo test -p larder --locked --test storm -- --nocapture
-
-# Client libraries and their own suites against the release binary, and the quick part of memcached's own.
-clients: build
+clients: build ## Runs the quick client suites and the quick part of memcached's own suite
 	set -e; for suite in $(SUITES); do \
-		LARDERD=$(LARDERD) LARDER=$(BUILT)/larder conformance/clients/$$suite.sh; done
+		LARDERD=$(LARDERD) LARDER=$(LARDER) conformance/clients/$$suite.sh; done
 	LARDERD=$(LARDERD) $(MEMCACHED_SUITE) --quick
 
-# The libraries for other languages, from where their users stand.
-bindings: build
+bindings: build ## Tests the libraries for C and Go as their users install them
 	bindings/c/tests/install.sh
 	$(MAKE) --no-print-directory -C bindings/go test
 
-# bindings/c/include/larder.h, from what crates/capi has.
-header:
-	LARDER_BLESS=1 cargo test -p larder-capi --locked --test header
+fuzz-all: ## Fuzzes every target for FUZZ_SECS (20), as many at a time as there are processors
+	fuzz/run.sh all $(FUZZ_SECS)
 
-# All that proves compatibility, about twenty minutes: memcached's whole suite, and every client. One that fails does
-# not keep the others from running. `make conformance LONG_SUITES=dalli` plays fewer.
-conformance: build
+## Stages of `make verify`
+# A suite that fails does not keep the others from running. `make conformance LONG_SUITES=dalli`
+# runs fewer.
+conformance: build ## Runs all client suites and memcached's whole suite, 20 min
 	conformance/install.sh all
 	@failed=; for suite in $(SUITES) $(LONG_SUITES); do echo "== $$suite"; \
-		LARDERD=$(LARDERD) LARDER=$(BUILT)/larder LARDER_TRACE_NAMES="web07 orm-busy-2M synth-kv-write" \
+		LARDERD=$(LARDERD) LARDER=$(LARDER) \
+			LARDER_TRACE_NAMES="web07 orm-busy-2M synth-kv-write" \
 			conformance/clients/$$suite.sh || failed="$$failed $$suite"; done; \
 	LARDERD=$(LARDERD) $(MEMCACHED_SUITE) || failed="$$failed memcached"; \
 	if [ -n "$$failed" ]; then echo "conformance: failed:$$failed"; exit 1; fi
 
-# `make fuzz TARGET=text_session` until something is found.
-fuzz:
-	fuzz/run.sh $(TARGET)
+# `make crash JUDGED=1000` checks about 1000 of the states that each operation leaves, `make crash
+# OPERATION=split` one operation.
+crash: JUDGED ?= all
+crash: ## Kills a process after every instruction of every operation: hours, or JUDGED=200
+	LARDER_KILLED=$(JUDGED) cargo test -p larder --locked --test killed -- $(OPERATION)
 
-fuzz-smoke:
-	set -e; for target in $(FUZZ_TARGETS); do fuzz/run.sh $$target -max_total_time=$(FUZZ_SMOKE_SECS); done
+storm: ## Kills, stops and continues processes on one cache at random for STORM_SECS (600)
+	LARDER_STORM_SECS=$(STORM_SECS) cargo test -p larder --locked --test storm -- --nocapture
 
-# Gets and sets beside other caches of a process, two to four minutes.
-bench:
-	cargo bench -p larder-bench --bench engine
+# Needs a nightly toolchain.
+sanitize: ## Tests the code that shares memory with the kernel under AddressSanitizer
+	RUSTFLAGS="-Zsanitizer=address" CARGO_TARGET_DIR=target/sanitize cargo +nightly test --locked \
+		--target $$(rustc -vV | sed -n 's/^host: //p') -p larder-server --lib -- ring:: worker::
 
-# What a get and a set cost a session in each dialect, a minute.
-dialects:
-	cargo bench -p larder-bench --bench dialects
+# Fails if what the server or the kernel holds grows, or if a bystander waits for more than 100 ms.
+endurance: build ## Loads a server with all kinds of clients and upgrades it, MINUTES (1)
+	LARDERD=$(LARDERD) LARDER_MINUTES=$(MINUTES) cargo test -p larder-server --locked \
+		--test endurance -- --ignored --nocapture
 
-# What a get costs in a server's memory, beside one through its socket, a minute.
-local: build
-	LARDERD=$(LARDERD) cargo bench -p larder-bench --bench local
-
-# Items held with equal memory beside memcached, one to two minutes.
-capacity: build
-	LARDERD=$(LARDERD) cargo bench -p larder-bench --bench capacity
-
-# Miss ratios on the traces of LARDER_TRACES, on the library and beside memcached, about ten minutes.
-traces: build
-	LARDERD=$(LARDERD) LARDER=$(BUILT)/larder cargo bench -p larder-bench --bench traces
-
-# A cache under load: `make soak MINUTES=60`. Fails on a wrong value or too much memory.
-soak:
-	cargo bench -p larder-bench --bench soak -- --minutes $(MINUTES)
-
-# How long a cache of 5 million items in a GiB takes to be there again after `kill -9` under load, a minute.
-restart: build
-	LARDERD=$(LARDERD) cargo test --release -p larder-server --locked --test restart -- --ignored --nocapture
-
-# Ten thousand clients that ask for five megabytes each and read late, a minute; several GiB of socket buffers.
-readers: build
+readers: build ## Has 10,000 clients read 5 MB each late, 1 min; needs GiB of socket buffers
 	LARDERD=$(LARDERD) cargo test -p larder-server --locked --test readers -- --ignored
 
-# A server under clients of all kinds and an upgrade every minute: `make endurance MINUTES=30`. Fails if what it or the
-# kernel holds grows, or a bystander waits for more than 100 ms.
-endurance: build
-	LARDERD=$(LARDERD) LARDER_MINUTES=$(MINUTES) cargo test -p larder-server --locked --test endurance -- --ignored --nocapture
+## By hand
+fuzz: ## Fuzzes TARGET until it finds something
+	fuzz/run.sh $(TARGET)
 
-# Expired items that are still held, in simulated time.
-ttl:
-	cargo bench -p larder-bench --bench ttl
+# Needs `rustup target add aarch64-unknown-linux-gnu`, qemu-user and gcc-aarch64-linux-gnu.
+arm: ## Tests the region's copies on aarch64 under qemu-user
+	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
+	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L /usr/aarch64-linux-gnu" \
+		cargo test --target aarch64-unknown-linux-gnu -p larder-region --locked --lib
 
-# Writes the documents that come from tables.
-docs:
+docs: ## Writes the documents that are generated from tables
 	LARDER_BLESS=1 cargo test -p larder-protocol -p larder-stats -p larder-options docs
 	$(MEMCACHED_SUITE) --docs
+
+header: ## Writes bindings/c/include/larder.h from crates/capi
+	LARDER_BLESS=1 cargo test -p larder-capi --locked --test header
+
+## Measurements: the tables of docs/benchmarks.md
+COMPARE = $(LARDER) bench compare --seconds 2
+WORKLOADS := get:100:1,set:100:1,get:1024:1,get:10240:1,set:10240:1,get:100:16,set:100:16
+SERVERS = "memcached=memcached -u root -t 1 -m 1024 $(1)" \
+	"uring=$(LARDERD) --io=uring -u root -t 1 -m 1024 $(1)" \
+	"epoll=$(LARDERD) --io=epoll -u root -t 1 -m 1024 $(1)"
+BENCH_TLS = -Z -o ssl_chain_cert=$(BUILT)/cert.pem,ssl_key=$(BUILT)/key.pem
+
+bench-server: build ## Processor time per request beside memcached, unix socket and TCP, 4 min
+	$(COMPARE) --rounds 2 --workloads $(WORKLOADS) $(call SERVERS,-s @SOCK)
+	$(COMPARE) --rounds 2 --workloads $(WORKLOADS) $(call SERVERS,-l 127.0.0.1 -p @PORT)
+
+bench-tls: build ## Processor time per request over TLS, 1 min
+	openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 \
+		-subj /CN=localhost -keyout $(BUILT)/key.pem -out $(BUILT)/cert.pem
+	$(COMPARE) --rounds 3 --tls --workloads get:1024:1,set:1024:1 \
+		$(call SERVERS,-l 127.0.0.1 -p @PORT $(BENCH_TLS))
+
+bench-rate: build ## Latency at 50,000 requests per second, 1 min
+	$(COMPARE) --rounds 5 --rate 50000 --workloads mix:100:1 $(call SERVERS,-s @SOCK)
+
+bench-dialects: ## A get and a set of a session in each dialect, 1 min
+	cargo bench -p larder-bench --bench dialects
+
+bench-engine: ## Gets and sets of the library beside other caches in Rust, 2 to 4 min
+	cargo bench -p larder-bench --bench engine
+
+bench-local: build ## A get in a server's memory beside one through its socket, 1 min
+	LARDERD=$(LARDERD) cargo bench -p larder-bench --bench local
+
+bench-restart: build ## Restart with 5 million items in 1 GiB after `kill -9` under load, 1 min
+	LARDERD=$(LARDERD) cargo test --release -p larder-server --locked --test restart -- \
+		--ignored --nocapture
+
+bench-go: ## The Go package beside other caches in Go; ROUNDS=3 SECS=1 PAUSE_ITEMS=20000000
+	$(MAKE) --no-print-directory -C bindings/go
+	bindings/go/bench/run.sh
+
+bench-capacity: build ## Items held in equal memory beside memcached, 1 to 2 min
+	LARDERD=$(LARDERD) cargo bench -p larder-bench --bench capacity
+
+bench-traces: build ## Miss ratios on the traces of LARDER_TRACES, 3 to 10 min
+	LARDERD=$(LARDERD) LARDER=$(LARDER) cargo bench -p larder-bench --bench traces
+
+bench-soak: ## A cache under load for MINUTES (1); fails on a wrong value or too much memory
+	cargo bench -p larder-bench --bench soak -- --minutes $(MINUTES)
+
+bench-ttl: ## Expired items that are still held, in simulated time
+	cargo bench -p larder-bench --bench ttl
