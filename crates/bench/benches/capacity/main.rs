@@ -3,7 +3,7 @@
 //! Items of 20-byte keys and 100-byte values are stored until well beyond full. Then all of them are asked
 //! for, and those that are there are counted and looked at.
 //!
-//! `LARDERD` names the larderd to measure; `make capacity` sets it. Without `--bench`, which cargo bench
+//! `LARDERD` names the larderd to measure; `make bench-capacity` sets it. Without `--bench`, which cargo bench
 //! adds, one small case only shows that everything works.
 //!
 //! Files in reading order: [`case`], [`load`].

@@ -2,7 +2,7 @@
 //! and of larderd beside memcached over the wire with equal `-m`.
 //!
 //! Every replay is one run of `larder replay`. `LARDER` and `LARDERD` name the release builds, which
-//! `make traces` sets; the traces are those of `LARDER_TRACES`, else of `shared/traces` beside the checkout.
+//! `make bench-traces` sets; the traces are those of `LARDER_TRACES`, else of `shared/traces` beside the checkout.
 //! `cargo bench -p larder-bench --bench traces -- library web07` replays one trace on the library only.
 //! Without `--bench`, which cargo bench adds, the smallest trace only shows that everything works.
 //!

@@ -1,4 +1,4 @@
-//! How long a cache of a gigabyte takes to be there again: `make restart`.
+//! How long a cache of a gigabyte takes to be there again: `make bench-restart`.
 
 use std::fmt::Write as _;
 use std::thread;
@@ -14,7 +14,7 @@ const ITEMS: u64 = 5_000_000;
 const FILLERS: u64 = 4;
 
 #[test]
-#[ignore = "takes a gigabyte and a minute: make restart"]
+#[ignore = "takes a gigabyte and a minute: make bench-restart"]
 fn restart_of_a_large_cache() -> Result<()> {
     let folder = if std::path::Path::new("/dev/shm").exists() { "/dev/shm" } else { "/tmp" };
     let place = Place(tempfile::Builder::new().prefix("larder-restart-").tempdir_in(folder)?);
