@@ -7,7 +7,9 @@
 
 use std::time::Duration;
 
-use larder::{Basis, Cache, Client, Deadline, Hit, Lent, Request, Sink, StoreMode, Stored, Swap};
+use larder::{
+    Basis, Cache, Client, Deadline, Hit, Lent, Sink, StoreMode, StoreRequest, Stored, Swap,
+};
 
 use crate::{Item, Load, Status};
 
@@ -216,10 +218,10 @@ impl Handle {
 }
 
 impl Store<'_> {
-    fn request(&self, cache: &Cache) -> Request<'_> {
+    fn request(&self, cache: &Cache) -> StoreRequest<'_> {
         let Self { key, mode, ttl_secs, flags, cas, .. } = *self;
         let deadline = ttl(ttl_secs).map_or(Deadline::NEVER, |ttl| cache.deadline_after(ttl));
-        Request { deadline, flags, cas, ..Request::new(key, mode) }
+        StoreRequest { deadline, flags, cas, ..StoreRequest::new(key, mode) }
     }
 
     fn in_cache(&self, cache: &Cache) -> Result<(Status, u64), Status> {

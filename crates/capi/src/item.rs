@@ -54,7 +54,7 @@ impl Item {
     pub(crate) fn of(cache: &Cache, meta: &Meta) -> Self {
         let marks = [
             (meta.stale, mark::LARDER_STALE),
-            (meta.won, mark::LARDER_WON),
+            (meta.token_sent, mark::LARDER_WON),
             (meta.fetched, mark::LARDER_FETCHED),
         ];
         let left = || meta.deadline.0.saturating_sub(cache.now()).max(1);
