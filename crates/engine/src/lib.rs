@@ -4,10 +4,11 @@
 //! hash ─▶ group of 15 slots ─▶ slot names segment, offset ─▶ record: header, fields, key, value
 //! ```
 //!
-//! Writers append records to segments. A store publishes its record with one store to a slot, under
-//! the lock of the slot's group. Readers take no lock: they load the slot, copy the record, and load
-//! the segment's sequence again. When memory runs out, the evictor unlinks every record of a segment
-//! and then clears its sequence; a reader that copied from it sees the change and starts over.
+//! Writers append records to segments. A store publishes its record with one store to a slot,
+//! under the lock of the slot's group. Readers take no lock: they load the slot, copy the record,
+//! and load the segment's sequence again. When memory runs out, the evictor unlinks every record of
+//! a segment and then clears its sequence; a reader that copied from it sees the change and starts
+//! over.
 //!
 //! The crate performs no I/O and reads no clock: callers pass the current second to every operation.
 //! Only `ops/pinned.rs` holds `unsafe` code; all other files reach memory through
@@ -54,8 +55,8 @@ pub use process::superblock::AttachError;
 pub use process::thread_slot::ThreadSlot;
 pub use reclaim::limit::LimitError;
 
-/// A process that holds a group of the index, or all appenders, is stopped. The operation waited for
-/// it for a second or two and changed nothing.
+/// A process that holds a group of the index, or all appenders, is stopped. The operation waited
+/// for it for a second or two and changed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a process that shares the cache has been stopped in the middle of a change; continue it, or end it"

@@ -1,11 +1,11 @@
-//! The engine under every order of its threads that matters: what readers, writers and evictors promise
-//! each other, one test a promise.
+//! Model tests: the engine in many orders of its threads. Each test states one guarantee that
+//! readers, writers and evictors give each other.
 //!
-//! The engine is the real one. Its threads are tasks of `shuttle`, which may let another go on before any
-//! access to the region, and in the middle of any copy. A test describes one [`Scene`](stage::Scene) and what must hold
-//! at its end; [`explore`](stage::explore) plays it again and again, each time in another order. What is explored is
-//! sequentially consistent. Whether the memory orderings suffice is for Miri to say, which plays the same
-//! scenes (docs/concurrency.md).
+//! The engine is the real one. Its threads are tasks of `shuttle`, which may switch to another
+//! thread before any access to the region and in the middle of any copy. A test describes a
+//! [`Scene`](stage::Scene) and what holds at its end. [`explore`](stage::explore) plays it
+//! repeatedly, each time in another order, under sequential consistency. Miri plays the same scenes
+//! to check the memory orderings (docs/concurrency.md).
 
 mod items;
 mod memory;

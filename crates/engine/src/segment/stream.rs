@@ -8,7 +8,8 @@ use larder_region::layout::TTL_CLASSES;
 
 use crate::Engine;
 
-/// The two queues of S3-FIFO (Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023).
+/// The two queues of S3-FIFO (Yang et al., "FIFO queues are all you need for cache eviction", SOSP
+/// 2023).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pool {
     /// New items. Most are never read again and pass through quickly.

@@ -1,4 +1,4 @@
-//! What becomes of a large value that is appended to while others use it.
+//! Appends to a large value while other threads use it.
 
 use larder_item::StoreMode;
 use larder_stats::Counter;
@@ -6,12 +6,12 @@ use larder_stats::Counter;
 use super::*;
 
 const KEY: &[u8] = b"a key";
-/// What is appended: the piece before it is joined with it, those before that are carried over.
+/// The appended part: the last piece is joined with it, the pieces before are carried over.
 const PART: [u8; 600] = [1; 600];
 const SHORT_BYTES: usize = 500;
 
-/// A value of two whole pieces and a short one; its record is in another segment than the whole ones. Tells
-/// theirs.
+/// Stores a value of two full pieces and a short one, whose record is in another segment than the
+/// full pieces. Returns their segment.
 fn large_value(scene: &Scene) -> u32 {
     let upload = scene.stage.upload(KEY, 2 * scene.engine.piece_bytes_max(), 1);
     let segment = scene.seal_written();
@@ -21,7 +21,7 @@ fn large_value(scene: &Scene) -> u32 {
     segment
 }
 
-/// The bytes of the value before it is extended, or after so many parts.
+/// Returns the bytes of the value after `parts` extensions.
 fn bytes_after(scene: &Scene, parts: usize) -> usize {
     2 * scene.engine.piece_bytes_max() + SHORT_BYTES + parts * PART.len()
 }

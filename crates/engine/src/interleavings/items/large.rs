@@ -1,4 +1,4 @@
-//! What a read of a value in pieces finds while the pieces are evicted, moved and overwritten.
+//! Reads of a value in pieces while the pieces are evicted, moved and replaced.
 
 use larder_stats::Counter;
 

@@ -1,4 +1,4 @@
-//! What becomes of the result of a load while others change its key, or move and evict what the load is based on.
+//! Results of a load while other threads change its key, or move and evict its basis.
 
 use larder_item::{Deadline, StoreMode};
 
@@ -22,7 +22,7 @@ fn end(actor: &Actor, basis: Basis) -> bool {
     matches!(stored, Ok(Stored::Stored { .. }))
 }
 
-/// Both with an item there at the beginning and without, with tokens and without.
+/// Plays with and without an item at the start, and with and without cas tokens.
 fn each_beginning(play: impl Fn(&Scene, Basis) + Copy + Send + Sync + 'static) {
     for (versions, is_held) in [(false, false), (false, true), (true, false), (true, true)] {
         explore(move || {

@@ -1,4 +1,4 @@
-//! What readers and writers of items promise each other.
+//! Guarantees between readers and writers of items.
 
 mod extending;
 mod large;

@@ -1,4 +1,4 @@
-//! What only shows where a processor, or a compiler, puts accesses in another order: for Miri.
+//! Guarantees that only fail if the processor or the compiler reorders accesses: for Miri.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::atomic::fence;
@@ -13,7 +13,7 @@ use crate::segment::stream::{Pool, Stream};
 const STREAM: Stream = Stream { pool: Pool::Small, ttl_class: 0 };
 
 #[test]
-fn who_sees_what_is_written_in_a_use_of_a_segment_sees_that_the_use_before_is_over() {
+fn a_reader_of_the_next_use_of_a_segment_sees_that_the_last_one_ended() {
     explore(|| {
         let scene = Scene::new();
         let engine = &scene.engine;
@@ -44,7 +44,7 @@ fn who_sees_what_is_written_in_a_use_of_a_segment_sees_that_the_use_before_is_ov
 }
 
 #[test]
-fn who_chose_a_segment_to_empty_leaves_its_next_use_alone() {
+fn an_evictor_leaves_the_next_use_of_its_segment_alone() {
     explore(|| {
         let scene = Scene::new();
         let segment = scene.engine.take_fresh(&scene.stage.thread, 0).unwrap();
@@ -90,7 +90,7 @@ fn a_segment_is_pinned_or_emptied_and_its_pinned_bytes_stay() {
                 let piece = actor.engine.take_piece(&mut large).unwrap();
                 for _ in 0..2 {
                     assert_eq!(actor.engine.bytes_of(&piece), [1; PIECE_BYTES]);
-                    actor.engine.now(); // Here others go on.
+                    actor.engine.now(); // A point where other threads may run.
                 }
                 actor.engine.release(piece);
                 actor.engine.close_large(&mut large);
@@ -112,7 +112,7 @@ fn a_segment_is_pinned_or_emptied_and_its_pinned_bytes_stay() {
         assert!(!engine.is_pinned(segment) && engine.pinned_segments() == 0);
         assert!(
             pinned || begun || engine.begin_emptying(&scene.stage.thread, old),
-            "it is held by nobody"
+            "a segment without readers must be emptied"
         );
     });
 }

@@ -1,4 +1,4 @@
-//! What a read finds while others store and delete.
+//! Reads while other threads store and delete.
 
 use super::*;
 use crate::interleavings::stage::keys::of_one_tag;

@@ -1,4 +1,4 @@
-//! What becomes of the marks of an item, stale and won, and of what is told of it, while others change or move it.
+//! The stale mark and the recache token of an item while other threads change or move it.
 
 use larder_item::Deadline;
 use larder_item::Direction::Increment;
@@ -11,7 +11,7 @@ use crate::{Stale, StoreRequest, Stored};
 
 const KEY: &[u8] = b"a key";
 
-/// A stale item and its cas token.
+/// Stores a stale item and returns its cas token.
 fn stale_item(scene: &Scene) -> u64 {
     scene.stage.set(KEY, 1);
     scene.stage.mark_stale(KEY, None).unwrap()
@@ -47,7 +47,7 @@ fn of_two_that_claim_an_item_without_token_one_wins() {
     });
 }
 
-/// Plays a thread beside one that moves the item's segment elsewhere.
+/// Plays a thread beside one that moves the item's segment.
 fn beside_a_relocation<T: Send + 'static>(
     scene: &Scene,
     act: impl FnOnce(&Actor) -> T + Send + 'static,
@@ -143,7 +143,7 @@ fn a_mark_ends_a_claim_and_a_claim_after_it_needs_the_new_token() {
 }
 
 #[test]
-fn who_is_told_the_token_of_a_mark_is_told_that_the_item_is_stale() {
+fn a_reader_that_sees_the_token_of_a_mark_sees_the_mark() {
     explore(|| {
         let scene = Scene::new();
         scene.stage.set(KEY, 1);
@@ -243,7 +243,7 @@ fn a_late_value_keeps_the_claim_of_the_item_that_it_replaces() {
 }
 
 #[test]
-fn a_token_asked_for_is_passed_by_who_stores_after_it() {
+fn a_later_store_gets_a_higher_token_than_a_requested_one() {
     explore(|| {
         let scene = Scene::new();
         scene.stage.set(KEY, 1);

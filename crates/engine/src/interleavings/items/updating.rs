@@ -1,4 +1,4 @@
-//! What becomes of an item that is changed where it is, and what is read of it meanwhile.
+//! Changes of an item in place, and reads meanwhile.
 
 use larder_item::Deadline;
 use larder_item::Direction::{Decrement, Increment};
@@ -9,7 +9,7 @@ use super::*;
 
 const KEY: &[u8] = b"a key";
 
-/// Stores a number and counts it: from now on it is changed where it is. Tells its cas token.
+/// Stores a number and increments it, so that later changes happen in place. Returns its cas token.
 fn set_number(scene: &Scene, number: u64) -> u64 {
     scene.stage.set_raw(KEY, (number - 1).to_string().as_bytes());
     let (told, token) = scene.stage.count(KEY, Increment).unwrap();
@@ -17,18 +17,18 @@ fn set_number(scene: &Scene, number: u64) -> u64 {
     token
 }
 
-/// What parts of a value are made of: too long to be written at once.
+/// Returns a value of parts that are too long to be copied at once.
 fn parts(letters: &[u8]) -> Vec<u8> {
     letters.iter().flat_map(|letter| [*letter; 20]).collect()
 }
 
-/// Stores a value of three parts to which one was appended: from now on two more are appended where it is.
+/// Stores a value of three parts and appends one, so that two more are appended in place.
 fn set_growing(scene: &Scene) -> u64 {
     scene.stage.set_raw(KEY, &parts(b"ab"));
     scene.stage.append(KEY, &parts(b"c")).unwrap()
 }
 
-/// Ends a scene in which at least so many changes were made in place.
+/// Ends a scene in which at least `times` changes happened in place.
 fn end_value_update(scene: &Scene, times: u64) {
     scene.end();
     assert!(scene.engine.counter(Counter::AlteredInPlace) >= times, "nothing changed in place");
@@ -53,7 +53,7 @@ fn a_number_and_the_token_read_with_it_belong_together() {
 }
 
 #[test]
-fn of_two_increments_in_place_each_is_told_once_and_the_item_has_the_token_of_the_last() {
+fn two_increments_in_place_return_different_numbers_and_the_item_has_the_last_token() {
     explore(|| {
         let scene = Scene::new();
         set_number(&scene, 6);
@@ -68,7 +68,8 @@ fn of_two_increments_in_place_each_is_told_once_and_the_item_has_the_token_of_th
     });
 }
 
-/// A number gets one digit more, for which it is written anew, while another thread counts it in place.
+/// A number gets one more digit, so that it is rewritten, while another thread increments it in
+/// place.
 fn counted_while_it_gets_a_digit(keeps_versions: bool) {
     let scene = Scene::with_versions(keeps_versions);
     set_number(&scene, 9);
@@ -105,7 +106,7 @@ fn a_first_deadline_given_to_a_number_that_is_counted_stays_and_so_does_the_coun
     });
 }
 
-/// A reader beside two appends in place: it sees none, one or both, under the token of what it sees.
+/// A reader beside two appends in place sees none, one or both, with the matching token.
 fn read_while_appended_to(keeps_versions: bool) {
     let scene = Scene::with_versions(keeps_versions);
     let token = set_growing(&scene);
@@ -144,7 +145,7 @@ fn of_two_appends_in_place_none_is_lost() {
     });
 }
 
-/// A value is prepended to, for which it is written anew, while another thread appends to it in place.
+/// A value is prepended to, so that it is rewritten, while another thread appends to it in place.
 fn prepended_and_appended_to(keeps_versions: bool) {
     let scene = Scene::with_versions(keeps_versions);
     set_growing(&scene);

@@ -1,17 +1,17 @@
-//! What becomes of a value that arrives in parts while the segment of its piece is put to other use.
+//! A value that arrives in parts while the segment of its piece is reused.
 
 use super::*;
 use crate::Upload;
 use crate::interleavings::stage::scene::Crowd;
 
 const KEY: &[u8] = b"a key";
-/// The value is one piece, so long that it is not kept in its record.
+/// The value is one piece, too long to be kept in its record.
 const BYTES: usize = 8000;
-/// Its parts: the first has come when the threads start.
+/// Its parts. The first one has arrived when the threads start.
 const PARTS: [usize; 3] = [2000, 3000, 3000];
 
-/// An upload of which the first part has come, and the segment of its piece, where nothing else lives: whoever needs
-/// a segment after that is emptied gets it.
+/// Starts an upload whose first part has arrived. Returns it and the segment of its piece, which
+/// holds nothing else: the next thread that needs a segment gets it.
 fn begun_upload(scene: &Scene) -> (Upload, u32) {
     scene.lay_out_ghost();
     scene.keep_a_free_segment();
@@ -22,7 +22,7 @@ fn begun_upload(scene: &Scene) -> (Upload, u32) {
     (upload, segment)
 }
 
-/// Brings the other parts and stores the value; false where it was lost.
+/// Pushes the other parts and stores the value. Returns false if it was lost.
 fn bring_the_rest(actor: &Actor, mut upload: Upload) -> bool {
     if PARTS[1..].iter().all(|bytes| actor.push(&mut upload, *bytes, 2)) {
         return actor.publish(KEY, upload);
@@ -31,7 +31,7 @@ fn bring_the_rest(actor: &Actor, mut upload: Upload) -> bool {
     false
 }
 
-/// What others wrote is as they wrote it.
+/// Checks that the values of other threads are intact.
 fn assert_others_are_whole(scene: &Scene) {
     let (others, _) = scene.stage.raw(Crowd::LAST).unwrap();
     assert!(others == [0; Crowd::BYTES], "the upload wrote there");
@@ -64,7 +64,7 @@ fn an_upload_writes_to_its_own_piece_or_nowhere_while_the_segment_is_put_to_othe
 }
 
 #[test]
-fn what_is_written_for_an_upload_goes_to_its_own_piece_while_others_want_the_segment() {
+fn bytes_of_an_upload_go_to_its_own_piece_while_evictors_want_the_segment() {
     explore(|| {
         let scene = Scene::new();
         let (mut upload, segment) = begun_upload(&scene);
@@ -72,7 +72,7 @@ fn what_is_written_for_an_upload_goes_to_its_own_piece_while_others_want_the_seg
             if actor.complete_direct(&mut upload, 2) {
                 return actor.publish(KEY, upload);
             }
-            // An evictor was in the way, which may have turned back since.
+            // An evictor was in the way and may have turned back since.
             actor.engine.abort_upload(&actor.thread, upload);
             false
         });
@@ -91,7 +91,7 @@ fn what_is_written_for_an_upload_goes_to_its_own_piece_while_others_want_the_seg
     });
 }
 
-/// What comes of an upload while somebody tries to evict its piece, whom a reader turns away.
+/// Plays an upload while a reader's pin stops an evictor from taking its piece.
 fn while_a_reader_turns_an_evictor_away<T: Send + 'static>(
     act: impl FnOnce(&Actor, Upload) -> T + Send + 'static,
 ) -> (Scene, T) {
@@ -108,7 +108,7 @@ fn while_a_reader_turns_an_evictor_away<T: Send + 'static>(
 }
 
 #[test]
-fn an_upload_is_stored_though_somebody_begins_to_evict_its_piece_and_turns_back() {
+fn an_upload_is_stored_though_an_evictor_of_its_piece_turns_back() {
     explore(|| {
         let (scene, stored) = while_a_reader_turns_an_evictor_away(bring_the_rest);
         assert!(stored, "nobody took its piece away");
@@ -117,7 +117,7 @@ fn an_upload_is_stored_though_somebody_begins_to_evict_its_piece_and_turns_back(
 }
 
 #[test]
-fn an_upload_given_up_while_somebody_begins_to_evict_its_piece_leaves_no_trace_in_the_accounts() {
+fn an_upload_aborted_while_an_evictor_turns_back_leaves_no_trace_in_the_accounts() {
     explore(|| {
         let abort = |actor: &Actor, upload| actor.engine.abort_upload(&actor.thread, upload);
         while_a_reader_turns_an_evictor_away(abort);

@@ -1,4 +1,4 @@
-//! What becomes of an item whose last use a reader writes while others use it.
+//! The time of the last use, which a reader writes while other threads use the item.
 
 use larder_item::Direction;
 use larder_stats::Counter;
@@ -10,10 +10,10 @@ const KEY: &[u8] = b"a key";
 
 const BEFORE: &[u8] = b"before";
 
-/// The second in which readers read: the stored time of the last use is due then.
+/// The second of the reads: the stored time is due for an update.
 const LATER: u32 = NOW + 1000;
 
-/// The item was last used when it was stored or when it was read.
+/// Checks that the last use is the store or the read.
 fn assert_use_is_known(scene: &Scene) {
     let seen = scene.engine.peek(KEY, LATER).unwrap().seen;
     assert!(seen == LATER || (NOW..NOW + 8).contains(&seen), "{seen}");
@@ -89,7 +89,7 @@ fn a_use_is_not_written_into_a_segment_that_was_given_to_others() {
     explore(|| {
         let scene = Scene::new();
         scene.keep_a_free_segment();
-        // In front of it, so that another record's value comes to where its header is.
+        // In front of it, so that another record's value lies where its header was.
         scene.stage.set(BEFORE, 7);
         scene.stage.set(KEY, 1);
         let old_segment = scene.seal_alone(&[BEFORE, KEY]);

@@ -1,4 +1,4 @@
-//! What becomes of a key that two threads write at the same time.
+//! Concurrent writes of one key.
 
 use larder_item::{Deadline, StoreMode};
 
@@ -86,7 +86,7 @@ fn of_two_deletes_of_one_item_one_finds_it() {
 }
 
 #[test]
-fn no_increment_is_lost_and_none_is_told_twice() {
+fn no_increment_is_lost_and_none_returns_the_same_number() {
     explore(|| {
         let scene = Scene::new();
         scene.stage.set_raw(KEY, b"5");

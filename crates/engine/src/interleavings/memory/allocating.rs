@@ -1,8 +1,8 @@
-//! Who gets a segment when several threads take them and give them back.
+//! Concurrent allocation and freeing of segments.
 
 use super::*;
 
-/// Takes segments until so many are free.
+/// Takes segments until `free` are left.
 fn leave_free(scene: &Scene, free: u64) -> Vec<u32> {
     let mut taken = Vec::new();
     while scene.engine.free_segments() > free {

@@ -1,4 +1,4 @@
-//! What becomes of items while several threads make room.
+//! Items while several threads evict.
 
 use larder_stats::Counter;
 
@@ -10,7 +10,7 @@ use crate::segment::stream::Pool;
 const KEY: &[u8] = b"a key";
 const NEIGHBOUR: &[u8] = b"another";
 
-/// Stores an item that is asked for, alone in a segment, which it tells.
+/// Stores an item that was read, alone in a segment, and returns the segment.
 fn wanted_item(scene: &Scene, key: &[u8]) -> u32 {
     scene.stage.set(key, 1);
     assert_eq!(scene.stage.fill_of(key), Some(1));
@@ -22,7 +22,7 @@ fn pool_of(scene: &Scene, key: &[u8]) -> Pool {
 }
 
 #[test]
-fn two_threads_evict_at_once_and_what_is_asked_for_stays() {
+fn two_threads_evict_at_once_and_items_that_were_read_stay() {
     explore_some(|| {
         let scene = Scene::with_places_for_two_evictors();
         scene.lay_out_ghost();
@@ -90,7 +90,7 @@ fn two_writers_in_a_full_memory_both_find_room() {
     });
 }
 
-/// A key of the group that is split next, which it leaves then.
+/// Returns a key that the next split moves to the new group.
 fn moving_key(scene: &Scene) -> keys::Key {
     scene.lay_out_ghost();
     scene.split_a_group();

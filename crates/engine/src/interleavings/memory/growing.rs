@@ -1,10 +1,10 @@
-//! What a read finds while slots move: groups are split, chains grow and are cut.
+//! Reads while slots move: groups are split, chains grow and shrink.
 
 use super::*;
 use crate::index::group::SLOTS;
 use crate::interleavings::stage::keys::{Key, of_one_group};
 
-/// A full group, with one item more in an overflow group behind it. Its split moves `moving` of them away.
+/// A full group with one more item in an overflow group. Its split moves `moving` items away.
 struct Overflowing {
     scene: Scene,
     staying: Vec<Key>,
@@ -25,7 +25,7 @@ impl Overflowing {
         Self { scene, staying, moving }
     }
 
-    /// The item in the overflow group, which the split brings back to the front.
+    /// Returns the key in the overflow group, which the split moves to the front.
     fn stray(&self) -> Key {
         self.staying[self.staying.len() - 1]
     }

@@ -1,4 +1,4 @@
-//! What those who move items and memory promise to readers and writers.
+//! Guarantees of threads that move items and memory.
 
 mod allocating;
 mod evicting;

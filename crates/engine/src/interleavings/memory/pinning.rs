@@ -1,4 +1,4 @@
-//! What becomes of a segment while a large value in it is read where it is.
+//! Segments with a large value that is read in place.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -10,7 +10,7 @@ const KEY: &[u8] = b"a key";
 /// More than two pieces.
 const BYTES: usize = 18_000;
 
-/// A large value by itself in a segment.
+/// Stores a large value alone in a segment.
 fn large_value_alone(scene: &Scene) -> u32 {
     scene.lay_out_ghost();
     scene.stage.set_large(KEY, BYTES, 1);
@@ -82,7 +82,7 @@ fn an_overwritten_value_is_read_to_its_end() {
 
 #[test]
 fn an_upload_is_whole_or_not_stored_while_a_reader_turns_an_evictor_away_from_its_pieces() {
-    // The uploader may wait for the evictor at any place: every order of the three would be too many.
+    // The uploader may wait for the evictor anywhere: every order of the three would be too many.
     explore_some(|| {
         let scene = Scene::new();
         scene.lay_out_ghost();
@@ -113,7 +113,7 @@ fn readers_that_pin_at_the_same_time_stay_within_their_quota() {
             scene.stage.set_large(key, BYTES, fill);
             scene.seal_alone(&[key]);
         }
-        // Each of them may pin its segments, both together may not.
+        // Each of them alone may pin its segments, both together may not.
         let pinned = scene.engine.segments_max() / 4 - 2;
         scene.engine.pretend_pinned(|_| pinned);
         let holders = Arc::new(AtomicU64::new(0));

@@ -1,4 +1,4 @@
-//! Accounts that are counted again while others store and remove.
+//! Recounts of accounts while other threads store and remove.
 
 use super::*;
 

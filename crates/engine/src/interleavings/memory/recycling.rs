@@ -1,4 +1,4 @@
-//! What a read finds while the segment it reads from is given to other use.
+//! Reads from a segment that is reused meanwhile.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -32,7 +32,7 @@ fn a_key_is_found_though_its_old_record_makes_way_for_others_in_the_middle_of_th
     });
 }
 
-/// A key in the line of its group that readers look at last, alone in its segment.
+/// Returns a key in the line that readers load last, alone in its segment.
 fn far_key(scene: &Scene) -> (Key, u32) {
     let (mut keys, _) = of_one_group(8, 0);
     let key = keys.pop().unwrap();
@@ -62,14 +62,14 @@ fn a_key_is_found_by_the_last_look_though_its_old_record_makes_way_for_others() 
 }
 
 #[test]
-fn two_uses_of_a_segment_whose_sequences_share_their_low_byte_are_told_apart() {
+fn two_uses_of_a_segment_with_the_same_low_byte_of_the_sequence_are_distinguished() {
     explore(|| {
         let scene = Scene::new();
         let (key, old_segment) = far_key(&scene);
         let sequence = scene.engine.sequence(old_segment).load(Relaxed);
         let writer = scene.start(move |actor| {
             actor.set(&key, 2);
-            // As if others had begun segments until now.
+            // As if other threads had activated segments until now.
             actor.engine.memory.word(global::NEXT_SEQUENCE).store(sequence + 256, Relaxed);
             actor.need_a_segment();
         });

@@ -1,4 +1,4 @@
-//! What becomes of an item that is moved out of a sparse segment while others use it.
+//! Items that are moved out of a sparse segment while other threads use them.
 
 use larder_item::{Deadline, Direction};
 use larder_stats::Counter;
@@ -7,7 +7,7 @@ use super::*;
 
 const KEY: &[u8] = b"a key";
 
-/// An item alone in a segment.
+/// Stores an item alone in a segment.
 fn about_to_be_moved(deadline: u32) -> Scene {
     let scene = Scene::without_eviction();
     scene.stage.set_until(KEY, 1, deadline);
@@ -15,7 +15,7 @@ fn about_to_be_moved(deadline: u32) -> Scene {
     scene
 }
 
-/// Plays what another thread does with the item while it is moved.
+/// Plays another thread's use of the item while it is moved.
 fn beside_a_relocation<T: Send + 'static>(
     scene: &Scene,
     act: impl FnOnce(&Actor) -> T + Send + 'static,
@@ -26,7 +26,7 @@ fn beside_a_relocation<T: Send + 'static>(
     mover.join().unwrap();
     let outcome = other.join().unwrap();
     scene.end();
-    // Compacted, or taken back as it was where the other came first and left nothing alive in it.
+    // Compacted, or reclaimed without a move if the other thread left nothing alive in it.
     let emptied = [Counter::SegmentsCompacted, Counter::SegmentsSpent];
     assert!(emptied.map(|counter| scene.engine.counter(counter)).iter().sum::<u64>() > 0);
     outcome
@@ -102,7 +102,7 @@ fn an_increment_of_a_number_that_is_being_moved_counts() {
     });
 }
 
-/// A number that is changed in place, with a cas token or without, is counted while it is moved.
+/// A number that changes in place, with or without a cas token, is incremented while it is moved.
 fn counted_while_it_is_moved(keeps_versions: bool) {
     let scene = Scene::with_versions(keeps_versions);
     scene.stage.set_raw(KEY, b"5");
@@ -128,7 +128,7 @@ fn no_increment_in_place_is_lost_while_a_number_without_token_is_moved() {
     explore(|| counted_while_it_is_moved(false));
 }
 
-/// A growing value, with a cas token or without, is appended to while it is moved.
+/// A growing value, with or without a cas token, is appended to while it is moved.
 fn appended_to_while_it_is_moved(keeps_versions: bool) {
     let scene = Scene::with_versions(keeps_versions);
     scene.stage.set_raw(KEY, &[b'a'; 40]);

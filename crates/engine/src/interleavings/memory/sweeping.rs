@@ -1,4 +1,4 @@
-//! What becomes of an item while its segment is looked through for expired ones.
+//! Items whose segment is swept for expired ones meanwhile.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -12,7 +12,7 @@ use crate::{MetaOutcome, MetaUpdate};
 
 const KEY: &[u8] = b"a key";
 
-/// An item whose deadline is now, alone in the segment that is swept next.
+/// Stores an item that expires now, alone in the segment that is swept next.
 fn about_to_be_swept() -> (Scene, u32) {
     let scene = Scene::new();
     scene.lay_out_ghost();
@@ -27,7 +27,7 @@ fn sweep(actor: &Actor) {
 }
 
 #[test]
-fn an_expired_item_is_swept_though_others_ask_for_it() {
+fn an_expired_item_is_swept_while_other_threads_read_it() {
     explore(|| {
         let (scene, _) = about_to_be_swept();
         let sweeper = scene.start(sweep);
@@ -36,7 +36,7 @@ fn an_expired_item_is_swept_though_others_ask_for_it() {
         assert_eq!(reader.join().unwrap(), None);
         scene.end();
         assert_eq!(scene.engine.total().items, 0);
-        // Whoever is there first takes it back.
+        // The first of the two threads removes it.
         let counters = [Counter::Reclaimed, Counter::CrawlerReclaimed];
         assert_eq!(counters.map(|counter| scene.engine.counter(counter)).iter().sum::<u64>(), 1);
     });
@@ -87,7 +87,7 @@ fn a_segment_that_is_swept_is_not_put_to_other_use_meanwhile() {
         let evicted = evictor.join().unwrap();
         scene.end();
         assert_eq!(scene.stage.fill_of(KEY), None);
-        // Who needed a segment may have taken this one meanwhile.
+        // A thread that needed a segment may have taken this one meanwhile.
         let is_left = !evicted && scene.is_sealed(segment);
         assert!(!is_left || scene.stage.evict(segment), "nobody looks there any more");
     });

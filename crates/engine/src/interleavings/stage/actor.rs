@@ -1,4 +1,4 @@
-//! An actor: a thread of a scene, and what it can do.
+//! Actors: the threads of a scene, and their operations.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -13,16 +13,16 @@ use crate::{
     StoreError, StoreRequest, Stored, ThreadSlot, Upload,
 };
 
-/// The bytes of a value behind its key: enough to be copied in several parts.
+/// The bytes of a value behind its key: enough for a copy in several steps.
 const FILL_BYTES: usize = 48;
 
-/// A thread on its thread slot.
+/// A thread with its thread slot.
 pub(crate) struct Actor {
     pub(crate) engine: Arc<Engine>,
     pub(crate) thread: ThreadSlot,
 }
 
-/// A value that was read: which of those written for its key, and its cas token.
+/// A value that was read: its fill, and its cas token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) fill: u8,
@@ -30,8 +30,8 @@ pub(crate) struct Seen {
     pub(crate) deadline: Deadline,
 }
 
-/// The value of `key` that is filled with `fill`: one that can be told from every other key's, and from a
-/// mix of two.
+/// Returns the value of `key` that is filled with `fill`. It differs from the value of every other
+/// key and from a mix of two values.
 pub(crate) fn value(key: &[u8], fill: u8) -> Vec<u8> {
     [key, &[fill; FILL_BYTES]].concat()
 }
@@ -66,19 +66,20 @@ impl Actor {
         self.engine.store(&self.thread, &request(key, mode, cas, deadline), &value(key, fill), NOW)
     }
 
-    /// Takes a segment back if nothing lives there, else moves what does; false as with [`Self::compact`].
+    /// Reclaims a segment if nothing in it is alive, otherwise compacts it. Returns false as
+    /// [`Self::compact`] does.
     pub(crate) fn reclaim(&self, segment: u32) -> bool {
         let emptied = self.engine.reclaim(&self.thread, self.engine.present_use(segment), NOW);
         matches!(emptied.unwrap(), Emptied::Yes(_))
     }
 
-    /// Evicts a segment; false where somebody else is at it, or reads in it.
+    /// Evicts a segment. Returns false if another thread empties or pins it.
     pub(crate) fn evict(&self, segment: u32) -> bool {
         let old = self.engine.present_use(segment);
         matches!(self.engine.evict(&self.thread, old, Keep::Needed, NOW), Ok(Emptied::Yes(_)))
     }
 
-    /// Moves what lives in a segment; false where somebody else is at it, or reads in it.
+    /// Compacts a segment. Returns false if another thread empties or pins it.
     pub(crate) fn compact(&self, segment: u32) -> bool {
         let emptied = self.engine.compact(&self.thread, self.engine.present_use(segment), NOW);
         matches!(emptied.unwrap(), Emptied::Yes(_))
@@ -90,7 +91,7 @@ impl Actor {
         self.engine.store(&self.thread, &request, bytes, NOW).unwrap();
     }
 
-    /// Stores something for which the segment written to has no room.
+    /// Stores an item that does not fit the current segment.
     pub(crate) fn need_a_segment(&self) {
         self.set_raw(Crowd::LAST, &[0; Crowd::BYTES]);
     }
@@ -101,14 +102,14 @@ impl Actor {
         self.set_raw(key, &vec![fill; bytes]);
     }
 
-    /// Writes the pieces of a large value that is not stored yet.
+    /// Uploads the pieces of a large value without storing it.
     pub(crate) fn upload(&self, key: &[u8], bytes: usize, fill: u8) -> Upload {
         let mut upload = self.engine.upload(key, bytes).unwrap();
         assert!(self.push(&mut upload, bytes, fill));
         upload
     }
 
-    /// Brings so many bytes more; false where those before were evicted.
+    /// Pushes `bytes` more. Returns false if earlier ones were evicted.
     pub(crate) fn push(&self, upload: &mut Upload, bytes: usize, fill: u8) -> bool {
         match self.engine.push(&self.thread, upload, &vec![fill; bytes], NOW) {
             Ok(()) => true,
@@ -117,8 +118,8 @@ impl Actor {
         }
     }
 
-    /// As [`Self::push`], of all that is still to come of a piece, by somebody else than the upload, in two steps. False
-    /// where there is no room for that.
+    /// As [`Self::push`], for the rest of a piece, by a direct receive in two steps. Returns false
+    /// if there is no room for one.
     pub(crate) fn complete_direct(&self, upload: &mut Upload, fill: u8) -> bool {
         let Some(direct_buffer) = self.engine.direct_buffer(&self.thread, upload, NOW) else {
             return false;
@@ -126,14 +127,14 @@ impl Actor {
         let middle = direct_buffer.room.start + direct_buffer.room.len() / 2;
         for part in [direct_buffer.room.start..middle, middle..direct_buffer.room.end] {
             self.engine.memory.write(part.start, &vec![fill; part.len()]);
-            self.engine.now(); // Here others go on.
+            self.engine.now(); // A point where other threads may run.
         }
         let bytes = direct_buffer.room.len();
         self.engine.complete_direct(upload, direct_buffer, bytes);
         true
     }
 
-    /// Stores what was uploaded; false where a piece was evicted meanwhile.
+    /// Stores an upload. Returns false if a piece was evicted meanwhile.
     pub(crate) fn publish(&self, key: &[u8], upload: Upload) -> bool {
         let request = request(key, StoreMode::Set, None, Deadline::NEVER);
         match self.engine.publish_upload(&self.thread, upload, &request, NOW) {
@@ -146,13 +147,13 @@ impl Actor {
         }
     }
 
-    /// Reads a value of [`Self::set_large`] and tells its fill.
+    /// Reads a value of [`Self::set_large`] and returns its fill.
     pub(crate) fn large_fill_of(&self, key: &[u8]) -> Option<u8> {
         self.large(key).map(|(fill, _)| fill)
     }
 
-    /// Reads a value of [`Self::set_large`], again where it was evicted meanwhile, and tells its fill and how many
-    /// bytes it has.
+    /// Reads a value of [`Self::set_large`], again if it was evicted meanwhile, and returns its
+    /// fill and length.
     pub(crate) fn large(&self, key: &[u8]) -> Option<(u8, usize)> {
         loop {
             let mut bytes = Vec::new();
@@ -177,7 +178,8 @@ impl Actor {
         }
     }
 
-    /// As [`Self::large`], of the bytes where they are: they stay as they are while others go on.
+    /// As [`Self::large`], reading pinned bytes in place, which do not change while other threads
+    /// run.
     pub(crate) fn large_in_place(&self, key: &[u8]) -> Option<(u8, usize)> {
         let mut head = Vec::new();
         let (meta, mut large) = match self.engine.read(&self.thread, key, NOW, &mut head, |_, _| {})
@@ -192,7 +194,7 @@ impl Actor {
             let fill = *fill.get_or_insert(bytes[0]);
             for _ in 0..2 {
                 assert!(bytes.iter().all(|byte| *byte == fill), "others wrote there");
-                self.engine.now(); // Here others go on.
+                self.engine.now(); // A point where other threads may run.
             }
             seen_bytes += bytes.len();
         };
@@ -205,15 +207,15 @@ impl Actor {
         fill.map(|fill| (fill, seen_bytes))
     }
 
-    /// Opens a large value and closes it, and returns how many readers held one while this one did, itself included: 0 if
-    /// it got no pins. `holders` counts them.
+    /// Opens and closes a large value. Returns how many readers held one at the same time, itself
+    /// included, or 0 if it got no pins. `holders` counts them.
     pub(crate) fn hold_large(&self, key: &[u8], holders: &AtomicU64) -> u64 {
         let read = self.engine.read(&self.thread, key, NOW, &mut Vec::new(), |_, _| {});
         let Read::Large(_, mut large) = read else { panic!("{key:?} has a large value") };
         let mut held = 0;
         if large.is_pinned {
             holders.fetch_add(1, SeqCst);
-            self.engine.now(); // Here others go on.
+            self.engine.now(); // A point where other threads may run.
             held = holders.load(SeqCst);
             holders.fetch_sub(1, SeqCst);
         }
@@ -221,7 +223,7 @@ impl Actor {
         held
     }
 
-    /// Reads the value of a key, which must be one that [`Self::set`] can have written for it.
+    /// Reads the value of a key and checks that [`Self::set`] can have written it.
     pub(crate) fn get(&self, key: &[u8]) -> Option<Seen> {
         let mut bytes = Vec::new();
         match self.engine.read(&self.thread, key, NOW, &mut bytes, |_, _| {}) {
@@ -235,12 +237,12 @@ impl Actor {
         }
     }
 
-    /// As [`Self::get`]: which value it is.
+    /// As [`Self::get`]; returns the fill of the value.
     pub(crate) fn fill_of(&self, key: &[u8]) -> Option<u8> {
         self.get(key).map(|seen| seen.fill)
     }
 
-    /// Reads a key in the second `now`, and returns the bytes of its value.
+    /// Reads a key in the second `now` and returns its value.
     pub(crate) fn read_at(&self, key: &[u8], now: Second) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
         match self.engine.read(&self.thread, key, now, &mut bytes, |_, _| {}) {
@@ -250,7 +252,7 @@ impl Actor {
         }
     }
 
-    /// As [`Self::read_at`], of a value that [`Self::set`] stored: returns which it is.
+    /// As [`Self::read_at`], for a value of [`Self::set`]; returns its fill.
     pub(crate) fn fill_at(&self, key: &[u8], now: Second) -> Option<u8> {
         self.read_at(key, now).map(|bytes| {
             let fill = *bytes.last().unwrap();
@@ -269,7 +271,7 @@ impl Actor {
         matches!(self.engine.update_meta(&self.thread, key, &update, NOW), Ok(MetaOutcome::Done(_)))
     }
 
-    /// Marks an item stale, with another deadline where there is one, and tells its cas token then.
+    /// Marks an item stale, with another deadline if one is given, and returns its new cas token.
     pub(crate) fn mark_stale(&self, key: &[u8], deadline: Option<Deadline>) -> Option<u64> {
         let update = MetaUpdate { stale: true, deadline, ..MetaUpdate::default() };
         match self.engine.update_meta(&self.thread, key, &update, NOW).unwrap() {
@@ -279,12 +281,12 @@ impl Actor {
         }
     }
 
-    /// Takes the right to bring the new value of an item with this cas token.
+    /// Claims the recache token of the item with this cas token.
     pub(crate) fn claim(&self, key: &[u8], token: u64) -> bool {
         self.engine.claim(&self.thread, key, token, NOW)
     }
 
-    /// What is known of an item.
+    /// Returns the metadata of an item.
     pub(crate) fn peek(&self, key: &[u8]) -> Option<Meta> {
         self.engine.peek(key, NOW)
     }
@@ -297,12 +299,12 @@ impl Actor {
         self.engine.split(&self.thread, NOW).unwrap();
     }
 
-    /// Adds one to a number and tells what it is then, if there is one.
+    /// Increments a number and returns the new one, if there is one.
     pub(crate) fn increment(&self, key: &[u8]) -> Option<u64> {
         self.count(key, Direction::Increment).map(|(number, _)| number)
     }
 
-    /// Moves a number by one and tells what it is then, and its cas token, if there is one.
+    /// Changes a number by one and returns the new one and its cas token, if there is one.
     pub(crate) fn count(&self, key: &[u8], direction: Direction) -> Option<(u64, u64)> {
         match self
             .engine
@@ -316,7 +318,7 @@ impl Actor {
         }
     }
 
-    /// Appends to, or prepends to, a value and tells its cas token then, if there is one.
+    /// Appends or prepends to a value and returns its new cas token, if there is one.
     pub(crate) fn extend(&self, key: &[u8], mode: StoreMode, part: &[u8]) -> Option<u64> {
         let request = request(key, mode, None, Deadline::NEVER);
         match self.engine.store(&self.thread, &request, part, NOW).unwrap() {
@@ -330,7 +332,7 @@ impl Actor {
         self.extend(key, StoreMode::Append, part)
     }
 
-    /// Reads a value, as it is, and its cas token.
+    /// Returns a value as it is, and its cas token.
     pub(crate) fn raw(&self, key: &[u8]) -> Option<(Vec<u8>, u64)> {
         let mut bytes = Vec::new();
         match self.engine.read(&self.thread, key, NOW, &mut bytes, |_, _| {}) {

@@ -1,4 +1,4 @@
-//! Playing a scene in many orders.
+//! The exploration of the orders of a scene.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -10,19 +10,19 @@ use shuttle::scheduler::{PctScheduler, RandomScheduler, Schedule, Scheduler, Tas
 pub(crate) use shuttle::thread;
 use shuttle::{Config, Runner};
 
-/// How many orders with two or three preemptions at random places are tried.
+/// The number of orders with two or three preemptions at random places.
 const FEW_PREEMPTIONS: usize = 1500;
-/// How many orders are tried in which each step may be anybody's.
+/// The number of orders in which each step may be any thread's.
 const ALL_PREEMPTIONS: usize = 100;
-/// Where the random places come from: the same ones each time, so that a test that passed passes again.
+/// The seed of the random places, fixed so that a test that passed passes again.
 const SEED: u64 = 0x1A2D;
-/// A scene has some hundred steps; one that takes so many hangs.
+/// A scene has some hundred steps; one with this many hangs.
 const STEPS_MAX: usize = 200_000;
 
 /// Plays a scene in every order with at most one preemption, and in many with more.
 ///
-/// With `LARDER_INTERLEAVINGS=n` it is every order with at most two, and n times as many with more, other
-/// ones each time.
+/// With `LARDER_INTERLEAVINGS=n`, in every order with at most two, and in n times as many with
+/// more, each time different ones.
 pub(crate) fn explore(scene: impl Fn() + Copy + Send + Sync + 'static) {
     let bound = if asked_times().is_some() { 2 } else { 1 };
     play(scene, Preemptions::up_to(bound));
@@ -33,7 +33,7 @@ fn asked_times() -> Option<NonZeroUsize> {
     std::env::var("LARDER_INTERLEAVINGS").ok().map(|n| n.parse().unwrap())
 }
 
-/// As [`explore`], without every order: for a scene too long for that.
+/// As [`explore`], without every order: for a scene that is too long for that.
 pub(crate) fn explore_some(scene: impl Fn() + Copy + Send + Sync + 'static) {
     let (times, seed) = match asked_times() {
         None => (1, SEED),
@@ -45,15 +45,15 @@ pub(crate) fn explore_some(scene: impl Fn() + Copy + Send + Sync + 'static) {
     play(scene, RandomScheduler::new_from_seed(seed, times * ALL_PREEMPTIONS));
 }
 
-/// May threads be stopped before each access from now on?
+/// Allows or forbids preemption before each access from now on.
 pub(crate) fn preempt(preempt: bool) {
     turns::schedule_by(preempt.then_some(offer));
 }
 
-/// What the threads of a scene do with their turns.
+/// Decides whether a thread yields.
 fn offer(turn: YieldPoint) {
     match turn {
-        // Who unwinds has failed; others need not see it.
+        // An unwinding thread has failed; the other threads need not see it.
         _ if std::thread::panicking() => {}
         YieldPoint::Access => thread::sleep(Duration::ZERO),
         YieldPoint::Wait => thread::yield_now(),
@@ -69,19 +69,19 @@ fn play(scene: impl Fn() + Send + Sync + 'static, scheduler: impl Scheduler + 's
     Runner::new(scheduler, config).run(scene);
 }
 
-/// Explores every schedule in which at most so many times a thread is stopped that could have gone on. The
-/// first task sets the scene and looks at the end of it: it is never stopped.
+/// Explores every schedule with a bounded number of preemptions. The first task sets up the scene
+/// and checks its end: it is never preempted.
 #[derive(Debug)]
 struct Preemptions {
     bound: usize,
-    /// The decisions of this execution: those up to `decided` repeat an earlier one's.
+    /// The decisions of this execution. The first `decided` repeat an earlier one's.
     decisions: Vec<Decision>,
     decided: usize,
     preempted: usize,
     begun: bool,
 }
 
-/// A place where the schedule could go on in `ways` ways, of which `taken` is tried now.
+/// A point where the schedule can continue in `ways` ways, of which `taken` is tried now.
 #[derive(Debug)]
 struct Decision {
     taken: usize,

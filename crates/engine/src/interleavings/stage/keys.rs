@@ -1,4 +1,4 @@
-//! Keys that meet: in one group of the index, under one tag.
+//! Keys that collide: in one group of the index, or with one tag.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -16,8 +16,8 @@ fn all() -> impl Iterator<Item = Key> {
     (0..10_000_000u32).map(|n| format!("{n:08}").into_bytes().try_into().unwrap())
 }
 
-/// The keys of one group that prefer its first line: `stays` that the split of the group leaves there, and
-/// `moves` that it does not.
+/// Returns keys of one group that prefer its first line: `stays` that the split leaves there, and
+/// `moves` that it moves.
 pub(crate) fn of_one_group(stays: usize, moves: usize) -> (Vec<Key>, Vec<Key>) {
     static KEYS: OnceLock<(Vec<Key>, Vec<Key>)> = OnceLock::new();
     let (staying, moving) = KEYS.get_or_init(|| {
@@ -32,7 +32,7 @@ pub(crate) fn of_one_group(stays: usize, moves: usize) -> (Vec<Key>, Vec<Key>) {
     (staying[..stays].to_vec(), moving[..moves].to_vec())
 }
 
-/// Two keys of one group with the same tag: slots do not tell them apart.
+/// Returns two keys of one group with the same tag, which slots do not distinguish.
 pub(crate) fn of_one_tag() -> (Key, Key) {
     static KEYS: OnceLock<(Key, Key)> = OnceLock::new();
     *KEYS.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! What the tests are played with: threads, scenes, and the exploration of their orders.
+//! The stage of the model tests: threads, scenes, and the exploration of their orders.
 
 pub(crate) mod actor;
 #[cfg(not(miri))]

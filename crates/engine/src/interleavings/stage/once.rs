@@ -1,5 +1,5 @@
-//! Playing a scene once, on threads of the system: under Miri, which chooses the order itself, and lets loads
-//! see what the memory orderings allow them to see. It is run with many seeds.
+//! Plays a scene once, on threads of the system: under Miri, which chooses the order itself and
+//! lets loads return any value that the memory orderings allow. Miri repeats it with many seeds.
 
 pub(crate) use std::thread;
 
@@ -9,5 +9,5 @@ pub(crate) fn explore(scene: impl Fn()) {
 
 pub(crate) use explore as explore_some;
 
-/// Miri stops threads wherever it likes.
+/// Miri preempts threads anywhere.
 pub(crate) fn preempt(_preempt: bool) {}

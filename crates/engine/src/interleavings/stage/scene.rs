@@ -1,4 +1,4 @@
-//! A scene: one small engine and the threads that meet on it.
+//! Scenes: a small engine and the threads that meet on it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,13 +14,14 @@ use crate::{Config, Engine};
 /// The second in which every scene plays.
 pub(crate) const NOW: Second = 10;
 
-/// An engine and whoever sets it up. Until threads start nobody is stopped: what comes before is one step.
+/// An engine and the actor that sets it up. Until threads start, no preemption happens: the setup
+/// is one step.
 pub(crate) struct Scene {
     pub(crate) engine: Arc<Engine>,
     pub(crate) stage: Actor,
 }
 
-/// The smallest engine there is: 14 segments for records, and an index of 512 groups.
+/// The smallest engine: 14 segments for records, and an index of 512 groups.
 const SMALL: Config = Config {
     memory_bytes: 1 << 20,
     memory_bytes_max: 1 << 20,
@@ -32,28 +33,28 @@ const SMALL: Config = Config {
     epoch: Epoch { unix_secs: 0 },
 };
 
-/// An engine that hashes keys as that of every scene does.
+/// Returns an engine that hashes keys as every scene's does.
 pub(crate) fn small_engine() -> Engine {
     Engine::create(&SMALL).unwrap()
 }
 
 impl Scene {
-    /// A scene in which items may be evicted.
+    /// Returns a scene with eviction.
     pub(crate) fn new() -> Self {
         Self::of(&SMALL)
     }
 
-    /// A scene in which items are moved, not evicted.
+    /// Returns a scene that moves items instead of evicting them.
     pub(crate) fn without_eviction() -> Self {
         Self::of(&Config { evicts: false, ..SMALL })
     }
 
-    /// A scene in which items are moved, not evicted, and have cas tokens or none.
+    /// Returns a scene without eviction, with or without cas tokens.
     pub(crate) fn with_versions(keeps_versions: bool) -> Self {
         Self::of(&Config { evicts: false, keeps_versions, ..SMALL })
     }
 
-    /// A scene with so many segments that two threads may evict at the same time.
+    /// Returns a scene with enough segments for two concurrent evictors.
     pub(crate) fn with_places_for_two_evictors() -> Self {
         let memory_bytes_max = 80 << 20;
         let scene = Self::of(&Config { memory_bytes_max, ..SMALL });
@@ -68,7 +69,7 @@ impl Scene {
         Self { engine, stage }
     }
 
-    /// Starts a thread. From here on whoever accesses the region may be stopped.
+    /// Starts a thread. From here on, any access to the region may be preempted.
     pub(crate) fn start<T: Send + 'static>(
         &self,
         act: impl FnOnce(&Actor) -> T + Send + 'static,
@@ -79,7 +80,7 @@ impl Scene {
         thread::spawn(move || act(&actor))
     }
 
-    /// Leaves one segment on the free stack, which the engine keeps for survivors: the next one that becomes
+    /// Leaves one free segment, which the engine keeps for survivors: the next one that becomes
     /// free is used at once.
     pub(crate) fn keep_a_free_segment(&self) {
         self.seal_written();
@@ -91,8 +92,8 @@ impl Scene {
         self.engine.used_segments() - self.engine.segments_in_use()
     }
 
-    /// Brings about that the items of these keys, just stored, are alone in their segment, and that the
-    /// segment written to now has room for small records only. Returns the first one.
+    /// Makes the items of these keys, just stored, alone in their segment, and leaves the current
+    /// segment with room for small records only. Returns the first one.
     pub(crate) fn seal_alone(&self, keys: &[&[u8]]) -> u32 {
         let segment = self.seal_written();
         Crowd::new(self).fill_segment();
@@ -100,14 +101,13 @@ impl Scene {
         segment
     }
 
-    /// Puts a few segments on the free stack: those that are needed next are taken from there, and nothing is
-    /// compacted for them.
+    /// Frees a few segments: the next allocations take those, without compaction.
     pub(crate) fn free_some_segments(&self) {
         let taken = [(); 4].map(|()| self.engine.take_fresh(&self.stage.thread, 0).unwrap());
         taken.into_iter().for_each(|segment| self.engine.free(&self.stage.thread, segment));
     }
 
-    /// Seals the segment that holds the record of a key, which is being written to, as it is. Tells it.
+    /// Seals the segment that holds the record of a key and is being written to. Returns it.
     pub(crate) fn seal(&self, key: &[u8]) -> u32 {
         let segment = self.segment_of(key);
         assert_eq!((self.engine.state(segment), self.engine.layout.stripes), (State::Active, 1));
@@ -119,7 +119,7 @@ impl Scene {
         segment
     }
 
-    /// Fills and seals the segment written to with what is then deleted, and tells which it was.
+    /// Fills the current segment with items, seals it, deletes them, and returns the segment.
     pub(crate) fn seal_written(&self) -> u32 {
         let mut crowd = Crowd::new(self);
         let segment = crowd.add();
@@ -130,7 +130,7 @@ impl Scene {
         segment
     }
 
-    /// Fills the segment written to, to the last byte.
+    /// Fills the current segment to the last byte.
     pub(crate) fn fill_segment(&self) {
         let segment = Crowd::new(self).fill_segment();
         let room_bytes = self.engine.layout.segment_bytes - self.engine.filled(segment);
@@ -139,7 +139,7 @@ impl Scene {
         assert_eq!(self.engine.filled(segment), self.engine.layout.segment_bytes);
     }
 
-    /// Fills all memory but what the engine keeps for survivors: who needs a segment must evict.
+    /// Fills all memory except the spare segments: a thread that needs a segment must evict.
     pub(crate) fn fill_memory(&self) {
         let evicted = self.engine.counter(Counter::SegmentsEvicted);
         let kept = self.engine.spare_segments();
@@ -151,12 +151,12 @@ impl Scene {
         assert_eq!(self.engine.counter(Counter::SegmentsEvicted), evicted);
     }
 
-    /// The segment that holds the record of a key.
+    /// Returns the segment that holds the record of a key.
     pub(crate) fn segment_of(&self, key: &[u8]) -> u32 {
         self.engine.find(self.engine.hash(key), key).unwrap().slot.segment()
     }
 
-    /// Is a segment left as it was when it was full?
+    /// True if a segment is unchanged since it was sealed.
     pub(crate) fn is_sealed(&self, segment: u32) -> bool {
         self.engine.state(segment) == State::Sealed
     }
@@ -166,22 +166,24 @@ impl Scene {
         self.stage.split_a_group();
     }
 
-    /// Gives the ghost its segment, which the first eviction would do: later ones leave what they empty free.
+    /// Gives the ghost its segment, as the first eviction would, so that later ones leave what they
+    /// empty free.
     pub(crate) fn lay_out_ghost(&self) {
         self.engine.extend_ghost(&self.stage.thread);
     }
 
-    /// As if others had pinned as many segments as readers may: large values are read without pins.
+    /// As if other threads had pinned as many segments as readers may: large values are read
+    /// without pins.
     pub(crate) fn others_pin_all_they_may(&self) {
         self.engine.pretend_pinned(|_| self.engine.segments_max());
     }
 
-    /// These others are done.
+    /// Drops these pins.
     pub(crate) fn others_unpin(&self) {
         self.engine.pretend_pinned(|pinned| pinned - self.engine.segments_max());
     }
 
-    /// The end of the scene: all threads have been joined, and nothing is broken or still held.
+    /// Ends the scene: checks that all threads have ended and that nothing is broken or held.
     pub(crate) fn end(&self) {
         preempt(false);
         let in_use = |segment: &u32| self.engine.sequence(*segment).load(Relaxed) != 0;
@@ -191,14 +193,14 @@ impl Scene {
             (0, 0),
             "segments are held, or counted so"
         );
-        // Walking all of the index takes Miri longer than everything else.
+        // A walk over the index takes Miri longer than everything else.
         if !cfg!(miri) {
             self.engine.validate().unwrap();
         }
     }
 }
 
-/// Large items that nobody reads: they fill segments.
+/// Large items that no thread reads: they fill segments.
 pub(crate) struct Crowd<'a> {
     scene: &'a Scene,
     keys: Vec<Vec<u8>>,
@@ -214,7 +216,7 @@ impl<'a> Crowd<'a> {
         Self { scene, keys: Vec::new() }
     }
 
-    /// Adds one more and tells its segment.
+    /// Adds one and returns its segment.
     fn add(&mut self) -> u32 {
         let key = format!("{} of the crowd", self.scene.engine.counter(Counter::ItemsTotal));
         self.keys.push(key.into_bytes());
@@ -223,7 +225,7 @@ impl<'a> Crowd<'a> {
         self.scene.segment_of(key)
     }
 
-    /// Adds until the segment written to, which it tells, has no room for another.
+    /// Adds items until the current segment, which it returns, has no room for another.
     fn fill_segment(&mut self) -> u32 {
         let segment = self.add();
         let (engine, whole) = (&self.scene.engine, self.scene.engine.layout.segment_bytes);
@@ -234,7 +236,7 @@ impl<'a> Crowd<'a> {
         segment
     }
 
-    /// Deletes them all.
+    /// Deletes all of them.
     fn leave(self) {
         self.keys.iter().for_each(|key| assert!(self.scene.stage.delete(key)));
     }
