@@ -1,4 +1,4 @@
-//! The cache.
+//! [`Cache`]: its shared state, its clock, its limits and its checks.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -19,17 +19,18 @@ use crate::thread::maintainer::Maintainer;
 use crate::thread::slots::ThreadSlots;
 use crate::{Builder, Clock, Inheritance, OpenError, Opening, SharedError, thread::slots};
 
-/// A cache. Clones are cheap and share everything. There is nothing to close: the memory is given back when the
-/// last clone is dropped, with the walks, uploads and large values that are under way.
+/// A cache. Clones are cheap and share everything. There is no close operation: the memory is
+/// returned when the last clone is dropped, together with the walks, uploads and large values still
+/// in use.
 ///
-/// Every operation costs a hash of the key and a cache miss or two. Writers of keys that share one of the
-/// index's groups wait for each other for a few dozen instructions; readers wait for nobody.
+/// Every operation costs a hash of the key and one or two cache misses. Writers whose keys share a
+/// group of the index wait for each other for a few dozen instructions. Readers never wait.
 #[derive(Clone, Debug)]
 pub struct Cache {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// The cache of a process that cannot use the one it was forked with.
+/// The settings of the small cache that a forked process uses when it cannot use the parent's.
 const SUBSTITUTE: Config = Config {
     memory_bytes: 1 << 20,
     memory_bytes_max: 1 << 20,
@@ -41,25 +42,25 @@ const SUBSTITUTE: Config = Config {
     epoch: Epoch { unix_secs: 0 },
 };
 
-/// What the clones of a cache share.
+/// The state that all clones of a cache share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) engine: Engine,
     time: Time,
     pub(crate) thread_slots: ThreadSlots,
     pub(crate) queues: Queues,
-    /// Set once, where there is one.
+    /// The maintainer thread, set once if the cache has one.
     pub(crate) maintainer: OnceLock<Maintainer>,
-    /// Held by the maintainer while it works, and by who must not be disturbed by it.
+    /// Held by the maintainer while it works, and by callers that must keep it waiting.
     pub(crate) tidying: Mutex<()>,
     pub(crate) flights: Flights,
-    /// How many forks had led to the process that this is of.
+    /// Number of forks that led to the process that owns this state.
     forks: u32,
-    /// The same in a process that was forked from it, where it was used there.
+    /// The state for a child forked from that process, created on its first use there.
     in_child: OnceLock<Arc<Self>>,
-    /// Why the cache of before could not be used in this process any more, if it could not.
+    /// The error that kept this process from using the parent's cache; `None` if it uses it.
     lost: Option<CreateError>,
-    /// The region's file, where it has one.
+    /// The file of the region; `None` for memory that no file backs.
     file: Option<File>,
     opening: Opening,
 }
@@ -73,16 +74,17 @@ impl Shared {
         }
     }
 
-    /// Is this the process that opened it, or else took it over after a fork?
+    /// True if this process opened the cache, or took it over after a fork.
     #[inline]
     pub(crate) fn is_of_this_process(&self) -> bool {
         self.forks == forks()
     }
 
-    /// What takes its place in this process, which was forked from the one that it is of.
+    /// Returns the state that replaces this one in a process forked from its owner.
     ///
-    /// Whatever a thread held at the fork, of locks or of the region, is held for ever in the child, where that thread is
-    /// not: so the child begins with new ones. Where it cannot use the region it goes on with a small cache of its own.
+    /// The threads that hold locks or resources of the region at the fork do not exist in the
+    /// child, so in the child those are held for ever. The child therefore creates its own. If it
+    /// cannot use the region, it continues with a small private cache.
     #[cold]
     fn in_this_process(&self) -> &Arc<Self> {
         let mut last = self;
@@ -96,14 +98,15 @@ impl Shared {
     }
 
     fn forked(&self) -> Self {
-        // One is the thread slot that is always lent.
+        // The additional slot is the one that the process always lends.
         let own_thread_slots = 1 + slots::of_this_thread(self);
         match self.engine.in_child(own_thread_slots) {
             Ok(engine) => Self::new(engine, self.time),
             Err(error) => {
                 let (hash_seed, epoch) = (random(), self.engine.epoch());
                 let config = Config { hash_seed, epoch, ..SUBSTITUTE };
-                let engine = Engine::create(&config).expect("a megabyte can be had");
+                let engine = Engine::create(&config)
+                    .expect("cannot allocate the 1 MiB cache of a forked process");
                 engine.tick(self.engine.now());
                 Self { lost: Some(error), ..Self::new(engine, self.time) }
             }
@@ -127,14 +130,14 @@ impl Shared {
         }
     }
 
-    /// Keeps the maintainer waiting, or all who wait for it.
+    /// Keeps the maintainer waiting until the guard is dropped.
     pub(crate) fn tidying(&self) -> MutexGuard<'_, ()> {
         self.tidying.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Cache {
-    /// The settings of a cache that is to be opened.
+    /// Returns the default settings for opening a cache.
     ///
     /// ```
     /// let cache = larder::Cache::builder().memory_bytes(16 << 20).cas(true).open()?;
@@ -149,20 +152,21 @@ impl Cache {
         Self { shared: Arc::new(Shared { file, opening, ..Shared::new(engine, time) }) }
     }
 
-    /// What the clones of this cache share in this process.
+    /// Returns the shared state as this process sees it.
     #[inline]
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         if self.shared.is_of_this_process() { &self.shared } else { self.shared.in_this_process() }
     }
 
-    /// Opens the cache in a file, for all processes that open it: what is there as it is, or an empty one with the
-    /// settings that [`Builder`] has by default. [`Builder::shared`] says more.
+    /// Opens the cache in a file, for all processes that open the file. If the file holds a cache,
+    /// it is used as it is; otherwise an empty cache with the default settings of [`Builder`] is
+    /// created. See [`Builder::shared`].
     ///
-    /// Cost: that of a few system calls, and of what processes left that were killed, which is put in order; a file that is
-    /// made has all of its memory at once.
+    /// Cost: a few system calls, and the repair of state that killed processes left behind. A new
+    /// file has all of its memory allocated at once.
     ///
     /// # Errors
-    /// [`OpenError`] names the file and what is wrong with it.
+    /// [`OpenError`] names the file and describes the problem.
     ///
     /// ```
     /// # let folder = tempfile::tempdir()?;
@@ -177,7 +181,7 @@ impl Cache {
         Self::builder().shared(path).open()
     }
 
-    /// What became of the file when the cache was opened.
+    /// Returns how the file was opened: created, attached or replaced.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -188,24 +192,26 @@ impl Cache {
         &self.shared.opening
     }
 
-    /// A number that the memory of no other cache has, and the process ids of those that share it, this one among them.
-    /// 0 for memory that is not shared.
+    /// Returns a number unique to this cache's memory, and the process ids of the processes that
+    /// share it, this one included. The number is 0 for memory that is not shared.
     pub fn identity(&self) -> (u128, Vec<u64>) {
         let engine = &self.shared().engine;
         (engine.birth().identity, engine.peer_process_ids())
     }
 
-    /// The file of a [`Builder::readable`] or [`Builder::shared`] cache. Through a descriptor of a readable one others can
-    /// only read, through one of a shared one as they opened it.
+    /// Returns the file of a [`Builder::readable`] or [`Builder::shared`] cache. A descriptor of a
+    /// readable cache only allows reading; one of a shared cache allows the access with which the
+    /// receiver opens it.
     pub fn reading_file(&self) -> Option<&File> {
         self.shared.file.as_ref()
     }
 
-    /// What another process needs to use this cache with this one, or in its place ([`Builder::open_inherited`]); none where
-    /// the cache was not opened with [`Builder::inheritable`]. Descriptors go through a unix socket.
+    /// Returns the descriptors that another process needs to use this cache together with this
+    /// process, or in its place ([`Builder::open_inherited`]). Returns `None` if the cache was not
+    /// opened with [`Builder::inheritable`]. The descriptors can be sent through a unix socket.
     ///
     /// # Errors
-    /// The memory or the lock file cannot be opened once more.
+    /// The memory or the lock file cannot be opened again.
     pub fn inheritance(&self) -> Option<Result<Inheritance, SharedError>> {
         let region = self.shared.file.as_ref().filter(is_length_sealed)?;
         let locks = self.shared.engine.lock_file_to_pass()?;
@@ -219,8 +225,8 @@ impl Cache {
         Some(region.and_then(|region| Ok(Inheritance { region, locks: locks? })))
     }
 
-    /// Why this process has a small cache of its own in place of the one it was forked with, if that is so: it could not
-    /// become one more of those that share it.
+    /// Returns the reason why this process uses a small cache of its own after a fork: it could not
+    /// join the processes that share the parent's cache. `None` if it uses that cache.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -231,7 +237,7 @@ impl Cache {
         self.shared().lost.as_ref()
     }
 
-    /// Do items carry cas tokens?
+    /// True if items carry cas tokens.
     ///
     /// ```
     /// assert!(larder::Cache::builder().cas(true).open()?.keeps_cas());
@@ -241,8 +247,8 @@ impl Cache {
         self.shared().engine.keeps_versions()
     }
 
-    /// Makes everything stored so far invisible, in constant time. [`Cache::maintain`] takes its memory back;
-    /// so do stores that need it.
+    /// Makes everything stored so far invisible, in constant time. [`Cache::maintain`] reclaims the
+    /// memory, and so do stores that need it.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -256,8 +262,8 @@ impl Cache {
         self.shared().engine.flush();
     }
 
-    /// Takes back memory of items that expired or were cleared. Nothing depends on it being called; a server
-    /// does so every second. A call does a bounded amount of work, a few milliseconds.
+    /// Reclaims the memory of expired and cleared items. Calling it is optional; a server calls it
+    /// every second. A call does a bounded amount of work, a few milliseconds.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -272,10 +278,10 @@ impl Cache {
         self.with_thread_slot(|engine, thread| engine.maintain(thread, now));
     }
 
-    /// How many items are stored. Those that expired or were cleared count until they are read or their
-    /// memory is taken back.
+    /// Returns the number of stored items. Expired and cleared items count until they are read or
+    /// their memory is reclaimed.
     ///
-    /// Cost: a look at every segment's account.
+    /// Cost: a look at the counters of every segment.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -287,12 +293,12 @@ impl Cache {
         self.shared().engine.items()
     }
 
-    /// Is nothing stored?
+    /// True if no item is stored.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The current second of the cache's clock.
+    /// Returns the current second of the cache's clock.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -304,12 +310,13 @@ impl Cache {
         self.shared().now()
     }
 
-    /// The second of the cache's life by the system's clock, for whoever ticks the cache in real time.
+    /// Returns the second of the cache's life by the system's clock, for callers that tick the
+    /// cache in real time.
     pub fn system_second(&self) -> Second {
         self.shared().time.system_second()
     }
 
-    /// Moves a [`Clock::Ticked`] clock forward; it never goes back.
+    /// Moves a [`Clock::Ticked`] clock forward. An earlier second has no effect.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().clock(larder::Clock::Ticked).open()?;
@@ -323,7 +330,7 @@ impl Cache {
         self.shared().engine.tick(now);
     }
 
-    /// The tie between the cache's seconds and Unix time.
+    /// Returns the relation between the cache's seconds and Unix time.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -334,7 +341,7 @@ impl Cache {
         self.shared().engine.epoch()
     }
 
-    /// One of the counters that the engine keeps, summed over threads.
+    /// Returns one of the engine's counters, summed over all threads.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -346,7 +353,7 @@ impl Cache {
         self.shared().engine.counter(counter)
     }
 
-    /// Sets the counters that count events back to 0.
+    /// Resets the counters of events to 0.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -359,25 +366,26 @@ impl Cache {
         self.shared().engine.reset_counters();
     }
 
-    /// Changes how much memory the cache may use, up to [`Builder::memory_bytes_max`]. More can be used at once.
-    /// Less than is in use takes effect little by little with [`Builder::maintainer`], without it with the next stores and
-    /// calls of [`Cache::maintain`]: what is wanted least is evicted and its memory goes back to the system.
+    /// Changes the memory limit, up to [`Builder::memory_bytes_max`]. A higher limit takes effect
+    /// at once. A limit below current use takes effect gradually: in the background with
+    /// [`Builder::maintainer`], otherwise with the next stores and calls of [`Cache::maintain`].
+    /// Shrinking evicts the least valuable items and returns their memory to the system.
     ///
     /// # Errors
-    /// [`LimitError`] names the bounds.
+    /// [`LimitError`] states the valid range.
     pub fn set_memory_limit(&self, bytes: u64) -> Result<(), LimitError> {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         self.with_thread_slot(|engine, thread| engine.set_memory_limit(thread, bytes))
     }
 
-    /// How much memory the cache may use, in bytes.
+    /// Returns the memory limit, in bytes.
     pub fn memory_limit(&self) -> u64 {
         self.shared().engine.memory_limit() as u64
     }
 
-    /// The sizes of the cache's parts.
+    /// Returns the sizes of the cache's parts.
     ///
-    /// Cost: a look at every segment's account.
+    /// Cost: a look at the counters of every segment.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -388,7 +396,7 @@ impl Cache {
         self.shared().engine.report()
     }
 
-    /// How many items there are of each size, rounded up to 32 bytes. Walks the whole index.
+    /// Returns the number of items of each size, rounded up to 32 bytes. Walks the whole index.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -400,11 +408,11 @@ impl Cache {
         self.shared().engine.sizes()
     }
 
-    /// Checks every invariant of the cache's memory. For tests and fuzzers: no other operation may be under
-    /// way (the cache's own maintainer waits), and it walks everything.
+    /// Checks every invariant of the cache's memory, for tests and fuzzers. The caller ensures that
+    /// no other operation runs meanwhile; the cache's own maintainer waits. Walks everything.
     ///
     /// # Errors
-    /// The first invariant found broken.
+    /// The first broken invariant.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -417,11 +425,12 @@ impl Cache {
         self.shared().engine.validate()
     }
 
-    /// As [`Cache::validate`], while other processes and threads use the cache: what the index names is checked group by
-    /// group, each while nobody else changes it. Gives the number of items.
+    /// Checks the invariants as [`Cache::validate`] does, while other processes and threads use the
+    /// cache: locks one group of the index at a time and checks what it refers to. Returns the
+    /// number of items.
     ///
     /// # Errors
-    /// The first invariant found broken.
+    /// The first broken invariant.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -433,10 +442,10 @@ impl Cache {
         self.with_thread_slot(Engine::validate_in_use)
     }
 
-    /// Counts again what processes that were killed may have left counted: see [`Cache::validate`]. [`Cache::maintain`] does
-    /// it a little at a time.
+    /// Recounts the segments whose counters killed processes may have left wrong; see
+    /// [`Cache::validate`]. [`Cache::maintain`] does the same a little at a time.
     ///
-    /// Cost: a look at each item of the segments in question.
+    /// Cost: a look at each item of the affected segments.
     pub fn settle_accounts(&self) {
         self.with_thread_slot(|engine, thread| engine.recount_suspects(thread, usize::MAX));
     }

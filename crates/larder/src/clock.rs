@@ -1,25 +1,26 @@
-//! The one place where a cache reads the time.
+//! The only place where a cache reads the time.
 
 use larder_item::{Epoch, Second};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Who moves a cache's clock.
+/// The source of a cache's time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Clock {
-    /// Every operation reads the system's coarse monotonic clock, a few nanoseconds without a system call.
+    /// Every operation reads the system's coarse monotonic clock: a few nanoseconds, without a
+    /// system call.
     #[default]
     System,
-    /// The owner calls [`Cache::tick`](crate::Cache::tick): a server once per turn of its loop, a test or a
-    /// replay with the time it plays.
+    /// The owner calls [`Cache::tick`](crate::Cache::tick): a server once per turn of its event
+    /// loop, a test or a replay with simulated time.
     Ticked,
 }
 
-/// The time of day, as a Unix time.
+/// Returns the wall-clock time as a Unix time, in seconds.
 pub(crate) fn unix_secs() -> i64 {
     clock_gettime(ClockId::Realtime).tv_sec
 }
 
-/// A cache's time: where its seconds begin, and who counts them.
+/// A cache's time: the beginning of its seconds, and the clock that counts them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Time {
     pub(crate) clock: Clock,
@@ -36,7 +37,8 @@ impl Time {
         }
     }
 
-    /// The time of a cache that is there: its second 0 by the monotonic clock, which counts from the system's boot.
+    /// Returns the time of an existing cache. `monotonic_secs` is its second 0 by the monotonic
+    /// clock, which counts from the system's boot.
     pub(crate) fn beginning_at(clock: Clock, monotonic_secs: i64, epoch: Epoch) -> Self {
         Self {
             clock,
@@ -45,7 +47,7 @@ impl Time {
         }
     }
 
-    /// What its first second is by the system's monotonic clock.
+    /// Returns the cache's first second by the system's monotonic clock.
     pub(crate) fn started_monotonic_secs(&self) -> i64 {
         self.started_monotonic_secs
     }
@@ -54,12 +56,12 @@ impl Time {
         self.started_unix_secs
     }
 
-    /// The second of the cache's life by the system's clock. It is monotonic: setting the wall clock moves no
-    /// deadline.
+    /// Returns the second of the cache's life by the system's clock. It is monotonic: setting the
+    /// wall clock moves no deadline.
     #[inline]
     pub(crate) fn system_second(&self) -> Second {
         let now = clock_gettime(ClockId::MonotonicCoarse).tv_sec;
-        // A file may say anything.
+        // The start comes from the region's file, which may hold any value.
         let lived = now.saturating_sub(self.started_monotonic_secs);
         Second::try_from(lived).unwrap_or(0).saturating_add(Epoch::FIRST_SECOND)
     }

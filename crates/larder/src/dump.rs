@@ -1,4 +1,5 @@
-//! Looking at everything, or at a part of it, as servers show it: what is known of each item, without its value.
+//! Walks over all items, or a sample of them, for servers: the metadata of each item, without its
+//! value.
 
 use larder_engine::{Cursor, Dumped, Sampled};
 use larder_item::Meta;
@@ -6,8 +7,8 @@ use larder_item::Meta;
 use crate::Cache;
 
 impl Cache {
-    /// Shows live items to `visit` until it says no: in no particular order, and without any promise about
-    /// items that change meanwhile. Walks the whole index.
+    /// Passes live items to `visit` until it returns false, in no particular order. Items that
+    /// change meanwhile may or may not be visited. Walks the whole index.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -24,11 +25,12 @@ impl Cache {
         self.shared().engine.dump(self.now(), visit);
     }
 
-    /// Appends the live items of one more group of the index to `out`, 15 at most but for rare chains, and moves the
-    /// cursor behind them; false where all have been shown. A dump begins with the default cursor, and nothing is
-    /// held between two calls. What is shown while others store and delete: see [`walk`](crate::walk).
+    /// Appends the live items of the next group of the index to `out` and advances the cursor. A
+    /// group has at most 15 items, except for rare overflow chains. Returns false after the last
+    /// group. A dump begins with the default cursor, and holds nothing between two calls. See
+    /// [`walk`](crate::walk) for the guarantees under concurrent stores and deletes.
     ///
-    /// Cost: that of a store of a few items; the group is locked while their keys are copied.
+    /// Cost: that of storing a few items; the group is locked while their keys are copied.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -44,11 +46,12 @@ impl Cache {
         self.with_thread_slot(|engine, thread| engine.dump_group(thread, cursor, b"", now, out))
     }
 
-    /// Removes the expired and cleared items of one more group of the index that are `wanted`, by the bytes of their keys
-    /// and what is known of them, and moves the cursor behind them; false where all have been looked at. What the
-    /// maintainer comes to in its time is gone at once, so.
+    /// Removes the expired and cleared items of the next group of the index for which `wanted`
+    /// returns true, and advances the cursor. `wanted` receives the length of the key and the
+    /// metadata. Returns false after the last group. The maintainer removes the same items in the
+    /// background; this call removes them at once.
     ///
-    /// Cost: that of a store or two.
+    /// Cost: that of one or two stores.
     ///
     /// ```
     /// # use larder::{Cache, Clock, Cursor};
@@ -65,10 +68,12 @@ impl Cache {
         self.with_thread_slot(|engine, thread| engine.sweep_group(thread, cursor, now, wanted))
     }
 
-    /// Shows the live items of at most `groups_max` of the index's groups, spread evenly over it, to `visit`. Gives the
-    /// factor by which a count of them becomes about one of all items: 1 where all were shown.
+    /// Passes the live items of at most `groups_max` groups, spread evenly over the index, to
+    /// `visit`. Returns the factor that extrapolates a count over the sample to all items: 1 if all
+    /// items were visited.
     ///
-    /// Cost: three or so cache misses for each group, and one for each of its ten or so items; nothing is locked.
+    /// Cost: about three cache misses per group, and one for each of its ten or so items; takes no
+    /// lock.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -82,21 +87,22 @@ impl Cache {
         self.shared().engine.sample(groups_max, self.now(), visit)
     }
 
-    /// Shows the live items of some of the [`Cache::group_count`] groups of the index to `visit`: for a caller that
-    /// takes a sample a little at a time. Keys are spread over the groups by their hash.
+    /// Passes the live items of some of the [`Cache::group_count`] groups of the index to `visit`,
+    /// for callers that sample a little at a time. Keys are spread over the groups by their hash.
     ///
-    /// Cost: three or so cache misses for each group, and one for each of its ten or so items; nothing is locked.
+    /// Cost: about three cache misses per group, and one for each of its ten or so items; takes no
+    /// lock.
     pub fn sample_groups(&self, groups: std::ops::Range<u64>, visit: impl FnMut(&Sampled)) {
         self.shared().engine.sample_groups(groups, self.now(), visit);
     }
 
-    /// Returns the number of groups of the index. It only ever grows.
+    /// Returns the number of groups of the index. It never decreases.
     pub fn group_count(&self) -> u64 {
         self.shared().engine.group_count()
     }
 
-    /// Returns about how many items there are, at the cost of one load: each thread that stores may have a few dozen
-    /// that are not counted yet.
+    /// Returns the approximate number of items, at the cost of one load: each thread that stores
+    /// may have a few dozen items not counted yet.
     pub fn len_about(&self) -> u64 {
         self.shared().engine.items_about()
     }

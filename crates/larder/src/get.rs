@@ -1,4 +1,4 @@
-//! Getting values.
+//! Reading values: [`Cache::get`] and its variants.
 
 use std::cell::Cell;
 
@@ -11,22 +11,23 @@ use larder_stats::Counter;
 use crate::Cache;
 use crate::large::Read;
 
-/// So many keys of [`Cache::get_many`] wait for the memory at the same time.
+/// Number of keys that [`Cache::get_many`] prefetches together.
 pub(crate) const KEYS_AT_ONCE: usize = 16;
 
-/// So often a value is read that readers hold no segments for, and that is evicted under each read. Then the read is a miss.
+/// Number of attempts to read a large value that is evicted during each read, once readers hold as
+/// many segments as they may. After the last attempt the read is a miss.
 const ATTEMPTS_MAX: usize = 8;
 
-/// A thread keeps its buffer for [`Cache::get_with`] up to this size.
+/// Largest buffer, in bytes, that a thread keeps for [`Cache::get_with`].
 const KEPT_BUFFER_BYTES_MAX: usize = 1 << 20;
 
 thread_local! {
     static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// Runs `f` with this thread's empty buffer. A use within the use gets another one.
+/// Runs `f` with this thread's empty buffer. A nested call gets a new buffer.
 pub(crate) fn with_buffer<T>(f: impl FnOnce(&mut Vec<u8>) -> T) -> T {
-    // A thread that is ending has no thread locals any more.
+    // The thread-local buffer is gone while the thread exits.
     let mut buffer = BUFFER.try_with(Cell::take).unwrap_or_default();
     buffer.clear();
     let result = f(&mut buffer);
@@ -36,14 +37,14 @@ pub(crate) fn with_buffer<T>(f: impl FnOnce(&mut Vec<u8>) -> T) -> T {
     result
 }
 
-/// Where one of several values ends that stand in one buffer, and what else is known of its item.
+/// End of a value in a buffer that holds several, and the metadata of its item; `None` for a miss.
 type Place = Option<(usize, Meta)>;
 
 impl Cache {
-    /// The value of a key; none where there is no item, or it has died.
+    /// Returns the value of a key; `None` if the item is absent or expired.
     ///
-    /// Cost: the waits for the memory of the index and of the record, one copy, one allocation.
-    /// [`Cache::get_into`] and [`Cache::get_with`] do without the allocation.
+    /// Cost: the cache misses for the index and the record, one copy, one allocation.
+    /// [`Cache::get_into`] and [`Cache::get_with`] avoid the allocation.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -57,16 +58,16 @@ impl Cache {
         self.look_up(key.as_ref(), &mut value).map(|_| value)
     }
 
-    /// Appends the value of a key to `out`, and says what else is known of the item: its flags, deadline and
-    /// cas token. Where there is none, `out` stays as it was.
+    /// Appends the value of a key to `out`, and returns the metadata of the item: its flags,
+    /// deadline and cas token. On a miss, `out` is unchanged.
     ///
-    /// Cost: as [`Cache::get`], without the allocation where `out` has room.
+    /// Cost: as [`Cache::get`], without the allocation if `out` has room.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
     /// cache.set("k", "value", None)?;
     /// let mut out = b"k=".to_vec();
-    /// let meta = cache.get_into("k", &mut out).ok_or("there is no k")?;
+    /// let meta = cache.get_into("k", &mut out).ok_or("k is absent")?;
     /// assert_eq!((&out[..], meta.value_bytes), (&b"k=value"[..], 5));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -74,9 +75,10 @@ impl Cache {
         self.look_up(key.as_ref(), out)
     }
 
-    /// As [`Cache::get_into`], into memory of any kind: false where there is no item. Into memory that somebody lends,
-    /// [`Lent`](crate::Lent), the value is not read where it does not fit, and the get is not counted. `tell` is told what
-    /// is known of the item, and told again where it changed meanwhile.
+    /// Reads a value as [`Cache::get_into`] does, into any kind of memory. Returns false on a miss.
+    /// Into borrowed memory, [`Lent`](crate::Lent), a value that does not fit is not copied, and
+    /// the get is not counted. `tell` receives the metadata of the item, and receives it again if
+    /// the item changed meanwhile.
     ///
     /// Cost: as [`Cache::get_into`].
     ///
@@ -104,13 +106,13 @@ impl Cache {
         })
     }
 
-    /// Shows the value of a key to `look`, and gives what it makes of it; none where there is no item.
+    /// Passes the value of a key to `look`, and returns the result of `look`; `None` on a miss.
     ///
-    /// `look` sees a copy: the value as it was at one time, whatever others do to the item meanwhile. Nothing
-    /// is locked while it runs, so it may take its time and use the cache.
+    /// `look` receives a copy: the value as it was at one moment, whatever other threads do to the
+    /// item. No lock is held while `look` runs, so it may take its time and use the cache.
     ///
-    /// Cost: as [`Cache::get`], without the allocation: the copy stands in a buffer that the thread keeps, up
-    /// to 1 MiB.
+    /// Cost: as [`Cache::get`], without the allocation: the copy is in a buffer that the thread
+    /// keeps, up to 1 MiB.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -130,11 +132,11 @@ impl Cache {
         })
     }
 
-    /// The values of several keys, in their order; none for those that are not there. Each value is the one
-    /// at some time during the call, not all at the same time.
+    /// Returns the values of several keys, in their order, with `None` for misses. Each value is
+    /// from some moment during the call, not all from the same moment.
     ///
-    /// Cost: keys wait for the memory together, 16 at a time, which takes less than half of the time of as
-    /// many [`Cache::get`]s where the memory is what takes the time; one allocation a value.
+    /// Cost: the cache misses of 16 keys overlap, so where memory latency dominates, the call takes
+    /// less than half the time of as many [`Cache::get`]s. One allocation per value.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -150,9 +152,9 @@ impl Cache {
         values
     }
 
-    /// Shows the values of several keys to `look`, in the keys' order: the place of a key in `keys`, and its
-    /// value, or none where there is no item. As with [`Cache::get_with`], `look` sees copies and may use the
-    /// cache.
+    /// Passes the values of several keys to `look`, in the keys' order: the position of the key in
+    /// `keys`, and its value, or `None` on a miss. As with [`Cache::get_with`], `look` receives
+    /// copies and may use the cache.
     ///
     /// Cost: as [`Cache::get_many`], without an allocation.
     ///
@@ -189,8 +191,8 @@ impl Cache {
         });
     }
 
-    /// Does a live item have the key? Cost: as [`Cache::get_with`], but a large value is not looked at,
-    /// and the statistics do not count it.
+    /// True if a live item has the key. Cost: as [`Cache::get_with`], but a large value is not
+    /// read, and the statistics do not count the call.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -201,20 +203,20 @@ impl Cache {
         with_buffer(|value| !matches!(self.read(key.as_ref(), value, |_, _| ()), Read::Miss(_)))
     }
 
-    /// Appends the value of a key to `out`, and counts that somebody asked for it.
+    /// Appends the value of a key to `out`, and counts the get.
     pub(crate) fn look_up(&self, key: &[u8], out: &mut Vec<u8>) -> Option<Meta> {
         let now = self.now();
         self.with_thread_slot(|engine, thread| look_up(engine, thread, key, now, out, |_| ()))
     }
 
-    /// Appends the value of a key to `out`.
+    /// Appends the value of a key to `out`, without counting.
     pub(crate) fn read_whole(&self, key: &[u8], out: &mut Vec<u8>) -> Option<Meta> {
         let now = self.now();
         self.with_thread_slot(|engine, thread| read_whole(engine, thread, key, now, out, |_| ()))
             .ok()
     }
 
-    /// Looks up to [`KEYS_AT_ONCE`] keys up.
+    /// Looks up at most [`KEYS_AT_ONCE`] keys.
     fn look_up_together(&self, keys: &[&[u8]], values: &mut Vec<u8>) -> [Place; KEYS_AT_ONCE] {
         self.shared().engine.prefetch(keys.iter().copied());
         let mut places = [None; KEYS_AT_ONCE];
@@ -251,8 +253,8 @@ fn look_up(
     found.ok()
 }
 
-/// Appends a value to `out`, a large one piece by piece. A large value that is evicted under each of [`ATTEMPTS_MAX`] reads
-/// counts as absent.
+/// Appends a value to `out`, a large one piece by piece. Reports a large value that is evicted
+/// during each of [`ATTEMPTS_MAX`] reads as absent.
 #[inline]
 fn read_whole(
     engine: &Engine,
@@ -271,16 +273,16 @@ fn read_whole(
                 if read_pieces(engine, &mut pieces, out) {
                     return Ok(meta);
                 }
-                // Evicted or moved under the read: see what is there now.
+                // Evicted or relocated during the read: look the key up again.
                 out.truncate(start);
             }
         }
     }
-    // No version of the value stays as long as it takes to copy it.
+    // Each version of the value was evicted before it could be copied.
     Err(Miss::Absent)
 }
 
-/// Appends the pieces of a large value to `out`; false where one is gone.
+/// Appends the pieces of a large value to `out`. Returns false if a piece was evicted.
 #[cold]
 fn read_pieces(engine: &Engine, pieces: &mut LargeValue, out: &mut impl Sink) -> bool {
     let is_whole = loop {

@@ -1,4 +1,4 @@
-//! Reading and storing values that come in pieces.
+//! Reading and storing large values piece by piece.
 
 use std::ops::Deref;
 use std::ptr::NonNull;
@@ -13,7 +13,7 @@ use larder_item::Meta;
 use crate::cache::Shared;
 use crate::{StoreRequest, thread::slots};
 
-/// The longest part of a value that is copied for a slow reader at a time.
+/// Largest part of a value, in bytes, that is copied for a slow reader at a time.
 const COPIED_BYTES_MAX: usize = 16 << 10;
 
 /// The outcome of a read.
@@ -21,15 +21,16 @@ const COPIED_BYTES_MAX: usize = 16 << 10;
 pub enum Read {
     /// The value is in the buffer.
     Hit(Meta),
-    /// The value is kept in pieces: only the head is in the buffer. Take the pieces one by one.
+    /// The value is stored in pieces, and only the bytes before the value are in the buffer. Read
+    /// the pieces one by one.
     Large(Meta, Box<LargeValue>),
-    /// There is no such item.
+    /// The item is absent.
     Miss(Miss),
 }
 
-/// A large value that is being read piece by piece. Until it is dropped its pieces stay where they are, also
-/// when the item is deleted, replaced or evicted; all readers together hold a quarter of the memory at most,
-/// and a value beyond that may be gone before it is read to its end.
+/// A large value being read piece by piece. Until it is dropped, its pieces stay in place even if
+/// the item is deleted, replaced or evicted. All readers together hold at most a quarter of the
+/// memory; a value beyond that limit may be evicted before it is read completely.
 #[derive(Debug)]
 pub struct LargeValue {
     pub(crate) shared: Arc<Shared>,
@@ -37,7 +38,7 @@ pub struct LargeValue {
 }
 
 impl LargeValue {
-    /// Appends the next piece to `out`; false where all have been read.
+    /// Appends the next piece to `out`. Returns false after the last piece.
     ///
     /// ```
     /// use larder::Read;
@@ -45,7 +46,7 @@ impl LargeValue {
     /// cache.set("large", [7; 500_000], None)?;
     /// let mut value = Vec::new();
     /// let Read::Large(_, mut large) = cache.read(b"large", &mut value, |_, _| ()) else {
-    ///     return Err("half a megabyte is large".into());
+    ///     return Err("the value is not large".into());
     /// };
     /// while large.next_piece(&mut value)? {}
     /// assert_eq!(value, [7; 500_000]);
@@ -53,7 +54,7 @@ impl LargeValue {
     /// ```
     ///
     /// # Errors
-    /// [`Evicted`] if the value is gone: what was read of it so far is of no use.
+    /// [`Evicted`] if the value was evicted; discard the part already read.
     pub fn next_piece(&mut self, out: &mut Vec<u8>) -> Result<bool, Evicted> {
         if !self.shared.is_of_this_process() {
             return Err(Evicted);
@@ -61,17 +62,17 @@ impl LargeValue {
         self.shared.engine.read_piece(&mut self.pieces, out)
     }
 
-    /// Takes the next piece without copying it; none where all have been read.
+    /// Takes the next piece without copying it; `None` after the last piece.
     ///
-    /// Of a value beyond what readers may hold it is a copy after all, of at most 16 KiB: the rest of the piece comes with
-    /// the next calls.
+    /// If readers already hold as much memory as they may, the piece is a copy of at most 16 KiB;
+    /// the next calls return the rest.
     ///
     /// ```
     /// use larder::Read;
     /// # let cache = larder::Cache::builder().open()?;
     /// cache.set("large", [7; 500_000], None)?;
     /// let Read::Large(_, mut large) = cache.read(b"large", &mut Vec::new(), |_, _| ()) else {
-    ///     return Err("half a megabyte is large".into());
+    ///     return Err("the value is not large".into());
     /// };
     /// let mut sum = 0;
     /// while let Some(piece) = large.take_piece()? {
@@ -97,20 +98,21 @@ impl LargeValue {
     }
 }
 
-/// The bytes of a piece of a large value: where they are in the cache's memory, which they keep from other use, or
-/// a copy of some of them.
+/// The bytes of a piece of a large value: a pinned range of the cache's memory, or a copy of a part
+/// of the piece.
 #[derive(Debug)]
 pub struct Piece(Bytes);
 
 #[derive(Debug)]
 enum Bytes {
-    /// Gone once let go of.
+    /// `None` once released.
     Held(Arc<Shared>, Option<Pinned>),
     Copied(Vec<u8>),
 }
 
 impl Piece {
-    /// The memory it owns beyond its own size and that of the cache, in bytes.
+    /// Returns the memory that the piece owns besides its own size and the cache's memory, in
+    /// bytes.
     pub fn owned_bytes(&self) -> usize {
         match &self.0 {
             Bytes::Held(..) => 0,
@@ -152,23 +154,24 @@ impl Drop for LargeValue {
     }
 }
 
-/// A large value that arrives in parts, each of which is written to where it stays. Dropped before it is stored, it gives
-/// everything back.
+/// A large value that arrives in parts. Each part is written directly to its final place. Dropping
+/// an upload before it is stored releases its memory.
 #[derive(Debug)]
 pub struct Upload {
     pub(crate) shared: Arc<Shared>,
-    /// Gone once stored.
+    /// `None` once stored.
     pub(crate) arriving: Option<Arriving>,
 }
 
 impl Upload {
-    /// Takes the next bytes of the value.
+    /// Appends the next bytes of the value.
     ///
-    /// Cost: the bytes are copied once.
+    /// Cost: one copy of the bytes.
     ///
     /// # Errors
-    /// [`StoreError::NoMemory`] where no memory can be had, or what has come so far was evicted before the rest came;
-    /// [`StoreError::TooLarge`] for more bytes than were announced. Drop the upload then.
+    /// [`StoreError::NoMemory`] if no memory is free, or an earlier piece was evicted;
+    /// [`StoreError::TooLarge`] for more bytes than were announced. After an error, drop the
+    /// upload.
     pub fn push(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
         let arriving = self.arriving.as_mut().ok_or(StoreError::TooLarge)?;
         if !self.shared.is_of_this_process() {
@@ -180,9 +183,10 @@ impl Upload {
         })
     }
 
-    /// Room in the cache's memory for the next bytes of the value, for who can write there without this program's
-    /// doing, as a system can that receives. None where they had better be pushed: where all have arrived, as much is
-    /// held as may be, or the upload is lost.
+    /// Returns a buffer in the cache's memory for the next bytes of the value, for writers outside
+    /// this program, such as the kernel during a receive. Returns `None` if the bytes must be
+    /// pushed instead: all have arrived, the limit on pinned memory is reached, or the upload is
+    /// lost.
     pub fn direct_buffer(&mut self) -> Option<DirectBuffer> {
         let arriving = self.arriving.as_mut().filter(|arriving| !arriving.is_complete())?;
         if !self.shared.is_of_this_process() {
@@ -195,9 +199,10 @@ impl Upload {
         Some(DirectBuffer { shared: Arc::clone(&self.shared), room: Some(room) })
     }
 
-    /// The first `bytes` of a landing have been written, which was made for what comes next of this upload.
+    /// Completes a direct receive: the first `bytes` of the buffer have been written, and they
+    /// continue this upload.
     pub fn complete_direct(&mut self, mut direct_buffer: DirectBuffer, bytes: usize) {
-        // In a child of the process that made it the room, and the pin that keeps it, are the parent's.
+        // In a forked child the buffer, and the pin that keeps it, belong to the parent.
         if self.shared.is_of_this_process()
             && let Some(arriving) = &mut self.arriving
             && let Some(room) = direct_buffer.room.take()
@@ -206,7 +211,8 @@ impl Upload {
         }
     }
 
-    /// The memory it takes besides the cache's, in bytes: some for each piece that has begun to arrive.
+    /// Returns the memory that the upload takes besides the cache's, in bytes: a few for each piece
+    /// that has begun to arrive.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -219,11 +225,11 @@ impl Upload {
         self.arriving.as_ref().map_or(0, Arriving::held_bytes)
     }
 
-    /// Stores the item now that its value has arrived.
+    /// Stores the item once its value has arrived.
     ///
     /// # Errors
-    /// As [`Cache::store`](crate::Cache::store). [`StoreError::NoMemory`] also where a piece was evicted before the last one
-    /// arrived, [`StoreError::TooLarge`] where bytes are missing.
+    /// As [`Cache::store`](crate::Cache::store). Also [`StoreError::NoMemory`] if a piece was
+    /// evicted before the last one arrived, and [`StoreError::TooLarge`] if bytes are missing.
     pub fn store(mut self, request: &StoreRequest<'_>) -> Result<Stored, StoreError> {
         let complete = self.arriving.take_if(|arriving| arriving.is_complete());
         let arriving = complete.ok_or(StoreError::TooLarge)?;
@@ -239,18 +245,19 @@ impl Upload {
     }
 }
 
-/// Room in a cache's memory for the next bytes of an [`Upload`]. Until it is dropped the room is for nothing else, also
-/// where the upload is dropped before.
+/// A buffer in a cache's memory for the next bytes of an [`Upload`]. The memory stays reserved
+/// until the buffer is dropped, even if the upload is dropped first.
 #[derive(Debug)]
 pub struct DirectBuffer {
     shared: Arc<Shared>,
-    /// Gone once given back.
+    /// `None` once returned.
     room: Option<Room>,
 }
 
 impl DirectBuffer {
-    /// Where the room is, and how many bytes there is room for. Who writes there does so while the landing lives, and in
-    /// the process that made it: none in a child.
+    /// Returns the address and the length of the buffer, in bytes; `None` in a forked child.
+    /// Writers may write there only while the buffer lives, and only in the process that created
+    /// it.
     pub fn room(&self) -> Option<(NonNull<u8>, usize)> {
         let room = self.room.as_ref().filter(|_| self.shared.is_of_this_process())?;
         self.shared.engine.room_of(room)

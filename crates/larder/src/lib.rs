@@ -10,50 +10,53 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A [`Cache`] is one region of memory with everything in it, index and statistics included: it never takes
-//! more than it was given, plus the pages of this library's code and a few hundred bytes a thread. It is
-//! `Send + Sync + Clone`; clones are the same cache, and the memory goes back to the system with the last of
-//! them. No operation starts a thread or reads a file, and a get waits for nobody.
+//! A [`Cache`] is one region of memory that holds everything: items, index and statistics. It never
+//! takes more than its limit, plus the pages of this library's code and a few hundred bytes per
+//! thread. It is `Send + Sync + Clone`. Clones share one cache, and dropping the last clone returns
+//! the memory to the system. No operation starts a thread or reads a file, and a get never waits
+//! for another thread.
 //!
 //! # Which method do I want?
 //!
 //! | I want to | |
 //! |---|---|
 //! | get a value | [`get`](Cache::get), without an allocation [`get_into`](Cache::get_into), [`get_with`](Cache::get_with) |
-//! | get several at once | [`get_many`](Cache::get_many), [`get_many_with`](Cache::get_many_with) |
-//! | know whether there is one | [`contains`](Cache::contains) |
-//! | get a value, or make it | [`get_or_load`](Cache::get_or_load), [`get_or_load_into`](Cache::get_or_load_into) |
-//! | store a value | [`set`](Cache::set); only where there is none [`add`](Cache::add), only where there is one [`replace`](Cache::replace) |
-//! | change a value | [`append`](Cache::append), [`prepend`](Cache::prepend), in any way [`compare_and_set`](Cache::compare_and_set) |
+//! | get several values at once | [`get_many`](Cache::get_many), [`get_many_with`](Cache::get_many_with) |
+//! | check whether a key has a value | [`contains`](Cache::contains) |
+//! | get a value, or load it on a miss | [`get_or_load`](Cache::get_or_load), [`get_or_load_into`](Cache::get_or_load_into) |
+//! | store a value | [`set`](Cache::set); only if the key is absent [`add`](Cache::add), only if it is present [`replace`](Cache::replace) |
+//! | change a value | [`append`](Cache::append), [`prepend`](Cache::prepend), any other way [`compare_and_set`](Cache::compare_and_set) |
 //! | count | [`increment`](Cache::increment), [`decrement`](Cache::decrement) |
-//! | let an item live longer | [`touch`](Cache::touch), [`get_and_touch`](Cache::get_and_touch) |
-//! | remove | [`delete`](Cache::delete), [`remove_prefix`](Cache::remove_prefix), everything [`clear`](Cache::clear) |
-//! | see what is there | [`keys`](Cache::keys), [`keys_with_prefix`](Cache::keys_with_prefix), [`iterate`](Cache::iterate), [`len`](Cache::len) |
-//! | see how it does | [`stats`](Cache::stats), [`memory`](Cache::memory) |
-//! | use the cache of a server on this machine | [`connect`](Cache::connect), which gives a [`Client`] |
-//! | write a server or a binding | what is in [`wire`], [`large`] and [`dump`], [`set_departure_hook`](Cache::set_departure_hook), [`report`](Cache::report), [`validate`](Cache::validate) |
+//! | extend the life of an item | [`touch`](Cache::touch), [`get_and_touch`](Cache::get_and_touch) |
+//! | remove items | [`delete`](Cache::delete), [`remove_prefix`](Cache::remove_prefix), all of them [`clear`](Cache::clear) |
+//! | list the items | [`keys`](Cache::keys), [`keys_with_prefix`](Cache::keys_with_prefix), [`iterate`](Cache::iterate), [`len`](Cache::len) |
+//! | observe the cache | [`stats`](Cache::stats), [`memory`](Cache::memory) |
+//! | use the cache of a server on this machine | [`connect`](Cache::connect), which returns a [`Client`] |
+//! | write a server or a binding | [`wire`], [`large`] and [`dump`], [`set_departure_hook`](Cache::set_departure_hook), [`report`](Cache::report), [`validate`](Cache::validate) |
 //!
 //! # Keys, values and time
 //!
-//! A key is 1 to 250 bytes of any kind: [`KEY_BYTES_MAX`], the same as on memcached's wire, so that a server can
-//! show every item. (A record could name 255.) Stores refuse other keys by [`StoreError::Key`]; everything else
-//! does not find them. A value is any bytes, none included, up to [`Builder::item_bytes_max`]. Time is counted
-//! in whole seconds.
+//! A key is 1 to 250 arbitrary bytes: [`KEY_BYTES_MAX`], the limit of memcached's wire protocol, so
+//! that a server can show every item. (A record has room for 255.) Stores reject other keys with
+//! [`StoreError::Key`]; all other operations report a miss for them. A value is any sequence of
+//! bytes, the empty one included, up to [`Builder::item_bytes_max`]. Time is counted in whole
+//! seconds.
 //!
-//! **Memory of an item**, in bytes: `8 + key + value`, plus 8 with cas tokens, plus 4 with a TTL, plus 4 with
-//! client flags, rounded up to 8; plus 12.8 to 14.2 of index, measured while it grows from a hundred thousand to six
-//! million items. A value larger than 16 KiB, or than about an eighth of a segment (a segment is a 256th of the
-//! memory, 64 KiB at least, 1 MiB at most), is kept in pieces of an eighth of a segment: 24 bytes more for each.
+//! **Memory per item**, in bytes: `8 + key + value`, plus 8 with cas tokens, plus 4 with a TTL,
+//! plus 4 with client flags, rounded up to 8; plus 12.8 to 14.2 of index, measured while the index
+//! grows from a hundred thousand to six million items. A value larger than 16 KiB, or than about an
+//! eighth of a segment, is stored in pieces of an eighth of a segment, at 24 more bytes per piece.
+//! A segment is a 256th of the memory, 64 KiB at least and 1 MiB at most.
 //!
-//! | room | what it owns |
+//! | folder | contents |
 //! |---|---|
 //! | `open` | [`Builder`], caches in files and in shared memory, [`Inspection`] |
 //! | `load` | [`Cache::get_or_load`]: one loader per key at a time |
 //! | `thread` | the thread slots of this process, the maintainer thread |
 //! | `client` | [`Client`], for the cache of a server on the same machine |
 //!
-//! The other files extend [`Cache`], one concern each: `get`, `set`, `walk`, `removals`, `stats`, and
-//! for servers and bindings `wire`, `large` and `dump`.
+//! The other files extend [`Cache`], one concern each: `get`, `set`, `walk`, `removals`, `stats`,
+//! and for servers and bindings `wire`, `large` and `dump`.
 #![forbid(unsafe_code)]
 
 pub mod cache;

@@ -1,4 +1,4 @@
-//! Hearing of what leaves a cache.
+//! Reports of items that leave a cache.
 
 use std::iter;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -10,10 +10,10 @@ use larder_engine::{Leaving, Removed};
 
 use crate::Cache;
 
-/// The most that a queue has room for: its places are made when it is.
+/// Largest capacity of a queue. A queue allocates all its entries when it is created.
 const CAPACITY_MAX: usize = 1 << 20;
 
-/// The queue of one subscription, on the cache's side.
+/// The sending side of a subscription's queue.
 #[derive(Debug)]
 struct Queue {
     sender: SyncSender<Removed>,
@@ -24,8 +24,8 @@ struct Queue {
 #[derive(Debug, Default)]
 pub(crate) struct Queues(Arc<Mutex<Vec<Queue>>>);
 
-/// Removals of items, in the order in which they happen to each key, beginning with the subscription. It has room
-/// for so many as it was made with: what comes while it is full is lost, and counted.
+/// A subscription to removals of items, in the order in which they happen to each key. Its queue
+/// has a fixed capacity: removals that happen while it is full are dropped and counted.
 #[derive(Debug)]
 pub struct Removals {
     receiver: Receiver<Removed>,
@@ -33,12 +33,12 @@ pub struct Removals {
 }
 
 impl Cache {
-    /// Subscribes to removals: each item that is deleted, replaced, evicted, cleared or found expired goes, with
-    /// its key and value, into a queue with room for `capacity` of them, a million at most. Appending to an item, counting it or
-    /// touching it removes nothing.
+    /// Subscribes to removals: each item that is deleted, replaced, evicted, cleared or found
+    /// expired is put, with its key and value, into a queue of `capacity` entries, a million at
+    /// most. Appending to an item, incrementing it or touching it does not remove it.
     ///
-    /// Cost: nothing where nobody has subscribed. Otherwise each removal copies key and value while others that
-    /// want the same few keys wait; it never waits for the subscriber.
+    /// Cost: none without a subscriber. Otherwise each removal copies the key and the value while
+    /// writers of the same few keys wait; it never waits for the subscriber.
     ///
     /// ```
     /// # use larder::{Cache, Reason};
@@ -59,7 +59,7 @@ impl Cache {
         {
             let mut queues = queues.lock().unwrap_or_else(PoisonError::into_inner);
             queues.push(Queue { sender, lost: Arc::clone(&lost) });
-            // Under the lock, as when it is taken back.
+            // Set under the lock, as it is cleared.
             wanted.store(true, Relaxed);
         }
         let listener = move |removed| tell(&queues, &wanted, &removed);
@@ -67,21 +67,24 @@ impl Cache {
         Removals { receiver, lost }
     }
 
-    /// Shows `hook` each item that is evicted, or found expired or cleared, as long as the cache is there. Only the
-    /// first call counts. For servers, which count and log evictions; programs [`Cache::subscribe`].
+    /// Calls `hook` for each item that is evicted, or found expired or cleared, for the life of the
+    /// cache. Only the first call has an effect. For servers, which count and log evictions;
+    /// programs use [`Cache::subscribe`].
     ///
-    /// The hook is called by whoever removes the item, while a part of the index is locked and a segment half
-    /// emptied. It must be short; it must not block or panic, nor use the cache, which would wait for itself for ever,
-    /// nor keep a clone of it, which would keep the memory for ever.
+    /// The thread that removes the item calls the hook while it holds a lock of the index and a
+    /// half-emptied segment. The hook must be short, must not block or panic, and must not use the
+    /// cache, which would deadlock. It must not keep a clone of the cache, which would keep the
+    /// memory for ever.
     ///
-    /// Cost: nothing where nobody has called this; otherwise the call, and what the hook asks the item for.
+    /// Cost: none without a hook; otherwise the call, and the parts of the item that the hook
+    /// reads.
     ///
     /// ```
     /// # use larder::{Cache, Clock, Reason};
     /// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
     /// static EXPIRED: AtomicU64 = AtomicU64::new(0);
     /// let cache = Cache::builder().clock(Clock::Ticked).open()?;
-    /// cache.show_departures(|leaving| {
+    /// cache.set_departure_hook(|leaving| {
     ///     EXPIRED.fetch_add(u64::from(leaving.reason() == Reason::Expired), Relaxed);
     /// });
     /// cache.set("k", "v", Some(std::time::Duration::from_secs(1)))?;
@@ -94,7 +97,7 @@ impl Cache {
     }
 }
 
-/// Puts a removal into all queues; those whose subscriber is gone are forgotten.
+/// Puts a removal into all queues. Drops the queues whose subscriber is gone.
 fn tell(queues: &Mutex<Vec<Queue>>, wanted: &AtomicBool, removed: &Removed) {
     let mut queues = queues.lock().unwrap_or_else(PoisonError::into_inner);
     queues.retain(|queue| match queue.sender.try_send(removed.clone()) {
@@ -109,22 +112,22 @@ fn tell(queues: &Mutex<Vec<Queue>>, wanted: &AtomicBool, removed: &Removed) {
 }
 
 impl Removals {
-    /// The next removal, where one waits.
+    /// Returns the next removal if the queue is not empty.
     pub fn try_next(&self) -> Option<Removed> {
         self.receiver.try_recv().ok()
     }
 
-    /// Waits for the next removal; none after `timeout`, or when the cache is gone.
+    /// Waits for the next removal. Returns `None` after `timeout`, or once the cache is gone.
     pub fn next_within(&self, timeout: Duration) -> Option<Removed> {
         self.receiver.recv_timeout(timeout).ok()
     }
 
-    /// The removals that wait now.
+    /// Returns the removals now in the queue.
     pub fn drain(&self) -> impl Iterator<Item = Removed> {
         iter::from_fn(|| self.try_next())
     }
 
-    /// How many were lost because the queue was full.
+    /// Returns the number of removals dropped because the queue was full.
     pub fn lost(&self) -> u64 {
         self.lost.load(Relaxed)
     }
@@ -133,7 +136,7 @@ impl Removals {
 impl Iterator for Removals {
     type Item = Removed;
 
-    /// Waits for the next removal; none when the cache is gone.
+    /// Waits for the next removal. Returns `None` once the cache is gone.
     fn next(&mut self) -> Option<Removed> {
         self.receiver.recv().ok()
     }

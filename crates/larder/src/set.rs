@@ -8,21 +8,21 @@ use larder_stats::Counter;
 
 use crate::Cache;
 
-/// What became of [`Cache::compare_and_set`].
+/// The outcome of [`Cache::compare_and_set`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Swap {
-    /// The value is stored, under this new token.
+    /// The value was stored, with this new token.
     Stored {
         /// The item's cas token.
         cas: u64,
     },
-    /// Somebody has stored another value since the token was read: read again.
+    /// Another value was stored since the token was read; the caller reads again.
     Changed,
-    /// There is no item any more.
+    /// The item is absent.
     Missing,
 }
 
-/// Why a compare-and-set could not be tried.
+/// The error of a compare-and-set that could not be tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SwapError {
     /// The cache keeps no cas tokens.
@@ -33,10 +33,10 @@ pub enum SwapError {
     Store(#[from] StoreError),
 }
 
-/// Why a counter could not be moved.
+/// The error of a counter operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CountError {
-    /// The value that is there is none.
+    /// The stored value is not a number.
     #[error("the value is no counter: expected a decimal number from 0 to 18446744073709551615")]
     NotANumber,
     /// The new number could not be stored.
@@ -45,17 +45,18 @@ pub enum CountError {
 }
 
 impl Cache {
-    /// Stores a value, for ever or for a time. It replaces the value that is there, and its time.
+    /// Stores a value, without a time limit or with a time to live. It replaces the existing value
+    /// and its time to live.
     ///
-    /// Time is counted in seconds: a part of one counts as a whole, and an item lives up to a second less
-    /// than its `ttl`. A `ttl` of zero is over at once.
+    /// Time is counted in seconds: a fraction rounds up to a whole second, and an item lives up to
+    /// a second less than its `ttl`. An item with a `ttl` of zero expires at once.
     ///
-    /// Cost: one copy of the value; where no free memory is left, the removal of what must go.
+    /// Cost: one copy of the value; if no memory is free, the eviction of other items.
     ///
     /// # Errors
-    /// [`StoreError`]: the key is empty or longer than [`KEY_BYTES_MAX`](crate::KEY_BYTES_MAX), the item is
-    /// too large, or there is no memory and eviction is off. But for the wrong key, the item that was there is
-    /// gone then: nobody reads what was to be replaced.
+    /// [`StoreError`]: the key is empty or longer than [`KEY_BYTES_MAX`](crate::KEY_BYTES_MAX), the
+    /// item is too large, or memory is full and eviction is off. Except for an invalid key, the
+    /// failed store also removes the existing item, so that readers never see an outdated value.
     ///
     /// ```
     /// use std::time::Duration;
@@ -73,7 +74,8 @@ impl Cache {
         self.put(key.as_ref(), StoreMode::Set, value.as_ref(), ttl).map(|_| ())
     }
 
-    /// Stores a value where the key has none; false where it has one, which stays.
+    /// Stores a value if the key has none. Returns false, and keeps the existing value, if it has
+    /// one.
     ///
     /// # Errors
     /// [`StoreError`] as with [`Cache::set`].
@@ -93,10 +95,10 @@ impl Cache {
         self.put(key.as_ref(), StoreMode::Add, value.as_ref(), ttl)
     }
 
-    /// Stores a value where the key has one; false where it has none.
+    /// Stores a value if the key has one. Returns false if it has none.
     ///
     /// # Errors
-    /// [`StoreError`] as with [`Cache::set`]; the value that is there stays.
+    /// [`StoreError`] as with [`Cache::set`]; the existing value is kept.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -112,13 +114,13 @@ impl Cache {
         self.put(key.as_ref(), StoreMode::Replace, value.as_ref(), ttl)
     }
 
-    /// Puts bytes behind the value of a key, which keeps its time; false where there is none. No append is
-    /// lost, whoever else changes the item.
+    /// Appends bytes to the value of a key and keeps its time to live. Returns false if the key is
+    /// absent. Concurrent changes of the item never lose an append.
     ///
-    /// Cost: the whole value is copied.
+    /// Cost: a copy of the whole value.
     ///
     /// # Errors
-    /// [`StoreError`] as with [`Cache::set`]; the value that is there stays.
+    /// [`StoreError`] as with [`Cache::set`]; the existing value is kept.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -135,7 +137,7 @@ impl Cache {
         self.put(key.as_ref(), StoreMode::Append, part.as_ref(), None)
     }
 
-    /// Puts bytes before the value of a key: see [`Cache::append`].
+    /// Prepends bytes to the value of a key; see [`Cache::append`].
     ///
     /// # Errors
     /// [`StoreError`] as with [`Cache::append`].
@@ -153,13 +155,14 @@ impl Cache {
         self.put(key.as_ref(), StoreMode::Prepend, part.as_ref(), None)
     }
 
-    /// Stores a value over the one that has this cas token, and no other: of several threads that read a
-    /// value and store what they made of it, one succeeds. The token comes from [`Cache::get_into`] or
-    /// [`Cache::get_with`].
+    /// Stores a value only if the item still has this cas token: of several threads that read a
+    /// value and store a new one, one succeeds. The token is in the metadata that
+    /// [`Cache::get_into`] and [`Cache::get_with`] return.
     ///
     /// # Errors
-    /// [`SwapError::NoTokens`] where the cache was opened without [`Builder::cas`](crate::Builder::cas), else
-    /// [`StoreError`] as with [`Cache::set`]; the value that is there stays.
+    /// [`SwapError::NoTokens`] if the cache was opened without
+    /// [`Builder::cas`](crate::Builder::cas), otherwise [`StoreError`] as with [`Cache::set`]; the
+    /// existing value is kept.
     ///
     /// ```
     /// use larder::{Cache, Swap};
@@ -169,7 +172,7 @@ impl Cache {
     /// let doubled = loop {
     ///     let (list, cas) = cache
     ///         .get_with("list", |list, meta| (list.repeat(2), meta.cas))
-    ///         .ok_or("nothing to double")?;
+    ///         .ok_or("list is absent")?;
     ///     if let Swap::Stored { .. } = cache.compare_and_set("list", &list, None, cas)? {
     ///         break list;
     ///     }
@@ -196,7 +199,7 @@ impl Cache {
         })
     }
 
-    /// Removes an item; false where there is none.
+    /// Removes an item. Returns false if the key is absent.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -206,15 +209,18 @@ impl Cache {
     /// ```
     ///
     /// # Errors
-    /// [`StoreError::Stuck`] where another process that shares the cache has been stopped at the wrong moment.
+    /// [`StoreError::Stuck`] if another process that shares the cache was stopped while it held a
+    /// lock.
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<bool, StoreError> {
         Ok(matches!(self.delete_if(key.as_ref(), None)?, Deletion::Deleted(_)))
     }
 
-    /// Gives an item a new time from now on, or none; false where there is no item. Its cas token stays.
+    /// Gives an item a new time to live from now, or removes its limit. Returns false if the key is
+    /// absent. The cas token stays the same.
     ///
     /// # Errors
-    /// [`StoreError::NoMemory`] where an item stored without a time must be moved to get one, and cannot.
+    /// [`StoreError::NoMemory`] if an item stored without a time to live must be relocated to get
+    /// one, and no memory is free.
     ///
     /// ```
     /// use std::time::Duration;
@@ -228,8 +234,8 @@ impl Cache {
         Ok(touched.is_some())
     }
 
-    /// The value of a key, whose item gets a new time from now on: a read, then a [`Cache::touch`]. With a
-    /// `ttl` of zero the item is seen for the last time.
+    /// Returns the value of a key and gives its item a new time to live from now: a read followed
+    /// by a [`Cache::touch`]. With a `ttl` of zero this is the last read of the item.
     ///
     /// # Errors
     /// [`StoreError::NoMemory`] as with [`Cache::touch`].
@@ -255,12 +261,12 @@ impl Cache {
         Ok(Some(value))
     }
 
-    /// Adds to a counter and gives its new state; none where there is no item. A counter is an item whose
-    /// value is a decimal number: [`Cache::add`] makes one. It wraps at 2⁶⁴ and keeps its time. Every
-    /// increment counts, whoever else moves the counter.
+    /// Adds to a counter and returns its new value; `None` if the key is absent. A counter is an
+    /// item whose value is a decimal number; [`Cache::add`] creates one. It wraps at 2⁶⁴ and keeps
+    /// its time to live. Concurrent increments are all counted.
     ///
     /// # Errors
-    /// [`CountError`]: the value is no number, or the new one could not be stored.
+    /// [`CountError`]: the value is not a number, or the new one could not be stored.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -273,8 +279,8 @@ impl Cache {
         self.count(key.as_ref(), Direction::Increment, delta)
     }
 
-    /// Takes from a counter, which stops at 0: see [`Cache::increment`]. As in memcached the value keeps its
-    /// length: after the 9 that follows 10 it is `"9 "`.
+    /// Subtracts from a counter, down to 0; see [`Cache::increment`]. As in memcached, the value
+    /// keeps its length: decrementing 10 leaves `"9 "`.
     ///
     /// # Errors
     /// [`CountError`] as with [`Cache::increment`].
@@ -301,7 +307,8 @@ impl Cache {
         Ok(matches!(stored, Stored::Stored { .. }))
     }
 
-    /// As [`Cache::store`], and the statistics count a refusal, as they do for the methods of this module: for bindings.
+    /// Stores as [`Cache::store`] does, and counts a refusal in the statistics as the methods of
+    /// this module do. For bindings.
     ///
     /// # Errors
     /// [`StoreError`] as with [`Cache::set`].
@@ -336,14 +343,15 @@ impl Cache {
     ) -> Result<Option<u64>, CountError> {
         match self.arithmetic(key, direction, delta)? {
             Arithmetic::Number { number, .. } => Ok(Some(number)),
-            // Any token will do, so there is no other one.
+            // The request names no token, so no token can differ.
             Arithmetic::NotFound | Arithmetic::Exists => Ok(None),
             Arithmetic::NonNumeric => Err(CountError::NotANumber),
         }
     }
 }
 
-/// A server counts refusals by the rules of its wire, so the operations it uses do not.
+/// Counts a refused store. The operations that a server uses do not call it: a server counts
+/// refusals by the rules of its protocol.
 #[cold]
 pub(crate) fn count_refusal(engine: &Engine, thread: &ThreadSlot, error: StoreError) {
     match error {

@@ -1,35 +1,35 @@
-//! What a cache says about itself.
+//! The statistics of a cache.
 
 use larder_engine::Report;
 use larder_stats::{Counter, Gauge, Section, Source};
 
 use crate::Cache;
 
-/// A statistic: a row of the table that docs/stats.md is made from.
+/// A statistic: a row of the table from which docs/stats.md is generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
-    /// Its name, the same as in the answers of `larderd`.
+    /// Its name, as in the `stats` replies of `larderd`.
     pub name: &'static str,
     /// Its value.
     pub value: u64,
-    /// What it means, with its unit.
+    /// Its meaning and unit.
     pub doc: &'static str,
 }
 
-/// Where a cache's memory is, in bytes, all numbers taken at about the same time.
+/// The memory of a cache, in bytes; all numbers are from about the same moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// What the cache may take.
+    /// The memory limit.
     pub limit: u64,
-    /// What it has taken: items, index, accounts, and what is free in its segments.
+    /// Memory in use: items, index, bookkeeping, and free space inside segments.
     pub used: u64,
-    /// What the items that can be read take.
+    /// Memory of the live items.
     pub items: u64,
-    /// What the index takes.
+    /// Memory of the index.
     pub index: u64,
 }
 
-/// What a server knows beside these is of no use without a server.
+/// The counters that have a meaning without a server.
 const COUNTERS: &[Counter] = &[
     Counter::GetHits,
     Counter::GetMisses,
@@ -47,11 +47,11 @@ const COUNTERS: &[Counter] = &[
 ];
 
 impl Cache {
-    /// The statistics of the cache, by name. Those that count events count from the opening, or from
-    /// [`Cache::reset_counters`]; `get_hits` and its kin count the calls of the methods in
-    /// [`get`](crate::get) and [`load`](crate::load), a key each.
+    /// Returns the statistics of the cache, by name. Counters of events begin when the cache is
+    /// opened, or at [`Cache::reset_counters`]. `get_hits` and related counters count the calls of
+    /// the methods in [`get`](crate::get) and [`load`](crate::load), one per key.
     ///
-    /// Cost: a look at every segment's account and every thread's counters, some microseconds.
+    /// Cost: a look at the counters of every segment and every thread, some microseconds.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -79,7 +79,7 @@ impl Cache {
         })
     }
 
-    /// Where the cache's memory is. Cost: as [`Cache::stats`].
+    /// Returns how the cache's memory is used. Cost: as [`Cache::stats`].
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -98,8 +98,8 @@ impl Cache {
         }
     }
 
-    /// The gauges of a cache; none for those of a server, and for those that say in memcached's words what
-    /// another one says too.
+    /// Returns a gauge of the cache. `None` for gauges of a server, and for memcached's names of
+    /// values that another gauge already reports.
     fn gauge(&self, report: &Report, gauge: Gauge) -> Option<u64> {
         Some(match gauge {
             Gauge::MemoryBytesMax => self.memory_limit(),

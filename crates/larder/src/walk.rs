@@ -1,10 +1,11 @@
-//! Walks through everything that is stored.
+//! Walks over all stored items.
 //!
-//! A walk goes through the index group by group. Every item that is there from its beginning to its end is
-//! shown **at least once**, also while others store and delete, the index grows and items are moved in memory.
-//! An item stored or deleted meanwhile may be shown or not, and where the index grows under the walk an item
-//! may be shown twice. A walk holds nothing between two steps: it may be slow, or never come to its end. It is
-//! no use to the items it shows: what is not read otherwise is evicted as if there had been no walk.
+//! A walk visits the index group by group. Every item present from the beginning to the end of the
+//! walk is returned **at least once**, even while other threads store and delete, the index grows
+//! and items move in memory. An item stored or deleted meanwhile may or may not be returned, and if
+//! the index grows during the walk, an item may be returned twice. A walk holds nothing between two
+//! steps: it may be slow, or stop before the end. It does not count as a use of the items: they are
+//! evicted as if the walk had not happened.
 
 use std::vec;
 
@@ -13,7 +14,7 @@ use larder_item::Meta;
 
 use crate::Cache;
 
-/// An item as [`Cache::iterate`] shows it.
+/// An item as [`Cache::iterate`] returns it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
     /// Its key.
@@ -24,15 +25,15 @@ pub struct Item {
     pub meta: Meta,
 }
 
-/// The keys of a cache, one by one: [`Cache::keys`].
+/// An iterator over the keys of a cache; see [`Cache::keys`].
 #[derive(Clone, Debug)]
 pub struct Keys {
     cache: Cache,
     cursor: Cursor,
     prefix: Vec<u8>,
-    /// What is left of the group shown last.
+    /// The keys of the current group that are not yet returned.
     found: vec::IntoIter<Dumped>,
-    /// True if keys that loads have reserved are shown too.
+    /// True if keys reserved by loads are returned too.
     shows_loads: bool,
 }
 
@@ -60,7 +61,7 @@ impl Iterator for Keys {
     }
 }
 
-/// The items of a cache, one by one: [`Cache::iterate`].
+/// An iterator over the items of a cache; see [`Cache::iterate`].
 #[derive(Clone, Debug)]
 pub struct Items {
     keys: Keys,
@@ -90,13 +91,13 @@ impl IntoIterator for &Cache {
 }
 
 impl Cache {
-    /// The keys of all items, in no particular order. The [module](crate::walk) says what is shown while others
-    /// store and delete.
+    /// Returns the keys of all items, in no particular order. The [module](crate::walk) documents
+    /// the guarantees under concurrent stores and deletes.
     ///
-    /// Cost: one look at every part of the index and every key, for each about a quarter of the time of a
-    /// [`Cache::get`]; one allocation a key. Each step copies the keys of
-    /// one of the index's groups, 15 at most but for rare chains, and keeps writers of these keys waiting for
-    /// as long.
+    /// Cost: one look at every part of the index and every key, about a quarter of the time of a
+    /// [`Cache::get`] per key; one allocation per key. Each step copies the keys of one group of
+    /// the index, at most 15 except for rare overflow chains, and blocks writers of these keys
+    /// meanwhile.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -111,8 +112,8 @@ impl Cache {
         self.keys_with_prefix("")
     }
 
-    /// The keys that begin with `prefix`, as [`Cache::keys`] shows all. The cost is that of a walk through all,
-    /// but for the allocations: the index has no order.
+    /// Returns the keys that begin with `prefix`, with the guarantees of [`Cache::keys`]. The cost
+    /// is that of a walk over all keys, except for the allocations: the index is not ordered.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -131,10 +132,11 @@ impl Cache {
         }
     }
 
-    /// All items, in no particular order: each key with the value that it has when its turn comes. `for item in
-    /// &cache` does the same. The [module](crate::walk) says what is shown while others store and delete.
+    /// Returns all items, in no particular order: each key with its value at the moment of its
+    /// step. `for item in &cache` does the same. The [module](crate::walk) documents the guarantees
+    /// under concurrent stores and deletes.
     ///
-    /// Cost: that of [`Cache::keys`], and one more look at each item, with a copy of its value.
+    /// Cost: that of [`Cache::keys`], and a second look at each item, with a copy of its value.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -148,12 +150,12 @@ impl Cache {
         Items { keys: self.keys() }
     }
 
-    /// Removes every item whose key begins with `prefix`, and says how many there were. An item that is stored
-    /// while this is under way may be removed or not. An empty prefix removes everything one by one;
-    /// [`Cache::clear`] does so at once.
+    /// Removes every item whose key begins with `prefix`, and returns the number of removed items.
+    /// An item stored meanwhile may or may not be removed. An empty prefix removes all items one by
+    /// one; [`Cache::clear`] does so at once.
     ///
-    /// Cost: a walk through all keys, and a delete for each item that is removed. To forget a group of items often,
-    /// put a generation into their keys and change it.
+    /// Cost: a walk over all keys, and a delete per removed item. To invalidate a group of items
+    /// often, put a generation number into their keys and change it.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -166,7 +168,7 @@ impl Cache {
     /// ```
     ///
     /// # Errors
-    /// As [`Cache::delete`]; the rest is as it was then.
+    /// As [`Cache::delete`]; the remaining items are kept.
     pub fn remove_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<u64, StoreError> {
         let prefix = prefix.as_ref();
         self.shared().flights.detach_all(|key| key.starts_with(prefix));

@@ -1,6 +1,6 @@
-//! The operations as a server needs them: flags, deadlines and cas tokens told one by one, values that
-//! come in parts, nothing copied twice. [`get`](crate::get) and [`set`](crate::set) are made of these and are
-//! what programs want.
+//! The operations in the form that a server needs: explicit flags, deadlines and cas tokens, values
+//! that arrive in parts, no value copied twice. Programs use [`get`](crate::get) and
+//! [`set`](crate::set), which are built on these operations.
 
 use larder_engine::{
     Arithmetic, ArithmeticRequest, Deletion, MetaOutcome, MetaUpdate, Reading, StoreError,
@@ -15,9 +15,9 @@ use crate::Cache;
 use crate::large::{LargeValue, Read, Upload};
 
 impl Cache {
-    /// Reads an item. `head` appends to `out` whatever shall stand before the value; it is called again, with
-    /// `out` as it was, where the item changed under the read, and must not use the cache. Then the value is
-    /// appended, unless it is [`Read::Large`].
+    /// Reads an item. `head` appends to `out` the bytes that precede the value, then the value is
+    /// appended unless it is [`Read::Large`]. If the item changes during the read, `out` is reset
+    /// and `head` is called again. `head` must not use the cache.
     ///
     /// Cost: as [`Cache::get_into`].
     ///
@@ -40,7 +40,7 @@ impl Cache {
         })
     }
 
-    /// As [`Cache::read`], but without a note that the item was read, or without its value.
+    /// Reads an item as [`Cache::read`] does, but without recording the read, or without the value.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -80,14 +80,15 @@ impl Cache {
         }
     }
 
-    /// What is known of an item, large ones too; none where there is none. It does not count as a read.
+    /// Returns the metadata of an item, large ones included; `None` if it is absent. Does not count
+    /// as a read.
     ///
     /// Cost: as [`Cache::get_into`], without the value.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
     /// cache.set("k", "value", None)?;
-    /// let meta = cache.peek(b"k").ok_or("there is no k")?;
+    /// let meta = cache.peek(b"k").ok_or("k is absent")?;
     /// assert_eq!((meta.value_bytes, meta.fetched, meta.stale), (5, false, false));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -95,16 +96,17 @@ impl Cache {
         self.shared().engine.peek(key, self.now())
     }
 
-    /// Gives the caller the right to bring the new value of an item that is stale or about to expire: true for one
-    /// caller alone, until the item is stored again or marked stale again. The token is that of the item as it was
-    /// read; where the cache keeps none, any live item will do.
+    /// Gives the caller the recache token of an item that is stale or about to expire. Returns true
+    /// for one caller only, until the item is stored again or marked stale again. `cas` is the
+    /// token of the item as the caller read it; in a cache without cas tokens any live item
+    /// matches.
     ///
     /// Cost: that of a [`Cache::touch`].
     ///
     /// ```
     /// # let cache = larder::Cache::builder().cas(true).open()?;
     /// cache.set("k", "v", None)?;
-    /// let meta = cache.peek(b"k").ok_or("there is no k")?;
+    /// let meta = cache.peek(b"k").ok_or("k is absent")?;
     /// assert!(cache.claim(b"k", meta.cas) && !cache.claim(b"k", meta.cas));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -113,7 +115,7 @@ impl Cache {
         self.with_thread_slot(|engine, thread| engine.claim(thread, key, cas, now))
     }
 
-    /// Removes an item; with a token, only the one that has it.
+    /// Removes an item; with a token, only if the item has it.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().cas(true).open()?;
@@ -127,16 +129,16 @@ impl Cache {
     /// ```
     ///
     /// # Errors
-    /// [`StoreError::Stuck`].
+    /// [`StoreError::Stuck`] as with [`Cache::delete`].
     pub fn delete_if(&self, key: &[u8], cas: Option<u64>) -> Result<Deletion, StoreError> {
         let now = self.now();
         self.shared().flights.detach(key);
         Ok(self.with_thread_slot(|engine, thread| engine.delete(thread, key, cas, now))?)
     }
 
-    /// Says that an item's value is out of date. It stays, with a new cas token, or the one asked for, and where one
-    /// is given with a new deadline; the first [`Cache::claim`] after it succeeds. With a token only the item that
-    /// has it is marked.
+    /// Marks an item's value as stale. The item stays, with a new cas token or with `version`, and
+    /// with a new deadline if one is given. The next [`Cache::claim`] succeeds. With a `cas` token,
+    /// only an item that has it is marked.
     ///
     /// # Errors
     /// As [`Cache::touch_until`].
@@ -146,7 +148,7 @@ impl Cache {
     /// use larder::MetaOutcome;
     /// cache.set("k", "v", None)?;
     /// let MetaOutcome::Done(meta) = cache.mark_stale(b"k", None, None, None)? else {
-    ///     return Err("there is no k".into());
+    ///     return Err("k is absent".into());
     /// };
     /// assert!(meta.stale && !meta.won && cache.claim(b"k", meta.cas));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -164,9 +166,8 @@ impl Cache {
         self.with_thread_slot(|engine, thread| engine.update_meta(thread, key, &update, now))
     }
 
-    /// Brings what operations on some keys will look at into the processor's caches. Worth its while for
-    /// several keys that are operated on at once: they wait for the memory together, not one after the
-    /// other. Changes nothing.
+    /// Prefetches the memory that operations on some keys will read into the processor's caches.
+    /// Useful before operations on several keys: their cache misses overlap. Changes nothing.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -180,10 +181,10 @@ impl Cache {
         self.shared().engine.prefetch(keys);
     }
 
-    /// Stores an item as a request says.
+    /// Stores an item according to a request.
     ///
     /// # Errors
-    /// [`StoreError`]. A plain set that fails removes the item that was there.
+    /// [`StoreError`]. A plain set that fails removes the existing item.
     ///
     /// Cost: as [`Cache::set`].
     ///
@@ -201,14 +202,14 @@ impl Cache {
         self.with_thread_slot(|engine, thread| engine.store(thread, request, value, now))
     }
 
-    /// Removes the item that a plain set, which could not be done, was to replace: what
-    /// [`Cache::store`] does by itself, for stores given up before they began.
+    /// Removes the item that a failed plain set was to replace. [`Cache::store`] does so itself;
+    /// this is for stores abandoned before they began.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
     /// use larder::{StoreRequest, StoreMode};
     /// cache.set("k", "v", None)?;
-    /// cache.give_up(&Request::new(b"k", StoreMode::Set));
+    /// cache.give_up(&StoreRequest::new(b"k", StoreMode::Set));
     /// assert_eq!(cache.get("k"), None);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -218,7 +219,8 @@ impl Cache {
         self.with_thread_slot(|engine, thread| engine.give_up(thread, request, now));
     }
 
-    /// Values longer than this are better stored by [`Cache::upload`]: they are kept in pieces.
+    /// Returns the largest value that is not stored in pieces, in bytes. Store longer values with
+    /// [`Cache::upload`].
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -232,7 +234,7 @@ impl Cache {
     /// Begins a store of `value_bytes` that arrive in parts.
     ///
     /// # Errors
-    /// [`StoreError::TooLarge`] and [`StoreError::Key`], before anything has arrived.
+    /// [`StoreError::TooLarge`] and [`StoreError::Key`], before any bytes have arrived.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -240,7 +242,7 @@ impl Cache {
     /// let mut upload = cache.upload(b"k", 10)?;
     /// upload.push(b"first")?;
     /// upload.push(b",last")?;
-    /// upload.store(&Request::new(b"k", StoreMode::Set))?;
+    /// upload.store(&StoreRequest::new(b"k", StoreMode::Set))?;
     /// assert_eq!(cache.get("k").as_deref(), Some(&b"first,last"[..]));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -249,7 +251,7 @@ impl Cache {
         Ok(Upload { shared: Arc::clone(self.shared()), arriving })
     }
 
-    /// Is an item with a key and a value of these lengths small enough?
+    /// True if an item with a key and a value of these lengths is within the size limit.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -260,11 +262,12 @@ impl Cache {
         self.shared().engine.accepts(key_bytes, value_bytes)
     }
 
-    /// Gives an item a new deadline, and says what is known of it then; none where there is none.
-    /// [`Cache::touch`] with a time from now.
+    /// Gives an item a new deadline and returns its updated metadata; `None` if the item is absent.
+    /// [`Cache::touch`] takes a time from now instead.
     ///
     /// # Errors
-    /// [`StoreError::NoMemory`] where an item stored without a deadline must be moved to get one, and cannot.
+    /// [`StoreError::NoMemory`] if an item stored without a deadline must be relocated to get one,
+    /// and no memory is free.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -278,10 +281,11 @@ impl Cache {
         self.touch_as(key, deadline, true)
     }
 
-    /// As [`Cache::touch_until`], which counts as a read, as in memcached; or not.
+    /// Touches an item as [`Cache::touch_until`] does. As in memcached, the touch counts as a read
+    /// if `noted` is true.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Cache::touch_until`].
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -301,16 +305,16 @@ impl Cache {
         self.with_thread_slot(|engine, thread| {
             Ok(match engine.update_meta(thread, key, &update, now)? {
                 MetaOutcome::Done(meta) => Some(meta),
-                // Any token will do, so there is no other one.
+                // The request names no token, so no token can differ.
                 MetaOutcome::NotFound | MetaOutcome::Exists => None,
             })
         })
     }
 
-    /// Moves a counter: an item whose value is a decimal number.
+    /// Increments or decrements a counter: an item whose value is a decimal number.
     ///
     /// # Errors
-    /// [`StoreError::NoMemory`] where the new number cannot be stored.
+    /// [`StoreError::NoMemory`] if the new number cannot be stored.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -329,11 +333,11 @@ impl Cache {
         self.arithmetic_as(&ArithmeticRequest::new(key, direction, delta))
     }
 
-    /// As [`Cache::arithmetic`], with everything that can come with it. Where there is no counter it is for the caller
-    /// to make one, by a [`StoreMode::Add`](crate::StoreMode::Add).
+    /// Changes a counter as [`Cache::arithmetic`] does, with all options. If the counter is absent,
+    /// the caller creates it with [`StoreMode::Add`](crate::StoreMode::Add).
     ///
     /// # Errors
-    /// [`StoreError::NoMemory`] as there.
+    /// [`StoreError::NoMemory`] as with [`Cache::arithmetic`].
     ///
     /// ```
     /// # let cache = larder::Cache::builder().cas(true).open()?;
@@ -355,7 +359,7 @@ impl Cache {
         self.with_thread_slot(|engine, thread| engine.arithmetic(thread, counting, now))
     }
 
-    /// The deadline a time from now, rounded up to whole seconds.
+    /// Returns the deadline a duration from now, rounded up to whole seconds.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().clock(larder::Clock::Ticked).open()?;
@@ -370,8 +374,8 @@ impl Cache {
         Deadline::after(self.now(), secs)
     }
 
-    /// Clears the cache when its clock reaches `at`, in place of any clear that was to come. A load that is
-    /// under way then is stored all the same, unlike with [`Cache::clear`].
+    /// Clears the cache when its clock reaches `at`, and replaces any clear scheduled before.
+    /// Unlike [`Cache::clear`], a load in progress at that moment is still stored.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().clock(larder::Clock::Ticked).open()?;
@@ -385,8 +389,8 @@ impl Cache {
         self.shared().engine.flush_at(at, self.now());
     }
 
-    /// Clears the cache, and whatever is stored until its clock moves on: what a server has to do that tells
-    /// nothing within a second apart.
+    /// Clears the cache, and also items stored until its clock advances. For servers whose protocol
+    /// cannot distinguish times within a second.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().clock(larder::Clock::Ticked).open()?;

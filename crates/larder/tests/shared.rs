@@ -154,7 +154,7 @@ fn other_settings_are_used_as_they_are_unless_they_must_be_the_same() {
 
     drop(builder(&path).cas(true).exactly(true).open().unwrap());
     let said = refusal(builder(&path).exactly(true));
-    assert!(said.contains("cas tokens is 1, and 0 was asked for"), "{said}");
+    assert!(said.contains("cas tokens is 1, expected 0"), "{said}");
     let said = refusal(builder(&path).cas(true).memory_bytes(2 << 20).exactly(true));
     assert!(said.contains("memory in bytes is 1048576, and 2097152"), "{said}");
     let said = refusal(builder(&path).cas(true).evict(false).exactly(true));

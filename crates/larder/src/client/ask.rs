@@ -1,4 +1,4 @@
-//! Requests in the meta protocol, and what their answers mean.
+//! Requests in the meta protocol, and their replies.
 
 use std::io::{ErrorKind, Write};
 use std::sync::PoisonError;
@@ -12,21 +12,21 @@ use super::connection::{Connection, Unanswered};
 use super::{ClientError, Hit, Inner};
 use crate::clock::unix_secs;
 
-/// A request but for its value.
+/// A request without its value.
 pub(super) struct Ask<'a> {
     pub(super) name: &'static [u8; 2],
     pub(super) key: &'a [u8],
-    /// Flags of the meta protocol, each with a space before it.
+    /// Flags of the meta protocol, each preceded by a space.
     pub(super) words: &'static str,
     pub(super) mode: Option<StoreMode>,
     pub(super) cas: Option<u64>,
-    /// Where it asks for another time to live: which.
+    /// A new time to live, if the request sets one; `Some(None)` removes the limit.
     pub(super) ttl: Option<Option<Duration>>,
-    /// A counter's move.
+    /// The direction and the amount of a counter's change.
     pub(super) delta: Option<(Direction, u64)>,
 }
 
-/// What became of a change.
+/// The outcome of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Done { cas: u64 },
@@ -35,16 +35,17 @@ pub(super) enum Outcome {
     Missing,
 }
 
-/// A key with other bytes in it, in base64, must still be a word that is no longer than a key.
+/// Longest key, in bytes, that still fits after base64 encoding, which keys with spaces or control
+/// characters need.
 const ENCODED_KEY_BYTES_MAX: usize = KEY_BYTES_MAX / 4 * 3;
 
-/// So many keys are asked for before the first answer is waited for: less than a socket takes.
+/// Number of keys requested before the first reply is read: fewer than a socket buffers.
 const KEYS_AHEAD: usize = 64;
 
-/// How many new connections may break before a read fails.
+/// Number of new connections that may break before a read fails.
 const NEW_BROKEN_MAX: u32 = 1;
 
-/// A longer value is not copied behind the line before it.
+/// Largest value, in bytes, that is copied into one buffer with its request line.
 const COPIED_BYTES_MAX: usize = 16 << 10;
 
 impl<'a> Ask<'a> {
@@ -52,7 +53,7 @@ impl<'a> Ask<'a> {
         Self { name, key, words: "", mode: None, cas: None, ttl: None, delta: None }
     }
 
-    /// Appends the line.
+    /// Appends the request line to `out`.
     fn write(&self, value: Option<&[u8]>, out: &mut Vec<u8>) -> Result<(), ClientError> {
         check_key(self.key)?;
         let is_encoded = self.key.iter().any(|byte| *byte <= b' ' || *byte == 0x7F);
@@ -67,7 +68,7 @@ impl<'a> Ask<'a> {
             false => out.extend_from_slice(self.key),
         }
         let mut push = |words: std::fmt::Arguments<'_>| {
-            out.write_fmt(words).expect("a vector takes any number of bytes");
+            out.write_fmt(words).expect("writing to a vector never fails");
         };
         if let Some(value) = value {
             push(format_args!(" {}", value.len()));
@@ -101,19 +102,19 @@ fn letter(mode: StoreMode) -> char {
     }
 }
 
-/// A time to live as the wire has it: a part of a second counts as a whole.
+/// Returns a time to live in the form of the protocol: in seconds, rounded up.
 fn exptime(ttl: Option<Duration>) -> i64 {
     let Some(ttl) = ttl else { return 0 };
     let secs = ttl.as_secs().saturating_add(u64::from(ttl.subsec_nanos() > 0));
     match i64::try_from(secs).unwrap_or(i64::MAX) {
         0 => -1,
         secs @ ..=Epoch::RELATIVE_SECS_MAX => secs,
-        // What follows is a time of day, up to where it fits into 32 bits.
+        // Larger values are absolute Unix times in the protocol, limited to 32 bits.
         secs => unix_secs().saturating_add(secs).min(i64::from(u32::MAX >> 1)),
     }
 }
 
-/// What the answer to a get says besides the value.
+/// Returns the metadata in the reply to a get.
 fn hit(reply: &Reply<'_>) -> Hit {
     let mut hit = Hit::default();
     for word in reply.line.split(|byte| *byte == b' ').skip(2) {
@@ -122,7 +123,7 @@ fn hit(reply: &Reply<'_>) -> Hit {
         match letter {
             b'f' => hit.flags = token.parse().unwrap_or(0),
             b'c' => hit.cas = token.parse().unwrap_or(0),
-            // Negative: for ever.
+            // Negative: no time limit.
             b't' => hit.ttl_secs = token.parse().ok(),
             b'X' => hit.stale = true,
             b'W' => hit.won = true,
@@ -132,14 +133,14 @@ fn hit(reply: &Reply<'_>) -> Hit {
     hit
 }
 
-/// The cas token in the answer to a store.
+/// Returns the cas token in the reply to a store.
 fn cas(reply: &Reply<'_>) -> u64 {
     let mut words = reply.line.split(|byte| *byte == b' ').skip(1);
     let token = words.find_map(|word| word.strip_prefix(b"c"));
     token.and_then(|token| std::str::from_utf8(token).ok()?.parse().ok()).unwrap_or(0)
 }
 
-/// An answer that none of those expected is.
+/// Returns the error for an unexpected reply.
 fn unexpected(reply: &Reply<'_>) -> ClientError {
     let line = reply.line.escape_ascii().to_string();
     let is_error = [&b"ER"[..], b"CL", b"SE"].contains(&&reply.code[..]);
@@ -147,7 +148,7 @@ fn unexpected(reply: &Reply<'_>) -> ClientError {
 }
 
 impl Inner {
-    /// Asks the server for a value, and appends it to `out`.
+    /// Requests a value from the server, and appends it to `out`.
     pub(super) fn fetch(
         &self,
         key: &[u8],
@@ -169,7 +170,7 @@ impl Inner {
         })?
     }
 
-    /// Asks for the values that are missing.
+    /// Requests the values that are still missing.
     pub(super) fn fetch_missing<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
@@ -185,7 +186,7 @@ impl Inner {
             }
             self.ask(&[&lines], true, |connection| {
                 let mut outcome = Ok(());
-                // All of them are read, also behind an error.
+                // Reads all replies, even after an error.
                 for place in places {
                     let reply = connection.reply()?;
                     match (&reply.code, reply.value) {
@@ -223,7 +224,7 @@ impl Inner {
         })?
     }
 
-    /// Asks for a change without a value. False where there is no item.
+    /// Requests a change without a value. Returns false if the item is absent.
     pub(super) fn change(&self, ask: &Ask<'_>) -> Result<bool, ClientError> {
         let mut lines = Vec::new();
         ask.write(None, &mut lines)?;
@@ -258,11 +259,11 @@ impl Inner {
         })?
     }
 
-    /// Sends a request and reads its answers.
+    /// Sends a request and reads its replies.
     ///
-    /// A request that `changes_nothing` is sent again if a pooled connection breaks, since the server
-    /// may have been restarted, and once if a new connection breaks, since a server that is about to
-    /// end may have accepted it.
+    /// A request that `changes_nothing` is sent again if a pooled connection breaks, since the
+    /// server may have been restarted, and once if a new connection breaks, since a server that is
+    /// about to end may have accepted it.
     fn ask<T>(
         &self,
         parts: &[&[u8]],
@@ -283,7 +284,7 @@ impl Inner {
                 }
                 Err(Unanswered::Protocol(line)) => return Err(ClientError::Protocol(line)),
                 Err(Unanswered::Io(error)) => {
-                    // The others are of the same server.
+                    // The other idle connections lead to the same server.
                     self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
                     let is_late = error.kind() == ErrorKind::TimedOut;
                     new_broken += u32::from(is_new);
@@ -307,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_no_line_can_hold_is_encoded() {
+    fn a_key_with_spaces_or_control_characters_is_encoded() {
         assert_eq!(line(&Ask::of(b"md", b"k"), None), "md k\r\n");
         assert_eq!(line(&Ask::of(b"md", b"a key"), None), "md YSBrZXk= b\r\n");
         let store = Ask { mode: Some(StoreMode::Add), cas: Some(7), ..Ask::of(b"ms", b"\n") };
@@ -318,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn times_to_live_are_whole_seconds_and_long_ones_a_time_of_day() {
+    fn times_to_live_are_whole_seconds_and_long_ones_are_absolute() {
         assert_eq!(exptime(None), 0);
         assert_eq!(exptime(Some(Duration::ZERO)), -1);
         assert_eq!(exptime(Some(Duration::from_millis(1001))), 2);
@@ -328,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_of_an_answer_are_read_whatever_they_say() {
+    fn flags_of_a_reply_are_parsed_and_malformed_ones_ignored() {
         let read = |line: &'static [u8]| hit(&Reply { code: *b"VA", line, value: None });
         let expected =
             Hit { flags: 5, cas: 9, ttl_secs: Some(60), stale: true, won: true, is_local: false };

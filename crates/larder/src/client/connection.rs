@@ -19,24 +19,25 @@ use rustix::net::{
 
 use super::hints::Hints;
 
-/// What a server has passed, and what it said of it.
+/// The memory that a server has passed, and its description.
 pub(super) type Passed = (Region, File);
 
-/// A connection, with what has come and nobody has read.
+/// A connection, with received bytes that are not parsed yet.
 #[derive(Debug)]
 pub(super) struct Connection {
     socket: UnixStream,
     received: Vec<u8>,
-    /// What has been read of it.
+    /// Length of the parsed part of `received`.
     read_bytes: usize,
-    /// Requests without an answer that the socket has not taken yet: they go before the next one.
+    /// Hints that the socket has not accepted yet; they are sent before the next request.
     unsent: Vec<u8>,
-    /// Does the server want to hear what is read in its memory?
+    /// True if the server wants hints about reads in its memory.
     hears_hints: bool,
 }
 
 impl Connection {
-    /// Connects, and asks for the server's memory. Servers that do not know that, or do not give it, are as good.
+    /// Connects, and requests the server's memory. Servers that do not support this, or refuse,
+    /// work as well.
     pub(super) fn open(path: &Path, timeout: Duration) -> io::Result<(Self, Option<Passed>)> {
         let socket = UnixStream::from(connected(path, timeout)?);
         socket.set_nonblocking(false)?;
@@ -55,14 +56,15 @@ impl Connection {
         Ok((connection, passed))
     }
 
-    /// Has the server closed it? Or sent what nobody asked for: then nothing can be understood any more.
+    /// True unless the server has closed the connection, or sent unsolicited bytes, after which
+    /// replies cannot be matched.
     pub(super) fn is_alive(&self) -> bool {
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
         let peeked = recv(&self.socket, &mut [0; 1], flags);
         matches!(peeked, Err(Errno::AGAIN)) && self.read_bytes == self.received.len()
     }
 
-    /// Sends all these parts.
+    /// Sends all parts.
     pub(super) fn send(&mut self, parts: &[&[u8]]) -> io::Result<()> {
         let unsent = std::mem::take(&mut self.unsent);
         for mut rest in std::iter::once(&unsent[..]).chain(parts.iter().copied()) {
@@ -74,14 +76,14 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes hints along with the next request.
+    /// Queues hints to be sent with the next request.
     pub(super) fn take_along(&mut self, hints: &mut Hints) {
         if self.hears_hints && self.unsent.len() < UNSENT_BYTES_MAX {
             hints.move_to(&mut self.unsent);
         }
     }
 
-    /// Sends hints, as far as the socket takes them. False where the server is gone.
+    /// Sends hints, as far as the socket accepts them. Returns false if the server is gone.
     pub(super) fn send_aside(&mut self, hints: &mut Hints) -> bool {
         self.take_along(hints);
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
@@ -95,7 +97,7 @@ impl Connection {
         }
     }
 
-    /// Waits for the next answer.
+    /// Waits for the next reply.
     pub(super) fn reply(&mut self) -> Result<Reply<'_>, Unanswered> {
         if self.read_bytes == self.received.len() {
             self.received.clear();
@@ -120,11 +122,14 @@ impl Connection {
         }
         match read_reply(&self.received[start..]) {
             Reading::Reply { reply, .. } => Ok(reply),
-            Reading::NeedMore { .. } | Reading::Bad => unreachable!("it has just been read"),
+            Reading::NeedMore { .. } | Reading::Bad => {
+                unreachable!("the loop above has parsed this reply")
+            }
         }
     }
 
-    /// The room grows with what has come, not with what was announced.
+    /// Receives more bytes. The buffer grows with the received bytes, not with the announced
+    /// length.
     fn receive(&mut self) -> io::Result<()> {
         self.received.reserve(RECEIVED_BYTES_MIN);
         let received = retry_on_intr(|| {
@@ -140,7 +145,7 @@ impl Connection {
         }
     }
 
-    /// Receives the answer to [`REQUEST`], and what comes with it.
+    /// Receives the reply to [`REQUEST`], and the descriptor that comes with it.
     fn receive_region(&mut self) -> io::Result<Option<Passed>> {
         let (mut line, mut file) = (Vec::new(), None);
         while !line.ends_with(b"\n") {
@@ -154,7 +159,7 @@ impl Connection {
             let received = received.map_err(timed_out)?.bytes;
             for message in ancillary.drain() {
                 if let RecvAncillaryMessage::ScmRights(passed) = message {
-                    // All but one are closed.
+                    // Keeps the first descriptor; the others are closed.
                     file = passed.into_iter().next().or(file);
                 }
             }
@@ -163,7 +168,10 @@ impl Connection {
             }
             line.extend_from_slice(&bytes[..received]);
             if line.len() > ANSWER_BYTES_MAX {
-                return Err(io::Error::new(ErrorKind::InvalidData, "that is no memcached"));
+                return Err(io::Error::new(
+                    ErrorKind::InvalidData,
+                    "the server does not speak memcached's protocol",
+                ));
             }
         }
         let line = line.strip_suffix(b"\r\n").unwrap_or(&line);
@@ -171,7 +179,7 @@ impl Connection {
     }
 }
 
-/// Why there is no answer.
+/// The reason why there is no reply.
 pub(super) enum Unanswered {
     Io(io::Error),
     Protocol(String),
@@ -183,12 +191,13 @@ impl From<io::Error> for Unanswered {
     }
 }
 
-/// A socket says of a time that is over that it would have to wait.
+/// Turns the error of an expired socket timeout, `EAGAIN`, into `TimedOut`.
 fn timed_out(errno: Errno) -> io::Error {
     if errno == Errno::AGAIN { ErrorKind::TimedOut.into() } else { errno.into() }
 }
 
-/// Where the server's queue of new connections is full, it says so at once.
+/// Connects to a socket. If the server's queue of new connections is full, the kernel fails at
+/// once.
 fn connected(path: &Path, timeout: Duration) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -204,10 +213,11 @@ fn connected(path: &Path, timeout: Duration) -> io::Result<OwnedFd> {
     }
 }
 
-/// The largest value that a server can be told to accept, and a line before it.
+/// Longest reply, in bytes: the largest value that a server can be configured to accept, and its
+/// line.
 const REPLY_BYTES_MAX: u64 = (1 << 30) + 512;
 const RECEIVED_BYTES_MIN: usize = 16 << 10;
-/// Room for so much is kept between answers.
+/// Largest receive buffer, in bytes, that is kept between replies.
 const KEPT_BYTES_MAX: usize = 64 << 10;
-/// So many hints wait for a server that has been stopped.
+/// Largest number of bytes of hints kept for a stopped server.
 const UNSENT_BYTES_MAX: usize = 64 << 10;

@@ -1,29 +1,30 @@
-//! What was read in the server's memory, to be told to the server now and then: else it would evict what is wanted.
+//! Reads in the server's memory, reported to the server now and then, which otherwise would evict
+//! items in use.
 
 use larder_item::Second;
 use larder_protocol::local;
 
-/// So many reads are told at once …
+/// Number of reads after which hints are sent.
 const KEYS_MAX: usize = 64;
-/// … or those of so many seconds.
+/// Age, in seconds, after which hints are sent.
 const AGE_SECS_MAX: Second = 1;
-/// More is not kept where nobody takes it.
+/// Largest number of bytes kept while no connection takes them.
 const BYTES_MAX: usize = 64 << 10;
 
-/// Lines that wait to be sent.
+/// Hint lines that wait to be sent.
 #[derive(Debug, Default)]
 pub(super) struct Hints {
-    /// The last one has no end yet.
+    /// The last line is not terminated yet.
     lines: Vec<u8>,
-    /// Where that begins.
+    /// Where the last line begins.
     last_at: usize,
     keys: usize,
-    /// When the first of them came, in the cache's time.
+    /// The second of the first read, in the cache's time.
     since: Second,
 }
 
 impl Hints {
-    /// Takes in what was read in this second. True where it is time to tell.
+    /// Adds a read of this second. True if the hints are to be sent.
     pub(super) fn push(&mut self, key: &[u8], now: Second) -> bool {
         if self.lines.len() > BYTES_MAX {
             self.clear();
@@ -43,7 +44,7 @@ impl Hints {
         self.keys >= KEYS_MAX || now.abs_diff(self.since) > AGE_SECS_MAX
     }
 
-    /// Moves all lines behind what is in `out`.
+    /// Moves all lines to the end of `out`.
     pub(super) fn move_to(&mut self, out: &mut Vec<u8>) {
         if self.keys > 0 {
             self.end_line();
@@ -68,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_whole_and_none_is_longer_than_it_may_be() {
+    fn lines_are_complete_and_within_the_length_limit() {
         let mut hints = Hints::default();
         let mut out = Vec::new();
         hints.move_to(&mut out);
@@ -91,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_takes_is_forgotten() {
+    fn hints_are_dropped_if_no_connection_takes_them() {
         let mut hints = Hints::default();
         (0..100_000).for_each(|_| {
             hints.push(b"a key", 5);

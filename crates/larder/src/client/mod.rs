@@ -1,5 +1,6 @@
-//! A cache that a larderd keeps, used from another process: hits are read in the server's memory, without a system call
-//! and without the server's doing; everything else is asked for through its unix socket.
+//! A client for the cache of a larderd in another process: it reads hits directly in the server's
+//! memory, without a system call and without work for the server. All other requests go through the
+//! server's unix socket.
 //!
 //! ```text
 //! get ─▶ in the memory? ── hit ──▶ value, and one read of two is told later
@@ -7,10 +8,11 @@
 //!              └── no, or not to be believed ──▶ socket ──▶ larderd, or any memcached
 //! ```
 //!
-//! The memory is shared with every `--local-readers` of the server, who allows it to whom it likes; without it all goes
-//! through the socket, and works the same. What is read there can be believed: it is a copy that was whole at one time.
-//! Should the server be gone or stopped, its clock in the memory stands still, and from three seconds on nothing is read
-//! there any more. A server that was started anew is noticed at the next request, its memory taken in place of the other.
+//! The server shares its memory with the readers that `--local-readers` allows; without that option
+//! all requests go through the socket, with the same results. Values read in memory are consistent:
+//! each is a complete copy from one moment. If the server ends or is stopped, its clock in the
+//! memory stands still, and after three seconds the client no longer reads there. The client
+//! notices a restarted server at the next request, and then uses the new memory.
 //!
 //! Files in reading order: [`client`](self), `ask`, `connection`, `view`, `hints`.
 
@@ -37,10 +39,11 @@ use connection::Connection;
 use hints::Hints;
 use view::Views;
 
-/// The cache of a larderd, or of any memcached, at a unix socket. Clones are cheap and share everything; any number of
-/// threads may use it, and children of the process, each with connections of its own.
+/// The cache of a larderd, or of any memcached, at a unix socket. Clones are cheap and share
+/// everything. Any number of threads may use a client, and so may children of the process, each
+/// with connections of its own.
 ///
-/// Values carry no flags when they are stored here, and keep those that others stored.
+/// Values stored through a client carry no flags; flags stored by other clients are kept.
 ///
 /// ```no_run
 /// use larder::Cache;
@@ -55,59 +58,59 @@ pub struct Client {
     inner: Arc<Inner>,
 }
 
-/// What is known of a value that was found.
+/// The metadata of a value that was found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hit {
-    /// Bits that were stored with it.
+    /// Client flags, stored with the value.
     pub flags: u32,
-    /// Its cas token, 0 where the server keeps none.
+    /// The cas token; 0 if the server keeps none.
     pub cas: u64,
-    /// Seconds it has to live; for ever where `None`.
+    /// Remaining time to live, in seconds; `None` if the item does not expire.
     pub ttl_secs: Option<u32>,
-    /// Has somebody said that it is out of date?
+    /// True if the value was marked stale.
     pub stale: bool,
-    /// Is it the caller's part to bring the new value?
+    /// True if this caller holds the recache token and is to store the new value.
     pub won: bool,
-    /// Was it read in the server's memory?
+    /// True if the value was read in the server's memory.
     pub is_local: bool,
 }
 
-/// Why a server could not be asked, or did not do it.
+/// The reason why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Nobody accepts connections there.
+    /// No server accepts connections at the socket.
     #[error("cannot connect to {}: {source}; start `larderd -s {}`, or name another socket", path.display(), path.display())]
     Connect {
-        /// Which socket.
+        /// The socket.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The connection broke, or no answer came in time. A change may have been made all the same.
+    /// The connection broke, or no reply arrived in time. The server may have made the change.
     #[error("the server does not answer: {0}; it may have been stopped, or be overloaded")]
     Io(#[from] io::Error),
-    /// This is no key.
+    /// The key is invalid.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// A key with spaces or control characters in it is longer than the socket takes.
+    /// A key with spaces or control characters is too long for the socket's protocol.
     #[error("a key with spaces or control characters may have {max} bytes, found {found}")]
     LongKey {
-        /// Its length.
+        /// Its length, in bytes.
         found: usize,
-        /// What it may be.
+        /// The longest accepted length, in bytes.
         max: usize,
     },
     /// The server refused.
     #[error("the server answered: {0}")]
     Server(String),
-    /// What came is not what was asked for.
+    /// The reply does not match the request.
     #[error(
-        "what the server answers is not memcached's protocol: {0:?}; is it another server's socket?"
+        "the reply is not in memcached's protocol: {0:?}; check that the socket is a memcached server's"
     )]
     Protocol(String),
 }
 
-/// What the clones of a client share.
+/// The state that the clones of a client share.
 #[derive(Debug)]
 struct Inner {
     path: PathBuf,
@@ -115,25 +118,25 @@ struct Inner {
     views: Views,
     hints: Mutex<Hints>,
     idle: Mutex<Vec<Connection>>,
-    /// Counts the beginnings and ends of attempts to connect.
+    /// Number of connection attempts begun and ended.
     attempts: AtomicU64,
-    /// When the attempt began that said last which memory is the server's. Held while that is changed, not while a
-    /// server is waited for.
+    /// The beginning of the attempt that last determined the server's memory. Locked while that
+    /// changes, not while waiting for the server.
     told: Mutex<u64>,
-    /// How many forks had led to the process that this is of.
+    /// Number of forks that led to the process that owns this state.
     forks: u32,
-    /// The same in a process that was forked from it, where it was used there.
+    /// The state for a child forked from that process, created on its first use there.
     in_child: OnceLock<Arc<Self>>,
 }
 
-/// How long an answer is waited for.
+/// Longest wait for a reply, by default.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Cache {
-    /// Uses the cache of a larderd at a unix socket: see [`Client`].
+    /// Connects to the cache of a larderd at a unix socket; see [`Client`].
     ///
     /// # Errors
-    /// [`ClientError::Connect`] where nobody accepts connections.
+    /// [`ClientError::Connect`] if no server accepts connections.
     pub fn connect(socket: impl AsRef<Path>) -> Result<Client, ClientError> {
         Client::connect(socket)
     }
@@ -143,12 +146,12 @@ impl Client {
     /// Connects to a unix socket.
     ///
     /// # Errors
-    /// [`ClientError::Connect`] where nobody accepts connections.
+    /// [`ClientError::Connect`] if no server accepts connections.
     pub fn connect(socket: impl AsRef<Path>) -> Result<Self, ClientError> {
         Self::connect_within(socket, TIMEOUT)
     }
 
-    /// The same, where an answer is waited for so long; 5 seconds by default.
+    /// Connects with a given timeout for replies; the default is 5 seconds.
     ///
     /// # Errors
     /// As [`Client::connect`].
@@ -163,14 +166,15 @@ impl Client {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Are hits read in the server's memory, as things are?
+    /// True if hits are currently read in the server's memory.
     pub fn reads_memory(&self) -> bool {
         self.inner().views.is_live()
     }
 
-    /// The value of a key; none where there is no item.
+    /// Returns the value of a key; `None` if the item is absent.
     ///
-    /// Cost: where it is in the server's memory that of [`Cache::get`], else the way to the server and back.
+    /// Cost: if the value is in the server's memory, that of [`Cache::get`], otherwise a round trip
+    /// to the server.
     ///
     /// # Errors
     /// [`ClientError`]
@@ -179,8 +183,8 @@ impl Client {
         Ok(self.get_into(key, &mut value)?.map(|_| value))
     }
 
-    /// Appends the value of a key to `out`, and says what else is known of it. Where there is none, or an error, `out`
-    /// stays as it was.
+    /// Appends the value of a key to `out`, and returns its metadata. On a miss or an error, `out`
+    /// is unchanged.
     ///
     /// # Errors
     /// [`ClientError`]
@@ -197,8 +201,8 @@ impl Client {
         }
     }
 
-    /// Shows the value of a key to `look`, and gives what it makes of it; none where there is no item. What `look` sees
-    /// is a copy.
+    /// Passes the value of a key to `look`, and returns the result of `look`; `None` if the item is
+    /// absent. `look` receives a copy.
     ///
     /// # Errors
     /// [`ClientError`]
@@ -210,7 +214,8 @@ impl Client {
         with_buffer(|value| Ok(self.get_into(key, value)?.map(|hit| look(value, &hit))))
     }
 
-    /// The values of several keys, in their order. Those that are not in the server's memory are asked for together.
+    /// Returns the values of several keys, in their order. Those not found in the server's memory
+    /// are requested together.
     ///
     /// # Errors
     /// [`ClientError`]
@@ -231,7 +236,8 @@ impl Client {
         Ok(values)
     }
 
-    /// As [`Client::get`]; the item lives for `ttl` from now.
+    /// Returns the value of a key as [`Client::get`] does, and gives the item a time to live of
+    /// `ttl` from now.
     ///
     /// # Errors
     /// [`ClientError`]
@@ -245,10 +251,10 @@ impl Client {
         Ok(found.map(|_| value))
     }
 
-    /// Stores a value, for ever or for a time.
+    /// Stores a value, without a time limit or with a time to live.
     ///
     /// # Errors
-    /// [`ClientError`]: after most of them nobody knows whether it has been stored.
+    /// [`ClientError`]. After most of them it is unknown whether the value was stored.
     pub fn set(
         &self,
         key: impl AsRef<[u8]>,
@@ -258,7 +264,7 @@ impl Client {
         self.put(key.as_ref(), StoreMode::Set, value.as_ref(), ttl).map(drop)
     }
 
-    /// Stores a value where there is none. False where there is one.
+    /// Stores a value if the key is absent. Returns false if it is present.
     ///
     /// # Errors
     /// As [`Client::set`].
@@ -271,7 +277,7 @@ impl Client {
         self.put(key.as_ref(), StoreMode::Add, value.as_ref(), ttl)
     }
 
-    /// Stores a value where there is one. False where there is none.
+    /// Stores a value if the key is present. Returns false if it is absent.
     ///
     /// # Errors
     /// As [`Client::set`].
@@ -284,7 +290,7 @@ impl Client {
         self.put(key.as_ref(), StoreMode::Replace, value.as_ref(), ttl)
     }
 
-    /// Appends to a value. False where there is none.
+    /// Appends to a value. Returns false if the key is absent.
     ///
     /// # Errors
     /// As [`Client::set`].
@@ -296,7 +302,7 @@ impl Client {
         self.put(key.as_ref(), StoreMode::Append, part.as_ref(), None)
     }
 
-    /// Puts something before a value. False where there is none.
+    /// Prepends to a value. Returns false if the key is absent.
     ///
     /// # Errors
     /// As [`Client::set`].
@@ -308,7 +314,7 @@ impl Client {
         self.put(key.as_ref(), StoreMode::Prepend, part.as_ref(), None)
     }
 
-    /// Stores a value if the item is the one with this cas token: see [`Hit::cas`].
+    /// Stores a value if the item still has this cas token; see [`Hit::cas`].
     ///
     /// # Errors
     /// As [`Client::set`].
@@ -327,7 +333,7 @@ impl Client {
         }
     }
 
-    /// Removes an item. False where there is none.
+    /// Removes an item. Returns false if the key is absent.
     ///
     /// # Errors
     /// As [`Client::set`].
@@ -335,7 +341,7 @@ impl Client {
         self.inner().change(&Ask::of(b"md", key.as_ref()))
     }
 
-    /// Gives an item another time to live. False where there is none.
+    /// Gives an item a new time to live. Returns false if the key is absent.
     ///
     /// # Errors
     /// As [`Client::set`].
@@ -343,15 +349,15 @@ impl Client {
         self.inner().change(&Ask { ttl: Some(ttl), ..Ask::of(b"mg", key.as_ref()) })
     }
 
-    /// Adds to a number. None where there is no item.
+    /// Adds to a number. Returns `None` if the key is absent.
     ///
     /// # Errors
-    /// As [`Client::set`]; [`ClientError::Server`] where the value is no number.
+    /// As [`Client::set`]; [`ClientError::Server`] if the value is not a number.
     pub fn increment(&self, key: impl AsRef<[u8]>, delta: u64) -> Result<Option<u64>, ClientError> {
         self.inner().count(key.as_ref(), Direction::Increment, delta)
     }
 
-    /// Takes from a number, down to 0. None where there is no item.
+    /// Subtracts from a number, down to 0. Returns `None` if the key is absent.
     ///
     /// # Errors
     /// As [`Client::increment`].
@@ -398,8 +404,9 @@ impl Inner {
         self.forks == forks()
     }
 
-    /// What takes its place in a process that was forked: connections would be answered in the parent's stead, and what
-    /// another thread held at the fork is held for ever.
+    /// Returns the state that replaces this one in a forked process. On the parent's connections,
+    /// replies could reach the wrong process, and locks held by other threads at the fork are held
+    /// for ever.
     #[cold]
     fn in_this_process(&self) -> &Self {
         let mut last = self;
@@ -412,7 +419,7 @@ impl Inner {
         }
     }
 
-    /// Reads an item in the server's memory.
+    /// Looks an item up in the server's memory.
     #[inline]
     fn look_up(&self, key: &[u8], out: &mut Vec<u8>) -> Option<Hit> {
         let (hit, told_at) = self.views.look_up(key, out)?;
@@ -422,7 +429,7 @@ impl Inner {
         Some(hit)
     }
 
-    /// Remembers that an item was read, and sends what has been remembered if it is time. Waits for nobody.
+    /// Records that an item was read, and sends the recorded reads if it is time. Never waits.
     fn note(&self, key: &[u8], now: Second) {
         let Ok(mut hints) = self.hints.try_lock() else { return };
         if !hints.push(key, now) {
@@ -436,12 +443,12 @@ impl Inner {
         if is_there {
             self.put_back(connection);
         } else {
-            // Whoever is there next says which memory is his.
+            // The next connection determines the server's memory.
             self.views.close();
         }
     }
 
-    /// A connection that nobody uses, or a new one; and whether it is new.
+    /// Returns an idle connection or a new one, and true if it is new.
     fn connection(&self) -> Result<(Connection, bool), ClientError> {
         loop {
             let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
@@ -453,14 +460,15 @@ impl Inner {
         }
     }
 
-    /// Opens a connection. Threads that do it at the same time wait for the server side by side.
+    /// Opens a connection. Threads that do so at the same time wait for the server in parallel.
     fn open(&self) -> Result<Connection, ClientError> {
         let begun = self.attempts.fetch_add(1, Relaxed) + 1;
         let opened = Connection::open(&self.path, self.timeout);
         let ended = self.attempts.fetch_add(1, Relaxed) + 1;
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        // An attempt that began after the end of this one knows better. Of two that overlap either may be right; memory
-        // of a server that is gone is not believed for more than seconds.
+        // An attempt that began after the end of this one has newer information. Of two that
+        // overlap, either may be right; the memory of a server that is gone is used for a few
+        // seconds at most.
         if *told < ended {
             *told = begun.max(*told);
             match &opened {
@@ -483,5 +491,5 @@ impl Inner {
     }
 }
 
-/// So many connections are kept while nobody uses them.
+/// Number of idle connections that are kept.
 const IDLE_MAX: usize = 8;

@@ -1,4 +1,4 @@
-//! The memory of a server, looked at from another process.
+//! A view of a server's memory from another process.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -16,20 +16,22 @@ use super::Hit;
 use crate::Clock;
 use crate::clock::Time;
 
-/// Where the server's clock in the memory stands so far from the system's, the server is gone or has been stopped, or its
-/// time is another. It is moved every second, so that it is a second behind at times.
+/// Largest difference, in seconds, between the server's clock in the memory and the system's.
+/// Beyond it, the server is gone, was stopped, or uses another time. The server advances its clock
+/// every second, so the clock may lag by one second.
 const CLOCK_SECS_OFF_MAX: u32 = 3;
 
-/// As many threads can look without touching the same line of memory.
+/// Number of copies of the lock; as many threads can read without sharing a cache line.
 const PLACES: usize = 16;
 
 thread_local! {
     static PLACE: Cell<usize> = const { Cell::new(usize::MAX) };
-    /// Decides which reads are told: whoever reads keys in turn shall not tell of the same ones all the time.
+    /// Random state that selects the reads to report: a thread that reads keys in a cycle must not
+    /// always report the same ones.
     static DICE: Cell<u64> = const { Cell::new(0) };
 }
 
-/// This thread's place: threads take turns.
+/// Returns this thread's place. Threads take places in turn.
 #[inline]
 fn place() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -47,7 +49,7 @@ fn place() -> usize {
 #[inline]
 fn is_drawn(chances: u32) -> bool {
     let thrown = DICE.try_with(|dice| {
-        // Knuth's generator; its upper bits are the good ones.
+        // Knuth's linear congruential generator; only its upper bits are random enough.
         let next = dice.get().wrapping_mul(6_364_136_223_846_793_005);
         dice.set(next.wrapping_add(1_442_695_040_888_963_407));
         (next >> 33) as u32
@@ -64,9 +66,10 @@ struct View {
 }
 
 impl View {
-    /// Looks at what a server has passed; none where it is not what is expected.
+    /// Opens the memory that a server has passed; `None` if it does not match its description.
     fn open(region: &Region, file: &File) -> Option<Self> {
-        // The server is another process, maybe of another user: it must not be able to end this one.
+        // The server is another process, maybe of another user: it must not be able to crash this
+        // one.
         if region.format != FORMAT || !cannot_shrink(file) {
             return None;
         }
@@ -81,7 +84,8 @@ impl View {
         is_it.then_some(Self { engine, time, reads_per_hint: region.reads_per_hint })
     }
 
-    /// The second; none where the server's clock does not go, and so nothing here can be believed.
+    /// Returns the current second; `None` if the server's clock stands still, and the memory cannot
+    /// be trusted.
     #[inline]
     fn now(&self) -> Option<Second> {
         let (server, system) = (self.engine.now(), self.time.system_second());
@@ -89,13 +93,13 @@ impl View {
     }
 }
 
-/// One view, or none, at hand for all threads. Each looks at a place of its own.
+/// The current view, if any, for all threads. Each thread reads the copy at its own place.
 #[derive(Debug, Default)]
 pub(super) struct Views {
     places: [Place; PLACES],
 }
 
-/// A lock to a line of memory, and the next one, which the processor fetches with it.
+/// A lock aligned to two cache lines, since the processor also fetches the adjacent line.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Place(RwLock<Option<Arc<View>>>);
@@ -106,7 +110,8 @@ impl Views {
         self.places[place()].0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads an item; and says in which second, if the server is to be told. None where the server must be asked.
+    /// Looks an item up. Also returns the second of the read if the server is to be notified.
+    /// `None` if the server must be asked.
     #[inline]
     pub(super) fn look_up(&self, key: &[u8], out: &mut Vec<u8>) -> Option<(Hit, Option<Second>)> {
         let mine = self.mine();
@@ -114,7 +119,7 @@ impl Views {
         let (now, start) = (view.now()?, out.len());
         let Looked { meta, is_worth_noting } = view.engine.look_up(key, now, out)?;
         if meta.stale {
-            // The server says whose part it is to bring the new one.
+            // The server decides which caller gets the recache token.
             out.truncate(start);
             return None;
         }
@@ -126,7 +131,7 @@ impl Views {
         Some((hit, is_told.then_some(now)))
     }
 
-    /// Asks the memory for what some look-ups will need that follow.
+    /// Prefetches the memory that the following look-ups will read.
     pub(super) fn prefetch<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
         if let Some(view) = &*self.mine() {
             view.engine.prefetch(keys);
@@ -137,7 +142,7 @@ impl Views {
         self.mine().as_ref().is_some_and(|view| view.now().is_some())
     }
 
-    /// Looks at what a server has passed, unless that is what is looked at.
+    /// Opens the memory that a server has passed, unless it is the current view.
     pub(super) fn open(&self, region: &Region, file: &File) {
         let is_known = |view: &Arc<View>| view.engine.birth().identity == region.identity;
         if !self.mine().as_ref().is_some_and(is_known) {
@@ -145,7 +150,7 @@ impl Views {
         }
     }
 
-    /// Looks at nothing any more.
+    /// Drops the view.
     pub(super) fn close(&self) {
         self.put(None);
     }
@@ -164,7 +169,7 @@ mod tests {
     use super::*;
     use crate::Cache;
 
-    /// What a server says of a cache's memory.
+    /// Returns the description that a server sends of a cache's memory.
     fn region(cache: &Cache) -> Region {
         let bytes = cache.reading_file().unwrap().metadata().unwrap().len();
         Region { identity: cache.identity().0, bytes, format: FORMAT, reads_per_hint: 2 }
@@ -172,7 +177,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "Miri has no memfd")]
-    fn memory_that_can_be_cut_off_is_not_looked_at() {
+    fn memory_that_the_server_can_truncate_is_not_used() {
         for cache in [Cache::builder().readable(true), Cache::builder().inheritable(true)] {
             let cache = cache.memory_bytes(1 << 20).open().unwrap();
             assert!(View::open(&region(&cache), cache.reading_file().unwrap()).is_some());
@@ -181,8 +186,14 @@ mod tests {
         let path = folder.path().join("cache");
         let cache = Cache::builder().memory_bytes(1 << 20).shared(&path).open().unwrap();
         let passed = File::from(open_again(cache.reading_file().unwrap()).unwrap());
-        assert!(View::open(&region(&cache), &passed).is_none(), "a file with a name");
+        assert!(
+            View::open(&region(&cache), &passed).is_none(),
+            "a named file that can be truncated was accepted"
+        );
         std::fs::remove_file(&path).unwrap();
-        assert!(View::open(&region(&cache), &passed).is_none(), "one without");
+        assert!(
+            View::open(&region(&cache), &passed).is_none(),
+            "an unlinked file that can be truncated was accepted"
+        );
     }
 }

@@ -1,14 +1,14 @@
-//! Loads under way: one at a time for a key, and what those who wait for it are told.
+//! Flights: loads in progress, one at a time per key, and the threads that wait for them.
 //!
 //! ```text
 //! board ─▶ leader: loads ─▶ land: stores the value unless detached, leaves the board, tells the others
 //!       └▶ follower: waits for what the leader tells
 //! ```
 //!
-//! A flight is **detached** by a write to its key, by a clear, and by somebody who finds it overdue: it leaves
-//! the board, so that whoever comes later loads anew, and what it brings is not stored. A leader stores while
-//! it holds its flight's lock, which whoever detaches must take too: so a load is stored before the write, or
-//! not at all.
+//! A flight is **detached** by a write to its key, by a clear, and by a caller that finds it
+//! overdue. It leaves the board, so that later callers start a new load, and its result is not
+//! stored. The leader stores while it holds its flight's lock, and a thread that detaches a flight
+//! takes the same lock. A load is therefore stored before the write, or not at all.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -19,21 +19,21 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
-/// So many parts of the board are locked apart.
+/// Number of separately locked shards of the board.
 const SHARDS: usize = 16;
 
 type Shard = HashMap<Box<[u8]>, Arc<Flight>>;
 
-/// The board of a cache: its loads under way.
+/// The board of a cache: its loads in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Flights {
-    /// How many there are: what every write looks at.
+    /// Number of flights; every write checks it.
     under_way: AtomicUsize,
     shards: [Mutex<Shard>; SHARDS],
     hasher: RandomState,
 }
 
-/// A load under way.
+/// A load in progress.
 #[derive(Debug)]
 pub(crate) struct Flight {
     started: Instant,
@@ -48,26 +48,27 @@ struct Progress {
     outcome: Option<Outcome>,
 }
 
-/// What a load has come to.
+/// The result of a load.
 #[derive(Clone, Debug)]
 pub(crate) enum Outcome {
     /// A value.
     Loaded(Arc<Vec<u8>>),
-    /// The loader's error, whose type only the callers know.
+    /// The loader's error; only the callers know its type.
     Failed(Arc<dyn Any + Send + Sync>),
     /// The loader panicked.
     Panicked,
 }
 
-/// A caller's part in a flight.
+/// The caller's role in a flight.
 pub(crate) enum Boarded<'a> {
-    /// It is to load.
+    /// The caller loads.
     Leader(Leader<'a>),
-    /// Somebody else is loading.
+    /// Another caller is loading.
     Follower(Arc<Flight>),
 }
 
-/// Who loads. Dropped before it has landed, which only a panic does, it says so to the followers.
+/// The caller that loads. If it is dropped before the flight lands, which only a panic does, the
+/// followers get [`Outcome::Panicked`].
 pub(crate) struct Leader<'a> {
     flights: &'a Flights,
     key: &'a [u8],
@@ -75,7 +76,7 @@ pub(crate) struct Leader<'a> {
 }
 
 impl Flights {
-    /// Joins the flight of a key, or begins one where there is none that is younger than `timeout`.
+    /// Joins the flight of a key, or starts a new one if there is none younger than `timeout`.
     pub(crate) fn board<'a>(&'a self, key: &'a [u8], timeout: Duration) -> Boarded<'a> {
         let mut shard = self.shard(key);
         if let Some(other) = shard.get(key).filter(|other| other.started.elapsed() < timeout) {
@@ -87,7 +88,7 @@ impl Flights {
             progress: Mutex::default(),
             landed: Condvar::new(),
         });
-        // Counted before anything is loaded: a write that does not see it began before the load.
+        // Counted before the load: a write that does not see the count began before the load.
         let overdue = shard.insert(key.into(), Arc::clone(&flight));
         if overdue.is_none() {
             self.under_way.fetch_add(1, SeqCst);
@@ -124,10 +125,10 @@ impl Flights {
         }
     }
 
-    /// How many callers wait for the flight of a key.
+    /// Returns the number of callers that wait for the flight of a key.
     #[cfg(test)]
     pub(crate) fn followers(&self, key: &[u8]) -> usize {
-        // One count is the board's, one the leader's.
+        // One reference is the board's, one the leader's.
         self.shard(key).get(key).map_or(0, |flight| Arc::strong_count(flight) - 2)
     }
 
@@ -146,12 +147,12 @@ impl Flight {
         lock(&self.progress).detached = true;
     }
 
-    /// Would this thread wait for itself?
+    /// True if this thread would wait for its own load.
     pub(crate) fn is_own(&self) -> bool {
         self.loader == thread::current().id()
     }
 
-    /// Waits until the flight has landed; none if it is older than `timeout` before.
+    /// Waits until the flight has landed. Returns `None` once the flight is older than `timeout`.
     pub(crate) fn wait(&self, timeout: Duration) -> Option<Outcome> {
         let mut progress = lock(&self.progress);
         loop {
@@ -170,7 +171,7 @@ impl<'a> Leader<'a> {
         self.key
     }
 
-    /// Ends the flight: `store` is called unless it was detached, then the followers are told.
+    /// Ends the flight: calls `store` unless the flight was detached, then wakes the followers.
     pub(crate) fn complete_direct(&self, outcome: Outcome, store: impl FnOnce()) {
         let progress = lock(&self.flight.progress);
         if !progress.detached {
@@ -180,7 +181,7 @@ impl<'a> Leader<'a> {
         self.leave(outcome);
     }
 
-    /// Leaves the board first: who comes from now on finds what was stored, or begins anew.
+    /// Leaves the board first: later callers find the stored value, or start a new load.
     fn leave(&self, outcome: Outcome) {
         let mut shard = self.flights.shard(self.key);
         if shard.get(self.key).is_some_and(|flight| Arc::ptr_eq(flight, &self.flight)) {
@@ -201,7 +202,7 @@ impl Drop for Leader<'_> {
     }
 }
 
-/// Nothing is left half done under these locks, so one that a panic has poisoned is as good as any.
+/// Locks a mutex, poisoned or not: no thread leaves the data under these locks half changed.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

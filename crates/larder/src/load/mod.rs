@@ -1,4 +1,5 @@
-//! Getting a value, or loading it: one caller loads, the others wait for it or make do with the old value.
+//! Getting a value, or loading it on a miss: one caller loads, the others wait for it or use the
+//! old value.
 //!
 //! ```text
 //!  stored            early refresh begins      ttl over                    ttl + stale over
@@ -7,22 +8,23 @@
 //!    │                            │    still fresh      │      stale        │
 //! ```
 //!
-//! **What wins.** A load's result is stored only if nothing else happened to the key since the load began. A
-//! set, a delete or any other change of the key's item, a [`Cache::clear`] and a
-//! [`Cache::remove_prefix`] that begin while a load is
-//! under way win over it; so does a newer load, begun by a caller to whom the older one took too long. The
-//! caller of the loader that lost, and those that waited already, get what it brings, but it is not stored;
-//! whoever comes later does not wait for it. Of a change that was under way already when the load began,
-//! either may come first. A touch is no change, nor is an eviction.
+//! **Precedence.** The result of a load is stored only if the key did not change since the load
+//! began. A set, a delete or any other change of the key's item, a [`Cache::clear`] and a
+//! [`Cache::remove_prefix`] that begin during a load take precedence over it; so does a newer load,
+//! started by a caller for which the older one took too long. The caller whose load lost, and the
+//! callers already waiting for it, get its result, but it is not stored; later callers do not wait
+//! for it. A change already in progress when the load begins may be ordered before or after it. A
+//! touch is not a change, nor is an eviction.
 //!
-//! The same holds for what other processes do to a cache that they share: there the store is made only if the item that the
-//! load began with is still there, or, where there was none, if the key was neither stored nor deleted since. An
-//! eviction, or a touch or a compaction that moves an item without a cas token, may keep a load from being stored there; the
-//! next caller loads anew. [`Cache::begin_load`] is the same for loads that are made elsewhere.
+//! The same holds for changes that other processes make to a shared cache: the result is stored
+//! only if the item present at the beginning of the load is still there, or, if the key was absent,
+//! if the key was neither stored nor deleted since. An eviction, or a touch or a compaction that
+//! relocates an item without a cas token, may keep a load from being stored there; the next caller
+//! loads again. [`Cache::begin_load`] offers the same for loads that run outside the library.
 //!
-//! **Nothing is a value too.** An empty value is stored and got as any other. What a loader does not find it
-//! can say so with a value of the caller's own choice, and a time of its own ([`Loaded::ttl`]), so that it is
-//! not asked for in vain all the time. Errors are never stored.
+//! **Negative results.** An empty value is stored and returned as any other. A loader that finds
+//! nothing can return a marker value of the caller's choice with its own time to live
+//! ([`Loaded::ttl`]), so that it is not called for every miss. Errors are never stored.
 
 pub(crate) mod flight;
 
@@ -36,8 +38,9 @@ use crate::Cache;
 use crate::set::count_refusal;
 use flight::{Boarded, Leader, Outcome};
 
-/// How [`Cache::get_or_load`] loads, and how long it keeps what it has loaded. All callers of a key should
-/// agree: how fresh an item is, is told from its deadline by the caller's own options.
+/// The settings of [`Cache::get_or_load`]: how it loads, and how long it keeps the result. All
+/// callers of a key should use the same options: each caller derives the freshness of an item from
+/// its deadline and the caller's own options.
 ///
 /// ```
 /// use larder::LoadOptions;
@@ -64,45 +67,46 @@ impl Default for LoadOptions {
 }
 
 impl LoadOptions {
-    /// What is loaded is kept for ever; a load is waited for up to 30 seconds.
+    /// Returns the default options: a loaded value never expires, and callers wait for a load for
+    /// at most 30 seconds.
     pub const fn new() -> Self {
         Self { ttl: None, stale: Duration::ZERO, early: 0.0, timeout: Duration::from_secs(30) }
     }
 
-    /// How long a loaded value is fresh. As everywhere, time is counted in seconds, and a part of one counts
-    /// as a whole.
+    /// Sets how long a loaded value is fresh. Time is counted in seconds, and a fraction rounds up
+    /// to a whole second.
     #[must_use]
     pub const fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
         self
     }
 
-    /// How long after its ttl a value may still be shown while one caller refreshes it. The item is stored for
-    /// both together.
+    /// Sets how long after its ttl a value may still be returned while one caller refreshes it. The
+    /// item is stored for both periods together.
     #[must_use]
     pub const fn stale(mut self, stale: Duration) -> Self {
         self.stale = stale;
         self
     }
 
-    /// At which part of the ttl left, from 0 to 1, one caller refreshes a value that is still fresh. It is a part
-    /// of these options' ttl, also for a value that was stored with [`Loaded::ttl`]. What is less than 0, or no
-    /// number, counts as 0, and what is more than 1 as 1.
+    /// Sets the remaining part of the ttl, from 0 to 1, at which one caller refreshes a value that
+    /// is still fresh. It is a part of these options' ttl, even for a value stored with
+    /// [`Loaded::ttl`]. Values below 0 and NaN count as 0, values above 1 as 1.
     #[must_use]
     pub const fn early(mut self, part: f64) -> Self {
         self.early = if part > 0.0 { part.min(1.0) } else { 0.0 };
         self
     }
 
-    /// How long a load may take, from its beginning, for those that wait for it. Then they get
-    /// [`LoadError::TimedOut`], and the next caller loads anew.
+    /// Sets how long a load may take, from its beginning, for the callers that wait for it. After
+    /// that they get [`LoadError::TimedOut`], and the next caller loads again.
     #[must_use]
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Needs an item nobody to refresh it yet?
+    /// True if no caller needs to refresh the item yet.
     fn is_fresh(&self, meta: &Meta, now: Second) -> bool {
         let early = self.early * self.ttl.unwrap_or_default().as_secs_f64();
         let left = meta.deadline.0.saturating_sub(now);
@@ -110,13 +114,13 @@ impl LoadOptions {
     }
 }
 
-/// A part of a second counts as a whole one.
+/// Rounds a fraction of a second up.
 fn whole_secs(time: Duration) -> u64 {
     time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0))
 }
 
-/// What a loader brings: a value, and how long it is to be kept if not as the options say. Bytes and text
-/// become one by themselves.
+/// The result of a loader: a value, and optionally its own time to live. Bytes and text convert
+/// into it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loaded {
     value: Vec<u8>,
@@ -124,12 +128,13 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// A value, kept as long as the options say.
+    /// A value with the time to live of the options.
     pub fn new(value: impl Into<Vec<u8>>) -> Self {
         Self { value: value.into(), ttl: None }
     }
 
-    /// Keeps this value for a time of its own, in place of the options' ttl; the options' stale comes on top.
+    /// Sets a time to live for this value in place of the options' ttl; the options' stale period
+    /// is added.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
@@ -143,47 +148,52 @@ impl<V: Into<Vec<u8>>> From<V> for Loaded {
     }
 }
 
-/// Why there is no value, neither stored nor loaded.
+/// The reason why a value could be neither found nor loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError<E> {
-    /// The loader, this caller's or the one it waited for, gave this error: the same one to all.
+    /// The loader of this caller, or the one it waited for, returned this error. All callers get
+    /// the same one.
     #[error("the loader failed: {0}")]
     Failed(#[source] Arc<E>),
-    /// The loader that this caller waited for panicked; the panic went on in its own thread.
+    /// The loader that this caller waited for panicked. The panic continues in the loader's own
+    /// thread.
     #[error("the loader, called by another thread, panicked")]
     Panicked,
-    /// The loader that this caller waited for has taken longer than the timeout. The next caller loads anew.
+    /// The loader that this caller waited for took longer than the timeout. The next caller loads
+    /// again.
     #[error("the loader, called by another thread, took longer than {0:?}")]
     TimedOut(Duration),
-    /// A loader asks for the key that it is to load.
+    /// A loader requested the key that it is loading.
     #[error("the loader waits for itself: it asks for the key it is to load")]
     Recursive,
-    /// The key cannot be one; the loader was not called.
+    /// The key is invalid; the loader was not called.
     #[error(transparent)]
     Key(#[from] KeyError),
 }
 
 impl Cache {
-    /// The value of a key; where there is none, what `loader` brings, which is stored.
+    /// Returns the value of a key; on a miss, calls `loader` and stores its result.
     ///
-    /// Of all threads that ask for the key at a time, one calls its loader, without any lock held; the others
-    /// wait for it and get copies of what it brings, or its error. Nobody waits where there is a value:
-    /// [`LoadOptions::early`] and [`LoadOptions::stale`] let one caller refresh it while the others get the one
-    /// that is there. Where such a refresh fails, its caller gets that value too, and the next one tries
-    /// again: only the loader itself sees the error.
+    /// Of all threads that request the key at the same time, one calls its loader, without holding
+    /// a lock. The others wait for it and get copies of the value, or its error. No thread waits if
+    /// a value is present: with [`LoadOptions::early`] and [`LoadOptions::stale`] one caller
+    /// refreshes it while the others get the present value. If such a refresh fails, its caller
+    /// gets that value too, and the next caller tries again; only the loader itself sees the error.
     ///
-    /// A value that the cache does not take, for want of memory or because it is too large, is given to the
-    /// callers all the same; `store_too_large` and `store_no_memory` in
-    /// [`Cache::stats`] count them.
+    /// If the cache cannot store the value, because memory is full or the value is too large, the
+    /// callers get it all the same; `store_too_large` and `store_no_memory` in [`Cache::stats`]
+    /// count these loads.
     ///
-    /// The [module](crate::load) says what wins: a load or what happens to the key meanwhile.
+    /// The [module](crate::load) documents the precedence between a load and concurrent changes of
+    /// the key.
     ///
-    /// Cost: on a fresh hit that of [`Cache::get`]. Else, besides the loader: two more reads, two short locks
-    /// and, while it is under way, a copy of the key, and one of the value for each that waits. No thread is
-    /// started.
+    /// Cost: on a fresh hit that of [`Cache::get`]. Otherwise, besides the loader: two more reads,
+    /// two short locks, a copy of the key while the load is in progress, and a copy of the value
+    /// for each waiting caller. Starts no thread.
     ///
     /// # Errors
-    /// [`LoadError`]. After any of them, and after a panic of the loader, the next caller loads anew.
+    /// [`LoadError`]. After any of them, and after a panic of the loader, the next caller loads
+    /// again.
     ///
     /// ```
     /// use larder::{Cache, LoadOptions, Loaded};
@@ -211,7 +221,8 @@ impl Cache {
         Ok(value)
     }
 
-    /// As [`Cache::get_or_load`], appending the value to `out`. After an error `out` is as it was.
+    /// Appends the value to `out`, otherwise as [`Cache::get_or_load`]. On an error `out` is
+    /// unchanged.
     ///
     /// # Errors
     /// [`LoadError`].
@@ -255,7 +266,8 @@ impl Cache {
                         out.extend_from_slice(&value);
                         return Ok(());
                     }
-                    // An error of another type than this caller's is of no use to it: it loads itself.
+                    // The loader's error has another type than this caller's: the caller loads
+                    // itself.
                     Some(Outcome::Failed(error)) => {
                         if let Ok(error) = error.downcast() {
                             return Err(LoadError::Failed(error));
@@ -275,9 +287,9 @@ impl Cache {
         loader: impl FnOnce() -> Result<Loaded, E>,
     ) -> Result<(), LoadError<E>> {
         let start = out.len();
-        // Before the read: what happens after the look is seen when the result is stored.
+        // Taken before the read, so that the store at the end notices all later changes.
         let basis = self.basis(leader.key(), options.timeout);
-        // Another flight may have landed since this caller looked.
+        // Another flight may have landed since this caller's first look.
         let held = self.read_whole(leader.key(), out);
         if held.is_some_and(|meta| options.is_fresh(&meta, self.now())) {
             leader.complete_direct(Outcome::Loaded(Arc::new(out[start..].to_vec())), || ());
@@ -296,7 +308,7 @@ impl Cache {
                 Ok(())
             }
             Err(error) => {
-                // Whoever loads next reserves the key anew.
+                // The next caller that loads reserves the key again.
                 drop(reservation);
                 let error = Arc::new(error);
                 leader.complete_direct(Outcome::Failed(Arc::clone(&error) as _), || ());
@@ -305,7 +317,7 @@ impl Cache {
         }
     }
 
-    /// Without a ttl a value is for ever; with one of zero it is not kept at all.
+    /// Returns the deadline of a loaded value: never without a ttl, at once with a ttl of zero.
     fn load_deadline(&self, ttl: Option<Duration>, stale: Duration) -> Deadline {
         ttl.map_or(Deadline::NEVER, |ttl| {
             let stale = if ttl.is_zero() { Duration::ZERO } else { stale };
@@ -313,8 +325,9 @@ impl Cache {
         })
     }
 
-    /// Returns what a load is based on. Only a cache that others share needs a reservation: in this process every change of
-    /// the key detaches the flight. None where no basis can be had; then nothing is stored.
+    /// Returns the basis of a load. Only a cache shared with other processes needs a reservation:
+    /// in this process every change of the key detaches the flight. Returns `None` if no basis can
+    /// be taken; then the result is not stored.
     fn basis(&self, key: &[u8], timeout: Duration) -> Option<Basis> {
         let now = self.now();
         let until = Deadline::after(now, whole_secs(timeout).saturating_add(1));
@@ -325,8 +338,8 @@ impl Cache {
         })
     }
 
-    /// Stores what was loaded if its basis holds. By itself, not as [`Cache::set`] does: that would detach the flight it
-    /// comes from.
+    /// Stores a loaded value if its basis holds. It does not use [`Cache::set`], which would detach
+    /// the flight of this load.
     fn keep(&self, key: &[u8], value: &[u8], deadline: Deadline, basis: Option<Basis>) {
         let Some(basis) = basis else {
             return;
@@ -335,7 +348,7 @@ impl Cache {
         let now = self.now();
         self.with_thread_slot(|engine, thread| {
             let mut stored = engine.end_load(thread, &request, basis, value, now);
-            // Without peers only a death or an eviction can have removed what was there.
+            // Without peers, only expiry or eviction can have removed the item.
             if stored == Ok(Stored::NotFound) && !engine.has_peers() {
                 stored = engine.end_load(thread, &request, Basis::ABSENT, value, now);
             }
@@ -345,11 +358,12 @@ impl Cache {
         });
     }
 
-    /// Begins a load whose loader runs elsewhere, and returns what it is based on: for bindings, which have flights of
-    /// their own. A key without an item is reserved for `timeout`: readers do not see that, and a delete of the key
-    /// ends it. Every load that was begun is ended with [`Cache::end_load`] or [`Cache::cancel_load`].
+    /// Begins a load whose loader runs elsewhere, and returns its basis. For bindings, which have
+    /// flights of their own. A key without an item is reserved for `timeout`: readers do not see
+    /// the reservation, and a delete of the key ends it. Every load is ended with
+    /// [`Cache::end_load`] or [`Cache::cancel_load`].
     ///
-    /// Cost: that of a delete and, where there is no item, of a small store.
+    /// Cost: that of a delete and, if the key is absent, of a small store.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
@@ -363,18 +377,19 @@ impl Cache {
     /// ```
     ///
     /// # Errors
-    /// [`StoreError`], also where there is no memory for the reservation.
+    /// [`StoreError`], also if no memory is free for the reservation.
     pub fn begin_load(&self, key: &[u8], timeout: Duration) -> Result<Basis, StoreError> {
         let now = self.now();
         let until = Deadline::after(now, whole_secs(timeout).saturating_add(1));
         self.with_thread_slot(|engine, thread| engine.begin_load(thread, key, Some(until), now))
     }
 
-    /// Stores what was loaded, unless the key was stored, deleted or otherwise changed since [`Cache::begin_load`]: then
-    /// the outcome is [`Stored::Exists`] or [`Stored::NotFound`]. Neither the request's mode nor its cas token count.
+    /// Stores a loaded value, unless the key was stored, deleted or otherwise changed since
+    /// [`Cache::begin_load`]: then the outcome is [`Stored::Exists`] or [`Stored::NotFound`]. The
+    /// mode and the cas token of the request are ignored.
     ///
     /// # Errors
-    /// [`StoreError`]; the item that is there stays.
+    /// [`StoreError`]; the existing item is kept.
     pub fn end_load(
         &self,
         request: &StoreRequest<'_>,
@@ -388,27 +403,28 @@ impl Cache {
         })
     }
 
-    /// Ends a load that brought nothing.
+    /// Ends a load without a result.
     ///
     /// # Errors
-    /// [`StoreError::Stuck`]; the reservation ends by itself later.
+    /// [`StoreError::Stuck`]; the reservation expires later.
     pub fn cancel_load(&self, key: &[u8], basis: Basis) -> Result<(), StoreError> {
         Ok(self.with_thread_slot(|engine, thread| engine.cancel_load(thread, key, basis))?)
     }
 }
 
-/// The reservation of a load, removed where the load brings nothing, also by a panic.
+/// The reservation of a load, removed on drop if the load has no result, also after a panic.
 struct Reservation<'a> {
     cache: &'a Cache,
     key: &'a [u8],
-    /// None where the load was stored, or had none.
+    /// `None` if the load was stored, or had no basis.
     basis: Option<Basis>,
 }
 
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         if let Some(basis) = self.basis {
-            // Where another process has been stopped the reservation ends by itself.
+            // If another process was stopped while holding the lock, the reservation expires by
+            // itself.
             let _ = self.cache.cancel_load(self.key, basis);
         }
     }

@@ -12,7 +12,7 @@ use crate::Clock;
 type Change = fn(&Cache);
 type Loading = Result<Vec<u8>, LoadError<String>>;
 
-/// A minute fresh, 10 seconds of it early, 100 seconds stale.
+/// Fresh for a minute, of which 10 seconds early; stale for 100 seconds more.
 const MINUTE: LoadOptions = LoadOptions::new()
     .ttl(Duration::from_secs(60))
     .early(1.0 / 6.0)
@@ -21,7 +21,7 @@ const FOR_EVER: LoadOptions = LoadOptions::new();
 
 fn cache(cas: bool) -> Cache {
     let builder = Cache::builder().memory_bytes(16 << 20).clock(Clock::Ticked).cas(cas);
-    builder.open().expect("there is some memory")
+    builder.open().expect("cannot open the cache")
 }
 
 fn pass(cache: &Cache, secs: u32) {
@@ -34,11 +34,11 @@ fn brings(value: &str) -> impl FnOnce() -> Result<Loaded, Infallible> {
 
 /// A loader that must not be called.
 fn never() -> Result<Loaded, Infallible> {
-    panic!("there is a value, or somebody else loads it");
+    panic!("the loader was called although it must not be");
 }
 
 fn load(cache: &Cache, options: &LoadOptions, value: &str) -> String {
-    text(cache.get_or_load("k", options, brings(value)).expect("this loader always succeeds"))
+    text(cache.get_or_load("k", options, brings(value)).expect("the load failed"))
 }
 
 fn plain_set() -> StoreRequest<'static> {
@@ -50,11 +50,11 @@ fn held(cache: &Cache) -> Option<String> {
 }
 
 fn text(value: Vec<u8>) -> String {
-    String::from_utf8(value).expect("the tests' values are text")
+    String::from_utf8(value).expect("the value is not UTF-8")
 }
 
-/// Has one thread load the key, and `count` threads wait for it; then lets the loader do as `end` says. Gives
-/// what became of the loader and of each that waited.
+/// Starts one thread that loads the key and `count` threads that wait for it, then ends the loader
+/// with `end`. Returns the results of the loader and of each waiting thread.
 fn with_followers(
     cache: &Cache,
     count: usize,
@@ -65,15 +65,15 @@ fn with_followers(
         let (notify_begun, begun) = mpsc::channel();
         let leader = scope.spawn(move || {
             cache.get_or_load("k", &FOR_EVER, || {
-                notify_begun.send(()).expect("the test waits for this");
-                gone.recv().expect("the test sends this");
+                notify_begun.send(()).expect("the test no longer waits for the loader");
+                gone.recv().expect("the test ended without releasing the loader");
                 end()
             })
         });
-        begun.recv().expect("the loader tells");
+        begun.recv().expect("the loader did not start");
         let follow = || {
             cache.get_or_load("k", &FOR_EVER, || -> Result<Loaded, String> {
-                panic!("one loader at a time")
+                panic!("a second loader was called")
             })
         };
         let followers: Vec<ScopedJoinHandle<'_, Loading>> =
@@ -81,14 +81,14 @@ fn with_followers(
         while cache.shared().flights.followers(b"k") < count {
             thread::yield_now();
         }
-        go.send(()).expect("the loader waits for this");
+        go.send(()).expect("the loader no longer waits");
         let leader = leader.join();
         (leader, followers.into_iter().map(|thread| thread.join().expect("no panic")).collect())
     })
 }
 
 #[test]
-fn what_is_loaded_is_stored_and_not_loaded_again() {
+fn a_loaded_value_is_stored_and_not_loaded_again() {
     let cache = cache(false);
     assert_eq!(load(&cache, &MINUTE, "v"), "v");
     assert_eq!(text(cache.get_or_load("k", &MINUTE, never).unwrap()), "v");
@@ -99,7 +99,7 @@ fn what_is_loaded_is_stored_and_not_loaded_again() {
 }
 
 #[test]
-fn threads_that_wait_get_what_the_one_loader_brings() {
+fn waiting_threads_get_the_value_of_the_one_loader() {
     let cache = cache(false);
     let (leader, followers) = with_followers(&cache, 7, || Ok(Loaded::new("v")));
     assert_eq!(leader.unwrap().unwrap(), b"v");
@@ -110,7 +110,7 @@ fn threads_that_wait_get_what_the_one_loader_brings() {
 }
 
 #[test]
-fn of_many_threads_that_ask_at_once_one_loads() {
+fn one_of_many_concurrent_threads_loads() {
     let cache = cache(false);
     let loads = AtomicUsize::new(0);
     thread::scope(|scope| {
@@ -131,10 +131,10 @@ fn of_many_threads_that_ask_at_once_one_loads() {
 }
 
 #[test]
-fn who_becomes_leader_after_another_flight_has_landed_does_not_load() {
+fn a_leader_that_boards_after_another_flight_has_landed_does_not_load() {
     let cache = cache(false);
     let Boarded::Leader(leader) = cache.shared().flights.board(b"k", Duration::MAX) else {
-        panic!("nobody else is on board");
+        panic!("another caller leads the flight");
     };
     cache.with_thread_slot(|engine, thread| engine.store(thread, &plain_set(), b"v", 2)).unwrap();
     let mut value = Vec::new();
@@ -143,12 +143,16 @@ fn who_becomes_leader_after_another_flight_has_landed_does_not_load() {
 }
 
 #[test]
-fn threads_that_wait_get_the_error_of_a_loader_that_fails_and_the_next_loads_anew() {
+fn waiting_threads_get_the_loaders_error_and_the_next_caller_loads_again() {
     let cache = cache(false);
     let (leader, followers) = with_followers(&cache, 3, || Err("no such table".to_owned()));
-    let Err(LoadError::Failed(error)) = leader.unwrap() else { panic!("it failed") };
+    let Err(LoadError::Failed(error)) = leader.unwrap() else {
+        panic!("the leader did not get the error")
+    };
     for follower in followers {
-        let Err(LoadError::Failed(same)) = follower else { panic!("it failed for all") };
+        let Err(LoadError::Failed(same)) = follower else {
+            panic!("a follower did not get the error")
+        };
         assert!(Arc::ptr_eq(&error, &same));
     }
     assert_eq!(LoadError::Failed(error).to_string(), "the loader failed: no such table");
@@ -156,7 +160,7 @@ fn threads_that_wait_get_the_error_of_a_loader_that_fails_and_the_next_loads_ane
 }
 
 #[test]
-fn a_loader_that_panics_does_so_in_its_own_thread_and_the_next_loads_anew() {
+fn a_loader_panics_in_its_own_thread_and_the_next_caller_loads_again() {
     let cache = cache(false);
     let (leader, followers) = with_followers(&cache, 3, || panic!("a bug in the loader"));
     assert_eq!(leader.unwrap_err().downcast_ref(), Some(&"a bug in the loader"));
@@ -167,7 +171,7 @@ fn a_loader_that_panics_does_so_in_its_own_thread_and_the_next_loads_anew() {
 }
 
 #[test]
-fn who_waits_too_long_is_told_so_the_next_loads_anew_and_the_late_result_is_not_stored() {
+fn after_a_timeout_the_next_caller_loads_again_and_the_late_result_is_not_stored() {
     let cache = cache(false);
     let options = FOR_EVER.timeout(Duration::from_millis(30));
     thread::scope(|scope| {
@@ -190,18 +194,22 @@ fn who_waits_too_long_is_told_so_the_next_loads_anew_and_the_late_result_is_not_
         cache.delete("k").unwrap();
         assert_eq!(load(&cache, &options, "newest"), "newest");
         go.send(()).unwrap();
-        assert_eq!(late.join().unwrap().unwrap(), b"late", "its own caller gets what it loaded");
+        assert_eq!(
+            late.join().unwrap().unwrap(),
+            b"late",
+            "the late loader's own caller gets its value"
+        );
     });
     assert_eq!(held(&cache).as_deref(), Some("newest"));
 }
 
 #[test]
-fn a_late_result_is_not_stored_even_where_the_newer_one_is_gone() {
+fn a_late_result_is_not_stored_even_if_the_newer_one_is_gone() {
     let cache = cache(false);
     let overdue = FOR_EVER.timeout(Duration::ZERO);
     let late = cache.get_or_load("k", &overdue, || {
         assert_eq!(load(&cache, &overdue, "newer"), "newer");
-        // Takes the item away by none of the ways that detach a load: its time is over.
+        // Removes the item by expiry, which does not detach a load.
         cache.touch("k", Some(Duration::ZERO)).unwrap();
         Ok::<_, Infallible>("late")
     });
@@ -209,7 +217,7 @@ fn a_late_result_is_not_stored_even_where_the_newer_one_is_gone() {
 }
 
 #[test]
-fn a_change_during_a_load_wins_over_it() {
+fn a_change_during_a_load_takes_precedence() {
     let changes: [(Change, Option<&str>); 12] = [
         (|cache| cache.set("k", "set", None).unwrap(), Some("set")),
         (|cache| assert!(cache.delete("k").unwrap()), None),
@@ -253,11 +261,11 @@ fn a_change_during_a_load_wins_over_it() {
 }
 
 #[test]
-fn a_key_deleted_while_it_is_loaded_for_the_first_time_stays_absent_and_is_loaded_anew() {
+fn a_key_deleted_during_its_first_load_stays_absent_and_is_loaded_again() {
     let cache = cache(false);
     let loaded = cache.get_or_load("k", &FOR_EVER, || {
         assert!(!cache.delete("k").unwrap());
-        // Who asks from now on does not wait for what was loaded before.
+        // Callers that arrive now do not wait for the outdated load.
         assert_eq!(load(&cache, &FOR_EVER, "current"), "current");
         assert!(cache.delete("k").unwrap());
         Ok::<_, Infallible>("outdated")
@@ -266,7 +274,7 @@ fn a_key_deleted_while_it_is_loaded_for_the_first_time_stays_absent_and_is_loade
 }
 
 #[test]
-fn a_prefix_removed_while_one_of_its_keys_is_loaded_for_the_first_time_is_not_stored_again() {
+fn a_removed_prefix_is_not_stored_again_by_a_first_load_of_one_of_its_keys() {
     let cache = cache(false);
     let loaded = |prefix: &str| {
         let loader = || {
@@ -281,7 +289,7 @@ fn a_prefix_removed_while_one_of_its_keys_is_loaded_for_the_first_time_is_not_st
 }
 
 #[test]
-fn a_touch_or_a_death_during_a_refresh_does_not_keep_it_from_being_stored() {
+fn a_refresh_is_stored_despite_a_touch_or_an_expiry_during_it() {
     for cas in [false, true] {
         for ttl in [Some(Duration::from_secs(1000)), Some(Duration::ZERO)] {
             let cache = cache(cas);
@@ -298,8 +306,8 @@ fn a_touch_or_a_death_during_a_refresh_does_not_keep_it_from_being_stored() {
 }
 
 #[test]
-fn a_change_that_only_the_cas_token_or_the_presence_of_the_item_tells_is_not_overwritten_either() {
-    // Straight into the engine, as by a writer that had passed the board before the load began.
+fn a_change_visible_only_in_the_cas_token_or_the_presence_of_the_item_is_not_overwritten() {
+    // Writes directly to the engine, as a writer that passed the board before the load began.
     let write = |cache: &Cache| {
         let now = cache.now();
         cache
@@ -321,7 +329,7 @@ fn a_change_that_only_the_cas_token_or_the_presence_of_the_item_tells_is_not_ove
 }
 
 #[test]
-fn a_part_that_is_no_number_or_below_zero_is_none_and_one_above_one_is_all() {
+fn an_early_part_is_clamped_to_zero_and_one() {
     for part in [f64::NAN, -1.0, 0.0] {
         let (cache, options) = (cache(false), MINUTE.early(part));
         assert_eq!(load(&cache, &options, "a"), "a");
@@ -336,7 +344,7 @@ fn a_part_that_is_no_number_or_below_zero_is_none_and_one_above_one_is_all() {
 }
 
 #[test]
-fn a_value_is_refreshed_early_by_one_while_the_others_get_the_one_that_is_there() {
+fn one_caller_refreshes_a_value_early_while_the_others_get_the_present_one() {
     let cache = cache(false);
     load(&cache, &MINUTE, "old");
     pass(&cache, 49);
@@ -355,7 +363,7 @@ fn a_value_is_refreshed_early_by_one_while_the_others_get_the_one_that_is_there(
 }
 
 #[test]
-fn a_stale_value_is_shown_while_one_refreshes_it_and_no_longer_than_allowed() {
+fn a_stale_value_is_returned_while_one_caller_refreshes_it_and_no_longer_than_allowed() {
     let options = MINUTE.early(0.0);
     let cache = cache(false);
     load(&cache, &options, "old");
@@ -369,14 +377,17 @@ fn a_stale_value_is_shown_while_one_refreshes_it_and_no_longer_than_allowed() {
         assert_eq!(text(other), "old");
         Err::<Loaded, _>("the database is away")
     });
-    assert_eq!(refreshed.unwrap(), b"old", "a refresh that fails leaves the value that is there");
+    assert_eq!(refreshed.unwrap(), b"old", "a failed refresh keeps the present value");
     pass(&cache, 1);
     let loaded = cache.get_or_load("k", &options, || Err::<Loaded, _>("the database is away"));
-    assert!(matches!(loaded, Err(LoadError::Failed(_))), "its time and a hundred seconds are over");
+    assert!(
+        matches!(loaded, Err(LoadError::Failed(_))),
+        "the value was returned after its stale period"
+    );
 }
 
 #[test]
-fn a_refresh_that_takes_too_long_is_begun_anew_by_another() {
+fn another_caller_repeats_a_refresh_that_takes_too_long() {
     let cache = cache(false);
     let options = MINUTE.timeout(Duration::ZERO);
     load(&cache, &options, "old");
@@ -389,7 +400,7 @@ fn a_refresh_that_takes_too_long_is_begun_anew_by_another() {
 }
 
 #[test]
-fn a_value_can_have_a_time_of_its_own_and_none_at_all() {
+fn a_value_can_have_its_own_time_to_live_or_expire_at_once() {
     let cache = cache(false);
     let nothing = || Ok::<_, Infallible>(Loaded::new("").ttl(Duration::from_secs(5)));
     let options = MINUTE.early(0.0);
@@ -397,15 +408,15 @@ fn a_value_can_have_a_time_of_its_own_and_none_at_all() {
     pass(&cache, 4);
     assert_eq!(cache.get_or_load("k", &options, never).unwrap(), b"", "an empty value is a value");
     pass(&cache, 1);
-    assert_eq!(load(&cache, &options, "found"), "found", "stale, so it is refreshed");
+    assert_eq!(load(&cache, &options, "found"), "found", "a stale value is refreshed");
     pass(&cache, 60);
     let unkept = || Ok::<_, Infallible>(Loaded::new("once").ttl(Duration::ZERO));
     assert_eq!(cache.get_or_load("k", &options, unkept).unwrap(), b"once");
-    assert_eq!(held(&cache), None, "nor is the one it replaces kept");
+    assert_eq!(held(&cache), None, "the replaced value was kept");
 }
 
 #[test]
-fn a_loader_that_asks_for_its_own_key_is_told_so_and_may_ask_for_others() {
+fn a_loader_that_requests_its_own_key_gets_an_error_and_may_request_others() {
     let cache = cache(false);
     let loaded = cache.get_or_load("k", &FOR_EVER, || {
         let own = cache.get_or_load("k", &FOR_EVER, never);
@@ -416,7 +427,7 @@ fn a_loader_that_asks_for_its_own_key_is_told_so_and_may_ask_for_others() {
 }
 
 #[test]
-fn a_caller_that_cannot_read_the_error_of_the_loader_it_waited_for_loads_itself() {
+fn a_caller_with_another_error_type_than_the_loaders_loads_itself() {
     let cache = cache(false);
     thread::scope(|scope| {
         let mut other = None;
@@ -433,7 +444,7 @@ fn a_caller_that_cannot_read_the_error_of_the_loader_it_waited_for_loads_itself(
 }
 
 #[test]
-fn what_the_cache_does_not_take_is_given_to_the_caller_and_counted() {
+fn a_value_that_the_cache_rejects_is_returned_to_the_caller_and_counted() {
     let cache = cache(false);
     let huge = "v".repeat(2 << 20);
     assert_eq!(load(&cache, &FOR_EVER, &huge), huge);
@@ -441,13 +452,13 @@ fn what_the_cache_does_not_take_is_given_to_the_caller_and_counted() {
 }
 
 #[test]
-fn a_key_that_cannot_be_one_is_not_loaded() {
+fn an_invalid_key_is_not_loaded() {
     let error = cache(false).get_or_load("k".repeat(251), &FOR_EVER, never).unwrap_err();
     assert!(error.to_string().contains("251"), "{error}");
 }
 
 #[test]
-fn no_flight_is_left_on_the_board() {
+fn the_board_is_empty_after_all_loads() {
     let cache = cache(false);
     for (number, key) in (0..100u32).map(|number| (number, number.to_string())) {
         let loaded = cache.get_or_load(&key, &FOR_EVER, || match number % 3 {

@@ -1,4 +1,4 @@
-//! Opening a cache.
+//! The builder of a cache.
 
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -16,7 +16,7 @@ use crate::open::share::{
 use crate::thread::maintainer::Maintainer;
 use crate::{Cache, Clock};
 
-/// The settings of a cache that is to be opened. Each has a default.
+/// The settings for opening a cache. Each has a default.
 #[derive(Clone, Debug)]
 pub struct Builder {
     memory_bytes: u64,
@@ -54,51 +54,54 @@ impl Default for Builder {
     }
 }
 
-/// Why a cache could not be opened.
+/// The reason why a cache could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The memory cannot be had, or not laid out.
+    /// The memory cannot be allocated or laid out.
     #[error("cannot open a cache of {memory_bytes} bytes: {source}")]
     Memory {
-        /// What was asked for.
+        /// The requested memory, in bytes.
         memory_bytes: u64,
-        /// What is wrong with it.
+        /// The cause.
         source: CreateError,
     },
-    /// It cannot be shared as was asked for.
+    /// The cache cannot be shared as requested.
     #[error("cannot open a shared cache: {0}")]
     Shared(#[from] SharedError),
-    /// The maintainer cannot be started.
-    #[error("cannot start a cache's maintainer: {0}; allow more threads, or do without one")]
+    /// The maintainer thread cannot be started.
+    #[error(
+        "cannot start the maintainer thread: {0}; allow more threads, or open the cache without a maintainer"
+    )]
     Thread(std::io::Error),
 }
 
 impl Builder {
-    /// All memory of the cache, everything included, in bytes: 1 MiB to 1 TiB, 64 MiB by default. It is
-    /// taken from the system page by page as it is first used.
+    /// Sets the memory of the cache, everything included, in bytes: 1 MiB to 1 TiB, 64 MiB by
+    /// default. The system allocates it page by page at first use.
     #[must_use]
     pub fn memory_bytes(mut self, bytes: u64) -> Self {
         self.memory_bytes = bytes;
         self
     }
 
-    /// What [`Cache::set_memory_limit`] can raise the memory to later, in bytes; [`Builder::memory_bytes`] by
-    /// default. It takes addresses of the process, not memory.
+    /// Sets the highest limit that [`Cache::set_memory_limit`] accepts later, in bytes;
+    /// [`Builder::memory_bytes`] by default. It reserves address space, not memory.
     #[must_use]
     pub fn memory_bytes_max(mut self, bytes: u64) -> Self {
         self.memory_bytes_max = bytes;
         self
     }
 
-    /// The largest item accepted, in bytes: key, value, and 51 bytes (59 with cas tokens) as memcached counts
-    /// them. 1 MiB by default; at most half of the memory, and lowered to that where the default is more.
+    /// Sets the size of the largest item, in bytes: key, value, and 51 bytes (59 with cas tokens)
+    /// as memcached counts them. 1 MiB by default, at most half of the memory; a larger default is
+    /// lowered to that.
     #[must_use]
     pub fn item_bytes_max(mut self, bytes: u64) -> Self {
         self.item_bytes_max = bytes;
         self
     }
 
-    /// Whether items carry cas tokens, 8 bytes each. Off by default; without them
+    /// Enables cas tokens, 8 bytes per item. Off by default; without them
     /// [`StoreRequest::cas`](crate::StoreRequest::cas) compares with 0.
     #[must_use]
     pub fn cas(mut self, on: bool) -> Self {
@@ -106,33 +109,34 @@ impl Builder {
         self
     }
 
-    /// Whether items are evicted when memory runs out. On by default; without it stores fail with
-    /// [`StoreError::NoMemory`](crate::StoreError::NoMemory) until something expires or is deleted.
+    /// Enables eviction when memory runs out. On by default; without it stores fail with
+    /// [`StoreError::NoMemory`](crate::StoreError::NoMemory) until an item expires or is deleted.
     #[must_use]
     pub fn evict(mut self, on: bool) -> Self {
         self.evict = on;
         self
     }
 
-    /// Who moves the cache's clock: the system by default.
+    /// Sets the source of the cache's time: the system by default.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Whether the memory shall be of huge pages that the system has set aside (`vm.nr_hugepages`, 2 MiB each): all
-    /// of it, the memory to grow into included, is then taken at once. Off by default: transparent huge pages
-    /// are asked for in any case, and most reads are faster for them.
+    /// Backs the memory with huge pages reserved by the administrator (`vm.nr_hugepages`, 2 MiB
+    /// each). All of it, the memory to grow into included, is then allocated at once. Off by
+    /// default: the cache requests transparent huge pages in any case, and most reads are faster
+    /// with them.
     #[must_use]
     pub fn huge_pages(mut self, on: bool) -> Self {
         self.huge_pages = on;
         self
     }
 
-    /// Whether a thread of its own keeps the cache tidy: it takes back what expired within seconds, and evicts
-    /// ahead of the writers, so that no store waits for an eviction. Off by default: then writers evict, and
-    /// expired items that nobody asks for keep their memory until it is needed, or until
+    /// Starts a maintainer thread. It reclaims expired items within seconds and evicts ahead of the
+    /// writers, so that no store waits for an eviction. Off by default: then writers evict, and
+    /// expired items keep their memory until they are read, until their memory is needed, or until
     /// [`Cache::maintain`] is called. The thread ends with the cache.
     #[must_use]
     pub fn maintainer(mut self, on: bool) -> Self {
@@ -140,71 +144,78 @@ impl Builder {
         self
     }
 
-    /// Whether children of this process, made by `fork`, shall use this cache with it. Each becomes one of those that
-    /// share it when it first uses it; a process that is killed leaves nothing locked. Off by default: then a child
-    /// has a copy, and goes its own way.
+    /// Shares the cache with children of this process, created by `fork`. Each child joins the
+    /// processes that share the cache at its first use. A killed process leaves nothing locked. Off
+    /// by default: then a child has an independent copy.
     ///
-    /// The memory's limit cannot be raised later, and huge pages that were set aside are not used.
+    /// The memory limit cannot be raised later, and reserved huge pages are not used.
     #[must_use]
     pub fn anonymous_shared(mut self, on: bool) -> Self {
         self.place = if on { Place::Anonymous } else { Place::Private };
         self
     }
 
-    /// As [`Builder::anonymous_shared`], in memory of which [`Cache::reading_file`] gives other processes a descriptor:
-    /// they can read it, and nothing else.
+    /// Shares the cache as [`Builder::anonymous_shared`] does, in memory of which
+    /// [`Cache::reading_file`] returns a descriptor. Other processes that get the descriptor can
+    /// read the memory but not write it.
     #[must_use]
     pub fn readable(mut self, on: bool) -> Self {
         self.place = if on { Place::Readable } else { Place::Private };
         self
     }
 
-    /// As [`Builder::readable`], and another process can take the cache over with all items: see [`Cache::inheritance`].
+    /// Shares the cache as [`Builder::readable`] does; another process can also take the cache over
+    /// with all items. See [`Cache::inheritance`].
     ///
-    /// The price: a process of the same user that was given a descriptor to read through can open it again for writing.
+    /// The drawback: a process of the same user that holds a descriptor for reading can open it
+    /// again for writing.
     #[must_use]
     pub fn inheritable(mut self, on: bool) -> Self {
         self.place = if on { Place::Inheritable } else { Place::Private };
         self
     }
 
-    /// The file in which the cache is, for all processes that open it, now and later, best on a tmpfs such as `/dev/shm`.
-    /// It stays when the last process has ended, and is made, with all its memory, where there is none.
+    /// Puts the cache into a file, for all processes that open the file, now and later. Best on a
+    /// tmpfs such as `/dev/shm`. The file stays after the last process has ended. A missing file is
+    /// created, with all its memory allocated.
     ///
-    /// A cache that is there is used as it is, whatever is said here of its memory, cas tokens and eviction: see
-    /// [`Builder::exactly`].
+    /// An existing cache is used as it is, whatever these settings say of its memory, cas tokens
+    /// and eviction; see [`Builder::exactly`].
     ///
-    /// The memory's limit cannot be raised later, and huge pages that were set aside are not used.
+    /// The memory limit cannot be raised later, and reserved huge pages are not used.
     #[must_use]
     pub fn shared(mut self, path: impl Into<PathBuf>) -> Self {
         self.place = Place::File(path.into());
         self
     }
 
-    /// Who may use the files of a shared cache that are made: permission bits as for chmod, 0o600 by default, whatever
-    /// the umask is. Whoever may use them may read and change everything in the cache.
+    /// Sets the permission bits of the files that a shared cache creates, as for chmod: 0o600 by
+    /// default, regardless of the umask. A process that may open the files can read and change
+    /// everything in the cache.
     #[must_use]
     pub fn permissions(mut self, mode: u32) -> Self {
         self.access.mode = mode;
         self
     }
 
-    /// The user and the group to which the files are given that are made, by number; this process's own by default.
+    /// Sets the owner and the group of the files that are created, by number; this process's own by
+    /// default.
     #[must_use]
     pub fn owner(mut self, user: Option<u32>, group: Option<u32>) -> Self {
         (self.access.owner, self.access.group) = (user, group);
         self
     }
 
-    /// Whether a cache that is in the file must have the memory, cas tokens and eviction that are asked for. Off by default.
+    /// Requires an existing cache in the file to have the requested memory, cas tokens and
+    /// eviction. Off by default.
     #[must_use]
     pub fn exactly(mut self, on: bool) -> Self {
         self.exactly = on;
         self
     }
 
-    /// Whether it is an error that another process uses the cache that is in the file, when it is opened. Off by default; it
-    /// keeps nobody from opening it later.
+    /// Fails if another process uses the cache in the file at the time of opening. Off by default.
+    /// Other processes can still open the file later.
     ///
     /// ```
     /// # let folder = tempfile::tempdir()?;
@@ -222,8 +233,9 @@ impl Builder {
         self
     }
 
-    /// Whether a cache in the file that cannot be used makes way for an empty one, if no process uses it:
-    /// [`Cache::opening`] says so. A file that holds anything else is never touched. Off by default: then either is an error.
+    /// Replaces an unusable cache in the file with an empty one, if no process uses it;
+    /// [`Cache::opening`] reports it. A file that holds anything else is never changed. Off by
+    /// default: then both cases are errors.
     ///
     /// ```
     /// # let folder = tempfile::tempdir()?;
@@ -246,16 +258,16 @@ impl Builder {
         self
     }
 
-    /// Opens the cache: an empty one in memory of its own, unless it is to be shared.
+    /// Opens the cache: an empty one in private memory, unless it is to be shared.
     ///
     /// # Errors
-    /// [`OpenError`] names the size that was out of bounds or could not be had.
+    /// [`OpenError`] names the size that is out of bounds or cannot be allocated.
     pub fn open(self) -> Result<Cache, OpenError> {
         self.open_with(None)
     }
 
-    /// Opens the cache that another process hands over ([`Cache::inheritance`]), which both use from then on. It must have
-    /// the memory, cas tokens and eviction that are asked for.
+    /// Opens a cache that another process passes on ([`Cache::inheritance`]); both processes use it
+    /// from then on. It must have the requested memory, cas tokens and eviction.
     ///
     /// ```
     /// use larder::Cache;
@@ -269,7 +281,7 @@ impl Builder {
     /// ```
     ///
     /// # Errors
-    /// [`OpenError`]: the cache is another than is asked for, or cannot be mapped.
+    /// [`OpenError`]: the cache differs from the requested one, or cannot be mapped.
     pub fn open_inherited(self, inheritance: Inheritance) -> Result<Cache, OpenError> {
         self.open_with(Some(inheritance))
     }
@@ -345,7 +357,8 @@ impl Builder {
     }
 }
 
-/// A number that nobody can guess: the standard library's seed comes from the system and differs with every use.
+/// Returns an unpredictable number: the standard library seeds it from the system, differently at
+/// each use.
 pub(crate) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }

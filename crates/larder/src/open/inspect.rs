@@ -1,4 +1,4 @@
-//! Looking into a cache in a file, whether processes use it or not, without changing anything.
+//! Read-only inspection of a cache in a file, whether processes use it or not.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::open::share::{SharedError, Unusable};
 
-/// A cache in a file that is only read: nobody notices, and nothing that others left is put in order.
+/// A cache in a file, opened read-only. Other processes do not notice it, and state that killed
+/// processes left behind is not repaired.
 ///
 /// ```
 /// # let folder = tempfile::tempdir()?;
@@ -29,24 +30,24 @@ use crate::open::share::{SharedError, Unusable};
 pub struct Inspection {
     engine: Engine,
     path: PathBuf,
-    /// Whose locks tell who lives.
+    /// The file whose locks show which peers are alive.
     file: File,
 }
 
-/// A process that is attached to a cache, or died so.
+/// A process that is attached to a cache, or died while it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// What it says of itself.
+    /// The entry that the process wrote about itself.
     pub told: PeerReport,
-    /// Does it live?
+    /// True if the process is alive.
     pub lives: bool,
 }
 
 impl Inspection {
-    /// Opens the file of a cache to look into it.
+    /// Opens the file of a cache for inspection.
     ///
     /// # Errors
-    /// [`SharedError`] says what is wrong with the file.
+    /// [`SharedError`] describes the problem with the file.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, SharedError> {
         let path = path.as_ref().to_owned();
         let named = path.clone();
@@ -55,30 +56,30 @@ impl Inspection {
         let memory = Memory::read_only(&opened).map_err(|error| unusable(error.into()))?;
         let engine = Engine::read_only(memory).map_err(|error| unusable(error.into()))?;
         let inspection = Self { engine, path, file: opened };
-        // Where it is in use, words are seen that do not fit together.
+        // While processes use the cache, inconsistent words are expected.
         if !inspection.peers().iter().any(|peer| peer.lives) {
             inspection.engine.check_words().map_err(|error| unusable(error.into()))?;
         }
         Ok(inspection)
     }
 
-    /// The sizes of its parts.
+    /// Returns the sizes of the cache's parts.
     pub fn report(&self) -> Report {
         self.engine.report()
     }
 
-    /// The sum of a counter over all threads that ever used it.
+    /// Returns a counter, summed over all threads that ever used the cache.
     pub fn counter(&self, counter: Counter) -> u64 {
         self.engine.counter(counter)
     }
 
-    /// Its segments that have ever been used.
+    /// Returns the segments that have ever been used.
     pub fn segments(&self) -> impl Iterator<Item = SegmentReport> {
         self.engine.segment_reports()
     }
 
-    /// The processes that are attached, and those that died so and have not been reaped yet. Where the system does not
-    /// say none is said to live.
+    /// Returns the attached processes, and those that died attached and are not reaped yet. If the
+    /// system cannot report locks, all are listed as dead.
     pub fn peers(&self) -> Vec<Peer> {
         let lives =
             |told: &PeerReport| locks::is_locked(&self.file, told.lock_byte).unwrap_or(false);
@@ -86,12 +87,12 @@ impl Inspection {
         peers.map(|told| Peer { told, lives: lives(&told) }).collect()
     }
 
-    /// Can it be told which processes live?
+    /// True if the system can report which processes are alive.
     pub fn knows_who_lives(&self) -> bool {
         locks::is_locked(&self.file, OPENING_BYTE).is_ok()
     }
 
-    /// Its present second.
+    /// Returns the current second of the cache.
     pub fn now(&self) -> Second {
         let lived = clock_gettime(ClockId::MonotonicCoarse)
             .tv_sec
@@ -104,41 +105,43 @@ impl Inspection {
         }
     }
 
-    /// The Unix time in which it was made.
+    /// Returns the Unix time at which the cache was created, in seconds.
     pub fn made_unix_secs(&self) -> i64 {
         self.engine.epoch().unix_of(Epoch::FIRST_SECOND)
     }
 
-    /// A number that no other cache has.
+    /// Returns a number unique to this cache.
     pub fn identity(&self) -> u128 {
         self.engine.birth().identity
     }
 
-    /// Was it made since the system was started? Else it is not used any more.
+    /// True if the cache was created since the system booted. Processes do not use a cache from an
+    /// earlier boot.
     pub fn is_of_this_boot(&self) -> bool {
         boot() == Some(self.engine.birth().boot)
     }
 
-    /// Do its items carry cas tokens?
+    /// True if items carry cas tokens.
     pub fn keeps_versions(&self) -> bool {
         self.engine.keeps_versions()
     }
 
-    /// Where it is.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Shows its live items to `visit` until that says no, in no particular order. Where processes use it items may be shown
-    /// twice, or not.
+    /// Passes the live items to `visit` until it returns false, in no particular order. While
+    /// processes use the cache, items may be visited twice or missed.
     pub fn dump(&self, visit: impl FnMut(Dumped) -> bool) {
         self.engine.dump(self.now(), visit);
     }
 
-    /// Checks everything that holds where no operation is under way.
+    /// Checks all invariants that hold while no operation is in progress.
     ///
     /// # Errors
-    /// The first invariant found broken; where processes use the cache, or died in it, that may be what they are, or were, about.
+    /// The first broken invariant. While processes use the cache, or after one died in it, this may
+    /// be the effect of an unfinished operation.
     pub fn validate(&self) -> Result<(), Broken> {
         self.engine.validate()
     }

@@ -1,6 +1,7 @@
-//! Opening a cache that several processes use: where its memory is, and what becomes of what is there.
+//! Opening a cache that several processes use: its memory, and the treatment of existing files.
 //!
-//! Who is opening it and who lives is told by locks of the region's own file: see docs/sharing.md.
+//! Locks on the region's own file show which process is opening it and which peers are alive; see
+//! docs/sharing.md.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -18,84 +19,84 @@ use larder_region::{Access, FileError, LockError, Locks, Memory, NewFile, boot, 
 
 use crate::open::builder::random;
 
-/// Where a cache's memory is.
+/// The kind of memory that holds a cache.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// In this process alone.
+    /// Private to this process.
     #[default]
     Private,
-    /// Where children of this process find it too.
+    /// Shared with children of this process.
     Anonymous,
-    /// As [`Place::Anonymous`], and others can be given a descriptor of it, through which they can read.
+    /// As [`Place::Anonymous`]; other processes that receive a descriptor can read it.
     Readable,
-    /// As [`Place::Readable`], and another process can be handed the cache itself.
+    /// As [`Place::Readable`]; another process can also inherit the cache.
     Inheritable,
-    /// In a file, for whoever may open it.
+    /// In a file, for all processes that may open it.
     File(PathBuf),
 }
 
-/// The memory of a cache without a name ([`Builder::inheritable`](crate::Builder::inheritable)), for a process that is to
-/// use the same cache.
+/// The memory of an anonymous cache ([`Builder::inheritable`](crate::Builder::inheritable)), for a
+/// process that is to use the same cache.
 #[derive(Debug)]
 pub struct Inheritance {
     /// The region's memory, open for reading and writing.
     pub region: OwnedFd,
-    /// The file by whose locks processes know of each other.
+    /// The file whose locks show which processes use the cache.
     pub locks: OwnedFd,
 }
 
-/// What became of the file when a cache in a file was opened.
+/// How the file was opened when a cache in a file was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Opening {
     /// The cache has no file.
     None,
-    /// There was none, and the cache begins empty.
+    /// There was no file; the cache begins empty.
     Created,
-    /// There was a cache, which is used from now on.
+    /// There was a cache, and this process has joined it.
     Attached,
-    /// There was something that could not be used, for this reason; the cache begins empty in its place.
+    /// The existing content was unusable, for this reason; an empty cache replaced it.
     Replaced(String),
 }
 
-/// Why a cache cannot be shared.
+/// The reason why a cache cannot be shared.
 #[derive(Debug, thiserror::Error)]
 pub enum SharedError {
-    /// The file cannot be used, or not be made.
+    /// The file cannot be used or created.
     #[error(transparent)]
     File(#[from] FileError),
     /// The file's locks cannot be used.
     #[error(transparent)]
     Lock(#[from] LockError),
-    /// Another process has been opening or repairing it for long.
+    /// Another process has been opening or repairing the cache for too long.
     #[error(
         "another process has been opening {path} for {secs} seconds; end it if it has been stopped"
     )]
     Busy {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// For how long this process has waited.
+        /// How long this process has waited, in seconds.
         secs: u64,
     },
-    /// What is in the file cannot be used.
+    /// The content of the file cannot be used.
     #[error("cannot use {path}: {reason}; remove it, or name another file")]
     Unusable {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem with it.
         reason: Unusable,
     },
-    /// Others use it, and it was to be used alone, or to make way for an empty cache.
+    /// Other processes use the cache, but it was to be opened exclusively or replaced.
     #[error(
-        "{path} is in use by {}{}; stop that first, or name another file",
+        "{path} is in use by {}{}; stop it first, or name another file",
         named(processes),
         .unusable.as_ref().map_or_else(String::new, |reason| format!(", and {reason}"))
     )]
     InUse {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// The process ids of those that use it, as they told them; none where that cannot be read.
+        /// The process ids of the users, as they recorded them; empty if they cannot be read.
         processes: Vec<u64>,
-        /// Why it cannot be used with them, if it cannot.
+        /// The reason why the cache cannot be joined, if any.
         unusable: Option<Box<Unusable>>,
     },
     /// The memory cannot be laid out or mapped.
@@ -104,39 +105,38 @@ pub enum SharedError {
     /// The memory cannot be mapped.
     #[error(transparent)]
     Map(#[from] ShareError),
-    /// The system does not say which boot this is.
-    #[error(
-        "the system does not say which boot this is; /proc/sys/kernel/random/boot_id must be readable"
-    )]
+    /// The system does not report the id of the current boot.
+    #[error("cannot determine the current boot; /proc/sys/kernel/random/boot_id must be readable")]
     NoBoot,
 }
 
-/// What is wrong with a cache in a file.
+/// The problem with a cache in a file.
 #[derive(Debug, thiserror::Error)]
 pub enum Unusable {
-    /// It is none that this program understands.
+    /// The content is not a region that this version understands.
     #[error(transparent)]
     Attach(#[from] AttachError),
-    /// The file is shorter than what it holds.
+    /// The file is shorter than its content.
     #[error(transparent)]
     Share(#[from] ShareError),
-    /// It is of another boot of the system: the file may not have been written out whole.
-    #[error("it was made before the system was started, and may be damaged")]
+    /// It is from another boot of the system: the file may not have been written completely.
+    #[error("it was created before the system booted, and may be damaged")]
     Rebooted,
-    /// It was opened with other settings.
-    #[error("its {field} is {found}, and {expected} was asked for")]
+    /// It was created with other settings.
+    #[error("its {field} is {found}, expected {expected}")]
     Differs {
-        /// Which setting.
+        /// The setting.
         field: &'static str,
-        /// What was asked for.
+        /// The requested value.
         expected: u64,
-        /// What is there.
+        /// The value in the file.
         found: u64,
     },
 }
 
 impl Unusable {
-    /// Is it something that stays as it is? Else the next attempt may succeed, and what is there is worth keeping.
+    /// True if the problem is in the file and stays. Otherwise the next attempt may succeed, and
+    /// the content is worth keeping.
     fn is_in_the_file(&self) -> bool {
         match self {
             Self::Attach(AttachError::Join(_)) | Self::Share(ShareError::Map(_)) => false,
@@ -146,22 +146,23 @@ impl Unusable {
     }
 }
 
-/// How a cache in a file is to be opened.
+/// The settings for opening a cache in a file.
 pub(crate) struct Sharing<'a> {
     pub(crate) config: &'a Config,
     pub(crate) access: Access,
-    /// Must what is there be as `config` says? Else it is used as it is.
+    /// True if an existing cache must match `config`. Otherwise it is used as it is.
     pub(crate) exactly: bool,
-    /// Is it an error that another process uses what is there?
+    /// True if the opening fails while another process uses the cache.
     pub(crate) alone: bool,
-    /// Shall what cannot be used make way for an empty cache, if nobody uses it?
+    /// True if an unusable, unused cache is replaced with an empty one.
     pub(crate) replaces: bool,
 }
 
-/// How long the opening of a file is waited for: repairing what dead processes left takes milliseconds.
+/// Longest wait for another process that opens the file, in seconds. Repairs after dead processes
+/// take milliseconds.
 const OPENING_SECS_MAX: u64 = 10;
 
-/// The number that no other region has, and where its time begins.
+/// Returns a number unique to the region, and the beginning of its time.
 fn birth(config: &Config, monotonic_secs: i64) -> Result<Birth, SharedError> {
     debug_assert!(config.memory_bytes > 0);
     let identity = u128::from(random()) << 64 | u128::from(random());
@@ -176,7 +177,8 @@ pub(crate) fn open_anonymous(config: &Config, monotonic_secs: i64) -> Result<Eng
     Ok(Engine::create_shared(memory, Locks::anonymous()?, config, &birth)?)
 }
 
-/// The same in a file without a name, which others can map to read it, or, if it is `inheritable`, to use it.
+/// Opens a cache in an anonymous file that other processes can map for reading, or for use if it is
+/// `inheritable`.
 pub(crate) fn open_readable(
     config: &Config,
     monotonic_secs: i64,
@@ -191,13 +193,14 @@ pub(crate) fn open_readable(
     Ok((Engine::create_shared(memory, Locks::anonymous()?, config, &birth)?, file))
 }
 
-/// A cache that was opened, its file, and what became of that.
+/// An opened cache, its file, and how the file was opened.
 type Opened = (Engine, File, Opening);
 
-/// What an attempt to open a file came to: none where another process has put something else under its name
-/// meanwhile, or is making a file for it.
+/// The result of an attempt to open a file. `None` if another process has meanwhile replaced the
+/// file, or is creating it.
 type Attempt = Result<Option<Opened>, SharedError>;
-/// Attaches to a cache that another process hands over. It must have the memory, cas tokens and eviction of `config`.
+/// Attaches to a cache passed on by another process. It must have the memory, cas tokens and
+/// eviction of `config`.
 pub(crate) fn open_inherited(
     config: &Config,
     inheritance: Inheritance,
@@ -217,7 +220,7 @@ pub(crate) fn open_inherited(
 }
 
 impl Sharing<'_> {
-    /// Opens the cache in a file, or makes one.
+    /// Opens the cache in a file, or creates one.
     pub(crate) fn open(&self, path: &Path, monotonic_secs: i64) -> Result<Opened, SharedError> {
         const PAUSE_MAX: Duration = Duration::from_millis(16);
         let begun = Instant::now();
@@ -270,12 +273,13 @@ impl Sharing<'_> {
         Ok(engine)
     }
 
-    /// Puts an empty cache in the place of one that cannot be used.
+    /// Replaces an unusable cache with an empty one.
     fn replace(&self, path: &Path, file: &File, reason: Unusable, monotonic_secs: i64) -> Attempt {
         if !self.replaces || !reason.is_in_the_file() || !may_be_replaced(file) {
             return Err(SharedError::Unusable { path: path.into(), reason });
         }
-        // The file had no lock for a moment: another process may have put a cache there that can be used.
+        // The file was unlocked for a moment: another process may have replaced it with a usable
+        // cache.
         let Some(locks) = lock_to_open(file, path)? else {
             return Ok(None);
         };
@@ -283,18 +287,18 @@ impl Sharing<'_> {
             let (path, processes) = (path.into(), users(file));
             return Err(SharedError::InUse { path, processes, unusable: Some(Box::new(reason)) });
         }
-        // Until `locks` is dropped no other process replaces the file.
+        // While `locks` is held, no other process replaces the file.
         self.make(path, Opening::Replaced(reason.to_string()), monotonic_secs)
     }
 
-    /// Makes the file of an empty cache: in place of what has its name, or where nothing has.
+    /// Creates the file of an empty cache, in place of an existing file or under a free name.
     fn make(&self, path: &Path, opening: Opening, monotonic_secs: i64) -> Attempt {
         let bytes = Engine::shared_bytes(self.config)?;
         let new = match NewFile::create(path, bytes as u64, &self.access) {
             Err(FileError::Busy { .. }) => return Ok(None),
             made => made?,
         };
-        // Before others find the file this process is a peer.
+        // This process becomes a peer before other processes find the file.
         let locks = new.locks()?;
         let memory = Memory::shared(new.file(), bytes)?;
         let birth = birth(self.config, monotonic_secs)?;
@@ -310,8 +314,8 @@ impl Sharing<'_> {
     }
 }
 
-/// Opens a file for its locks, and takes the one of a process that opens the cache in it; none if `path` has become
-/// another file's meanwhile. While the lock is held no process replaces the file.
+/// Opens a file for its locks, and takes the lock of a process that opens the cache. Returns `None`
+/// if `path` now names another file. While the lock is held, no process replaces the file.
 fn lock_to_open(file: &File, path: &Path) -> Result<Option<Locks>, SharedError> {
     let locks = match Locks::open(path) {
         Err(LockError::File(FileError::Missing { .. })) => return Ok(None),
@@ -326,8 +330,8 @@ fn lock_to_open(file: &File, path: &Path) -> Result<Option<Locks>, SharedError> 
     Ok(file::is_named(file, path).then_some(locks))
 }
 
-/// Was the file made for a cache, by whatever version of Larder, or is it empty? Anything else is somebody's, who named the
-/// wrong file.
+/// True if the file is empty or was created for a cache by any version of Larder. Any other file
+/// was probably named by mistake.
 fn may_be_replaced(file: &File) -> bool {
     let mut begins = [0; 8];
     match file.metadata() {
@@ -343,13 +347,13 @@ fn peer_bytes() -> RangeInclusive<u64> {
     OPENING_BYTE + 1..=OPENING_BYTE + PEER_BYTES_MAX
 }
 
-/// Do other processes use a cache? In doubt they do.
+/// True if other processes use a cache, or if that is unknown.
 fn is_in_use(locks: &Locks) -> bool {
     peer_bytes().any(|byte| locks.is_locked_by_other(byte).unwrap_or(true))
 }
 
-/// True if processes of an older version use what is there: up to region format 4 their locks were those of another file
-/// beside the region.
+/// True if processes of an older version use the cache: up to region format 4 their locks were
+/// those of another file beside the region.
 fn is_in_use_by_older(path: &Path) -> Result<bool, SharedError> {
     let mut name = OsString::from(path);
     name.push(".lock");
@@ -362,7 +366,7 @@ fn is_in_use_by_older(path: &Path) -> Result<bool, SharedError> {
     }
 }
 
-/// The process ids of those that use a file, where what is there tells them.
+/// Returns the process ids of the processes that use a file, if the content records them.
 fn users(file: &File) -> Vec<u64> {
     let engine = Memory::read_only(file).ok().and_then(|memory| Engine::read_only(memory).ok());
     let peers = engine.map_or_else(Vec::new, |engine| engine.peer_reports());

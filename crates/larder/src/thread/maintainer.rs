@@ -1,4 +1,4 @@
-//! The thread that keeps a cache tidy in the background, for those who ask for one.
+//! The maintainer: an optional background thread that reclaims memory ahead of the writers.
 
 use std::sync::{Arc, Weak};
 use std::thread::{self, Thread};
@@ -10,10 +10,10 @@ use larder_stats::Counter;
 use crate::cache::Shared;
 use crate::thread::slots;
 
-/// How often dead memory is looked for when nobody is short of it.
+/// Interval between searches for reclaimable memory while no writer is short of it.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Tells the maintainer of a cache that is gone to end.
+/// Wakes the maintainer of a dropped cache, so that it ends.
 #[derive(Debug)]
 pub(crate) struct Maintainer(Thread);
 
@@ -24,13 +24,15 @@ impl Drop for Maintainer {
 }
 
 impl Maintainer {
-    /// Starts the maintainer of a cache. It holds none of it: it ends with the last clone.
+    /// Starts the maintainer of a cache. It holds no reference to the cache and ends with the last
+    /// clone.
     ///
     /// # Errors
-    /// The system gives no thread.
+    /// The system cannot start a thread.
     pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Self> {
         let weak = Arc::downgrade(shared);
-        // Here, so that which thread slots threads get does not depend on who comes first.
+        // Registered here, so that the order of thread slots does not depend on which thread runs
+        // first.
         let thread = shared.engine.register();
         let thread = thread::Builder::new()
             .name("larder-maintain".to_owned())

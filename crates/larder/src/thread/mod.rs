@@ -1,4 +1,4 @@
-//! What a cache keeps for each thread, and the thread that it starts on request.
+//! The thread slots of a process, and the maintainer thread.
 
 pub(crate) mod maintainer;
 pub(crate) mod slots;

@@ -1,8 +1,9 @@
-//! Every thread's thread slot in every cache it uses.
+//! The thread slots of this process in each cache that it uses.
 //!
-//! A thread keeps its thread slot until it ends. A part of the thread slots is kept back for threads that come when all others are
-//! taken: they borrow one of these for each operation. So a process with many threads that do not end, as those of Go's
-//! runtime, goes on at the speed of its processors.
+//! A thread keeps its thread slot until it ends. Some thread slots are reserved for threads that
+//! start when all others are taken: such a thread borrows one of them for each operation. A process
+//! with many long-lived threads, such as those of Go's runtime, therefore keeps the speed of its
+//! processors.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -16,24 +17,25 @@ use crate::cache::Shared;
 
 thread_local! {
     static THREAD_SLOTS: RefCell<Vec<Rc<Registered>>> = const { RefCell::new(Vec::new()) };
-    /// The cache in which this thread found no thread slot of its own last, and for how many operations it does not look again.
+    /// The cache in which this thread last found no thread slot of its own, and the number of
+    /// operations before it looks again.
     static BORROWS: Cell<(*const Shared, u32)> = const { Cell::new((std::ptr::null(), 0)) };
 }
 
-/// How many thread slots a process lends.
+/// Largest number of thread slots that a process lends.
 const LENT_MAX: usize = 16;
 
-/// After this many operations a thread that borrows thread slots looks for one of its own.
+/// Number of operations after which a borrowing thread looks for a thread slot of its own.
 const BORROWED_OPERATIONS: u32 = 1024;
 
-/// The thread slots that a process has in one cache besides those of its threads.
+/// The thread slots of a process in one cache that do not belong to its threads.
 #[derive(Debug)]
 pub(crate) struct ThreadSlots {
-    /// The one that is always there.
+    /// The thread slot that always exists.
     first: Mutex<ThreadSlot>,
-    /// What else is lent, taken when it is first needed. Where other processes have all thread slots it is empty.
+    /// The other slots to lend, taken at first use. Empty if other processes hold all thread slots.
     lent: OnceLock<Vec<Mutex<ThreadSlot>>>,
-    /// How many threads have a thread slot of their own.
+    /// Number of threads with a thread slot of their own.
     threads: AtomicUsize,
 }
 
@@ -43,7 +45,7 @@ impl ThreadSlots {
         Self { first, lent: OnceLock::new(), threads: AtomicUsize::new(0) }
     }
 
-    /// Takes a thread slot for a thread, unless only those are left that are lent.
+    /// Takes a thread slot for a thread, unless only the slots reserved for lending are left.
     fn take(&self, engine: &Engine) -> Option<ThreadSlot> {
         let is_within =
             self.threads.fetch_add(1, Relaxed) < engine.thread_slot_count() - lent_max(engine);
@@ -62,7 +64,7 @@ impl ThreadSlots {
             thread_slots.map(Mutex::new).collect()
         });
         let start = place_of_thread() as usize % (1 + lent.len());
-        // Place 0 is the first thread slot.
+        // Index 0 is the first thread slot.
         let thread_slot_at =
             |place: usize| place.checked_sub(1).map_or(&self.first, |at| &lent[at]);
         for place in (start..=lent.len()).chain(0..start) {
@@ -76,12 +78,12 @@ impl ThreadSlots {
     }
 }
 
-/// How many of a cache's thread slots a process lends.
+/// Returns the number of a cache's thread slots that a process lends.
 fn lent_max(engine: &Engine) -> usize {
     (engine.thread_slot_count() / 4).clamp(1, LENT_MAX)
 }
 
-/// A number by which threads begin at different thread slots.
+/// Returns a number per thread, so that threads start their search at different slots.
 fn place_of_thread() -> u32 {
     static THREADS: AtomicU32 = AtomicU32::new(0);
     thread_local! {
@@ -90,9 +92,10 @@ fn place_of_thread() -> u32 {
     PLACE.try_with(|place| *place).unwrap_or(0)
 }
 
-/// This thread's thread slot in one cache, given back when the thread ends.
+/// This thread's thread slot in one cache; released when the thread ends.
 struct Registered {
-    /// Which cache: the address of what its clones share. While `cache` can be upgraded it is unique.
+    /// Address of the state that the cache's clones share. It is unique as long as `cache` can be
+    /// upgraded.
     address: *const Shared,
     cache: Weak<Shared>,
     thread: ThreadSlot,
@@ -100,7 +103,7 @@ struct Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        // One of the process from which this one was forked is still its.
+        // A slot registered by the parent of a forked process stays the parent's.
         if let Some(cache) = self.cache.upgrade()
             && cache.is_of_this_process()
         {
@@ -110,7 +113,7 @@ impl Drop for Registered {
     }
 }
 
-/// Runs `f` with this thread's thread slot in the cache, or with one that it borrows.
+/// Runs `f` with this thread's thread slot in the cache, or with a borrowed one.
 #[inline]
 pub(crate) fn with_thread_slot<T>(
     cache: &Arc<Shared>,
@@ -124,7 +127,7 @@ pub(crate) fn with_thread_slot<T>(
 
 #[inline]
 fn thread_slot_in(cache: &Arc<Shared>) -> Option<Rc<Registered>> {
-    // A thread that is ending has no thread locals any more; it borrows a thread slot.
+    // The thread-local list is gone while the thread exits; the thread borrows a slot then.
     THREAD_SLOTS
         .try_with(|thread_slots| {
             let address = Arc::as_ptr(cache);
@@ -139,7 +142,7 @@ fn thread_slot_in(cache: &Arc<Shared>) -> Option<Rc<Registered>> {
         .flatten()
 }
 
-/// How many thread slots this thread has in one cache: one or none.
+/// Returns the number of thread slots that this thread has in one cache: one or none.
 pub(crate) fn of_this_thread(shared: &Shared) -> usize {
     let is_here = |registered: &&Rc<Registered>| std::ptr::eq(registered.address, shared);
     THREAD_SLOTS
@@ -164,7 +167,7 @@ fn sit_down(
     let (address, cache) = (Arc::as_ptr(cache), Arc::downgrade(cache));
     let registered = Rc::new(Registered { address, cache, thread });
     let mut thread_slots = thread_slots.borrow_mut();
-    // Thread slots in caches that are gone: their addresses may be given to new ones.
+    // Drops slots in caches that are gone, since their addresses may be reused.
     thread_slots.retain(|registered| registered.cache.strong_count() > 0);
     thread_slots.push(Rc::clone(&registered));
     Some(registered)
@@ -179,7 +182,7 @@ mod tests {
     use super::*;
     use crate::Cache;
 
-    /// Runs `then` while as many threads live as find thread slots of their own.
+    /// Runs `then` while enough threads live to take all thread slots.
     fn with_all_thread_slots_taken(cache: &Cache, then: impl FnOnce()) {
         let engine = &cache.shared().engine;
         let threads = engine.thread_slot_count() - lent_max(engine);
@@ -200,10 +203,10 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_without_a_thread_slot_does_not_wait_for_one_that_borrows() {
+    fn a_thread_without_a_thread_slot_does_not_wait_for_a_borrowing_thread() {
         let cache = Cache::builder().memory_bytes(1 << 20).open().unwrap();
         with_all_thread_slots_taken(&cache, || {
-            // As a thread that has lost its processor in the middle of an operation.
+            // Simulates a thread that was preempted in the middle of an operation.
             let held = cache.shared().thread_slots.first.lock().unwrap();
             let (tell, told) = mpsc::channel();
             let other = cache.clone();
@@ -222,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_borrows_finds_a_thread_slot_of_its_own_when_others_have_ended() {
+    fn a_borrowing_thread_gets_a_thread_slot_of_its_own_when_other_threads_end() {
         let cache = Cache::builder().memory_bytes(1 << 20).open().unwrap();
         with_all_thread_slots_taken(&cache, || {
             cache.contains("k");
