@@ -1,34 +1,34 @@
-//! Time as items see it: seconds since an epoch that a cache chooses when it is created.
+//! The time of items: seconds since an epoch that each cache chooses when it is created.
 
 /// A point in time: whole seconds since the cache's [`Epoch`]. The first second is 2, so that 0 can
 /// mean "never" and 1 "before everything", as in memcached.
 pub type Second = u32;
 
-/// When an item dies: at the first [`Second`] that is not before it. Never, if it is
-/// [`Deadline::NEVER`].
+/// The time at which an item expires: it is expired from this [`Second`] on. [`Deadline::NEVER`]
+/// means no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Deadline(pub Second);
 
 impl Deadline {
-    /// The item lives until somebody removes it.
+    /// The item never expires; it lives until it is removed or evicted.
     pub const NEVER: Self = Self(0);
-    /// The item is dead from the start.
+    /// The item is expired from the start.
     pub const PAST: Self = Self(1);
 
-    /// Is an item with this deadline dead at `now`?
+    /// True if an item with this deadline is expired at `now`.
     #[inline]
     pub fn is_past(self, now: Second) -> bool {
         self.0 != 0 && self.0 <= now
     }
 
-    /// The deadline `ttl_secs` after `now`. A deadline beyond what 32 bits hold becomes the last one.
+    /// Returns the deadline `ttl_secs` after `now`, limited to the largest 32-bit value.
     pub fn after(now: Second, ttl_secs: u64) -> Self {
         let secs = u64::from(now).saturating_add(ttl_secs).min(u64::from(Second::MAX));
         Self(Second::try_from(secs).unwrap_or(Second::MAX))
     }
 }
 
-/// The tie between a cache's seconds and Unix time.
+/// The relation between a cache's seconds and Unix time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Epoch {
     /// Unix time, in seconds, of [`Second`] 0.
@@ -36,19 +36,19 @@ pub struct Epoch {
 }
 
 impl Epoch {
-    /// The second a cache's life begins with.
+    /// The first second of a cache's life.
     pub const FIRST_SECOND: Second = 2;
-    /// An exptime up to this many seconds (30 days) is relative, a larger one is Unix time.
+    /// Largest relative exptime, in seconds (30 days). A larger one is a Unix time.
     pub const RELATIVE_SECS_MAX: i64 = 60 * 60 * 24 * 30;
 
-    /// The epoch of a cache created at `unix_secs`: that moment is [`Self::FIRST_SECOND`].
+    /// Returns the epoch of a cache created at `unix_secs`: that moment is [`Self::FIRST_SECOND`].
     pub fn starting_at(unix_secs: i64) -> Self {
         Self { unix_secs: unix_secs.saturating_sub(i64::from(Self::FIRST_SECOND)) }
     }
 
-    /// What an exptime on the wire means (memcached's protocol, section "Expiration times"): 0 is
-    /// never, 1 to 2,592,000 are seconds from `now`, more is Unix time. A negative one, and a Unix
-    /// time before the cache existed, are already past.
+    /// Converts an exptime of the protocol to a deadline (memcached's protocol, section "Expiration
+    /// times"): 0 is never, 1 to 2,592,000 are seconds from `now`, more is a Unix time. A negative
+    /// exptime, and a Unix time before the cache existed, are already past.
     pub fn deadline(self, exptime: i64, now: Second) -> Deadline {
         if exptime == 0 {
             return Deadline::NEVER;
@@ -63,7 +63,7 @@ impl Epoch {
         if since < 1 { Deadline::PAST } else { Deadline::after(0, since.unsigned_abs()) }
     }
 
-    /// Unix time of a second of this cache.
+    /// Returns the Unix time of a second of this cache, in seconds.
     pub fn unix_of(self, second: Second) -> i64 {
         self.unix_secs.saturating_add(i64::from(second))
     }
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_dies_in_the_second_of_its_deadline() {
+    fn an_item_expires_in_the_second_of_its_deadline() {
         assert!(!Deadline(10).is_past(9));
         assert!(Deadline(10).is_past(10));
     }

@@ -1,14 +1,14 @@
-//! Keys: what memcached's wire allows.
+//! Keys: the limits of memcached's protocol.
 
-/// The longest key, in bytes (memcached's protocol, section "Keys").
+/// Longest key, in bytes (memcached's protocol, section "Keys").
 pub const KEY_BYTES_MAX: usize = 250;
 
-/// Why bytes cannot be a key.
+/// The reason why bytes cannot be a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyError {
-    /// The key has no bytes; at least one is needed.
+    /// The key is empty; it must have at least one byte.
     Empty,
-    /// The key has this many bytes; at most [`KEY_BYTES_MAX`] are allowed.
+    /// The key has this many bytes; [`KEY_BYTES_MAX`] are allowed.
     TooLong(usize),
 }
 
@@ -25,11 +25,11 @@ impl std::fmt::Display for KeyError {
 
 impl std::error::Error for KeyError {}
 
-/// Checks the length of a key. Any byte may occur in one: what a dialect cannot carry (spaces and
-/// newlines in text) its parser never yields.
+/// Checks the length of a key. A key may contain any byte: the parser of each dialect rejects the
+/// bytes that the dialect cannot carry, such as spaces and newlines in text.
 ///
 /// # Errors
-/// [`KeyError`] when the key is empty or longer than [`KEY_BYTES_MAX`].
+/// [`KeyError`] if the key is empty or longer than [`KEY_BYTES_MAX`].
 pub fn check_key(key: &[u8]) -> Result<(), KeyError> {
     match key.len() {
         0 => Err(KeyError::Empty),

@@ -1,8 +1,8 @@
-//! What an item is, before anybody stores or sends it.
+//! The definition of an item, independent of storage and protocol.
 //!
 //! An item is a key, a value, client flags, a deadline and a cas token. This crate holds the rules
-//! about each that every other crate must agree on. It performs no I/O, reads no clock and knows
-//! neither the wire nor the memory.
+//! for each on which all other crates must agree. It performs no I/O, reads no clock, and depends
+//! on neither the protocol nor the memory layout.
 //!
 //! Files in reading order: [`key`], [`deadline`], [`meta`], [`mode`], [`number`].
 #![forbid(unsafe_code)]

@@ -1,27 +1,27 @@
-//! What is known of a stored item besides its key and value.
+//! The metadata of a stored item.
 
 use crate::{Deadline, Second};
 
-/// The description of an item that was found.
+/// The metadata of an item that was found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Meta {
-    /// Bits that the client stored with the item and gets back unchanged.
+    /// Bits that the client stored with the item; they are returned unchanged.
     pub flags: u32,
-    /// When the item dies.
+    /// The deadline of the item.
     pub deadline: Deadline,
-    /// The item's version; 0 where the cache was told to keep none.
+    /// The item's version; 0 if the cache keeps none.
     pub cas: u64,
-    /// Bytes of the value.
+    /// Length of the value, in bytes.
     pub value_bytes: usize,
-    /// Somebody has said that the value is out of date; it may be shown until a new one comes.
+    /// True if the value was marked stale. It may be returned until a new value is stored.
     pub stale: bool,
-    /// The right to bring the new value has been given to somebody.
+    /// True if a client holds the recache token and is to store the new value.
     pub token_sent: bool,
-    /// Has the item been read or touched since it was stored? Of two that happen at the same time, one may go
-    /// unnoticed.
+    /// True if the item was read or touched since it was stored. A read that races with another
+    /// change may go unrecorded.
     pub fetched: bool,
-    /// When the item was last stored, read, touched or changed. The last read may be up to 58 s later, the last
-    /// use up to 1 s earlier. Reads of processes that cannot write to the cache show only as far as their hints
-    /// reach the owner.
+    /// The second in which the item was last stored, read, touched or changed. The last read may be
+    /// up to 58 s later, the last use up to 1 s earlier. Reads by processes that cannot write to
+    /// the cache are recorded only as far as their hints reach the owner.
     pub seen: Second,
 }

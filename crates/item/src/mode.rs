@@ -1,17 +1,17 @@
-//! The ways to store.
+//! The modes of a store.
 
-/// When a store happens and what becomes of the value that is there. Compare-and-swap is
-/// [`StoreMode::Set`] with a cas token.
+/// The condition under which a store happens, and its effect on the existing value.
+/// Compare-and-swap is [`StoreMode::Set`] with a cas token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StoreMode {
-    /// Always.
+    /// Always stores.
     Set,
-    /// Only where no live item has the key.
+    /// Stores only if no live item has the key.
     Add,
-    /// Only where a live item has the key.
+    /// Stores only if a live item has the key.
     Replace,
-    /// Put the bytes behind those of the live item, keeping its flags and deadline.
+    /// Appends the bytes to the value of a live item, and keeps its flags and deadline.
     Append,
-    /// Put the bytes before those of the live item, keeping its flags and deadline.
+    /// Prepends the bytes to the value of a live item, and keeps its flags and deadline.
     Prepend,
 }

@@ -1,6 +1,6 @@
-//! The numeric view of a value: what `incr` and `decr` see.
+//! The numeric interpretation of a value, for `incr` and `decr`.
 
-/// Which way a counter moves.
+/// The direction of a counter's change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// Up, wrapping at 2^64.
@@ -9,23 +9,23 @@ pub enum Direction {
     Decrement,
 }
 
-/// The value is no unsigned decimal number of at most 20 digits below 2^64.
+/// The error for a value that is not an unsigned decimal number of at most 20 digits below 2^64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotANumber;
 
-/// A value that is a number.
+/// The value as a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Number(pub u64);
 
 impl Number {
-    /// The longest decimal text of a number, in bytes.
+    /// Longest decimal text of a number, in bytes.
     pub const TEXT_BYTES_MAX: usize = 20;
 
-    /// Reads a stored value as memcached does: spaces around the digits are tolerated, a sign, an
+    /// Parses a stored value as memcached does: spaces around the digits are accepted; a sign, an
     /// empty value and an overflow are not.
     ///
     /// # Errors
-    /// [`NotANumber`] in all other cases.
+    /// [`NotANumber`] for any other value.
     pub fn parse(value: &[u8]) -> Result<Self, NotANumber> {
         let digits = value.trim_ascii();
         if digits.is_empty() || digits.len() > Self::TEXT_BYTES_MAX {
@@ -41,7 +41,7 @@ impl Number {
             .ok_or(NotANumber)
     }
 
-    /// The number moved by `delta`.
+    /// Returns the number changed by `delta`.
     #[must_use]
     pub fn moved(self, direction: Direction, delta: u64) -> Self {
         match direction {
@@ -50,9 +50,9 @@ impl Number {
         }
     }
 
-    /// The text to store in place of a value of `old_bytes`: as long as that value was, padded with
-    /// spaces on the right, unless the number needs more. memcached overwrites in place, and clients
-    /// see the padding.
+    /// Returns the text to store in place of a value of `old_bytes`: padded with spaces on the
+    /// right to that length, unless the number needs more. memcached overwrites the value in place,
+    /// and clients see the padding.
     pub fn text_over(self, old_bytes: usize) -> Vec<u8> {
         let mut text = self.0.to_string().into_bytes();
         if text.len() < old_bytes {

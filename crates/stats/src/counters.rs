@@ -1,13 +1,14 @@
-//! The counters one thread keeps.
+//! The counters of one thread.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::{ClassCounter, Counter};
 
-/// One thread's counters: one writer, any number of readers that add up several threads' counters.
+/// The counters of one thread: one writer, and any number of readers that add up the counters of
+/// several threads.
 ///
-/// A count is a relaxed load and store, not a read-modify-write: nobody else writes. It costs about a
-/// nanosecond and touches no line that another thread writes.
+/// Counting is a relaxed load and a relaxed store, not a read-modify-write, since only one thread
+/// writes. It costs about a nanosecond and touches no cache line that another thread writes.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Counters([AtomicU64; Counter::COUNT]);
@@ -25,24 +26,25 @@ impl Counters {
         self.add(counter, 1);
     }
 
-    /// Adds `n`, wrapping; a gauge that is kept as a sum of changes adds the two's complement.
+    /// Adds `n`, wrapping. A level, which is a sum of changes, adds the two's complement to
+    /// decrease.
     #[inline]
     pub fn add(&self, counter: Counter, n: u64) {
         let cell = &self.0[counter as usize];
         cell.store(cell.load(Relaxed).wrapping_add(n), Relaxed);
     }
 
-    /// The count so far.
+    /// Returns the current count.
     pub fn read(&self, counter: Counter) -> u64 {
         self.0[counter as usize].load(Relaxed)
     }
 }
 
-/// One thread's counters by size class, as [`Counters`]. Takes some 8 KiB.
+/// The counters of one thread by size class, with the rules of [`Counters`]. Takes about 8 KiB.
 #[derive(Debug)]
 pub struct ClassCounters([[AtomicU64; ClassCounter::COUNT]; CLASSES]);
 
-/// memcached has no class with a higher number than 63, and none with number 0.
+/// Number of classes: memcached's class numbers are 1 to 63.
 const CLASSES: usize = 64;
 
 impl Default for ClassCounters {
@@ -52,19 +54,20 @@ impl Default for ClassCounters {
 }
 
 impl ClassCounters {
-    /// Adds one. A number that no class has is that of another.
+    /// Adds one. An invalid class number is mapped to a valid one.
     #[inline]
     pub fn bump(&self, class: u8, counter: ClassCounter) {
         let cell = self.cell(class, counter);
         cell.store(cell.load(Relaxed).wrapping_add(1), Relaxed);
     }
 
-    /// Adds one where several threads count. Costs some nanoseconds, more when they meet.
+    /// Adds one to counters that several threads write. Costs some nanoseconds, more under
+    /// contention.
     pub fn count_shared(&self, class: u8, counter: ClassCounter) {
         self.cell(class, counter).fetch_add(1, Relaxed);
     }
 
-    /// The count so far.
+    /// Returns the current count.
     pub fn read(&self, class: u8, counter: ClassCounter) -> u64 {
         self.cell(class, counter).load(Relaxed)
     }

@@ -1,25 +1,25 @@
-//! docs/stats.md, written from the rows.
+//! Generates docs/stats.md from the rows of the table.
 
 use std::fmt::Write;
 
 use crate::{Condition, Section, Source, Stat};
 
-/// The text of docs/stats.md.
+/// Returns the text of docs/stats.md.
 pub fn stats_md() -> String {
     let mut page = String::from(HEAD);
     for section in Section::ALL {
         let (title, text) = introduction(section);
         write!(page, "\n## {title}\n\n{text}\n\n| key | meaning | kind |\n|---|---|---|\n")
-            .expect("a String takes every write");
+            .expect("writing to a String never fails");
         for stat in section.rows() {
             writeln!(page, "| `{}` | {} | {} |", stat.name, stat.doc, kind(stat))
-                .expect("a String takes every write");
+                .expect("writing to a String never fails");
         }
     }
     page
 }
 
-/// How the value behaves over time, as the last column shows it.
+/// Returns the kind of a statistic, as the last column shows it.
 fn kind(stat: &Stat) -> String {
     let kind = match stat.source {
         Source::Counter(counter) if counter.is_reset() => "counter",
@@ -35,7 +35,7 @@ fn kind(stat: &Stat) -> String {
     }
 }
 
-/// The option a condition stands for; none for the default.
+/// Returns the option behind a condition; `None` for the default.
 fn option(condition: Condition) -> Option<&'static str> {
     Some(match condition {
         Condition::MaxconnsFast => "`maxconns_fast`",
@@ -53,36 +53,37 @@ fn option(condition: Condition) -> Option<&'static str> {
 
 fn introduction(section: Section) -> (&'static str, &'static str) {
     match section {
-        Section::General => ("`stats`", "memcached's keys in memcached's order."),
+        Section::General => ("`stats`", "memcached's keys, in memcached's order."),
         Section::Items => (
             "`stats items`",
-            "Each key stands after `items:` and the number of a size class, for every class that holds \
-             items. The classes are those of a memcached with the same `-f`, `-n`, `slab_chunk_max` \
-             and `slab_sizes`; Larder keeps items of all sizes together in segments, and says what \
-             memcached would say of the same items. Numbers of items and bytes are exact up to 10,000 \
-             items in a cache of up to 1 GiB; above that they are projected from a part of the index that \
-             is spread over all of it, so that asking costs a few milliseconds at most. Ages begin when the \
-             segment was begun in which the item is: they may be longer than the item has been there.",
+            "The prefix of each key is `items:` and the number of a size class, for every class that \
+             holds items. The classes are those of a memcached with the same `-f`, `-n`, \
+             `slab_chunk_max` and `slab_sizes`. Larder stores items of all sizes together in \
+             segments, and reports the values that memcached would report for the same items. \
+             Numbers of items and bytes are exact up to 10,000 items in a cache of up to 1 GiB; \
+             above that they are extrapolated from a sample spread evenly over the index, so that \
+             the command takes a few milliseconds at most. Ages are counted from the creation of \
+             the segment that holds the item, so they may exceed the age of the item.",
         ),
         Section::Slabs => (
             "`stats slabs`",
-            "Each key stands after the number of a size class, for every class that has had items. \
+            "The prefix of each key is the number of a size class, for every class that has had items. \
              Pages and chunks are those that memcached would need for the items stored now.",
         ),
-        Section::SlabsTotal => ("`stats slabs`, last lines", "These have no prefix."),
-        Section::Larder => ("`stats larder`", "What memcached has no key for."),
+        Section::SlabsTotal => ("`stats slabs`, last lines", "These keys have no prefix."),
+        Section::Larder => ("`stats larder`", "Statistics that memcached does not have."),
     }
 }
 
 const HEAD: &str = "\
-<!-- Written from crates/stats/src/table/mod.rs. Change a row there, then run
+<!-- Generated from crates/stats/src/table/mod.rs. Change a row there, then run
      `LARDER_BLESS=1 cargo test -p larder-stats`. -->
 
 # Statistics
 
-A counter starts at 0 and goes back to 0 with `stats reset`. A gauge says how things are now. A
-constant is a key that memcached's dashboards look for and that does not vary in Larder. A key
-marked \"with\" an option is left out when that option is off.
+A counter starts at 0 and is reset to 0 by `stats reset`. A gauge is the current value. A constant
+is a key that dashboards for memcached expect and whose value never changes in Larder. A key marked
+\"with\" an option is omitted if the option is off.
 
 `stats settings` is described in [options.md](options.md).
 ";
@@ -102,7 +103,7 @@ mod tests {
         let page = fs::read_to_string(&path).unwrap_or_default();
         assert!(
             page == stats_md(),
-            "docs/stats.md is not what the table says: run LARDER_BLESS=1 cargo test -p larder-stats",
+            "docs/stats.md differs from the table; run LARDER_BLESS=1 cargo test -p larder-stats",
         );
     }
 }

@@ -1,8 +1,8 @@
-//! The one table of statistics.
+//! The table of statistics.
 //!
-//! A statistic is a row of [`TABLE`]: its name on memcached's wire, where its value comes from, which
-//! section of `stats` shows it and what it means. Everything else is derived from the rows: the
-//! counters a thread keeps, the order of `stats`, docs/stats.md.
+//! A statistic is a row of [`TABLE`]: its name in memcached's protocol, the source of its value,
+//! the section of `stats` that shows it, and its meaning. Everything else is derived from the rows:
+//! the counters of a thread, the order of the `stats` reply, and docs/stats.md.
 //!
 //! Files in reading order: [`stat`], [`table`], [`counters`], [`docs`].
 #![forbid(unsafe_code)]

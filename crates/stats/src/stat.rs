@@ -1,28 +1,28 @@
-//! What a row of the table says.
+//! The columns of the table.
 
 use crate::table::{ClassCounter, ClassGauge, Counter, Gauge, TABLE};
 
-/// Which answer of `stats` a row stands in.
+/// The reply of `stats` that contains a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Section {
-    /// `stats`.
+    /// The reply to `stats`.
     General,
-    /// `stats items`: for each size class.
+    /// The reply to `stats items`, for each size class.
     Items,
-    /// `stats slabs`: for each size class.
+    /// The reply to `stats slabs`, for each size class.
     Slabs,
     /// The lines of `stats slabs` after the classes.
     SlabsTotal,
-    /// `stats larder`: what memcached has no key for.
+    /// The reply to `stats larder`: statistics that memcached does not have.
     Larder,
 }
 
 impl Section {
-    /// All of them, in the order of the table.
+    /// All sections, in the order of the table.
     pub const ALL: [Self; 5] =
         [Self::General, Self::Items, Self::Slabs, Self::SlabsTotal, Self::Larder];
 
-    /// The command that shows it.
+    /// Returns the command that shows the section.
     pub fn command(self) -> &'static str {
         match self {
             Self::General => "stats",
@@ -32,13 +32,13 @@ impl Section {
         }
     }
 
-    /// Its rows, in the order of the answer.
+    /// Returns the rows of the section, in the order of the reply.
     pub fn rows(self) -> impl Iterator<Item = &'static Stat> {
         TABLE.iter().filter(move |stat| stat.section == self)
     }
 }
 
-/// Without what a row is left out, as memcached leaves it out.
+/// An option that shows a row; as in memcached, the row is omitted without it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Condition {
     /// `-o maxconns_fast`, the default.
@@ -63,32 +63,32 @@ pub enum Condition {
     Answers18,
 }
 
-/// Where a value comes from.
+/// The source of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
-    /// The sum over all threads' counters.
+    /// The sum of the counter over all threads.
     Counter(Counter),
-    /// Asked for when needed.
+    /// Computed on request.
     Gauge(Gauge),
-    /// The sum over all threads' counters for a size class.
+    /// The sum of the size class's counter over all threads.
     ClassCounter(ClassCounter),
-    /// Asked for when needed, for a size class.
+    /// Computed on request, per size class.
     ClassGauge(ClassGauge),
-    /// Always this text.
+    /// A fixed text.
     Constant(&'static str),
 }
 
-/// A row.
+/// A row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
-    /// Name on the wire, without the class before it.
+    /// Name in the protocol, without the prefix of the class.
     pub name: &'static str,
-    /// Where its value comes from.
+    /// The source of the value.
     pub source: Source,
-    /// Which answer it stands in.
+    /// The reply that contains the row.
     pub section: Section,
-    /// What it needs to be shown, all of it.
+    /// The conditions that must all hold for the row to be shown.
     pub conditions: &'static [Condition],
-    /// What it means, with its unit.
+    /// Its meaning and unit.
     pub doc: &'static str,
 }

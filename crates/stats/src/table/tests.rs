@@ -8,14 +8,14 @@ fn names(section: Section) -> Vec<&'static str> {
 }
 
 #[test]
-fn a_name_stands_once_in_an_answer() {
+fn a_name_occurs_once_per_reply() {
     for section in Section::ALL {
         let unique: HashSet<_> = names(section).into_iter().collect();
         assert_eq!(unique.len(), section.rows().count(), "{section:?}");
     }
 }
 
-/// The names that are shown under all conditions but these.
+/// Returns the names shown when all conditions except these hold.
 fn names_without(section: Section, missing: &[Condition]) -> Vec<&'static str> {
     let shown = section
         .rows()
@@ -24,8 +24,8 @@ fn names_without(section: Section, missing: &[Condition]) -> Vec<&'static str> {
 }
 
 #[test]
-fn answers_have_memcacheds_keys_in_memcacheds_order() {
-    // Larder's own come last.
+fn replies_have_memcacheds_keys_in_memcacheds_order() {
+    // Larder's own keys come last.
     let general = format!("{GENERAL} larder_version larder_commit");
     for (section, keys) in [
         (Section::General, &general[..]),
@@ -39,7 +39,7 @@ fn answers_have_memcacheds_keys_in_memcacheds_order() {
 }
 
 #[test]
-fn without_the_maintainer_items_have_the_keys_of_1_6_18() {
+fn without_the_maintainer_stats_items_has_the_keys_of_1_6_18() {
     let names = names_without(Section::Items, &[Condition::LruMaintainer]);
     let keys =
         "number age mem_requested evicted evicted_nonzero evicted_time outofmemory tailrepairs
@@ -49,7 +49,7 @@ fn without_the_maintainer_items_have_the_keys_of_1_6_18() {
 }
 
 #[test]
-fn the_suites_start_without_crawler_and_maintainer_shows_84_keys_or_83() {
+fn without_crawler_and_maintainer_stats_shows_84_keys_or_83() {
     let off = [
         Condition::LruCrawler,
         Condition::LruMaintainer,
@@ -67,9 +67,10 @@ fn the_suites_start_without_crawler_and_maintainer_shows_84_keys_or_83() {
 }
 
 #[test]
-fn every_doc_is_a_sentence_and_every_constant_says_why_it_is_constant() {
+fn every_doc_is_a_sentence_and_every_constant_has_a_reason() {
     for stat in TABLE {
-        assert!(stat.doc.ends_with('.') && !stat.doc.contains('|'), "{}", stat.name);
+        assert!(stat.doc.ends_with('.'), "{} has no full stop", stat.name);
+        assert!(!stat.doc.contains('|'), "{} would break the Markdown table", stat.name);
         if let Source::Constant(text) = stat.source {
             let promise = [format!("Always {text}"), format!("Always `{text}`")];
             let says = promise.iter().any(|promise| stat.doc.starts_with(promise.as_str()));
@@ -79,7 +80,7 @@ fn every_doc_is_a_sentence_and_every_constant_says_why_it_is_constant() {
 }
 
 #[test]
-fn every_counter_and_gauge_is_shown_by_a_row() {
+fn every_counter_and_gauge_has_a_row() {
     let shown: HashSet<_> = TABLE.iter().map(|stat| stat.source).collect();
     assert!(Counter::ALL.iter().all(|counter| shown.contains(&Source::Counter(*counter))));
     assert!(Gauge::ALL.iter().all(|gauge| shown.contains(&Source::Gauge(*gauge))));
@@ -89,8 +90,9 @@ fn every_counter_and_gauge_is_shown_by_a_row() {
 }
 
 #[test]
-fn a_reset_leaves_what_says_how_many_there_are_now() {
-    assert!(Counter::GetHits.is_reset() && Counter::ItemsTotal.is_reset());
+fn a_reset_keeps_levels() {
+    assert!(Counter::GetHits.is_reset());
+    assert!(Counter::ItemsTotal.is_reset());
     assert!(!Counter::ConnectionsCurrent.is_reset());
 }
 
@@ -104,7 +106,8 @@ fn a_level_goes_down_by_adding_the_twos_complement() {
     assert_eq!(counters.read(Counter::ItemsTotal), 1);
 }
 
-/// `stats` of memcached 1.6.45 without a flash tier and a proxy, all conditions fulfilled.
+/// The keys of `stats` in memcached 1.6.45 without a flash tier and a proxy, with all conditions
+/// true.
 const GENERAL: &str = "pid uptime time version libevent pointer_size rusage_user rusage_system
     max_connections curr_connections total_connections rejected_connections connection_structures
     response_obj_oom response_obj_count response_obj_bytes read_buf_count read_buf_bytes
