@@ -1,4 +1,4 @@
-//! A cache in a file: who may open it, what is refused, and what is still there later.
+//! A cache in a file: permissions, refusals, and persistence.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
@@ -19,7 +19,7 @@ use tempfile::TempDir;
 
 const MEMORY_BYTES: u64 = 1 << 20;
 
-/// On a tmpfs, where there is one.
+/// On a tmpfs, if there is one.
 fn place() -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let path = folder.path().join("cache");
@@ -35,7 +35,7 @@ fn open(path: &Path) -> Cache {
 }
 
 fn refusal(builder: Builder) -> String {
-    builder.open().expect_err("it is to be refused").to_string()
+    builder.open().expect_err("the cache was opened").to_string()
 }
 
 /// Changes a word of the file.
@@ -48,7 +48,7 @@ fn change(path: &Path, at: usize, change: impl Fn(u64) -> u64) {
 }
 
 #[test]
-fn the_files_are_for_whom_they_are_said_to_be() {
+fn the_file_has_the_requested_permissions() {
     let (folder, path) = place();
     let group = fs::metadata(folder.path()).unwrap().gid();
     let cache = builder(&path).permissions(0o640).owner(None, Some(group)).open().unwrap();
@@ -58,15 +58,16 @@ fn the_files_are_for_whom_they_are_said_to_be() {
     let (folder, path) = place();
     drop(open(&path));
     assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o600);
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "the cache alone");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "other files were created");
 }
 
 #[test]
-fn what_is_no_cache_is_refused_and_stays() {
+fn a_file_that_is_not_a_cache_is_refused_and_kept() {
     let (folder, path) = place();
-    fs::write(&path, "a letter to a friend").unwrap();
+    fs::write(&path, "some unrelated bytes").unwrap();
     let said = refusal(builder(&path));
-    assert!(said.contains("cache") && said.contains("20"), "{said}");
+    assert!(said.contains("cache"), "{said}");
+    assert!(said.contains("20"), "{said}");
     fs::write(&path, vec![7; MEMORY_BYTES as usize]).unwrap();
     assert!(refusal(builder(&path)).contains("LARDERRG"));
     assert_eq!(fs::read(&path).unwrap(), vec![7; MEMORY_BYTES as usize]);
@@ -116,7 +117,7 @@ fn each_field_of_another_layout_is_named() {
         (superblock::MEMORY_BYTES, "memory in bytes"),
         (superblock::PEERS, "number of peers"),
         (superblock::PEER_BYTES, "bytes of a peer"),
-        (superblock::BOOT, "before the system was started"),
+        (superblock::BOOT, "before the system booted"),
     ] {
         fs::write(&path, &whole).unwrap();
         change(&path, at, |word| word + 1);
@@ -128,7 +129,7 @@ fn each_field_of_another_layout_is_named() {
 }
 
 #[test]
-fn no_bit_of_the_superblock_does_harm() {
+fn no_flipped_bit_of_the_superblock_crashes_a_process() {
     let (_folder, path) = place();
     drop(open(&path));
     let whole = fs::read(&path).unwrap();
@@ -144,25 +145,25 @@ fn no_bit_of_the_superblock_does_harm() {
 }
 
 #[test]
-fn other_settings_are_used_as_they_are_unless_they_must_be_the_same() {
+fn an_existing_cache_keeps_its_settings_unless_they_must_match_exactly() {
     let (_folder, path) = place();
     drop(builder(&path).cas(true).open().unwrap());
     let cache = Cache::open_shared(&path).unwrap();
     assert_eq!((cache.opening(), cache.memory_limit()), (&Opening::Attached, MEMORY_BYTES));
     cache.set("k", "v", None).unwrap();
-    assert_ne!(cache.peek(b"k").unwrap().cas, 0, "it has cas tokens as it was made");
+    assert_ne!(cache.peek(b"k").unwrap().cas, 0, "the existing setting of cas tokens was not kept");
 
     drop(builder(&path).cas(true).exactly(true).open().unwrap());
     let said = refusal(builder(&path).exactly(true));
     assert!(said.contains("cas tokens is 1, expected 0"), "{said}");
     let said = refusal(builder(&path).cas(true).memory_bytes(2 << 20).exactly(true));
-    assert!(said.contains("memory in bytes is 1048576, and 2097152"), "{said}");
+    assert!(said.contains("memory in bytes is 1048576, expected 2097152"), "{said}");
     let said = refusal(builder(&path).cas(true).evict(false).exactly(true));
-    assert!(said.contains("eviction is 1, and 0"), "{said}");
+    assert!(said.contains("eviction is 1, expected 0"), "{said}");
 }
 
 #[test]
-fn what_cannot_be_used_makes_way_if_nobody_uses_it() {
+fn an_unusable_cache_is_replaced_if_no_process_uses_it() {
     let (_folder, path) = place();
     let used = open(&path);
     used.set("k", "v", None).unwrap();
@@ -176,11 +177,11 @@ fn what_cannot_be_used_makes_way_if_nobody_uses_it() {
     assert!(matches!(cache.opening(), Opening::Replaced(why) if why.contains("format")));
     assert_eq!(cache.get("k"), None);
     drop(cache);
-    // But nothing else.
-    fs::write(&path, "a letter to a friend").unwrap();
+    // A file that is not a cache is not replaced.
+    fs::write(&path, "some unrelated bytes").unwrap();
     let said = refusal(builder(&path).replaces_unusable(true));
     assert!(said.contains("it has 20 bytes"), "{said}");
-    assert_eq!(fs::read(&path).unwrap(), b"a letter to a friend");
+    assert_eq!(fs::read(&path).unwrap(), b"some unrelated bytes");
 }
 
 #[test]
@@ -196,7 +197,7 @@ fn a_cache_of_another_boot_is_not_used() {
 }
 
 #[test]
-fn of_many_who_come_at_once_one_makes_it_and_all_use_it() {
+fn one_of_many_concurrent_processes_creates_the_cache_and_all_use_it() {
     for _ in 0..20 {
         let (_folder, path) = place();
         let caches: Vec<Cache> = thread::scope(|scope| {
@@ -216,7 +217,7 @@ fn of_many_who_come_at_once_one_makes_it_and_all_use_it() {
 }
 
 #[test]
-fn time_goes_on_while_nobody_uses_it() {
+fn time_advances_while_no_process_uses_the_cache() {
     let (_folder, path) = place();
     let cache = open(&path);
     cache.set("short", "v", Some(Duration::from_secs(1))).unwrap();
@@ -230,7 +231,7 @@ fn time_goes_on_while_nobody_uses_it() {
 }
 
 #[test]
-fn what_a_killed_process_stored_is_there() {
+fn items_of_a_killed_process_are_kept() {
     let (_folder, path) = place();
     let stored = Word::new();
     let child = fork(|| {
@@ -252,11 +253,11 @@ fn what_a_killed_process_stored_is_there() {
 }
 
 #[test]
-fn a_living_process_is_found_under_every_name_of_its_file() {
+fn a_live_process_is_detected_under_every_name_of_its_file() {
     let (folder, path) = place();
     let cache = open(&path);
     cache.set("k", "v", None).unwrap();
-    // A cleaner removes what it does not know.
+    // Simulates a cleaner that removes unknown files.
     for entry in fs::read_dir(folder.path()).unwrap() {
         let name = entry.unwrap().path();
         if name != path {
@@ -270,7 +271,7 @@ fn a_living_process_is_found_under_every_name_of_its_file() {
         let said = refusal(builder(name).cas(true).exactly(true).replaces_unusable(true));
         assert!(said.contains("in use by"), "{}: {said}", name.display());
         let other = open(name);
-        assert_eq!(other.identity().1.len(), 2, "both are attached");
+        assert_eq!(other.identity().1.len(), 2, "not both caches are attached");
         drop(other);
     }
     cache.set("k", "w", None).unwrap();
@@ -284,20 +285,21 @@ fn a_cache_that_an_older_version_uses_is_not_replaced() {
     let (folder, path) = place();
     drop(open(&path));
     change(&path, superblock::FORMAT, |word| word - 1);
-    // It locks a file beside the region, from the first byte on.
+    // The older version locks a file beside the region, from the first byte on.
     let beside = folder.path().join("cache.lock");
     fs::write(&beside, "").unwrap();
     let older = Locks::open(&beside).unwrap();
     assert!(older.try_lock(3).unwrap());
     let replaced = builder(&path).replaces_unusable(true);
     let said = refusal(replaced.clone());
-    assert!(said.contains("in use by another process") && said.contains("format is 4"), "{said}");
+    assert!(said.contains("in use by another process"), "{said}");
+    assert!(said.contains("format is 4"), "{said}");
     drop(older);
     assert!(matches!(replaced.open().unwrap().opening(), Opening::Replaced(_)));
 }
 
 #[test]
-fn a_file_system_without_room_says_so() {
+fn a_full_file_system_is_reported() {
     let folder = Path::new("/dev/shm");
     let Ok(size) = rustix::fs::statvfs(folder) else {
         return;
@@ -308,16 +310,16 @@ fn a_file_system_without_room_says_so() {
     }
     let folder = tempfile::tempdir_in(folder).unwrap();
     let said = refusal(builder(&folder.path().join("cache")).memory_bytes(bytes));
-    assert!(said.contains("there is no room for the"), "{said}");
+    assert!(said.contains("there is no space for the"), "{said}");
     assert!(!folder.path().join("cache").exists());
 }
 
 #[test]
-fn more_processes_than_there_is_room_for_are_told_so() {
+fn too_many_processes_get_an_error() {
     let (_folder, path) = place();
     let mut caches = Vec::new();
     let error = loop {
-        // However many threads they have.
+        // The number of their threads does not matter.
         match builder(&path).maintainer(true).open() {
             Ok(cache) => {
                 cache.set(format!("k{}", caches.len()), "v", None).unwrap();
@@ -335,7 +337,7 @@ fn more_processes_than_there_is_room_for_are_told_so() {
 }
 
 #[test]
-fn of_many_who_find_what_cannot_be_used_one_replaces_it_and_all_use_that() {
+fn one_of_many_concurrent_processes_replaces_an_unusable_cache_and_all_use_it() {
     for _ in 0..20 {
         let (_folder, path) = place();
         drop(open(&path));

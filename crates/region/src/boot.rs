@@ -1,7 +1,7 @@
-//! Which boot of the machine this is.
+//! The id of the machine's current boot.
 
-/// The number that Linux gave this boot. What a region on a tmpfs or a clock says of an earlier boot means nothing now;
-/// none where the system does not tell (no `/proc`).
+/// Returns Linux's id of the current boot; `None` if the system does not report it (no `/proc`).
+/// State that a region on a tmpfs or a clock recorded in an earlier boot is meaningless now.
 pub fn boot() -> Option<u128> {
     parse(&std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?)
 }
@@ -16,7 +16,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_number_of_a_boot_is_read_as_it_is_written() {
+    fn a_boot_id_is_parsed_as_linux_formats_it() {
         let boot = parse("01234567-89ab-cdef-0123-456789abcdef\n");
         assert_eq!(boot, Some(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef));
         assert_eq!(parse(""), None);
@@ -26,7 +26,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "Miri reads no /proc")]
-    fn a_boot_stays_the_same() {
+    fn the_boot_id_is_constant() {
         assert_eq!(boot(), boot());
     }
 }

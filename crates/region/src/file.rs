@@ -1,4 +1,4 @@
-//! Files that hold a region: made whole before they appear, with all their memory reserved.
+//! Files that hold a region: completed before they become visible, with all their memory reserved.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -14,119 +14,119 @@ use rustix::process::{Resource, getrlimit};
 use crate::fork::forks;
 use crate::locks::{self, LockError, Locks};
 
-/// Who may use a file. Set as given, whatever the umask is.
+/// Owner and permissions of a file. Set as given, regardless of the umask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
     /// Permission bits, as for chmod.
     pub mode: u32,
-    /// The number of the user it is given to; only root can.
+    /// The user id of the owner; only root can set it.
     pub owner: Option<u32>,
-    /// The number of the group it is given to; one of one's own, unless one is root.
+    /// The group id; without root, one of the process's own groups.
     pub group: Option<u32>,
 }
 
 impl Access {
-    /// Of this user and group, with these permission bits.
+    /// Returns the access of this user and group, with these permission bits.
     pub const fn mode(mode: u32) -> Self {
         Self { mode, owner: None, group: None }
     }
 }
 
 impl Default for Access {
-    /// For this user alone.
+    /// Returns access for this user only.
     fn default() -> Self {
         Self::mode(0o600)
     }
 }
 
-/// A file cannot be used.
+/// The reason why a file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// There is none.
-    #[error("there is no file {path}; whoever makes it must come first")]
+    /// The file does not exist.
+    #[error("there is no file {path}; create it first")]
     Missing {
-        /// What was looked for.
+        /// The missing file.
         path: PathBuf,
     },
-    /// Somebody else published a file there first.
+    /// Another process published a file there first.
     #[error("{path} exists already; open it, or remove it")]
     Exists {
-        /// What was to be made.
+        /// The file to be created.
         path: PathBuf,
     },
-    /// Somebody else is making a file for the same place.
-    #[error("another process is just making {path}; wait until it is done, then open it")]
+    /// Another process is creating a file for the same path.
+    #[error("another process is creating {path}; wait until it is done, then open it")]
     Busy {
-        /// What was to be made.
+        /// The file to be created.
         path: PathBuf,
     },
-    /// Something that cannot hold a region: a link, a folder, a device.
+    /// The path names a link, a directory or a device, which cannot hold a region.
     #[error("{path} is not a regular file; remove it, or name another")]
     NotRegular {
-        /// What was to be opened.
+        /// The file to be opened.
         path: PathBuf,
     },
-    /// This process may not.
+    /// This process lacks the permission.
     #[error(
-        "this process may not {doing} {path}: {of} is of user {owner} and group {group}, with mode {mode:o}; run as \
-         that user, or have its mode changed"
+        "this process may not {doing} {path}: {of} belongs to user {owner} and group {group}, with mode {mode:o}; run \
+         as that user, or change the mode"
     )]
     Permission {
-        /// What was tried.
+        /// The operation.
         doing: &'static str,
-        /// With which file.
+        /// The file it was applied to.
         path: PathBuf,
-        /// What is in the way: the file, or the folder it would be in.
+        /// The file, or its directory, that denies the access.
         of: PathBuf,
-        /// Whose that is.
+        /// The owner's user id.
         owner: u32,
-        /// Its group.
+        /// The group id.
         group: u32,
-        /// Its permission bits.
+        /// The permission bits.
         mode: u32,
     },
-    /// The file system, or the machine, has not enough room.
+    /// The file system, or the machine, has too little free space.
     #[error(
-        "there is no room for the {bytes} bytes of {path}: {source}; ask for less, or have more room made there"
+        "there is no space for the {bytes} bytes of {path}: {source}; request less, or free some space"
     )]
     Full {
-        /// For which file.
+        /// The file.
         path: PathBuf,
-        /// How much was asked for.
+        /// The requested size, in bytes.
         bytes: u64,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// Files of this process may not be that long.
+    /// The file size exceeds the limit of this process.
     #[error(
-        "{path} would have {bytes} bytes, and files of this process may have {limit_bytes}; raise that limit \
-         (ulimit -f)"
+        "{path} needs {bytes} bytes, but files of this process may have at most {limit_bytes}; raise \
+         the limit (ulimit -f)"
     )]
     Limited {
-        /// For which file.
+        /// The file.
         path: PathBuf,
-        /// How much was asked for.
+        /// The requested size, in bytes.
         bytes: u64,
-        /// How much is allowed.
+        /// The limit, in bytes.
         limit_bytes: u64,
     },
     /// The system refuses for another reason.
     #[error("cannot {doing} {path}: {source}")]
     System {
-        /// What was tried.
+        /// The operation.
         doing: &'static str,
-        /// With which file.
+        /// The file it was applied to.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// A file that is being made: it has its length and its memory, but nobody can find it yet. Dropped without
-/// [`NewFile::publish`] it is removed.
+/// A file under construction: it has its length and its memory, but other processes cannot find it
+/// yet. If it is dropped without [`NewFile::publish`], it is removed.
 ///
-/// Until then it is `.NAME.new` in the same folder, locked by its maker. Should that be killed, the next who makes the
-/// file removes what it left.
+/// Until it is published, its name is `.NAME.new` in the same directory, locked by its creator. If
+/// the creator is killed, the next process that creates the file removes the remains.
 ///
 /// # Examples
 /// ```
@@ -150,16 +150,17 @@ pub struct NewFile {
     file: File,
     temporary: PathBuf,
     path: PathBuf,
-    /// A child forked meanwhile neither removes nor unlocks what its parent is making.
+    /// A child forked meanwhile neither removes nor unlocks the parent's file.
     made_after: u32,
 }
 
 impl NewFile {
-    /// Makes a file of `bytes` zeros for `path`. All of its memory is reserved, so that a full file system is an error
-    /// here and never a signal later; on a tmpfs that takes about a quarter of a second a GiB.
+    /// Creates a file of `bytes` zeros for `path`. All of its memory is reserved, so that a full
+    /// file system is an error here and never a signal later. On a tmpfs that takes about a quarter
+    /// of a second per GiB.
     ///
     /// # Errors
-    /// [`FileError`]: no room, no permission, or another process is making the same file.
+    /// [`FileError`]: no space, no permission, or another process is creating the same file.
     pub fn create(path: &Path, bytes: u64, access: &Access) -> Result<Self, FileError> {
         let temporary = temporary(path)?;
         let file = create_locked(path, &temporary)?;
@@ -169,12 +170,12 @@ impl NewFile {
         Ok(new)
     }
 
-    /// The file, open for reading and writing.
+    /// Returns the file, open for reading and writing.
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// Opens the file once more, for its locks.
+    /// Opens the file again, for its locks.
     ///
     /// # Errors
     /// As [`Locks::open`].
@@ -185,16 +186,16 @@ impl NewFile {
     /// Gives the file its name, in one step.
     ///
     /// # Errors
-    /// [`FileError::Exists`] if there is a file of this name; then the new one is removed.
+    /// [`FileError::Exists`] if a file of this name exists; the new one is removed.
     pub fn publish(self) -> Result<File, FileError> {
         self.rename(RenameFlags::NOREPLACE)
     }
 
-    /// As [`NewFile::publish`], in place of the file that has this name. Who has opened that one keeps it, and knows
-    /// nothing of the new one.
+    /// Publishes the file as [`NewFile::publish`] does, in place of a file with this name.
+    /// Processes that have the old file open keep it, and do not notice the new one.
     ///
     /// # Errors
-    /// [`FileError`] if the system refuses; then the new one is removed.
+    /// [`FileError`] if the system refuses; the new file is removed.
     pub fn replace(self) -> Result<File, FileError> {
         self.rename(RenameFlags::empty())
     }
@@ -215,9 +216,10 @@ impl Drop for NewFile {
         if forks() != self.made_after {
             return;
         }
-        // What was published has left this name, and nobody takes it while this file is locked.
+        // A published file no longer has this name, and no other process takes the name while this
+        // file is locked.
         if is_named(&self.file, &self.temporary) {
-            // It is removed by the next who makes it otherwise.
+            // If this fails, the next process that creates the file removes it.
             let _ = fs::remove_file(&self.temporary);
         }
         locks::unlock_made(&self.file);
@@ -234,7 +236,7 @@ fn temporary(path: &Path) -> Result<PathBuf, FileError> {
     Ok(path.with_file_name(temporary))
 }
 
-/// Makes the file under its temporary name, and removes what a maker that was killed has left there.
+/// Creates the file under its temporary name, and removes the remains of a killed creator.
 fn create_locked(path: &Path, temporary: &Path) -> Result<File, FileError> {
     const TRIES: usize = 100;
     for _ in 0..TRIES {
@@ -250,7 +252,8 @@ fn create_locked(path: &Path, temporary: &Path) -> Result<File, FileError> {
         if !locks::try_lock_to_make(&file).map_err(failed("lock", temporary))? {
             return Err(FileError::Busy { path: path.into() });
         }
-        // Only who has locked the file of this name removes it. Whether this is still that file is known from here on.
+        // Only a process that has locked the file of this name removes it. From here on the name
+        // cannot change to another file.
         if is_named(&file, temporary) {
             if is_new {
                 return Ok(file);
@@ -262,7 +265,7 @@ fn create_locked(path: &Path, temporary: &Path) -> Result<File, FileError> {
     Err(FileError::Busy { path: path.into() })
 }
 
-/// Is this the file that has this name now?
+/// True if `path` currently names this file.
 pub fn is_named(file: &File, path: &Path) -> bool {
     match (file.metadata(), fs::symlink_metadata(path)) {
         (Ok(one), Ok(other)) => (one.dev(), one.ino()) == (other.dev(), other.ino()),
@@ -270,7 +273,7 @@ pub fn is_named(file: &File, path: &Path) -> bool {
     }
 }
 
-/// True if both are openings of the same file.
+/// True if both descriptors refer to the same file.
 pub(crate) fn is_same(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> bool {
     match (rustix::fs::fstat(one), rustix::fs::fstat(other)) {
         (Ok(one), Ok(other)) => (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino),
@@ -278,8 +281,7 @@ pub(crate) fn is_same(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> bool {
     }
 }
 
-/// Makes an empty file that only this user can open yet.
-/// Makes a file that is to be called `path` in the end, which is what errors name.
+/// Creates an empty file that only this user can open yet. Errors name `path`, its final name.
 fn create_exclusive(temporary: &Path, path: &Path) -> Result<File, FileError> {
     only_on_a_system(path)?;
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -290,7 +292,7 @@ fn create_exclusive(temporary: &Path, path: &Path) -> Result<File, FileError> {
     }
 }
 
-/// Sets owner, group and mode, in this order: the system takes bits of the mode away from who gives a file away.
+/// Sets owner, group and mode, in this order: a change of the owner clears bits of the mode.
 fn grant(file: &File, access: &Access, path: &Path) -> Result<(), FileError> {
     std::os::unix::fs::fchown(file, access.owner, access.group)
         .and_then(|()| Ok(rustix::fs::fchmod(file, Mode::from_raw_mode(access.mode))?))
@@ -304,7 +306,7 @@ fn grant(file: &File, access: &Access, path: &Path) -> Result<(), FileError> {
 /// Opens a file for reading and writing.
 ///
 /// # Errors
-/// [`FileError`]: there is none, it is no regular file, or this process may not.
+/// [`FileError`]: the file is missing, is not a regular file, or denies the access.
 pub fn open(path: &Path) -> Result<File, FileError> {
     open_as(path, OFlags::RDWR)
 }
@@ -319,7 +321,7 @@ pub fn open_to_read(path: &Path) -> Result<File, FileError> {
 
 fn open_as(path: &Path, access: OFlags) -> Result<File, FileError> {
     only_on_a_system(path)?;
-    // Without NONBLOCK a pipe or a device could keep this process here.
+    // Without NONBLOCK, opening a pipe or a device could block.
     let flags = access | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = match rustix::fs::open(path, flags, Mode::empty()) {
         Ok(file) => File::from(file),
@@ -336,11 +338,12 @@ fn open_as(path: &Path, access: OFlags) -> Result<File, FileError> {
     }
 }
 
-/// Makes a file without a name, of `bytes` zeros whose memory is reserved. `name` is what lists of mappings show. It
-/// is gone when nobody has it open or mapped any more; others get it by inheritance or through a socket.
+/// Creates an anonymous file of `bytes` zeros with reserved memory. `name` appears in listings of
+/// mappings. The file is gone once it is neither open nor mapped. Other processes get it by
+/// inheritance or through a socket.
 ///
 /// # Errors
-/// [`FileError`] if there is no memory.
+/// [`FileError`] if memory is exhausted.
 pub fn memfd(name: &str, bytes: u64) -> Result<File, FileError> {
     let path = PathBuf::from(format!("memfd:{name}"));
     only_on_a_system(&path)?;
@@ -351,7 +354,8 @@ pub fn memfd(name: &str, bytes: u64) -> Result<File, FileError> {
 
 fn sealable(name: &str) -> rustix::io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    // Nobody executes a region, and some systems insist on hearing it. Those before Linux 6.3 do not know the word.
+    // A region is never executed, and some systems require the flag that says so. Kernels before
+    // Linux 6.3 do not know the flag.
     match rustix::fs::memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
         Err(Errno::INVAL) => rustix::fs::memfd_create(name, flags),
         made => made,
@@ -361,39 +365,40 @@ fn sealable(name: &str) -> rustix::io::Result<OwnedFd> {
 const SEALS: SealFlags =
     SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::FUTURE_WRITE).union(SealFlags::SEAL);
 
-/// Seals a memfd for good: its length stays, and nobody can write any more but through the mappings there are. So it
-/// can be passed to those who are not trusted; map it first. Needs Linux 5.1.
+/// Seals a memfd permanently: its length is fixed, and it can only be written through existing
+/// mappings. It can then be passed to untrusted processes; map it first. Requires Linux 5.1.
 ///
-/// The system takes no pages out of a sealed file: [`crate::Memory::release`] gives nothing back from then on.
+/// The system does not punch holes into a sealed file: from then on [`crate::Memory::release`]
+/// returns no memory.
 ///
 /// # Errors
-/// What the system said: it is no memfd, or was sealed against this.
+/// The system's error: the file is not a memfd, or was sealed against sealing.
 pub fn seal(file: &impl AsFd) -> io::Result<()> {
     Ok(rustix::fs::fcntl_add_seals(file, SEALS)?)
 }
 
-/// Seals the length of a memfd for good, and lets no process of another user open it again for writing. Mappings that
-/// can be written to can still be made through the descriptors that there are, so that the region can be handed to
-/// another process; the system takes released pages back.
+/// Seals the length of a memfd permanently, and prevents processes of other users from opening it
+/// again for writing. Writable mappings can still be created through existing descriptors, so that
+/// the region can be passed to another process; the system takes released pages back.
 ///
-/// A process of the same user that gets a descriptor for reading can open the memfd again for writing: where that must
-/// not be, use [`seal`].
+/// A process of the same user that gets a descriptor for reading can open the memfd again for
+/// writing. To prevent that, use [`seal`].
 ///
 /// # Errors
-/// What the system said: it is no memfd, or was sealed against this.
+/// The system's error: the file is not a memfd, or was sealed against sealing.
 pub fn seal_length(file: &impl AsFd) -> io::Result<()> {
     rustix::fs::fchmod(file, Mode::RUSR | Mode::WUSR)?;
     let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
     Ok(rustix::fs::fcntl_add_seals(file, seals)?)
 }
 
-/// True if no process can cut this off while it is mapped, which would end those that map it with SIGBUS. Files with a name
-/// cannot be sealed so.
+/// True if no process can truncate the file while it is mapped, which would kill its readers with
+/// SIGBUS. Files with a name cannot be sealed in this way.
 pub fn cannot_shrink(file: &impl AsFd) -> bool {
     rustix::fs::fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SealFlags::SHRINK))
 }
 
-/// True if [`seal_length`] sealed this, so that another process can map it for writing.
+/// True if [`seal_length`] sealed the file, so that another process can map it for writing.
 pub fn is_length_sealed(file: &impl AsFd) -> bool {
     rustix::fs::fcntl_get_seals(file).is_ok_and(|seals| {
         seals.contains(SealFlags::SHRINK | SealFlags::GROW)
@@ -401,26 +406,27 @@ pub fn is_length_sealed(file: &impl AsFd) -> bool {
     })
 }
 
-/// Opens what `file` has open once more, for reading and writing: an open file description of its own, which holds none
-/// of the locks of the first.
+/// Opens the file of `file` again, for reading and writing. The new open file description holds
+/// none of the locks of the first.
 ///
 /// # Errors
-/// The system's: there is no `/proc`, or this process may not.
+/// The system's error: `/proc` is missing, or permission is denied.
 pub fn open_again(file: &impl AsFd) -> io::Result<OwnedFd> {
     let path = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
     Ok(rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// Was this sealed by [`seal`]?
+/// True if [`seal`] sealed the file.
 pub fn is_sealed(file: &impl AsFd) -> bool {
     rustix::fs::fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SEALS))
 }
 
-/// Makes a file longer, up to `bytes`, without reserving memory for what is added: [`crate::Memory::take`] does, and must
-/// before it is written to. For a region whose limit may be raised later.
+/// Extends a file to `bytes`, without reserving memory for the addition. [`crate::Memory::take`]
+/// reserves it, and must be called before the addition is written. For a region whose limit may be
+/// raised later.
 ///
 /// # Errors
-/// [`FileError`]: no file can be that long, or it is sealed.
+/// [`FileError`]: the length is not supported, or the file is sealed.
 pub fn extend(file: &File, bytes: u64) -> Result<(), FileError> {
     let path = Path::new("the region's file");
     check_limit(bytes, path)?;
@@ -445,7 +451,7 @@ fn allocate(file: &File, bytes: u64, path: &Path) -> Result<(), FileError> {
     }
 }
 
-/// The system would answer a file beyond its limit with a signal that ends the process.
+/// Checks the file size limit, since the kernel would kill a process that exceeds it with a signal.
 fn check_limit(bytes: u64, path: &Path) -> Result<(), FileError> {
     match getrlimit(Resource::Fsize).current {
         Some(limit_bytes) if bytes > limit_bytes => {
@@ -455,7 +461,7 @@ fn check_limit(bytes: u64, path: &Path) -> Result<(), FileError> {
     }
 }
 
-/// Miri has none of this.
+/// Returns an error under Miri, which supports none of these calls.
 pub(crate) fn only_on_a_system(path: &Path) -> Result<(), FileError> {
     if cfg!(miri) {
         return Err(failed("create", path)(io::ErrorKind::Unsupported.into()));
@@ -463,7 +469,8 @@ pub(crate) fn only_on_a_system(path: &Path) -> Result<(), FileError> {
     Ok(())
 }
 
-/// What became of `doing` something with a file; where it was not allowed, whose file that is.
+/// Returns a function that converts an error of the operation `doing`; a denied permission names
+/// the file's owner and mode.
 pub(crate) fn failed(doing: &'static str, path: &Path) -> impl Fn(io::Error) -> FileError {
     let path = PathBuf::from(path);
     move |source| {

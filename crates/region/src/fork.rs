@@ -1,40 +1,43 @@
-//! What a fork does to files that are open for their locks.
+//! The effect of a fork on files that are open for their locks.
 //!
-//! A lock belongs to what was opened, and a child inherits that: while it lives its parent would look alive. So in a
-//! child, before it runs anything else, each inherited descriptor of such a file is replaced by one that was opened
-//! anew and holds nothing. Its number stays taken, so that nothing else gets it which the child would close later.
+//! A lock belongs to an open file description, and a child inherits that: as long as the child
+//! lives, its parent would look alive. Before a child runs anything else, each inherited descriptor
+//! of such a file is therefore replaced by a newly opened one that holds no lock. The descriptor
+//! keeps its number, so that the child cannot later close an unrelated descriptor with the same
+//! number.
 //!
-//! This holds for `fork` of the C library, by whomever it is called, from the first call of [`forks`] on; not for a fork
-//! that another thread has under way at that first call, and not for the bare system call, after which a child must
-//! execute another program or end.
+//! This holds for `fork` of the C library, called by any code, from the first call of [`forks`] on.
+//! It does not hold for a fork in progress in another thread at that first call, nor for the bare
+//! system call, after which a child must execute another program or exit.
 
 use std::io::Write;
 use std::os::fd::{BorrowedFd, IntoRawFd, OwnedFd};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicI32, AtomicU32};
 
-/// How many files a process can have open for their locks.
+/// Largest number of files that a process can have open for their locks.
 pub(crate) const KEPT_MAX: usize = 256;
 
 const FREE: i32 = -1;
-/// A descriptor that a child closed because it could not be opened anew.
+/// Marks a descriptor that a child closed because it could not be reopened.
 const LOST: i32 = -2;
 
 /// 0 until forks are counted.
 static FORKS: AtomicU32 = AtomicU32::new(0);
-/// Descriptors of files that are open for their locks. A child finds them here, where it may neither allocate nor wait.
+/// The descriptors of files that are open for their locks. A forked child reads this table, since
+/// it may neither allocate nor wait.
 static KEPT: [AtomicI32; KEPT_MAX] = [const { AtomicI32::new(FREE) }; KEPT_MAX];
-/// The process a thread of which is changing [`KEPT`] or forking, 0 for none: no child inherits a descriptor that is
-/// not in the table.
+/// The id of the process in which a thread is changing [`KEPT`] or forking, or 0. No child inherits
+/// a descriptor that is missing in the table.
 static TURN: AtomicU32 = AtomicU32::new(0);
 
-/// A number that changes with every fork that led to this process, since it was asked for first; never 0. A load and a
-/// comparison.
+/// Returns a number that changes with every fork that led to this process since the first call;
+/// never 0. Cost: a load and a comparison.
 ///
 /// # Examples
 /// ```
 /// let before = larder_region::forks();
-/// assert_eq!(larder_region::forks(), before, "still the same process");
+/// assert_eq!(larder_region::forks(), before, "the process did not fork");
 /// ```
 #[inline]
 pub fn forks() -> u32 {
@@ -47,8 +50,8 @@ pub fn forks() -> u32 {
 #[cold]
 fn watch() -> u32 {
     take_turn();
-    // SAFETY: the functions live as long as the program, and call nothing that a child of a process with threads must
-    // not.
+    // SAFETY: the functions live as long as the program, and call only functions that are allowed
+    // in a child of a multi-threaded process.
     let is_watched = FORKS.load(Relaxed) != 0
         || cfg!(miri)
         || unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) } == 0;
@@ -56,8 +59,8 @@ fn watch() -> u32 {
         let _ = FORKS.compare_exchange(0, 1, Relaxed, Relaxed);
     }
     end_turn();
-    // It fails for want of a few bytes only, and then no other part of this process gets any further.
-    assert!(is_watched, "the C library has no memory to watch for forks");
+    // Fails only if a few bytes cannot be allocated; then the process cannot continue anyway.
+    assert!(is_watched, "cannot register fork handlers: the C library is out of memory");
     FORKS.load(Relaxed)
 }
 
@@ -67,7 +70,8 @@ fn take_turn() {
         match TURN.compare_exchange_weak(0, me, Acquire, Relaxed) {
             Ok(_) => return,
             Err(holder) if holder == me || holder == 0 => std::thread::yield_now(),
-            // It was inherited in the middle of a turn, from before forks were watched: no such thread is here.
+            // The turn was inherited from a fork before forks were watched: its holder is not in
+            // this process.
             Err(holder) => drop(TURN.compare_exchange(holder, 0, Relaxed, Relaxed)),
         }
     }
@@ -96,11 +100,11 @@ extern "C" fn in_child() {
     end_turn();
 }
 
-/// Has the number `fd` mean the same file, opened anew; closes it where that cannot be.
+/// Replaces the descriptor `fd` with a newly opened one of the same file; closes it if that fails.
 fn reopen_in_place(fd: i32) -> bool {
     let name = proc_name(fd);
-    // SAFETY: the name ends with a zero; `fd` is of the table and used by its owner alone, who has not come to it in
-    // this process yet. Each call may be made between fork and exec.
+    // SAFETY: the name ends with a zero; `fd` is from the table and used only by its owner, which
+    // has not run in this process yet. Each call is allowed between fork and exec.
     unsafe {
         let opened = libc::open(name.as_ptr().cast(), libc::O_RDWR | libc::O_CLOEXEC);
         let done = opened >= 0 && libc::dup3(opened, fd, libc::O_CLOEXEC) >= 0;
@@ -114,15 +118,15 @@ fn reopen_in_place(fd: i32) -> bool {
     }
 }
 
-/// The name under which this process can open again what it has open, with a zero behind it.
+/// Returns the name under which this process can reopen the descriptor, zero-terminated.
 fn proc_name(fd: i32) -> [u8; 32] {
     let mut name = [0; 32];
-    // 25 bytes at most, so that there is room for all of it.
+    // The text has 25 bytes at most, so it always fits.
     let _ = write!(&mut name[..31], "/proc/self/fd/{fd}");
     name
 }
 
-/// A descriptor that no child inherits as it is.
+/// A descriptor that a child does not inherit unchanged.
 #[derive(Debug)]
 pub(crate) struct Kept {
     place: usize,
@@ -130,7 +134,7 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// Opens with `open` while nobody forks; none if there are [`KEPT_MAX`] already.
+    /// Calls `open` while no thread forks. Returns `None` if [`KEPT_MAX`] files are open already.
     pub(crate) fn open<E>(open: impl FnOnce() -> Result<OwnedFd, E>) -> Result<Option<Self>, E> {
         let made_after = forks();
         take_turn();
@@ -145,15 +149,15 @@ impl Kept {
         opened.transpose()
     }
 
-    /// Was it made by a process from which this one was forked? Then it holds no lock here.
+    /// True if a parent of this process created it; then it holds no lock here.
     pub(crate) fn is_inherited(&self) -> bool {
         self.made_after != forks()
     }
 
-    /// The descriptor; none where a child could not open it anew.
+    /// Returns the descriptor; `None` if a child could not reopen it.
     pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
         let fd = KEPT[self.place].load(Relaxed);
-        // SAFETY: what is in the table is open until its owner, `self`, is dropped.
+        // SAFETY: a descriptor in the table stays open until its owner, `self`, is dropped.
         (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) })
     }
 }
@@ -163,7 +167,7 @@ impl Drop for Kept {
         take_turn();
         let fd = KEPT[self.place].swap(FREE, Relaxed);
         if fd >= 0 {
-            // SAFETY: it was this value's alone, and the table does not name it any more.
+            // SAFETY: only this value owned the descriptor, and the table no longer names it.
             unsafe { libc::close(fd) };
         }
         end_turn();

@@ -1,13 +1,14 @@
-//! Of which groups a process is that has connected to a unix socket.
+//! The groups of a process that has connected to a unix socket.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// The supplementary groups that the peer of a unix socket had when it connected, by number. Its first group is not
-/// among them, unless it is there twice: `SO_PEERCRED` tells that one.
+/// Returns the supplementary groups that the peer of a unix socket had when it connected, by
+/// number. Its primary group is included only if it is also a supplementary one; `SO_PEERCRED`
+/// reports it.
 ///
 /// # Errors
-/// What the system said: this is no unix socket, or the system is older than Linux 4.13.
+/// The system's error: the descriptor is not a unix socket, or the kernel is older than Linux 4.13.
 ///
 /// # Examples
 /// ```
@@ -20,13 +21,14 @@ use std::os::fd::{AsFd, AsRawFd};
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn peer_groups(socket: &impl AsFd) -> io::Result<Vec<u32>> {
-    /// The most that a process can have.
+    /// Largest number of groups that a process can have.
     const GROUPS_MAX: usize = 65_536;
     let mut groups: Vec<libc::gid_t> = vec![0; 64];
     loop {
         let mut bytes = size_of_val(&groups[..]) as libc::socklen_t;
-        // SAFETY: the system writes at most `bytes` bytes to the vector, which has as many, and says in `bytes` how
-        // many it wrote or would have written. The descriptor is borrowed, so it is open.
+        // SAFETY: the system writes at most `bytes` bytes to the vector, which has as many, and
+        // stores in `bytes` how many it wrote or would have written. The descriptor is borrowed, so
+        // it is open.
         let outcome = unsafe {
             libc::getsockopt(
                 socket.as_fd().as_raw_fd(),

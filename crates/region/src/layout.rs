@@ -1,40 +1,42 @@
-//! Where things are in a region: the offsets, a pure function of its size.
+//! The layout of a region: the offset of each part, a pure function of the region's size.
 //!
-//! docs/region-format.md draws these bytes; the constants below and the assertions at the end hold the
-//! drawing to the code.
+//! docs/region-format.md draws these bytes; the constants below and the assertions at the end keep
+//! the drawing and the code in agreement.
 
 /// The first eight bytes of a region: `LARDERRG`, little-endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"LARDERRG");
-/// Grows with every change of the layout that an older reader would misunderstand.
+/// Incremented with every change of the layout that an older reader would misread.
 pub const FORMAT: u32 = 5;
 
-/// A cache line pair: the unit that hardware prefetches and that two writers must not share.
+/// A pair of cache lines: the unit that the hardware prefetches and that two writers must not
+/// share.
 pub const LINE_BYTES: usize = 128;
-/// The size of the superblock.
+/// Size of the superblock, in bytes.
 pub const SUPERBLOCK_BYTES: usize = 256;
-/// The size of one segment's header.
+/// Size of a segment's header, in bytes.
 pub const SEGMENT_HEADER_BYTES: usize = 64;
-/// The size of an index group: one control word and 15 slots.
+/// Size of an index group, in bytes: one control word and 15 slots.
 pub const GROUP_BYTES: usize = 128;
-/// The size of a ghost row: what one group remembers of items evicted from the small pool.
+/// Size of a ghost row, in bytes: the fingerprints of items that one group evicted from the small
+/// pool.
 pub const GHOST_ROW_BYTES: usize = 32;
 
-/// One peer's row in the table of peers.
+/// Size of a row of the table of peers, in bytes.
 pub const PEER_BYTES: usize = LINE_BYTES;
-/// The most peers.
+/// Largest number of peers.
 pub const PEERS_MAX: usize = 256;
-/// What a peer holds of one segment: pieces that are arriving, and pins.
+/// Size of a peer's hold on one segment, in bytes: pieces that are arriving, and pins.
 pub const HOLD_BYTES: usize = 8;
 
-/// The smallest segment.
+/// Smallest segment, in bytes.
 pub const SEGMENT_BYTES_MIN: usize = 64 << 10;
-/// The largest segment: what 17 bits of 8-byte units can name.
+/// Largest segment, in bytes: 17 bits of 8-byte units address every record.
 pub const SEGMENT_BYTES_MAX: usize = 1 << 20;
-/// The most segments: what 20 bits can name.
+/// Largest number of segments: 20 bits.
 pub const SEGMENTS_MAX: usize = 1 << 20;
-/// The smallest region.
+/// Smallest region, in bytes.
 pub const REGION_BYTES_MIN: usize = 1 << 20;
-/// The largest region: as many of the largest segments as can be named.
+/// Largest region, in bytes: the largest number of the largest segments.
 pub const REGION_BYTES_MAX: usize = SEGMENTS_MAX * SEGMENT_BYTES_MAX;
 
 /// The fields of the superblock, by offset.
@@ -43,15 +45,15 @@ pub mod superblock {
     pub const MAGIC: usize = 0;
     /// [`super::FORMAT`], u32.
     pub const FORMAT: usize = 8;
-    /// Bytes of a segment, u32.
+    /// Size of a segment in bytes, u32.
     pub const SEGMENT_BYTES: usize = 12;
-    /// Bytes of the region, u64.
+    /// Size of the region in bytes, u64.
     pub const REGION_BYTES: usize = 16;
     /// Number of segments, u32.
     pub const SEGMENTS: usize = 24;
     /// Number of thread slots, u32.
     pub const THREAD_SLOTS: usize = 28;
-    /// Bytes of a thread slot, u32.
+    /// Size of a thread slot in bytes, u32.
     pub const THREAD_SLOT_BYTES: usize = 32;
     /// Number of appenders of one stream, u32.
     pub const STRIPES: usize = 36;
@@ -61,19 +63,20 @@ pub mod superblock {
     pub const EPOCH_UNIX_SECS: usize = 48;
     /// Number of TTL classes, u32.
     pub const TTL_CLASSES: usize = 56;
-    /// How the cache was opened, u32: see [`super::flag`].
+    /// The settings with which the cache was created, u32; see [`super::flag`].
     pub const FLAGS: usize = 60;
-    /// The memory that it was laid out for, in bytes, u64.
+    /// The memory for which the region was laid out, in bytes, u64.
     pub const MEMORY_BYTES: usize = 64;
-    /// Number of peers: processes that can be attached at the same time, u32.
+    /// Number of peers, the processes that can be attached at the same time, u32.
     pub const PEERS: usize = 72;
-    /// Bytes of a peer, u32.
+    /// Size of a peer's row in bytes, u32.
     pub const PEER_BYTES: usize = 76;
-    /// What the first second is by the system's monotonic clock, i64.
+    /// The first second by the system's monotonic clock, i64.
     pub const EPOCH_MONOTONIC_SECS: usize = 80;
-    /// Which region it is, two u64: a number that no other has.
+    /// The identity of the region, two u64: a number unique to it.
     pub const IDENTITY: usize = 88;
-    /// The system's boot in which it was made, two u64; the monotonic clock counts from there.
+    /// The boot of the system in which the region was created, two u64; the monotonic clock counts
+    /// from there.
     pub const BOOT: usize = 104;
 }
 
@@ -91,86 +94,89 @@ pub mod global {
 
     /// The clock: the current second, u32.
     pub const CLOCK: usize = SUPERBLOCK_BYTES;
-    /// Segments whose sequence is smaller hold flushed items only, u64.
+    /// Segments with a smaller sequence hold only flushed items, u64.
     pub const FLUSH_SEQUENCE: usize = CLOCK + LINE_BYTES;
-    /// The second at which everything will be flushed, 0 for none, and in bit 32 whether that goes on all
-    /// through it, u64; on the line that every read looks at anyway.
+    /// The second of a scheduled flush, 0 for none; bit 32 is set if the flush lasts for that whole
+    /// second, u64. On the line that every read loads anyway.
     pub const FLUSH_AT: usize = FLUSH_SEQUENCE + 8;
-    /// The number of index groups, u64; on the same line.
+    /// Number of index groups, u64; on the same line.
     pub const GROUPS: usize = FLUSH_SEQUENCE + 16;
-    /// The sequence that the next segment will get, u64.
+    /// The sequence of the next segment, u64.
     pub const NEXT_SEQUENCE: usize = FLUSH_SEQUENCE + LINE_BYTES;
-    /// The highest version that somebody asked for, of those that the next ones pass, u64; as rarely written.
+    /// The highest version that a client requested and that later versions must exceed, u64;
+    /// written as rarely.
     pub const ASKED_VERSION: usize = NEXT_SEQUENCE + 8;
-    /// Where to look for a free segment first, u64.
+    /// Where the search for a free segment begins, u64.
     pub const FREE_NEXT: usize = NEXT_SEQUENCE + LINE_BYTES;
-    /// How many segments are in use, in the lower half, and how often that has changed, u64.
+    /// Number of segments in use, in the lower half, and number of changes of it, in the upper
+    /// half, u64.
     pub const SEGMENTS_USED: usize = FREE_NEXT + 8;
-    /// The first segment that has never been used: it and all behind it are free too, u64.
+    /// The first segment never used, u64: it and all later ones are free.
     pub const FRESH_SEGMENT: usize = FREE_NEXT + 16;
-    /// How many segments may be in use, u64.
+    /// Number of segments that may be in use, u64.
     pub const SEGMENTS_MAX: usize = FREE_NEXT + 24;
-    /// The memory limit from which that follows, in bytes, u64.
+    /// The memory limit from which that number follows, in bytes, u64.
     pub const MEMORY_LIMIT: usize = FREE_NEXT + 32;
-    /// Where to look for a free overflow group first, u64.
+    /// Where the search for a free overflow group begins, u64.
     pub const OVERFLOW_NEXT: usize = FREE_NEXT + LINE_BYTES;
-    /// How many overflow groups exist, free ones included, u64.
+    /// Number of overflow groups, free ones included, u64.
     pub const OVERFLOW_GROUPS: usize = OVERFLOW_NEXT + 8;
-    /// About how many slots are filled, u64.
+    /// Approximate number of filled slots, u64.
     pub const ITEMS: usize = OVERFLOW_NEXT + LINE_BYTES;
-    /// Who grows the index: thread slot + 1, or 0, u64.
+    /// The thread that grows the index: thread slot + 1, or 0, u64.
     pub const GROWER: usize = ITEMS + LINE_BYTES;
-    /// Who is emptying segments whose survivors are kept: thread slot + 1, or 0, u64 each.
+    /// The threads that empty segments and keep the survivors: thread slot + 1, or 0, u64 each.
     pub const EVICTORS: usize = GROWER + LINE_BYTES;
-    /// How many words that are.
+    /// Number of these words.
     pub const EVICTORS_MAX: usize = LINE_BYTES / 8;
-    /// The present stamp of the ghost, u64.
+    /// The current stamp of the ghost, u64.
     pub const GHOST_STAMP: usize = EVICTORS + LINE_BYTES;
-    /// Items put into the ghost under this stamp, u64.
+    /// Number of items added to the ghost under this stamp, u64.
     pub const GHOST_ADDED: usize = GHOST_STAMP + 8;
-    /// How many rows the ghost has, u64.
+    /// Number of rows of the ghost, u64.
     pub const GHOST_ROWS: usize = GHOST_STAMP + 16;
-    /// The segment whose expired items are looked for next, u64.
+    /// The segment that the expiry sweep checks next, u64.
     pub const SWEEP_NEXT: usize = GHOST_STAMP + LINE_BYTES;
-    /// How many rows of the table of peers have ever been in use, u64.
+    /// Number of rows of the table of peers that were ever in use, u64.
     pub const PEERS_USED: usize = SWEEP_NEXT + LINE_BYTES;
-    /// How many thread slots have ever been taken, u64.
+    /// Number of thread slots that were ever taken, u64.
     pub const THREAD_SLOTS_USED: usize = PEERS_USED + 8;
-    /// Is there something to be counted again? 1: the account of a segment, 2: the segments in use; u64.
+    /// Bits for counts that must be repeated, u64. 1: the counters of a segment, 2: the segments in
+    /// use.
     pub const SUSPECTS: usize = PEERS_USED + 16;
-    /// The end of the global lines.
+    /// End of the global lines.
     pub const END: usize = PEERS_USED + LINE_BYTES;
 }
 
-/// A region of that size cannot be laid out.
+/// The reason why a region of a given size cannot be laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
-    /// Too small to hold anything.
+    /// The region is too small.
     #[error("a region needs at least {REGION_BYTES_MIN} bytes, found {0}; ask for more memory")]
     TooSmall(usize),
-    /// Larger than slots can name.
+    /// The region is larger than slots can address.
     #[error("a region has at most {REGION_BYTES_MAX} bytes, found {0}; ask for less memory")]
     TooLarge(usize),
 }
 
-/// The places of everything in a region.
+/// The offsets of all parts of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Bytes of the whole region.
+    /// Size of the whole region, in bytes.
     pub region_bytes: usize,
-    /// Bytes of a segment, a power of two.
+    /// Size of a segment, in bytes; a power of two.
     pub segment_bytes: usize,
     /// Number of segments.
     pub segments: usize,
-    /// Number of thread slots: threads that write at the same time without sharing.
+    /// Number of thread slots: threads that write at the same time without sharing cache lines.
     pub thread_slots: usize,
-    /// Bytes of a thread slot.
+    /// Size of a thread slot, in bytes.
     pub thread_slot_bytes: usize,
     /// Number of peers: processes that can be attached at the same time.
     pub peers: usize,
-    /// TTL classes: items of one class are appended to the same segments.
+    /// Number of TTL classes. Items of one class are appended to the same segments.
     pub ttl_classes: usize,
-    /// Appenders of one stream, that is of one pool and TTL class.
+    /// Number of appenders per stream, that is, per pool and TTL class.
     pub stripes: usize,
     /// Offset of the first peer.
     pub peers_at: usize,
@@ -178,41 +184,43 @@ pub struct Layout {
     pub thread_slots_at: usize,
     /// Offset of the first appender; each has a line.
     pub appenders_at: usize,
-    /// Offset of the segments' sequences, a u64 each.
+    /// Offset of the segments' sequences, one u64 each.
     pub sequences_at: usize,
     /// Offset of the segments' headers.
     pub headers_at: usize,
-    /// Offset of the directory of index segments, a u32 each.
+    /// Offset of the directory of index segments, one u32 each.
     pub groups_directory_at: usize,
-    /// Offset of the directory of overflow segments, a u32 each.
+    /// Offset of the directory of overflow segments, one u32 each.
     pub overflow_directory_at: usize,
-    /// Offset of the directory of ghost segments, a u32 each.
+    /// Offset of the directory of ghost segments, one u32 each.
     pub ghost_directory_at: usize,
-    /// Offset of what the peers hold: for each peer a u64 for each segment.
+    /// Offset of the peers' holds: for each peer, one u64 per segment.
     pub holds_at: usize,
     /// Offset of segment 0.
     pub pool_at: usize,
 }
 
-/// Pools that have appenders of their own: small and main.
+/// Number of pools with appenders of their own: small and main.
 pub const POOLS: usize = 2;
-/// TTL classes of a region large enough for them: what expires together lies together.
+/// Number of TTL classes of a large enough region: items that expire together are stored together.
 pub const TTL_CLASSES: usize = 4;
-/// From so many segments on there are TTL classes. In a smaller region their appenders would hold too much of it.
+/// Smallest number of segments with TTL classes. In a smaller region their appenders would hold too
+/// large a part of it.
 pub const TTL_CLASSES_SEGMENTS_MIN: usize = 256;
 
-/// Who can use a region.
+/// The processes that can use a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
     /// One process.
     Alone,
-    /// Several, as many as [`Layout::peers`].
+    /// Several processes, up to [`Layout::peers`].
     Peers,
 }
 
 impl Layout {
-    /// Lays out a region for `memory_bytes` that can grow to `region_bytes`, and whose thread slots take `thread_slot_bytes`
-    /// each. A region that is to grow less than it was told has fewer segments than it could name.
+    /// Lays out a region for `memory_bytes` that can grow to `region_bytes`, with thread slots of
+    /// `thread_slot_bytes` each. A region that can grow has fewer segments than a region laid out
+    /// for its full size at once.
     ///
     /// # Errors
     /// [`LayoutError`] if a size is out of bounds.
@@ -232,7 +240,7 @@ impl Layout {
             prev_power_of_two(memory_bytes / 256).clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
         let region_bytes = region_bytes.clamp(memory_bytes, SEGMENTS_MAX * segment_bytes);
         let thread_slot_bytes = thread_slot_bytes.next_multiple_of(LINE_BYTES);
-        // A process needs a thread slot for each of its threads, and one more.
+        // A process needs one thread slot per thread, and one more.
         let (thread_slots, peers) = match (sharing, memory_bytes >> 20) {
             (Sharing::Alone, 0..16) => (16, 1),
             (Sharing::Alone, 16..256) => (64, 1),
@@ -243,7 +251,8 @@ impl Layout {
         };
         let segments_about = memory_bytes / segment_bytes;
         let ttl_classes = if segments_about < TTL_CLASSES_SEGMENTS_MIN { 1 } else { TTL_CLASSES };
-        // All appenders together take at most a sixteenth of the segments, but one is needed.
+        // All appenders together take at most a sixteenth of the segments, but at least one is
+        // needed.
         let stripes = (segments_about / 16 / POOLS / ttl_classes).clamp(1, thread_slots);
 
         let peers_at = global::END;
@@ -256,7 +265,7 @@ impl Layout {
         let overflow_directory_at = groups_directory_at + segments * 4;
         let ghost_directory_at = overflow_directory_at + segments * 4;
         let holds_at = (ghost_directory_at + segments * 4).next_multiple_of(8);
-        // The pool ends where the region does: what alignment leaves over lies before it.
+        // The pool ends at the end of the region: bytes left over by alignment precede it.
         let pool_at = (region_bytes - segments * segment_bytes) & !(LINE_BYTES - 1);
         debug_assert!(holds_at + peers * segments * HOLD_BYTES <= pool_at);
         Ok(Self {
@@ -281,37 +290,39 @@ impl Layout {
         })
     }
 
-    /// How many segments `bytes` of memory have room for, with their headers and all else.
+    /// Returns the number of segments that fit into `bytes` of memory, with their headers and
+    /// bookkeeping.
     pub fn segments_in(&self, bytes: usize) -> usize {
         segments_in(bytes, self.sequences_at, self.segment_bytes, self.peers).min(self.segments)
     }
 
-    /// The memory that so many segments take, with their headers and all else.
+    /// Returns the memory that a number of segments takes, with their headers and bookkeeping, in
+    /// bytes.
     pub fn bytes_for(&self, segments: usize) -> usize {
         let per_segment = self.segment_bytes + per_segment_bytes(self.peers);
         self.sequences_at + 2 * LINE_BYTES + segments * per_segment
     }
 
-    /// Offset of a segment's first byte.
+    /// Returns the offset of a segment's first byte.
     #[inline]
     pub fn segment_at(&self, segment: u32) -> usize {
         self.pool_at + segment as usize * self.segment_bytes
     }
 
-    /// Groups that fit a segment.
+    /// Returns the number of groups that fit into a segment.
     pub fn groups_per_segment(&self) -> usize {
         self.segment_bytes / GROUP_BYTES
     }
 }
 
-/// What each segment takes besides itself: sequence, header, a place in three directories, and what each peer
-/// holds of it.
+/// Returns the bookkeeping per segment, in bytes: sequence, header, entries in three directories,
+/// and the peers' holds.
 fn per_segment_bytes(peers: usize) -> usize {
     8 + SEGMENT_HEADER_BYTES + 3 * 4 + peers * HOLD_BYTES
 }
 
 fn segments_in(bytes: usize, sequences_at: usize, segment_bytes: usize, peers: usize) -> usize {
-    // Two lines for what aligning the headers and the pool leaves over.
+    // Two lines for the alignment of the headers and the pool.
     let per_segment = segment_bytes + per_segment_bytes(peers);
     bytes.saturating_sub(sequences_at + 2 * LINE_BYTES) / per_segment
 }
@@ -324,7 +335,7 @@ const _: () = {
     assert!(superblock::BOOT + 16 <= SUPERBLOCK_BYTES);
     assert!(SUPERBLOCK_BYTES.is_multiple_of(LINE_BYTES));
     assert!(global::CLOCK == 256 && global::END == 256 + 11 * LINE_BYTES);
-    assert!(SEGMENT_BYTES_MAX == 8 << 17, "17 bits of 8-byte units name every record");
+    assert!(SEGMENT_BYTES_MAX == 8 << 17, "17 bits of 8-byte units address every record");
     assert!(SEGMENT_BYTES_MIN.is_multiple_of(GROUP_BYTES));
 };
 
@@ -333,7 +344,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_parts_follow_each_other_without_overlap_and_fill_the_region() {
+    fn the_parts_are_consecutive_and_fill_the_region() {
         for region_bytes in [1 << 20, (1 << 20) + 12_345, 8 << 20, 64 << 20, 1 << 30, 1 << 40] {
             let layout = Layout::new(region_bytes, region_bytes, 700, Sharing::Peers).unwrap();
             let holds_end = layout.holds_at + layout.peers * layout.segments * HOLD_BYTES;
@@ -346,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_region_that_can_grow_has_the_segments_of_a_small_one_and_room_for_more() {
+    fn a_growable_region_has_the_segment_size_of_a_small_one_and_space_for_more() {
         let small = Layout::new(64 << 20, 64 << 20, 700, Sharing::Alone).unwrap();
         let growing = Layout::new(64 << 20, 1 << 30, 700, Sharing::Alone).unwrap();
         assert_eq!(growing.segment_bytes, small.segment_bytes);
@@ -383,7 +394,7 @@ mod tests {
         }
     }
 
-    /// What is written by different threads at different times: where each part starts and ends.
+    /// Beginning and end of the words that different threads write at different times.
     const GLOBAL_LINES: [(usize, usize); 11] = [
         (global::CLOCK, global::CLOCK + 4),
         (global::FLUSH_SEQUENCE, global::GROUPS + 8),
@@ -410,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_out_of_bounds_are_refused_by_name() {
+    fn sizes_out_of_bounds_are_errors_that_name_the_bound() {
         assert_eq!(Layout::new(1, 1, 700, Sharing::Alone), Err(LayoutError::TooSmall(1)));
         let huge = REGION_BYTES_MAX + 1;
         assert_eq!(Layout::new(huge, huge, 700, Sharing::Alone), Err(LayoutError::TooLarge(huge)));

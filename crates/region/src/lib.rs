@@ -4,20 +4,22 @@
 //! superblock │ global lines │ thread slots │ appenders │ sequences │ segment headers │ directories │ pool of segments
 //! ```
 //!
-//! Inside a region there are offsets and atomics, never pointers. [`Memory`] is the mapped bytes and the
-//! only way to touch them: every access is clamped to the mapping, so that whatever a slot or a header
-//! claims, no access leaves it. [`Layout`] says where things are; docs/region-format.md draws it.
+//! A region contains offsets and atomics, never pointers. [`Memory`] owns the mapped bytes and is
+//! the only way to access them: every access is clamped to the mapping, so that no corrupt slot or
+//! header can cause an access outside. [`Layout`] holds the offset of each part;
+//! docs/region-format.md draws it.
 //!
-//! What is mapped can be private, or shared with other processes: with those that are forked from this one, with those
-//! that open the same [`file`](mod@file), with those that only read. Which of them live is told by [`locks`], and whether this process was forked by
-//! [`forks`].
+//! The mapping can be private, or shared with other processes: with forked children, with processes
+//! that open the same [`file`](mod@file), or with read-only processes. [`locks`] show which of them
+//! are alive, and [`forks`] whether this process was forked.
 //!
-//! This crate knows neither items nor keys nor eviction. It is one of the few places where `unsafe` is
-//! allowed: `mapping.rs` and `memory.rs` for the mapping, `sink.rs` for what is read from it, `raw.rs` for copies of
-//! bytes that others may be changing, `fork.rs`, `locks.rs` and `groups.rs` for what the C library alone offers.
+//! This crate does not know items, keys or eviction. It is one of the few crates that use `unsafe`:
+//! `mapping.rs` and `memory.rs` for the mapping, `sink.rs` for the targets of reads, `raw.rs` for
+//! copies of bytes that other threads may be changing, `fork.rs`, `locks.rs` and `groups.rs` for
+//! functions that only the C library offers.
 //!
-//! Files in reading order: [`layout`], [`memory`], [`shared`], `mapping`, `raw`, `sink`, [`turns`]; [`file`](mod@file), [`locks`], `fork`,
-//! `boot`, `groups`.
+//! Files in reading order: [`layout`], [`memory`], [`shared`], `mapping`, `raw`, `sink`, [`turns`];
+//! [`file`](mod@file), [`locks`], `fork`, `boot`, `groups`.
 
 mod boot;
 pub mod file;

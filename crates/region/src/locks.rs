@@ -1,9 +1,10 @@
 //! Locks that end with the process that holds them, however it ends.
 //!
-//! Each is a byte of the region's own file, locked exclusively for what was opened (`F_OFD_SETLK`): the system drops it
-//! when the last descriptor is closed. The bytes lie from [`BYTES_AT`] on, far beyond the end of any region: nothing is
-//! written there, and a byte need not exist. The locks are those of the file itself, under each of its names (hard links,
-//! mounts, descriptors that were passed on) and in each pid namespace; on a file system of one machine.
+//! Each lock is a byte of the region's own file, locked exclusively for an open file description
+//! (`F_OFD_SETLK`): the system releases it when the last descriptor is closed. The bytes begin at
+//! [`BYTES_AT`], far beyond the end of any region: they are never written and need not exist. The
+//! locks are those of the file itself, under each of its names (hard links, mounts, passed
+//! descriptors) and in each pid namespace, on file systems of one machine.
 
 use std::fs::File;
 use std::io;
@@ -16,20 +17,21 @@ use rustix::fs::MemfdFlags;
 use crate::file::{self, FileError};
 use crate::fork::{KEPT_MAX, Kept};
 
-/// Where the bytes begin that are locked: no region is that long.
+/// Offset of the first byte that is locked: no region is that long.
 pub const BYTES_AT: u64 = 1 << 62;
 
-/// The byte that is locked by the process that makes a file.
+/// The byte locked by the process that creates a file.
 const MAKING: libc::off_t = BYTES_AT as libc::off_t;
 
-/// A file, opened for its locks alone. Dropping it gives up all of them.
+/// A file, opened only for its locks. Dropping it releases all of them.
 ///
-/// The locks are held against other openings of the file, in this process or another, and not against who uses the same
-/// `Locks`: it locks a byte twice without noticing. A mapping of the region is made from another opening: a child that is
-/// forked inherits mappings, and with them what they were made from.
+/// The locks exclude other openings of the file, in this process or another, but not users of the
+/// same `Locks`, which can lock a byte twice. A mapping of the region uses another opening, since a
+/// forked child inherits mappings, and with them the open file description.
 ///
-/// A child of this process holds none of them, and cannot use this value but for [`Locks::reopened`]. It does not keep
-/// them held either, but for the moment in which it is being forked: what is given up meanwhile is free a little later.
+/// A forked child holds none of the locks, and can only call [`Locks::reopened`] on the value. It
+/// does not keep them locked either, except for the moment of the fork: a lock released at that
+/// moment becomes free a little later.
 ///
 /// # Examples
 /// ```
@@ -39,7 +41,8 @@ const MAKING: libc::off_t = BYTES_AT as libc::off_t;
 /// let region = file::memfd("region", 4096)?;
 /// let (one, other) = (Locks::of(&region, "region")?, Locks::of(&region, "region")?);
 /// assert!(one.try_lock(3)?);
-/// assert!(!other.try_lock(3)? && other.try_lock(4)?);
+/// assert!(!other.try_lock(3)?);
+/// assert!(other.try_lock(4)?);
 /// drop(one);
 /// assert!(other.try_lock(3)?);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -50,60 +53,63 @@ pub struct Locks {
     path: PathBuf,
 }
 
-/// Locks cannot be had.
+/// The reason why a lock operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// This process was forked from the one that opened the file.
     #[error("{path} was opened for its locks before this process was forked; open it again here")]
     MadeBeforeFork {
-        /// Which file.
+        /// The file.
         path: PathBuf,
     },
-    /// A child could not open again what it inherited.
+    /// A child could not reopen an inherited file.
     #[error(
-        "{path} could not be opened again for its locks when this process was forked: there is no /proc, or too \
-         many files are open, or it may not; open it by its name"
+        "{path} could not be opened again for its locks when this process was forked: /proc is missing, too many \
+         files are open, or permission was denied; open it by its name"
     )]
     Lost {
-        /// Which file.
+        /// The file.
         path: PathBuf,
     },
-    /// More files are open for their locks than children can be kept from inheriting.
+    /// More files are open for their locks than the fork handler can track.
     #[error(
         "this process has {KEPT_MAX} files open for their locks, and cannot open more; close some"
     )]
     TooMany,
-    /// The file is none that can be locked, or cannot be opened.
+    /// The file cannot be opened, or cannot be locked.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The system does not lock.
+    /// The system cannot lock.
     #[error("cannot lock byte {byte} of {path}: {source}")]
     System {
-        /// Which byte.
+        /// The byte.
         byte: u64,
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
 impl Locks {
-    /// Opens the file of this name. [`Locks::is_of`] says whether it is the one that was meant.
+    /// Opens the file of this name. Check with [`Locks::is_of`] that it is the expected file.
     ///
     /// # Errors
-    /// [`LockError`]: there is none, this process may not, it is no regular file, or too many are open.
+    /// [`LockError`]: the file is missing, denies the access, or is not a regular file, or too many
+    /// are open.
     pub fn open(path: &Path) -> Result<Self, LockError> {
         Self::keep(path, || file::open(path).map(OwnedFd::from))
     }
 
-    /// Opens a file once more that this process has open, as one without a name. `name` is what errors call it.
+    /// Opens a file again that this process has open, such as an anonymous one. `name` is the name
+    /// in errors.
     ///
-    /// A process that can open the file for reading can hold a lock of it: for memory that is passed to processes which
-    /// are not trusted lock [another file](Locks::anonymous).
+    /// A process that can open the file for reading can hold a lock on it. For memory passed to
+    /// untrusted processes, lock [another file](Locks::anonymous).
     ///
     /// # Errors
-    /// [`LockError`]: this process may not write to it, there is no `/proc`, or too many are open.
+    /// [`LockError`]: this process may not write to the file, `/proc` is missing, or too many are
+    /// open.
     pub fn of(file: &impl AsFd, name: impl AsRef<Path>) -> Result<Self, LockError> {
         let fd = file.as_fd();
         let name = name.as_ref();
@@ -115,11 +121,11 @@ impl Locks {
         self.kept.fd().is_some_and(|fd| file::is_same(fd, file.as_fd()))
     }
 
-    /// Makes a file without a name that has nothing but locks, for this process and those that are forked from it
+    /// Creates an anonymous file only for locks, for this process and its forked children
     /// ([`Locks::reopened`]).
     ///
     /// # Errors
-    /// [`LockError`]: the system has no memory, or too many are open.
+    /// [`LockError`]: the system is out of memory, or too many files are open.
     pub fn anonymous() -> Result<Self, LockError> {
         let path = Path::new("memfd:locks");
         file::only_on_a_system(path)?;
@@ -129,18 +135,19 @@ impl Locks {
         })
     }
 
-    /// Opens the same file again: what the new value locks is held against this one, too. This is how a child that was
-    /// forked gets locks of its own.
+    /// Opens the same file again. The locks of the new value exclude this one, too. A forked child
+    /// gets locks of its own in this way.
     ///
     /// # Errors
-    /// [`LockError::Lost`] in a child that could not open the file anew; [`LockError::File`] where there is no `/proc`.
+    /// [`LockError::Lost`] in a child that could not reopen the file; [`LockError::File`] without
+    /// `/proc`.
     pub fn reopened(&self) -> Result<Self, LockError> {
         let fd = self.kept.fd().ok_or_else(|| LockError::Lost { path: self.path.clone() })?;
         Self::keep(&self.path, || open_again(fd, &self.path))
     }
 
-    /// Opens the lock file again, to be passed to another process, which calls [`Locks::of`] with it. What is
-    /// returned holds no lock.
+    /// Opens the lock file again, to be passed to another process, which calls [`Locks::of`] with
+    /// it. The returned descriptor holds no lock.
     ///
     /// # Errors
     /// As [`Locks::reopened`].
@@ -157,16 +164,16 @@ impl Locks {
         Ok(Self { kept, path: path.into() })
     }
 
-    /// Locks a byte, unless another opening of the file has it. One system call.
+    /// Locks a byte, unless another opening of the file has locked it. Cost: one system call.
     ///
     /// # Errors
-    /// [`LockError::MadeBeforeFork`] in a child; [`LockError::System`] if the system does not lock.
+    /// [`LockError::MadeBeforeFork`] in a child; [`LockError::System`] if the system cannot lock.
     pub fn try_lock(&self, byte: u64) -> Result<bool, LockError> {
         self.ask(byte, |fd, at| try_lock(fd, at, 1))
     }
 
-    /// Locks a byte; false if others have it all the time. It is looked for every few milliseconds, since the system
-    /// has no such wait.
+    /// Locks a byte. Returns false if another opening keeps it locked for `time`. Polls every few
+    /// milliseconds, since the system has no wait with a timeout.
     ///
     /// # Errors
     /// As [`Locks::try_lock`].
@@ -187,7 +194,7 @@ impl Locks {
         }
     }
 
-    /// Gives up a byte, if this value has it.
+    /// Releases a byte if this value has locked it.
     ///
     /// # Errors
     /// As [`Locks::try_lock`].
@@ -195,7 +202,7 @@ impl Locks {
         self.ask(byte, |fd, at| unlock(fd, at, 1))
     }
 
-    /// Does another opening of the file have this byte locked? One system call.
+    /// True if another opening of the file has locked this byte. Cost: one system call.
     ///
     /// # Errors
     /// As [`Locks::try_lock`].
@@ -225,23 +232,23 @@ fn open_again(fd: BorrowedFd<'_>, name: &Path) -> Result<OwnedFd, FileError> {
     file::open_again(&fd).map_err(file::failed("open again", name))
 }
 
-/// True if an opening other than this one has the byte locked. This one may be for reading alone.
+/// True if another opening has locked the byte. This one may be read-only.
 ///
 /// # Errors
-/// The system does not lock.
+/// The system cannot lock.
 pub fn is_locked(file: &impl AsFd, byte: u64) -> io::Result<bool> {
     let at = libc::off_t::try_from(byte).map_err(|_| io::ErrorKind::InvalidInput)?;
     is_locked_by_other(file.as_fd(), at)
 }
 
-/// Locks a file for the process that makes it; false if another has.
+/// Locks a file for the process that creates it. Returns false if another process has locked it.
 pub(crate) fn try_lock_to_make(file: &File) -> io::Result<bool> {
     try_lock(file.as_fd(), MAKING, 1)
 }
 
-/// Undoes [`try_lock_to_make`], also for children that were forked meanwhile.
+/// Undoes [`try_lock_to_make`], also for children forked meanwhile.
 pub(crate) fn unlock_made(file: &File) {
-    // A file that was locked can be unlocked.
+    // Unlocking a locked file does not fail.
     let _ = unlock(file.as_fd(), MAKING, 1);
 }
 
@@ -265,20 +272,21 @@ fn is_locked_by_other(fd: BorrowedFd<'_>, at: libc::off_t) -> io::Result<bool> {
     Ok(range.l_type != libc::F_UNLCK as libc::c_short)
 }
 
-/// `bytes` from `at` on.
+/// Returns the range of `bytes` from `at` on.
 fn range(kind: libc::c_int, at: libc::off_t, bytes: libc::off_t) -> libc::flock {
     libc::flock {
         l_type: kind as libc::c_short,
         l_whence: libc::SEEK_SET as libc::c_short,
         l_start: at,
         l_len: bytes,
-        // Must be 0 with these commands.
+        // These commands require 0.
         l_pid: 0,
     }
 }
 
 fn fcntl(fd: BorrowedFd<'_>, command: libc::c_int, range: &mut libc::flock) -> io::Result<()> {
-    // SAFETY: the descriptor is open while it is borrowed, and the commands take a pointer to this struct.
+    // SAFETY: the descriptor is open while it is borrowed, and the commands take a pointer to this
+    // struct.
     match unsafe { libc::fcntl(fd.as_raw_fd(), command, std::ptr::from_mut(range)) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),

@@ -9,12 +9,13 @@ use crate::mapping::HUGE_PAGE_BYTES;
 use crate::turns::{YieldPoint, offer, parts};
 use crate::{mapping, raw};
 
-/// The mapped bytes of a region: private memory, or memory shared with other processes (module [`crate::shared`]).
+/// The mapped bytes of a region: private memory, or memory shared with other processes (module
+/// [`crate::shared`]).
 ///
-/// All access goes through shared references: the words are atomics, the bytes are copied by primitives
-/// that tolerate concurrent change. An offset outside the mapping, or not aligned for the word asked for,
-/// is moved to the nearest one that fits: what is read there is noise, which every reader must be ready to
-/// find, and never undefined behaviour.
+/// All access goes through shared references: words are atomics, and bytes are copied by primitives
+/// that tolerate concurrent change. An offset outside the mapping, or not aligned for the requested
+/// word, is moved to the nearest valid one. A read there returns noise, which every reader must
+/// handle anyway, and is never undefined behaviour.
 #[derive(Debug)]
 pub struct Memory {
     base: NonNull<u8>,
@@ -23,54 +24,53 @@ pub struct Memory {
     mapping: Arc<Mapping>,
 }
 
-/// What was asked of the system, given back with the last [`Memory`] of it.
+/// A mapping, removed with the last [`Memory`] that refers to it.
 #[derive(Debug)]
 struct Mapping {
     base: NonNull<u8>,
-    /// The memory's bytes, or a little more where its pages are large.
+    /// Size in bytes; a little more than the memory's if its pages are large.
     bytes: usize,
 }
 
-// SAFETY: it is an address and a length; what is there is only reached through `Memory`.
+// SAFETY: it is an address and a length; the bytes are only reached through `Memory`.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
-/// With whom a mapping is shared.
+/// The processes that share a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sharing {
-    /// With nobody.
+    /// None: the mapping is private.
     Private,
-    /// With others who map it, and may write.
+    /// Other processes that map it, and may write.
     Shared,
-    /// With others who write, while we only read.
+    /// Other processes that write; this process only reads.
     ReadOnly,
 }
 
-/// The system gave no memory.
+/// The system could not map the memory.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot map {bytes} bytes of memory: {source}; ask for less, or free some")]
+#[error("cannot map {bytes} bytes of memory: {source}; request less, or free some")]
 pub struct MapError {
-    /// How much was asked for.
+    /// The requested size, in bytes.
     pub bytes: usize,
-    /// What the system said.
+    /// The system's error.
     pub source: std::io::Error,
 }
 
-// SAFETY: the mapping belongs to no thread, and all access to it is atomic or by copies that tolerate
-// concurrent change (module `raw`).
+// SAFETY: the mapping belongs to no thread, and all access to it is atomic or by copies that
+// tolerate concurrent change (module `raw`).
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
 
-/// The smallest mapping: everything clamped must still find room for a word.
+/// Smallest mapping, in bytes: every clamped access must still find space for a word.
 pub(crate) const BYTES_MIN: usize = 4096;
 
 const PAGE_BYTES: usize = 4096;
 
 impl Memory {
-    /// Maps `bytes` of zeroed private memory. Pages are taken from the system when they are first
-    /// touched.
+    /// Maps `bytes` of zeroed private memory. The system allocates pages at first access.
     ///
     /// # Errors
     /// [`MapError`] if the system refuses.
@@ -80,11 +80,11 @@ impl Memory {
         Ok(Self::mapped(base, bytes, Sharing::Private))
     }
 
-    /// As [`Memory::private`], in huge pages that the system has set aside for such use
-    /// (`/proc/sys/vm/nr_hugepages`). They are all reserved at once and never swapped.
+    /// Maps memory as [`Memory::private`] does, in huge pages reserved by the administrator
+    /// (`/proc/sys/vm/nr_hugepages`). They are all allocated at once and never swapped.
     ///
     /// # Errors
-    /// [`MapError`] where there are not enough of them.
+    /// [`MapError`] if too few huge pages are free.
     pub fn private_huge(bytes: usize) -> Result<Self, MapError> {
         let mapped_bytes = bytes.max(BYTES_MIN).next_multiple_of(HUGE_PAGE_BYTES);
         let base = mapping::map_huge(mapped_bytes)
@@ -93,42 +93,42 @@ impl Memory {
         Ok(Self { base, bytes: bytes.max(BYTES_MIN), sharing: Sharing::Private, mapping })
     }
 
-    /// What `mapping` has made, of at least [`BYTES_MIN`].
+    /// Wraps a mapping of at least [`BYTES_MIN`] made by `mapping`.
     pub(crate) fn mapped(base: NonNull<u8>, bytes: usize, sharing: Sharing) -> Self {
-        debug_assert!(bytes >= BYTES_MIN, "a mapping of {bytes} bytes has no room");
+        debug_assert!(bytes >= BYTES_MIN, "a mapping of {bytes} bytes is too small");
         Self { base, bytes, sharing, mapping: Arc::new(Mapping { base, bytes }) }
     }
 
-    /// Another handle of the same mapping.
+    /// Returns another handle of the same mapping.
     #[must_use]
     pub fn again(&self) -> Self {
         let Self { base, bytes, sharing, .. } = *self;
         Self { base, bytes, sharing, mapping: Arc::clone(&self.mapping) }
     }
 
-    /// The size of the mapping.
+    /// Returns the size of the mapping, in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Can this mapping only be read? Then a store into it ends the process: such a caller loads words and reads
-    /// bytes, and nothing else.
+    /// True if the mapping is read-only. A store into it kills the process; the caller may only
+    /// load words and read bytes.
     pub fn is_read_only(&self) -> bool {
         self.sharing == Sharing::ReadOnly
     }
 
-    /// The 64-bit word at `offset`.
+    /// Returns the 64-bit word at `offset`.
     #[inline]
     pub fn word(&self, offset: usize) -> &AtomicU64 {
         offer(YieldPoint::Access);
         let offset = offset.min(self.bytes - 8) & !7;
         // SAFETY: the offset is aligned (the mapping begins on a page) and leaves eight bytes; the
-        // mapping lives as long as `self`. Plain references into it are those of `unchanging` only, whose
-        // callers vouch that nobody writes there meanwhile.
+        // mapping lives as long as `self`. The only plain references into it are those of
+        // `unchanging`, whose callers guarantee that the bytes are not written meanwhile.
         unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(offset).cast()) }
     }
 
-    /// The 32-bit word at `offset`.
+    /// Returns the 32-bit word at `offset`.
     #[inline]
     pub fn half(&self, offset: usize) -> &AtomicU32 {
         offer(YieldPoint::Access);
@@ -141,8 +141,9 @@ impl Memory {
     #[inline]
     pub fn read(&self, offset: usize, len: usize, out: &mut impl Sink) {
         let (offset, len) = self.clamp(offset, len);
-        // SAFETY: the source is within the mapping by `clamp`, the target has room for `len` bytes by the promise of
-        // `Sink`, all of which are written; it is nobody else's, so not the mapping's: the ranges do not overlap.
+        // SAFETY: the source is within the mapping by `clamp`; the target has space for `len` bytes
+        // by the promise of `Sink`, all of which are written; it is exclusive, so not part of the
+        // mapping: the ranges do not overlap.
         unsafe {
             let from = self.base.as_ptr().add(offset);
             out.append(len, |to| {
@@ -152,15 +153,16 @@ impl Memory {
         }
     }
 
-    /// Writes `bytes` at `offset`, for an owner of that part of the region.
+    /// Writes `bytes` at `offset`. The caller owns that part of the region.
     ///
     /// # Panics
-    /// If the bytes do not fit: an owner knows its bounds.
+    /// If the bytes leave the region: an owner knows its bounds.
     #[inline]
     pub fn write(&self, offset: usize, bytes: &[u8]) {
-        debug_assert!(!self.is_read_only(), "a write into a mapping that can only be read");
+        debug_assert!(!self.is_read_only(), "a write into a read-only mapping");
         assert!(self.holds(offset, bytes.len()), "a write at {offset} leaves the region");
-        // SAFETY: the target is within the mapping by the assertion, a slice is never in the mapping.
+        // SAFETY: the target is within the mapping by the assertion, and a slice is never in the
+        // mapping.
         unsafe {
             let to = self.base.as_ptr().add(offset);
             parts(bytes.len()).for_each(|(at, part)| raw::put(&bytes[at..at + part], to.add(at)));
@@ -172,7 +174,7 @@ impl Memory {
     /// # Panics
     /// If either part leaves the region or they overlap.
     pub fn copy(&self, from: usize, to: usize, len: usize) {
-        debug_assert!(!self.is_read_only(), "a copy into a mapping that can only be read");
+        debug_assert!(!self.is_read_only(), "a copy into a read-only mapping");
         assert!(self.holds(from, len) && self.holds(to, len), "a copy leaves the region");
         assert!(from.abs_diff(to) >= len, "a copy overlaps itself");
         // SAFETY: both ranges are within the mapping and disjoint by the assertions.
@@ -182,12 +184,13 @@ impl Memory {
         }
     }
 
-    /// Gives the pages between two offsets back to the system; they read as zeros from then on, in every process
-    /// that maps them. For an owner of that part of the region. Where the system does not take them they keep their
-    /// content: those of a file that is sealed ([`crate::file::seal`]), and those of a mapping that can only be read.
+    /// Returns the pages between two offsets to the system; they read as zeros from then on, in
+    /// every process that maps them. The caller owns that part of the region. Pages that the system
+    /// does not take keep their content: those of a sealed file ([`crate::file::seal`]), and those
+    /// of a read-only mapping.
     ///
-    /// The next write takes memory again. On a file system that is full by then that write would end the process: in
-    /// a region of a file, [`Memory::take`] before it is an error instead.
+    /// The next write allocates memory again. On a full file system that write would kill the
+    /// process; in a region of a file, call [`Memory::take`] first, which returns an error instead.
     pub fn release(&self, offset: usize, len: usize) {
         let start = offset.next_multiple_of(PAGE_BYTES);
         let end = (offset + len).min(self.bytes) / PAGE_BYTES * PAGE_BYTES;
@@ -195,9 +198,9 @@ impl Memory {
             return;
         }
         offer(YieldPoint::Access);
-        // SAFETY: the pages are within the mapping and the caller's own, so that no reference of `unchanging` is
-        // into them: those are into segments in use, which are not released before the last pin is gone.
-        // Whoever else reads there finds zeros, as it may find anything.
+        // SAFETY: the pages are within the mapping and the caller's own, so no reference of
+        // `unchanging` points into them: those point into segments in use, which are not released
+        // before the last pin is gone. Other readers find zeros there, as they may find anything.
         unsafe {
             match self.sharing {
                 Sharing::Private => mapping::release(self.base.add(start), end - start),
@@ -207,14 +210,15 @@ impl Memory {
         }
     }
 
-    /// Has the system find memory now for all pages that hold some of the `len` bytes at `offset`. What they hold
-    /// stays. Costs about half a microsecond a page that had none.
+    /// Makes the system allocate memory now for all pages that hold some of the `len` bytes at
+    /// `offset`. Their content stays. Costs about half a microsecond per page that had no memory.
     ///
-    /// Needed where memory was given back or was never reserved ([`crate::file::extend`]), and where its want would
-    /// come as a signal later: in regions of files. In private memory it does nothing; so it does before Linux 5.14.
+    /// Needed for memory that was released or never reserved ([`crate::file::extend`]), in regions
+    /// of files, where missing memory would raise a signal later. Does nothing in private memory
+    /// and before Linux 5.14.
     ///
     /// # Errors
-    /// [`MapError`] if there is no memory, or no room in the file system.
+    /// [`MapError`] if memory is exhausted, or the file system is full.
     pub fn take(&self, offset: usize, len: usize) -> Result<(), MapError> {
         if self.sharing != Sharing::Shared || len == 0 {
             return Ok(());
@@ -227,30 +231,30 @@ impl Memory {
             .map_err(|source| MapError { bytes, source })
     }
 
-    /// The bytes at `offset`, where they are; none where they leave the region.
+    /// Returns the bytes at `offset` in place; `None` if they leave the region.
     ///
     /// # Safety
-    /// Nobody writes these bytes while the reference lives.
+    /// The bytes must not be written while the reference lives.
     #[inline]
     pub unsafe fn unchanging(&self, offset: usize, len: usize) -> Option<&[u8]> {
         if !self.holds(offset, len) {
             return None;
         }
-        // SAFETY: within the mapping by the check, which lives as long as `self`; unchanged meanwhile as the
-        // caller upholds.
+        // SAFETY: within the mapping by the check, which lives as long as `self`; unchanged
+        // meanwhile by the caller's promise.
         Some(unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(offset), len) })
     }
 
-    /// Where `len` bytes at `offset` are, for who can write there without this program's doing, as the system can; none
-    /// where they leave the region. As with [`Memory::write`], whoever else reads there finds noise meanwhile. It is
-    /// there as long as this mapping.
+    /// Returns the address of `len` bytes at `offset`, for writers outside this program, such as
+    /// the kernel; `None` if they leave the region. As with [`Memory::write`], concurrent readers
+    /// find noise there. The address is valid as long as this mapping.
     #[inline]
     pub fn address(&self, offset: usize, len: usize) -> Option<NonNull<u8>> {
         // SAFETY: within the mapping by the check.
         self.holds(offset, len).then(|| unsafe { self.base.add(offset) })
     }
 
-    /// Are the bytes at `offset` those of `key`? They may be changing: validate afterwards.
+    /// True if the bytes at `offset` are those of `key`. They may be changing: validate afterwards.
     #[inline]
     pub fn equals(&self, offset: usize, key: &[u8]) -> bool {
         if !self.holds(offset, key.len()) {
@@ -263,14 +267,14 @@ impl Memory {
         }
     }
 
-    /// Asks the processor for the cache line at `offset`, without waiting for it.
+    /// Prefetches the cache line at `offset`, without waiting for it.
     #[inline]
     pub fn prefetch(&self, offset: usize) {
         let offset = offset.min(self.bytes - 8);
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            // SAFETY: a prefetch has no effect but on caches; the address is within the mapping.
+            // SAFETY: a prefetch only affects caches; the address is within the mapping.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(self.base.as_ptr().add(offset).cast()) };
         }
         #[cfg(not(all(target_arch = "x86_64", not(miri))))]
@@ -291,7 +295,8 @@ impl Memory {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `mapping` with this size; nothing borrowed from the last `Memory` outlives it.
+        // SAFETY: the mapping was made by `mapping` with this size; no borrow outlives the last
+        // `Memory`.
         unsafe { mapping::unmap(self.base, self.bytes) };
     }
 }
@@ -302,7 +307,7 @@ mod tests {
     use std::sync::atomic::Ordering::Relaxed;
 
     #[test]
-    fn access_outside_the_mapping_stays_inside() {
+    fn accesses_outside_the_mapping_are_clamped() {
         let memory = Memory::private(8192).unwrap();
         memory.word(8184).store(7, Relaxed);
         assert_eq!(memory.word(usize::MAX).load(Relaxed), 7);
@@ -328,14 +333,15 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "Miri has no huge pages, and no /proc")]
-    fn huge_pages_are_had_where_they_were_set_aside_and_are_an_error_elsewhere() {
+    fn huge_pages_are_used_if_reserved_and_an_error_otherwise() {
         let free = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
         let free = free.lines().find_map(|line| line.strip_prefix("HugePages_Free:"));
         let has_some = free.is_some_and(|pages| pages.trim().parse::<u64>().unwrap() > 0);
         match Memory::private_huge(12_345) {
             Ok(memory) => {
                 memory.word(0).store(1, Relaxed);
-                assert!(has_some && memory.bytes() == 12_345);
+                assert!(has_some);
+                assert!(memory.bytes() == 12_345);
             }
             Err(error) => assert!(!has_some || error.to_string().contains("2097152"), "{error}"),
         }
@@ -343,12 +349,12 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "leaves the region")]
-    fn a_write_outside_the_mapping_is_a_programmers_error() {
+    fn a_write_outside_the_mapping_panics() {
         Memory::private(4096).unwrap().write(4095, b"ab");
     }
 
     #[test]
-    fn memory_that_cannot_be_had_is_an_error_that_names_the_size() {
+    fn memory_that_cannot_be_mapped_is_an_error_that_names_the_size() {
         let error = Memory::private(usize::MAX / 2).unwrap_err();
         assert!(error.to_string().contains(&(usize::MAX / 2).to_string()), "{error}");
     }

@@ -1,10 +1,11 @@
 //! Copies and comparisons of bytes that another thread may be overwriting.
 //!
-//! A reader copies first and validates afterwards, so it may read bytes that are changing under it.
-//! Through `&[u8]` or `ptr::copy` that is undefined behaviour, whatever is done with the result. Here the
-//! bytes are read by instructions the compiler does not look into (x86-64), or by relaxed atomics: of words
-//! on other processors, of bytes under Miri and ThreadSanitizer, which check them and refuse accesses of
-//! different sizes to the same bytes. Either way the result is some mix of old and new bytes and nothing worse.
+//! A reader copies first and validates afterwards, so it may read bytes that are changing. Through
+//! `&[u8]` or `ptr::copy` that is undefined behaviour, however the result is used. Here the bytes
+//! are read by instructions that the compiler does not look into (x86-64), or by relaxed atomics:
+//! of words on other processors, of bytes under Miri and ThreadSanitizer, which check atomics and
+//! reject accesses of different sizes to the same bytes. Either way the result is a mix of old and
+//! new bytes, and nothing worse.
 
 #[cfg(all(target_arch = "x86_64", not(miri), not(feature = "atomic-copies")))]
 pub(crate) use opaque::{copy, load_u8, load_u32, load_u64, put};
@@ -13,7 +14,7 @@ pub(crate) use relaxed::{copy, load_u8, load_u32, load_u64, put};
 #[cfg(not(any(target_arch = "x86_64", miri, feature = "atomic-copies")))]
 pub(crate) use words::{copy, load_u8, load_u32, load_u64, put};
 
-/// Are the `key.len()` bytes at `source` those of `key`?
+/// True if the `key.len()` bytes at `source` are those of `key`.
 ///
 /// # Safety
 /// `source` must be valid for reads of `key.len()` bytes. They may be changing.
@@ -22,7 +23,7 @@ pub(crate) unsafe fn equals(source: *const u8, key: &[u8]) -> bool {
     let len = key.len();
     if len >= 8 {
         // SAFETY: `at + 8 <= len` for each whole word and for the last, overlapping one; the caller
-        // vouches for `len` bytes.
+        // guarantees `len` bytes.
         let word = |at: usize| unsafe { load_u64(source.add(at)) };
         let tail = len - 8;
         let mut at = 0;
@@ -34,11 +35,11 @@ pub(crate) unsafe fn equals(source: *const u8, key: &[u8]) -> bool {
         }
         word(tail) == u64_of(key, tail)
     } else if len >= 4 {
-        // SAFETY: `4 <= len`, and the second word ends at `len`; the caller vouches for `len` bytes.
+        // SAFETY: `4 <= len`, and the second word ends at `len`; the caller guarantees `len` bytes.
         let (first, last) = unsafe { (load_u32(source), load_u32(source.add(len - 4))) };
         first == u32_of(key, 0) && last == u32_of(key, len - 4)
     } else {
-        // SAFETY: `at < len`; the caller vouches for `len` bytes.
+        // SAFETY: `at < len`; the caller guarantees `len` bytes.
         key.iter().enumerate().all(|(at, byte)| unsafe { load_u8(source.add(at)) } == *byte)
     }
 }
@@ -59,7 +60,8 @@ fn u32_of(bytes: &[u8], at: usize) -> u32 {
 mod opaque {
     use std::arch::asm;
 
-    /// From here on the processor's own string copy is faster than sixteen bytes at a time.
+    /// From this length on, the processor's string copy is faster than copying sixteen bytes at a
+    /// time.
     const STRING_COPY_BYTES_MIN: usize = 1024;
 
     macro_rules! load {
@@ -71,7 +73,8 @@ mod opaque {
             #[inline]
             pub(crate) unsafe fn $name(source: *const u8) -> $int {
                 let value: u64;
-                // SAFETY: one load from an address the caller vouches for; it writes only its output.
+                // SAFETY: one load from an address that the caller guarantees; it writes only its
+                // output.
                 unsafe {
                     asm!(
                         $instruction,
@@ -88,7 +91,7 @@ mod opaque {
     load!(load_u32, u32, "mov {value:e}, dword ptr [{source}]");
     load!(load_u8, u8, "movzx {value:e}, byte ptr [{source}]");
 
-    /// Copies `len` bytes, either side of which may be changing.
+    /// Copies `len` bytes; either side may be changing.
     ///
     /// # Safety
     /// `source` must be valid for reads and `target` for writes of `len` bytes, and they must not
@@ -96,7 +99,7 @@ mod opaque {
     #[inline]
     pub(crate) unsafe fn copy(source: *const u8, target: *mut u8, len: usize) {
         if len >= STRING_COPY_BYTES_MIN {
-            // SAFETY: the caller vouches for both ranges; the direction flag is clear by the ABI.
+            // SAFETY: the caller guarantees both ranges; the direction flag is clear by the ABI.
             unsafe {
                 asm!(
                     "rep movsb",
@@ -108,8 +111,8 @@ mod opaque {
             }
             return;
         }
-        // SAFETY: each branch copies ranges within `len`, the last ones overlapping: the caller vouches
-        // for `len` bytes.
+        // SAFETY: each branch copies ranges within `len`, the last ones overlapping; the caller
+        // guarantees `len` bytes.
         unsafe {
             if len >= 16 {
                 let tail = len - 16;
@@ -130,13 +133,13 @@ mod opaque {
         }
     }
 
-    /// Writes bytes that nobody changes to where others may be reading and writing.
+    /// Writes unchanging bytes to a place that other threads may be reading and writing.
     ///
     /// # Safety
     /// `target` must be valid for writes of as many bytes, and they must not overlap.
     #[inline]
     pub(crate) unsafe fn put(bytes: &[u8], target: *mut u8) {
-        // SAFETY: a slice is valid for reads; the caller vouches for the rest.
+        // SAFETY: a slice is valid for reads; the caller guarantees the rest.
         unsafe { copy(bytes.as_ptr(), target, bytes.len()) };
     }
 
@@ -146,7 +149,7 @@ mod opaque {
             /// Both addresses must be valid for the bytes of the step.
             #[inline]
             unsafe fn $name(source: *const u8, target: *mut u8) {
-                // SAFETY: one load and one store at addresses the caller vouches for.
+                // SAFETY: one load and one store at addresses that the caller guarantees.
                 unsafe {
                     asm!(
                         $load,
@@ -170,7 +173,7 @@ mod opaque {
     );
 }
 
-/// A byte at a time.
+/// Copies byte by byte.
 #[cfg(any(test, miri, feature = "atomic-copies"))]
 #[cfg_attr(test, allow(dead_code, reason = "tests take what the platform does not"))]
 mod relaxed {
@@ -182,8 +185,8 @@ mod relaxed {
     /// `source` must be valid for reads of one byte.
     #[inline]
     pub(crate) unsafe fn load_u8(source: *const u8) -> u8 {
-        // SAFETY: an AtomicU8 has the size and alignment of a byte; the caller vouches for it. Nobody
-        // writes through the pointer here.
+        // SAFETY: an AtomicU8 has the size and alignment of a byte; the caller guarantees it. Only
+        // a load is made through the pointer.
         unsafe { AtomicU8::from_ptr(source.cast_mut()) }.load(Relaxed)
     }
 
@@ -195,7 +198,7 @@ mod relaxed {
             /// `source` must be valid for reads of the integer's bytes.
             #[inline]
             pub(crate) unsafe fn $name(source: *const u8) -> $int {
-                // SAFETY: `at` stays below the integer's size, for which the caller vouches.
+                // SAFETY: `at` stays below the integer's size, which the caller guarantees.
                 <$int>::from_ne_bytes(std::array::from_fn(|at| unsafe { load_u8(source.add(at)) }))
             }
         };
@@ -203,7 +206,7 @@ mod relaxed {
     load!(load_u64, u64);
     load!(load_u32, u32);
 
-    /// Copies `len` bytes, either side of which may be changing.
+    /// Copies `len` bytes; either side may be changing.
     ///
     /// # Safety
     /// `source` must be valid for reads and `target` for writes of `len` bytes, and they must not
@@ -211,26 +214,26 @@ mod relaxed {
     #[inline]
     pub(crate) unsafe fn copy(source: *const u8, target: *mut u8, len: usize) {
         for at in 0..len {
-            // SAFETY: `at < len`; the caller vouches for both ranges.
+            // SAFETY: `at < len`; the caller guarantees both ranges.
             unsafe { AtomicU8::from_ptr(target.add(at)).store(load_u8(source.add(at)), Relaxed) };
         }
     }
 
-    /// Writes bytes that nobody changes to where others may be reading and writing. They are read as
-    /// they are: behind a plain reference there must be no atomics.
+    /// Writes unchanging bytes to a place that other threads may be reading and writing. The source
+    /// is read plainly: memory behind a plain reference must not be accessed by atomics.
     ///
     /// # Safety
     /// `target` must be valid for writes of as many bytes, and they must not overlap.
     #[inline]
     pub(crate) unsafe fn put(bytes: &[u8], target: *mut u8) {
         for (at, byte) in bytes.iter().enumerate() {
-            // SAFETY: `at` is within the slice's length; the caller vouches for as many bytes.
+            // SAFETY: `at` is within the slice's length; the caller guarantees as many bytes.
             unsafe { AtomicU8::from_ptr(target.add(at)) }.store(*byte, Relaxed);
         }
     }
 }
 
-/// A word at a time, where that is aligned. Needs no instruction of a certain processor.
+/// Copies aligned words. Uses no processor-specific instruction.
 #[cfg(any(test, not(any(target_arch = "x86_64", miri, feature = "atomic-copies"))))]
 #[cfg_attr(test, allow(dead_code, reason = "tests take what the platform does not"))]
 mod words {
@@ -238,7 +241,8 @@ mod words {
 
     const WORD: usize = size_of::<u64>();
 
-    /// Shorter ranges are copied a byte at a time: they have no room for a word before the first whole one.
+    /// Shorter ranges are copied byte by byte: they have no space for a word before the first
+    /// aligned one.
     const WORDS_BYTES_MIN: usize = 3 * WORD;
 
     /// Reads a byte that may be changing.
@@ -247,8 +251,8 @@ mod words {
     /// `source` must be valid for reads of one byte.
     #[inline]
     pub(crate) unsafe fn load_u8(source: *const u8) -> u8 {
-        // SAFETY: an AtomicU8 has the size and alignment of a byte; the caller vouches for it. Only a load
-        // is made through the pointer.
+        // SAFETY: an AtomicU8 has the size and alignment of a byte; the caller guarantees it. Only
+        // a load is made through the pointer.
         unsafe { AtomicU8::from_ptr(source.cast_mut()) }.load(Relaxed)
     }
 
@@ -259,10 +263,11 @@ mod words {
     #[inline]
     pub(crate) unsafe fn load_u32(source: *const u8) -> u32 {
         if is_aligned(source, 4) {
-            // SAFETY: it is aligned, and the caller vouches for its bytes. Only a load is made through the pointer.
+            // SAFETY: it is aligned, and the caller guarantees its bytes. Only a load is made
+            // through the pointer.
             return unsafe { AtomicU32::from_ptr(source.cast_mut().cast()) }.load(Relaxed);
         }
-        // SAFETY: `at` stays below the integer's size, for which the caller vouches.
+        // SAFETY: `at` stays below the integer's size, which the caller guarantees.
         u32::from_ne_bytes(std::array::from_fn(|at| unsafe { load_u8(source.add(at)) }))
     }
 
@@ -273,26 +278,26 @@ mod words {
     #[inline]
     pub(crate) unsafe fn load_u64(source: *const u8) -> u64 {
         if is_aligned(source, WORD) {
-            // SAFETY: it is aligned, and the caller vouches for its bytes.
+            // SAFETY: it is aligned, and the caller guarantees its bytes.
             return unsafe { load_word(source) };
         }
-        // SAFETY: the caller vouches for eight bytes, of which each takes half.
+        // SAFETY: the caller guarantees eight bytes, of which each load takes half.
         let (first, second) = unsafe { (load_u32(source), load_u32(source.add(4))) };
         let (first, second) = (u64::from(first), u64::from(second));
         if cfg!(target_endian = "big") { first << 32 | second } else { second << 32 | first }
     }
 
-    /// Copies `len` bytes, either side of which may be changing.
+    /// Copies `len` bytes; either side may be changing.
     ///
     /// # Safety
     /// `source` must be valid for reads and `target` for writes of `len` bytes, and they must not
     /// overlap.
     pub(crate) unsafe fn copy(source: *const u8, target: *mut u8, len: usize) {
-        // SAFETY: for all of these the caller vouches: `copied <= len`, and what is copied by words lies within.
+        // SAFETY: the caller guarantees both ranges: `copied <= len`, and the words lie within.
         unsafe {
             let mut copied = 0;
             if len >= WORDS_BYTES_MIN {
-                // A word of the source may begin up to seven bytes before the bytes that are wanted of it.
+                // A word of the source may begin up to seven bytes before the requested bytes.
                 let head = WORD + (target.addr() + WORD).wrapping_neg() % WORD;
                 copy_bytes(source, target, head);
                 copied = head + copy_words(source.add(head), target.add(head), len - head);
@@ -301,8 +306,8 @@ mod words {
         }
     }
 
-    /// Writes bytes that nobody changes to where others may be reading and writing. They are read as
-    /// they are: behind a plain reference there must be no atomics.
+    /// Writes unchanging bytes to a place that other threads may be reading and writing. The source
+    /// is read plainly: memory behind a plain reference must not be accessed by atomics.
     ///
     /// # Safety
     /// `target` must be valid for writes of as many bytes, and they must not overlap.
@@ -311,7 +316,7 @@ mod words {
         let (head_bytes, rest) = bytes.split_at(head);
         let words = rest.chunks_exact(WORD);
         let tail = words.remainder();
-        // SAFETY: the parts follow each other and are together as long as the slice; behind the head the
+        // SAFETY: the parts are consecutive and together as long as the slice; after the head the
         // target is aligned for words.
         unsafe {
             put_bytes(head_bytes, target);
@@ -325,15 +330,17 @@ mod words {
         }
     }
 
-    /// Copies as many whole words as fit, and returns how many bytes those are.
+    /// Copies as many whole words as fit, and returns their length in bytes.
     ///
     /// # Safety
-    /// As [`copy`]; the target is aligned for words, and `source` is valid for seven more bytes before its begin.
+    /// As [`copy`]; the target is aligned for words, and `source` is valid for seven more bytes
+    /// before its beginning.
     unsafe fn copy_words(source: *const u8, target: *mut u8, len: usize) -> usize {
         let misaligned = source.addr() % WORD;
         let mut copied = 0;
-        // SAFETY: `source - misaligned` is aligned and begins at most seven bytes before `source`. Each load ends
-        // within `len` bytes of `source`, each store within `len` of `target`; both sides are aligned.
+        // SAFETY: `source - misaligned` is aligned and begins at most seven bytes before `source`.
+        // Each load ends within `len` bytes of `source`, each store within `len` of `target`; both
+        // sides are aligned.
         unsafe {
             if misaligned == 0 {
                 while copied + WORD <= len {
@@ -354,7 +361,8 @@ mod words {
         copied
     }
 
-    /// Returns the word that begins so many bytes, 1 to 7, behind the begin of the first of two that follow each other.
+    /// Returns the word that begins `bytes` bytes, 1 to 7, after the beginning of the first of two
+    /// consecutive words.
     fn joined(first: u64, second: u64, bytes: usize) -> u64 {
         let bits = 8 * bytes as u32;
         match cfg!(target_endian = "big") {
@@ -371,7 +379,7 @@ mod words {
     /// `source` must be aligned for a word and valid for reads of one.
     #[inline]
     unsafe fn load_word(source: *const u8) -> u64 {
-        // SAFETY: the caller vouches for it. Only a load is made through the pointer.
+        // SAFETY: the caller guarantees it. Only a load is made through the pointer.
         unsafe { AtomicU64::from_ptr(source.cast_mut().cast()) }.load(Relaxed)
     }
 
@@ -379,7 +387,7 @@ mod words {
     /// `target` must be aligned for a word and valid for writes of one.
     #[inline]
     unsafe fn store_word(target: *mut u8, word: u64) {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller guarantees it.
         unsafe { AtomicU64::from_ptr(target.cast()) }.store(word, Relaxed);
     }
 
@@ -387,7 +395,7 @@ mod words {
     /// As [`copy`].
     unsafe fn copy_bytes(source: *const u8, target: *mut u8, len: usize) {
         for at in 0..len {
-            // SAFETY: `at < len`; the caller vouches for both ranges.
+            // SAFETY: `at < len`; the caller guarantees both ranges.
             unsafe { AtomicU8::from_ptr(target.add(at)).store(load_u8(source.add(at)), Relaxed) };
         }
     }
@@ -396,7 +404,7 @@ mod words {
     /// As [`put`].
     unsafe fn put_bytes(bytes: &[u8], target: *mut u8) {
         for (at, byte) in bytes.iter().enumerate() {
-            // SAFETY: `at` is within the slice's length; the caller vouches for as many bytes.
+            // SAFETY: `at` is within the slice's length; the caller guarantees as many bytes.
             unsafe { AtomicU8::from_ptr(target.add(at)) }.store(*byte, Relaxed);
         }
     }
@@ -411,7 +419,7 @@ mod tests {
 
     fn copy_every_small_length(copy: Copy, put: Put) {
         let mut source: Vec<u8> = (0..3100u32).map(|i| (i % 251) as u8).collect();
-        // Miri takes its time.
+        // Miri is slow.
         let lengths = if cfg!(miri) { 0..34 } else { 0..200 };
         let apart = if cfg!(miri) { 3 } else { 1 };
         for len in lengths.chain([1023, 1024, 1025, 2999].into_iter().filter(|_| !cfg!(miri))) {
@@ -421,18 +429,18 @@ mod tests {
                 let expected = source[from..from + len].to_vec();
                 let mut target = vec![0xEE; len + to + 2];
                 let at = target.as_mut_ptr().wrapping_add(1 + to);
-                // SAFETY: both vectors hold `len` bytes behind the pointers.
+                // SAFETY: both vectors hold `len` bytes from the pointers on.
                 unsafe { copy(source.as_mut_ptr().add(from), at, len) };
                 assert_eq!(target[1 + to..=len + to], expected, "length {len}, {from} to {to}");
                 assert!(target[..=to].iter().all(|byte| *byte == 0xEE), "before length {len}");
-                assert_eq!(target[len + to + 1], 0xEE, "behind length {len}");
+                assert_eq!(target[len + to + 1], 0xEE, "after length {len}");
                 target.fill(0xEE);
                 let at = target.as_mut_ptr().wrapping_add(1 + to);
                 // SAFETY: as above.
                 unsafe { put(&expected, at) };
                 assert_eq!(target[1 + to..=len + to], expected, "length {len}, {from} to {to}");
                 assert!(target[..=to].iter().all(|byte| *byte == 0xEE), "before length {len}");
-                assert_eq!(target[len + to + 1], 0xEE, "behind length {len}");
+                assert_eq!(target[len + to + 1], 0xEE, "after length {len}");
             }
         }
     }
@@ -453,13 +461,13 @@ mod tests {
     }
 
     #[test]
-    fn unaligned_integers_are_read_as_their_bytes_are() {
+    fn unaligned_integers_are_read_in_byte_order() {
         let mut bytes: Vec<u8> = (1..=32).collect();
         for at in 0..16 {
             let eight: [u8; 8] = bytes[at..at + 8].try_into().unwrap();
             let four: [u8; 4] = bytes[at..at + 4].try_into().unwrap();
             let source = bytes.as_mut_ptr().wrapping_add(at);
-            // SAFETY: the vector holds eight bytes behind the pointer.
+            // SAFETY: the vector holds eight bytes from the pointer on.
             let (by_words, own) = unsafe {
                 (
                     (words::load_u64(source), words::load_u32(source)),

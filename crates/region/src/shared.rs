@@ -7,38 +7,41 @@ use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
 use crate::mapping;
 use crate::memory::{BYTES_MIN, MapError, Memory, Sharing};
 
-/// A file is none that can be mapped as a region.
+/// The reason why a file cannot be mapped as a region.
 #[derive(Debug, thiserror::Error)]
 pub enum ShareError {
-    /// Mapping it would end in a signal behind its end.
+    /// The file is too short: an access beyond its end would raise a signal.
     #[error(
-        "it has {found} bytes, and what it holds needs {expected}: it was cut off, or is something else"
+        "it has {found} bytes, expected at least {expected}: it was truncated, or is another kind of file"
     )]
     Short {
-        /// How many bytes it must have.
+        /// Required size, in bytes.
         expected: usize,
-        /// How many it has.
+        /// Size of the file, in bytes.
         found: u64,
     },
-    /// Whoever holds it could end its readers at any time.
+    /// The file is not sealed: its owner could kill its readers at any time.
     #[error(
-        "the file has no name and no seal against being cut off while it is read; whoever passed it must seal it first"
+        "the file is anonymous and not sealed against truncation; its owner must seal it first"
     )]
     Unsealed,
-    /// The system does not map it.
+    /// The system cannot map the file.
     #[error(transparent)]
     Map(#[from] MapError),
 }
 
 impl Memory {
-    /// Maps the first `bytes` of a file or memfd that is open for reading and writing; what is written is seen by all
-    /// who map it, and stays in the file. Offsets in it mean the same to everybody; addresses do not.
+    /// Maps the first `bytes` of a file or memfd that is open for reading and writing. All
+    /// processes that map it see the writes, which stay in the file. Offsets are the same in every
+    /// process; addresses are not.
     ///
-    /// Whoever can open the file for writing can also cut it off, and by that end with SIGBUS every process that maps
-    /// it: such files belong to those who trust each other, or are sealed ([`crate::file::seal`]).
+    /// A process that can open the file for writing can also truncate it, which kills every process
+    /// that maps it with SIGBUS. Such files must be shared only between processes that trust each
+    /// other, or be sealed ([`crate::file::seal`]).
     ///
     /// # Errors
-    /// [`ShareError::Short`] where the file has fewer bytes, [`ShareError::Map`] where the system does not map it.
+    /// [`ShareError::Short`] if the file has fewer bytes, [`ShareError::Map`] if the system cannot
+    /// map it.
     ///
     /// # Examples
     /// ```
@@ -63,20 +66,20 @@ impl Memory {
         Ok(Self::mapped(base, bytes, Sharing::Shared))
     }
 
-    /// Maps a whole file or memfd to be read while others write. The file need not be open for writing.
+    /// Maps a whole file or memfd for reading while other processes write. The file need not be
+    /// open for writing.
     ///
-    /// **Only load and read through it.** A store is answered by the system with SIGSEGV, whatever method it is made
-    /// with.
+    /// **Only load and read through the mapping.** A store by any method raises SIGSEGV.
     ///
-    /// A memfd must be sealed, so that whoever passed it cannot end this process by cutting it off. A file with a
-    /// name cannot be sealed: whoever may write it can end its readers.
+    /// A memfd must be sealed, so that its owner cannot kill this process by truncating it. A file
+    /// with a name cannot be sealed: a process that may write it can kill its readers.
     ///
     /// # Errors
-    /// [`ShareError::Short`] where it has less than a page, [`ShareError::Unsealed`] where it has no name and no seal,
-    /// [`ShareError::Map`] where the system does not map it.
+    /// [`ShareError::Short`] if the file is shorter than a page, [`ShareError::Unsealed`] if it has
+    /// neither a name nor a seal, [`ShareError::Map`] if the system cannot map it.
     pub fn read_only(file: &impl AsFd) -> Result<Self, ShareError> {
         let failed = |source| MapError { bytes: BYTES_MIN, source };
-        // Seals first: a length that can still change says nothing.
+        // The seals are checked first: until the length is sealed it can change.
         let has_name = fstat(file).map_err(|errno| failed(errno.into()))?.st_nlink > 0;
         let seals = fcntl_get_seals(file).unwrap_or(SealFlags::empty());
         if !has_name && !seals.contains(SealFlags::SHRINK) {
@@ -92,8 +95,8 @@ impl Memory {
         Ok(Self::mapped(base, bytes, Sharing::ReadOnly))
     }
 
-    /// Maps `bytes` of zeroed memory that processes forked from this one share with it. Pages are taken from the
-    /// system when they are first touched.
+    /// Maps `bytes` of zeroed memory shared with forked children. The system allocates pages at
+    /// first access.
     ///
     /// # Errors
     /// [`MapError`] if the system refuses.

@@ -1,34 +1,36 @@
-//! What bytes of a region are read into.
+//! The targets of reads from a region.
 
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
-/// What bytes of a region are read into: a `Vec`, which grows, or memory that somebody lends, of which there is so much
+/// A target for bytes of a region: a `Vec`, which grows, or borrowed memory of fixed length
 /// ([`Lent`]).
 ///
 /// # Safety
-/// [`Sink::append`] calls `copy` at most once, with memory that `len` bytes can be written to and that is nobody else's
-/// meanwhile: whoever copies believes it.
+/// [`Sink::append`] calls `copy` at most once, with memory that is valid for writes of `len` bytes
+/// and exclusive meanwhile: the callers of the trait rely on it.
 pub unsafe trait Sink {
-    /// How many bytes have been read into it.
+    /// Returns the number of bytes read into it.
     fn filled(&self) -> usize;
 
-    /// Appends `len` bytes, which `copy` writes to where it is told; it is not called where there is no room for them.
+    /// Appends `len` bytes, which `copy` writes to the given address. If they do not fit, `copy` is
+    /// not called.
     ///
     /// # Safety
     /// `copy` writes all `len` bytes, and nothing else.
     unsafe fn append(&mut self, len: usize, copy: impl FnOnce(NonNull<u8>));
 
-    /// Is all there that was read into it? Else what is there is not to be used.
+    /// True if all bytes read into it fitted. Otherwise the content must not be used.
     fn is_whole(&self) -> bool;
 
-    /// Takes back all but the first `filled` bytes.
+    /// Truncates to the first `filled` bytes.
     fn truncate(&mut self, filled: usize);
 
-    /// Appends bytes that are no region's.
+    /// Appends bytes from outside a region.
     #[inline]
     fn extend(&mut self, bytes: &[u8]) {
-        // SAFETY: as many bytes are written as are told, to memory that by the trait's promise is not that of `bytes`.
+        // SAFETY: exactly the announced bytes are written, to memory that by the trait's promise is
+        // not that of `bytes`.
         unsafe {
             self.append(bytes.len(), |to| {
                 to.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len());
@@ -37,7 +39,7 @@ pub unsafe trait Sink {
     }
 }
 
-// SAFETY: `reserve` makes the room, which is the Vec's own.
+// SAFETY: `reserve` allocates the memory, which belongs to the Vec.
 unsafe impl Sink for Vec<u8> {
     #[inline]
     fn filled(&self) -> usize {
@@ -48,8 +50,8 @@ unsafe impl Sink for Vec<u8> {
     unsafe fn append(&mut self, len: usize, copy: impl FnOnce(NonNull<u8>)) {
         self.reserve(len);
         let filled = self.len();
-        // SAFETY: `reserve` made room for `len` bytes behind the filled ones, which `copy` initialises before they count
-        // as filled: the caller vouches for it.
+        // SAFETY: `reserve` allocated `len` bytes behind the filled ones, and `copy` initialises
+        // them before they count as filled: the caller guarantees it.
         unsafe {
             copy(NonNull::new_unchecked(self.as_mut_ptr().add(filled)));
             self.set_len(filled + len);
@@ -67,7 +69,7 @@ unsafe impl Sink for Vec<u8> {
     }
 }
 
-/// Memory that somebody lends. What does not fit is not there, and is counted all the same.
+/// Borrowed memory. Bytes that do not fit are not written, but counted.
 ///
 /// ```
 /// use larder_region::{Lent, Sink};
@@ -86,26 +88,28 @@ pub struct Lent<'a> {
 }
 
 impl<'a> Lent<'a> {
-    /// Lends memory that has been written to before.
+    /// Borrows initialised memory.
     pub fn new(memory: &'a mut [u8]) -> Self {
-        // SAFETY: what is initialised is also what may be uninitialised; nothing here ever writes what is not.
+        // SAFETY: initialised memory may be treated as possibly uninitialised; this type only ever
+        // writes initialised bytes.
         Self::uninit(unsafe { &mut *(std::ptr::from_mut(memory) as *mut [MaybeUninit<u8>]) })
     }
 
-    /// Lends memory that need not have been.
+    /// Borrows possibly uninitialised memory.
     #[inline]
     pub fn uninit(memory: &'a mut [MaybeUninit<u8>]) -> Self {
         Self { memory, filled: 0 }
     }
 
-    /// How many bytes would still fit.
+    /// Returns the number of bytes that still fit.
     #[inline]
     pub fn left(&self) -> usize {
         self.memory.len().saturating_sub(self.filled)
     }
 }
 
-// SAFETY: what is given is a part of the memory that is lent exclusively, as long as was asked for.
+// SAFETY: the memory passed to `copy` is a part of the exclusively borrowed memory, with the
+// requested length.
 unsafe impl Sink for Lent<'_> {
     #[inline]
     fn filled(&self) -> usize {
@@ -136,7 +140,7 @@ unsafe impl Sink for Lent<'_> {
 mod tests {
     use super::*;
 
-    /// The same for each: so that Miri sees both.
+    /// Fills any sink, so that Miri checks both kinds.
     fn fill(sink: &mut impl Sink) {
         sink.extend(b"abc");
         sink.extend(b"");
@@ -145,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_stand_behind_those_that_are_there() {
+    fn bytes_are_appended_to_the_existing_ones() {
         let mut vec = Vec::new();
         fill(&mut vec);
         assert_eq!((&vec[..], vec.is_whole()), (&b"abxyz"[..], true));
@@ -157,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_counted_and_not_written() {
+    fn bytes_that_do_not_fit_are_counted_and_not_written() {
         let mut memory = [MaybeUninit::new(7); 4];
         let mut lent = Lent::uninit(&mut memory);
         fill(&mut lent);

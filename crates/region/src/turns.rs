@@ -1,19 +1,19 @@
-//! Turns: before every access to a region another thread may be let go first.
+//! Yield points: before every access to a region, a thread may yield to another.
 //!
-//! With the feature `interleavings` a scheduler that explores the orders in which threads can run is
-//! called before each access, and a long copy becomes several, so that it can be caught in the middle.
-//! Without the feature nothing of this is left.
+//! With the feature `interleavings`, a scheduler that explores the possible orders of threads is
+//! called before each access, and a long copy is split, so that it can be interrupted in the
+//! middle. Without the feature none of this is compiled.
 
-/// Why a thread offers its turn.
+/// The reason for a yield point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum YieldPoint {
-    /// It is about to access the region.
+    /// The thread is about to access the region.
     Access,
-    /// It waits for another thread: going on at once is of no use.
+    /// The thread waits for another one: it is useless to continue at once.
     Wait,
 }
 
-/// Lets the scheduler of this thread, if it has one, run others first.
+/// Lets the scheduler of this thread, if there is one, run other threads first.
 #[inline]
 pub fn offer(turn: YieldPoint) {
     #[cfg(feature = "interleavings")]
@@ -28,14 +28,14 @@ thread_local! {
     static SCHEDULER: std::cell::Cell<Option<fn(YieldPoint)>> = const { std::cell::Cell::new(None) };
 }
 
-/// From now on every turn of the calling thread is offered to `scheduler`; with none, to nobody.
+/// Passes every yield point of the calling thread to `scheduler` from now on; `None` ends that.
 #[cfg(feature = "interleavings")]
 pub fn schedule_by(scheduler: Option<fn(YieldPoint)>) {
     SCHEDULER.set(scheduler);
 }
 
-/// The parts, offset and length, in which `len` bytes are copied or compared; a turn is offered before
-/// each.
+/// Returns the parts, offset and length, in which `len` bytes are copied or compared; each is
+/// preceded by a yield point.
 #[cfg(not(feature = "interleavings"))]
 #[inline]
 pub(crate) fn parts(len: usize) -> impl Iterator<Item = (usize, usize)> {
@@ -44,7 +44,7 @@ pub(crate) fn parts(len: usize) -> impl Iterator<Item = (usize, usize)> {
 
 #[cfg(feature = "interleavings")]
 pub(crate) fn parts(len: usize) -> impl Iterator<Item = (usize, usize)> {
-    // Torn in a few places is torn: more turns only make what there is to explore larger.
+    // A copy torn in a few places is enough: more yield points only enlarge the search.
     const PARTS_MAX: usize = 4;
     const PART_BYTES_MIN: usize = 16;
     let part_bytes = len.div_ceil(PARTS_MAX).next_multiple_of(8).max(PART_BYTES_MIN);
@@ -60,7 +60,7 @@ mod tests {
     use crate::Memory;
 
     #[test]
-    fn every_access_offers_a_turn_and_a_long_copy_several() {
+    fn every_access_has_a_yield_point_and_a_long_copy_several() {
         thread_local!(static TURNS: std::cell::Cell<u32> = const { std::cell::Cell::new(0) });
         let turns = |access: &mut dyn FnMut()| {
             TURNS.set(0);

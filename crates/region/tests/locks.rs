@@ -1,4 +1,4 @@
-//! Locks end with their holder, and with nobody else.
+//! Locks end with their holder, and only with their holder.
 #![cfg(not(miri))]
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
@@ -18,16 +18,16 @@ fn place() -> (TempDir, PathBuf) {
     (folder, path)
 }
 
-/// Opens the file, and makes it where there is none.
+/// Opens the file, and creates it if it is missing.
 fn open(path: &Path) -> Locks {
     drop(File::options().create(true).append(true).open(path).unwrap());
     Locks::open(path).unwrap()
 }
 
-/// How long a test waits for a lock that ends.
+/// Longest wait for a lock that is released.
 ///
-/// A lock ends a moment after its holder where another test forks just then: until the child
-/// has closed what it was born with, it holds the lock too.
+/// A lock is released with a delay if another test forks at that moment: until the child has closed
+/// its inherited descriptors, it holds the lock too.
 const WHILE: Duration = Duration::from_secs(10);
 
 #[test]
@@ -35,13 +35,15 @@ fn a_byte_belongs_to_one_opening_at_a_time() {
     let (_folder, path) = place();
     let (one, other) = (open(&path), open(&path));
     assert!(one.try_lock(7).unwrap());
-    assert!(one.try_lock(7).unwrap(), "its own is no hindrance");
+    assert!(one.try_lock(7).unwrap(), "an opening is blocked by its own lock");
     assert!(!one.is_locked_by_other(7).unwrap());
     assert!(other.is_locked_by_other(7).unwrap());
     assert!(!other.try_lock(7).unwrap());
-    assert!(other.try_lock(6).unwrap() && other.try_lock(8).unwrap(), "neighbours are free");
+    assert!(other.try_lock(6).unwrap(), "the byte before is locked");
+    assert!(other.try_lock(8).unwrap(), "the byte after is locked");
     one.unlock(7).unwrap();
-    assert!(!other.is_locked_by_other(7).unwrap() && other.try_lock(7).unwrap());
+    assert!(!other.is_locked_by_other(7).unwrap());
+    assert!(other.try_lock(7).unwrap());
     assert!(other.try_lock(i64::MAX as u64).unwrap());
     assert!(matches!(other.try_lock(1 << 63), Err(LockError::System { .. })));
     drop(other);
@@ -49,7 +51,7 @@ fn a_byte_belongs_to_one_opening_at_a_time() {
 }
 
 #[test]
-fn waiting_ends_with_the_lock_or_with_the_time() {
+fn waiting_ends_with_the_lock_or_the_timeout() {
     let (_folder, path) = place();
     let (one, other) = (open(&path), open(&path));
     assert!(one.try_lock(0).unwrap());
@@ -75,7 +77,8 @@ fn a_killed_process_loses_its_locks() {
         sleep_for_ever()
     });
     assert_eq!(word.hear(), 1);
-    assert!(locks.is_locked_by_other(5).unwrap() && !locks.try_lock(5).unwrap());
+    assert!(locks.is_locked_by_other(5).unwrap());
+    assert!(!locks.try_lock(5).unwrap());
     child.kill();
     assert_eq!(child.wait(), -libc::SIGKILL);
     assert!(locks.lock_within(5, WHILE).unwrap());
@@ -99,19 +102,20 @@ fn a_child_does_not_keep_the_locks_of_a_killed_parent() {
         });
         assert_eq!(held.hear(), 1);
         let child = grown.hear() as libc::pid_t;
-        assert!(locks.is_locked_by_other(3).unwrap(), "a child that is forked takes nothing away");
+        assert!(locks.is_locked_by_other(3).unwrap(), "forking a child released the lock");
         parent.kill();
         parent.wait();
         let is_free = locks.lock_within(3, Duration::from_secs(1)).unwrap();
-        // SAFETY: a signal to the grandchild, which has done nothing but sleep; first to see that it lives.
+        // SAFETY: signals the grandchild, which only sleeps; first checks that it lives.
         let was_there =
             unsafe { libc::kill(child, 0) == 0 && libc::kill(child, libc::SIGKILL) == 0 };
-        assert!(was_there && is_free, "child lives: {was_there}, lock free: {is_free}");
+        assert!(was_there, "child lives: {was_there}, lock free: {is_free}");
+        assert!(is_free, "child lives: {was_there}, lock free: {is_free}");
     }
 }
 
 #[test]
-fn what_was_opened_before_a_fork_is_of_no_use_but_to_open_it_again() {
+fn locks_opened_before_a_fork_can_only_be_reopened_in_the_child() {
     let (_folder, path) = place();
     for locks in [open(&path), Locks::anonymous().unwrap()] {
         assert!(locks.try_lock(1).unwrap());
@@ -134,25 +138,22 @@ fn what_was_opened_before_a_fork_is_of_no_use_but_to_open_it_again() {
         });
         assert_eq!(child.wait(), 0);
         assert_eq!(forks(), before);
-        assert!(locks.lock_within(2, WHILE).unwrap(), "the parent's own go on as before");
+        assert!(locks.lock_within(2, WHILE).unwrap(), "the parent's locks no longer work");
         let other = locks.reopened().unwrap();
-        assert!(
-            other.is_locked_by_other(1).unwrap(),
-            "the child has given up nothing of its parent's"
-        );
+        assert!(other.is_locked_by_other(1).unwrap(), "the child released a lock of its parent");
     }
 }
 
 #[test]
-fn a_child_that_drops_what_it_inherited_takes_nothing_from_its_parent_or_itself() {
+fn a_child_that_drops_inherited_locks_releases_no_lock_and_closes_no_other_file() {
     let (_folder, path) = place();
-    // Whether the child can open the file anew or not.
+    // With and without the ability of the child to reopen the file.
     for files_max in [None, Some(0)] {
         let mut locks = Some(open(&path));
-        // Children that other tests fork just now may take a moment.
+        // Children that other tests fork at this moment may hold the lock briefly.
         assert!(locks.as_ref().unwrap().lock_within(0, WHILE).unwrap());
         let child = fork(|| {
-            // This one opens files of its own in between, and forks once more.
+            // The child opens files of its own in between, and forks again.
             let before = rustix::process::getrlimit(rustix::process::Resource::Nofile);
             let Ok(own) = Locks::open(&path) else { return 1 };
             let fewer = rustix::process::Rlimit { current: files_max.or(before.current), ..before };
@@ -169,7 +170,7 @@ fn a_child_that_drops_what_it_inherited_takes_nothing_from_its_parent_or_itself(
                     Ok(_) if files_max.is_none() => (),
                     _ => return 4,
                 }
-                // These take the numbers that are free: among them that of a descriptor that was closed.
+                // These take the free numbers, among them that of a closed descriptor.
                 let others: Vec<_> = (0..8).filter_map(|_| File::open("/dev/null").ok()).collect();
                 drop(own);
                 drop(locks.take());
@@ -185,7 +186,7 @@ fn a_child_that_drops_what_it_inherited_takes_nothing_from_its_parent_or_itself(
 }
 
 #[test]
-fn a_fork_in_the_middle_of_opening_and_closing_loses_no_lock() {
+fn a_fork_during_opening_and_closing_leaks_no_lock() {
     let (_folder, path) = place();
     let probe = open(&path);
     let is_done = std::sync::atomic::AtomicBool::new(false);
@@ -203,21 +204,23 @@ fn a_fork_in_the_middle_of_opening_and_closing_loses_no_lock() {
         }
         is_done.store(true, std::sync::atomic::Ordering::Relaxed);
         opener.join().unwrap();
-        assert!(probe.lock_within(9, WHILE).unwrap(), "a sleeping child has it");
+        assert!(probe.lock_within(9, WHILE).unwrap(), "a sleeping child holds the lock");
     });
 }
 
 #[test]
-fn the_locks_are_those_of_the_file_under_all_of_its_names() {
+fn the_locks_belong_to_the_file_under_all_of_its_names() {
     let (folder, path) = place();
     let one = open(&path);
     let (link, symbolic) = (folder.path().join("link"), folder.path().join("symbolic"));
     std::fs::hard_link(&path, &link).unwrap();
     let other = Locks::open(&link).unwrap();
-    assert!(one.try_lock(1).unwrap() && other.is_locked_by_other(1).unwrap());
+    assert!(one.try_lock(1).unwrap());
+    assert!(other.is_locked_by_other(1).unwrap());
     let file = File::open(&path).unwrap();
-    assert!(one.is_of(&file) && other.is_of(&file));
-    assert!(locks::is_locked(&file, 1).unwrap(), "reading is enough to ask");
+    assert!(one.is_of(&file));
+    assert!(other.is_of(&file));
+    assert!(locks::is_locked(&file, 1).unwrap(), "a read-only opening cannot query the lock");
     assert!(!locks::is_locked(&file, 2).unwrap());
     assert!(!one.is_of(&File::open(folder.path()).unwrap()));
 
@@ -231,13 +234,14 @@ fn the_locks_are_those_of_the_file_under_all_of_its_names() {
 }
 
 #[test]
-fn memory_without_a_name_has_locks_of_its_own() {
+fn an_anonymous_file_has_locks_of_its_own() {
     let region = file::memfd("region", 4096).unwrap();
     let memory = Memory::shared(&region, 4096).unwrap();
     let (one, other) =
         (Locks::of(&region, "region").unwrap(), Locks::of(&region, "region").unwrap());
-    assert!(one.try_lock(locks::BYTES_AT).unwrap() && !other.try_lock(locks::BYTES_AT).unwrap());
-    // In another process to which it was passed.
+    assert!(one.try_lock(locks::BYTES_AT).unwrap());
+    assert!(!other.try_lock(locks::BYTES_AT).unwrap());
+    // In a second process that receives the descriptor.
     let child = fork(|| {
         let Ok(own) = Locks::of(&region, "region") else { return 1 };
         match (own.try_lock(locks::BYTES_AT), own.try_lock(locks::BYTES_AT + 1)) {
@@ -253,19 +257,20 @@ fn memory_without_a_name_has_locks_of_its_own() {
 }
 
 #[test]
-fn a_file_that_is_made_has_locks_before_it_has_its_name() {
+fn a_new_file_has_locks_before_it_has_its_name() {
     let (_folder, path) = place();
     let new = NewFile::create(&path, 4096, &Access::default()).unwrap();
     let locks = new.locks().unwrap();
     assert!(locks.try_lock(locks::BYTES_AT + 1).unwrap());
     let file = new.publish().unwrap();
-    assert!(locks.is_of(&file) && locks::is_locked(&file, locks::BYTES_AT + 1).unwrap());
-    assert!(!locks::is_locked(&file, locks::BYTES_AT).unwrap(), "it is made");
+    assert!(locks.is_of(&file));
+    assert!(locks::is_locked(&file, locks::BYTES_AT + 1).unwrap());
+    assert!(!locks::is_locked(&file, locks::BYTES_AT).unwrap(), "the creator's lock is still held");
 }
 
 #[test]
-fn more_files_than_can_be_watched_are_an_error() {
-    // In a child, for the other tests open some too.
+fn opening_too_many_lock_files_is_an_error() {
+    // In a child, since other tests open files too.
     let child = fork(|| {
         let opened: Vec<_> = (0..300).map(|_| Locks::anonymous()).collect();
         let refused =
@@ -280,15 +285,17 @@ fn more_files_than_can_be_watched_are_an_error() {
 }
 
 #[test]
-fn a_lock_file_that_was_passed_has_locks_of_its_own() {
+fn a_passed_lock_file_has_locks_of_its_own() {
     let locks = Locks::anonymous().unwrap();
     assert!(locks.try_lock(1).unwrap());
     let to_pass = locks.to_pass().unwrap();
     let passed = Locks::of(&to_pass, "locks").unwrap();
-    assert!(!passed.try_lock(1).unwrap() && passed.try_lock(2).unwrap());
+    assert!(!passed.try_lock(1).unwrap());
+    assert!(passed.try_lock(2).unwrap());
     drop(locks);
     let free = passed.lock_within(1, WHILE).unwrap();
-    assert!(free, "what was opened to be passed holds nothing");
+    assert!(free, "the passed descriptor holds the lock");
     let again = Locks::of(&to_pass, "locks").unwrap();
-    assert!(!again.try_lock(1).unwrap() && !again.try_lock(2).unwrap());
+    assert!(!again.try_lock(1).unwrap());
+    assert!(!again.try_lock(2).unwrap());
 }

@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mprotect};
 use tempfile::TempDir;
 
-/// On a tmpfs, where there is one.
+/// On a tmpfs, if there is one.
 fn place() -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let path = folder.path().join("region");
@@ -48,7 +48,7 @@ fn a_file_shorter_than_the_region_is_refused() {
 }
 
 #[test]
-fn what_one_process_writes_another_reads() {
+fn writes_of_one_process_are_visible_to_another() {
     let memory = Memory::shared_anonymous(BYTES).unwrap();
     let file = file::memfd("both", BYTES as u64).unwrap();
     let mapped = Memory::shared(&file, BYTES).unwrap();
@@ -63,14 +63,15 @@ fn what_one_process_writes_another_reads() {
 }
 
 #[test]
-fn a_reader_sees_what_is_written_after_it_came() {
+fn a_reader_sees_writes_made_after_it_mapped_the_file() {
     let file = file::memfd("seen", BYTES as u64).unwrap();
     let memory = Memory::shared(&file, BYTES).unwrap();
     let unsealed = Memory::read_only(&file).unwrap_err();
     assert!(matches!(unsealed, ShareError::Unsealed), "{unsealed}");
     file::seal(&file).unwrap();
     let reader = Memory::read_only(&file).unwrap();
-    assert!(reader.is_read_only() && !memory.is_read_only());
+    assert!(reader.is_read_only());
+    assert!(!memory.is_read_only());
     assert_eq!((reader.bytes(), reader.word(8).load(Relaxed)), (BYTES, 0));
     memory.word(8).store(9, Relaxed);
     memory.write(BYTES - 3, b"end");
@@ -79,7 +80,7 @@ fn a_reader_sees_what_is_written_after_it_came() {
 
     reader.release(0, BYTES);
     reader.take(0, BYTES).unwrap();
-    assert!(memory.equals(BYTES - 3, b"end"), "a reader gives nothing away");
+    assert!(memory.equals(BYTES - 3, b"end"), "a read-only mapping released pages");
     let child = fork(|| {
         reader.word(8).store(1, Relaxed);
         0
@@ -88,7 +89,7 @@ fn a_reader_sees_what_is_written_after_it_came() {
 }
 
 #[test]
-fn a_file_open_for_reading_can_be_read_and_not_shared() {
+fn a_file_open_for_reading_can_be_read_but_not_shared() {
     let (_folder, path) = place();
     let new = NewFile::create(&path, BYTES as u64, &Access::default()).unwrap();
     new.publish().unwrap();
@@ -99,13 +100,15 @@ fn a_file_open_for_reading_can_be_read_and_not_shared() {
 }
 
 #[test]
-fn a_file_whose_length_is_sealed_can_be_mapped_to_write_and_not_be_cut() {
+fn a_file_with_sealed_length_can_be_mapped_for_writing_but_not_truncated() {
     let file = file::memfd("sealed", BYTES as u64).unwrap();
     assert!(!file::is_length_sealed(&file));
     file::seal_length(&file).unwrap();
-    assert!(file::is_length_sealed(&file) && !file::is_sealed(&file));
-    assert!(file.set_len(0).is_err() && file.set_len(2 * BYTES as u64).is_err());
-    assert!(file::seal(&file).is_err(), "the seals are final");
+    assert!(file::is_length_sealed(&file));
+    assert!(!file::is_sealed(&file));
+    assert!(file.set_len(0).is_err());
+    assert!(file.set_len(2 * BYTES as u64).is_err());
+    assert!(file::seal(&file).is_err(), "the seals were changed");
     assert_eq!(
         std::os::unix::fs::PermissionsExt::mode(&file.metadata().unwrap().permissions()) & 0o777,
         0o600
@@ -116,7 +119,7 @@ fn a_file_whose_length_is_sealed_can_be_mapped_to_write_and_not_be_cut() {
     one.word(8).store(7, Relaxed);
     assert_eq!(other.word(8).load(Relaxed), 7);
     one.release(0, BYTES);
-    assert_eq!(other.word(8).load(Relaxed), 0, "the system takes pages back");
+    assert_eq!(other.word(8).load(Relaxed), 0, "the released page kept its content");
     Memory::read_only(&passed).unwrap();
     let sealed = file::memfd("sealed", BYTES as u64).unwrap();
     file::seal(&sealed).unwrap();
@@ -124,7 +127,7 @@ fn a_file_whose_length_is_sealed_can_be_mapped_to_write_and_not_be_cut() {
 }
 
 #[test]
-fn nobody_writes_a_sealed_file_but_who_has_mapped_it() {
+fn a_sealed_file_is_writable_only_through_existing_mappings() {
     let file = file::memfd("sealed", BYTES as u64).unwrap();
     let memory = Memory::shared(&file, BYTES).unwrap();
     assert!(!file::is_sealed(&file));
@@ -133,7 +136,8 @@ fn nobody_writes_a_sealed_file_but_who_has_mapped_it() {
     memory.write(0, b"still");
     memory.word(8192).store(1, Relaxed);
 
-    // As who gets it through a socket: the same descriptor, and one that is opened anew.
+    // As a process that receives it through a socket: with the same descriptor, and with a reopened
+    // one.
     let again = File::options()
         .read(true)
         .write(true)
@@ -150,19 +154,19 @@ fn nobody_writes_a_sealed_file_but_who_has_mapped_it() {
             4096,
         );
         assert_eq!(punched, Err(Errno::PERM));
-        assert!(file::seal(&passed).is_err(), "nor can the seals be changed");
+        assert!(file::seal(&passed).is_err(), "the seals were changed");
         assert!(!can_be_made_writable(&passed));
     }
     assert!(memory.equals(0, b"still"));
     assert_eq!(memory.word(8192).load(Relaxed), 1);
     memory.release(0, BYTES);
-    assert!(memory.equals(0, b"still"), "the system gives no pages of it back");
+    assert!(memory.equals(0, b"still"), "a sealed file lost its content");
     assert!(file::extend(&file, 2 << 20).is_err());
 }
 
-/// By a mapping that may be read first.
+/// Tries with a mapping that is read-only at first.
 fn can_be_made_writable(file: &impl AsFd) -> bool {
-    // SAFETY: a mapping of its own that nobody uses.
+    // SAFETY: the mapping is new, and no reference into it exists.
     unsafe {
         let access = ProtFlags::READ;
         let base = mmap(std::ptr::null_mut(), BYTES, access, MapFlags::SHARED, file, 0).unwrap();
@@ -173,12 +177,12 @@ fn can_be_made_writable(file: &impl AsFd) -> bool {
 }
 
 #[test]
-fn memory_given_back_is_free_for_everybody_and_can_be_taken_again() {
+fn released_memory_is_free_in_every_mapping_and_can_be_taken_again() {
     let (_folder, path) = place();
     let new = NewFile::create(&path, BYTES as u64, &Access::default()).unwrap();
     let file = new.publish().unwrap();
     let on_disk = || file.metadata().unwrap().blocks() * 512;
-    assert!(on_disk() >= BYTES as u64, "all of it is reserved: {}", on_disk());
+    assert!(on_disk() >= BYTES as u64, "the file is not fully allocated: {} bytes", on_disk());
     let (one, other) =
         (Memory::shared(&file, BYTES).unwrap(), Memory::shared(&file, BYTES).unwrap());
     one.write(0, &[7; 5 * 4096]);
@@ -190,7 +194,7 @@ fn memory_given_back_is_free_for_everybody_and_can_be_taken_again() {
     assert_eq!(zeros, [false, true, true, false, false]);
     one.take(4000, 3 * 4096).unwrap();
     assert_eq!(on_disk(), BYTES as u64);
-    assert!(other.equals(0, &[7; 4096]), "what was there stays");
+    assert!(other.equals(0, &[7; 4096]), "taking memory changed the content");
 
     let anonymous = Memory::shared_anonymous(BYTES).unwrap();
     anonymous.write(0, &[7; 8192]);
@@ -199,7 +203,7 @@ fn memory_given_back_is_free_for_everybody_and_can_be_taken_again() {
 }
 
 #[test]
-fn a_file_has_room_to_grow_that_takes_no_memory() {
+fn extending_a_file_takes_no_memory() {
     let (_folder, path) = place();
     let new = NewFile::create(&path, BYTES as u64, &Access::default()).unwrap();
     file::extend(new.file(), 1 << 40).unwrap();
@@ -212,7 +216,7 @@ fn a_file_has_room_to_grow_that_takes_no_memory() {
 }
 
 #[test]
-fn want_of_room_is_an_error_that_names_the_file_and_the_bytes() {
+fn a_full_file_system_is_an_error_that_names_the_file_and_the_bytes() {
     let (folder, path) = place();
     // More than any machine has.
     let bytes = 1 << 60;
@@ -221,11 +225,11 @@ fn want_of_room_is_an_error_that_names_the_file_and_the_bytes() {
     for part in [path.to_str().unwrap(), "1152921504606846976"] {
         assert!(error.to_string().contains(part), "{error}");
     }
-    assert!(names_in(folder.path()).is_empty(), "nothing is left");
+    assert!(names_in(folder.path()).is_empty(), "a temporary file was left behind");
 }
 
 #[test]
-fn a_file_longer_than_this_process_may_have_is_an_error_and_no_signal() {
+fn a_file_beyond_the_size_limit_is_an_error_and_not_a_signal() {
     let (_folder, path) = place();
     let child = fork(|| {
         let limit = rustix::process::Rlimit { current: Some(8192), maximum: Some(8192) };
@@ -247,13 +251,13 @@ fn a_file_longer_than_this_process_may_have_is_an_error_and_no_signal() {
 }
 
 #[test]
-fn a_file_appears_whole_or_not_at_all() {
+fn a_file_appears_complete_or_not_at_all() {
     let (folder, path) = place();
     let new = NewFile::create(&path, 4096, &Access::default()).unwrap();
     assert!(!path.exists());
     let busy = NewFile::create(&path, 4096, &Access::default()).unwrap_err();
     assert!(matches!(busy, FileError::Busy { .. }), "{busy}");
-    // A child that was forked in between undoes nothing when it drops what it inherited.
+    // A child forked in between undoes nothing when it drops the inherited file.
     let mut inherited = Some(new);
     assert_eq!(fork(|| (drop(inherited.take()), 0).1).wait(), 0);
     assert!(NewFile::create(&path, 4096, &Access::default()).is_err());
@@ -261,7 +265,7 @@ fn a_file_appears_whole_or_not_at_all() {
     assert_eq!(names_in(folder.path()), ["region"]);
 
     drop(NewFile::create(&path, 4096, &Access::default()).unwrap());
-    assert_eq!(names_in(folder.path()), ["region"], "dropped is removed");
+    assert_eq!(names_in(folder.path()), ["region"], "a dropped file was not removed");
     let second = NewFile::create(&path, 8192, &Access::default()).unwrap();
     let exists = second.publish().unwrap_err();
     assert!(matches!(exists, FileError::Exists { .. }), "{exists}");
@@ -276,7 +280,7 @@ fn a_file_appears_whole_or_not_at_all() {
 }
 
 #[test]
-fn what_a_killed_maker_left_is_removed_by_the_next() {
+fn the_next_creator_removes_the_remains_of_a_killed_one() {
     let (folder, path) = place();
     let word = Word::new();
     let child = fork(|| {
@@ -297,7 +301,7 @@ fn what_a_killed_maker_left_is_removed_by_the_next() {
 }
 
 #[test]
-fn of_many_makers_one_publishes() {
+fn one_of_many_creators_publishes() {
     let (folder, path) = place();
     let published = std::sync::atomic::AtomicUsize::new(0);
     std::thread::scope(|scope| {
@@ -317,9 +321,9 @@ fn of_many_makers_one_publishes() {
 }
 
 #[test]
-fn a_file_is_for_whom_it_was_made_for() {
+fn a_file_has_the_requested_owner_and_permissions() {
     let (_folder, path) = place();
-    // In a child, for the umask is the whole process's.
+    // In a child, since the umask belongs to the whole process.
     for umask in [0, 0o777] {
         for (access, expected) in [(Access::default(), 0o600), (Access::mode(0o664), 0o664)] {
             let child = fork(|| {
@@ -353,7 +357,7 @@ fn a_file_is_for_whom_it_was_made_for() {
 }
 
 #[test]
-fn who_may_not_is_told_whose_the_file_is() {
+fn a_denied_access_names_the_file_and_its_mode() {
     let (folder, path) = place();
     let chmod = |path: &Path, mode| {
         std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
@@ -361,7 +365,7 @@ fn who_may_not_is_told_whose_the_file_is() {
     NewFile::create(&path, 4096, &Access::mode(0o400)).unwrap().publish().unwrap();
     chmod(folder.path(), 0o555);
     let child = fork(|| {
-        // SAFETY: no memory is involved. Root may do everything, so the child is somebody else.
+        // SAFETY: no memory is involved. Root may do everything, so the child becomes another user.
         let is_other = unsafe {
             libc::getuid() != 0 || libc::setgid(54_321) == 0 && libc::setuid(54_321) == 0
         };
@@ -370,14 +374,14 @@ fn who_may_not_is_told_whose_the_file_is() {
         }
         let opened = file::open(&path).map(drop).unwrap_err();
         let made = NewFile::create(&folder.path().join("new"), 1, &Access::default()).unwrap_err();
-        let told = |error: &FileError, of: &Path, expected| match error {
+        let names = |error: &FileError, of: &Path, expected| match error {
             FileError::Permission { of: found, mode, .. } => found == of && *mode == expected,
             _ => false,
         };
-        if !told(&opened, &path, 0o400) || !opened.to_string().contains("mode 400") {
+        if !names(&opened, &path, 0o400) || !opened.to_string().contains("mode 400") {
             return 2;
         }
-        if told(&made, folder.path(), 0o555) { 0 } else { 3 }
+        if names(&made, folder.path(), 0o555) { 0 } else { 3 }
     });
     let ended = child.wait();
     chmod(folder.path(), 0o755);
@@ -385,7 +389,7 @@ fn who_may_not_is_told_whose_the_file_is() {
 }
 
 #[test]
-fn what_is_no_regular_file_is_refused() {
+fn files_that_are_not_regular_are_refused() {
     let (folder, path) = place();
     assert!(matches!(file::open(&path), Err(FileError::Missing { .. })));
     let (link, pipe) = (folder.path().join("link"), folder.path().join("pipe"));

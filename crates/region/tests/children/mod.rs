@@ -9,8 +9,9 @@ use std::os::fd::OwnedFd;
 /// A forked process, killed when it is dropped.
 pub(crate) struct Child(libc::pid_t);
 
-/// Forks a child that runs `run` and ends with what it returns, in 20 seconds at the latest. Other threads of the test
-/// are not in it, so it may allocate (the C library sees to that), and no more. A panic ends it with 101.
+/// Forks a child that calls `run` and exits with its result, after 20 seconds at the latest. The
+/// child has none of the test's other threads; it may allocate, which the C library ensures, but
+/// must not rely on other locks. A panic ends it with 101.
 pub(crate) fn fork(run: impl FnOnce() -> i32) -> Child {
     let run = std::panic::AssertUnwindSafe(run);
     // SAFETY: the child runs the closure only, and ends without unwinding into the test.
@@ -28,11 +29,11 @@ pub(crate) fn fork(run: impl FnOnce() -> i32) -> Child {
 
 impl Child {
     pub(crate) fn kill(&self) {
-        // SAFETY: the child is ours and not waited for yet, so that the number is its own.
+        // SAFETY: the child is ours and not waited for yet, so the process id is its own.
         unsafe { libc::kill(self.0, libc::SIGKILL) };
     }
 
-    /// What it ended with, or minus the signal that ended it.
+    /// Returns the exit status, or the negated number of the signal that ended it.
     pub(crate) fn wait(self) -> i32 {
         let status = self.reap();
         std::mem::forget(self);
@@ -62,7 +63,7 @@ pub(crate) fn sleep_for_ever() -> ! {
     }
 }
 
-/// A pipe on which a child says that it has come so far.
+/// A pipe on which a child reports its progress.
 pub(crate) struct Word(OwnedFd, OwnedFd);
 
 impl Word {
@@ -75,7 +76,8 @@ impl Word {
         File::from(self.1.try_clone().unwrap()).write_all(&word.to_le_bytes()).unwrap();
     }
 
-    /// Waits for it; a child that died in between is found by the alarm of the others at the latest.
+    /// Waits for the report. If the child died, the alarm of other children ends the wait at the
+    /// latest.
     pub(crate) fn hear(&self) -> u32 {
         let mut word = [0; 4];
         rustix::event::poll(
@@ -84,7 +86,7 @@ impl Word {
         )
         .ok()
         .filter(|ready| *ready > 0)
-        .expect("a child said nothing");
+        .expect("the child ended without a report");
         File::from(self.0.try_clone().unwrap()).read_exact(&mut word).unwrap();
         u32::from_le_bytes(word)
     }
