@@ -1,5 +1,5 @@
-//! One of several programs, in several languages, that use one shared cache at the same time and check each other's
-//! writes. `bindings/go/conformance` says what each of them does, and runs them.
+//! One of several programs, in several languages, that use one shared cache at the same time and
+//! check each other's writes. `bindings/go/conformance` documents their roles and runs them.
 //!
 //! `cargo run --release -p larder --example peer -- FILE ROUNDS SELF PEER...`
 
@@ -37,7 +37,8 @@ impl Peer {
         Ok(self.cache.set(key, format!("{text} {sum:016x}"), None)?)
     }
 
-    /// Who has stored the value of a key, in which round; the value has to be whole.
+    /// Returns the writer and the round of a key's value, after checking that the value is
+    /// complete.
     fn read(&self, key: &str) -> Outcome<Option<(String, u64)>> {
         let Some(value) = self.cache.get(key) else { return Ok(None) };
         let value = String::from_utf8(value)?;
@@ -48,11 +49,11 @@ impl Peer {
         let words: Vec<&str> = text.split(' ').collect();
         match words[..] {
             [writer, of, round, _] if of == key => Ok(Some((writer.to_owned(), round.parse()?))),
-            _ => Err(format!("the value of {key} is that of another key: {value}").into()),
+            _ => Err(format!("the value of {key} belongs to another key: {value}").into()),
         }
     }
 
-    /// Waits until all have come as far.
+    /// Waits until all programs have reached this point.
     fn meet(&self, name: &str) -> Outcome {
         self.store(&format!("{name}:{}", self.own), 0)?;
         let started = Instant::now();
@@ -74,7 +75,7 @@ impl Peer {
             self.store(&shared, round)?;
             if self.cache.increment("count", 1)?.is_none() {
                 self.cache.add("count", "0", None)?;
-                self.cache.increment("count", 1)?.ok_or("the counter is not there")?;
+                self.cache.increment("count", 1)?.ok_or("the counter is missing")?;
             }
             self.read(&shared)?;
             let other = &self.all[usize::try_from(round)? % self.all.len()];
@@ -94,7 +95,7 @@ impl Peer {
                 let found = self.read(&format!("{peer}:{number}"))?;
                 let last = (peer.clone(), self.rounds - KEYS + number);
                 if found.as_ref() != Some(&last) {
-                    return Err(format!("in the end there is {found:?}, not {last:?}").into());
+                    return Err(format!("the final value is {found:?}, expected {last:?}").into());
                 }
             }
         }

@@ -1,11 +1,11 @@
-//! Regions for readers in other languages: files of caches in which something of everything is, and beside each a JSON
-//! file that says what must be found there, as this library finds it.
+//! Regions for readers in other languages: files of caches with items of every form, and beside
+//! each a JSON file with the content that this library reads from it.
 //!
 //! `cargo run --release -p larder --example region_cases -- FOLDER`
 //!
-//! They are of this boot and this machine, so they are made anew for each test. A case is a line of the JSON:
-//! `{"key": hexadecimal, "found": true, "bytes": of the value, "fnv1a": its 64-bit FNV-1a hash, "flags": …, "cas": …,
-//! "ttl_secs": 0 for ever, "stale": …, "won": …}`.
+//! The regions belong to this boot and this machine, so each test creates them again. A case is a
+//! line of the JSON: `{"key": hexadecimal, "found": true, "bytes": of the value, "fnv1a": its
+//! 64-bit FNV-1a hash, "flags": …, "cas": …, "ttl_secs": 0 for ever, "stale": …, "won": …}`.
 
 use std::error::Error;
 use std::fmt::Write;
@@ -17,7 +17,7 @@ use larder::{Builder, Cache, Clock, Deadline, StoreMode, StoreRequest};
 
 type Outcome = Result<(), Box<dyn Error>>;
 
-/// A cache in a file of its own, and the keys that shall be looked for in it.
+/// A cache in its own file, and the keys to look up in it.
 struct Scene {
     cache: Cache,
     path: PathBuf,
@@ -25,7 +25,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// The clock is moved by this program alone, so that nobody waits for what expires.
+    /// Creates a cache whose clock only this program moves, so that no test waits for expiry.
     fn begin(
         folder: &Path,
         name: &str,
@@ -36,7 +36,7 @@ impl Scene {
         Ok(Self { cache: set_up(builder).open()?, path, keys: Vec::new() })
     }
 
-    /// Has a key looked for, and stores it.
+    /// Adds a key to look up, and stores it.
     fn set(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Outcome {
         self.store(&StoreRequest::new(key.as_ref(), StoreMode::Set), value)
     }
@@ -51,7 +51,7 @@ impl Scene {
         self.keys.push(key.as_ref().to_vec());
     }
 
-    /// Writes down what is found, and lets go of the file.
+    /// Writes the expected content, and closes the file.
     fn end(self) -> Outcome {
         let Self { cache, path, mut keys } = self;
         keys.sort_unstable();
@@ -97,12 +97,12 @@ fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xCBF2_9CE4_8422_2325, step)
 }
 
-/// Bytes that differ from place to place.
+/// Returns bytes that depend on their position and the seed.
 fn value(bytes: usize, seed: usize) -> Vec<u8> {
     (0..bytes).map(|at| ((at + seed).wrapping_mul(0x9E37_79B9) >> 13) as u8).collect()
 }
 
-/// Values of all kinds and lengths, with all that can be known of them.
+/// Values of all forms and lengths, with all kinds of metadata.
 fn kinds(mut scene: Scene) -> Outcome {
     for bytes in (0..70).chain([100, 1000, 8000, 16_384, 16_385, 100_000, 700_000]) {
         scene.set(format!("of {bytes} bytes"), value(bytes, bytes))?;
@@ -162,7 +162,7 @@ fn kinds(mut scene: Scene) -> Outcome {
     scene.end()
 }
 
-/// Some items of before a flush, and some of after it.
+/// Items stored before and after a flush.
 fn flushed(mut scene: Scene) -> Outcome {
     for at in 0..100 {
         scene.set(format!("before {at}"), value(at, at))?;
@@ -171,18 +171,18 @@ fn flushed(mut scene: Scene) -> Outcome {
     for at in 0..100 {
         scene.set(format!("after {at}"), value(at, at))?;
     }
-    // Long after whoever reads has read.
+    // Long after all readers have finished.
     scene.cache.clear_at(scene.cache.now() + 100_000);
     scene.end()
 }
 
-/// A flush that is due, and that nobody has done yet who can.
+/// A flush that is due, but that no process has performed yet.
 fn flush_due(mut scene: Scene) -> Outcome {
     for at in 0..100 {
         scene.set(format!("k{at}"), "v")?;
     }
     scene.cache.clear_at(scene.cache.now() + 1);
-    // What is found now is written down: nothing, but nothing may say so to the cache.
+    // The expected content is empty, but the cache must not notice the flush.
     let now = scene.cache.now();
     let Scene { cache, path, keys } = scene;
     cache.tick(now + 1);
@@ -196,7 +196,7 @@ fn flush_due(mut scene: Scene) -> Outcome {
     Ok(fs::write(path.with_extension("json"), format!("[\n{}\n]\n", lines.join(",\n")))?)
 }
 
-/// Several times as much as there is room for.
+/// Several times as many items as fit.
 fn evicted(mut scene: Scene) -> Outcome {
     for at in 0..30_000 {
         let bytes = if at % 100 == 0 { 40_000 } else { at % 900 };
@@ -208,7 +208,7 @@ fn evicted(mut scene: Scene) -> Outcome {
     scene.end()
 }
 
-/// So many small items that the index has grown, and some groups have others behind them.
+/// Enough small items that the index grows and some groups have overflow groups.
 fn grown(mut scene: Scene) -> Outcome {
     let at_first = scene.cache.report().groups;
     for at in 0..60_000 {
@@ -216,18 +216,18 @@ fn grown(mut scene: Scene) -> Outcome {
     }
     let report = scene.cache.report();
     if report.groups < 4 * at_first || report.overflow_groups == 0 {
-        return Err(format!("the index did not grow as it should: {report:?}").into());
+        return Err(format!("the index did not grow as expected: {report:?}").into());
     }
     scene.end()
 }
 
-/// Writes all of them.
+/// Writes all regions.
 pub(crate) fn main() -> Outcome {
     let folder = env::args_os().nth(1).ok_or("usage: region_cases FOLDER")?;
     write_to(Path::new(&folder))
 }
 
-/// The same, to a folder.
+/// Writes all regions to a folder.
 pub(crate) fn write_to(folder: &Path) -> Outcome {
     let begin = |name| Scene::begin(folder, name, |builder| builder.cas(true));
     kinds(begin("kinds")?)?;

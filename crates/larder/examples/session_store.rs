@@ -1,5 +1,5 @@
-//! Sessions of a web site: each dies 30 minutes after it was seen last, and all of a user's at once when the user
-//! changes the password.
+//! Sessions of a web site: each expires 30 minutes after its last use, and all sessions of a user
+//! end when the user changes the password.
 //!
 //! `cargo run --release -p larder --example session_store`
 
@@ -18,12 +18,13 @@ struct Sessions {
 
 impl Sessions {
     fn open() -> Result<Self, Box<dyn Error>> {
-        // A clock that this example moves itself, so that nobody has to wait for half an hour.
+        // The example moves the clock itself instead of waiting for half an hour.
         let cache = Cache::builder().memory_bytes(64 << 20).clock(Clock::Ticked).open()?;
         Ok(Self { cache, tokens: RandomState::new() })
     }
 
-    /// Begins a session; gives its key. (A real site draws the token from a generator made for secrets.)
+    /// Begins a session and returns its key. (A real site draws the token from a cryptographic
+    /// generator.)
     fn begin(&self, user: u64, cart: &str) -> Result<String, larder::StoreError> {
         loop {
             let token = self.tokens.hash_one((user, self.cache.len()));
@@ -34,13 +35,13 @@ impl Sessions {
         }
     }
 
-    /// What a session holds; whoever looks keeps it alive.
+    /// Returns the content of a session and keeps it alive.
     fn see(&self, key: &str) -> Result<Option<String>, larder::StoreError> {
         let cart = self.cache.get_and_touch(key, Some(IDLE_MAX))?;
         Ok(cart.map(|cart| String::from_utf8_lossy(&cart).into_owned()))
     }
 
-    /// Keeps a session alive, as an open page does now and then; false where it is over.
+    /// Keeps a session alive, as an open page does now and then. Returns false if it has ended.
     fn keep(&self, key: &str) -> Result<bool, larder::StoreError> {
         self.cache.touch(key, Some(IDLE_MAX))
     }
@@ -62,7 +63,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
         sessions.begin(user, "nothing yet")?;
     }
     let (phone, laptop) = (sessions.begin(7, "3 books")?, sessions.begin(7, "a lamp")?);
-    println!("{} sessions, of user 7: {phone} and {laptop}", sessions.cache.len());
+    println!("{} sessions, two of user 7: {phone} and {laptop}", sessions.cache.len());
 
     for _ in 0..4 {
         sessions.pass(20);
@@ -70,13 +71,14 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     }
     assert_eq!(sessions.see(&laptop)?, None);
     println!(
-        "80 minutes later the phone, seen every 20 minutes, still holds its books; the laptop is out"
+        "80 minutes later the phone, used every 20 minutes, still holds its books; the laptop's session expired"
     );
 
     let laptop = sessions.begin(7, "a chair")?;
     for _ in 0..3 {
         sessions.pass(29);
-        assert!(sessions.keep(&phone)? && sessions.keep(&laptop)?);
+        assert!(sessions.keep(&phone)?);
+        assert!(sessions.keep(&laptop)?);
     }
     println!("an open page keeps its session: the laptop holds {:?}", sessions.see(&laptop)?);
 
@@ -88,7 +90,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     sessions.cache.maintain();
     let left = sessions.cache.memory().items;
     println!(
-        "20000 idle sessions took {} KiB until they were swept away; now {left} bytes",
+        "20000 idle sessions took {} KiB until they were reclaimed; now {left} bytes",
         idle >> 10
     );
     Ok(())

@@ -1,4 +1,4 @@
-//! Counters that all threads share: visits of each page, and how many requests an address has left.
+//! Counters shared by all threads: visits of each page, and the remaining requests of an address.
 //!
 //! `cargo run --release -p larder --example shared_counters`
 
@@ -13,7 +13,8 @@ const VISITS: u64 = 50_000;
 const PAGES: u64 = 3;
 const REQUESTS_A_MINUTE: u64 = 5;
 
-/// Counts a visit. Whoever comes first makes the counter; of several that try at once, one succeeds.
+/// Counts a visit. The first visit creates the counter; of several threads that try at the same
+/// time, one succeeds.
 fn visit(cache: &Cache, page: u64) -> Result<u64, CountError> {
     let key = format!("visits:{page}");
     loop {
@@ -24,10 +25,11 @@ fn visit(cache: &Cache, page: u64) -> Result<u64, CountError> {
     }
 }
 
-/// May this address make another request within this minute?
+/// True if this address may make another request within this minute.
 fn may_ask(cache: &Cache, address: &str) -> Result<bool, CountError> {
     let key = format!("left:{address}");
-    // The first request of a minute begins to count; the counter dies a minute later, whatever it shows.
+    // The first request of a minute creates the counter, which expires a minute later, whatever its
+    // value.
     if cache.add(&key, REQUESTS_A_MINUTE.to_string(), Some(Duration::from_secs(60)))? {
         cache.decrement(&key, 1)?;
         return Ok(true);
@@ -38,7 +40,7 @@ fn may_ask(cache: &Cache, address: &str) -> Result<bool, CountError> {
 
 /// Runs the example.
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {
-    // A clock that this example moves itself, so that nobody has to wait for a minute.
+    // The example moves the clock itself instead of waiting for a minute.
     let cache = Cache::builder().memory_bytes(1 << 20).clock(Clock::Ticked).open()?;
 
     let started = Instant::now();
@@ -47,7 +49,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
             let cache = &cache;
             scope.spawn(move || {
                 for count in 0..VISITS {
-                    visit(cache, (thread + count) % PAGES).expect("a counter is a number");
+                    visit(cache, (thread + count) % PAGES).expect("the counter is not a number");
                 }
             });
         }
@@ -56,12 +58,12 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let mut total = 0;
     for page in 0..PAGES {
         let visits =
-            cache.increment(format!("visits:{page}"), 0)?.ok_or("a page without visits")?;
+            cache.increment(format!("visits:{page}"), 0)?.ok_or("the page has no visits")?;
         println!("page {page}: {visits} visits");
         total += visits;
     }
     assert_eq!(total, THREADS * VISITS);
-    println!("{total} visits by {THREADS} threads in {elapsed:?}: none is lost");
+    println!("{total} visits by {THREADS} threads in {elapsed:?}, none lost");
 
     let asked = |count: u32| -> Result<usize, CountError> {
         let answers: Result<Vec<bool>, _> =
@@ -72,7 +74,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     cache.tick(cache.now() + 60);
     let allowed_later = asked(3)?;
     println!(
-        "192.0.2.7 asks 8 times: {allowed} allowed; 3 times a minute later: {allowed_later} allowed"
+        "8 requests of 192.0.2.7: {allowed} allowed; 3 requests a minute later: {allowed_later} allowed"
     );
     assert_eq!((allowed, allowed_later), (5, 3));
     Ok(())

@@ -1,5 +1,5 @@
-//! Results of slow SQL queries, kept for a minute, and shown for ten more while one thread asks the database
-//! again.
+//! Results of slow SQL queries, kept for a minute, and returned for ten more minutes while one
+//! thread repeats the query.
 //!
 //! `cargo run --release -p larder --example sql_result_cache`
 
@@ -17,7 +17,7 @@ const REPORTS: LoadOptions = LoadOptions::new()
     .stale(Duration::from_secs(600))
     .timeout(Duration::from_secs(5));
 
-/// A shop's database, and what stands before it.
+/// A shop's database, with a cache in front.
 struct Shop {
     database: Mutex<Connection>,
     queries: AtomicU32,
@@ -38,12 +38,12 @@ impl Shop {
             }
         }
         sales.commit()?;
-        // A clock that this example moves itself, so that nobody has to wait for a minute.
+        // The example moves the clock itself instead of waiting for a minute.
         let cache = Cache::builder().memory_bytes(16 << 20).clock(Clock::Ticked).open()?;
         Ok(Self { database: Mutex::new(database), queries: AtomicU32::new(0), cache })
     }
 
-    /// A city's customers and sales; an empty text where it has none.
+    /// Returns a city's number of customers and sales; an empty text if it has none.
     fn report(&self, city: &str) -> Result<String, LoadError<rusqlite::Error>> {
         let key = format!("report:{city}");
         let report = self.cache.get_or_load(key, &REPORTS, || self.query(city))?;
@@ -52,7 +52,7 @@ impl Shop {
 
     fn query(&self, city: &str) -> Result<Loaded, rusqlite::Error> {
         self.queries.fetch_add(1, Relaxed);
-        let database = self.database.lock().expect("no query panics");
+        let database = self.database.lock().expect("a query panicked");
         let sql =
             "select count(distinct customer), sum(cents) from sale where city = ?1 group by city";
         let row = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?));
@@ -60,7 +60,7 @@ impl Shop {
             Some((customers, cents)) => {
                 Loaded::new(format!("{customers} customers, {} dollars", cents / 100))
             }
-            // That there is nothing is worth knowing too, but not for as long.
+            // An empty result is cached too, but for a shorter time.
             None => Loaded::new("").ttl(Duration::from_secs(5)),
         })
     }
@@ -70,16 +70,16 @@ impl Shop {
     }
 }
 
-/// What each of eight threads that ask at once gets.
+/// Returns the reports that eight concurrent threads get.
 fn ask_at_once(shop: &Shop, city: &str) -> Vec<String> {
     let ready = Barrier::new(8);
     let ask = || {
         ready.wait();
-        shop.report(city).expect("the database answers")
+        shop.report(city).expect("the query failed")
     };
     thread::scope(|scope| {
         let threads: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
-        threads.into_iter().map(|thread| thread.join().expect("no thread panics")).collect()
+        threads.into_iter().map(|thread| thread.join().expect("a thread panicked")).collect()
     })
 }
 
@@ -89,7 +89,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
 
     let started = Instant::now();
     let reports = ask_at_once(&shop, "Lima");
-    println!("8 threads ask for Lima's report at once: {:?} for 1 query", started.elapsed());
+    println!("8 threads request Lima's report at once: {:?} for 1 query", started.elapsed());
     assert!(reports.iter().all(|report| *report == reports[0]));
     assert_eq!(shop.queries.load(Relaxed), 1);
     let old = &reports[0];
@@ -99,17 +99,17 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     assert_eq!(shop.report("Lima")?, *old);
     println!("asked again: {:?}, no query", started.elapsed());
 
-    let sale = "insert into sale values ('Lima', 'somebody', 1000000)";
-    shop.database.lock().expect("no query panics").execute(sale, ())?;
+    let sale = "insert into sale values ('Lima', 'a customer', 1000000)";
+    shop.database.lock().expect("a query panicked").execute(sale, ())?;
     assert_eq!(shop.report("Lima")?, *old);
-    println!("somebody buys for 10000 dollars; for a minute Lima's report stays as it is");
+    println!("a customer buys for 10000 dollars; Lima's report stays unchanged for a minute");
 
     shop.pass(61);
     let reports = ask_at_once(&shop, "Lima");
     let outdated = reports.iter().filter(|report| *report == old).count();
     assert_eq!(shop.queries.load(Relaxed), 2);
     println!(
-        "8 threads ask after it: 1 query; {outdated} of them get the old report without waiting"
+        "8 threads request it afterwards: 1 query; {outdated} of them get the old report without waiting"
     );
     let new = shop.report("Lima")?;
     assert_ne!(new, *old);
@@ -120,6 +120,6 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
         (String::new(), String::new())
     );
     assert_eq!(shop.queries.load(Relaxed), 3);
-    println!("Atlantis has no sales: asked twice, 1 query");
+    println!("Atlantis has no sales: requested twice, 1 query");
     Ok(())
 }

@@ -89,7 +89,8 @@ impl Cache {
     /// let (mut memory, mut value_bytes) = ([0; 8], 0);
     /// let mut lent = Lent::new(&mut memory);
     /// let is_there = cache.get_to("k", &mut lent, |meta| value_bytes = meta.value_bytes);
-    /// assert!(is_there && lent.is_whole());
+    /// assert!(is_there);
+    /// assert!(lent.is_whole());
     /// assert_eq!(&memory[..value_bytes], b"value");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

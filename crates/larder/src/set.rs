@@ -125,7 +125,8 @@ impl Cache {
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
     /// cache.set("log", "one", None)?;
-    /// assert!(cache.append("log", ",two")? && cache.prepend("log", "zero,")?);
+    /// assert!(cache.append("log", ",two")?);
+    /// assert!(cache.prepend("log", "zero,")?);
     /// assert_eq!(cache.get("log").as_deref(), Some(&b"zero,one,two"[..]));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -204,7 +205,8 @@ impl Cache {
     /// ```
     /// # let cache = larder::Cache::builder().open()?;
     /// cache.set("k", "v", None)?;
-    /// assert!(cache.delete("k")? && !cache.delete("k")?);
+    /// assert!(cache.delete("k")?);
+    /// assert!(!cache.delete("k")?);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///

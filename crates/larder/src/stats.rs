@@ -85,7 +85,8 @@ impl Cache {
     /// # let cache = larder::Cache::builder().open()?;
     /// cache.set("k", "v", None)?;
     /// let memory = cache.memory();
-    /// assert!(memory.items < memory.used && memory.used < memory.limit);
+    /// assert!(memory.items < memory.used);
+    /// assert!(memory.used < memory.limit);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn memory(&self) -> Memory {

@@ -1,4 +1,4 @@
-//! What a cache says about itself, and the memory it takes.
+//! The statistics of a cache, and the memory it takes.
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::collections::BTreeSet;
@@ -13,19 +13,19 @@ fn stat(cache: &Cache, name: &str) -> u64 {
 }
 
 #[test]
-fn every_row_of_the_librarys_section_is_shown_once() {
+fn every_statistic_of_the_library_is_reported_once() {
     let cache = Cache::builder().memory_bytes(1 << 20).open().unwrap();
     let names: Vec<_> = cache.stats().map(|stat| stat.name).collect();
     let set: BTreeSet<_> = names.iter().copied().collect();
     assert_eq!(set.len(), names.len());
-    // What names the build is text, and of the program.
+    // The build's version and commit are text and belong to the program.
     let is_number = |row: &&Stat| {
         !matches!(row.source, Source::Gauge(Gauge::LarderVersion | Gauge::LarderCommit))
     };
     for row in Section::Larder.rows().filter(is_number) {
         assert!(set.contains(row.name), "{} is missing", row.name);
     }
-    assert!(!set.contains("accepting_conns"), "a cache has no connections");
+    assert!(!set.contains("accepting_conns"), "the library reports a statistic of connections");
 }
 
 #[test]
@@ -46,18 +46,20 @@ fn gets_and_refused_stores_are_counted() {
     cache.get("k");
     let gets = ["get_hits", "get_misses", "get_expired", "get_flushed"];
     assert_eq!(gets.map(|name| stat(&cache, name)), [4, 5, 1, 1]);
-    assert!(cache.set("k", [0; 1 << 20], None).is_err() && cache.set("", "", None).is_err());
+    assert!(cache.set("k", [0; 1 << 20], None).is_err());
+    assert!(cache.set("", "", None).is_err());
     assert_eq!((stat(&cache, "store_too_large"), stat(&cache, "store_no_memory")), (1, 0));
     cache.reset_counters();
     assert_eq!(gets.map(|name| stat(&cache, name)), [0; 4]);
 }
 
 #[test]
-fn memory_in_use_is_what_has_been_taken_and_never_more_than_allowed() {
+fn memory_in_use_is_reported_and_stays_within_the_limit() {
     let cache = Cache::builder().memory_bytes(8 << 20).open().unwrap();
     let empty = cache.memory();
     assert_eq!((empty.limit, empty.items), (8 << 20, 0));
-    assert!(empty.index > 0 && empty.used < 1 << 20, "{empty:?}");
+    assert!(empty.index > 0, "{empty:?}");
+    assert!(empty.used < 1 << 20, "{empty:?}");
     for key in 0..20_000u32 {
         cache.set(key.to_le_bytes(), [0; 88], None).unwrap();
     }
@@ -68,18 +70,19 @@ fn memory_in_use_is_what_has_been_taken_and_never_more_than_allowed() {
         cache.set(key.to_le_bytes(), [0; 88], None).unwrap();
     }
     let full = cache.memory();
-    assert!(full.used <= full.limit && full.used > full.limit * 8 / 10, "{full:?}");
+    assert!(full.used <= full.limit, "{full:?}");
+    assert!(full.used > full.limit * 8 / 10, "{full:?}");
 }
 
-/// `8 + key + value`, plus 8 with cas tokens, plus 4 with a TTL, plus 4 with client flags, rounded up to 8: the
-/// formula that the crate's documentation gives.
+/// The formula of the crate's documentation: `8 + key + value`, plus 8 with cas tokens, plus 4 with
+/// a TTL, plus 4 with client flags, rounded up to 8.
 fn documented_bytes(key: usize, value: usize, cas: bool, ttl: bool, flags: bool) -> u64 {
     let fields = 8 * usize::from(cas) + 4 * usize::from(ttl) + 4 * usize::from(flags);
     (8 + key + value + fields).next_multiple_of(8) as u64
 }
 
 #[test]
-fn an_item_takes_the_bytes_that_the_documentation_says() {
+fn an_item_takes_the_documented_number_of_bytes() {
     for (cas, ttl, flags) in (0..8).map(|bits: u8| (bits & 1 != 0, bits & 2 != 0, bits & 4 != 0)) {
         let cache = Cache::builder().memory_bytes(4 << 20).cas(cas).open().unwrap();
         let mut expected = 0;
@@ -100,7 +103,7 @@ fn an_item_takes_the_bytes_that_the_documentation_says() {
 }
 
 #[test]
-fn the_index_takes_the_bytes_that_the_documentation_says() {
+fn the_index_takes_the_documented_number_of_bytes() {
     let cache = Cache::builder().memory_bytes(64 << 20).open().unwrap();
     for number in 0..600_000u32 {
         cache.set(number.to_le_bytes(), "", None).unwrap();
@@ -111,14 +114,14 @@ fn the_index_takes_the_bytes_that_the_documentation_says() {
     }
 }
 
-/// Pages of this process in memory, in bytes.
+/// Resident memory of this process, in bytes.
 fn resident_bytes() -> u64 {
     let statm = fs::read_to_string("/proc/self/statm").unwrap();
     statm.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 4096
 }
 
 #[test]
-fn the_memory_is_given_back_with_the_last_handle() {
+fn the_memory_is_freed_with_the_last_handle() {
     let cache = Cache::builder().memory_bytes(256 << 20).open().unwrap();
     for key in 0..190_000u32 {
         cache.set(key.to_le_bytes(), [1; 1_000], None).unwrap();
@@ -126,9 +129,9 @@ fn the_memory_is_given_back_with_the_last_handle() {
     let walk = cache.keys();
     drop(cache);
     let full = resident_bytes();
-    assert!(full > 190 << 20, "{full} bytes: a walk is a handle");
+    assert!(full > 190 << 20, "{full} bytes: the memory was freed although a walk holds it");
     drop(walk);
-    // Other tests of this file take and give back some 70 MiB meanwhile.
+    // Other tests of this file allocate and free some 70 MiB meanwhile.
     let empty = resident_bytes();
     assert!(empty + (100 << 20) < full, "{empty} after {full} bytes");
 }

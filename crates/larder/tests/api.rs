@@ -1,4 +1,4 @@
-//! The library does what every front door does.
+//! The library passes the scenes that all language bindings share.
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::time::Duration;
@@ -21,7 +21,8 @@ fn refusal(error: StoreError) -> &'static str {
     }
 }
 
-/// The name of what came of a change that may find nothing to do, or what is in its way.
+/// Returns the name of the outcome of a change: stored, or `otherwise` if the change had nothing to
+/// do.
 fn named(done: Result<bool, StoreError>, otherwise: &'static str) -> String {
     done.map_or_else(refusal, |done| if done { "ok" } else { otherwise }).to_owned()
 }
@@ -99,7 +100,7 @@ impl FrontDoor for Library {
 }
 
 #[test]
-fn the_library_does_what_every_front_door_does() -> Result<(), anyhow::Error> {
+fn the_library_passes_the_shared_scenes() -> Result<(), anyhow::Error> {
     let scenes =
         play(|cas| Library(Cache::builder().memory_bytes(8 << 20).cas(cas).open().unwrap()))?;
     assert!(scenes >= 12, "{scenes}");

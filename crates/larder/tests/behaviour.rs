@@ -1,4 +1,4 @@
-//! What a user of the library can rely on, one behaviour a test.
+//! The behaviour that users of the library can rely on, one fact per test.
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::time::Duration;
@@ -16,25 +16,26 @@ fn request(key: &[u8], mode: StoreMode) -> StoreRequest<'_> {
     StoreRequest { flags: 7, ..StoreRequest::new(key, mode) }
 }
 
-/// A value that depends on its key and length, so that a wrong one is seen.
+/// Returns a value that depends on its key and length, so that a wrong one is detected.
 fn value_of(key: u64, bytes: usize) -> Vec<u8> {
     (0..bytes).map(|at| (key.wrapping_mul(31) as usize + at * 7) as u8).collect()
 }
 
 #[test]
-fn what_is_set_is_got_until_it_is_deleted() {
+fn a_stored_value_is_returned_until_it_is_deleted() {
     let cache = ticked(1 << 20);
     assert_eq!(cache.get(b"k"), None);
     cache.set(b"k", b"one", None).unwrap();
     cache.set(b"k", b"two", None).unwrap();
     assert_eq!(cache.get(b"k").as_deref(), Some(&b"two"[..]));
-    assert!(cache.delete(b"k").unwrap() && !cache.delete(b"k").unwrap());
+    assert!(cache.delete(b"k").unwrap());
+    assert!(!cache.delete(b"k").unwrap());
     assert_eq!((cache.get(b"k"), cache.len()), (None, 0));
     cache.validate().unwrap();
 }
 
 #[test]
-fn keys_of_every_length_are_kept_apart() {
+fn keys_of_every_length_are_distinct() {
     let cache = ticked(4 << 20);
     let key = |bytes: usize| vec![b'k'; bytes];
     for bytes in 1..=250 {
@@ -49,19 +50,19 @@ fn keys_of_every_length_are_kept_apart() {
 }
 
 #[test]
-fn an_item_dies_in_the_second_of_its_deadline() {
+fn an_item_expires_in_the_second_of_its_deadline() {
     let cache = ticked(1 << 20);
     cache.set(b"k", b"v", Some(Duration::from_secs(3))).unwrap();
     cache.tick(cache.now() + 2);
     assert!(cache.get(b"k").is_some());
     cache.tick(cache.now() + 1);
     assert!(cache.get(b"k").is_none());
-    assert_eq!(cache.len(), 0, "a read that finds an item dead unlinks it");
+    assert_eq!(cache.len(), 0, "a read does not unlink the expired item");
     cache.validate().unwrap();
 }
 
 #[test]
-fn touching_gives_an_item_without_deadline_one_and_keeps_its_cas_token() {
+fn a_touch_adds_a_deadline_and_keeps_the_cas_token() {
     let cache = ticked(1 << 20);
     cache.store(&request(b"k", StoreMode::Set), b"v").unwrap();
     let mut value = Vec::new();
@@ -78,7 +79,7 @@ fn touching_gives_an_item_without_deadline_one_and_keeps_its_cas_token() {
 }
 
 #[test]
-fn store_modes_look_at_what_is_there() {
+fn store_modes_depend_on_the_existing_item() {
     let cache = ticked(1 << 20);
     let store = |mode, value: &[u8]| cache.store(&request(b"k", mode), value).unwrap();
     assert_eq!(store(StoreMode::Replace, b"r"), Stored::NotStored);
@@ -97,7 +98,7 @@ fn a_cas_token_admits_one_change() {
     let with = |cas| StoreRequest { cas: Some(cas), ..request(b"k", StoreMode::Set) };
     assert_eq!(cache.store(&with(1), b"v"), Ok(Stored::NotFound));
     let Ok(Stored::Stored { cas, .. }) = cache.store(&request(b"k", StoreMode::Set), b"1") else {
-        panic!("a plain set stores");
+        panic!("the plain set did not store");
     };
     assert_eq!(cache.store(&with(cas + 1), b"2"), Ok(Stored::Exists));
     assert!(matches!(cache.store(&with(cas), b"2"), Ok(Stored::Stored { .. })));
@@ -120,7 +121,7 @@ fn counters_move_and_shorter_numbers_are_padded() {
 }
 
 #[test]
-fn clearing_hides_what_was_stored_before_and_nothing_stored_after() {
+fn a_clear_hides_items_stored_before_it_and_none_stored_after_it() {
     let cache = ticked(4 << 20);
     for key in 0..1000u32 {
         cache.set(key.to_le_bytes(), b"old", None).unwrap();
@@ -135,7 +136,7 @@ fn clearing_hides_what_was_stored_before_and_nothing_stored_after() {
 }
 
 #[test]
-fn a_clear_to_come_happens_at_its_second() {
+fn a_scheduled_clear_happens_at_its_second() {
     let cache = ticked(1 << 20);
     cache.clear_at(cache.now() + 2);
     cache.set(b"k", b"v", None).unwrap();
@@ -145,11 +146,11 @@ fn a_clear_to_come_happens_at_its_second() {
     assert!(cache.get(b"k").is_none());
     cache.set(b"k", b"v", None).unwrap();
     cache.tick(cache.now() + 9);
-    assert!(cache.get(b"k").is_some(), "it happens once");
+    assert!(cache.get(b"k").is_some(), "the scheduled clear happened twice");
 }
 
 #[test]
-fn maintenance_takes_back_what_was_cleared_and_what_expired() {
+fn maintenance_reclaims_cleared_and_expired_items() {
     let cache = ticked(8 << 20);
     for key in 0..20_000u32 {
         cache.set(key.to_le_bytes(), [0; 200], Some(Duration::from_secs(5))).unwrap();
@@ -161,12 +162,13 @@ fn maintenance_takes_back_what_was_cleared_and_what_expired() {
     }
     let report = cache.report();
     assert_eq!((report.items, report.live_bytes, report.segments_items), (0, 0, 0));
-    assert!(full.segments_items > 50 && report.segments_free > 50, "{full:?} {report:?}");
+    assert!(full.segments_items > 50, "{full:?} {report:?}");
+    assert!(report.segments_free > 50, "{full:?} {report:?}");
     cache.validate().unwrap();
 }
 
 #[test]
-fn an_item_too_large_is_refused_and_takes_the_old_one_with_it() {
+fn a_store_of_a_too_large_item_fails_and_removes_the_old_one() {
     let cache = ticked(16 << 20);
     cache.set(b"k", b"old", None).unwrap();
     let huge = vec![0; 1 << 20];
@@ -177,7 +179,7 @@ fn an_item_too_large_is_refused_and_takes_the_old_one_with_it() {
 }
 
 #[test]
-fn a_full_cache_evicts_the_oldest_and_never_gives_a_wrong_value() {
+fn a_full_cache_evicts_the_oldest_and_never_returns_a_wrong_value() {
     let cache = ticked(4 << 20);
     for key in 0..100_000u64 {
         let bytes = (key % 400) as usize + if key % 1000 == 0 { 100_000 } else { 0 };
@@ -193,24 +195,24 @@ fn a_full_cache_evicts_the_oldest_and_never_gives_a_wrong_value() {
         }
     }
     assert!(hits > 5_000, "{hits} of 100000");
-    assert!(cache.get(99_999u64.to_le_bytes()).is_some(), "the youngest item stays");
+    assert!(cache.get(99_999u64.to_le_bytes()).is_some(), "the youngest item was evicted");
     let report = cache.report();
     assert!(report.live_bytes < report.memory_bytes);
 }
 
 #[test]
-fn without_eviction_a_full_cache_refuses_until_something_goes() {
+fn without_eviction_a_full_cache_refuses_stores_until_memory_is_freed() {
     let cache = Cache::builder().memory_bytes(2 << 20).evict(false).open().unwrap();
     let mut stored = 0u32;
     while cache.set(stored.to_le_bytes(), [1; 500], None).is_ok() {
         stored += 1;
-        assert!(stored < 10_000, "two megabytes hold no more than that");
+        assert!(stored < 10_000, "the cache exceeds two megabytes");
     }
     assert!(stored > 2_000, "{stored}");
     for key in 0..stored {
         assert!(cache.get(key.to_le_bytes()).is_some(), "{key}");
     }
-    // Every second item goes: no segment is empty, so survivors must be moved together.
+    // Every second item is deleted: no segment is empty, so survivors must be relocated.
     for key in (0..stored).step_by(2) {
         assert!(cache.delete(key.to_le_bytes()).unwrap());
     }
@@ -250,11 +252,11 @@ fn the_index_grows_with_small_items_and_finds_them_all() {
     cache.validate().unwrap();
     let report = cache.report();
     let per_item = report.index_bytes as f64 / f64::from(keys);
-    assert!(per_item < 16.0, "{per_item} bytes of index an item, {report:?}");
+    assert!(per_item < 16.0, "{per_item} bytes of index per item, {report:?}");
 }
 
 #[test]
-fn memory_that_is_lent_takes_what_fits_and_what_does_not_is_told_and_not_counted() {
+fn borrowed_memory_takes_a_value_that_fits_and_a_longer_one_is_reported_but_not_counted() {
     let cache = Cache::builder().memory_bytes(4 << 20).open().unwrap();
     let large = value_of(1, 500_000);
     cache.set("small", "value", None).unwrap();
@@ -281,15 +283,16 @@ fn memory_that_is_lent_takes_what_fits_and_what_does_not_is_told_and_not_counted
     }
     let misses = || cache.stats().find(|stat| stat.name == "get_misses").unwrap().value;
     let mut full = Lent::new(&mut []);
-    full.extend(b"more than there is room for");
-    assert!(!cache.get_to("missing", &mut full, |_| ()) && misses() == 1);
-    assert!(
-        !cache.get_to("missing", &mut Lent::new(&mut []), |_| panic!("there is nothing to tell"))
-    );
+    full.extend(b"more than there is space for");
+    assert!(!cache.get_to("missing", &mut full, |_| ()));
+    assert!(misses() == 1);
+    assert!(!cache.get_to("missing", &mut Lent::new(&mut []), |_| panic!(
+        "metadata was reported for a miss"
+    )));
 }
 
 #[test]
-fn a_read_begins_anew_where_its_segment_changes_hands_under_it() {
+fn a_read_is_repeated_if_its_segment_is_reused_meanwhile() {
     let cache = ticked(1 << 20);
     cache.set(b"k", b"first", None).unwrap();
     let mut out = b"before|".to_vec();
@@ -298,8 +301,8 @@ fn a_read_begins_anew_where_its_segment_changes_hands_under_it() {
         out.extend_from_slice(b"head|");
         heads += 1;
         if heads == 1 {
-            // The record has been found and its value not been copied: now its segment is emptied and
-            // filled with other bytes, and the key stored anew elsewhere.
+            // The record has been found and its value not been copied: now its segment is emptied
+            // and filled with other bytes, and the key stored anew elsewhere.
             let cache = cache.clone();
             std::thread::spawn(move || {
                 for key in 0..20_000u32 {
@@ -316,7 +319,7 @@ fn a_read_begins_anew_where_its_segment_changes_hands_under_it() {
 }
 
 #[test]
-fn a_lower_memory_limit_evicts_the_oldest_and_a_higher_one_makes_room_again() {
+fn a_lower_memory_limit_evicts_the_oldest_and_a_higher_one_allows_more_again() {
     let cache = ticked(32 << 20);
     let fill = |from: u32| {
         for key in from..from + 200_000 {
@@ -331,21 +334,23 @@ fn a_lower_memory_limit_evicts_the_oldest_and_a_higher_one_makes_room_again() {
         cache.maintain();
     }
     let shrunk = cache.report();
-    assert!(shrunk.live_bytes < 12 << 20 && shrunk.items < full.items / 2, "{shrunk:?}");
-    assert!(cache.get(199_999u32.to_le_bytes()).is_some(), "the youngest stay");
+    assert!(shrunk.live_bytes < 12 << 20, "{shrunk:?}");
+    assert!(shrunk.items < full.items / 2, "{shrunk:?}");
+    assert!(cache.get(199_999u32.to_le_bytes()).is_some(), "the youngest item was evicted");
     fill(200_000);
-    assert!(cache.report().live_bytes < 12 << 20, "stores keep to the limit");
+    assert!(cache.report().live_bytes < 12 << 20, "a store exceeded the limit");
     cache.validate().unwrap();
     cache.set_memory_limit(32 << 20).unwrap();
     fill(400_000);
     assert!(cache.report().items > full.items * 9 / 10);
     cache.validate().unwrap();
     let error = cache.set_memory_limit(33 << 20).unwrap_err().to_string();
-    assert!(error.contains("34603008") && error.contains("33554432"), "{error}");
+    assert!(error.contains("34603008"), "{error}");
+    assert!(error.contains("33554432"), "{error}");
 }
 
 #[test]
-fn a_cache_opened_to_grow_holds_more_as_soon_as_it_may() {
+fn a_growable_cache_holds_more_after_its_limit_is_raised() {
     let builder = Cache::builder().memory_bytes(8 << 20).memory_bytes_max(64 << 20);
     let cache = builder.clock(Clock::Ticked).open().unwrap();
     let fill = || {
@@ -364,7 +369,7 @@ fn a_cache_opened_to_grow_holds_more_as_soon_as_it_may() {
 }
 
 #[test]
-fn a_dump_shows_every_live_item_and_stops_when_told() {
+fn a_dump_visits_every_live_item_and_stops_on_request() {
     let cache = ticked(16 << 20);
     for key in 0..100u32 {
         cache.set(key.to_le_bytes(), vec![0; key as usize], None).unwrap();
@@ -388,15 +393,16 @@ fn a_dump_shows_every_live_item_and_stops_when_told() {
 }
 
 #[test]
-fn sizes_out_of_bounds_are_refused_by_name() {
+fn sizes_out_of_bounds_are_errors_that_name_the_bound() {
     let error = Cache::builder().memory_bytes(1000).open().unwrap_err().to_string();
-    assert!(error.contains("1000") && error.contains("1048576"), "{error}");
+    assert!(error.contains("1000"), "{error}");
+    assert!(error.contains("1048576"), "{error}");
     let error = Cache::builder().item_bytes_max(100 << 20).open().unwrap_err().to_string();
     assert!(error.contains("half"), "{error}");
 }
 
 #[test]
-fn a_number_that_is_counted_is_not_written_again() {
+fn a_counter_is_changed_in_place() {
     let cache = ticked(1 << 20);
     cache.set(b"n", b"100", None).unwrap();
     let count = |times: u64| {
@@ -408,13 +414,13 @@ fn a_number_that_is_counted_is_not_written_again() {
     let once = count(1);
     assert_eq!(count(898), once);
     assert_eq!(cache.get(b"n").as_deref(), Some(&b"999"[..]));
-    assert!(count(1) > once, "a longer text is written anew");
+    assert!(count(1) > once, "a longer text was written in place");
     assert_eq!(cache.get(b"n").as_deref(), Some(&b"1000"[..]));
     cache.validate().unwrap();
 }
 
 #[test]
-fn what_is_appended_to_all_the_time_is_written_a_few_times_over_not_once_a_part() {
+fn frequent_appends_rewrite_the_value_only_a_few_times() {
     let cache = Cache::builder().memory_bytes(64 << 20).item_bytes_max(8 << 20).open().unwrap();
     for (mode, key) in [(StoreMode::Append, b"append"), (StoreMode::Prepend, b"prefix")] {
         let (parts, part_bytes) = (20_000, 200);
@@ -433,17 +439,18 @@ fn what_is_appended_to_all_the_time_is_written_a_few_times_over_not_once_a_part(
         if mode == StoreMode::Append {
             assert_eq!(value, expected);
         } else {
-            assert!(value.ends_with(&expected) && value.starts_with(&value_of(19_999, 200)));
+            assert!(value.ends_with(&expected));
+            assert!(value.starts_with(&value_of(19_999, 200)));
         }
         let written = cache.report().bytes_written - before;
         let times = written / value.len() as u64;
-        assert!(times < 40, "{mode:?}: {times} times the value was written");
+        assert!(times < 40, "{mode:?}: the value was written {times} times over");
         cache.validate().unwrap();
     }
 }
 
 #[test]
-fn a_maintainer_takes_back_what_expired_evicts_ahead_and_ends_with_the_cache() {
+fn a_maintainer_reclaims_expired_items_evicts_ahead_and_ends_with_the_cache() {
     let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
     let cache = Cache::builder().memory_bytes(16 << 20).maintainer(true).open().unwrap();
     for number in 0..1000u64 {
@@ -452,7 +459,7 @@ fn a_maintainer_takes_back_what_expired_evicts_ahead_and_ends_with_the_cache() {
             .unwrap();
     }
     let gone = |cache: &Cache| cache.report().live_bytes == 0;
-    wait_until("nobody asks for them, and their memory is taken back", || gone(&cache));
+    wait_until("the maintainer reclaims expired items", || gone(&cache));
 
     for number in 0..60_000u64 {
         cache.set(&number.to_le_bytes(), &value_of(number, 1000), None).unwrap();
@@ -461,7 +468,7 @@ fn a_maintainer_takes_back_what_expired_evicts_ahead_and_ends_with_the_cache() {
     wait_until("segments are free before a writer needs them", || cache.report().segments_free > 1);
     let running = threads();
     drop(cache);
-    wait_until("the thread ends", || threads() < running);
+    wait_until("the maintainer thread ends", || threads() < running);
 }
 
 fn wait_until(what: &str, holds: impl Fn() -> bool) {

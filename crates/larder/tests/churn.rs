@@ -1,5 +1,6 @@
-//! Everything at once, by many threads, on memories of several kinds: no value is mixed up, no count is lost, and
-//! the memory is in order when all is still. With `CHURN_MS` each scene takes so many milliseconds.
+//! All operations at once, by many threads, on memories of several kinds: no value is mixed up, no
+//! count is lost, and all invariants hold afterwards. `CHURN_MS` sets the duration of each scene,
+//! in milliseconds.
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +12,7 @@ use larder::{
     StoreRequest,
 };
 
-/// A small generator: each thread its own sequence.
+/// A small generator; each thread has its own sequence.
 struct Random(u64);
 
 impl Random {
@@ -27,7 +28,7 @@ impl Random {
     }
 }
 
-/// So many keys are counters; all bytes of other values tell their key.
+/// Number of keys that are counters; all bytes of other values identify their key.
 const COUNTERS: u64 = 8;
 
 fn value_of(key: u64, bytes: usize) -> Vec<u8> {
@@ -39,12 +40,12 @@ fn assert_is_of(key: u64, value: &[u8]) {
 }
 
 fn name_of(key: u64) -> Vec<u8> {
-    // Some have the greatest length.
+    // Some have the maximum length.
     let long = if key.is_multiple_of(5) { 242 } else { 0 };
     [&key.to_le_bytes()[..], &[b'k'; 242][..long]].concat()
 }
 
-/// A thread that does anything.
+/// A thread that performs random operations.
 struct Player<'a> {
     cache: &'a Cache,
     random: Random,
@@ -54,7 +55,7 @@ struct Player<'a> {
 }
 
 impl Player<'_> {
-    /// Lengths with an eye on where a value is kept in another form.
+    /// Returns a random length, biased towards the limits between storage forms.
     fn any_length(&mut self) -> usize {
         let inline = self.cache.upload_bytes_min();
         let length = match self.random.below(16) {
@@ -77,7 +78,7 @@ impl Player<'_> {
         }
     }
 
-    /// One operation of any kind. Memory and size may be refused at any time.
+    /// Performs one random operation. The cache may refuse it at any time for memory or size.
     fn play(&mut self) {
         let key = self.random.below(self.keys);
         let name = name_of(key);
@@ -125,7 +126,7 @@ impl Player<'_> {
         let _ = self.cache.store(&request, &value);
     }
 
-    /// Reads some pieces of a large value; another thread may be the one that drops it.
+    /// Reads some pieces of a large value; another thread may drop it.
     fn read(&mut self, key: u64, name: &[u8]) {
         if let Read::Large(_, mut large) = self.cache.read(name, &mut self.out, |_, _| ()) {
             for _ in 0..self.random.below(4) {
@@ -139,7 +140,7 @@ impl Player<'_> {
         }
     }
 
-    /// Uploads in two parts, or only the first.
+    /// Uploads in two parts, or only the first one.
     fn upload(&mut self, key: u64, name: &[u8]) {
         let bytes = self.any_length();
         let first = self.random.below(bytes as u64 + 1) as usize;
@@ -177,7 +178,7 @@ impl Player<'_> {
     }
 }
 
-/// Lets threads play while the clock runs, and falls back, and the memory limit rises and falls.
+/// Runs the threads while the clock advances and falls back, and the memory limit rises and falls.
 fn churn(builder: Builder, threads: u64, keys: u64, item_bytes_max: u64, limit_max: u64) {
     let time = std::env::var("CHURN_MS").map_or(250, |ms| ms.parse().unwrap());
     let end = Instant::now() + Duration::from_millis(time);
@@ -199,7 +200,7 @@ fn churn(builder: Builder, threads: u64, keys: u64, item_bytes_max: u64, limit_m
             cache.tick(cache.now() + random.below(3) as u32);
             cache.tick(cache.now().saturating_sub(5));
             if limit_max > 0 {
-                // Too low a limit is refused.
+                // A limit that is too low is refused.
                 let _ = cache.set_memory_limit((1 << 20) + random.below(limit_max));
             }
             thread::sleep(Duration::from_millis(5));
@@ -256,7 +257,7 @@ fn counts_and_parts_are_kept_while_their_records_are_moved() {
                 let mut random = Random(1);
                 while !done.load(Ordering::Relaxed) {
                     let key = random.below(400).to_le_bytes();
-                    // It may be refused: nothing is evicted.
+                    // The store may be refused: nothing is evicted.
                     let _ = cache.set(key, vec![0; random.below(3_000) as usize], None);
                     cache.delete(random.below(400).to_le_bytes()).unwrap();
                     if random.below(64) == 0 {
@@ -289,6 +290,6 @@ fn counts_and_parts_are_kept_while_their_records_are_moved() {
         assert_eq!(lengths, [ROUNDS / 16 * 3, 20_000 + ROUNDS / 16 * 3 * 53]);
         let count = String::from_utf8(cache.get("count").unwrap()).unwrap();
         assert_eq!(count.trim().parse(), Ok(ROUNDS * 3));
-        assert!(cache.report().bytes_relocated > 0, "the test compacts segments");
+        assert!(cache.report().bytes_relocated > 0, "the test did not compact segments");
     }
 }

@@ -1,4 +1,4 @@
-//! Inputs and situations at the edge of what a cache takes: it stays in order, and says no where it must.
+//! Inputs and situations at the limits of a cache: it stays valid, and refuses what it must.
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::fs;
@@ -12,15 +12,15 @@ fn request(key: &[u8], mode: StoreMode) -> StoreRequest<'_> {
     StoreRequest::new(key, mode)
 }
 
-/// Runs `f`, which must come to an end.
+/// Runs `f`, which must end within 20 seconds.
 fn in_time<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, ended) = mpsc::channel();
     thread::spawn(move || done.send(f()));
-    ended.recv_timeout(Duration::from_secs(20)).expect("it ends in time")
+    ended.recv_timeout(Duration::from_secs(20)).expect("the operation did not end in time")
 }
 
 #[test]
-fn an_append_of_more_than_sixteen_mebibytes_leaves_its_neighbours_alone() {
+fn an_append_of_more_than_sixteen_mebibytes_keeps_other_items_intact() {
     let cache = Cache::builder().memory_bytes(128 << 20).item_bytes_max(40 << 20).open().unwrap();
     cache.set("k", [1; 100], None).unwrap();
     cache.append("k", [2; 10]).unwrap();
@@ -38,20 +38,20 @@ fn an_append_of_more_than_sixteen_mebibytes_leaves_its_neighbours_alone() {
 }
 
 #[test]
-fn an_upload_that_a_clear_overtakes_leaves_nothing_behind() {
+fn an_upload_overtaken_by_a_clear_leaves_no_item() {
     let cache = Cache::builder().memory_bytes(4 << 20).clock(Clock::Ticked).open().unwrap();
     let mut upload = cache.upload(b"k", 400_000).unwrap();
     upload.push(&[1; 200_000]).unwrap();
     cache.clear();
     upload.push(&[1; 200_000]).unwrap();
     assert!(matches!(upload.store(&request(b"k", StoreMode::Set)), Ok(Stored::Stored { .. })));
-    assert_eq!(cache.get("k"), None, "it was stored before the clear");
+    assert_eq!(cache.get("k"), None, "the upload survived the clear");
     cache.maintain();
     cache.validate().unwrap();
 }
 
 #[test]
-fn a_cache_that_evicts_nothing_says_so_when_it_is_full_of_items_that_leave_gaps() {
+fn a_fragmented_cache_without_eviction_reports_that_it_is_full() {
     for value_bytes in [7_300, 7_400, 7_500, 7_600, 7_670, 7_690] {
         let stored = in_time(move || {
             let cache = Cache::builder().memory_bytes(1 << 20).evict(false).open().unwrap();
@@ -73,14 +73,14 @@ fn fill(cache: &Cache, bytes: usize) {
     }
 }
 
-/// Pages of this process in memory, in bytes.
+/// Resident memory of this process, in bytes.
 fn resident_bytes() -> u64 {
     let statm = fs::read_to_string("/proc/self/statm").unwrap();
     statm.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 4096
 }
 
 #[test]
-fn memory_that_was_free_already_goes_back_when_the_limit_is_lowered() {
+fn lowering_the_limit_returns_free_memory_to_the_system() {
     let cache = Cache::builder().memory_bytes(400 << 20).clock(Clock::Ticked).open().unwrap();
     fill(&cache, 350 << 20);
     cache.clear();
@@ -95,7 +95,7 @@ fn memory_that_was_free_already_goes_back_when_the_limit_is_lowered() {
 }
 
 #[test]
-fn hot_items_give_way_too_when_the_limit_is_lowered() {
+fn lowering_the_limit_also_evicts_hot_items() {
     let cache = Cache::builder().memory_bytes(64 << 20).clock(Clock::Ticked).open().unwrap();
     fill(&cache, 60 << 20);
     for _ in 0..4 {
@@ -113,7 +113,7 @@ fn hot_items_give_way_too_when_the_limit_is_lowered() {
 }
 
 #[test]
-fn a_fragmented_cache_that_evicts_nothing_is_compacted_when_the_limit_is_lowered() {
+fn lowering_the_limit_compacts_a_fragmented_cache_without_eviction() {
     let cache =
         Cache::builder().memory_bytes(64 << 20).evict(false).clock(Clock::Ticked).open().unwrap();
     fill(&cache, 55 << 20);
@@ -133,7 +133,7 @@ fn a_fragmented_cache_that_evicts_nothing_is_compacted_when_the_limit_is_lowered
 }
 
 #[test]
-fn stores_go_on_when_the_limit_is_lowered_to_fewer_segments_than_there_are_heads() {
+fn stores_succeed_with_fewer_segments_than_appenders() {
     let cache = Cache::builder().memory_bytes(1 << 30).clock(Clock::Ticked).open().unwrap();
     let ttls =
         [None, Some(60), Some(3_600), Some(100_000)].map(|secs| secs.map(Duration::from_secs));
@@ -174,9 +174,10 @@ fn stores_go_on_when_the_limit_is_lowered_to_fewer_segments_than_there_are_heads
     cache.validate().unwrap();
 }
 
-/// Before, the clear was noticed only when the value had arrived, and took it for one that had come before.
+/// Regression test: the clear was noticed only when the value had arrived, and then treated as one
+/// that preceded it.
 #[test]
-fn a_large_value_that_comes_first_after_a_clear_was_due_stays() {
+fn a_large_value_stored_first_after_a_scheduled_clear_is_kept() {
     for cas in [true, false] {
         let cache = Cache::builder()
             .memory_bytes(4 << 20)

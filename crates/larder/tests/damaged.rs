@@ -1,5 +1,5 @@
-//! A region whose words were changed by something else than a cache: it is refused by the name of a field, or it is used,
-//! and no operation hangs or ends the process.
+//! A region with words changed by another program than a cache: it is refused with the name of a
+//! field, or it is used, and no operation hangs or ends the process.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
@@ -28,7 +28,7 @@ fn builder(path: &Path) -> Builder {
     Cache::builder().memory_bytes(MEMORY_BYTES).cas(true).shared(path)
 }
 
-/// The bytes of a cache with items of many kinds, overflow groups among what it has.
+/// Returns the bytes of a cache with items of many kinds, overflow groups included.
 fn region(path: &Path) -> Vec<u8> {
     let cache = builder(path).open().unwrap();
     for number in 0..12_000 {
@@ -53,7 +53,7 @@ fn half(region: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(region[at..at + 4].try_into().unwrap())
 }
 
-/// Does some of everything, and takes no notice of what comes of it.
+/// Performs all kinds of operations and ignores their results.
 fn use_all(cache: &Cache) {
     for number in 0..2000 {
         let key = format!("key {}", number * 7);
@@ -74,7 +74,8 @@ fn use_all(cache: &Cache) {
     drop((cache.iterate().take(5000).count(), cache.report(), cache.validate()));
 }
 
-/// What a child makes of the file: 0 where it is refused, 1 where it is used. A panic is 101, a hang is a signal.
+/// Opens the file in a child. Returns 0 if it is refused, 1 if it is used. A panic is 101, a hang
+/// is a signal.
 fn judge(path: &Path) -> i32 {
     let inspects = fork(|| {
         if let Ok(inspection) = Inspection::open(path) {
@@ -87,7 +88,7 @@ fn judge(path: &Path) -> i32 {
         }
         0
     });
-    assert_eq!(inspects.wait(), 0, "to look into it ends or hangs a process");
+    assert_eq!(inspects.wait(), 0, "an inspection ended or hung the process");
     let uses = fork(|| match builder(path).open() {
         Ok(cache) => {
             use_all(&cache);
@@ -98,7 +99,7 @@ fn judge(path: &Path) -> i32 {
     uses.wait()
 }
 
-/// A damaged word, and what the refusal names.
+/// A damaged word: the text that the refusal contains, the offset, and the new value.
 type Damage = (&'static str, usize, u64);
 
 fn damages(region: &[u8]) -> Vec<Damage> {
@@ -112,7 +113,7 @@ fn damages(region: &[u8]) -> Vec<Damage> {
         |segment: usize, field| layout.headers_at + segment * SEGMENT_HEADER_BYTES + field;
     let sealed = (0..layout.segments)
         .find(|segment| half(region, header_of(*segment, 0)) == 3)
-        .expect("a segment is sealed");
+        .expect("no segment is sealed");
     let control = word(region, group_at(3));
     let filled = word(region, header_of(sealed, 8));
     vec![
@@ -146,19 +147,20 @@ fn damages(region: &[u8]) -> Vec<Damage> {
 }
 
 #[test]
-fn each_word_that_leads_astray_is_named_and_makes_way() {
+fn each_invalid_word_is_named_and_the_region_replaced() {
     let (_folder, path) = place();
     let whole = region(&path);
     for (name, at, value) in damages(&whole) {
         fs::write(&path, &whole).unwrap();
         let file = File::options().write(true).open(&path).unwrap();
         file.write_all_at(&value.to_le_bytes(), at as u64).unwrap();
-        assert_eq!(judge(&path), 0, "{name} {value:#x}: it is refused");
+        assert_eq!(judge(&path), 0, "{name} {value:#x}: the region was not refused");
         for said in [
             builder(&path).open().unwrap_err().to_string(),
             Inspection::open(&path).unwrap_err().to_string(),
         ] {
-            assert!(said.contains(name) && said.contains("damaged"), "{name} {value:#x}: {said}");
+            assert!(said.contains(name), "{name} {value:#x}: {said}");
+            assert!(said.contains("damaged"), "{name} {value:#x}: {said}");
         }
         let cache = builder(&path).replaces_unusable(true).open().unwrap();
         assert!(matches!(cache.opening(), Opening::Replaced(why) if why.contains(name)));
@@ -171,7 +173,7 @@ fn each_word_that_leads_astray_is_named_and_makes_way() {
 }
 
 #[test]
-fn a_group_that_is_damaged_after_the_opening_hangs_no_operation() {
+fn a_group_damaged_after_opening_hangs_no_operation() {
     let (_folder, path) = place();
     let whole = region(&path);
     let of_groups = damages(&whole).into_iter().filter(|(name, ..)| name.contains("group 3"));
@@ -187,20 +189,20 @@ fn a_group_that_is_damaged_after_the_opening_hangs_no_operation() {
         assert_eq!(
             uses.wait(),
             1,
-            "{name} {value:#x}: the operations end, and the damage is found"
+            "{name} {value:#x}: an operation hung, or the damage was not found"
         );
     }
 }
 
 #[test]
-fn a_ring_of_overflow_groups_is_refused() {
+fn a_cycle_of_overflow_groups_is_refused() {
     let (_folder, path) = place();
     let mut whole = region(&path);
     let layout = layout(half(&whole, 32) as usize);
-    // Two overflow groups that lead to each other, behind group 0.
+    // Two overflow groups that point to each other, after group 0.
     let free = (0..layout.segments)
         .find(|segment| half(&whole, layout.headers_at + segment * SEGMENT_HEADER_BYTES) == 0);
-    let free = free.expect("a segment is free");
+    let free = free.expect("no segment is free");
     let mut put = |at: usize, bytes: &[u8]| whole[at..at + bytes.len()].copy_from_slice(bytes);
     put(layout.headers_at + free * SEGMENT_HEADER_BYTES, &6u32.to_le_bytes());
     put(layout.overflow_directory_at, &(free as u32 + 1).to_le_bytes());
@@ -218,10 +220,11 @@ fn a_ring_of_overflow_groups_is_refused() {
     fs::write(&path, &whole).unwrap();
     assert_eq!(judge(&path), 0);
     let said = builder(&path).open().unwrap_err().to_string();
-    assert!(said.contains("group 0 leads to overflow group") && said.contains("chain"), "{said}");
+    assert!(said.contains("group 0 leads to overflow group"), "{said}");
+    assert!(said.contains("chain"), "{said}");
 }
 
-/// Marsaglia's xorshift.
+/// Marsaglia's xorshift generator.
 struct Draw(u64);
 
 impl Draw {
@@ -250,7 +253,8 @@ fn no_random_damage_hangs_or_ends_a_process() {
         let mut damaged = whole.clone();
         let mut said = Vec::new();
         for _ in 0..=draw.below(4) {
-            // The words that lead somewhere are few: they are hit more often than what lies in the segments.
+            // The words that lead somewhere are few: they are hit more often than what lies in the
+            // segments.
             let (from, to) = match draw.below(4) {
                 0 => (global::CLOCK, global::END),
                 1 => (layout.headers_at, layout.pool_at),
@@ -269,8 +273,9 @@ fn no_random_damage_hangs_or_ends_a_process() {
         }
         fs::write(&path, &damaged).unwrap();
         let judged = judge(&path);
-        assert!(matches!(judged, 0 | 1), "seed {seed}, {said:?}: ends with {judged}");
+        assert!(matches!(judged, 0 | 1), "seed {seed}, {said:?}: the process ended with {judged}");
         refused += u64::from(judged == 0);
     }
-    assert!(refused > 0 && refused < rounds, "{refused} of {rounds} refused");
+    assert!(refused > 0, "{refused} of {rounds} refused");
+    assert!(refused < rounds, "{refused} of {rounds} refused");
 }

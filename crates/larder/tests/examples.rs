@@ -1,4 +1,4 @@
-//! The examples run: each checks what it prints, and takes no longer than a person is willing to watch.
+//! Runs the examples: each checks its output, and is short enough to watch.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -12,21 +12,21 @@ mod sql_result_cache;
 
 fn run(example: fn() -> Result<(), Box<dyn Error>>) {
     let started = Instant::now();
-    example().expect("the example succeeds");
+    example().expect("the example failed");
     assert!(started.elapsed() < Duration::from_secs(2), "it took {:?}", started.elapsed());
 }
 
 #[test]
-fn the_cache_before_a_database_asks_it_once() {
+fn the_cache_before_a_database_queries_it_once() {
     run(sql_result_cache::main);
 }
 
 #[test]
-fn the_session_store_forgets_what_it_should() {
+fn the_session_store_drops_expired_sessions() {
     run(session_store::main);
 }
 
 #[test]
-fn the_shared_counters_lose_nothing() {
+fn the_shared_counters_lose_no_visit() {
     run(shared_counters::main);
 }

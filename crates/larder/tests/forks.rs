@@ -21,7 +21,7 @@ fn shared() -> Cache {
     builder().anonymous_shared(true).open().unwrap()
 }
 
-/// A value that tells its key.
+/// Returns a value that identifies its key.
 fn value_of(key: u64, bytes: u64) -> Vec<u8> {
     (0..bytes).map(|at| (key * 31 + at) as u8).collect()
 }
@@ -30,7 +30,7 @@ fn is_of(key: u64, value: &[u8]) -> bool {
     value == value_of(key, value.len() as u64)
 }
 
-/// Some operations of all kinds; were all values right?
+/// Performs operations of all kinds. True if all values were right.
 fn play(cache: &Cache, seed: u64, operations: u64) -> bool {
     let mut state = seed | 1;
     let mut below = |bound: u64| {
@@ -52,7 +52,7 @@ fn play(cache: &Cache, seed: u64, operations: u64) -> bool {
 }
 
 #[test]
-fn children_and_their_parent_see_what_each_other_store() {
+fn children_and_their_parent_see_each_others_stores() {
     let cache = shared();
     cache.set("of the parent", "1", None).unwrap();
     let (stored, seen) = (Word::new(), Word::new());
@@ -67,7 +67,7 @@ fn children_and_their_parent_see_what_each_other_store() {
     let other = fork(|| {
         assert_eq!(cache.get("of one").as_deref(), Some(&b"2"[..]));
         cache.set("of the other", "3", None).unwrap();
-        // It is to be found without a word of the other child.
+        // The parent must find the item without any message from the child.
         0
     });
     assert_eq!(other.wait(), 0);
@@ -78,7 +78,7 @@ fn children_and_their_parent_see_what_each_other_store() {
 }
 
 #[test]
-fn a_private_cache_goes_its_own_way_in_a_child() {
+fn a_child_has_an_independent_copy_of_a_private_cache() {
     let cache = builder().open().unwrap();
     cache.set("k", "before", None).unwrap();
     let child = fork(|| {
@@ -121,10 +121,10 @@ fn killed_children_leave_nothing_locked() {
         cache.validate().unwrap();
         assert!(since.elapsed() < Duration::from_secs(4), "{:?}", since.elapsed());
     }
-    assert_eq!(cache.identity().1.len(), 1, "the dead have left");
+    assert_eq!(cache.identity().1.len(), 1, "dead peers are still listed");
 }
 
-/// Forks while threads are in the middle of everything.
+/// Forks while threads are in the middle of operations.
 fn fork_beside_threads(cache: &Cache) {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -159,17 +159,17 @@ fn fork_beside_threads(cache: &Cache) {
 }
 
 #[test]
-fn a_fork_beside_threads_harms_neither_side_of_a_private_cache() {
+fn a_fork_during_operations_keeps_both_copies_of_a_private_cache_valid() {
     fork_beside_threads(&builder().open().unwrap());
 }
 
 #[test]
-fn a_fork_beside_threads_harms_neither_side_of_a_shared_cache() {
+fn a_fork_during_operations_keeps_a_shared_cache_valid() {
     fork_beside_threads(&shared());
 }
 
 #[test]
-fn a_fork_beside_a_maintainer_harms_neither_side() {
+fn a_fork_beside_a_maintainer_keeps_both_sides_valid() {
     fork_beside_threads(&builder().anonymous_shared(true).maintainer(true).open().unwrap());
 }
 
@@ -190,7 +190,7 @@ fn a_child_that_does_not_use_the_cache_does_not_keep_its_parent_alive() {
     ready.hear();
     parent.kill();
     assert_eq!(parent.wait(), -libc::SIGKILL);
-    // The child ends by its alarm at the latest.
+    // The alarm ends the child at the latest.
     let cache = builder().shared(&path).open().unwrap();
     assert_eq!(cache.identity().1, [u64::from(std::process::id())]);
     assert_eq!(cache.get("k").as_deref(), Some(&b"v"[..]));
@@ -198,21 +198,23 @@ fn a_child_that_does_not_use_the_cache_does_not_keep_its_parent_alive() {
 }
 
 #[test]
-fn what_a_child_inherits_half_done_stays_its_parents() {
+fn unfinished_reads_and_uploads_stay_the_parents() {
     for cache in [shared(), builder().open().unwrap()] {
         cache.set("large", value_of(1, 50_000), None).unwrap();
         let mut upload = cache.upload(b"arriving", 50_000).unwrap();
         upload.push(&value_of(2, 50_000)[..20_000]).unwrap();
         let Read::Large(_, mut large) = cache.read(b"large", &mut Vec::new(), |_, _| ()) else {
-            panic!("it is large");
+            panic!("the value is not large");
         };
         let first = large.take_piece().unwrap().unwrap();
         let bytes = first.len();
         let held = Mutex::new(Some((upload, large, first)));
         let child = fork(|| {
             let (mut upload, mut large, piece) = held.lock().unwrap().take().unwrap();
-            assert!(upload.push(b"more").is_err() && upload.direct_buffer().is_none());
-            assert!(large.take_piece().is_err() && large.next_piece(&mut Vec::new()).is_err());
+            assert!(upload.push(b"more").is_err());
+            assert!(upload.direct_buffer().is_none());
+            assert!(large.take_piece().is_err());
+            assert!(large.next_piece(&mut Vec::new()).is_err());
             assert!(piece.is_empty());
             assert!(cache.get("large").is_some_and(|value| is_of(1, &value)));
             drop((upload, large, piece));
@@ -225,7 +227,7 @@ fn what_a_child_inherits_half_done_stays_its_parents() {
         assert_eq!(*piece, value_of(1, 50_000)[..bytes]);
         let mut value = piece.to_vec();
         while large.next_piece(&mut value).unwrap() {}
-        assert!(is_of(1, &value), "it stays while it is read");
+        assert!(is_of(1, &value), "the value changed while it was read");
         upload.push(&value_of(2, 50_000)[20_000..]).unwrap();
         upload.store(&StoreRequest::new(b"arriving", StoreMode::Set)).unwrap();
         assert!(cache.get("arriving").is_some_and(|value| is_of(2, &value)));
@@ -237,7 +239,7 @@ fn what_a_child_inherits_half_done_stays_its_parents() {
 }
 
 #[test]
-fn room_for_bytes_of_the_parent_is_none_of_the_childs() {
+fn a_direct_buffer_of_the_parent_is_unusable_in_the_child() {
     let cache = shared();
     let mut upload = cache.upload(b"arriving", 50_000).unwrap();
     let direct_buffer = upload.direct_buffer().unwrap();
@@ -250,13 +252,13 @@ fn room_for_bytes_of_the_parent_is_none_of_the_childs() {
         0
     });
     assert_eq!(child.wait(), 0);
-    assert_eq!(cache.report().segments_pinned, 1, "the parent's bytes may come any time");
+    assert_eq!(cache.report().segments_pinned, 1, "the parent's buffer is no longer pinned");
     drop(held);
     assert_eq!(cache.report().segments_pinned, 0);
 }
 
 #[test]
-fn a_child_too_many_has_a_cache_of_its_own_and_is_told() {
+fn a_child_beyond_the_peer_limit_gets_a_private_cache_and_a_reason() {
     let cache = builder().memory_bytes(1 << 20).anonymous_shared(true).open().unwrap();
     cache.set("k", "v", None).unwrap();
     let counted = Word::new();
@@ -279,9 +281,13 @@ fn a_child_too_many_has_a_cache_of_its_own_and_is_told() {
         .collect();
     let said: Vec<u32> = children.iter().map(|(_, said)| *said).collect();
     assert!(said.iter().all(|said| *said < 2), "{said:?}");
-    assert!(said[..7].iter().all(|said| *said == 0) && said[19] == 1, "{said:?}");
+    assert!(said[..7].iter().all(|said| *said == 0), "{said:?}");
+    assert!(said[19] == 1, "{said:?}");
     drop(children);
     cache.maintain();
-    assert!(fork(|| i32::from(cache.lost().is_some())).wait() == 0, "there is room again");
+    assert!(
+        fork(|| i32::from(cache.lost().is_some())).wait() == 0,
+        "a peer slot did not become free"
+    );
     cache.validate().unwrap();
 }

@@ -1,4 +1,4 @@
-//! Values that are kept in pieces, and those that arrive in parts.
+//! Values that are stored in pieces, and values that arrive in parts.
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use larder::{Cache, Clock, Deadline, Read, StoreError, StoreMode, StoreRequest, Stored};
@@ -11,13 +11,13 @@ fn request(key: &[u8], mode: StoreMode) -> StoreRequest<'_> {
     StoreRequest { flags: 7, ..StoreRequest::new(key, mode) }
 }
 
-/// A value that depends on its key and length, so that a wrong one is seen.
+/// Returns a value that depends on its key and length, so that a wrong one is detected.
 fn value_of(key: u64, bytes: usize) -> Vec<u8> {
     (0..bytes).map(|at| (key.wrapping_mul(31) as usize + at * 7) as u8).collect()
 }
 
 #[test]
-fn large_values_are_kept_in_pieces_and_come_back_whole() {
+fn large_values_are_stored_in_pieces_and_returned_whole() {
     let cache = ticked(16 << 20);
     for bytes in [7_000, 8_192, 8_193, 65_536, 300_000, 1 << 19, (1 << 20) - 100] {
         let value = value_of(bytes as u64, bytes);
@@ -35,7 +35,7 @@ fn large_values_are_kept_in_pieces_and_come_back_whole() {
 }
 
 #[test]
-fn an_upload_is_invisible_until_it_is_stored_and_gives_everything_back_if_not() {
+fn an_upload_is_invisible_until_stored_and_releases_its_memory_if_dropped() {
     let cache = ticked(16 << 20);
     let value = value_of(1, 500_000);
     let mut upload = cache.upload(b"u", value.len()).unwrap();
@@ -60,12 +60,12 @@ fn an_upload_is_invisible_until_it_is_stored_and_gives_everything_back_if_not() 
 }
 
 #[test]
-fn an_upload_under_way_when_the_cache_is_cleared_counts_as_stored_before() {
+fn an_upload_in_progress_at_a_clear_counts_as_stored_before_it() {
     for is_taken_back in [false, true] {
         let cache = ticked(16 << 20);
         cache.set(b"u", b"old", None).unwrap();
         let mut upload = cache.upload(b"u", 500_000).unwrap();
-        // The piece that has begun to come is cleared with the whole ones.
+        // The incomplete piece is cleared together with the complete ones.
         upload.push(&[1; 400_100]).unwrap();
         cache.clear();
         if is_taken_back {
@@ -83,7 +83,7 @@ fn an_upload_under_way_when_the_cache_is_cleared_counts_as_stored_before() {
 }
 
 #[test]
-fn what_is_uploaded_to_be_appended_finds_nothing_when_the_cache_was_cleared_meanwhile() {
+fn an_append_by_upload_finds_no_item_after_a_clear_meanwhile() {
     for is_taken_back in [false, true] {
         let cache = ticked(16 << 20);
         cache.set(b"log", [1; 1000], None).unwrap();
@@ -101,8 +101,8 @@ fn what_is_uploaded_to_be_appended_finds_nothing_when_the_cache_was_cleared_mean
 }
 
 #[test]
-fn a_value_is_kept_in_pieces_from_the_same_length_on_however_it_comes() {
-    // With the largest segments.
+fn every_way_of_storing_uses_pieces_from_the_same_length_on() {
+    // Uses the largest segments.
     let cache = ticked(256 << 20);
     let longest = cache.upload_bytes_min();
     assert_eq!(longest, 16 << 10);
@@ -119,7 +119,7 @@ fn a_value_is_kept_in_pieces_from_the_same_length_on_however_it_comes() {
         value.chunks(1000).for_each(|part| upload.push(part).unwrap());
         upload.store(&request(b"k", StoreMode::Set)).unwrap();
         assert_eq!((is_large(), cache.get(b"k").as_ref()), (bytes > longest, Some(&value)));
-        // Where it is appended to.
+        // The value reaches the length by an append.
         cache.set(b"k", &value[..bytes - 1], None).unwrap();
         cache.store(&request(b"k", StoreMode::Append), &value[bytes - 1..]).unwrap();
         assert_eq!((is_large(), cache.get(b"k").as_ref()), (bytes > longest, Some(&value)));
@@ -129,7 +129,7 @@ fn a_value_is_kept_in_pieces_from_the_same_length_on_however_it_comes() {
 }
 
 #[test]
-fn a_large_part_that_arrives_as_an_upload_extends_a_value() {
+fn a_large_part_can_be_appended_by_upload() {
     let cache = ticked(16 << 20);
     cache.set(b"log", b"head", None).unwrap();
     let part = value_of(9, 300_000);
@@ -144,7 +144,7 @@ fn a_large_part_that_arrives_as_an_upload_extends_a_value() {
 }
 
 #[test]
-fn large_reads_report_that_they_come_in_pieces() {
+fn reads_of_large_values_return_pieces() {
     let cache = ticked(16 << 20);
     cache.set(b"large", value_of(3, 200_000), None).unwrap();
     let mut out = Vec::new();
@@ -159,17 +159,17 @@ fn large_reads_report_that_they_come_in_pieces() {
 }
 
 #[test]
-fn a_large_value_that_is_being_read_outlives_its_item() {
+fn a_large_value_being_read_outlives_its_item() {
     let cache = ticked(8 << 20);
     let expected = value_of(1, 1_000_000);
     cache.set(b"large", &expected, None).unwrap();
     let mut read = Vec::new();
     let Read::Large(_, mut large) = cache.read(b"large", &mut read, |_, _| ()) else {
-        panic!("the value is kept in pieces")
+        panic!("the value is not stored in pieces")
     };
     assert!(large.next_piece(&mut read).unwrap());
     cache.set(b"large", b"another", None).unwrap();
-    // The memory is written over three times.
+    // Overwrites the memory three times.
     for number in 0..24_000u64 {
         cache.set(&number.to_le_bytes(), &value_of(number, 1000), None).unwrap();
     }
@@ -194,13 +194,14 @@ fn readers_of_large_values_cannot_hold_all_memory() {
         Read::Large(_, large) => large.take_piece().err(),
         _ => None,
     });
-    assert!(gone.count() > 50, "most are read without a hold");
+    assert!(gone.count() > 50, "readers hold more memory than they may");
     drop(readers);
     cache.set(b"k", b"v", None).unwrap();
     cache.validate().unwrap();
 }
 
-/// A cache in which other readers hold as many segments as they may: large values are read without pins.
+/// Returns a cache in which other readers hold as many segments as they may: large values are read
+/// without pins.
 fn with_all_pins_taken(memory_bytes: u64) -> (Cache, Vec<Read>) {
     let cache = Cache::builder().memory_bytes(memory_bytes).item_bytes_max(1 << 20).cas(true);
     let cache = cache.clock(Clock::Ticked).open().unwrap();
@@ -213,7 +214,7 @@ fn with_all_pins_taken(memory_bytes: u64) -> (Cache, Vec<Read>) {
     (cache, readers)
 }
 
-/// Writes over all memory that no reader holds.
+/// Overwrites all memory that no reader holds.
 fn write_over_all(cache: &Cache) {
     let value = value_of(1, 15_000.min(cache.report().memory_bytes as usize / 8000));
     for number in 0..2 * cache.report().memory_bytes / value.len() as u64 {
@@ -222,7 +223,7 @@ fn write_over_all(cache: &Cache) {
 }
 
 #[test]
-fn a_value_that_is_evicted_under_each_read_is_a_miss() {
+fn a_value_evicted_during_each_read_is_a_miss() {
     let (cache, readers) = with_all_pins_taken(8 << 20);
     let expected = value_of(5, 300_000);
     cache.set(b"large", &expected, None).unwrap();
@@ -230,8 +231,8 @@ fn a_value_that_is_evicted_under_each_read_is_a_miss() {
     let misses = cache.counter(larder::Counter::GetMisses);
     let is_there = cache.get_to(b"large", &mut out, |_| {
         attempts += 1;
-        assert!(attempts < 100, "the read goes on for ever");
-        // Between the look-up and the copy: the value is gone, and another one is there.
+        assert!(attempts < 100, "the read does not end");
+        // Between the look-up and the copy, the value is evicted and another one stored.
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 write_over_all(&cache);
@@ -239,10 +240,11 @@ fn a_value_that_is_evicted_under_each_read_is_a_miss() {
             });
         });
     });
-    assert!(!is_there && attempts > 1, "{attempts} attempts");
+    assert!(!is_there, "{attempts} attempts");
+    assert!(attempts > 1, "{attempts} attempts");
     assert_eq!(out, b"head");
     assert_eq!(cache.counter(larder::Counter::GetMisses), misses + 1);
-    assert_eq!(cache.get(b"large"), Some(expected), "it is there for who is faster");
+    assert_eq!(cache.get(b"large"), Some(expected), "the value is missing");
     drop(readers);
     cache.validate().unwrap();
 }
@@ -262,22 +264,24 @@ fn a_value_without_pins_is_copied_in_short_parts() {
         value.extend_from_slice(&piece);
         parts += 1;
     }
-    assert!(value == expected && parts >= 300_000 / (16 << 10), "{parts} parts");
-    // The rest of a piece may be read at once.
+    assert!(value == expected, "{parts} parts");
+    assert!(parts >= 300_000 / (16 << 10), "{parts} parts");
+    // The rest of a piece can be read at once.
     let mut large = open();
     let mut value = large.take_piece().unwrap().unwrap().to_vec();
     while large.next_piece(&mut value).unwrap() {}
     assert!(value == expected);
-    // Where it is evicted between two parts of a piece, the next one is an error.
+    // If the value is evicted between two parts of a piece, the next read is an error.
     let mut large = open();
     assert_eq!(large.take_piece().unwrap().map(|piece| piece.len()), Some(16 << 10));
     write_over_all(&cache);
-    assert!(large.take_piece().is_err() && large.next_piece(&mut Vec::new()).is_err());
+    assert!(large.take_piece().is_err());
+    assert!(large.next_piece(&mut Vec::new()).is_err());
     drop(readers);
     cache.validate().unwrap();
 }
 
-/// How a part comes: all at once, or in parts.
+/// Appends or prepends a part, as one store or as an upload.
 fn extend(
     cache: &Cache,
     mode: StoreMode,
@@ -293,7 +297,7 @@ fn extend(
 }
 
 #[test]
-fn long_parts_are_put_before_and_behind_whatever_there_is() {
+fn long_parts_are_prepended_and_appended_to_values_of_every_form() {
     for in_parts in [false, true] {
         for mode in [StoreMode::Append, StoreMode::Prepend] {
             let cache = Cache::builder().memory_bytes(64 << 20).item_bytes_max(16 << 20).cas(true);

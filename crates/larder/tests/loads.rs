@@ -1,4 +1,5 @@
-//! Loads in a cache that others share: what happens to the key between the look and the store wins.
+//! Loads in a cache shared with other processes: a change of the key between the read and the store
+//! takes precedence.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
@@ -17,7 +18,7 @@ const FOR_EVER: LoadOptions = LoadOptions::new();
 const MINUTE: LoadOptions =
     LoadOptions::new().ttl(Duration::from_secs(60)).stale(Duration::from_secs(600));
 
-/// What another process does during a load, and the value of the key after the load.
+/// A change by another process during a load, and the value of the key after the load.
 type Change = (&'static str, fn(&Cache), Option<&'static str>);
 
 const CHANGES: [Change; 10] = [
@@ -25,7 +26,7 @@ const CHANGES: [Change; 10] = [
     ("delete", |other| assert!(other.delete("k").is_ok()), None),
     ("set and delete", |other| set_and_delete(other), None),
     ("set and expire", |other| other.set("k", "newer", Some(Duration::ZERO)).unwrap(), None),
-    ("set of what was there", |other| other.set("k", "old", None).unwrap(), Some("old")),
+    ("set of the same value", |other| other.set("k", "old", None).unwrap(), Some("old")),
     ("append", |other| append(other), Some("old+")),
     ("increment", |other| increment(other), Some("8")),
     ("clear", Cache::clear, None),
@@ -77,7 +78,7 @@ fn load_during(cache: &Cache, options: &LoadOptions, change: impl FnOnce()) -> V
 }
 
 #[test]
-fn what_another_handle_does_to_an_absent_key_during_its_load_wins() {
+fn a_change_by_another_handle_during_a_first_load_takes_precedence() {
     for cas in [false, true] {
         for (name, change, expected) in CHANGES {
             let (_folder, path) = place();
@@ -91,7 +92,7 @@ fn what_another_handle_does_to_an_absent_key_during_its_load_wins() {
 }
 
 #[test]
-fn what_another_handle_does_to_a_stale_item_during_its_refresh_wins() {
+fn a_change_by_another_handle_during_a_refresh_takes_precedence() {
     for cas in [false, true] {
         for (name, change, expected) in CHANGES {
             let (_folder, path) = place();
@@ -99,7 +100,7 @@ fn what_another_handle_does_to_a_stale_item_during_its_refresh_wins() {
             let value = if name == "increment" { "7" } else { "old" };
             cache.set("k", value, Some(Duration::from_secs(300))).unwrap();
             if name == "increment" {
-                // From now on it is counted in place.
+                // From now on the counter is changed in place.
                 other.increment("k", 0).unwrap();
             }
             let loaded = load_during(&cache, &MINUTE, || change(&other));
@@ -111,7 +112,7 @@ fn what_another_handle_does_to_a_stale_item_during_its_refresh_wins() {
 }
 
 #[test]
-fn what_another_process_does_during_a_load_wins() {
+fn a_change_by_another_process_during_a_load_takes_precedence() {
     for is_refresh in [false, true] {
         for (name, change, expected) in CHANGES {
             let (_folder, path) = place();
@@ -130,13 +131,13 @@ fn what_another_process_does_during_a_load_wins() {
                 assert_eq!(child.wait(), 0, "{name}");
             };
             load_during(&cache, &MINUTE, in_a_child);
-            assert_eq!(held(&cache).as_deref(), expected, "{name}, of a refresh: {is_refresh}");
+            assert_eq!(held(&cache).as_deref(), expected, "{name}, refresh: {is_refresh}");
         }
     }
 }
 
 #[test]
-fn nothing_is_seen_of_a_key_that_is_being_loaded() {
+fn a_key_being_loaded_is_invisible() {
     let (_folder, path) = place();
     let (cache, other) = (open(&path, true), open(&path, true));
     let removals = other.subscribe(16);
@@ -150,20 +151,21 @@ fn nothing_is_seen_of_a_key_that_is_being_loaded() {
         }
         assert_eq!((other.keys().count(), other.iterate().count()), (0, 0));
         assert_eq!(other.increment("k", 1), Ok(None));
-        assert!(!other.touch("k", None).unwrap() && !other.replace("k", "v", None).unwrap());
+        assert!(!other.touch("k", None).unwrap());
+        assert!(!other.replace("k", "v", None).unwrap());
         other.maintain();
         other.tick(other.now() + 5);
         (0..20).for_each(|_| other.maintain());
         cache.validate().unwrap();
     });
-    assert_eq!(held(&other).as_deref(), Some("loaded"), "a look is no change");
+    assert_eq!(held(&other).as_deref(), Some("loaded"), "a read prevented the store");
     assert_eq!(other.counter(Counter::GetExpired), misses);
     assert_eq!((other.counter(Counter::ItemsTotal), other.len()), (1, 1));
-    assert!(removals.try_next().is_none(), "no item has left");
+    assert!(removals.try_next().is_none(), "a removal was reported");
 }
 
 #[test]
-fn a_load_that_brings_nothing_leaves_nothing() {
+fn a_failed_load_leaves_no_reservation() {
     let (_folder, path) = place();
     let (cache, other) = (open(&path, false), open(&path, false));
     let failed = cache.get_or_load("k", &FOR_EVER, || Err::<&str, _>("no such user"));
@@ -178,7 +180,7 @@ fn a_load_that_brings_nothing_leaves_nothing() {
 }
 
 #[test]
-fn of_two_processes_that_load_a_key_the_first_result_is_stored() {
+fn the_first_result_of_two_loading_processes_is_stored() {
     let (_folder, path) = place();
     let (cache, other) = (open(&path, false), open(&path, false));
     load_during(&cache, &FOR_EVER, || {
@@ -189,7 +191,7 @@ fn of_two_processes_that_load_a_key_the_first_result_is_stored() {
 }
 
 #[test]
-fn a_reservation_ends_with_its_time() {
+fn a_reservation_expires() {
     let (_folder, path) = place();
     let cache = open(&path, false);
     let until = Duration::from_secs(30);
@@ -204,7 +206,7 @@ fn a_reservation_ends_with_its_time() {
 }
 
 #[test]
-fn large_values_are_loaded_on_the_same_terms() {
+fn large_values_are_loaded_by_the_same_rules() {
     let (_folder, path) = place();
     let (cache, other) = (open(&path, false), open(&path, false));
     let large = vec![7; 200_000];

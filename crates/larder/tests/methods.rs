@@ -1,4 +1,4 @@
-//! The methods that programs use: what each comes to, one fact a test.
+//! The methods that programs use, one fact per test.
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::time::Duration;
@@ -27,16 +27,17 @@ fn keys_and_values_are_text_or_bytes_of_any_kind() {
 }
 
 #[test]
-fn an_empty_value_is_not_a_missing_one() {
+fn an_empty_value_is_not_a_miss() {
     let cache = ticked();
     cache.set("empty", "", None).unwrap();
     assert_eq!(cache.get("empty"), Some(Vec::new()));
-    assert!(cache.contains("empty") && !cache.contains("missing"));
+    assert!(cache.contains("empty"));
+    assert!(!cache.contains("missing"));
     assert_eq!(cache.get_many(&["empty", "missing"]), [Some(Vec::new()), None]);
 }
 
 #[test]
-fn a_closure_sees_the_value_and_may_use_the_cache() {
+fn a_closure_gets_the_value_and_may_use_the_cache() {
     let cache = ticked();
     cache.set("outer", "inner", None).unwrap();
     cache.set("inner", "value", None).unwrap();
@@ -51,7 +52,7 @@ fn a_closure_sees_the_value_and_may_use_the_cache() {
 }
 
 #[test]
-fn a_large_value_is_seen_whole_by_a_closure_and_among_many() {
+fn a_closure_gets_a_large_value_whole_alone_and_among_many() {
     let cache = ticked();
     let large: Vec<u8> = (0..900_000usize).map(|at| ((at * 7) >> 3) as u8).collect();
     cache.set("small", "1", None).unwrap();
@@ -63,7 +64,7 @@ fn a_large_value_is_seen_whole_by_a_closure_and_among_many() {
 }
 
 #[test]
-fn a_large_value_that_has_been_read_gives_its_memory_back_when_it_is_deleted() {
+fn deleting_a_large_value_that_was_read_frees_its_memory() {
     let open = || Cache::builder().memory_bytes(4 << 20).evict(false).open().unwrap();
     let room = |cache: &Cache| {
         (0..10_000).take_while(|n| cache.set(n.to_string(), [0; 5_000], None).is_ok()).count()
@@ -75,15 +76,16 @@ fn a_large_value_that_has_been_read_gives_its_memory_back_when_it_is_deleted() {
         assert_eq!(cache.get_with("large", |value, _| value[0]), Some(round));
         assert_eq!(cache.get_many(&["large"])[0].as_ref().map(|value| value[0]), Some(round));
         assert_eq!(cache.iterate().next().map(|item| item.value[0]), Some(round));
-        assert!(cache.contains("large") && cache.delete("large").unwrap());
+        assert!(cache.contains("large"));
+        assert!(cache.delete("large").unwrap());
     }
     let (room, fresh) = (room(&cache), room(&open()));
-    // Up to the rests of a few segments.
-    assert!(room + 60 >= fresh, "room for {room} of {fresh}");
+    // Except for the unused ends of a few segments.
+    assert!(room + 60 >= fresh, "space for {room} of {fresh} items");
 }
 
 #[test]
-fn many_values_come_in_the_order_of_their_keys_whatever_their_number() {
+fn any_number_of_values_is_returned_in_the_order_of_the_keys() {
     let cache = ticked();
     for number in (0..100).step_by(3) {
         cache.set(format!("key {number}"), format!("value {number}"), None).unwrap();
@@ -106,7 +108,7 @@ fn many_values_come_in_the_order_of_their_keys_whatever_their_number() {
 }
 
 #[test]
-fn add_wants_no_item_and_replace_wants_one() {
+fn add_requires_an_absent_key_and_replace_a_present_one() {
     let cache = ticked();
     assert!(!cache.replace("k", "r", None).unwrap());
     assert!(cache.add("k", "a", secs(5)).unwrap());
@@ -115,31 +117,34 @@ fn add_wants_no_item_and_replace_wants_one() {
     pass(&cache, 8);
     assert_eq!(cache.get("k").as_deref(), Some(&b"c"[..]));
     pass(&cache, 1);
-    assert!(!cache.replace("k", "d", None).unwrap() && cache.add("k", "e", None).unwrap());
+    assert!(!cache.replace("k", "d", None).unwrap());
+    assert!(cache.add("k", "e", None).unwrap());
 }
 
 #[test]
-fn parts_are_put_at_either_end_and_keep_the_time() {
+fn parts_are_appended_and_prepended_and_keep_the_time_to_live() {
     let cache = ticked();
-    assert!(!cache.append("k", "x").unwrap() && !cache.prepend("k", "x").unwrap());
+    assert!(!cache.append("k", "x").unwrap());
+    assert!(!cache.prepend("k", "x").unwrap());
     cache.set("k", "b", secs(3)).unwrap();
-    assert!(cache.append("k", "c").unwrap() && cache.prepend("k", "a").unwrap());
+    assert!(cache.append("k", "c").unwrap());
+    assert!(cache.prepend("k", "a").unwrap());
     assert_eq!(cache.get("k").as_deref(), Some(&b"abc"[..]));
     pass(&cache, 3);
     assert_eq!(cache.get("k"), None);
 }
 
 #[test]
-fn a_swap_succeeds_over_the_value_that_was_read_and_no_other() {
+fn a_swap_succeeds_only_over_the_value_that_was_read() {
     let cache = ticked();
     cache.set("k", "1", None).unwrap();
     let cas = cache.get_with("k", |_, meta| meta.cas).unwrap();
     let Swap::Stored { cas: next } = cache.compare_and_set("k", "2", None, cas).unwrap() else {
-        panic!("nobody else has stored anything");
+        panic!("the swap did not store");
     };
     assert_ne!(next, cas);
     assert_eq!(cache.compare_and_set("k", "3", None, cas), Ok(Swap::Changed));
-    assert!(cache.touch("k", secs(9)).unwrap(), "a touch leaves the token alone");
+    assert!(cache.touch("k", secs(9)).unwrap(), "the touch failed");
     assert!(matches!(cache.compare_and_set("k", "4", None, next), Ok(Swap::Stored { .. })));
     cache.delete("k").unwrap();
     assert_eq!(cache.compare_and_set("k", "5", None, next), Ok(Swap::Missing));
@@ -156,7 +161,7 @@ fn a_cache_without_tokens_refuses_to_swap() {
 }
 
 #[test]
-fn a_touch_gives_time_and_takes_it() {
+fn a_touch_extends_and_shortens_the_time_to_live() {
     let cache = ticked();
     assert!(!cache.touch("k", None).unwrap());
     assert_eq!(cache.get_and_touch("k", None), Ok(None));
@@ -167,11 +172,11 @@ fn a_touch_gives_time_and_takes_it() {
     assert!(cache.touch("k", None).unwrap());
     pass(&cache, 1000);
     assert_eq!(cache.get_and_touch("k", secs(0)).unwrap().as_deref(), Some(&b"v"[..]));
-    assert_eq!(cache.get("k"), None, "a time of zero is over at once");
+    assert_eq!(cache.get("k"), None, "an item with a ttl of zero did not expire");
 }
 
 #[test]
-fn parts_of_a_second_count_as_a_whole_one() {
+fn fractions_of_a_second_round_up() {
     let cache = ticked();
     cache.set("k", "v", Some(Duration::from_millis(1))).unwrap();
     assert!(cache.contains("k"));
@@ -180,7 +185,7 @@ fn parts_of_a_second_count_as_a_whole_one() {
 }
 
 #[test]
-fn counters_wrap_above_stop_at_zero_and_keep_their_time() {
+fn counters_wrap_at_the_top_stop_at_zero_and_keep_their_time_to_live() {
     let cache = ticked();
     assert_eq!(cache.increment("n", 1), Ok(None));
     cache.set("n", u64::MAX.to_string(), secs(3)).unwrap();
@@ -195,14 +200,15 @@ fn counters_wrap_above_stop_at_zero_and_keep_their_time() {
 }
 
 #[test]
-fn a_key_has_1_to_250_bytes_and_a_wrong_one_is_named_or_not_found() {
+fn a_key_has_1_to_250_bytes_and_an_invalid_one_is_an_error_or_a_miss() {
     let cache = ticked();
     let long = "k".repeat(251);
     let expected = Err(StoreError::Key(KeyError::TooLong(251)));
     assert_eq!(cache.set(&long, "v", None), expected);
     assert!(cache.set(&long[..250], "v", None).is_ok());
     let error = cache.append(&long, "v").unwrap_err().to_string();
-    assert!(error.contains("251") && error.contains("1 to 250"), "{error}");
+    assert!(error.contains("251"), "{error}");
+    assert!(error.contains("1 to 250"), "{error}");
     assert_eq!(cache.set("", "v", None), Err(StoreError::Key(KeyError::Empty)));
     for key in [&long[..], "", &"k".repeat(250 + 256), &"k".repeat(100_000)] {
         assert_eq!(

@@ -1,5 +1,5 @@
-//! Random operations on a cache and on a plain map must come to the same, whatever the clock does. After
-//! every run the cache's memory is checked for every invariant there is.
+//! Random operations on a cache and on a plain map must have the same results, whatever the clock
+//! does. After every run all invariants of the cache's memory are checked.
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 mod pair;
@@ -46,7 +46,7 @@ fn any_operation() -> impl Strategy<Value = Operation> {
     let flags = prop_oneof![Just(0), any::<u32>()];
     let direction = prop_oneof![Just(Direction::Increment), Just(Direction::Decrement)];
     let maybe_ttl = || prop::option::weighted(0.3, any_ttl());
-    // Most operations meet on a few keys.
+    // Most operations use a few keys.
     let key = prop_oneof![3 => 0..3u8, 1 => 0..24u8];
     prop_oneof![
         4 => key.clone().prop_map(Operation::Get),
@@ -93,7 +93,7 @@ proptest! {
     fn a_full_cache_behaves_as_a_map_that_forgets(cas: bool, operations in prop::collection::vec(any_operation(), 1..600)) {
         let mut pair = Pair::new(1 << 20, cas);
         for operation in &operations {
-            // An operation may evict the very item it works on, so each is preceded by enough room.
+            // An operation may evict the item it works on, so enough memory is freed before each.
             let filler = [0xF1; 9000];
             for number in 0..8u8 {
                 pair.cache.set([0xFF, number], filler, None).unwrap();

@@ -1,5 +1,5 @@
-//! What a server needs beyond get and set: items that are stale, whose new value one caller is to bring, cas tokens that
-//! are asked for, and what is known of an item.
+//! The operations that a server needs beyond get and set: stale items and recache tokens, requested
+//! cas tokens, and metadata.
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::collections::HashSet;
@@ -33,7 +33,7 @@ fn mark_stale(cache: &Cache, key: &[u8]) -> Meta {
     }
 }
 
-/// An item of each kind that there is: small, a number, growing, large.
+/// Stores an item of each form: small, a number, growing, large.
 fn store_all_kinds(cache: &Cache) -> [&'static [u8]; 4] {
     cache.set("small", "v", None).unwrap();
     cache.set("number", "7", None).unwrap();
@@ -45,27 +45,40 @@ fn store_all_kinds(cache: &Cache) -> [&'static [u8]; 4] {
 }
 
 #[test]
-fn a_stale_item_is_won_once_and_a_new_value_ends_it() {
+fn a_stale_item_has_one_recache_token_until_a_new_value_is_stored() {
     for cas in [true, false] {
         let cache = cache(16 << 20, cas);
         for key in store_all_kinds(&cache) {
             let before = cache.peek(key).unwrap();
-            assert!(!before.stale && !before.token_sent);
+            assert!(!before.stale);
+            assert!(!before.token_sent);
             let stale = mark_stale(&cache, key);
             assert_eq!(cache.peek(key), Some(stale));
-            assert!(stale.stale && (stale.cas != before.cas) == cas);
-            assert_eq!(cache.claim(key, before.cas), !cas, "of another version");
-            assert_eq!(cache.claim(key, stale.cas), cas, "won before where tokens are not kept");
+            assert!(stale.stale);
+            assert!((stale.cas != before.cas) == cas);
+            assert_eq!(
+                cache.claim(key, before.cas),
+                !cas,
+                "the claim with an old token had the wrong result"
+            );
+            assert_eq!(
+                cache.claim(key, stale.cas),
+                cas,
+                "the claim with the current token had the wrong result"
+            );
             assert!(!cache.claim(key, stale.cas));
             assert_eq!(cache.peek(key), Some(Meta { token_sent: true, ..stale }));
 
             let again = mark_stale(&cache, key);
-            assert!(!again.token_sent && cache.claim(key, again.cas));
+            assert!(!again.token_sent);
+            assert!(cache.claim(key, again.cas));
             let value = cache.get(key).unwrap();
             assert_eq!(value.len(), before.value_bytes);
             stored(&cache, &set(key), &value);
             let after = cache.peek(key).unwrap();
-            assert!(!after.stale && !after.token_sent && !after.fetched);
+            assert!(!after.stale);
+            assert!(!after.token_sent);
+            assert!(!after.fetched);
         }
         assert!(!cache.claim(b"missing", 0));
         cache.validate().unwrap();
@@ -73,7 +86,7 @@ fn a_stale_item_is_won_once_and_a_new_value_ends_it() {
 }
 
 #[test]
-fn a_mark_gives_a_deadline_also_to_an_item_stored_without() {
+fn marking_as_stale_can_add_a_deadline() {
     let cache = cache(16 << 20, true);
     for key in store_all_kinds(&cache) {
         let value = cache.get(key).unwrap();
@@ -95,14 +108,15 @@ fn a_mark_gives_a_deadline_also_to_an_item_stored_without() {
 }
 
 #[test]
-fn a_value_under_an_older_token_is_stored_stale_and_keeps_deadline_and_win() {
+fn a_value_stored_with_an_older_token_is_stale_and_keeps_deadline_and_recache_token() {
     let cache = cache(16 << 20, true);
     let deadline = Deadline::after(cache.now(), 50);
     for value in [&b"late"[..], &[7; 300_000]] {
         let old =
             stored(&cache, &StoreRequest { deadline, token_sent: true, ..set(b"k") }, b"first");
         let current = stored(&cache, &StoreRequest { deadline, ..set(b"k") }, b"second");
-        assert!(old < current && cache.claim(b"k", current));
+        assert!(old < current);
+        assert!(cache.claim(b"k", current));
         let late = StoreRequest { cas: Some(old), flags: 3, ..set(b"k") };
         assert_eq!(cache.store(&late, value), Ok(Stored::Exists));
         let late = StoreRequest { stale: Stale::IfOlder, ..late };
@@ -112,19 +126,22 @@ fn a_value_under_an_older_token_is_stored_stale_and_keeps_deadline_and_win() {
         assert_eq!(cache.store(&append, value), Ok(Stored::Exists));
         stored(&cache, &late, value);
         let meta = cache.peek(b"k").unwrap();
-        assert!(meta.stale && meta.token_sent && !meta.fetched);
+        assert!(meta.stale);
+        assert!(meta.token_sent);
+        assert!(!meta.fetched);
         assert_eq!((meta.deadline, meta.flags, meta.value_bytes), (deadline, 3, value.len()));
-        // With the item's own token it is a store as any other.
+        // With the item's own token the store is an ordinary one.
         stored(&cache, &StoreRequest { cas: Some(meta.cas), ..late }, b"new");
         let meta = cache.peek(b"k").unwrap();
-        assert!(!meta.stale && !meta.token_sent);
+        assert!(!meta.stale);
+        assert!(!meta.token_sent);
         assert_eq!((meta.deadline, cache.get("k").unwrap()), (Deadline::NEVER, b"new".to_vec()));
     }
     cache.validate().unwrap();
 }
 
 #[test]
-fn an_emptied_item_stays_as_a_stale_one_and_only_where_there_was_one() {
+fn emptying_an_item_leaves_a_stale_one_and_does_nothing_for_an_absent_key() {
     let cache = cache(16 << 20, true);
     let token = stored(&cache, &StoreRequest { flags: 5, ..set(b"k") }, b"value");
     let empty =
@@ -141,7 +158,7 @@ fn an_emptied_item_stays_as_a_stale_one_and_only_where_there_was_one() {
 }
 
 #[test]
-fn a_delete_under_a_token_removes_that_item_only() {
+fn a_delete_with_a_token_removes_only_that_item() {
     let cache = cache(1 << 20, true);
     let token = stored(&cache, &set(b"k"), b"v");
     assert_eq!(cache.delete_if(b"k", Some(token + 1)).unwrap(), Deletion::Exists);
@@ -151,12 +168,12 @@ fn a_delete_under_a_token_removes_that_item_only() {
 }
 
 #[test]
-fn a_counter_is_moved_under_its_token_and_gets_the_one_asked_for_and_a_deadline() {
+fn arithmetic_checks_the_token_and_sets_the_requested_one_and_a_deadline() {
     let cache = cache(1 << 20, true);
     let (now, up) = (cache.now(), Direction::Increment);
     stored(&cache, &StoreRequest { flags: 9, ..set(b"n") }, b"8");
-    // The first makes it a number, the second changes it in place, the third needs room for the deadline, the fourth
-    // a digit more.
+    // The first makes it a number, the second changes it in place, the third needs room for the
+    // deadline, the fourth a digit more.
     for (round, ttl) in [None, None, Some(70), Some(80)].into_iter().enumerate() {
         let token = cache.peek(b"n").unwrap().cas;
         let counting = ArithmeticRequest {
@@ -173,13 +190,13 @@ fn a_counter_is_moved_under_its_token_and_gets_the_one_asked_for_and_a_deadline(
         assert_eq!(moved, Arithmetic::Number { number: 9 + round as u64, meta });
         let deadline = counting.deadline.unwrap_or(Deadline::NEVER);
         assert_eq!((meta.cas, meta.flags, meta.deadline), (900 + round as u64, 9, deadline));
-        assert!(!meta.fetched, "counting is no reading");
+        assert!(!meta.fetched, "an increment counted as a read");
     }
     cache.validate().unwrap();
 }
 
 #[test]
-fn a_counter_stays_stale_until_it_needs_more_room() {
+fn a_counter_stays_stale_until_it_needs_more_digits() {
     let cache = cache(1 << 20, true);
     cache.set("n", "98", None).unwrap();
     for _ in 0..2 {
@@ -187,46 +204,50 @@ fn a_counter_stays_stale_until_it_needs_more_room() {
         assert!(cache.claim(b"n", stale.cas));
         cache.decrement("n", 1).unwrap();
         let meta = cache.peek(b"n").unwrap();
-        assert!(meta.stale && meta.token_sent);
+        assert!(meta.stale);
+        assert!(meta.token_sent);
     }
     cache.increment("n", 10).unwrap();
     let meta = cache.peek(b"n").unwrap();
-    assert!(!meta.stale && !meta.token_sent, "as in memcached, three digits are another item");
+    assert!(!meta.stale, "unlike in memcached, the longer number is not a new item");
+    assert!(!meta.token_sent, "unlike in memcached, the longer number is not a new item");
 }
 
 #[test]
-fn a_token_asked_for_is_never_given_again() {
+fn a_requested_token_is_never_issued_again() {
     let cache = cache(1 << 20, true);
     let first = stored(&cache, &set(b"k"), b"v");
     let ahead = first + 1000;
     let asked = StoreRequest { version: Some(ahead), ..set(b"k") };
     assert_eq!(stored(&cache, &asked, b"v"), ahead);
-    // Other threads have given fewer tokens so far.
+    // Other threads have issued fewer tokens so far.
     for key in [b"k", b"l"] {
         let cache = cache.clone();
         let given = thread::spawn(move || stored(&cache, &set(key), b"v")).join().unwrap();
         assert!(given > ahead, "{given}");
     }
-    // Nobody gets there by counting, so nobody needs to pass it.
+    // No sequence of tokens reaches this one, so later tokens need not exceed it.
     let far = u64::MAX;
     assert_eq!(stored(&cache, &StoreRequest { version: Some(far), ..set(b"k") }, b"v"), far);
     let mut given = HashSet::new();
     for _ in 0..100 {
         let cas = stored(&cache, &set(b"k"), b"v");
-        assert!(cas > ahead && cas < ahead + 100_000 && given.insert(cas));
+        assert!(cas > ahead);
+        assert!(cas < ahead + 100_000);
+        assert!(given.insert(cas));
     }
     assert_ne!(stored(&cache, &StoreRequest { version: Some(0), ..set(b"k") }, b"v"), 0);
 }
 
 #[test]
-fn a_cache_without_tokens_keeps_none_that_is_asked_for() {
+fn a_cache_without_tokens_ignores_requested_ones() {
     let cache = cache(1 << 20, false);
     assert_eq!(stored(&cache, &StoreRequest { version: Some(7), ..set(b"k") }, b"v"), 0);
     assert_eq!(cache.peek(b"k").unwrap().cas, 0);
 }
 
 #[test]
-fn an_item_is_fetched_by_a_read_that_counts_or_a_touch() {
+fn a_counted_read_or_a_touch_marks_an_item_as_fetched() {
     let cache = cache(16 << 20, true);
     let is_fetched = |key| cache.peek(key).unwrap().fetched;
     for key in store_all_kinds(&cache) {
@@ -242,11 +263,11 @@ fn an_item_is_fetched_by_a_read_that_counts_or_a_touch() {
                 ));
             }
             assert!(!is_fetched(key), "not noted");
-            // Nobody reads more often than is counted.
+            // The read counter saturates at a few reads.
             for _ in 0..4 {
                 let reading = Reading { noted: true, value: false };
                 let read = cache.read_as(key, reading, &mut vec![], |_, _| ());
-                assert!(matches!(read, Read::Hit(_)), "without the value nothing is large");
+                assert!(matches!(read, Read::Hit(_)), "a read without the value returned pieces");
                 assert!(is_fetched(key));
             }
         }
@@ -258,21 +279,21 @@ fn an_item_is_fetched_by_a_read_that_counts_or_a_touch() {
 }
 
 #[test]
-fn an_item_that_survives_an_eviction_is_known_as_before() {
+fn an_item_that_survives_an_eviction_keeps_its_metadata() {
     let cache = cache(1 << 20, true);
     let keys: Vec<[u8; 1]> = (0..20u8).map(|number| [number]).collect();
     for (key, number) in keys.iter().zip(0..) {
         cache.set(key, [0; 100], None).unwrap();
         (0..4).for_each(|_| drop(cache.get(key)));
         if number % 2 == 0 {
-            // Over an item that was read often: it survives without having been read itself.
+            // Replaces an item that was read often: the new one survives without having been read.
             cache.set(key, [0; 100], None).unwrap();
         }
         let stale = mark_stale(&cache, key);
         assert!(number % 3 == 0 || cache.claim(key, stale.cas));
     }
     cache.tick(cache.now() + 1);
-    // The fillers are told by the length of their keys.
+    // The length of the key identifies a filler.
     let count_of_moved = || {
         let mut count = 0;
         cache.sample(usize::MAX, |item| {
@@ -297,7 +318,7 @@ fn an_item_that_survives_an_eviction_is_known_as_before() {
 }
 
 #[test]
-fn the_second_of_the_last_use_is_known_within_a_minute() {
+fn the_time_of_the_last_use_is_accurate_to_a_minute() {
     let cache = cache(1 << 20, true);
     let seen = |key: &str| cache.peek(key.as_bytes()).unwrap().seen;
     let start = cache.now();
@@ -310,7 +331,7 @@ fn the_second_of_the_last_use_is_known_within_a_minute() {
         assert_eq!(seen(&new), second);
         cache.get("hot").unwrap();
         assert!(second - seen("hot") <= 58, "{} in {second}", seen("hot"));
-        // A look is no use.
+        // A peek does not count as a use.
         assert!((start..start + 2).contains(&seen("looked at")), "{}", seen("looked at"));
     }
     assert!(cache.touch("looked at", None).unwrap());
@@ -319,7 +340,7 @@ fn the_second_of_the_last_use_is_known_within_a_minute() {
 }
 
 #[test]
-fn the_second_of_the_last_use_goes_with_an_item_that_eviction_moves() {
+fn a_relocated_item_keeps_the_time_of_its_last_use() {
     let cache = cache(1 << 20, true);
     let start = cache.now();
     cache.set("kept", "v", None).unwrap();
@@ -338,7 +359,7 @@ fn the_second_of_the_last_use_goes_with_an_item_that_eviction_moves() {
 }
 
 #[test]
-fn a_departure_is_shown_with_what_is_known_of_the_item() {
+fn the_departure_hook_gets_the_metadata_of_the_item() {
     let cache = cache(1 << 20, true);
     let gone = Arc::new(Mutex::new(Vec::new()));
     let told = Arc::clone(&gone);
@@ -356,7 +377,7 @@ fn a_departure_is_shown_with_what_is_known_of_the_item() {
     cache.delete("replaced").unwrap();
     assert!(gone.lock().unwrap().is_empty());
     cache.tick(cache.now() + 1);
-    // Also where a store finds it first.
+    // Also if a store finds the expired item first.
     stored(&cache, &set(b"dies"), b"again");
     {
         let gone = gone.lock().unwrap();
@@ -377,9 +398,9 @@ fn a_departure_is_shown_with_what_is_known_of_the_item() {
 }
 
 #[test]
-fn a_sample_counts_about_as_many_items_as_there_are() {
+fn a_sample_estimates_the_number_of_items() {
     let cache = cache(16 << 20, false);
-    assert!(cache.sample(0, |_| panic!("there are none")) > 1.0);
+    assert!(cache.sample(0, |_| panic!("an item was visited")) > 1.0);
     for number in 0..50_000u32 {
         cache.set(number.to_le_bytes(), vec![0; number as usize % 50], None).unwrap();
     }
@@ -387,7 +408,8 @@ fn a_sample_counts_about_as_many_items_as_there_are() {
     let count = |groups_max| {
         let mut shown = 0u32;
         let factor = cache.sample(groups_max, |item| {
-            assert!(item.key_bytes == 4 && item.meta.value_bytes < 50);
+            assert!(item.key_bytes == 4);
+            assert!(item.meta.value_bytes < 50);
             shown += 1;
         });
         (shown, factor)
@@ -395,11 +417,12 @@ fn a_sample_counts_about_as_many_items_as_there_are() {
     assert_eq!(count(usize::MAX), (50_000, 1.0));
     let (shown, factor) = count(500);
     let estimated = f64::from(shown) * factor;
-    assert!(shown < 10_000 && (40_000.0..60_000.0).contains(&estimated), "{shown} × {factor}");
+    assert!(shown < 10_000, "{shown} × {factor}");
+    assert!((40_000.0..60_000.0).contains(&estimated), "{shown} × {factor}");
 }
 
 #[test]
-fn a_dump_goes_on_where_it_stopped_and_shows_no_dead_items() {
+fn a_dump_resumes_at_its_cursor_and_omits_dead_items() {
     let cache = cache(4 << 20, true);
     for number in 0..3_000u32 {
         cache.set(number.to_le_bytes(), "value", None).unwrap();
@@ -411,19 +434,20 @@ fn a_dump_goes_on_where_it_stopped_and_shows_no_dead_items() {
     let mut keys = HashSet::new();
     while cache.dump_group(&mut cursor, &mut shown) {
         steps += 1;
-        assert!(shown.len() < 100, "a step shows a few");
+        assert!(shown.len() < 100, "one step returned too many items");
         for item in shown.drain(..) {
             assert_eq!(item.meta.stale, item.key == 7u32.to_le_bytes());
             assert_eq!(Some(item.meta), cache.peek(&item.key));
             assert!(keys.insert(item.key));
         }
     }
-    assert!(steps > 100 && keys.len() == 3_000);
-    assert!(!cache.dump_group(&mut cursor, &mut shown), "the end stays the end");
+    assert!(steps > 100);
+    assert!(keys.len() == 3_000);
+    assert!(!cache.dump_group(&mut cursor, &mut shown), "the dump continued after its end");
 }
 
 #[test]
-fn a_small_value_that_arrives_in_parts_is_as_any_other() {
+fn a_small_value_that_arrives_in_parts_is_an_ordinary_item() {
     let cache = cache(1 << 20, true);
     let mut upload = cache.upload(b"n", 2).unwrap();
     upload.push(b"4").unwrap();

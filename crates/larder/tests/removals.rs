@@ -1,4 +1,4 @@
-//! What a subscriber hears of items that leave the cache.
+//! The reports that a subscriber gets of items that leave the cache.
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::collections::HashMap;
@@ -10,8 +10,8 @@ fn ticked(memory_bytes: u64) -> Cache {
     Cache::builder().memory_bytes(memory_bytes).clock(Clock::Ticked).open().unwrap()
 }
 
-/// Key, value and reason of the removals that wait.
-fn told(removals: &Removals) -> Vec<(String, Option<String>, Reason)> {
+/// Returns key, value and reason of the queued removals.
+fn reported(removals: &Removals) -> Vec<(String, Option<String>, Reason)> {
     let text = |bytes| String::from_utf8(bytes).unwrap();
     removals
         .drain()
@@ -20,7 +20,7 @@ fn told(removals: &Removals) -> Vec<(String, Option<String>, Reason)> {
 }
 
 #[test]
-fn each_way_out_of_the_cache_is_told_with_its_reason() {
+fn each_kind_of_removal_is_reported_with_its_reason() {
     let cache = ticked(1 << 20);
     cache.set("before", "unheard", None).unwrap();
     cache.delete("before").unwrap();
@@ -41,11 +41,11 @@ fn each_way_out_of_the_cache_is_told_with_its_reason() {
         ("c", "cleared", Reason::Cleared),
     ];
     let expected = expected.map(|(key, value, reason)| (key.into(), Some(value.into()), reason));
-    assert_eq!(told(&removals), expected);
+    assert_eq!(reported(&removals), expected);
 }
 
 #[test]
-fn an_item_that_is_changed_goes_on() {
+fn a_changed_item_is_not_reported() {
     let cache = ticked(1 << 20);
     let removals = cache.subscribe(100);
     cache.set("n", "9", None).unwrap();
@@ -56,11 +56,11 @@ fn an_item_that_is_changed_goes_on() {
         cache.prepend("log", "c").unwrap();
         cache.touch("log", Some(Duration::from_secs(100))).unwrap();
     }
-    assert_eq!(told(&removals), []);
+    assert_eq!(reported(&removals), []);
 }
 
 #[test]
-fn every_item_is_still_there_or_was_told_once() {
+fn every_item_is_either_present_or_reported_once() {
     let cache = ticked(4 << 20);
     let removals = cache.subscribe(100_000);
     for number in 0..30_000u32 {
@@ -80,16 +80,16 @@ fn every_item_is_still_there_or_was_told_once() {
 }
 
 #[test]
-fn the_value_of_a_large_item_is_not_told() {
+fn the_value_of_a_large_item_is_not_reported() {
     let cache = ticked(8 << 20);
     let removals = cache.subscribe(10);
     cache.set("large", vec![1; 500_000], None).unwrap();
     cache.delete("large").unwrap();
-    assert_eq!(told(&removals), [("large".into(), None, Reason::Deleted)]);
+    assert_eq!(reported(&removals), [("large".into(), None, Reason::Deleted)]);
 }
 
 #[test]
-fn what_does_not_fit_the_queue_is_counted_and_nobody_waits() {
+fn removals_beyond_the_capacity_are_counted_and_block_no_writer() {
     let cache = ticked(1 << 20);
     let (small, gone) = (cache.subscribe(2), cache.subscribe(2));
     drop(gone);
@@ -98,5 +98,9 @@ fn what_does_not_fit_the_queue_is_counted_and_nobody_waits() {
     }
     assert_eq!((small.drain().count(), small.lost()), (2, 3));
     drop(cache);
-    assert_eq!(small.next_within(Duration::from_secs(60)), None, "the cache is gone: no wait");
+    assert_eq!(
+        small.next_within(Duration::from_secs(60)),
+        None,
+        "the subscriber waited for a dropped cache"
+    );
 }

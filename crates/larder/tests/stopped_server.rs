@@ -1,4 +1,4 @@
-//! A client of a server that accepts connections and does not answer, or hangs up.
+//! A client of a server that accepts connections and does not reply, or hangs up.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
@@ -13,11 +13,11 @@ const TIMEOUT: Duration = Duration::from_millis(500);
 const THREADS: u32 = 20;
 
 #[test]
-fn threads_wait_for_a_stopped_server_side_by_side() {
+fn threads_wait_for_a_stopped_server_in_parallel() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
     let listener = UnixListener::bind(&path).unwrap();
-    // It answers the first request as a memcached does, and nothing from then on.
+    // Replies to the first request as a memcached does, and to none after it.
     let answers = thread::spawn(move || {
         let (mut socket, _) = listener.accept().unwrap();
         let mut request = [0; 64];
@@ -30,16 +30,16 @@ fn threads_wait_for_a_stopped_server_side_by_side() {
     let begun = Instant::now();
     thread::scope(|scope| {
         for _ in 0..THREADS {
-            scope.spawn(|| client.get("key").expect_err("there is no answer"));
+            scope.spawn(|| client.get("key").expect_err("the stopped server replied"));
         }
     });
     let waited = begun.elapsed();
     assert!(waited >= TIMEOUT, "{waited:?}");
-    assert!(waited < TIMEOUT * THREADS / 3, "one after another: {waited:?}");
+    assert!(waited < TIMEOUT * THREADS / 3, "the threads waited one after another: {waited:?}");
     drop(stopped);
 }
 
-/// Accepts a connection, answers as a memcached does, which has no memory for readers, and waits
+/// Accepts a connection and replies as a memcached without memory for readers does, then waits
 /// until the client sends the command.
 fn accept(listener: &UnixListener, command: &str) -> UnixStream {
     let (mut socket, _) = listener.accept().unwrap();
@@ -53,30 +53,31 @@ fn wait_for(socket: &mut UnixStream, text: &str) {
     let (mut received, mut part) = (String::new(), [0; 64]);
     while !received.contains(text) {
         let bytes = socket.read(&mut part).unwrap();
-        assert!(bytes > 0, "the client has hung up after {received:?}");
+        assert!(bytes > 0, "the client hung up after {received:?}");
         received.push_str(std::str::from_utf8(&part[..bytes]).unwrap());
     }
 }
 
 #[test]
-fn a_read_survives_a_new_connection_that_is_hung_up() {
+fn a_read_is_repeated_if_a_new_connection_is_closed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
     let listener = UnixListener::bind(&path).unwrap();
     let server = thread::spawn(move || {
-        // The connection of `connect`, and a new one, which a server may accept that is about to end.
+        // The connection of `connect`, and a new one, which a server may accept that is about to
+        // end.
         drop(accept(&listener, "mg key"));
         drop(accept(&listener, "mg key"));
         let mut socket = accept(&listener, "mg key");
         socket.write_all(b"EN\r\n").unwrap();
-        // By the same connection.
+        // On the same connection.
         wait_for(&mut socket, "ms key");
         listener
     });
     let client = Client::connect_within(&path, TIMEOUT).unwrap();
     assert_eq!(client.get("key").unwrap(), None);
-    client.set("key", "value", None).expect_err("the server has hung up");
+    client.set("key", "value", None).expect_err("the set succeeded although the server hung up");
     let listener = server.join().unwrap();
     listener.set_nonblocking(true).unwrap();
-    assert!(listener.accept().is_err(), "a set that may have been made is not sent again");
+    assert!(listener.accept().is_err(), "a set that may have been executed was sent again");
 }

@@ -1,7 +1,7 @@
-//! Many processes on one cache, killed, stopped and continued at random: no value is ever wrong, nobody waits for the
-//! dead, nobody waits long for those who are stopped, and no memory is lost.
+//! Many processes on one cache, killed, stopped and continued at random: no value is ever wrong, no
+//! process waits for dead ones, none waits long for stopped ones, and no memory is lost.
 //!
-//! `LARDER_STORM_SECS` says for how long (`make storm`).
+//! `LARDER_STORM_SECS` sets the duration (`make storm`).
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
@@ -22,10 +22,11 @@ const WRITERS: usize = 8;
 const PROCESSES: usize = 12;
 const MEMORY_BYTES: u64 = 16 << 20;
 const KEYS: u64 = 6000;
-/// Those of which all want some.
+/// Number of keys that every process uses.
 const HOT_KEYS: u64 = 20;
 const COUNTERS: u64 = 16;
-/// What an operation may take, however many are stopped.
+/// Longest duration of an operation, in milliseconds, regardless of the number of stopped
+/// processes.
 const OPERATION_MS_MAX: u64 = 4000;
 
 fn random_of(state: &mut u64, bound: u64) -> u64 {
@@ -40,7 +41,7 @@ fn now_ms() -> u64 {
     now.tv_sec() as u64 * 1000 + now.tv_nsec() as u64 / 1_000_000
 }
 
-/// What the processes tell the one that watches them, in a file that they share.
+/// The reports of the processes to the watching one, in a shared file.
 struct Board(Memory);
 
 impl Board {
@@ -52,7 +53,7 @@ impl Board {
         self.0.word(0)
     }
 
-    /// When a process began what it is doing; 0 while it does nothing that has to be quick.
+    /// The time at which a process began its current operation; 0 while it does nothing urgent.
     fn since(&self, process: usize) -> &AtomicU64 {
         self.0.word(64 * (process + 1))
     }
@@ -70,7 +71,7 @@ impl Board {
     }
 }
 
-/// A value that tells its key and whether it is whole.
+/// Returns a value that identifies its key and shows whether it is complete.
 fn value_of(key: u64, seed: u64, bytes: usize) -> Vec<u8> {
     let mut value = [key.to_le_bytes(), seed.to_le_bytes()].concat();
     let mut state = key << 32 | seed | 1;
@@ -84,10 +85,10 @@ fn value_of(key: u64, seed: u64, bytes: usize) -> Vec<u8> {
 fn assert_is_of(key: u64, value: &[u8]) {
     let word =
         |at: usize| value.get(at..at + 8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
-    assert_eq!(word(0), Some(key), "the value of another key, of {} bytes", value.len());
+    assert_eq!(word(0), Some(key), "value of another key, of {} bytes", value.len());
     let expected = value_of(key, word(8).unwrap(), value.len());
     let wrong = value.iter().zip(&expected).position(|(is, must)| is != must);
-    assert_eq!(wrong, None, "a value of {} bytes is wrong from there on", value.len());
+    assert_eq!(wrong, None, "value of {} bytes, first wrong word", value.len());
 }
 
 /// One process of the storm.
@@ -168,7 +169,7 @@ impl Player {
         }
     }
 
-    /// A text to which all append whole words.
+    /// Appends a whole word to a text that all processes extend.
     fn grow(&mut self, key: u64) -> Result<(), StoreError> {
         let name = format!("text {}", key % COUNTERS);
         let mode = if key.is_multiple_of(3) { StoreMode::Set } else { StoreMode::Append };
@@ -212,7 +213,7 @@ const PLACE: &str = "LARDER_STORM_PLACE";
 const PROCESS: &str = "LARDER_STORM_PROCESS";
 const SEED: &str = "LARDER_STORM_SEED";
 
-/// What the others of the storm are: no test by itself.
+/// The entry point of the storm's child processes; does nothing as a test of its own.
 #[test]
 fn a_process_of_the_storm() {
     let (Some(place), Ok(process)) = (std::env::var_os(PLACE), std::env::var(PROCESS)) else {
@@ -229,7 +230,7 @@ fn a_process_of_the_storm() {
             .open()
         {
             Ok(cache) => break cache,
-            // Somebody was stopped while it opened the file.
+            // Another process was stopped while it opened the file.
             Err(larder::OpenError::Shared(larder::SharedError::Busy { .. })) => {}
             Err(error) => panic!("{error}"),
         }
@@ -237,12 +238,12 @@ fn a_process_of_the_storm() {
     Player { cache, board: Board::open(&place.join("board")), process, random }.play();
 }
 
-/// A process of the storm, as the one knows it that watches.
+/// A process of the storm, as the watching process sees it.
 struct Watched {
     child: Child,
-    /// Until when it is stopped.
+    /// The time until which it is stopped; `None` while it runs.
     stopped_until: Option<u64>,
-    /// Since when it may run.
+    /// The time from which it runs.
     runs_since: u64,
 }
 
@@ -334,7 +335,7 @@ impl Storm {
                 process.go_on();
             }
             if let Some(status) = process.child.try_wait().unwrap() {
-                panic!("process {number} ended with {status}: its words are above");
+                panic!("process {number} ended with {status}; see its output above");
             }
             let since = self.board.since(number).load(SeqCst);
             if process.stopped_until.is_some() || since == 0 {
@@ -343,11 +344,11 @@ impl Storm {
             let ms = now.saturating_sub(since.max(process.runs_since));
             self.slowest_ms = self.slowest_ms.max(ms);
             let kind = self.board.kind(number).load(Relaxed);
-            assert!(ms < OPERATION_MS_MAX, "process {number} has been at {kind} for {ms} ms");
+            assert!(ms < OPERATION_MS_MAX, "process {number} has spent {ms} ms in {kind}");
         }
     }
 
-    /// All who are left end by themselves.
+    /// Ends all remaining processes by themselves.
     fn end(&mut self) {
         self.board.is_over().store(1, SeqCst);
         for process in &mut self.processes {
@@ -360,7 +361,7 @@ impl Storm {
                     Some(status) => break status,
                     None => sleep(Duration::from_millis(5)),
                 }
-                assert!(last.elapsed() < Duration::from_secs(20), "a process does not end");
+                assert!(last.elapsed() < Duration::from_secs(20), "a process did not end");
             };
             assert!(status.success(), "{status}");
         }
@@ -389,7 +390,10 @@ fn a_cache_outlives_its_processes() {
     println!(
         "{done} operations, {refused} refused, {kills} killed, {stops} stopped, the slowest took {slowest_ms} ms"
     );
-    assert!(done > 10_000 && refused < done / 100 && kills > 100 && stops > 100, "too calm");
+    assert!(done > 10_000, "too calm");
+    assert!(refused < done / 100, "too calm");
+    assert!(kills > 100, "too calm");
+    assert!(stops > 100, "too calm");
     check_what_is_left(&storm.place.path().join("cache"));
 }
 
@@ -406,7 +410,8 @@ fn check_what_is_left(path: &Path) {
     for name in names {
         cache.delete(&name).unwrap();
     }
-    // Expired items are not among the keys. A call of `maintain` frees some segments, and counts some again.
+    // Expired items are not among the keys. A call of `maintain` frees some segments, and counts
+    // some again.
     for _ in 0..64 {
         cache.maintain();
     }
@@ -419,5 +424,8 @@ fn check_what_is_left(path: &Path) {
     assert_eq!((report.items, report.live_bytes, report.segments_pinned), (0, 0, 0), "{report:?}");
     let rest = report.segments_index + report.segments_ghost + report.segments_items;
     assert_eq!(report.segments_free + rest, report.segments, "{report:?}");
-    assert!(report.segments_items <= 16, "heads alone keep segments: {report:?}");
+    assert!(
+        report.segments_items <= 16,
+        "more segments are in use than appenders hold: {report:?}"
+    );
 }

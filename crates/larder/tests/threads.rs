@@ -1,4 +1,4 @@
-//! Many threads on one cache: every value read is one that somebody wrote for that key, whole.
+//! Many threads on one cache: every value read is one that a thread stored for that key, complete.
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::collections::HashMap;
@@ -7,7 +7,7 @@ use std::thread;
 
 use larder::{Arithmetic, Cache, Clock, Deadline, Direction, StoreMode, StoreRequest, Stored};
 
-/// A small generator: each thread its own sequence.
+/// A small generator; each thread has its own sequence.
 struct Random(u64);
 
 impl Random {
@@ -23,7 +23,7 @@ impl Random {
     }
 }
 
-/// A value that says what it is: key, version, then bytes that follow from both.
+/// Returns a value that contains its key and version, followed by bytes derived from both.
 fn self_describing(key: u64, version: u64, bytes: usize) -> Vec<u8> {
     let fill = (key ^ version).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56;
     let mut value = [key.to_le_bytes(), version.to_le_bytes()].concat();
@@ -33,8 +33,8 @@ fn self_describing(key: u64, version: u64, bytes: usize) -> Vec<u8> {
 
 fn assert_is_of(key: u64, value: &[u8]) {
     let word = |at: usize| u64::from_le_bytes(value[at..at + 8].try_into().unwrap());
-    assert_eq!(word(0), key, "a value of another key");
-    assert_eq!(value, self_describing(key, word(8), value.len() - 16), "a mix of two values");
+    assert_eq!(word(0), key, "value of another key");
+    assert_eq!(value, self_describing(key, word(8), value.len() - 16), "mix of two values");
 }
 
 fn churn(cache: &Cache, thread: u64, keys: u64, operations: u64, bytes_max: u64) {
@@ -68,7 +68,7 @@ fn churn(cache: &Cache, thread: u64, keys: u64, operations: u64, bytes_max: u64)
 }
 
 #[test]
-fn no_reader_sees_a_wrong_value_while_segments_change_hands() {
+fn no_reader_gets_a_wrong_value_while_segments_are_reused() {
     let cache = Cache::builder().memory_bytes(2 << 20).clock(Clock::Ticked).open().unwrap();
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -90,7 +90,10 @@ fn no_reader_sees_a_wrong_value_while_segments_change_hands() {
         ends.into_iter().for_each(|end| end.unwrap());
     });
     cache.validate().unwrap();
-    assert!(cache.counter(larder::Counter::SegmentsEvicted) > 100, "the test empties segments");
+    assert!(
+        cache.counter(larder::Counter::SegmentsEvicted) > 100,
+        "the test did not empty segments"
+    );
 }
 
 #[test]
@@ -127,7 +130,7 @@ fn survivors_of_compaction_are_never_lost_or_mixed() {
                             assert_is_of(thread << 32 | key, &value);
                             u64::from_le_bytes(value[8..16].try_into().unwrap())
                         });
-                        // A set that failed for want of memory took the old value with it.
+                        // A set that failed because memory was full removed the old value.
                         assert!(found.is_none() || found == versions[key as usize]);
                     }
                 }
@@ -135,11 +138,11 @@ fn survivors_of_compaction_are_never_lost_or_mixed() {
         }
     });
     cache.validate().unwrap();
-    assert!(cache.report().bytes_relocated > 0, "the test compacts segments");
+    assert!(cache.report().bytes_relocated > 0, "the test did not compact segments");
 }
 
 #[test]
-fn every_increment_counts() {
+fn every_increment_is_counted() {
     let cache = Cache::builder().memory_bytes(4 << 20).open().unwrap();
     cache.set(b"n", b"0", None).unwrap();
     thread::scope(|scope| {
@@ -158,7 +161,7 @@ fn every_increment_counts() {
 }
 
 #[test]
-fn a_cas_token_is_won_by_one_thread_and_no_append_is_lost() {
+fn one_thread_succeeds_per_cas_token_and_no_append_is_lost() {
     let cache = Cache::builder().memory_bytes(16 << 20).cas(true).open().unwrap();
     cache.set(b"cas", b"", None).unwrap();
     cache.set(b"log", b"", None).unwrap();
@@ -173,7 +176,7 @@ fn a_cas_token_is_won_by_one_thread_and_no_append_is_lost() {
     cache.validate().unwrap();
 }
 
-/// Makes one value longer by compare-and-swap, another by appending; did the swap win?
+/// Extends one value by compare-and-swap, another by appending. True if the swap succeeded.
 fn swap_and_append(cache: &Cache) -> bool {
     let request = |key, mode, cas| StoreRequest { cas, ..StoreRequest::new(key, mode) };
     let append = request(b"log", StoreMode::Append, None);
@@ -213,13 +216,13 @@ fn the_index_grows_under_readers_without_hiding_a_key() {
                 while writing.load(Ordering::Relaxed) > 0 {
                     let key = random.below(stable);
                     let value = cache.get(key.to_le_bytes());
-                    assert_is_of(key, &value.expect("a key that nobody touches is always there"));
+                    assert_is_of(key, &value.expect("an unchanged key was missing"));
                 }
             });
         }
     });
     cache.validate().unwrap();
-    assert!(cache.counter(larder::Counter::GroupsSplit) > 1_000, "the test splits groups");
+    assert!(cache.counter(larder::Counter::GroupsSplit) > 1_000, "the test did not split groups");
 }
 
 #[test]
@@ -235,7 +238,7 @@ fn more_threads_than_thread_slots_borrow_them() {
 }
 
 #[test]
-fn a_value_changed_in_place_is_always_seen_under_its_own_cas_token() {
+fn a_value_changed_in_place_is_always_read_with_its_own_cas_token() {
     const ROUNDS: u64 = 20_000;
     let cache = Cache::builder().memory_bytes(16 << 20).cas(true).open().unwrap();
     cache.set(b"n", b"1000000", None).unwrap();
@@ -258,13 +261,13 @@ fn a_value_changed_in_place_is_always_seen_under_its_own_cas_token() {
             let Ok(Arithmetic::Number { number, meta }) =
                 cache.arithmetic(b"n", Direction::Increment, 1)
             else {
-                panic!("n is a number")
+                panic!("n is not a number")
             };
             given.insert((&b"n"[..], meta.cas), number.to_string().into_bytes());
             let append = StoreMode::Append;
             let request = StoreRequest::new(b"log", append);
             let Ok(Stored::Stored { cas, .. }) = cache.store(&request, b".") else {
-                panic!("log is there")
+                panic!("log is missing")
             };
             given.insert((b"log", cas), vec![b'.'; round as usize]);
         }
@@ -274,7 +277,7 @@ fn a_value_changed_in_place_is_always_seen_under_its_own_cas_token() {
         for ((key, cas), value) in seen {
             let told = given.get(&(key, cas));
             let told = told.unwrap_or(if key == b"n" { &first_n } else { &first_log });
-            assert_eq!(&value, told, "the value of {key:?} under {cas}");
+            assert_eq!(&value, told, "value of {key:?} with token {cas}");
         }
     });
     cache.validate().unwrap();

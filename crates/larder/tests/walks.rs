@@ -1,4 +1,4 @@
-//! Walks through a cache: what they show while everything changes under them.
+//! Walks over a cache that changes meanwhile.
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use std::collections::BTreeSet;
@@ -26,7 +26,7 @@ fn fill_stable(cache: &Cache, count: u32) -> BTreeSet<Vec<u8>> {
 }
 
 #[test]
-fn a_walk_shows_every_live_item_once_where_nothing_changes() {
+fn a_walk_returns_every_live_item_once_if_nothing_changes() {
     let cache = cache(16 << 20);
     let mut expected = fill_stable(&cache, 10_000);
     cache.set("large", vec![7; 300_000], None).unwrap();
@@ -48,7 +48,7 @@ fn a_walk_shows_every_live_item_once_where_nothing_changes() {
 }
 
 #[test]
-fn what_was_there_before_the_index_grew_under_the_walk_is_shown_after_it() {
+fn items_present_before_the_index_grows_are_returned_after_it() {
     let cache = cache(64 << 20);
     let stable = fill_stable(&cache, 5_000);
     let groups = cache.report().groups;
@@ -57,13 +57,13 @@ fn what_was_there_before_the_index_grew_under_the_walk_is_shown_after_it() {
     for number in 0..300_000u32 {
         cache.set(number.to_le_bytes(), "new", None).unwrap();
     }
-    assert!(cache.report().groups > 4 * groups, "the index has grown");
+    assert!(cache.report().groups > 4 * groups, "the index did not grow");
     shown.extend(walk);
     assert!(stable.is_subset(&shown), "{} of 5000", stable.intersection(&shown).count());
 }
 
 #[test]
-fn no_walk_misses_an_item_while_others_make_the_index_grow_and_items_move() {
+fn no_walk_misses_an_item_while_the_index_grows_and_items_move() {
     let cache = cache(16 << 20);
     let stable = fill_stable(&cache, 3_000);
     let writing = AtomicUsize::new(2);
@@ -75,8 +75,8 @@ fn no_walk_misses_an_item_while_others_make_the_index_grow_and_items_move() {
                 for number in 0..150_000u64 {
                     let key = (thread << 32 | number).to_le_bytes();
                     cache.set(key, [thread as u8; 60], None).unwrap();
-                    // Holes everywhere: segments are compacted, and what is stable is moved. And what is
-                    // stable is stored again.
+                    // Leaves holes everywhere, so that segments are compacted and stable items are
+                    // moved; stable items are also stored again.
                     if number % 8 != 0 {
                         cache.delete(key).unwrap();
                     }
@@ -103,13 +103,13 @@ fn no_walk_misses_an_item_while_others_make_the_index_grow_and_items_move() {
         });
     });
     assert!(walks.into_inner() > 1);
-    assert!(cache.counter(Counter::GroupsSplit) > 1_000, "the test splits groups");
-    assert!(cache.report().bytes_relocated > 0, "the test moves items");
+    assert!(cache.counter(Counter::GroupsSplit) > 1_000, "the test did not split groups");
+    assert!(cache.report().bytes_relocated > 0, "the test did not move items");
     cache.validate().unwrap();
 }
 
 #[test]
-fn an_item_that_goes_before_its_turn_is_not_shown_and_a_walk_may_go_on_in_another_thread() {
+fn an_item_removed_before_its_turn_is_not_returned_and_a_walk_may_continue_in_another_thread() {
     let cache = cache(1 << 20);
     fill_stable(&cache, 1_000);
     let mut walk = cache.iterate();
@@ -119,7 +119,7 @@ fn an_item_that_goes_before_its_turn_is_not_shown_and_a_walk_may_go_on_in_anothe
 }
 
 #[test]
-fn a_walk_says_nothing_about_which_items_are_wanted() {
+fn a_walk_does_not_count_as_a_use_of_items() {
     let cache = Cache::builder().memory_bytes(2 << 20).open().unwrap();
     let fill = |from: u32| {
         for number in from..from + 5_000 {
@@ -137,7 +137,7 @@ fn a_walk_says_nothing_about_which_items_are_wanted() {
 }
 
 #[test]
-fn a_prefix_takes_its_items_with_it_and_no_others() {
+fn removing_a_prefix_removes_exactly_its_items() {
     let cache = cache(16 << 20);
     for user in 0..50 {
         for page in 0..100 {
@@ -147,13 +147,14 @@ fn a_prefix_takes_its_items_with_it_and_no_others() {
     cache.set("user:", vec![0; 300_000], None).unwrap();
     cache.set("user:7:dies", "", Some(Duration::from_secs(1))).unwrap();
     cache.tick(cache.now() + 1);
-    // In memory its value follows its key.
+    // In memory the value follows the key.
     cache.set("use", "r:7:0", None).unwrap();
     assert_eq!(cache.keys_with_prefix("user:7:").count(), 100);
     assert_eq!(cache.remove_prefix("user:7:").unwrap(), 100);
     assert_eq!(cache.remove_prefix("user:7:").unwrap(), 0);
     assert_eq!(cache.keys().count(), 4_902);
-    assert!(!cache.contains("user:7:0") && cache.contains("user:17:0"));
+    assert!(!cache.contains("user:7:0"));
+    assert!(cache.contains("user:17:0"));
     assert_eq!(cache.remove_prefix("u".repeat(1_000)).unwrap(), 0);
     assert_eq!(
         (cache.remove_prefix("user:").unwrap(), cache.remove_prefix("use").unwrap()),
@@ -165,7 +166,7 @@ fn a_prefix_takes_its_items_with_it_and_no_others() {
 }
 
 #[test]
-fn a_sweep_removes_what_is_dead_and_wanted_wherever_it_lies() {
+fn a_sweep_removes_dead_and_wanted_items_everywhere() {
     let cache = cache(16 << 20);
     let live = fill_stable(&cache, 1000);
     for number in 0..1000 {

@@ -79,7 +79,9 @@ mod tests {
             assert_eq!(are_due, number == KEYS_MAX);
         }
         hints.move_to(&mut out);
-        assert!(!hints.push(b"k", 6) && !hints.push(b"k", 7) && hints.push(b"k", 8));
+        assert!(!hints.push(b"k", 6));
+        assert!(!hints.push(b"k", 7));
+        assert!(hints.push(b"k", 8));
         let lines: Vec<_> = out.split(|byte| *byte == b'\n').collect();
         assert_eq!(lines.last(), Some(&&b""[..]));
         let mut keys = 0;

@@ -3,9 +3,9 @@
 //! server's unix socket.
 //!
 //! ```text
-//! get ─▶ in the memory? ── hit ──▶ value, and one read of two is told later
+//! get ─▶ in the memory? ── hit ──▶ value; one read of two is reported later
 //!              │
-//!              └── no, or not to be believed ──▶ socket ──▶ larderd, or any memcached
+//!              └── no, or memory not trusted ──▶ socket ──▶ larderd, or any memcached
 //! ```
 //!
 //! The server shares its memory with the readers that `--local-readers` allows; without that option

@@ -1,8 +1,8 @@
 //! Flights: loads in progress, one at a time per key, and the threads that wait for them.
 //!
 //! ```text
-//! board ─▶ leader: loads ─▶ land: stores the value unless detached, leaves the board, tells the others
-//!       └▶ follower: waits for what the leader tells
+//! board ─▶ leader: loads ─▶ land: leaves the board, stores unless detached, wakes the followers
+//!       └▶ follower: waits for the leader's result
 //! ```
 //!
 //! A flight is **detached** by a write to its key, by a clear, and by a caller that finds it

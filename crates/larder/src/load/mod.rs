@@ -2,10 +2,10 @@
 //! old value.
 //!
 //! ```text
-//!  stored            early refresh begins      ttl over                    ttl + stale over
-//!    │   fresh: everybody gets it │ one refreshes, the others get the value │  nobody gets it: one
-//!    ├────────────────────────────┼─────────────────────┬───────────────────┤  loads, the others wait
-//!    │                            │    still fresh      │      stale        │
+//!  stored            early refresh begins      ttl over             ttl + stale over
+//!    │ fresh: all callers get it │ one refreshes, the others get the value │ gone: one loads,
+//!    ├───────────────────────────┼─────────────────────┬───────────────────┤ the others wait
+//!    │                           │    still fresh      │      stale        │
 //! ```
 //!
 //! **Precedence.** The result of a load is stored only if the key did not change since the load
@@ -49,7 +49,7 @@ use flight::{Boarded, Leader, Outcome};
 /// const PRICES: LoadOptions = LoadOptions::new()
 ///     .ttl(Duration::from_secs(60)) // fresh for a minute,
 ///     .early(0.1) // refreshed by one caller in the last 6 seconds of it,
-///     .stale(Duration::from_secs(600)) // shown for ten more minutes while somebody refreshes it,
+///     .stale(Duration::from_secs(600)) // returned for ten more minutes while one caller refreshes it,
 ///     .timeout(Duration::from_secs(2)); // and waited for no longer than that.
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]

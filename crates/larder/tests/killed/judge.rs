@@ -1,4 +1,4 @@
-//! Is what a killed process left a valid cache?
+//! Judges the cache that a killed process left.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -11,11 +11,11 @@ use larder::{Cache, Read, Reading, StoreError, StoreMode, StoreRequest};
 use crate::operations::{keys, value};
 use crate::victim::open;
 
-/// Longer than this nobody may take for a thousand operations, whatever was left behind.
+/// Longest duration of a thousand operations, whatever state was left.
 const PATIENCE: Duration = Duration::from_secs(5);
 const OPERATIONS_AFTER: u32 = 1000;
 
-/// What can be seen of an item, but for its token.
+/// The visible state of an item, without its token.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Seen {
     value: Vec<u8>,
@@ -51,7 +51,7 @@ fn see(cache: &Cache, key: &str) -> Option<(Seen, u64)> {
     Some((Seen { value, flags: meta.flags, deadline, stale, token_sent }, meta.cas))
 }
 
-/// What is in a cache under the names that are used.
+/// Returns the content of a cache under the names in use.
 pub(crate) fn contents(cache: &Cache, also: &str) -> Contents {
     let names = keys().chain([also.to_string()]);
     names.filter_map(|key| see(cache, &key).map(|seen| (key, seen))).collect()
@@ -61,7 +61,7 @@ fn is(item: Option<&(Seen, u64)>) -> Option<&Seen> {
     item.map(|(seen, _)| seen)
 }
 
-/// What may be there.
+/// The permitted content.
 pub(crate) struct Allowed {
     pub(crate) before: Contents,
     pub(crate) after: Contents,
@@ -71,7 +71,8 @@ pub(crate) struct Allowed {
 }
 
 impl Allowed {
-    /// `tokens`: are tokens to be looked at? What a dead process was changing may have its old one until it is put in order.
+    /// Checks the content; the cas tokens only if `tokens` is true. An item that a dead process was
+    /// changing may keep its old token until it is repaired.
     fn check(&self, cache: &Cache, tokens: bool) -> Result<Contents, String> {
         let seen = contents(cache, &self.detail);
         for key in keys().chain([self.detail.clone()]) {
@@ -85,14 +86,14 @@ impl Allowed {
             let token = |item: Option<&(Seen, u64)>| item.map(|(_, token)| *token);
             let keeps_token = token(old) == token(new);
             if tokens && !is_old && !keeps_token && found.is_some() && token(found) == token(old) {
-                return Err(format!("{key} has changed under its token {:?}", token(old)));
+                return Err(format!("{key} has changed without a new token {:?}", token(old)));
             }
         }
         Ok(seen)
     }
 }
 
-/// A place where what was left is looked at.
+/// A place for judging copies.
 pub(crate) struct Judge {
     path: PathBuf,
     random: Random,
@@ -104,21 +105,22 @@ impl Judge {
         Self { path: folder.join("judged"), random: Random(seed | 1), survivor: None }
     }
 
-    /// By somebody who comes later.
+    /// Judges a region by opening it later.
     pub(crate) fn later(&mut self, region: &[u8], allowed: &Allowed) -> Result<(), String> {
         fs::write(&self.path, region).unwrap();
         let cache = open(&self.path);
         self.judge(&cache, allowed)
     }
 
-    /// The same in a file that others use too.
+    /// Judges a cache in a file that other processes use too.
     pub(crate) fn judge(&mut self, cache: &Cache, allowed: &Allowed) -> Result<(), String> {
         cache.validate().map_err(|broken| format!("when opened: {broken}"))?;
         let seen = allowed.check(cache, true)?;
         self.use_it(cache, seen)
     }
 
-    /// By somebody who was there all the time. `base` is the region before it was opened by anybody.
+    /// Judges a region by a process attached all the time. `base` is the region before it was first
+    /// opened.
     pub(crate) fn survivor(
         &mut self,
         base: &[u8],
@@ -151,7 +153,7 @@ impl Judge {
             model.play(cache, &mut self.random)?;
         }
         cache.maintain();
-        cache.validate().map_err(|broken| format!("in the end: {broken}"))?;
+        cache.validate().map_err(|broken| format!("at the end: {broken}"))?;
         model.check_all(cache)?;
         drain(cache)?;
         match begun.elapsed() {
@@ -161,7 +163,8 @@ impl Judge {
     }
 }
 
-/// Operations beside a process that is stopped in the middle of one. They may be refused. How long did the slowest take?
+/// Performs operations beside a process stopped in the middle of one. They may be refused. Returns
+/// the duration of the slowest.
 pub(crate) fn go_on_beside(cache: &Cache, random: &mut Random) -> Result<Duration, String> {
     const PATIENCE: Duration = Duration::from_secs(4);
     let mut slowest = Duration::ZERO;
@@ -184,17 +187,17 @@ pub(crate) fn go_on_beside(cache: &Cache, random: &mut Random) -> Result<Duratio
         if let Err(error) = done
             && !matches!(error, StoreError::Stuck(_) | StoreError::NoMemory)
         {
-            return Err(format!("beside one who is stopped: {error}"));
+            return Err(format!("beside a stopped process: {error}"));
         }
         slowest = slowest.max(begun.elapsed());
         if slowest > PATIENCE {
-            return Err(format!("operation {round} took {slowest:?} beside one who is stopped"));
+            return Err(format!("operation {round} took {slowest:?} beside a stopped process"));
         }
     }
     Ok(slowest)
 }
 
-/// Where everything is deleted nothing may be left.
+/// Deletes everything, after which no memory may be in use.
 fn drain(cache: &Cache) -> Result<(), String> {
     let names: Vec<Vec<u8>> = cache.keys().collect();
     for name in names {
@@ -206,16 +209,16 @@ fn drain(cache: &Cache) -> Result<(), String> {
     cache.validate().map_err(|broken| format!("when empty: {broken}"))?;
     let report = cache.report();
     let used = report.segments_index + report.segments_ghost + report.segments_items;
-    // Two heads hold a segment each.
+    // Two appenders hold one segment each.
     let is_empty = report.items == 0
         && report.live_bytes == 0
         && report.segments_pinned == 0
         && report.segments_items <= 2
         && report.segments_free + used == report.segments;
-    if is_empty { Ok(()) } else { Err(format!("not all memory has come back: {report:?}")) }
+    if is_empty { Ok(()) } else { Err(format!("not all memory was freed: {report:?}")) }
 }
 
-/// The values that must be there.
+/// The values that must be present.
 struct Model {
     values: HashMap<String, Vec<u8>>,
     evictions: u64,
@@ -232,7 +235,7 @@ impl Model {
     }
 
     fn play(&mut self, cache: &Cache, random: &mut Random) -> Result<(), String> {
-        let failed = |error: &dyn std::fmt::Display| format!("an operation after it: {error}");
+        let failed = |error: &dyn std::fmt::Display| format!("a later operation: {error}");
         let names = ["new", "text", "large", "digits", "number", "grown", "dated"];
         let key = match random.below(3) {
             0 => names[random.below(names.len() as u64) as usize].to_string(),
@@ -251,7 +254,7 @@ impl Model {
                 self.note_evictions(cache, evictions_before);
                 let expected = self.values.remove(&key);
                 if was != expected.is_some() && (was || !self.may_miss()) {
-                    return Err(format!("delete {key} says {was}, there was {expected:?}"));
+                    return Err(format!("delete {key} returned {was}, expected {expected:?}"));
                 }
             }
             5 => {
@@ -297,11 +300,7 @@ impl Model {
             return Ok(());
         }
         let bytes = |value: Option<&Vec<u8>>| value.map(Vec::len);
-        Err(format!(
-            "{key} is of {:?} bytes, and was set with {:?}",
-            bytes(found.as_ref()),
-            bytes(expected)
-        ))
+        Err(format!("{key} has {:?} bytes, expected {:?}", bytes(found.as_ref()), bytes(expected)))
     }
 
     fn check_all(&mut self, cache: &Cache) -> Result<(), String> {

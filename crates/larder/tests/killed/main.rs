@@ -1,14 +1,16 @@
-//! A process is killed at any instruction of any operation: what is left is a valid cache, and nothing waits for the
-//! dead.
+//! A process is killed at any instruction of any operation: a valid cache remains, and no process
+//! waits for the dead one.
 //!
-//! A child does one operation, one instruction at a time. After each that changed the memory, a copy of the memory is what
-//! it would have left if it had been killed there: its row says that it is attached, and nobody holds the lock. That
-//! copy is judged twice, by somebody who opens it later and by somebody who was there all the time. Some children are
-//! really killed, to show that the copies are what is left.
+//! A child performs one operation, one instruction at a time. After each instruction that changed
+//! the memory, a copy of the memory shows the state that a kill at this point would leave: its row
+//! is still attached, and no process holds its lock. Each copy is judged twice: by a process that
+//! opens it later, and by a process that was attached all the time. Some children are really
+//! killed, to show that the copies match the state after a kill.
 //!
-//! `LARDER_KILLED=all` judges every copy (`make crash`), `LARDER_KILLED=1000` about so many of each operation, with new draws
-//! each time; else it is a sample, the same one each time. `LARDER_KILLED_SEED` is another one, a part of a name as argument
-//! plays the operations that have it.
+//! `LARDER_KILLED=all` judges every copy (`make crash`). `LARDER_KILLED=1000` judges about 1000
+//! copies of each operation, drawn anew each time. The default is a fixed sample.
+//! `LARDER_KILLED_SEED` selects another sample; an argument selects the operations with that part
+//! in their name.
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 mod judge;
@@ -27,16 +29,16 @@ use operations::{OPERATIONS, Operation};
 use tracer::Tracee;
 use victim::{MEMORY_BYTES, Victim, open};
 
-/// How much is judged.
+/// The extent of the test.
 struct Plan {
     seed: u64,
-    /// Copies of each operation at the most; none for all.
+    /// Largest number of judged copies of each operation; `None` for all.
     judged_max: Option<u64>,
-    /// How many children of each operation are really killed.
+    /// Number of children of each operation that are really killed.
     killed: u64,
-    /// Beside how many children of each operation, stopped for long, others go on.
+    /// Number of long-stopped children of each operation beside which other processes continue.
     stopped: u64,
-    /// How many copies of each operation are repaired one instruction at a time.
+    /// Number of copies of each operation that are repaired one instruction at a time.
     repaired: u64,
 }
 
@@ -58,7 +60,7 @@ fn main() {
             let seed = seed.unwrap_or_else(anew);
             let number = || {
                 let number = copies.parse().ok().filter(|number| *number > 0);
-                number.expect("LARDER_KILLED is `all`, or how many copies, 1 at least")
+                number.expect("LARDER_KILLED is `all` or a number of copies, at least 1")
             };
             let judged_max = (copies != "all").then(number);
             Plan { seed, judged_max, killed: 20, stopped: 12, repaired: 4 }
@@ -74,7 +76,7 @@ fn main() {
         false => wanted.iter().any(|part| operation.name.contains(part)),
     };
     let chosen: Vec<&Operation> = OPERATIONS.iter().filter(is_wanted).collect();
-    assert!(!chosen.is_empty(), "there is no operation with one of these names: {wanted:?}");
+    assert!(!chosen.is_empty(), "no operation has one of these names: {wanted:?}");
     let (next, failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(1, usize::from).min(8) {
@@ -95,7 +97,7 @@ fn main() {
         }
     });
     let failed = failed.into_inner();
-    assert_eq!(failed, 0, "operations after whose death a cache was not valid");
+    assert_eq!(failed, 0, "operations left an invalid cache");
 }
 
 fn play(name: &str, victim: &Victim) {
@@ -107,26 +109,26 @@ fn play(name: &str, victim: &Victim) {
     }
 }
 
-/// So often a sample looks for a change of the index, or of what is known of segments.
+/// Largest number of times that a sample checks for changes of the index or the segment headers.
 const LOOKS_MAX: u64 = 100_000;
 
-/// The name under which a victim repairs what another left.
+/// The name under which a victim repairs the state that another one left.
 const REPAIR: &str = "repair";
 
-/// One operation, and what is known of it.
+/// One operation and its test data.
 struct Trial<'a> {
     name: &'a str,
     plan: &'a Plan,
     folder: tempfile::TempDir,
-    /// The region before anybody does anything.
+    /// The region before the operation.
     base: Vec<u8>,
     allowed: Allowed,
     random: Random,
-    /// Copies at instructions where children are killed.
+    /// Copies at the instructions where children are killed.
     kept: Vec<(u64, Vec<u8>)>,
 }
 
-/// What came of stepping through an operation.
+/// The result of stepping through an operation.
 struct Stepped {
     steps: u64,
     changes: u64,
@@ -168,11 +170,11 @@ impl<'a> Trial<'a> {
         let Stepped { steps, changes, judged } = stepped;
         let killed = kills.len();
         Ok(format!(
-            "{steps} instructions, {changes} changes seen, {judged} judged; {killed} killed, {same} of them exactly so; {repairs}; beside one who was stopped an operation took {slowest:.1?}"
+            "{steps} instructions, {changes} changes seen, {judged} judged; {killed} killed, {same} of them in the same state; {repairs}; beside a stopped process an operation took {slowest:.1?}"
         ))
     }
 
-    /// A file with the region as it was in the beginning, and one who uses it.
+    /// Creates a file with the original region, and a cache that uses it.
     fn begin(&self, region: &[u8]) -> (std::path::PathBuf, larder::Cache) {
         let path = self.folder.path().join("stepped");
         fs::write(&path, region).unwrap();
@@ -190,7 +192,7 @@ impl<'a> Trial<'a> {
 }
 
 impl Trial<'_> {
-    /// Steps through the operation, and judges what would be left.
+    /// Steps through the operation and judges the state after each change.
     fn step_through(
         &mut self,
         name: &str,
@@ -244,11 +246,12 @@ impl Trial<'_> {
         let _ = fs::write(&left, region);
         let (step, place) = (tracee.steps, tracee.place());
         format!(
-            "{why}\n  killed after instruction {step}, at {place} of this program; what was left is in {left:?}"
+            "{why}\n  killed after instruction {step}, at {place} of this program; the region is in {left:?}"
         )
     }
 
-    /// Kills a child for good at an instruction; was the memory as it was when another was seen there?
+    /// Kills a child at an instruction. True if the memory equals the copy made at the same
+    /// instruction.
     fn kill_at(&mut self, at: u64) -> Result<bool, String> {
         let (path, witness) = self.begin(&self.base);
         let mut tracee = Tracee::start(self.name, &path, &self.allowed.detail);
@@ -264,7 +267,8 @@ impl Trial<'_> {
         Ok(is_same)
     }
 
-    /// Stops a child at an instruction: others may be refused, but not wait for long. Then it goes on to its end.
+    /// Stops a child at an instruction: other processes may be refused, but must not wait long.
+    /// Then lets it finish.
     fn stop_at(&mut self, at: u64) -> Result<Duration, String> {
         let (path, witness) = self.begin(&self.base);
         let mut tracee = Tracee::start(self.name, &path, &self.allowed.detail);
@@ -279,7 +283,7 @@ impl Trial<'_> {
         Ok(slowest)
     }
 
-    /// Kills those who repair what was left at some instructions.
+    /// Kills processes that repair the state left at some instructions.
     fn repair(&mut self, at: &[u64]) -> Result<String, String> {
         let left: Vec<(u64, Vec<u8>)> =
             self.kept.iter().filter(|(step, _)| at.contains(step)).cloned().collect();
@@ -298,7 +302,7 @@ impl Trial<'_> {
                     let verdict = judge.later(&seen.bytes, &self.allowed);
                     verdict.map_err(|why| {
                         let why = self.report(&why, &tracee, &seen.bytes);
-                        format!("{why}\n  while it repaired what was left after instruction {step}")
+                        format!("{why}\n  while repairing the state after instruction {step}")
                     })?;
                 }
             }
@@ -308,14 +312,14 @@ impl Trial<'_> {
     }
 }
 
-/// The bytes of a segment of so small a cache.
+/// Size of a segment in a cache this small, in bytes.
 const SEGMENT_BYTES: usize = 64 << 10;
 
-/// A region that is looked at again and again.
+/// A region that is checked for changes repeatedly.
 struct Copy {
     memory: Memory,
     bytes: Vec<u8>,
-    /// Where the first segment ends, which holds the index.
+    /// End of the first segment, which holds the index.
     index_end: usize,
 }
 
@@ -328,12 +332,12 @@ impl Copy {
         Self { memory, bytes, index_end: index_end.max(2 * SEGMENT_BYTES) }
     }
 
-    /// Has anything changed but records?
+    /// True if anything but records has changed.
     fn has_index_changed(&self) -> bool {
         !self.memory.equals(0, &self.bytes[..self.index_end])
     }
 
-    /// Copies what has changed; has anything?
+    /// Copies the changes. True if there were any.
     fn update(&mut self) -> bool {
         const PART: usize = 16 << 10;
         let mut changed = false;
@@ -349,7 +353,7 @@ impl Copy {
     }
 }
 
-/// Are two regions the same but for the process ids of their peers?
+/// True if two regions are equal except for the process ids of their peers.
 fn is_same(one: &[u8], other: &[u8]) -> bool {
     use larder_region::layout::{PEER_BYTES, global};
     let is_id = |at: usize| {

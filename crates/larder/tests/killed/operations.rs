@@ -1,4 +1,4 @@
-//! What is done when the process dies, one operation of each kind.
+//! The operations during which a process dies, one of each kind.
 
 use std::fs;
 use std::path::Path;
@@ -8,16 +8,16 @@ use larder::{Cache, Deadline, Read, StoreMode, StoreRequest};
 
 use crate::victim::{Victim, open};
 
-/// One operation, and the cache in which it is done.
+/// One operation, and the cache in which it is performed.
 pub(crate) struct Operation {
     pub(crate) name: &'static str,
-    /// Makes the cache. What it returns is told to the victim.
+    /// Creates the cache. The victim receives the returned text.
     pub(crate) prepare: fn(&Path) -> String,
-    /// Does the operation, within `Victim::steps`.
+    /// Performs the operation, within `Victim::steps`.
     pub(crate) act: fn(&Victim),
-    /// May items that the operation is not about be gone after it?
+    /// True if the operation may evict unrelated items.
     pub(crate) evicts: bool,
-    /// Has it so many instructions that a sample leaves it out?
+    /// True if the operation has so many instructions that a sample omits it.
     pub(crate) is_long: bool,
 }
 
@@ -95,7 +95,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         let cache = v.cache();
         v.steps(|| {
             let Read::Large(_, mut large) = cache.read(b"large", &mut Vec::new(), |_, _| ()) else {
-                panic!("it is large");
+                panic!("the value is not large");
             };
             while large.take_piece().unwrap().is_some() {}
         });
@@ -148,18 +148,18 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     }),
 ];
 
-/// Bytes that tell by which number they were made.
+/// Returns bytes that identify the number they were made from.
 pub(crate) fn value(number: u64, bytes: usize) -> Vec<u8> {
     (0..bytes as u64).map(|at| (at * 7 + number * 31) as u8).collect()
 }
 
-/// The names of all keys that there may be.
+/// Returns the names of all possible keys.
 pub(crate) fn keys() -> impl Iterator<Item = String> {
     let named = ["new", "text", "large", "digits", "number", "grown", "dated"].map(String::from);
     named.into_iter().chain((0..KEYS).map(|number| format!("k{number}")))
 }
 
-/// So many keys have a number for a name. More of them only where the index is to grow.
+/// Number of keys with numbers for names. More exist only if the index is to grow.
 const KEYS: u64 = 400;
 
 fn set(v: &Victim, key: &str, bytes: usize) {
@@ -198,7 +198,7 @@ fn mark_stale(v: &Victim, deadline: Option<Deadline>) {
     v.steps(|| cache.mark_stale(b"text", None, None, deadline).unwrap());
 }
 
-/// Some items of each form.
+/// Stores some items of each form.
 fn few(path: &Path) -> String {
     let cache = open(path);
     for number in 0..20 {
@@ -240,7 +240,7 @@ fn few_expired(path: &Path) -> String {
     String::new()
 }
 
-/// The memory is full, so that the next item needs a segment that has to be emptied.
+/// Fills the memory, so that the next item needs a segment that has to be emptied.
 fn full(path: &Path) -> String {
     fill(path, |_, _| ())
 }
@@ -261,7 +261,7 @@ fn full_of_holes(path: &Path) -> String {
     })
 }
 
-/// Stores items, and does something after each, until `new` would empty a segment.
+/// Stores items, and calls `after_each` after each, until `new` would empty a segment.
 fn fill(path: &Path, after_each: impl Fn(&Cache, u64)) -> String {
     let reclaims = |cache: &Cache| {
         cache.counter(larder::Counter::SegmentsEvicted)
@@ -283,15 +283,16 @@ fn fill(path: &Path, after_each: impl Fn(&Cache, u64)) -> String {
             }
         }
     }
-    panic!("memory does not fill up");
+    panic!("the memory did not fill up");
 }
 
-/// The index is about to be split, from group 0 on; that has an overflow group if asked for.
+/// Fills the index until the next store splits it, beginning with group 0, optionally with an
+/// overflow group.
 fn before_a_split(path: &Path, with_overflow: bool) -> String {
     loop {
         let _ = fs::remove_file(path);
         let cache = open(path);
-        // As many as one more than 72 of a hundred slots; some of them are told when the cache is closed.
+        // Slightly more than 72 % of the slots; some items are counted only when the cache is closed.
         let items = 512 * 15 * 72 / 100 + 5;
         for number in 0..items {
             cache.set(format!("k{number}"), value(number, 8), None).unwrap();
@@ -308,7 +309,7 @@ fn before_a_split(path: &Path, with_overflow: bool) -> String {
     }
 }
 
-/// A new key, which is returned, needs the overflow group after `groups` others.
+/// Returns a new key that needs the overflow group after `groups` others.
 fn before_an_overflow(path: &Path, groups: u64) -> String {
     for attempt in 0..20 {
         let _ = fs::remove_file(path);
@@ -316,7 +317,7 @@ fn before_an_overflow(path: &Path, groups: u64) -> String {
             return key;
         }
     }
-    panic!("overflow groups are needed only where none shall be");
+    panic!("no key needs an overflow group");
 }
 
 fn try_before_an_overflow(path: &Path, groups: u64, attempt: u64) -> Option<String> {

@@ -1,4 +1,4 @@
-//! A child that is let go one instruction at a time.
+//! A child that runs one instruction at a time.
 
 use std::process::{Child, Command, Stdio};
 
@@ -30,11 +30,11 @@ impl Tracee {
         let tracee = Self { child, pid, steps: 0 };
         match waitpid(pid, None).unwrap() {
             WaitStatus::Stopped(_, Signal::SIGSTOP) => tracee,
-            other => panic!("the victim did not begin: {other:?}"),
+            other => panic!("the victim did not start: {other:?}"),
         }
     }
 
-    /// Lets it do one more instruction; false where its operation is over.
+    /// Executes one more instruction. Returns false once the operation is over.
     pub(crate) fn step(&mut self) -> bool {
         ptrace::step(self.pid, None).unwrap();
         self.steps += 1;
@@ -45,7 +45,7 @@ impl Tracee {
         }
     }
 
-    /// Where it is, as `addr2line` wants to be told.
+    /// Returns the child's position as an address for `addr2line`.
     pub(crate) fn place(&self) -> String {
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.pid)).unwrap_or_default();
         let base = maps.split('-').next().and_then(|base| u64::from_str_radix(base, 16).ok());

@@ -10,7 +10,7 @@ pub(crate) const NAME: &str = "LARDER_VICTIM";
 pub(crate) const PATH: &str = "LARDER_VICTIM_PATH";
 pub(crate) const DETAIL: &str = "LARDER_VICTIM_DETAIL";
 
-/// The memory of the caches of these tests: the least possible.
+/// Memory of the caches of these tests, in bytes: the smallest possible.
 pub(crate) const MEMORY_BYTES: u64 = 1 << 20;
 
 pub(crate) fn builder(path: &Path) -> Builder {
@@ -21,24 +21,24 @@ pub(crate) fn open(path: &Path) -> Cache {
     builder(path).open().unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Who does the operation, and where.
+/// The process that performs the operation.
 pub(crate) struct Victim {
     pub(crate) path: PathBuf,
-    /// What the preparation found out.
+    /// The text that the preparation returned.
     pub(crate) detail: String,
-    /// Is it to be stepped? Else it just does it.
+    /// True if the process is stepped; otherwise it runs the operation normally.
     pub(crate) is_traced: bool,
 }
 
 impl Victim {
-    /// The cache, with a thread slot taken.
+    /// Opens the cache and takes a thread slot.
     pub(crate) fn cache(&self) -> Cache {
         let cache = open(&self.path);
         assert_eq!(cache.get("nobody's"), None);
         cache
     }
 
-    /// What is stepped through.
+    /// Runs the part that is stepped through.
     pub(crate) fn steps<T>(&self, act: impl FnOnce() -> T) -> T {
         if !self.is_traced {
             return act();
@@ -51,7 +51,7 @@ impl Victim {
     }
 }
 
-/// The victim as the environment of this process says.
+/// Returns the victim that the environment of this process describes.
 pub(crate) fn of_environment() -> Option<(String, Victim)> {
     let name = std::env::var(NAME).ok()?;
     let path = PathBuf::from(std::env::var_os(PATH)?);

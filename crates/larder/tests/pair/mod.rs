@@ -1,4 +1,4 @@
-//! A cache beside a plain map: every operation must come to the same on both. The fuzz target
+//! A cache beside a plain map: every operation must have the same result on both. The fuzz target
 //! `engine_operations` uses this file too.
 
 use std::collections::HashSet;
@@ -12,7 +12,7 @@ use larder_testkit::model::{Counted, Model, ModelItem, Outcome};
 #[derive(Clone, Debug)]
 pub(crate) enum Operation {
     Get(u8),
-    /// Reads in a way that counts, or does not, with the value or without.
+    /// A read that counts or does not, with or without the value.
     Read(u8, Reading),
     Peek(u8),
     Store {
@@ -43,14 +43,14 @@ pub(crate) enum Operation {
     Maintain,
 }
 
-/// Which cas token an operation wants to find, and which one it asks for.
+/// The cas token that an operation expects, and the one it requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct With {
     pub(crate) token: Token,
     pub(crate) version: Option<u64>,
 }
 
-/// Which cas token comes with an operation.
+/// A kind of cas token in an operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Token {
     None,
@@ -91,7 +91,7 @@ impl Value {
     }
 }
 
-/// The key of a number: short ones and one of the greatest length.
+/// Returns the key of a number: short keys and one of the maximum length.
 pub(crate) fn key_of(number: u8) -> Vec<u8> {
     match number {
         0 => vec![b'K'; 250],
@@ -102,7 +102,7 @@ pub(crate) fn key_of(number: u8) -> Vec<u8> {
 /// A cache and the map it is compared with.
 pub(crate) struct Pair {
     pub(crate) cache: Cache,
-    /// Does it keep cas tokens? Else they are all 0.
+    /// True if the cache keeps cas tokens; otherwise they are all 0.
     cas: bool,
     model: Model,
     /// All tokens that each key has had.
@@ -122,7 +122,7 @@ impl Pair {
         Self { cache, cas, model, tokens: HashSet::new() }
     }
 
-    /// Does the cache hold under a key what the model says?
+    /// Checks that the cache holds the model's item under a key.
     pub(crate) fn assert_same(&mut self, key: &[u8]) {
         let mut value = Vec::new();
         let meta = self.cache.get_into(key, &mut value);
@@ -158,7 +158,7 @@ impl Pair {
         }
     }
 
-    /// The token that a key has now: the one asked for, or one that it never had.
+    /// Records the current token of a key: the requested one, or one that the key never had.
     fn note_token(&mut self, key: &[u8], asked: Option<u64>, cas: u64) {
         let asked = asked.filter(|asked| *asked != 0);
         let is_new = self.tokens.insert((key.to_vec(), cas));
@@ -251,7 +251,7 @@ impl Pair {
 
     fn store(&mut self, request: &StoreRequest<'_>, uploaded: bool, value: &[u8]) {
         let StoreRequest { key, mode, cas, flags, deadline, version, token_sent, stale } = *request;
-        // A long series of appends would reach the limit on items, which the model does not know.
+        // A long series of appends would reach the item size limit, which the model does not have.
         let bytes = self.model.get(key).map_or(0, |item| item.value.len()) + value.len();
         if bytes > 90_000 {
             return;
@@ -324,7 +324,7 @@ impl Pair {
         }
     }
 
-    /// Follows an eviction: what the cache has dropped, the model drops too.
+    /// Follows an eviction: drops the items that the cache has dropped from the model.
     pub(crate) fn follow_evictions(&mut self) {
         let keys: Vec<Vec<u8>> = self.model.keys().map(<[u8]>::to_vec).collect();
         for key in keys {
@@ -335,14 +335,14 @@ impl Pair {
     }
 }
 
-/// What the cache tells of an item, in the model's words.
+/// Converts the cache's metadata to an item of the model.
 fn item_of(meta: Meta, value: Vec<u8>) -> ModelItem {
     let Meta { flags, deadline, cas, value_bytes, stale, token_sent, fetched, seen: _ } = meta;
     assert_eq!(value_bytes, value.len());
     ModelItem { value, flags, deadline, cas, stale, token_sent, fetched }
 }
 
-/// Does the cache tell of an item what the model knows?
+/// Checks that the cache's metadata matches the model.
 fn assert_known(meta: &Meta, item: &ModelItem) {
     assert_eq!(meta.value_bytes, item.value.len());
     assert_eq!(item_of(*meta, item.value.clone()), *item);
