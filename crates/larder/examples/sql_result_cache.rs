@@ -97,7 +97,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
 
     let started = Instant::now();
     assert_eq!(shop.report("Lima")?, *old);
-    println!("asked again: {:?}, no query", started.elapsed());
+    println!("requested again: {:?}, no query", started.elapsed());
 
     let sale = "insert into sale values ('Lima', 'a customer', 1000000)";
     shop.database.lock().expect("a query panicked").execute(sale, ())?;

@@ -253,8 +253,8 @@ fn no_random_damage_hangs_or_ends_a_process() {
         let mut damaged = whole.clone();
         let mut said = Vec::new();
         for _ in 0..=draw.below(4) {
-            // The words that lead somewhere are few: they are hit more often than what lies in the
-            // segments.
+            // The words that refer to others are few, so they are hit more often than the content
+            // of the segments.
             let (from, to) = match draw.below(4) {
                 0 => (global::CLOCK, global::END),
                 1 => (layout.headers_at, layout.pool_at),

@@ -172,8 +172,8 @@ fn arithmetic_checks_the_token_and_sets_the_requested_one_and_a_deadline() {
     let cache = cache(1 << 20, true);
     let (now, up) = (cache.now(), Direction::Increment);
     stored(&cache, &StoreRequest { flags: 9, ..set(b"n") }, b"8");
-    // The first makes it a number, the second changes it in place, the third needs room for the
-    // deadline, the fourth a digit more.
+    // The first change makes it a number, the second changes it in place, the third needs space for
+    // the deadline, the fourth for one more digit.
     for (round, ttl) in [None, None, Some(70), Some(80)].into_iter().enumerate() {
         let token = cache.peek(b"n").unwrap().cas;
         let counting = ArithmeticRequest {

@@ -64,8 +64,8 @@ fn a_read_is_repeated_if_a_new_connection_is_closed() {
     let path = folder.path().join("socket");
     let listener = UnixListener::bind(&path).unwrap();
     let server = thread::spawn(move || {
-        // The connection of `connect`, and a new one, which a server may accept that is about to
-        // end.
+        // Closes the connection of `connect`, and a new one, which a server that is about to end
+        // may accept.
         drop(accept(&listener, "mg key"));
         drop(accept(&listener, "mg key"));
         let mut socket = accept(&listener, "mg key");

@@ -410,8 +410,8 @@ fn check_what_is_left(path: &Path) {
     for name in names {
         cache.delete(&name).unwrap();
     }
-    // Expired items are not among the keys. A call of `maintain` frees some segments, and counts
-    // some again.
+    // Expired items are not among the keys. Each call of `maintain` frees some segments, and
+    // recounts some.
     for _ in 0..64 {
         cache.maintain();
     }

@@ -56,19 +56,20 @@ fn introduction(section: Section) -> (&'static str, &'static str) {
         Section::General => ("`stats`", "memcached's keys, in memcached's order."),
         Section::Items => (
             "`stats items`",
-            "The prefix of each key is `items:` and the number of a size class, for every class that \
-             holds items. The classes are those of a memcached with the same `-f`, `-n`, \
-             `slab_chunk_max` and `slab_sizes`. Larder stores items of all sizes together in \
-             segments, and reports the values that memcached would report for the same items. \
-             Numbers of items and bytes are exact up to 10,000 items in a cache of up to 1 GiB; \
-             above that they are extrapolated from a sample spread evenly over the index, so that \
-             the command takes a few milliseconds at most. Ages are counted from the creation of \
+            "The prefix of each key is `items:` and the number of a size class, for every class that\n\
+             holds items. The classes are those of a memcached with the same `-f`, `-n`,\n\
+             `slab_chunk_max` and `slab_sizes`. Larder stores items of all sizes together in\n\
+             segments, and reports the values that memcached would report for the same items.\n\
+             Numbers of items and bytes are exact up to 10,000 items in a cache of up to 1 GiB;\n\
+             above that they are extrapolated from a sample spread evenly over the index, so that\n\
+             the command takes a few milliseconds at most. Ages are counted from the creation of\n\
              the segment that holds the item, so they may exceed the age of the item.",
         ),
         Section::Slabs => (
             "`stats slabs`",
-            "The prefix of each key is the number of a size class, for every class that has had items. \
-             Pages and chunks are those that memcached would need for the items stored now.",
+            "The prefix of each key is the number of a size class, for every class that\n\
+             has had items. Pages and chunks are those that memcached would need for the\n\
+             items stored now.",
         ),
         Section::SlabsTotal => ("`stats slabs`, last lines", "These keys have no prefix."),
         Section::Larder => ("`stats larder`", "Statistics that memcached does not have."),

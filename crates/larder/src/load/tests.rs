@@ -83,7 +83,13 @@ fn with_followers(
         }
         go.send(()).expect("the loader no longer waits");
         let leader = leader.join();
-        (leader, followers.into_iter().map(|thread| thread.join().expect("no panic")).collect())
+        (
+            leader,
+            followers
+                .into_iter()
+                .map(|thread| thread.join().expect("a follower panicked"))
+                .collect(),
+        )
     })
 }
 
@@ -406,7 +412,11 @@ fn a_value_can_have_its_own_time_to_live_or_expire_at_once() {
     let options = MINUTE.early(0.0);
     assert_eq!(cache.get_or_load("k", &options, nothing).unwrap(), b"");
     pass(&cache, 4);
-    assert_eq!(cache.get_or_load("k", &options, never).unwrap(), b"", "an empty value is a value");
+    assert_eq!(
+        cache.get_or_load("k", &options, never).unwrap(),
+        b"",
+        "an empty value counted as a miss"
+    );
     pass(&cache, 1);
     assert_eq!(load(&cache, &options, "found"), "found", "a stale value is refreshed");
     pass(&cache, 60);

@@ -221,7 +221,7 @@ impl Trial<'_> {
             next_look = step + 1 + self.random.below(2 * look_gap - 1);
             let is_changed = seen.update();
             changes += u64::from(is_changed);
-            // The more there are, the fewer.
+            // The more copies there are, the fewer of them are judged.
             let often = self.plan.judged_max.map_or(0, |max| 2 * judged / max);
             if is_changed && self.random.below(1 + often * often) == 0 {
                 judged += 1;
