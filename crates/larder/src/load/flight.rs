@@ -1,7 +1,7 @@
 //! Flights: loads in progress, one at a time per key, and the threads that wait for them.
 //!
 //! ```text
-//! board ─▶ leader: loads ─▶ land: leaves the board, stores unless detached, wakes the followers
+//! board ─▶ leader: loads ─▶ land: stores unless detached, leaves the board, wakes the followers
 //!       └▶ follower: waits for the leader's result
 //! ```
 //!
