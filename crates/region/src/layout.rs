@@ -104,7 +104,7 @@ pub mod global {
     /// The sequence of the next segment, u64.
     pub const NEXT_SEQUENCE: usize = FLUSH_SEQUENCE + LINE_BYTES;
     /// The highest version that a client requested and that later versions must exceed, u64;
-    /// written as rarely.
+    /// written as rarely as the sequence.
     pub const ASKED_VERSION: usize = NEXT_SEQUENCE + 8;
     /// Where the search for a free segment begins, u64.
     pub const FREE_NEXT: usize = NEXT_SEQUENCE + LINE_BYTES;
@@ -219,8 +219,8 @@ pub enum Sharing {
 
 impl Layout {
     /// Lays out a region for `memory_bytes` that can grow to `region_bytes`, with thread slots of
-    /// `thread_slot_bytes` each. A region that can grow has fewer segments than a region laid out
-    /// for its full size at once.
+    /// `thread_slot_bytes` each. The segment size follows from `memory_bytes`; `region_bytes` is
+    /// limited to the largest number of such segments.
     ///
     /// # Errors
     /// [`LayoutError`] if a size is out of bounds.
