@@ -49,7 +49,7 @@ use flight::{Boarded, Leader, Outcome};
 /// const PRICES: LoadOptions = LoadOptions::new()
 ///     .ttl(Duration::from_secs(60)) // fresh for a minute,
 ///     .early(0.1) // refreshed by one caller in the last 6 seconds of it,
-///     .stale(Duration::from_secs(600)) // returned for ten more minutes while one caller refreshes it,
+///     .stale(Duration::from_secs(600)) // returned for ten more minutes during a refresh,
 ///     .timeout(Duration::from_secs(2)); // and waited for no longer than that.
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
