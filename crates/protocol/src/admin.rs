@@ -1,32 +1,33 @@
-//! What operators ask of a server while it runs.
+//! Administrative commands: requests that operators send to a running server.
 
 use std::ops::BitOr;
 
 /// An administrative command. Only the text protocol has them.
 ///
-/// Where memcached looks at whether a command is switched on before it looks at the arguments, wrong arguments are
-/// part of the command: what is told depends on both.
+/// memcached checks some of these commands against the configuration before it checks their
+/// arguments. Invalid arguments are therefore part of the command: the response depends on both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admin {
-    /// `slabs reassign`: move memory from one size class to another; `None`: these are no numbers.
+    /// `slabs reassign`: moves memory from one size class to another; `None`: the arguments are not
+    /// numbers.
     ReassignSlabs(Option<(i32, i32)>),
-    /// Change what `stats settings` shows.
+    /// Changes a setting that `stats settings` shows.
     Tune(Knob),
     /// `lru_crawler enable` and `disable`.
     EnableCrawler(bool),
-    /// `lru_crawler crawl`: look for expired items.
+    /// `lru_crawler crawl`: removes expired items.
     Crawl(Result<Crawled, Refusal>),
-    /// `lru_crawler metadump` and `mgdump`: list items.
+    /// `lru_crawler metadump` and `mgdump`: lists items.
     Dump(DumpForm, Result<Crawled, Refusal>),
-    /// `watch`: turn the connection into a log; `None`: one of the words is no topic.
+    /// `watch`: turns the connection into a log; `None`: an argument is not a topic.
     Watch(Option<Topics>),
-    /// `stats detail`: count by the prefix of keys; `None`: this is no way to do so.
+    /// `stats detail`: counts by key prefix; `None`: an invalid argument.
     Detail(Option<Detail>),
-    /// `debugtime`: move the clock; `None`: this is no way to do so.
+    /// `debugtime`: moves the clock; `None`: an invalid argument.
     DebugTime(Option<ClockMove>),
 }
 
-/// What can be tuned.
+/// A setting that clients can tune.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Knob {
     /// `slabs automove`: 0 to 2.
@@ -41,55 +42,56 @@ pub enum Knob {
     LruSegmented(bool),
     /// `lru tune`
     LruPools {
-        /// Percent of the memory for hot items …
+        /// Percentage of memory for hot items.
         hot_pct: u32,
-        /// … and for warm ones, together at most 80.
+        /// Percentage of memory for warm items; both together at most 80.
         warm_pct: u32,
-        /// The age of the oldest hot item, in that of the oldest cold one …
+        /// Age limit of hot items, as a factor of the age of the oldest cold item; above 0.
         hot_factor: Factor,
-        /// … and of the oldest warm one; both above 0.
+        /// Age limit of warm items, as a factor of the age of the oldest cold item; above 0.
         warm_factor: Factor,
     },
-    /// `lru temp_ttl`: seconds of life up to which an item is temporary; `None`: none is.
+    /// `lru temp_ttl`: the time to live up to which an item is temporary, in seconds; `None`: no
+    /// item is.
     TemporaryTtl(Option<u32>),
-    /// `lru_crawler sleep`, in microseconds: at most a second.
+    /// `lru_crawler sleep`, in microseconds; at most one second.
     CrawlerSleep(u32),
-    /// `lru_crawler tocrawl`: items; 0: all.
+    /// `lru_crawler tocrawl`, in items; 0: all.
     CrawlerTocrawl(u32),
 }
 
-/// A number that may have a fraction. It is finite.
+/// A finite floating-point number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Factor(f64);
 
-// Finite numbers are equal to themselves.
+// A finite number equals itself, so equality is reflexive.
 impl Eq for Factor {}
 
 impl Factor {
-    /// A number, if it is finite.
+    /// Returns the number as a factor if it is finite.
     pub fn new(number: f64) -> Option<Self> {
         number.is_finite().then_some(Self(number))
     }
 
-    /// The number.
+    /// Returns the number.
     pub fn get(self) -> f64 {
         self.0
     }
 }
 
-/// The items that a crawl or a dump is about.
+/// The items that a crawl or a dump covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crawled {
-    /// All of them, class by class.
+    /// All items, class by class.
     All,
-    /// All of them, as the index has them.
+    /// All items, in the order of the index.
     Hash,
-    /// Those of some size classes: bit n stands for class n.
+    /// Items of some size classes: bit n selects class n.
     Classes(u64),
 }
 
 impl Crawled {
-    /// Are the items of a class among them?
+    /// True if the set contains the items of this class.
     pub fn has(self, class: u8) -> bool {
         match self {
             Self::All | Self::Hash => true,
@@ -98,70 +100,70 @@ impl Crawled {
     }
 }
 
-/// How items are listed.
+/// The output format of a dump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DumpForm {
-    /// All that is known of each (`metadump`).
+    /// One line of metadata per item (`metadump`).
     Meta,
-    /// As commands that ask for each (`mgdump`).
+    /// One `mg` command per item (`mgdump`).
     Get,
 }
 
-/// `stats detail`.
+/// The argument of `stats detail`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
-    /// Count from now on, or no more.
+    /// Switches the counting on or off.
     Count(bool),
-    /// Show what was counted.
+    /// Shows the counts.
     Dump,
 }
 
-/// How the clock is moved.
+/// The argument of `debugtime`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClockMove {
-    /// By so many seconds.
+    /// Moves the clock by this many seconds.
     By(i64),
-    /// It stands still.
+    /// Stops the clock.
     Pause,
-    /// It goes on.
+    /// Restarts the clock.
     Resume,
 }
 
-/// Kinds of lines that `watch` shows: a set of them.
+/// A set of `watch` topics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Topics(u16);
 
 impl Topics {
-    /// No line.
+    /// The empty set.
     pub const NONE: Self = Self(0);
-    /// Looking for items.
+    /// Lookups.
     pub const FETCHERS: Self = Self(1);
-    /// Storing items.
+    /// Stores.
     pub const MUTATIONS: Self = Self(1 << 1);
-    /// Items that had to make room.
+    /// Evictions.
     pub const EVICTIONS: Self = Self(1 << 2);
-    /// Connections coming and going.
+    /// Opened and closed connections.
     pub const CONNEVENTS: Self = Self(1 << 3);
-    /// Items that were deleted.
+    /// Deletions.
     pub const DELETIONS: Self = Self(1 << 4);
-    /// What memcached knows besides: nothing happens in Larder that these would show.
+    /// memcached's other topics. Larder accepts them and never writes a line for them.
     pub const SILENT: Self = Self(1 << 5);
 
-    /// The topics that belong to commands.
+    /// The topics that report commands.
     pub const OF_COMMANDS: Self = Self(Self::FETCHERS.0 | Self::MUTATIONS.0 | Self::DELETIONS.0);
 
-    /// Have the two sets a topic in common?
+    /// True if the sets share a topic.
     #[inline]
     pub const fn meet(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// The set as bits.
+    /// Returns the set as bits.
     pub const fn bits(self) -> u16 {
         self.0
     }
 
-    /// The set with these [`Topics::bits`].
+    /// Returns the set with these [`Topics::bits`].
     pub const fn of_bits(bits: u16) -> Self {
         Self(bits)
     }
@@ -178,49 +180,49 @@ impl BitOr for Topics {
 /// Why an administrative command is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// `slabs reassign` is switched off.
+    /// `slabs reassign` is disabled.
     ReassignDisabled,
-    /// No such size class.
+    /// The size class does not exist.
     NoSuchSlabClass,
-    /// A class cannot give memory to itself.
+    /// Source and target are the same class.
     SameSlabClass,
-    /// The class has no memory to give.
+    /// The source class has no page to spare.
     NoSparePage,
-    /// The window of `slabs automove` is shorter than 3 or longer than 1800 seconds.
+    /// The window of `slabs automove` is not between 3 and 1800 seconds.
     BadWindow,
-    /// Hot and warm items would have more than 80 percent.
+    /// The hot and warm percentages add up to more than 80.
     PercentsTooHigh,
     /// A factor is not above 0.
     FactorsTooLow,
-    /// The crawler is enabled already.
+    /// The crawler is already enabled.
     CrawlerRuns,
-    /// The crawler is not enabled.
+    /// The crawler is disabled.
     CrawlerDisabled,
-    /// The crawler would sleep for more than a second.
+    /// The crawler's sleep exceeds one second.
     SleepTooLong,
-    /// A crawl is under way.
+    /// A crawl is already running.
     Crawling,
-    /// A crawl names a class that cannot be.
+    /// A crawl names a class that cannot exist.
     NoSuchCrawlClass,
     /// A crawl names no class.
     NothingToCrawl,
-    /// A crawl was asked for that there is not.
+    /// The kind of crawl does not exist.
     NoSuchCrawl,
-    /// Dumps are switched off.
+    /// Dumps are disabled.
     DumpNotAllowed(DumpForm),
-    /// Answers to other commands wait before the dump.
+    /// Responses to earlier commands are still unsent.
     DumpPipelined(DumpForm),
-    /// `watch` is switched off.
+    /// `watch` is disabled.
     WatchNotAllowed,
-    /// Answers to other commands wait before the log.
+    /// Responses to earlier commands are still unsent.
     WatchPipelined,
-    /// There are as many watching connections as there may be.
+    /// The limit of watching connections is reached.
     TooManyWatchers,
-    /// The connection cannot watch.
+    /// This kind of connection cannot watch.
     CannotWatch,
-    /// `stats detail` is switched off.
+    /// `stats detail` is disabled.
     DetailNotAllowed,
-    /// `stats detail` has another word than on, off and dump.
+    /// The argument of `stats detail` is neither on, off nor dump.
     BadDetail,
 }
 

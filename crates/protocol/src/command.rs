@@ -1,104 +1,104 @@
-//! What a peer asked, whichever dialect it spoke.
+//! Requests, independent of the dialect.
 
 use larder_item::{Direction, StoreMode};
 
 use crate::admin::Admin;
 
-/// One request. Borrows from the bytes it was parsed from.
+/// A request. Borrows from the bytes it was parsed from.
 ///
-/// A request for several keys is several [`Command::Get`] and one [`Command::EndOfKeys`].
+/// A request for several keys yields one [`Command::Get`] per key, then [`Command::EndOfKeys`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command<'a> {
-    /// Fetch one item; with `exptime`, give it a new one first (`gat`).
+    /// Fetches an item; with `exptime`, sets the item's exptime first (`gat`).
     Get {
         /// The item's key.
         key: &'a [u8],
-        /// Answer with the cas token too (`gets`, `gats`).
+        /// True if the response includes the cas token (`gets`, `gats`).
         with_cas: bool,
         /// The new exptime, for `gat` and `gats`.
         exptime: Option<i64>,
     },
-    /// All keys of a request for several have been named.
+    /// Ends a request for several keys.
     EndOfKeys,
-    /// Fetch one item, its value or what is known of it, with everything that can be asked for on the way.
+    /// Fetches an item's value or metadata, with the conditions and side effects of `mg`.
     Fetch(Fetch<'a>),
-    /// Fetch one item, or the right to bring it.
+    /// Fetches an item or, on a miss, a lease to store it.
     LeaseGet {
         /// The item's key.
         key: &'a [u8],
     },
-    /// Show what is known of an item, without reading it.
+    /// Shows an item's metadata without counting a read.
     Inspect {
         /// The item's key.
         key: &'a [u8],
     },
-    /// Store an item. Its value follows the command line: the parser never holds it.
+    /// Stores an item. The value follows the command line; the parser never holds it.
     Store(Store<'a>),
-    /// Remove an item, or what makes it worth having.
+    /// Removes an item, empties it, or marks it stale.
     Delete(Delete<'a>),
-    /// Move a counter.
+    /// Increments or decrements a counter.
     Arithmetic(Arithmetic<'a>),
-    /// Give an item a new exptime.
+    /// Sets an item's exptime.
     Touch {
         /// The item's key.
         key: &'a [u8],
         /// The new exptime.
         exptime: i64,
     },
-    /// Make everything stored so far invisible, at once or at a time given as an exptime.
+    /// Invalidates everything stored so far, at once or at a time given as an exptime.
     FlushAll {
-        /// When, read as an item's exptime is; 0 or negative is now.
+        /// The time, read as an item's exptime; 0 or negative means now.
         exptime: i64,
     },
-    /// Are you there?
+    /// Does nothing; the server responds.
     NoOp,
-    /// Which version is this?
+    /// Asks for the server's version.
     Version,
-    /// How much to log.
+    /// Sets the log level.
     Verbosity {
-        /// The level asked for, however high.
+        /// The requested level; any number.
         level: u32,
     },
-    /// Show statistics.
+    /// Shows statistics.
     Stats(StatsSection),
-    /// By which mechanisms can a peer say who it is?
+    /// Lists the authentication mechanisms.
     Mechanisms,
-    /// This is who the peer is.
+    /// Authenticates the peer.
     Authenticate {
-        /// The mechanism that it chose.
+        /// The mechanism that the peer chose.
         mechanism: &'a [u8],
-        /// What the mechanism wants to be told.
+        /// The mechanism's data: user and password for PLAIN.
         credentials: &'a [u8],
-        /// Does it go on with what it has begun?
+        /// True if this continues an authentication already begun.
         is_step: bool,
     },
-    /// Close the connection once what was asked before is answered.
+    /// Closes the connection once the earlier requests are answered.
     Quit,
-    /// Read the files of the certificates again.
+    /// Reloads the TLS certificate files.
     RefreshCertificates,
-    /// Stop the server.
+    /// Stops the server.
     Shutdown {
-        /// Let connections finish first.
+        /// True if connections may finish first.
         graceful: bool,
     },
-    /// Change the memory limit.
+    /// Changes the memory limit.
     MemoryLimit {
         /// The new limit, in MiB: 8 to 1,000,000,000.
         mebibytes: u64,
     },
-    /// Give the peer the cache's memory, to read in it by itself.
+    /// Hands the cache's memory to the peer, which then reads it directly.
     Region,
-    /// The peer has read these items in the cache's memory.
+    /// Reports items that the peer has read directly in the cache's memory.
     NoteReads {
-        /// Their keys, as [`local::keys`](crate::local::keys) reads them.
+        /// The items' keys, in the encoding of [`local::keys`](crate::local::keys).
         keys: &'a [u8],
     },
-    /// What operators ask for besides.
+    /// An administrative command.
     Admin(Admin),
 }
 
 impl<'a> Command<'a> {
-    /// The key of the item that it is about, if it is about one.
+    /// Returns the key of the item that the command addresses; `None` if it addresses none.
     pub fn key(&self) -> Option<&'a [u8]> {
         match *self {
             Self::Get { key, .. }
@@ -113,7 +113,7 @@ impl<'a> Command<'a> {
         }
     }
 
-    /// The same about another item.
+    /// Returns the same command for another key.
     pub fn with_key<'k>(self, key: &'k [u8]) -> Command<'k>
     where
         'a: 'k,
@@ -132,33 +132,33 @@ impl<'a> Command<'a> {
     }
 }
 
-/// The head of a store: everything but the value.
+/// The header of a store: everything but the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Store<'a> {
     /// The item's key.
     pub key: &'a [u8],
-    /// When to store.
+    /// The condition under which the item is stored.
     pub mode: StoreMode,
-    /// Store only over the item with this cas token.
+    /// Stores only if the current item has this cas token.
     pub cas: Option<u64>,
-    /// The client's bits.
+    /// The client flags.
     pub flags: u32,
-    /// When the item shall die, as on the wire.
+    /// The item's exptime, as on the wire.
     pub exptime: i64,
-    /// Bytes of the value that follows, without its line end.
+    /// Length of the value that follows, without its line end, in bytes.
     pub value_bytes: usize,
-    /// The cas token that the item shall get, in place of the next one.
+    /// The item's new cas token; `None`: the server assigns the next one.
     pub version: Option<u64>,
-    /// Where `cas` is older than the item's, store all the same, and mark the item stale.
+    /// True if a store whose `cas` is older than the item's succeeds and marks the item stale.
     pub invalidate: bool,
-    /// Where there is no item to append to, store one with this exptime.
+    /// If an append finds no item, stores one with this exptime.
     pub vivify: Option<i64>,
-    /// The right to bring the item, which must still hold.
+    /// The lease token that the store requires; the store fails if the lease is no longer valid.
     pub lease: Option<u64>,
 }
 
 impl Store<'_> {
-    /// What most stores do not ask for: no condition, no flags, no exptime, an empty value.
+    /// The default of most stores: no condition, no flags, no exptime, an empty value.
     pub const PLAIN: Self = Self {
         key: &[],
         mode: StoreMode::Set,
@@ -173,31 +173,31 @@ impl Store<'_> {
     };
 }
 
-/// A get with conditions and consequences: `mg`.
+/// A get with conditions and side effects: `mg`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fetch<'a> {
     /// The item's key.
     pub key: &'a [u8],
-    /// Answer with the value, not only with what is known of the item.
+    /// True if the response includes the value, not only metadata.
     pub with_value: bool,
-    /// Count it as a read, for the item's place among the others.
+    /// True if eviction counts this as a read.
     pub noted: bool,
-    /// Give the item this exptime.
+    /// The item's new exptime.
     pub exptime: Option<i64>,
-    /// Where there is no item, store an empty one with this exptime, and let this peer fill it.
+    /// On a miss, stores an empty item with this exptime and hands the recache token to this peer.
     pub vivify: Option<i64>,
-    /// Where the item dies before this exptime, let this peer fetch it anew.
+    /// If the item expires before this exptime, hands the recache token to this peer.
     pub recache: Option<i64>,
-    /// Is that judged by the exptime that the item is given, not by the one that it had?
+    /// True if `recache` is compared with the new exptime, false if with the old one.
     pub touch_first: bool,
-    /// The peer has the value that belongs to this cas token: leave it out.
+    /// The cas token of the peer's copy; the response omits the value if the item still has it.
     pub known_cas: Option<u64>,
-    /// The cas token that an item stored on the way shall get.
+    /// The cas token of an item that the get stores.
     pub version: Option<u64>,
 }
 
 impl Fetch<'_> {
-    /// Asks whether there is an item, and for nothing else.
+    /// Checks whether an item exists, and nothing else.
     pub const PLAIN: Self = Self {
         key: &[],
         with_value: false,
@@ -211,72 +211,72 @@ impl Fetch<'_> {
     };
 }
 
-/// The end of an item, or of its value.
+/// Removes an item or its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delete<'a> {
     /// The item's key.
     pub key: &'a [u8],
-    /// Only the item with this cas token.
+    /// Deletes only an item with this cas token.
     pub cas: Option<u64>,
-    /// What is left of the item.
+    /// What the delete leaves behind.
     pub remains: Remains,
-    /// The exptime of what is left.
+    /// The exptime of the remains.
     pub exptime: Option<i64>,
-    /// The cas token of what is left.
+    /// The cas token of the remains.
     pub version: Option<u64>,
 }
 
-/// What a [`Delete`] leaves.
+/// What a [`Delete`] leaves behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remains {
     /// Nothing.
     Nothing,
     /// The item, marked stale.
     Stale,
-    /// The item without its value, its flags and its deadline, marked stale or not.
+    /// The item without its value, flags and exptime.
     Empty {
-        /// Marked stale?
+        /// True if the item is marked stale.
         stale: bool,
     },
 }
 
 impl<'a> Delete<'a> {
-    /// Removes an item whatever its cas token.
+    /// Removes an item regardless of its cas token.
     pub const fn of(key: &'a [u8]) -> Self {
         Self { key, cas: None, remains: Remains::Nothing, exptime: None, version: None }
     }
 }
 
-/// A counter's move.
+/// Increments or decrements a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arithmetic<'a> {
     /// The item's key.
     pub key: &'a [u8],
-    /// Which way.
+    /// Increment or decrement.
     pub direction: Direction,
-    /// How far.
+    /// The amount.
     pub delta: u64,
-    /// Only the item with this cas token.
+    /// Changes only an item with this cas token.
     pub cas: Option<u64>,
-    /// What to store where there is no item.
+    /// The counter to create on a miss.
     pub initial: Option<Initial>,
-    /// The exptime of an item that there is.
+    /// The new exptime of an existing item.
     pub exptime: Option<i64>,
-    /// The cas token that the item shall get, in place of the next one.
+    /// The item's new cas token; `None`: the server assigns the next one.
     pub version: Option<u64>,
 }
 
 impl<'a> Arithmetic<'a> {
-    /// Moves a counter that there is.
+    /// Changes an existing counter.
     pub const fn of(key: &'a [u8], direction: Direction, delta: u64) -> Self {
         Self { key, direction, delta, cas: None, initial: None, exptime: None, version: None }
     }
 }
 
-/// A counter that a request begins.
+/// The counter that a request creates on a miss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Initial {
-    /// Its number.
+    /// Its value.
     pub number: u64,
     /// Its exptime.
     pub exptime: i64,
@@ -295,15 +295,15 @@ pub enum StatsSection {
     Slabs,
     /// `stats sizes`
     Sizes,
-    /// `stats conns`: who is connected.
+    /// `stats conns`: the connections.
     Connections,
-    /// `stats larder`: what memcached has no name for.
+    /// `stats larder`: statistics that memcached does not have.
     Larder,
-    /// `stats cachedump`: items of a class.
+    /// `stats cachedump`: items of a size class.
     CacheDump {
-        /// The class.
+        /// The size class.
         class: u32,
-        /// The most items shown, 0 for all.
+        /// The maximum number of items; 0: no limit.
         items_max: u32,
     },
     /// `stats reset`

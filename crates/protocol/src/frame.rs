@@ -1,14 +1,14 @@
-//! How a peer wants to be answered.
+//! How a request wants its response.
 
 use crate::text::LINE_END;
 use crate::{Response, binary, meta};
 
-/// How one command is to be answered. Borrows from the bytes of the command.
+/// How a response is written. Borrows from the bytes of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame<'a> {
     /// In the classic text protocol.
     Text {
-        /// The peer does not want to hear the outcome (`noreply`).
+        /// True if the peer wants no response (`noreply`).
         quiet: bool,
     },
     /// In the meta protocol.
@@ -24,8 +24,8 @@ impl Default for Frame<'_> {
 }
 
 impl Frame<'_> {
-    /// Is the peer not told of this outcome? The one rule for `noreply`, the meta flag `q` and the
-    /// quiet opcodes of the binary protocol.
+    /// True if the peer wants no such response. The only place that decides on `noreply`, the meta
+    /// flag `q` and the quiet opcodes of the binary protocol.
     #[inline]
     pub fn hides(&self, response: &Response) -> bool {
         match self {
@@ -35,7 +35,7 @@ impl Frame<'_> {
         }
     }
 
-    /// What stands behind a value, in a request as in an answer.
+    /// Returns the bytes that end a value, in requests and in responses.
     #[inline]
     pub fn value_end(&self) -> &'static [u8] {
         match self {
@@ -44,7 +44,7 @@ impl Frame<'_> {
         }
     }
 
-    /// The value of a request's block; `None` where it does not end as a value does.
+    /// Returns the value of a store's payload; `None` if the payload does not end as a value must.
     #[inline]
     pub fn value_of<'b>(&self, block: &'b [u8]) -> Option<&'b [u8]> {
         match self {
@@ -53,7 +53,7 @@ impl Frame<'_> {
         }
     }
 
-    /// The frame without the bytes of its command, which may go.
+    /// Returns a copy that outlives the bytes of the command.
     pub fn keep(&self) -> Kept {
         match self {
             Self::Text { quiet } => Kept::Text { quiet: *quiet },
@@ -63,22 +63,22 @@ impl Frame<'_> {
     }
 }
 
-/// A [`Frame`] that owns what it needs.
+/// A [`Frame`] that owns its data.
 #[derive(Clone, Debug)]
 pub enum Kept {
-    /// Of the classic text protocol.
+    /// The classic text protocol.
     Text {
-        /// The peer does not want to hear the outcome.
+        /// True if the peer wants no response (`noreply`).
         quiet: bool,
     },
-    /// Of the meta protocol.
+    /// The meta protocol.
     Meta(meta::Kept),
-    /// Of the binary protocol.
+    /// The binary protocol.
     Binary(binary::Kept),
 }
 
 impl Kept {
-    /// The frame.
+    /// Returns the frame.
     pub fn frame(&self) -> Frame<'_> {
         match self {
             Self::Text { quiet } => Frame::Text { quiet: *quiet },

@@ -1,15 +1,17 @@
-//! memcached's wire: bytes to [`Command`], [`Response`] to bytes.
+//! The memcached wire protocol: parses bytes into [`Command`]s and renders [`Response`]s into
+//! bytes.
 //!
 //! ```text
 //! bytes ─▶ Parser ─▶ Command + Frame ─▶ (execute) ─▶ Response + Frame ─▶ render ─▶ bytes
 //! ```
 //!
-//! This crate never opens a socket, never sees the cache, never reads a clock and never allocates
-//! by a length that a peer announced. All dialects share [`Command`] and [`Response`]; what differs
-//! between them is in [`Frame`].
+//! This crate does no I/O, does not know the cache, reads no clock, and never allocates by a length
+//! that a peer announced. All dialects share [`Command`] and [`Response`]; the differences between
+//! them are in [`Frame`].
 //!
-//! Files in reading order: [`command`], [`admin`], [`frame`], [`response`], [`parsed`], [`parser`], [`render`],
-//! then the dialects, [`text`], [`meta`] and [`binary`]; [`local`], `number`, [`version`], [`docs`].
+//! Files in reading order: [`command`], [`admin`], [`frame`], [`response`], [`parsed`], [`parser`],
+//! [`render`], then the dialects, [`text`], [`meta`] and [`binary`]; [`local`], `number`,
+//! [`version`], [`docs`].
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 

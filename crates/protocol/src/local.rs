@@ -1,11 +1,12 @@
-//! What is said between larderd and those who read its cache's memory by themselves. Both sides of it.
+//! The messages between larderd and the processes that read its cache's memory directly. Both
+//! sides.
 //!
 //! ```text
 //! larder_region                  ─▶  REGION <identity> <bytes> <format> <reads per hint>, and a descriptor with it
 //! larder_read <key> <key> …      ─▶  (nothing)
 //! ```
 //!
-//! Keys are in base64: there is none that a line could not hold.
+//! Keys are in base64, since a line cannot hold every key.
 //!
 //! ```
 //! use larder_protocol::local;
@@ -27,33 +28,33 @@ use crate::meta::base64;
 use crate::number;
 use crate::text::SHORT_LINE_BYTES_MAX;
 
-/// The request for the memory, without its end.
+/// The request for the memory, without its line end.
 pub const REQUEST: &[u8] = b"larder_region";
 
-/// What a line of hints begins with; the keys follow.
+/// The first word of a line of hints; the keys follow.
 pub const HINT: &[u8] = b"larder_read";
 
-/// A line of hints, without its end, may have so many bytes.
+/// The maximum length of a line of hints, without its end, in bytes.
 pub const HINT_BYTES_MAX: usize = SHORT_LINE_BYTES_MAX;
 
-/// The answer to [`REQUEST`], without its end, has at most so many bytes.
+/// The maximum length of the response to [`REQUEST`], without its end, in bytes.
 pub const ANSWER_BYTES_MAX: usize = 128;
 
-/// What a server says of its cache's memory. The descriptor comes with the first byte of it.
+/// The description of a cache's memory. The file descriptor arrives with its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
     /// A number that no other region has.
     pub identity: u128,
-    /// Its size.
+    /// Its size in bytes.
     pub bytes: u64,
-    /// The form of what is in it: who does not know it does not look.
+    /// The format of its content. A reader that does not know the format must not read.
     pub format: u32,
-    /// One hint stands for so many reads.
+    /// The number of reads that one hint stands for.
     pub reads_per_hint: u32,
 }
 
 impl Region {
-    /// The line, with its end.
+    /// Returns the line, with its end.
     pub fn line(&self) -> Vec<u8> {
         let Self { identity, bytes, format, reads_per_hint } = self;
         let mut line = Vec::new();
@@ -62,7 +63,7 @@ impl Region {
         line
     }
 
-    /// Reads the line, without its end; `None`: it is another one.
+    /// Parses the line, without its end; `None` if it is a different line.
     pub fn read(line: &[u8]) -> Option<Self> {
         let mut words = line.strip_prefix(b"REGION ")?.split(|byte| *byte == b' ');
         let identity = std::str::from_utf8(words.next()?).ok()?;
@@ -82,12 +83,12 @@ pub fn push_key(line: &mut Vec<u8>, key: &[u8]) {
     base64::encode(line, key);
 }
 
-/// The words behind [`HINT`].
+/// Returns the words after [`HINT`].
 pub fn keys(words: &[u8]) -> impl Iterator<Item = &[u8]> {
     words.split(|byte| *byte == b' ').filter(|word| !word.is_empty())
 }
 
-/// The key that a word stands for; `None` where it is none.
+/// Decodes a word into a key; `None` if it is not valid base64 or too long for `out`.
 pub fn decode<'o>(word: &[u8], out: &'o mut [u8]) -> Option<&'o [u8]> {
     base64::decode(word, out)
 }

@@ -1,39 +1,39 @@
 //! Numbers as memcached's text dialects write them.
 //!
-//! Most arguments are read strictly: digits and nothing else, in a width that the argument fixes.
-//! The flags and the exptime of a store are older than that rule: they are read at 64 bits and then
-//! lose their upper half.
+//! Most arguments are parsed strictly: digits and nothing else, in a width that the argument fixes.
+//! The flags and the exptime of a store predate that rule: they are parsed at 64 bits and truncated
+//! to the lower 32.
 
-/// The longest text of a 32-bit number, leading zeros and sign included.
+/// The maximum length of a 32-bit number in bytes, leading zeros and sign included.
 const TEXT_32_BYTES_MAX: usize = 11;
-/// The longest text of a 64-bit number, leading zeros included.
+/// The maximum length of a 64-bit number in bytes, leading zeros included.
 const TEXT_64_BYTES_MAX: usize = 22;
 
-/// Digits only, below 2^32.
+/// Parses digits below 2^32.
 pub(crate) fn unsigned_32(token: &[u8]) -> Option<u32> {
     short(token, TEXT_32_BYTES_MAX).and_then(digits)?.try_into().ok()
 }
 
-/// Digits only, below 2^64.
+/// Parses digits below 2^64.
 pub(crate) fn unsigned_64(token: &[u8]) -> Option<u64> {
     short(token, TEXT_64_BYTES_MAX).and_then(digits)
 }
 
-/// Digits, perhaps behind a minus sign, from -2^31 to 2^31 - 1.
+/// Parses digits with an optional minus sign, from -2^31 to 2^31 - 1.
 pub(crate) fn signed_32(token: &[u8]) -> Option<i32> {
     signed(short(token, TEXT_32_BYTES_MAX)?)?.try_into().ok()
 }
 
-/// The exptime of `touch`, `gat`, `gats` and `flush_all`: a [`signed_32`], or the [`unsigned_32`]
-/// with the same bits.
+/// Parses the exptime of `touch`, `gat`, `gats` and `flush_all`: a [`signed_32`], or the
+/// [`unsigned_32`] with the same bits.
 ///
-/// The second form is a router's way to write a negative exptime.
+/// Routers write a negative exptime in the second form.
 pub(crate) fn exptime(token: &[u8]) -> Option<i64> {
     signed_32(token).or_else(|| unsigned_32(token).map(u32::cast_signed)).map(i64::from)
 }
 
-/// The exptime of a store: digits, perhaps behind a sign, within 64 bits, of which the lower 32
-/// count.
+/// Parses the exptime of a store: digits with an optional sign, within 64 bits, truncated to the
+/// lower 32.
 pub(crate) fn exptime_wrapping(token: &[u8]) -> Option<i64> {
     let wide: i64 = match token.strip_prefix(b"+") {
         Some(positive) => digits(positive)?.try_into().ok()?,
@@ -42,13 +42,13 @@ pub(crate) fn exptime_wrapping(token: &[u8]) -> Option<i64> {
     Some(i64::from(wide as i32))
 }
 
-/// The flags of a store: digits, perhaps behind a plus sign, within 64 bits, of which the lower 32
-/// count.
+/// Parses the flags of a store: digits with an optional plus sign, within 64 bits, truncated to the
+/// lower 32.
 pub(crate) fn flags_wrapping(token: &[u8]) -> Option<u32> {
     digits(token.strip_prefix(b"+").unwrap_or(token)).map(|wide| wide as u32)
 }
 
-/// Digits only, below 2^64, however many.
+/// Parses any number of digits below 2^64.
 pub(crate) fn digits(token: &[u8]) -> Option<u64> {
     if token.is_empty() {
         return None;

@@ -1,45 +1,46 @@
-//! What a parser makes of the bytes at hand.
+//! The result of parsing the bytes at hand.
 
 use crate::{Command, Frame, Response};
 
-/// The next thing in a stream of bytes.
+/// The next element of a byte stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parsed<'a> {
-    /// A command; its first `consumed` bytes are used up. A [`Command::Store`] is followed by
-    /// its value and what ends a value in its [`Frame`].
+    /// A command, which takes up the first `consumed` bytes. The value of a [`Command::Store`]
+    /// follows, with the ending that its [`Frame`] asks for.
     Command {
-        /// What was asked.
+        /// The request.
         command: Command<'a>,
-        /// How to answer.
+        /// How to respond.
         frame: Frame<'a>,
-        /// Bytes used up, at least one.
+        /// Bytes consumed, at least one.
         consumed: usize,
     },
-    /// The first `consumed` bytes are used up and ask for nothing: a part of a long line. Ask again.
+    /// The first `consumed` bytes hold no request: they are part of a long line. The caller calls
+    /// again.
     Skipped {
-        /// Bytes used up, at least one.
+        /// Bytes consumed, at least one.
         consumed: usize,
     },
-    /// The bytes are the beginning of something; ask again when there are more behind them.
+    /// The bytes are incomplete. The caller calls again with more bytes behind them.
     NeedMore,
-    /// The bytes are no command.
+    /// The bytes are not a valid command.
     Bad(Bad<'a>),
 }
 
-/// Bytes that are no command, and where the next one begins.
+/// Bytes that are not a valid command, and where the next command begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bad<'a> {
-    /// What to tell the peer; nothing where `None`. A [`Response::ClientError`], a
-    /// [`Response::ServerError`], or [`Response::NotFound`] where what is asked for has a name and
+    /// The error to send; `None`: send nothing. A [`Response::ClientError`], a
+    /// [`Response::ServerError`], or [`Response::NotFound`] if the request names something that
     /// does not exist.
     pub error: Option<Response>,
-    /// How to tell it.
+    /// How to write the error.
     pub frame: Frame<'a>,
-    /// Bytes used up, at least one.
+    /// Bytes consumed, at least one.
     pub consumed: usize,
-    /// So many bytes that follow, some of which may not have arrived, are not commands either: the
-    /// value of a refused store. The error is told once they have passed.
+    /// Bytes to skip after that, the value of a refused store; some may not have arrived. The error
+    /// is sent after the last of them.
     pub swallow: u64,
-    /// The stream cannot be understood any further: tell the error and close.
+    /// True if the stream cannot be parsed any further: the caller sends the error and closes.
     pub close: bool,
 }

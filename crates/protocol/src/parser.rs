@@ -1,25 +1,25 @@
-//! Bytes to commands, whichever dialect they are in.
+//! Parses bytes into commands and detects the dialect.
 
 use crate::{Bad, Frame, Parsed, binary, text};
 
-/// The dialects that a peer may speak. The meta protocol is a part of the text protocol.
+/// The dialects that a peer may speak. The meta protocol is part of the text protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Dialects {
-    /// Any; the first byte says which.
+    /// Text or binary; the first byte decides.
     #[default]
     Any,
-    /// Text alone.
+    /// Text only.
     Text,
-    /// Binary alone.
+    /// Binary only.
     Binary,
 }
 
-/// Finds the commands in a connection's bytes. The first byte of a connection decides for good
-/// which dialect it speaks.
+/// Finds the commands in a connection's bytes. The first byte of a connection selects the dialect
+/// for its lifetime.
 ///
-/// The caller keeps the bytes: each call gets those that are not used up yet, from the first, and
-/// the parser remembers only where in them it stands. After [`Parsed::NeedMore`] the same bytes
-/// come again with more behind them.
+/// The caller keeps the bytes: each call gets the bytes not yet consumed, from the first one on,
+/// and the parser stores only its position in them. After [`Parsed::NeedMore`] the caller passes
+/// the same bytes with more behind them.
 ///
 /// ```
 /// use larder_protocol::{Command, Parsed, Parser};
@@ -32,26 +32,26 @@ pub enum Dialects {
 pub struct Parser {
     mode: Mode,
     text: text::Parser,
-    /// What is left of the value of a refused login, which is skipped.
+    /// Bytes still to skip: the rest of the value of a refused login.
     refused_bytes: u64,
 }
 
-/// What the next bytes can be.
+/// The grammar of the next bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Mode {
-    /// The first byte says in which dialect.
+    /// Undecided; the first byte selects the dialect.
     #[default]
     First,
     Text,
     Binary,
-    /// In text, only who the peer is.
+    /// Text; only a login is accepted.
     TextLogin,
-    /// In binary, only who the peer is, and what anybody may ask.
+    /// Binary; only a login and the commands that need none are accepted.
     BinaryLogin,
 }
 
 impl Parser {
-    /// The parser of a peer that may speak these dialects.
+    /// Returns the parser for a peer that may speak these dialects.
     pub fn new(dialects: Dialects) -> Self {
         let mode = match dialects {
             Dialects::Any => Mode::First,
@@ -61,10 +61,11 @@ impl Parser {
         Self { mode, ..Self::default() }
     }
 
-    /// The parser of a peer that has to say who it is: until [`Self::unlock`], it yields
+    /// Returns the parser for a peer that must log in. Until [`Self::unlock`], it yields
     /// [`Command::Authenticate`](crate::Command::Authenticate), in the binary protocol also
-    /// [`Command::Mechanisms`](crate::Command::Mechanisms) and [`Command::Version`](crate::Command::Version),
-    /// and nothing else. The two protocols do that differently, and so one must be chosen: any is text.
+    /// [`Command::Mechanisms`](crate::Command::Mechanisms) and
+    /// [`Command::Version`](crate::Command::Version), and nothing else. The two protocols log in
+    /// differently, so [`Dialects::Any`] means text here.
     pub fn locked(dialects: Dialects) -> Self {
         let mut parser = Self::new(match dialects {
             Dialects::Any | Dialects::Text => Dialects::Text,
@@ -74,7 +75,7 @@ impl Parser {
         parser
     }
 
-    /// The peer is who it says.
+    /// Accepts all commands: the login succeeded.
     pub fn unlock(&mut self) {
         self.mode = match self.mode {
             Mode::TextLogin => Mode::Text,
@@ -83,7 +84,7 @@ impl Parser {
         };
     }
 
-    /// The peer is not who it says, whatever it was before.
+    /// Accepts only a login: an authentication failed, even if an earlier one succeeded.
     pub fn lock(&mut self) {
         self.mode = match self.mode {
             Mode::First | Mode::Text | Mode::TextLogin => Mode::TextLogin,
@@ -91,7 +92,7 @@ impl Parser {
         };
     }
 
-    /// How to tell the peer what it has not asked.
+    /// Returns the frame of a response that answers no request.
     pub fn unasked(&self) -> Frame<'static> {
         match self.mode {
             Mode::First | Mode::Text | Mode::TextLogin => Frame::default(),
@@ -99,7 +100,7 @@ impl Parser {
         }
     }
 
-    /// The next command of `input`, the bytes that have arrived and are not used up.
+    /// Returns the next command of `input`, the bytes that have arrived and are not yet consumed.
     #[inline]
     pub fn next<'a>(&mut self, input: &'a [u8]) -> Parsed<'a> {
         match self.mode {
@@ -109,7 +110,7 @@ impl Parser {
         }
     }
 
-    /// The first byte of a connection, or a login: neither is frequent.
+    /// The first byte of a connection, or a login; both are rare.
     #[cold]
     fn next_of_few<'a>(&mut self, input: &'a [u8]) -> Parsed<'a> {
         match self.mode {
@@ -126,7 +127,7 @@ impl Parser {
         self.next(input)
     }
 
-    /// A login that is too long is refused as soon as its line has come: its value is skipped later.
+    /// Refuses a login that is too long as soon as its line has arrived and skips its value later.
     fn next_login<'a>(&mut self, input: &'a [u8]) -> Parsed<'a> {
         if self.refused_bytes > 0 && !input.is_empty() {
             let consumed =
@@ -144,9 +145,9 @@ impl Parser {
     }
 }
 
-/// Returns true if `input` begins with a request for a command that there is, in any dialect, whatever is wrong with
-/// its arguments. It is false for every answer in any dialect, so that two servers that take each other's answers for
-/// requests can fall silent.
+/// True if `input` begins with the name of an existing command in any dialect, regardless of its
+/// arguments. False for every response in any dialect, so that two servers that take each other's
+/// responses for requests fall silent.
 pub fn names_command(input: &[u8]) -> bool {
     match input {
         [] => false,
@@ -211,7 +212,8 @@ mod tests {
             matches!(parsed, Parsed::Bad(bad) if bad.error == error && bad.swallow == 0)
         };
         let login = b"set k 0 0 3\r\na b\r\n";
-        // The value of a plausible length is skipped; behind another the next login is looked for.
+        // A value of plausible length is skipped. A longer one is not: the next login follows the
+        // line.
         for (line, value_bytes) in
             [(&b"set k 0 0 16385\r\n"[..], 16387), (b"set k 0 0 2147483646\r\n", 0)]
         {

@@ -1,21 +1,21 @@
-//! What a client makes of a server's bytes, whichever dialect they are in.
+//! The result of parsing a server's bytes, for clients of every dialect.
 
-/// The outcome of reading a reply.
+/// The result of reading a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading<R> {
-    /// A reply; its first `consumed` bytes are used up.
+    /// A reply, which takes up the first `consumed` bytes.
     Reply {
-        /// What was answered.
+        /// The reply.
         reply: R,
-        /// Bytes used up, at least one.
+        /// Bytes consumed, at least one.
         consumed: usize,
     },
-    /// The bytes are the beginning of a reply that has at least `bytes_min` bytes; ask again when there are
-    /// that many. The number comes from the peer: bound it before trusting it with memory.
+    /// The bytes are the beginning of a reply of at least `bytes_min` bytes. The caller calls again
+    /// when it has that many. The number comes from the peer: bound it before allocating by it.
     NeedMore {
-        /// Bytes the reply has at least, more than there are now.
+        /// The minimum length of the reply in bytes, more than are at hand.
         bytes_min: u64,
     },
-    /// The bytes are no reply of the dialect: nothing that follows can be trusted either.
+    /// The bytes are not a reply of the dialect. The rest of the stream cannot be parsed either.
     Bad,
 }

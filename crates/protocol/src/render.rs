@@ -1,4 +1,4 @@
-//! Outcomes to bytes, in the dialect of the peer.
+//! Renders responses into bytes, in the dialect of the peer.
 
 use std::fmt::Display;
 
@@ -6,8 +6,8 @@ use larder_item::Meta;
 
 use crate::{Frame, Response, Shown, binary, meta, text};
 
-/// Appends what stands before the value of [`Command::Get`](crate::Command::Get). The value
-/// follows, then [`Response::Hit`].
+/// Appends the header of a hit of [`Command::Get`](crate::Command::Get). The value follows, then
+/// [`Response::Hit`].
 #[inline]
 pub fn hit_head(out: &mut Vec<u8>, key: &[u8], meta: &Meta, with_cas: bool, frame: &Frame<'_>) {
     match frame {
@@ -16,7 +16,7 @@ pub fn hit_head(out: &mut Vec<u8>, key: &[u8], meta: &Meta, with_cas: bool, fram
     }
 }
 
-/// Appends what a [`Command::Fetch`](crate::Command::Fetch) says of an item. With
+/// Appends the metadata that [`Command::Fetch`](crate::Command::Fetch) asks for. With
 /// [`Shown::with_value`] the value follows, then [`Response::Hit`].
 pub fn shown(out: &mut Vec<u8>, shown: &Shown<'_>, frame: &Frame<'_>) {
     match frame {
@@ -25,7 +25,7 @@ pub fn shown(out: &mut Vec<u8>, shown: &Shown<'_>, frame: &Frame<'_>) {
     }
 }
 
-/// Appends what [`Command::Inspect`](crate::Command::Inspect) says of an item.
+/// Appends the response to [`Command::Inspect`](crate::Command::Inspect).
 pub fn inspected(out: &mut Vec<u8>, shown: &Shown<'_>, frame: &Frame<'_>) {
     match frame {
         Frame::Meta(frame) => meta::render::inspected(out, shown, frame),
@@ -33,12 +33,12 @@ pub fn inspected(out: &mut Vec<u8>, shown: &Shown<'_>, frame: &Frame<'_>) {
     }
 }
 
-/// Appends the answer to [`Command::LeaseGet`](crate::Command::LeaseGet) where there is no item.
+/// Appends the response to [`Command::LeaseGet`](crate::Command::LeaseGet) on a miss.
 pub fn lease(out: &mut Vec<u8>, key: &[u8], token: u64) {
     text::render::lease(out, key, token);
 }
 
-/// Appends the answer to a command, if it has one and the peer wants to hear it.
+/// Appends the response to a command, unless it has none or the frame hides it.
 #[inline]
 pub fn response(out: &mut Vec<u8>, response: &Response, frame: &Frame<'_>) {
     if frame.hides(response) {
@@ -51,7 +51,7 @@ pub fn response(out: &mut Vec<u8>, response: &Response, frame: &Frame<'_>) {
     }
 }
 
-/// Appends one statistic. The list of them is closed by [`Response::EndOfStats`].
+/// Appends one statistic. [`Response::EndOfStats`] ends the list.
 pub fn stat(out: &mut Vec<u8>, name: impl Display, value: impl Display, frame: &Frame<'_>) {
     match frame {
         Frame::Text { .. } | Frame::Meta(_) => text::render::stat(out, name, value),

@@ -1,4 +1,4 @@
-//! What happened to a command. Says nothing about how it is written.
+//! The outcome of a command, independent of how it is written.
 
 use larder_item::Meta;
 
@@ -7,81 +7,80 @@ use crate::admin::Refusal;
 /// The outcome of one command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Response {
-    /// The item was found, and what stands before its value and the value have been written; what
-    /// follows a value is still due.
+    /// The item was found. Header and value are written; only the end of the value is due.
     Hit,
-    /// The item was found and all there is to say about it has been written.
+    /// The item was found and its response is complete.
     Shown,
     /// No live item has the key.
     Miss,
-    /// All keys of a request have been answered.
+    /// All keys of a request are answered.
     EndOfKeys,
     /// The item was stored.
     Stored(Stored),
     /// The condition of the store did not hold.
     NotStored,
-    /// The item's cas token is another one.
+    /// The item has another cas token.
     Exists,
     /// There is no item to change.
     NotFound,
     /// The item was removed.
     Deleted,
-    /// The item has its new exptime.
+    /// The item has a new exptime.
     Touched(Touched),
-    /// The counter's new number.
+    /// The counter's new value.
     Number(Counted),
-    /// The peer is heard.
+    /// The response to a no-op.
     NoOp,
-    /// The peer is who it says.
+    /// The peer is authenticated.
     Authenticated,
-    /// These mechanisms.
+    /// The authentication mechanisms.
     Mechanisms,
-    /// Done.
+    /// The command succeeded.
     Ok,
     /// The statistics were reset.
     Reset,
-    /// This version.
+    /// The version.
     Version,
-    /// Statistics were written; their end is still due.
+    /// The statistics are written; the end of the list is due.
     EndOfStats,
-    /// The connection is to be closed without an answer.
+    /// The connection closes without a response.
     Close,
-    /// The peer made a mistake.
+    /// The request was invalid or not allowed.
     ClientError(ClientError),
-    /// The server could not do it.
+    /// The server could not execute the command.
     ServerError(ServerError),
 }
 
-/// What is known of an item that was stored.
+/// The metadata of a stored item.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stored {
-    /// Its cas token, 0 where none are kept.
+    /// Its cas token; 0 if the cache keeps none.
     pub cas: u64,
-    /// The length of its whole value.
+    /// The length of its whole value in bytes.
     pub value_bytes: usize,
 }
 
-/// What is known of an item that was touched.
+/// The metadata of a touched item.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Touched {
-    /// The client's bits.
+    /// The client flags.
     pub flags: u32,
-    /// Its cas token, 0 where none are kept.
+    /// Its cas token; 0 if the cache keeps none.
     pub cas: u64,
 }
 
-/// What is known of a counter that moved.
+/// The metadata of a changed counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// Its number.
+    /// Its value.
     pub number: u64,
-    /// Its cas token, 0 where none are kept.
+    /// Its cas token; 0 if the cache keeps none.
     pub cas: u64,
-    /// Seconds it has to live; for ever where `None`.
+    /// Its time to live in seconds; `None`: it does not expire.
     pub ttl_secs: Option<u32>,
-    /// The same before the command.
+    /// Its time to live before the command, in seconds; `None`: it did not expire.
     pub ttl_before_secs: Option<u32>,
-    /// Did the command create it?
+    /// True if the command created the counter.
     pub created: bool,
 }
 
@@ -93,36 +92,36 @@ pub struct Shown<'a> {
     pub key: &'a [u8],
     /// Flags, cas token and the length of its value.
     pub meta: Meta,
-    /// Is its value shown?
+    /// True if the response includes the value.
     pub with_value: bool,
-    /// When it dies, as a Unix time; never where `None`.
+    /// When it expires, as a Unix time in seconds; `None`: never.
     pub deadline_unix_secs: Option<i64>,
-    /// Seconds it has to live; for ever where `None`.
+    /// Its time to live in seconds; `None`: it does not expire.
     pub ttl_secs: Option<u32>,
-    /// The same before the command.
+    /// Its time to live before the command, in seconds; `None`: it did not expire.
     pub ttl_before_secs: Option<u32>,
-    /// Seconds since it was last stored or read.
+    /// Seconds since its last store or read.
     pub idle_secs: u32,
-    /// Had it been read before?
+    /// True if it was read before.
     pub fetched: bool,
-    /// Is it marked stale?
+    /// True if it is marked stale.
     pub stale: bool,
-    /// Whose part is it to fetch it anew?
+    /// Which peer holds the recache token.
     pub win: Win,
-    /// The size class that memcached would keep it in, and its size there.
+    /// The size class that memcached would keep it in.
     pub class: u8,
-    /// Its size as memcached would count it, in bytes.
+    /// Its size in bytes as memcached counts it.
     pub item_bytes: u64,
 }
 
-/// Who is to fetch an item anew.
+/// Which peer holds an item's recache token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Win {
-    /// Nobody.
+    /// No peer: the item needs no refill.
     Nobody,
     /// This peer.
     Won,
-    /// Another, who was told so before.
+    /// Another peer, which got it earlier.
     Lost,
 }
 
@@ -138,66 +137,66 @@ impl From<ServerError> for Response {
     }
 }
 
-/// A mistake of the peer's. Each has memcached's exact words.
+/// An invalid or forbidden request. Each variant has memcached's exact words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientError {
-    /// No such command.
+    /// The command does not exist.
     UnknownCommand,
-    /// The line does not have the form its command needs.
+    /// The line does not match the form of its command.
     BadFormat,
-    /// The value was not followed by a line end.
+    /// No line end follows the value.
     BadDataChunk,
-    /// An exptime is no number.
+    /// An exptime is not a number.
     BadExptime,
-    /// A delta is no number.
+    /// A delta is not a number.
     BadDelta,
-    /// `delete` has a number behind its key.
+    /// A number follows the key of `delete`.
     BadDeleteUsage,
-    /// A key is no base64.
+    /// A key is not valid base64.
     BadBase64,
-    /// A flag of the meta protocol that does not exist.
+    /// A meta flag does not exist.
     BadFlag,
-    /// A flag of the meta protocol stands twice.
+    /// A meta flag is given twice.
     DuplicateFlag,
-    /// Either, where memcached does not say which.
+    /// Either of the two; memcached does not say which.
     BadOrDuplicateFlag,
-    /// More flags than there are.
+    /// The line has more flags than exist.
     TooManyFlags,
-    /// A flag's number is none.
+    /// The token of a flag is not a number.
     BadToken,
-    /// An opaque is too long to be echoed.
+    /// An opaque is too long to echo.
     OpaqueTooLong,
-    /// A meta store has a mode that does not exist.
+    /// The mode of a meta store does not exist.
     BadStoreMode,
-    /// A meta arithmetic has a mode that does not exist.
+    /// The mode of a meta arithmetic does not exist.
     BadArithmeticMode,
-    /// `shutdown` has another word than `graceful`.
+    /// The argument of `shutdown` is not `graceful`.
     BadShutdownMode,
     /// `stats cachedump` lacks the class or the number of items.
     BadDump,
     /// `stats cachedump` names a class that memcached cannot have.
     NoSuchClass,
-    /// `stats cachedump` is switched off.
+    /// `stats cachedump` is disabled.
     DumpNotAllowed,
-    /// The item's value is no number.
+    /// The item's value is not a number.
     NonNumeric,
-    /// The peer has not said who it is.
+    /// The peer has not logged in.
     Unauthenticated,
-    /// The peer is not who it says.
+    /// User or password are wrong.
     AuthenticationFailed,
-    /// What should say who the peer is has no password.
+    /// The credentials contain no password.
     BadCredentials,
-    /// What should say who the peer is is too long.
+    /// The credentials are too long.
     CredentialsTooLong,
-    /// What says who the peer is was not followed by a line end.
+    /// No line end follows the credentials.
     BadCredentialsEnd,
-    /// `flush_all` is switched off.
+    /// `flush_all` is disabled.
     FlushNotAllowed,
-    /// The peer may not read the cache's memory by itself.
+    /// The peer may not read the cache's memory directly.
     RegionNotAllowed,
-    /// The memory limit asked for is less than a server can run with.
+    /// The requested memory limit is below the minimum of a server.
     MemoryLimitTooSmall,
-    /// The memory limit asked for is so large that bytes must have been meant.
+    /// The requested memory limit is so large that it must be in bytes.
     MemoryLimitInBytes,
     /// An administrative command is refused.
     Refused(Refusal),
@@ -215,13 +214,14 @@ impl From<Refusal> for Response {
     }
 }
 
-/// Something the server could not or may not do. Each has memcached's exact words.
+/// A command that the server could not or may not execute. Each variant has memcached's exact
+/// words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerError {
-    /// The item is larger than items may be.
+    /// The item exceeds the item size limit.
     TooLarge,
-    /// There is no memory for the item, and nothing may be evicted; found out before its value came, or
-    /// while it was arriving.
+    /// No memory for the item, and nothing may be evicted; found before its value arrived or while
+    /// it was arriving.
     OutOfMemoryStoring,
     /// The connection may not buffer that much input.
     OutOfMemoryReadingRequest,
@@ -229,22 +229,22 @@ pub enum ServerError {
     OutOfMemoryWritingHits,
     /// The connection may not buffer that much output: statistics.
     OutOfMemoryWritingStats,
-    /// The counter could not be stored.
+    /// No memory to store the counter.
     OutOfMemory,
-    /// Another process that shares the cache has been stopped while it held what the command needs.
+    /// A stopped process that shares the cache holds what the command needs.
     Stuck,
-    /// The counter that a request wanted to begin could not be stored.
+    /// No memory to store the counter that the request creates.
     OutOfMemoryCreating,
-    /// The memory limit cannot be changed to what was asked for.
+    /// The memory limit cannot be changed to the requested value.
     MemoryLimitFixed,
-    /// There are no certificates to refresh.
+    /// The server runs without TLS.
     NoTls,
-    /// The files of the certificates cannot be used; those that are in use stay.
+    /// The new certificate files are unusable; the certificates in use stay.
     CertificatesUnusable,
-    /// `shutdown` is switched off.
+    /// `shutdown` is disabled.
     ShutdownNotEnabled,
-    /// The same in the words of memcached 1.6.18.
+    /// `shutdown` is disabled, in the words of memcached 1.6.18.
     ShutdownNotEnabledOlder,
-    /// The server has as many connections as it may have; this one is closed.
+    /// The connection limit is reached; this connection is closed.
     TooManyConnections,
 }

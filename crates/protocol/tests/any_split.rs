@@ -1,19 +1,19 @@
-//! However the bytes of a connection are cut into pieces, the parser finds the same commands; and
-//! whatever they are, it neither stands still nor takes more than there is.
+//! The parser finds the same commands however a connection's bytes are split, and for any bytes it
+//! makes progress and never consumes more than it got.
 
 use larder_protocol::binary::header::{Header, REQUEST_MAGIC};
 use larder_protocol::{Bad, Command, Dialects, Parsed, Parser};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// What a session sees of a stream, with the values cut out as a session cuts them.
+/// The results of a session for a stream, with values skipped as a session skips them.
 #[derive(Debug, Default, PartialEq)]
 struct Seen {
     events: Vec<String>,
     closed: bool,
 }
 
-/// A session that executes nothing, but for letting in whoever says who it is. `pieces` arrive one after the
+/// Runs a session that executes nothing and accepts every login. `pieces` arrive one after the
 /// other.
 fn see<'a>(mut parser: Parser, pieces: impl IntoIterator<Item = &'a [u8]>) -> Seen {
     let mut seen = Seen::default();
@@ -92,7 +92,7 @@ const WORDS: &[&str] = &[
     "mg",
 ];
 
-/// Bytes that are likely to mean something: words of the protocol with anything between them.
+/// Generates bytes that are likely to be meaningful: words of the protocol with random separators.
 fn stream() -> impl Strategy<Value = Vec<u8>> {
     let word = prop_oneof![
         100 => prop::sample::select(WORDS).prop_map(|word| word.as_bytes().to_vec()),
@@ -112,7 +112,7 @@ fn stream() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// Binary requests, most of them right.
+/// Generates binary requests, most of them valid.
 fn binary_stream() -> impl Strategy<Value = Vec<u8>> {
     let lengths = prop_oneof![
         6 => Just(None),
@@ -139,7 +139,7 @@ fn binary_stream() -> impl Strategy<Value = Vec<u8>> {
     vec(request, 0..12).prop_map(|requests| requests.concat())
 }
 
-/// What a server says first of all decides what can be said at all.
+/// Generates a parser for each configuration of dialects and login.
 fn parser() -> impl Strategy<Value = Parser> {
     prop::sample::select(vec![
         Parser::default(),

@@ -1,4 +1,4 @@
-//! What the client's side of the binary protocol writes the server's side reads, and the other way round.
+//! The server parses what the client writes in the binary protocol, and the other way round.
 
 use larder_item::{Direction, Meta, StoreMode};
 use larder_protocol::admin::{Admin, Detail};
@@ -23,7 +23,7 @@ fn manner() -> impl Strategy<Value = Manner> {
     })
 }
 
-/// All commands about a key but stores, given some numbers.
+/// Returns a command on a key, of any form except a store.
 fn keyed_command(key: &[u8], form: u8, number: u64, exptime: u32) -> Command<'_> {
     let cas = Some(number).filter(|number| *number % 3 != 0);
     let initial = Some(Initial { number, exptime: i64::from(exptime) })
@@ -47,7 +47,7 @@ fn keyed_command(key: &[u8], form: u8, number: u64, exptime: u32) -> Command<'_>
     }
 }
 
-/// The only command of some bytes, `left_bytes` of which are its value.
+/// Returns the only command of some bytes; `left_bytes` at the end are its value.
 fn parse(bytes: &[u8], left_bytes: usize) -> (Command<'_>, binary::Frame<'_>) {
     match binary::parse(bytes) {
         Parsed::Command { command, frame: Frame::Binary(frame), consumed } => {
@@ -73,7 +73,7 @@ proptest! {
         let (read, frame) = parse(&out, 0);
         prop_assert_eq!(read, command);
         prop_assert_eq!((frame.opaque, frame.key), (manner.opaque, &key[..]));
-        // There is no quiet touch.
+        // Touch has no quiet opcode.
         let can_be_quiet = !matches!(command, Command::Touch { .. });
         prop_assert_eq!(opcode::is_quiet(frame.opcode), manner.quiet && can_be_quiet);
         let is_get = matches!(command, Command::Get { .. });
@@ -89,7 +89,7 @@ proptest! {
         let cas = Some(cas).filter(|cas| *cas != 0);
         let plain = Store { key: &key, mode, cas, value_bytes: value.len(), ..Store::PLAIN };
         let head = match mode {
-            // They keep what the item has.
+            // An append or prepend keeps the item's flags and exptime.
             StoreMode::Append | StoreMode::Prepend => plain,
             _ => Store { flags, exptime: i64::from(exptime), ..plain },
         };
@@ -132,7 +132,7 @@ proptest! {
     }
 }
 
-/// All replies of some bytes.
+/// Returns all replies in some bytes.
 fn replies(bytes: &[u8]) -> Vec<Reply<'_>> {
     let (mut replies, mut rest) = (Vec::new(), bytes);
     while !rest.is_empty() {

@@ -1,4 +1,4 @@
-//! What the client's side writes the server's side reads, and the other way round.
+//! The server parses what the client writes in the text protocol, and the other way round.
 
 use larder_item::{Direction, Meta, StoreMode};
 use larder_protocol::text::client::{Hit, Reading, Reply, UnsendableKey, read_reply, request};
@@ -15,7 +15,7 @@ fn key() -> impl Strategy<Value = Vec<u8>> {
     vec(byte, 1..=250)
 }
 
-/// All commands of one line that carry a key, given one.
+/// Returns a one-line command, most of them on the key.
 fn keyed_command(key: &[u8], form: u8, number: u64) -> Command<'_> {
     let exptime = i64::from(number as i32);
     match form % 5 {
@@ -27,7 +27,7 @@ fn keyed_command(key: &[u8], form: u8, number: u64) -> Command<'_> {
     }
 }
 
-/// The commands of `bytes`, all of which must be used up but for the last `left_bytes`.
+/// Returns the commands of `bytes`, which must consume all but the last `left_bytes`.
 fn parse(bytes: &[u8], left_bytes: usize) -> Vec<(Command<'_>, Frame<'_>)> {
     let mut parser = Parser::default();
     let (mut commands, mut rest) = (Vec::new(), bytes);

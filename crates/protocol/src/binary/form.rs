@@ -1,4 +1,4 @@
-//! The form that an opcode needs: which of extras, key and value it has.
+//! The form of each opcode's requests: which of extras, key and value they have.
 
 use super::Header;
 use super::opcode::*;
@@ -25,7 +25,7 @@ enum Key {
 }
 
 impl Form {
-    /// The form of an opcode, if there is such an opcode.
+    /// Returns the form of an opcode; `None` if the opcode does not exist.
     pub(crate) const fn of(opcode: u8) -> Option<Self> {
         let (extras, key, has_value) = match aloud(opcode) {
             GET | GETK | DELETE => (Extras::Of(0), Key::Needed, false),
@@ -41,7 +41,7 @@ impl Form {
         Some(Self { extras, key, has_value })
     }
 
-    /// Do a header's lengths have this form?
+    /// True if the lengths in a header match this form.
     pub(crate) fn fits(self, header: &Header, value_bytes: u32) -> bool {
         let extras_fit = match self.extras {
             Extras::Of(bytes) => header.extras_bytes == bytes,

@@ -1,35 +1,35 @@
-//! The 24 bytes before every request and every answer.
+//! The 24-byte header of every request and every response.
 
-/// The length of a header.
+/// The length of a header in bytes.
 pub const HEADER_BYTES: usize = 24;
 
 /// The first byte of a request.
 pub const REQUEST_MAGIC: u8 = 0x80;
 
-/// The first byte of an answer.
+/// The first byte of a response.
 pub const RESPONSE_MAGIC: u8 = 0x81;
 
-/// A header without its first byte, and without the type of the data, which is always 0.
+/// A header without its first byte and without the data type, which is always 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
-    /// What is asked for, one of [`opcode`](super::opcode).
+    /// The command, one of [`opcode`](super::opcode).
     pub opcode: u8,
-    /// Bytes of the key.
+    /// Length of the key in bytes.
     pub key_bytes: u16,
-    /// Bytes of the extras, which stand before the key.
+    /// Length of the extras, which precede the key, in bytes.
     pub extras_bytes: u8,
-    /// How it went, one of [`status`](super::status); in a request, where memcached ignores it, 0.
+    /// The outcome, one of [`status`](super::status); 0 in a request, where memcached ignores it.
     pub status: u16,
-    /// Bytes of extras, key and value together.
+    /// Length of extras, key and value together, in bytes.
     pub body_bytes: u32,
-    /// The peer's own number for the request.
+    /// The opaque number that the peer chose for the request.
     pub opaque: u32,
-    /// A cas token; 0 where there is none.
+    /// A cas token; 0 if there is none.
     pub cas: u64,
 }
 
 impl Header {
-    /// Reads a header, whatever its first byte is.
+    /// Parses a header, whatever its first byte is.
     pub fn read(bytes: &[u8; HEADER_BYTES]) -> Self {
         let [_, opcode, k0, k1, extras_bytes, _, s0, s1, rest @ ..] = *bytes;
         let [b0, b1, b2, b3, o0, o1, o2, o3, cas @ ..] = rest;
@@ -44,7 +44,7 @@ impl Header {
         }
     }
 
-    /// The bytes of the header.
+    /// Returns the bytes of the header.
     pub fn bytes(&self, magic: u8) -> [u8; HEADER_BYTES] {
         let [k0, k1] = self.key_bytes.to_be_bytes();
         let [s0, s1] = self.status.to_be_bytes();
@@ -79,7 +79,7 @@ impl Header {
         ]
     }
 
-    /// Bytes of the value, if extras and key leave room for one in the body.
+    /// Returns the length of the value in bytes; `None` if extras and key exceed the body.
     pub fn value_bytes(&self) -> Option<u32> {
         self.body_bytes.checked_sub(u32::from(self.key_bytes) + u32::from(self.extras_bytes))
     }

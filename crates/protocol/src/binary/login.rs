@@ -1,11 +1,11 @@
-//! The binary protocol before a peer has said who it is.
+//! The binary protocol before a peer has logged in.
 
 use super::opcode::{SASL_AUTH, SASL_STEP};
 use super::{HEADER_BYTES, parse};
 use crate::{Bad, ClientError, Command, Frame, Parsed};
 
-/// The request that `input` begins with, where only a few are heard. Any other is refused and ends the
-/// connection, before its value comes.
+/// Parses the request that `input` begins with; only the few commands that need no login are
+/// accepted. Any other is refused and ends the connection, before its value arrives.
 pub(crate) fn parse_before_login(input: &[u8]) -> Parsed<'_> {
     let parsed = parse(input);
     let frame = match parsed {

@@ -1,11 +1,12 @@
-//! The binary protocol: [`parse`](mod@parse) and [`render`] are the server's side, [`client`] is the other.
+//! The binary protocol: [`parse`](mod@parse) and [`render`] are the server's side, [`client`] is
+//! the client's.
 //!
-//! A request is a header of 24 bytes, which says how long everything is, then extras (numbers of fixed
-//! width), key and value; an answer looks the same. Numbers have their highest byte first. What the
-//! opcodes are is in [`opcode`], what the answers' statuses are in [`status`].
+//! A request is a header of 24 bytes, which holds the lengths of all parts, then extras (numbers of
+//! fixed width), key and value; a response has the same layout. Numbers are big-endian. [`opcode`]
+//! lists the commands, [`status`] the outcomes.
 //!
-//! Files in reading order: [`opcode`], [`status`], [`header`], [`parse`](mod@parse), `form`, `login`,
-//! [`render`], [`client`].
+//! Files in reading order: [`opcode`], [`status`], [`header`], [`parse`](mod@parse), `form`,
+//! `login`, [`render`], [`client`].
 
 pub mod client;
 pub(crate) mod form;
@@ -21,32 +22,32 @@ pub use parse::parse;
 
 use crate::Response;
 
-/// The mechanisms by which a peer can authenticate itself, separated by spaces.
+/// The authentication mechanisms that a peer can use, separated by spaces.
 pub const MECHANISMS: &str = "PLAIN";
 
-/// The longest name of a mechanism, in bytes.
+/// The maximum length of a mechanism's name, in bytes.
 pub const MECHANISM_BYTES_MAX: usize = 32;
 
-/// The longest proof of who somebody is, in bytes.
+/// The maximum length of the credentials, in bytes.
 pub const CREDENTIALS_BYTES_MAX: usize = 4096;
 
-/// How a binary request is to be answered.
+/// How to respond to a binary request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// The opcode, echoed.
+    /// The opcode, which the response repeats.
     pub opcode: u8,
-    /// The peer's own number for the request, echoed.
+    /// The peer's opaque number, which the response repeats.
     pub opaque: u32,
-    /// The key, for answers that name it.
+    /// The key, for responses that include it.
     pub key: &'a [u8],
 }
 
 impl Frame<'_> {
-    /// Of an answer to nothing in particular.
+    /// The frame of a response that answers no request.
     pub const UNASKED: Self = Self { opcode: opcode::GET, opaque: 0, key: &[] };
 
-    /// Is the peer not told of this outcome? A quiet opcode hides a get's miss and everything else's
-    /// success; failures are always told.
+    /// True if the peer wants no such response. A quiet opcode hides the miss of a get and the
+    /// success of everything else; the server always reports failures.
     pub fn hides(&self, response: &Response) -> bool {
         opcode::is_quiet(self.opcode)
             && matches!(
@@ -60,7 +61,7 @@ impl Frame<'_> {
             )
     }
 
-    /// The frame without the key, which no answer to a store names.
+    /// Returns a copy without the key, which no response to a store includes.
     pub fn keep(&self) -> Kept {
         Kept { opcode: self.opcode, opaque: self.opaque }
     }
@@ -74,7 +75,7 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// The frame.
+    /// Returns the frame.
     pub fn frame(&self) -> Frame<'_> {
         Frame { opcode: self.opcode, opaque: self.opaque, key: &[] }
     }

@@ -1,40 +1,40 @@
-//! What a request asks for: its second byte.
+//! Opcodes: the second byte of a request.
 
-/// Fetch an item.
+/// Fetches an item.
 pub const GET: u8 = 0x00;
-/// Store always.
+/// Stores unconditionally.
 pub const SET: u8 = 0x01;
-/// Store if there is no such item.
+/// Stores if the item does not exist.
 pub const ADD: u8 = 0x02;
-/// Store if there is such an item.
+/// Stores if the item exists.
 pub const REPLACE: u8 = 0x03;
-/// Remove an item.
+/// Removes an item.
 pub const DELETE: u8 = 0x04;
-/// Count up.
+/// Increments a counter.
 pub const INCREMENT: u8 = 0x05;
-/// Count down.
+/// Decrements a counter.
 pub const DECREMENT: u8 = 0x06;
-/// Close the connection.
+/// Closes the connection.
 pub const QUIT: u8 = 0x07;
-/// Make everything invisible.
+/// Invalidates all items.
 pub const FLUSH: u8 = 0x08;
 /// [`GET`], quiet.
 pub const GETQ: u8 = 0x09;
-/// Are you there?
+/// Does nothing; the server responds.
 pub const NOOP: u8 = 0x0a;
-/// Which version is this?
+/// Returns the server's version.
 pub const VERSION: u8 = 0x0b;
-/// [`GET`], with the key in the answer.
+/// [`GET`], with the key in the response.
 pub const GETK: u8 = 0x0c;
 /// [`GETK`], quiet.
 pub const GETKQ: u8 = 0x0d;
-/// Put a value behind an item's.
+/// Appends to the value of an item.
 pub const APPEND: u8 = 0x0e;
-/// Put a value before an item's.
+/// Prepends to the value of an item.
 pub const PREPEND: u8 = 0x0f;
-/// Show statistics.
+/// Returns statistics.
 pub const STAT: u8 = 0x10;
-/// [`SET`], quiet. Those up to [`FLUSHQ`] are quiet too.
+/// [`SET`], quiet. The opcodes up to [`FLUSHQ`] are quiet too.
 pub const SETQ: u8 = 0x11;
 /// [`ADD`], quiet.
 pub const ADDQ: u8 = 0x12;
@@ -54,24 +54,24 @@ pub const FLUSHQ: u8 = 0x18;
 pub const APPENDQ: u8 = 0x19;
 /// [`PREPEND`], quiet.
 pub const PREPENDQ: u8 = 0x1a;
-/// Give an item a new exptime.
+/// Sets an item's exptime.
 pub const TOUCH: u8 = 0x1c;
-/// Fetch an item and give it a new exptime.
+/// Fetches an item and sets its exptime.
 pub const GAT: u8 = 0x1d;
 /// [`GAT`], quiet.
 pub const GATQ: u8 = 0x1e;
-/// Which mechanisms of authentication are there?
+/// Lists the authentication mechanisms.
 pub const SASL_LIST: u8 = 0x20;
-/// This is who I am.
+/// Begins an authentication.
 pub const SASL_AUTH: u8 = 0x21;
-/// The next step of an authentication.
+/// Continues an authentication.
 pub const SASL_STEP: u8 = 0x22;
-/// [`GAT`], with the key in the answer.
+/// [`GAT`], with the key in the response.
 pub const GATK: u8 = 0x23;
 /// [`GATK`], quiet.
 pub const GATKQ: u8 = 0x24;
 
-/// The opcode that asks for the same and whose outcome is always told; itself, if that is how it is.
+/// Returns the opcode of the same command that is not quiet: itself if it is not quiet.
 pub const fn aloud(opcode: u8) -> u8 {
     match opcode {
         GETQ => GET,
@@ -84,12 +84,12 @@ pub const fn aloud(opcode: u8) -> u8 {
     }
 }
 
-/// Does it hide a miss, or a success?
+/// True if the opcode hides misses or success.
 pub const fn is_quiet(opcode: u8) -> bool {
     aloud(opcode) != opcode
 }
 
-/// Does its answer name the key?
+/// True if the response includes the key.
 pub const fn names_key(opcode: u8) -> bool {
     matches!(opcode, GETK | GETKQ | GATK | GATKQ)
 }

@@ -1,30 +1,30 @@
-//! How a request went: two bytes of an answer's header.
+//! Statuses: the outcome of a request, two bytes in the header of a response.
 
 use crate::admin::Refusal;
 use crate::{ClientError, ServerError};
 
-/// It was done.
+/// The request succeeded.
 pub const SUCCESS: u16 = 0x00;
-/// There is no such item.
+/// The item does not exist.
 pub const NOT_FOUND: u16 = 0x01;
-/// There is such an item, or it has another cas token.
+/// The item exists, or it has another cas token.
 pub const EXISTS: u16 = 0x02;
-/// The item is larger than items may be.
+/// The item exceeds the item size limit.
 pub const TOO_LARGE: u16 = 0x03;
-/// The request does not have the form that its opcode needs.
+/// The request does not match the form of its opcode.
 pub const INVALID: u16 = 0x04;
 /// There is no item to append to.
 pub const NOT_STORED: u16 = 0x05;
-/// The item's value is no number.
+/// The item's value is not a number.
 pub const NON_NUMERIC: u16 = 0x06;
-/// The peer may not do that, or is not who it says.
+/// The peer lacks permission, or its authentication failed.
 pub const NOT_ALLOWED: u16 = 0x20;
-/// There is no such opcode, or the lengths of the header contradict each other.
+/// The opcode does not exist, or the lengths in the header contradict each other.
 pub const UNKNOWN: u16 = 0x81;
-/// There is no memory for it.
+/// The server is out of memory.
 pub const OUT_OF_MEMORY: u16 = 0x82;
 
-/// memcached's words for a status; nothing for success.
+/// Returns memcached's text for a status; empty for success.
 pub const fn words(status: u16) -> &'static str {
     match status {
         NOT_FOUND => "Not found",
@@ -40,7 +40,7 @@ pub const fn words(status: u16) -> &'static str {
     }
 }
 
-/// The status of a peer's mistake.
+/// Returns the status of a client error.
 pub(super) const fn of_client_error(error: ClientError) -> u16 {
     match error {
         ClientError::UnknownCommand => UNKNOWN,
@@ -54,7 +54,7 @@ pub(super) const fn of_client_error(error: ClientError) -> u16 {
     }
 }
 
-/// The status of what the server could not do, and memcached's words for it.
+/// Returns the status of a server error, and memcached's text for it.
 pub(super) const fn of_server_error(error: ServerError) -> (u16, &'static str) {
     let words = match error {
         ServerError::TooLarge => return (TOO_LARGE, words(TOO_LARGE)),

@@ -1,9 +1,9 @@
-//! The section about administrative commands.
+//! The section on administrative commands.
 
 use super::{CommandRow, code, push_commands, push_row, words};
 use crate::admin::{DumpForm, Refusal};
 
-/// The section.
+/// Returns the section.
 pub(super) fn section() -> String {
     let mut section = HEAD.to_owned();
     push_commands(&mut section, COMMANDS);

@@ -1,4 +1,4 @@
-//! The section about the binary protocol.
+//! The section on the binary protocol.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use crate::binary::opcode::*;
 use crate::binary::status::{self, words};
 use crate::binary::{CREDENTIALS_BYTES_MAX, MECHANISM_BYTES_MAX};
 
-/// The section.
+/// Returns the section.
 pub(super) fn section() -> String {
     let mut section = HEAD.to_owned();
     for row in OPCODES {
@@ -42,13 +42,13 @@ Passwords cross the network as they are: keep it private, or use TLS.
     section
 }
 
-/// What an opcode asks for.
+/// An opcode.
 struct OpcodeRow {
     opcode: u8,
     name: &'static str,
-    /// What a request consists of, beside the header.
+    /// The parts of a request besides the header.
     parts: &'static str,
-    /// What the answer says of success.
+    /// The content of a successful response.
     answer: &'static str,
 }
 

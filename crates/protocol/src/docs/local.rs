@@ -1,8 +1,8 @@
-//! The section about those who read the memory by themselves.
+//! The section on reading the cache's memory directly.
 
 use super::{CommandRow, push_commands};
 
-/// The section.
+/// Returns the section.
 pub(super) fn section() -> String {
     let mut section = HEAD.to_owned();
     push_commands(&mut section, COMMANDS);

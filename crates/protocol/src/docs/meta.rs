@@ -1,9 +1,9 @@
-//! The section about the meta protocol.
+//! The section on the meta protocol.
 
 use super::{CommandRow, code, push_commands, push_row};
 use crate::meta::flags::FLAGS;
 
-/// The section.
+/// Returns the section.
 pub(super) fn section() -> String {
     let mut section = HEAD.to_owned();
     push_commands(&mut section, COMMANDS);

@@ -1,4 +1,5 @@
-//! docs/protocol.md, written from the rows here and from the words of [`text::render`](crate::text::render).
+//! docs/protocol.md, generated from the rows here and from the words of
+//! [`text::render`](crate::text::render).
 
 mod admin;
 mod binary;
@@ -10,7 +11,7 @@ use std::fmt::Write;
 use crate::text::{SHORT_LINE_BYTES_MAX, render};
 use crate::{ClientError, Response, ServerError, WIRE_VERSION};
 
-/// The text of docs/protocol.md.
+/// Returns the text of docs/protocol.md.
 pub fn protocol_md() -> String {
     let mut page = head();
     page.push_str("\n## Commands\n\n| command | replies | meaning |\n|---|---|---|\n");
@@ -36,19 +37,19 @@ pub fn protocol_md() -> String {
 /// A command.
 struct CommandRow {
     form: &'static str,
-    /// Separated by ` / `; no replies where empty.
+    /// Separated by ` / `; empty: no reply.
     replies: &'static str,
     meaning: &'static str,
 }
 
-/// Something that Larder answers otherwise than memcached, on purpose.
+/// A response that differs from memcached's on purpose.
 struct Difference {
     memcached: &'static str,
     larder: &'static str,
     reason: &'static str,
 }
 
-/// Appends a row of a table. A bar would end its cell.
+/// Appends a table row. Escapes bars, which would end the cell.
 fn push_row(page: &mut String, cells: &[&str]) {
     for cell in cells {
         write!(page, "| {} ", cell.replace('|', "\\|")).expect("a string takes any text");
@@ -73,7 +74,7 @@ fn replies(replies: &str) -> String {
     replies.split(" / ").map(code).collect::<Vec<_>>().join(" · ")
 }
 
-/// How an error is written on the wire, without its line end.
+/// Returns an error as written on the wire, without its line end.
 fn words(error: &Response) -> String {
     let mut line = Vec::new();
     render::response(&mut line, error);

@@ -1,4 +1,4 @@
-//! The page is the committed one, and says nothing that the parser and the renderer do not.
+//! Checks that the committed page is up to date and agrees with the parser and the renderer.
 
 use std::collections::BTreeSet;
 use std::{env, fs, path::Path};
@@ -24,7 +24,7 @@ fn the_committed_page_is_the_one_the_rows_give() {
     );
 }
 
-/// The shortest and the longest line of a form, with numbers for its arguments.
+/// Returns the shortest and the longest line of a form, with numbers for its arguments.
 fn lines(form: &str) -> [String; 2] {
     let (mut shortest, mut longest) = (Vec::new(), Vec::new());
     let (required, optional) = form.split_once('[').unwrap_or((form, ""));
@@ -95,7 +95,7 @@ fn every_form_names_a_command_and_no_other_name_does() {
     }
 }
 
-/// Answers in all dialects to all that can happen, and what stands before values.
+/// Returns the responses to everything that can happen, in all dialects, including headers of hits.
 fn answers() -> Vec<Vec<u8>> {
     use crate::{Counted, Shown, Stored, Touched, Win, binary, meta, render};
     let mut responses = vec![
@@ -165,7 +165,8 @@ fn answers() -> Vec<Vec<u8>> {
     answers
 }
 
-/// And those of memcached that Larder never gives. From its source: proto_text.c, proto_parser.c, memcached.c, items.c.
+/// memcached's responses that Larder never sends. From memcached's source: proto_text.c,
+/// proto_parser.c, memcached.c, items.c.
 const OF_MEMCACHED: [&str; 19] = [
     "BUSY currently processing reassign request",
     "BADCLASS invalid src or dst class id",
@@ -195,7 +196,7 @@ fn no_answer_names_a_command_or_is_parsed_as_one() {
     answers.retain(|answer| !answer.is_empty());
     assert!(answers.len() > 1000);
     for answer in answers {
-        // Behind what stands before a value the value may say anything.
+        // After the header of a hit, the value may hold anything.
         for tail in [&b""[..], b"get k\r\nEND\r\n"] {
             let datagram = [&answer, tail].concat();
             let shown = datagram.escape_ascii();

@@ -1,9 +1,9 @@
-//! Keys that no line can hold, as base64: the standard alphabet, padded (RFC 4648, section 4).
+//! Base64 for keys that a line cannot hold: the standard alphabet, padded (RFC 4648, section 4).
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 const PAD: u8 = b'=';
 
-/// Appends the text of `bytes`.
+/// Appends `bytes` as base64.
 pub fn encode(out: &mut Vec<u8>, bytes: &[u8]) {
     for chunk in bytes.chunks(3) {
         let byte = |index: usize| chunk.get(index).copied().map_or(0, u32::from);
@@ -20,8 +20,8 @@ pub fn encode(out: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
-/// Writes the bytes of `text` to the beginning of `out` and returns them; `None` where `text` is no
-/// base64, or empty, or too long for `out`.
+/// Decodes `text` to the beginning of `out` and returns the bytes; `None` if `text` is not valid
+/// base64, is empty, or does not fit `out`.
 pub fn decode<'o>(text: &[u8], out: &'o mut [u8]) -> Option<&'o [u8]> {
     let digits = match text {
         [digits @ .., PAD, PAD] | [digits @ .., PAD] => digits,
@@ -71,7 +71,7 @@ mod tests {
         out
     }
 
-    /// The examples of the RFC, section 10.
+    /// The test vectors of RFC 4648, section 10.
     #[test]
     fn the_examples_of_the_standard_hold() {
         for (bytes, text) in [

@@ -1,4 +1,4 @@
-//! The other side of the wire: meta requests to bytes, and bytes to the replies.
+//! The client's side of the meta protocol: writes requests and reads replies.
 //!
 //! ```
 //! use larder_protocol::meta::client::{Reading, read_reply};
@@ -23,7 +23,7 @@ use crate::{Fetch, Store};
 /// Appends a meta get.
 ///
 /// # Errors
-/// [`UnsendableKey`]; nothing has been appended.
+/// [`UnsendableKey`]; `out` is unchanged.
 pub fn fetch(out: &mut Vec<u8>, fetch: &Fetch<'_>) -> Result<(), UnsendableKey> {
     check_sendable(fetch.key)?;
     out.extend_from_slice(b"mg ");
@@ -47,10 +47,10 @@ pub fn fetch(out: &mut Vec<u8>, fetch: &Fetch<'_>) -> Result<(), UnsendableKey> 
     Ok(())
 }
 
-/// Appends a meta set of `value`: its key, exptime and flags, without further conditions.
+/// Appends a meta set of `value` with its key, exptime and flags, without further conditions.
 ///
 /// # Errors
-/// [`UnsendableKey`]; nothing has been appended.
+/// [`UnsendableKey`]; `out` is unchanged.
 pub fn store(out: &mut Vec<u8>, head: &Store<'_>, value: &[u8]) -> Result<(), UnsendableKey> {
     check_sendable(head.key)?;
     out.extend_from_slice(b"ms ");
@@ -71,21 +71,21 @@ pub fn store(out: &mut Vec<u8>, head: &Store<'_>, value: &[u8]) -> Result<(), Un
     Ok(())
 }
 
-/// An answer. Borrows from the bytes it was read from.
+/// A reply. Borrows from the bytes it was read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply<'a> {
-    /// `HD`, `VA`, `EN`, `NS`, `EX`, `NF` or `MN`; of an error line its first two letters.
+    /// `HD`, `VA`, `EN`, `NS`, `EX`, `NF` or `MN`; for an error line its first two letters.
     pub code: [u8; 2],
     /// The line, without its end.
     pub line: &'a [u8],
-    /// The value behind a `VA`.
+    /// The value that follows a `VA`.
     pub value: Option<&'a [u8]>,
 }
 
-/// What [`read_reply`] makes of the bytes at hand.
+/// The result of [`read_reply`].
 pub type Reading<'a> = crate::Reading<Reply<'a>>;
 
-/// Reads the first reply of `input`. Knows nothing of what was read before.
+/// Reads the first reply of `input`. Keeps no state between calls.
 pub fn read_reply(input: &[u8]) -> Reading<'_> {
     let Some(newline) = memchr(b'\n', input) else {
         return match input.len() {

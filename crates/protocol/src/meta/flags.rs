@@ -1,16 +1,16 @@
-//! The one table of flags: what the parser knows, and docs/protocol.md shows.
+//! The table of flags, shared by the parser and docs/protocol.md.
 
 /// A flag.
 #[derive(Clone, Copy, Debug)]
 pub struct Flag {
     /// Its letter.
     pub letter: u8,
-    /// What stands behind the letter.
+    /// The token that follows the letter; empty: none.
     pub token: &'static str,
-    /// The commands that it means something to: `g`et, `s`et, `d`elete, `a`rithmetic. The others
-    /// accept and ignore it.
+    /// The commands that use it: `g`et, `s`et, `d`elete, `a`rithmetic. The other commands accept
+    /// and ignore it.
     pub commands: &'static str,
-    /// What it means.
+    /// Its effect.
     pub meaning: &'static str,
 }
 
@@ -59,7 +59,7 @@ flags! {
 pub(super) struct Letters(u128);
 
 impl Letters {
-    /// Those that flags have.
+    /// The letters of all flags.
     pub(super) const KNOWN: Self = {
         let (mut letters, mut rest) = (0, FLAGS);
         while let [flag, others @ ..] = rest {

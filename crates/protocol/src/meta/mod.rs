@@ -1,6 +1,6 @@
-//! The meta protocol: lines of the text protocol whose names have two letters, with flags of one
-//! letter each, some with a token behind it. Answers repeat the flags that ask for something, in
-//! the order of the request.
+//! The meta protocol: lines of the text protocol whose names have two letters, with one-letter
+//! flags, some with a token. Responses repeat the flags that ask for something, in the order of the
+//! request.
 //!
 //! Source: memcached's doc/protocol.txt, "Meta Commands". Files in reading order: [`flags`],
 //! [`base64`], `parse`, [`render`], [`client`].
@@ -15,24 +15,24 @@ use larder_item::KEY_BYTES_MAX;
 
 use crate::Response;
 
-/// How a meta command is to be answered.
+/// How to respond to a meta command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
     /// The key as the peer wrote it.
     pub key: &'a [u8],
-    /// Is that base64?
+    /// True if the key is in base64.
     pub base64: bool,
-    /// The flags behind the key, and behind the length of a value.
+    /// The flags after the key, or after the length of a value.
     pub flags: &'a [u8],
-    /// The length of a store's value; `None` for other commands.
+    /// The length of a store's value in bytes; `None` for other commands.
     pub value_bytes: Option<usize>,
-    /// The peer does not want to hear the outcome that it expects (`q`).
+    /// True if the peer wants no response to the expected outcome (`q`).
     pub quiet: bool,
 }
 
 impl<'a> Frame<'a> {
-    /// Is the peer not told of this outcome? A quiet get is not told of a miss; the others are not
-    /// told of success, unless it is a counter that was created.
+    /// True if the peer wants no such response. A quiet get hides a miss; other quiet commands hide
+    /// success, except for a counter that was created.
     pub fn hides(&self, response: &Response) -> bool {
         let expected = match response {
             Response::Miss | Response::Stored(_) | Response::Deleted => true,
@@ -42,7 +42,7 @@ impl<'a> Frame<'a> {
         self.quiet && expected
     }
 
-    /// The key that the peer means, of which `decoded` holds the bytes if it was written in base64.
+    /// Returns the key, decoded into `decoded` if it is in base64.
     pub fn decoded_key<'k>(&self, decoded: &'k mut [u8; KEY_BYTES_MAX]) -> Option<&'k [u8]>
     where
         'a: 'k,
@@ -50,7 +50,7 @@ impl<'a> Frame<'a> {
         if self.base64 { base64::decode(self.key, decoded) } else { Some(self.key) }
     }
 
-    /// The frame with bytes of its own.
+    /// Returns a copy with bytes of its own.
     pub fn keep(&self) -> Kept {
         let Self { key, base64, flags, value_bytes, quiet } = *self;
         let bytes = [key, flags].concat().into();
@@ -70,7 +70,7 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// The frame.
+    /// Returns the frame.
     pub fn frame(&self) -> Frame<'_> {
         let Self { ref bytes, key_bytes, base64, value_bytes, quiet } = *self;
         let (key, flags) = bytes.split_at(key_bytes.min(bytes.len()));

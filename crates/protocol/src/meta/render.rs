@@ -1,4 +1,4 @@
-//! Outcomes to bytes.
+//! Renders meta responses into bytes.
 
 use super::Frame;
 use crate::text::render::push_number;
@@ -6,7 +6,7 @@ use crate::text::words::Words;
 use crate::text::{self, LINE_END};
 use crate::{Counted, Response, Shown, Stored, Win};
 
-/// Appends what a get says of an item. If its value is shown, that follows, and [`Response::Hit`].
+/// Appends the response to a get. With the value, the value follows, then [`Response::Hit`].
 #[inline]
 pub fn shown(out: &mut Vec<u8>, shown: &Shown<'_>, frame: &Frame<'_>) {
     if shown.with_value {
@@ -40,7 +40,7 @@ pub fn shown(out: &mut Vec<u8>, shown: &Shown<'_>, frame: &Frame<'_>) {
     out.extend_from_slice(LINE_END);
 }
 
-/// Appends what `me` says of an item.
+/// Appends the response to `me`.
 pub fn inspected(out: &mut Vec<u8>, shown: &Shown<'_>, frame: &Frame<'_>) {
     out.extend_from_slice(b"ME ");
     out.extend_from_slice(frame.key);
@@ -61,7 +61,7 @@ pub fn inspected(out: &mut Vec<u8>, shown: &Shown<'_>, frame: &Frame<'_>) {
     out.extend_from_slice(LINE_END);
 }
 
-/// Appends the answer to a command.
+/// Appends the response to a command.
 #[inline]
 pub fn response(out: &mut Vec<u8>, response: &Response, frame: &Frame<'_>) {
     match *response {
@@ -77,7 +77,7 @@ pub fn response(out: &mut Vec<u8>, response: &Response, frame: &Frame<'_>) {
     }
 }
 
-/// Appends an outcome, and what is known of the item if it was to be stored.
+/// Appends an outcome, with the metadata of the item if it was to be stored.
 fn outcome(out: &mut Vec<u8>, outcome: &[u8], stored: Option<Stored>, frame: &Frame<'_>) {
     out.extend_from_slice(outcome);
     for flag in Words::new(frame.flags) {
@@ -90,7 +90,7 @@ fn outcome(out: &mut Vec<u8>, outcome: &[u8], stored: Option<Stored>, frame: &Fr
     out.extend_from_slice(LINE_END);
 }
 
-/// What a store that failed tells of its item: no cas token, and the length that it was to have.
+/// Returns the metadata that a failed store reports: no cas token and the announced length.
 fn unchanged(frame: &Frame<'_>) -> Option<Stored> {
     frame.value_bytes.map(|value_bytes| Stored { cas: 0, value_bytes })
 }
@@ -122,7 +122,7 @@ fn number(out: &mut Vec<u8>, counted: &Counted, frame: &Frame<'_>) {
     }
 }
 
-/// Appends what every answer repeats: the opaque and the key.
+/// Appends a flag that every response repeats: the opaque or the key.
 fn echo(out: &mut Vec<u8>, flag: &[u8], frame: &Frame<'_>) {
     match flag {
         [b'O', ..] => {

@@ -1,4 +1,4 @@
-//! Arguments: what stands behind a command's name, one function for each form of it.
+//! Parses the arguments of commands, one function per form.
 
 use larder_item::{Direction, KEY_BYTES_MAX, StoreMode};
 
@@ -8,7 +8,7 @@ use crate::{
     Arithmetic, Bad, ClientError, Command, Delete, Frame, Parsed, StatsSection, Store, number,
 };
 
-/// The arguments of a line of `consumed` bytes. `words` have passed its name.
+/// The arguments of a line of `consumed` bytes. `words` stands after the name.
 pub(super) struct Arguments<'a> {
     pub(super) words: Words<'a>,
     pub(super) consumed: usize,
@@ -17,8 +17,8 @@ pub(super) struct Arguments<'a> {
 impl<'a> Arguments<'a> {
     /// `<key> <flags> <exptime> <bytes> [<cas>] [noreply]`
     ///
-    /// From the moment the length is known a refusal swallows the value, and tells of it as the
-    /// peer wished. Before that neither is possible.
+    /// Once the length is known, a refusal skips the value and honours `noreply`. Before that it
+    /// can do neither.
     pub(super) fn store(mut self, mode: StoreMode, with_cas: bool) -> Parsed<'a> {
         let key = self.words.next();
         self.store_of(key, mode, with_cas, None)
@@ -69,9 +69,9 @@ impl<'a> Arguments<'a> {
 
     /// `<key> [noreply]`
     ///
-    /// A number behind the key once was a delay. Zero meant none; any other is a request for
-    /// something that does not exist, which must not delete at once. Another word is ignored, but
-    /// not two: whoever writes them expects a different command.
+    /// A number after the key once was a delay. Zero meant none; any other number asks for a
+    /// delayed deletion, which no longer exists and must not become an immediate one. One other
+    /// word is ignored. Two are refused: the client expects a different command.
     pub(super) fn delete(mut self) -> Parsed<'a> {
         let Some(key) = self.words.next() else {
             return self.refuse(ClientError::BadFormat, false);
@@ -158,7 +158,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// `[graceful]`, of which a beginning will do. A `noreply` is one word too many.
+    /// `[graceful]`, or any prefix of it. A `noreply` is one word too many.
     pub(super) fn shutdown(mut self) -> Parsed<'a> {
         let graceful = match (self.words.next(), self.words.next()) {
             (None, _) => Some(false),
@@ -172,8 +172,8 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// `[<section>]`: `items`, `slabs`, `sizes` and `larder` in full, `reset`, `settings`, `detail`,
-    /// `cachedump` and `conns` also by any beginning, in this order.
+    /// `[<section>]`: `items`, `slabs`, `sizes` and `larder` in full; `reset`, `settings`,
+    /// `detail`, `cachedump` and `conns` also by any prefix, tried in this order.
     pub(super) fn stats(mut self) -> Parsed<'a> {
         let section = match self.words.next() {
             None => StatsSection::General,
@@ -205,12 +205,13 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// Any number of words without a meaning, behind a command that is answered in any case.
+    /// Accepts any number of ignored words, for a command that is always answered.
     pub(super) fn answered(self, asked: Command<'a>) -> Parsed<'a> {
         command(asked, false, self.consumed)
     }
 
-    /// No command at all. What looks like a web browser is hung up on.
+    /// Refuses an unknown command. Closes the connection if the line looks like a request of a web
+    /// browser.
     pub(super) fn unknown(mut self) -> Parsed<'a> {
         let more = self.words.next().is_some();
         let last = self.words.skip_to_last();
@@ -222,7 +223,7 @@ impl<'a> Arguments<'a> {
         self.refuse(ClientError::UnknownCommand, last == b"noreply")
     }
 
-    /// A line that is no command and has nothing behind it. A `quiet` peer is not told.
+    /// Refuses a line that no value follows. A `quiet` peer gets no error.
     pub(super) fn refuse(&self, error: ClientError, quiet: bool) -> Parsed<'a> {
         Parsed::Bad(Bad {
             error: (!quiet).then_some(error.into()),
@@ -234,7 +235,7 @@ impl<'a> Arguments<'a> {
     }
 }
 
-/// memcached has no more size classes than that.
+/// memcached has fewer size classes than this.
 const CLASSES_MAX: u32 = 64;
 
 #[inline]
@@ -242,13 +243,13 @@ pub(super) fn command(command: Command<'_>, quiet: bool, consumed: usize) -> Par
     Parsed::Command { command, frame: Frame::Text { quiet }, consumed }
 }
 
-/// A key, unless it is too long. Words are never empty.
+/// Returns the key if it is not too long. Words are never empty.
 #[inline]
 pub(crate) fn short(key: &[u8]) -> Option<&[u8]> {
     (key.len() <= KEY_BYTES_MAX).then_some(key)
 }
 
-/// The length of a value.
+/// Parses the length of a value.
 pub(crate) fn value_bytes(word: &[u8]) -> Option<usize> {
     let bytes = usize::try_from(number::signed_32(word)?).ok()?;
     (bytes <= VALUE_BYTES_MAX).then_some(bytes)

@@ -1,4 +1,4 @@
-//! Lines of `lru_crawler metadump` and `mgdump`, and keys as they stand in logs.
+//! Lines of `lru_crawler metadump` and `mgdump`, and keys as logs write them.
 
 use super::render::push_number;
 use crate::meta::base64;
@@ -8,23 +8,23 @@ use crate::meta::base64;
 pub struct DumpedItem<'a> {
     /// Its key.
     pub key: &'a [u8],
-    /// When it dies, as Unix time; never where `None`.
+    /// When it expires, as a Unix time in seconds; `None`: never.
     pub deadline_unix_secs: Option<i64>,
-    /// When it was last stored or read, as Unix time.
+    /// Its last store or read, as a Unix time in seconds.
     pub seen_unix_secs: i64,
     /// Its cas token.
     pub cas: u64,
-    /// Had it been read?
+    /// True if it was read.
     pub fetched: bool,
     /// The size class that memcached would keep it in.
     pub class: u8,
-    /// Its size as memcached would count it, in bytes.
+    /// Its size in bytes as memcached counts it.
     pub item_bytes: u64,
-    /// The client's bits.
+    /// The client flags.
     pub flags: u32,
 }
 
-/// Appends an item's line of `metadump`. It ends in a newline alone, as memcached's does.
+/// Appends an item's line of `metadump`. Like memcached's, it ends in a newline alone.
 pub fn meta(out: &mut Vec<u8>, item: &DumpedItem<'_>) {
     out.extend_from_slice(b"key=");
     push_uri(out, item.key);
@@ -44,8 +44,8 @@ pub fn meta(out: &mut Vec<u8>, item: &DumpedItem<'_>) {
     out.extend_from_slice(b" \n");
 }
 
-/// Appends an item's line of `mgdump`: the command that asks for it. A key that could not stand in a line is
-/// encoded.
+/// Appends an item's line of `mgdump`: the command that fetches it. A key that a line cannot hold
+/// is written in base64.
 pub fn get(out: &mut Vec<u8>, key: &[u8]) {
     out.extend_from_slice(b"mg ");
     if is_word(key) {
@@ -57,8 +57,8 @@ pub fn get(out: &mut Vec<u8>, key: &[u8]) {
     out.extend_from_slice(super::LINE_END);
 }
 
-/// Appends a key, or a part of one, as it is. One that could not stand in a line, which the binary protocol allows, is
-/// appended as in a URI: it must not end the line, let alone the list.
+/// Appends a key, or a part of one, as it is. A key that a line cannot hold, which the binary
+/// protocol allows, is appended in URI encoding: it must not end the line, let alone the list.
 ///
 /// ```
 /// let mut out = Vec::new();
@@ -78,8 +78,8 @@ fn is_word(key: &[u8]) -> bool {
     key.iter().all(|byte| *byte > b' ' && *byte != DELETE)
 }
 
-/// Appends a key as it stands in a URI: letters, digits and `-._~` as they are, any other byte as `%` and two
-/// digits. So many bytes become three times as many at most.
+/// Appends a key in URI encoding: letters, digits and `-._~` as they are, any other byte as `%` and
+/// two digits. The result is at most three times as long as the key.
 pub(super) fn push_uri(out: &mut Vec<u8>, key: &[u8]) {
     for byte in key {
         match byte {
@@ -93,7 +93,7 @@ fn hex_digit(number: u8) -> u8 {
     if number < 10 { b'0' + number } else { b'A' - 10 + number }
 }
 
-/// The control byte behind the printable ones.
+/// DEL, the control byte after the printable ones.
 const DELETE: u8 = 0x7f;
 
 #[cfg(test)]

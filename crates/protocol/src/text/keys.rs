@@ -1,4 +1,4 @@
-//! The keys of one `get`, `gets`, `gat`, `gats`, `lease-get` or `metaget`, handed out one by one.
+//! The keys of one `get`, `gets`, `gat`, `gats`, `lease-get` or `metaget`, yielded one by one.
 
 use larder_item::KEY_BYTES_MAX;
 use memchr::memchr;
@@ -7,16 +7,15 @@ use super::line::Line;
 use super::words::trim_spaces;
 use crate::{Command, Frame, Parsed};
 
-/// What is left of a line that names keys, once it has been checked. The line itself stays with the
-/// caller.
+/// The rest of a checked line that names keys. The line itself stays with the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Keys {
     ask: Ask,
-    /// Bytes of the line that are not used up, its end included.
+    /// Bytes of the line that are not consumed yet, its end included.
     left_bytes: usize,
 }
 
-/// What is asked for each key.
+/// The command to yield for each key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ask {
     Get { with_cas: bool, exptime: Option<i64> },
@@ -36,8 +35,8 @@ impl Ask {
 }
 
 impl Keys {
-    /// The keys that `line` names in `names`, its last part, which begins with the first one. All keys are
-    /// checked before any is answered: `None` if there are none or if one is too long.
+    /// Returns the keys in `names`, the last part of `line`, which begins with the first key. All
+    /// keys are checked before any is answered: `None` if there are none or if one is too long.
     #[inline]
     pub(super) fn of(line: &Line<'_>, names: &[u8], ask: Ask) -> Option<Self> {
         if names.is_empty() || !all_short(names) {
@@ -47,8 +46,8 @@ impl Keys {
         Some(Self { ask, left_bytes: names.len() + end_bytes })
     }
 
-    /// The next key, or [`Command::EndOfKeys`] for the line's end, which is when the line is used
-    /// up. `input` begins where the line was left.
+    /// Returns the next key, or [`Command::EndOfKeys`] for the end of the line, which consumes it.
+    /// `input` begins at the first byte that is not consumed.
     #[inline]
     pub(super) fn next<'a>(&mut self, input: &'a [u8]) -> Parsed<'a> {
         let Some(with_end) = input.get(..self.left_bytes) else {
@@ -65,7 +64,7 @@ impl Keys {
         self.take_first(names, 0)
     }
 
-    /// Takes the key that `names` begin with and the spaces behind it.
+    /// Consumes the first key of `names` and the spaces after it.
     #[inline]
     pub(super) fn take_first<'a>(&mut self, names: &'a [u8], skipped_bytes: usize) -> Parsed<'a> {
         let key_bytes = memchr(b' ', names).unwrap_or(names.len());
@@ -80,7 +79,7 @@ impl Keys {
     }
 }
 
-/// Is no key longer than keys may be?
+/// True if no key exceeds the length limit.
 #[inline]
 fn all_short(names: &[u8]) -> bool {
     names.len() <= KEY_BYTES_MAX

@@ -1,4 +1,4 @@
-//! Lines: where a request ends, and when it is too long to wait for its end.
+//! Finds the end of a line and refuses lines that are too long.
 
 use memchr::memchr;
 
@@ -7,14 +7,14 @@ use super::SHORT_LINE_BYTES_MAX;
 /// The line at the beginning of some bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Line<'a> {
-    /// What it says, without its end.
+    /// The line without its end.
     pub(super) text: &'a [u8],
-    /// Its length, with its end.
+    /// Its length with its end, in bytes.
     pub(super) bytes: usize,
 }
 
 impl<'a> Line<'a> {
-    /// Cuts off the end of a line: a newline, and one carriage return before it.
+    /// Strips the end of a line: a newline, and one carriage return before it.
     #[inline]
     pub(super) fn new(with_end: &'a [u8]) -> Self {
         let text = with_end.strip_suffix(b"\n").unwrap_or(with_end);
@@ -22,20 +22,19 @@ impl<'a> Line<'a> {
     }
 }
 
-/// What [`find`] found.
+/// The result of [`find`].
 #[derive(Debug)]
 pub(super) enum Found<'a> {
-    /// A whole line.
+    /// A complete line.
     Line(Line<'a>),
-    /// The beginning of a line that may still become longer.
+    /// The beginning of a line that is not too long yet.
     Beginning,
-    /// A line that is longer than any but a list of keys may be.
+    /// A line longer than the limit; only a list of keys may be that long.
     Long,
 }
 
-/// Looks for the end of the line that `input` begins with. Its first `scanned_bytes` are known to
-/// hold no newline. Whether a line is too long depends on its bytes alone, not on how many arrive
-/// at once.
+/// Finds the end of the line that `input` begins with. The first `scanned_bytes` hold no newline.
+/// Whether a line is too long depends on its bytes alone, not on how they arrive.
 #[inline]
 pub(super) fn find(input: &[u8], scanned_bytes: usize) -> Found<'_> {
     let unscanned = input.get(scanned_bytes..).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! The text protocol before a peer has said who it is: a `set` whose value is a user and a password,
-//! whatever its key, and nothing else.
+//! The text protocol before a peer has logged in: it accepts a `set` with any key, whose value is a
+//! user and a password, and nothing else.
 
 use memchr::memchr;
 
@@ -7,7 +7,7 @@ use super::words::Words;
 use super::{LINE_END, SHORT_LINE_BYTES_MAX};
 use crate::{Bad, ClientError, Command, Frame, Parsed, number};
 
-/// The login that `input` begins with.
+/// Parses the login that `input` begins with.
 pub(crate) fn parse(input: &[u8]) -> Parsed<'_> {
     let searched = input.get(..=SHORT_LINE_BYTES_MAX).unwrap_or(input);
     let Some((line, rest)) = memchr(b'\n', searched).and_then(|at| input.split_at_checked(at + 1))
@@ -44,14 +44,14 @@ pub(crate) fn parse(input: &[u8]) -> Parsed<'_> {
     Parsed::Command { command, frame: Frame::default(), consumed }
 }
 
-/// The length that `set <key> <flags> <exptime> <bytes>` announces.
+/// Returns the length that `set <key> <flags> <exptime> <bytes>` announces.
 fn credentials_bytes(line: &[u8]) -> Option<u32> {
     let mut words = Words::new(line);
     (words.next()? == b"set").then_some(())?;
     words.nth(3).and_then(number::unsigned_32)
 }
 
-/// Without an error, the connection is closed.
+/// Refuses a login. Without an error, the connection closes.
 fn refuse(error: Option<ClientError>, consumed: usize, swallow: u64) -> Parsed<'static> {
     Parsed::Bad(Bad {
         error: error.map(Into::into),
@@ -62,14 +62,14 @@ fn refuse(error: Option<ClientError>, consumed: usize, swallow: u64) -> Parsed<'
     })
 }
 
-/// User and password together may have so many bytes.
+/// The maximum length of user and password together, in bytes.
 const CREDENTIALS_BYTES_MAX: u32 = 16 * 1024;
 
-/// A refused login of at most this length is skipped, so that the client may try again behind it. No
-/// client sends a longer one: what follows such a line is read as the next login.
+/// A refused login up to this length is skipped, so that the client can try again. No client sends
+/// a longer one: the bytes after such a line are parsed as the next login.
 const REFUSED_BYTES_MAX: usize = 1024 * 1024;
 
-/// A line of so few bytes, its newline included, can be no login.
+/// A line of at most this length, its newline included, cannot be a login.
 const TOO_SHORT_BYTES: usize = 6;
 
 #[cfg(test)]

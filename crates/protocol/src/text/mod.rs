@@ -1,11 +1,12 @@
 //! The classic text protocol: [`parse`] and [`render`] are the server's side, [`client`] is the
-//! other.
+//! client's.
 //!
-//! A line of words, its name first, ended by a newline that may have a carriage return before it. A
-//! value follows the line that announces its length, and must end in [`LINE_END`].
+//! A request is a line of words, beginning with its name; the line ends in a newline with an
+//! optional carriage return before it. A value follows the line that announces its length, and must
+//! end in [`LINE_END`].
 //!
-//! Files in reading order: [`parse`], `line`, `words`, `keys`, `streamed`, `plain`, `arguments`, `login`, `admin`, [`render`],
-//! `refusal`, [`dump`], [`watched`], [`client`].
+//! Files in reading order: [`parse`], `line`, `words`, `keys`, `streamed`, `plain`, `arguments`,
+//! `login`, `admin`, [`render`], `refusal`, [`dump`], [`watched`], [`client`].
 
 mod admin;
 pub(crate) mod arguments;
@@ -24,13 +25,13 @@ pub(crate) mod words;
 
 pub use parse::Parser;
 
-/// What ends a value, and every line of an answer.
+/// The end of a value, and of every line of a response.
 pub const LINE_END: &[u8] = b"\r\n";
 
-/// The longest line, without its end, that is understood as a whole. A longer one ends the
-/// connection, unless it is a `get`, `gets`, `gat` or `gats`, whose keys are then handed out as they
-/// arrive, however many there are.
+/// The maximum length of a line that is parsed as a whole, without its end, in bytes. A longer line
+/// ends the connection, unless it is a `get`, `gets`, `gat` or `gats`, whose keys are then yielded
+/// as they arrive, in any number.
 pub const SHORT_LINE_BYTES_MAX: usize = 2048;
 
-/// The longest value a line can announce. What a cache takes is less.
+/// The maximum length of a value that a line can announce, in bytes. A cache accepts less.
 pub const VALUE_BYTES_MAX: usize = i32::MAX as usize - LINE_END.len();

@@ -1,5 +1,5 @@
-//! The form in which clients write a store, read in one pass. Whatever is written in another way,
-//! and whatever is to be refused, is for [`Arguments`](super::arguments::Arguments) to read.
+//! Parses the form in which clients write a store, in one pass. Any other form and every refusal
+//! are left to [`Arguments`](super::arguments::Arguments).
 
 use larder_item::{KEY_BYTES_MAX, StoreMode};
 use memchr::memchr;
@@ -7,8 +7,8 @@ use memchr::memchr;
 use super::VALUE_BYTES_MAX;
 use crate::Store;
 
-/// `<key> <flags> <exptime> <bytes>[ noreply]`: single spaces, numbers without signs. Also says
-/// whether it is quiet.
+/// Parses `<key> <flags> <exptime> <bytes>[ noreply]`: single spaces, numbers without signs. The
+/// second result is true with `noreply`.
 #[inline(always)] // Its parts stay in registers: what is moved as a whole waits for its parts to be written.
 pub(super) fn store(text: &[u8], mode: StoreMode) -> Option<(Store<'_>, bool)> {
     let key_bytes = memchr(b' ', text).filter(|bytes| (1..=KEY_BYTES_MAX).contains(bytes))?;
@@ -31,7 +31,7 @@ pub(super) fn store(text: &[u8], mode: StoreMode) -> Option<(Store<'_>, bool)> {
     Some((store, quiet))
 }
 
-/// A space and a number of few digits, and what follows them.
+/// Splits off a space and a number of at most [`DIGITS_MAX`] digits.
 #[inline(always)] // As above.
 fn number(text: &[u8]) -> Option<(u64, &[u8])> {
     let digits = text.strip_prefix(b" ")?;
@@ -48,7 +48,7 @@ fn number(text: &[u8]) -> Option<(u64, &[u8])> {
     if count == 0 { None } else { Some((number, digits.get(count..)?)) }
 }
 
-/// As many as a number below 2^32 may have.
+/// The digits of the largest number below 2^32.
 const DIGITS_MAX: usize = 10;
 
 #[cfg(test)]
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
     use crate::{Command, Frame, Parsed};
 
-    /// What the reader of all forms makes of a line.
+    /// Returns the result of the parser for all forms.
     fn read_closely(text: &[u8]) -> Option<(Store<'_>, bool)> {
         let arguments = Arguments { words: Words::begun(text), consumed: 0 };
         match arguments.store(StoreMode::Set, false) {
@@ -81,7 +81,8 @@ mod tests {
         }
     }
 
-    /// The two readers never disagree: what this one takes the other takes too, and as the same.
+    /// The two parsers never disagree: a line that this one accepts, the other accepts with the
+    /// same result.
     #[test]
     fn whatever_is_written_otherwise_is_left_alone() {
         let long = "k".repeat(251);

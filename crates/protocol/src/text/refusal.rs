@@ -2,7 +2,7 @@
 
 use crate::admin::{DumpForm, Refusal};
 
-/// The line that tells of a refusal, without its end.
+/// Returns the line of a refusal, without its end.
 pub(super) fn words(refusal: Refusal) -> &'static str {
     match refusal {
         Refusal::ReassignDisabled => "CLIENT_ERROR slab reassignment disabled",

@@ -1,4 +1,4 @@
-//! Outcomes to bytes.
+//! Renders text responses into bytes.
 
 use std::io::Write;
 
@@ -8,7 +8,7 @@ use super::LINE_END;
 use super::dump::push_word;
 use crate::{ClientError, Counted, Response, ServerError, Shown, WIRE_VERSION};
 
-/// Appends what stands before a hit's value. The value follows, then [`Response::Hit`].
+/// Appends the header of a hit. The value follows, then [`Response::Hit`].
 #[inline]
 pub fn hit_head(out: &mut Vec<u8>, key: &[u8], meta: &Meta, with_cas: bool) {
     out.reserve(HIT_HEAD_BYTES_MAX + key.len());
@@ -25,11 +25,11 @@ pub fn hit_head(out: &mut Vec<u8>, key: &[u8], meta: &Meta, with_cas: bool) {
     out.extend_from_slice(LINE_END);
 }
 
-/// Appends the answer to a command, if it has one.
+/// Appends the response to a command, if it has one.
 #[inline]
 pub fn response(out: &mut Vec<u8>, response: &Response) {
     match *response {
-        // The text protocol has no question for mechanisms.
+        // The text protocol cannot ask for mechanisms.
         Response::Miss | Response::Shown | Response::Close | Response::Mechanisms => {}
         Response::Hit => out.extend_from_slice(LINE_END),
         Response::Number(Counted { number, .. }) => {
@@ -52,8 +52,7 @@ pub fn response(out: &mut Vec<u8>, response: &Response) {
     }
 }
 
-/// Appends the answer to `lease-get` where there is no item. The list is closed by
-/// [`Response::EndOfKeys`].
+/// Appends the response to `lease-get` on a miss. [`Response::EndOfKeys`] ends the list.
 pub fn lease(out: &mut Vec<u8>, key: &[u8], token: u64) {
     out.extend_from_slice(b"LVALUE ");
     out.extend_from_slice(key);
@@ -62,7 +61,7 @@ pub fn lease(out: &mut Vec<u8>, key: &[u8], token: u64) {
     out.extend_from_slice(b" 0 0\r\n\r\n");
 }
 
-/// Appends the answer to `metaget`. The list is closed by [`Response::EndOfKeys`].
+/// Appends the response to `metaget`. [`Response::EndOfKeys`] ends the list.
 pub fn inspected(out: &mut Vec<u8>, shown: &Shown<'_>) {
     out.extend_from_slice(b"META ");
     out.extend_from_slice(shown.key);
@@ -73,7 +72,7 @@ pub fn inspected(out: &mut Vec<u8>, shown: &Shown<'_>) {
     out.extend_from_slice(b"; from: unknown\r\n");
 }
 
-/// Appends one item of `stats cachedump`. The list of them is closed by [`Response::EndOfStats`].
+/// Appends one item of `stats cachedump`. [`Response::EndOfStats`] ends the list.
 pub fn dumped_item(out: &mut Vec<u8>, key: &[u8], value_bytes: usize, exptime_unix_secs: i64) {
     out.extend_from_slice(b"ITEM ");
     push_word(out, key);
@@ -84,7 +83,7 @@ pub fn dumped_item(out: &mut Vec<u8>, key: &[u8], value_bytes: usize, exptime_un
     out.extend_from_slice(b" s]\r\n");
 }
 
-/// Appends one statistic. The list of them is closed by [`Response::EndOfStats`].
+/// Appends one statistic. [`Response::EndOfStats`] ends the list.
 pub fn stat(out: &mut Vec<u8>, name: impl std::fmt::Display, value: impl std::fmt::Display) {
     write!(out, "STAT {name} {value}\r\n").expect("a vector takes any number of bytes");
 }
@@ -102,7 +101,7 @@ fn push_line(out: &mut Vec<u8>, words: &[&str]) {
     out.extend_from_slice(LINE_END);
 }
 
-/// memcached's words for a mistake of the peer's.
+/// Returns memcached's words for a client error.
 fn client_error(error: ClientError) -> &'static str {
     match error {
         ClientError::UnknownCommand => "ERROR",
@@ -144,7 +143,7 @@ fn client_error(error: ClientError) -> &'static str {
     }
 }
 
-/// memcached's words for what the server could not or may not do.
+/// Returns memcached's words for a server error.
 fn server_error(error: ServerError) -> &'static str {
     match error {
         ServerError::TooLarge => "SERVER_ERROR object too large for cache",
@@ -166,6 +165,6 @@ fn server_error(error: ServerError) -> &'static str {
     }
 }
 
-/// Bytes of a hit's head without its key: `VALUE`, spaces, line end, and three numbers of full
-/// width.
+/// The maximum length of a hit's header without its key, in bytes: `VALUE`, spaces, line end, and
+/// three numbers of full width.
 const HIT_HEAD_BYTES_MAX: usize = 6 + 3 + 2 + 10 + 20 + 20;

@@ -1,9 +1,9 @@
-//! The keys of a long `get`, `gets`, `gat` or `gats`, handed out as they arrive.
+//! The keys of a long `get`, `gets`, `gat` or `gats`, yielded as they arrive.
 //!
 //! A line of at most [`SHORT_LINE_BYTES_MAX`](super::SHORT_LINE_BYTES_MAX) bytes is checked as a
-//! whole before its first key is answered (`keys`). A longer one is never kept: each key is used up
-//! once the byte behind it is there, so a connection holds at most one key of it. An error in the
-//! line stands in the place of the end of the list, and the rest of the line is skipped.
+//! whole before its first key is answered (`keys`). A longer line is never kept: each key is
+//! consumed once the byte after it has arrived, so a connection buffers at most one key of it. An
+//! error in the line takes the place of the end of the list, and the rest of the line is skipped.
 
 use larder_item::KEY_BYTES_MAX;
 use memchr::{memchr, memchr2};
@@ -12,7 +12,7 @@ use super::keys::Ask;
 use super::words::trim_spaces;
 use crate::{Bad, ClientError, Command, Frame, Parsed, number};
 
-/// What the next bytes of a long line are.
+/// The state of a long line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StreamedKeys {
     expected: Expected,
@@ -26,25 +26,25 @@ enum Expected {
     },
     FirstKey(Ask),
     NextKey(Ask),
-    /// The rest of a line that was refused.
+    /// The rest of a refused line.
     Refused,
 }
 
-/// The word that some bytes begin with.
+/// The first word of some bytes.
 enum Word<'a> {
-    /// A complete word; spaces before it are not part of it.
+    /// A complete word, without the spaces before it.
     Whole(&'a [u8]),
-    /// The line ends here. Holds the length of its end.
+    /// The end of the line. Holds the length of the end in bytes.
     LineEnd(usize),
-    /// The bytes end within a word, or before one, and it is no longer than it may be.
+    /// The bytes end within or before a word, which is not too long yet.
     Partial,
-    /// A word longer than any key. Holds how much of it has arrived.
+    /// A word longer than any key. Holds the length that has arrived, in bytes.
     TooLong(usize),
 }
 
 impl StreamedKeys {
-    /// The list that a long line announces by its name, and the length of the name with the space
-    /// behind it. `None` if the line begins with no name that may be followed by a long list.
+    /// Returns the list that a long line announces by its name, and the length of the name with the
+    /// space after it. `None` if the line begins with no name that allows a long list.
     pub(super) fn begin(line: &[u8]) -> Option<(Self, usize)> {
         let get = |with_cas| Expected::FirstKey(Ask::Get { with_cas, exptime: None });
         let names: [(&[u8], Expected); 4] = [
@@ -59,18 +59,18 @@ impl StreamedKeys {
         if spaces > LEADING_SPACES_MAX {
             return None;
         }
-        // As with a short line, spaces before the name make it unknown.
+        // As in a short line, spaces before the name make the command unknown.
         let expected = if spaces > 0 { Expected::Refused } else { expected };
         Some((Self { expected }, spaces + name.len()))
     }
 
-    /// True if the line was refused when it began: the caller reports that it is unknown.
+    /// True if the line was refused at its beginning: the caller reports an unknown command.
     pub(super) fn is_refused(&self) -> bool {
         self.expected == Expected::Refused
     }
 
-    /// The next step in `input`, which begins where the line was left, and true if the line is used
-    /// up with it.
+    /// Returns the next result for `input`, which begins at the first byte that is not consumed,
+    /// and true if that completes the line.
     pub(super) fn next<'a>(&mut self, input: &'a [u8]) -> (Parsed<'a>, bool) {
         if self.is_refused() {
             return skip_line(input);
@@ -113,7 +113,7 @@ impl StreamedKeys {
         }
     }
 
-    /// Reports an error. What follows in the line is skipped.
+    /// Reports an error and skips the rest of the line.
     fn refuse(&mut self, error: ClientError, consumed: usize) -> Parsed<'static> {
         self.expected = Expected::Refused;
         let (error, frame) = (Some(error.into()), Frame::default());
@@ -130,8 +130,8 @@ fn skip_line(input: &[u8]) -> (Parsed<'_>, bool) {
     }
 }
 
-/// The word or the line end that `rest` begins with. A carriage return belongs to the line end only
-/// if a newline follows it.
+/// Returns the first word or line end of `rest`. A carriage return belongs to the line end only if
+/// a newline follows it.
 fn first_word(rest: &[u8]) -> Word<'_> {
     let end = memchr2(b' ', b'\n', rest);
     match end.and_then(|end| rest.split_at_checked(end)) {
@@ -151,5 +151,5 @@ fn first_word(rest: &[u8]) -> Word<'_> {
     }
 }
 
-/// The leading spaces behind which memcached still looks for a command.
+/// The number of leading spaces after which memcached still looks for a command.
 const LEADING_SPACES_MAX: usize = 100;

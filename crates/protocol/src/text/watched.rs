@@ -1,4 +1,4 @@
-//! Lines that `watch` shows.
+//! Lines for `watch` clients.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -7,64 +7,64 @@ use std::time::Duration;
 
 use super::dump::push_uri;
 
-/// What came of looking for an item.
+/// The result of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sought {
-    /// There is none.
+    /// The item does not exist.
     NotFound,
-    /// There is one.
+    /// The item exists.
     Found,
-    /// It was there when everything was flushed.
+    /// The item was flushed.
     Flushed,
-    /// Its deadline has passed.
+    /// The item has expired.
     Expired,
 }
 
-/// What came of a store.
+/// The result of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Its condition did not hold.
+    /// The condition of the store did not hold.
     NotStored,
-    /// Done.
+    /// The item was stored.
     Stored,
-    /// The item's cas token is another one.
+    /// The item has another cas token.
     Exists,
     /// There is no item to change.
     NotFound,
-    /// The item is larger than items may be.
+    /// The item exceeds the item size limit.
     TooLarge,
-    /// There is no memory for it.
+    /// The server is out of memory.
     NoMemory,
 }
 
-/// How a connection ended.
+/// Why a connection closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closing {
-    /// By a mistake of either side.
+    /// An error of client or server.
     Error,
-    /// The client wanted it so.
+    /// The client closed it.
     Normal,
-    /// It had been idle for too long.
+    /// It was idle for too long.
     IdleTimeout,
     /// The server stops.
     Shutdown,
 }
 
-/// Where an item stands and how large it is.
+/// The size class and the value length of an item.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
-    /// The size class that memcached would keep it in; 0 where there is no item.
+    /// The size class that memcached would keep it in; 0 if there is no item.
     pub class: u8,
-    /// Bytes of its value.
+    /// Length of its value in bytes.
     pub value_bytes: usize,
 }
 
-/// Appends what every line begins with.
+/// Appends the beginning of every line: time and line number.
 pub fn stamp(out: &mut Vec<u8>, unix: Duration, number: u64) {
     push(out, format_args!("ts={}.{:06} gid={number} ", unix.as_secs(), unix.subsec_micros()));
 }
 
-/// Appends the rest of the line of a look for an item.
+/// Appends the rest of the line of a lookup.
 pub fn item_get(out: &mut Vec<u8>, key: &[u8], sought: Sought, size: Size, connection: u64) {
     out.extend_from_slice(b"type=item_get key=");
     push_uri(out, key);
@@ -78,7 +78,8 @@ pub fn item_get(out: &mut Vec<u8>, key: &[u8], sought: Sought, size: Size, conne
     push(out, format_args!(" status={status} clsid={class} cfd={connection} size={value_bytes}\n"));
 }
 
-/// Appends the rest of the line of a store by `command`, of an item with so many seconds to live, 0 for ever.
+/// Appends the rest of the line of a store by `command`; `ttl_secs` is 0 for an item that does not
+/// expire.
 pub fn item_store(
     out: &mut Vec<u8>,
     key: &[u8],
@@ -107,8 +108,8 @@ pub fn item_store(
     );
 }
 
-/// Appends the rest of the line of an eviction: of an item with so many seconds to live, for ever where `None`,
-/// that was last wanted so many seconds ago.
+/// Appends the rest of the line of an eviction; `ttl_secs` is `None` for an item that does not
+/// expire, `idle_secs` counts from its last use.
 pub fn eviction(
     out: &mut Vec<u8>,
     key: &[u8],
@@ -138,14 +139,14 @@ pub fn deleted(out: &mut Vec<u8>, key: &[u8], command: &str, size: Size) {
     push(out, format_args!(" cmd={command} clsid={class} size={value_bytes}\n"));
 }
 
-/// Appends the rest of the line of a new connection, over TCP where it has an address.
+/// Appends the rest of the line of a new connection. `peer` is `None` for a unix socket.
 pub fn connection_new(out: &mut Vec<u8>, peer: Option<SocketAddr>, connection: u64) {
     out.extend_from_slice(b"type=conn_new ");
     push_peer(out, peer);
     push(out, format_args!(" cfd={connection}\n"));
 }
 
-/// Appends the rest of the line of a connection that ends.
+/// Appends the rest of the line of a closed connection.
 pub fn connection_close(
     out: &mut Vec<u8>,
     peer: Option<SocketAddr>,
@@ -163,7 +164,7 @@ pub fn connection_close(
     push(out, format_args!(" reason={reason} cfd={connection}\n"));
 }
 
-/// Appends the line that tells a slow watcher how many it has missed. It has no stamp.
+/// Appends the line that reports skipped lines to a slow watcher. It has no timestamp.
 pub fn skipped(out: &mut Vec<u8>, count: u64) {
     push(out, format_args!("skipped={count}\n"));
 }

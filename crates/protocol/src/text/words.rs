@@ -1,9 +1,9 @@
-//! Words: what a line consists of.
+//! The words of a line.
 
 /// The words of a line, separated by any number of spaces. A tab is part of a word.
 ///
-/// Only the first [`Words::COUNT_MAX`] words of a line exist; the keys of a get, which have no such
-/// limit, are not read through this.
+/// Yields only the first [`Words::COUNT_MAX`] words of a line. The keys of a get have no such limit
+/// and are not read with this type.
 #[derive(Clone, Debug)]
 pub(crate) struct Words<'a> {
     rest: &'a [u8],
@@ -12,37 +12,37 @@ pub(crate) struct Words<'a> {
 }
 
 impl<'a> Words<'a> {
-    /// memcached's tokens per line; what follows them is ignored.
+    /// memcached's maximum of tokens per line; it ignores the rest.
     pub(crate) const COUNT_MAX: u8 = 23;
 
-    /// The words of a line without its end.
+    /// Returns the words of a line without its end.
     pub(crate) fn new(line: &'a [u8]) -> Self {
         Self { rest: line, last: b"", left_count: Self::COUNT_MAX }
     }
 
-    /// The words behind the first one of a line.
+    /// Returns the words after the first one of a line.
     #[inline]
     pub(crate) fn begun(rest: &'a [u8]) -> Self {
         Self { rest, last: b"", left_count: Self::COUNT_MAX - 1 }
     }
 
-    /// What follows the words taken so far, from the first byte of the next one.
+    /// Returns the bytes after the words yielded so far, from the next word on.
     pub(crate) fn rest(&self) -> &'a [u8] {
         trim_spaces(self.rest)
     }
 
-    /// How many words have been taken.
+    /// Returns the number of words yielded.
     pub(crate) fn taken_count(&self) -> u8 {
         Self::COUNT_MAX - self.left_count
     }
 
-    /// The line's last word, taken or not. Those before it are skipped.
+    /// Skips to the line's last word and returns it, even if it was already yielded.
     pub(crate) fn skip_to_last(&mut self) -> &'a [u8] {
         while self.next().is_some() {}
         self.last
     }
 
-    /// Is the line's last word, taken or not, `noreply`? Those before it are skipped.
+    /// Skips to the line's last word; true if it is `noreply`, even if it was already yielded.
     pub(crate) fn end_in_noreply(&mut self) -> bool {
         self.skip_to_last() == b"noreply"
     }
@@ -64,7 +64,7 @@ impl<'a> Iterator for Words<'a> {
     }
 }
 
-/// Drops the spaces that `bytes` begin with.
+/// Strips leading spaces.
 #[inline]
 pub(crate) fn trim_spaces(bytes: &[u8]) -> &[u8] {
     let spaces = bytes.iter().take_while(|byte| **byte == b' ').count();

@@ -1,43 +1,43 @@
-//! Bytes to replies.
+//! Parses bytes into replies.
 
 use crate::binary::header::RESPONSE_MAGIC;
 use crate::binary::{HEADER_BYTES, Header};
 
-/// An answer. Borrows from the bytes it was read from.
+/// A reply. Borrows from the bytes it was read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply<'a> {
-    /// What was asked for, one of [`opcode`](crate::binary::opcode).
+    /// The opcode of the request, one of [`opcode`](crate::binary::opcode).
     pub opcode: u8,
-    /// How it went, one of [`status`](crate::binary::status).
+    /// The outcome, one of [`status`](crate::binary::status).
     pub status: u16,
-    /// The number that the request had.
+    /// The opaque number of the request.
     pub opaque: u32,
-    /// The item's cas token; 0 where there is none to tell.
+    /// The item's cas token; 0 if the reply has none.
     pub cas: u64,
-    /// Numbers of fixed width.
+    /// The extras: numbers of fixed width.
     pub extras: &'a [u8],
-    /// The key, where it is named; of a statistic its name.
+    /// The key, if the reply includes it; for a statistic its name.
     pub key: &'a [u8],
-    /// The item's value, a counter's eight bytes, a statistic's value, or the words of a failure.
+    /// An item's value, a counter's eight bytes, a statistic's value, or the text of an error.
     pub value: &'a [u8],
 }
 
 impl Reply<'_> {
-    /// The bits that were stored with the item, in answers to get and touch.
+    /// Returns the client flags of the item, in replies to get and touch.
     pub fn flags(&self) -> Option<u32> {
         self.extras.try_into().map(u32::from_be_bytes).ok()
     }
 
-    /// A counter's number.
+    /// Returns the value of a counter.
     pub fn number(&self) -> Option<u64> {
         self.value.try_into().map(u64::from_be_bytes).ok()
     }
 }
 
-/// What [`read_reply`] makes of the bytes at hand.
+/// The result of [`read_reply`].
 pub type Reading<'a> = crate::Reading<Reply<'a>>;
 
-/// Reads the first reply of `input`. Knows nothing of what was read before.
+/// Reads the first reply of `input`. Keeps no state between calls.
 pub fn read_reply(input: &[u8]) -> Reading<'_> {
     if input.first().is_some_and(|magic| *magic != RESPONSE_MAGIC) {
         return Reading::Bad;

@@ -1,4 +1,4 @@
-//! Requests to bytes.
+//! Writes requests as bytes.
 
 use larder_item::{Direction, KeyError, StoreMode, check_key};
 
@@ -9,24 +9,24 @@ use crate::binary::parse::NO_INITIAL;
 use crate::binary::{HEADER_BYTES, Header};
 use crate::{Arithmetic, Command, Delete, Initial, Remains, StatsSection, Store};
 
-/// How a request wants to be answered.
+/// How a request wants its response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Manner {
-    /// Nothing is told of a get's miss, or of anything else's success. Ignored where the protocol has no
-    /// such opcode.
+    /// True if the server hides the miss of a get and the success of anything else. Ignored if the
+    /// protocol has no quiet opcode for the command.
     pub quiet: bool,
-    /// The answer to a get names the key.
+    /// True if the response to a get includes the key.
     pub names_key: bool,
-    /// A number that the answer repeats.
+    /// A number that the response repeats.
     pub opaque: u32,
 }
 
 /// Why a command cannot be sent in the binary protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unsendable {
-    /// Its key is none.
+    /// The key is invalid.
     Key(KeyError),
-    /// The protocol has no opcode for it, or no place for something in it.
+    /// The protocol has no opcode for the command, or no field for a part of it.
     Command,
 }
 
@@ -50,13 +50,13 @@ impl From<KeyError> for Unsendable {
     }
 }
 
-/// Appends one request. A [`Command::Store`] has its value still to come, see [`store`] for both together.
-/// [`Command::EndOfKeys`] is no request of its own and writes nothing.
+/// Appends one request. The value of a [`Command::Store`] is not written; see [`store`] for both
+/// together. [`Command::EndOfKeys`] is not a request of its own and writes nothing.
 ///
-/// The protocol's exptimes are not negative: a negative one is sent as a time long past.
+/// The protocol's exptimes are unsigned: a negative one is sent as a time in the distant past.
 ///
 /// # Errors
-/// [`Unsendable`]; nothing has been appended.
+/// [`Unsendable`]; `out` is unchanged.
 pub fn command(out: &mut Vec<u8>, command: &Command<'_>, manner: Manner) -> Result<(), Unsendable> {
     let plain = Packet { manner, ..Packet::default() };
     let packet = match *command {
@@ -109,11 +109,11 @@ pub fn command(out: &mut Vec<u8>, command: &Command<'_>, manner: Manner) -> Resu
     packet.push(out)
 }
 
-/// Appends a store and its value. The number of bytes announced is that of `value`, whatever
-/// `head.value_bytes` says.
+/// Appends a store and its value. The announced length is that of `value`, regardless of
+/// `head.value_bytes`.
 ///
 /// # Errors
-/// [`Unsendable`]; nothing has been appended.
+/// [`Unsendable`]; `out` is unchanged.
 pub fn store(
     out: &mut Vec<u8>,
     head: &Store<'_>,
@@ -125,12 +125,13 @@ pub fn store(
     Ok(())
 }
 
-/// A request to be written.
+/// A request to write.
 #[derive(Clone, Copy, Default)]
 struct Packet<'a> {
     manner: Manner,
     opcode: u8,
-    /// Room for the longest, and how much of it is used.
+    /// The extras; the first `extras_bytes` are in use. 20 bytes are the longest extras of any
+    /// opcode.
     extras: [u8; 20],
     extras_bytes: usize,
     key: &'a [u8],
@@ -146,7 +147,7 @@ impl Packet<'_> {
         }
     }
 
-    /// The same with some more extras.
+    /// Returns the packet with one more number in its extras.
     fn with(mut self, number: &[u8]) -> Self {
         let end = self.extras_bytes + number.len();
         if let Some(place) = self.extras.get_mut(self.extras_bytes..end) {
@@ -229,7 +230,7 @@ fn stats_key(section: StatsSection) -> Result<&'static [u8], Unsendable> {
     })
 }
 
-/// An exptime as 32 bits without a sign.
+/// Returns an exptime as an unsigned 32-bit number.
 fn sendable(exptime: i64) -> u32 {
     match exptime {
         ..0 => LONG_PAST,
@@ -237,12 +238,12 @@ fn sendable(exptime: i64) -> u32 {
     }
 }
 
-/// The quiet opcode that asks for the same, or itself where there is none.
+/// Returns the quiet opcode of the same command, or the opcode itself if there is none.
 fn quiet(opcode: u8) -> u8 {
     let mut quiet =
         (0..=GATKQ).filter(|candidate| is_quiet(*candidate) && aloud(*candidate) == opcode);
     quiet.next().unwrap_or(opcode)
 }
 
-/// The first second that is no duration: one of January 1970.
+/// The smallest exptime that the server reads as a Unix time: a second of January 1970.
 const LONG_PAST: u32 = 30 * 24 * 60 * 60 + 1;

@@ -1,4 +1,4 @@
-//! Bytes to commands.
+//! Parses bytes into commands.
 
 use larder_item::{Direction, KEY_BYTES_MAX, StoreMode};
 
@@ -12,10 +12,10 @@ use crate::{
     Arithmetic, Bad, ClientError, Command, Delete, Initial, Parsed, Response, StatsSection, Store,
 };
 
-/// The request that `input` begins with.
+/// Parses the request that `input` begins with.
 ///
-/// The header alone decides whether a request is understood; only then extras and key are waited for. A
-/// value is never waited for, unless it is somebody's credentials.
+/// The header alone decides whether a request is valid. Only then the parser waits for extras and
+/// key. It never waits for a value, except for credentials.
 ///
 /// ```
 /// use larder_protocol::{Command, Parsed, binary};
@@ -67,14 +67,14 @@ pub fn parse(input: &[u8]) -> Parsed<'_> {
     }
 }
 
-/// Bytes of another protocol: there is no way to tell where a request begins.
+/// Refuses bytes of another protocol: the next request cannot be found in them.
 #[cold]
 fn no_request(input: &[u8]) -> Parsed<'_> {
     let (frame, consumed) = (crate::Frame::default(), input.len());
     Parsed::Bad(Bad { error: None, frame, consumed, swallow: 0, close: true })
 }
 
-/// Looks at a header before anything behind it is waited for. Gives the length of the value.
+/// Checks a header before the parser waits for the rest. Returns the length of the value.
 fn check(header: &Header) -> Result<u32, Bad<'static>> {
     let refuse = |error: ClientError, swallow: u64, close: bool| {
         let (error, frame) = (Some(error.into()), frame(header, &[]));
@@ -102,7 +102,7 @@ fn check(header: &Header) -> Result<u32, Bad<'static>> {
     Ok(value_bytes)
 }
 
-/// A request whose lengths are right.
+/// A request with valid lengths.
 struct Request<'a> {
     header: Header,
     extras: &'a [u8],
@@ -121,7 +121,7 @@ impl<'a> Request<'a> {
         Parsed::Command { command, frame: self.frame(), consumed }
     }
 
-    /// The command, or what the peer named and there is not.
+    /// Returns the command, or the error if the key names a section that does not exist.
     fn command(&self) -> Result<Command<'a>, Response> {
         let key = self.key;
         Ok(match aloud(self.header.opcode) {
@@ -150,7 +150,7 @@ impl<'a> Request<'a> {
         Some(self.header.cas).filter(|cas| *cas != 0)
     }
 
-    /// With a cas token the mode does not matter any more: there must be an item, and it must be that one.
+    /// A cas token overrides the mode: the item must exist and have the token.
     fn store(&self, mode: StoreMode) -> Command<'a> {
         let cas = self.cas();
         let mode = if cas.is_some() { StoreMode::Set } else { mode };
@@ -184,8 +184,8 @@ fn frame<'a>(header: &Header, key: &'a [u8]) -> crate::Frame<'a> {
     crate::Frame::Binary(Frame { opcode: header.opcode, opaque: header.opaque, key })
 }
 
-/// The statistics that a key names, or what it has done with them. As in memcached, some names need only be
-/// how the key begins.
+/// Returns the command for the key of a `stat`: a section, or a switch of `stats detail`. As in
+/// memcached, some names match as a prefix of the key.
 fn statistics(key: &[u8]) -> Option<Command<'_>> {
     let Some(rest) = key.strip_prefix(b"detail") else {
         return section(key).map(Command::Stats);
@@ -212,13 +212,13 @@ fn section(key: &[u8]) -> Option<StatsSection> {
     })
 }
 
-/// An exptime has no sign here; none at all is 0.
+/// Returns an exptime, which is unsigned in this protocol; 0 if the request has none.
 fn exptime(extras: &[u8]) -> i64 {
     i64::from(number_32(extras).0)
 }
 
-/// The number that some extras begin with, and the rest of them. The form of the request has been checked:
-/// there is always a number, or it does not matter.
+/// Splits the first number off the extras. The caller has checked the form of the request: a number
+/// is missing only if it has no effect.
 fn number_32(extras: &[u8]) -> (u32, &[u8]) {
     extras
         .split_first_chunk()
@@ -231,7 +231,7 @@ fn number_64(extras: &[u8]) -> (u64, &[u8]) {
         .map_or((0, extras), |(bytes, rest)| (u64::from_be_bytes(*bytes), rest))
 }
 
-/// The exptime that says that no counter is to be begun.
+/// The exptime that forbids creating the counter.
 pub(super) const NO_INITIAL: u32 = u32::MAX;
 
 #[cfg(test)]

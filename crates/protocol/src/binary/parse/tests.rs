@@ -1,8 +1,8 @@
-//! Requests of every opcode, and what is nearly one.
+//! Valid requests of every opcode, and requests that are nearly valid.
 
 use super::*;
 
-/// A request with these parts.
+/// Returns a request with these parts.
 fn request(opcode: u8, extras: &[u8], key: &[u8], value: &[u8]) -> Vec<u8> {
     let header = Header {
         opcode,
@@ -15,7 +15,7 @@ fn request(opcode: u8, extras: &[u8], key: &[u8], value: &[u8]) -> Vec<u8> {
     [&header.bytes(REQUEST_MAGIC), extras, key, value].concat()
 }
 
-/// The same with a cas token of 9.
+/// Returns the same request with a cas token of 9.
 fn with_cas(mut request: Vec<u8>) -> Vec<u8> {
     request[23] = 9;
     request
@@ -63,7 +63,7 @@ fn a_store_is_its_head_and_its_value_is_not_waited_for() {
         let store = Store { mode, ..plain };
         let input = request(opcode, &extras, b"key", b"value");
         assert_eq!(command(&input).0, Command::Store(store), "{opcode:#x}");
-        // With a cas token the item must be there, whatever the mode.
+        // With a cas token the item must exist, whatever the mode.
         let store = Store { mode: StoreMode::Set, cas: Some(9), ..plain };
         assert_eq!(command(&with_cas(input)).0, Command::Store(store), "{opcode:#x}");
     }
@@ -91,7 +91,7 @@ fn gets_and_touches_have_a_key_and_perhaps_an_exptime() {
     for opcode in [GET, GETQ, GETK, GETKQ] {
         assert_eq!(command(&request(opcode, &[], b"k", b"")), (get(None), 25), "{opcode:#x}");
     }
-    // There is no sign: this is a second of 2106.
+    // Exptimes are unsigned: this one is in the year 2106.
     let late = [0xff; 4];
     for opcode in [GAT, GATQ, GATK, GATKQ] {
         let input = request(opcode, &late, b"k", b"");
@@ -231,10 +231,10 @@ fn the_form_of_every_opcode_is_looked_at_before_anything_behind_the_header() {
             }
         }
         let expected = match aloud(opcode) {
-            // With a value or without one, even of no bytes.
+            // A value is optional and may be empty.
             SET | ADD | REPLACE | APPEND | PREPEND => 2,
             SASL_AUTH | SASL_STEP => 2,
-            // With an exptime or a key, or without.
+            // The exptime or the key is optional.
             FLUSH | STAT => 2,
             _ => 1,
         };
@@ -259,7 +259,7 @@ fn lengths_that_contradict_each_other_end_the_connection_at_the_header() {
             let bytes = header.bytes(REQUEST_MAGIC);
             assert_eq!(bad(&bytes), (UNKNOWN, 24, 0, true), "{header:?}");
         }
-        // Extras of more than any opcode has, in a body that has room for them.
+        // More extras than any opcode has, in a body that has room for them.
         let header = Header {
             opcode,
             extras_bytes: 0xff,

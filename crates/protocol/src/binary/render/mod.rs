@@ -1,4 +1,4 @@
-//! Outcomes to bytes.
+//! Renders binary responses into bytes.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -11,7 +11,7 @@ use super::status::{self, of_client_error, of_server_error};
 use super::{Frame, HEADER_BYTES, Header, MECHANISMS};
 use crate::{Response, WIRE_VERSION};
 
-/// Appends what stands before a hit's value.
+/// Appends the header of a hit: everything before the value.
 #[inline]
 pub fn hit_head(out: &mut Vec<u8>, key: &[u8], meta: &Meta, frame: &Frame<'_>) {
     let key = if names_key(frame.opcode) { key } else { &[] };
@@ -29,11 +29,11 @@ pub fn hit_head(out: &mut Vec<u8>, key: &[u8], meta: &Meta, frame: &Frame<'_>) {
     out.extend_from_slice(key);
 }
 
-/// Appends the answer to a command.
+/// Appends the response to a command.
 pub fn response(out: &mut Vec<u8>, response: &Response, frame: &Frame<'_>) {
     let done = answer(frame);
     match *response {
-        // All of it is written.
+        // The response is already complete.
         Response::Hit | Response::Shown | Response::EndOfKeys => {}
         Response::Miss if names_key(frame.opcode) => {
             let key = frame.key;
@@ -49,7 +49,7 @@ pub fn response(out: &mut Vec<u8>, response: &Response, frame: &Frame<'_>) {
         Response::Number(counted) => {
             push(out, Header { cas: counted.cas, ..done }, &[], &counted.number.to_be_bytes());
         }
-        // Statistics end in one that has no name.
+        // A statistic without a name ends the list.
         Response::Deleted
         | Response::Ok
         | Response::NoOp
@@ -89,7 +89,7 @@ pub fn stat(out: &mut Vec<u8>, name: impl Display, value: impl Display, frame: &
     }
 }
 
-/// The status of a store whose condition did not hold; it depends on the condition.
+/// Returns the status of a store whose condition did not hold. It depends on the opcode.
 fn refused(response: &Response, frame: &Frame<'_>) -> u16 {
     match (aloud(frame.opcode), response) {
         (APPEND | PREPEND, _) => status::NOT_STORED,
@@ -99,7 +99,7 @@ fn refused(response: &Response, frame: &Frame<'_>) -> u16 {
     }
 }
 
-/// The header of an answer without anything in it.
+/// Returns the header of an empty response.
 fn answer(frame: &Frame<'_>) -> Header {
     Header { opcode: frame.opcode, opaque: frame.opaque, ..Header::default() }
 }
@@ -108,7 +108,7 @@ fn push_status(out: &mut Vec<u8>, frame: &Frame<'_>, status: u16) {
     push(out, Header { status, ..answer(frame) }, &[], status::words(status).as_bytes());
 }
 
-/// Appends an answer; `rest` is key and value.
+/// Appends a response; `rest` is key and value.
 fn push(out: &mut Vec<u8>, header: Header, extras: &[u8], rest: &[u8]) {
     let body_bytes = bytes_32(extras.len() + rest.len());
     let header = Header { extras_bytes: extras.len() as u8, body_bytes, ..header };
@@ -117,12 +117,12 @@ fn push(out: &mut Vec<u8>, header: Header, extras: &[u8], rest: &[u8]) {
     out.extend_from_slice(rest);
 }
 
-/// No key is longer: the parser has seen to it.
+/// Returns the length of a key. The parser has refused longer ones.
 fn bytes_16(key: &[u8]) -> u16 {
     key.len().try_into().unwrap_or(u16::MAX)
 }
 
-/// No item is larger than a gigabyte.
+/// Returns a length as 32 bits. An item is at most a gigabyte.
 fn bytes_32(bytes: usize) -> u32 {
     bytes.try_into().unwrap_or(u32::MAX)
 }

@@ -1,4 +1,4 @@
-//! Answers, read back as a client reads them.
+//! Responses, read back with the client's reader.
 
 use super::*;
 use crate::binary::client::{Reading, Reply, read_reply};
@@ -11,7 +11,7 @@ fn frame(opcode: u8) -> Frame<'static> {
     Frame { opcode, opaque: 0xcafe, key: KEY }
 }
 
-/// The only answer in some bytes.
+/// Returns the only reply in some bytes.
 fn only(out: &[u8], check: impl Fn(Reply<'_>)) {
     let Reading::Reply { reply, consumed } = read_reply(out) else { panic!("{out:?}") };
     assert_eq!((consumed, reply.opaque), (out.len(), 0xcafe));

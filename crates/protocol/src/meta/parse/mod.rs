@@ -1,4 +1,4 @@
-//! Lines to commands.
+//! Parses meta lines into commands.
 
 use larder_item::{Direction, KEY_BYTES_MAX, StoreMode};
 
@@ -38,7 +38,7 @@ pub(crate) fn get<'a>(mut words: Words<'a>, consumed: usize) -> Parsed<'a> {
 
 /// `ms <key> <bytes> <flags>*`
 ///
-/// From the moment the length is known a refusal swallows the value.
+/// Once the length is known, a refusal skips the value.
 pub(crate) fn set<'a>(mut words: Words<'a>, consumed: usize) -> Parsed<'a> {
     let (Some(key), Some(bytes)) = (words.next(), words.next().and_then(value_bytes)) else {
         return refuse(ClientError::BadFormat, consumed, 0);
@@ -132,7 +132,7 @@ pub(crate) fn inspect<'a>(mut words: Words<'a>, consumed: usize) -> Parsed<'a> {
     asked.command(Command::Inspect { key }, key, b"", consumed)
 }
 
-/// What the flags of a line ask for.
+/// The flags of a line.
 #[derive(Clone, Copy, Default)]
 struct Asked {
     letters: Letters,
@@ -149,14 +149,14 @@ struct Asked {
 }
 
 impl Asked {
-    /// Reads the flags behind a key.
+    /// Parses the flags after a key.
     #[inline]
     fn read(key: &[u8], words: &Words<'_>) -> Result<Self, ClientError> {
         let mut asked = Self::default();
         let mut words = words.clone();
         let mut bad_token = None;
         for flag in words.by_ref() {
-            // A flag that cannot be is told rather than a token that cannot.
+            // An invalid flag takes precedence over an invalid token.
             let (letter, token) = asked.take(flag)?;
             if letter.is_ascii_uppercase() {
                 bad_token = asked.take_token(letter, token).err().or(bad_token);
@@ -171,7 +171,7 @@ impl Asked {
         bad_token.map_or(Ok(asked), Err)
     }
 
-    /// Takes the letter of a flag.
+    /// Splits a flag into letter and token and notes the letter.
     #[inline]
     fn take<'f>(&mut self, flag: &'f [u8]) -> Result<(u8, &'f [u8]), ClientError> {
         let (&letter, token) = flag.split_first().ok_or(ClientError::BadFormat)?;
@@ -195,7 +195,7 @@ impl Asked {
         match letter {
             b'T' => {
                 self.exptime = Some(exptime()?);
-                // Of an item that is created the later of the two holds.
+                // An item that is created gets the exptime of whichever of the two comes last.
                 self.vivify = self.vivify.and(self.exptime);
             }
             b'N' => self.vivify = Some(exptime()?),
@@ -211,7 +211,7 @@ impl Asked {
                 let flags = number::unsigned_32(token).ok_or(ClientError::BadFormat)?;
                 self.client_flags = Some(flags);
             }
-            // A mode that is missing is refused as one that does not exist.
+            // A missing mode is refused like an unknown one.
             b'M' => self.mode = Some(token.first().copied().unwrap_or(b' ')),
             b'O' if token.len() > OPAQUE_BYTES_MAX => return Err(ClientError::OpaqueTooLong),
             _ => {}
@@ -258,7 +258,7 @@ fn refuse<'a>(error: ClientError, consumed: usize, swallow: u64) -> Parsed<'a> {
     Parsed::Bad(Bad { error, frame, consumed, swallow, close: false })
 }
 
-/// What memcached says of a flag of `md` or `ma` that it does not understand.
+/// Maps an invalid flag to memcached's error for `md` and `ma`.
 fn vague(error: ClientError) -> ClientError {
     match error {
         ClientError::TooManyFlags | ClientError::OpaqueTooLong => error,
@@ -271,10 +271,10 @@ fn is_base64(key: &[u8]) -> bool {
     base64::decode(key, &mut [0; KEY_BYTES_MAX]).is_some()
 }
 
-/// The most words of a line, its name and key among them.
+/// The maximum number of words in a line, name and key included.
 const WORDS_MAX: u8 = 20;
 
-/// The longest opaque.
+/// The maximum length of an opaque in bytes.
 const OPAQUE_BYTES_MAX: usize = 31;
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! What each command accepts, what it refuses, and how it is answered.
+//! The accepted forms, the refusals and the responses of each meta command.
 
 use super::*;
 use crate::{Counted, Parser, Response, Stored, render};
 
-/// The only command of a line, and its frame. The line must be used up.
+/// Returns the only command of a line and its frame. The command must consume the whole line.
 fn command(line: &str) -> (Command<'_>, Frame<'_>) {
     match Parser::default().next(line.as_bytes()) {
         Parsed::Command { command, frame, consumed } if consumed == line.len() => (command, frame),
@@ -11,7 +11,7 @@ fn command(line: &str) -> (Command<'_>, Frame<'_>) {
     }
 }
 
-/// The error of a line, and how many bytes behind it are swallowed.
+/// Returns the error of a line and the bytes skipped after it.
 fn error(line: &str) -> (ClientError, u64) {
     match Parser::default().next(line.as_bytes()) {
         Parsed::Bad(Bad {

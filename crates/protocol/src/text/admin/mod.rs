@@ -1,7 +1,7 @@
-//! The arguments of administrative commands.
+//! Parses the arguments of administrative commands.
 //!
-//! The words behind a command's name may be abbreviated to any of their beginnings; of several that begin so, the
-//! first is meant.
+//! The words after a command's name may be abbreviated to any prefix; if several words match, the
+//! first one wins.
 
 use std::str;
 
@@ -9,7 +9,7 @@ use super::arguments::Arguments;
 use crate::admin::{Admin, ClockMove, Crawled, Detail, DumpForm, Factor, Knob, Refusal, Topics};
 use crate::{ClientError, Command, Parsed, number};
 
-/// The words of a line behind its name, as far as commands without a list of keys go.
+/// The words after the name of a line. Commands without a list of keys need no more.
 type Rest<'a> = [Option<&'a [u8]>; 6];
 
 impl<'a> Arguments<'a> {
@@ -134,12 +134,12 @@ impl<'a> Arguments<'a> {
     }
 }
 
-/// Does `name` begin with what was typed?
+/// True if the typed word abbreviates `name`.
 fn begins(word: &[u8], name: &str) -> bool {
     name.as_bytes().starts_with(word)
 }
 
-/// What the first name stands for that begins with what was typed.
+/// Returns the meaning of the first name that the typed word abbreviates.
 fn pick<T: Copy>(word: &[u8], names: &[(&str, T)]) -> Option<T> {
     names.iter().find(|(name, _)| begins(word, name)).map(|(_, meant)| *meant)
 }
@@ -187,7 +187,7 @@ fn factor(word: &[u8]) -> Option<Factor> {
     Factor::new(str::from_utf8(word).ok()?.parse().ok()?)
 }
 
-/// `all`, `hash`, or the numbers of classes with commas between them.
+/// Parses `all`, `hash`, or class numbers separated by commas.
 fn crawled(word: &[u8]) -> Result<Crawled, Refusal> {
     match word {
         b"all" => return Ok(Crawled::All),
@@ -204,7 +204,7 @@ fn crawled(word: &[u8]) -> Result<Crawled, Refusal> {
     if classes == 0 { Err(Refusal::NothingToCrawl) } else { Ok(Crawled::Classes(classes)) }
 }
 
-/// What `lru_crawler` does with an argument.
+/// A `lru_crawler` command that takes an argument.
 #[derive(Clone, Copy)]
 enum Crawling {
     Crawl,
@@ -213,7 +213,7 @@ enum Crawling {
     Tocrawl,
 }
 
-/// The first that begins as typed is meant, in memcached's order.
+/// In memcached's order: the first name that the typed word abbreviates wins.
 const CRAWLER_WORDS: &[(&str, Crawling)] = &[
     ("crawl", Crawling::Crawl),
     ("metadump", Crawling::Dump(DumpForm::Meta)),
@@ -222,7 +222,7 @@ const CRAWLER_WORDS: &[(&str, Crawling)] = &[
     ("sleep", Crawling::Sleep),
 ];
 
-/// As above.
+/// In memcached's order: the first name that the typed word abbreviates wins.
 const TOPICS: &[(&str, Topics)] = &[
     ("rawcmds", Topics::SILENT),
     ("evictions", Topics::EVICTIONS),
@@ -236,7 +236,7 @@ const TOPICS: &[(&str, Topics)] = &[
     ("deletions", Topics::DELETIONS),
 ];
 
-/// A crawler may not sleep longer between two items.
+/// The maximum sleep of the crawler between two items, in microseconds.
 const SLEEP_US_MAX: u32 = 1_000_000;
 
 #[cfg(test)]

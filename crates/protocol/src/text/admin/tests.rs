@@ -1,10 +1,10 @@
-//! What administrative commands accept, under which names.
+//! The accepted forms and abbreviations of administrative commands.
 
 use super::*;
 use crate::text::Parser;
 use crate::{Bad, Frame, Response};
 
-/// What a line asks for; the whole line must be used up.
+/// Returns the command of a line, which must be consumed as a whole.
 fn admin(line: &str) -> Admin {
     match Parser::default().next(line.as_bytes()) {
         Parsed::Command { command: Command::Admin(admin), frame, consumed } => {
@@ -16,7 +16,7 @@ fn admin(line: &str) -> Admin {
     }
 }
 
-/// How a line is refused.
+/// Returns the error of a refused line.
 fn refused(line: &str) -> ClientError {
     match Parser::default().next(line.as_bytes()) {
         Parsed::Bad(Bad { error: Some(Response::ClientError(error)), consumed, close, .. }) => {
@@ -101,7 +101,7 @@ fn lru_tunes() {
     }
 }
 
-/// CVE-2019-11596: the argument behind these words was read where there was none.
+/// CVE-2019-11596 of memcached: it read a missing argument after these words.
 #[test]
 fn cve_2019_11596_lru_without_its_last_argument() {
     for line in ["lru mode\r\n", "lru temp_ttl\r\n", "lru tune\r\n", "lru mode  \r\n"] {

@@ -1,10 +1,11 @@
-//! Administrative requests to bytes.
+//! Writes administrative requests as bytes.
 
 use std::fmt::Write;
 
 use crate::admin::{Admin, ClockMove, Crawled, Detail, DumpForm, Knob, Topics};
 
-/// The line of an administrative command, without its end. What the parser found to be wrong is left out.
+/// Returns the line of an administrative command, without its end. An argument that the parser
+/// found invalid is written as an invalid one.
 pub(super) fn line(admin: &Admin) -> String {
     match admin {
         Admin::ReassignSlabs(Some((from, to))) => format!("slabs reassign {from} {to}"),

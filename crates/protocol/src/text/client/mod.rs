@@ -1,5 +1,5 @@
-//! The other side of the wire: [`request`] writes what a client asks, [`reply`] reads what a server
-//! answers. Without I/O, as everything here.
+//! The client's side of the text protocol: [`request`] writes requests, [`reply`] reads replies.
+//! Like the rest of this crate it does no I/O.
 //!
 //! ```
 //! use larder_protocol::text::client::{Reading, Reply, read_reply, request};

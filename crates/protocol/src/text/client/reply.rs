@@ -1,20 +1,20 @@
-//! Bytes to replies.
+//! Parses bytes into replies.
 
 use memchr::memchr;
 
 use crate::number;
 use crate::text::LINE_END;
 
-/// The longest line of a reply, in bytes. Servers send nothing longer.
+/// The maximum length of a reply line in bytes. Servers send no longer one.
 pub const REPLY_LINE_BYTES_MAX: usize = 8192;
 
-/// One line of an answer; a hit's line with the value behind it. Borrows from the bytes it was read
+/// One line of a response; for a hit, the line and its value. Borrows from the bytes it was read
 /// from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply<'a> {
-    /// `VALUE`: an item that was asked for. More of them or an [`Reply::End`] follow.
+    /// `VALUE`: a requested item. More items or a [`Reply::End`] follow.
     Value(Hit<'a>),
-    /// `STAT`: one statistic. More of them or an [`Reply::End`] follow.
+    /// `STAT`: one statistic. More statistics or a [`Reply::End`] follow.
     Stat {
         /// Its name.
         name: &'a [u8],
@@ -35,7 +35,7 @@ pub enum Reply<'a> {
     Deleted,
     /// `TOUCHED`
     Touched,
-    /// A counter's new number.
+    /// A counter's new value.
     Number(u64),
     /// `OK`
     Ok,
@@ -43,29 +43,29 @@ pub enum Reply<'a> {
     Reset,
     /// `VERSION`: the server's version.
     Version(&'a [u8]),
-    /// A line that begins with `ERROR`, `CLIENT_ERROR`, `SERVER_ERROR` or `MEMLIMIT_`, as it was
+    /// A line that begins with `ERROR`, `CLIENT_ERROR`, `SERVER_ERROR`, `MEMLIMIT_` or `Error `, as
     /// sent, without its end.
     Error(&'a [u8]),
 }
 
-/// An item that was asked for.
+/// A requested item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hit<'a> {
     /// Its key.
     pub key: &'a [u8],
-    /// The bits that were stored with it.
+    /// The client flags.
     pub flags: u32,
     /// Its value.
     pub value: &'a [u8],
-    /// Its cas token, where it was asked for.
+    /// Its cas token, if requested.
     pub cas: Option<u64>,
 }
 
-/// What [`read_reply`] makes of the bytes at hand.
+/// The result of [`read_reply`].
 pub type Reading<'a> = crate::Reading<Reply<'a>>;
 
-/// Reads the first reply of `input`. Knows nothing of what was read before, so that a reply that is
-/// incomplete is read again from its beginning; that costs one line, however long the value is.
+/// Reads the first reply of `input`. Keeps no state between calls, so an incomplete reply is read
+/// again from its beginning; that costs one line, however long the value is.
 pub fn read_reply(input: &[u8]) -> Reading<'_> {
     let Some(newline) = memchr(b'\n', input) else {
         let bytes_min = input.len() as u64 + 1;
@@ -88,7 +88,7 @@ pub fn read_reply(input: &[u8]) -> Reading<'_> {
     }
 }
 
-/// Reads a hit: `head` is the line behind `VALUE`, `rest` is what follows the line of `line_bytes`.
+/// Reads a hit: `head` is the line after `VALUE`, `rest` follows the line of `line_bytes`.
 fn read_hit<'a>(head: &'a [u8], rest: &'a [u8], line_bytes: usize) -> Reading<'a> {
     let mut words = head.split(|byte| *byte == b' ');
     let (Some(key), Some(flags), Some(value_bytes)) = (
@@ -148,7 +148,7 @@ fn longer_line(line: &[u8]) -> Option<Reply<'_>> {
     if errors.iter().any(|error| line.starts_with(error)) {
         return Some(Reply::Error(line));
     }
-    // A counter that became shorter was stored with spaces behind it, and some servers show them.
+    // A decrement that shortens a counter pads it with spaces, and some servers send them.
     number::unsigned_64(line.trim_ascii_end()).map(Reply::Number)
 }
 

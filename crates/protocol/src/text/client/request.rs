@@ -1,4 +1,4 @@
-//! Requests to bytes.
+//! Writes requests as bytes.
 
 use larder_item::{Direction, KeyError, StoreMode, check_key};
 
@@ -9,9 +9,9 @@ use crate::{Arithmetic, Command, Delete, StatsSection, Store, local, meta};
 /// Why bytes cannot be sent as a key in the text protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnsendableKey {
-    /// They are no key at all.
+    /// The key is empty or too long.
     Length(KeyError),
-    /// They contain a byte that would end the key or the line.
+    /// The key contains a byte that ends a key or a line.
     Byte {
         /// The byte: a space, a carriage return or a newline.
         found: u8,
@@ -35,16 +35,16 @@ impl std::fmt::Display for UnsendableKey {
 
 impl std::error::Error for UnsendableKey {}
 
-/// Appends the line of one request. A [`Command::Get`] asks for one key, see [`get`] for several; a
-/// [`Command::Store`] has its value still to come, see [`store`] for both together.
-/// [`Command::EndOfKeys`] is no request of its own and writes nothing, nor do [`Command::Mechanisms`] and
-/// [`Command::Authenticate`], which the text protocol does not have.
+/// Appends the line of one request. A [`Command::Get`] asks for one key; see [`get`] for several.
+/// The value of a [`Command::Store`] is not written; see [`store`] for both together.
+/// [`Command::EndOfKeys`] is not a request of its own and writes nothing; neither do
+/// [`Command::Mechanisms`] and [`Command::Authenticate`], which the text protocol does not have.
 ///
-/// `quiet` adds `noreply`, except to requests that are answered in any case: get, stats,
-/// version, quit, shutdown, administrative ones.
+/// `quiet` adds `noreply`, except to requests that are always answered: get, stats, version, quit,
+/// shutdown, administrative commands.
 ///
 /// # Errors
-/// [`UnsendableKey`]; nothing has been appended.
+/// [`UnsendableKey`]; `out` is unchanged.
 pub fn command(out: &mut Vec<u8>, command: &Command<'_>, quiet: bool) -> Result<(), UnsendableKey> {
     match *command {
         Command::Get { key, with_cas, exptime } => return get(out, &[key], with_cas, exptime),
@@ -119,10 +119,10 @@ pub fn command(out: &mut Vec<u8>, command: &Command<'_>, quiet: bool) -> Result<
 }
 
 /// Appends a request for some keys: `get` or `gets`, with an `exptime` `gat` or `gats`. Writes
-/// nothing where there are no keys.
+/// nothing if `keys` is empty.
 ///
 /// # Errors
-/// [`UnsendableKey`]; nothing has been appended.
+/// [`UnsendableKey`]; `out` is unchanged.
 pub fn get(
     out: &mut Vec<u8>,
     keys: &[&[u8]],
@@ -152,11 +152,11 @@ pub fn get(
     Ok(())
 }
 
-/// Appends a store and its value. The number of bytes announced is that of `value`, whatever
-/// `head.value_bytes` says.
+/// Appends a store and its value. The announced length is that of `value`, regardless of
+/// `head.value_bytes`.
 ///
 /// # Errors
-/// [`UnsendableKey`]; nothing has been appended.
+/// [`UnsendableKey`]; `out` is unchanged.
 pub fn store(
     out: &mut Vec<u8>,
     head: &Store<'_>,
@@ -169,7 +169,7 @@ pub fn store(
     Ok(())
 }
 
-/// A store's line. With a cas token it is a `cas`, which knows no mode.
+/// Appends the line of a store. With a cas token it is a `cas`, which has no mode.
 fn store_head(out: &mut Vec<u8>, head: &Store<'_>, quiet: bool) -> Result<(), UnsendableKey> {
     check_sendable(head.key)?;
     let name: &[u8] = match (head.cas, head.mode) {
@@ -223,7 +223,7 @@ pub(crate) fn check_sendable(key: &[u8]) -> Result<(), UnsendableKey> {
     }
 }
 
-/// Appends words with a space between each two; an empty last word leaves room for a number.
+/// Appends words separated by spaces; after an empty last word the caller appends a number.
 fn push_words(out: &mut Vec<u8>, words: &[&[u8]]) {
     for (index, word) in words.iter().enumerate() {
         if index > 0 {

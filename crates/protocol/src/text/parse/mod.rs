@@ -1,4 +1,4 @@
-//! Bytes to commands.
+//! Parses bytes into commands.
 
 use larder_item::{Direction, StoreMode};
 
@@ -12,9 +12,9 @@ use crate::{Bad, ClientError, Command, Frame, Parsed, meta, number};
 
 /// Finds the commands in a connection's bytes.
 ///
-/// The caller keeps the bytes: each call gets those that are not used up yet, from the first, and
-/// the parser remembers only where in them it stands. After [`Parsed::NeedMore`] the same bytes
-/// come again with more behind them.
+/// The caller keeps the bytes: each call gets the bytes not yet consumed, from the first one on,
+/// and the parser stores only its position in them. After [`Parsed::NeedMore`] the caller passes
+/// the same bytes with more behind them.
 ///
 /// ```
 /// use larder_protocol::{Command, Parsed, text::Parser};
@@ -28,24 +28,24 @@ use crate::{Bad, ClientError, Command, Frame, Parsed, meta, number};
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Parser {
-    /// The list of keys being worked through, if any.
+    /// The list of keys in progress.
     list: Option<List>,
-    /// Bytes at the beginning of the next line that hold no newline. Without this a line that
-    /// arrives byte by byte would be searched from its beginning as often.
+    /// Bytes at the beginning of the next line that hold no newline. Without this, each byte of a
+    /// line that arrives byte by byte would restart the search.
     scanned_bytes: usize,
 }
 
-/// A line that names keys, of which some are to come.
+/// A line that names keys, in progress.
 #[derive(Clone, Copy, Debug)]
 enum List {
-    /// The whole line has arrived and has been checked.
+    /// The whole line has arrived and is checked.
     Checked(Keys),
     /// A line too long to be kept.
     Streamed(StreamedKeys),
 }
 
 impl Parser {
-    /// The next command of `input`, the bytes that have arrived and are not used up.
+    /// Returns the next command of `input`, the bytes that have arrived and are not yet consumed.
     #[inline]
     pub fn next<'a>(&mut self, input: &'a [u8]) -> Parsed<'a> {
         match &mut self.list {
@@ -81,7 +81,7 @@ impl Parser {
         }
     }
 
-    /// Any line. [`Self::next`] has taken a shortcut for the most frequent ones.
+    /// Parses any line. [`Self::next`] has a shortcut for the most frequent ones.
     fn line<'a>(&mut self, line: &Line<'a>) -> Parsed<'a> {
         if line.bytes < LINE_BYTES_MIN {
             return bad_format(line);
@@ -161,7 +161,7 @@ impl Parser {
         first
     }
 
-    /// A line too long to be kept: a list of keys, or the end of the connection.
+    /// Handles a line too long to be kept: yields its keys as they arrive, or ends the connection.
     #[cold]
     fn begin_streaming<'a>(&mut self, input: &'a [u8]) -> Parsed<'a> {
         self.scanned_bytes = 0;
@@ -189,7 +189,8 @@ impl Parser {
     }
 }
 
-/// Returns true if `input` begins with the name of a command, whatever follows it. No answer of any dialect does.
+/// True if `input` begins with the name of a command, regardless of the rest. No response of any
+/// dialect does.
 pub(crate) fn names_command(input: &[u8]) -> bool {
     let is_end = |byte: &u8| matches!(byte, b' ' | b'\r' | b'\n');
     let name = input.split(is_end).next().unwrap_or_default();
@@ -252,7 +253,7 @@ pub(crate) const NAMES: [&[u8]; 38] = [
 
 const GET: Ask = Ask::Get { with_cas: false, exptime: None };
 
-/// A shorter line, its end included, is refused whatever it says.
+/// The minimum length of a line in bytes, its end included. A shorter line is refused.
 const LINE_BYTES_MIN: usize = 4;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What each command accepts, what it refuses, and where the next command begins.
+//! The accepted forms and the refusals of each command, and where the next command begins.
 
 use super::*;
 use crate::text::{SHORT_LINE_BYTES_MAX, VALUE_BYTES_MAX};
@@ -10,7 +10,8 @@ const KEY_251: &str = concat!(
     "012345678901234567890123456789012345678901234567890123456789012345678901234567890",
 );
 
-/// The only command of a line, and whether it is quiet. The line must be used up.
+/// Returns the only command of a line, and true if it is quiet. The command must consume the whole
+/// line.
 fn command(line: &str) -> (Command<'_>, bool) {
     match Parser::default().next(line.as_bytes()) {
         Parsed::Command { command, frame: Frame::Text { quiet }, consumed } => {
@@ -21,8 +22,8 @@ fn command(line: &str) -> (Command<'_>, bool) {
     }
 }
 
-/// What a refused line is answered, and how many bytes behind it are swallowed. The line must be
-/// used up and the connection stay.
+/// Returns the response to a refused line and the bytes skipped after it. The line must be consumed
+/// and the connection stay open.
 fn refused(line: &str) -> (Option<Response>, u64) {
     match Parser::default().next(line.as_bytes()) {
         Parsed::Bad(Bad { error, consumed, swallow, close: false, .. }) => {
@@ -37,7 +38,7 @@ fn told(error: ClientError) -> (Option<Response>, u64) {
     (Some(Response::ClientError(error)), 0)
 }
 
-/// All keys of the line that `input` begins with, as text, and the bytes it has.
+/// Returns all keys of the line that `input` begins with, as text, and the length of the line.
 fn keys(input: &[u8]) -> (Vec<String>, usize) {
     let mut parser = Parser::default();
     let (mut keys, mut position) = (Vec::new(), 0);
@@ -337,8 +338,8 @@ fn a_long_line_ends_the_connection_unless_it_names_keys() {
     assert_eq!(closed(&hidden_by(101)), Some(None));
 }
 
-/// What a parser makes of a stream of which `step` bytes arrive at a time, and the longest part of it that
-/// had to be kept.
+/// Returns the parser's results for a stream that arrives in pieces of `step` bytes, and the length
+/// of the longest part that the caller had to keep.
 fn streamed(input: &[u8], step: usize) -> (Vec<String>, usize) {
     let (mut parser, mut seen, mut start, mut kept_bytes_max) = (Parser::default(), vec![], 0, 0);
     for end in (0..=input.len()).step_by(step).chain([input.len()]) {
