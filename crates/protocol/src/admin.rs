@@ -235,7 +235,8 @@ mod tests {
         let crawled = Crawled::Classes(1 << 1 | 1 << 63);
         let had: Vec<u8> = (0..=255).filter(|class| crawled.has(*class)).collect();
         assert_eq!(had, [1, 63]);
-        assert!(Crawled::All.has(7) && Crawled::Hash.has(200));
+        assert!(Crawled::All.has(7));
+        assert!(Crawled::Hash.has(200));
     }
 
     #[test]

@@ -59,7 +59,7 @@ impl Region {
         let Self { identity, bytes, format, reads_per_hint } = self;
         let mut line = Vec::new();
         write!(line, "REGION {identity:032x} {bytes} {format} {reads_per_hint}\r\n")
-            .expect("a vector takes any number of bytes");
+            .expect("writing to a Vec cannot fail");
         line
     }
 
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_of_a_region_is_read_again() {
+    fn a_region_line_is_parsed_as_written() {
         let region = Region { identity: 7 << 100, bytes: 1 << 40, format: 9, reads_per_hint: 2 };
         let line = region.line();
         assert!(line.len() <= ANSWER_BYTES_MAX, "{}", line.len());
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn other_lines_say_nothing_of_a_region() {
+    fn other_lines_are_not_region_lines() {
         for line in [
             &b"ERROR"[..],
             b"REGION",

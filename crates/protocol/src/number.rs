@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn the_numbers_of_a_store_lose_their_upper_half() {
+    fn the_flags_and_exptime_of_a_store_are_truncated_to_32_bits() {
         assert_eq!(flags_wrapping(b"4294967296"), Some(0));
         assert_eq!(flags_wrapping(b"+5"), Some(5));
         assert_eq!(flags_wrapping(b"18446744073709551616"), None);

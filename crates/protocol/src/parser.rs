@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_byte_decides_unless_only_one_dialect_is_spoken() {
+    fn the_first_byte_selects_the_dialect_unless_only_one_is_allowed() {
         fn is_get(parsed: Parsed<'_>) -> bool {
             matches!(parsed, Parsed::Command { command: Command::Get { key: b"k", .. }, .. })
         }
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_locked_parser_yields_no_get_and_a_locked_again_one_neither() {
+    fn a_locked_parser_refuses_a_get_also_when_locked_again() {
         let error = Some(ClientError::Unauthenticated.into());
         for (dialects, get, close) in
             [(Dialects::Text, b"get k\r\n".to_vec(), false), (Dialects::Binary, get(), true)]
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_login_that_is_too_long_is_refused_before_its_value_comes() {
+    fn a_login_that_is_too_long_is_refused_before_its_value_arrives() {
         let is_refused = |parsed: Parsed<'_>| {
             let error = Some(ClientError::CredentialsTooLong.into());
             matches!(parsed, Parsed::Bad(bad) if bad.error == error && bad.swallow == 0)

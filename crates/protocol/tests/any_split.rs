@@ -49,7 +49,8 @@ fn see<'a>(mut parser: Parser, pieces: impl IntoIterator<Item = &'a [u8]>) -> Se
                     consumed
                 }
             };
-            assert!(0 < used && used <= input.len(), "{used} of {} bytes", input.len());
+            assert!(used > 0, "the parser makes no progress on {} bytes", input.len());
+            assert!(used <= input.len(), "{used} of {} bytes consumed", input.len());
             input.drain(..used);
         }
     }
@@ -179,7 +180,7 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_bytes_are_used_up_step_by_step(
+    fn arbitrary_bytes_are_consumed_step_by_step(
         parser in parser(), stream in vec(any::<u8>(), 0..4096),
     ) {
         see(parser, [&stream[..]]);

@@ -174,7 +174,7 @@ fn commands_without_a_key_are_read_as_they_were_written() {
 }
 
 #[test]
-fn what_the_protocol_has_no_place_for_is_not_sent() {
+fn commands_that_the_protocol_lacks_are_not_sent() {
     let key = b"k";
     let with_version = Store { key, version: Some(1), ..Store::PLAIN };
     let moved = Arithmetic { exptime: Some(1), ..Arithmetic::of(key, Direction::Increment, 1) };
@@ -193,11 +193,12 @@ fn what_the_protocol_has_no_place_for_is_not_sent() {
     let mut out = Vec::new();
     let get = Command::Get { key: &[b'k'; 251], with_cas: true, exptime: None };
     let sent = request::command(&mut out, &get, Manner::default());
-    assert!(matches!(sent, Err(Unsendable::Key(_))) && out.is_empty(), "{sent:?}");
+    assert!(matches!(sent, Err(Unsendable::Key(_))), "{sent:?}");
+    assert!(out.is_empty(), "a refused request was written");
 }
 
 #[test]
-fn an_exptime_that_is_past_is_sent_as_one_that_is_long_past() {
+fn a_negative_exptime_is_sent_as_a_time_in_the_past() {
     let mut out = Vec::new();
     let touch = Command::Touch { key: b"k", exptime: -1 };
     request::command(&mut out, &touch, Manner::default()).unwrap();
@@ -205,7 +206,7 @@ fn an_exptime_that_is_past_is_sent_as_one_that_is_long_past() {
 }
 
 #[test]
-fn outcomes_are_told_by_their_status() {
+fn outcomes_have_their_status() {
     let frame = Frame::Binary(binary::Frame { opcode: opcode::SET, opaque: 1, key: b"k" });
     for (response, expected, value) in [
         (Response::Stored(Stored { cas: 9, value_bytes: 0 }), status::SUCCESS, ""),

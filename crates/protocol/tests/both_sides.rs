@@ -114,7 +114,8 @@ proptest! {
     #[test]
     fn arbitrary_bytes_are_no_reply_or_one_that_fits(bytes in vec(any::<u8>(), 0..200)) {
         if let Reading::Reply { consumed, .. } = read_reply(&bytes) {
-            prop_assert!(0 < consumed && consumed <= bytes.len());
+            prop_assert!(consumed > 0);
+            prop_assert!(consumed <= bytes.len());
         }
     }
 }
@@ -188,7 +189,7 @@ fn outcomes_are_read_as_they_were_rendered() {
 }
 
 #[test]
-fn a_quiet_peer_hears_neither_success_nor_failure() {
+fn a_quiet_peer_gets_neither_success_nor_failure() {
     let quiet = Frame::Text { quiet: true };
     let stored = Response::Stored(Stored::default());
     for response in [stored, number(1), ServerError::TooLarge.into()] {

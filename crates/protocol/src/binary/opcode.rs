@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_quiet_opcode_has_one_that_is_not() {
+    fn every_quiet_opcode_has_a_counterpart_that_is_not_quiet() {
         let quiet = [
             (GETQ, GET),
             (GETKQ, GETK),

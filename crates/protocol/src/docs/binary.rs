@@ -25,20 +25,24 @@ pub(super) fn section() -> String {
         "
 ## Authentication
 
-With `-Y FILE` there is only the text protocol, and a peer has to say who it is before anything else: `set <any key> 0 0 <bytes>` with the value
-`<user> <password>`, which is answered `STORED`. Anything else is answered `CLIENT_ERROR unauthenticated`; what is shorter than 6 bytes, or has no newline
-within 2048, closes the connection.
+With `-Y FILE` the server speaks only the text protocol, and a peer must log in first: `set <any
+key> 0 0 <bytes>` with the value `<user> <password>`. The response is `STORED`. Any other request
+gets `CLIENT_ERROR unauthenticated`; a line shorter than 6 bytes, or without a newline within 2048
+bytes, closes the connection.
 
-With `-S` there is only the binary protocol. Until a peer has said who it is by SASL's mechanism PLAIN, in `21`, everything but `0b`, `20`, `21` and `22` is
-answered `20` and ends the connection. The name of a mechanism has at most {MECHANISM_BYTES_MAX} bytes, what it is told {CREDENTIALS_BYTES_MAX}. A failed
-authentication never leaves a peer authenticated, whatever it was before.
+With `-S` the server speaks only the binary protocol. Until a peer has logged in by the SASL
+mechanism PLAIN, in `21`, every opcode but `0b`, `20`, `21` and `22` gets the status `20` and ends
+the connection. The name of a mechanism has at most {MECHANISM_BYTES_MAX} bytes, the credentials at most
+{CREDENTIALS_BYTES_MAX}. A failed authentication revokes an earlier one.
 
-Users and passwords are lines `user:password` of a file: the one that `-Y` names, or with `-S` that of the environment variable `MEMCACHED_SASL_PWDB`, where
-another colon ends the password and the rest of the line is ignored. SIGHUP reads the file again; if that fails, standard error says why, and nothing changes. Who is in stays in.
-Passwords cross the network as they are: keep it private, or use TLS.
+Users and passwords are lines `user:password` of a file: with `-Y` the file that it names, with `-S`
+the file that the environment variable `MEMCACHED_SASL_PWDB` names. In the latter another colon ends
+the password and the rest of the line is ignored. SIGHUP reloads the file; if that fails, the server
+logs the cause on standard error and keeps the users. Authenticated peers stay authenticated.
+Passwords cross the network unencrypted: keep the network private, or use TLS.
 "
     )
-    .expect("a string takes any text");
+    .expect("writing to a String cannot fail");
     section
 }
 
@@ -55,11 +59,13 @@ struct OpcodeRow {
 const HEAD: &str = "
 ## Binary protocol
 
-A connection whose first byte is `80` speaks the binary protocol for good. A request is a header of 24 bytes, then extras, key and value; so is an answer, which begins with
-`81` and repeats opcode and opaque. Numbers have their highest byte first. The header: magic 1, opcode 1, length of the key 2, length of the extras 1, 0, in an answer the
-status 2, length of extras, key and value together 4, opaque 4, cas token 8.
+A connection whose first byte is `80` speaks the binary protocol for its lifetime. A request is a
+header of 24 bytes, then extras, key and value. A response has the same layout, begins with `81`,
+and repeats opcode and opaque. Numbers are big-endian. The fields of the header, with their length
+in bytes: magic 1, opcode 1, length of the key 2, length of the extras 1, zero 1, status 2 (in a
+response), length of extras, key and value together 4, opaque 4, cas token 8.
 
-| opcode | quiet | name | request | answer |
+| opcode | quiet | name | request | response |
 |---|---|---|---|---|
 ";
 
@@ -87,7 +93,7 @@ const OPCODES: &[OpcodeRow] = &[
         parts: COUNT,
         answer: "value: number 8; cas token",
     },
-    OpcodeRow { opcode: QUIT, name: "quit", parts: "", answer: "then the connection is closed" },
+    OpcodeRow { opcode: QUIT, name: "quit", parts: "", answer: "then the connection closes" },
     OpcodeRow { opcode: FLUSH, name: "flush", parts: "extras: exptime 4, or none", answer: "" },
     OpcodeRow { opcode: NOOP, name: "noop", parts: "", answer: "" },
     OpcodeRow { opcode: VERSION, name: "version", parts: "", answer: "value: the version" },
@@ -97,8 +103,9 @@ const OPCODES: &[OpcodeRow] = &[
     OpcodeRow {
         opcode: STAT,
         name: "stat",
-        parts: "key: none, `settings`, `items`, `slabs`, `sizes`, `larder`, `reset`, `detail on`, `detail off` or `detail dump`",
-        answer: "key: a name; value. One answer for each, the last without a name",
+        parts: "key: none, `settings`, `items`, `slabs`, `sizes`, `larder`, `reset`, `detail on`, \
+            `detail off` or `detail dump`",
+        answer: "key: a name; value. One response for each statistic, the last without a name",
     },
     OpcodeRow {
         opcode: TOUCH,
@@ -124,33 +131,41 @@ const OPCODES: &[OpcodeRow] = &[
 ];
 
 const STATUSES_HEAD: &str = "
-Quiet opcodes hide misses of gets and success of everything else; failures are always told. A no-op is answered after everything before it.
+Quiet opcodes suppress the misses of gets and the success of everything else; the server always
+reports failures. It responds to a no-op after all earlier requests.
 
-A request's cas token other than 0 is a condition: the item must be there and have it, whatever the mode of the store. A counter that is not there begins with the initial
-number, unless its exptime is `ffffffff`. An exptime has no sign. Lengths that do not go with the opcode, or a key of more than 250 bytes, are answered `04` and end the connection; extras and key
-that do not fit into the body, `81` and the same. A byte other than `80` where a request should begin closes the connection.
+A cas token other than 0 in a request is a condition: the item must exist and have this token,
+whatever the mode of the store. A counter that does not exist begins with the initial number, unless
+its exptime is `ffffffff`. Exptimes are unsigned. Lengths that do not match the opcode, or a key of
+more than 250 bytes, get the status `04` and end the connection; extras and key that exceed the body
+get `81` and end it too. A byte other than `80` at the beginning of a request closes the connection.
 
 | status | value | meaning |
 |---|---|---|
 ";
 
 const STATUSES: &[(u16, &str)] = &[
-    (status::SUCCESS, "It was done."),
+    (status::SUCCESS, "The request succeeded."),
     (
         status::NOT_FOUND,
-        "There is no such item, or no such section of the statistics. `getk` and `gatk` have the key instead of these words.",
+        "The item, or the section of the statistics, does not exist. Responses to `getk` and \
+        `gatk` have the key instead of these words.",
     ),
-    (status::EXISTS, "There is such an item, or it has another cas token."),
+    (status::EXISTS, "The item exists, or it has another cas token."),
     (status::TOO_LARGE, "The item is larger than `-I` allows. Its value is skipped."),
-    (status::INVALID, "The request does not have the form of its opcode."),
-    (status::NOT_STORED, "There is no item to append to, or it would become too large."),
-    (status::NON_NUMERIC, "The item's value is no number."),
+    (status::INVALID, "The request does not match the form of its opcode."),
+    (status::NOT_STORED, "The item to append to does not exist, or would become too large."),
+    (status::NON_NUMERIC, "The item's value is not a number."),
     (
         status::NOT_ALLOWED,
-        "The peer may not do that: it has not said who it is, it is not who it says, or the server was started with `-F`.",
+        "The peer has not logged in, its login failed, or an option of the server disables the \
+        command: `-F`, `-X`.",
     ),
-    (status::UNKNOWN, "There is no such opcode. Its body is skipped, and the connection goes on."),
-    (status::OUT_OF_MEMORY, "There is no memory for it; the words say for what."),
+    (
+        status::UNKNOWN,
+        "The opcode does not exist. Its body is skipped, and the connection stays open.",
+    ),
+    (status::OUT_OF_MEMORY, "The server is out of memory; the words name the use."),
 ];
 
 #[cfg(test)]
@@ -159,7 +174,7 @@ mod tests {
     use crate::binary::form::Form;
 
     #[test]
-    fn every_opcode_has_its_row_and_there_are_no_others() {
+    fn every_opcode_has_a_row_and_every_row_an_opcode() {
         for opcode in 0..=u8::MAX {
             let has_row = OPCODES.iter().any(|row| row.opcode == aloud(opcode));
             assert_eq!(has_row, Form::of(opcode).is_some(), "{opcode:#x}");

@@ -13,8 +13,9 @@ pub(super) fn section() -> String {
 const HEAD: &str = "
 ## Reading the memory
 
-A process of the same machine that is connected to the unix socket may, with `--local-readers`, get the memory in which the cache is, and find hits
-there by itself, without a system call. Both commands are answered `ERROR` without that option, as memcached answers them.
+With `--local-readers`, a process of the same machine that is connected to the unix socket can map
+the cache's memory and read hits from it directly, without a system call. Without the option both
+commands get `ERROR`, as from memcached.
 
 | command | replies | meaning |
 |---|---|---|
@@ -24,24 +25,28 @@ pub(super) const COMMANDS: &[CommandRow] = &[
     CommandRow {
         form: "larder_region",
         replies: "REGION <identity> <bytes> <format> <reads per hint>",
-        meaning: "With the first byte of the answer comes a descriptor (`SCM_RIGHTS`), which can only be read through. \
-            `CLIENT_ERROR` where the connection is none of the unix socket, or of a process that the option does not allow.",
+        meaning: "A read-only descriptor (`SCM_RIGHTS`) arrives with the first byte of the \
+            response. `CLIENT_ERROR` if the connection is not to the unix socket, or the option \
+            does not allow the process.",
     },
     CommandRow {
         form: "larder_read <key> <key>",
         replies: "",
-        meaning: "Any number of keys, in base64, that were read in the memory: eviction takes their items for wanted, and each \
-            counts in the statistics as as many hits as `larder_region` said. There is no answer, but for `CLIENT_ERROR` \
-            where the connection may not read the memory.",
+        meaning: "Reports any number of keys, in base64, that the client read in the memory. \
+            Eviction counts them as reads, and the statistics count each as `<reads per hint>` \
+            hits. No response, except `CLIENT_ERROR` if the connection may not read the memory.",
     },
 ];
 
 const READING: &str = "
-`<identity>` is 32 hexadecimal digits that no other region has: who connects again and is told another one has to do with another cache.
-`<format>` is that of [region-format.md](region-format.md): who does not know it asks the server. The answer is a message of its own; who has so
-much to receive that there is no room for it is hung up on, so it is best asked for first.
+`<identity>` consists of 32 hexadecimal digits and is unique to a region: a client that reconnects
+and gets another identity is connected to another cache. `<format>` is the version of
+[region-format.md](region-format.md); a client that does not know it sends its reads to the server.
+The response is a message of its own. The server closes the connection if earlier responses leave no
+room for it, so clients should send `larder_region` first.
 
-Who reads finds hits; everything else it asks the server for, a miss too. A copy is good if the sequence of the segment is after the copy what it was
-before. The clock in the region is moved every second: where it stands still the server is gone or has been stopped, and what is in the memory
-is not to be believed any more.
+Readers find only hits in the memory and ask the server for everything else, misses included. A copy
+is valid if the sequence of the segment is the same before and after copying. The server advances
+the clock in the region every second: if the clock stands still, the server has exited or is
+stopped, and readers must not trust the memory any more.
 ";

@@ -24,8 +24,9 @@ fn token(token: &str) -> String {
 const HEAD: &str = "
 ## Meta commands
 
-A meta command is a line of the same form: two letters, a key, and flags of one letter each in any order, some with a token right behind the
-letter. The answer has two letters, too, and repeats the flags that ask for something, in the order of the request.
+A meta command is a line of words too: two letters, a key, and one-letter flags in any order, some
+followed immediately by a token. The response begins with two letters and repeats the flags that ask
+for something, in the order of the request.
 
 | command | replies | meaning |
 |---|---|---|
@@ -35,13 +36,14 @@ pub(super) const COMMANDS: &[CommandRow] = &[
     CommandRow {
         form: "mg <key> <flag>*",
         replies: "VA <bytes> <flag>*, value / HD <flag>* / EN <flag>*",
-        meaning: "Gets an item: its value with `v`, else what the flags ask for; without flags, whether it is there.",
+        meaning: "Gets an item: its value with `v`, and the metadata that the flags ask for; \
+            without flags, checks whether it exists.",
     },
     CommandRow {
         form: "ms <key> <bytes> <flag>*",
         replies: "HD <flag>* / NS <flag>* / EX <flag>* / NF <flag>*",
-        meaning: "Stores the value that follows. With `C`, only over the item with this cas token. A store that fails for \
-            want of room removes the item in every mode.",
+        meaning: "Stores the value that follows. With `C`, only if the item has this cas token. A \
+            store that fails because memory is short removes the old item in every mode.",
     },
     CommandRow {
         form: "md <key> <flag>*",
@@ -51,30 +53,34 @@ pub(super) const COMMANDS: &[CommandRow] = &[
     CommandRow {
         form: "ma <key> <flag>*",
         replies: "HD <flag>* / VA <bytes> <flag>*, number / NF <flag>* / NS <flag>* / EX <flag>*",
-        meaning: "Moves a counter, by 1 upwards unless the flags say otherwise.",
+        meaning: "Changes a counter; without flags, increments it by 1.",
     },
     CommandRow {
         form: "mn",
         replies: "MN",
-        meaning: "Nothing: the end of a pipeline of quiet commands.",
+        meaning: "Does nothing; its response marks the end of a pipeline of quiet commands.",
     },
     CommandRow {
         form: "me <key> [b]",
-        replies: "ME <key> exp=<secs or -1> la=<secs> cas=<cas> fetch=<yes or no> cls=<class> size=<bytes> / EN",
-        meaning: "What is known of an item. This is no read.",
+        replies: "ME <key> exp=<secs or -1> la=<secs> cas=<cas> fetch=<yes or no> cls=<class> \
+            size=<bytes> / EN",
+        meaning: "Returns the metadata of an item. Does not count as a read.",
     },
 ];
 
 const FLAGS_HEAD: &str = "
-A flag means something to the commands named; the others accept and ignore it. A flag that does not exist, stands twice, or has a token
-that is no number where one is expected, makes the line an error. So do more than 20 words. Errors are told even with `q`.
+A flag affects the commands listed; the others accept and ignore it. A flag that does not exist, is
+given twice, or has an invalid number as its token makes the line an error. So do more than 20
+words. `q` does not suppress errors.
 
-| flag | of | meaning |
+| flag | commands | meaning |
 |---|---|---|
 ";
 
 const STALE: &str = "
-An answer to `mg` ends with `W` if this peer won the right to fetch the item anew, with `Z` if another has won it before, and has an `X` if the
-item is marked stale. A stale item gives the right to the first who gets it; an item that is about to die, to the first who says so with `R`; an item
-that does not exist, to the first who creates it with `N`. Storing the item ends all that.
+A response to `mg` ends with `W` if this peer got the recache token, that is, the task to fetch the
+item anew; with `Z` if another peer got it earlier. It has an `X` if the item is marked stale. The
+recache token goes to the first client that gets a stale item; to the first one whose `R` exceeds
+the remaining time to live; and to the first one that creates the item with `N`. A store of the item
+clears the token and the stale mark.
 ";

@@ -52,7 +52,7 @@ struct Difference {
 /// Appends a table row. Escapes bars, which would end the cell.
 fn push_row(page: &mut String, cells: &[&str]) {
     for cell in cells {
-        write!(page, "| {} ", cell.replace('|', "\\|")).expect("a string takes any text");
+        write!(page, "| {} ", cell.replace('|', "\\|")).expect("writing to a String cannot fail");
     }
     page.push_str("|\n");
 }
@@ -89,29 +89,30 @@ fn head() -> String {
 
 # Protocol
 
-Larder speaks the text protocol, classic and meta, as memcached {WIRE_VERSION} does. What it answers otherwise,
-it does on purpose; all of that is under [Differences](#differences).
+Larder speaks memcached's text protocol, classic and meta, and its binary protocol, as memcached
+{WIRE_VERSION} does. Every deviation is intentional and listed under [Differences](#differences).
 
 ## Lines, words, values
 
-- A request is a line of words. It ends in a newline, which may have one carriage return before it.
-- Words are separated by one or more spaces. A line that begins with a space is no command. A tab is
-  part of a word.
+- A request is a line of words. The line ends in a newline with an optional carriage return before
+  it.
+- Words are separated by one or more spaces. A line that begins with a space is not a command. A tab
+  is part of a word.
 - A line shorter than 4 bytes, its end included, is refused. A line longer than
-  {SHORT_LINE_BYTES_MAX} bytes ends the connection without an answer; one of `get`, `gets`, `gat` or
-  `gats` may have any length, and its keys are answered as they arrive.
+  {SHORT_LINE_BYTES_MAX} bytes ends the connection without a response. Lines of `get`, `gets`, `gat`
+  and `gats` may have any length; their keys are answered as they arrive.
 - A key has 1 to 250 bytes, any but space and newline.
-- `noreply` is recognised where a command's form names it, and behind unknown commands: as the last
-  word of the line, or as the 23rd where there are more, in exactly this spelling. It hides whatever
-  would have been answered, failures included. Other words that mean nothing are ignored.
-- A value follows the line that announces its length, and must be followed by `\\r\\n`. Where the
-  line is refused although its length is understood, the value is skipped before the refusal is
-  told. Where the length is not understood, the refusal is told even after `noreply`, and what
-  follows is read as commands.
-- Numbers are decimal digits, with a minus sign where negative ones make sense. The flags and the
-  exptime of a storage command are read at 64 bits, of which the lower 32 count.
-- An exptime of 0 means never, 1 to 2592000 means so many seconds from now, more is a Unix time. A
-  negative one, or a Unix time that is past, means that the item is dead at once.
+- `noreply` is recognised in commands whose form includes it, and after unknown commands: as the
+  last word of the line, or as the 23rd word of a longer line, in exactly this spelling. It
+  suppresses any response, errors included. Other surplus words are ignored.
+- A value follows the line that announces its length, and must be followed by `\\r\\n`. If a line
+  with a valid length is refused, the server skips the value, then sends the error. If the length is
+  invalid, the server sends the error even after `noreply` and parses the bytes that follow as
+  commands.
+- Numbers are decimal digits, with a minus sign if the argument may be negative. The flags and the
+  exptime of a storage command are parsed at 64 bits and truncated to the lower 32.
+- An exptime of 0 means never; 1 to 2592000 is a number of seconds from now; more is a Unix time. A
+  negative exptime, or a Unix time in the past, makes the item expire at once.
 "
     )
 }
@@ -119,8 +120,8 @@ it does on purpose; all of that is under [Differences](#differences).
 const ERRORS_HEAD: &str = "
 ## Errors
 
-These may answer any command that has the part in question. The connection stays open unless the
-meaning says otherwise.
+Any command that has the part in question may return these errors. The connection stays open unless
+the table says otherwise.
 
 | line | meaning |
 |---|---|
@@ -139,53 +140,54 @@ const COMMANDS: &[CommandRow] = &[
     CommandRow {
         form: "get <key>+",
         replies: "VALUE <key> <flags> <bytes>, value / END",
-        meaning: "The items that exist, then `END`. If one key is too long, none is looked up.",
+        meaning: "Returns the items that exist, then `END`. If one key is too long, none is looked \
+            up.",
     },
     CommandRow {
         form: "gets <key>+",
         replies: "VALUE <key> <flags> <bytes> <cas>, value / END",
-        meaning: "As `get`, with each item's cas token.",
+        meaning: "As `get`, with the cas token of each item.",
     },
     CommandRow {
         form: "gat <exptime> <key>+",
         replies: "VALUE <key> <flags> <bytes>, value / END",
-        meaning: "As `get`, and gives each item a new exptime.",
+        meaning: "As `get`, and sets the exptime of each item.",
     },
     CommandRow {
         form: "gats <exptime> <key>+",
         replies: "VALUE <key> <flags> <bytes> <cas>, value / END",
-        meaning: "As `gets`, and gives each item a new exptime.",
+        meaning: "As `gets`, and sets the exptime of each item.",
     },
     CommandRow {
         form: "set <key> <flags> <exptime> <bytes> [noreply]",
         replies: "STORED",
-        meaning: "Stores always. If the item is too large or there is no memory, the one it would \
-            have replaced is removed too.",
+        meaning: "Stores unconditionally. A store that fails because the item is too large or \
+            memory is short also removes the old item.",
     },
     CommandRow {
         form: "add <key> <flags> <exptime> <bytes> [noreply]",
         replies: STORED,
-        meaning: "Stores if there is no such item.",
+        meaning: "Stores if the item does not exist.",
     },
     CommandRow {
         form: "replace <key> <flags> <exptime> <bytes> [noreply]",
         replies: STORED,
-        meaning: "Stores if there is such an item.",
+        meaning: "Stores if the item exists.",
     },
     CommandRow {
         form: "append <key> <flags> <exptime> <bytes> [noreply]",
         replies: STORED,
-        meaning: "Puts the value behind that of an item, which keeps its flags and exptime.",
+        meaning: "Appends to the value of an item, which keeps its flags and exptime.",
     },
     CommandRow {
         form: "prepend <key> <flags> <exptime> <bytes> [noreply]",
         replies: STORED,
-        meaning: "Puts the value before that of an item, which keeps its flags and exptime.",
+        meaning: "Prepends to the value of an item, which keeps its flags and exptime.",
     },
     CommandRow {
         form: "cas <key> <flags> <exptime> <bytes> <cas> [noreply]",
         replies: "STORED / EXISTS / NOT_FOUND",
-        meaning: "Stores if the item still has this cas token.",
+        meaning: "Stores if the item has this cas token.",
     },
     CommandRow {
         form: "delete <key> [0] [noreply]",
@@ -195,121 +197,133 @@ const COMMANDS: &[CommandRow] = &[
     CommandRow {
         form: "incr <key> <delta> [noreply]",
         replies: "<number> / NOT_FOUND",
-        meaning: "Adds to an item that is a number below 2^64, and wraps there.",
+        meaning: "Increments an item whose value is a number; wraps at 2^64.",
     },
     CommandRow {
         form: "decr <key> <delta> [noreply]",
         replies: "<number> / NOT_FOUND",
-        meaning: "Subtracts, and stops at 0. A text that becomes shorter is filled up with spaces.",
+        meaning: "Decrements such an item; stops at 0. A shorter number is padded with spaces.",
     },
     CommandRow {
         form: "touch <key> <exptime> [noreply]",
         replies: "TOUCHED / NOT_FOUND",
-        meaning: "Gives an item a new exptime.",
+        meaning: "Sets the exptime of an item.",
     },
     CommandRow {
         form: "flush_all [<exptime>] [noreply]",
         replies: "OK",
-        meaning: "Makes all items invisible, now or at the time given. A negative one is now.",
+        meaning: "Invalidates all items, now or at the given time. A negative exptime means now.",
     },
     CommandRow {
         form: "lease-get <key>",
-        replies: "VALUE <key> <flags> <bytes>, value, END / LVALUE <key> <token> 0 0, empty line, END",
-        meaning: "Gets an item, or the right to bring it. A token of 1 gives no right: somebody else has it, for \
-            10 seconds. For mcrouter; memcached answers `ERROR`.",
+        replies: "VALUE <key> <flags> <bytes>, value, END / LVALUE <key> <token> 0 0, empty line, \
+            END",
+        meaning: "Returns the item or, on a miss, a lease to store it, which lasts 10 seconds. A \
+            token of 1 is not a lease: another client holds one. For mcrouter; memcached responds \
+            `ERROR`.",
     },
     CommandRow {
         form: "lease-set <key> <token> <flags> <exptime> <bytes> [noreply]",
         replies: STORED,
-        meaning: "Stores if the token still gives the right: not after a `delete` of the key or a `flush_all`, nor a second \
-            time, nor where another client has stored the item meanwhile.",
+        meaning: "Stores if the lease is still valid. A `delete` of the key, a `flush_all`, the \
+            use of the lease, and a store of the item by another client end it.",
     },
     CommandRow {
         form: "metaget <key>",
         replies: "META <key> age: <secs>; exptime: <Unix time or 0>; from: unknown / END",
-        meaning: "What is known of an item, then `END`. For mcrouter; memcached answers `ERROR`.",
+        meaning: "Returns the metadata of an item, then `END`. For mcrouter; memcached responds \
+            `ERROR`.",
     },
-    CommandRow { form: "version", replies: "VERSION <version>", meaning: "See the differences." },
+    CommandRow {
+        form: "version",
+        replies: "VERSION <version>",
+        meaning: "Returns the version; see [Differences](#differences).",
+    },
     CommandRow {
         form: "verbosity <level> [noreply]",
         replies: "OK",
-        meaning: "How much is logged; more than 2 is 2.",
+        meaning: "Sets the log level; a level above 2 is taken as 2.",
     },
     CommandRow {
         form: "stats [settings | items | slabs | sizes | conns | larder]",
         replies: "STAT <name> <value> / END",
-        meaning: "Statistics, see [stats.md](stats.md). `settings` may be abbreviated to any of \
-            its beginnings, `conns` to `co`.",
+        meaning: "Returns statistics, see [stats.md](stats.md). `settings` may be abbreviated to \
+            any prefix, `conns` to `co`.",
     },
     CommandRow {
         form: "stats cachedump <class> <items>",
         replies: "ITEM <key> [<bytes> b; <exptime> s] / END",
-        meaning: "Keys of live items of a size class, 0 for all, up to 2 MiB of them, among \
-            30,000 items looked at, 500 by UDP; any beginning of `cachedump` will do.",
+        meaning: "Returns keys of live items of a size class, 0 for all: up to 2 MiB, from the \
+            first 30,000 items that it visits, 500 over UDP. Any prefix of `cachedump` works.",
     },
     CommandRow {
         form: "stats reset",
         replies: "RESET",
-        meaning: "Sets counters to 0. Any beginning of `reset` will do, so `stats r` resets.",
+        meaning: "Sets counters to 0. Any prefix of `reset` works, so `stats r` resets.",
     },
     CommandRow {
         form: "cache_memlimit <mebibytes> [noreply]",
         replies: "OK",
-        meaning: "Changes the memory limit, up to the `-m` of the start.",
+        meaning: "Changes the memory limit: 8 to 1000000000, and at most 16 times `-m`. The limit \
+            cannot rise above `-m` with `-e`, `-k`, `-L` or local readers, nor if the system \
+            refuses the address space, nor fall below the size of the index.",
     },
     CommandRow {
         form: "refresh_certs",
         replies: "OK",
-        meaning: "Reads the files of the certificates again if they have changed, for connections to come. Without TLS, or where a \
-                  file cannot be used, a line that begins with `Error`; the server's standard error says more.",
+        meaning: "Reloads changed certificate files, for new connections. Without TLS, or if a \
+            file is unusable, the response is a line that begins with `Error`; the log on standard \
+            error has the cause.",
     },
     CommandRow {
         form: "shutdown [graceful]",
         replies: "",
-        meaning: "Closes the connection and stops the server, if it was started with `-A`.",
+        meaning: "Closes the connection and stops the server. Needs `-A`.",
     },
     CommandRow {
         form: "quit",
         replies: "",
-        meaning: "Closes the connection once everything before it is answered.",
+        meaning: "Closes the connection once the earlier requests are answered.",
     },
 ];
 
 const ERRORS: &[(Response, &str)] = &[
     (
         Response::ClientError(ClientError::UnknownCommand),
-        "There is no such command. If the line's last word begins with `HTTP/`, the connection is \
-         closed instead, without a word.",
+        "The command does not exist. If the line's last word begins with `HTTP/`, the server \
+        closes the connection instead, without a response.",
     ),
     (
         Response::ClientError(ClientError::BadFormat),
-        "The line is too short, lacks arguments, has a key that is too long or a number that is \
-         none.",
+        "The line is too short or lacks arguments, a key is too long, or a number is invalid.",
     ),
     (
         Response::ClientError(ClientError::BadDataChunk),
-        "The value is not followed by `\\r\\n`. Its bytes and two more are used up.",
+        "The value is not followed by `\\r\\n`. Its bytes and two more are consumed.",
     ),
     (
         Response::ClientError(ClientError::BadExptime),
-        "The exptime of `touch`, `gat`, `gats` or `flush_all` is no number.",
+        "The exptime of `touch`, `gat`, `gats` or `flush_all` is not a number.",
     ),
-    (Response::ClientError(ClientError::BadDelta), "The delta is no unsigned number below 2^64."),
+    (
+        Response::ClientError(ClientError::BadDelta),
+        "The delta is not an unsigned number below 2^64.",
+    ),
     (
         Response::ClientError(ClientError::BadDeleteUsage),
         "A number other than 0 follows the key, or several words do.",
     ),
     (
         Response::ClientError(ClientError::NonNumeric),
-        "The item's value is no unsigned decimal number below 2^64.",
+        "The item's value is not an unsigned decimal number below 2^64.",
     ),
     (
         Response::ClientError(ClientError::Unauthenticated),
-        "With `-Y`, anything but a login before the peer has said who it is.",
+        "With `-Y`, a request other than a login, before the peer has logged in.",
     ),
     (
         Response::ClientError(ClientError::AuthenticationFailed),
-        "With `-Y`, there is no such user, or the password is another one.",
+        "With `-Y`, the user does not exist or the password is wrong.",
     ),
     (
         Response::ClientError(ClientError::BadCredentials),
@@ -321,7 +335,8 @@ const ERRORS: &[(Response, &str)] = &[
     ),
     (
         Response::ClientError(ClientError::BadCredentialsEnd),
-        "With `-Y`, the value of a login is not followed by `\\r\\n`. Its bytes and two more are used up.",
+        "With `-Y`, the value of a login is not followed by `\\r\\n`. Its bytes and two more are \
+        consumed.",
     ),
     (Response::ClientError(ClientError::FlushNotAllowed), "The server was started with `-F`."),
     (
@@ -338,13 +353,10 @@ const ERRORS: &[(Response, &str)] = &[
     ),
     (
         Response::ClientError(ClientError::BadShutdownMode),
-        "`shutdown` knows no word but `graceful`, or any beginning of it.",
+        "The argument of `shutdown` is not `graceful` or a prefix of it.",
     ),
     (Response::ServerError(ServerError::NoTls), "The server runs without `-Z`."),
-    (
-        Response::ServerError(ServerError::CertificatesUnusable),
-        "A file of the certificates cannot be used.",
-    ),
+    (Response::ServerError(ServerError::CertificatesUnusable), "A certificate file is unusable."),
     (Response::ServerError(ServerError::ShutdownNotEnabled), "The server runs without `-A`."),
     (
         Response::ClientError(ClientError::RegionNotAllowed),
@@ -354,7 +366,7 @@ const ERRORS: &[(Response, &str)] = &[
     (Response::ClientError(ClientError::MemoryLimitInBytes), "The limit is above 1000000000."),
     (
         Response::ServerError(ServerError::MemoryLimitFixed),
-        "The memory limit cannot be changed to that.",
+        "The limit is above the maximum or below the minimum of this server; see `cache_memlimit`.",
     ),
     (
         Response::ServerError(ServerError::TooLarge),
@@ -362,117 +374,124 @@ const ERRORS: &[(Response, &str)] = &[
     ),
     (
         Response::ServerError(ServerError::OutOfMemoryStoring),
-        "There is no memory for the item. Its value is skipped.",
+        "The server is out of memory for the item. Its value is skipped.",
     ),
-    (Response::ServerError(ServerError::OutOfMemory), "There is no memory for the longer number."),
+    (
+        Response::ServerError(ServerError::OutOfMemory),
+        "The server is out of memory for the longer number.",
+    ),
     (
         Response::ServerError(ServerError::Stuck),
-        "Another process that shares the cache has been stopped in the middle of a change, and did not go on within \
-         two seconds.",
+        "Another process that shares the cache stopped in the middle of a change and did not \
+        resume within two seconds.",
     ),
     (
         Response::ServerError(ServerError::OutOfMemoryReadingRequest),
-        "All connections together hold more than the memory for buffers, and this one holds most of \
-         those that make no progress. The connection is closed.",
+        "All connections together exceed the memory for buffers, and this one holds the most among \
+         those that make no progress. The connection closes.",
     ),
     (
         Response::ServerError(ServerError::OutOfMemoryWritingHits),
-        "The answer does not fit the memory for buffers.",
+        "The response does not fit the memory for buffers.",
     ),
     (
         Response::ServerError(ServerError::OutOfMemoryWritingStats),
-        "The answer does not fit the memory for buffers.",
+        "The response does not fit the memory for buffers.",
     ),
     (
         Response::ServerError(ServerError::TooManyConnections),
-        "Sent unasked to a connection beyond `-c`, which is closed.",
+        "Sent to a new connection above `-c`, which then closes.",
     ),
 ];
 
 const DIFFERENCES: &[Difference] = &[
     Difference {
-        memcached: "`version` and `stats` tell the version of the server.",
-        larder: "They tell the version of the memcached whose behaviour is followed.",
-        reason: "Clients read it to learn which commands they may use.",
+        memcached: "`version` and `stats` return the version of the server.",
+        larder: "They return the version of the memcached whose behaviour Larder follows.",
+        reason: "Clients derive from it which commands they may use.",
     },
     Difference {
-        memcached: "`slabs reassign` moves memory between size classes; `slabs automove`, `lru` and \
-            `lru_crawler sleep` and `tocrawl` tune how memory is kept.",
-        larder: "The first has nothing to spare, the others have no effect.",
-        reason: "Memory belongs to no class, and there are no LRU queues and no crawler's pace to tune.",
+        memcached: "`slabs reassign` moves memory between size classes; `slabs automove`, `lru` \
+            and `lru_crawler sleep` and `tocrawl` tune how memory is kept.",
+        larder: "`slabs reassign` has nothing to spare; the others have no effect.",
+        reason: "Larder's memory has no classes, no LRU queues and no crawler to tune.",
     },
     Difference {
         memcached: "`extstore` and `watch`'s `type=extwrite` exist.",
-        larder: "`extstore` is answered `ERROR`, as by a memcached without a flash tier.",
-        reason: "There is no flash tier.",
+        larder: "`extstore` gets `ERROR`, as from a memcached without a flash tier.",
+        reason: "Larder has no flash tier.",
     },
     Difference {
-        memcached: "`-e` takes whatever file is named, and begins anew unless the last server was \
-            stopped gracefully. A file `.meta` beside it that it cannot read ends the start. `uptime` \
-            counts from the first server's start, and `cache_memlimit` is refused.",
-        larder: "A file that holds no cache of Larder's ends the start and is left as it is, and so \
-            does any `.meta`; the cache is there again however the last server ended. `uptime` counts \
-            from this server's start, as all counters do, and `cache_memlimit` can lower the memory.",
-        reason: "Who names the wrong file must not lose it, or what a memcached would go on with; a \
-            crash is when a warm cache is needed.",
+        memcached: "`-e` accepts any file, and starts empty unless the last server stopped \
+            gracefully. An unreadable `.meta` file beside it ends the start. `uptime` counts from \
+            the start of the first server, and `cache_memlimit` is refused.",
+        larder: "A file that does not hold a Larder cache ends the start and stays unchanged; so \
+            does any `.meta` file. The cache survives however the last server ended. `uptime` \
+            counts from the start of this server, as all counters do, and `cache_memlimit` can \
+            lower the limit.",
+        reason: "A wrong path must not destroy a file or the cache of a memcached; a warm cache is \
+            needed most after a crash.",
     },
     Difference {
         memcached: "The microseconds in the lines of `watch` lack leading zeros.",
         larder: "They have six digits.",
-        reason: "Without them the time cannot be read.",
+        reason: "Without the zeros the time is ambiguous.",
     },
     Difference {
         memcached: "The binary protocol skips extras and key of an unknown opcode twice.",
         larder: "It skips the body.",
-        reason: "What follows would be read from its middle.",
+        reason: "memcached resumes parsing in the middle of the next request.",
     },
     Difference {
-        memcached: "A value behind a binary `touch`, `gat` or `stat` is read as the next request.",
-        larder: "It is refused with `04`, as with other opcodes, and the connection is closed.",
-        reason: "A value that is read as a request may be anybody's.",
+        memcached: "A value after a binary `touch`, `gat` or `stat` is parsed as the next request.",
+        larder: "It is refused with `04`, as with other opcodes, and the connection closes.",
+        reason: "A value parsed as a request lets its author send requests in the client's name.",
     },
     Difference {
         memcached: "The binary protocol refuses a store that is too large, and an unknown opcode, \
             before it skips the value.",
         larder: "It skips the value first, as the text protocol does.",
-        reason: "A peer that sends does not listen.",
+        reason: "A peer does not read while it sends.",
     },
     Difference {
-        memcached: "SASL knows what the system's library knows, and asks its databases of \
-            passwords, as the file in `SASL_CONF_PATH` says.",
-        larder: "It knows PLAIN, and the users of `MEMCACHED_SASL_PWDB`, without which `-S` does \
-            not start. `SASL_CONF_PATH` is not read.",
-        reason: "A library for challenges and databases that hardly any client uses is much to \
-            trust.",
+        memcached: "SASL has the mechanisms and password databases of the system's library, \
+            configured by the file in `SASL_CONF_PATH`.",
+        larder: "It has PLAIN and the users of `MEMCACHED_SASL_PWDB`, which `-S` requires. \
+            `SASL_CONF_PATH` is not read.",
+        reason: "Hardly any client uses the other mechanisms; a library for them is a large attack \
+            surface.",
     },
     Difference {
-        memcached: "PLAIN may be told in a second step (`22`), after a `21` without a value.",
-        larder: "It is told in `21`; a second step fails.",
+        memcached: "PLAIN credentials may follow in a second step (`22`), after a `21` without a \
+            value.",
+        larder: "They must be in `21`; a second step fails.",
         reason: "The mechanism has one step.",
     },
     Difference {
-        memcached: "A file of `-Y` counts to its eighth line; an empty line makes it unusable.",
-        larder: "All lines count, and empty ones do not.",
-        reason: "Nobody learns that the ninth user is shut out.",
+        memcached: "A file of `-Y` is read up to its eighth line; an empty line makes it unusable.",
+        larder: "All lines are read; empty ones are ignored.",
+        reason: "memcached rejects the ninth user without any diagnostic.",
     },
     Difference {
-        memcached: "A request by UDP is answered in several messages, one for each item or command, each \
-            of which counts its datagrams from 0.",
-        larder: "It is answered in one message, whose datagrams are counted through.",
-        reason: "Nobody can put the others in order, or know how many there are.",
+        memcached: "The response to a UDP request consists of several messages, one per item or \
+            command, each of which counts its datagrams from 0.",
+        larder: "The response is one message, whose datagrams are numbered consecutively.",
+        reason: "Clients cannot order several messages or tell their number.",
     },
     Difference {
-        memcached: "By UDP, every line that is no command is answered `ERROR`, answers of servers included.",
-        larder: "From a line or opcode on that is no command a datagram is dropped without an answer. Answers \
-            begin with no command in any dialect, so they are neither executed nor answered.",
-        reason: "One datagram with the address of another server as its sender would have both answer each \
-            other for ever.",
+        memcached: "Over UDP, every line that is not a command gets `ERROR`, responses of servers \
+            included.",
+        larder: "The rest of a datagram from the first invalid line or opcode on is dropped \
+            without a response. Responses never begin with a command of any dialect, so they are \
+            neither executed nor answered.",
+        reason: "One datagram with a forged sender would make two servers answer each other \
+            forever.",
     },
     Difference {
-        memcached: "An answer by UDP may be as long as it likes.",
+        memcached: "A UDP response may have any length.",
         larder: "To another machine it is at most 16 times as long as its request \
-            (`--udp-reply-factor`), to any at most 4 MiB; else there is an error in its place.",
-        reason: "Requests in somebody else's name would flood him.",
+            (`--udp-reply-factor`), to any machine at most 4 MiB; an error replaces a longer one.",
+        reason: "Requests with a forged sender would flood the victim.",
     },
     Difference {
         memcached: "`stats detail dump` shows all prefixes in one packet of the binary protocol.",
@@ -481,63 +500,67 @@ const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         memcached: "`stats cachedump` and `stats detail dump` show keys as they are.",
-        larder: "A key with spaces or control characters in it is shown as in a URI.",
-        reason: "The binary protocol allows line ends in keys, and what follows would be taken for the next line.",
+        larder: "A key with spaces or control characters is shown in URI encoding.",
+        reason: "The binary protocol allows line ends in keys; clients would take the rest of the \
+            key for the next line.",
     },
     Difference {
-        memcached: "A request by UDP may ask for a dump or to watch, and for statistics as often as it likes.",
+        memcached: "A UDP request may ask for dumps, `watch` and any number of statistics.",
         larder: "Dumps and `watch` are refused, and more than sixteen `stats` in one datagram.",
-        reason: "One datagram would keep a worker from all others for as long as its sender likes.",
+        reason: "One datagram could block a worker for as long as its sender likes.",
     },
     Difference {
-        memcached: "`-o ssl_verify_mode=2` and `mtls:` may go without `ssl_ca_cert`; `ssl_verify_mode=2` lets \
-            clients in that have no certificate; `ssl_min_version` may be 0 or 1.",
-        larder: "They need it; it does not; 0 and 1 are taken as 2, with a warning.",
-        reason: "What was asked for would not be what is had; TLS 1.0 and 1.1 are broken.",
+        memcached: "`-o ssl_verify_mode=2` and `mtls:` work without `ssl_ca_cert`; \
+            `ssl_verify_mode=2` accepts clients without a certificate; `ssl_min_version` may be 0 \
+            or 1.",
+        larder: "They need `ssl_ca_cert`; mode 2 rejects such clients; 0 and 1 are taken as 2, \
+            with a warning.",
+        reason: "The server would be less secure than configured; TLS 1.0 and 1.1 are broken.",
     },
     Difference {
-        memcached: "With TLS, a connection above `-c` is told so in plain text.",
-        larder: "It is closed.",
+        memcached: "With TLS, a connection above `-c` gets an error in plain text.",
+        larder: "It closes.",
         reason: "The client expects TLS.",
     },
     Difference {
-        memcached: "Memory that runs out while a value of more than 512 KiB arrives is told as \
+        memcached: "If memory runs out while a value of more than 512 KiB arrives, the error is \
             `SERVER_ERROR Out of memory during read`.",
-        larder: "It is told as `SERVER_ERROR out of memory storing object`, as with any other \
+        larder: "The error is `SERVER_ERROR out of memory storing object`, as with any other \
             value.",
-        reason: "Clients recognise these words and no others.",
+        reason: "Clients recognise only these words.",
     },
     Difference {
         memcached: "`stats larder` is an error.",
-        larder: "It shows what memcached has no statistic for. It must be spelt in full.",
+        larder: "It returns the statistics that memcached does not have. The word must be written \
+            in full.",
         reason: "memcached's own lists stay as they are.",
     },
     Difference {
-        memcached: "A key that is too long in a request for several sends an empty line behind \
-            the error.",
+        memcached: "The error for a key that is too long, in a request for several keys, is \
+            followed by an empty line.",
         larder: "Only the error is sent.",
-        reason: "A client that counts lines is out of step from there on.",
+        reason: "A client that counts lines would lose track.",
     },
     Difference {
-        memcached: "A `get` or `gets` of any length is answered once its line has ended. A key that \
-            is too long anywhere in it is answered with the error alone.",
+        memcached: "A `get` or `gets` of any length is answered once its line has ended. A key \
+            that is too long anywhere in it is answered with the error alone.",
         larder: "Keys of a line beyond 2048 bytes are answered as they arrive. An error in such a \
-            line stands behind the items that come before it, in the place of `END`.",
-        reason: "A client that never ends its line must not take memory.",
+            line follows the items before it and takes the place of `END`.",
+        reason: "A client that never ends its line must not use up memory.",
     },
     Difference {
         memcached: "Before login, a `set` that announces more bytes than a login may have is \
             answered once they have arrived.",
-        larder: "It is answered at once. Up to 1 MiB that was announced is skipped; behind a line \
-            that announces more, the next login is expected.",
-        reason: "A wrong length must not leave a client without an answer.",
+        larder: "It is answered at once. An announced value of up to 1 MiB is skipped; after a \
+            line that announces more, the next login follows.",
+        reason: "A wrong length must not leave a client without a response.",
     },
     Difference {
-        memcached: "Any other line beyond 2048 bytes is understood if all of it arrives at once, \
-            else the connection is closed.",
-        larder: "`gat` and `gats` may be as long as `get`. All others end the connection, however \
-            they arrive.",
-        reason: "An answer must not depend on how a network cuts a stream.",
+        memcached: "Any other line beyond 2048 bytes is executed if all of it arrives at once; \
+            otherwise the connection closes.",
+        larder: "`gat` and `gats` may be as long as `get`. All other long lines end the \
+            connection, however they arrive.",
+        reason: "A response must not depend on how the network splits a stream.",
     },
     Difference {
         memcached: "`touch`, `gat`, `gats` and `flush_all` refuse an exptime from 2147483648 to \
@@ -546,29 +569,29 @@ const DIFFERENCES: &[Difference] = &[
         reason: "mcrouter writes `touch k 4294967295` where its client wrote -1.",
     },
     Difference {
-        memcached: "`delete k 10` deletes: the number is ignored, and so are all other words.",
+        memcached: "`delete k 10` deletes: the number and all other words are ignored.",
         larder: "It is refused, as memcached 1.6.18 does, unless the number is 0, and so are two \
             words of any kind. One other word is ignored.",
-        reason: "Who writes a delay wants the item to live on for a while, and `memccapable` wants \
-            `delete a b c d e` refused.",
+        reason: "A client that sends a delay expects the item to live on for a while, and \
+            `memccapable` expects an error for `delete a b c d e`.",
     },
     Difference {
         memcached: "The flags and exptime of a storage command are read by C's `strtoul` and \
             `strtol`: a tab may follow, and flags of -18446744073709551615 are 1.",
-        larder: "They are digits behind at most one sign, flags not negative.",
-        reason: "The words of a line are separated by spaces and nothing else.",
+        larder: "They are digits after at most one sign; flags are not negative.",
+        reason: "Only spaces separate the words of a line.",
     },
     Difference {
         memcached: "The names of administrative commands may be abbreviated: `flush` is \
             `flush_all`, `sh` is `shutdown`.",
-        larder: "The name of a command is written in full.",
-        reason: "A slip of the finger must neither empty nor stop a cache.",
+        larder: "The name of a command must be written in full.",
+        reason: "A typo must neither empty nor stop a cache.",
     },
     Difference {
-        memcached: "`flush_all` and `shutdown` look at their arguments only where they are \
-            switched on.",
-        larder: "Wrong arguments are told first.",
-        reason: "A line is understood before it is executed.",
+        memcached: "`flush_all` and `shutdown` check their arguments only if the command is \
+            enabled.",
+        larder: "Errors in the arguments are reported first.",
+        reason: "A line is parsed before it is executed.",
     },
 ];
 

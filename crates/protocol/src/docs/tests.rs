@@ -10,7 +10,7 @@ use crate::text::parse::NAMES;
 use crate::{Bad, Frame, Parsed, names_command};
 
 #[test]
-fn the_committed_page_is_the_one_the_rows_give() {
+fn the_committed_page_is_up_to_date() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/protocol.md");
     let page = protocol_md();
     if env::var_os("LARDER_BLESS").is_some() {
@@ -69,7 +69,7 @@ fn every_error_is_read_as_one_by_a_client() {
 }
 
 #[test]
-fn commands_that_are_not_written_yet_are_unknown() {
+fn unimplemented_and_abbreviated_commands_are_unknown() {
     for line in ["extstore item_size 512", "flush", "shut"] {
         let line = format!("{line}\r\n");
         let parsed = Parser::default().next(line.as_bytes());
@@ -190,7 +190,7 @@ const OF_MEMCACHED: [&str; 19] = [
 ];
 
 #[test]
-fn no_answer_names_a_command_or_is_parsed_as_one() {
+fn no_response_names_a_command_or_is_parsed_as_one() {
     let mut answers = answers();
     answers.extend(OF_MEMCACHED.map(|line| format!("{line}\r\n").into_bytes()));
     answers.retain(|answer| !answer.is_empty());

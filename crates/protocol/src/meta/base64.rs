@@ -73,7 +73,7 @@ mod tests {
 
     /// The test vectors of RFC 4648, section 10.
     #[test]
-    fn the_examples_of_the_standard_hold() {
+    fn the_rfc_examples_are_encoded_and_decoded() {
         for (bytes, text) in [
             ("f", "Zg=="),
             ("fo", "Zm8="),
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_base64_is_refused() {
+    fn invalid_base64_is_refused() {
         for text in ["", "Z", "Zg", "Zg=", "====", "Z===", "Zm9v=", "Zm 9", "Zm9-", "Zg==Zg=="] {
             assert_eq!(decode(text.as_bytes(), &mut [0; 8]), None, "{text}");
         }
@@ -97,7 +97,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn bytes_come_back(bytes in vec(any::<u8>(), 1..250)) {
+        fn decoding_reverses_encoding(bytes in vec(any::<u8>(), 1..250)) {
             let mut decoded = [0; 250];
             prop_assert_eq!(decode(&encoded(&bytes), &mut decoded), Some(&bytes[..]));
         }

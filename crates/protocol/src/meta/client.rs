@@ -134,21 +134,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hit_is_read_once_all_of_it_is_there() {
+    fn a_hit_is_read_once_it_is_complete() {
         let input = b"VA 3 c9\r\nabc\r\nEN\r\n";
         let Reading::Reply { reply, consumed } = read_reply(input) else { panic!("a reply") };
         assert_eq!((reply.value, consumed), (Some(&b"abc"[..]), 14));
         for cut in 0..14 {
             let reading = read_reply(&input[..cut]);
             let Reading::NeedMore { bytes_min } = reading else { panic!("{cut}: {reading:?}") };
-            assert!(bytes_min > cut as u64 && bytes_min <= 14, "{cut}: {bytes_min}");
+            assert!(bytes_min > cut as u64, "{cut}: {bytes_min} bytes are already there");
+            assert!(bytes_min <= 14, "{cut}: {bytes_min} bytes exceed the reply");
         }
         let rest = Reply { code: *b"EN", line: b"EN", value: None };
         assert_eq!(read_reply(&input[14..]), Reading::Reply { reply: rest, consumed: 4 });
     }
 
     #[test]
-    fn other_lines_are_no_reply() {
+    fn other_lines_are_not_replies() {
         for bad in [&b"END\r\n"[..], b"\r\n", b"XX\r\n", b"VA\r\n", b"VA 1\r\nabc", b"HTTP\r\n"] {
             assert_eq!(read_reply(bad), Reading::Bad, "{bad:?}");
         }

@@ -27,31 +27,31 @@ macro_rules! flags {
 }
 
 flags! {
-    b'b' "" "gsda" "The key is base64. The item is stored under the bytes that it stands for.";
-    b'c' "" "gsa" "Answer with the cas token; 0 where nothing was stored.";
-    b'C' "cas" "gsda" "Only the item with this cas token. In a get: leave out the value of the item with this cas token.";
-    b'D' "delta" "a" "How far the counter moves; 1 without it.";
-    b'E' "cas" "gsda" "The cas token that the item gets if it is stored or changed.";
-    b'f' "" "g" "Answer with the client flags.";
-    b'F' "flags" "s" "The client flags; 0 without it.";
-    b'h' "" "g" "Answer with 1 if the item had been read before, else 0.";
-    b'I' "" "sd" "Set: where `C` is older than the item, store all the same and mark the item stale. Delete: keep the item and mark it stale.";
-    b'J' "number" "a" "Where the counter begins if it is created; 0 without it.";
-    b'k' "" "gsda" "Answer with the key.";
-    b'l' "" "g" "Answer with the seconds since the item was last stored or read.";
+    b'b' "" "gsda" "The key is in base64. The item is stored under the decoded bytes.";
+    b'c' "" "gsa" "Return the cas token; 0 if nothing was stored.";
+    b'C' "cas" "gsda" "Only an item with this cas token. In a get: omit the value of an item with this cas token.";
+    b'D' "delta" "a" "The amount to add or subtract; default 1.";
+    b'E' "cas" "gsda" "The cas token of the item if the command stores or changes it.";
+    b'f' "" "g" "Return the client flags.";
+    b'F' "flags" "s" "The client flags; default 0.";
+    b'h' "" "g" "Return 1 if the item was read before, otherwise 0.";
+    b'I' "" "sd" "Set: if `C` is older than the item's cas token, store anyway and mark the item stale. Delete: keep the item and mark it stale.";
+    b'J' "number" "a" "The initial value of a counter that is created; default 0.";
+    b'k' "" "gsda" "Return the key.";
+    b'l' "" "g" "Return the seconds since the last store or read of the item.";
     b'L' "token" "" "A hint for routers on the way, ignored.";
     b'M' "mode" "sa" "Set: `E` add, `A` append, `P` prepend, `R` replace, `S` set. Arithmetic: `I` or `+` increment, `D` or `-` decrement.";
-    b'N' "exptime" "gsa" "Create the item if there is none, with this exptime: empty, for a get, which also wins the right to fill it; with the value, for an append or prepend; with `J`, for arithmetic.";
-    b'O' "opaque" "gsda" "Answer with this, at most 31 bytes.";
+    b'N' "exptime" "gsa" "Create a missing item with this exptime: empty for a get, which also gets the recache token; with the value for an append or prepend; with `J` for arithmetic.";
+    b'O' "opaque" "gsda" "Return this token, at most 31 bytes.";
     b'P' "token" "" "A hint for routers on the way, ignored.";
-    b'q' "" "gsda" "Do not answer as expected: a get does not tell of a miss, the others not of success, but arithmetic tells of a counter that it created.";
-    b'R' "exptime" "g" "Win the right to fetch the item anew if it dies before this.";
-    b's' "" "gs" "Answer with the length of the value.";
-    b't' "" "ga" "Answer with the seconds that the item has to live, -1 for ever.";
-    b'T' "exptime" "gsda" "Give the item this exptime. A delete, only with `I` or `x`.";
-    b'u' "" "g" "Do not count this as a read.";
-    b'v' "" "ga" "Answer with the value.";
-    b'x' "" "d" "Keep the item, but without value, client flags and exptime.";
+    b'q' "" "gsda" "Suppress the expected response: the miss of a get, the success of other commands, except for a counter that arithmetic created.";
+    b'R' "exptime" "g" "Get the recache token if the item expires before this exptime.";
+    b's' "" "gs" "Return the length of the value.";
+    b't' "" "ga" "Return the time to live in seconds, -1 if the item does not expire.";
+    b'T' "exptime" "gsda" "Set the exptime of the item. In a delete, only with `I` or `x`.";
+    b'u' "" "g" "Do not count the get as a read.";
+    b'v' "" "ga" "Return the value.";
+    b'x' "" "d" "Keep the item, but clear its value, client flags and exptime.";
 }
 
 /// A set of letters.

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_with_user_and_password_is_a_login_once_all_of_it_is_there() {
+    fn a_set_with_user_and_password_is_a_login_once_it_is_complete() {
         let input = b"set any 0 0 8 noreply\r\nuser pwd\r\nget k\r\n";
         let Parsed::Command { command, consumed, .. } = parse(input) else { panic!("a login") };
         let credentials = b"user pwd";
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_refused_whatever_it_would_do() {
+    fn commands_other_than_a_login_are_refused() {
         for line in [&b"get key\r\n"[..], b"version\r\n", b"set k 0 0 x\r\n", b"set k 0 0\r\n"] {
             let unauthenticated = (Some(ClientError::Unauthenticated), line.len(), 0, false);
             assert_eq!(error(line), unauthenticated, "{}", line.escape_ascii());
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_become_a_login_ends_the_connection() {
+    fn lines_that_cannot_become_a_login_end_the_connection() {
         for short in [&b"get\r\n"[..], b"quit\r\n", b"mn\r\n", b"\n"] {
             assert_eq!(error(short), (None, short.len(), 0, true), "{}", short.escape_ascii());
         }
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_is_no_login_is_used_up_as_a_whole() {
+    fn an_invalid_login_consumes_its_whole_value() {
         let end = Some(ClientError::BadCredentialsEnd);
         assert_eq!(error(b"set k 0 0 7\r\nfoo barxx"), (end, 22, 0, false));
         let form = Some(ClientError::BadCredentials);

@@ -9,7 +9,7 @@ use crate::Store;
 
 /// Parses `<key> <flags> <exptime> <bytes>[ noreply]`: single spaces, numbers without signs. The
 /// second result is true with `noreply`.
-#[inline(always)] // Its parts stay in registers: what is moved as a whole waits for its parts to be written.
+#[inline(always)] // Keeps the parts of the result in registers instead of storing and reloading it.
 pub(super) fn store(text: &[u8], mode: StoreMode) -> Option<(Store<'_>, bool)> {
     let key_bytes = memchr(b' ', text).filter(|bytes| (1..=KEY_BYTES_MAX).contains(bytes))?;
     let (key, rest) = text.split_at(key_bytes);
@@ -32,7 +32,7 @@ pub(super) fn store(text: &[u8], mode: StoreMode) -> Option<(Store<'_>, bool)> {
 }
 
 /// Splits off a space and a number of at most [`DIGITS_MAX`] digits.
-#[inline(always)] // As above.
+#[inline(always)] // Like `store`.
 fn number(text: &[u8]) -> Option<(u64, &[u8])> {
     let digits = text.strip_prefix(b" ")?;
     let (mut number, mut count) = (0, 0);
@@ -72,19 +72,20 @@ mod tests {
     }
 
     #[test]
-    fn what_clients_write_is_read_at_once() {
+    fn usual_stores_are_parsed_in_one_pass() {
         let lines: [&[u8]; 4] =
             [b"k 0 0 100", b"k 4294967295 2147483647 2147483645", b"k 1 2 3 noreply", b"\tk 0 0 0"];
         for line in lines {
             let read = store(line, StoreMode::Set);
-            assert!(read.is_some() && read == read_closely(line), "{read:?}");
+            assert!(read.is_some(), "{}", line.escape_ascii());
+            assert_eq!(read, read_closely(line), "{}", line.escape_ascii());
         }
     }
 
     /// The two parsers never disagree: a line that this one accepts, the other accepts with the
     /// same result.
     #[test]
-    fn whatever_is_written_otherwise_is_left_alone() {
+    fn the_one_pass_parser_agrees_with_the_full_parser() {
         let long = "k".repeat(251);
         let keys = ["k", "", " k", long.as_str()];
         let numbers = ["0", "7", "", "-1", "+1", "4294967296", "00000000001", "9999999999", "1x"];

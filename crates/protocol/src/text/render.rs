@@ -85,7 +85,7 @@ pub fn dumped_item(out: &mut Vec<u8>, key: &[u8], value_bytes: usize, exptime_un
 
 /// Appends one statistic. [`Response::EndOfStats`] ends the list.
 pub fn stat(out: &mut Vec<u8>, name: impl std::fmt::Display, value: impl std::fmt::Display) {
-    write!(out, "STAT {name} {value}\r\n").expect("a vector takes any number of bytes");
+    write!(out, "STAT {name} {value}\r\n").expect("writing to a Vec cannot fail");
 }
 
 /// Appends a number in decimal.
@@ -157,7 +157,8 @@ fn server_error(error: ServerError) -> &'static str {
         ServerError::MemoryLimitFixed => "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust",
         ServerError::NoTls => "Error TLS not enabled",
         ServerError::CertificatesUnusable => {
-            "Error the certificates cannot be used; those in use stay, and the log of the server says why"
+            "Error the certificates cannot be used; those in use stay, and the log of the server \
+            says why"
         }
         ServerError::ShutdownNotEnabled => "SERVER_ERROR: shutdown not enabled",
         ServerError::ShutdownNotEnabledOlder => "ERROR: shutdown not enabled",

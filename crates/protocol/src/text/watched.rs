@@ -179,7 +179,7 @@ fn push_peer(out: &mut Vec<u8>, peer: Option<SocketAddr>) {
 }
 
 fn push(out: &mut Vec<u8>, words: impl Display) {
-    write!(out, "{words}").expect("a vector takes any number of bytes");
+    write!(out, "{words}").expect("writing to a Vec cannot fail");
 }
 
 #[cfg(test)]
@@ -196,7 +196,7 @@ mod tests {
     const STAMP: &str = "ts=1700000000.000042 gid=7 ";
 
     #[test]
-    fn lines_are_memcacheds() {
+    fn lines_match_those_of_memcached() {
         let size = Size { class: 1, value_bytes: 5 };
         let peer = Some("192.0.2.1:80".parse().unwrap());
         for (shown, expected) in [

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spaces_separate_words_however_many() {
+    fn any_number_of_spaces_separates_words() {
         let words: Vec<_> = Words::new(b"  set  k\t 0 ").collect();
         assert_eq!(words, [&b"set"[..], b"k\t", b"0"]);
     }

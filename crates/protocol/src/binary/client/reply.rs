@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reply_is_read_once_all_of_it_is_there() {
+    fn a_reply_is_read_once_it_is_complete() {
         let header = Header {
             opcode: 0x0c,
             key_bytes: 1,
@@ -83,7 +83,8 @@ mod tests {
         for cut in 0..32 {
             let reading = read_reply(&input[..cut]);
             let Reading::NeedMore { bytes_min } = reading else { panic!("{cut}: {reading:?}") };
-            assert!(bytes_min > cut as u64 && bytes_min <= 32, "{cut}: {bytes_min}");
+            assert!(bytes_min > cut as u64, "{cut}: {bytes_min} bytes are already there");
+            assert!(bytes_min <= 32, "{cut}: {bytes_min} bytes exceed the reply");
         }
     }
 
@@ -95,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn another_protocol_and_lengths_that_contradict_each_other_are_no_reply() {
+    fn another_protocol_and_contradictory_lengths_are_not_replies() {
         assert_eq!(read_reply(b"VALUE k 0 1\r\n"), Reading::Bad);
         let header = Header { key_bytes: 5, body_bytes: 4, ..Header::default() };
         assert_eq!(read_reply(&header.bytes(RESPONSE_MAGIC)), Reading::Bad);

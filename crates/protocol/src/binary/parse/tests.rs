@@ -44,7 +44,7 @@ const UNKNOWN: Option<Response> = Some(Response::ClientError(ClientError::Unknow
 const INVALID: Option<Response> = Some(Response::ClientError(ClientError::BadFormat));
 
 #[test]
-fn a_store_is_its_head_and_its_value_is_not_waited_for() {
+fn a_store_is_parsed_before_its_value_arrives() {
     let extras = [0, 0, 0, 7, 0, 0, 0, 60];
     let set = request(SET, &extras, b"key", b"value");
     let head_bytes = 24 + 8 + 3;
@@ -70,7 +70,7 @@ fn a_store_is_its_head_and_its_value_is_not_waited_for() {
 }
 
 #[test]
-fn what_extends_an_item_has_no_extras_and_keeps_its_mode() {
+fn append_and_prepend_have_no_extras_and_keep_their_mode() {
     for (opcode, mode) in [
         (APPEND, StoreMode::Append),
         (APPENDQ, StoreMode::Append),
@@ -102,7 +102,7 @@ fn gets_and_touches_have_a_key_and_perhaps_an_exptime() {
 }
 
 #[test]
-fn counters_begin_with_a_number_unless_their_exptime_is_the_last_one() {
+fn counters_have_an_initial_value_unless_their_exptime_is_the_maximum() {
     let mut extras = [0; 20];
     extras[7] = 3;
     extras[15] = 8;
@@ -128,7 +128,7 @@ fn counters_begin_with_a_number_unless_their_exptime_is_the_last_one() {
 }
 
 #[test]
-fn the_others_are_what_they_are() {
+fn the_remaining_opcodes_are_parsed() {
     let delete = Delete::of(b"k");
     let with_token = Delete { cas: Some(9), ..delete };
     for opcode in [DELETE, DELETEQ] {
@@ -154,7 +154,7 @@ fn the_others_are_what_they_are() {
 }
 
 #[test]
-fn statistics_are_named_by_the_key_and_a_name_too_many_is_not_found() {
+fn statistics_are_named_by_the_key_and_unknown_names_are_not_found() {
     for (key, section) in [
         (&b""[..], StatsSection::General),
         (b"items", StatsSection::Items),
@@ -184,7 +184,7 @@ fn statistics_are_named_by_the_key_and_a_name_too_many_is_not_found() {
 }
 
 #[test]
-fn credentials_are_waited_for_up_to_a_bound() {
+fn credentials_are_buffered_up_to_a_limit() {
     let input = request(SASL_AUTH, &[], b"PLAIN", b"\0user\0pwd");
     for cut in 0..input.len() {
         assert_eq!(parse(&input[..cut]), Parsed::NeedMore, "{cut}");
@@ -203,7 +203,7 @@ fn credentials_are_waited_for_up_to_a_bound() {
 }
 
 #[test]
-fn an_unknown_opcode_takes_its_body_with_it_and_nothing_more() {
+fn an_unknown_opcode_skips_its_body_and_no_more() {
     for unknown in (0..=u8::MAX).filter(|opcode| Form::of(*opcode).is_none()) {
         let input = request(unknown, &[1, 2], b"key", b"value");
         assert_eq!(bad(&input[..24]), (UNKNOWN, 24, 10, false), "{unknown:#x}");
@@ -213,7 +213,7 @@ fn an_unknown_opcode_takes_its_body_with_it_and_nothing_more() {
 }
 
 #[test]
-fn the_form_of_every_opcode_is_looked_at_before_anything_behind_the_header() {
+fn the_form_of_every_opcode_is_checked_before_the_rest_of_the_request_arrives() {
     let any = &[0; 24];
     for opcode in (0..=u8::MAX).filter(|opcode| Form::of(*opcode).is_some()) {
         let mut fitting = 0;
@@ -277,7 +277,7 @@ fn lengths_that_contradict_each_other_end_the_connection_at_the_header() {
 }
 
 #[test]
-fn keys_longer_than_any_end_the_connection_and_the_longest_does_not() {
+fn keys_above_the_limit_end_the_connection_and_the_longest_key_does_not() {
     let longest = request(GET, &[], &[b'k'; 250], b"");
     assert_eq!(command(&longest).1, 274);
     for opcode in [GET, SET, STAT, 0xaa] {
@@ -288,7 +288,7 @@ fn keys_longer_than_any_end_the_connection_and_the_longest_does_not() {
 
 /// CVE-2011-4971 of memcached.
 #[test]
-fn a_body_of_four_gigabytes_is_a_length_and_nothing_is_allocated_for_it() {
+fn a_body_of_four_gigabytes_allocates_nothing() {
     let header = Header {
         opcode: SET,
         extras_bytes: 8,

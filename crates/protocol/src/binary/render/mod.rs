@@ -76,9 +76,9 @@ pub fn stat(out: &mut Vec<u8>, name: impl Display, value: impl Display, frame: &
     let start = out.len();
     out.resize(start + HEADER_BYTES, 0);
     let key_start = out.len();
-    write!(out, "{name}").expect("a vector takes any number of bytes");
+    write!(out, "{name}").expect("writing to a Vec cannot fail");
     let value_start = out.len();
-    write!(out, "{value}").expect("a vector takes any number of bytes");
+    write!(out, "{value}").expect("writing to a Vec cannot fail");
     let header = Header {
         key_bytes: (value_start - key_start).try_into().unwrap_or(u16::MAX),
         body_bytes: bytes_32(out.len() - key_start),

@@ -44,7 +44,7 @@ fn a_hit_has_flags_and_token_and_the_key_where_it_is_asked_for() {
 }
 
 #[test]
-fn a_miss_is_told_in_words_or_by_its_key() {
+fn a_miss_has_words_or_the_key() {
     for opcode in [GET, GAT] {
         answer_to(opcode, Response::Miss, |reply| {
             assert_eq!((reply.status, reply.key, reply.value), (1, &b""[..], &b"Not found"[..]));
@@ -58,7 +58,7 @@ fn a_miss_is_told_in_words_or_by_its_key() {
 }
 
 #[test]
-fn changes_tell_the_new_token() {
+fn changes_return_the_new_cas_token() {
     answer_to(SET, Response::Stored(Stored { cas: 5, value_bytes: 1 }), |reply| {
         assert_eq!((reply.status, reply.cas, reply.extras, reply.value), (0, 5, &[][..], &[][..]));
     });
@@ -72,7 +72,7 @@ fn changes_tell_the_new_token() {
 }
 
 #[test]
-fn a_condition_that_did_not_hold_is_told_by_the_opcode() {
+fn the_status_of_a_failed_condition_depends_on_the_opcode() {
     for (opcode, outcome, expected) in [
         (ADD, Response::NotStored, status::EXISTS),
         (ADDQ, Response::NotStored, status::EXISTS),

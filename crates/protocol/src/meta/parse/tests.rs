@@ -28,7 +28,7 @@ fn rendered(line: &str, response: Response) -> String {
 }
 
 #[test]
-fn a_get_asks_for_what_its_flags_say() {
+fn a_get_reads_its_flags() {
     let plain = Fetch { key: b"k", ..Fetch::PLAIN };
     assert_eq!(command("mg k\r\n").0, Command::Fetch(plain));
     let asked = Fetch {
@@ -48,7 +48,7 @@ fn a_get_asks_for_what_its_flags_say() {
 }
 
 #[test]
-fn a_store_reads_the_length_and_what_its_flags_say() {
+fn a_store_reads_its_length_and_flags() {
     let plain = Store { key: b"k", value_bytes: 3, ..Store::PLAIN };
     assert_eq!(command("ms k 3\r\n").0, Command::Store(plain));
     let append = Store {
@@ -76,7 +76,7 @@ fn a_store_reads_the_length_and_what_its_flags_say() {
 }
 
 #[test]
-fn a_delete_says_what_is_left() {
+fn a_delete_reads_the_remains_from_its_flags() {
     for (flags, remains) in [
         ("", Remains::Nothing),
         (" I", Remains::Stale),
@@ -97,7 +97,7 @@ fn a_delete_says_what_is_left() {
 }
 
 #[test]
-fn an_arithmetic_moves_by_one_unless_told_otherwise() {
+fn arithmetic_increments_by_one_by_default() {
     let increment = Arithmetic::of(b"n", Direction::Increment, 1);
     assert_eq!(command("ma n\r\n").0, Command::Arithmetic(increment));
     assert_eq!(command("ma n M+\r\n").0, Command::Arithmetic(increment));
@@ -127,7 +127,7 @@ fn runs_of_spaces_are_one_space() {
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn errors_name_the_invalid_part() {
     let long = "k".repeat(251);
     for (line, expected) in [
         ("mg\r\n".to_owned(), ClientError::BadFormat),
@@ -160,7 +160,7 @@ fn what_is_wrong_is_named() {
 }
 
 #[test]
-fn a_refused_store_swallows_its_value_once_its_length_is_known() {
+fn a_refused_store_skips_its_value_once_its_length_is_known() {
     for (line, expected, swallow) in [
         ("ms k\r\n", ClientError::BadFormat, 0),
         ("ms k -1\r\n", ClientError::BadFormat, 0),
@@ -175,7 +175,7 @@ fn a_refused_store_swallows_its_value_once_its_length_is_known() {
 }
 
 #[test]
-fn answers_repeat_the_flags_in_their_order() {
+fn responses_repeat_the_flags_in_their_order() {
     let stored = Response::Stored(Stored { cas: 7, value_bytes: 12 });
     assert_eq!(rendered("ms k 2 O1 c k s\r\n", stored), "HD O1 c7 kk s12\r\n");
     assert_eq!(rendered("ms k 2 s k c T0\r\n", Response::NotStored), "NS s2 kk c0\r\n");
@@ -189,7 +189,7 @@ fn answers_repeat_the_flags_in_their_order() {
 }
 
 #[test]
-fn a_quiet_peer_is_told_what_it_does_not_expect() {
+fn q_suppresses_only_the_expected_response() {
     let stored = Response::Stored(Stored::default());
     let number = Response::Number(Counted::default());
     let created = Response::Number(Counted { created: true, ..Counted::default() });
@@ -207,7 +207,7 @@ fn a_quiet_peer_is_told_what_it_does_not_expect() {
 }
 
 #[test]
-fn a_key_in_base64_is_told_from_its_bytes() {
+fn a_base64_key_is_decoded_by_its_frame() {
     let (Command::Fetch(fetch), Frame::Meta(frame)) = command("mg AAEC b\r\n") else {
         panic!("a meta get")
     };

@@ -31,7 +31,8 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// `lru tune <hot> <warm> <hot factor> <warm factor>`, `lru mode <mode>`, `lru temp_ttl <seconds>`
+    /// `lru tune <hot> <warm> <hot factor> <warm factor>`, `lru mode <mode>`,
+    /// `lru temp_ttl <seconds>`
     pub(super) fn lru(mut self) -> Parsed<'a> {
         let rest = self.rest();
         let quiet = self.words.end_in_noreply();
@@ -56,7 +57,8 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// `lru_crawler crawl|metadump|mgdump <classes>`, `tocrawl <items>`, `sleep <microseconds>`, `enable`, `disable`
+    /// `lru_crawler crawl|metadump|mgdump <classes>`, `tocrawl <items>`, `sleep <microseconds>`,
+    /// `enable`, `disable`
     pub(super) fn lru_crawler(self) -> Parsed<'a> {
         let (word, argument) = match self.rest() {
             [Some(word), Some(argument), None, ..] => (word, argument),

@@ -31,7 +31,7 @@ const UNKNOWN: ClientError = ClientError::UnknownCommand;
 const FORMAT: ClientError = ClientError::BadFormat;
 
 #[test]
-fn slabs_moves_and_tunes() {
+fn slabs_commands_are_parsed() {
     for (line, expected) in [
         ("slabs reassign 1 2\r\n", Admin::ReassignSlabs(Some((1, 2)))),
         ("slabs r -1 0\r\n", Admin::ReassignSlabs(Some((-1, 0)))),
@@ -72,7 +72,7 @@ fn slabs_moves_and_tunes() {
 }
 
 #[test]
-fn lru_tunes() {
+fn lru_commands_are_parsed() {
     let half = Factor::new(0.5).unwrap();
     let pools = Knob::LruPools { hot_pct: 30, warm_pct: 50, hot_factor: half, warm_factor: half };
     for (line, expected) in [
@@ -110,7 +110,7 @@ fn cve_2019_11596_lru_without_its_last_argument() {
 }
 
 #[test]
-fn the_crawler_is_switched_tuned_and_sent() {
+fn lru_crawler_commands_are_parsed() {
     let classes = |classes| Ok(Crawled::Classes(classes));
     for (line, expected) in [
         ("lru_crawler enable\r\n", Admin::EnableCrawler(true)),
@@ -147,7 +147,7 @@ fn the_crawler_is_switched_tuned_and_sent() {
 }
 
 #[test]
-fn what_is_watched_is_named_by_any_beginning() {
+fn watch_topics_may_be_abbreviated() {
     for (line, expected) in [
         ("watch\r\n", Some(Topics::FETCHERS)),
         ("watch f\r\n", Some(Topics::FETCHERS)),
@@ -162,7 +162,7 @@ fn what_is_watched_is_named_by_any_beginning() {
 }
 
 #[test]
-fn stats_detail_wants_its_word_in_full() {
+fn stats_detail_needs_its_argument_in_full() {
     for (line, expected) in [
         ("stats detail on\r\n", Some(Detail::Count(true))),
         ("stats d off\r\n", Some(Detail::Count(false))),
@@ -175,7 +175,7 @@ fn stats_detail_wants_its_word_in_full() {
 }
 
 #[test]
-fn the_clock_is_moved_by_a_number() {
+fn debugtime_commands_are_parsed() {
     for (line, expected) in [
         ("debugtime 3\r\n", Some(ClockMove::By(3))),
         ("debugtime -3\r\n", Some(ClockMove::By(-3))),

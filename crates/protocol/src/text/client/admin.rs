@@ -73,7 +73,7 @@ fn watch(topics: Topics) -> String {
         (Topics::SILENT, "sysevents"),
     ] {
         if topics.meet(topic) {
-            write!(line, " {word}").expect("a string takes any text");
+            write!(line, " {word}").expect("writing to a String cannot fail");
         }
     }
     line
@@ -87,7 +87,7 @@ mod tests {
     use crate::{Command, Parsed};
 
     #[test]
-    fn what_is_written_is_what_is_read() {
+    fn administrative_commands_are_parsed_as_written() {
         let factor = |number| Factor::new(number).unwrap();
         for admin in [
             Admin::ReassignSlabs(Some((-1, 63))),

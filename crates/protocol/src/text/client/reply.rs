@@ -157,14 +157,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hit_is_read_with_its_value_once_all_of_it_is_there() {
+    fn a_hit_is_read_once_its_value_is_complete() {
         let input = b"VALUE k 7 5 99\r\nab\r\nc\r\nEND\r\n";
         let hit = Hit { key: b"k", flags: 7, value: b"ab\r\nc", cas: Some(99) };
         assert_eq!(read_reply(input), Reading::Reply { reply: Reply::Value(hit), consumed: 23 });
         for cut in 0..23 {
             let reading = read_reply(&input[..cut]);
             let Reading::NeedMore { bytes_min } = reading else { panic!("{cut}: {reading:?}") };
-            assert!(bytes_min > cut as u64 && bytes_min <= 23, "{cut}: {bytes_min}");
+            assert!(bytes_min > cut as u64, "{cut}: {bytes_min} bytes are already there");
+            assert!(bytes_min <= 23, "{cut}: {bytes_min} bytes exceed the reply");
         }
     }
 
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_without_its_line_end_is_no_reply() {
+    fn a_value_without_its_line_end_is_not_a_reply() {
         assert_eq!(read_reply(b"VALUE k 0 1\r\nabc"), Reading::Bad);
     }
 
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_and_endless_lines_are_no_reply() {
+    fn unknown_and_endless_lines_are_not_replies() {
         for bad in [&b"HTTP/1.1 200 OK\r\n"[..], b"\r\n", b"VALUE k 0 x\r\n", b"VALUE k\r\n"] {
             assert_eq!(read_reply(bad), Reading::Bad, "{bad:?}");
         }

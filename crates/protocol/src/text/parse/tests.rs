@@ -95,7 +95,7 @@ fn get_without_keys_or_with_one_that_is_too_long_is_refused_as_a_whole() {
 }
 
 #[test]
-fn get_takes_more_keys_than_a_line_has_indexed_words() {
+fn get_takes_more_keys_than_the_token_limit() {
     let line = format!("gats 5 {}\r\n", "key ".repeat(100));
     assert_eq!(keys(line.as_bytes()).0.len(), 100);
 }
@@ -123,13 +123,13 @@ fn names_are_lower_case_and_begin_their_line() {
 }
 
 #[test]
-fn an_unknown_command_is_not_answered_when_it_asks_not_to_be() {
+fn an_unknown_command_with_noreply_gets_no_response() {
     assert_eq!(refused("fetch k noreply\r\n"), (None, 0));
     assert_eq!(refused("fetch k noreplY\r\n"), told(ClientError::UnknownCommand));
 }
 
 #[test]
-fn a_web_browser_is_hung_up_on_without_a_word() {
+fn a_web_browser_is_disconnected_without_a_response() {
     let line = b"GET / HTTP/1.1\r\n";
     let frame = Frame::default();
     let bad = Bad { error: None, frame, consumed: line.len(), swallow: 0, close: true };
@@ -175,7 +175,7 @@ fn flags_and_exptime_of_a_store_are_cut_to_32_bits() {
 }
 
 #[test]
-fn a_store_whose_length_is_unusable_is_refused_aloud_and_nothing_is_swallowed() {
+fn a_store_with_an_invalid_length_is_refused_even_with_noreply_and_skips_nothing() {
     for length in ["-1", "abc", "", "2147483646", "4294967297", "18446744073709551614", "1.5"] {
         let line = format!("set k 0 0 {length} noreply\r\n");
         assert_eq!(refused(&line), told(ClientError::BadFormat), "{line:?}");
@@ -187,7 +187,7 @@ fn a_store_whose_length_is_unusable_is_refused_aloud_and_nothing_is_swallowed() 
 }
 
 #[test]
-fn a_store_refused_for_another_reason_swallows_its_value() {
+fn a_store_refused_for_another_reason_skips_its_value() {
     let swallowed = (Some(Response::ClientError(ClientError::BadFormat)), 5);
     let long_key = format!("set {KEY_251} 0 0 3\r\n");
     for line in
@@ -265,7 +265,7 @@ fn verbosity_takes_a_level() {
 }
 
 #[test]
-fn stats_names_a_section_of_which_three_may_be_abbreviated() {
+fn some_sections_of_stats_may_be_abbreviated() {
     for (line, section) in [
         ("stats\r\n", StatsSection::General),
         ("stats items\r\n", StatsSection::Items),
@@ -299,7 +299,7 @@ fn a_dump_names_a_class_below_64_and_a_number_of_items() {
 }
 
 #[test]
-fn shutdown_may_be_graceful_in_as_few_letters_as_one_likes() {
+fn graceful_may_be_abbreviated() {
     assert_eq!(command("shutdown\r\n").0, Command::Shutdown { graceful: false });
     assert_eq!(command("shutdown g\r\n").0, Command::Shutdown { graceful: true });
     assert_eq!(command("shutdown graceful\r\n").0, Command::Shutdown { graceful: true });
@@ -309,7 +309,7 @@ fn shutdown_may_be_graceful_in_as_few_letters_as_one_likes() {
 }
 
 #[test]
-fn the_memory_limit_is_neither_tiny_nor_in_bytes() {
+fn a_memory_limit_that_is_tiny_or_in_bytes_is_refused() {
     assert_eq!(command("cache_memlimit 8\r\n").0, Command::MemoryLimit { mebibytes: 8 });
     assert_eq!(refused("cache_memlimit 7\r\n"), told(ClientError::MemoryLimitTooSmall));
     assert_eq!(refused("cache_memlimit 1000000001\r\n"), told(ClientError::MemoryLimitInBytes));
@@ -369,7 +369,7 @@ fn streamed(input: &[u8], step: usize) -> (Vec<String>, usize) {
 }
 
 #[test]
-fn keys_of_a_long_line_are_handed_out_as_they_arrive_and_none_is_kept() {
+fn keys_of_a_long_line_are_yielded_as_they_arrive_and_never_kept() {
     let keys = [b"k".repeat(250), b"a\r".to_vec()].concat();
     let keys = [&b"k "[..], &keys[..250], b"   ", &keys[250..], b" "].concat().repeat(2000);
     for (name, flags) in [("get", "false None"), ("gats 10 ", "true Some(10)")] {
@@ -411,7 +411,7 @@ fn an_error_in_a_long_line_stands_in_the_place_of_its_end() {
 }
 
 #[test]
-fn a_line_that_is_not_complete_is_waited_for_and_never_searched_twice() {
+fn an_incomplete_line_is_never_searched_twice() {
     let mut parser = Parser::default();
     let input = b"get some_key\r\n";
     for cut in 0..input.len() {
