@@ -1,17 +1,17 @@
-//! Tells the compiler which commit this is a build of: `LARDER_COMMIT`, for `identity.rs`.
+//! Passes the commit of this build to the compiler as `LARDER_COMMIT`, for `identity.rs`.
 //!
-//! It is what the environment has under that name; otherwise what git says of the checkout in which this crate lies;
-//! otherwise `unknown`, as in a tarball. The script runs again where that may have changed, and only then: git's log
-//! of `HEAD` grows with each commit and each checkout.
+//! The commit is the environment variable of that name; otherwise the commit of the git checkout
+//! that contains this crate; otherwise `unknown`, as in a tarball. The script reruns only when the
+//! commit may have changed: git's log of `HEAD` grows with each commit and each checkout.
 
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// What a commit is called where nothing names it.
+/// The commit of a build from sources without git.
 const UNKNOWN: &str = "unknown";
 
-/// The length of a name: no longer than git's own.
+/// The maximum length of a commit's name in bytes; git's own is no longer.
 const NAME_BYTES_MAX: usize = 64;
 
 fn main() -> ExitCode {
@@ -24,7 +24,8 @@ fn main() -> ExitCode {
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b".-_+".contains(&byte);
     if commit.len() > NAME_BYTES_MAX || !commit.bytes().all(is_name) {
         println!(
-            "cargo::error={VARIABLE} is {commit:?}: a commit has up to {NAME_BYTES_MAX} letters, digits and .-_+"
+            "cargo::error={VARIABLE} is {commit:?}, expected up to {NAME_BYTES_MAX} letters, \
+            digits and .-_+"
         );
         return ExitCode::FAILURE;
     }
@@ -32,8 +33,8 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Returns the commit of the checkout that this crate is a part of. One that merely lies around a tarball's folder, as
-/// where a distribution keeps its packages, names another commit.
+/// Returns the commit of the checkout that this crate belongs to. A checkout that merely contains
+/// an unpacked tarball, such as a distribution's package tree, names another commit and is ignored.
 fn of_checkout() -> Option<String> {
     let workspace =
         Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2)?.canonicalize().ok()?;
@@ -44,7 +45,7 @@ fn of_checkout() -> Option<String> {
     for name in ["HEAD", "logs/HEAD"] {
         if let Some(path) = git(&workspace, &["rev-parse", "--git-path", name]) {
             let path = workspace.join(path);
-            // One that is not there would let the script run each time.
+            // A missing file would rerun the script on every build.
             if path.is_file() {
                 println!("cargo::rerun-if-changed={}", path.display());
             }
@@ -53,7 +54,7 @@ fn of_checkout() -> Option<String> {
     git(&workspace, &["rev-parse", "--short=12", "HEAD"])
 }
 
-/// Returns what git prints, without the end of the line; none where there is no git, or it fails.
+/// Returns git's output without the line end; `None` if git is missing or fails.
 fn git(folder: &Path, words: &[&str]) -> Option<String> {
     let output = Command::new("git").arg("-C").arg(folder).args(words).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
@@ -61,5 +62,5 @@ fn git(folder: &Path, words: &[&str]) -> Option<String> {
     (output.status.success() && !line.is_empty()).then(|| line.to_owned())
 }
 
-/// The name that the environment and the compiler have for it.
+/// The name of the variable, in the environment and for the compiler.
 const VARIABLE: &str = "LARDER_COMMIT";

@@ -1,12 +1,12 @@
-//! What is wrong with an option.
+//! Errors of options.
 
-/// One option could not be accepted; nothing was started.
+/// An option that cannot be accepted; nothing was started.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct OptionError {
-    /// One line that names the option, its value and what is allowed.
+    /// One line that names the option, its value and the allowed values.
     pub message: String,
-    /// The exit status memcached ends with in this case: 1, or one of sysexits.h.
+    /// memcached's exit status for this error: 1, or one of sysexits.h.
     pub exit_code: u8,
 }
 
@@ -16,9 +16,9 @@ impl OptionError {
     }
 }
 
-/// Most mistakes.
+/// Most errors.
 pub(crate) const EXIT_FAILURE: u8 = 1;
-/// EX_USAGE: values that contradict each other, features that are not there.
+/// EX_USAGE: contradictory values, missing features.
 pub(crate) const EXIT_USAGE: u8 = 64;
-/// EX_OSERR: an address that cannot be listened on.
+/// EX_OSERR: an address to listen on is invalid.
 pub(crate) const EXIT_OS: u8 = 71;

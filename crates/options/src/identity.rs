@@ -1,11 +1,11 @@
-//! Which build this is.
+//! The identity of this build.
 
 /// The version of Larder.
 pub const LARDER_VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The commit that was built: the first digits of its hash, or `unknown`.
+/// The commit of the build: the first digits of its hash, or `unknown`.
 pub const LARDER_COMMIT: &str = env!("LARDER_COMMIT");
 
-/// Both, as programs show them behind their name.
+/// Version and commit, as programs show them after their name.
 pub const LARDER_BUILD: &str =
     concat!(env!("CARGO_PKG_VERSION"), " (commit ", env!("LARDER_COMMIT"), ")");

@@ -1,9 +1,8 @@
 //! The table of options.
 //!
-//! Each row names an option, its letter or `-o` word, the values that it takes, and its effect.
-//! Everything else derives from the rows: the command line in memcached's grammar, the `LARDER_*`
-//! variables, the TOML file, the string map of the bindings, `-h`, `--print-config` and
-//! docs/options.md.
+//! Each row names an option, its letter or `-o` word, its values, and its effect. Everything else
+//! derives from the rows: the command line in memcached's grammar, the `LARDER_*` variables, the
+//! TOML file, the string map of the bindings, `-h`, `--print-config` and docs/options.md.
 //!
 //! | room | what it owns |
 //! |---|---|

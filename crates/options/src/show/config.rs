@@ -1,4 +1,4 @@
-//! What `--print-config` prints.
+//! The output of `--print-config`.
 
 use std::fmt::Write;
 
@@ -6,10 +6,10 @@ use crate::source::values::Values;
 use crate::table::Id;
 use crate::table::row::Group;
 
-/// The options in effect as a TOML file, each with where it was given. Reading the file again gives
-/// the same options.
+/// Returns the options in effect as a TOML file, each with its source. Reading the file yields the
+/// same options.
 pub(crate) fn text(values: &Values) -> String {
-    let mut text = String::from("# The options in effect, and where each was given.\n");
+    let mut text = String::from("# The options in effect, and the source of each.\n");
     for id in Id::ALL {
         let row = id.row();
         if matches!(row.group, Group::Reading | Group::Refused(_)) {
@@ -22,7 +22,7 @@ pub(crate) fn text(values: &Values) -> String {
             }
             None => writeln!(text, "# {}: not set", row.name),
         }
-        .expect("a String takes every write");
+        .expect("writing to a String cannot fail");
     }
     text
 }

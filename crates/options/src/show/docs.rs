@@ -1,4 +1,4 @@
-//! docs/options.md, written from the rows.
+//! docs/options.md, generated from the rows.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use crate::table::Id;
 use crate::table::row::{Group, Place, Row};
 use crate::typed::options::Options;
 
-/// The text of docs/options.md.
+/// Returns the text of docs/options.md.
 pub fn options_md() -> String {
     let mut page = String::from(HEAD);
     for part in PARTS {
@@ -48,54 +48,60 @@ pub fn options_md() -> String {
 struct Part {
     title: &'static str,
     text: &'static str,
-    /// The heads of the columns after the first four.
+    /// The headings of the columns after the first four.
     columns: &'static str,
     takes: fn(&Row) -> bool,
 }
 
 const PARTS: [Part; 6] = [
     Part {
-        title: "What works as in memcached",
-        text: "The long form with `_` for `-`, or the word of `-o`, is the key in a file.",
+        title: "Options that work as in memcached",
+        text: "The key in a file is the long form with `_` for `-`, or the word of `-o`.",
         columns: "meaning",
-        takes: |row| row.group == Group::Behaves || (row.group == Group::Reading && !is_own(row)),
+        takes: |row| matches!(row.group, Group::Behaves | Group::Reading) && !is_own(row),
     },
     Part {
-        title: "Larder's own",
-        text: "These exist in their long form only.",
+        title: "Larder's own options",
+        text: "memcached does not have these. They exist in their long form only.",
         columns: "meaning",
         takes: is_own,
     },
     Part {
-        title: "What is done in another way",
-        text: "These are taken in silence: what they are for is there by other means, and `stats settings` \
-               shows their values.",
-        columns: "what becomes of it",
+        title: "Options whose purpose is served in another way",
+        text: "\
+Larder accepts these silently: it serves their purpose by other means. `stats settings` shows their
+values.",
+        columns: "in Larder",
         takes: |row| row.group == Group::Mapped,
     },
     Part {
-        title: "Accepted with a warning",
-        text: "These change nothing, though one might count on them: the start says so in one line on \
-               standard error.",
-        columns: "what it would do | why it has no effect",
+        title: "Options accepted with a warning",
+        text: "\
+These have no effect, although a user may rely on them: the server prints a warning line on standard
+error at the start.",
+        columns: "purpose | why it has no effect",
         takes: |row| matches!(row.group, Group::Warned(_)),
     },
     Part {
-        title: "Refused",
-        text: "To ignore these would change what a user relies on, so Larder does not start and ends \
-               with exit status 64.",
-        columns: "what it would do | why it is refused",
+        title: "Refused options",
+        text: "\
+Ignoring these would break what a user relies on, so Larder does not start; the exit status is 64.",
+        columns: "purpose | why it is refused",
         takes: |row| matches!(row.group, Group::Refused(_)),
     },
     Part {
-        title: "For test suites",
-        text: "`larderd -h` does not show it, and nothing but a test suite has a use for it. Where memcached \
-               1.6.18 and 1.6.45 contradict each other Larder follows 1.6.45; 1.6.18's own tests expect \
-               the older answers. With `answers_as=1.6.18` a line shorter than four bytes is answered \
-               `ERROR`, `shutdown` without `-A` is refused with `ERROR: shutdown not enabled`, a `cas` \
-               line without its unique number is an `ERROR` whose value is read as a command, `stats` has \
-               the keys of 1.6.18, with `-C` a `flush_all` covers what is stored after it in the same second, \
-               and a metadump ends without a line `OK`.",
+        title: "Larder's own options for test suites",
+        text: "\
+memcached does not have these either, and only test suites need them; `larderd -h` omits them. Where
+memcached 1.6.18 and 1.6.45 contradict each other, Larder follows 1.6.45; the tests of 1.6.18 expect
+the older responses. With `answers_as=1.6.18`:
+
+- a line shorter than four bytes gets `ERROR`;
+- `shutdown` without `-A` gets `ERROR: shutdown not enabled`;
+- a `cas` line without its unique number gets `ERROR`, and its value is parsed as a command;
+- `stats` has the keys of 1.6.18;
+- with `-C`, a `flush_all` also covers items stored after it in the same second;
+- a metadump ends without a line `OK`.",
         columns: "meaning",
         takes: |row| row.group == Group::Suite,
     },
@@ -105,7 +111,7 @@ fn is_own(row: &Row) -> bool {
     row.place == Place::Long
 }
 
-/// How the option is written on the command line.
+/// Returns the option as written on the command line.
 fn cell(row: &Row) -> String {
     if row.place != Place::Word {
         return format!("`{}`", forms(row).trim_start());
@@ -119,7 +125,7 @@ fn cell(row: &Row) -> String {
     format!("`-o` {word}{negated}")
 }
 
-/// The group as the page calls it.
+/// Returns the name of the group on the page.
 fn group(row: &Row) -> &'static str {
     match row.group {
         Group::Behaves | Group::Reading if is_own(row) => "own",
@@ -147,7 +153,7 @@ fn meaning(row: &Row) -> String {
     }
 }
 
-const WRITES: &str = "a String takes every write";
+const WRITES: &str = "writing to a String cannot fail";
 
 const HEAD: &str = "\
 <!-- Written from crates/options/src/table/mod.rs. Change a row there, then run
@@ -155,8 +161,8 @@ const HEAD: &str = "\
 
 # Options
 
-An option is given, from weakest to strongest, in a TOML file, in the environment or on the command
-line:
+Options come from a TOML file, the environment and the command line; later sources in this list
+override earlier ones:
 
 | | `-m 1024` | `-C` | `-o idle_timeout=60` |
 |---|---|---|---|
@@ -165,67 +171,70 @@ line:
 | command line | `-m 1024`, `--memory-limit=1024` | `-C`, `--disable-cas` | `-o idle_timeout=60` |
 
 `--config FILE` or `LARDER_CONFIG` names the file. In it, `listen` may be a list of strings.
-`larderd --print-config` prints the options in effect as such a file, with where each was given.
+`larderd --print-config` prints the options in effect as such a file, with the source of each.
 
-Each belongs to a group:
+Each option belongs to a group:
 
 | group | Larder |
 |---|---|
 | behaves | does what memcached does |
-| own | has it and memcached has not |
-| maps | takes it in silence; what it is for is done by means of Larder's own |
-| warns | takes it, ignores it, and says so in one line at the start |
-| refused | does not start, and says why |
-| suite | has it for test suites |
+| own | has it; memcached does not |
+| maps | accepts it silently and serves its purpose by other means |
+| warns | accepts it, ignores it, and prints a warning at the start |
+| refused | does not start, and prints the reason |
+| suite | has it for test suites; memcached does not |
 
 The key of `-D` in a file is `stat_prefix_delimiter`.
 
-The command line is read as memcached reads it: letters may be bundled, arguments may be glued on, long
-forms may be shortened as long as no other of memcached's begins so, `-v` counts, `-l` and `-o` may be
-given more than once, and of other options given twice the last one counts. Larder differs where
-memcached takes something for what was not meant:
+Larder parses the command line as memcached does: letters may be bundled, arguments may be attached,
+long forms may be shortened to any prefix that no other of memcached's options shares, `-v` counts,
+and `-l` and `-o` may be repeated. Of other repeated options, the last one counts. Larder differs
+where memcached misinterprets its input:
 
-- A number has to be one: memcached reads `-p abc` as port 0 and `-t 4x` as 4 workers.
-- `-m` takes k, m or g after the number, and `-I` takes g as well.
-- Where `slab_chunk_max` is not given, `-I` need not be a multiple of its default: `-I 1k` is allowed.
-- A second `-l` that is contained in the first is not dropped.
-- A word of `-o` that is on or off may be given a value: `maxconns_fast=no`.
+- A number must be valid: memcached reads `-p abc` as port 0 and `-t 4x` as 4 workers.
+- `-m` accepts k, m or g after the number, and `-I` also accepts g.
+- Without `slab_chunk_max`, `-I` need not be a multiple of its default: `-I 1k` is allowed.
+- A second `-l` that is contained in the first is kept.
+- An on-off word of `-o` accepts a value: `maxconns_fast=no`.
 - A word that belongs to no option is ignored, with a warning.
-- `-c` counts the connections of clients and nothing else, so that small numbers are possible; memcached counts
-  descriptors of its own among them, and does not start with fewer than it needs.
-- With `-c` as high as the limit of descriptors, or nearly, somewhat fewer connections are possible than `-c`
-  says, and the start says how many: those of the server itself come on top.
-- `-d` returns when the server in the background serves, and with its exit status where it could not start.
-- `-r` works after `-u` has changed the user as well.
+- `-c` counts only the connections of clients, so small numbers are possible. memcached also counts
+  its own descriptors and does not start with fewer than it needs.
+- If `-c` is close to the limit of descriptors, fewer connections than `-c` are possible, because
+  the server needs some descriptors itself. It prints the number at the start.
+- `-d` returns when the server in the background is ready, or with its exit status if it fails to
+  start.
+- `-r` also works after `-u` has changed the user.
 
-An error names the option, its value and what is allowed, in one line on standard error. The exit
-status is memcached's: 64 for values that contradict each other and for what is refused, 71 for an
-address that cannot be listened on, 67 for a user that does not exist, 1 for the rest.
+An error is one line on standard error with the option, its value and the allowed values. The exit
+status is memcached's: 64 for contradictory values and refused options, 71 for an invalid address to
+listen on, 67 for a user that does not exist, 1 for other errors.
 ";
 
 const PRIVILEGES: &str = "
-## What `-o drop_privileges` restricts
+## Restrictions of `-o drop_privileges`
 
-Off unless given, as in memcached. Once the server runs, and before it says so, it gives up for good, in all
-its threads:
+Off by default, as in memcached. Once the server runs, and before it reports readiness, it gives up
+for good, in all its threads:
 
-- every capability, should it be root's, but that to lock memory with `-k`, and the way to gain new ones
-  (`no_new_privs`);
-- by a filter on system calls (seccomp; on x86-64, aarch64 and riscv64): to run a program or start another
-  process, to open a socket, to connect to anything, to open a file for writing, to create, rename or remove one,
-  to make memory executable, to trace or signal another process, to change users, mounts, limits or the clock.
+- all capabilities that it has as root, except the one that locks memory with `-k`, and the means to
+  gain new ones (`no_new_privs`);
+- by a system call filter (seccomp; on x86-64, aarch64 and riscv64): running programs, starting
+  processes, opening sockets, connecting, opening files for writing, creating, renaming and removing
+  files, making memory executable, tracing and signalling other processes, changing users, mounts,
+  limits and the clock.
 
-What is refused fails with EPERM, and serving goes on; memcached ends the process instead. What stays possible:
-connections that come in, and everything the protocol offers on them; reading files that the user may read,
-which reloading users and certificates needs; with `-d` and `-P` together, removing a file. Where the system
-does not allow such a filter the server does not start, with exit status 71. `relaxed_privileges` changes nothing.
+A forbidden call fails with EPERM and the server keeps running; memcached kills the process instead.
+The server can still accept connections and serve all commands on them; read files that the user may
+read, which it needs to reload users and certificates; and, with `-d` and `-P` together, remove a
+file. If the system does not support the filter, the server does not start; the exit status is 71.
+`relaxed_privileges` changes nothing.
 ";
 
 const SETTINGS: &str = "
 ## `stats settings`
 
-memcached's names in memcached's order, with the values of a start without options. What Larder does
-not have is shown with the value of a memcached that does not use it.
+memcached's names in memcached's order, with the values of a start without options. A feature that
+Larder lacks has the value of a memcached that does not use it.
 
 | name | value |
 |---|---|
@@ -246,8 +255,7 @@ mod tests {
         let page = fs::read_to_string(&path).unwrap_or_default();
         assert!(
             page == options_md(),
-            "docs/options.md is not what the table says: run LARDER_BLESS=1 cargo test -p \
-             larder-options"
+            "docs/options.md is out of date: run LARDER_BLESS=1 cargo test -p larder-options"
         );
     }
 

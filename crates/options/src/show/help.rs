@@ -7,8 +7,8 @@ use crate::table::Id;
 use crate::table::kind::Kind;
 use crate::table::row::{Group, Place, Row};
 
-/// The page of `-h`, in the shape of memcached's. What is refused is not on it: programs search the
-/// page for the name of a feature to learn whether it is there.
+/// Returns the page of `-h`, in the layout of memcached's. It omits refused options: programs
+/// search the page for the name of a feature to detect it.
 pub(crate) fn help(version: &str) -> String {
     let mut page = format!("memcached {version}\n{IDENTITY}\n\n");
     let rows = || Id::ALL.iter().map(|id| id.row());
@@ -22,9 +22,9 @@ pub(crate) fn help(version: &str) -> String {
         line(&mut page, &format!("   - {}:", row.name), row);
     }
     page.push_str(
-        "   All other words of memcached are known too; docs/options.md says which have no\n",
+        "   memcached's other words are accepted or refused: docs/options.md says which have\n",
     );
-    page.push_str("   effect and which are refused.\n\nLarder's own:\n");
+    page.push_str("   no effect and which are refused.\n\nLarder's own options:\n");
     for row in rows().filter(|row| row.place == Place::Long) {
         line(&mut page, &forms(row), row);
     }
@@ -35,17 +35,17 @@ pub(crate) fn help(version: &str) -> String {
     page
 }
 
-/// The page of `-i`.
+/// Returns the page of `-i`.
 pub(crate) fn license(version: &str) -> String {
     format!("memcached {version}\n{IDENTITY}\n\n{LICENSE}")
 }
 
-/// The page of `-V`. The first line is memcached's, which clients and suites read.
+/// Returns the page of `-V`. The first line is memcached's, which clients and test suites parse.
 pub(crate) fn version(version: &str) -> String {
     format!("memcached {version}\nlarder {LARDER_BUILD}\n")
 }
 
-/// The letter and the long form as memcached's help shows them.
+/// Returns the letter and the long form as memcached's help shows them.
 pub(crate) fn forms(row: &Row) -> String {
     let argument = row.kind.argument();
     match (row.place, row.long()) {
@@ -59,7 +59,7 @@ pub(crate) fn forms(row: &Row) -> String {
     }
 }
 
-/// What it does and its default, as a sentence without a full stop.
+/// Returns the effect and the default, as a sentence without a full stop.
 fn meaning(row: &Row) -> String {
     let doc = match row.group {
         Group::Warned(reason) => return format!("no effect: {reason}"),
@@ -71,9 +71,9 @@ fn meaning(row: &Row) -> String {
     }
 }
 
-/// Writes one option: its forms, then its meaning from column [`COLUMN`] on.
+/// Appends one option: its forms, then its effect from column [`COLUMN`] on.
 fn line(page: &mut String, forms: &str, row: &Row) {
-    write!(page, "{forms:<COLUMN$}").expect("a String takes every write");
+    write!(page, "{forms:<COLUMN$}").expect("writing to a String cannot fail");
     let mut column = forms.len().max(COLUMN);
     if forms.len() >= COLUMN {
         page.push(' ');
@@ -81,7 +81,7 @@ fn line(page: &mut String, forms: &str, row: &Row) {
     }
     for (index, word) in meaning(row).split(' ').enumerate() {
         if index > 0 && column + 1 + word.len() > WIDTH {
-            write!(page, "\n{:COLUMN$}", "").expect("a String takes every write");
+            write!(page, "\n{:COLUMN$}", "").expect("writing to a String cannot fail");
             column = COLUMN;
         } else if index > 0 {
             page.push(' ');
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_suite_finds_the_features_that_are_there_and_no_others() {
+    fn help_names_available_features_and_no_others() {
         let page = help("1.6.45");
         assert!(page.starts_with("memcached 1.6.45\nLarder "));
         for there in ["unix-socket", "sasl", "enable-ssl"] {
@@ -130,7 +130,10 @@ mod tests {
                 assert!(page.contains(&format!("\n{}", forms(row))), "{}", row.name);
             }
         }
-        assert!(page.lines().all(|line| line.len() <= WIDTH && line.trim_end() == line));
+        for line in page.lines() {
+            assert!(line.len() <= WIDTH, "too wide: {line}");
+            assert_eq!(line.trim_end(), line);
+        }
     }
 
     #[test]

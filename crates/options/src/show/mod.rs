@@ -1,4 +1,4 @@
-//! What users see of options: help, `--print-config`, `stats settings` and docs/options.md.
+//! The user's view of options: help, `--print-config`, `stats settings` and docs/options.md.
 
 pub(crate) mod config;
 pub mod docs;

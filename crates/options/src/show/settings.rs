@@ -5,22 +5,22 @@ use crate::table::Id;
 use crate::table::kind::{KIBIBYTE, Kind, MEBIBYTE};
 use crate::typed::options::{Options, Protocol, listen_text};
 
-/// The rows of `stats settings`, in memcached's order. What Larder does not have is shown with the
+/// Returns the rows of `stats settings`, in memcached's order. A feature that Larder lacks has the
 /// value of a memcached that does not use it.
 pub fn settings(options: &Options) -> Vec<(&'static str, String)> {
     ROWS.iter().map(|(name, setting)| (*name, text(*setting, options))).collect()
 }
 
-/// Where a row's text comes from.
+/// The source of a row's text.
 #[derive(Clone, Copy)]
 enum Setting {
     /// An option that has an effect.
     Behaves(fn(&Options) -> String),
-    /// An option without effect, as it was given.
+    /// An option without effect, with the given value.
     Accepted(Id),
-    /// An option without effect, in another unit.
+    /// An option without effect, converted to another unit.
     Scaled(Id, u64),
-    /// Always this.
+    /// A constant.
     Constant(&'static str),
 }
 use Setting::{Accepted, Behaves, Constant, Scaled};
@@ -55,7 +55,7 @@ fn port(options: &Options) -> String {
     }
 }
 
-/// Each of several addresses has a worker, a single one all.
+/// With several addresses, each has one worker; a single address has all workers.
 fn threads_per_udp(options: &Options) -> String {
     if options.listen.len() > 1 { 1 } else { options.worker_count }.to_string()
 }
@@ -79,7 +79,7 @@ fn memory_file(options: &Options) -> String {
     path.unwrap_or_else(|| "(null)".to_owned())
 }
 
-/// The oldest version that is really spoken.
+/// Returns the oldest TLS version that the server speaks.
 fn ssl_min_version(options: &Options) -> String {
     let is_13 = options.accepted.0.number(Id::SslMinVersion) == Some(3);
     if is_13 { "tlsv1.3" } else { "tlsv1.2" }.to_owned()
@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plain_start_shows_what_a_plain_memcached_shows() {
+    fn the_default_settings_are_memcacheds() {
         let shown: Vec<String> = settings(&Options::default())
             .into_iter()
             .map(|(name, text)| format!("{name} {text}"))
@@ -237,7 +237,7 @@ mod tests {
         }
     }
 
-    /// memcached 1.6.45 with a flash tier, TLS and the dropping of privileges built in and not used.
+    /// memcached 1.6.45, built with flash tier, TLS and privilege dropping, none of them in use.
     const MEMCACHED: &str = "\
 maxbytes 67108864
 maxconns 1024

@@ -6,12 +6,12 @@ use crate::source::values::{Origin, Values};
 use crate::table::Id;
 use crate::table::row::Place;
 
-/// What a command line asks for.
+/// The request of a command line.
 #[derive(Debug)]
 pub(crate) enum CommandLine {
-    /// To show a page and end; what stands after it is not read.
+    /// Shows a page and ends; the words after it are not read.
     Page(Page),
-    /// To run with these values.
+    /// Runs with these values.
     Values {
         values: Values,
         /// Words that belong to no option.
@@ -19,7 +19,7 @@ pub(crate) enum CommandLine {
     },
 }
 
-/// A page to show.
+/// A page of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Page {
     Help,
@@ -27,7 +27,7 @@ pub(crate) enum Page {
     Version,
 }
 
-/// Reads the words after the program's name.
+/// Parses the words after the program's name.
 pub(crate) fn read(words: &[String]) -> Result<CommandLine, OptionError> {
     let mut values = Values::none();
     let mut strays = Vec::new();
@@ -49,7 +49,7 @@ pub(crate) fn read(words: &[String]) -> Result<CommandLine, OptionError> {
     Ok(CommandLine::Values { values, strays })
 }
 
-/// Reads the words of one `-o`.
+/// Parses the words of one `-o`.
 fn set_words(values: &mut Values, list: &str) -> Result<(), OptionError> {
     for word in list.split_terminator(',') {
         let (name, text) = match word.split_once('=') {
@@ -69,7 +69,7 @@ fn set_words(values: &mut Values, list: &str) -> Result<(), OptionError> {
     Ok(())
 }
 
-/// The row of a word and what the word stands for without a value.
+/// Returns the row of a word, and the text that the word stands for without a value.
 fn by_word(name: &str) -> Option<(Id, Option<&'static str>)> {
     let words = || Id::ALL.iter().copied().filter(|id| id.row().place == Place::Word);
     if let Some(id) = words().find(|id| id.row().name == name) {
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn of_an_option_given_twice_the_last_counts_but_v_counts_up_and_l_makes_a_list() {
+    fn the_last_of_repeated_options_counts_but_v_and_l_accumulate() {
         let values =
             values(&["-p1", "-vv", "-l", "a,b:2", "--port", "3", "--verb", "-l", "c"]).unwrap();
         assert_eq!(values.number(Id::Port), Some(3));
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn words_have_values_may_be_negated_and_stand_in_several_lists() {
+    fn words_may_have_values_be_negated_and_stand_in_several_lists() {
         let values = values(&[
             "-o",
             "idle_timeout= 5,no_maxconns_fast,track_sizes,slab_automove",
@@ -110,16 +110,19 @@ mod tests {
         ])
         .unwrap();
         assert_eq!(values.number(Id::IdleTimeout), Some(5));
-        assert!(!values.switch(Id::MaxconnsFast) && values.given(Id::MaxconnsFast).is_some());
+        assert!(values.given(Id::MaxconnsFast).is_some());
+        assert!(!values.switch(Id::MaxconnsFast));
         assert!(values.switch(Id::TrackSizes));
-        assert!(values.given(Id::LruCrawler).is_some() && !values.switch(Id::LruCrawler));
+        assert!(values.given(Id::LruCrawler).is_some());
+        assert!(!values.switch(Id::LruCrawler));
         assert_eq!(values.number(Id::SlabAutomove), Some(0));
     }
 
     #[test]
-    fn no_modern_stands_for_a_set_of_words_that_later_ones_override() {
+    fn no_modern_sets_words_that_later_words_override() {
         let values = values(&["-o", "no_modern,lru_crawler"]).unwrap();
-        assert!(values.switch(Id::LruCrawler) && !values.switch(Id::LruMaintainer));
+        assert!(values.switch(Id::LruCrawler));
+        assert!(!values.switch(Id::LruMaintainer));
         assert_eq!(values.text(Id::HashAlgorithm), Some("jenkins"));
     }
 
@@ -140,7 +143,7 @@ mod tests {
             ),
             (
                 "ext_path=/f:1g",
-                "option -o ext_path: refused: a tier on disk comes with a later version",
+                "option -o ext_path: refused: a later version will have a disk tier",
             ),
         ] {
             assert_eq!(values(&["-o", list]).unwrap_err().message, message, "{list}");
@@ -148,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_shown_before_what_stands_after_it_and_after_errors_before_it() {
+    fn a_page_takes_precedence_over_later_errors_only() {
         let read = |words: [&str; 2]| read(&words.map(str::to_owned));
         assert!(matches!(read(["-h", "-Q"]), Ok(CommandLine::Page(Page::Help))));
         assert!(read(["-Q", "-h"]).is_err());

@@ -5,7 +5,7 @@ use crate::source::values::{Origin, Values};
 use crate::table::Id;
 use crate::table::row::Row;
 
-/// Reads the variables that begin with `LARDER_`; adds a warning about each that names no option.
+/// Parses the variables that begin with `LARDER_`; adds a warning for each that names no option.
 pub(crate) fn read(
     variables: &[(String, String)],
     warnings: &mut Vec<String>,
@@ -22,11 +22,11 @@ pub(crate) fn read(
             && !is_service_link(name, value)
             && !Id::ALL.iter().any(|id| is_variable(id.row()) && id.row().variable() == *name)
     });
-    warnings.extend(unknown.map(|(name, _)| format!("{name}: there is no such option")));
+    warnings.extend(unknown.map(|(name, _)| format!("{name}: no such option")));
     Ok(values)
 }
 
-/// The file that `LARDER_CONFIG` names.
+/// Returns the file that `LARDER_CONFIG` names.
 pub(crate) fn config(variables: &[(String, String)]) -> Option<&str> {
     text(variables, Id::Config.row())
 }
@@ -38,7 +38,7 @@ fn text<'a>(variables: &'a [(String, String)], row: &Row) -> Option<&'a str> {
     found.map(|(_, value)| value.as_str())
 }
 
-/// A warning about a variable that has an option's name and a service's address.
+/// Returns a warning if a variable with an option's name holds the address of a service.
 fn service_in_place_of_option(variables: &[(String, String)], row: &Row) -> Option<String> {
     let wanted = row.variable();
     let is_link =
@@ -53,9 +53,9 @@ fn is_variable(row: &Row) -> bool {
     row.is_configurable() || row.name == Id::Config.row().name
 }
 
-/// True if this is one of the variables that Kubernetes sets in every pod for each service: for one named `larder`
-/// `LARDER_SERVICE_HOST`, `LARDER_PORT=tcp://10.0.0.1:11211` and `LARDER_PORT_11211_TCP`, for one named `larder-udp`
-/// `LARDER_UDP_PORT=udp://10.0.0.2:11211` and so on. They are no options.
+/// True if Kubernetes sets this variable in every pod for a service. A service named `larder` has
+/// `LARDER_SERVICE_HOST`, `LARDER_PORT=tcp://10.0.0.1:11211` and `LARDER_PORT_11211_TCP`; one named
+/// `larder-udp` has `LARDER_UDP_PORT=udp://10.0.0.2:11211` and so on. They are not options.
 fn is_service_link(name: &str, value: &str) -> bool {
     let is_of_port = name.split_once("_PORT_").is_some_and(|(_, rest)| {
         let (number, protocol) = rest.split_once('_').unwrap_or((rest, ""));
@@ -69,7 +69,7 @@ fn is_service_link(name: &str, value: &str) -> bool {
         || (name.ends_with("_PORT") && is_url(value))
 }
 
-/// True if a value begins with a scheme: no port is written so.
+/// True if the value begins with a scheme; a port never does.
 fn is_url(value: &str) -> bool {
     let scheme = value.split_once("://").map_or("", |(scheme, _)| scheme);
     !scheme.is_empty() && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric())
@@ -105,9 +105,9 @@ mod tests {
         assert_eq!(error.message, "LARDER_THREADS: \"0\" is not a number from 1 to 1024");
     }
 
-    /// What is no service's address is a value, and wrong.
+    /// A value that is not the address of a service is a value of the option, and invalid.
     #[test]
-    fn a_port_that_is_none_is_an_error_still() {
+    fn an_invalid_port_is_an_error() {
         for wrong in ["x", "://", "11211/udp", "10.0.0.1:11211"] {
             read(&variables(&[("LARDER_UDP_PORT", wrong)]), &mut Vec::new()).unwrap_err();
         }
@@ -141,7 +141,7 @@ mod tests {
             [
                 format!("LARDER_PORT: \"tcp://10.0.0.1:11211\" {ignored}"),
                 format!("LARDER_UDP_PORT: \"udp://10.0.0.2:11211\" {ignored}"),
-                "LARDER_PROT: there is no such option".to_owned(),
+                "LARDER_PROT: no such option".to_owned(),
             ]
         );
         assert_eq!(values, Values::none());

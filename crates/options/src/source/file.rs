@@ -9,7 +9,7 @@ use crate::source::values::{Origin, Values};
 use crate::table::Id;
 use crate::table::kind::Kind;
 
-/// Reads a file's text; `path` only names it in errors.
+/// Parses the text of a file; `path` only names it in errors.
 pub(crate) fn read(text: &str, path: &Path) -> Result<Values, OptionError> {
     let path: Arc<Path> = path.into();
     let line = |offset: usize| {
@@ -26,7 +26,7 @@ pub(crate) fn read(text: &str, path: &Path) -> Result<Values, OptionError> {
     let table = table.get_ref();
     for name in table.keys() {
         if !configurable().any(|id| id.row().name == name.get_ref().as_ref()) {
-            let what = format!("{:?}: there is no such option", name.get_ref());
+            let what = format!("{:?}: no such option", name.get_ref());
             return Err(wrong(line(name.span().start), what));
         }
     }
@@ -48,7 +48,7 @@ fn configurable() -> impl Iterator<Item = Id> {
     Id::ALL.iter().copied().filter(|id| id.row().is_configurable())
 }
 
-/// The value as one would write it on the command line.
+/// Returns the value as written on the command line.
 fn as_text(value: &DeValue<'_>, kind: Kind) -> Option<String> {
     match value {
         DeValue::String(text) => Some(text.to_string()),
@@ -100,31 +100,33 @@ mod tests {
     #[test]
     fn an_error_names_the_file_and_the_line() {
         for (text, message) in [
-            ("port = 1\n\nprot = 2\n", "larder.toml:3: \"prot\": there is no such option"),
-            ("config = \"x\"\n", "larder.toml:1: \"config\": there is no such option"),
+            ("port = 1\n\nprot = 2\n", "larder.toml:3: \"prot\": no such option"),
+            ("config = \"x\"\n", "larder.toml:1: \"config\": no such option"),
             ("[port]\n", "larder.toml:1: port: table is not a number from -1 to 65535"),
             ("\nport = 70000", "larder.toml:2: port: \"70000\" is not a number from -1 to 65535"),
             ("unix_socket = [1]", "larder.toml:1: unix_socket: array is not a path"),
             (
                 "port = 1\next_path = \"x\"",
-                "larder.toml:2: ext_path: refused: a tier on disk comes with a later version",
+                "larder.toml:2: ext_path: refused: a later version will have a disk tier",
             ),
         ] {
             assert_eq!(read(text).unwrap_err(), message, "{text}");
         }
         let error = read("port = 1\nport = ").unwrap_err();
-        assert!(error.starts_with("larder.toml:2: ") && !error.contains('\n'), "{error}");
+        assert!(error.starts_with("larder.toml:2: "), "{error}");
+        assert!(!error.contains('\n'), "{error}");
         assert!(read("\u{0}\u{e9}").unwrap_err().starts_with("larder.toml:1: "));
     }
 
     #[test]
     fn a_set_of_words_does_not_override_a_word_of_the_same_file() {
         let values = read("lru_crawler = true\nno_modern = true\n").unwrap();
-        assert!(values.switch(Id::LruCrawler) && !values.switch(Id::LruMaintainer));
+        assert!(values.switch(Id::LruCrawler));
+        assert!(!values.switch(Id::LruMaintainer));
     }
 
     #[test]
-    fn a_feature_that_is_refused_may_be_named_to_be_off() {
+    fn a_feature_may_be_switched_off_explicitly() {
         assert!(read("enable_ssl = false").is_ok());
     }
 }

@@ -1,8 +1,8 @@
 //! Splits a command line into options as GNU getopt_long does for memcached.
 //!
-//! That is: letters may be bundled (`-vd`) and have their argument glued on (`-p11211`), long forms
-//! may be shortened while they stay unique and take their argument after `=` or as the next word,
-//! `--` ends the options, and what is no option may stand anywhere.
+//! Letters may be bundled (`-vd`) and may have their argument attached (`-p11211`). Long forms may
+//! be shortened while they stay unique, and take their argument after `=` or as the next word. `--`
+//! ends the options. Words that are not options may stand anywhere.
 
 use std::slice;
 
@@ -13,7 +13,7 @@ use crate::table::row::Place;
 /// A piece of a command line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Piece<'a> {
-    /// An option and its argument, which is there exactly when its kind takes one.
+    /// An option and its argument, which is present exactly if its kind takes one.
     Option(Id, Option<&'a str>),
     /// A word that belongs to no option.
     Stray(&'a str),
@@ -24,12 +24,12 @@ pub(crate) fn pieces(words: &[String]) -> Pieces<'_> {
     Pieces { words: words.iter(), letters: "", ended: false }
 }
 
-/// The pieces; each error ends the iteration in practice, as memcached ends at the first one.
+/// An iterator over the pieces. Callers stop at the first error, as memcached does.
 pub(crate) struct Pieces<'a> {
     words: slice::Iter<'a, String>,
-    /// What is left of a word of bundled letters.
+    /// The rest of a word of bundled letters.
     letters: &'a str,
-    /// `--` has been seen.
+    /// True after `--`.
     ended: bool,
 }
 
@@ -79,7 +79,7 @@ impl<'a> Pieces<'a> {
         let id = by_long(name)?;
         match (id.row().kind.takes_argument(), argument) {
             (true, None) => Ok(Piece::Option(id, Some(self.argument(id)?))),
-            // memcached takes an argument here and does not look at it.
+            // memcached accepts an argument here and ignores it.
             (false, Some(_)) if id == Id::Verbose => Ok(Piece::Option(id, None)),
             (false, Some(argument)) => Err(OptionError::new(
                 EXIT_FAILURE,
@@ -89,7 +89,7 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    /// The next word, as the argument of an option.
+    /// Returns the next word as the argument of an option.
     fn argument(&mut self, id: Id) -> Result<&'a str, OptionError> {
         self.words.next().map(String::as_str).ok_or_else(|| {
             let row = id.row();
@@ -107,8 +107,8 @@ fn by_letter(wanted: char) -> Option<Id> {
     })
 }
 
-/// Finds a long form by its name or a beginning of it that no other form has. Larder's own forms are
-/// looked at last, so that they make none of memcached's abbreviations ambiguous.
+/// Finds a long form by its name or a unique prefix. Larder's own forms are searched last, so that
+/// they make none of memcached's abbreviations ambiguous.
 fn by_long(name: &str) -> Result<Id, OptionError> {
     let longs = || Id::ALL.iter().filter_map(|id| Some((*id, id.row().long()?)));
     if let Some((id, _)) = longs().find(|(_, long)| long == name) {
@@ -128,21 +128,21 @@ fn by_long(name: &str) -> Result<Id, OptionError> {
         [(id, _)] => Ok(*id),
         _ => {
             let forms: Vec<_> = matches.iter().map(|(_, long)| format!("--{long}")).collect();
-            let message = format!("option --{name}: it could be {}", forms.join(" or "));
+            let message = format!("option --{name}: ambiguous, could be {}", forms.join(" or "));
             Err(OptionError::new(EXIT_FAILURE, message))
         }
     }
 }
 
 fn unknown(option: &str) -> OptionError {
-    OptionError::new(EXIT_FAILURE, format!("option {option}: there is none such, see -h for all"))
+    OptionError::new(EXIT_FAILURE, format!("option {option}: no such option; -h lists all"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Splits a command line at blanks and names what was found.
+    /// Splits a command line at spaces and names its pieces.
     fn split(line: &str) -> Result<Vec<String>, String> {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
         pieces(&words)
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn an_argument_may_be_glued_on_or_stand_alone() {
+    fn an_argument_may_be_attached_or_separate() {
         for line in ["-p 11", "-p11", "--port 11", "--port=11", "--por=11", "--por 11"] {
             assert_eq!(split(line), Ok(vec!["-p=11".to_owned()]), "{line}");
         }
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_option_may_stand_anywhere_and_two_dashes_end_the_options() {
+    fn other_words_may_stand_anywhere_and_two_dashes_end_the_options() {
         assert_eq!(split("a -v - b -- -v --").unwrap(), ["?a", "-v", "?-", "?b", "?-v", "?--"]);
     }
 
@@ -186,7 +186,8 @@ mod tests {
         assert_eq!(split("--conf=x --print").unwrap(), ["--config=x", "--print-config"]);
         assert_eq!(
             split("--l"),
-            Err("option --l: it could be --listen or --lock-memory or --license or --listen-backlog"
+            Err("option --l: ambiguous, could be --listen or --lock-memory or --license or \
+                --listen-backlog"
                 .to_owned())
         );
     }
@@ -194,10 +195,10 @@ mod tests {
     #[test]
     fn unknown_options_and_missing_or_needless_arguments_are_named() {
         for (line, message) in [
-            ("-Q", "option -Q: there is none such, see -h for all"),
-            ("-vQ", "option -Q: there is none such, see -h for all"),
-            ("-\u{e9}", "option -\u{e9}: there is none such, see -h for all"),
-            ("--nope=1", "option --nope: there is none such, see -h for all"),
+            ("-Q", "option -Q: no such option; -h lists all"),
+            ("-vQ", "option -Q: no such option; -h lists all"),
+            ("-\u{e9}", "option -\u{e9}: no such option; -h lists all"),
+            ("--nope=1", "option --nope: no such option; -h lists all"),
             ("-p", "option -p: it needs an argument, a number from -1 to 65535"),
             ("--port", "option -p: it needs an argument, a number from -1 to 65535"),
             ("--daemon=3", "option --daemon: it takes no argument, but \"3\" was given"),

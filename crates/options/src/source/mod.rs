@@ -1,4 +1,4 @@
-//! Where options come from: the command line, the environment and a TOML file.
+//! The sources of options: the command line, the environment and a TOML file.
 
 pub(crate) mod command_line;
 pub(crate) mod environment;

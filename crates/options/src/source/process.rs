@@ -1,12 +1,12 @@
-//! The only file that touches the process: its arguments, its environment and its files.
+//! The only file that reads the process's arguments, environment and files.
 
 use std::{env, ffi::OsString, fs};
 
 use crate::error::{EXIT_FAILURE, OptionError};
 use crate::source::invocation::{Invocation, Sources};
 
-/// Reads the options of this process. `version` is that of the memcached whose behaviour is
-/// followed.
+/// Reads the options of this process. `version` is that of the memcached whose behaviour Larder
+/// follows.
 ///
 /// # Errors
 /// Names the first option that cannot be accepted.
@@ -26,6 +26,6 @@ pub fn from_process(version: &str) -> Result<Invocation, OptionError> {
 
 fn unicode(word: OsString) -> Result<String, OptionError> {
     word.into_string().map_err(|word| {
-        OptionError::new(EXIT_FAILURE, format!("{word:?} is not UTF-8: options have to be"))
+        OptionError::new(EXIT_FAILURE, format!("{word:?} is not valid UTF-8, as options must be"))
     })
 }

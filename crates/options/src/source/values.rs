@@ -1,4 +1,4 @@
-//! The values that were given, with where each came from.
+//! The given values, with the origin of each.
 
 use std::{fmt, path::Path, sync::Arc};
 
@@ -8,21 +8,21 @@ use crate::table::kind::Value;
 use crate::table::row::{Group, Row};
 use crate::typed::listen::Listen;
 
-/// Where a value was given. The later in this list, the stronger.
+/// The origin of a value. Later variants override earlier ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// Nowhere: it is the table's default.
+    /// The table's default.
     Default,
-    /// In this line of this file, counted from 1.
+    /// This line of this file, counted from 1.
     File(Arc<Path>, usize),
-    /// In the string map of a binding.
+    /// The string map of a binding.
     Map,
     Environment,
     CommandLine,
 }
 
 impl Origin {
-    /// How the user wrote the option, to begin an error with.
+    /// Returns the option as the user wrote it, to begin an error.
     pub(crate) fn spelling(&self, row: &Row) -> String {
         match self {
             Self::Default | Self::CommandLine => format!("option {}", row.spelling()),
@@ -45,24 +45,24 @@ impl fmt::Display for Origin {
     }
 }
 
-/// A value and where it was given.
+/// A value and its origin.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Given {
     pub(crate) value: Value,
     pub(crate) origin: Origin,
 }
 
-/// For each row its value, if there is one.
+/// The value of each row, if it has one.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Values(Vec<Option<Given>>);
 
 impl Values {
-    /// Nothing given.
+    /// Returns no values.
     pub(crate) fn none() -> Self {
         Self(vec![None; Id::COUNT])
     }
 
-    /// The table's defaults.
+    /// Returns the table's defaults.
     pub(crate) fn defaults() -> Self {
         let mut values = Self::none();
         for id in Id::ALL {
@@ -79,8 +79,8 @@ impl Values {
         });
     }
 
-    /// Gives an option a value. Given again, the last value counts, but a list grows and a count
-    /// goes up.
+    /// Sets the value of an option. A repeated option takes the last value, except that lists and
+    /// counts accumulate.
     pub(crate) fn set(&mut self, id: Id, text: &str, origin: &Origin) -> Result<(), OptionError> {
         let row = id.row();
         let value = row.kind.parse(text).map_err(|expected| {
@@ -107,7 +107,7 @@ impl Values {
         Ok(())
     }
 
-    /// These values where `stronger` has none.
+    /// Returns these values, overridden by those of `stronger`.
     #[must_use]
     pub(crate) fn overridden_by(mut self, stronger: Self) -> Self {
         for (value, stronger) in self.0.iter_mut().zip(stronger.0) {
@@ -126,7 +126,7 @@ impl Values {
         matches!(self.value(id), Some(Value::Switch(true)))
     }
 
-    /// A number; rows without a default say with `None` that nobody gave one.
+    /// Returns a number; `None` if the row has no default and no value was given.
     pub(crate) fn number(&self, id: Id) -> Option<i64> {
         match self.value(id)? {
             Value::Number(number) => Some(*number),
@@ -134,7 +134,7 @@ impl Values {
         }
     }
 
-    /// A number of a row that has a default and admits only what the type can hold.
+    /// Returns a number of a row that has a default and admits only numbers that fit the type.
     pub(crate) fn unsigned<T: TryFrom<i64>>(&self, id: Id) -> T {
         let number = self.number(id).expect("the row has a default");
         T::try_from(number).ok().expect("the row's limits are within the type")
@@ -143,21 +143,21 @@ impl Values {
     pub(crate) fn real(&self, id: Id) -> f64 {
         match self.value(id) {
             Some(Value::Real(number)) => *number,
-            _ => unreachable!("only asked for rows of real numbers with a default"),
+            _ => unreachable!("the row has real numbers and a default"),
         }
     }
 
     pub(crate) fn bytes(&self, id: Id) -> u64 {
         match self.value(id) {
             Some(Value::Bytes(bytes)) => *bytes,
-            _ => unreachable!("only asked for rows of bytes with a default"),
+            _ => unreachable!("the row has bytes and a default"),
         }
     }
 
     pub(crate) fn mask(&self, id: Id) -> u32 {
         match self.value(id) {
             Some(Value::Mask(mask)) => *mask,
-            _ => unreachable!("only asked for rows of permissions with a default"),
+            _ => unreachable!("the row has permissions and a default"),
         }
     }
 
@@ -168,7 +168,7 @@ impl Values {
         }
     }
 
-    /// The first character of a text, of a row whose kind admits only one of ASCII.
+    /// Returns the first character of a text, of a row whose kind admits only an ASCII one.
     pub(crate) fn character(&self, id: Id) -> Option<u8> {
         self.text(id)?.bytes().next()
     }
@@ -192,7 +192,7 @@ impl Values {
     }
 }
 
-/// What an option sets besides itself, unless it is given again later.
+/// The other options that an option sets, unless they are given again later.
 fn implied(id: Id) -> &'static [(Id, &'static str)] {
     match id {
         Id::NoModern => &[

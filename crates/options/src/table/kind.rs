@@ -1,4 +1,4 @@
-//! What values an option takes: text to value, and value to text.
+//! The kinds of option values: parses texts into values and shows values as text.
 
 use std::fmt::Write;
 
@@ -8,31 +8,32 @@ use crate::typed::readers::LocalReaders;
 /// The kind of values an option takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Kind {
-    /// On or off; takes no argument on the command line.
+    /// On or off; no argument on the command line.
     Switch,
-    /// How often it was given; takes no argument on the command line.
+    /// The number of occurrences; no argument on the command line.
     Count,
-    /// A whole number within limits.
+    /// An integer within limits.
     Number { min: i64, max: i64 },
     /// A number above one limit and up to another.
     Real { above: f64, max: f64 },
-    /// An amount of memory: a number of units of `unit` bytes, or a number with k, m or g after it.
+    /// An amount of memory in bytes: a number of units of `unit` bytes, or a number with k, m or g
+    /// after it.
     Bytes { unit: u64, min: u64, max: u64 },
-    /// Permissions of a file, in octal.
+    /// File permissions, in octal.
     Mask,
-    /// The first character counts; it is one of ASCII.
+    /// An ASCII character: the first one of the text.
     Character,
-    /// Rising sizes in bytes, with `-` between them.
+    /// Ascending sizes in bytes, separated by `-`.
     Sizes,
     /// One of these words.
     Choice(&'static [&'static str]),
-    /// Any text but none.
+    /// Any text that is not empty.
     Text,
     /// A path.
     Path,
     /// Addresses to listen on.
     Listen,
-    /// Who may do something: see [`crate::LocalReaders`].
+    /// The processes that may read the memory: see [`crate::LocalReaders`].
     Readers,
 }
 
@@ -50,10 +51,10 @@ pub(crate) enum Value {
 }
 
 impl Kind {
-    /// Reads a value.
+    /// Parses a value.
     ///
     /// # Errors
-    /// What was expected instead.
+    /// The expected form.
     pub(crate) fn parse(self, text: &str) -> Result<Value, String> {
         let trimmed = text.trim_ascii_start();
         let value = match self {
@@ -80,7 +81,7 @@ impl Kind {
         value.ok_or_else(|| self.expected())
     }
 
-    /// What it takes, as an error and docs/options.md say it.
+    /// Returns the allowed values, as errors and docs/options.md show them.
     pub(crate) fn expected(self) -> String {
         match self {
             Self::Switch => "yes or no".to_owned(),
@@ -109,7 +110,7 @@ impl Kind {
         }
     }
 
-    /// What stands for the argument in `-h`; empty: it takes none.
+    /// Returns the placeholder of the argument in `-h`; empty if there is no argument.
     pub(crate) fn argument(self) -> &'static str {
         match self {
             Self::Switch | Self::Count => "",
@@ -121,16 +122,16 @@ impl Kind {
             Self::Text => "<text>",
             Self::Path => "<file>",
             Self::Listen => "<addr>",
-            Self::Readers => "<who>",
+            Self::Readers => "<mode>",
         }
     }
 
-    /// Takes it an argument on the command line?
+    /// True if the option takes an argument on the command line.
     pub(crate) fn takes_argument(self) -> bool {
         !self.argument().is_empty()
     }
 
-    /// The value of an option given twice in one place.
+    /// Returns the value of an option that is given twice in one source.
     pub(crate) fn repeated(self, earlier: Value, later: Value) -> Value {
         match (self, earlier, later) {
             (Self::Count, Value::Number(earlier), Value::Number(later)) => {
@@ -144,7 +145,7 @@ impl Kind {
         }
     }
 
-    /// The value as a TOML file has it.
+    /// Returns the value as a TOML file has it.
     pub(crate) fn toml(self, value: &Value) -> String {
         match value {
             Value::Switch(on) => on.to_string(),
@@ -201,19 +202,20 @@ fn sizes(text: &str) -> Option<Vec<u32>> {
     (rises && fits).then_some(sizes)
 }
 
-/// The list as `-o slab_sizes` takes it.
+/// Returns the list as `-o slab_sizes` takes it.
 fn sizes_text(sizes: &[u32]) -> String {
     sizes.iter().map(ToString::to_string).collect::<Vec<_>>().join("-")
 }
 
-/// A TOML basic string.
+/// Returns the text as a TOML basic string.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for character in text.chars() {
         match character {
             '"' | '\\' => quoted.extend(['\\', character]),
             character if character.is_control() => {
-                write!(quoted, "\\u{:04X}", u32::from(character)).expect("a String takes it");
+                write!(quoted, "\\u{:04X}", u32::from(character))
+                    .expect("writing to a String cannot fail");
             }
             character => quoted.push(character),
         }
@@ -226,9 +228,9 @@ pub(crate) const MEBIBYTE: u64 = 1 << 20;
 pub(crate) const GIBIBYTE: u64 = 1 << 30;
 pub(crate) const TEBIBYTE: u64 = 1 << 40;
 const COUNT_MAX: i64 = 255;
-/// memcached has 63 size classes, of which the last is the largest chunk.
+/// memcached has 63 size classes; the last one is the largest chunk.
 const SIZE_COUNT_MAX: usize = 62;
-/// memcached's chunks are aligned to so many bytes.
+/// memcached aligns its chunks to this many bytes.
 const SIZE_STEP_BYTES: u32 = 8;
 
 #[cfg(test)]
@@ -279,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_toml_shows_can_be_read_again() {
+    fn toml_values_can_be_read_again() {
         let unit = Kind::Bytes { unit: MEBIBYTE, min: 0, max: TEBIBYTE };
         assert_eq!(unit.toml(&Value::Bytes(64 * MEBIBYTE)), "64");
         assert_eq!(unit.toml(&Value::Bytes(1536 * KIBIBYTE)), "\"1536k\"");

@@ -1,7 +1,7 @@
 //! The rows.
 //!
-//! Letters and words stand in the order in which memcached's help has them. To add an option, add a
-//! row, and, when it behaves, a field of [`crate::Options`].
+//! Letters and words are in the order of memcached's help. To add an option, add a row, and, if it
+//! behaves, a field of [`crate::Options`].
 
 pub(crate) mod kind;
 pub(crate) mod row;
@@ -25,13 +25,13 @@ macro_rules! table {
         pub(crate) enum Id { $($id,)* }
 
         impl Id {
-            /// All of them, in the order of the table.
+            /// All rows, in the order of the table.
             pub(crate) const ALL: &[Self] = &[$(Self::$id,)*];
 
-            /// How many there are.
+            /// The number of rows.
             pub(crate) const COUNT: usize = Self::ALL.len();
 
-            /// The row.
+            /// Returns the row.
             pub(crate) fn row(self) -> &'static Row {
                 &TABLE[self as usize]
             }
@@ -46,22 +46,22 @@ Port = Row::letter('p', "port", number(-1, 65_535)).default("11211")
     .exit(EXIT_USAGE).doc("TCP port; 0: no TCP, -1: any free port");
 UdpPort = Row::letter('U', "udp_port", number(-1, 65_535)).default("0")
     .exit(EXIT_USAGE)
-    .doc("UDP port; 0: no UDP, -1: any free port; without -p it is the TCP port too");
+    .doc("UDP port; 0: no UDP, -1: any free port; without -p also the TCP port");
 UnixSocket = Row::letter('s', "unix_socket", Path)
-    .doc("path of a unix socket to listen on; then there is no TCP");
+    .doc("path of a unix socket to listen on, instead of TCP");
 UnixMask = Row::letter('a', "unix_mask", Mask).default("700")
     .doc("permissions of the unix socket, in octal");
 EnableShutdown = Row::letter('A', "enable_shutdown", Switch)
-    .doc("allow clients to end the server with the shutdown command");
+    .doc("allow clients to stop the server with the shutdown command");
 Listen = Row::letter('l', "listen", Kind::Listen).exit(EXIT_OS)
     .doc("addresses to listen on, separated by commas or semicolons, each host, host:port, \
-          [IPv6]:port or * for all; may be given more than once (default: all); before it may stand \
-          notls:, btls: or mtls:, with -Z, for no TLS, TLS, and TLS that demands a certificate of the \
-          client, then proto[ascii]:, proto[binary]: or proto[negotiating]:");
+          [IPv6]:port or * for all; may be repeated (default: all); with -Z, the prefixes notls:, \
+          btls: and mtls: select no TLS, TLS, and TLS with client certificates; the prefixes \
+          proto[ascii]:, proto[binary]: and proto[negotiating]: after them select the protocol");
 Daemon = Row::letter('d', "daemon", Switch).doc("run in the background");
 EnableCoredumps = Row::letter('r', "enable_coredumps", Switch)
-    .doc("raise the limit for core files to the highest allowed");
-User = Row::letter('u', "user", Text).doc("user to run as; needed when started as root");
+    .doc("raise the limit for core files to the maximum");
+User = Row::letter('u', "user", Text).doc("user to run as; required when started as root");
 MemoryLimit = Row::letter('m', "memory_limit", bytes(MEBIBYTE, MEBIBYTE, 16 * TEBIBYTE))
     .default("64").exit(EXIT_USAGE).doc("memory for items and their index, in MiB");
 DisableEvictions = Row::letter('M', "disable_evictions", Switch)
@@ -69,96 +69,98 @@ DisableEvictions = Row::letter('M', "disable_evictions", Switch)
 ConnLimit = Row::letter('c', "conn_limit", number(1, INT_MAX)).default("1024")
     .doc("connections allowed at once");
 LockMemory = Row::letter('k', "lock_memory", Switch)
-    .doc("keep all memory out of swap; go on with a warning where that is not allowed");
+    .doc("keep all memory out of swap; if that is not allowed, warn and continue");
 Verbose = Row::letter('v', "verbose", Count)
-    .doc("log errors to standard error; -vv: commands and answers too, -vvv: everything");
-Help = Row::letter('h', "help", Switch).group(Reading).doc("print this text and end");
-License = Row::letter('i', "license", Switch).group(Reading).doc("print the licence and end");
+    .doc("log errors to standard error; -vv: also commands and responses, -vvv: everything");
+Help = Row::letter('h', "help", Switch).group(Reading).doc("print this text and exit");
+License = Row::letter('i', "license", Switch).group(Reading).doc("print the licence and exit");
 Version = Row::letter('V', "version", Switch).group(Reading)
-    .doc("print the memcached version whose behaviour is followed, and end");
+    .doc("print the memcached version whose behaviour Larder follows, and exit");
 Pidfile = Row::letter('P', "pidfile", Path).doc("file to write the process id to");
 SlabGrowthFactor = Row::letter('f', "slab_growth_factor", above(1.0))
     .default("1.25").group(Mapped)
-    .doc("step between the size classes that statistics show; memory has none");
+    .doc("growth factor of the size classes in statistics; memory has no classes");
 SlabMinSize = Row::letter('n', "slab_min_size", number(1, INT_MAX))
     .default("48").group(Mapped)
-    .doc("bytes of key, value and flags in the smallest size class that statistics show");
+    .doc("bytes of key, value and flags in the smallest size class in statistics");
 EnableLargepages = Row::letter('L', "enable_largepages", Switch)
-    .doc("keep all memory in huge pages set aside by the system (vm.nr_hugepages); go on with a warning where there are not enough");
+    .doc("keep all memory in huge pages set aside by the system (vm.nr_hugepages); if there are \
+          too few, warn and continue");
 StatPrefix = Row::new(Place::LetterOnly('D'), "stat_prefix_delimiter", Kind::Character)
-    .doc("what ends the prefix of a key in stats detail (default: a colon); counting by prefix is on \
-          from the start, then");
+    .doc("delimiter of key prefixes in stats detail (default: a colon); switches counting by \
+          prefix on from the start");
 Threads = Row::letter('t', "threads", number(1, 1024)).default("4")
     .doc("workers");
 MaxReqsPerEvent = Row::letter('R', "max_reqs_per_event", number(1, INT_MAX))
-    .default("20").doc("commands of one connection that are executed before the others' turn");
+    .default("20").doc("commands of one connection that are executed in a turn");
 DisableCas = Row::letter('C', "disable_cas", Switch)
-    .doc("keep no cas tokens, which saves 8 bytes an item");
+    .doc("keep no cas tokens, which saves 8 bytes per item");
 ListenBacklog = Row::letter('b', "listen_backlog", number(0, INT_MAX))
-    .default("1024").doc("connections that may wait to be accepted");
+    .default("1024").doc("length of the queue of connections to accept");
 Protocol = Row::letter('B', "protocol", Choice(&["auto", "ascii", "binary"])).exit(EXIT_USAGE)
-    .doc("protocol of the clients; auto tells by the first byte of a connection (default: auto; \
-          binary with -S, ascii with -Y)");
+    .doc("protocol of the clients; auto detects it by the first byte of a connection (default: \
+          auto; binary with -S, ascii with -Y)");
 MaxItemSize = Row::letter('I', "max_item_size", bytes(1, KIBIBYTE, GIBIBYTE))
     .default("1048576").exit(EXIT_USAGE)
     .doc("largest item, in bytes or with k or m after the number; at most half of -m");
 EnableSasl = Row::letter('S', "enable_sasl", Switch)
-    .doc("let clients in by SASL, which only the binary protocol has");
+    .doc("require clients to log in by SASL, which only the binary protocol has");
 DisableFlushAll = Row::letter('F', "disable_flush_all", Switch)
     .doc("refuse the flush_all command");
 DisableDumping = Row::letter('X', "disable_dumping", Switch)
-    .doc("refuse what lists keys: stats cachedump, stats detail, lru_crawler metadump and mgdump");
+    .doc("refuse commands that list keys: stats cachedump, stats detail, lru_crawler metadump and \
+          mgdump");
 DisableWatch = Row::letter('W', "disable_watch", Switch).doc("refuse the watch command");
 AuthFile = Row::letter('Y', "auth_file", Path)
-    .doc("file of lines user:password; clients of the text protocol are let in by it, and there is \
-          no other protocol");
+    .doc("file of lines user:password with which clients log in; only the text protocol is \
+          available");
 MemoryFile = Row::letter('e', "memory_file", Path)
-    .doc("file to keep the items in, best on a tmpfs: they are there again after a stop, a crash, or \
-          an upgrade; a file made with another -m, -C or -M, or before the machine was started, makes \
-          way for an empty one");
+    .doc("file to keep the items in, best on a tmpfs: they survive a stop, a crash and an upgrade; \
+          a file made with another -m, -C or -M, or before the machine was started, is replaced by \
+          an empty one");
 EnableSsl = Row::letter('Z', "enable_ssl", Switch).exit(EXIT_USAGE)
-    .doc("TLS on all addresses but those of -l that say notls:; needs -o ssl_chain_cert and ssl_key");
+    .doc("TLS on all addresses except those with the prefix notls:; needs -o ssl_chain_cert and \
+          ssl_key");
 NapiIds = Row::letter('N', "napi_ids", number(1, INT_MAX))
     .group(Warned("Larder does not place connections by network queue"))
     .doc("number of network queues, at most as many as workers");
 Extended = Row::letter('o', "extended", Text).group(Reading)
-    .doc("the words below, separated by commas, some with a value: word=value");
+    .doc("the words below, separated by commas; some take a value: word=value");
 
-// Before the words it gives values to: a file and the environment are read in this order.
+// Precedes the words that it sets: a file and the environment are read in this order.
 NoModern = Row::word("no_modern", Switch)
-    .doc("give the words below the values they had in memcached 1.4, among them no_maxconns_fast");
-Modern = Row::word("modern", Switch).group(Mapped).doc("has no effect in memcached either");
+    .doc("give some words the defaults of memcached 1.4, among them no_maxconns_fast");
+Modern = Row::word("modern", Switch).group(Mapped).doc("no effect, as in memcached");
 MaxconnsFast = Row::word("maxconns_fast", Switch).default("yes").negated("no")
-    .doc("answer connections above -c with an error instead of letting them wait");
+    .doc("refuse connections above -c with an error instead of letting them wait");
 IdleTimeout = Row::word("idle_timeout", number(0, INT_MAX)).default("0")
     .doc("seconds after which a TCP connection without commands is closed; 0: never");
 TrackSizes = Row::word("track_sizes", Switch).doc("allow stats sizes");
 TemporaryTtl = Row::word("temporary_ttl", number(0, INT_MAX)).group(Mapped)
-    .doc("seconds of life up to which an item counts as temporary; Larder keeps items apart by \
-          their time to live in any case; not without lru_maintainer");
+    .doc("time to live up to which an item is temporary, in seconds; Larder always separates items \
+          by their time to live; needs lru_maintainer");
 LruCrawler = Row::word("lru_crawler", Switch).default("yes").negated("no")
-    .doc("answer lru_crawler crawl, metadump and mgdump, and show the crawler's keys in stats");
+    .doc("allow lru_crawler crawl, metadump and mgdump, and show the crawler's keys in stats");
 LruCrawlerSleep = Row::word("lru_crawler_sleep", number(0, 1_000_000)).default("100").group(Mapped)
     .doc("pause of the crawler in microseconds; Larder's maintainer paces itself");
 LruCrawlerTocrawl = Row::word("lru_crawler_tocrawl", number(0, U32_MAX)).default("0").group(Mapped)
-    .doc("items the crawler looks at in one go; Larder's maintainer paces itself");
+    .doc("items that the crawler visits in a run; Larder's maintainer paces itself");
 ReadBufMemLimit = Row::word("read_buf_mem_limit", number(0, INT_MAX))
     .default("0")
-    .doc("limit the memory for the buffers of all connections together, in MiB; 0: 64; 16 KiB a \
-          connection are not counted");
+    .doc("memory for the buffers of all connections together, in MiB; 0: 64; 16 KiB per connection \
+          are not counted");
 WatcherLogbufSize = Row::word("watcher_logbuf_size", number(1, INT_MAX)).default("256")
-    .doc("KiB of lines that may wait for one watch connection");
+    .doc("lines queued per watch connection, in KiB");
 WorkerLogbufSize = Row::word("worker_logbuf_size", number(1, INT_MAX)).default("64")
-    .doc("KiB of lines that may wait in one worker to be passed on to watch connections");
+    .doc("lines queued per worker for watch connections, in KiB");
 HashAlgorithm = Row::word("hash_algorithm", Choice(&["jenkins", "murmur3", "xxh3"]))
-    .default("murmur3").group(Mapped).doc("the name is checked; Larder has one hash function");
+    .default("murmur3").group(Mapped).doc("the name is validated; Larder has one hash function");
 Hashpower = Row::word("hashpower", number(12, 32))
-    .group(Mapped).doc("Larder's index begins small and grows as it is needed");
+    .group(Mapped).doc("Larder's index starts small and grows on demand");
 NoHashexpand = Row::word("no_hashexpand", Switch)
-    .group(Mapped).doc("Larder's index always grows as it is needed");
+    .group(Mapped).doc("Larder's index always grows on demand");
 SlabReassign = Row::word("slab_reassign", Switch).default("yes").negated("no").group(Mapped)
-    .doc("any memory of Larder takes items of any size; without the word its keys are left out of \
-          stats");
+    .doc("Larder stores items of any size in any memory; no_slab_reassign hides its keys in stats");
 SlabAutomove = Row::word("slab_automove", number(0, 2)).default("1").bare("1").negated("0")
     .group(Mapped).doc(ANY_SIZE);
 SlabAutomoveRatio = Row::word("slab_automove_ratio", share()).default("0.8")
@@ -168,58 +170,60 @@ SlabAutomoveWindow = Row::word("slab_automove_window", number(3, 1800)).default(
 SlabAutomoveFreeratio = Row::word("slab_automove_freeratio", share()).default("0.01")
     .group(Mapped).doc(ANY_SIZE);
 SlabSizes = Row::word("slab_sizes", Sizes).exit(EXIT_USAGE).group(Mapped)
-    .doc("the size classes that statistics show, instead of those that -f and -n make; none below \
-          -n or above slab_chunk_max");
+    .doc("size classes in statistics, instead of those of -f and -n; none below -n or above \
+          slab_chunk_max");
 SlabChunkMax = Row::word("slab_chunk_max", number(1, MEBIBYTE as i64)).group(Mapped)
-    .doc("largest size class that statistics show, in KiB (default: 512); a number above 1024, or \
-          one that as KiB is above -I, is bytes; must divide -I and 1 MiB");
+    .doc("largest size class in statistics, in KiB (default: 512); a number above 1024, or one \
+          that in KiB exceeds -I, is in bytes; must divide -I and 1 MiB");
 LruMaintainer = Row::word("lru_maintainer", Switch).default("yes").negated("no").group(Mapped)
-    .doc("Larder evicts by S3-FIFO; without the word the keys of the queues are left out of stats");
+    .doc("Larder evicts by S3-FIFO; no_lru_maintainer hides the keys of the queues in stats");
 HotLruPct = Row::word("hot_lru_pct", number(1, 79)).default("20").group(Mapped).doc(S3_FIFO);
 WarmLruPct = Row::word("warm_lru_pct", number(1, 79)).default("40").group(Mapped).doc(S3_FIFO);
 HotMaxFactor = Row::word("hot_max_factor", above(0.0)).default("0.2").group(Mapped).doc(S3_FIFO);
 WarmMaxFactor = Row::word("warm_max_factor", above(0.0)).default("2.0").group(Mapped).doc(S3_FIFO);
 NoChunkedItems = Row::word("no_chunked_items", Switch).group(Mapped)
-    .doc("the largest size class that statistics show is 1 MiB, unless slab_chunk_max is given");
+    .doc("the largest size class in statistics is 1 MiB, unless slab_chunk_max is given");
 InlineAsciiResp = Row::word("inline_ascii_resp", Switch).negated("no")
-    .group(Warned("memcached has given it up too")).doc("keep the text of answers with items");
+    .group(Warned("memcached has removed it too")).doc("store the text of responses with items");
 RespObjMemLimit = Row::word("resp_obj_mem_limit", number(0, INT_MAX)).bare("0")
-    .group(Warned("memcached has given it up too; see read_buf_mem_limit"))
-    .doc("limit the memory for answers");
+    .group(Warned("memcached has removed it too; see read_buf_mem_limit"))
+    .doc("memory for responses");
 TailRepairTime = Row::word("tail_repair_time", number(10, INT_MAX))
     .group(Warned("Larder has no LRU queues to repair"))
-    .doc("seconds after which an item that seems stuck in use is freed");
+    .doc("seconds after which an item that seems stuck is freed");
 DropPrivileges = Row::word("drop_privileges", Switch).negated("no")
-    .doc("give up, once the server runs, what serving does not need: other programs, new sockets, \
-          written files, every capability");
+    .doc("give up, once the server runs, privileges that serving does not need: running programs, \
+          new sockets, writing files, all capabilities");
 RelaxedPrivileges = Row::word("relaxed_privileges", Switch).group(Mapped)
-    .doc("memcached's test builds restrict less with it; what Larder restricts hinders no test");
+    .doc("relaxes the restrictions of memcached's test builds; Larder's restrictions affect no \
+          test");
 SockCookie = Row::word("sock_cookie_id", number(0, U32_MAX))
-    .group(Warned("Linux has no such marks")).doc("mark sockets with a number");
+    .group(Warned("Linux has no socket cookies of this kind")).doc("mark sockets with a number");
 AnswersAs = Row::word("answers_as", Choice(&["1.6.45", "1.6.18"])).default("1.6.45")
     .group(Suite)
-    .doc("memcached version to answer as where the two differ; for running the older one's test \
-          suite");
+    .doc("memcached version to follow where the two differ; for the test suite of the older one");
 
 Debugtime = Row::word("debugtime", Switch).group(Suite)
-    .doc("let clients move the clock with `debugtime`; for test suites that do not want to wait");
+    .doc("let clients move the clock with `debugtime`; for test suites that cannot wait");
 
 ExtPath = Row::word("ext_path", Text).exit(EXIT_USAGE)
     .group(Refused(NO_TIER)).doc("file and size of the flash tier");
 ExtPageSize = Row::word("ext_page_size", number(1, INT_MAX))
-    .group(Warned(NO_TIER)).doc("MiB of a page of the flash tier");
+    .group(Warned(NO_TIER)).doc("page size of the flash tier, in MiB");
 ExtWbufSize = Row::word("ext_wbuf_size", number(1, INT_MAX)).default("4")
-    .group(Warned(NO_TIER)).doc("MiB of a write buffer of the flash tier");
+    .group(Warned(NO_TIER)).doc("write buffer size of the flash tier, in MiB");
 ExtThreads = Row::word("ext_threads", number(1, INT_MAX))
     .group(Warned(NO_TIER)).doc("I/O threads of the flash tier");
 ExtIoDepth = Row::word("ext_io_depth", number(1, INT_MAX))
-    .group(Warned(NO_TIER)).doc("reads at once of an I/O thread");
+    .group(Warned(NO_TIER)).doc("concurrent reads of an I/O thread");
 ExtItemSize = Row::word("ext_item_size", number(0, INT_MAX)).default("512")
-    .group(Warned(NO_TIER)).doc("smallest value that may leave memory, in bytes");
+    .group(Warned(NO_TIER)).doc("smallest value to move out of memory, in bytes");
 ExtItemAge = Row::word("ext_item_age", number(0, U32_MAX)).default("4294967295")
-    .group(Warned(NO_TIER)).doc("seconds without a read after which a value may leave memory");
+    .group(Warned(NO_TIER)).doc("seconds without a read after which a value may move out of \
+          memory");
 ExtLowTtl = Row::word("ext_low_ttl", number(0, U32_MAX)).default("0")
-    .group(Warned(NO_TIER)).doc("seconds of life below which values are kept apart");
+    .group(Warned(NO_TIER)).doc("time to live below which values are stored separately, in \
+          seconds");
 ExtRecacheRate = Row::word("ext_recache_rate", number(0, U32_MAX)).default("2000")
     .group(Warned(NO_TIER)).doc("reads of a value after which it returns to memory");
 ExtCompactUnder = Row::word("ext_compact_under", number(0, U32_MAX)).default("0")
@@ -231,31 +235,32 @@ ExtMaxFrag = Row::word("ext_max_frag", share()).default("0.8")
 ExtMaxSleep = Row::word("ext_max_sleep", number(0, U32_MAX)).default("1000000")
     .group(Warned(NO_TIER)).doc("longest pause of the tier's threads, in microseconds");
 ExtDropUnread = Row::word("ext_drop_unread", Switch)
-    .group(Warned(NO_TIER)).doc("compaction drops values that were not read");
+    .group(Warned(NO_TIER)).doc("drop values that were not read, in compaction");
 
 SslChainCert = Row::word("ssl_chain_cert", Path).exit(EXIT_USAGE)
-    .doc("file of the server's certificate and those that lead to its authority, in PEM");
+    .doc("file of the server's certificate and its chain, in PEM");
 SslKey = Row::word("ssl_key", Path).exit(EXIT_USAGE)
     .doc("file of the certificate's private key");
 SslCaCert = Row::word("ssl_ca_cert", Path).exit(EXIT_USAGE)
     .doc("file of the authorities that sign the clients' certificates, in PEM");
 SslKeyformat = Row::word("ssl_keyformat", number(1, 2)).default("1").exit(EXIT_USAGE)
-    .doc("form of the private key; 1: PEM, 2: DER");
+    .doc("format of the private key; 1: PEM, 2: DER");
 SslVerifyMode = Row::word("ssl_verify_mode", number(0, 3)).default("0").exit(EXIT_USAGE)
-    .doc("certificates of clients; 0: not asked for, 1 and 3: asked for, and good if they are shown, \
-          2: demanded");
+    .doc("client certificates; 0: not requested, 1 and 3: optional, but valid if sent, 2: \
+          required");
 SslCiphers = Row::word("ssl_ciphers", Text).exit(EXIT_USAGE)
-    .doc("cipher suites, a list of OpenSSL's: names and classes, separated by colons; names that are not \
-          known are passed over with a warning; without a name of TLS 1.3 all suites of TLS 1.3 are \
-          allowed besides, with no others TLS 1.3 is the only version (default: all)");
+    .doc("cipher suites, as an OpenSSL list: names and classes, separated by colons; unknown names \
+          are skipped with a warning; a list without a TLS 1.3 suite also allows all of TLS 1.3, a \
+          list with nothing else allows only TLS 1.3 (default: all)");
 SslWbufSize = Row::word("ssl_wbuf_size", number(1, INT_MAX)).default("16").exit(EXIT_USAGE)
-    .doc("how much of an answer is encrypted, then sent, at a time, in KiB; above 1024 as 1024");
+    .doc("part of a response that is encrypted, then sent, at a time, in KiB; a number \
+          above 1024 is taken as 1024");
 SslSessionCache = Row::word("ssl_session_cache", Switch).exit(EXIT_USAGE)
-    .doc("let clients resume sessions, with tickets, for which the server keeps no memory");
+    .doc("let clients resume sessions, by tickets, which take no memory in the server");
 SslKernelTls = Row::word("ssl_kernel_tls", Switch).exit(EXIT_USAGE)
-    .group(Warned("Larder encrypts itself")).doc("TLS in the kernel");
+    .group(Warned("Larder encrypts in the process")).doc("TLS in the kernel");
 SslMinVersion = Row::word("ssl_min_version", number(0, 3)).default("2").exit(EXIT_USAGE)
-    .doc("oldest allowed version of TLS; 2: 1.2, 3: 1.3; 0 and 1 are taken as 2, with a warning");
+    .doc("oldest TLS version; 2: 1.2, 3: 1.3; 0 and 1 are taken as 2, with a warning");
 ProxyConfig = Row::word("proxy_config", Text).exit(EXIT_USAGE)
     .group(Refused(NO_PROXY)).doc("configuration of the proxy");
 ProxyArg = Row::word("proxy_arg", Text).exit(EXIT_USAGE)
@@ -266,21 +271,23 @@ ProxyMemprofile = Row::word("proxy_memprofile", Switch).exit(EXIT_USAGE)
     .group(Refused(NO_PROXY)).doc("memory profile of the proxy");
 
 UdpReplyFactor = Row::new(Place::Long, "udp_reply_factor", number(0, 1_000_000)).default("16")
-    .doc("how many times as long as its request an answer by UDP to another machine may be, so that \
-          nobody uses the server to flood others; 0: as long as it is");
+    .doc("maximum length of a UDP response to another machine, as a multiple of the length of its \
+          request, which keeps the server from amplifying floods; 0: no such limit");
 Io = Row::new(Place::Long, "io", Choice(&["auto", "uring", "epoll"])).default("auto")
-    .doc("how workers wait, receive and send: io_uring, epoll, or the first that the kernel allows");
+    .doc("how workers wait, receive and send: io_uring, epoll, or the first that the kernel \
+          allows");
 UpgradeDrain = Row::new(Place::Long, "upgrade_drain", number(0, INT_MAX)).default("60")
-    .doc("seconds that the connections of a server have, after SIGUSR2 and once another process serves in its \
-          place, before they are closed");
+    .doc("seconds until the server closes its connections after SIGUSR2, once another process has \
+          taken over");
 LocalReaders = Row::new(Place::Long, "local_readers", Kind::Readers).default("off").exit(EXIT_USAGE)
-    .doc("which processes of this machine may read the cache's memory by themselves, once they have connected to the \
-          unix socket: none, those of the server's user, those of a group, or all; the memory is then taken whole at \
-          the start, and its limit cannot be raised; without effect with -e");
+    .doc("processes of this machine that may read the cache's memory directly, after they have \
+          connected to the unix socket: none, those of the server's user, those of a group, or \
+          all; the server then allocates all memory at the start, and its limit cannot be raised; \
+          no effect with -e");
 Config = Row::new(Place::Long, "config", Path).group(Reading)
     .doc("TOML file with options; the environment and the command line override it");
 PrintConfig = Row::new(Place::Long, "print_config", Switch).group(Reading)
-    .doc("print all options in effect, each with where it was given, and end");
+    .doc("print all options in effect, each with its source, and exit");
 }
 
 const fn number(min: i64, max: i64) -> Kind {
@@ -301,10 +308,10 @@ const fn bytes(unit: u64, min: u64, max: u64) -> Kind {
 
 const INT_MAX: i64 = i32::MAX as i64;
 const U32_MAX: i64 = u32::MAX as i64;
-const ANY_SIZE: &str = "any memory of Larder takes items of any size";
+const ANY_SIZE: &str = "Larder stores items of any size in any memory";
 const S3_FIFO: &str = "Larder evicts by S3-FIFO, which sizes its queues itself";
-const NO_TIER: &str = "a tier on disk comes with a later version";
-const NO_PROXY: &str = "Larder is no proxy; memcached's own can stand before it";
+const NO_TIER: &str = "a later version will have a disk tier";
+const NO_PROXY: &str = "Larder has no proxy; memcached's can run in front of it";
 
 #[cfg(test)]
 mod tests {
@@ -346,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn only_words_have_a_negation_and_only_they_may_go_without_a_value_they_take() {
+    fn only_words_may_be_negated_or_go_without_their_value() {
         for id in Id::ALL {
             let row = id.row();
             if row.place != Place::Word {
@@ -357,13 +364,15 @@ mod tests {
     }
 
     #[test]
-    fn docs_are_there_and_fit_into_a_sentence_and_a_markdown_table() {
+    fn docs_fit_into_a_sentence_and_a_markdown_table() {
         for id in Id::ALL {
             let row = id.row();
-            assert!(!row.doc.is_empty() && !row.doc.ends_with('.'), "{}", row.name);
+            assert!(!row.doc.is_empty(), "{}", row.name);
+            assert!(!row.doc.ends_with('.'), "{}", row.name);
             assert!(!row.doc.contains(['|', '\n']), "{}", row.name);
             if let Warned(reason) | Refused(reason) = row.group {
-                assert!(!reason.ends_with('.') && !reason.contains(['|', '\n']), "{}", row.name);
+                assert!(!reason.ends_with('.'), "{}", row.name);
+                assert!(!reason.contains(['|', '\n']), "{}", row.name);
             }
         }
     }

@@ -1,9 +1,9 @@
-//! What a row of the table says about an option.
+//! A row of the table.
 
 use crate::error::EXIT_FAILURE;
 use crate::table::kind::Kind;
 
-/// A row.
+/// An option.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row {
     /// Its name in a TOML file and in a string map; in capitals after `LARDER_` its name in the
@@ -12,19 +12,20 @@ pub(crate) struct Row {
     pub(crate) place: Place,
     pub(crate) kind: Kind,
     pub(crate) group: Group,
-    /// The text of the value it has when nobody gives one; `None`: it has none.
+    /// The text of its default value; `None`: it has no default.
     pub(crate) default: Option<&'static str>,
-    /// The text an `-o` word without `=` stands for; `None`: the word needs a value.
+    /// The text that an `-o` word without `=` stands for; `None`: the word needs a value.
     pub(crate) bare: Option<&'static str>,
-    /// The text the `-o` word with `no_` before it stands for; `None`: there is no such word.
+    /// The text that the `-o` word with the prefix `no_` stands for; `None`: the word does not
+    /// exist.
     pub(crate) negated: Option<&'static str>,
-    /// How the process ends when the value is not allowed.
+    /// The exit status if the value is not allowed.
     pub(crate) exit_code: u8,
-    /// What it does: one sentence without a full stop, in lower case.
+    /// Its effect: one sentence without a full stop, in lower case.
     pub(crate) doc: &'static str,
 }
 
-/// Where on the command line it stands.
+/// Its place on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// A letter of memcached and its long form.
@@ -33,24 +34,24 @@ pub(crate) enum Place {
     LetterOnly(char),
     /// A word in `-o`.
     Word,
-    /// A long form of Larder's own.
+    /// A long form that only Larder has.
     Long,
 }
 
-/// What Larder does with it.
+/// Larder's treatment of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Group {
-    /// What memcached does.
+    /// Larder does the same as memcached.
     Behaves,
-    /// Takes it in silence: what it is for is there, by means of Larder's own.
+    /// Larder accepts it silently: its purpose is served by other means.
     Mapped,
-    /// Nothing, and one line says so at the start, with this reason.
+    /// Larder ignores it and prints one line at the start, with this reason.
     Warned(&'static str),
-    /// Refuses to start, for this reason: to ignore the option would change behaviour.
+    /// Larder refuses to start, for this reason: ignoring the option would change behaviour.
     Refused(&'static str),
-    /// What its row says, for test suites; not in `-h`.
+    /// Larder's own, for test suites; not in `-h`.
     Suite,
-    /// Steers the reading of options; stands on the command line only.
+    /// Controls how options are read; command line only.
     Reading,
 }
 
@@ -112,12 +113,12 @@ impl Row {
         self
     }
 
-    /// The name of its environment variable.
+    /// Returns the name of its environment variable.
     pub(crate) fn variable(&self) -> String {
         format!("LARDER_{}", self.name.to_uppercase())
     }
 
-    /// Its long form, without the dashes before it.
+    /// Returns its long form, without the dashes.
     pub(crate) fn long(&self) -> Option<String> {
         match self.place {
             Place::Letter(_) | Place::Long => Some(self.name.replace('_', "-")),
@@ -125,7 +126,7 @@ impl Row {
         }
     }
 
-    /// How one writes it on the command line.
+    /// Returns its form on the command line.
     pub(crate) fn spelling(&self) -> String {
         match self.place {
             Place::Letter(letter) | Place::LetterOnly(letter) => format!("-{letter}"),
@@ -134,7 +135,7 @@ impl Row {
         }
     }
 
-    /// May it stand in a file, in the environment and in a string map?
+    /// True if it may appear in a file, in the environment and in a string map.
     pub(crate) fn is_configurable(&self) -> bool {
         self.group != Group::Reading
     }

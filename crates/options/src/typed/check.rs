@@ -1,4 +1,4 @@
-//! The values against each other: what contradicts, and what the user should be warned about.
+//! Checks values against each other: contradictions, and warnings for the user.
 
 use crate::error::{EXIT_USAGE, OptionError};
 use crate::source::values::{Origin, Values};
@@ -11,7 +11,7 @@ use crate::typed::tls;
 /// Checks the values against each other and collects the warnings.
 ///
 /// # Errors
-/// Names the first two that contradict each other.
+/// Names the first option that contradicts another.
 pub(crate) fn check(values: &Values) -> Result<Vec<String>, OptionError> {
     for rule in [item_size, chunk_size, slab_sizes, queues, napi_ids, ways_in, filtered, readers] {
         if let Some((id, what)) = rule(values) {
@@ -25,7 +25,7 @@ pub(crate) fn check(values: &Values) -> Result<Vec<String>, OptionError> {
     Ok(warnings)
 }
 
-/// An option and what is wrong with it.
+/// An option and the contradiction.
 type Contradiction = Option<(Id, String)>;
 
 fn item_size(values: &Values) -> Contradiction {
@@ -36,7 +36,7 @@ fn item_size(values: &Values) -> Contradiction {
     })
 }
 
-/// Without a number of its own the largest class goes with any largest item: memory has no classes.
+/// Without a value, any largest item is accepted: memory has no classes.
 fn chunk_size(values: &Values) -> Contradiction {
     values.given(Id::SlabChunkMax)?;
     let chunk = u64::from(Slabs::new(values).chunk_bytes_max);
@@ -57,7 +57,8 @@ fn slab_sizes(values: &Values) -> Contradiction {
     let Slabs { min_bytes, chunk_bytes_max, sizes, .. } = Slabs::new(values);
     let size = sizes.into_iter().find(|size| !(min_bytes..=chunk_bytes_max).contains(size))?;
     let what = format!(
-        "{size} is not from {min_bytes}, the size of -n, to {chunk_bytes_max}, that of slab_chunk_max"
+        "{size} is not from {min_bytes}, the size of -n, to {chunk_bytes_max}, that of \
+        slab_chunk_max"
     );
     Some((Id::SlabSizes, what))
 }
@@ -73,25 +74,26 @@ fn queues(values: &Values) -> Contradiction {
         .then(|| (Id::TemporaryTtl, "it cannot be set without lru_maintainer".to_owned()))
 }
 
-/// What io_uring does is not seen by the filter of system calls that comes with dropped privileges.
+/// io_uring bypasses the system call filter of dropped privileges.
 fn filtered(values: &Values) -> Contradiction {
     let is_uring = values.text(Id::Io) == Some("uring");
     (is_uring && values.switch(Id::DropPrivileges)).then(|| {
-        let what = "uring goes around what -o drop_privileges forbids: leave one of them out";
+        let what =
+            "uring bypasses the system call filter of -o drop_privileges: leave out one of them";
         (Id::Io, what.to_owned())
     })
 }
 
-/// Memory that others read is of common pages.
+/// Memory for local readers consists of common pages, not of huge ones.
 fn readers(values: &Values) -> Contradiction {
     (has_readers(values) && values.switch(Id::EnableLargepages)).then(|| {
-        let what = "memory that others read is not of huge pages: leave out -L";
+        let what = "memory for local readers cannot be in huge pages: leave out -L";
         (Id::LocalReaders, what.to_owned())
     })
 }
 
 fn has_readers(values: &Values) -> bool {
-    values.text(Id::LocalReaders).is_some_and(|who| who != "off")
+    values.text(Id::LocalReaders).is_some_and(|readers| readers != "off")
 }
 
 fn napi_ids(values: &Values) -> Contradiction {
@@ -100,7 +102,7 @@ fn napi_ids(values: &Values) -> Contradiction {
         .then(|| (Id::NapiIds, format!("{queues} are more than the {workers} workers of -t")))
 }
 
-/// A way in that only one protocol has leaves no room for another.
+/// An authentication that only one protocol supports excludes the others.
 fn ways_in(values: &Values) -> Contradiction {
     let has_udp = values.number(Id::UdpPort).is_some_and(|port| port != 0);
     let ways = [
@@ -112,11 +114,11 @@ fn ways_in(values: &Values) -> Contradiction {
             return Some((id, format!("it needs -B {needed}, or no -B at all")));
         }
         if has_udp {
-            return Some((id, "it cannot be had together with UDP: -U 0".to_owned()));
+            return Some((id, "it cannot be combined with UDP: use -U 0".to_owned()));
         }
     }
     let has_both = ways.iter().all(|(_, is_given, _)| *is_given);
-    has_both.then(|| (Id::EnableSasl, "it cannot be had together with -Y".to_owned()))
+    has_both.then(|| (Id::EnableSasl, "it cannot be combined with -Y".to_owned()))
 }
 
 fn warnings(values: &Values) -> Vec<String> {
@@ -133,25 +135,27 @@ fn warnings(values: &Values) -> Vec<String> {
     }
     let workers: usize = values.unsigned(Id::Threads);
     if workers > WORKER_COUNT_SENSIBLE {
-        warnings.push(format!("option -t: {workers} workers are more than any machine gains from"));
+        warnings.push(format!(
+            "option -t: {workers} workers: more than {WORKER_COUNT_SENSIBLE} are not recommended"
+        ));
     }
     if values.given(Id::MemoryFile).is_some() && values.switch(Id::EnableLargepages) {
-        let what = "huge pages that the system has set aside are not used for the file of -e";
+        let what = "it does not apply to the file of -e";
         warnings.push(format!("option -L: {what}"));
     }
     if has_readers(values) && values.given(Id::UnixSocket).is_none() {
-        warnings.push("option --local-readers: without -s there is nowhere to come in".to_owned());
+        warnings.push("option --local-readers: it has no effect without -s".to_owned());
     }
     if has_readers(values) && values.given(Id::MemoryFile).is_some() {
-        let what = "it has no effect with -e: a file can be cut off, which would end its readers";
+        let what = "it has no effect with -e: truncating the file would crash its readers";
         warnings.push(format!("option --local-readers: {what}"));
     }
     let is_off = |id| values.number(id) == Some(0);
     if is_off(Id::Port) && is_off(Id::UdpPort) && values.given(Id::UnixSocket).is_none() {
-        warnings.push("option -p: 0 without -s leaves nothing to connect to".to_owned());
+        warnings.push("option -p: with 0 and without -s, clients cannot connect".to_owned());
     }
     warnings
 }
 
-/// Above it memcached warns.
+/// memcached warns above this number.
 const WORKER_COUNT_SENSIBLE: usize = 64;

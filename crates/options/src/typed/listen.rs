@@ -1,33 +1,33 @@
-//! Addresses to listen on: the list after `-l`.
+//! Addresses to listen on: the list of `-l`.
 
 use std::{fmt, net::Ipv6Addr};
 
 use crate::typed::options::Protocol;
 
-/// An address to listen on. Nothing has been looked up.
+/// An address to listen on, not resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listen {
     /// A host name or an address; `None`: every address of the machine.
     pub host: Option<String>,
     /// Its port; 0: any free one; `None`: the port of `-p`.
     pub port: Option<u16>,
-    /// Whether what comes in here is encrypted.
+    /// The encryption of its connections.
     pub security: Security,
-    /// The protocol of the clients that come in here; `None`: that of `-B`.
+    /// The protocol of its clients; `None`: that of `-B`.
     pub protocol: Option<Protocol>,
 }
 
-/// Whether what comes in at an address is encrypted. Only with `-Z` there is a choice.
+/// The encryption of an address's connections. A choice needs `-Z`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Security {
     /// As `-Z` and `-o ssl_verify_mode` say.
     #[default]
     Default,
-    /// It is not: `notls:`.
+    /// `notls:`: not encrypted.
     Plain,
-    /// It is, and clients are not asked for certificates: `btls:`.
+    /// `btls:`: encrypted, without client certificates.
     Tls,
-    /// It is, and clients need certificates: `mtls:`.
+    /// `mtls:`: encrypted; clients need certificates.
     MutualTls,
 }
 
@@ -54,15 +54,15 @@ impl fmt::Display for Listen {
     }
 }
 
-/// The list as `-l` takes it.
+/// Returns the list as `-l` takes it.
 pub(crate) fn text(list: &[Listen]) -> String {
     list.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// Reads a list: its members are separated by `,` or `;`, an empty one is skipped.
+/// Parses a list: its members are separated by `,` or `;`, empty ones are skipped.
 ///
 /// # Errors
-/// What was expected instead.
+/// The expected form.
 pub(crate) fn parse(text: &str) -> Result<Vec<Listen>, String> {
     let members = text.split([',', ';']).map(str::trim_ascii).filter(|member| !member.is_empty());
     let list = members.map(member).collect::<Result<Vec<_>, _>>()?;
@@ -81,7 +81,7 @@ fn member(text: &str) -> Result<Listen, String> {
     Ok(Listen { host, port, security, protocol })
 }
 
-/// Takes off the TLS mode.
+/// Strips the TLS mode.
 fn security(text: &str) -> (Security, &str) {
     let modes =
         [("notls:", Security::Plain), ("btls:", Security::Tls), ("mtls:", Security::MutualTls)];
@@ -90,7 +90,7 @@ fn security(text: &str) -> (Security, &str) {
     found.unwrap_or((Security::Default, text))
 }
 
-/// Takes off the protocol.
+/// Strips the protocol.
 fn protocol(text: &str) -> Result<(Option<Protocol>, &str), String> {
     let Some((name, rest)) = bracketed(text, "proto") else {
         return Ok((None, text));
@@ -101,7 +101,7 @@ fn protocol(text: &str) -> Result<(Option<Protocol>, &str), String> {
         "negotiating" => Protocol::Auto,
         "proxy" => {
             return Err("proto[ascii], proto[binary] or proto[negotiating]: \
-             Larder is no proxy; memcached's own can stand before it"
+             Larder has no proxy; memcached's can run in front of it"
                 .to_owned());
         }
         _ => return Err("proto[ascii], proto[binary] or proto[negotiating]".to_owned()),
@@ -109,7 +109,7 @@ fn protocol(text: &str) -> Result<(Option<Protocol>, &str), String> {
     Ok((Some(protocol), rest))
 }
 
-/// Takes off a tag. It has a meaning only in memcached's proxy.
+/// Strips a tag. Only memcached's proxy uses it.
 fn without_tag(text: &str) -> Result<&str, String> {
     let underlined = || text.strip_prefix("tag_").and_then(|after| after.split_once("_:"));
     match bracketed(text, "tag").or_else(underlined) {
@@ -153,13 +153,13 @@ fn host_and_port(text: &str) -> Result<(&str, Option<&str>), String> {
     }
 }
 
-/// An IPv6 address, with or without the name of an interface after it.
+/// True for an IPv6 address, with or without an interface name after `%`.
 fn is_ipv6(host: &str) -> bool {
     let address = host.split_once('%').map_or(host, |(address, _)| address);
     address.parse::<Ipv6Addr>().is_ok()
 }
 
-/// What a list looks like.
+/// The form of a list.
 pub(crate) const EXPECTED: &str =
     "a list of host, host:port, [IPv6]:port or *, separated by , or ;";
 const BRACKETS: &str = "an IPv6 address between [ and ]";
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn the_prefixes_say_how_it_is_listened() {
+    fn prefixes_select_tls_mode_and_protocol() {
         let plain = listen("10.0.0.1", 1);
         for (text, security, protocol) in [
             ("notls:10.0.0.1:1", Security::Plain, None),

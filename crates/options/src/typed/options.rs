@@ -23,11 +23,11 @@ pub struct Options {
     pub udp_port: Option<u16>,
     /// `-l`: addresses to listen on; empty: every address of the machine.
     pub listen: Vec<Listen>,
-    /// `-s`: path of a unix socket, instead of TCP.
+    /// `-s`: path of a unix socket, which replaces TCP.
     pub unix_socket: Option<PathBuf>,
     /// `-a`: permissions of the unix socket.
     pub unix_mask: u32,
-    /// `-A`: clients may end the server.
+    /// `-A`: clients may stop the server.
     pub shutdown: bool,
     /// `-d`: run in the background.
     pub daemon: bool,
@@ -35,85 +35,87 @@ pub struct Options {
     pub core_dumps: bool,
     /// `-u`: user to run as.
     pub user: Option<String>,
-    /// `-m`: memory for items and their index.
+    /// `-m`: memory for items and their index, in bytes.
     pub memory_bytes: u64,
-    /// `-e`: file to keep the items in; `None`: they end with the process.
+    /// `-e`: file to keep the items in; `None`: they are lost when the process ends.
     pub memory_file: Option<PathBuf>,
     /// Not `-M`: evict when memory is full.
     pub evict: bool,
-    /// `-c`: connections allowed at once.
+    /// `-c`: maximum number of connections.
     pub connection_count_max: usize,
     /// `-k`: keep all memory out of swap.
     pub lock_memory: bool,
-    /// Keep the memory in huge pages that the system has set aside (`-L`).
+    /// `-L`: use huge pages that the system has set aside.
     pub huge_pages: bool,
     /// `-v`, counted.
     pub verbosity: u8,
     /// `-P`: file to write the process id to.
     pub pidfile: Option<PathBuf>,
-    /// `-t`: workers.
+    /// `-t`: number of workers.
     pub worker_count: usize,
-    /// `-R`: commands of one connection executed in its turn.
+    /// `-R`: maximum number of commands of one connection in a turn.
     pub commands_per_turn_max: usize,
     /// Not `-C`: keep cas tokens.
     pub cas: bool,
-    /// `-b`: connections that may wait to be accepted.
+    /// `-b`: length of the queue of connections to accept.
     pub backlog: u32,
     /// `-B`, `-S` and `-Y`: protocol of the clients.
     pub protocol: Protocol,
-    /// `-S`: clients are let in by SASL. `protocol` is binary, then.
+    /// `-S`: clients log in by SASL; `protocol` is then binary.
     pub sasl: bool,
-    /// `-Y`: file of users and passwords that lets clients in. `protocol` is ascii, then.
+    /// `-Y`: file of users and passwords with which clients log in; `protocol` is then ascii.
     pub auth_file: Option<PathBuf>,
-    /// `-I`: largest item.
+    /// `-I`: largest item, in bytes.
     pub item_bytes_max: u64,
-    /// `-Z`: connections are encrypted.
+    /// `-Z`: encrypt connections.
     pub tls: Option<Tls>,
     /// Not `-F`: clients may flush all items.
     pub flush_all: bool,
-    /// Not `-X`: clients may list keys, in whatever way.
+    /// Not `-X`: clients may list keys, by any command.
     pub dump: bool,
-    /// Not `-W`: clients may watch what happens.
+    /// Not `-W`: clients may use `watch`.
     pub watch: bool,
-    /// `-D`: what ends the prefix of a key in `stats detail`, which is on from the start, then. `None`: it is
-    /// off until a client switches it on, and `:` ends the prefix.
+    /// `-D`: delimiter of key prefixes in `stats detail`, which is then on from the start. `None`:
+    /// off until a client switches it on, with `:` as the delimiter.
     pub stat_prefix_delimiter: Option<u8>,
     /// `-o maxconns_fast`: refuse connections above `-c` instead of letting them wait.
     pub maxconns_fast: bool,
-    /// `-o idle_timeout`: close TCP connections that sent no command for so long; 0: never.
+    /// `-o idle_timeout`: seconds after which a TCP connection without commands is closed; 0:
+    /// never.
     pub idle_timeout_secs: u32,
-    /// `-o read_buf_mem_limit`: memory for the buffers of all connections together; 0: Larder's own limit.
+    /// `-o read_buf_mem_limit`: memory for the buffers of all connections together, in bytes; 0:
+    /// Larder's own limit.
     pub buffer_bytes_max: u64,
-    /// `--udp-reply-factor`: how many times as long as its request an answer by UDP to another machine may
-    /// be; 0: as long as it is.
+    /// `--udp-reply-factor`: maximum length of a UDP response to another machine, as a multiple of
+    /// the length of its request; 0: no such limit.
     pub udp_reply_factor: usize,
     /// `-o track_sizes`: `stats sizes` answers.
     pub track_sizes: bool,
     /// `-o slab_reassign`: show its keys in `stats`.
     pub slab_reassign: bool,
-    /// `-o lru_crawler`: answer its commands and show its keys in `stats`.
+    /// `-o lru_crawler`: execute its commands and show its keys in `stats`.
     pub lru_crawler: bool,
     /// `-o lru_maintainer`: show its keys in `stats`.
     pub lru_maintainer: bool,
-    /// `-o watcher_logbuf_size`: lines that may wait for one watching connection, in bytes.
+    /// `-o watcher_logbuf_size`: lines queued per watching connection, in bytes.
     pub watcher_log_bytes: u64,
-    /// `-o worker_logbuf_size`: lines that may wait in one worker to be passed on, in bytes.
+    /// `-o worker_logbuf_size`: lines queued per worker, in bytes.
     pub worker_log_bytes: u64,
-    /// `-o drop_privileges`: give up what serving does not need.
+    /// `-o drop_privileges`: give up privileges that serving does not need.
     pub drop_privileges: bool,
     /// `--io`: how workers wait, receive and send.
     pub io: Io,
-    /// `--upgrade-drain`: how long connections may stay when another process serves in place of this one.
+    /// `--upgrade-drain`: seconds that connections may stay after another process has taken over.
     pub upgrade_drain_secs: u32,
-    /// `--local-readers`: who may read the cache's memory by himself.
+    /// `--local-readers`: the processes that may read the cache's memory directly.
     pub local_readers: LocalReaders,
-    /// `-o answers_as`: the memcached to answer as where two versions contradict each other.
+    /// `-o answers_as`: the memcached version to follow where two versions contradict each other.
     pub answers_as: AnswersAs,
     /// `-o debugtime`: clients may move the clock.
     pub debug_time: bool,
     /// The size classes that statistics show.
     pub slabs: Slabs,
-    /// What clients may change, to no effect but in `stats settings`.
+    /// Settings that clients may change, without effect except in `stats settings`.
     pub tuning: Tuning,
     /// The values of options without effect, for `stats settings`.
     pub accepted: Accepted,
@@ -122,7 +124,7 @@ pub struct Options {
 /// Protocol of the clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// Told from the first byte of a connection.
+    /// Detected by the first byte of a connection.
     Auto,
     /// The text protocol.
     Ascii,
@@ -133,21 +135,22 @@ pub enum Protocol {
 /// How workers wait, receive and send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Io {
-    /// By io_uring where the kernel allows it, else by epoll.
+    /// io_uring if the kernel allows it, otherwise epoll.
     Auto,
-    /// By io_uring.
+    /// io_uring.
     Uring,
-    /// By epoll.
+    /// epoll.
     Epoll,
 }
 
-/// A version of memcached, where two contradict each other. The older one is for its own test suite.
+/// A memcached version to follow where two contradict each other. The older one is for its own test
+/// suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnswersAs {
-    /// 1.6.45, whose behaviour is followed.
+    /// 1.6.45, whose behaviour Larder follows.
     V1_6_45,
-    /// 1.6.18: lines shorter than four bytes, the refusal of shutdown, `cas` without a version, the keys of
-    /// `stats` and the end of a metadump are as they were.
+    /// 1.6.18: differs in lines shorter than four bytes, the refusal of shutdown, `cas` without a
+    /// version, the keys of `stats` and the end of a metadump.
     V1_6_18,
 }
 
@@ -158,13 +161,14 @@ pub struct ListenAt {
     pub host: Option<String>,
     /// Its port; 0: any free one.
     pub port: u16,
-    /// What TLS asks of clients that connect here; `None`: there is no TLS. UDP never has any.
+    /// The client certificates that TLS asks for at this address; `None`: no TLS. UDP never has
+    /// TLS.
     pub client_certificates: Option<ClientCertificates>,
-    /// The protocol of the clients that come in here.
+    /// The protocol of its clients.
     pub protocol: Protocol,
 }
 
-/// The values of options that Larder accepts without doing anything.
+/// The values of options that Larder accepts and ignores.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Accepted(pub(crate) Values);
 
@@ -175,9 +179,9 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Reads options by their names in a TOML file, from texts as on the command line, for programs
-    /// that keep Larder's options among their own. The second value is what the user should be
-    /// warned about.
+    /// Reads options by their names in a TOML file, with texts as on the command line, for programs
+    /// that keep Larder's options among their own. The second value holds the warnings for the
+    /// user.
     ///
     /// # Errors
     /// Names the first option that does not exist or has a value that is not allowed.
@@ -189,7 +193,7 @@ impl Options {
             Id::ALL.iter().any(|id| id.row().is_configurable() && id.row().name == name)
         };
         if let Some((name, _)) = map.iter().find(|(name, _)| !named(name)) {
-            let message = format!("option {name}: there is none such");
+            let message = format!("option {name}: no such option");
             return Err(OptionError::new(EXIT_USAGE, message));
         }
         let mut values = Values::none();
@@ -203,19 +207,19 @@ impl Options {
         Ok((Self::new(values), warnings))
     }
 
-    /// The addresses to bind, each with its port, 0 being any free one; a host of `None` is every
-    /// address of the machine. Empty where there is no TCP: with `-s` and with `-p 0`.
+    /// Returns the addresses to bind, each with its port, 0 being any free one; a host of `None` is
+    /// every address of the machine. Empty if there is no TCP: with `-s` and with `-p 0`.
     pub fn tcp_addresses(&self) -> Vec<ListenAt> {
         self.addresses(self.port)
     }
 
-    /// The same for UDP. Empty with `-s` and with `-U 0`, the default.
+    /// Returns the addresses to bind for UDP. Empty with `-s` and with `-U 0`, the default.
     pub fn udp_addresses(&self) -> Vec<ListenAt> {
         self.addresses(self.udp_port)
     }
 
-    /// True if other processes may read the cache's memory. Never with a memory file: a file with a name can be cut off,
-    /// which would end the readers.
+    /// True if other processes may read the cache's memory. False with a memory file: truncating a
+    /// named file would crash its readers.
     pub fn has_readers(&self) -> bool {
         self.unix_socket.is_some()
             && self.memory_file.is_none()
@@ -314,7 +318,7 @@ impl Options {
     }
 }
 
-/// What was given, or what goes with the way in which clients are let in.
+/// Returns the protocol given, or the one that the authentication needs.
 fn protocol(values: &Values) -> Protocol {
     match values.text(Id::Protocol) {
         Some("ascii") => Protocol::Ascii,
@@ -326,13 +330,13 @@ fn protocol(values: &Values) -> Protocol {
     }
 }
 
-/// The number of a port row: -1 is any free port, 0 none.
+/// Returns the number of a port row: -1 means any free port, 0 none.
 fn port(values: &Values, id: Id) -> Option<u16> {
     let port = values.number(id).expect("the row has a default");
     (port != 0).then(|| u16::try_from(port).unwrap_or(0))
 }
 
-/// `inter` of `stats settings`: the list of `-l`, if one was given.
+/// Returns `inter` of `stats settings`: the list of `-l`, if given.
 pub(crate) fn listen_text(options: &Options) -> Option<String> {
     (!options.listen.is_empty()).then(|| listen::text(&options.listen))
 }
@@ -352,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_without_a_port_has_that_of_p() {
+    fn an_address_without_a_port_uses_that_of_p() {
         assert_eq!(addresses(&[]), "all 11211");
         assert_eq!(addresses(&[("port", "-1")]), "all 0");
         let list = ("listen", "127.0.0.1,[::1]:3,*:0");
@@ -367,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn u_alone_moves_tcp_too() {
+    fn udp_port_alone_also_sets_the_tcp_port() {
         for (map, tcp, udp) in [
             (&[("udp_port", "5")][..], Some(5), Some(5)),
             (&[("udp_port", "-1")], Some(0), Some(0)),
@@ -382,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_says_itself_what_tls_asks_of_clients() {
+    fn each_address_selects_its_client_certificates() {
         let (options, _) = Options::from_map([
             ("enable_ssl", "yes"),
             ("ssl_chain_cert", "/c"),
@@ -399,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tls_needs_is_named() {
+    fn missing_tls_options_are_named() {
         let files = [("enable_ssl", "yes"), ("ssl_chain_cert", "/c"), ("ssl_key", "/k")];
         for (count, more, words) in [
             (0, ("listen", "notls:a"), "notls:a: only possible with -Z"),
@@ -443,8 +447,8 @@ mod tests {
             ["option tail_repair_time: it has no effect: Larder has no LRU queues to repair"]
         );
         for (name, text, message) in [
-            ("memory", "1g", "option memory: there is none such"),
-            ("help", "yes", "option help: there is none such"),
+            ("memory", "1g", "option memory: no such option"),
+            ("help", "yes", "option help: no such option"),
             ("threads", "x", "option threads: \"x\" is not a number from 1 to 1024"),
         ] {
             assert_eq!(Options::from_map([(name, text)]).unwrap_err().message, message);

@@ -1,16 +1,16 @@
-//! Who may read the cache's memory by himself.
+//! The processes that may read the cache's memory directly.
 
 use std::fmt;
 
-/// `--local-readers`: which processes of this machine are given the cache's memory, to read in it by themselves.
+/// `--local-readers`: the processes of this machine that may read the cache's memory directly.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum LocalReaders {
     /// None.
     #[default]
     Off,
-    /// Those of the user that the server runs as.
+    /// Those of the server's user.
     SameUser,
-    /// Those of the members of a group, which has this name.
+    /// Those of the members of the group with this name.
     Group(String),
     /// All that may connect.
     Any,
@@ -19,7 +19,7 @@ pub enum LocalReaders {
 impl LocalReaders {
     pub(crate) const EXPECTED: &str = "off, same-uid, any, or group:NAME";
 
-    /// What a text says; `None`: nothing of this kind.
+    /// Parses a text; `None` if it has another form.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         Some(match text {
             "off" => Self::Off,

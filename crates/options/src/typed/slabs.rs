@@ -4,16 +4,19 @@ use crate::source::values::Values;
 use crate::table::Id;
 use crate::table::kind::{KIBIBYTE, MEBIBYTE};
 
-/// The size classes that statistics show: those of a memcached with the same options. Memory has none.
+/// The size classes that statistics show: those of a memcached with the same options. Larder's
+/// memory has no classes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Slabs {
-    /// `-f`: each class is so many times the size of the one before.
+    /// `-f`: growth factor from one class to the next.
     pub growth_factor: f64,
     /// `-n`: bytes of key, value and flags in the smallest class.
     pub min_bytes: u32,
-    /// `-o slab_chunk_max`: the largest class in bytes. Given, it divides the largest item and 1 MiB.
+    /// `-o slab_chunk_max`: the largest class in bytes. If given, it divides the largest item and 1
+    /// MiB.
     pub chunk_bytes_max: u32,
-    /// `-o slab_sizes`: all classes but the largest, rising, in bytes; empty: as the factor makes them.
+    /// `-o slab_sizes`: all classes but the largest, ascending, in bytes; empty: as the factor
+    /// makes them.
     pub sizes: Vec<u32>,
 }
 
@@ -28,8 +31,8 @@ impl Slabs {
     }
 }
 
-/// memcached 1.6.45 counts `slab_chunk_max` in KiB, older ones in bytes: more than 1024 cannot be KiB, nor can
-/// what would be larger than the largest item.
+/// Returns the largest class. memcached 1.6.45 takes `slab_chunk_max` in KiB, older versions in
+/// bytes: a number above 1024, or one that in KiB exceeds the largest item, must be in bytes.
 fn chunk_bytes_max(values: &Values) -> u32 {
     let item_bytes_max = values.bytes(Id::MaxItemSize);
     let bytes = match values.number(Id::SlabChunkMax).and_then(|number| u64::try_from(number).ok())

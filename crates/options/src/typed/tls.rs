@@ -1,4 +1,4 @@
-//! What `-Z` and the `ssl_*` words come to.
+//! The settings of `-Z` and the `ssl_*` words.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use crate::typed::listen::{Listen, Security};
 /// How connections are encrypted: `-Z`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tls {
-    /// `-o ssl_chain_cert`: the server's certificate, then those that lead to its authority, in PEM.
+    /// `-o ssl_chain_cert`: file of the server's certificate and its chain, in PEM.
     pub chain_cert: PathBuf,
     /// `-o ssl_key`: the key of that certificate.
     pub key: PathBuf,
@@ -18,19 +18,20 @@ pub struct Tls {
     pub key_format: KeyFormat,
     /// `-o ssl_ca_cert`: the authorities that sign clients' certificates, in PEM.
     pub ca_cert: Option<PathBuf>,
-    /// `-o ssl_verify_mode`: what is asked of clients where an address of `-l` does not say.
+    /// `-o ssl_verify_mode`: the client certificates asked for at addresses of `-l` without a mode.
     pub verify: ClientCertificates,
-    /// `-o ssl_ciphers`: names of cipher suites; `None`: all there are.
+    /// `-o ssl_ciphers`: names of cipher suites; `None`: all.
     pub ciphers: Option<String>,
-    /// `-o ssl_wbuf_size`: how much of an answer is encrypted, then sent, at a time.
+    /// `-o ssl_wbuf_size`: bytes of a response that are encrypted, then sent, at a time.
     pub write_bytes: usize,
     /// `-o ssl_session_cache`: clients may resume a session.
     pub session_cache: bool,
-    /// `-o ssl_min_version` is 3: TLS 1.3 only. Otherwise TLS 1.2 too; nothing older exists here.
+    /// `-o ssl_min_version` is 3: TLS 1.3 only. Otherwise also TLS 1.2; older versions are not
+    /// supported.
     pub only_tls13: bool,
 }
 
-/// The form of the key.
+/// The format of the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyFormat {
     /// `1`, the default.
@@ -39,19 +40,19 @@ pub enum KeyFormat {
     Der,
 }
 
-/// What is asked of clients.
+/// The client certificates that a server asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientCertificates {
-    /// Nothing.
+    /// None.
     None,
-    /// A certificate; one that is shown must be good.
+    /// Optional; a certificate that a client sends must be valid.
     Requested,
-    /// A good certificate.
+    /// Required and valid.
     Required,
 }
 
 impl Tls {
-    /// What the values come to; `None`: nothing is encrypted.
+    /// Returns the TLS settings; `None` without `-Z`.
     pub(crate) fn new(values: &Values) -> Option<Self> {
         if !values.switch(Id::EnableSsl) {
             return None;
@@ -67,7 +68,8 @@ impl Tls {
             ca_cert: path(Id::SslCaCert),
             verify: match values.number(Id::SslVerifyMode) {
                 Some(2) => ClientCertificates::Required,
-                // Without authorities none could be good, and who shows none comes in all the same.
+                // Without authorities no certificate is valid, and a client without one is accepted
+                // anyway.
                 Some(1 | 3) if values.given(Id::SslCaCert).is_some() => {
                     ClientCertificates::Requested
                 }
@@ -80,7 +82,7 @@ impl Tls {
         })
     }
 
-    /// What is asked of clients at an address; `None`: it is not encrypted.
+    /// Returns the client certificates asked for at an address; `None` if it is not encrypted.
     pub fn client_certificates(&self, security: Security) -> Option<ClientCertificates> {
         match security {
             Security::Default => Some(self.verify),
@@ -91,7 +93,7 @@ impl Tls {
     }
 }
 
-/// Checks that what belongs together was given.
+/// Checks that options that need each other are given together.
 pub(crate) fn check(values: &Values, warnings: &mut Vec<String>) -> Result<(), OptionError> {
     let listen = values.listen(Id::Listen);
     let refuse = |exit_code, message: String| Err(OptionError::new(exit_code, message));
@@ -118,7 +120,8 @@ pub(crate) fn check(values: &Values, warnings: &mut Vec<String>) -> Result<(), O
         (demands_certificates(values, &listen), values.given(Id::SslCaCert))
     {
         let message = format!(
-            "{reason}: it needs -o ssl_ca_cert, the file of the authorities that sign the clients' certificates"
+            "{reason}: it needs -o ssl_ca_cert, the file of the authorities that sign the clients' \
+            certificates"
         );
         return refuse(EXIT_USAGE, message);
     }
@@ -126,18 +129,20 @@ pub(crate) fn check(values: &Values, warnings: &mut Vec<String>) -> Result<(), O
         (values.number(Id::SslVerifyMode), values.given(Id::SslCaCert))
     {
         warnings.push(format!(
-            "option -o ssl_verify_mode: {mode} without -o ssl_ca_cert: clients are not asked for certificates, since none could be good"
+            "option -o ssl_verify_mode: {mode} without -o ssl_ca_cert: clients are not asked for \
+            certificates, since none could be valid"
         ));
     }
     if let Some(version @ (0 | 1)) = values.number(Id::SslMinVersion) {
         warnings.push(format!(
-            "option -o ssl_min_version: {version} is TLS 1.{version}, which is broken and not there: clients need TLS 1.2 or 1.3"
+            "option -o ssl_min_version: {version} is TLS 1.{version}, which is broken and not \
+            supported: clients need TLS 1.2 or 1.3"
         ));
     }
     Ok(())
 }
 
-/// What demands certificates of clients, if anything does.
+/// Returns the option that requires client certificates, if one does.
 fn demands_certificates(values: &Values, listen: &[Listen]) -> Option<String> {
     if values.number(Id::SslVerifyMode) == Some(2) {
         return Some("option -o ssl_verify_mode: 2".into());

@@ -1,9 +1,9 @@
-//! What clients tune while a server runs.
+//! Settings that clients tune while a server runs.
 
 use crate::source::values::Values;
 use crate::table::Id;
 
-/// What memcached's clients tune while it runs. Larder keeps the numbers and shows them.
+/// The settings that memcached's clients tune at run time. Larder stores and shows them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tuning {
     /// `-o slab_automove`, `slabs automove`: 0 to 2.
@@ -28,7 +28,8 @@ pub struct Tuning {
     pub hot_max_factor: f64,
     /// `-o warm_max_factor`, `lru tune`.
     pub warm_max_factor: f64,
-    /// `-o temporary_ttl`, `lru temp_ttl`: seconds of life up to which an item is temporary; `None`: none is.
+    /// `-o temporary_ttl`, `lru temp_ttl`: the time to live up to which an item is temporary, in
+    /// seconds; `None`: no item is.
     pub temporary_ttl_secs: Option<u32>,
     /// `-D`, `stats detail on`: count commands by the prefix of their keys.
     pub detail: bool,

@@ -1,4 +1,4 @@
-//! What a start of the daemon asks for: all sources of options together.
+//! The invocation of the daemon: all sources of options together.
 
 use std::{io, path::Path};
 
@@ -10,35 +10,35 @@ use crate::typed::check::check;
 use crate::typed::options::Options;
 use crate::{show::config, show::help, source::environment, source::file};
 
-/// What a start asks for.
+/// The request of a command line with its environment and its file.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Invocation {
-    /// To run.
+    /// Runs the server.
     Run {
-        /// With these options.
+        /// The options in effect.
         options: Box<Options>,
-        /// After saying this, a line each.
+        /// Lines to print first.
         warnings: Vec<String>,
     },
-    /// To print this text and end with exit status 0.
+    /// Prints this text and ends with exit status 0.
     Print(String),
 }
 
-/// Where options are given. The command line is stronger than the environment, that than the file,
-/// that than the defaults.
+/// The sources of options. The command line overrides the environment, which overrides the file,
+/// which overrides the defaults.
 pub struct Sources<'a> {
     /// The words after the program's name.
     pub command_line: &'a [String],
     /// All environment variables, or those that begin with `LARDER_`.
     pub environment: &'a [(String, String)],
-    /// Reads the file that `--config` or `LARDER_CONFIG` names; not called when neither does.
+    /// Reads the file that `--config` or `LARDER_CONFIG` names; not called if neither does.
     pub read_file: &'a dyn Fn(&Path) -> io::Result<String>,
-    /// The version that `-V` prints: that of the memcached whose behaviour is followed.
+    /// The version that `-V` prints: that of the memcached whose behaviour Larder follows.
     pub version: &'a str,
 }
 
 impl Invocation {
-    /// Reads the options.
+    /// Reads the options from all sources.
     ///
     /// # Errors
     /// Names the first option that cannot be accepted.
@@ -47,8 +47,10 @@ impl Invocation {
             CommandLine::Page(page) => return Ok(Self::Print(text(page, sources.version))),
             CommandLine::Values { values, strays } => (values, strays),
         };
-        let mut warnings: Vec<_> =
-            strays.iter().map(|word| format!("{word:?} is no option and has no effect")).collect();
+        let mut warnings: Vec<_> = strays
+            .iter()
+            .map(|word| format!("{word:?} is not an option and has no effect"))
+            .collect();
         let path = given.text(Id::Config).or_else(|| environment::config(sources.environment));
         let from_file = match path {
             Some(path) => read_file(path, sources)?,

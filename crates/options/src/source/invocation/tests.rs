@@ -5,7 +5,7 @@ use crate::source::values::Origin;
 use crate::table::kind::{Kind, Value};
 use crate::table::row::{Group, Place, Row};
 
-/// A start with this command line, these variables and, if it is asked for, this file.
+/// Reads the options from this command line, these variables and, if an option names it, this file.
 fn start(
     command_line: &[&str],
     environment: &[(&str, &str)],
@@ -36,14 +36,15 @@ fn error(command_line: &[&str]) -> OptionError {
     start(command_line, &[], "").unwrap_err()
 }
 
-/// Two texts for each kind, neither of them a default; `None`: there is nothing to choose from.
+/// Returns two texts for each kind, neither of them a default; `None` if the kind has only one
+/// value.
 fn samples(row: &Row) -> Option<[String; 2]> {
     let texts = match row.kind {
         Kind::Switch if row.default == Some("yes") => ["no", "no"],
         Kind::Switch => ["yes", "yes"],
         Kind::Count => ["2", "3"],
         Kind::Number { min, max } if min == max => return None,
-        // The older ones mean the default.
+        // The older versions mean the default.
         Kind::Number { .. } if row.name == "ssl_min_version" => ["3", "0"],
         Kind::Number { min, max } => {
             return Some([max, min + 1].map(|number| number.to_string()));
@@ -59,7 +60,7 @@ fn samples(row: &Row) -> Option<[String; 2]> {
         Kind::Listen => ["[::1]:3,*", "localhost"],
         Kind::Readers => ["same-uid", "group:www"],
     };
-    // The largest item may not be above half of the memory, nor the memory below twice the item.
+    // The largest item may not exceed half of the memory.
     let texts = if row.name == "memory_limit" { ["1g", "3000k"] } else { texts };
     Some(texts.map(str::to_owned))
 }
@@ -68,7 +69,7 @@ fn rows(wanted: impl Fn(&Row) -> bool) -> impl Iterator<Item = (Id, &'static Row
     Id::ALL.iter().map(|id| (*id, id.row())).filter(move |(_, row)| wanted(row))
 }
 
-/// The ways to give an option a value on the command line.
+/// Returns the ways to give an option a value on the command line.
 fn on_the_command_line(row: &Row, text: &str) -> Vec<Vec<String>> {
     let is_flag = !row.kind.takes_argument();
     match row.place {
@@ -133,7 +134,7 @@ fn every_option_that_behaves_changes_the_options_and_none_that_is_warned_about_d
     }
 }
 
-/// What a word of TLS needs beside it to mean something.
+/// Returns the other TLS options that a TLS option needs to have an effect.
 fn with_tls(word: Id) -> Values {
     let mut values = Values::none();
     for (id, text) in [
@@ -150,7 +151,7 @@ fn with_tls(word: Id) -> Values {
 }
 
 #[test]
-fn a_value_that_is_not_allowed_is_answered_with_the_option_the_value_and_what_is_allowed() {
+fn an_error_names_the_option_the_value_and_the_allowed_values() {
     for (_, row) in rows(|row| row.is_configurable() && row.kind.takes_argument()) {
         let bad = match row.kind {
             Kind::Text | Kind::Path | Kind::Character => "",
@@ -167,7 +168,7 @@ fn a_value_that_is_not_allowed_is_answered_with_the_option_the_value_and_what_is
 }
 
 #[test]
-fn no_text_makes_the_reading_panic() {
+fn no_text_makes_parsing_panic() {
     let long = "9".repeat(100_000);
     let texts = [
         "",
@@ -212,7 +213,7 @@ fn no_text_makes_the_reading_panic() {
 }
 
 #[test]
-fn what_is_refused_says_why_and_ends_with_64() {
+fn refused_options_give_the_reason_and_exit_status_64() {
     for (_, row) in rows(|row| matches!(row.group, Group::Refused(_))) {
         let [text, _] = samples(row).unwrap();
         let last = on_the_command_line(row, &text).pop().unwrap();
@@ -278,7 +279,7 @@ fn the_exit_status_is_memcacheds() {
 }
 
 #[test]
-fn values_that_contradict_each_other_are_both_named() {
+fn contradictory_values_are_both_named() {
     for (line, message) in [
         ("-m 1", "option -I: 1048576 bytes are more than half of the 1048576 bytes of -m"),
         (
@@ -294,7 +295,8 @@ fn values_that_contradict_each_other_are_both_named() {
         ("-N 3 -t 2", "option -N: 3 are more than the 2 workers of -t"),
         (
             "-o slab_sizes=40-100",
-            "option -o slab_sizes: 40 is not from 48, the size of -n, to 524288, that of slab_chunk_max",
+            "option -o slab_sizes: 40 is not from 48, the size of -n, to 524288, that of \
+            slab_chunk_max",
         ),
         (
             "-o slab_chunk_max=1000",
@@ -334,7 +336,7 @@ fn the_largest_class_is_in_kib_unless_it_cannot_be() {
 }
 
 #[test]
-fn the_way_in_decides_on_the_protocol_where_none_is_given() {
+fn authentication_selects_the_protocol_if_none_is_given() {
     use crate::Protocol::{Ascii, Auto, Binary};
     for (line, protocol) in [
         ("-C", Auto),
@@ -350,7 +352,7 @@ fn the_way_in_decides_on_the_protocol_where_none_is_given() {
 }
 
 #[test]
-fn the_command_line_is_stronger_than_the_environment_that_than_the_file_that_than_the_default() {
+fn the_command_line_overrides_the_environment_the_file_and_the_defaults() {
     let file = "threads = 5\nconn_limit = 5\nlisten_backlog = 5\nverbose = 1\nlisten = \"a\"\n";
     let environment = [
         ("LARDER_THREADS", "6"),
@@ -401,7 +403,7 @@ fn without_a_name_no_file_is_read() {
 }
 
 #[test]
-fn pages_are_printed_without_looking_at_the_environment() {
+fn pages_are_printed_without_reading_the_environment() {
     for (word, begin) in [
         ("-h", "memcached 1.6.45\nLarder "),
         ("--license", "memcached 1.6.45\nLarder "),
@@ -414,7 +416,7 @@ fn pages_are_printed_without_looking_at_the_environment() {
 }
 
 #[test]
-fn the_printed_configuration_can_be_read_again_and_says_where_each_value_was_given() {
+fn the_printed_configuration_can_be_read_again_and_names_the_source_of_each_value() {
     let words = ["--print-config", "-m", "1536k", "-I512k", "-l", "[::1]:1;b", "-D\"", "-a", "77"];
     let environment = [("LARDER_USER", "a\\b"), ("LARDER_CONFIG", "larder.toml")];
     let file = "# my cache\nthreads = 5\nslab_growth_factor = 2.0\n";
@@ -443,7 +445,7 @@ fn the_printed_configuration_can_be_read_again_and_says_where_each_value_was_giv
 }
 
 #[test]
-fn the_configuration_of_a_plain_start_gives_no_warning_when_it_is_read_again() {
+fn reading_the_default_configuration_again_gives_no_warning() {
     let Invocation::Print(printed) = start(&["--print-config"], &[], "").unwrap() else {
         panic!("not printed");
     };
@@ -460,29 +462,29 @@ fn the_configuration_of_a_plain_start_gives_no_warning_when_it_is_read_again() {
 }
 
 #[test]
-fn what_has_no_effect_though_one_might_count_on_it_is_warned_about_once() {
+fn options_without_effect_are_warned_about_once() {
     let (_, warnings) =
         run(&["-N2", "-o", "ext_threads=2,track_sizes,modern", "-f2", "-t65", "stray"]);
     assert_eq!(
         warnings,
         [
-            "\"stray\" is no option and has no effect",
+            "\"stray\" is not an option and has no effect",
             "option -N: it has no effect: Larder does not place connections by network queue",
-            "option -o ext_threads: it has no effect: a tier on disk comes with a later version",
-            "option -t: 65 workers are more than any machine gains from",
+            "option -o ext_threads: it has no effect: a later version will have a disk tier",
+            "option -t: 65 workers: more than 64 are not recommended",
         ]
     );
 }
 
 #[test]
-fn a_start_that_nobody_can_connect_to_is_warned_about() {
+fn a_server_that_clients_cannot_reach_is_warned_about() {
     let (_, warnings) = run(&["-p", "0"]);
-    assert_eq!(warnings, ["option -p: 0 without -s leaves nothing to connect to"]);
+    assert_eq!(warnings, ["option -p: with 0 and without -s, clients cannot connect"]);
     assert_eq!(run(&["-p", "0", "-s", "/s"]).1, [""; 0]);
 }
 
 #[test]
-fn the_suites_usual_start_is_accepted_in_silence() {
+fn the_usual_start_of_memcacheds_suite_gives_no_warning() {
     let (options, warnings) = run(&["-s", "/s", "-u", "root", "-o", "relaxed_privileges"]);
     assert_eq!(warnings, [""; 0]);
     assert_eq!(options.user.as_deref(), Some("root"));
@@ -495,5 +497,8 @@ fn the_defaults_are_memcacheds() {
     assert_eq!(options, Options::default());
     assert_eq!((options.port, options.worker_count), (Some(11_211), 4));
     assert_eq!((options.memory_bytes, options.item_bytes_max), (64 << 20, 1 << 20));
-    assert!(options.cas && options.evict && options.flush_all && options.maxconns_fast);
+    assert!(options.cas);
+    assert!(options.evict);
+    assert!(options.flush_all);
+    assert!(options.maxconns_fast);
 }
