@@ -29,22 +29,28 @@ macro_rules! flags {
 flags! {
     b'b' "" "gsda" "The key is in base64. The item is stored under the decoded bytes.";
     b'c' "" "gsa" "Return the cas token; 0 if nothing was stored.";
-    b'C' "cas" "gsda" "Only an item with this cas token. In a get: omit the value of an item with this cas token.";
+    b'C' "cas" "gsda" "Only an item with this cas token. In a get: omit the value of an item with \
+        this cas token.";
     b'D' "delta" "a" "The amount to add or subtract; default 1.";
     b'E' "cas" "gsda" "The cas token of the item if the command stores or changes it.";
     b'f' "" "g" "Return the client flags.";
     b'F' "flags" "s" "The client flags; default 0.";
     b'h' "" "g" "Return 1 if the item was read before, otherwise 0.";
-    b'I' "" "sd" "Set: if `C` is older than the item's cas token, store anyway and mark the item stale. Delete: keep the item and mark it stale.";
+    b'I' "" "sd" "Set: if `C` is older than the item's cas token, store anyway and mark the item \
+        stale. Delete: keep the item and mark it stale.";
     b'J' "number" "a" "The initial value of a counter that is created; default 0.";
     b'k' "" "gsda" "Return the key.";
     b'l' "" "g" "Return the seconds since the last store or read of the item.";
     b'L' "token" "" "A hint for routers on the way, ignored.";
-    b'M' "mode" "sa" "Set: `E` add, `A` append, `P` prepend, `R` replace, `S` set. Arithmetic: `I` or `+` increment, `D` or `-` decrement.";
-    b'N' "exptime" "gsa" "Create a missing item with this exptime: empty for a get, which also gets the recache token; with the value for an append or prepend; with `J` for arithmetic.";
+    b'M' "mode" "sa" "Set: `E` add, `A` append, `P` prepend, `R` replace, `S` set. Arithmetic: `I` \
+        or `+` increment, `D` or `-` decrement.";
+    b'N' "exptime" "gsa" "Create a missing item with this exptime: empty for a get, which also \
+        gets the recache token; with the value for an append or prepend; with `J` for \
+        arithmetic.";
     b'O' "opaque" "gsda" "Return this token, at most 31 bytes.";
     b'P' "token" "" "A hint for routers on the way, ignored.";
-    b'q' "" "gsda" "Suppress the expected response: the miss of a get, the success of other commands, except for a counter that arithmetic created.";
+    b'q' "" "gsda" "Suppress the expected response: the miss of a get, the success of other \
+        commands, except for a counter that arithmetic created.";
     b'R' "exptime" "g" "Get the recache token if the item expires before this exptime.";
     b's' "" "gs" "Return the length of the value.";
     b't' "" "ga" "Return the time to live in seconds, -1 if the item does not expire.";

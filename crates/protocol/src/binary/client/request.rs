@@ -35,8 +35,8 @@ impl std::fmt::Display for Unsendable {
         match self {
             Self::Key(error) => error.fmt(f),
             Self::Command => f.write_str(
-                "the binary protocol has no such request; expected one without what only the text \
-                 and meta protocols have",
+                "the binary protocol cannot express the command, expected one without parts that \
+                 only the text and meta protocols have",
             ),
         }
     }
