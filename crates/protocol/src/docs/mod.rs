@@ -417,6 +417,11 @@ const DIFFERENCES: &[Difference] = &[
         reason: "Larder's memory has no classes, no LRU queues and no crawler to tune.",
     },
     Difference {
+        memcached: "`cache_memlimit` accepts any limit of 8 MiB or more.",
+        larder: "It refuses a limit above 16 times `-m`, with `MEMLIMIT_ADJUST_FAILED`.",
+        reason: "Larder reserves its address space once, at the start.",
+    },
+    Difference {
         memcached: "`extstore` and `watch`'s `type=extwrite` exist.",
         larder: "`extstore` gets `ERROR`, as from a memcached without a flash tier.",
         reason: "Larder has no flash tier.",
