@@ -89,7 +89,7 @@ pub struct Options {
     /// `--udp-reply-factor`: maximum length of a UDP response to another machine, as a multiple of
     /// the length of its request; 0: no such limit.
     pub udp_reply_factor: usize,
-    /// `-o track_sizes`: `stats sizes` answers.
+    /// `-o track_sizes`: allow `stats sizes`.
     pub track_sizes: bool,
     /// `-o slab_reassign`: show its keys in `stats`.
     pub slab_reassign: bool,
