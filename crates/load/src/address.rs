@@ -1,25 +1,25 @@
-//! Where a server is.
+//! Server addresses and the `--server` option.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// The address of a server. Nothing has been looked up.
+/// The address of a server. A host name is not resolved yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// A host name or an address, and a port.
+    /// A host name or IP address, and a port.
     Tcp {
-        /// The host's name or address, without brackets.
+        /// The host name or IP address, without brackets.
         host: String,
         /// The port.
         port: u16,
     },
-    /// The path of a unix socket.
+    /// The path of a Unix socket.
     Unix(PathBuf),
 }
 
-/// The option that every subcommand for one server has.
+/// The `--server` option of every subcommand that talks to one server.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ServerArgument {
     /// The address of the server.
@@ -28,17 +28,17 @@ pub struct ServerArgument {
         long,
         value_name = "ADDR",
         default_value = "127.0.0.1:11211",
-        help = "The server: host:port, [IPv6]:port, or the path of a unix socket"
+        help = "The server: host:port, [IPv6]:port, or the path of a Unix socket"
     )]
     pub server: Address,
 }
 
 impl Address {
-    /// What to do when nothing answers there.
+    /// Returns a remedy for the case that no server accepts connections at this address.
     pub fn hint(&self) -> String {
         match self {
             Self::Tcp { host, .. } if !is_this_machine(host) => {
-                "is larderd running there, and told to listen on that address with -l?".to_owned()
+                "is larderd running there, and does it listen on that address (-l)?".to_owned()
             }
             Self::Tcp { port: 11211, .. } => format!("{IS_IT_RUNNING}larderd"),
             Self::Tcp { port, .. } => format!("{IS_IT_RUNNING}larderd -p {port}"),
@@ -60,7 +60,7 @@ impl FromStr for Address {
             None => (text.starts_with('/') || text.starts_with("./")).then_some(text),
         };
         match path {
-            Some("") => Err("a path is missing after unix:".to_owned()),
+            Some("") => Err("expected a path after unix:".to_owned()),
             Some(path) => Ok(Self::Unix(path.into())),
             None => tcp(text),
         }
@@ -93,7 +93,7 @@ impl fmt::Display for Address {
 }
 
 const IS_IT_RUNNING: &str = "is larderd running? start it with: ";
-const EXPECTED: &str = "expected host:port, [IPv6]:port, or the path of a unix socket \
+const EXPECTED: &str = "expected host:port, [IPv6]:port, or the path of a Unix socket \
                         (/path, ./path or unix:path)";
 
 #[cfg(test)]
@@ -122,12 +122,12 @@ mod tests {
     }
 
     #[test]
-    fn the_hint_starts_larderd_where_it_was_looked_for() {
+    fn the_hint_names_the_command_that_starts_larderd_at_the_address() {
         for (address, end) in [
             ("127.0.0.1:11211", "start it with: larderd"),
             ("localhost:7", "start it with: larderd -p 7"),
             ("./larder.sock", "start it with: larderd -s ./larder.sock"),
-            ("cache.example:11211", "told to listen on that address with -l?"),
+            ("cache.example:11211", "does it listen on that address (-l)?"),
         ] {
             let hint = address.parse::<Address>().unwrap().hint();
             assert!(hint.ends_with(end), "{address}: {hint}");
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_refused_with_what_was_expected() {
+    fn an_invalid_address_is_refused_with_the_expected_form() {
         for bad in ["", "localhost", ":1", "::1", "::1:11211", "[::1]", "[host]:1", "[::1]:1:2"] {
             let expected = bad.parse::<Address>().unwrap_err();
             assert!(expected.starts_with("expected host:port"), "{bad:?}: {expected}");
@@ -144,6 +144,6 @@ mod tests {
             let expected = bad.parse::<Address>().unwrap_err();
             assert!(expected.contains("expected 1 to 65535"), "{bad:?}: {expected}");
         }
-        assert!("unix:".parse::<Address>().unwrap_err().contains("a path is missing"));
+        assert!("unix:".parse::<Address>().unwrap_err().contains("expected a path"));
     }
 }

@@ -1,4 +1,4 @@
-//! Connecting a stream socket to a server.
+//! Connects a stream socket to a server.
 
 use std::io::ErrorKind;
 use std::net::ToSocketAddrs;
@@ -10,7 +10,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use crate::address::Address;
 
 const CONNECT_SECS_MAX: u64 = 2;
-/// Seconds that a read or a write on the socket waits for the server.
+/// The longest wait of a read or a write on the socket, in seconds.
 pub const ANSWER_SECS_MAX: u64 = 5;
 
 /// Connects, trying each of the host's addresses in turn.
@@ -41,12 +41,13 @@ fn connect_one(domain: Domain, address: &SockAddr) -> Result<Socket> {
     let wait = Duration::from_secs(CONNECT_SECS_MAX);
     while let Err(error) = socket.connect_timeout(address, wait) {
         match error.kind() {
-            // A unix socket says at once that its queue is full, in one way or, after a poll, the other.
+            // A full accept queue of a Unix socket is reported at once: as `WouldBlock`, or as
+            // `Other` after a poll.
             ErrorKind::WouldBlock | ErrorKind::Other if Instant::now() < deadline => {
                 std::thread::sleep(Duration::from_millis(1));
             }
             ErrorKind::WouldBlock | ErrorKind::Other => {
-                bail!("its queue of new connections is full")
+                bail!("the server's queue of new connections is full")
             }
             ErrorKind::TimedOut => bail!("no answer within {CONNECT_SECS_MAX} s"),
             _ => return Err(error.into()),

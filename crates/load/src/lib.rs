@@ -1,12 +1,13 @@
 //! `larder bench`: a load generator for memcached's protocols.
 //!
 //! ```text
-//! options ─▶ Plan (measure) ─▶ Load, one a thread ─▶ Tally, Series ─▶ report: text, JSON, html
-//!                               │      request: what (ask, draw, sizes) and when (schedule)
+//! options ─▶ Plan (measure) ─▶ Load, one a thread ─▶ Tally, Series ─▶ report: text, JSON, HTML
+//!                               │      request: content (ask, draw, sizes) and time (schedule)
 //!                               └▶ wire: Pipeline over a Channel (plain, tls, datagrams)
 //! ```
 //!
-//! A load waits in its epoll only. Latency counts from the moment at which a request was due.
+//! A load thread waits in its epoll only. Latency counts from the moment at which a request was
+//! due.
 //!
 //! | room | what it owns |
 //! |---|---|
@@ -16,7 +17,8 @@
 //! | `report` | the text, JSON and HTML reports |
 //! | `compare` | runs against several servers in turn |
 //!
-//! The tool's other subcommands share [`address`], [`mod@connect`], [`mod@mix`], [`trace`] and [`value`].
+//! The tool's other subcommands share [`address`], [`mod@connect`], [`mod@mix`], [`trace`] and
+//! [`value`].
 
 #![forbid(unsafe_code)]
 
@@ -45,12 +47,12 @@ pub use options::Arguments;
 use options::Verb;
 use report::{Report, html};
 
-/// What became of a subcommand that could do its work.
+/// The outcome of a subcommand that ran without an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// All that was asked for.
+    /// The subcommand did all that the caller asked for.
     Done,
-    /// There was no such item, nothing was stored, or a check failed; stderr says which.
+    /// An item is missing, nothing was stored, or a check failed; stderr says which.
     Missed,
 }
 
@@ -65,7 +67,7 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
     let plan = Plan::new(load, &stop, None)?;
     if load.insecure {
         eprintln!(
-            "larder: warning: --insecure accepts any certificate: whoever answers may be anybody"
+            "larder: warning: --insecure accepts any certificate: the server's identity is not checked"
         );
     }
     let page = arguments.html.as_deref().map(create).transpose()?;
@@ -89,7 +91,8 @@ pub fn run(arguments: &Arguments) -> Result<Outcome> {
     Ok(if measured.tally.is_sound() { Outcome::Done } else { Outcome::Missed })
 }
 
-/// Before anything is measured: that it cannot be written should not be said after an hour.
+/// Creates the file before the measurement, so that an unwritable path fails at once and not after
+/// an hour.
 fn create(path: &Path) -> Result<File> {
     File::create(path).with_context(|| format!("cannot write {}", path.display()))
 }

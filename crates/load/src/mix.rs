@@ -1,4 +1,4 @@
-//! The mixing of numbers that traces, keys and values are made with.
+//! The hash that traces, keys and values are derived from.
 
 /// The finaliser of splitmix64 after its increment: a bijection in which every bit of the result
 /// depends on every bit of `number`.
@@ -14,7 +14,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_number_of_splitmix64_with_seed_0_is_the_published_one() {
+    fn the_first_number_of_splitmix64_with_seed_0_is_as_published() {
         assert_eq!(mix(0), 0xE220_A839_7B1D_CDAF);
     }
 }

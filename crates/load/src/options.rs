@@ -1,4 +1,4 @@
-//! The command line of `larder bench`, and what makes no sense on it.
+//! The command line of `larder bench` and its checks.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub struct Arguments {
     /// Print one JSON object: everything counted, percentiles, one row a second
     #[arg(long)]
     pub(crate) json: bool,
-    /// Write a report with plots to this file, one page without external parts
+    /// Write a report with plots to this file, one HTML page without external parts
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
 }
@@ -30,7 +30,7 @@ pub(crate) enum Verb {
     Compare(compare::Arguments),
 }
 
-/// What load to make.
+/// The options of a load.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct LoadArguments {
     #[command(flatten)]
@@ -38,68 +38,68 @@ pub(crate) struct LoadArguments {
     /// The protocol to speak
     #[arg(long, value_enum, default_value_t = Dialect::Text)]
     pub(crate) dialect: Dialect,
-    /// What to send [default: get; with --trace what the trace says]
+    /// Kind of requests [default: get; with --trace those of the trace]
     #[arg(long, value_enum)]
     pub(crate) mode: Option<Mode>,
     /// With --mode mix: the share of gets, 0 to 1 [default: 0.9]
     #[arg(long, value_name = "SHARE", value_parser = share)]
     pub(crate) get_share: Option<f64>,
-    /// Open loop: so many requests a second by a fixed schedule, whatever the server does
+    /// Open loop: requests per second by a fixed schedule, however slow the server is
     #[arg(long, value_name = "N", value_parser = rate)]
     pub(crate) rate: Option<f64>,
-    /// How long to measure
+    /// Seconds to measure
     #[arg(long, value_name = "SECS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) seconds: u64,
-    /// Connections
+    /// Number of connections
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) connections: u32,
-    /// Threads that share the connections
+    /// Number of threads that share the connections
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) threads: u32,
-    /// Requests sent at once on a connection; with --rate the most that wait for answers on one
+    /// Requests sent at once on a connection; with --rate the most that are pending on one
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) pipeline: u32,
-    /// Keys that each get asks for (text)
+    /// Keys in each get (text)
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) multiget: u32,
-    /// Keys [default: 10000]
+    /// Number of keys [default: 10000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) keys: Option<u32>,
-    /// How unequal the keys are: the exponent of a Zipf distribution; 0 is all alike [default: 0]
+    /// Skew of the keys: the exponent of a Zipf distribution; 0 is uniform [default: 0]
     #[arg(long, value_name = "S", value_parser = skew)]
     pub(crate) skew: Option<f64>,
-    /// Ask for the keys of this trace in its order (see larder replay --help), again from the start
+    /// Request the keys of this trace in its order (see larder replay --help), again from the start
     /// when it ends
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
-    /// Bytes of each value, or a range of which each key has its own [default: 100]
+    /// Bytes of each value, or a range from which each key has its own size [default: 100]
     #[arg(long, value_name = "N|MIN-MAX", value_parser = Sizes::parse)]
     pub(crate) value_bytes: Option<Sizes>,
-    /// Give values the sizes that the keys of this trace have
+    /// Give values the sizes of the keys of this trace
     #[arg(long, value_name = "FILE")]
     pub(crate) sizes_of: Option<PathBuf>,
-    /// TTL of what is stored, in seconds; 0 is for ever [default: 0; with --trace the trace's]
+    /// TTL of stored items, in seconds; 0 is for ever [default: 0; with --trace the trace's]
     #[arg(long, value_name = "SECS")]
     pub(crate) ttl: Option<u32>,
-    /// Set what a get has missed with the next request; --trace without --mode does
+    /// Set a key with the next request after a get missed it; default for --trace without --mode
     #[arg(long)]
     pub(crate) fill: bool,
-    /// Do not store all keys before gets are measured
+    /// Do not store all keys before measuring gets
     #[arg(long)]
     pub(crate) no_load: bool,
-    /// A connection that has waited so long for an answer is lost, and opened anew
+    /// Seconds without an answer after which a connection is lost and reopened
     #[arg(long, value_name = "SECS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=60))]
     pub(crate) timeout: u64,
     /// Speak TLS
     #[arg(long)]
     pub(crate) tls: bool,
-    /// Certificates of the authorities that may vouch for the server, in PEM
+    /// Certificates of the authorities that sign the server's certificate, in PEM
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_ca: Option<PathBuf>,
-    /// The name that the server's certificate has to have [default: the host of --server]
+    /// The name that the server's certificate must have [default: the host of --server]
     #[arg(long, value_name = "NAME")]
     pub(crate) tls_name: Option<String>,
-    /// The certificate to show to the server, with those that lead to its authority, in PEM
+    /// The client certificate, with the chain to its authority, in PEM
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_cert: Option<PathBuf>,
     /// The private key of --tls-cert, in PEM
@@ -108,11 +108,11 @@ pub(crate) struct LoadArguments {
     /// With --tls: accept any certificate
     #[arg(long)]
     pub(crate) insecure: bool,
-    /// Get by UDP, each connection one request at a time; what is stored ahead goes by TCP
+    /// Get by UDP, one request at a time on each connection; keys are stored beforehand by TCP
     #[arg(long)]
     pub(crate) udp: bool,
-    /// Log in on every connection by this name: as larderd's and memcached's -Y asks for it, or with
-    /// --dialect binary by SASL PLAIN (-S)
+    /// Log in on every connection with this name: by the text protocol (-Y of larderd and
+    /// memcached), or with --dialect binary by SASL PLAIN (-S)
     #[arg(long, value_name = "NAME")]
     pub(crate) user: Option<String>,
     /// The file with the password of --user, one line
@@ -122,23 +122,23 @@ pub(crate) struct LoadArguments {
 
 const AFTER_HELP: &str = "\
 Closed loop (without --rate): every connection sends its next requests once it has read all answers
-to the last. It finds the highest throughput. What a slow server delays is not sent meanwhile, so
-that its stalls hardly show in the percentiles.
+to the last ones. This finds the highest throughput. While the server is slow the load sends
+nothing, so that stalls hardly show in the percentiles.
 
-Open loop (--rate): requests fall due at fixed times. Latency counts from then, not from when the
-request could be sent, so that a stall shows in full (no coordinated omission). A request that is
+Open loop (--rate): requests fall due at fixed times. Latency counts from the due time, not from
+the time of sending, so that a stall shows in full (no coordinated omission). A request that is
 sent more than 1 ms after it was due is late: because no connection was free (the server is behind,
-or --connections times --pipeline is too small), or because this generator was. What was due and
-could not be sent until the end counts with the time it has waited.
+or --connections times --pipeline is too small), or because this generator was slow. A request that
+was due and not sent before the end counts with the time that it has waited.
 
-By UDP a request whose answer does not come within --timeout is counted as an error and given up.
+By UDP a request whose answer does not arrive within --timeout counts as an error.
 
 The generator measures itself: if it was busy nearly all the time, or had to wait for a processor,
-the last lines say so, and the numbers are its own rather than the server's. Give it more --threads
-or processors then.
+the last lines report that, and the numbers are its own rather than the server's. Give it more
+--threads or processors then.
 
-Every value read is checked against what this tool stores under the key. For gets and mixes all keys
-are stored first. Ctrl-C ends a run early and prints what was measured.
+Every value read is checked against the value that this tool stores under the key. For gets and
+mixes all keys are stored first. Ctrl-C ends a run early and prints the results so far.
 
 Examples:
   larder bench
@@ -152,13 +152,13 @@ Examples:
   larder bench --user bench --password-file ./password --dialect binary
   larder bench compare 'memcached=memcached -t 1 -s @SOCK' 'larderd=larderd -t 1 -s @SOCK'
 
-A connection that is lost is opened anew, and what it was asked counts as errors. Where nothing can be
-reached any more for --timeout the run ends.
+A lost connection is reopened, and its pending requests count as errors. The run ends once the
+server has not been reachable for --timeout.
 
-Exit code: 0 all values were right and all requests were served; 1 some were not; 2 no connection was
-left, or one cannot be trusted.";
+Exit code: 0 all values were right and all requests were served; 1 some were not; 2 no connection
+was left, or one cannot be trusted.";
 
-/// What to send.
+/// The kind of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Mode {
     Get,
@@ -166,7 +166,7 @@ pub(crate) enum Mode {
     Mix,
 }
 
-/// The protocol to speak.
+/// The protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Dialect {
     Text,
@@ -174,13 +174,13 @@ pub(crate) enum Dialect {
     Binary,
 }
 
-/// As it is named on the command line.
+/// Returns the name of a value on the command line.
 pub(crate) fn name(value: impl clap::ValueEnum) -> String {
     value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
 impl LoadArguments {
-    /// What the command line says where it says nothing.
+    /// The options with their defaults: a closed loop of gets.
     pub(crate) fn closed_loop(server: Address, dialect: Dialect) -> Self {
         Self {
             server: ServerArgument { server },
@@ -214,10 +214,10 @@ impl LoadArguments {
         }
     }
 
-    /// Does this fit together?
+    /// Checks that the options fit together.
     ///
     /// # Errors
-    /// Names the two options that do not, and why.
+    /// Names the two options that contradict each other, and the reason.
     pub(crate) fn check(&self) -> Result<()> {
         ensure!(
             self.get_share.is_none() || self.mode == Some(Mode::Mix),
@@ -234,7 +234,7 @@ impl LoadArguments {
             "--user and --password-file belong together: give both"
         );
         let Some(user) = &self.user else { return Ok(()) };
-        ensure!(!self.udp, "--udp knows no login: --user cannot go with it");
+        ensure!(!self.udp, "--udp has no login: it excludes --user");
         let is_sound = !user.is_empty() && !user.contains(|c: char| c.is_control() || c == ' ');
         ensure!(is_sound, "--user {user:?}: expected a name without spaces");
         Ok(())
@@ -242,7 +242,7 @@ impl LoadArguments {
 
     fn check_keys(&self) -> Result<()> {
         let with_trace = |given: bool, option: &str| match self.trace {
-            Some(_) if given => bail!("{option} cannot go with --trace, which names its own keys"),
+            Some(_) if given => bail!("{option} excludes --trace, which has its own keys"),
             _ => Ok(()),
         };
         with_trace(self.keys.is_some(), "--keys")?;
@@ -250,7 +250,7 @@ impl LoadArguments {
         with_trace(self.sizes_of.is_some(), "--sizes-of")?;
         ensure!(
             self.sizes_of.is_none() || self.value_bytes.is_none(),
-            "--sizes-of and --value-bytes both say how large values are: give one of them"
+            "--sizes-of and --value-bytes both set the sizes of values: give one of them"
         );
         if self.multiget > 1 {
             ensure!(
@@ -258,10 +258,10 @@ impl LoadArguments {
                 "--multiget needs --dialect text: in the others many keys are many requests \
                  (--pipeline)"
             );
-            ensure!(self.mode != Some(Mode::Set), "--multiget needs gets, not --mode set");
+            ensure!(self.mode != Some(Mode::Set), "--multiget needs gets, and --mode set has none");
             ensure!(
                 self.trace.is_none() || self.mode.is_some(),
-                "--multiget needs a --mode: a trace asks for one key at a time"
+                "--multiget needs a --mode: a trace requests one key at a time"
             );
         }
         ensure!(
@@ -288,7 +288,7 @@ impl LoadArguments {
         }
         ensure!(
             !self.insecure || (self.tls_ca.is_none() && self.tls_name.is_none()),
-            "--insecure checks no certificate: --tls-ca and --tls-name cannot go with it"
+            "--insecure checks no certificate: it excludes --tls-ca and --tls-name"
         );
         ensure!(
             self.tls_cert.is_some() == self.tls_key.is_some(),
@@ -304,13 +304,10 @@ impl LoadArguments {
         );
         if self.udp {
             let only_gets = self.gets() >= 1.0 && !self.fills() && !self.plays_trace();
-            ensure!(only_gets, "--udp is for gets alone: --mode get without --fill");
-            ensure!(
-                self.pipeline == 1,
-                "--udp has one request at a time: --pipeline is for streams"
-            );
-            ensure!(!self.tls, "--udp knows no TLS");
-            ensure!(!self.is_unix(), "--udp needs a host and a port, not a unix socket");
+            ensure!(only_gets, "--udp has only gets: it needs --mode get without --fill");
+            ensure!(self.pipeline == 1, "--udp has one request at a time: it excludes --pipeline");
+            ensure!(!self.tls, "--udp has no TLS: it excludes --tls");
+            ensure!(!self.is_unix(), "--udp needs a host and a port, not a Unix socket");
         }
         let each_second = f64::from(self.threads.min(self.connections));
         ensure!(
@@ -324,7 +321,7 @@ impl LoadArguments {
         matches!(self.server.server, Address::Unix(_))
     }
 
-    /// The trace's own requests, instead of a mode's.
+    /// True if the load plays the trace's own requests instead of those of a mode.
     pub(crate) fn plays_trace(&self) -> bool {
         self.trace.is_some() && self.mode.is_none()
     }
@@ -333,17 +330,17 @@ impl LoadArguments {
         !self.plays_trace() && self.mode != Some(Mode::Set)
     }
 
-    /// Are all keys stored before anything is measured?
+    /// True if the load stores all keys before it measures.
     pub(crate) fn stores_keys(&self) -> bool {
         self.stores_keys_unless_told() && !self.no_load
     }
 
-    /// Is what a get missed set next?
+    /// True if the load sets a key after a get missed it.
     pub(crate) fn fills(&self) -> bool {
         self.fill || self.plays_trace()
     }
 
-    /// The share of gets among requests, where no trace says it.
+    /// The share of gets among the requests, unless a trace decides it.
     pub(crate) fn gets(&self) -> f64 {
         match self.mode {
             None | Some(Mode::Get) => 1.0,

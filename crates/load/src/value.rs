@@ -1,14 +1,13 @@
-//! Values that can be recognised.
+//! Values that a reader can verify.
 
 use crate::mix::mix;
 
-/// Replaces `value` by the one that belongs to `seed`: `value_bytes` bytes of any kind, line ends among
-/// them. Another seed gives another value, so that a value in the wrong place, a stale or a damaged one
-/// is found out.
+/// Replaces `value` by the value of `seed`: `value_bytes` bytes of any kind, line ends among them.
+/// Different seeds give different values, so that a misplaced, stale or damaged value is detected.
 pub fn write_value(seed: u64, value_bytes: usize, value: &mut Vec<u8>) {
     value.clear();
     value.reserve(value_bytes + 8);
-    // Mixed once before, so that seeds that are neighbours share no words.
+    // Mixed once more, so that neighbouring seeds share no words.
     let mut word = mix(seed);
     while value.len() < value_bytes {
         value.extend_from_slice(&mix(word).to_le_bytes());
@@ -17,7 +16,7 @@ pub fn write_value(seed: u64, value_bytes: usize, value: &mut Vec<u8>) {
     value.truncate(value_bytes);
 }
 
-/// Is this the value that belongs to `seed`?
+/// True if `value` is the value of `seed`.
 pub fn is_value(seed: u64, value: &[u8]) -> bool {
     let mut word = mix(seed);
     let (words, rest) = value.as_chunks::<8>();
@@ -35,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_follows_from_its_seed_and_length_alone() {
+    fn a_value_depends_on_its_seed_and_length_only() {
         let (mut one, mut again, mut other) = (Vec::new(), b"rest".to_vec(), Vec::new());
         for value_bytes in [0, 1, 7, 8, 9, 1000] {
             write_value(1, value_bytes, &mut one);
@@ -47,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_recognised_and_any_other_byte_is_not() {
+    fn a_value_with_one_changed_byte_is_detected() {
         let mut value = Vec::new();
         for value_bytes in [0, 1, 7, 8, 9, 100] {
             write_value(3, value_bytes, &mut value);

@@ -240,8 +240,8 @@ fn a_server_that_answers_nonsense_is_found_out() {
     let counted = json(ran.stdout);
     assert!(counted["errors"]["SERVER_ERROR no"].as_u64() > Some(10), "{counted}");
     assert_eq!(counted["requests"], 0);
-    bench(b"STORED\r\n", &[]).failed(2, "answered something else than was asked");
-    bench(b"END\r\nEND\r\n", &[]).failed(2, "answered what nobody asked for");
+    bench(b"STORED\r\n", &[]).failed(2, "answered with a reply of another kind");
+    bench(b"END\r\nEND\r\n", &[]).failed(2, "answered a request that was never sent");
     bench(b"VALUE k 0 1\r\nx\r\nEND\r\n", &[]).failed(2, "answered another key's item");
     bench(b"VALUE k 0 4294967295\r\n", &[]).failed(2, "announces an answer of 4294967319 bytes");
     bench(b"HTTP/1.1 200 OK\r\n", &[]).failed(2, "is not memcached's text protocol");
@@ -364,8 +364,8 @@ fn options_that_make_no_sense_together_are_refused() {
         (&["--multiget=2", "--mode=set"], "--multiget needs gets"),
         (&["--fill", "--mode=set"], "--fill needs gets"),
         (&["--no-load", "--mode=set"], "--no-load has no effect"),
-        (&["--trace=x", "--keys=5"], "--keys cannot go with --trace"),
-        (&["--trace=x", "--skew=1"], "--skew cannot go with --trace"),
+        (&["--trace=x", "--keys=5"], "--keys excludes --trace"),
+        (&["--trace=x", "--skew=1"], "--skew excludes --trace"),
         (&["--sizes-of=x", "--value-bytes=5"], "give one of them"),
         (&["--trace=nowhere.zst"], "cannot read the trace nowhere.zst"),
         (&["--insecure"], "--insecure needs --tls"),

@@ -50,7 +50,7 @@ fn a_password_opens_the_text_and_the_meta_protocol() {
                 (&counted["hit_ratio"], &counted["errors"]),
                 (&1.0.into(), &serde_json::json!({}))
             );
-            let refused = "does not let \"reader\" in: CLIENT_ERROR authentication failure";
+            let refused = "refuses the login of \"reader\": CLIENT_ERROR authentication failure";
             bench(&login("reader", &wrong)).failed(2, refused);
             let ran = bench(&["--no-load", "--mode=get"]);
             assert_eq!(ran.exit_code, 1, "{ran:?}");
@@ -128,7 +128,7 @@ fn check_sasl(address: &str, more: &[&str], right: &str, wrong: &str) {
     };
     let counted = json(bench(&login("reader", right)).printed());
     assert!(counted["requests"].as_u64() > Some(100), "{counted}");
-    bench(&login("reader", wrong)).failed(2, "does not let \"reader\" in: Auth failure.");
+    bench(&login("reader", wrong)).failed(2, "refuses the login of \"reader\": Auth failure.");
     let ran = bench(&[]);
     assert_ne!(ran.exit_code, 0, "{ran:?}");
 }
@@ -144,7 +144,7 @@ fn logins_that_cannot_be_are_refused() {
         (&["--user=a", "--password-file=/nowhere/x"], "cannot read the password in /nowhere/x"),
         (&["--user=a", "--password-file", &empty], "expected one line with the password"),
         (&["--user=a", "--password-file", &two], "expected one line with the password"),
-        (&["--user=a", "--password-file", &two, "--udp"], "--udp knows no login"),
+        (&["--user=a", "--password-file", &two, "--udp"], "--udp has no login"),
         (&["--tls-cert=x"], "--tls-cert needs --tls"),
         (&["--tls", "--insecure", "--tls-cert=x"], "--tls-cert and --tls-key belong together"),
         (&["--tls", "--insecure", "--tls-key=x"], "--tls-cert and --tls-key belong together"),

@@ -58,7 +58,7 @@ fn what_is_lost_is_shown_in_the_table() {
     let shown = String::from_utf8(ran.stdout).unwrap();
     assert!(shown.contains("x connection closed\n"), "{shown}");
     let line = shown.lines().find(|line| line.starts_with("connections ")).unwrap();
-    assert!(line.contains(" lost, ") && line.ends_with(" opened anew"), "{shown}");
+    assert!(line.contains(" lost, ") && line.ends_with(" reopened"), "{shown}");
 }
 
 #[test]

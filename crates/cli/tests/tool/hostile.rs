@@ -65,7 +65,7 @@ fn an_answer_to_another_question_is_an_error() {
     ] {
         let address = serve_once(answer, false).to_string();
         let ran = larder(b"", &[subcommand, &["-s", &address]].concat());
-        ran.failed(2, "the server answered something else than was asked");
+        ran.failed(2, "the server answered with a reply of another kind");
     }
 }
 

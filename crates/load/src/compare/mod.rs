@@ -1,6 +1,7 @@
-//! `larder bench compare`: what a request costs several servers.
+//! `larder bench compare`: measures the cost of a request on several servers.
 //!
-//! Files in reading order: this one, [`server`] that is started and ended, [`watchdog`], [`workload`], [`table`].
+//! Files in reading order: this one, [`server`], which starts and ends servers, [`watchdog`],
+//! [`workload`], [`table`].
 
 mod server;
 mod table;
@@ -21,34 +22,35 @@ use server::{Contestant, Folder};
 use table::{Row, Table};
 use workload::Workload;
 
-/// Compare servers by the processor time that a request costs them
+/// Compare servers by the processor time of a request
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
-    /// The servers: a name and the command that starts it, with @SOCK where the path of a unix socket
-    /// goes or @PORT for a port of 127.0.0.1
+    /// The servers: a name and the command that starts the server; @SOCK stands for the path of a
+    /// Unix socket, @PORT for a port of 127.0.0.1
     #[arg(value_name = "NAME=COMMAND", required = true, value_parser = Contestant::parse)]
     servers: Vec<Contestant>,
-    /// Rounds in which each server is measured once with each workload
+    /// Rounds; each round measures each server once with each workload
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// How long a server is measured each time
+    /// Seconds of each measurement
     #[arg(long, value_name = "SECS", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
-    /// Connections
+    /// Number of connections
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     connections: u32,
-    /// Keys
+    /// Number of keys
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
     keys: u32,
-    /// What is asked, separated by commas
+    /// Workloads mode:bytes:pipeline, separated by commas
     #[arg(long, value_name = "MODE:BYTES:PIPELINE", value_delimiter = ',', value_parser = Workload::parse,
           default_value = "get:100:1,set:100:1,get:1024:1,get:10240:1,set:10240:1,get:100:16,set:100:16")]
     workloads: Vec<Workload>,
-    /// Open loop: so many requests a second, the same for all servers; latency counts from when they fall due
+    /// Open loop: requests per second, the same for all servers; latency counts from the due time
+    /// of a request
     #[arg(long, value_name = "N", value_parser = rate)]
     rate: Option<f64>,
-    /// Speak TLS, whatever certificate they show: the servers are this command's own
+    /// Speak TLS and accept any certificate: this command starts the servers itself
     #[arg(long)]
     tls: bool,
     /// Print one JSON object
@@ -57,17 +59,18 @@ pub(crate) struct Arguments {
 }
 
 const AFTER_HELP: &str = "\
-Each server runs alone on one processor and the load on another, one round after the other (A B C, A B C),
-so that drift of the machine's speed falls on all. The cost of a request is the server's processor time
-over the requests, which hardly depends on whether the load kept it busy. Each number is the median of
-the rounds; ratios are medians of the ratios within a round. A server has to run with one worker thread.
+Each server runs alone on one processor and the load on another, one server after the other
+(A B C, A B C), so that drift of the machine's speed affects all servers. The cost of a request is
+the server's processor time divided by the requests; it hardly depends on whether the load kept the
+server busy. Each number is the median of the rounds; a ratio is the median of the ratios within a
+round. A server has to run with one worker thread.
 
-Columns: ns/request processor time of the server; ratio that of the first server over its own (above 1:
-cheaper); requests/s; busy: the share of its processor that the server used; hit: hits over gets; p99 the
-latency.
+Columns: ns/request: processor time of the server; ratio: that of the first server over its own
+(above 1: cheaper); requests/s; busy: the share of its processor that the server used; hit: hits
+over gets; p99: the latency.
 
-Only what this command has started is ended, also on Ctrl-C and when it is killed (a shell beside the
-server sees to that).
+This command ends only servers that it has started, also on Ctrl-C and when it is killed (a shell
+beside each server takes care of that).
 
 Examples:
   larder bench compare 'memcached=memcached -t 1 -m 1024 -s @SOCK' 'larderd=larderd -t 1 -m 1024 -s @SOCK'
@@ -80,9 +83,9 @@ Exit code: 0 all were measured and all values were right; 1 some were not; 2 a s
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
     for (at, server) in arguments.servers.iter().enumerate() {
         let is_double = arguments.servers[..at].iter().any(|other| other.name == server.name);
-        ensure!(!is_double, "two servers are named {}: give each a name of its own", server.name);
+        ensure!(!is_double, "two servers are named {}: give each its own name", server.name);
     }
-    // From here on signals end the servers before this process.
+    // From here on a signal ends the servers before it ends this process.
     let stop = Stop::on_signals(true)?;
     let processors = Processors::choose()?;
     let folder = Folder::new()?;
@@ -107,7 +110,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
     Ok(if is_sound { Outcome::Done } else { Outcome::Missed })
 }
 
-/// Starts a server, stores the keys, measures it, ends it.
+/// Starts a server, stores the keys, measures the server and ends it.
 fn measure(
     arguments: &Arguments,
     contestant: &Contestant,
@@ -133,18 +136,18 @@ fn measure(
     if let Some(reason) = &tally.failed {
         return Err(plan.failure(reason)).with_context(|| server.log());
     }
-    ensure!(tally.requests > 0, "no request was answered");
+    ensure!(tally.requests > 0, "the server answered no request");
     Ok(Row::new(contestant.name.clone(), workload.to_string(), spent_ns, tally))
 }
 
-/// Where the server runs and where the load.
+/// The processors of the server and of the load.
 struct Processors {
     server: Option<usize>,
     load: Option<usize>,
 }
 
 impl Processors {
-    /// The first two that this process may use.
+    /// Chooses the first two processors that this process may use.
     fn choose() -> Result<Self> {
         let allowed = processors()?;
         Ok(match allowed[..] {

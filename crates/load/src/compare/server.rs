@@ -1,4 +1,4 @@
-//! A server that is started for a comparison, and ended after it.
+//! Starts a server for a comparison and ends it afterwards.
 
 use std::fs::{self, File};
 use std::net::TcpListener;
@@ -14,48 +14,52 @@ use crate::connect::connect;
 use crate::measure::pin::pin_this_thread;
 use crate::measure::stop::Stop;
 
-/// A name and a command.
+/// The name of a server and the command that starts it.
 #[derive(Clone, Debug)]
 pub(crate) struct Contestant {
     pub(crate) name: String,
     command: String,
 }
 
-/// A folder of this process for sockets and logs, removed when it is dropped.
+/// A folder of this process for sockets and logs. Dropping it removes the folder.
 #[derive(Debug)]
 pub(crate) struct Folder(PathBuf);
 
-/// A server that runs, killed when it is dropped.
+/// A running server. Dropping it kills the server.
 #[derive(Debug)]
 pub(crate) struct Server {
     child: Child,
-    /// For when this process is killed and drops nothing.
+    /// Kills the server when this process is killed and runs no destructors.
     watchdog: Option<Watchdog>,
     address: Address,
     log: PathBuf,
 }
 
 impl Contestant {
-    /// Reads `NAME=COMMAND`.
+    /// Parses `NAME=COMMAND`.
     ///
     /// # Errors
-    /// What was expected instead.
+    /// The text is no contestant; the message names the expected form.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let (name, command) = text.split_once('=').ok_or("expected NAME=COMMAND")?;
         match (command.contains("@SOCK"), command.contains("@PORT")) {
-            _ if name.is_empty() => Err("a name is missing before =".to_owned()),
-            (true, true) => Err("@SOCK and @PORT are both there, expected one of them".to_owned()),
+            _ if name.is_empty() => Err("expected a name before =".to_owned()),
+            (true, true) => {
+                Err("the command has both @SOCK and @PORT, expected one of them".to_owned())
+            }
             (false, false) => {
-                Err("the command has neither @SOCK (a unix socket's path) nor @PORT".to_owned())
+                Err("the command has neither @SOCK (the path of a Unix socket) nor @PORT"
+                    .to_owned())
             }
             _ => Ok(Self { name: name.to_owned(), command: command.to_owned() }),
         }
     }
 
-    /// Starts the server on this processor, and waits until it accepts connections.
+    /// Starts the server on the given processor and waits until it accepts connections.
     ///
     /// # Errors
-    /// It ends, or does not listen within ten seconds; the error has what it wrote.
+    /// The server ends, or does not listen within ten seconds. The error quotes the server's
+    /// output.
     pub(crate) fn start(
         &self,
         folder: &Folder,
@@ -63,7 +67,7 @@ impl Contestant {
         stop: &Stop,
     ) -> Result<Server> {
         let socket = folder.0.join("socket");
-        // The server before may have left its own.
+        // The server before it may have left its socket.
         fs::remove_file(&socket).ok();
         let address = match self.command.contains("@SOCK") {
             true => Address::Unix(socket.clone()),
@@ -82,8 +86,8 @@ impl Contestant {
     }
 }
 
-/// Starts a command by a thread that is on the processor already: what it starts is there from its first
-/// instruction on.
+/// Starts a command from a thread that is already pinned, so that the command runs on the processor
+/// from its first instruction.
 fn spawn(command: &str, log: &Path, processor: Option<usize>) -> Result<Child> {
     let output = File::create(log)?;
     let errors = output.try_clone()?;
@@ -91,14 +95,14 @@ fn spawn(command: &str, log: &Path, processor: Option<usize>) -> Result<Child> {
         if let Some(processor) = processor {
             pin_this_thread(processor)?;
         }
-        // With exec the process that is measured, and killed, is the server and not its shell.
+        // With `exec` the measured and killed process is the server, not its shell.
         let mut shell = Command::new("/bin/sh");
         shell.args(["-c", &format!("exec {command}")]);
         shell.stdin(Stdio::null()).stdout(output).stderr(errors);
         shell.spawn().context("starting /bin/sh")
     };
     std::thread::scope(|scope| {
-        scope.spawn(start).join().expect("a thread that starts a process does not panic")
+        scope.spawn(start).join().expect("the starting thread does not panic")
     })
 }
 
@@ -111,12 +115,12 @@ impl Server {
         let deadline = Instant::now() + START_TIMEOUT;
         while let Err(error) = connect(&self.address) {
             if let Some(status) = self.child.try_wait()? {
-                bail!("it ended with {status} instead of listening: {}", self.log());
+                bail!("the server ended with {status} before it listened: {}", self.log());
             }
             ensure!(!stop.is_asked(), "stopped");
             ensure!(
                 Instant::now() < deadline,
-                "it does not listen on {}: {error:#}: {}",
+                "the server does not listen on {}: {error:#}: {}",
                 self.address,
                 self.log()
             );
@@ -125,25 +129,25 @@ impl Server {
         Ok(())
     }
 
-    /// Processor time of all its threads, in nanoseconds.
+    /// Returns the processor time of all threads of the server, in nanoseconds.
     ///
     /// # Errors
-    /// It has ended, or the system does not say.
+    /// The server has ended, or the kernel does not report its processor time.
     pub(crate) fn processor_ns(&self) -> Result<u64> {
         let tasks = PathBuf::from(format!("/proc/{}/task", self.child.id()));
         let mut sum_ns = 0;
         for task in fs::read_dir(&tasks).context("the server has ended")? {
-            // A thread may end meanwhile.
+            // A thread may end between the two reads.
             let text = fs::read_to_string(task?.path().join("schedstat")).unwrap_or_default();
             let spent =
                 text.split_ascii_whitespace().next().and_then(|word| word.parse::<u64>().ok());
             sum_ns += spent.unwrap_or(0);
         }
-        ensure!(sum_ns > 0, "the system does not say how much processor time the server took");
+        ensure!(sum_ns > 0, "the kernel does not report the server's processor time (schedstat)");
         Ok(sum_ns)
     }
 
-    /// The end of what it wrote.
+    /// Returns the last lines of the server's output.
     pub(crate) fn log(&self) -> String {
         let text = fs::read(&self.log).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
@@ -156,18 +160,20 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         drop(self.watchdog.take());
-        // A child that has ended already cannot be killed, and that is all that can go wrong.
+        // The only possible error is that the child has ended already.
         self.child.kill().ok();
         self.child.wait().ok();
     }
 }
 
 impl Folder {
+    /// Creates the folder.
+    ///
     /// # Errors
-    /// There is no room for one.
+    /// The folder cannot be created.
     pub(crate) fn new() -> Result<Self> {
         let path = std::env::temp_dir().join(format!("larder-compare-{}", std::process::id()));
-        fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        fs::create_dir(&path).with_context(|| format!("cannot create {}", path.display()))?;
         Ok(Self(path))
     }
 }

@@ -1,4 +1,4 @@
-//! What a comparison prints.
+//! Prints a comparison as text and as JSON.
 
 use std::fmt::Write;
 
@@ -22,20 +22,20 @@ pub(crate) struct Row {
     pub(crate) is_sound: bool,
 }
 
-/// All measurements.
+/// All measurements of a comparison.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
-    /// With the round of each.
+    /// Each row with its round.
     rows: Vec<(u32, Row)>,
 }
 
-/// The medians of a server and a workload.
+/// The medians over all rounds of one server and one workload.
 #[derive(Debug, PartialEq)]
 struct Medians<'a> {
     workload: &'a str,
     server: &'a str,
     cost_ns: f64,
-    /// What a request costs the first server, over what it costs this one.
+    /// The cost of a request on the first server divided by the cost on this one.
     ratio: f64,
     requests_per_second: f64,
     busy_share: f64,
@@ -47,7 +47,7 @@ struct Medians<'a> {
 }
 
 impl Row {
-    /// What a measurement says, in which the server took so much processor time.
+    /// A row from a tally and the processor time that the server used meanwhile.
     pub(crate) fn new(server: String, workload: String, spent_ns: u64, tally: &Tally) -> Self {
         Self {
             server,
@@ -69,7 +69,7 @@ impl Table {
         self.rows.push((round, row));
     }
 
-    /// For people.
+    /// Returns the table as text.
     pub(crate) fn text(&self) -> String {
         let mut text = format!(
             "{:<16} {:<14} {:>10} {:>6} {:>10} {:>5} {:>6} {:>8}\n",
@@ -106,7 +106,7 @@ impl Table {
         text
     }
 
-    /// For programs.
+    /// Returns the table as one JSON object.
     pub(crate) fn json(&self, are_apart: bool) -> String {
         let rows = self.medians().into_iter().map(|row| {
             let mut json = Json::new();
@@ -131,7 +131,7 @@ impl Table {
             .end()
     }
 
-    /// Workload by workload, the servers in their order.
+    /// Returns the medians, workload by workload, with the servers in the given order.
     fn medians(&self) -> Vec<Medians<'_>> {
         let mut pairs: Vec<(&str, &str)> = Vec::new();
         let mut workloads: Vec<&str> = Vec::new();
@@ -171,7 +171,7 @@ impl Table {
         }
     }
 
-    /// What a request cost the first server in this round.
+    /// Returns the cost of a request on the first server in this round, in nanoseconds.
     fn first_ns(&self, round: u32, workload: &str) -> Option<f64> {
         let first = &self.rows.first()?.1.server;
         let mut rows = self.rows.iter();
@@ -214,7 +214,8 @@ mod tests {
     #[test]
     fn ratios_are_medians_of_the_ratios_within_a_round() {
         let mut table = Table::default();
-        // The machine is half as fast in the second round, and in the third one server is disturbed.
+        // The machine is half as fast in the second round. In the third round one server is
+        // disturbed.
         for (round, a, b) in [(0, 1000.0, 500.0), (1, 2000.0, 1000.0), (2, 1000.0, 4000.0)] {
             table.push(round, row("a", "get:1:1", a));
             table.push(round, row("a", "set:1:1", a));

@@ -1,20 +1,22 @@
-//! A process that ends a server when this one is gone, however it went.
+//! A process that ends a server after this process is gone, even if this process was killed.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result};
 
-/// Waits for the end of a pipe to this process, which the system closes whatever ends it. Gone when it is dropped.
+/// A shell that reads a pipe from this process. The kernel closes the pipe when this process ends.
+/// Dropping the watchdog ends the shell.
 #[derive(Debug)]
 pub(crate) struct Watchdog(Child);
 
 impl Watchdog {
-    /// Watches over a child of this process, which must not be waited for while this lives: its number would be
-    /// another's. The folder is removed with it.
+    /// Watches over a child of this process and over the folder, which the watchdog removes with
+    /// it. The caller must not wait for the child before it drops the watchdog: the kernel could
+    /// reuse the child's pid.
     ///
     /// # Errors
-    /// There is no shell, or no process can be started.
+    /// The shell cannot be started.
     pub(crate) fn start(server_pid: u32, folder: &Path) -> Result<Self> {
         let mut shell = Command::new("/bin/sh");
         shell.args(["-c", WATCH, "watchdog", &server_pid.to_string()]).arg(folder);
@@ -25,11 +27,13 @@ impl Watchdog {
 
 impl Drop for Watchdog {
     fn drop(&mut self) {
-        // Before the pipe is closed. One that has ended cannot be killed, and that is all that can go wrong.
+        // The shell must be killed before its pipe is closed. The only possible error is that it
+        // has ended.
         self.0.kill().ok();
         self.0.wait().ok();
     }
 }
 
-/// What a terminal sends to everybody is left to the one that is watched for.
+/// The shell ignores the signals that a terminal sends to the process group; the watched process
+/// handles them.
 const WATCH: &str = "trap '' INT TERM HUP QUIT; read -r _; kill -KILL \"$1\"; rm -rf -- \"$2\"";

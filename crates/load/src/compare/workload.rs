@@ -1,4 +1,4 @@
-//! What servers are compared by.
+//! The workloads of a comparison.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use crate::compare::Arguments;
 use crate::options::{Dialect, LoadArguments, Mode, name};
 use crate::request::sizes::Sizes;
 
-/// `mode:bytes:pipeline`.
+/// A workload, written as `mode:bytes:pipeline`.
 #[derive(Clone, Debug)]
 pub(crate) struct Workload {
     mode: Mode,
@@ -16,8 +16,10 @@ pub(crate) struct Workload {
 }
 
 impl Workload {
+    /// Parses `mode:bytes:pipeline`.
+    ///
     /// # Errors
-    /// What was expected instead.
+    /// The text is no workload; the message names the expected form.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let [mode, sizes, pipeline] = text.split(':').collect::<Vec<_>>()[..] else {
             return Err("expected mode:bytes:pipeline, as in get:100:1".to_owned());
@@ -37,7 +39,8 @@ impl fmt::Display for Workload {
 }
 
 impl LoadArguments {
-    /// One thread. Nobody but this command has started the server: its certificate need not be looked at.
+    /// Returns the options of one measurement, with one thread. The certificate is not checked:
+    /// this command has started the server itself.
     pub(crate) fn of_comparison(
         server: Address,
         workload: &Workload,

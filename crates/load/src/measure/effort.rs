@@ -1,4 +1,4 @@
-//! What the generator itself takes.
+//! Measures the processor time of the generator itself.
 
 use std::time::Instant;
 
@@ -6,7 +6,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::measure::tally::{Effort, Lateness};
 
-/// Measures the calling thread.
+/// Measures the processor time of the calling thread.
 pub(crate) struct Meter {
     started: Instant,
     busy_ns: u64,
@@ -18,7 +18,7 @@ impl Meter {
         Self { started: Instant::now(), busy_ns: busy_ns(), starved_ns: starved_ns() }
     }
 
-    /// What the thread took since.
+    /// Returns the effort of the thread since the start of the meter.
     pub(crate) fn read(&self) -> Effort {
         let elapsed_ns = self.started.elapsed().as_nanos().max(1) as f64;
         Effort {
@@ -29,7 +29,8 @@ impl Meter {
 }
 
 impl Lateness {
-    /// Counts a request that was sent so long after it was due.
+    /// Counts a request that was sent `behind_ns` after it was due. `for_connections` is true if no
+    /// connection was free.
     pub(crate) fn count(&mut self, behind_ns: u64, for_connections: bool) {
         let (times, max_ns) = match for_connections {
             true => (&mut self.late_for_connections, &mut self.for_connections_max_ns),
@@ -45,11 +46,12 @@ fn busy_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// How long the thread could have run and did not; 0 where the system does not say.
+/// Returns the time in which the thread was runnable without a processor, in nanoseconds; 0 if the
+/// kernel does not report it.
 fn starved_ns() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split_ascii_whitespace().nth(1).and_then(|word| word.parse().ok()).unwrap_or(0)
 }
 
-/// A request that is sent so long after it was due is late.
+/// A request sent later than this after its due time is late.
 const LATE_NS: u64 = 1_000_000;

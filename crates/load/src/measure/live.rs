@@ -1,11 +1,11 @@
-//! What is shown while it runs.
+//! The live display of a run.
 
 use std::io::{IsTerminal, Write, stderr};
 
 use crate::measure::series::Point;
 use crate::report::units::{count, latency};
 
-/// One line on a terminal, written anew each second; nothing where stderr is none.
+/// One line on a terminal, rewritten each second. Nothing is shown if stderr is no terminal.
 #[derive(Debug)]
 pub(crate) struct Live {
     is_shown: bool,
@@ -15,7 +15,7 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// A line that begins with `prefix`.
+    /// A live line that begins with `prefix`.
     pub(crate) fn new(prefix: &str) -> Self {
         Self {
             is_shown: stderr().is_terminal(),
@@ -25,7 +25,7 @@ impl Live {
         }
     }
 
-    /// Shows a second of so many.
+    /// Shows one second of a run of `seconds`.
     pub(crate) fn show(&mut self, point: &Point, seconds: u64) {
         self.errors += point.errors;
         let [p50, p99, ..] = point.latency_us;
@@ -44,12 +44,12 @@ impl Live {
         self.write(&format!("{opened} of {wanted} connections open"));
     }
 
-    /// Shows what is done before anything is measured.
+    /// Shows the step of the preparation that runs now.
     pub(crate) fn say(&mut self, what: &str) {
         self.write(what);
     }
 
-    /// Gives the line back to what is printed next.
+    /// Clears the line for the output that follows.
     pub(crate) fn clear(&mut self) {
         if std::mem::take(&mut self.has_text) {
             eprint!("\r\x1b[K");

@@ -1,4 +1,4 @@
-//! All threads of a load, from the first connection to the last answer.
+//! Runs all threads of a load, from the first connection to the last answer.
 
 pub(crate) mod effort;
 pub(crate) mod live;
@@ -39,17 +39,19 @@ pub(crate) struct Plan {
     processor: Option<usize>,
 }
 
-/// What came of a load.
+/// The result of a load.
 pub(crate) struct Measured {
     pub(crate) tally: Tally,
     pub(crate) series: Series,
-    /// How many keys there were.
+    /// Number of keys.
     pub(crate) key_count: u32,
 }
 
 impl Plan {
+    /// Checks the options and reads the files that they name.
+    ///
     /// # Errors
-    /// The options do not fit together, or a file cannot be read.
+    /// The options contradict each other, or a file cannot be read.
     pub(crate) fn new(
         arguments: &LoadArguments,
         stop: &Stop,
@@ -65,10 +67,10 @@ impl Plan {
         })
     }
 
-    /// Stores all keys over one connection, where gets are measured.
+    /// Stores all keys over one connection if the load measures gets.
     ///
     /// # Errors
-    /// The connection fails, or a key is not stored.
+    /// The connection fails, or the server does not store a key.
     pub(crate) fn store_keys(&self) -> Result<()> {
         match self.arguments.stores_keys() {
             true => self.store_every_key(),
@@ -79,13 +81,13 @@ impl Plan {
     /// Stores all keys over one connection.
     ///
     /// # Errors
-    /// The connection fails, or a key is not stored.
+    /// The connection fails, or the server does not store a key.
     pub(crate) fn store_every_key(&self) -> Result<()> {
         let mut orders = self.orders();
-        // Over TLS memcached stops reading where large requests come together.
+        // Over TLS, memcached stops reading when large requests arrive together.
         orders.pipeline = if self.opener.has_tls() { 1 } else { STORE_PIPELINE };
         orders.duration = None;
-        // A key that is lost would be missed.
+        // A lost connection would lose a key, and gets would miss it later.
         orders.opener = None;
         let ask = Ask::new(orders.dialect, 1, Source::EveryKey(0), &self.pool);
         let load = Load::new(orders, ask, vec![self.opener.open_stream()?])?;
@@ -95,16 +97,16 @@ impl Plan {
         }
         match tally.errors.first_key_value() {
             Some((words, times)) => {
-                Err(anyhow!("{times} keys could not be stored: the server answered: {words}"))
+                Err(anyhow!("the server did not store {times} keys and answered: {words}"))
             }
             None => Ok(()),
         }
     }
 
-    /// Makes the load, and shows how it goes.
+    /// Runs the load and shows its progress.
     ///
     /// # Errors
-    /// A connection cannot be opened. One that fails later is counted.
+    /// A connection cannot be opened. A connection that fails later is counted.
     pub(crate) fn measure(&self, live: &mut Live) -> Result<Measured> {
         raise_descriptor_limit(self.arguments.connections)?;
         let thread_count = self.arguments.threads.min(self.arguments.connections);
@@ -137,7 +139,7 @@ impl Plan {
                 }
             }
             for thread in threads {
-                tally.add(thread.join().expect("a thread that measures does not panic")?);
+                tally.add(thread.join().expect("the measuring thread does not panic")?);
             }
             anyhow::Ok(())
         })?;
@@ -147,7 +149,7 @@ impl Plan {
         Ok(Measured { tally, series, key_count: self.pool.key_count() })
     }
 
-    /// What is said of connections that failed.
+    /// Returns the error for failed connections.
     pub(crate) fn failure(&self, reason: &str) -> anyhow::Error {
         anyhow!("{}: {reason}", self.arguments.server.server)
     }
@@ -158,7 +160,7 @@ impl Plan {
         start.opened_all.wait();
         let load = load?;
         if start.has_failed.load(Relaxed) {
-            // Another thread says why.
+            // Another thread returns the reason.
             return Ok(Tally::default());
         }
         load.run(*start.at.get_or_init(Instant::now), Some(sender))
@@ -202,7 +204,7 @@ impl Plan {
     }
 }
 
-/// What threads wait for before they begin together.
+/// The start signal that all threads wait for.
 struct Start {
     opened_all: Barrier,
     opened: AtomicU32,
@@ -222,7 +224,7 @@ impl Start {
     }
 }
 
-/// Lets the process have a descriptor for each connection.
+/// Raises the descriptor limit so that each connection gets a descriptor.
 fn raise_descriptor_limit(connections: u32) -> Result<()> {
     let wanted = u64::from(connections) + DESCRIPTORS_BESIDE;
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
@@ -235,10 +237,10 @@ fn raise_descriptor_limit(connections: u32) -> Result<()> {
         maximum.unwrap_or(0)
     );
     setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum })
-        .context("raising the limit of descriptors")
+        .context("raising the descriptor limit")
 }
 
 const STORE_PIPELINE: u32 = 64;
 const POLL: Duration = Duration::from_millis(100);
-/// Files, epolls and timers.
+/// Descriptors for files, epolls and timers.
 const DESCRIPTORS_BESIDE: u64 = 3 * 1024;

@@ -1,4 +1,4 @@
-//! How a run went, second by second.
+//! The time series of a run, one point a second.
 
 use std::collections::BTreeMap;
 
@@ -9,24 +9,24 @@ use crate::measure::tally::{Second, ratio};
 pub(crate) struct Series {
     thread_count: u32,
     points: Vec<Point>,
-    /// Seconds of which not all threads have told, with how many have.
+    /// Incomplete seconds, by number: how many threads have reported, and the sum of their counts.
     open: BTreeMap<u64, (u32, Second)>,
 }
 
-/// What is kept of a second.
+/// The numbers kept of one second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Point {
-    /// Which second, from the beginning.
+    /// The number of the second, from the beginning of the run.
     pub(crate) second: u64,
     pub(crate) requests_per_second: f64,
-    /// Of the requests answered in this second. 0 where there were none.
+    /// Latencies of the requests answered in this second, in microseconds; 0 without requests.
     pub(crate) latency_us: [f64; 4],
     pub(crate) hit_ratio: Option<f64>,
     pub(crate) errors: u64,
 }
 
 impl Point {
-    /// What its latencies are.
+    /// The quantiles in `latency_us`, with their names.
     pub(crate) const QUANTILES: [(&'static str, f64); 4] =
         [("p50", 0.5), ("p99", 0.99), ("p999", 0.999), ("max", 1.0)];
 
@@ -46,7 +46,7 @@ impl Series {
         Self { thread_count, points: Vec::new(), open: BTreeMap::new() }
     }
 
-    /// Adds a thread's second; the second's point, where that completes it.
+    /// Adds a thread's second. Returns the point if that completes the second.
     pub(crate) fn add(&mut self, second: Second) -> Option<Point> {
         let number = second.number;
         let (told, sum) = self.open.entry(number).or_insert_with(|| (0, Second::new(number)));
@@ -59,7 +59,7 @@ impl Series {
         self.push(&sum)
     }
 
-    /// Nothing more comes: what is incomplete is taken as it is.
+    /// Closes the series: no thread reports any more, and incomplete seconds are kept as they are.
     pub(crate) fn end(&mut self) {
         for (_, (_, second)) in std::mem::take(&mut self.open) {
             self.push(&second);
@@ -68,7 +68,7 @@ impl Series {
     }
 
     fn push(&mut self, second: &Second) -> Option<Point> {
-        // Of the last moments of a run no rate can be told.
+        // The last moments of a run are too short for a rate.
         if second.span.as_millis() < SPAN_MS_MIN {
             return None;
         }
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_is_complete_when_all_threads_have_told_of_it() {
+    fn a_second_is_complete_when_all_threads_have_reported_it() {
         let mut series = Series::new(2);
         assert_eq!(series.add(second(0, 10, 1000)), None);
         assert_eq!(series.add(second(1, 5, 500)), None);

@@ -1,4 +1,4 @@
-//! Ending early when the person at the terminal asks for it.
+//! Ends a run early on Ctrl-C.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -6,19 +6,19 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use anyhow::Result;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-/// Whether somebody has asked to stop.
+/// True once the user has asked to stop.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Heeds Ctrl-C and the signals that end a process: the first asks, a second ends at once unless
-    /// there is something to clean up.
+    /// Handles Ctrl-C and the signals that end a process. The first asks to stop. A second one ends
+    /// the process at once, unless the process has to clean up.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Errors of installing the signal handlers.
     pub(crate) fn on_signals(cleans_up: bool) -> Result<Self> {
         let stop = Self::default();
-        // A hangup is left to nohup where there is nothing to clean up.
+        // If there is nothing to clean up, `nohup` decides about a hangup.
         let signals: &[i32] =
             if cleans_up { &[SIGINT, SIGTERM, SIGHUP] } else { &[SIGINT, SIGTERM] };
         for &signal in signals {

@@ -1,74 +1,74 @@
-//! What is counted.
+//! The counts of a run.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-/// The counts of one thread, or of all.
+/// The counts of one thread, or of all threads.
 #[derive(Clone, Debug)]
 pub(crate) struct Tally {
-    /// Requests that were answered.
+    /// Answered requests.
     pub(crate) requests: u64,
-    /// Keys that gets asked for.
+    /// Keys requested by gets.
     pub(crate) gets: u64,
-    /// Of them those that found an item.
+    /// Requested keys that the server found.
     pub(crate) hits: u64,
-    /// Requests that stored.
+    /// Answered sets.
     pub(crate) sets: u64,
-    /// Hits with another value than was stored.
+    /// Hits with another value than the stored one.
     pub(crate) wrong_values: u64,
-    /// Requests that failed, by what was said of them.
+    /// Failed requests, by the words of the error.
     pub(crate) errors: BTreeMap<String, u64>,
-    /// Why a connection cannot be trusted, or there is none left; the first reason.
+    /// The first reason why a connection cannot be trusted or none is left.
     pub(crate) failed: Option<String>,
-    /// Why connections were lost: the last reason, and how many of them there were.
+    /// The last reason why a connection was lost.
     pub(crate) lost: Option<String>,
     pub(crate) lost_connections: u64,
-    /// Those of them that were opened anew.
+    /// Lost connections that were reopened.
     pub(crate) reopened_connections: u64,
-    /// Connections that there were in the end, and that there should have been.
+    /// Connections alive at the end, and connections that failed or stayed lost.
     pub(crate) alive_connections: u32,
     pub(crate) failed_connections: u32,
-    /// From sending a request, or from when it was due, to having read its answer.
+    /// From the sending of a request, or from its due time, to the parsed answer, in nanoseconds.
     pub(crate) latency_ns: Histogram<u64>,
-    /// How long it took; of several threads the longest.
+    /// The length of the run; of several threads the longest.
     pub(crate) elapsed: Duration,
     pub(crate) lateness: Lateness,
     pub(crate) effort: Effort,
 }
 
-/// How well a schedule was kept.
+/// The accuracy with which a schedule was kept.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Lateness {
-    /// Requests of the schedule.
+    /// Requests in the schedule.
     pub(crate) scheduled: u64,
-    /// Sent late, since no connection was free when they were due.
+    /// Requests sent late because no connection was free when they were due.
     pub(crate) late_for_connections: u64,
-    /// Sent late although a connection was free: the generator was behind.
+    /// Requests sent late although a connection was free: the generator was behind.
     pub(crate) late_for_generator: u64,
-    /// Due before the end, and not sent.
+    /// Requests due before the end and not sent.
     pub(crate) unsent: u64,
-    /// The longest by which a request was sent after it was due, by whose fault.
+    /// The longest delay between due time and sending, by its cause, in nanoseconds.
     pub(crate) for_connections_max_ns: u64,
     pub(crate) for_generator_max_ns: u64,
 }
 
-/// What the generator itself took.
+/// The processor time of the generator itself.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Effort {
-    /// Processor time of the busiest thread over the time that it ran.
+    /// Processor time of the busiest thread divided by its running time.
     pub(crate) busy_share: f64,
-    /// The same for the time in which a thread could have run, and had no processor.
+    /// The largest share of its running time in which a thread was runnable without a processor.
     pub(crate) starved_share: f64,
 }
 
-/// The counts of one second of one thread, or of all.
+/// The counts of one second, of one thread or of all threads.
 #[derive(Clone, Debug)]
 pub(crate) struct Second {
-    /// Which second, from the beginning.
+    /// The number of the second, from the beginning of the run.
     pub(crate) number: u64,
-    /// How much of it was measured.
+    /// The measured part of the second.
     pub(crate) span: Duration,
     pub(crate) gets: u64,
     pub(crate) hits: u64,
@@ -104,14 +104,14 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// Counts failed requests.
+    /// Counts failed requests by the words of the error.
     pub(crate) fn count_errors(&mut self, words: &[u8], times: u64) {
         if times == 0 {
             return;
         }
         let words = &words[..words.len().min(ERROR_BYTES_MAX)];
         let mut kind = words.escape_ascii().to_string();
-        // A server may put anything into its errors.
+        // A server may send any words as errors, so the number of kinds is bounded.
         if self.errors.len() >= ERROR_KINDS_MAX && !self.errors.contains_key(&kind) {
             kind = "others".to_owned();
         }
@@ -145,7 +145,7 @@ impl Tally {
         self.effort.starved_share = self.effort.starved_share.max(other.effort.starved_share);
     }
 
-    /// Where there is no connection left the run has failed.
+    /// Marks the run as failed if no connection is left.
     pub(crate) fn end(&mut self) {
         if self.alive_connections == 0 {
             self.failed = self.failed.take().or(self.lost.take());
@@ -156,7 +156,7 @@ impl Tally {
         self.requests as f64 / self.elapsed.as_secs_f64().max(1e-9)
     }
 
-    /// `None` where there was no get.
+    /// Returns hits over gets; `None` without gets.
     pub(crate) fn hit_ratio(&self) -> Option<f64> {
         ratio(self.hits, self.gets)
     }
@@ -165,7 +165,7 @@ impl Tally {
         self.latency_ns.value_at_quantile(quantile) as f64 / 1000.0
     }
 
-    /// Was every request served with the right value?
+    /// True if every request was served with the right value.
     pub(crate) fn is_sound(&self) -> bool {
         self.wrong_values == 0 && self.errors.is_empty()
     }
@@ -188,7 +188,7 @@ impl Second {
         Self { number, span: Duration::ZERO, gets: 0, hits: 0, errors: 0, latency_ns: histogram(2) }
     }
 
-    /// Adds what another thread counted in the same second.
+    /// Adds the counts of another thread for the same second.
     pub(crate) fn add(&mut self, other: &Self) {
         self.span = self.span.max(other.span);
         self.gets += other.gets;
@@ -206,12 +206,12 @@ impl Second {
     }
 }
 
-/// `None` of nothing.
+/// Returns `part` over `whole`; `None` if `whole` is 0.
 pub(crate) fn ratio(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-/// Longer ones count as this.
+/// The largest latency in the histogram, in nanoseconds; longer ones count as this.
 const LATENCY_NS_MAX: u64 = 600_000_000_000;
 const ERROR_KINDS_MAX: usize = 32;
 const ERROR_BYTES_MAX: usize = 80;

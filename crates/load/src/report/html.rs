@@ -1,4 +1,4 @@
-//! The report as a page of HTML that needs nothing else.
+//! The report as a self-contained HTML page.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use crate::measure::series::Point;
 use crate::report::Report;
 use crate::report::plot::{Axis, Line, Plot, Unit, escape};
 
-/// The page.
+/// Returns the page.
 pub(crate) fn page(report: &Report<'_>) -> String {
     let mut page = format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\

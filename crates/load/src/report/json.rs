@@ -1,8 +1,8 @@
-//! JSON, written.
+//! A JSON writer.
 
 use std::fmt::Write;
 
-/// An object or an array that is being written.
+/// An object under construction.
 #[derive(Debug)]
 pub(crate) struct Json {
     text: String,
@@ -14,7 +14,7 @@ impl Json {
         Self { text: "{".to_owned(), is_empty: true }
     }
 
-    /// Adds a member that is JSON already.
+    /// Adds a member whose value is JSON already.
     pub(crate) fn raw(&mut self, name: &str, json: &str) -> &mut Self {
         if !std::mem::take(&mut self.is_empty) {
             self.text.push(',');
@@ -35,7 +35,7 @@ impl Json {
         self.raw(name, &count.into().to_string())
     }
 
-    /// A number with so many places; none is `null`.
+    /// Adds a number with `places` decimal places; `None` is `null`.
     pub(crate) fn number(
         &mut self,
         name: &str,
@@ -47,13 +47,13 @@ impl Json {
         self.raw(name, &text.map_or("null".to_owned(), |number| format!("{number:.places$}")))
     }
 
-    /// The whole of it.
+    /// Returns the finished object.
     pub(crate) fn end(&self) -> String {
         format!("{}}}", self.text)
     }
 }
 
-/// An array of what is JSON already.
+/// Returns an array of values that are JSON already.
 pub(crate) fn array(members: impl IntoIterator<Item = String>) -> String {
     format!("[{}]", members.into_iter().collect::<Vec<_>>().join(","))
 }
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_with_everything_in_it() {
+    fn an_object_holds_members_of_every_kind() {
         let mut json = Json::new();
         json.text("a\"b", "c\\d\n").count("n", 7_u32).number("x", 1.25, 1).number("y", None, 3);
         json.raw("z", &array(["1".to_owned(), "2".to_owned()]));

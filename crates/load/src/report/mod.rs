@@ -1,4 +1,4 @@
-//! What a run says in the end: for people and for programs.
+//! The report of a run, as text and as JSON.
 
 pub(crate) mod html;
 pub(crate) mod json;
@@ -14,7 +14,7 @@ use crate::options::{LoadArguments, name};
 use crate::report::json::{Json, array};
 use crate::report::units::latency;
 
-/// A run and what it was asked to be.
+/// The results of a run and its options.
 pub(crate) struct Report<'a> {
     pub(crate) arguments: &'a LoadArguments,
     pub(crate) tally: &'a Tally,
@@ -23,7 +23,7 @@ pub(crate) struct Report<'a> {
     was_stopped: bool,
 }
 
-/// The percentiles of all reports, with their names there and in JSON.
+/// The percentiles of all reports: the name in text, the name in JSON, the quantile.
 pub(crate) const PERCENTILES: [(&str, &str, f64); 5] = [
     ("p50", "p50_us", 0.5),
     ("p90", "p90_us", 0.9),
@@ -47,7 +47,7 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// For people.
+    /// Returns the report as text.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         writeln!(text, "{}, {:.1} s", self.workload(), self.tally.elapsed.as_secs_f64())
@@ -61,7 +61,7 @@ impl<'a> Report<'a> {
         text
     }
 
-    /// The names and values of the table.
+    /// The rows of the table: name and value.
     pub(crate) fn rows(&self) -> Vec<(String, String)> {
         let tally = self.tally;
         let mut rows = vec![
@@ -79,7 +79,7 @@ impl<'a> Report<'a> {
         );
         if tally.lost_connections > 0 {
             let (lost, reopened) = (tally.lost_connections, tally.reopened_connections);
-            let lost = format!("{lost} lost, {reopened} opened anew");
+            let lost = format!("{lost} lost, {reopened} reopened");
             rows.push(("connections".to_owned(), lost));
         }
         let quantiles = PERCENTILES.map(|(name, _, quantile)| {
@@ -92,7 +92,7 @@ impl<'a> Report<'a> {
             rows.push((
                 "sent late".to_owned(),
                 format!(
-                    "{} for want of a free connection (at most {}), {} by the generator (at most {})",
+                    "{} for lack of a free connection (at most {}), {} by the generator (at most {})",
                     lateness.late_for_connections,
                     latency(lateness.for_connections_max_ns as f64 / 1e3),
                     lateness.late_for_generator,
@@ -112,7 +112,7 @@ impl<'a> Report<'a> {
         rows
     }
 
-    /// What stands between these numbers and the server.
+    /// Returns notes about conditions that distort the results.
     pub(crate) fn notes(&self) -> Vec<String> {
         let Tally { effort, lateness, .. } = self.tally;
         let mut notes = Vec::new();
@@ -121,7 +121,7 @@ impl<'a> Report<'a> {
         }
         if effort.busy_share > BUSY_SHARE_MAX {
             let what = match self.arguments.rate {
-                Some(_) => "it is near what it can do: part of the latency is its own",
+                Some(_) => "it is near its limit: part of the latency is its own",
                 None => "the rate may be its own limit rather than the server's",
             };
             notes.push(format!(
@@ -156,7 +156,7 @@ impl<'a> Report<'a> {
         notes
     }
 
-    /// For programs: one object on one line.
+    /// Returns the report as one JSON object on one line.
     pub(crate) fn json(&self) -> String {
         let (arguments, tally) = (self.arguments, self.tally);
         let mut json = Json::new();
@@ -198,7 +198,7 @@ impl<'a> Report<'a> {
         json.end()
     }
 
-    /// A number, or the two ends of a range; `null` where a trace says it.
+    /// The size of values as a number, or the two ends of a range; `null` if a trace has the sizes.
     fn value_bytes_json(&self) -> String {
         let sizes = self.arguments.sizes().to_string();
         match (self.has_sizes_of_trace(), sizes.split_once('-')) {
@@ -214,7 +214,7 @@ impl<'a> Report<'a> {
         from_trace && arguments.value_bytes.is_none()
     }
 
-    /// `null` in a closed loop.
+    /// The schedule's lateness; `null` in a closed loop.
     fn schedule_json(&self) -> String {
         if self.arguments.rate.is_none() {
             return "null".to_owned();
@@ -239,7 +239,8 @@ impl<'a> Report<'a> {
         )
     }
 
-    /// Percentiles with their latencies in microseconds, each step halving what is left above.
+    /// Returns percentiles with their latencies in microseconds. Each step halves the rest above
+    /// it.
     pub(crate) fn percentiles(&self) -> Vec<(f64, f64)> {
         let latency_ns = &self.tally.latency_ns;
         if latency_ns.is_empty() {
@@ -255,7 +256,7 @@ impl<'a> Report<'a> {
         percentiles
     }
 
-    /// What was asked, in a line.
+    /// Returns a one-line summary of the workload.
     pub(crate) fn workload(&self) -> String {
         let arguments = self.arguments;
         let mut text = arguments.mode_name();
@@ -303,7 +304,7 @@ fn point_json(point: &Point) -> String {
 }
 
 const BUSY_SHARE_MAX: f64 = 0.9;
-/// Above it, what is measured is the machine too.
+/// Above this share the results measure the machine too.
 pub(crate) const STARVED_SHARE_MAX: f64 = 0.05;
 const LATE_SHARE_MAX: f64 = 0.001;
 const STEPS_PER_HALVING: u32 = 4;

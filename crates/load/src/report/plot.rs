@@ -6,33 +6,33 @@ use crate::report::units::{count, latency};
 
 /// A plot of lines over a common horizontal axis.
 pub(crate) struct Plot<'a> {
-    /// What the vertical axis has, for readers who do not see it.
+    /// The accessible name of the plot.
     pub(crate) title: &'a str,
     pub(crate) lines: Vec<Line<'a>>,
     pub(crate) horizontal: Axis,
     pub(crate) vertical: Axis,
 }
 
-/// Points that are joined.
+/// A line through points.
 pub(crate) struct Line<'a> {
     pub(crate) name: &'a str,
-    /// A class of the page's style, which has its colour.
+    /// The CSS class that gives the line its colour.
     pub(crate) class: &'a str,
     pub(crate) points: Vec<(f64, f64)>,
 }
 
-/// How numbers become places.
+/// The mapping of numbers to positions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Axis {
-    /// Seconds, or counts, from 0 on.
+    /// Linear from 0 on.
     Linear(Unit),
-    /// Latencies in microseconds, each decade as wide as the next.
+    /// Latencies in microseconds, each decade of the same width.
     Log,
-    /// Percentiles: 90, 99, 99.9 and so on have the same distance.
+    /// Percentiles: 90, 99, 99.9 and so on at equal distances.
     Percentile,
 }
 
-/// What the numbers of a linear axis are.
+/// The unit of a linear axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Unit {
     Seconds,
@@ -47,7 +47,7 @@ struct Scale {
 }
 
 impl Plot<'_> {
-    /// The element `svg`, whose colours are those of the page.
+    /// Returns the `svg` element; the page's style colours it.
     pub(crate) fn svg(&self) -> String {
         let numbers = |of: fn(&(f64, f64)) -> f64| {
             self.lines.iter().flat_map(move |line| line.points.iter().map(of))
@@ -111,7 +111,7 @@ fn push_line(svg: &mut String, line: &Line<'_>, placed: &[(f64, f64)]) {
     }
     let class = line.class;
     push(svg, format_args!("<path class=\"line {class}\" d=\"{path}\"/>"));
-    // A lone point has no line, and few are better seen with dots.
+    // A single point has no line, and a few points are easier to see as dots.
     for (x, y) in placed.iter().filter(|_| placed.len() <= DOTS_MAX) {
         push(
             svg,
@@ -123,7 +123,7 @@ fn push_line(svg: &mut String, line: &Line<'_>, placed: &[(f64, f64)]) {
 impl Scale {
     fn new(axis: Axis, numbers: impl Iterator<Item = f64>) -> Self {
         let (mut min, mut max) = (f64::INFINITY, f64::NEG_INFINITY);
-        // The last of all has no place on that axis: it stands at its end.
+        // The 100th percentile has no place on that axis, so it is drawn at the end.
         for number in numbers.filter(|number| axis != Axis::Percentile || *number < 100.0) {
             (min, max) = (min.min(number), max.max(number));
         }
@@ -146,7 +146,7 @@ impl Scale {
         Self { axis, from, to }
     }
 
-    /// From 0 to 1.
+    /// Returns the position of a number, from 0 to 1.
     fn place(&self, number: f64) -> f64 {
         let along = |number: f64| match self.axis {
             Axis::Linear(_) => number,
@@ -181,7 +181,7 @@ impl Scale {
     }
 }
 
-/// A round number of which 3 to 8 go into `to`.
+/// Returns a round number that divides `to` into 3 to 8 steps.
 fn step(to: f64) -> f64 {
     let decade = 10_f64.powf((to / 4.0).log10().floor());
     let steps = [1.0, 2.0, 5.0].map(|digit| digit * decade);
@@ -189,7 +189,7 @@ fn step(to: f64) -> f64 {
     step.unwrap_or(decade)
 }
 
-/// Text that has no meaning to HTML.
+/// Escapes the characters that are special in HTML.
 pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

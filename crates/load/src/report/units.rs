@@ -1,6 +1,6 @@
-//! Numbers as people read them.
+//! Human-readable numbers.
 
-/// A latency, given in microseconds, with three digits and its unit.
+/// Formats a latency in microseconds with three digits and a unit.
 pub(crate) fn latency(us: f64) -> String {
     match us {
         ..1_000.0 => format!("{} us", digits(us)),
@@ -9,7 +9,7 @@ pub(crate) fn latency(us: f64) -> String {
     }
 }
 
-/// A count with three digits, with k or M.
+/// Formats a count with three digits and k or M.
 pub(crate) fn count(number: f64) -> String {
     match number {
         ..1_000.0 => digits(number),
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn three_digits_and_a_unit() {
+    fn numbers_have_three_digits_and_a_unit() {
         let shown = [0.0, 9.0, 52.13, 999.4, 1_500.0, 20_000.0, 3_000_000.0].map(latency);
         assert_eq!(shown, ["0 us", "9 us", "52.1 us", "999 us", "1.5 ms", "20 ms", "3 s"]);
         let shown = [0.0, 800.0, 401_407.0, 2_340_000.0].map(count);

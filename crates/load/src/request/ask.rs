@@ -1,4 +1,4 @@
-//! Requests to bytes, and to what waits for their answers.
+//! Encodes requests and notes them as pending.
 
 use std::collections::VecDeque;
 
@@ -14,16 +14,16 @@ pub(crate) struct Ask {
     dialect: Dialect,
     multiget: u32,
     source: Source,
-    /// Sets that come next, since gets have missed.
+    /// Sets of missed keys, which come next.
     pub(crate) missed: VecDeque<Drawn>,
     pool: Pool,
-    /// The request written last; kept for their memory.
+    /// The keys of the last get, and the value of the last set, kept to reuse their memory.
     numbers: Vec<u32>,
     keys: Vec<[u8; KEY_BYTES]>,
     value: Vec<u8>,
 }
 
-/// Where requests come from.
+/// The source of requests.
 pub(crate) enum Source {
     Drawn(Draw),
     /// A set of every key, from this one on.
@@ -44,10 +44,10 @@ impl Ask {
         }
     }
 
-    /// Appends the next request; `false` where there is none any more.
+    /// Appends the next request. Returns `false` if there are no more.
     ///
     /// # Errors
-    /// It cannot be said in this protocol.
+    /// The request cannot be encoded in this protocol.
     pub(crate) fn push(
         &mut self,
         out: &mut Vec<u8>,

@@ -1,4 +1,4 @@
-//! Which request comes next.
+//! Chooses the next request.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,17 +15,17 @@ use crate::options::LoadArguments;
 use crate::request::sizes::{Sizes, VALUE_BYTES_MAX};
 use crate::trace::{Operation, Trace};
 
-/// A request, by the number of its key.
+/// A request, with the number of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Drawn {
     pub(crate) key: u32,
     pub(crate) is_get: bool,
-    /// What a set stores.
+    /// The size of the value that a set stores, in bytes.
     pub(crate) value_bytes: u32,
     pub(crate) ttl_secs: u32,
 }
 
-/// What is drawn from, read once for all threads.
+/// The data that requests are drawn from, read once for all threads.
 #[derive(Clone, Debug)]
 pub(crate) struct Pool {
     key_count: u32,
@@ -33,22 +33,24 @@ pub(crate) struct Pool {
     skew: f64,
     ttl_secs: Option<u32>,
     sizes: Sizes,
-    /// Where sizes come from a trace: that of each key's value.
+    /// The size of each key's value, if the sizes come from a trace.
     sizes_of_keys: Option<Arc<[u32]>>,
     trace: Option<Arc<Trace>>,
     plays_trace: bool,
-    /// The next request of the trace, for whichever thread comes first.
+    /// The index of the trace's next request, which all threads share.
     cursor: Arc<AtomicU64>,
 }
 
 impl Pool {
+    /// Reads the traces that the options name.
+    ///
     /// # Errors
-    /// The trace cannot be read, or has values that are too large.
+    /// A trace cannot be read, or has values that are too large.
     pub(crate) fn new(arguments: &LoadArguments) -> Result<Self> {
         let read = |path: &Path| Trace::read(path, None, 1);
         let trace = arguments.trace.as_deref().map(read).transpose()?;
         let sizes_of = arguments.sizes_of.as_deref().map(read).transpose()?;
-        // A size given on the command line stands above that of the trace.
+        // A size on the command line overrides that of the trace.
         let sized =
             sizes_of.as_ref().or(trace.as_ref()).filter(|_| arguments.value_bytes.is_none());
         let sizes_of_keys = sized.map(sizes_of_keys);
@@ -78,7 +80,7 @@ impl Pool {
         })
     }
 
-    /// So many keys, all alike.
+    /// A pool of `key_count` keys, requested uniformly.
     #[cfg(test)]
     pub(crate) fn of_keys(key_count: u32) -> Self {
         Self {
@@ -98,9 +100,9 @@ impl Pool {
         self.key_count
     }
 
-    /// May the value of this key have so many bytes?
+    /// True if the value of this key may have this size.
     pub(crate) fn is_size_of(&self, key: u32, value_bytes: usize) -> bool {
-        // A trace gives a key one size after another; a value read may be of any of them.
+        // A trace may give a key several sizes; a read may return a value of any of them.
         self.has_changing_sizes() || self.value_bytes(key) as usize == value_bytes
     }
 
@@ -108,16 +110,16 @@ impl Pool {
         self.plays_trace && self.sizes_of_keys.is_some()
     }
 
-    /// The set that stores this key.
+    /// Returns the set that stores this key.
     pub(crate) fn set(&self, key: u32) -> Drawn {
         let value_bytes = self.value_bytes(key);
         Drawn { key, is_get: false, value_bytes, ttl_secs: self.ttl_secs.unwrap_or(0) }
     }
 
-    /// The set that brings a key that a get has missed.
+    /// Returns the set that stores a key after a get missed it.
     pub(crate) fn fill(&self, key: u32, asked: Drawn) -> Drawn {
         match self.plays_trace {
-            // Size and TTL stand in the line of the get.
+            // The trace's line of the get holds the size and the TTL.
             true => Drawn { is_get: false, ..asked },
             false => self.set(key),
         }
@@ -131,7 +133,7 @@ impl Pool {
     }
 }
 
-/// The sizes that the keys of a trace have at first.
+/// Returns the first size that the trace gives to each key.
 fn sizes_of_keys(trace: &Trace) -> Arc<[u32]> {
     let mut sizes = Vec::with_capacity(trace.key_count() as usize);
     for (_, request) in trace.requests() {
@@ -146,7 +148,7 @@ fn value_bytes(item_bytes: u32) -> u32 {
     item_bytes.saturating_sub(KEY_BYTES as u32)
 }
 
-/// Draws requests for one thread.
+/// Draws the requests of one thread.
 pub(crate) struct Draw {
     pool: Pool,
     random: SmallRng,
@@ -154,7 +156,7 @@ pub(crate) struct Draw {
 }
 
 impl Draw {
-    /// Another thread draws other requests, every run the same ones.
+    /// Seeds the generator by the thread, so that threads differ and runs repeat.
     pub(crate) fn new(pool: &Pool, thread: u32) -> Self {
         let zipf = (pool.skew > 0.0).then(|| {
             Zipf::new(f64::from(pool.key_count), pool.skew).expect("both numbers are above 0")
@@ -163,7 +165,7 @@ impl Draw {
         Self { pool: pool.clone(), random, zipf }
     }
 
-    /// The next request.
+    /// Draws the next request.
     pub(crate) fn next(&mut self) -> Drawn {
         let Some(trace) = &self.pool.trace else {
             let key = self.key();
@@ -186,7 +188,7 @@ impl Draw {
         }
     }
 
-    /// A further key of the same get.
+    /// Draws a further key of the same get.
     pub(crate) fn next_key(&mut self) -> u32 {
         match &self.pool.trace {
             Some(trace) => {
@@ -213,16 +215,16 @@ impl Draw {
         }
     }
 
-    /// From 0 to below 1.
+    /// Returns a number from 0 to below 1.
     fn share(&mut self) -> f64 {
         (rand::Rng::next_u64(&mut self.random) >> 11) as f64 / (1u64 << 53) as f64
     }
 }
 
-/// The bytes of every key.
+/// The length of every key, in bytes.
 pub(crate) const KEY_BYTES: usize = 20;
 
-/// The key with this number.
+/// Returns the key with this number.
 pub(crate) fn key(number: u32) -> [u8; KEY_BYTES] {
     let mut key = *b"bench:00000000000000";
     let mut rest = number;
@@ -255,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn without_skew_all_keys_are_drawn_alike_and_none_beyond_them() {
+    fn without_skew_the_draw_is_uniform_over_the_keys() {
         let drawn = times_drawn(&pool(10, 0.0, 1.0));
         assert!(drawn.iter().all(|times| (900..1100).contains(times)), "{drawn:?}");
     }

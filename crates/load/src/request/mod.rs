@@ -1,4 +1,4 @@
-//! What is asked for, and when.
+//! The content and the due times of requests.
 
 pub(crate) mod ask;
 pub(crate) mod draw;

@@ -1,10 +1,10 @@
-//! When requests are due.
+//! The due times of requests.
 
-/// The due times of one thread, in nanoseconds from the beginning. All threads together have the rate's,
-/// evenly spread.
+/// The due times of one thread, in nanoseconds from the beginning. All threads together have the
+/// given rate, evenly spread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Schedule {
-    /// Nanoseconds from request to request of all threads.
+    /// Nanoseconds between consecutive requests of all threads together.
     step_ns: f64,
     next: u64,
     thread_count: u64,
@@ -12,7 +12,7 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// A thread's part of `rate` requests a second for so many seconds.
+    /// One thread's part of `rate` requests a second for `seconds` seconds.
     pub(crate) fn new(rate: f64, seconds: u64, thread: u32, thread_count: u32) -> Self {
         Self {
             step_ns: 1e9 / rate,
@@ -22,19 +22,19 @@ impl Schedule {
         }
     }
 
-    /// When the next request is due; `None` after the last one.
+    /// Returns the due time of the next request; `None` after the last one.
     pub(crate) fn due_ns(&self) -> Option<u64> {
-        // Each from the beginning, so that no error adds up.
+        // Computed from the beginning, so that errors do not accumulate.
         let due_ns = (self.next as f64 * self.step_ns) as u64;
         (self.next < self.end).then_some(due_ns)
     }
 
-    /// Goes on to the request after it.
+    /// Moves to the following request.
     pub(crate) fn advance(&mut self) {
         self.next += self.thread_count;
     }
 
-    /// Requests that are not passed.
+    /// Returns the number of requests left.
     pub(crate) fn left(&self) -> u64 {
         self.end.saturating_sub(self.next).div_ceil(self.thread_count)
     }

@@ -1,10 +1,10 @@
-//! How large values are.
+//! The sizes of values.
 
 use std::fmt;
 
 use crate::mix::mix;
 
-/// The sizes that values have, both ends included: each key has one of its own.
+/// A range of value sizes in bytes, both ends included. Each key has its own size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sizes {
     min: u32,
@@ -14,10 +14,10 @@ pub(crate) struct Sizes {
 impl Sizes {
     pub(crate) const DEFAULT: Self = Self { min: 100, max: 100 };
 
-    /// Reads a number, or two with a hyphen between them.
+    /// Parses a number, or two with a hyphen between them.
     ///
     /// # Errors
-    /// What was expected instead.
+    /// The text is no size; the message names the expected form.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let number = |text: &str| match text.parse() {
             Ok(bytes @ ..=VALUE_BYTES_MAX) => Ok(bytes),
@@ -28,11 +28,11 @@ impl Sizes {
         let sizes = Self { min: number(min)?, max: number(max)? };
         match sizes.min <= sizes.max {
             true => Ok(sizes),
-            false => Err(format!("{min} is more than {max}")),
+            false => Err(format!("the minimum {min} exceeds the maximum {max}")),
         }
     }
 
-    /// The size of the value of this key.
+    /// Returns the size of the value of this key.
     pub(crate) fn of_key(self, number: u32) -> u32 {
         let span = u64::from(self.max - self.min) + 1;
         self.min + ((u128::from(mix(u64::from(number))) * u128::from(span)) >> 64) as u32
@@ -52,7 +52,7 @@ impl fmt::Display for Sizes {
     }
 }
 
-/// The largest value, in bytes: what servers accept unless told otherwise.
+/// The largest value that servers accept by default, in bytes.
 pub(crate) const VALUE_BYTES_MAX: u32 = 1 << 20;
 
 #[cfg(test)]
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_is_used_to_both_ends_and_a_number_alone() {
+    fn a_range_includes_both_ends_and_a_number_is_exact() {
         let sizes = Sizes::parse("3-7").unwrap();
         let mut seen = [0; 10];
         (0..10_000).for_each(|key| seen[sizes.of_key(key) as usize] += 1);
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn other_words_are_refused() {
+    fn an_invalid_size_is_refused() {
         for bad in ["", "-", "1-", "-1", "x", "1-2-3", "7-3", "1048577"] {
             assert!(Sizes::parse(bad).is_err(), "{bad:?}");
         }

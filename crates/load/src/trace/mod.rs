@@ -1,10 +1,10 @@
-//! Request traces: text to requests.
+//! Request traces: parses text into requests.
 //!
-//! A trace is lines of `key[,size[,ttl[,op]]]`, compressed by zstd. Keys are numbered in the order in
-//! which they appear. The size, of key and value, stands at a key's first appearance and at every set,
-//! and holds until it is given again; a trace without sizes takes them from [`Sizes`]. The ttl, in
-//! seconds, is that of its own line only: 0 or none is for ever. An op of 1 is a set, none is a
-//! look-aside get: a get, and a set where it misses.
+//! A trace is lines of `key[,size[,ttl[,op]]]`, compressed by zstd. Keys are numbered in the order
+//! of their first appearance. The size covers key and value. It stands at a key's first appearance
+//! and at every set, and holds until the trace gives another; a trace without sizes takes them from
+//! [`Sizes`]. The TTL, in seconds, belongs to its own line only: 0 or none is for ever. An op of 1
+//! is a set. No op is a look-aside get: a get, and a set if it misses.
 
 mod sizes;
 
@@ -24,31 +24,31 @@ pub struct Trace {
     has_ttls: bool,
 }
 
-/// One request, with the size of its item where the line leaves it out.
+/// A request, with the size of its item even if its line omits it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// The key's number.
     pub id: u32,
     /// The operation.
     pub operation: Operation,
-    /// Bytes of key and value, scaled.
+    /// Bytes of key and value, multiplied by the scale.
     pub item_bytes: u32,
-    /// How long what it sets shall live, in seconds; 0 is for ever.
+    /// The TTL of a set, in seconds; 0 is for ever.
     pub ttl_secs: u32,
 }
 
-/// What is requested.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// A get, and a set where it misses.
+    /// A get, and a set if it misses.
     LookAside,
     /// A set.
     Set,
 }
 
 impl Trace {
-    /// Reads a trace and multiplies its sizes by `scale`. Where the trace has no sizes they come from
-    /// the file `sizes`, or from [`Sizes::FILE_NAME`] beside the trace.
+    /// Reads a trace and multiplies its sizes by `scale`. A trace without sizes takes them from the
+    /// file `sizes`, or from [`Sizes::FILE_NAME`] in the trace's folder.
     ///
     /// # Errors
     /// Names the file and the line that cannot be read.
@@ -65,35 +65,35 @@ impl Trace {
         Ok(reader.trace)
     }
 
-    /// Reads a trace, with its sizes, that a test has written down.
+    /// Parses an uncompressed trace with sizes, for tests.
     pub fn of_lines(lines: &str) -> Result<Self> {
         let mut reader = Reader::new(1, || bail!("no sizes"));
         reader.read_lines(lines.as_bytes())?;
         Ok(reader.trace)
     }
 
-    /// How many requests there are.
+    /// Returns the number of requests.
     pub fn request_count(&self) -> usize {
         self.requests.len()
     }
 
-    /// One of the requests.
+    /// Returns the request with this index.
     pub fn request(&self, index: usize) -> &Request {
         &self.requests[index]
     }
 
-    /// How many keys there are.
+    /// Returns the number of keys.
     pub fn key_count(&self) -> u32 {
         self.key_count
     }
 
-    /// Does anything expire?
+    /// True if any item has a TTL.
     pub fn has_ttls(&self) -> bool {
         self.has_ttls
     }
 
-    /// The requests, each with the second it falls in: a trace with ttls spans a day in equal steps, in
-    /// any other a second has 1,000 requests.
+    /// Returns the requests, each with its second. A trace with TTLs spans a day in equal steps;
+    /// any other has 1,000 requests in a second.
     pub fn requests(&self) -> impl Iterator<Item = (u32, &Request)> {
         let second_of = |index: usize| {
             let second = if self.has_ttls {
@@ -107,13 +107,13 @@ impl Trace {
     }
 }
 
-/// Makes requests of lines.
+/// Parses lines into requests.
 struct Reader<F> {
     scale: u32,
-    /// Reads the sizes once one is needed.
+    /// Reads the sizes when the first one is needed.
     read_sizes: F,
     sizes: Option<Sizes>,
-    /// The size of each key's item, scaled, as it was last given.
+    /// The last size of each key's item, multiplied by the scale.
     known: Vec<u32>,
     trace: Trace,
 }
@@ -132,7 +132,7 @@ impl<F: Fn() -> Result<Sizes>> Reader<F> {
             }
             self.read_line(line.trim_ascii_end()).with_context(|| format!("line {number}"))?;
         }
-        ensure!(!self.trace.requests.is_empty(), "it has no requests");
+        ensure!(!self.trace.requests.is_empty(), "the trace has no requests");
         self.trace.key_count = u32::try_from(self.known.len())?;
         Ok(())
     }
@@ -140,7 +140,7 @@ impl<F: Fn() -> Result<Sizes>> Reader<F> {
     fn read_line(&mut self, line: &[u8]) -> Result<()> {
         let mut words = line.split(|byte| *byte == b',');
         let mut number = |name| words.next().map(|word| number(word, name)).transpose();
-        let id = number("key")?.context("an empty line, expected key[,size[,ttl[,op]]]")?;
+        let id = number("key")?.context("the line is empty, expected key[,size[,ttl[,op]]]")?;
         let size = number("size")?;
         let ttl_secs = number("ttl")?.unwrap_or(0);
         let operation = match number("op")? {
@@ -155,7 +155,7 @@ impl<F: Fn() -> Result<Sizes>> Reader<F> {
         Ok(())
     }
 
-    /// The size a line gives to its item, or an earlier line did.
+    /// Returns the size that this line, or an earlier one, gives to the item.
     fn item_bytes(&mut self, id: u32, size: Option<u32>) -> Result<u32> {
         let first_time = id as usize == self.known.len();
         let size = match size {
@@ -168,7 +168,7 @@ impl<F: Fn() -> Result<Sizes>> Reader<F> {
         };
         let item_bytes = size
             .checked_mul(self.scale)
-            .with_context(|| format!("{size} bytes times {} are too many", self.scale))?;
+            .with_context(|| format!("{size} bytes times {} exceed the limit", self.scale))?;
         match self.known.get_mut(id as usize) {
             Some(known) => *known = item_bytes,
             None if first_time => self.known.push(item_bytes),
@@ -177,7 +177,7 @@ impl<F: Fn() -> Result<Sizes>> Reader<F> {
         Ok(item_bytes)
     }
 
-    /// The size of an item of which no line has one.
+    /// Returns the size of an item whose lines have none.
     fn size_without(&mut self, id: u32) -> Result<u32> {
         let sizes = match self.sizes.take() {
             Some(sizes) => sizes,
@@ -196,7 +196,7 @@ fn number(word: &[u8], name: &str) -> Result<u32> {
     })
 }
 
-/// Keys are dense, so that memory follows from the lines and never from a number on one of them.
+/// Keys must be dense, so that the number of lines bounds the memory, not a number on one of them.
 fn out_of_order(id: u32, key_count: usize) -> anyhow::Error {
     anyhow!("key {id} appears before key {key_count}: keys are numbered as they appear")
 }
@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn a_bad_line_is_named_with_what_was_expected() {
         for (text, expected) in [
-            ("", "it has no requests"),
+            ("", "the trace has no requests"),
             ("0,1\n\n", "line 2: the key is \"\", expected a number"),
             ("0,x\n", "line 1: the size is \"x\", expected a number"),
             ("0,1,-1\n", "line 1: the ttl is \"-1\", expected a number"),
@@ -262,7 +262,7 @@ mod tests {
                 "line 2: key 4000000000 appears before key 1: keys are numbered as they appear",
             ),
             ("0,1\n2\n", "line 2: key 2 appears before key 1: keys are numbered as they appear"),
-            ("0,4294967295\n", "line 1: 4294967295 bytes times 3 are too many"),
+            ("0,4294967295\n", "line 1: 4294967295 bytes times 3 exceed the limit"),
             ("0\n", "line 1: no sizes here"),
         ] {
             assert_eq!(format!("{:#}", read(text, 3).unwrap_err()), expected, "{text:?}");

@@ -1,4 +1,4 @@
-//! The sizes of items in traces that have none.
+//! Item sizes for traces without sizes.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// The name of the file beside a trace that is read where no other is named.
+    /// The name of the default file, in the trace's folder.
     pub const FILE_NAME: &'static str = "sizes-kvcache_reg.txt";
 
     /// Reads a file of quantiles, one a line, in bytes.
@@ -31,7 +31,7 @@ impl Sizes {
     fn parse(text: &str) -> Result<Self> {
         let quantile = |(index, line): (usize, &str)| {
             let line = line.trim_ascii();
-            line.parse().with_context(|| format!("line {}: {line:?} is no number", index + 1))
+            line.parse().with_context(|| format!("line {}: {line:?} is not a number", index + 1))
         };
         let quantiles = text.lines().enumerate().map(quantile).collect::<Result<Vec<u32>>>()?;
         let found = quantiles.len();
@@ -39,8 +39,8 @@ impl Sizes {
         Ok(Self { quantiles })
     }
 
-    /// The size of the item with this id, key and value, in bytes: a quantile by chance and up to 63
-    /// bytes more, so that there are more sizes than quantiles.
+    /// Returns the size of the item with this id, key and value, in bytes: a pseudo-random quantile
+    /// plus up to 63 bytes, so that there are more sizes than quantiles.
     pub fn item_bytes(&self, id: u32) -> u32 {
         let mixed = mix(u64::from(id));
         let quantile = self.quantiles[(mixed % QUANTILE_COUNT as u64) as usize];
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_size_is_a_quantile_and_a_remainder_both_drawn_by_the_id() {
+    fn the_id_chooses_the_quantile_and_the_remainder_of_a_size() {
         let text: String = (0..1024).map(|quantile| format!("{}\n", quantile * 100)).collect();
         let sizes = Sizes::parse(&text).unwrap();
         // mix(0) is 0xE220A8397B1DCDAF.
@@ -63,9 +63,9 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_other_lines_is_refused() {
+    fn an_invalid_file_is_refused() {
         let message = |text: &str| format!("{:#}", Sizes::parse(text).unwrap_err());
         assert_eq!(message("1\n2\n"), "2 lines, expected 1024");
-        assert!(message("1\nx\n").starts_with("line 2: \"x\" is no number"));
+        assert!(message("1\nx\n").starts_with("line 2: \"x\" is not a number"));
     }
 }

@@ -1,4 +1,4 @@
-//! The way to the server on which nobody waits: a socket, plain, with TLS or for datagrams.
+//! A non-blocking connection to the server: a plain socket, TLS, or datagrams.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -14,21 +14,21 @@ use crate::connect::connect;
 use crate::wire::datagrams::Datagrams;
 use crate::wire::login::Login;
 
-/// How TLS is spoken to the server.
+/// The TLS configuration.
 #[derive(Clone, Debug)]
 pub(crate) struct Tls {
     pub(crate) config: Arc<ClientConfig>,
     pub(crate) name: ServerName<'static>,
 }
 
-/// A socket that is not waited for.
+/// A non-blocking socket.
 #[derive(Debug)]
 pub(crate) struct Channel {
     socket: Socket,
     layer: Layer,
 }
 
-/// What lies between the socket and the bytes.
+/// The layer between the socket and the bytes of the protocol.
 #[derive(Debug)]
 enum Layer {
     Plain,
@@ -37,10 +37,11 @@ enum Layer {
 }
 
 impl Channel {
-    /// Connects, and waits for that; from then on nothing waits.
+    /// Connects, and waits for the connection, the TLS handshake and the login. From then on
+    /// nothing blocks.
     ///
     /// # Errors
-    /// Nobody accepts the connection, the two do not agree on TLS, or the login is refused.
+    /// The server does not accept the connection, TLS cannot be agreed on, or the login is refused.
     pub(crate) fn open(
         address: &Address,
         tls: Option<&Tls>,
@@ -69,32 +70,33 @@ impl Channel {
         Ok(Self { socket, layer })
     }
 
-    /// A socket for datagrams; nobody has to accept it.
+    /// Opens a socket for datagrams. No server has to accept it.
     ///
     /// # Errors
-    /// There is no such address.
+    /// The address cannot be resolved.
     pub(crate) fn of_datagrams(address: &Address) -> Result<Self> {
         let socket = Datagrams::connect(address)?;
         socket.set_nonblocking(true)?;
         Ok(Self { socket, layer: Layer::Datagrams(Box::default()) })
     }
 
-    /// May requests and answers be lost on the way?
+    /// True if requests and answers may be lost on the way.
     pub(crate) fn is_lossy(&self) -> bool {
         matches!(self.layer, Layer::Datagrams(_))
     }
 
-    /// Sends what it can; how much that was.
+    /// Sends as many bytes as it can without blocking. Returns their number, 0 if the socket is
+    /// full.
     ///
     /// # Errors
-    /// The connection has ended. Never that it would have to wait: then it takes nothing.
+    /// The connection has ended.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let tls = match &mut self.layer {
             Layer::Plain => return not_now(self.socket.write(bytes)),
             Layer::Datagrams(layer) => return not_now(layer.send(&mut self.socket, bytes)),
             Layer::Tls(tls) => tls,
         };
-        // One record buffer is held here at most: what follows waits with the caller.
+        // At most one record buffer is kept here; the caller keeps the rest.
         if flush(tls, &mut self.socket)? && !bytes.is_empty() {
             let taken = tls.writer().write(bytes)?;
             flush(tls, &mut self.socket)?;
@@ -103,12 +105,12 @@ impl Channel {
         Ok(0)
     }
 
-    /// Is something encrypted and not sent?
+    /// True if encrypted bytes are not sent yet.
     pub(crate) fn has_unsent(&self) -> bool {
         matches!(&self.layer, Layer::Tls(tls) if tls.wants_write())
     }
 
-    /// Receives what is there: `None` where there is nothing now.
+    /// Receives the available bytes. Returns `None` if there are none now.
     ///
     /// # Errors
     /// The connection has ended.
@@ -134,7 +136,7 @@ impl Channel {
         }
     }
 
-    /// May there be more, after a receive of so many bytes into a buffer of that size?
+    /// True if more bytes may be available after a receive of `received` bytes into this buffer.
     pub(crate) fn may_have_more(&self, received: usize, buffer_bytes: usize) -> bool {
         !matches!(self.layer, Layer::Plain) || received == buffer_bytes
     }
@@ -146,7 +148,7 @@ impl AsFd for Channel {
     }
 }
 
-/// Sends records; has all been sent?
+/// Sends records. Returns true if all are sent.
 fn flush(tls: &mut ClientConnection, socket: &mut Socket) -> io::Result<bool> {
     while tls.wants_write() {
         if not_now(tls.write_tls(socket))? == 0 {

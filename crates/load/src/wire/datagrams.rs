@@ -1,5 +1,5 @@
-//! Requests by UDP: each is one datagram, its answer one or more, all with the number of the request
-//! before them.
+//! Requests by UDP: each is one datagram, and its answer one or more. All carry the number of the
+//! request in their header.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
@@ -10,37 +10,37 @@ use socket2::{Domain, Socket, Type};
 
 use crate::address::Address;
 
-/// One request after the other, and the parts of the answer to the last.
+/// The current request and the parts of its answer.
 #[derive(Debug, Default)]
 pub(crate) struct Datagrams {
     request: u16,
     parts: BTreeMap<u16, Vec<u8>>,
-    /// An answer whose parts have all come, and how much of it was taken.
+    /// The reassembled answer, and the number of bytes already taken.
     answer: Vec<u8>,
     taken: usize,
     buffer: Vec<u8>,
 }
 
 impl Datagrams {
-    /// A socket that sends to this address and hears nobody else.
+    /// Returns a socket that sends to this address and receives from it only.
     ///
     /// # Errors
     /// The host has no address.
     pub(crate) fn connect(address: &Address) -> Result<Socket> {
-        let Address::Tcp { host, port } = address else { bail!("a unix socket has no UDP") };
+        let Address::Tcp { host, port } = address else { bail!("a Unix socket has no UDP") };
         let mut found = (host.as_str(), *port).to_socket_addrs().context("looking up the host")?;
         let found = found.next().context("the host has no address")?;
         let socket = Socket::new(Domain::for_address(found), Type::DGRAM, None)?;
         socket.connect(&found.into())?;
-        // An answer may be many datagrams that come at once; less room than asked for will do too.
+        // An answer may be a burst of many datagrams. A smaller buffer than requested works too.
         socket.set_recv_buffer_size(RECEIVED_BYTES_MAX).ok();
         Ok(socket)
     }
 
-    /// Sends a request, whole.
+    /// Sends a whole request.
     ///
     /// # Errors
-    /// Those of the socket.
+    /// Errors of the socket.
     pub(crate) fn send(&mut self, socket: &mut Socket, request: &[u8]) -> io::Result<usize> {
         if request.is_empty() {
             return Ok(0);
@@ -60,7 +60,8 @@ impl Datagrams {
     /// Receives the answer to the last request, or a part of it that fills `out`.
     ///
     /// # Errors
-    /// Those of the socket, [`ErrorKind::WouldBlock`] among them; what comes is no such datagram.
+    /// Errors of the socket, [`ErrorKind::WouldBlock`] among them, and a datagram without a valid
+    /// header.
     pub(crate) fn receive(&mut self, socket: &mut Socket, out: &mut [u8]) -> io::Result<usize> {
         while self.taken == self.answer.len() {
             self.answer.clear();
@@ -78,11 +79,11 @@ impl Datagrams {
 
     fn take(&mut self, received: usize) -> io::Result<()> {
         let Some((head, part)) = self.buffer[..received].split_first_chunk::<HEAD_BYTES>() else {
-            return Err(io::Error::new(ErrorKind::InvalidData, "a datagram without its head"));
+            return Err(io::Error::new(ErrorKind::InvalidData, "a datagram without its header"));
         };
         let word = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
         let (number, part_number, part_count) = (word(0), word(2), word(4));
-        // The answer to a request that was given up is late.
+        // A late answer to a request that was given up.
         if number != self.request {
             return Ok(());
         }
@@ -98,7 +99,7 @@ impl Datagrams {
 }
 
 const HEAD_BYTES: usize = 8;
-/// The longest that UDP has.
+/// The longest UDP datagram, in bytes.
 const DATAGRAM_BYTES_MAX: usize = 64 << 10;
 const RECEIVED_BYTES_MAX: usize = 4 << 20;
 
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_in_any_order_are_an_answer_and_those_to_others_are_not() {
+    fn parts_are_joined_in_any_order_and_late_answers_dropped() {
         let mut datagrams = Datagrams { request: 7, ..Datagrams::default() };
         take(&mut datagrams, [7, 2, 3], b"c");
         take(&mut datagrams, [6, 1, 3], b"x");
@@ -124,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_datagram_too_short_for_its_head_is_an_error() {
+    fn a_datagram_shorter_than_its_header_is_an_error() {
         let mut datagrams = Datagrams { buffer: vec![0; 7], ..Datagrams::default() };
         assert!(datagrams.take(7).is_err());
     }

@@ -1,4 +1,4 @@
-//! The same requests and answers in each of the protocols.
+//! Requests and replies in each of the protocols.
 
 use anyhow::Result;
 use larder_protocol::binary::{self, client::Manner, opcode, status};
@@ -7,50 +7,50 @@ use larder_protocol::{Command, Fetch, Store, meta, text};
 use crate::options::Dialect;
 use crate::request::draw::KEY_BYTES;
 
-/// A reply, whatever the protocol.
+/// A reply in any protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reply<'a> {
-    /// An item. In the text protocol more of them or an [`Reply::End`] follow.
+    /// An item. In the text protocol more items or an [`Reply::End`] follow.
     Hit {
         name: Name<'a>,
         value: &'a [u8],
         is_last: bool,
     },
-    /// There are no more items.
+    /// The end of the items.
     End,
     Stored,
     /// The words of a failure.
     Error(&'a [u8]),
-    /// Nothing that answers a get or a set.
+    /// A reply that answers neither a get nor a set.
     Other,
 }
 
-/// What a reply says of the item's key.
+/// The part of a reply that identifies the item's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Name<'a> {
     Key(&'a [u8]),
-    /// The number that the request had, which is that of the key.
+    /// The opaque of the request, which is the number of the key.
     Opaque(u32),
     Nothing,
 }
 
-/// What the bytes at hand are.
+/// The result of parsing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reading<'a> {
     Reply {
         reply: Reply<'a>,
         consumed: usize,
     },
-    /// The beginning of a reply of so many bytes at least.
+    /// The beginning of a reply of at least this many bytes.
     NeedMore {
         bytes_min: u64,
     },
-    /// Not this protocol.
+    /// Bytes that are not of this protocol.
     Bad,
 }
 
 impl Dialect {
-    /// Appends a get of these keys; of one in all dialects but text.
+    /// Appends a get of these keys; all dialects but text take one key.
     pub(crate) fn push_get(
         self,
         out: &mut Vec<u8>,
@@ -96,7 +96,7 @@ impl Dialect {
         Ok(())
     }
 
-    /// Reads the first reply of `input`.
+    /// Parses the first reply of `input`.
     pub(crate) fn read_reply(self, input: &[u8]) -> Reading<'_> {
         match self {
             Self::Text => read_text(input),
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_those_of_the_protocol() {
+    fn requests_follow_the_protocol() {
         let asked = |dialect: Dialect| {
             let mut out = Vec::new();
             dialect.push_get(&mut out, 7, &[KEY]).unwrap();

@@ -1,4 +1,4 @@
-//! The first that is said on a connection where the server lets in only whom it knows.
+//! The login, the first request on a connection to a server that requires authentication.
 
 use std::fmt;
 use std::fs;
@@ -13,7 +13,7 @@ use larder_protocol::{Command, Store};
 use crate::options::{Dialect, LoadArguments};
 use crate::wire::dialect::{Reading, Reply};
 
-/// A name with its password, as it is told in the load's protocol.
+/// A user name, and the login request in the load's protocol.
 pub(crate) struct Login {
     name: String,
     request: Vec<u8>,
@@ -21,16 +21,16 @@ pub(crate) struct Login {
 }
 
 impl Login {
-    /// What the options say; `None` without `--user`.
+    /// Returns the login of the options; `None` without `--user`.
     ///
     /// # Errors
-    /// The file of the password cannot be read, or has no password that can be sent.
+    /// The password file cannot be read, or its password cannot be sent.
     pub(crate) fn new(arguments: &LoadArguments) -> Result<Option<Self>> {
         let (Some(name), Some(path)) = (&arguments.user, &arguments.password_file) else {
             return Ok(None);
         };
         let password = read_password(path)?;
-        // The text protocol's is for the meta protocol too.
+        // The meta protocol uses the login of the text protocol.
         let dialect = match arguments.dialect {
             Dialect::Text | Dialect::Meta => Dialect::Text,
             Dialect::Binary => Dialect::Binary,
@@ -44,23 +44,24 @@ impl Login {
         } else {
             let words = format!("{name} {password}").into_bytes();
             let value_bytes = words.len();
-            // A server that asks for no login stores it: nobody shall find it there.
+            // A server without authentication stores this as an item. The negative exptime expires
+            // it at once, so that no client reads the password.
             let head = Store { key: b"login", exptime: -1, value_bytes, ..Store::PLAIN };
             text::store(&mut request, &head, &words, false)?;
         }
         Ok(Some(Self { name: name.clone(), request, dialect }))
     }
 
-    /// Says who it is, and waits for the answer.
+    /// Sends the login and waits for the answer.
     ///
     /// # Errors
-    /// The server says no, or nothing that can be understood.
+    /// The server refuses the login, or its answer is not of the protocol.
     pub(crate) fn log_in(&self, stream: &mut (impl Read + Write)) -> Result<()> {
         stream.write_all(&self.request).and_then(|()| stream.flush()).context("logging in")?;
         let (mut answer, mut piece) = (Vec::new(), [0; 512]);
         loop {
             let received = stream.read(&mut piece).context("logging in")?;
-            ensure!(received > 0, "the server closed the connection at the login");
+            ensure!(received > 0, "the server closed the connection during the login");
             answer.extend_from_slice(&piece[..received]);
             match self.dialect.read_reply(&answer) {
                 Reading::Reply { reply: Reply::Stored, .. } if self.dialect == Dialect::Text => {
@@ -70,10 +71,14 @@ impl Login {
                     return Ok(());
                 }
                 Reading::Reply { reply: Reply::Error(words), .. } => {
-                    bail!("it does not let {:?} in: {}", self.name, words.escape_ascii())
+                    bail!(
+                        "the server refuses the login of {:?}: {}",
+                        self.name,
+                        words.escape_ascii()
+                    )
                 }
                 Reading::NeedMore { .. } if answer.len() < ANSWER_BYTES_MAX => {}
-                _ => bail!("what it answers to a login is not what a memcached answers"),
+                _ => bail!("the server's answer to a login is not of memcached's protocol"),
             }
         }
     }
@@ -81,12 +86,12 @@ impl Login {
 
 impl fmt::Debug for Login {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The request has the password in it.
+        // The request contains the password.
         f.debug_struct("Login").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
-/// The one line of a file.
+/// Returns the only line of a file.
 fn read_password(path: &Path) -> Result<String> {
     let text = fs::read_to_string(path)
         .with_context(|| format!("cannot read the password in {}", path.display()))?;

@@ -1,4 +1,4 @@
-//! The way to the server: connections, TLS, logins, datagrams, and the dialects.
+//! Connections to the server, TLS, logins, datagrams and dialects.
 
 pub(crate) mod channel;
 pub(crate) mod datagrams;

@@ -1,4 +1,4 @@
-//! What it takes to open a connection: all of them at the start, and anew each that is lost.
+//! Opens connections, at the start and after each loss.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::options::LoadArguments;
 use crate::wire::channel::{Channel, Tls};
 use crate::wire::login::Login;
 
-/// Opens connections, and waits for each.
+/// Opens connections and waits for each.
 #[derive(Clone, Debug)]
 pub(crate) struct Opener {
     address: Address,
@@ -19,8 +19,10 @@ pub(crate) struct Opener {
 }
 
 impl Opener {
+    /// Reads the certificates and the password of the options.
+    ///
     /// # Errors
-    /// A file cannot be read, or what is in it is not what it should be.
+    /// A file cannot be read, or its content is invalid.
     pub(crate) fn new(arguments: &LoadArguments) -> Result<Self> {
         Ok(Self {
             address: arguments.server.server.clone(),
@@ -30,10 +32,10 @@ impl Opener {
         })
     }
 
-    /// Opens what requests are measured on.
+    /// Opens a connection for the measured requests.
     ///
     /// # Errors
-    /// The server is not there, or does not want us; what to do about it.
+    /// The server is not reachable or refuses the connection. The message names a remedy.
     pub(crate) fn open(&self) -> Result<Channel> {
         match self.is_udp {
             true => Channel::of_datagrams(&self.address),
@@ -41,7 +43,7 @@ impl Opener {
         }
     }
 
-    /// The same, but never for datagrams.
+    /// Opens a stream connection, even if the measured requests go by datagrams.
     ///
     /// # Errors
     /// Those of [`Self::open`].

@@ -1,4 +1,4 @@
-//! What was asked on a connection and is not answered.
+//! The pending requests of a connection.
 
 use std::collections::VecDeque;
 
@@ -7,32 +7,32 @@ use crate::request::draw::{Drawn, Pool, key};
 use crate::value::is_value;
 use crate::wire::dialect::{Name, Reply};
 
-/// The requests that wait for answers, in their order.
+/// The pending requests, in the order in which they were sent.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     requests: VecDeque<Asked>,
-    /// The keys of all gets.
+    /// The keys of all pending gets.
     keys: VecDeque<u32>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Asked {
-    /// When it was due or, in a closed loop, sent.
+    /// The due time of the request; in a closed loop the time of sending.
     due_ns: u64,
-    /// What was asked; of several keys the first.
+    /// The request; of several keys the first.
     drawn: Drawn,
-    /// Keys that were not answered.
+    /// Keys that the server has not answered yet.
     keys_left: u32,
 }
 
-/// Where answers are counted.
+/// The counters for answers.
 pub(crate) struct Books<'a> {
     pub(crate) pool: &'a Pool,
     pub(crate) tally: &'a mut Tally,
     pub(crate) second: &'a mut Second,
-    /// The sets that bring what gets have missed.
+    /// The sets of keys that gets have missed.
     pub(crate) missed: &'a mut VecDeque<Drawn>,
-    /// Are they wanted?
+    /// True if missed keys are to be set.
     pub(crate) keeps_missed: bool,
 }
 
@@ -45,24 +45,24 @@ impl Pending {
         self.requests.is_empty()
     }
 
-    /// Adds a request; a get is for all of these keys.
+    /// Adds a request; a get requests all of these keys.
     pub(crate) fn push(&mut self, due_ns: u64, drawn: Drawn, keys: &[u32]) {
         self.keys.extend(keys);
         let keys_left = keys.len() as u32;
         self.requests.push_back(Asked { due_ns, drawn, keys_left });
     }
 
-    /// Takes a reply.
+    /// Matches a reply to the first pending request and counts it.
     ///
     /// # Errors
-    /// It answers none of the requests that wait: nothing that follows can be trusted.
+    /// The reply matches no pending request, so that later replies cannot be trusted either.
     pub(crate) fn take(
         &mut self,
         reply: Reply<'_>,
         now_ns: u64,
         books: &mut Books<'_>,
     ) -> Result<(), &'static str> {
-        let asked = self.requests.front().copied().ok_or("what nobody asked for")?;
+        let asked = self.requests.front().copied().ok_or("a request that was never sent")?;
         match (asked.drawn.is_get, reply) {
             (true, Reply::Hit { name, value, is_last }) => {
                 self.take_hit(name, value, books)?;
@@ -76,7 +76,7 @@ impl Pending {
                 books.second.errors += 1;
                 self.drop_front();
             }
-            _ => return Err("something else than was asked"),
+            _ => return Err("with a reply of another kind"),
         }
         Ok(())
     }
@@ -87,10 +87,10 @@ impl Pending {
         value: &[u8],
         books: &mut Books<'_>,
     ) -> Result<(), &'static str> {
-        let asked = self.requests.front_mut().ok_or("what nobody asked for")?;
+        let asked = self.requests.front_mut().ok_or("a request that was never sent")?;
         loop {
             let number = self.keys.front().copied().filter(|_| asked.keys_left > 0);
-            let number = number.ok_or("another key's item")?;
+            let number = number.ok_or("with another key's item")?;
             self.keys.pop_front();
             asked.keys_left -= 1;
             let is_this = match name {
@@ -112,7 +112,7 @@ impl Pending {
         }
     }
 
-    /// The first request is answered.
+    /// Removes the first request, which is answered.
     fn finish(&mut self, asked: Asked, now_ns: u64, books: &mut Books<'_>) {
         let keys_left = self.requests.front().map_or(0, |asked| asked.keys_left);
         for number in self.keys.drain(..keys_left as usize) {
@@ -143,13 +143,13 @@ impl Books<'_> {
     }
 }
 
-/// What the value of a key is made from. The size is part of it, so that a value that lacks its end is
-/// wrong.
+/// Returns the seed of a key's value. The size is part of it, so that a truncated value is
+/// detected.
 pub(crate) fn value_seed(number: u32, value_bytes: usize) -> u64 {
     u64::from(number) << 32 | value_bytes as u64
 }
 
-/// More are forgotten: they are missed again.
+/// Missed keys beyond this number are forgotten; later gets miss them again.
 const MISSED_MAX: usize = 4096;
 
 #[cfg(test)]
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_a_multiget_that_are_passed_over_have_missed() {
+    fn keys_of_a_multiget_without_a_reply_are_misses() {
         let mut scene = Scene::new();
         scene.pending.push(1000, get(3), &[3, 4, 5, 6]);
         scene.pending.push(2000, Drawn { is_get: false, ..get(9) }, &[]);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_a_shortened_and_an_exchanged_value_are_wrong() {
+    fn a_damaged_a_truncated_and_a_swapped_value_are_wrong() {
         let mut scene = Scene::new();
         let right = value(1, 100);
         let mut damaged = right.clone();
@@ -236,11 +236,11 @@ mod tests {
     }
 
     #[test]
-    fn answers_to_other_questions_are_errors() {
+    fn replies_that_match_no_pending_request_are_errors() {
         let mut scene = Scene::new();
         assert!(scene.take(Reply::End).is_err());
         scene.pending.push(0, get(1), &[1]);
-        assert_eq!(scene.hit(2, b""), Err("another key's item"));
+        assert_eq!(scene.hit(2, b""), Err("with another key's item"));
         let mut scene = Scene::new();
         scene.pending.push(0, get(1), &[1]);
         assert!(scene.take(Reply::Stored).is_err());

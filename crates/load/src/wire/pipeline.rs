@@ -1,4 +1,4 @@
-//! A connection with what is under way on it.
+//! A connection with its pending requests.
 
 use std::io;
 use std::time::Duration;
@@ -11,21 +11,21 @@ use crate::request::ask::Ask;
 use crate::wire::channel::Channel;
 use crate::wire::pending::Pending;
 
-/// A connection, the requests on it that are not answered, and what could not be sent or read whole.
+/// A connection, its pending requests, unsent bytes and the beginning of a reply.
 pub(crate) struct Pipeline {
     pub(crate) channel: Channel,
     pub(crate) pending: Pending,
-    /// Requests that the batch still lacks.
+    /// Requests of the batch that are not written yet.
     pub(crate) batch_left: u32,
-    /// When the batch began.
+    /// The time at which the batch began.
     pub(crate) batch_ns: u64,
-    /// When something was last heard, or first asked after a silence.
+    /// The time of the last received byte, or of the first request after an idle time.
     pub(crate) heard_ns: u64,
-    /// If it is lost: when it is to be opened anew. At once where it has been answered.
+    /// The pause before a lost connection is reopened; zero if it has ever received an answer.
     pub(crate) pause: Duration,
-    /// Is it among those that may be asked?
+    /// True if the open loop lists the connection as free.
     pub(crate) is_listed: bool,
-    /// The beginning of a reply.
+    /// The received beginning of a reply.
     pub(crate) received: Vec<u8>,
     unsent: Vec<u8>,
     unsent_from: usize,
@@ -49,18 +49,18 @@ impl Pipeline {
         }
     }
 
-    /// Must what is asked next wait for the socket?
+    /// True if the next request must wait for the socket.
     pub(crate) fn is_blocked(&self) -> bool {
         self.unsent_from < self.unsent.len()
     }
 
-    /// Is an answer awaited?
+    /// True if an answer is pending.
     pub(crate) fn is_asking(&self) -> bool {
         !self.pending.is_empty() || self.is_blocked()
     }
 
-    /// Asks for what the batch lacks, as far as the socket takes it. Requests are only written once
-    /// those before them are sent, so that memory does not depend on how many a batch has.
+    /// Writes the rest of the batch as far as the socket takes it. A request is only written once
+    /// those before it are sent, so that the memory does not depend on the size of a batch.
     ///
     /// # Errors
     /// The connection has ended.
@@ -100,7 +100,7 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Sends what the socket did not take before.
+    /// Sends the bytes that the socket refused before.
     ///
     /// # Errors
     /// The connection has ended.
@@ -122,10 +122,10 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Has the system say when there is room to send, where that is waited for.
+    /// Has epoll report when the socket is writable, while bytes are unsent.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Errors of epoll.
     pub(crate) fn watch(&mut self, epoll: &OwnedFd, number: usize) -> io::Result<()> {
         let waits = self.is_blocked() || self.channel.has_unsent();
         if waits != self.waits_to_send {
@@ -139,7 +139,7 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Keeps the beginning of a reply, in no more memory than it needs.
+    /// Keeps the unparsed rest of a receive, in no more memory than it needs.
     pub(crate) fn keep(&mut self, mut received: Vec<u8>, used: usize) {
         received.drain(..used);
         if received.is_empty() && received.capacity() > KEPT_BYTES_MAX {
@@ -149,14 +149,14 @@ impl Pipeline {
     }
 }
 
-/// Why a connection is of no more use.
+/// The reason why a connection is unusable.
 #[derive(Debug)]
 pub(crate) struct Ended {
-    /// In a few words, to be counted by.
+    /// A few words by which errors are counted.
     pub(crate) kind: &'static str,
-    /// For people, without the server's address.
+    /// The full reason, without the server's address.
     pub(crate) reason: String,
-    /// Is it gone, but nothing wrong with it?
+    /// True if the connection is lost and may be reopened.
     pub(crate) is_loss: bool,
 }
 
@@ -178,12 +178,12 @@ impl From<anyhow::Error> for Ended {
 
 impl Ended {
     pub(crate) fn closed() -> Self {
-        let reason = "the server closed the connection before it had answered".to_owned();
+        let reason = "the server closed the connection before it answered".to_owned();
         Self { kind: "connection closed", reason, is_loss: true }
     }
 }
 
-/// So much is written before it is sent.
+/// Requests are written up to this many bytes before they are sent.
 const SENT_BYTES_MIN: usize = 64 << 10;
-/// So much memory a connection keeps without need.
+/// A larger buffer is freed when it is empty, in bytes.
 const KEPT_BYTES_MAX: usize = 16 << 10;

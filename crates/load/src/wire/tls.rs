@@ -1,4 +1,4 @@
-//! Whom to trust when TLS is spoken.
+//! The TLS configuration of the client.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::options::LoadArguments;
 use crate::wire::channel::Tls;
 
 impl Tls {
-    /// What the options say; `None` without `--tls`.
+    /// Returns the TLS configuration of the options; `None` without `--tls`.
     ///
     /// # Errors
-    /// A file cannot be used, or the name is none.
+    /// A file is invalid, or the server name is.
     pub(crate) fn new(arguments: &LoadArguments) -> Result<Option<Self>> {
         if !arguments.tls {
             return Ok(None);
@@ -39,7 +39,7 @@ impl Tls {
                 let mut config = builder
                     .with_client_auth_cert(chain(certificate)?, private_key(key)?)
                     .with_context(naming)?;
-                // memcached fails where a session is resumed that began with a certificate.
+                // memcached fails to resume a session that began with a client certificate.
                 config.resumption = Resumption::disabled();
                 config
             }
@@ -51,7 +51,7 @@ impl Tls {
             (None, Address::Unix(_)) => "localhost".to_owned(),
         };
         let name = ServerName::try_from(name.clone())
-            .map_err(|_| anyhow!("{name:?} is no name that a certificate can have (--tls-name)"))?;
+            .map_err(|_| anyhow!("{name:?} is not a valid name of a certificate (--tls-name)"))?;
         Ok(Some(Self { config: Arc::new(config), name }))
     }
 }
@@ -66,7 +66,7 @@ fn authorities(path: &Path) -> Result<RootCertStore> {
     Ok(store)
 }
 
-/// The client's certificate, and those that lead from it to an authority.
+/// Returns the client's certificate and its chain to an authority.
 fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
     let reading = || format!("cannot read the certificate in {}", path.display());
     let certificates = CertificateDer::pem_file_iter(path).with_context(reading)?;
@@ -80,7 +80,7 @@ fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>> {
         .with_context(|| format!("cannot read the private key in {}", path.display()))
 }
 
-/// Takes any server for the right one, if only it has the key of the certificate that it shows.
+/// Accepts any server certificate, but checks that the server has its private key.
 #[derive(Debug)]
 struct AcceptsAll(Arc<CryptoProvider>);
 

@@ -1,4 +1,4 @@
-//! The load that one thread makes: its connections, one epoll, and no waiting but there.
+//! The load of one thread: its connections and one epoll, the only place where it waits.
 //!
 //! Files in reading order: this one, [`open`], [`receive`], [`reopen`].
 
@@ -25,7 +25,7 @@ use crate::wire::channel::Channel;
 use crate::wire::opener::Opener;
 use crate::wire::pipeline::{Ended, Pipeline};
 
-/// What all threads are told.
+/// The orders that all threads share.
 #[derive(Clone, Copy)]
 pub(crate) struct Orders<'a> {
     pub(crate) pool: &'a Pool,
@@ -33,40 +33,40 @@ pub(crate) struct Orders<'a> {
     pub(crate) pipeline: u32,
     pub(crate) keeps_missed: bool,
     pub(crate) timeout: Duration,
-    /// When nothing more is asked; `None`: when there is nothing more to ask.
+    /// The length of the run. `None`: the run ends when the source has no more requests.
     pub(crate) duration: Option<Duration>,
-    /// Opens what is lost anew; `None`: what is lost has failed.
+    /// Reopens lost connections. `None`: a lost connection counts as failed.
     pub(crate) opener: Option<&'a Opener>,
     pub(crate) stop: &'a Stop,
 }
 
-/// Some connections, and what is under way on them.
+/// The connections of one thread and the requests pending on them.
 pub(crate) struct Load<'a> {
     orders: Orders<'a>,
     ask: Ask,
-    /// `None` where one has failed, or is lost.
+    /// `None` for a connection that has failed or is lost.
     pipelines: Vec<Option<Pipeline>>,
-    /// `None`: none has been lost.
+    /// `None` until the first connection is lost.
     reopening: Option<reopen::Reopening>,
     epoll: OwnedFd,
-    /// `None`: a closed loop.
+    /// `None` in a closed loop.
     open: Option<open::Open>,
-    /// Has the time come to ask for nothing more?
+    /// True if the thread sends no new requests.
     is_ending: bool,
     started: Instant,
     tally: Tally,
     second: Second,
     seconds: Option<Sender<Second>>,
-    /// What is sent and received, for all connections in turn.
+    /// The send buffer, which all connections use in turn.
     out: Vec<u8>,
     input: Vec<u8>,
 }
 
 impl<'a> Load<'a> {
-    /// Takes over connections.
+    /// Takes ownership of the connections.
     ///
     /// # Errors
-    /// The system has no descriptors left.
+    /// The process has no descriptors left.
     pub(crate) fn new(orders: Orders<'a>, ask: Ask, channels: Vec<Channel>) -> Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let mut pipelines = Vec::with_capacity(channels.len());
@@ -91,10 +91,11 @@ impl<'a> Load<'a> {
         })
     }
 
-    /// Makes the load from `started` on, and tells of each second when it is over.
+    /// Generates load from `started` on and sends the counts of each second to `seconds` when it is
+    /// over.
     ///
     /// # Errors
-    /// Those of the system; a connection that fails is counted.
+    /// Errors of epoll and the timer. A failed connection is counted, not returned.
     pub(crate) fn run(
         mut self,
         started: Instant,
@@ -145,7 +146,7 @@ impl<'a> Load<'a> {
         self.orders.duration.map_or(u64::MAX, |duration| duration.as_nanos() as u64)
     }
 
-    /// Sends the counts of seconds that are over, and looks for connections that are silent.
+    /// Sends the counts of the seconds that are over, and fails connections that are silent.
     fn turn_second(&mut self, now_ns: u64) {
         while self.second.number < now_ns / SECOND_NS {
             self.second.span = Duration::from_secs(1);
@@ -158,7 +159,7 @@ impl<'a> Load<'a> {
         let next = Second::new(self.second.number + 1);
         let second = std::mem::replace(&mut self.second, next);
         if let Some(seconds) = &self.seconds {
-            // Whoever listened has gone where the run has failed.
+            // The receiver is gone if the run has failed.
             seconds.send(second).ok();
         }
     }
@@ -183,12 +184,12 @@ impl<'a> Load<'a> {
         let mut pipelines = self.pipelines.iter().flatten();
         match is_schedule_left {
             true => pipelines.next().is_none(),
-            // In a closed loop a connection that lives always has something under way.
+            // In a closed loop every live connection has a pending request.
             false => !pipelines.any(Pipeline::is_asking),
         }
     }
 
-    /// How long there is nothing to do but for events, by the timer where that is soon.
+    /// Returns the timeout of the next epoll wait. The timer covers due times that are close.
     fn timeout(&mut self, now_ns: u64) -> Result<Timespec> {
         let mut wait_ns = (self.second.number + 1) * SECOND_NS - now_ns;
         wait_ns = wait_ns.min(STOP_POLL_NS);
@@ -199,7 +200,7 @@ impl<'a> Load<'a> {
             wait_ns = wait_ns.min(self.end_ns().saturating_sub(now_ns).max(1_000_000));
         }
         self.arm_timer()?;
-        // In whole milliseconds, as old systems count; what has to be exact has the timer.
+        // Old kernels count in whole milliseconds. The timer covers times that must be exact.
         Ok(timespec(wait_ns.div_ceil(1_000_000) * 1_000_000))
     }
 
@@ -253,7 +254,7 @@ impl<'a> Load<'a> {
                 self.give_up_lost(number);
             } else {
                 let reason = format!(
-                    "no answer within {} s: it is stopped, overloaded, or not a memcached",
+                    "no answer within {} s: the server is stopped, overloaded, or not a memcached",
                     timeout.as_secs()
                 );
                 self.fail(number, &Ended { kind: "no answer in time", reason, is_loss: true });
@@ -261,7 +262,7 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// What was asked by datagrams is not answered any more: goes on with something else.
+    /// Gives up the datagram requests whose answers are lost, and sends others.
     fn give_up_lost(&mut self, number: usize) {
         let Some(pipeline) = &mut self.pipelines[number] else { return };
         let lost = std::mem::take(&mut pipeline.pending).len() as u64;
@@ -278,7 +279,7 @@ impl<'a> Load<'a> {
     fn finish(&mut self, meter: &Meter) {
         let now_ns = self.now_ns();
         if !self.is_ending {
-            // What was never sent because all connections had failed.
+            // Requests that were never sent because all connections had failed.
             self.give_up_unsent(now_ns.min(self.end_ns()));
         }
         let alive_count = self.pipelines.iter().flatten().count();
@@ -287,7 +288,8 @@ impl<'a> Load<'a> {
         self.tally.effort = meter.read();
         self.tally.elapsed = Duration::from_nanos(now_ns);
         if self.open.is_some() && !self.orders.stop.is_asked() {
-            // The schedule says how long it takes; what was answered a little later belongs to it.
+            // The schedule fixes the length of the run; answers that arrive a little later belong
+            // to it.
             let duration = self.orders.duration.unwrap_or_default();
             self.tally.elapsed = self.tally.elapsed.max(duration);
         }
@@ -308,11 +310,11 @@ impl From<rustix::io::Errno> for Ended {
 
 const TIMER: u64 = u64::MAX;
 const SECOND_NS: u64 = 1_000_000_000;
-/// What is due at the end may be sent so much later, while connections are free.
+/// Requests due at the end may be sent this much later, while connections are free.
 const GRACE_NS: u64 = 100_000_000;
-/// How often it is looked whether somebody asks to stop.
+/// The interval at which the thread checks for a stop request.
 const STOP_POLL_NS: u64 = 100_000_000;
-/// How often it is looked whether a connection has been opened anew, while one is lost.
+/// The interval at which the thread checks for reopened connections, while one is lost.
 const REOPENED_POLL_NS: u64 = 5_000_000;
 const EVENTS_MAX: usize = 256;
 const INPUT_BYTES: usize = 256 << 10;

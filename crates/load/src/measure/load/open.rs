@@ -1,4 +1,4 @@
-//! An open loop: requests are sent when they are due.
+//! The open loop: requests are sent at their due times.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
@@ -13,28 +13,28 @@ use rustix::time::{
 use crate::measure::load::{Load, TIMER, timespec};
 use crate::request::schedule::Schedule;
 
-/// An open loop's part.
+/// The state of an open loop.
 pub(crate) struct Open {
     pub(crate) schedule: Schedule,
     timer: OwnedFd,
-    /// The connections that may be asked, in the order of their turns.
+    /// The connections that accept a request, in the order of their turns.
     listed: VecDeque<usize>,
-    /// When there was last something due and no connection for it.
+    /// The last time at which a request was due and no connection was free.
     blocked_ns: Option<u64>,
 }
 
 impl Load<'_> {
-    /// Asks by a schedule instead of as fast as answers come.
+    /// Sends requests by a schedule instead of one after each answer.
     ///
     /// # Errors
-    /// The system has no timers left.
+    /// The process has no descriptors left for a timer.
     pub(crate) fn keep_schedule(&mut self, schedule: Schedule) -> Result<()> {
         let timer = timerfd_create(
             TimerfdClockId::Monotonic,
             TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC,
         )?;
         epoll::add(&self.epoll, &timer, EventData::new_u64(TIMER), EventFlags::IN)?;
-        // The system may not gather timers of this thread.
+        // The kernel may not coalesce the timers of this thread.
         rustix::thread::set_current_timer_slack(NonZeroU64::new(1))?;
         let listed = (0..self.pipelines.len()).collect();
         self.pipelines.iter_mut().flatten().for_each(|pipeline| pipeline.is_listed = true);
@@ -43,7 +43,7 @@ impl Load<'_> {
         Ok(())
     }
 
-    /// Has the timer wake this thread when the next request is due.
+    /// Arms the timer that wakes this thread when the next request is due.
     pub(crate) fn arm_timer(&self) -> Result<()> {
         let Some(open) = self.open.as_ref().filter(|open| !open.listed.is_empty()) else {
             return Ok(());
@@ -59,7 +59,7 @@ impl Load<'_> {
         Ok(())
     }
 
-    /// Sends the requests that are due, each on the next connection that is free.
+    /// Sends the due requests, each on the next free connection.
     pub(crate) fn send_due(&mut self) {
         while !self.is_ending {
             let now_ns = self.now_ns();
@@ -83,7 +83,7 @@ impl Load<'_> {
         }
     }
 
-    /// Puts a connection among those that may be asked, if it may.
+    /// Lists a connection as free if it accepts a request.
     pub(crate) fn list(&mut self, number: usize) {
         let (Some(open), Some(pipeline)) = (&mut self.open, &mut self.pipelines[number]) else {
             return;
@@ -95,14 +95,14 @@ impl Load<'_> {
         }
     }
 
-    /// Takes a connection from among those that may be asked.
+    /// Removes a connection from the list of free ones.
     pub(crate) fn unlist(&mut self, number: usize) {
         if let Some(open) = &mut self.open {
             open.listed.retain(|listed| *listed != number);
         }
     }
 
-    /// Counts what was due and could not be sent, with the time that it has waited.
+    /// Counts requests that were due and not sent, with the time that they have waited.
     pub(crate) fn give_up_unsent(&mut self, end_ns: u64) {
         let Some(open) = &mut self.open else { return };
         let lateness = &mut self.tally.lateness;
@@ -112,7 +112,7 @@ impl Load<'_> {
             lateness.unsent += 1;
             open.schedule.advance();
         }
-        // Where the run was ended early, the rest of the schedule was never due.
+        // If the run was ended early, the rest of the schedule was never due.
         lateness.scheduled -= open.schedule.left();
     }
 }

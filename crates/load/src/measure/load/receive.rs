@@ -1,4 +1,4 @@
-//! What comes back.
+//! Receives and counts replies.
 
 use std::time::Duration;
 
@@ -9,10 +9,11 @@ use crate::wire::pending::Books;
 use crate::wire::pipeline::{Ended, Pipeline};
 
 impl Load<'_> {
-    /// Receives all that is there, and asks for more where that was all that was awaited.
+    /// Receives all available bytes, and sends the next batch once all pending requests are
+    /// answered.
     ///
     /// # Errors
-    /// The connection has ended, or what comes cannot be trusted.
+    /// The connection has ended, or its bytes are not valid replies.
     pub(crate) fn receive(&mut self, number: usize) -> Result<(), Ended> {
         loop {
             let Some(pipeline) = &mut self.pipelines[number] else { return Ok(()) };
@@ -35,7 +36,7 @@ impl Load<'_> {
         Ok(())
     }
 
-    /// Reads the replies in what was received, and what was kept before it.
+    /// Parses the replies in the received bytes, after the bytes kept from earlier receives.
     fn take_received(&mut self, number: usize, received: usize) -> Result<(), Ended> {
         let now_ns = self.now_ns();
         self.note_heard();
@@ -63,7 +64,7 @@ impl Load<'_> {
     }
 }
 
-/// Reads replies one after the other; how many bytes they were.
+/// Parses reply after reply and returns the number of bytes consumed.
 fn take_replies(
     input: &[u8],
     dialect: Dialect,
@@ -87,13 +88,14 @@ fn take_replies(
             Reading::NeedMore { bytes_min } if bytes_min <= REPLY_BYTES_MAX => break,
             Reading::NeedMore { bytes_min } => {
                 let reason = format!(
-                    "it announces an answer of {bytes_min} bytes, expected at most {REPLY_BYTES_MAX}"
+                    "the server announces an answer of {bytes_min} bytes, expected at most {REPLY_BYTES_MAX}"
                 );
                 return Err(Ended { kind: "answer too long", reason, is_loss: false });
             }
             Reading::Bad => {
                 let protocol = name(dialect);
-                let reason = format!("what it answers is not memcached's {protocol} protocol");
+                let reason =
+                    format!("the server does not answer in memcached's {protocol} protocol");
                 return Err(Ended { kind: "not the protocol", reason, is_loss: false });
             }
         }
@@ -101,5 +103,5 @@ fn take_replies(
     Ok(used)
 }
 
-/// The largest value that servers accept unless told otherwise, and a line before it.
+/// The largest value that servers accept by default, with a line before it, in bytes.
 const REPLY_BYTES_MAX: u64 = (1 << 20) + (16 << 10);

@@ -1,4 +1,4 @@
-//! Connections that are lost are opened anew, by a thread of its own: it may wait, the load may not.
+//! Reopens lost connections on a thread of its own: opening may block, the load may not.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -11,25 +11,26 @@ use crate::wire::channel::Channel;
 use crate::wire::opener::Opener;
 use crate::wire::pipeline::{Ended, Pipeline};
 
-/// The thread that opens connections, from the first loss on.
+/// The thread that reopens connections, started at the first loss.
 pub(crate) struct Reopening {
     lost: Sender<Lost>,
     opened: Receiver<Opened>,
-    /// Since when some have been lost and nothing has been heard on any.
+    /// The time since which connections are lost and no connection has received anything.
     silent_since_ns: Option<u64>,
 }
 
-/// A connection that is to be opened anew.
+/// A connection to be reopened.
 struct Lost {
     number: usize,
-    /// When, and how long it has waited for that.
+    /// The time at which to reopen it, and the pause before that.
     due: Instant,
     pause: Duration,
 }
 
-/// What came of it.
+/// The result of reopening.
 enum Opened {
-    /// It is there. If it is lost before it has been of use, the next one comes after this pause.
+    /// The open connection. If it is lost before it receives an answer, this is the pause before
+    /// the next attempt.
     Channel(usize, Box<Channel>, Duration),
     NotYet(String),
 }
@@ -39,13 +40,13 @@ impl Reopening {
         let (lost, to_open) = channel();
         let (has_opened, opened) = channel();
         let opener = opener.clone();
-        // Not waited for: what it may be waiting for is of no use when the run is over.
+        // The load does not join this thread: its last attempt is of no use once the run is over.
         thread::spawn(move || open_all(&opener, &to_open, &has_opened));
         Self { lost, opened, silent_since_ns: None }
     }
 }
 
-/// Opens what is lost, each when it is due, until nobody wants to know.
+/// Reopens each lost connection at its due time, until the load drops the channel.
 fn open_all(opener: &Opener, to_open: &Receiver<Lost>, has_opened: &Sender<Opened>) {
     let mut waiting: Vec<Lost> = Vec::new();
     loop {
@@ -80,7 +81,8 @@ fn longer(pause: Duration) -> Duration {
 }
 
 impl Load<'_> {
-    /// Gives up a connection, and counts what it was asked. One that is only lost is opened anew.
+    /// Gives up a connection and counts its pending requests as errors. A lost connection is
+    /// reopened.
     pub(crate) fn fail(&mut self, number: usize, ended: &Ended) {
         let Some(pipeline) = self.pipelines[number].take() else { return };
         epoll::delete(&self.epoll, &pipeline.channel).ok();
@@ -96,7 +98,7 @@ impl Load<'_> {
                     let now_ns = self.now_ns();
                     let reopening = self.reopening.get_or_insert_with(|| Reopening::start(opener));
                     reopening.silent_since_ns.get_or_insert(now_ns);
-                    // It ends when this load does.
+                    // The thread ends with this load.
                     let (due, pause) = (Instant::now() + pipeline.pause, pipeline.pause);
                     reopening.lost.send(Lost { number, due, pause }).ok();
                 }
@@ -107,7 +109,7 @@ impl Load<'_> {
         }
     }
 
-    /// Puts connections that have been opened anew in the places of those that were lost.
+    /// Puts reopened connections into the places of the lost ones.
     pub(crate) fn take_reopened(&mut self) -> Result<(), rustix::io::Errno> {
         while let Some(reopening) = &self.reopening
             && let Ok(opened) = reopening.opened.try_recv()
@@ -130,17 +132,18 @@ impl Load<'_> {
         Ok(())
     }
 
-    /// Something was heard: there is hope for what has been lost.
+    /// Notes that a connection received something: the server is reachable.
     pub(crate) fn note_heard(&mut self) {
         if let Some(reopening) = &mut self.reopening {
             reopening.silent_since_ns = None;
         }
     }
 
-    /// Have connections been lost, and has nothing been heard for as long as an answer may take?
+    /// True if connections are lost and nothing has been received for as long as an answer may
+    /// take.
     pub(crate) fn is_hopeless(&self, now_ns: u64) -> bool {
         let is_silent = |since_ns| u128::from(now_ns - since_ns) >= self.orders.timeout.as_nanos();
-        // One that was asked nothing cannot have been heard.
+        // A connection without requests cannot have received anything.
         self.reopening
             .as_ref()
             .and_then(|reopening| reopening.silent_since_ns)
@@ -148,7 +151,7 @@ impl Load<'_> {
             && self.pipelines.iter().flatten().all(Pipeline::is_asking)
     }
 
-    /// May connections come back?
+    /// True if lost connections may come back.
     pub(crate) fn is_reopening(&self) -> bool {
         self.reopening.is_some() && !self.is_ending && self.pipelines.iter().any(Option::is_none)
     }
