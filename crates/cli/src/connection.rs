@@ -1,4 +1,4 @@
-//! The way to a server, on which answers are waited for.
+//! A blocking connection to a server.
 
 use std::io::{self, ErrorKind, Read, Write};
 
@@ -8,13 +8,13 @@ use larder_load::connect::{ANSWER_SECS_MAX, connect};
 use larder_protocol::text::client::{Reading, Reply, read_reply};
 use socket2::Socket;
 
-/// A connection to a server, with what it has sent and nobody has read.
+/// A connection to a server, with the bytes that are received and not parsed.
 #[derive(Debug)]
 pub(crate) struct Connection {
     address: Address,
     socket: Socket,
     buffer: Vec<u8>,
-    /// What was received and not read is `buffer[start..end]`.
+    /// The unparsed bytes are `buffer[start..end]`.
     start: usize,
     end: usize,
 }
@@ -23,7 +23,7 @@ impl Connection {
     /// Connects, trying each of the host's addresses in turn.
     ///
     /// # Errors
-    /// What was tried, and how to start a server there.
+    /// No address accepts the connection. The message names a remedy.
     pub(crate) fn open(address: &Address) -> Result<Self> {
         let socket = connect(address).map_err(|error| {
             anyhow!("cannot connect to {address}: {error:#}; {}", address.hint())
@@ -40,7 +40,7 @@ impl Connection {
     /// Sends requests.
     ///
     /// # Errors
-    /// The server closed the connection, or takes nothing any more.
+    /// The server closed the connection or does not read the requests in time.
     pub(crate) fn send(&mut self, requests: &[u8]) -> Result<()> {
         self.socket.write_all(requests).map_err(|error| match error.kind() {
             ErrorKind::WouldBlock | ErrorKind::TimedOut => anyhow!(
@@ -55,18 +55,20 @@ impl Connection {
     /// Waits for the next reply.
     ///
     /// # Errors
-    /// There is none in time, the connection ends, or what comes is not the text protocol.
+    /// No reply arrives in time, the connection ends, or the bytes are not of the text protocol.
     pub(crate) fn reply(&mut self) -> Result<Reply<'_>> {
         let reply_bytes = self.receive()?;
         let at = self.start;
         self.start += reply_bytes;
         match read_reply(&self.buffer[at..at + reply_bytes]) {
             Reading::Reply { reply, .. } => Ok(reply),
-            Reading::NeedMore { .. } | Reading::Bad => unreachable!("receive() has just read it"),
+            Reading::NeedMore { .. } | Reading::Bad => {
+                unreachable!("receive() has parsed this reply already")
+            }
         }
     }
 
-    /// Receives until a whole reply is in the buffer; its length.
+    /// Receives until the buffer holds a whole reply, and returns its length.
     fn receive(&mut self) -> Result<usize> {
         loop {
             match read_reply(&self.buffer[self.start..self.end]) {
@@ -87,8 +89,8 @@ impl Connection {
         }
     }
 
-    /// Makes room behind what was received. The buffer grows with what has arrived, never with what
-    /// was announced.
+    /// Makes room behind the received bytes. The buffer grows with the bytes that have arrived,
+    /// never with an announced length.
     fn make_room(&mut self) {
         if self.start > 0 {
             self.buffer.copy_within(self.start..self.end, 0);
@@ -110,7 +112,7 @@ impl Connection {
         };
         self.end += received.map_err(|error: io::Error| match error.kind() {
             ErrorKind::ConnectionReset => {
-                anyhow!("{} closed the connection before it had answered", self.address)
+                anyhow!("{} closed the connection before it answered", self.address)
             }
             ErrorKind::WouldBlock | ErrorKind::TimedOut => anyhow!(
                 "no answer from {} within {ANSWER_SECS_MAX} s: it is stopped, overloaded, or not a \
@@ -123,14 +125,15 @@ impl Connection {
     }
 }
 
-/// What to say of a reply that does not answer what was asked.
+/// Returns the error for a reply that does not match the request.
 pub(crate) fn unexpected(reply: Reply<'_>) -> anyhow::Error {
     match reply {
         Reply::Error(line) => anyhow!("the server answered: {}", line.escape_ascii()),
-        other => anyhow!("the server answered something else than was asked: {other:?}"),
+        other => anyhow!("the server answered with a reply of another kind: {other:?}"),
     }
 }
 
 const BUFFER_BYTES_MIN: usize = 16 << 10;
-/// The largest value that larderd and memcached can be told to accept, and a line before it.
+/// The largest value that larderd and memcached can be configured to accept, with a line before it,
+/// in bytes.
 const REPLY_BYTES_MAX: u64 = (1 << 30) + 512;

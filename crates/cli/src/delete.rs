@@ -33,7 +33,7 @@ Examples:
 /// Runs `larder delete`.
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
     let keys: Vec<&[u8]> = arguments.keys.iter().map(|key| key.as_bytes()).collect();
-    // All keys can be sent, or nothing is deleted.
+    // If one key is invalid, nothing is deleted.
     let requests = keys.iter().map(|key| request_of(key)).collect::<Result<Vec<_>>>()?;
     let address = &arguments.server.server;
     let mut connection = Connection::open(address)?;

@@ -1,11 +1,11 @@
-//! Times to live as the wire has them.
+//! Conversion of TTLs to exptimes.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use larder::Epoch;
 
-/// The exptime of an item that shall live for `ttl_secs` from now. Up to 30 days it is that number;
-/// more has to be sent as a Unix time.
+/// Returns the exptime of an item that lives for `ttl_secs` from now. Up to 30 days it is that
+/// number; a longer TTL must be sent as a Unix time.
 pub(crate) fn exptime_of(ttl_secs: u32) -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     exptime_at(ttl_secs, i64::try_from(now.as_secs()).unwrap_or(i64::MAX))

@@ -11,15 +11,15 @@ use crate::outcome::Outcome;
 
 /// Check a cache in a file, in use or not
 ///
-/// Opens the cache as any other process would: what processes left in it that were killed is put in order first. Then
-/// everything is checked that must hold. While others use the cache, their work goes on; then what the index names is
-/// checked part by part.
+/// Opens the cache like any other process, which first repairs the state that killed processes left
+/// in it. Then checks every invariant of the cache. While other processes use the cache, their work
+/// continues; the index is then checked part by part.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
     /// The file of the cache
     path: PathBuf,
-    /// Change nothing: also leave what killed processes left, which is told as broken then
+    /// Change nothing: killed processes' unfinished work is not repaired, and is reported as damage
     #[arg(long)]
     read_only: bool,
 }
@@ -29,7 +29,7 @@ Examples:
   larder fsck /dev/shm/larder
   larder fsck /dev/shm/larder --read-only
 
-Exit code: 0 nothing is wrong; 1 something is; 2 the file cannot be used.";
+Exit code: 0 no damage found; 1 the cache is damaged; 2 the file cannot be used.";
 
 /// Runs `larder fsck`.
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
         let cache = Cache::open_shared(&arguments.path)?;
         cache.settle_accounts();
         if !dead.is_empty() {
-            writeln!(out, "put in order what {} killed processes left", dead.len())?;
+            writeln!(out, "repaired the state that {} killed processes left", dead.len())?;
         }
         match living.is_empty() {
             true => cache.validate().map(|()| cache.len()),
@@ -53,20 +53,21 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
         }
     };
     let users = match living.len() {
-        0 => "nobody uses it".to_owned(),
+        0 => "no process uses it".to_owned(),
         count => format!("{count} processes use it"),
     };
     match checked {
         Ok(items) => {
             let took = started.elapsed();
-            writeln!(out, "checked {items} items in {took:.1?}, {users}: nothing is wrong")?;
+            writeln!(out, "checked {items} items in {took:.1?}, {users}: no damage found")?;
             Ok(Outcome::Done)
         }
         Err(broken) => {
-            eprintln!("larder: broken: {broken} ({users})");
-            let died = "which may be what killed processes were about: without --read-only it is put in order";
-            let advice =
-                "end who uses the cache, remove the file, which is only a cache's, and report this";
+            eprintln!("larder: damaged: {broken} ({users})");
+            let died = "killed processes may have left this unfinished: without --read-only it is \
+                        repaired";
+            let advice = "end the processes that use the cache, remove the file (it holds only \
+                          cached items), and report this";
             let is_unreaped = arguments.read_only && !dead.is_empty();
             eprintln!("larder: {}", if is_unreaped { died } else { advice });
             Ok(Outcome::Missed)

@@ -30,9 +30,9 @@ pub(crate) struct Arguments {
 }
 
 const AFTER_HELP: &str = "\
-One key prints its value as it is, byte for byte; on a terminal a newline is added where it has
-none. Several keys, --flags or --cas print a line for each item: the key, what was asked for, and
-the value, separated by tabs. A key without an item is named on stderr, and the exit code is 1.
+One key prints its value byte for byte; on a terminal a newline is added if the value does not end
+with one. Several keys, --flags or --cas print a line for each item: the key, the requested fields,
+and the value, separated by tabs. A key without an item is named on stderr, and the exit code is 1.
 
 Examples:
   larder get page:front > front.html
@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
     loop {
         match connection.reply()? {
             Reply::Value(hit) => {
-                // Hits come in the order asked for: what was skipped is missing.
+                // Hits come in the order of the keys, so a skipped key has no item.
                 missed.extend(missing.by_ref().take_while(|key| *key != hit.key));
                 let line = arguments.line(&hit, output.is_terminal());
                 output.write_all(&line)?;
@@ -73,7 +73,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
 }
 
 impl Arguments {
-    /// What is printed of an item.
+    /// Returns the output for an item.
     fn line(&self, hit: &Hit<'_>, on_terminal: bool) -> Vec<u8> {
         let alone = self.keys.len() == 1 && !self.flags && !self.cas;
         if alone {
@@ -93,7 +93,7 @@ impl Arguments {
     }
 }
 
-/// A key as a message shows it: quoted, and readable where it can be.
+/// Returns a key for a message: quoted, and readable if possible.
 pub(crate) fn shown(key: &[u8]) -> String {
     format!("{:?}", OsString::from_vec(key.to_vec()))
 }

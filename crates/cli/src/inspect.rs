@@ -11,19 +11,19 @@ use crate::outcome::Outcome;
 
 /// Describe a cache in a file, in use or not
 ///
-/// Nothing is changed, and no process that uses the cache notices.
+/// Changes nothing, and does not disturb the processes that use the cache.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
-    /// The file of the cache: what larderd was given as --memory-file, or a program as path
+    /// The file of the cache: the --memory-file of larderd, or the path that a program gave
     path: PathBuf,
-    /// List keys that begin with this; an empty prefix lists all
+    /// List keys with this prefix; an empty prefix lists all
     #[arg(long, value_name = "PREFIX")]
     keys: Option<String>,
-    /// List at most so many keys
+    /// List at most this many keys
     #[arg(long, value_name = "COUNT", default_value_t = 100)]
     limit: usize,
-    /// List so many of the largest items
+    /// List this many of the largest items
     #[arg(long, value_name = "COUNT", default_value_t = 5)]
     largest: usize,
     /// List the segments, one a line
@@ -55,7 +55,7 @@ fn describe(inspection: &Inspection, out: &mut impl Write) -> Result<()> {
     line("identity", format!("{:032x}", inspection.identity()))?;
     let age = match inspection.is_of_this_boot() {
         true => format!("{} ago", duration(u64::from(inspection.now().saturating_sub(2)))),
-        false => "before this system was started: it will not be used any more".to_owned(),
+        false => "before this system was started: no process uses it any more".to_owned(),
     };
     line("made", format!("at Unix time {}, {age}", inspection.made_unix_secs()))?;
     let segment = bytes(report.segment_bytes);
@@ -88,13 +88,13 @@ fn describe_peers(inspection: &Inspection, out: &mut impl Write) -> Result<()> {
     if peers.is_empty() {
         writeln!(out, "processes   none")?;
     } else if !inspection.knows_who_lives() {
-        writeln!(out, "processes   its file cannot be locked: who lives is not known")?;
+        writeln!(out, "processes   unknown: the file cannot be locked")?;
     }
     for peer in peers {
         let lives = match (inspection.knows_who_lives(), peer.lives) {
             (false, _) => "attached",
             (true, true) => "uses it",
-            (true, false) => "died; who opens the cache next puts in order what it left",
+            (true, false) => "died; the next process that opens the cache repairs its state",
         };
         let pinned = match peer.told.pinned_segments {
             0 => String::new(),
@@ -168,11 +168,11 @@ fn list_items(inspection: &Inspection, arguments: &Arguments, out: &mut impl Wri
         writeln!(out, "{:>12}  {ttl:>14}  {}", item.meta.value_bytes, item.key.escape_ascii())
     };
     if !largest.is_empty() {
-        writeln!(io::stdout(), "\nlargest items: bytes of the value, how long it lives, key")?;
+        writeln!(io::stdout(), "\nlargest items: bytes of the value, TTL, key")?;
         largest.iter().try_for_each(&mut show)?;
     }
     if let Some(prefix) = &arguments.keys {
-        writeln!(io::stdout(), "\n{} of {matching} keys that begin with {prefix:?}", listed.len())?;
+        writeln!(io::stdout(), "\n{} of {matching} keys with the prefix {prefix:?}", listed.len())?;
         listed.iter().try_for_each(&mut show)?;
     }
     Ok(())
@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_and_times_have_the_unit_that_people_would_choose() {
+    fn sizes_and_times_are_shown_in_a_readable_unit() {
         assert_eq!([bytes(9000), bytes(65_536), bytes(1 << 30)], ["9000 B", "64 KiB", "1024 MiB"]);
         assert_eq!([duration(90), duration(3600), duration(90_000)], ["90 s", "60 min", "25 h"]);
         assert_eq!(percent(1, 0), "0 %");

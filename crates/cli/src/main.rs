@@ -4,8 +4,8 @@
 //! replays request traces on a server or on a cache of its own. `larder bench` is the crate
 //! `larder-load`.
 //!
-//! Each subcommand has a file. `connection` is the connection that the small ones share; `outcome`
-//! turns results into exit codes.
+//! Each subcommand has a file. `connection` is the connection that the simple subcommands share;
+//! `outcome` turns results into exit codes.
 #![forbid(unsafe_code)]
 
 mod connection;
@@ -25,7 +25,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use larder_options::LARDER_BUILD;
 
-/// Talk to larderd or any memcached, replay request traces, measure.
+/// Talk to larderd or any memcached, replay request traces, measure servers
 #[derive(Debug, Parser)]
 #[command(name = "larder", version = LARDER_BUILD, after_help = AFTER_HELP)]
 struct CommandLine {
@@ -71,8 +71,8 @@ Examples:
   larder replay --trace web07.csv.zst --memory 16m --scale 16
   larder bench --rate 20000 --seconds 30
 
-An address (--server) is host:port, [IPv6]:port or the path of a unix socket: /run/larder.sock,
+An address (--server) is host:port, [IPv6]:port or the path of a Unix socket: /run/larder.sock,
 ./larder.sock or unix:larder.sock. Without it: 127.0.0.1:11211.
 
-Exit code: 0 done; 1 there was no such item, nothing was stored, or a check failed; 2 bad usage, or
+Exit code: 0 done; 1 an item is missing, nothing was stored, or a check failed; 2 bad usage, or
 the server could not be reached or answered with an error.";

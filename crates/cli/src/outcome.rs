@@ -1,11 +1,11 @@
-//! How the tool ends.
+//! Exit codes of the tool.
 
 use std::io;
 use std::process::ExitCode;
 
 pub(crate) use larder_load::Outcome;
 
-/// The exit code of a subcommand, after an error has been shown.
+/// Prints an error and returns the exit code of a subcommand.
 pub(crate) fn exit_code(ended: anyhow::Result<Outcome>) -> ExitCode {
     match ended {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
@@ -18,8 +18,8 @@ pub(crate) fn exit_code(ended: anyhow::Result<Outcome>) -> ExitCode {
     }
 }
 
-/// Has whoever reads the output, `head` for example, seen enough? Errors of a connection are no
-/// [`io::Error`] any more when they get here.
+/// True if the reader of the output, `head` for example, has closed it. Errors of a connection are
+/// no [`io::Error`] by the time they arrive here.
 fn is_closed_output(error: &anyhow::Error) -> bool {
     let error = error.downcast_ref::<io::Error>();
     error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)

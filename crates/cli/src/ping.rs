@@ -11,7 +11,7 @@ use crate::connection::{Connection, unexpected};
 use crate::outcome::Outcome;
 use larder_load::address::ServerArgument;
 
-/// Ask a server for its version and measure how long the answer takes
+/// Ask a server for its version and measure the round trip
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {

@@ -22,7 +22,7 @@ use larder_load::address::ServerArgument;
 pub(crate) struct Arguments {
     #[command(flatten)]
     server: ServerArgument,
-    /// Let the item live for this many seconds; without it for ever
+    /// Seconds that the item lives; without it for ever
     #[arg(long, value_name = "SECS", value_parser = clap::value_parser!(u32).range(1..))]
     ttl: Option<u32>,
     /// Store this number with the item
@@ -32,35 +32,35 @@ pub(crate) struct Arguments {
     condition: Condition,
     /// The key
     key: OsString,
-    /// The value; - or none: read it from stdin
+    /// The value; without it, or with -, stdin
     #[arg(allow_negative_numbers = true)]
     value: Option<OsString>,
 }
 
-/// When to store. At most one of them.
+/// The condition of the store. At most one is set.
 #[derive(Debug, clap::Args)]
 #[group(multiple = false)]
 struct Condition {
-    /// Store only where there is no item
+    /// Store only if the key has no item
     #[arg(long)]
     add: bool,
-    /// Store only where there is an item
+    /// Store only if the key has an item
     #[arg(long)]
     replace: bool,
-    /// Put the value behind that of the item there is
+    /// Append the value to that of the item
     #[arg(long)]
     append: bool,
-    /// Put the value before that of the item there is
+    /// Prepend the value to that of the item
     #[arg(long)]
     prepend: bool,
-    /// Store only over the item with this cas token, which `larder get --cas` shows
+    /// Store only if the item has this cas token, which `larder get --cas` shows
     #[arg(long, value_name = "TOKEN")]
     cas: Option<u64>,
 }
 
 const AFTER_HELP: &str = "\
-The value is the second argument, byte for byte; without it, or where it is -, all of stdin.
-Prints nothing where the item is stored; else says on stderr why not, and the exit code is 1.
+The value is the second argument, byte for byte; without it, or if it is -, all of stdin. Prints
+nothing if the item is stored. Otherwise stderr gives the reason, and the exit code is 1.
 
 Examples:
   larder set greeting 'hello, world' --ttl 60
@@ -88,8 +88,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
     connection.send(&asked)?;
     let why_not = match connection.reply()? {
         Reply::Stored => return Ok(Outcome::Done),
-        Reply::NotStored if arguments.condition.add => "there is an item already",
-        Reply::NotStored | Reply::NotFound => "there is no item",
+        Reply::NotStored if arguments.condition.add => "the key has an item already",
+        Reply::NotStored | Reply::NotFound => "the key has no item",
         Reply::Exists => "the item has another cas token by now",
         other => {
             let asked = || format!("set {} at {address}", shown(key));
@@ -134,5 +134,5 @@ fn value_of_stdin() -> Result<Vec<u8>> {
     Ok(value)
 }
 
-/// The most that larderd and memcached can be told to accept, 1 GiB.
+/// The largest value that larderd and memcached can be configured to accept, 1 GiB.
 const VALUE_BYTES_MAX: u64 = 1 << 30;

@@ -16,10 +16,10 @@ use larder_load::address::ServerArgument;
 pub(crate) struct Arguments {
     #[command(flatten)]
     server: ServerArgument,
-    /// Print the lines as the server sends them, STAT and all, in place of a table
+    /// Print the lines as the server sends them, with STAT, instead of a table
     #[arg(long)]
     raw: bool,
-    /// Which statistics
+    /// The section of the statistics
     #[arg(value_enum, default_value_t = Section::General)]
     section: Section,
 }
@@ -32,23 +32,23 @@ Examples:
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum Section {
-    /// Counters and the process
+    /// Counters and process
     General,
-    /// The options in force
+    /// Options in force
     Settings,
-    /// Items and what became of them
+    /// Items by size class
     Items,
     /// Memory
     Slabs,
-    /// How many items there are of each size
+    /// Number of items of each size
     Sizes,
-    /// What memcached has no name for (larderd only)
+    /// Statistics that memcached does not have (larderd only)
     Larder,
-    /// Nothing: set the counters back to 0
+    /// Prints nothing: resets the counters
     Reset,
 }
 
-/// A statistic, as a server shows it.
+/// A statistic: its name and value.
 #[derive(Debug)]
 pub(crate) struct Line {
     pub(crate) name: String,
@@ -71,7 +71,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// The statistics of a section; none where it is one that is only acted upon.
+/// Returns the statistics of a section; none for a section that is a command.
 pub(crate) fn ask(connection: &mut Connection, section: StatsSection) -> Result<Vec<Line>> {
     let mut asked = Vec::new();
     request::command(&mut asked, &Command::Stats(section), false)?;

@@ -2,8 +2,8 @@
 
 use larder_load::mix::mix;
 
-/// A key of a trace, as the cache sees it. The ids of a trace are dense and say who came first; a hash
-/// carries no such meaning.
+/// A key of a trace, as the cache sees it. The ids of a trace are dense and in order of appearance;
+/// the hash removes that meaning.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Key {
     hash: u64,
@@ -11,7 +11,7 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// Bytes of each key.
+    /// The length of each key, in bytes.
     pub(crate) const BYTES: usize = 16;
 
     pub(crate) fn of(id: u32) -> Self {
@@ -24,12 +24,12 @@ impl Key {
         &self.text
     }
 
-    /// Which of `count` threads has this key.
+    /// Returns which of `count` threads plays this key.
     pub(crate) fn thread(&self, count: u32) -> u32 {
         ((self.hash & u64::from(u32::MAX)) % u64::from(count)) as u32
     }
 
-    /// Which of a thread's `count` connections has this key.
+    /// Returns which of a thread's `count` connections serves this key.
     pub(crate) fn connection(&self, count: usize) -> usize {
         ((self.hash >> 32) % count as u64) as usize
     }

@@ -1,4 +1,4 @@
-//! Replays on a cache of this process.
+//! Replays a trace on a cache of this process.
 
 use std::time::Duration;
 
@@ -17,10 +17,11 @@ use larder_load::trace::Trace;
 /// # Errors
 /// The cache cannot be opened.
 pub(crate) fn replay(trace: &Trace, arguments: &Arguments) -> Result<Report> {
-    let memory_bytes = arguments.memory.context("--memory BYTES is missing")?;
+    let memory_bytes = arguments.memory.context("--memory BYTES is required")?;
     let cache = Cache::builder()
         .memory_bytes(memory_bytes)
-        // By default as large as can be: a trace of large items is about eviction, not about a limit.
+        // The default is the largest possible limit: a trace of large items measures eviction, not
+        // a limit.
         .item_bytes_max(arguments.item_bytes_max.unwrap_or(memory_bytes / 2))
         .cas(false)
         .clock(Clock::Ticked)
@@ -41,7 +42,7 @@ fn play_on(cache: &Cache, trace: &Trace, thread_count: u32) -> Result<Counts> {
         let threads: Vec<_> = (0..thread_count).map(start).collect();
         let mut counts = Counts::default();
         for thread in threads {
-            counts += thread.join().expect("a thread that replays does not panic")?;
+            counts += thread.join().expect("the replaying thread does not panic")?;
         }
         Ok(counts)
     })
@@ -68,10 +69,10 @@ impl Target for Cache {
     }
 }
 
-/// Adds what is known of the cache after a replay.
+/// Adds the statistics of the cache after a replay.
 fn describe(cache: &Cache, trace: &Trace, report: &mut Report) {
     let sizes = cache.report();
-    // Counted by asking for every key: items whose time has come are still in the cache's own count.
+    // Counted by a get of every key: the cache's own count includes expired items.
     let (mut items, mut item_bytes, mut value) = (0u64, 0u64, Vec::new());
     for id in 0..trace.key_count() {
         value.clear();

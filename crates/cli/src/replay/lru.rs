@@ -1,10 +1,10 @@
-//! An exact LRU by items, to prove the reading of traces by: its miss ratios on them are known.
+//! An exact LRU by items, which tests the trace parser: its miss ratios on the traces are known.
 
 use std::collections::{BTreeMap, HashMap};
 
 use larder_load::trace::{Operation, Request, Trace};
 
-/// What an item costs besides its key and value.
+/// The bytes of an item besides its key and value.
 const ITEM_OVERHEAD_BYTES: u64 = 24;
 
 #[derive(Default)]
@@ -13,13 +13,13 @@ struct Lru {
     used_bytes: u64,
     clock: u64,
     items: HashMap<u32, Item>,
-    /// The ids of the items by when they were last used.
+    /// The ids of the items by the time of their last use.
     order: BTreeMap<u64, u32>,
 }
 
 struct Item {
     bytes: u64,
-    /// The second in which the item dies; 0 never.
+    /// The second in which the item expires; 0 never.
     deadline: u32,
     used_at: u64,
 }
@@ -47,7 +47,8 @@ impl Lru {
         self.items.insert(request.id, Item { bytes, deadline, used_at: self.clock });
         self.order.insert(self.clock, request.id);
         while self.used_bytes > self.budget_bytes {
-            let (_, oldest) = self.order.first_key_value().expect("what uses bytes is in order");
+            let (_, oldest) =
+                self.order.first_key_value().expect("an item that uses bytes is in the order");
             self.remove(*oldest);
         }
     }
@@ -77,7 +78,7 @@ fn miss_ratio(trace: &Trace, budget_bytes: u64) -> f64 {
 }
 
 #[test]
-fn an_exact_lru_has_the_known_miss_ratios_on_the_traces_as_they_are_read() {
+fn an_exact_lru_has_the_known_miss_ratios_on_the_parsed_traces() {
     let Some(folder) = larder_testkit::traces() else { return };
     for (name, scale, budget_bytes, expected) in KNOWN {
         let path = folder.join(name).with_extension("csv.zst");

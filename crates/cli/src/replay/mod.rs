@@ -6,8 +6,8 @@
 //!                            └─▶ Counts ─▶ report
 //! ```
 //!
-//! Files in reading order: [`trace`], [`sizes`], [`key`], [`pace`], [`play`], [`library`], [`server`],
-//! [`report`], [`amount`].
+//! Files in reading order: [`trace`], [`sizes`], [`key`], [`pace`], [`play`], [`library`],
+//! [`server`], [`report`], [`amount`].
 
 mod amount;
 mod key;
@@ -36,10 +36,10 @@ pub(crate) struct Arguments {
     /// The trace: zstd-compressed lines of key[,size[,ttl[,op]]]
     #[arg(long, value_name = "FILE")]
     trace: PathBuf,
-    /// Memory of the cache, everything included: bytes, or a number with k, m or g after it
+    /// Memory limit of the cache, everything included: bytes, or a number with k, m or g after it
     #[arg(long, value_name = "BYTES", value_parser = amount::parse, required_unless_present = "server")]
     memory: Option<u64>,
-    /// The largest item accepted, as larderd's -I [default: half of --memory]
+    /// The largest item accepted, like larderd's -I [default: half of --memory]
     #[arg(long, value_name = "BYTES", value_parser = amount::parse, conflicts_with = "server")]
     item_bytes_max: Option<u64>,
     /// Multiply all sizes of the trace
@@ -48,50 +48,51 @@ pub(crate) struct Arguments {
     /// Sizes for traces without any [default: sizes-kvcache_reg.txt beside the trace]
     #[arg(long, value_name = "FILE")]
     sizes: Option<PathBuf>,
-    /// Replay on this server, which has to be empty
+    /// Replay on this server, which must be empty
     #[arg(short, long, value_name = "ADDR")]
     server: Option<Address>,
     /// Empty the server first (flush_all)
     #[arg(long, requires = "server")]
     flush: bool,
-    /// Connections to the server
+    /// Number of connections to the server
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     connections: u32,
-    /// Threads that share the keys, side by side; with one the replay is the same every time
+    /// Number of threads that share the keys; with one thread every replay is the same
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: u32,
 }
 
 const AFTER_HELP: &str = "\
-Each request of the trace is a get, followed by a set where it misses, or a set. Every value read
-is checked against what was last stored. Requests of a key stay on one thread and connection, in
-their order.
+Each request of the trace is a set, or a get followed by a set if it misses. Every value read is
+checked against the last one stored. Requests of a key stay on one thread and connection, in their
+order.
 
-On the library (the default) time is virtual: it passes as the trace says, however fast the replay
-runs. A server's clock cannot be moved: there the TTLs of the trace run in real time, so that
-little expires during a replay. A server also has its own memory limit: there --memory only draws
-attention to a difference.
+On the library (the default) time is virtual: it follows the trace, however fast the replay runs. A
+server's clock cannot be moved: there the TTLs of the trace run in real time, so that few items
+expire during a replay. A server also has its own memory limit: there --memory only warns about a
+difference.
 
 Examples:
   larder replay --trace web07.csv.zst --memory 16m --scale 16
   larder replay --trace web07.csv.zst --scale 16 --server 127.0.0.1:11211 --flush
 
-What is printed, a name=value a line:
+Output, a name=value a line:
   requests                  lines of the trace: gets and its own sets
   gets, hits, misses        of look-aside gets; miss_ratio=misses/gets
   sets, sets_refused        all sets, those after misses included; refused: the item is too large or
-                            finds no memory
+                            the cache has no memory
   wrong_values              values read that are not the last ones stored; must be 0
-  evictions                 live items removed to make room
-  evictions_small           of them, those from the small pool (library; as all down to segments_main)
+  evictions                 live items removed for space
+  evictions_small           those from the small pool (library, as all down to segments_main)
   ghost_hits                items stored again soon after such an eviction, and so into the main pool
-  segments_*                segments evicted, compacted, taken back dead; of each pool at the end
+  segments_*                segments evicted, compacted, reclaimed without live items; those of each
+                            pool at the end
   items                     items held at the end
   bytes_relocated           bytes of items copied from segment to segment to keep them
   live_share                bytes of items / memory of the segments that hold items
                             (memcached: bytes of items / memory limit)
   overhead_bytes_per_item   all memory in use / items, less the mean of key + value (library)
-  server_*, agree           counts of the server over the replay, and whether they are the client's;
+  server_*, agree           counts of the server over the replay, and whether they equal the client's;
                             exit code 1 if not, or if a value was wrong";
 
 /// Runs `larder replay`.

@@ -1,24 +1,24 @@
-//! Threads that go through a trace side by side.
+//! Keeps threads together that go through a trace.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 /// Keeps threads that go through the same trace together: none is ahead of the slowest by more than
-/// about a thousand requests. Else the order of requests would have little to do with the trace, and so
-/// would the miss ratio.
+/// about a thousand requests. Otherwise neither the order of requests nor the miss ratio would be
+/// that of the trace.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    /// The request that each thread has come to.
+    /// The index of the request that each thread has reached.
     reached: Vec<AtomicUsize>,
 }
 
 impl Pace {
-    /// Some threads at the beginning of a trace.
+    /// A pace for `thread_count` threads, all at the beginning of a trace.
     pub(crate) fn new(thread_count: u32) -> Self {
         Self { reached: (0..thread_count).map(|_| AtomicUsize::new(0)).collect() }
     }
 
-    /// The place of one of the threads.
+    /// Returns the walker of one of the threads.
     pub(crate) fn walker(&self, thread: u32) -> Walker<'_> {
         Walker { pace: self, thread }
     }
@@ -29,7 +29,8 @@ impl Pace {
     }
 }
 
-/// A thread's place in a trace. Whoever drops it, early or at the end, holds up nobody.
+/// A thread's place in a trace. Dropping it, early or at the end, releases the threads that wait
+/// for it.
 #[derive(Debug)]
 pub(crate) struct Walker<'a> {
     pace: &'a Pace,
@@ -42,14 +43,14 @@ impl Walker<'_> {
         self.thread
     }
 
-    /// How many threads there are.
+    /// Returns the number of threads.
     pub(crate) fn thread_count(&self) -> u32 {
         self.pace.reached.len() as u32
     }
 
-    /// Says that the thread has come to this request, and waits where it is too far ahead.
+    /// Records that the thread has reached this request, and waits while it is too far ahead.
     pub(crate) fn reach(&self, index: usize) {
-        // Rarely enough that the threads do not fight over the line that all of them write.
+        // Rare enough that the threads do not contend for the cache line that all of them write.
         if index.is_multiple_of(64) {
             self.pace.reached[self.thread as usize].store(index, Relaxed);
             while self.pace.slowest().saturating_add(LEAD_MAX) < index {

@@ -11,19 +11,19 @@ use crate::replay::pace::Walker;
 use larder_load::trace::{Operation, Request, Trace};
 use larder_load::value::write_value;
 
-/// What a trace is replayed on.
+/// The cache that a trace is replayed on.
 pub(crate) trait Target {
-    /// The trace has come to this second.
+    /// The trace has reached this second.
     fn begin_second(&mut self, second: u32);
 
-    /// Replaces `value` by that of the key; false where there is none.
+    /// Replaces `value` by the value of the key. Returns false on a miss.
     fn get(&mut self, key: &Key, value: &mut Vec<u8>) -> Result<bool>;
 
-    /// Stores an item; false where the target refuses it. A `ttl_secs` of 0 is for ever.
+    /// Stores an item. Returns false if the target refuses it. A `ttl_secs` of 0 is for ever.
     fn set(&mut self, key: &Key, value: &[u8], ttl_secs: u32) -> Result<bool>;
 }
 
-/// What a replay counts.
+/// The counts of a replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     /// Look-aside gets.
@@ -54,7 +54,7 @@ impl AddAssign for Counts {
     }
 }
 
-/// Plays those requests of the trace whose keys belong to the walker's thread, in their order.
+/// Plays the requests of the trace whose keys belong to the walker's thread, in their order.
 ///
 /// # Errors
 /// Those of the target.
@@ -83,18 +83,18 @@ pub(crate) fn play(trace: &Trace, walker: &Walker<'_>, target: &mut impl Target)
     Ok(player.counts)
 }
 
-/// A value that was stored: all of it follows from this and its key's number.
+/// The last stored value of a key; the value follows from this and the key's number.
 #[derive(Clone, Copy, Default)]
 struct Stored {
-    /// How often the key was stored.
+    /// The number of stores of the key.
     version: u32,
     value_bytes: u32,
 }
 
 struct Player<'a, T> {
-    /// What was last stored under each key.
+    /// The last stored value of each key.
     stored: Vec<Stored>,
-    /// The value read last, and the one that it should be; kept for their memory.
+    /// The last value read and the expected one, kept to reuse their memory.
     read: Vec<u8>,
     expected: Vec<u8>,
     counts: Counts,
@@ -119,7 +119,7 @@ impl<T: Target> Player<'_, T> {
     fn set(&mut self, key: &Key, request: &Request) -> Result<()> {
         let stored = &mut self.stored[request.id as usize];
         stored.version += 1;
-        // A trace may change an item's size at a get: it holds from the next set on.
+        // A trace may change an item's size at a get: the new size holds from the next set on.
         stored.value_bytes = request.item_bytes.saturating_sub(Key::BYTES as u32);
         self.expect(request.id);
         let stored = self.target.set(key, &self.expected, request.ttl_secs)?;
@@ -128,7 +128,7 @@ impl<T: Target> Player<'_, T> {
         Ok(())
     }
 
-    /// Makes the value that was last stored.
+    /// Generates the last stored value of the key.
     fn expect(&mut self, id: u32) {
         let stored = self.stored[id as usize];
         let seed = u64::from(id) << 32 | u64::from(stored.version);
@@ -139,7 +139,7 @@ impl<T: Target> Player<'_, T> {
 /// The progress of a replay on a terminal.
 struct Progress {
     request_count: usize,
-    /// When it was shown last; `None`: it is not shown.
+    /// The time of the last display; `None` without a terminal.
     shown: Option<Instant>,
 }
 
@@ -150,7 +150,7 @@ impl Progress {
     }
 
     fn show(&mut self, index: usize) {
-        // Not at every request: looking at the clock costs as much as a get.
+        // Not at every request: reading the clock costs as much as a get.
         let Some(shown) = self.shown.filter(|_| index.is_multiple_of(1024)) else { return };
         if shown.elapsed() > Duration::from_millis(200) {
             let percent = index * 100 / self.request_count;
@@ -163,7 +163,7 @@ impl Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         if self.shown.is_some() {
-            // Gives the line back to what is printed next.
+            // Clears the line for the output that follows.
             eprint!("\r\x1b[K");
             std::io::stderr().flush().ok();
         }
@@ -177,7 +177,7 @@ mod tests {
     use super::*;
     use crate::replay::pace::Pace;
 
-    /// Keeps the first value of each key for ever.
+    /// A target that keeps the first value of each key for ever.
     #[derive(Default)]
     struct Stale(HashMap<Vec<u8>, Vec<u8>>);
 
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_was_stored_before_the_last_one_is_wrong() {
+    fn a_stale_value_is_counted_as_wrong() {
         let play = |lines| {
             let trace = Trace::of_lines(lines).unwrap();
             play(&trace, &Pace::new(1).walker(0), &mut Stale::default())

@@ -1,10 +1,10 @@
-//! What a replay prints.
+//! The output of a replay.
 
 use std::fmt;
 
 use crate::replay::play::Counts;
 
-/// The outcome of a replay: names and values in the order they are printed.
+/// The result of a replay: names and values in the order of output.
 #[derive(Debug)]
 pub(crate) struct Report {
     lines: Vec<(&'static str, String)>,
@@ -12,7 +12,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// What every replay counts by itself.
+    /// A report with the counts that every replay has.
     pub(crate) fn of(counts: &Counts, request_count: usize) -> Self {
         let mut report = Self { lines: Vec::new(), sound: counts.wrong_values == 0 };
         report.push("requests", request_count);
@@ -37,7 +37,7 @@ impl Report {
         self.sound &= holds;
     }
 
-    /// Has every value been right, and does every check hold?
+    /// True if every value was right and every check holds.
     pub(crate) fn is_sound(&self) -> bool {
         self.sound
     }
@@ -49,7 +49,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// `part / whole` with four places; 0 of nothing is 0.
+/// Returns `part / whole` with four places; 0 if `whole` is 0.
 pub(crate) fn ratio(part: u64, whole: u64) -> String {
     format!("{:.4}", part as f64 / whole.max(1) as f64)
 }

@@ -1,4 +1,4 @@
-//! Replays on a server.
+//! Replays a trace on a server.
 
 use anyhow::{Context, Result, bail, ensure};
 use larder_protocol::text::client::{Reply, request};
@@ -27,16 +27,14 @@ pub(crate) fn replay(trace: &Trace, address: &Address, arguments: &Arguments) ->
     let before = Statistics::ask(&mut connection)?;
     ensure!(
         arguments.flush || before.number("curr_items")? == 0,
-        "{address} has items already, which would spoil the counts; --flush removes them"
+        "{address} holds items, which would distort the counts; --flush removes them"
     );
     let limit = before.number("limit_maxbytes")?;
     if let Some(memory) = arguments.memory.filter(|memory| *memory != limit) {
-        eprintln!(
-            "larder: {address} has {limit} bytes of memory; --memory {memory} is not followed"
-        );
+        eprintln!("larder: {address} has {limit} bytes of memory; --memory {memory} has no effect");
     }
     if trace.has_ttls() {
-        eprintln!("larder: TTLs of the trace run in real time on a server: little will expire");
+        eprintln!("larder: TTLs of the trace run in real time on a server: few items will expire");
     }
 
     let counts = play_on(address, trace, arguments)?;
@@ -70,7 +68,7 @@ pub(crate) fn replay(trace: &Trace, address: &Address, arguments: &Arguments) ->
     Ok(report)
 }
 
-/// Shares the connections among the threads, each of which has at least one.
+/// Divides the connections among the threads; each thread has at least one.
 fn play_on(address: &Address, trace: &Trace, arguments: &Arguments) -> Result<Counts> {
     let thread_count = arguments.threads.min(arguments.connections);
     let pace = Pace::new(thread_count);
@@ -90,7 +88,7 @@ fn play_on(address: &Address, trace: &Trace, arguments: &Arguments) -> Result<Co
         let threads: Vec<_> = (0..thread_count).map(start).collect();
         let mut counts = Counts::default();
         for thread in threads {
-            counts += thread.join().expect("a thread that replays does not panic")?;
+            counts += thread.join().expect("the replaying thread does not panic")?;
         }
         Ok(counts)
     })
@@ -99,12 +97,12 @@ fn play_on(address: &Address, trace: &Trace, arguments: &Arguments) -> Result<Co
 /// The connections of one thread.
 struct Connections {
     connections: Vec<Connection>,
-    /// The request sent last; kept for its memory.
+    /// The last request, kept to reuse its memory.
     request: Vec<u8>,
 }
 
 impl Connections {
-    /// Sends the request, for this key, and waits for the answer.
+    /// Sends the request for this key and waits for the answer.
     fn ask(&mut self, key: &Key) -> Result<&mut Connection> {
         let index = key.connection(self.connections.len());
         let connection = &mut self.connections[index];
@@ -114,7 +112,7 @@ impl Connections {
 }
 
 impl Target for Connections {
-    /// A server has its own time.
+    /// A server has its own clock.
     fn begin_second(&mut self, _second: u32) {}
 
     fn get(&mut self, key: &Key, value: &mut Vec<u8>) -> Result<bool> {
@@ -166,7 +164,7 @@ impl Statistics {
     fn ask(connection: &mut Connection) -> Result<Self> {
         let mut lines = stats::ask(connection, StatsSection::General).context("stats")?;
         lines.extend(stats::ask(connection, StatsSection::Slabs).context("stats slabs")?);
-        // memcached knows no such section and says so.
+        // memcached answers this section with an error.
         lines.extend(stats::ask(connection, StatsSection::Larder).unwrap_or_default());
         Ok(Self(lines))
     }

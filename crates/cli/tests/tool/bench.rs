@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::{Fixture, binary, larder};
 
-/// The one line that was printed.
+/// Returns the single printed line as JSON.
 pub(crate) fn json(printed: Vec<u8>) -> Value {
     let text = String::from_utf8(printed).unwrap();
     assert!(text.ends_with('\n') && text.lines().count() == 1, "{text}");
@@ -70,7 +70,7 @@ fn json_has_the_percentiles_and_a_row_for_each_second() {
 }
 
 #[test]
-fn a_multiget_asks_for_many_keys_at_once() {
+fn a_multiget_requests_many_keys_at_once() {
     let args = ["--seconds=1", "--connections=2", "--multiget=7", "--json"];
     let json = json(Fixture::start().larder("bench", &args).printed());
     let count = |name: &str| json[name].as_u64().unwrap();
@@ -78,7 +78,7 @@ fn a_multiget_asks_for_many_keys_at_once() {
 }
 
 #[test]
-fn an_open_loop_sends_what_its_schedule_says() {
+fn an_open_loop_sends_every_request_of_its_schedule() {
     let fixture = Fixture::start();
     for rate in ["100", "2000"] {
         let args = ["--rate", rate, "--seconds=2", "--threads=2", "--mode=mix", "--json"];
@@ -87,7 +87,7 @@ fn an_open_loop_sends_what_its_schedule_says() {
         assert_eq!(json["requests"], expected, "{json}");
         assert_eq!(json["schedule"]["scheduled"], expected, "{json}");
         assert_eq!(json["schedule"]["unsent"], 0, "{json}");
-        // Two seconds, and what the last answer took.
+        // Two seconds, and the time of the last answer.
         let seconds = json["seconds"].as_f64().unwrap();
         assert!((2.0..2.5).contains(&seconds), "{json}");
     }
@@ -111,21 +111,21 @@ fn bench_with_stall(args: &[&str]) -> Value {
 #[test]
 fn a_stall_shows_in_the_percentiles_of_an_open_loop_and_hardly_in_a_closed_one() {
     let open = bench_with_stall(&["--rate=1000"]);
-    // Of 2000 requests 300 fell due while the server stood still: they waited 300 ms and less, and a
-    // hundredth of all waited 280 ms and more.
+    // Of 2000 requests 300 fell due while the server was stopped. They waited up to 300 ms, and a
+    // hundredth of all requests waited 280 ms or more.
     let p99_us = open["p99_us"].as_f64().unwrap();
     assert!((200_000.0..600_000.0).contains(&p99_us), "{open}");
     assert_eq!(open["requests"], 2000, "{open}");
     let late = open["schedule"]["late_for_connections"].as_u64().unwrap();
     assert!((200..500).contains(&late), "{open}");
-    // What answers lets nothing more be asked meanwhile: the stall is one request a connection.
+    // The missing answers block further requests: the stall is one request on each connection.
     let closed = bench_with_stall(&[]);
     assert!(closed["p99_us"].as_f64() < Some(100_000.0), "{closed}");
     assert!(closed["longest_us"].as_f64() > Some(250_000.0), "{closed}");
 }
 
 #[test]
-fn what_gets_miss_is_filled_where_that_is_wanted() {
+fn missed_keys_are_set_with_fill_only() {
     let fixture = Fixture::start();
     let args = ["--seconds=1", "--connections=2", "--keys=100", "--no-load", "--json"];
     let empty = json(fixture.larder("bench", &args).printed());
@@ -140,7 +140,7 @@ fn what_gets_miss_is_filled_where_that_is_wanted() {
 fn a_trace_is_played_with_its_keys_sizes_and_misses() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace.zst");
-    // Key 0 has 80 bytes, then 280; key 1 is asked for twice as often.
+    // Key 0 has 80 bytes, then 280; key 1 is requested twice as often.
     let lines = "0,100\n1,50\n1\n0,300,0,1\n0\n1\n1\n";
     std::fs::write(&path, zstd::encode_all(lines.as_bytes(), 1).unwrap()).unwrap();
     let trace = path.display().to_string();
@@ -148,7 +148,7 @@ fn a_trace_is_played_with_its_keys_sizes_and_misses() {
     let fixture = Fixture::start();
     let json = json(fixture.larder("bench", &args).printed());
     assert_eq!((&json["mode"], &json["requests"]), (&"trace".into(), &700.into()), "{json}");
-    // A seventh of the requests are sets, and two more fill what was missed at first.
+    // A seventh of the requests are sets, and two more fill the first misses.
     let sets = json["sets"].as_u64().unwrap();
     assert!((100..=103).contains(&sets), "{json}");
     assert_eq!(json["hits"].as_u64().unwrap() + 2, json["gets"].as_u64().unwrap(), "{json}");
@@ -174,7 +174,7 @@ fn values_have_the_sizes_of_a_trace() {
 }
 
 #[test]
-fn what_is_stored_has_the_ttl() {
+fn stored_items_have_the_ttl() {
     let fixture = Fixture::start();
     for (dialect, key) in [("text", 0), ("meta", 1), ("binary", 2)] {
         let keys = (key + 1).to_string();
@@ -190,7 +190,7 @@ fn what_is_stored_has_the_ttl() {
 }
 
 #[test]
-fn values_that_somebody_else_changed_are_counted_as_wrong() {
+fn values_that_another_client_changed_are_counted_as_wrong() {
     let fixture = Fixture::start();
     let meddle = || fixture.larder("set", &["bench:00000000000000", "x"]).printed();
     std::thread::scope(|scope| {
@@ -222,7 +222,7 @@ fn serve(answer: &'static [u8]) -> String {
 }
 
 #[test]
-fn a_server_that_answers_nonsense_is_found_out() {
+fn invalid_answers_of_a_server_are_reported() {
     let hit = b"VALUE bench:00000000000000 0 100\r\n\
         xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\
         \r\nEND\r\n";
@@ -244,13 +244,14 @@ fn a_server_that_answers_nonsense_is_found_out() {
     bench(b"END\r\nEND\r\n", &[]).failed(2, "answered a request that was never sent");
     bench(b"VALUE k 0 1\r\nx\r\nEND\r\n", &[]).failed(2, "answered another key's item");
     bench(b"VALUE k 0 4294967295\r\n", &[]).failed(2, "announces an answer of 4294967319 bytes");
-    bench(b"HTTP/1.1 200 OK\r\n", &[]).failed(2, "is not memcached's text protocol");
-    bench(b"END\r\n", &["--dialect=binary"]).failed(2, "is not memcached's binary protocol");
+    bench(b"HTTP/1.1 200 OK\r\n", &[]).failed(2, "does not answer in memcached's text protocol");
+    bench(b"END\r\n", &["--dialect=binary"])
+        .failed(2, "does not answer in memcached's binary protocol");
     bench(b"", &["--timeout=1"]).failed(2, "no answer within 1 s");
 }
 
 #[test]
-fn tls_is_spoken_and_the_certificate_is_checked() {
+fn a_load_over_tls_checks_the_certificate() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     let certified = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
@@ -260,7 +261,7 @@ fn tls_is_spoken_and_the_certificate_is_checked() {
     let fixture = Fixture::start_on(Transport::Tcp, &["-Z", "-o", &words]);
     let bench = |more: &[&str]| {
         let args = ["--tls", "--seconds=1", "--connections=3", "--mode=mix", "--json"];
-        // memcached does not read all of large requests that come together over TLS.
+        // Over TLS, memcached does not read all of several large requests that arrive together.
         let args = [&args[..], &["--value-bytes=0-50000", "--keys=300"]].concat();
         fixture.larder("bench", &[&args, more].concat())
     };
@@ -273,7 +274,7 @@ fn tls_is_spoken_and_the_certificate_is_checked() {
 }
 
 #[test]
-fn the_page_has_everything_in_itself() {
+fn the_html_page_is_self_contained() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("report.html").display().to_string();
     let args = ["--seconds=2", "--rate=500", "--html", &path];
@@ -290,7 +291,7 @@ fn the_page_has_everything_in_itself() {
 }
 
 #[test]
-fn nothing_is_shown_on_the_way_where_stderr_is_no_terminal_and_a_signal_ends_a_run_early() {
+fn without_a_terminal_no_progress_is_shown_and_a_signal_ends_a_run_early() {
     let fixture = Fixture::start();
     let mut bench = Command::new(env!("CARGO_BIN_EXE_larder"))
         .args(["bench", "--seconds=60", "--rate=1000", "--json", "-s", &fixture.address()])
@@ -307,11 +308,11 @@ fn nothing_is_shown_on_the_way_where_stderr_is_no_terminal_and_a_signal_ends_a_r
     assert_eq!(json["stopped"], true);
     let requests = json["requests"].as_u64().unwrap();
     assert!((500..2000).contains(&requests), "{json}");
-    // What is due after the signal was never due.
+    // The rest of the schedule was never due after the signal.
     assert!(json["schedule"]["unsent"].as_u64() < Some(20), "{json}");
 }
 
-/// A server that answers by UDP on the port on which it listens.
+/// Starts a server that listens for UDP on the same port.
 fn start_with_udp() -> Fixture {
     let address = free_address().unwrap();
     let port = address.port().to_string();
@@ -321,7 +322,7 @@ fn start_with_udp() -> Fixture {
 }
 
 #[test]
-fn gets_by_udp_find_all_values_right_also_of_many_datagrams() {
+fn gets_by_udp_find_all_values_right_even_in_many_datagrams() {
     let fixture = start_with_udp();
     for more in [&["--value-bytes=0-20000"][..], &["--multiget=9"], &["--rate=500"]] {
         let args = ["--udp", "--seconds=1", "--connections=4", "--keys=200", "--json"];
@@ -332,11 +333,11 @@ fn gets_by_udp_find_all_values_right_also_of_many_datagrams() {
 }
 
 #[test]
-fn datagrams_that_are_lost_are_errors_and_others_follow() {
+fn lost_datagrams_are_errors_and_the_run_continues() {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap().to_string();
     std::thread::spawn(move || {
-        // Every second request of a socket is answered, with a miss.
+        // Answers every second request of a socket, with a miss.
         for number in 0_u32.. {
             let mut buffer = [0; 1500];
             let (received, peer) = socket.recv_from(&mut buffer).unwrap();
@@ -357,7 +358,7 @@ fn datagrams_that_are_lost_are_errors_and_others_follow() {
 }
 
 #[test]
-fn options_that_make_no_sense_together_are_refused() {
+fn contradictory_options_are_refused() {
     for (options, said) in [
         (&["--get-share=0.5"][..], "--get-share needs --mode mix"),
         (&["--multiget=2", "--dialect=binary"], "--multiget needs --dialect text"),
@@ -374,8 +375,8 @@ fn options_that_make_no_sense_together_are_refused() {
         (&["--tls", "--tls-ca=x", "-s", "./x"], "needs --tls-name"),
         (&["--rate=0.1", "--seconds=1"], "less than one request"),
         (&["--html=/nowhere/report.html"], "cannot write /nowhere/report.html"),
-        (&["--udp", "--mode=mix"], "--udp is for gets alone"),
-        (&["--udp", "--fill"], "--udp is for gets alone"),
+        (&["--udp", "--mode=mix"], "--udp has only gets"),
+        (&["--udp", "--fill"], "--udp has only gets"),
         (&["--udp", "--pipeline=2"], "--udp has one request at a time"),
         (&["--udp", "-s", "./x"], "--udp needs a host and a port"),
     ] {
@@ -389,7 +390,7 @@ fn options_out_of_bounds_are_refused() {
         ("--get-share=1.5", "expected a number from 0 to 1"),
         ("--threads=0", "0 is not in 1..=1024"),
         ("--value-bytes=1048577", "1048577 is not in 0..=1048576"),
-        ("--value-bytes=9-5", "9 is more than 5"),
+        ("--value-bytes=9-5", "the minimum 9 exceeds the maximum 5"),
         ("--rate=0", "expected requests per second"),
         ("--skew=-1", "expected a number from 0 to 10"),
         ("--mode=scan", "possible values: get, set, mix"),

@@ -1,4 +1,4 @@
-//! What `larder bench` shows on a terminal while it runs.
+//! The live display of `larder bench` on a terminal.
 
 use std::fs::{File, OpenOptions};
 use std::io::Read;
@@ -9,7 +9,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use crate::Fixture;
 use crate::bench::json;
 
-/// A terminal: what is written to the second comes out of the first.
+/// Opens a terminal: bytes written to the second file are read from the first.
 fn terminal() -> (File, File) {
     let shown = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&shown).unwrap();
@@ -18,16 +18,17 @@ fn terminal() -> (File, File) {
     (shown.into(), OpenOptions::new().read(true).write(true).open(name).unwrap())
 }
 
-/// What is shown on a terminal until the tool has ended, how that was, and what it printed.
+/// Runs the tool on a terminal. Returns the terminal's output, the exit code and the output of
+/// stdout.
 fn run_on_terminal(args: &[&str]) -> (String, Option<i32>, Vec<u8>) {
     let (mut shown, stderr) = terminal();
     let mut tool = Command::new(env!("CARGO_BIN_EXE_larder"));
     tool.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
     let child = tool.spawn().unwrap();
-    // Nobody may hold the terminal but the tool: else it never ends.
+    // The terminal must have no other holder than the tool, or the read below never ends.
     drop(tool);
     let (mut text, mut piece) = (Vec::new(), [0; 4096]);
-    // Once nobody holds it any more, a read is an error.
+    // A read fails once the tool has closed the terminal.
     while let Ok(received @ 1..) = shown.read(&mut piece) {
         text.extend_from_slice(&piece[..received]);
     }
@@ -38,14 +39,14 @@ fn run_on_terminal(args: &[&str]) -> (String, Option<i32>, Vec<u8>) {
 const BEGIN: &str = "\r\x1b[K";
 
 #[test]
-fn a_line_on_the_terminal_shows_how_it_goes_and_is_gone_in_the_end() {
+fn a_line_on_the_terminal_shows_the_progress_and_is_cleared_at_the_end() {
     let fixture = Fixture::start();
     let address = fixture.address();
     let args = ["bench", "-s", &address, "--seconds=3", "--rate=400", "--connections=4", "--json"];
     let (shown, code, printed) = run_on_terminal(&args);
     assert_eq!(code, Some(0));
     assert_eq!(json(printed)["requests"], 1200);
-    // One line, written anew each time, and in the end nothing.
+    // One line, rewritten each time and cleared at the end.
     assert!(
         shown.starts_with(BEGIN) && shown.ends_with(BEGIN) && !shown.contains('\n'),
         "{shown:?}"
@@ -68,7 +69,7 @@ fn a_line_on_the_terminal_shows_how_it_goes_and_is_gone_in_the_end() {
 
 #[test]
 fn errors_are_counted_on_the_terminal() {
-    // It lets in nobody who says nothing.
+    // The server refuses clients without a login.
     let folder = tempfile::tempdir().unwrap();
     let users = folder.path().join("users");
     std::fs::write(&users, "user:password\n").unwrap();

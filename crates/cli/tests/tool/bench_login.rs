@@ -1,4 +1,4 @@
-//! `larder bench` where a server wants to know who comes: by passwords, and by certificates.
+//! `larder bench` on servers that authenticate clients by password or certificate.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::bench::json;
 use crate::{Fixture, Ran, binary, larder};
 
-/// Files for a test, gone when it is over.
+/// The files of a test. Dropping it removes them.
 struct Files(TempDir);
 
 impl Files {
@@ -20,7 +20,7 @@ impl Files {
         Self(tempfile::tempdir().unwrap())
     }
 
-    /// Writes one, and says where it is.
+    /// Writes a file and returns its path.
     fn write(&self, name: &str, text: &str) -> String {
         let path = self.0.path().join(name);
         fs::write(&path, text).unwrap();
@@ -60,7 +60,7 @@ fn a_password_opens_the_text_and_the_meta_protocol() {
 }
 
 #[test]
-fn a_server_that_asks_for_no_password_does_not_keep_it() {
+fn a_server_without_authentication_does_not_keep_the_password() {
     let files = Files::new();
     let password = files.write("password", "secret");
     let fixture = Fixture::start();
@@ -69,7 +69,7 @@ fn a_server_that_asks_for_no_password_does_not_keep_it() {
     assert_eq!(fixture.larder("get", &["login"]).exit_code, 1);
 }
 
-/// Lets in who says this by SASL's PLAIN, and answers gets with misses.
+/// Accepts these credentials by SASL PLAIN, and answers gets with misses.
 fn serve_sasl(credentials: &'static [u8]) -> String {
     fn packet(stream: &mut TcpStream) -> Option<([u8; 24], Vec<u8>)> {
         let mut header = [0; 24];
@@ -111,7 +111,7 @@ fn a_password_opens_the_binary_protocol_by_sasl() {
     let (right, wrong) = (files.write("right", "secret\r\n"), files.write("wrong", "Secret"));
     let address = serve_sasl(b"\0reader\0secret");
     check_sasl(&address, &["--no-load"], &right, &wrong);
-    // memcached of most systems knows no file of users.
+    // Most distributions build memcached without support for a file of users.
     if std::env::var_os("LARDERD").is_some() {
         let users = files.write("users", "reader:secret\n");
         let pwdb = [("MEMCACHED_SASL_PWDB", &*users)];
@@ -134,7 +134,7 @@ fn check_sasl(address: &str, more: &[&str], right: &str, wrong: &str) {
 }
 
 #[test]
-fn logins_that_cannot_be_are_refused() {
+fn invalid_logins_are_refused() {
     let files = Files::new();
     let (empty, two) = (files.write("empty", "\n"), files.write("two", "a\nb\n"));
     for (options, said) in [
@@ -154,7 +154,7 @@ fn logins_that_cannot_be_are_refused() {
     }
 }
 
-/// A certificate and its key.
+/// Creates a certificate and its key.
 fn identity(files: &Files, name: &str, issuer: &Issuer<'_, KeyPair>) -> [String; 2] {
     let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
     params.distinguished_name.push(DnType::CommonName, name);
@@ -176,7 +176,7 @@ fn authority(files: &Files, name: &str) -> (Issuer<'static, KeyPair>, String) {
 }
 
 #[test]
-fn a_certificate_is_shown_to_a_server_that_asks_for_one() {
+fn the_client_sends_its_certificate_to_a_server_that_requires_one() {
     let files = Files::new();
     let (ours, ca) = authority(&files, "ours");
     let (theirs, _) = authority(&files, "theirs");

@@ -1,4 +1,4 @@
-//! `larder bench` where connections are lost.
+//! `larder bench` on servers that lose connections.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -11,7 +11,7 @@ use larder_testkit::{Address, ServerUnderTest};
 use crate::bench::json;
 use crate::{Fixture, Ran, binary, larder};
 
-/// Answers so many gets of each connection with misses, then closes it.
+/// Answers `answers` gets of each connection with misses, then closes it.
 fn serve_few(answers: usize) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -32,7 +32,7 @@ fn serve_few(answers: usize) -> String {
 }
 
 #[test]
-fn a_connection_that_is_lost_is_opened_anew_and_its_request_is_an_error() {
+fn a_lost_connection_is_reopened_and_its_request_is_an_error() {
     for load in [&[][..], &["--rate=2000"]] {
         let address = serve_few(50);
         let args = ["bench", "-s", &address, "--no-load", "--seconds=1", "--connections=3"];
@@ -45,13 +45,13 @@ fn a_connection_that_is_lost_is_opened_anew_and_its_request_is_an_error() {
         let missing = count("lost_connections") - count("reopened_connections");
         assert_eq!(missing, count("failed_connections"), "{json}");
         assert!(missing < 3, "{json}");
-        // Each has been good for fifty.
+        // Each lost connection has answered fifty requests.
         assert!(count("requests") >= (count("lost_connections") - 3) * 50, "{json}");
     }
 }
 
 #[test]
-fn what_is_lost_is_shown_in_the_table() {
+fn the_table_shows_lost_connections() {
     let address = serve_few(50);
     let args = ["bench", "-s", &address, "--no-load", "--seconds=1", "--connections=1"];
     let ran = larder(b"", &args);
@@ -62,7 +62,7 @@ fn what_is_lost_is_shown_in_the_table() {
 }
 
 #[test]
-fn one_that_is_never_answered_is_not_opened_over_and_over() {
+fn a_connection_that_is_never_answered_is_reopened_after_growing_pauses() {
     let address = serve_few(0);
     let args = ["bench", "-s", &address, "--no-load", "--seconds=2", "--connections=1", "--json"];
     let json = json(larder(b"", &args).stdout);
@@ -71,7 +71,8 @@ fn one_that_is_never_answered_is_not_opened_over_and_over() {
     assert!((4..=12).contains(&lost), "{json}");
 }
 
-/// Runs a load during whose second second the server is killed, and started again where that is wanted.
+/// Runs a load and kills the server during its second second. Restarts the server if
+/// `is_started_again`.
 fn bench_with_death(load: &[&str], is_started_again: bool) -> (Ran, Duration) {
     let address = Address::Tcp(free_address().unwrap());
     let start = || ServerUnderTest::start_at(&binary(), address.clone(), &["-m", "64"]).unwrap();
@@ -112,16 +113,16 @@ fn a_load_outlives_a_restart_of_the_server() {
             let lost: u64 =
                 json["errors"].as_object().unwrap().values().map(|n| n.as_u64().unwrap()).sum();
             let served = json["requests"].as_u64().unwrap();
-            // An idle connection that is lost counts once, though nothing was asked on it.
+            // An idle connection that is lost counts once, although it has no pending request.
             assert!(served <= 2000 && served + lost >= 2000, "{json}");
-            // What fell due meanwhile has waited.
+            // Requests that fell due during the restart have waited.
             assert!(json["longest_us"].as_f64() > Some(200_000.0), "{json}");
         }
     }
 }
 
 #[test]
-fn a_load_whose_server_does_not_come_back_ends_early_and_says_why() {
+fn a_load_ends_early_with_a_reason_if_the_server_does_not_come_back() {
     for load in
         [&["--seconds=60", "--rate=500", "--timeout=1"][..], &["--seconds=60", "--timeout=1"]]
     {

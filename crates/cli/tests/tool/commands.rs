@@ -1,4 +1,4 @@
-//! get, set, delete, stats, ping.
+//! The subcommands get, set, delete, stats and ping.
 
 use crate::{Fixture, larder};
 
@@ -16,7 +16,7 @@ fn one_key_prints_its_value_byte_for_byte() {
 }
 
 #[test]
-fn a_value_of_megabytes_arrives_as_it_was() {
+fn a_value_of_megabytes_arrives_unchanged() {
     let fixture = Fixture::start_with(&["-m", "64", "-I", "8m"]);
     let value: Vec<u8> = (0..3_000_001u32).map(|index| (index / 7 + index) as u8).collect();
     fixture.larder_reading(&value, "set", &["big"]).printed();
@@ -42,7 +42,7 @@ fn several_keys_print_a_line_each_and_name_the_missing_ones() {
 }
 
 #[test]
-fn flags_and_the_cas_token_are_shown_when_asked_for() {
+fn get_shows_flags_and_the_cas_token_by_option() {
     let fixture = Fixture::start();
     fixture.larder("set", &["k", "v", "--flags", "4294967295"]).printed();
     assert_eq!(fixture.larder("get", &["k", "--flags"]).printed(), b"k\tflags=4294967295\tv\n");
@@ -51,17 +51,17 @@ fn flags_and_the_cas_token_are_shown_when_asked_for() {
 
     fixture.larder("set", &["k", "new", "--cas", cas]).printed();
     fixture.larder("set", &["k", "newer", "--cas", cas]).failed(1, "another cas token");
-    fixture.larder("set", &["other", "x", "--cas", cas]).failed(1, "there is no item");
+    fixture.larder("set", &["other", "x", "--cas", cas]).failed(1, "the key has no item");
     assert_eq!(fixture.larder("get", &["k"]).printed(), b"new");
 }
 
 #[test]
-fn conditions_of_a_set_hold_or_say_what_was_there() {
+fn a_set_whose_condition_fails_names_the_reason() {
     let fixture = Fixture::start();
     fixture.larder("set", &["k", "b", "--replace"]).failed(1, "\"k\" not stored");
-    fixture.larder("set", &["k", "b", "--append"]).failed(1, "there is no item");
+    fixture.larder("set", &["k", "b", "--append"]).failed(1, "the key has no item");
     fixture.larder("set", &["k", "b", "--add"]).printed();
-    fixture.larder("set", &["k", "x", "--add"]).failed(1, "there is an item already");
+    fixture.larder("set", &["k", "x", "--add"]).failed(1, "the key has an item already");
     fixture.larder("set", &["k", "a", "--prepend"]).printed();
     fixture.larder("set", &["k", "c", "--append"]).printed();
     assert_eq!(fixture.larder("get", &["k"]).printed(), b"abc");
@@ -80,7 +80,7 @@ fn an_item_lives_for_its_ttl() {
 }
 
 #[test]
-fn delete_removes_and_names_what_was_not_there() {
+fn delete_removes_items_and_names_the_missing_keys() {
     let fixture = Fixture::start();
     fixture.larder("set", &["a", "1"]).printed();
     fixture.larder("set", &["b", "2"]).printed();
@@ -89,7 +89,7 @@ fn delete_removes_and_names_what_was_not_there() {
 }
 
 #[test]
-fn stats_are_a_table_or_the_lines_of_the_wire() {
+fn stats_prints_a_table_or_the_raw_lines() {
     let fixture = Fixture::start();
     let table = String::from_utf8(fixture.larder("stats", &[]).printed()).unwrap();
     let column = table.find("pid").and_then(|_| table.lines().next()?.rfind("  ")).unwrap() + 2;
@@ -118,7 +118,7 @@ fn ping_shows_the_version_and_a_time() {
 }
 
 #[test]
-fn a_key_that_cannot_be_sent_is_refused_before_anything_is_sent() {
+fn an_invalid_key_is_refused_before_anything_is_sent() {
     let nobody = "--server=./nobody-is-here.sock";
     let long = "k".repeat(251);
     for (key, said) in [
@@ -134,7 +134,7 @@ fn a_key_that_cannot_be_sent_is_refused_before_anything_is_sent() {
 }
 
 #[test]
-fn a_value_the_server_refuses_is_an_error_in_its_words() {
+fn a_refused_value_is_an_error_in_the_server_s_words() {
     let fixture = Fixture::start();
     let value = vec![b'v'; 2 << 20];
     let ran = fixture.larder_reading(&value, "set", &["k"]);
@@ -142,7 +142,7 @@ fn a_value_the_server_refuses_is_an_error_in_its_words() {
 }
 
 #[test]
-fn output_that_nobody_reads_is_no_error() {
+fn a_closed_output_is_no_error() {
     use std::process::{Command, Stdio};
     let fixture = Fixture::start();
     let mut tool = Command::new(env!("CARGO_BIN_EXE_larder"))

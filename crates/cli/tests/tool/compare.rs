@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::{Ran, larder};
 
-/// The command that starts the server under test, listening as `place` says.
+/// Returns the command that starts the server under test with the listening options of `place`.
 fn server(place: &str) -> String {
     let binary = std::env::var("LARDERD");
     let binary = binary.unwrap_or_else(|_| memcached().unwrap().display().to_string());
@@ -61,7 +61,7 @@ fn a_table_has_a_line_for_each_workload_and_server() {
 }
 
 #[test]
-fn servers_are_offered_the_same_load_also_over_tls() {
+fn all_servers_get_the_same_load_over_tls() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     let certified = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
@@ -80,9 +80,9 @@ fn servers_are_offered_the_same_load_also_over_tls() {
 }
 
 #[test]
-fn servers_that_do_not_run_are_told_of_with_what_they_wrote() {
+fn a_server_that_does_not_run_is_reported_with_its_output() {
     let complaint = "a=echo no such thing; : @SOCK";
-    compare(&[complaint], &[]).failed(2, "a on get:100:1: it ended with exit status: 0");
+    compare(&[complaint], &[]).failed(2, "a on get:100:1: the server ended with exit status: 0");
     compare(&[complaint], &[]).failed(2, "the server wrote: \"no such thing\"");
     compare(&["a=server"], &[]).failed(2, "the command has neither @SOCK");
     compare(&["a=x @SOCK", "a=y @SOCK"], &[]).failed(2, "two servers are named a");
@@ -90,7 +90,7 @@ fn servers_that_do_not_run_are_told_of_with_what_they_wrote() {
     compare(&[], &[]).failed(2, "NAME=COMMAND");
 }
 
-/// The processes that this one has started.
+/// Returns the child processes of a process.
 fn children(pid: u32) -> Vec<u32> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     let lists =
@@ -99,7 +99,8 @@ fn children(pid: u32) -> Vec<u32> {
     text.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
 }
 
-/// Does it run? One that has ended is there until somebody has asked how.
+/// True if the process runs. A process that has ended remains as a zombie until its parent waits
+/// for it.
 fn runs(pid: u32) -> bool {
     let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     state.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
@@ -109,13 +110,13 @@ fn runs(pid: u32) -> bool {
 fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(10);
     while !is_so() {
-        assert!(Instant::now() < deadline, "waited in vain: {what}");
+        assert!(Instant::now() < deadline, "timed out: {what}");
         sleep(Duration::from_millis(5));
     }
 }
 
 #[test]
-fn whatever_ends_it_ends_the_server_too() {
+fn every_signal_that_ends_the_tool_ends_the_server_too() {
     for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::KILL] {
         let mut tool = Command::new(env!("CARGO_BIN_EXE_larder"))
             .args(["bench", "compare", "--seconds=60", &format!("a={}", server("-s @SOCK"))])
@@ -123,10 +124,10 @@ fn whatever_ends_it_ends_the_server_too() {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        // The server, and who watches over it.
+        // The server and its watchdog.
         wait_until("a server is started", || children(tool.id()).len() == 2);
         let started = children(tool.id());
-        // In the midst of the measurement.
+        // In the middle of the measurement.
         sleep(Duration::from_millis(700));
         assert!(started.iter().all(|pid| runs(*pid)));
         kill_process(Pid::from_child(&tool), signal).unwrap();

@@ -1,4 +1,4 @@
-//! Servers that are not there, are something else, or lie.
+//! Servers that are absent, speak another protocol, or send invalid replies.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use crate::larder;
 
-/// Accepts one connection, and once something has arrived answers with these bytes; then it closes,
-/// or keeps silent until the peer goes away.
+/// Accepts one connection and answers the first request with these bytes. Then it closes the
+/// connection, or stays silent until the peer closes it.
 fn serve_once(answer: &'static [u8], closes: bool) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -24,7 +24,7 @@ fn serve_once(answer: &'static [u8], closes: bool) -> SocketAddr {
 }
 
 #[test]
-fn where_nobody_listens_the_error_says_how_to_start_larderd() {
+fn without_a_server_the_error_names_the_command_that_starts_larderd() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let ran = larder(b"", &["get", "k", "--server", &format!("127.0.0.1:{port}")]);
     ran.failed(2, &format!("cannot connect to 127.0.0.1:{port}: Connection refused"));
@@ -55,7 +55,7 @@ fn a_value_announced_larger_than_any_server_stores_is_refused_at_once() {
 }
 
 #[test]
-fn an_answer_to_another_question_is_an_error() {
+fn a_reply_of_another_kind_is_an_error() {
     for (answer, subcommand) in [
         (&b"STORED\r\n"[..], &["get", "k"][..]),
         (b"END\r\n", &["set", "k", "v"]),
@@ -70,7 +70,7 @@ fn an_answer_to_another_question_is_an_error() {
 }
 
 #[test]
-fn a_server_that_never_answers_is_given_up_on_after_five_seconds() {
+fn a_server_that_never_answers_is_an_error_after_five_seconds() {
     let address = serve_once(b"", false).to_string();
     let started = Instant::now();
     larder(b"", &["ping", "-s", &address]).failed(2, "no answer from 127.0.0.1");

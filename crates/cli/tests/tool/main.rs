@@ -1,7 +1,6 @@
-//! The binary `larder`, run as a person runs it.
+//! Tests of the binary `larder`, run as a user runs it.
 //!
-//! The server at the other end is the one that the environment variable `LARDERD` names, else
-//! Debian's memcached.
+//! The environment variable `LARDERD` names the server; the default is Debian's memcached.
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 mod bench;
@@ -20,7 +19,7 @@ use std::process::{Command, Output, Stdio};
 
 use larder_testkit::{Address, ServerUnderTest, Transport, server};
 
-/// The server at the other end.
+/// Returns the path of the server's binary.
 fn binary() -> PathBuf {
     match std::env::var_os("LARDERD") {
         Some(larderd) => larderd.into(),
@@ -46,7 +45,7 @@ impl Fixture {
         Self { server: ServerUnderTest::start(&binary(), transport, args).unwrap() }
     }
 
-    /// The address as `--server` takes it.
+    /// Returns the address in the form that `--server` takes.
     fn address(&self) -> String {
         match self.server.address() {
             Address::Unix(path) => path.display().to_string(),
@@ -65,7 +64,7 @@ impl Fixture {
     }
 }
 
-/// What became of a run of the tool.
+/// The output and the exit code of a run of the tool.
 #[derive(Debug, PartialEq)]
 struct Ran {
     exit_code: i32,
@@ -74,21 +73,21 @@ struct Ran {
 }
 
 impl Ran {
-    /// Asserts that it ended well and silently; what it printed.
+    /// Asserts that the run succeeded without output on stderr. Returns its output.
     #[track_caller]
     fn printed(self) -> Vec<u8> {
         assert_eq!((self.exit_code, &*self.stderr), (0, ""), "{self:?}");
         self.stdout
     }
 
-    /// Asserts the exit code and a part of what it said on stderr.
+    /// Asserts the exit code and a part of stderr.
     #[track_caller]
     fn failed(&self, exit_code: i32, said: &str) {
         assert_eq!(self.exit_code, exit_code, "{self:?}");
         assert!(self.stderr.contains(said), "{:?} lacks {said:?}", self.stderr);
     }
 
-    /// The value of a line `name=value`.
+    /// Returns the value of a line `name=value`.
     #[track_caller]
     fn value(&self, name: &str) -> String {
         let text = String::from_utf8(self.stdout.clone()).unwrap();
@@ -107,7 +106,7 @@ fn larder(stdin: &[u8], args: &[&str]) -> Ran {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // The tool may end without reading all of it.
+    // The tool may end without reading all of its stdin.
     tool.stdin.take().unwrap().write_all(stdin).ok();
     let Output { status, stdout, stderr } = tool.wait_with_output().unwrap();
     let stderr = String::from_utf8(stderr).unwrap();

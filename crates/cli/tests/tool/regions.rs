@@ -1,4 +1,4 @@
-//! `larder inspect` and `larder fsck`, on caches that a program of its own keeps in a file.
+//! `larder inspect` and `larder fsck` on a cache that the test keeps in a file.
 
 use std::path::Path;
 use std::time::Duration;
@@ -19,7 +19,7 @@ fn printed(args: &[&str]) -> String {
 }
 
 #[test]
-fn inspect_describes_a_cache_that_is_in_use_and_lists_its_keys() {
+fn inspect_describes_a_cache_in_use_and_lists_its_keys() {
     let folder = tempfile::tempdir().unwrap();
     let (cache, path) = cache_in(&folder);
     cache.set("user:7", "Ada", Some(Duration::from_secs(600))).unwrap();
@@ -27,17 +27,17 @@ fn inspect_describes_a_cache_that_is_in_use_and_lists_its_keys() {
     cache.set("large", vec![7; 300_000], None).unwrap();
     let shown = printed(&["inspect", &path, "--keys", "user:", "--limit", "1", "--segments"]);
     for part in
-        ["items       3, without", "uses it", "1 of 2 keys that begin with \"user:\"", " active "]
+        ["items       3, without", "uses it", "1 of 2 keys with the prefix \"user:\"", " active "]
     {
         assert!(shown.contains(part), "{part:?} is missing in\n{shown}");
     }
     let largest = shown.lines().skip_while(|line| !line.starts_with("largest")).nth(1).unwrap();
     assert!(largest.contains("300000") && largest.ends_with("large"), "{shown}");
-    assert_eq!(cache.len(), 3, "nothing has changed");
+    assert_eq!(cache.len(), 3, "inspect must not change the cache");
 }
 
 #[test]
-fn fsck_checks_a_cache_that_nobody_uses_and_one_that_is_used() {
+fn fsck_checks_a_cache_in_use_and_one_without_users() {
     let folder = tempfile::tempdir().unwrap();
     let (cache, path) = cache_in(&folder);
     cache.set("k", "v", None).unwrap();
@@ -46,12 +46,12 @@ fn fsck_checks_a_cache_that_nobody_uses_and_one_that_is_used() {
     drop(cache);
     for args in [&["fsck", &path][..], &["fsck", &path, "--read-only"]] {
         let said = printed(args);
-        assert!(said.contains("nobody uses it: nothing is wrong"), "{said}");
+        assert!(said.contains("no process uses it: no damage found"), "{said}");
     }
 }
 
 #[test]
-fn what_is_no_cache_is_refused_by_name() {
+fn a_file_without_a_cache_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("notes");
     std::fs::write(&path, vec![b'x'; 1 << 20]).unwrap();
@@ -74,5 +74,5 @@ fn a_damaged_index_is_found() {
     let at = region.windows(4).rposition(|bytes| bytes == 999_u32.to_le_bytes()).unwrap();
     region[at] ^= 1;
     std::fs::write(&path, region).unwrap();
-    larder(b"", &["fsck", &path]).failed(1, "broken");
+    larder(b"", &["fsck", &path]).failed(1, "damaged");
 }

@@ -1,4 +1,4 @@
-//! `larder replay` on small traces made here, and on a real one where there is one.
+//! `larder replay` on small synthetic traces, and on a real one if it is available.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -62,21 +62,21 @@ fn a_server_counts_what_the_replay_counts_over_many_connections_and_threads() {
 }
 
 #[test]
-fn a_server_with_items_is_replayed_on_only_after_a_flush() {
+fn a_replay_refuses_a_server_with_items_unless_it_flushes() {
     let folder = tempfile::tempdir().unwrap();
     let trace = write_trace(folder.path(), "0,50,9\n0\n");
     let fixture = Fixture::start();
     fixture.larder("set", &["k", "v"]).printed();
     let ran = fixture.larder("replay", &["--trace", &trace]);
-    ran.failed(2, "has items already, which would spoil the counts; --flush removes them");
+    ran.failed(2, "holds items, which would distort the counts; --flush removes them");
     let ran = fixture.larder("replay", &["--trace", &trace, "--flush", "--memory", "1m"]);
     assert_eq!(counts(&ran), ["2", "2", "1", "1", "1"], "{ran:?}");
     ran.failed(0, "run in real time on a server");
-    ran.failed(0, "--memory 1048576 is not followed");
+    ran.failed(0, "--memory 1048576 has no effect");
 }
 
 #[test]
-fn counts_that_another_client_adds_to_do_not_agree() {
+fn counts_disagree_if_another_client_uses_the_server() {
     let folder = tempfile::tempdir().unwrap();
     let trace = write_trace(folder.path(), &"0,50\n".repeat(50_000));
     let fixture = Fixture::start();
@@ -95,7 +95,7 @@ fn counts_that_another_client_adds_to_do_not_agree() {
 }
 
 #[test]
-fn what_cannot_be_read_is_named() {
+fn an_unreadable_file_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let replay = |args: &[&str]| larder(b"", &[&["replay", "--memory=16m"], args].concat());
     replay(&["--trace", "none.zst"]).failed(2, "cannot read the trace none.zst: No such file");
@@ -106,7 +106,7 @@ fn what_cannot_be_read_is_named() {
     replay(&["--trace", &trace]).failed(2, "line 2: the size is \"x\", expected a number");
     let trace = write_trace(folder.path(), "0\n");
     replay(&["--trace", &trace]).failed(2, "sizes-kvcache_reg.txt (see --sizes)");
-    replay(&["--trace", &trace, "--sizes", &no_zstd]).failed(2, "line 1: \"0,50\" is no number");
+    replay(&["--trace", &trace, "--sizes", &no_zstd]).failed(2, "line 1: \"0,50\" is not a number");
     let trace = write_trace(folder.path(), "0,50\n");
     larder(b"", &["replay", "--trace", &trace]).failed(2, "--memory <BYTES>");
     larder(b"", &["replay", "--trace", &trace, "--memory", "1k"]).failed(2, "1024 bytes");
@@ -114,7 +114,7 @@ fn what_cannot_be_read_is_named() {
 }
 
 #[test]
-fn a_real_trace_misses_on_the_library_about_as_often_as_an_lru_would() {
+fn a_real_trace_has_about_the_miss_ratio_of_an_lru() {
     let Some(folder) = larder_testkit::traces() else { return };
     let trace = folder.join("web07.csv.zst").display().to_string();
     let args = ["replay", "--trace", &trace, "--scale", "16", "--memory", "10182296"];
