@@ -1,4 +1,4 @@
-//! What every front door does: the scenes of conformance/api, played on whatever has the operations.
+//! Plays the scenes of conformance/api on any interface that has the operations.
 
 use std::fmt::Write;
 use std::fs;
@@ -7,47 +7,48 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-/// A cache behind a front door. Each operation gives its outcome by the name that it has in the table of statuses.
+/// A cache behind an interface. Each operation returns its outcome by the name in the table of
+/// statuses.
 pub trait FrontDoor {
-    /// Gets a value, with its seconds to live, 0 for ever, and its token.
+    /// Gets a value with its TTL in seconds, 0 for ever, and its cas token.
     fn get(&mut self, key: &[u8]) -> (String, Option<Got>);
-    /// Stores in one of the ways `set`, `add`, `replace`, `append`, `prepend`.
+    /// Stores with one of `set`, `add`, `replace`, `append`, `prepend`.
     fn store(&mut self, how: &str, key: &[u8], value: &[u8], ttl: u32) -> String;
-    /// Stores over the item with this token.
+    /// Stores over the item with this cas token.
     fn swap(&mut self, key: &[u8], value: &[u8], token: u64) -> String;
     /// Removes an item.
     fn delete(&mut self, key: &[u8]) -> String;
-    /// Gives an item another time to live.
+    /// Sets the TTL of an item.
     fn touch(&mut self, key: &[u8], ttl: u32) -> String;
-    /// Counts up or down.
+    /// Increments or decrements a counter.
     fn count(&mut self, up: bool, key: &[u8], delta: u64) -> (String, Option<u64>);
     /// Gets several values.
     fn get_many(&mut self, keys: &[Vec<u8>]) -> Vec<Option<Vec<u8>>>;
-    /// All keys with a prefix.
+    /// Returns all keys with a prefix.
     fn keys(&mut self, prefix: &[u8]) -> Vec<Vec<u8>>;
     /// Removes all keys with a prefix.
     fn remove_prefix(&mut self, prefix: &[u8]) -> u64;
     /// Removes everything.
     fn clear(&mut self);
-    /// How many items there are.
+    /// Returns the number of items.
     fn length(&mut self) -> u64;
 }
 
-/// A value that was got.
+/// A value returned by a get.
 #[derive(Clone, Debug)]
 pub struct Got {
-    /// Its bytes.
+    /// The bytes.
     pub value: Vec<u8>,
-    /// Seconds to live, 0 for ever.
+    /// TTL in seconds, 0 for ever.
     pub ttl: u32,
-    /// Its cas token.
+    /// The cas token.
     pub token: u64,
 }
 
-/// Plays all scenes, each on a cache that `open` gives: with cas tokens or without.
+/// Plays all scenes. `open` returns a cache for each, with cas tokens or without.
 ///
 /// # Errors
-/// The first thing that is not as a scene wants it.
+/// Names the first step whose result differs from the scene.
 pub fn play<D: FrontDoor>(mut open: impl FnMut(bool) -> D) -> Result<usize> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conformance/api/cases.json");
     let scenes: Value = serde_json::from_str(&fs::read_to_string(path)?)?;
@@ -114,7 +115,7 @@ fn step(door: &mut impl FrontDoor, step: &Value) -> Result<()> {
             told = Some(door.length());
             "ok".to_owned()
         }
-        op => anyhow::bail!("there is no op {op}"),
+        op => anyhow::bail!("unknown op {op}"),
     };
     ensure!(step["want"] == outcome.as_str(), "the outcome is {outcome}");
     ensure!(step["number"].is_null() || step["number"].as_u64() == told, "the number is {told:?}");
@@ -131,7 +132,7 @@ fn check_got(step: &Value, got: &Got, value: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// The bytes of a field, as often as another one says.
+/// Returns the bytes of a field, repeated by the number in another field.
 fn repeated(step: &Value, field: &str, times: &str) -> Vec<u8> {
     let times = step[times].as_u64().unwrap_or(1);
     step[field].as_str().unwrap_or_default().repeat(times as usize).into_bytes()

@@ -1,4 +1,4 @@
-//! What tests share: the model of a cache, a server under test, wire transcripts.
+//! Shared parts of tests: a model of a cache, a server under test, wire transcripts.
 //!
 //! Files in reading order: [`model`], [`server`], [`stream`], [`transcript`], [`mcrouter`],
 //! [`mod@traces`], [`api`].

@@ -1,6 +1,6 @@
-//! What mcrouter, Facebook's router, sends to a backend, and what it accepts from one: every request that it can
-//! emit, and a parser of replies as strict as its own. It closes the connection, with all requests that are under
-//! way on it, at the first byte that it does not expect; here that is an error.
+//! The requests that mcrouter, Facebook's router, sends to a backend, and a parser of replies as
+//! strict as its own. mcrouter closes the connection, with all pending requests, at the first
+//! unexpected byte; here that is an error.
 
 use std::str;
 
@@ -13,7 +13,7 @@ pub enum Request {
     Get {
         /// The key.
         key: String,
-        /// Is the token asked for as well?
+        /// True if the request asks for the cas token too.
         with_cas: bool,
         /// The new exptime.
         touch: Option<i32>,
@@ -26,18 +26,18 @@ pub enum Request {
         key: String,
         /// The token of a `cas` or of a lease.
         token: Option<u64>,
-        /// The client's bits, of which a backend may know fewer.
+        /// The client's flags; a backend may store fewer bits.
         flags: u64,
         /// The exptime.
         exptime: i32,
         /// The value.
         value: Vec<u8>,
     },
-    /// `delete`, with what some clients send behind the key.
+    /// `delete`, with the exptime that some clients append.
     Delete {
         /// The key.
         key: String,
-        /// The exptime, which is left out if it is 0.
+        /// The exptime; 0 is omitted.
         exptime: i32,
     },
     /// `incr`, `decr`.
@@ -46,7 +46,7 @@ pub enum Request {
         word: &'static str,
         /// The key.
         key: String,
-        /// By how much.
+        /// The amount.
         delta: u64,
     },
     /// `touch`; a client's -1 arrives as 4294967295.
@@ -66,11 +66,11 @@ pub enum Request {
         /// The key.
         key: String,
     },
-    /// The probe of a backend that was dead.
+    /// `version`, the probe of a backend that was down.
     Version,
     /// `flush_all`.
     Flush {
-        /// Seconds until then.
+        /// Delay in seconds.
         delay: Option<u32>,
     },
 }
@@ -80,7 +80,7 @@ pub enum Request {
 pub enum Reply {
     /// An item.
     Hit {
-        /// The client's bits.
+        /// The client's flags.
         flags: u64,
         /// The value.
         value: Vec<u8>,
@@ -89,22 +89,22 @@ pub enum Reply {
     },
     /// No item.
     Miss,
-    /// No item, and what a `lease-set` has to bring.
+    /// A miss, with a lease.
     Lease {
-        /// The token.
+        /// The token for the `lease-set`.
         token: u64,
     },
-    /// What is known of an item.
+    /// Metadata of an item.
     Meta,
-    /// One of the words that answer a request.
+    /// A status word.
     Word(String),
-    /// The number that a counter shows now.
+    /// The new number of a counter.
     Number(u64),
-    /// A version.
+    /// The version.
     Version(String),
     /// The request was wrong.
     ClientError(String),
-    /// The backend was.
+    /// The backend failed.
     ServerError(String),
 }
 
@@ -147,11 +147,11 @@ impl Request {
         }
     }
 
-    /// Reads the reply to this request from the front of what has been received: the reply and its length, or
-    /// nothing while it is not whole.
+    /// Parses the reply to this request at the front of the received bytes. Returns the reply and
+    /// its length, or nothing while the reply is incomplete.
     ///
     /// # Errors
-    /// mcrouter would not accept it; the error shows the line.
+    /// mcrouter would not accept the reply. The error shows the line.
     pub fn read_reply(&self, received: &[u8]) -> Result<Option<(Reply, usize)>> {
         let mut input = Input { received, at: 0 };
         let Some(line) = input.line()? else { return Ok(None) };
@@ -193,14 +193,14 @@ impl Request {
     }
 }
 
-/// What has been received, and how much of it is read.
+/// The received bytes, and the number of bytes parsed.
 struct Input<'a> {
     received: &'a [u8],
     at: usize,
 }
 
 impl<'a> Input<'a> {
-    /// The next line without its end, which may be a bare newline.
+    /// Returns the next line without its end; the end may be a bare newline.
     fn line(&mut self) -> Result<Option<&'a str>> {
         let rest = &self.received[self.at..];
         let Some(end) = rest.iter().position(|&byte| byte == b'\n') else { return Ok(None) };
@@ -209,18 +209,19 @@ impl<'a> Input<'a> {
         Ok(Some(line.strip_suffix('\r').unwrap_or(line)))
     }
 
-    /// A block of so many bytes and its end.
+    /// Returns a block of `bytes` bytes and checks its end.
     fn block(&mut self, bytes: usize) -> Result<Option<&'a [u8]>> {
         let rest = &self.received[self.at..];
         if rest.len() < bytes + 2 {
             return Ok(None);
         }
-        ensure!(&rest[bytes..bytes + 2] == b"\r\n", "no end behind {bytes} bytes of a value");
+        ensure!(&rest[bytes..bytes + 2] == b"\r\n", "no line end after {bytes} bytes of a value");
         self.at += bytes + 2;
         Ok(Some(&rest[..bytes]))
     }
 
-    /// The reply to a get. That to a `lease-get` is an item or a lease, and never a mere `END`.
+    /// Parses the reply to a get. A `lease-get` is answered by an item or a lease, never by a bare
+    /// `END`.
     fn value(&mut self, line: &str, with_cas: bool, leases: bool) -> Result<Option<Reply>> {
         let words: Vec<&str> = line.split(' ').collect();
         let reply = match (words.as_slice(), with_cas, leases) {
@@ -238,7 +239,7 @@ impl<'a> Input<'a> {
                 let Some(_value) = self.block(bytes.parse()?)? else { return Ok(None) };
                 Reply::Lease { token: token.parse()? }
             }
-            _ => bail!("no item and no end"),
+            _ => bail!("neither an item nor END"),
         };
         self.end(reply)
     }
@@ -258,7 +259,7 @@ impl<'a> Input<'a> {
         self.end(Reply::Meta)
     }
 
-    /// The line behind an item.
+    /// Parses the line after an item.
     fn end(&mut self, reply: Reply) -> Result<Option<Reply>> {
         let Some(line) = self.line()? else { return Ok(None) };
         ensure!(line == "END", "{line:?} instead of END");
@@ -271,7 +272,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reply_is_whole_or_awaited() {
+    fn an_incomplete_reply_is_awaited() {
         let get = Request::Get { key: "k".into(), with_cas: false, touch: None };
         let reply = b"VALUE k 7 2\r\nab\r\nEND\r\nrest";
         for length in 0..reply.len() - 4 {
@@ -282,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_mcrouter_does_not_expect_is_an_error() {
+    fn a_reply_that_mcrouter_does_not_expect_is_an_error() {
         let get = Request::Get { key: "k".into(), with_cas: false, touch: None };
         let gets = Request::Get { key: "k".into(), with_cas: true, touch: None };
         let lease = Request::LeaseGet { key: "k".into() };

@@ -1,4 +1,4 @@
-//! The simple oracle: a cache as a map, with nothing clever in it.
+//! A simple oracle: a cache as a map.
 
 use std::collections::HashMap;
 
@@ -9,50 +9,50 @@ use larder_item::{Deadline, Direction, Number, Second, StoreMode};
 pub struct ModelItem {
     /// The value.
     pub value: Vec<u8>,
-    /// The client's bits.
+    /// The client's flags.
     pub flags: u32,
-    /// When it dies.
+    /// The second in which the item expires.
     pub deadline: Deadline,
-    /// The token that the cache under test gave it.
+    /// The cas token that the cache under test gave the item.
     pub cas: u64,
-    /// Is its value out of date?
+    /// True if the value is marked stale.
     pub stale: bool,
-    /// Was the right to bring a new value given to somebody?
+    /// True if a client has received the recache token.
     pub token_sent: bool,
-    /// Was it read or touched since it was stored?
+    /// True if the item was read or touched since it was stored.
     pub fetched: bool,
 }
 
 impl ModelItem {
-    /// What becomes of an item whose value is another one.
+    /// Resets the state that belongs to the old value.
     fn begin_anew(&mut self) {
         (self.stale, self.token_sent, self.fetched) = (false, false, false);
     }
 }
 
-/// What a store, or another change under a token, comes to.
+/// The outcome of a store, or of another change that checks a cas token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Stored, or done; the model wants to be told the token by [`Model::set_cas`].
+    /// Stored or done; the test reports the new token by [`Model::set_cas`].
     Stored,
     /// The mode's condition does not hold.
     NotStored,
-    /// Another token.
+    /// The item has another token.
     Exists,
     /// No item.
     NotFound,
 }
 
-/// What moving a counter comes to.
+/// The outcome of an arithmetic command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counted {
-    /// The number that it shows; the model wants to be told the token by [`Model::set_cas`].
+    /// The new number; the test reports the new token by [`Model::set_cas`].
     Number(u64),
     /// No item.
     NotFound,
-    /// Another token.
+    /// The item has another token.
     Exists,
-    /// The value is no number.
+    /// The value is not a number.
     NonNumeric,
 }
 
@@ -65,17 +65,17 @@ pub struct Model {
 }
 
 impl Model {
-    /// An empty cache at a second.
+    /// Returns an empty cache whose clock shows `now`.
     pub fn new(now: Second) -> Self {
         Self { now, ..Self::default() }
     }
 
-    /// The model's clock.
+    /// Returns the second that the model's clock shows.
     pub fn now(&self) -> Second {
         self.now
     }
 
-    /// Moves the clock; what dies by it is gone.
+    /// Moves the clock and removes expired items.
     pub fn tick(&mut self, now: Second) {
         self.now = now;
         if self.clear_at.is_some_and(|at| at <= now) {
@@ -84,12 +84,13 @@ impl Model {
         self.items.retain(|_, item| !item.deadline.is_past(now));
     }
 
-    /// The live item of a key.
+    /// Returns the live item of a key.
     pub fn get(&self, key: &[u8]) -> Option<&ModelItem> {
         self.items.get(key)
     }
 
-    /// The live item of a key, as it is before it counts as read.
+    /// Returns the live item of a key and marks it as fetched. The returned copy has the state
+    /// before.
     pub fn read(&mut self, key: &[u8]) -> Option<ModelItem> {
         let item = self.items.get_mut(key)?;
         let before = item.clone();
@@ -97,13 +98,13 @@ impl Model {
         Some(before)
     }
 
-    /// All keys of live items.
+    /// Returns the keys of all live items.
     pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
         self.items.keys().map(Vec::as_slice)
     }
 
-    /// Stores; `takes_older` says that a token lower than the item's leaves a stale item in place of the one that is
-    /// there.
+    /// Stores an item. If `takes_older` is true, a token lower than the item's stores a stale item
+    /// in its place.
     pub fn store(
         &mut self,
         key: &[u8],
@@ -146,19 +147,19 @@ impl Model {
         }
     }
 
-    /// Notes the token that the cache gave the item stored last under a key.
+    /// Records the token that the cache gave the last stored item of a key.
     pub fn set_cas(&mut self, key: &[u8], cas: u64) {
         if let Some(item) = self.items.get_mut(key) {
             item.cas = cas;
         }
     }
 
-    /// Removes; false where there is nothing.
+    /// Removes an item. Returns false on a miss.
     pub fn delete(&mut self, key: &[u8]) -> bool {
         self.items.remove(key).is_some()
     }
 
-    /// Is there an item, and with this token?
+    /// Compares the token of a key's item.
     pub fn compare(&self, key: &[u8], cas: Option<u64>) -> Outcome {
         match self.items.get(key) {
             None => Outcome::NotFound,
@@ -167,7 +168,7 @@ impl Model {
         }
     }
 
-    /// Gives a new deadline; false where there is no item.
+    /// Sets the deadline of an item. Returns false on a miss.
     pub fn touch(&mut self, key: &[u8], deadline: Deadline) -> bool {
         let Some(item) = self.items.get_mut(key) else {
             return false;
@@ -177,7 +178,7 @@ impl Model {
         true
     }
 
-    /// Marks an item stale, and gives it another deadline where there is one.
+    /// Marks an item stale and sets the deadline if one is given.
     pub fn mark_stale(
         &mut self,
         key: &[u8],
@@ -195,7 +196,8 @@ impl Model {
         outcome
     }
 
-    /// Gives the right to bring a new value away; false where somebody has it, or the item is another one.
+    /// Gives out the recache token. Returns false if a client has it already, or the item has
+    /// another cas token.
     pub fn claim(&mut self, key: &[u8], cas: Option<u64>) -> bool {
         let may_win = self.compare(key, cas) == Outcome::Stored;
         match self.items.get_mut(key) {
@@ -204,8 +206,8 @@ impl Model {
         }
     }
 
-    /// Moves a counter, and gives it another deadline where there is one. A number that needs more bytes than there
-    /// are is another item.
+    /// Adds to or subtracts from a counter and sets the deadline if one is given. A number that
+    /// needs more bytes than the old value is a new item.
     pub fn arithmetic(
         &mut self,
         key: &[u8],
@@ -237,13 +239,13 @@ impl Model {
         Counted::Number(moved.0)
     }
 
-    /// Removes everything, and calls off a clear that was to come.
+    /// Removes everything and cancels a scheduled clear.
     pub fn clear(&mut self) {
         self.items.clear();
         self.clear_at = None;
     }
 
-    /// Clears at a second.
+    /// Schedules a clear.
     pub fn clear_at(&mut self, at: Second) {
         self.clear_at = Some(at);
         self.tick(self.now);

@@ -21,7 +21,7 @@ use tempfile::TempDir;
 
 use crate::stream::Stream;
 
-/// Which of the two servers: they agree, except where a transcript says otherwise.
+/// One of the two servers. They agree except where a transcript marks a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// larderd.
@@ -39,25 +39,25 @@ impl fmt::Display for Subject {
     }
 }
 
-/// What a server listens on.
+/// The transport that a server listens on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// A unix socket in a folder of the server's own.
+    /// A Unix socket in a folder of the server's own.
     Unix,
     /// A free port of 127.0.0.1.
     Tcp,
 }
 
-/// Where a server listens.
+/// The address of a server.
 #[derive(Clone, Debug)]
 pub enum Address {
-    /// The path of a unix socket.
+    /// The path of a Unix socket.
     Unix(PathBuf),
     /// An address of the loopback interface.
     Tcp(SocketAddr),
 }
 
-/// A running server, killed when it is dropped.
+/// A running server. Dropping it kills the server.
 #[derive(Debug)]
 pub struct ServerUnderTest {
     child: Child,
@@ -66,17 +66,17 @@ pub struct ServerUnderTest {
 }
 
 impl ServerUnderTest {
-    /// Starts a binary with these arguments and whatever else makes it listen where nobody else
-    /// does, and waits until it accepts connections.
+    /// Starts a binary with these arguments, on an address that no other process uses, and waits
+    /// until it accepts connections.
     ///
     /// # Errors
-    /// The binary cannot be started, ends at once or does not listen within 10 seconds; the error
-    /// has what it wrote to stderr.
+    /// The binary cannot be started, ends at once, or does not listen within 10 seconds. The error
+    /// quotes the server's stderr.
     pub fn start(binary: &Path, transport: Transport, args: &[&str]) -> Result<Self> {
         Self::start_with(binary, transport, args, &[])
     }
 
-    /// As [`ServerUnderTest::start`], with these variables in its environment.
+    /// As [`ServerUnderTest::start`], with these environment variables.
     ///
     /// # Errors
     /// Those of [`ServerUnderTest::start`].
@@ -94,7 +94,7 @@ impl ServerUnderTest {
         Self::start_in(folder, binary, address, args, environment)
     }
 
-    /// As [`ServerUnderTest::start`], listening where it is told to.
+    /// As [`ServerUnderTest::start`], on the given address.
     ///
     /// # Errors
     /// Those of [`ServerUnderTest::start`].
@@ -129,7 +129,7 @@ impl ServerUnderTest {
                 Err(error) => error,
             };
             if let Some(status) = self.child.try_wait()? {
-                bail!("ended with {status} instead of listening: {}", self.log());
+                bail!("ended with {status} before it listened: {}", self.log());
             }
             if Instant::now() > deadline {
                 bail!("does not listen on {:?}: {error}: {}", self.address, self.log());
@@ -147,40 +147,40 @@ impl ServerUnderTest {
             .with_context(|| format!("cannot connect to {:?}: {}", self.address, self.log()))
     }
 
-    /// Where it listens.
+    /// Returns the server's address.
     pub fn address(&self) -> &Address {
         &self.address
     }
 
-    /// The id of its process.
+    /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Memory of the process that is present, in bytes.
+    /// Returns the resident memory of the process, in bytes.
     ///
     /// # Errors
-    /// The process is gone.
+    /// The process has ended.
     pub fn rss_bytes(&self) -> Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
-        Ok(kib.context("the process is gone")?.parse::<u64>()? * 1024)
+        Ok(kib.context("the process has ended")?.parse::<u64>()? * 1024)
     }
 
-    /// File descriptors the process has open.
+    /// Returns the number of open file descriptors of the process.
     ///
     /// # Errors
-    /// The process is gone.
+    /// The process has ended.
     pub fn descriptor_count(&self) -> Result<usize> {
         Ok(fs::read_dir(format!("/proc/{}/fd", self.pid()))?.count())
     }
 
-    /// Operations that the kernel holds for the process's io_urings, each with a reference to its file. 0 without
-    /// rings.
+    /// Returns the number of operations that the kernel holds for the io_urings of the process.
+    /// Each holds a reference to its file. 0 without rings.
     ///
     /// # Errors
-    /// The process is gone, or the kernel does not list the operations of a ring.
+    /// The process has ended, or the kernel does not list the operations of a ring.
     pub fn ring_operations(&self) -> Result<usize> {
         let process = PathBuf::from(format!("/proc/{}", self.pid()));
         let mut operations = 0;
@@ -195,11 +195,11 @@ impl ServerUnderTest {
         Ok(operations)
     }
 
-    /// Waits until all threads of the process whose names begin so wait for something, and returns how often they have
-    /// begun to wait so far.
+    /// Waits until all threads whose names begin with `name` are blocked, and returns how often
+    /// they have blocked so far.
     ///
     /// # Errors
-    /// The process is gone, or the threads have something to do for 10 seconds.
+    /// The process has ended, or the threads stay busy for 10 seconds.
     pub fn waits_of_threads(&self, name: &str) -> Result<u64> {
         let deadline = Instant::now() + STOP_TIMEOUT;
         while Instant::now() < deadline {
@@ -209,7 +209,10 @@ impl ServerUnderTest {
                 let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
                 if field("Name:\t").is_some_and(|of| of.starts_with(name)) {
                     let count = field("voluntary_ctxt_switches:");
-                    waits += count.context("the kernel does not count")?.trim().parse::<u64>()?;
+                    waits += count
+                        .context("the kernel does not report context switches")?
+                        .trim()
+                        .parse::<u64>()?;
                     is_busy |= !field("State:\t").is_some_and(|state| state.starts_with('S'));
                 }
             }
@@ -217,31 +220,31 @@ impl ServerUnderTest {
                 return Ok(waits);
             }
         }
-        bail!("threads {name:?} do not come to rest")
+        bail!("threads {name:?} do not become idle")
     }
 
-    /// Whether the process still runs.
+    /// Returns true if the process still runs.
     ///
     /// # Errors
-    /// The system does not tell.
+    /// The kernel does not report the state of the process.
     pub fn is_running(&mut self) -> Result<bool> {
         Ok(self.child.try_wait()?.is_none())
     }
 
-    /// What the server has written to stderr.
+    /// Returns the server's output on stderr.
     pub fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join(LOG_NAME)).unwrap_or_default()
     }
 
-    /// Sends it a signal that does not end it.
+    /// Sends the server a signal that does not end it.
     ///
     /// # Errors
-    /// It has ended.
+    /// The server has ended.
     pub fn signal(&self, signal: Signal) -> Result<()> {
         Ok(kill_process(Pid::from_child(&self.child), signal)?)
     }
 
-    /// Sends a signal and waits for the end.
+    /// Sends a signal and waits for the end of the server.
     ///
     /// # Errors
     /// The server still runs after 10 seconds.
@@ -254,18 +257,18 @@ impl ServerUnderTest {
 
 impl Drop for ServerUnderTest {
     fn drop(&mut self) {
-        // A child that has ended already cannot be killed, and that is all that can go wrong.
+        // The only possible error is that the child has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Operations of the ring that this file of the kernel describes.
+/// Returns the number of operations of the ring that this fdinfo file describes.
 fn operations_of(fdinfo: &Path) -> Result<usize> {
     let deadline = Instant::now() + STOP_TIMEOUT;
     while Instant::now() < deadline {
         let described = fs::read_to_string(fdinfo)?;
-        // The kernel leaves the list out while the ring is in use.
+        // The kernel omits the list while the ring is in use.
         if let Some((_, list)) = described.split_once("PollList:\n") {
             return Ok(list.lines().filter(|line| line.trim_start().starts_with("op=")).count());
         }
@@ -274,10 +277,10 @@ fn operations_of(fdinfo: &Path) -> Result<usize> {
     bail!("{} does not list operations", fdinfo.display())
 }
 
-/// Runs a command that is expected to end by itself.
+/// Runs a command that ends by itself.
 ///
 /// # Errors
-/// It cannot be started, or has not ended after 10 seconds, when it is killed.
+/// The command cannot be started, or still runs after 10 seconds; it is killed then.
 pub fn run_to_end(command: &mut Command) -> Result<Output> {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     if end_of(&mut child)?.is_none() {
@@ -287,7 +290,7 @@ pub fn run_to_end(command: &mut Command) -> Result<Output> {
     Ok(child.wait_with_output()?)
 }
 
-/// Waits until a child has ended, but not for ever.
+/// Waits for the end of a child, up to the limit.
 fn end_of(child: &mut Child) -> io::Result<Option<ExitStatus>> {
     let deadline = Instant::now() + STOP_TIMEOUT;
     while Instant::now() < deadline {
@@ -299,16 +302,16 @@ fn end_of(child: &mut Child) -> io::Result<Option<ExitStatus>> {
     Ok(None)
 }
 
-/// The larderd to test: the one that environment variable `LARDERD` names, else the one that
-/// cargo built for the test (`env!("CARGO_BIN_EXE_larderd")`).
+/// Returns the larderd to test: the environment variable `LARDERD`, or the binary that cargo built
+/// for the test (`env!("CARGO_BIN_EXE_larderd")`).
 pub fn larderd(built_by_cargo: &str) -> PathBuf {
     std::env::var_os("LARDERD").map_or_else(|| built_by_cargo.into(), PathBuf::from)
 }
 
-/// Debian's memcached, which says what is right.
+/// Returns Debian's memcached, the reference for correct behaviour.
 ///
 /// # Errors
-/// It is not installed; the error names the command that does it.
+/// memcached is not installed. The error names the command that installs it.
 pub fn memcached() -> Result<PathBuf> {
     let path = PathBuf::from("/usr/bin/memcached");
     if !path.exists() {
@@ -317,9 +320,9 @@ pub fn memcached() -> Result<PathBuf> {
     Ok(path)
 }
 
-/// A command for a server binary, as its own arguments would start it: without `LARDER_*` settings
-/// of the tests' environment, but for `LARDER_IO`, by which all tests run with one loop or the other, and as
-/// root with the `-u root` that memcached demands.
+/// Returns a command for a server binary without the `LARDER_*` variables of the tests'
+/// environment. It keeps `LARDER_IO`, which selects the event loop for all tests. As root it adds
+/// the `-u root` that memcached demands.
 pub fn command(binary: &Path) -> Command {
     let mut command = Command::new(binary);
     command.stdin(Stdio::null()).stdout(Stdio::null());
@@ -334,25 +337,27 @@ pub fn command(binary: &Path) -> Command {
     command
 }
 
-/// Whether the tests run as root.
+/// Returns true if the tests run as root.
 pub fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
 }
 
-/// An address of the loopback interface that nobody listens on now, another one each time.
+/// Returns an address of the loopback interface on which no process listens, a different one each
+/// time.
 ///
-/// Its port is none of those that the system gives to clients, one of which could have it by the time that the server
-/// listens, or be connected with itself. Nor is it ever listened on here: a process that another thread is just starting
-/// would go on listening for a moment, and be taken for the server.
+/// The port is outside the range that the kernel gives to clients: such a client could take the
+/// port before the server listens, or be connected to itself. This function does not try to listen
+/// on the port either: a process that another thread is starting would inherit the socket and
+/// listen for a moment, and the test would take it for the server.
 ///
 /// # Errors
-/// There is no free port.
+/// No port is free.
 pub fn free_address() -> io::Result<SocketAddr> {
     const PORTS: std::ops::Range<u32> = 10_000..32_000;
     static TAKEN: AtomicU32 = AtomicU32::new(0);
     let mut refused = io::ErrorKind::AddrNotAvailable.into();
     for _ in PORTS {
-        // Test programs that run at the same time begin at different ones.
+        // Concurrent test programs begin at different ports.
         let place = std::process::id().wrapping_mul(97).wrapping_add(TAKEN.fetch_add(1, Relaxed));
         let port = PORTS.start + place % (PORTS.end - PORTS.start);
         let address = SocketAddr::from(([127, 0, 0, 1], port as u16));

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use crate::server::Address;
 
-/// A connection that waits 10 seconds for an answer, unless told otherwise, and not for ever.
+/// A connection that waits up to 10 seconds for an answer, unless `set_timeout` changes that.
 #[derive(Debug)]
 pub enum Stream {
-    /// Through a unix socket.
+    /// A Unix socket.
     Unix(UnixStream),
-    /// Through TCP, without delay of small writes.
+    /// TCP with TCP_NODELAY.
     Tcp(TcpStream),
 }
 
@@ -20,7 +20,7 @@ impl Stream {
     /// Opens a connection.
     ///
     /// # Errors
-    /// Nobody accepts it.
+    /// The server does not accept it.
     pub fn connect(address: &Address) -> io::Result<Self> {
         let stream = match address {
             Address::Unix(path) => Self::Unix(UnixStream::connect(path)?),
@@ -34,7 +34,7 @@ impl Stream {
         Ok(stream)
     }
 
-    /// How long a read or a write may take.
+    /// Sets the longest wait of a read or a write.
     ///
     /// # Errors
     /// The duration is zero.
@@ -51,10 +51,10 @@ impl Stream {
         }
     }
 
-    /// A second handle of the same connection.
+    /// Returns a second handle of the same connection.
     ///
     /// # Errors
-    /// There are no descriptors left.
+    /// The process has no descriptors left.
     pub fn try_clone(&self) -> io::Result<Self> {
         Ok(match self {
             Self::Unix(stream) => Self::Unix(stream.try_clone()?),
@@ -62,10 +62,10 @@ impl Stream {
         })
     }
 
-    /// Ends one direction or both.
+    /// Shuts down one direction or both.
     ///
     /// # Errors
-    /// The server was faster.
+    /// The server closed the connection before.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         match self {
             Self::Unix(stream) => stream.shutdown(how),
@@ -73,10 +73,10 @@ impl Stream {
         }
     }
 
-    /// Sends a request and reads until the answer ends as `end` says.
+    /// Sends a request and reads until the answer ends with `end`.
     ///
     /// # Errors
-    /// The connection fails, or the answer does not end so in time; the error shows it.
+    /// The connection fails, or the answer does not end in time. The error shows the answer.
     pub fn ask(&mut self, request: &[u8], end: &[u8]) -> io::Result<Vec<u8>> {
         self.write_all(request)?;
         let deadline = Instant::now() + ANSWER_TIMEOUT;
@@ -84,14 +84,14 @@ impl Stream {
         let mut piece = [0; 64 << 10];
         while !answer.ends_with(end) {
             let count = match self.read(&mut piece) {
-                // A machine that was put to sleep interrupts whoever waits.
+                // A machine that resumes from sleep interrupts blocking reads.
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 read => read?,
             };
             if count == 0 || Instant::now() > deadline {
                 let shown = answer[answer.len().saturating_sub(200)..].escape_ascii();
                 return Err(io::Error::other(format!(
-                    "expected an answer that ends in \"{}\", got \"{shown}\"",
+                    "expected an answer that ends with \"{}\", got \"{shown}\"",
                     end.escape_ascii()
                 )));
             }

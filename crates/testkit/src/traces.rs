@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-/// The folder of the request traces: the one that environment variable `LARDER_TRACES` names, else
-/// `shared/traces` beside the checkout. `None`, with a line that says so, where it is absent and
-/// nobody named one: what needs traces is then skipped.
+/// Returns the folder of the request traces: the environment variable `LARDER_TRACES`, or
+/// `shared/traces` beside the checkout. Returns `None` and prints a line if the default does not
+/// exist; tests that need traces are skipped then.
 ///
 /// # Panics
 /// `LARDER_TRACES` names no folder.
@@ -16,7 +16,7 @@ pub fn traces() -> Option<PathBuf> {
     }
     let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/traces"));
     if !folder.is_dir() {
-        println!("skipped: there are no traces; name their folder in LARDER_TRACES");
+        println!("skipped: no traces found; set LARDER_TRACES to their folder");
         return None;
     }
     Some(folder)

@@ -1,4 +1,4 @@
-//! The tools of the other tests, tried on memcached.
+//! Tests of this crate, played on memcached.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ fn play_text(text: &str, split: Split) -> Result<()> {
 }
 
 #[test]
-fn a_true_transcript_holds_however_it_is_cut() {
+fn a_correct_transcript_passes_in_every_split() {
     let text = "C: set k 0 0 3\nC: abc\nS: STORED\nC2: gets k\nS2: VALUE k 0 3 <cas1>\nS2: abc\n\
                 S2: END\nC: cas k 0 0 1 <cas1>\nC: x\nS: STORED\nC2: quit\nS2: <closed>\n";
     for split in [Split::Whole, Split::Bytes, Split::Random { seed: 3 }] {
@@ -23,7 +23,7 @@ fn a_true_transcript_holds_however_it_is_cut() {
 }
 
 #[test]
-fn a_wrong_transcript_is_told_with_line_and_both_sides() {
+fn a_wrong_transcript_fails_with_its_line_and_both_texts() {
     let failure = play_text("C: get k\n\nS: VALUE k 0 1\n", Split::Whole).unwrap_err().to_string();
     for part in ["some.txt:3", "memcached", "whole", "VALUE k 0 1", "END\\r\\n"] {
         assert!(failure.contains(part), "{failure}");
@@ -31,13 +31,13 @@ fn a_wrong_transcript_is_told_with_line_and_both_sides() {
 }
 
 #[test]
-fn an_answer_that_nobody_expects_is_noticed_at_the_end() {
+fn an_unexpected_answer_is_reported_at_the_end() {
     let failure = play_text("C: get k\n", Split::Whole).unwrap_err().to_string();
     assert!(failure.contains("at the end connection 1"), "{failure}");
 }
 
 #[test]
-fn a_server_is_measured_while_it_runs_and_gone_when_dropped() {
+fn a_dropped_server_is_killed() {
     let server = ServerUnderTest::start(&memcached().unwrap(), Transport::Tcp, &[]).unwrap();
     assert!(server.rss_bytes().unwrap() > 1 << 20);
     assert!(server.descriptor_count().unwrap() > 3);
@@ -47,14 +47,14 @@ fn a_server_is_measured_while_it_runs_and_gone_when_dropped() {
 }
 
 #[test]
-fn a_server_that_does_not_start_says_why() {
+fn the_error_of_a_server_that_does_not_start_quotes_its_output() {
     let error = ServerUnderTest::start(&memcached().unwrap(), Transport::Unix, &["-c", "0"]);
     let error = format!("{:#}", error.unwrap_err());
     assert!(error.contains("Maximum connections must be greater than 0"), "{error}");
 }
 
 #[test]
-fn the_binary_is_the_one_that_cargo_built_unless_larderd_names_another() {
+fn the_variable_larderd_overrides_the_binary_built_by_cargo() {
     let expected = std::env::var("LARDERD").unwrap_or_else(|_| "built".into());
     assert_eq!(larderd("built"), Path::new(&expected));
 }

@@ -1,4 +1,4 @@
-//! One connection of a transcript: bytes go out in pieces, lines come in.
+//! One connection of a transcript: sends bytes in pieces and receives lines.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -15,14 +15,14 @@ use super::split::Split;
 use super::template::{Numbers, Template};
 use crate::{ServerUnderTest, Stream};
 
-/// A connection and what has been received on it and not been looked at.
+/// A connection and its received bytes that no expectation has matched yet.
 pub(super) struct Conversation {
     stream: Stream,
-    /// A thread reads all the time, so that a server that answers early never waits for us.
+    /// A thread receives all the time, so that a server that answers early is never blocked.
     incoming: Receiver<Vec<u8>>,
     received: Vec<u8>,
     is_closed: bool,
-    /// Did it begin with a binary request?
+    /// True if the connection began with a binary request.
     is_binary: bool,
     skips_lines: bool,
 }
@@ -51,8 +51,8 @@ impl Conversation {
         })
     }
 
-    /// Sends in pieces, with a pause behind each, so that the server sees them one by one. What the
-    /// server does not want any more is lost, as it should be.
+    /// Sends in pieces, with a pause after each, so that the server receives them one by one. Bytes
+    /// that the server refuses after closing are dropped.
     pub(super) fn send(&mut self, bytes: &[u8], split: Split) {
         self.is_binary |= bytes.first() == Some(&REQUEST_MAGIC);
         let mut rest = bytes;
@@ -72,12 +72,12 @@ impl Conversation {
         Ok(self.stream.shutdown(Shutdown::Write)?)
     }
 
-    /// Lets the next expectation pass over lines that are different.
+    /// Lets the next expectation skip lines that differ.
     pub(super) fn skip_lines(&mut self) {
         self.skips_lines = true;
     }
 
-    /// Receives what a template describes, and takes it away.
+    /// Receives and removes the bytes that a template describes.
     pub(super) fn expect(&mut self, template: &Template, numbers: &mut Numbers) -> Result<()> {
         let deadline = Instant::now() + ANSWER_TIMEOUT;
         if std::mem::take(&mut self.skips_lines) {
@@ -122,12 +122,12 @@ impl Conversation {
         }
     }
 
-    /// Is it held in the binary protocol?
+    /// True if the connection uses the binary protocol.
     pub(super) fn is_binary(&self) -> bool {
         self.is_binary
     }
 
-    /// Receives a binary answer, and takes it away.
+    /// Receives and removes a binary answer.
     pub(super) fn expect_answer(&mut self, packet: &Packet, numbers: &mut Numbers) -> Result<()> {
         let deadline = Instant::now() + ANSWER_TIMEOUT;
         let skips = std::mem::take(&mut self.skips_lines);
@@ -146,7 +146,7 @@ impl Conversation {
         }
     }
 
-    /// Receives until there is a whole binary answer; its header and its length.
+    /// Receives until a whole binary answer is there. Returns its header and length.
     fn receive_answer(&mut self, deadline: Instant) -> Option<(Header, usize)> {
         loop {
             match packet::answer_bytes(&self.received) {
@@ -169,7 +169,8 @@ impl Conversation {
         Ok(())
     }
 
-    /// Receives until there is a line; its length, or that of everything if there is none.
+    /// Receives until a line is there. Returns its length, or the length of all bytes without a
+    /// line end.
     fn receive_line(&mut self, deadline: Instant) -> usize {
         loop {
             if let Some(at) = self.received.windows(2).position(|end| end == b"\r\n") {
@@ -196,14 +197,14 @@ impl Conversation {
         }
     }
 
-    /// What has come instead, in words.
+    /// Describes the bytes received instead.
     fn found(&mut self) -> String {
         while self.received.len() < SHOWN_BYTES && self.receive(Instant::now() + LATE) {}
         let shown = &self.received[..self.received.len().min(SHOWN_BYTES)];
         let end = match (self.is_closed, shown.len() < self.received.len()) {
             (_, true) => " …",
             (true, _) => " <closed>",
-            (false, _) => " and then silence",
+            (false, _) => " and then nothing",
         };
         format!("{}{end}", shown.escape_ascii())
     }
@@ -211,7 +212,8 @@ impl Conversation {
 
 impl Drop for Conversation {
     fn drop(&mut self) {
-        // Ends the reading thread too; a connection that the server has closed needs no more.
+        // Ends the receiving thread too. The error of a connection that the server has closed is
+        // harmless.
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 }

@@ -1,8 +1,7 @@
-//! Wire transcripts: what a client sends and what the server answers, as text files.
+//! Wire transcripts: requests of a client and answers of the server, as text files.
 //!
-//! The format is described in `conformance/README.md`. Files in reading order: [`template`],
-//! [`packet`], `parse`, [`split`], `conversation`, [`play`](mod@play),
-//! [`suite`].
+//! conformance/README.md describes the format. Files in reading order: [`template`], [`packet`],
+//! `parse`, [`split`], `conversation`, [`play`](mod@play), [`suite`].
 
 mod conversation;
 pub mod packet;
@@ -25,72 +24,72 @@ pub use split::Split;
 pub use suite::Suite;
 pub use template::Template;
 
-/// A transcript, parsed.
+/// A parsed transcript.
 #[derive(Clone, Debug)]
 pub struct Transcript {
     /// The file.
     pub path: PathBuf,
-    /// Arguments the server is started with.
+    /// The arguments of the server.
     pub args: Vec<String>,
-    /// The only server it is about, if not both.
+    /// The only server that plays the transcript; `None` for both.
     pub only: Option<Subject>,
-    /// What happens, in order.
+    /// The steps, in order.
     pub steps: Vec<Step>,
 }
 
 /// One line of a transcript.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// Its number, from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// The servers it is for.
+    /// The servers that play the step.
     pub audience: Audience,
-    /// The connection it is about.
+    /// The number of the connection.
     pub connection: u8,
-    /// What happens.
+    /// The action.
     pub action: Action,
 }
 
-/// What happens in one line of a transcript.
+/// The action of one line of a transcript.
 #[derive(Clone, Debug)]
 pub enum Action {
     /// The client sends bytes.
     Send(Template),
-    /// The client sends no more, and still reads.
+    /// The client shuts down its sending side and still reads.
     SendNoMore,
     /// The client closes the connection.
     Close,
     /// The server answers with bytes.
     Expect(Template),
-    /// The server answers with lines that do not matter, up to the next that is expected.
+    /// The server answers with any lines, up to the next expected one.
     ExpectLines,
     /// The client sends a request of the binary protocol.
     Ask(Packet),
     /// The server answers in the binary protocol.
     ExpectAnswer(Packet),
-    /// The server answers in the binary protocol what does not matter, up to the next that is expected.
+    /// The server answers with any binary packets, up to the next expected one.
     ExpectAnswers,
     /// The server closes the connection.
     ExpectClosed,
-    /// Time passes.
+    /// The client waits.
     Wait(Duration),
 }
 
-/// The servers that a line is for.
+/// The servers that a line applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Audience {
     /// Both.
     All,
-    /// Debian's memcached 1.6.18, where 1.6.45 differs.
+    /// Debian's memcached 1.6.18; 1.6.45 differs.
     Memcached18,
-    /// memcached 1.6.45 and therefore Larder, where 1.6.18 differs.
+    /// memcached 1.6.45, and so Larder; 1.6.18 differs.
     Memcached45,
-    /// Larder, where it differs from 1.6.45 on purpose.
+    /// Larder, which differs from 1.6.45 on purpose.
     Larder,
 }
 
 impl Audience {
-    /// Whether a line is for this server.
+    /// Returns true if the line applies to this server.
     pub fn includes(self, subject: Subject) -> bool {
         match self {
             Self::All => true,
@@ -101,10 +100,10 @@ impl Audience {
 }
 
 impl Transcript {
-    /// Reads a transcript.
+    /// Reads and parses a transcript.
     ///
     /// # Errors
-    /// Names the line that is not understood.
+    /// Names the line that cannot be parsed.
     pub fn load(path: &Path) -> Result<Self> {
         let text = fs::read_to_string(path).with_context(|| format!("{}", path.display()))?;
         Self::parse(path, &text)
@@ -113,7 +112,7 @@ impl Transcript {
     /// Reads all transcripts of a folder, in the order of their names.
     ///
     /// # Errors
-    /// Names the first line that is not understood.
+    /// Names the first line that cannot be parsed.
     pub fn load_all(folder: &Path) -> Result<Vec<Self>> {
         let folder_name = || format!("{}", folder.display());
         let mut paths = Vec::new();
@@ -125,7 +124,7 @@ impl Transcript {
         paths.iter().map(|path| Self::load(path)).collect()
     }
 
-    /// The file's name without folder and extension.
+    /// Returns the file name without folder and extension.
     pub fn name(&self) -> &str {
         self.path.file_stem().and_then(|name| name.to_str()).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! Packets of the binary protocol: the text of one transcript line.
+//! Packets of the binary protocol, as the text of one transcript line.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use super::template::{Numbers, Template};
 /// A request to send, or an answer to receive.
 #[derive(Clone, Debug, Default)]
 pub struct Packet {
-    /// As it was written.
+    /// The text of the line.
     text: String,
     opcode: u8,
     status: u16,
@@ -20,7 +20,7 @@ pub struct Packet {
     extras: Vec<u8>,
     key: Template,
     value: Template,
-    /// What the header says, where it is not the truth.
+    /// Header fields that contradict the packet.
     lies: Lies,
 }
 
@@ -33,14 +33,14 @@ struct Lies {
 }
 
 impl Packet {
-    /// Understands `<opcode> [<field>=<text>]…`.
+    /// Parses `<opcode> [<field>=<text>]…`.
     ///
     /// # Errors
-    /// Names the field that is not understood.
+    /// Names the field that cannot be parsed.
     pub fn parse(text: &str) -> Result<Self> {
         let mut words = text.split(' ').filter(|word| !word.is_empty());
         let name = words.next().unwrap_or_default();
-        let opcode = opcode(name).with_context(|| format!("`{name}` is no opcode"))?;
+        let opcode = opcode(name).with_context(|| format!("`{name}` is not an opcode"))?;
         let mut packet = Self { text: text.into(), opcode, ..Self::default() };
         for word in words {
             let (field, text) = word.split_once('=').with_context(|| format!("`{word}`"))?;
@@ -66,15 +66,15 @@ impl Packet {
             "extras_bytes" => self.lies.extras_bytes = Some(number(text)?.try_into()?),
             "key_bytes" => self.lies.key_bytes = Some(number(text)?.try_into()?),
             "body_bytes" => self.lies.body_bytes = Some(number(text)?.try_into()?),
-            _ => bail!("there is no such field"),
+            _ => bail!("unknown field"),
         }
         Ok(())
     }
 
-    /// The bytes of a request.
+    /// Returns the bytes of a request.
     ///
     /// # Errors
-    /// A number has not been received yet, or stands for anything.
+    /// A number has not been received yet, or is a pattern.
     pub fn fill_in(&self, numbers: &Numbers) -> Result<Vec<u8>> {
         let (key, value) = (self.key.fill_in(numbers)?, self.value.fill_in(numbers)?);
         let cas = String::from_utf8(self.cas.fill_in(numbers)?)?;
@@ -93,7 +93,8 @@ impl Packet {
         Ok([&header.bytes(magic), &self.extras[..], &key, &value].concat())
     }
 
-    /// Whether an answer, header and body, is of this form; numbers named for the first time get their values.
+    /// Returns true if an answer matches. Numbers that are named for the first time get their
+    /// values.
     pub fn matches(&self, header: &Header, body: &[u8], numbers: &mut Numbers) -> bool {
         let Some((extras, key, value)) = parts(header, body) else {
             return false;
@@ -117,7 +118,8 @@ impl fmt::Display for Packet {
     }
 }
 
-/// How long an answer is that begins so; `None` if not enough has come to tell, or it is no answer.
+/// Returns the header and the length of the answer at the front of the bytes. `None` if the header
+/// is incomplete, or the bytes are no answer.
 pub(super) fn answer_bytes(received: &[u8]) -> Option<(Header, usize)> {
     let header = received.first_chunk::<HEADER_BYTES>()?;
     (header[0] == RESPONSE_MAGIC).then_some(())?;
@@ -125,7 +127,7 @@ pub(super) fn answer_bytes(received: &[u8]) -> Option<(Header, usize)> {
     Some((header, HEADER_BYTES + header.body_bytes as usize))
 }
 
-/// An answer in words.
+/// Describes an answer.
 pub(super) fn shown(header: &Header, body: &[u8]) -> String {
     let Header { opcode, status, opaque, cas, .. } = header;
     let (extras, key, value) = parts(header, body).unwrap_or((&[], &[], body));
@@ -143,7 +145,7 @@ fn parts<'a>(header: &Header, body: &'a [u8]) -> Option<(&'a [u8], &'a [u8], &'a
     Some((extras, key, value))
 }
 
-/// A template without a line end.
+/// Parses a template without a line end.
 fn bytes(text: &str) -> Result<Template> {
     Template::parse(&format!("{text}\\"))
 }
@@ -153,7 +155,7 @@ fn number(text: &str) -> Result<u64> {
         Some(digits) => u64::from_str_radix(digits, 16),
         None => text.parse(),
     };
-    parsed.with_context(|| format!("`{text}` is no number"))
+    parsed.with_context(|| format!("`{text}` is not a number"))
 }
 
 fn opcode(name: &str) -> Option<u8> {
@@ -161,7 +163,7 @@ fn opcode(name: &str) -> Option<u8> {
     position.map(|at| at as u8).or_else(|| number(name).ok()?.try_into().ok())
 }
 
-/// The opcodes from 0 in the words of the protocol's description.
+/// The opcodes from 0, by their names in the protocol's specification.
 const NAMES: &[&str] = &[
     "get",
     "set",
@@ -207,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_is_its_fields_behind_a_header() {
+    fn a_request_is_a_header_and_its_fields() {
         let packet =
             Packet::parse("set key=k\\x20 flags=7 exptime=0 value=abc opaque=0x10").unwrap();
         let bytes = packet.fill_in(&Numbers::default()).unwrap();
@@ -220,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_matches_field_by_field_and_gives_its_token_a_name() {
+    fn an_answer_matches_field_by_field_and_names_its_token() {
         let header = Header {
             opcode: 0,
             extras_bytes: 4,
@@ -241,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_named() {
+    fn an_error_names_the_invalid_part() {
         for (text, part) in [("sett", "`sett`"), ("set k", "`k`"), ("get keys=1", "`keys=1`")] {
             let error = format!("{:#}", Packet::parse(text).unwrap_err());
             assert!(error.contains(part), "{text}: {error}");

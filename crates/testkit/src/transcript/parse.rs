@@ -1,4 +1,4 @@
-//! The lines of a transcript file.
+//! Parses the lines of a transcript file.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use super::{Action, Audience, Step, Transcript};
 use crate::Subject;
 
 impl Transcript {
-    /// Understands a transcript's text; `path` is for messages.
+    /// Parses a transcript; `path` is for messages.
     ///
     /// # Errors
-    /// Names the line that is not understood.
+    /// Names the line that cannot be parsed.
     pub fn parse(path: &Path, text: &str) -> Result<Self> {
         let mut transcript =
             Self { path: path.into(), args: Vec::new(), only: None, steps: Vec::new() };
@@ -31,12 +31,12 @@ impl Transcript {
                     .with_context(|| format!("{}:{number}: {line:?}", path.display()))?;
             }
         }
-        ensure!(!transcript.steps.is_empty(), "{}: nothing happens in it", path.display());
+        ensure!(!transcript.steps.is_empty(), "{}: the transcript has no steps", path.display());
         Ok(transcript)
     }
 
     fn take(&mut self, number: usize, line: &str, has_reason: bool) -> Result<()> {
-        ensure!(!line.ends_with(' '), "a line that ends in a space: write \\x20");
+        ensure!(!line.ends_with(' '), "the line ends with a space: write \\x20");
         let (tag, text) =
             line.split_once(':').context("expected `C:`, `S:`, `wait:` or `args:`")?;
         let text = text.strip_prefix(' ').unwrap_or(text);
@@ -51,20 +51,22 @@ impl Transcript {
                 self.only = Some(match text {
                     "larder" => Subject::Larder,
                     "memcached" => Subject::Memcached,
-                    _ => bail!("`only: larder` or `only: memcached`"),
+                    _ => bail!("expected `only: larder` or `only: memcached`"),
                 });
-                ensure!(has_reason, "`only` wants a comment above it that says why");
+                ensure!(has_reason, "`only` needs a comment above it with the reason");
             }
             "wait" => {
                 let wait_ms = text.strip_suffix(" ms").and_then(|ms| ms.parse().ok());
-                let wait = Duration::from_millis(wait_ms.context("`wait: 1100 ms`")?);
+                let wait = Duration::from_millis(
+                    wait_ms.context("expected a wait such as `wait: 1100 ms`")?,
+                );
                 self.steps.push(step(Audience::All, 1, Action::Wait(wait)));
             }
             _ => {
                 let (who, connection, audience) = speaker(tag)?;
                 ensure!(
                     audience == Audience::All || has_reason,
-                    "a line for one server only wants a comment in its paragraph that says why"
+                    "a line for one server needs a comment in its paragraph with the reason"
                 );
                 self.steps.push(step(audience, connection, action(who, text)?));
             }
@@ -73,21 +75,21 @@ impl Transcript {
     }
 }
 
-/// Understands the `S2[18]` before a colon.
+/// Parses the `S2[18]` before a colon.
 fn speaker(tag: &str) -> Result<(char, u8, Audience)> {
     let (speaker, audience) = match tag.split_once('[') {
         None => (tag, Audience::All),
         Some((speaker, "18]")) => (speaker, Audience::Memcached18),
         Some((speaker, "45]")) => (speaker, Audience::Memcached45),
         Some((speaker, "larder]")) => (speaker, Audience::Larder),
-        Some(_) => bail!("a line is for [18], [45] or [larder]"),
+        Some(_) => bail!("expected [18], [45] or [larder]"),
     };
     let mut letters = speaker.chars();
     let who = letters.next().filter(|who| matches!(who, 'C' | 'S' | 'Q' | 'A'));
-    let who = who.context("a line begins with C, S, Q, A, wait, args, only or #")?;
+    let who = who.context("expected a line that begins with C, S, Q, A, wait, args, only or #")?;
     let connection = match letters.as_str() {
         "" => 1,
-        digits => digits.parse().context("the number of a connection")?,
+        digits => digits.parse().context("expected the number of a connection")?,
     };
     Ok((who, connection, audience))
 }
@@ -116,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_become_steps_with_their_numbers() {
+    fn steps_have_their_line_numbers() {
         let text = "args: -m 8\n\n# why\nC2: get k\nS2[18]: END\nwait: 20 ms\nS2: <closed>\n";
         let transcript = parse(text).unwrap();
         assert_eq!(transcript.args, ["-m", "8"]);
@@ -135,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_refused() {
+    fn an_invalid_line_is_refused() {
         for text in ["", "X: a\n", "C: a \n", "S[17]: a\n", "wait: 5\n", "C: a\nargs: -m 8\n"] {
             assert!(parse(text).is_err(), "{text:?}");
         }

@@ -14,7 +14,7 @@ use super::template::{Numbers, Template};
 use super::{Action, Step, Transcript};
 use crate::{ServerUnderTest, Subject};
 
-/// Where a server did not do what a transcript says.
+/// The first step that a server did not follow.
 #[derive(Debug)]
 pub struct Failure {
     path: PathBuf,
@@ -33,11 +33,11 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Plays a transcript against a fresh server, which was started with its arguments. In the end
-/// every connection that is still open must answer `version`, or a no-op, and nothing before it.
+/// Plays a transcript against a fresh server, which was started with the transcript's arguments. At
+/// the end every open connection must answer `version`, or a no-op, and send nothing before it.
 ///
 /// # Errors
-/// The first line that does not come true.
+/// The first line that does not hold.
 pub fn play(
     transcript: &Transcript,
     server: &ServerUnderTest,
@@ -68,7 +68,7 @@ struct Play<'a> {
     split: Split,
     numbers: Numbers,
     conversations: BTreeMap<u8, Conversation>,
-    /// Lines that follow each other on a connection are sent together.
+    /// The connection and its unsent lines; consecutive lines of a connection are sent together.
     unsent: (u8, Vec<u8>),
 }
 
@@ -132,7 +132,7 @@ impl Play<'_> {
         Ok(())
     }
 
-    /// The connection of a number, opened where there is none or the server has closed it.
+    /// Returns the connection with this number. Opens it if it is new or the server has closed it.
     fn conversation(&mut self, connection: u8) -> Result<&mut Conversation> {
         if !self.conversations.contains_key(&connection) {
             self.conversations.insert(connection, Conversation::open(self.server)?);
@@ -153,7 +153,7 @@ impl Play<'_> {
                 conversation.expect(&version, &mut self.numbers)
             };
             answered.with_context(|| {
-                format!("at the end connection {connection} should answer one more, found")
+                format!("at the end connection {connection} should answer one more request, found")
             })?;
         }
         Ok(())

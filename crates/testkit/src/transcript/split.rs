@@ -1,23 +1,23 @@
-//! How what a client sends is cut into pieces.
+//! Cuts the bytes of a client into pieces.
 
 use std::fmt;
 
-/// A way of cutting; the answers must not depend on it.
+/// A way of cutting; answers must not depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Split {
     /// Everything at once.
     Whole,
-    /// One byte at a time; the middle of what is long in larger pieces, to end in good time.
+    /// One byte at a time; the middle of long input in larger pieces, to limit the time.
     Bytes,
     /// Pieces of random length.
     Random {
-        /// Tells the lengths.
+        /// Determines the lengths.
         seed: u64,
     },
 }
 
 impl Split {
-    /// The lengths of the pieces of so many bytes.
+    /// Returns the lengths of the pieces for `bytes` bytes.
     pub fn pieces(self, bytes: usize) -> Vec<usize> {
         let mut lengths = Vec::new();
         let mut random = if let Self::Random { seed } = self { seed } else { 0 };
@@ -47,7 +47,7 @@ impl fmt::Display for Split {
     }
 }
 
-/// Mostly short, now and then longer than a buffer.
+/// Mostly short, sometimes longer than a buffer.
 fn random_length(state: &mut u64) -> usize {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut bits = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_make_the_whole_again() {
+    fn pieces_add_up_to_the_whole() {
         for split in [Split::Whole, Split::Bytes, Split::Random { seed: 7 }] {
             for bytes in [0, 1, 2, 5000, 5001, 1 << 20] {
                 let pieces = split.pieces(bytes);
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_tells_the_pieces() {
+    fn a_seed_determines_the_pieces() {
         let pieces = |seed| Split::Random { seed }.pieces(100_000);
         assert_eq!(pieces(1), pieces(1));
         assert_ne!(pieces(1), pieces(2));

@@ -1,4 +1,4 @@
-//! All transcripts of a folder, on several servers, cut in several ways.
+//! Plays all transcripts of a folder, on several servers, cut in several ways.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use super::{Split, Transcript, play};
 use crate::{ServerUnderTest, Subject, Transport};
 
-/// What to play, and on what.
+/// The transcripts to play and the servers to play them on.
 #[derive(Clone, Debug)]
 pub struct Suite {
     /// The transcripts' folder.
@@ -21,12 +21,12 @@ pub struct Suite {
 }
 
 impl Suite {
-    /// Plays the transcripts whose names have `wanted` in them on every server in every way of
-    /// cutting, each time on a server started for it; then prints how many held. Environment
-    /// variable `LARDER_SEED` tells the random cuts.
+    /// Plays the transcripts whose names contain `wanted`, on every server in every way of cutting,
+    /// each time on a fresh server. Prints how many passed. The environment variable `LARDER_SEED`
+    /// determines the random cuts.
     ///
     /// # Errors
-    /// Lists everything that failed.
+    /// Lists every failure.
     pub fn run(&self, wanted: &str) -> Result<()> {
         let mut transcripts = Transcript::load_all(&self.folder)?;
         transcripts.retain(|transcript| transcript.name().contains(wanted));
@@ -90,5 +90,5 @@ fn seed() -> Result<u64> {
     }
 }
 
-/// Transcripts mostly wait.
+/// More players than processors: transcripts mostly wait.
 const AT_ONCE: usize = 8;

@@ -1,4 +1,4 @@
-//! Bytes with places to fill in: the text of one transcript line.
+//! Bytes with placeholders: the text of one transcript line.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,15 +13,15 @@ pub struct Template(Vec<Part>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Part {
     Bytes(Vec<u8>),
-    /// `<cas1>`: a number that gets its value where it is first received.
+    /// `<cas1>`: a number that gets its value when it is first received.
     Number(String),
-    /// `<now-5>`: the Unix time and so many seconds.
+    /// `<now-5>`: the Unix time plus this many seconds.
     Now(i64),
     /// `<digits>`: any number.
     Digits,
     /// `<version>`: digits and dots.
     Version,
-    /// `<text>`: anything up to what follows.
+    /// `<text>`: any bytes up to the next part.
     Text,
 }
 
@@ -30,10 +30,10 @@ enum Part {
 pub struct Numbers(BTreeMap<String, Vec<u8>>);
 
 impl Template {
-    /// Understands the text of a line, which gets a `\r\n` unless it ends in a backslash.
+    /// Parses the text of a line. It gets a `\r\n` unless it ends in a backslash.
     ///
     /// # Errors
-    /// Names the escape or the place that is not understood.
+    /// Names the invalid escape or placeholder.
     pub fn parse(text: &str) -> Result<Self> {
         let mut template = Self::default();
         let mut rest = text;
@@ -68,14 +68,14 @@ impl Template {
         }
     }
 
-    /// Takes what follows a backslash; returns the rest.
+    /// Parses the text after a backslash and returns the rest.
     fn push_escape<'a>(&mut self, escape: &'a str) -> Result<&'a str> {
         let (byte, rest) = unescape(escape)?;
         self.push_bytes(&[byte]);
         Ok(rest)
     }
 
-    /// Takes what follows a `<`; returns the rest.
+    /// Parses the text after a `<` and returns the rest.
     fn push_place<'a>(&mut self, place: &'a str) -> Result<&'a str> {
         if let Some(quoted) = place.strip_prefix('"') {
             return self.push_repetition(quoted);
@@ -91,7 +91,7 @@ impl Template {
             _ => {
                 let offset_secs =
                     name.strip_prefix("now").and_then(|offset| offset.parse().ok()).with_context(
-                        || format!("`<{name}>` is not a place: write `\\<` for `<`"),
+                        || format!("`<{name}>` is not a placeholder: write `\\<` for `<`"),
                     )?;
                 Part::Now(offset_secs)
             }
@@ -99,7 +99,7 @@ impl Template {
         Ok(rest)
     }
 
-    /// Takes the `abc"*3>` of `<"abc"*3>`; returns the rest.
+    /// Parses the `abc"*3>` of `<"abc"*3>` and returns the rest.
     fn push_repetition<'a>(&mut self, quoted: &'a str) -> Result<&'a str> {
         let mut bytes = Vec::new();
         let mut rest = quoted;
@@ -117,7 +117,7 @@ impl Template {
         let (count, rest) = rest
             .strip_prefix('*')
             .and_then(|rest| rest.split_once('>'))
-            .context("a repetition is written `<\"text\"*count>`")?;
+            .context("expected a repetition such as `<\"text\"*count>`")?;
         let count: usize = count.parse().with_context(|| format!("`{count}` times"))?;
         ensure!(
             bytes.len().saturating_mul(count) <= REPETITION_BYTES_MAX,
@@ -127,10 +127,10 @@ impl Template {
         Ok(rest)
     }
 
-    /// The bytes to send.
+    /// Returns the bytes to send.
     ///
     /// # Errors
-    /// A number has not been received yet, or stands for anything.
+    /// A number has not been received yet, or a part is a pattern.
     pub fn fill_in(&self, numbers: &Numbers) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         for part in &self.0 {
@@ -139,7 +139,7 @@ impl Template {
                 Part::Number(name) => {
                     let number = numbers.0.get(name);
                     bytes.extend_from_slice(
-                        number.with_context(|| format!("`<{name}>` was not received yet"))?,
+                        number.with_context(|| format!("`<{name}>` has not been received yet"))?,
                     );
                 }
                 Part::Now(offset_secs) => bytes.extend_from_slice(&now_plus(*offset_secs)?),
@@ -149,7 +149,7 @@ impl Template {
         Ok(bytes)
     }
 
-    /// The bytes to receive, if there is nothing to fill in.
+    /// Returns the bytes to receive if there are no placeholders.
     pub fn exact(&self) -> Option<&[u8]> {
         match &self.0[..] {
             [Part::Bytes(bytes)] => Some(bytes),
@@ -157,7 +157,8 @@ impl Template {
         }
     }
 
-    /// Whether a received line is of this form; numbers named for the first time get their values.
+    /// Returns true if a received line matches. Numbers that are named for the first time get their
+    /// values.
     pub fn matches(&self, line: &[u8], numbers: &mut Numbers) -> bool {
         let mut rest = line;
         for (index, part) in self.0.iter().enumerate() {
@@ -207,7 +208,7 @@ impl fmt::Display for Template {
 }
 
 impl Numbers {
-    /// One name stands for one number, and different names for different ones.
+    /// Checks that a name stands for one number, and different names for different numbers.
     fn agrees(&mut self, name: &str, found: &[u8]) -> bool {
         match self.0.get(name) {
             Some(number) => number == found,
@@ -220,7 +221,7 @@ impl Numbers {
     }
 }
 
-/// The byte that the text behind a backslash stands for, and the text behind that.
+/// Returns the byte of the escape after a backslash, and the rest.
 fn unescape(escape: &str) -> Result<(u8, &str)> {
     let name = escape.chars().next().context("a backslash at the end of quoted text")?;
     let rest = &escape[name.len_utf8()..];
@@ -231,12 +232,12 @@ fn unescape(escape: &str) -> Result<(u8, &str)> {
         '0' => (0, rest),
         '\\' | '<' | '"' => (name as u8, rest),
         'x' => {
-            let digits = rest.get(..2).context("`\\x` is followed by two digits")?;
+            let digits = rest.get(..2).context("expected two digits after `\\x`")?;
             let byte = u8::from_str_radix(digits, 16)
                 .with_context(|| format!("`\\x{digits}` is not hexadecimal"))?;
             (byte, &rest[2..])
         }
-        _ => bail!("`\\{name}` is no escape: there are \\r \\n \\t \\0 \\\\ \\< \\\" \\xHH"),
+        _ => bail!("`\\{name}` is not an escape: expected \\r \\n \\t \\0 \\\\ \\< \\\" \\xHH"),
     })
 }
 
@@ -277,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_named() {
+    fn an_error_names_the_invalid_part() {
         for (text, part) in [("\\q", "\\q"), ("<Cas>", "<Cas>"), ("<\"a\"3>", "count"), ("<a", ">")]
         {
             let error = format!("{:#}", Template::parse(text).unwrap_err());
@@ -298,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_match_what_their_names_say() {
+    fn patterns_match_text_of_their_kind() {
         let template = Template::parse("VERSION <version> is <text> <digits>").unwrap();
         let mut numbers = Numbers::default();
         assert!(template.matches(b"VERSION 1.6.45 is any 7\r\n", &mut numbers));
