@@ -1,5 +1,5 @@
-//! Whatever a peer sends in the binary protocol, a session neither panics nor answers differently when it comes in
-//! other pieces, and what it answers is whole answers.
+//! Sends a binary session any bytes. The session must not panic, must answer the same however the
+//! bytes are split, and must send whole replies only.
 #![no_main]
 
 mod conversation;
@@ -12,15 +12,15 @@ use larder_protocol::binary::{Header, REQUEST_MAGIC};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
-    // The first bytes are the lengths of the pieces, over and over.
+    // The first bytes are the lengths of the pieces, used in a cycle.
     let Some((lengths, recipe)) = input.split_first_chunk::<4>() else { return };
     let stream = requests(recipe);
     let (whole, in_pieces) = (answers(&[&stream], 1000), answers(&cut(&stream, lengths), 2));
     assert_eq!(replies(&whole), replies(&in_pieces), "pieces of {lengths:?}");
 });
 
-/// Requests by a recipe: opcode, lengths, and how far from the truth they are. Bytes chosen blindly would hardly ever
-/// be a request.
+/// Generates requests by a recipe: opcode, lengths, and deviations of the header from the truth.
+/// Random bytes would hardly ever be a request.
 fn requests(mut recipe: &[u8]) -> Vec<u8> {
     let mut stream = Vec::new();
     while let Some(([opcode, key, extras, value, lie, cas], rest)) = recipe.split_first_chunk() {
@@ -44,7 +44,7 @@ fn requests(mut recipe: &[u8]) -> Vec<u8> {
         };
         let magic = if *lie == 4 { *cas } else { REQUEST_MAGIC };
         stream.extend_from_slice(&header.bytes(magic));
-        // What follows in the recipe is extras, key and the beginning of the value too.
+        // The rest of the recipe serves as extras, key and the beginning of the value too.
         let body = rest.iter().copied().chain(std::iter::repeat(b'1')).take(body_bytes);
         stream.extend(body);
         recipe = rest;
@@ -52,12 +52,12 @@ fn requests(mut recipe: &[u8]) -> Vec<u8> {
     stream
 }
 
-/// All answers but statistics, which tell times and numbers of bytes.
+/// Returns all replies but statistics, which contain times and byte counts.
 fn replies(answers: &[u8]) -> Vec<&[u8]> {
     let (mut replies, mut rest) = (Vec::new(), answers);
     while !rest.is_empty() {
         let Reading::Reply { reply, consumed } = read_reply(rest) else {
-            // A text session, or a large value that was evicted while it was sent.
+            // A text session, or a large value that was evicted during sending.
             return replies;
         };
         let (whole, behind) = rest.split_at(consumed);

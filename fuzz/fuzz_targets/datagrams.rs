@@ -1,5 +1,5 @@
-//! Whatever datagrams come, and from wherever, the answer is whole datagrams that belong to their request, and from
-//! elsewhere not many more bytes than were sent.
+//! Sends any datagrams from any address. The answer must be whole datagrams that belong to their
+//! request, and to a foreign address not many more bytes than it sent.
 #![no_main]
 
 mod threads;
@@ -40,5 +40,5 @@ fuzz_target!(|datagrams: Vec<(bool, bool, Vec<u8>)>| {
     }
 });
 
-/// A refusal, which is sent even where an answer of that length would not be.
+/// The length of a refusal, which is sent even if a longer answer would not be.
 const SHORT_BYTES: usize = 64;

@@ -1,4 +1,4 @@
-//! The same commands come to the same in the text, the meta and the binary protocol.
+//! The same commands have the same outcome in the text, the meta and the binary protocol.
 #![no_main]
 
 mod threads;
@@ -56,7 +56,7 @@ enum Value {
     Bytes(u16),
 }
 
-/// What an operation came to, however it is told.
+/// The outcome of an operation, independent of the dialect.
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
     Hit { flags: u32, value: Vec<u8> },
@@ -88,8 +88,8 @@ impl Value {
     fn bytes(self) -> Vec<u8> {
         match self {
             Self::Number(number) => number.to_string().into_bytes(),
-            // None too large for an item: of all stores that fail for that, only the meta protocol's takes the item that
-            // is there with it whatever its mode.
+            // No value is too large for an item: of the stores that fail for that reason, only the
+            // meta protocol's removes the existing item in every mode.
             Self::Bytes(bytes) => vec![b'v'; usize::from(bytes) % 60_000],
         }
     }
@@ -104,7 +104,7 @@ struct Peer {
 
 impl Peer {
     fn new(dialect: Dialect) -> Self {
-        // Room for all of it: what is evicted depends on how often the dialects look at an item.
+        // Memory for all of it: evictions depend on how often a dialect reads an item.
         let settings = [("memory_limit", "64"), ("max_item_size", "64k")];
         let (options, _) = Options::from_map(settings).expect("options are right");
         let server = Arc::new(Server::new(options).expect("memory"));
@@ -148,7 +148,7 @@ fn key(key: u8) -> [u8; 2] {
     [b'k', b'0' + key % 4]
 }
 
-/// Hands the operation, as a command, to `write`, with the value of a store.
+/// Calls `write` with the operation as a command, and the value of a store.
 fn as_command(operation: &Operation, write: impl FnOnce(&Command<'_>, Option<Vec<u8>>)) {
     match *operation {
         Operation::Get { key: k } => {
@@ -171,7 +171,8 @@ fn as_command(operation: &Operation, write: impl FnOnce(&Command<'_>, Option<Vec
                 Mode::Append => StoreMode::Append,
                 Mode::Prepend => StoreMode::Prepend,
             };
-            // Those who extend an item leave it its flags and its exptime; the binary protocol has no place for others.
+            // Append and prepend keep the item's flags and exptime; the binary protocol has no
+            // fields for others.
             let extends = matches!(mode, StoreMode::Append | StoreMode::Prepend);
             let store = Store {
                 key: &key,
@@ -281,7 +282,7 @@ fn of_binary(answer: &[u8], operation: &Operation) -> Outcome {
         }
         (0, Operation::Count { .. }) => Outcome::Number(reply.number().expect("a number")),
         (0, _) => Outcome::Done,
-        // The binary protocol has a word of its own for each store that was refused.
+        // The binary protocol has its own status for each refused store.
         (1 | 2 | 5, Operation::Store { .. }) => Outcome::Refused,
         (1, _) => Outcome::Missing,
         _ => Outcome::Failed,

@@ -1,5 +1,5 @@
-//! Any operations, at any times, come to the same on a cache and on a plain map, and leave the cache's memory
-//! in order.
+//! Any operations at any times have the same outcome on a cache and on a plain map, and leave the
+//! cache's memory valid.
 #![no_main]
 
 #[path = "../../crates/larder/tests/pair/mod.rs"]
@@ -21,7 +21,7 @@ fuzz_target!(|input: &[u8]| {
     for key in 0..KEY_COUNT {
         pair.assert_same(&key_of(key));
     }
-    pair.cache.validate().expect("the cache's memory is in order");
+    pair.cache.validate().expect("the cache's memory is valid");
 });
 
 fn any_operation(input: &mut Unstructured<'_>) -> Result<Operation> {

@@ -1,4 +1,5 @@
-//! Whatever a peer sends, a session neither panics nor answers differently when it comes in other pieces.
+//! Sends a text session any bytes. The session must not panic, and must answer the same however the
+//! bytes are split.
 #![no_main]
 
 mod conversation;
@@ -8,7 +9,7 @@ use conversation::{answers, cut};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
-    // The first bytes are the lengths of the pieces, over and over.
+    // The first bytes are the lengths of the pieces, used in a cycle.
     let Some((lengths, stream)) = input.split_first_chunk::<4>() else { return };
     let whole = answers(&[stream], 1000);
     let pieces = cut(stream, lengths);
@@ -16,7 +17,7 @@ fuzz_target!(|input: &[u8]| {
     assert_eq!(comparable(&whole), comparable(&in_pieces), "pieces of {lengths:?}");
 });
 
-/// Drops the lines that differ between two servers: statistics tell times and numbers of bytes, and
+/// Drops the lines that differ between two servers: statistics contain times and byte counts, and
 /// the first lease token is random.
 fn comparable(answers: &[u8]) -> Vec<&[u8]> {
     let differs = |line: &&[u8]| line.starts_with(b"STAT ") || line.starts_with(b"LVALUE ");

@@ -1,4 +1,4 @@
-//! What a fresh server answers to a stream of bytes, in pieces.
+//! The answers of a fresh server to a stream of bytes in pieces.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use larder_server::{Allowance, Executor, Next, Output, Server, Session};
 
 use crate::threads::Threads;
 
-/// Cuts a stream; the lengths of the pieces come over and over.
+/// Cuts a stream; the lengths of the pieces are used in a cycle.
 pub fn cut<'a>(stream: &'a [u8], lengths: &[u8]) -> Vec<&'a [u8]> {
     let (mut rest, mut pieces) = (stream, Vec::new());
     for length in lengths.iter().cycle() {
@@ -21,7 +21,7 @@ pub fn cut<'a>(stream: &'a [u8], lengths: &[u8]) -> Vec<&'a [u8]> {
     pieces
 }
 
-/// What a fresh server answers, until it closes or has seen everything.
+/// Returns the answers of a fresh server, until it closes or has read everything.
 pub fn answers(pieces: &[&[u8]], commands_max: usize) -> Vec<u8> {
     let _threads = Threads::remember();
     let settings = [("memory_limit", "2"), ("max_item_size", "64k")];
@@ -41,7 +41,7 @@ pub fn answers(pieces: &[&[u8]], commands_max: usize) -> Vec<u8> {
             match progress.next {
                 Next::Input => break,
                 Next::Drain | Next::Turn | Next::GiveWay => {}
-                // Nobody here may have the memory.
+                // No client here may read the memory.
                 Next::Close | Next::Lines | Next::Region => return answers,
             }
         }

@@ -1,18 +1,18 @@
-//! Threads that an input starts have ended before the next one comes.
+//! Waits for the threads that an input starts before the next input runs.
 
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// Waits, when it is dropped, until the process has as many threads as before.
+/// Dropping it waits until the process has as many threads as before.
 ///
-/// A cache does not wait for its maintainer to end, and the leak sanitizer, which looks between
+/// A cache does not wait for its maintainer to end, and the leak sanitizer, which runs between
 /// inputs, reports the memory of a thread that is still ending.
 pub struct Threads {
     before: usize,
 }
 
 impl Threads {
-    /// Counts the threads that there are.
+    /// Counts the threads of the process.
     pub fn remember() -> Self {
         Self { before: count() }
     }
