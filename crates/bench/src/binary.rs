@@ -1,12 +1,12 @@
-//! The programs that are measured.
+//! The measured programs.
 
 use std::path::PathBuf;
 
-/// The program that an environment variable names (`LARDERD`, `LARDER`); the verbs of the Makefile set it to
-/// the release build.
+/// Returns the program that an environment variable names (`LARDERD`, `LARDER`). The verbs of the
+/// Makefile set it to the release build.
 ///
 /// # Errors
-/// The variable is not set or names no file; the error says what to do.
+/// The variable is not set or names no file. The error names a remedy.
 pub fn binary(variable: &str) -> Result<PathBuf, String> {
     let advice = "`make` sets it; otherwise name a release build";
     let Some(path) = std::env::var_os(variable).map(PathBuf::from) else {
@@ -14,6 +14,6 @@ pub fn binary(variable: &str) -> Result<PathBuf, String> {
     };
     match path.is_file() {
         true => Ok(path),
-        false => Err(format!("{variable} names {}, which is no file: {advice}", path.display())),
+        false => Err(format!("{variable} names {}, which is not a file: {advice}", path.display())),
     }
 }

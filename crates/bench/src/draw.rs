@@ -1,7 +1,7 @@
-//! Numbers drawn at random, the same in every run.
+//! Pseudo-random numbers, the same in every run.
 
-/// The finaliser of splitmix64 after its increment: a bijection in which every bit of the result depends on
-/// every bit of `number`.
+/// The finaliser of splitmix64 after its increment: a bijection in which every bit of the result
+/// depends on every bit of `number`.
 #[inline]
 pub fn mix(number: u64) -> u64 {
     let mut mixed = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -10,7 +10,7 @@ pub fn mix(number: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// Numbers that follow from a seed.
+/// Pseudo-random numbers of a seed.
 #[derive(Clone, Debug)]
 pub struct Draws {
     seed: u64,
@@ -18,19 +18,19 @@ pub struct Draws {
 }
 
 impl Draws {
-    /// The numbers of a seed; another seed has others, a neighbour too.
+    /// Returns the numbers of a seed. Neighbouring seeds share no numbers.
     pub fn new(seed: u64) -> Self {
         Self { seed: mix(seed), drawn: 0 }
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub fn next_number(&mut self) -> u64 {
         self.drawn += 1;
         mix(self.seed.wrapping_add(self.drawn))
     }
 
-    /// The next number, below `bound`, which is not 0. What a remainder prefers is far below what a
-    /// measurement shows.
+    /// Returns the next number, below `bound`, which must not be 0. The bias of the remainder is
+    /// far below the resolution of a measurement.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.next_number() % bound
     }
@@ -41,12 +41,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_number_of_splitmix64_with_seed_0_is_the_published_one() {
+    fn the_first_number_of_splitmix64_with_seed_0_is_as_published() {
         assert_eq!(mix(0), 0xE220_A839_7B1D_CDAF);
     }
 
     #[test]
-    fn seeds_that_are_neighbours_share_no_numbers() {
+    fn neighbouring_seeds_share_no_numbers() {
         let first = |seed| {
             let mut draws = Draws::new(seed);
             [(); 100].map(|()| draws.next_number())

@@ -1,9 +1,10 @@
-//! Measurements of the cache, each a bench of its own in `benches/` and a verb of the Makefile:
-//! `engine` beside other caches of a process, `dialects` of what a session costs, `local` of what it costs to read in a server's memory, `capacity` and `traces` beside memcached, `soak` and `ttl` of
-//! what only time shows. docs/benchmarks.md says what each prints.
+//! Measurements of the cache. Each is a bench in `benches/` and a verb of the Makefile: `engine`
+//! measures the library beside other caches of a process, `dialects` a session, `local` reads in a
+//! server's memory, `capacity` and `traces` larderd beside memcached, `soak` and `ttl` long runs.
+//! docs/benchmarks.md describes the output of each.
 //!
-//! The library holds what they share. It depends on nothing, so that the other caches are built for
-//! benchmarks only.
+//! The library holds the parts that benches share. It depends on nothing, so that the other caches
+//! are built for benchmarks only.
 #![forbid(unsafe_code)]
 
 pub mod binary;
@@ -16,13 +17,14 @@ pub use draw::{Draws, mix};
 pub use resident::resident_bytes;
 pub use waiting::waited_for_processor;
 
-/// Was this bench started by cargo bench, which adds `--bench`? Otherwise, by `cargo test --benches` for
-/// one, it only has to show that it works.
+/// True if cargo bench, which adds `--bench`, started this bench. Otherwise, under `cargo test
+/// --benches` for example, the bench only has to show that it works.
 pub fn is_measuring() -> bool {
     std::env::args().any(|argument| argument == "--bench")
 }
 
-/// Is this part of a bench asked for? All are where none is named: `cargo bench --bench engine -- sharing`.
+/// True if the command line names this part of a bench, or none: `cargo bench --bench engine --
+/// sharing`.
 pub fn is_asked_for(part: &str) -> bool {
     let mut named =
         std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).peekable();

@@ -1,13 +1,13 @@
-//! What other work on the machine costs this thread.
+//! The time for which other work on the machine delays this thread.
 
 use std::fs;
 use std::time::Duration;
 
-/// How long this thread has been ready to run so far and had no processor, for other work had them all. Not
-/// counted: what it waited for locks. It costs a few microseconds.
+/// Returns how long this thread has been runnable so far without a processor. Waits for locks do
+/// not count. A call costs a few microseconds.
 ///
 /// # Panics
-/// The system keeps no such account.
+/// The kernel does not report the time (schedstat).
 pub fn waited_for_processor() -> Duration {
     let account = fs::read_to_string("/proc/thread-self/schedstat");
     let account = account.expect("Linux has /proc/thread-self/schedstat");
@@ -24,15 +24,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_that_sleeps_waits_for_no_processor() {
+    fn a_sleeping_thread_does_not_wait_for_a_processor() {
         let before = waited_for_processor();
         sleep(Duration::from_millis(50));
-        // A little for waking up on a busy machine.
+        // A busy machine delays the wake-up a little.
         assert!(waited_for_processor() - before < Duration::from_millis(25));
     }
 
     #[test]
-    fn threads_that_are_more_than_the_processors_wait() {
+    fn threads_wait_if_they_outnumber_the_processors() {
         let others_shall_end = AtomicBool::new(false);
         let others = 3 * available_parallelism().expect("there is a processor").get();
         let (took, waited) = scope(|scope| {

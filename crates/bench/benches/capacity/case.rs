@@ -1,4 +1,4 @@
-//! What a server is started with, and what it holds once it is full.
+//! The options of a server, and the items of a full server.
 
 use std::path::Path;
 
@@ -9,19 +9,19 @@ use crate::load::{self, Load};
 
 pub(crate) struct Case {
     pub(crate) memory_mib: u64,
-    /// Do items carry cas tokens? (`-C`: they do not.)
+    /// True if items carry cas tokens (false: `-C`).
     pub(crate) cas: bool,
     /// Seconds after which items expire; 0 never.
     pub(crate) exptime: u32,
 }
 
-/// What a full server holds.
+/// The counts of a full server.
 pub(crate) struct Held {
-    /// By its own count.
+    /// Items by the server's own count.
     pub(crate) curr_items: u64,
     /// Items that a get finds.
     pub(crate) readable: u64,
-    /// Memory of its process.
+    /// Resident memory of the process, in bytes.
     pub(crate) rss_bytes: u64,
 }
 
@@ -34,7 +34,7 @@ impl Case {
         Self { memory_mib: 256, cas: false, exptime: 0 },
     ];
 
-    /// Starts the server, fills it, counts, and stops it.
+    /// Starts the server, fills it, counts its items and stops it.
     pub(crate) fn measure(&self, binary: &Path) -> Result<Held> {
         let memory_mib = self.memory_mib.to_string();
         let mut args = vec!["-t", "1", "-m", &memory_mib];
@@ -50,12 +50,15 @@ impl Case {
         let curr_items = statistic(&mut stream, "curr_items")?;
         let readable = load.count_readable(&mut stream)?;
         let rss_bytes = server.rss_bytes()?;
-        ensure!(readable > 0 && readable < items, "{readable} of {items} items: it is not full");
+        ensure!(
+            readable > 0 && readable < items,
+            "{readable} of {items} items: the server is not full"
+        );
         Ok(Held { curr_items, readable, rss_bytes })
     }
 }
 
-/// A number that `stats` tells.
+/// Returns a number from `stats`.
 fn statistic(stream: &mut Stream, name: &str) -> Result<u64> {
     let answer = String::from_utf8(stream.ask(b"stats\r\n", b"END\r\n")?)?;
     let mut words = answer.lines().filter_map(|line| line.strip_prefix("STAT ")?.split_once(' '));

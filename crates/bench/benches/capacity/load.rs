@@ -1,4 +1,4 @@
-//! Storing items and counting those that are there.
+//! Stores items and counts the readable ones.
 
 use std::io::Write;
 
@@ -10,9 +10,9 @@ pub(crate) const KEY_BYTES: u64 = 20;
 pub(crate) const VALUE_BYTES: u64 = 100;
 pub(crate) const ITEM_BYTES: u64 = KEY_BYTES + VALUE_BYTES;
 
-/// Items that are sent together.
+/// Items sent together.
 const BATCH: u64 = 1000;
-/// Keys of a get: both servers take such a line in one piece.
+/// Keys of a get. Both servers read such a line in one piece.
 const KEYS_OF_A_GET: u64 = 50;
 
 pub(crate) struct Load {
@@ -34,13 +34,13 @@ impl Load {
             }
             stream.write_all(&request).context("storing")?;
         }
-        // Nothing else is answered: an error would stand before the version.
+        // The stores have no replies; an error would precede the version.
         let answer = stream.ask(b"version\r\n", b"\r\n")?;
         ensure!(answer.starts_with(b"VERSION "), "{}", answer.escape_ascii());
         Ok(())
     }
 
-    /// Asks for all items and counts those that come, whole.
+    /// Gets all items, checks them and returns the number of hits.
     pub(crate) fn count_readable(&self, stream: &mut Stream) -> Result<u64> {
         let mut readable = 0;
         let mut request = Vec::new();
@@ -50,7 +50,7 @@ impl Load {
             request.extend_from_slice(b"get");
             numbers.clone().try_for_each(|number| write!(request, " {}", key(number)))?;
             request.extend_from_slice(b"\r\n");
-            // No value ends so: they have no letters.
+            // No value ends like this: values have no letters.
             let answer = stream.ask(&request, b"END\r\n")?;
             readable += count(&answer, numbers)?;
         }
@@ -58,7 +58,7 @@ impl Load {
     }
 }
 
-/// How many of the items are in an answer, which has nothing else.
+/// Returns the number of items in an answer, and checks that it holds nothing else.
 fn count(answer: &[u8], numbers: std::ops::Range<u64>) -> Result<u64> {
     let mut rest = answer;
     let mut found = 0;
@@ -70,16 +70,16 @@ fn count(answer: &[u8], numbers: std::ops::Range<u64>) -> Result<u64> {
             found += 1;
         }
     }
-    ensure!(rest == b"END\r\n", "an answer that was not asked for: {}", rest.escape_ascii());
+    ensure!(rest == b"END\r\n", "an unexpected answer: {}", rest.escape_ascii());
     Ok(found)
 }
 
-/// The key with this number, [`KEY_BYTES`] of it.
+/// Returns the key with this number, [`KEY_BYTES`] long.
 fn key(number: u64) -> String {
     format!("item{:016x}", mix(number))
 }
 
-/// The value that belongs to it.
+/// Returns the value of the key with this number.
 fn value(number: u64) -> [u8; VALUE_BYTES as usize] {
     let digits = mix(!number).to_le_bytes().map(|byte| b'0' + byte % 10);
     std::array::from_fn(|at| digits[at % digits.len()])

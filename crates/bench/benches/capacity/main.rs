@@ -1,10 +1,10 @@
-//! How many items larderd and memcached hold with equal `-m`, and how much memory their processes take.
+//! How many items larderd and memcached hold with equal `-m`, and the memory of their processes.
 //!
-//! Items of 20-byte keys and 100-byte values are stored until well beyond full. Then all of them are asked
-//! for, and those that are there are counted and looked at.
+//! The bench stores items of 20-byte keys and 100-byte values until the server is well beyond full.
+//! Then it gets all of them, and counts and checks the hits.
 //!
-//! `LARDERD` names the larderd to measure; `make bench-capacity` sets it. Without `--bench`, which cargo bench
-//! adds, one small case only shows that everything works.
+//! `LARDERD` names the larderd to measure; `make capacity` sets it. Without `--bench`, which cargo
+//! bench adds, one small case only shows that everything works.
 //!
 //! Files in reading order: [`case`], [`load`].
 #![forbid(unsafe_code)]

@@ -1,5 +1,6 @@
-//! What a get and a set cost a session in each dialect: parsing, executing and rendering, without sockets. A request
-//! over a socket costs the same and the system's part on top, so that dialects differ less there.
+//! The cost of a get and a set in each dialect: parsing, executing and rendering, without sockets.
+//! A request over a socket adds the kernel's part, which is the same for all dialects, so that they
+//! differ less there.
 #![forbid(unsafe_code)]
 
 mod requests;
@@ -14,7 +15,8 @@ use nix::time::{ClockId, clock_gettime};
 
 use requests::{Dialect, KEYS, Operation};
 
-/// The median over rounds, in which the dialects take turns, of the nanoseconds of a request.
+/// Prints the median over rounds of the nanoseconds of a request. The dialects take turns in a
+/// round.
 fn main() -> Result<()> {
     let (rounds, repeats) = if is_measuring() { (41, 20) } else { (1, 1) };
     println!(
@@ -46,7 +48,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// A fresh server that is asked for all keys some times over; the nanoseconds of a request.
+/// Requests all keys several times from a fresh server. Returns the nanoseconds of a request.
 fn one_round(
     dialect: Dialect,
     operation: Operation,
@@ -76,7 +78,7 @@ fn one_round(
     Ok(took / (repeats * KEYS) as f64)
 }
 
-/// Lets a session work through requests; the answers are what `out` holds then.
+/// Executes requests in a session; `out` holds the replies afterwards.
 fn run(
     session: &mut Session,
     executor: &Executor,
@@ -95,7 +97,7 @@ fn run(
     Ok(())
 }
 
-/// The processor time of this thread, in nanoseconds.
+/// Returns the processor time of this thread, in nanoseconds.
 fn processor_time() -> Result<f64> {
     let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)?;
     Ok(time.tv_sec() as f64 * 1e9 + time.tv_nsec() as f64)

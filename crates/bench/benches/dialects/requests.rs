@@ -8,14 +8,15 @@ pub(crate) enum Dialect {
     Binary,
 }
 
-/// What is asked.
+/// The operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     Get,
     Set,
 }
 
-/// So many items are asked for, one after the other: few enough that memory does not matter.
+/// Number of items, requested one after the other: few enough that the processor's caches hold
+/// them.
 pub(crate) const KEYS: usize = 1000;
 
 impl Operation {
@@ -38,7 +39,7 @@ impl Dialect {
         }
     }
 
-    /// A request for each key.
+    /// Returns a request for each key.
     pub(crate) fn requests(self, operation: Operation, value_bytes: usize) -> Vec<u8> {
         let value = vec![b'v'; value_bytes];
         let mut requests = Vec::new();
@@ -66,7 +67,7 @@ impl Dialect {
         requests
     }
 
-    /// The length of all answers.
+    /// Returns the length of all replies.
     pub(crate) fn answer_bytes(self, operation: Operation, value_bytes: usize) -> usize {
         let digits = value_bytes.to_string().len();
         let bytes = match (self, operation) {

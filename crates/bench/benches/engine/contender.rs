@@ -1,4 +1,4 @@
-//! The caches that are measured.
+//! The measured caches.
 
 use std::sync::Arc;
 
@@ -6,32 +6,33 @@ use foyer_memory::S3FifoConfig;
 
 /// A cache under measurement.
 pub(crate) trait Contender: Sync {
-    /// Replaces `value` by that of the key; false where there is none.
+    /// Replaces `value` by the value of the key. Returns false on a miss.
     fn get(&self, key: &[u8], value: &mut Vec<u8>) -> bool;
 
     fn set(&self, key: &[u8], value: &[u8]);
 
-    /// Has the memory fetch what gets of these keys will look at, where the cache can.
+    /// Prefetches the memory that gets of these keys will read, if the cache can.
     fn prefetch<'k>(&self, _keys: impl Iterator<Item = &'k [u8]>) {}
 
-    /// Does now what the cache puts off.
+    /// Runs the work that the cache has deferred.
     fn settle(&self) {}
 }
 
-/// The names of the caches, ours first.
+/// The names of the caches, Larder first.
 pub(crate) const NAMES: [&str; 4] = ["larder", "quick_cache", "moka", "foyer"];
 
 pub(crate) type QuickCache = quick_cache::sync::Cache<Box<[u8]>, Arc<[u8]>>;
 pub(crate) type Moka = moka::sync::Cache<Box<[u8]>, Arc<[u8]>>;
 pub(crate) type Foyer = foyer_memory::Cache<Box<[u8]>, Box<[u8]>>;
 
-/// Our cache with as much memory as `items` items take, twice what they are if nothing shall be evicted.
+/// Returns a Larder cache with `memory_bytes` of memory. Twice the bytes of the items avoid
+/// evictions.
 pub(crate) fn larder(memory_bytes: u64) -> larder::Cache {
     let builder = larder::Cache::builder().memory_bytes(memory_bytes);
     builder.open().expect("the machine has some memory")
 }
 
-/// foyer with the policy whose gets its threads can do side by side.
+/// Returns foyer with the policy whose gets can run in parallel.
 pub(crate) fn foyer(capacity: u64) -> Foyer {
     let builder = foyer_memory::CacheBuilder::new(capacity as usize);
     builder.with_eviction_config(S3FifoConfig::default()).build()
@@ -44,7 +45,7 @@ impl Contender for larder::Cache {
     }
 
     fn set(&self, key: &[u8], value: &[u8]) {
-        Self::set(self, key, value, None).expect("there is memory, and the item is small");
+        Self::set(self, key, value, None).expect("memory is free, and the item is small");
     }
 
     fn prefetch<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
@@ -52,7 +53,7 @@ impl Contender for larder::Cache {
     }
 }
 
-// The others share their values: a get that copied them while allocating would be slower.
+// The other caches share their values; a get that copied them into new memory would be slower.
 
 impl Contender for QuickCache {
     fn get(&self, key: &[u8], value: &mut Vec<u8>) -> bool {

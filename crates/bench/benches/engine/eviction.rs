@@ -1,14 +1,14 @@
-//! Sets where memory holds a quarter of what is stored.
+//! Sets with memory for a quarter of the stored items.
 
 use crate::contender::{self, Moka, NAMES, QuickCache};
 use crate::rows::{Contenders, compare, print_head};
 use crate::workload::{Operation, Popularity, Workload};
 
-/// Working set / what the caches hold.
+/// Stored items divided by the items that the caches hold.
 const PRESSURE: u64 = 4;
 
-/// Prints the rows of sets that evict, and what they leave behind: a cache that is quick to evict the wrong
-/// items is none. All hold as many items as our cache does in `memory_bytes`.
+/// Prints the rows of sets that evict, and the hit ratio afterwards: speed is no merit if the wrong
+/// items are evicted. All caches hold as many items as Larder does in `memory_bytes`.
 pub(crate) fn compare_evicting(memory_bytes: u64, workload: Workload) {
     let larder = contender::larder(memory_bytes);
     let larder_held = {

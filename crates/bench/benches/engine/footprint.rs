@@ -1,7 +1,7 @@
-//! The memory that an item takes in each cache.
+//! The memory of an item in each cache.
 //!
-//! Each is measured in a process of its own: what one cache gives back another would take, and nobody
-//! could tell whose it is.
+//! Each cache is measured in a process of its own. In one process, a cache could reuse the memory
+//! that another has freed, and the shares would be unknown.
 
 use std::process::Command;
 
@@ -10,10 +10,11 @@ use larder_bench::resident_bytes;
 use crate::contender::{self, Moka, NAMES, QuickCache};
 use crate::workload::{KEY_BYTES, Measured, VALUE_BYTES};
 
-/// The first argument of the process that measures the cache that the second one names.
+/// The first argument of a child process; the second one names the cache to measure.
 const FLAG: &str = "--footprint";
 
-/// Prints a line for each cache: resident memory / items, all in, and what that is beyond key and value.
+/// Prints a line for each cache: resident memory / items, everything included, and the part beyond
+/// key and value.
 pub(crate) fn print_footprints(items: u64) {
     println!();
     println!("resident bytes an item takes, all in, and beyond its key and value");
@@ -31,7 +32,7 @@ pub(crate) fn print_footprints(items: u64) {
     }
 }
 
-/// Is this the process that measures one cache? Then it has done so.
+/// True if this process is such a child; it has printed its measurement then.
 pub(crate) fn has_printed_one() -> bool {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [flag, name, items] = &arguments[..] else { return false };
@@ -45,17 +46,17 @@ pub(crate) fn has_printed_one() -> bool {
 
 fn bytes_per_item(name: &str, items: u64) -> f64 {
     let before = resident_bytes();
-    // A quarter more than needed: room for shards that get more than their share. Nothing is evicted.
+    // A quarter more than the items, for shards with more than their share. Nothing is evicted.
     let capacity = items * 5 / 4;
     let cache: Box<dyn Measured> = match name {
         "larder" => Box::new(contender::larder(capacity * 160 + (1 << 20))),
         "quick_cache" => Box::new(QuickCache::new(capacity as usize)),
         "moka" => Box::new(Moka::new(capacity)),
         "foyer" => Box::new(contender::foyer(capacity)),
-        other => panic!("there is no cache {other}"),
+        other => panic!("unknown cache {other}"),
     };
     cache.fill(items);
     let taken = resident_bytes() - before;
-    assert_eq!(cache.held(items), items, "{name} has evicted items already");
+    assert_eq!(cache.held(items), items, "{name} has evicted items");
     taken as f64 / items as f64
 }

@@ -1,13 +1,16 @@
 //! Gets and sets of `larder::Cache` beside quick_cache, moka and foyer (its cache in memory).
 //!
-//! A million items with keys of 20 bytes and values of 100, keys drawn at random, all alike; one thread,
-//! then two. A get copies the value into a buffer of the caller; a set overwrites. Then sets that evict,
-//! keys drawn by Zipf's law; what it costs threads to share a cache; the memory an item takes.
+//! A million items with keys of 20 bytes and values of 100, keys drawn uniformly; one thread, then
+//! two. A get copies the value into a buffer of the caller; a set overwrites. Further parts: sets
+//! that evict, with keys drawn by Zipf's law; the cost of sharing a cache between threads; the
+//! memory of an item.
 //!
-//! `cargo bench -p larder-bench --bench engine -- sharing` prints one part only: memory, eviction, sharing
-//! or footprint. Without `--bench`, which cargo bench adds, a smaller run only shows that everything works.
+//! `cargo bench -p larder-bench --bench engine -- sharing` prints one part only: memory, eviction,
+//! sharing or footprint. Without `--bench`, which cargo bench adds, a smaller run only shows that
+//! everything works.
 //!
-//! Files in reading order: [`contender`], [`workload`], [`rows`], [`eviction`], [`sharing`], [`footprint`].
+//! Files in reading order: [`contender`], [`workload`], [`rows`], [`eviction`], [`sharing`],
+//! [`footprint`].
 #![forbid(unsafe_code)]
 
 mod contender;
@@ -44,7 +47,7 @@ fn main() {
     }
 }
 
-/// The rows of caches with room for twice the items, so that nothing is evicted.
+/// Prints the rows of caches with memory for twice the items, so that nothing is evicted.
 fn compare_in_memory(workload: Workload) {
     let items = workload.items;
     let larder = contender::larder(MEMORY_BYTES);
@@ -54,7 +57,7 @@ fn compare_in_memory(workload: Workload) {
     let contenders: Contenders<'_> = [&larder, &quick_cache, &moka, &foyer];
     for (name, cache) in NAMES.iter().zip(contenders) {
         cache.fill(items);
-        assert_eq!(cache.held(items), items, "{name} has evicted items already");
+        assert_eq!(cache.held(items), items, "{name} has evicted items");
     }
 
     println!("{items} items, keys of 20 bytes, values of {VALUE_BYTES}");
@@ -65,5 +68,5 @@ fn compare_in_memory(workload: Workload) {
     println!("items held after the sets: larder {} of {items}", larder.held(items));
 }
 
-/// About twice what the items need, so that sets find memory to write to.
+/// About twice the bytes of the items, so that sets find free memory.
 const MEMORY_BYTES: u64 = 256 << 20;

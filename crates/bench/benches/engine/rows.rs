@@ -14,8 +14,9 @@ pub(crate) fn print_head() {
     println!("operation        threads  cache          ns/op    ratio  scaling  clean");
 }
 
-/// Measures an operation with one thread and with two, and prints a line for each cache. Caches take turns,
-/// slice by slice, so that the drift of the machine's speed falls on all; what is printed is the median.
+/// Measures an operation with one thread and with two, and prints a line for each cache. Caches
+/// take turns, slice by slice, so that drift of the machine's speed affects all. The output is the
+/// median.
 pub(crate) fn compare(
     name: &str,
     operation: Operation,
@@ -46,8 +47,8 @@ pub(crate) fn compare(
     }
 }
 
-/// Prints what a get costs of a batch whose keys are prefetched together, beside a single one. The other
-/// caches have no such thing.
+/// Prints the cost of a get in a batch of prefetched keys, beside that of a single get. The other
+/// caches have no prefetch.
 pub(crate) fn compare_batched(larder: &dyn Measured, workload: Workload) {
     let mut slices = [Vec::new(), Vec::new()];
     for round in 0..workload.rounds {

@@ -1,11 +1,12 @@
-//! What it costs two threads that their items lie in one cache.
+//! The cost for two threads of keeping their items in one cache.
 //!
-//! Each thread has items of its own, so few that hardly two lie in one group of the index. So whatever
-//! gets, and sets of a byte, take longer on one cache than on a cache each is for lines that both write, or
-//! that one writes and the other reads, without meaning to. Sets of more bytes also pay for memory that one
-//! thread freed and the other writes to next, which no layout of the cache's own words avoids.
+//! Each thread has items of its own, so few that hardly two share a group of the index. If gets, or
+//! sets of one byte, take longer on one cache than on a cache for each thread, the threads contend
+//! for cache lines (false sharing). Sets of more bytes also pay for memory that one thread freed
+//! and the other reuses, which no layout of the cache's own words avoids.
 //!
-//! It shows only while both have a processor: slices of time in which one had none are left out.
+//! The cost only shows while both threads have a processor. Slices of time in which one had none
+//! are left out.
 
 use std::time::{Duration, Instant};
 
@@ -15,10 +16,9 @@ use crate::workload::{Measured, Operation, Popularity, Workload, measure, median
 /// Items of each thread.
 const ITEMS: u64 = 100;
 const MEMORY_BYTES: u64 = 64 << 20;
-/// Operations of each thread in a slice: a few milliseconds at most, within what the system lets a thread
-/// run at once.
+/// Operations of each thread in a slice: a few milliseconds at most, within a scheduler time slice.
 const OPERATIONS: u64 = 10_000;
-/// How many slices are wanted of each kind, and how long they are waited for.
+/// The number of clean slices to collect of each kind, and the time limit for that.
 const SLICES: usize = 200;
 const TIME_MAX: Duration = Duration::from_secs(20);
 
@@ -50,7 +50,7 @@ pub(crate) fn print_sharing() {
     }
 }
 
-/// Nanoseconds an operation took, in each slice that counts, for either kind of caches.
+/// Returns the nanoseconds of an operation in each clean slice, for both kinds of caches.
 fn measure_in_turn(kinds: [[&dyn Measured; 2]; 2], operation: Operation) -> [Vec<f64>; 2] {
     let workload = Workload {
         items: 2 * ITEMS,

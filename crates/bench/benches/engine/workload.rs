@@ -1,4 +1,4 @@
-//! What is asked of the caches, and how long it takes them.
+//! The operations on the caches, and their times.
 
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -17,26 +17,26 @@ pub(crate) const VALUE_BYTES: usize = 100;
 /// Keys of a batch.
 const BATCH: usize = 16;
 
-/// Which keys, and how many of them.
+/// The keys, and the number of operations.
 #[derive(Clone, Copy)]
 pub(crate) struct Workload {
-    /// Items that are asked for.
+    /// Number of items.
     pub(crate) items: u64,
-    /// Operations of each thread in a round: few, so that it is a slice of time within what the system lets a
-    /// thread run at once.
+    /// Operations of each thread in a round: few, so that a round is a slice of time within a
+    /// scheduler time slice.
     pub(crate) operations: u64,
     pub(crate) rounds: u64,
     pub(crate) popularity: Popularity,
 }
 
-/// How keys are drawn.
+/// The distribution of keys.
 #[derive(Clone, Copy)]
 pub(crate) enum Popularity {
-    /// All alike.
+    /// Uniform.
     Even,
-    /// By Zipf's law with exponent 1: the first is asked for twice as often as the second.
+    /// Zipf's law with exponent 1: the first key is drawn twice as often as the second.
     Zipf,
-    /// All alike, and every thread has its own share of them.
+    /// Uniform, with keys of its own for every thread.
     Own { threads: u64 },
 }
 
@@ -51,7 +51,7 @@ pub(crate) enum Operation {
 }
 
 impl Workload {
-    /// The numbers of the keys that a thread asks for in a round.
+    /// Returns the numbers of the keys that a thread uses in a round.
     pub(crate) fn draw(&self, round: u64, thread: u64) -> Vec<u32> {
         let seed = round << 8 | thread;
         let mut draws = Draws::new(seed);
@@ -63,7 +63,7 @@ impl Workload {
                 numbers.map(|_| (thread * share + draws.below(share)) as u32).collect()
             }
             Popularity::Zipf => {
-                let zipf = Zipf::new(self.items as f64, 1.0).expect("there are items");
+                let zipf = Zipf::new(self.items as f64, 1.0).expect("the workload has items");
                 let mut random = SmallRng::seed_from_u64(seed);
                 numbers.map(|_| zipf.sample(&mut random) as u32 - 1).collect()
             }
@@ -71,24 +71,24 @@ impl Workload {
     }
 }
 
-/// How long one thread's operations of a slice took.
+/// The time of one thread's operations in a slice.
 #[derive(Clone, Copy)]
 pub(crate) struct Took {
-    /// Nanoseconds an operation.
+    /// Nanoseconds of an operation.
     pub(crate) ns: f64,
     began: Instant,
     ended: Instant,
-    /// How long of that the thread was ready to run and had no processor.
+    /// The part of that time in which the thread was runnable without a processor.
     waited: Duration,
 }
 
-/// How long the threads' operations of a slice took.
+/// The time of all threads' operations in a slice.
 #[derive(Clone, Copy)]
 pub(crate) struct Slice {
-    /// Nanoseconds an operation took a thread, on average.
+    /// Nanoseconds of an operation, averaged over the threads.
     pub(crate) ns: f64,
-    /// Were all threads at it side by side, without waiting for a processor? Otherwise other work of the
-    /// machine was measured too, or what threads cost each other was not.
+    /// True if all threads ran in parallel without waiting for a processor. Otherwise the slice
+    /// measures other work on the machine, or misses the cost of contention.
     pub(crate) is_clean: bool,
 }
 
@@ -109,10 +109,10 @@ impl Slice {
     }
 }
 
-/// The most of a slice in which a thread may be alone or wait.
+/// The largest share of a clean slice in which a thread runs alone or waits.
 const DIRTY_MAX: f64 = 0.1;
 
-/// The median of the slices that are clean, and their share; no number where they are too few to tell.
+/// Returns the median of the clean slices and their share; NaN if there are too few.
 pub(crate) fn clean_ns(slices: &[Slice]) -> (f64, f64) {
     let clean: Vec<f64> =
         slices.iter().filter(|slice| slice.is_clean).map(|slice| slice.ns).collect();
@@ -122,18 +122,18 @@ pub(crate) fn clean_ns(slices: &[Slice]) -> (f64, f64) {
 
 const CLEAN_MIN: f64 = 0.02;
 
-/// What every contender can, compiled for each: its operations are inlined.
+/// The operations of every contender, compiled for each so that they are inlined.
 pub(crate) trait Measured: Sync {
     /// Stores all items.
     fn fill(&self, items: u64);
 
-    /// How many of the items are there.
+    /// Returns how many of the items the cache holds.
     fn held(&self, items: u64) -> u64;
 
-    /// The share of a round's gets that find their item.
+    /// Returns the share of a round's gets that hit.
     fn hit_ratio(&self, workload: Workload, round: u64) -> f64;
 
-    /// One thread's operations on keys with these numbers; what one of them took.
+    /// Runs one thread's operations on the keys with these numbers. Returns the time of one.
     fn operate(&self, operation: Operation, numbers: &[u32]) -> Took;
 }
 
@@ -194,7 +194,7 @@ impl<C: Contender> Measured for C {
     }
 }
 
-/// What a slice took, the operations of one round, where thread `n` works on `caches[n]`.
+/// Measures a slice, the operations of one round; thread `n` works on `caches[n]`.
 pub(crate) fn measure(
     caches: &[&dyn Measured],
     operation: Operation,
@@ -216,7 +216,7 @@ pub(crate) fn measure(
     Slice::of(&took)
 }
 
-/// The key with this number: bytes of any kind.
+/// Returns the key with this number: bytes of any kind.
 fn key(number: u64) -> [u8; KEY_BYTES] {
     let mut key = *b"item................";
     key[4..12].copy_from_slice(&mix(number).to_le_bytes());
@@ -224,7 +224,7 @@ fn key(number: u64) -> [u8; KEY_BYTES] {
     key
 }
 
-/// Has all of a value been copied? Every set stores one byte over and over.
+/// True if a whole value was copied. Every set stores one byte, repeated.
 fn is_whole(value: &[u8]) -> bool {
     value.len() == VALUE_BYTES && value.iter().all(|byte| *byte == value[0])
 }

@@ -1,5 +1,6 @@
-//! What a get costs that reads in a larderd's memory from another process, beside one through its unix socket; what such
-//! readers cost the server's writers; and what memory costs all requests that others can read.
+//! The cost of a get that reads larderd's memory from another process, beside a get through its
+//! Unix socket; the cost of such readers for the server's writers; and the cost of shareable memory
+//! for all requests.
 #![forbid(unsafe_code)]
 
 use std::fs;
@@ -20,10 +21,10 @@ use rand::rngs::SmallRng;
 use rand_distr::{Distribution, Zipf};
 
 const VALUE_BYTES: usize = 100;
-/// So many items are in the processor's caches.
+/// This many items fit into the processor's caches.
 const FEW: u64 = 1000;
 
-/// How much is done.
+/// The size of the measurement.
 struct Extent {
     items: u64,
     reads: usize,
@@ -50,15 +51,15 @@ const TRIED: Extent = Extent {
 fn main() -> Result<()> {
     let extent = if is_measuring() { MEASURED } else { TRIED };
     let Ok(larderd) = binary("LARDERD") else {
-        ensure!(!is_measuring(), "LARDERD names no larderd: `make bench-local` sets it");
+        ensure!(!is_measuring(), "LARDERD is not set: `make local` sets it");
         return Ok(());
     };
     let args = ["--local-readers", "same-uid", "-m", "512", "-t", "2"];
     let server = ServerUnderTest::start(&larderd, Transport::Unix, &args)?;
-    let Address::Unix(path) = server.address() else { bail!("no unix socket") };
+    let Address::Unix(path) = server.address() else { bail!("the server has no Unix socket") };
     fill(path, extent.items)?;
     let client = Client::connect(path)?;
-    ensure!(client.reads_memory(), "the memory is not to be had: {}", server.log());
+    ensure!(client.reads_memory(), "the client cannot read the server's memory: {}", server.log());
 
     println!(
         "{} items of {VALUE_BYTES} bytes; nanoseconds a get, median of {} rounds",
@@ -66,7 +67,7 @@ fn main() -> Result<()> {
     );
     let by_socket = through_the_socket(path, &extent)?;
     println!("through the socket, uniform  {by_socket:>8.0}");
-    // The last one is what it costs where it does not wait for the memory.
+    // The last row is the cost without waiting for memory.
     let few = extent.items.min(FEW);
     for (name, items, zipf) in [
         ("uniform", extent.items, None),
@@ -90,11 +91,11 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Memory that others read has small pages on most systems, that of one process alone has large ones.
+/// Shared memory has small pages on most systems; the private memory of a process has huge ones.
 fn print_pages(larderd: &Path, path: &Path, pid: u32, extent: &Extent) -> Result<()> {
     let args = ["-m", "512", "-t", "2"];
     let other = ServerUnderTest::start(larderd, Transport::Unix, &args)?;
-    let Address::Unix(other_path) = other.address() else { bail!("no unix socket") };
+    let Address::Unix(other_path) = other.address() else { bail!("the server has no Unix socket") };
     fill(other_path, extent.items)?;
     println!("\nnanoseconds of the server's time a request, 50 at once, uniform");
     println!("operation  memory of its own  others may read");
@@ -134,7 +135,7 @@ fn fill(path: &Path, items: u64) -> Result<()> {
     Ok(())
 }
 
-/// The time of a get, from its request to its answer.
+/// Returns the time of a get, from its request to its answer, in nanoseconds.
 fn through_the_socket(path: &Path, extent: &Extent) -> Result<f64> {
     let mut stream = UnixStream::connect(path)?;
     let mut draws = Draws::new(7);
@@ -153,14 +154,15 @@ fn through_the_socket(path: &Path, extent: &Extent) -> Result<f64> {
     median(rounds)
 }
 
-/// The processor time of a get, what is told to the server included.
+/// Returns the processor time of a get in nanoseconds, including the client's reports to the
+/// server.
 fn in_the_memory(client: &Client, extent: &Extent, items: u64, zipf: Option<f64>) -> Result<f64> {
     let mut rng = SmallRng::seed_from_u64(7);
     let zipf = zipf.map(|exponent| Zipf::new(items as f64, exponent)).transpose()?;
     let mut draws = Draws::new(8);
     let keys: Vec<String> = (0..extent.reads)
         .map(|_| match &zipf {
-            // The most popular ones lie anywhere.
+            // The most popular keys lie anywhere.
             Some(zipf) => key(larder_bench::mix(zipf.sample(&mut rng) as u64) % items),
             None => key(draws.below(items)),
         })
@@ -172,15 +174,15 @@ fn in_the_memory(client: &Client, extent: &Extent, items: u64, zipf: Option<f64>
         for key in &keys {
             value.clear();
             let hit = client.get_into(key, &mut value)?;
-            ensure!(hit.is_some_and(|hit| hit.is_local), "{key} is not read in the memory");
+            ensure!(hit.is_some_and(|hit| hit.is_local), "{key} is not read from the memory");
         }
         rounds.push((processor_time()? - started) / extent.reads as f64);
     }
-    // The first one finds memory that this process has not touched.
+    // The first round touches memory that this process has not mapped yet.
     median(rounds.split_off(1))
 }
 
-/// What a set takes of the server's time while others read in its memory.
+/// Returns the server's processor time of a set while others read its memory, in nanoseconds.
 fn writes_with(
     readers: usize,
     client: &Client,
@@ -206,7 +208,7 @@ fn writes_with(
     })
 }
 
-/// What a request takes of a server's time.
+/// Returns the server's processor time of a request, in nanoseconds.
 fn served(operation: Operation, path: &Path, pid: u32, extent: &Extent) -> Result<f64> {
     const AT_ONCE: u64 = 50;
     let stream = UnixStream::connect(path)?;
@@ -240,7 +242,7 @@ fn served(operation: Operation, path: &Path, pid: u32, extent: &Extent) -> Resul
     Ok((time_of(pid)? - before) / requests as f64)
 }
 
-/// The processor time of a process, in nanoseconds.
+/// Returns the processor time of a process, in nanoseconds.
 fn time_of(pid: u32) -> Result<f64> {
     let mut sum = 0.0;
     for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
@@ -251,7 +253,7 @@ fn time_of(pid: u32) -> Result<f64> {
     Ok(sum)
 }
 
-/// The processor time of this thread, in nanoseconds.
+/// Returns the processor time of this thread, in nanoseconds.
 fn processor_time() -> Result<f64> {
     let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)?;
     Ok(time.tv_sec() as f64 * 1e9 + time.tv_nsec() as f64)

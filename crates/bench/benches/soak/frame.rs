@@ -1,4 +1,4 @@
-//! Values that say whose they are, until when, and whether they are whole.
+//! Values that contain their key, their deadline and a checksum.
 //!
 //! ```text
 //! 0  key u64 │ 8  deadline u32 │ 12  payload bytes u32 │ 16  seed u64 │ 24  check u64 │ 32  payload
@@ -8,10 +8,11 @@
 
 use larder_bench::mix;
 
-/// The smallest value.
+/// The length of the smallest value: a frame's header, in bytes.
 pub(crate) const HEAD_BYTES: usize = 32;
 
-/// Appends a frame of `bytes` in all to a value, [`HEAD_BYTES`] at least. A `deadline` of 0 is none.
+/// Appends a frame of `bytes` in all to a value, [`HEAD_BYTES`] at least. A `deadline` of 0 is
+/// none.
 pub(crate) fn push(value: &mut Vec<u8>, key: u64, deadline: u32, seed: u64, bytes: usize) {
     let payload_bytes = bytes.saturating_sub(HEAD_BYTES);
     value.extend_from_slice(&head(key, deadline, payload_bytes, seed));
@@ -22,7 +23,7 @@ pub(crate) fn push(value: &mut Vec<u8>, key: u64, deadline: u32, seed: u64, byte
     value.truncate(end);
 }
 
-/// Is this a value that was stored for the key, whole, and does it live at `now`?
+/// True if the value is a whole value stored for the key, and is live at `now`.
 pub(crate) fn is_right(value: &[u8], key: u64, now: u32) -> bool {
     let (mut rest, mut deadline) = (value, None);
     while !rest.is_empty() {
@@ -59,7 +60,7 @@ fn is_of(payload: &[u8], seed: u64) -> bool {
     words.into_iter().all(|(found, index)| *found == word(seed, index).to_le_bytes()[..found.len()])
 }
 
-/// The payload of a seed, eight bytes at a time.
+/// Returns a word of a seed's payload; a word has eight bytes.
 fn word(seed: u64, index: u64) -> u64 {
     mix(mix(seed).wrapping_add(index))
 }
@@ -72,7 +73,7 @@ fn u64_at(bytes: &[u8; HEAD_BYTES], at: usize) -> u64 {
     u64::from_le_bytes(std::array::from_fn(|index| bytes[at + index]))
 }
 
-/// Shows that what is wrong is found out: a soak that finds nothing would else say nothing.
+/// Checks that wrong values are detected: otherwise a soak without findings would prove nothing.
 pub(crate) fn prove() {
     let mut value = Vec::new();
     push(&mut value, 7, 100, 1, 1000);

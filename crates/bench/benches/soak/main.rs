@@ -1,14 +1,15 @@
-//! A cache under load for as long as one likes: does it slow down, leak, or lie?
+//! A cache under long load: detects slowdown, leaks and wrong values.
 //!
 //! Two threads get, set, append to, delete and increment items with and without TTLs, in a cache of
-//! 256 MiB. Values grow from 50 bytes to 50 KB and shrink again, over and over, and some have 1 MiB: what was
-//! laid out for one size has to serve another. Every value says whose it is and is checked when it is read.
-//! Speeds are compared with those of the first tenth of the time, operation by operation and size by size,
-//! so that the sizes that are on at the moment make no difference.
+//! 256 MiB. Values grow from 50 bytes to 50 KB and shrink again, over and over, and some have 1
+//! MiB: memory laid out for one size has to serve another. Every value contains its key and is
+//! checked when it is read. Throughput is compared with that of the first tenth of the time,
+//! operation by operation and size by size, so that the current sizes make no difference.
 //!
-//! `cargo bench -p larder-bench --bench soak -- --minutes 60`. It fails, with exit code 1, if a value was
-//! wrong, if the process took more memory than the cache and a little, or if the cache's memory is not valid
-//! at the end. Without `--bench`, which cargo bench adds, it runs for three seconds.
+//! `cargo bench -p larder-bench --bench soak -- --minutes 60`. It fails, with exit code 1, if a
+//! value was wrong, if the process took more memory than the cache and a little, or if the cache's
+//! memory is not valid at the end. Without `--bench`, which cargo bench adds, it runs for three
+//! seconds.
 //!
 //! Files in reading order: [`frame`], [`wave`], [`tally`], [`worker`], [`watch`].
 #![forbid(unsafe_code)]
@@ -35,10 +36,10 @@ use worker::Worker;
 
 #[derive(Parser)]
 struct Arguments {
-    /// How long to run.
+    /// Minutes to run.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=10_080))]
     minutes: u64,
-    /// Given by cargo bench.
+    /// Cargo bench adds this.
     #[arg(long, hide = true)]
     bench: bool,
 }
@@ -50,7 +51,7 @@ fn main() -> ExitCode {
         true => Duration::from_secs(60 * arguments.minutes),
         false => Duration::from_secs(3),
     };
-    // As many whole periods in the first tenth as in the last one.
+    // The first tenth and the last one have the same number of whole periods.
     let wave = Wave { period: (time / 10).min(Duration::from_secs(60)) };
     let resident_before = resident_bytes();
     let cache = Cache::builder().memory_bytes(MEMORY_BYTES).item_bytes_max(4 << 20).open();
@@ -76,5 +77,5 @@ fn main() -> ExitCode {
 
 const THREADS: u64 = 2;
 pub(crate) const MEMORY_BYTES: u64 = 256 << 20;
-/// What the process may take besides: the threads' buffers for values of a megabyte, and their stacks.
+/// Memory of the process beside the cache, in bytes: buffers for values of a megabyte, and stacks.
 const SLACK_BYTES: u64 = 16 << 20;

@@ -1,8 +1,8 @@
-//! How long operations took, apart for each size of value.
+//! The times of operations by the size of the value.
 
 use std::time::Duration;
 
-/// What is done.
+/// An operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     Hit,
@@ -24,16 +24,16 @@ impl Operation {
     ];
 }
 
-/// Counts and times by operation and by size class: the size's binary logarithm.
+/// Counts and times by operation and by size class, which is the size's binary logarithm.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
     cells: [[Cell; CLASSES]; Operation::ALL.len()],
-    /// Batches of operations, and those whose times count.
+    /// Batches of operations, and batches whose times count.
     batches: u64,
     batches_timed: u64,
-    /// Hits whose value was not one stored for its key, or was past its deadline.
+    /// Hits whose value was not stored for the key, or was past its deadline.
     pub(crate) wrong_values: u64,
-    /// Stores for which no memory could be had.
+    /// Stores refused for lack of memory.
     pub(crate) refused: u64,
 }
 
@@ -44,7 +44,7 @@ struct Cell {
 }
 
 impl Tally {
-    /// `bytes` is 0 where the size of the value makes no difference.
+    /// Counts an operation; `bytes` is 0 if the size of the value makes no difference.
     pub(crate) fn count(&mut self, operation: Operation, bytes: usize, took: Duration) {
         let class = (bytes.max(1).ilog2() as usize).min(CLASSES - 1);
         let cell = &mut self.cells[operation as usize][class];
@@ -52,8 +52,9 @@ impl Tally {
         cell.ns += took.as_nanos() as u64;
     }
 
-    /// Ends a batch of operations that took so long in all, of which the thread waited so long for a
-    /// processor. Where that is much the times say nothing, and are forgotten; what went wrong is not.
+    /// Ends a batch of operations that took `took`, of which the thread waited `waited` for a
+    /// processor. The times of a batch that waited long are dropped; its wrong values and refusals
+    /// are not.
     pub(crate) fn end_batch(&mut self, took: Duration, waited: Duration) {
         self.batches = 1;
         match waited <= took.mul_f64(WAITED_MAX) {
@@ -62,7 +63,7 @@ impl Tally {
         }
     }
 
-    /// The share of the batches whose times count.
+    /// Returns the share of the batches whose times count.
     pub(crate) fn timed_share(&self) -> f64 {
         self.batches_timed as f64 / self.batches as f64
     }
@@ -78,7 +79,7 @@ impl Tally {
         self.refused += other.refused;
     }
 
-    /// What has been counted since an earlier time.
+    /// Returns the difference from an earlier tally.
     pub(crate) fn since(&self, earlier: &Self) -> Self {
         let mut since = self.clone();
         since.each_cell(earlier, |cell, earlier| Cell {
@@ -100,16 +101,16 @@ impl Tally {
         }
     }
 
-    /// Mean nanoseconds of an operation, whatever the sizes were.
+    /// Returns the mean nanoseconds of an operation over all sizes.
     pub(crate) fn ns(&self, operation: Operation) -> f64 {
         let cells = &self.cells[operation as usize];
         let count = cells.iter().map(|cell| cell.count).sum::<u64>();
         cells.iter().map(|cell| cell.ns).sum::<u64>() as f64 / count as f64
     }
 
-    /// Throughput of these operations / that of the same operations on values of the same sizes in
-    /// `reference`: 1 where nothing has changed, less where it became slower. Sizes that either has hardly
-    /// seen do not count.
+    /// Returns the throughput of these operations divided by that of the same operations on values
+    /// of the same sizes in `reference`: 1 if nothing has changed, less if it became slower. Sizes
+    /// with few operations in either do not count.
     pub(crate) fn speed(&self, operations: &[Operation], reference: &Self) -> Option<f64> {
         let (mut ns, mut reference_ns) = (0.0, 0.0);
         for operation in operations {
@@ -125,8 +126,8 @@ impl Tally {
     }
 }
 
-/// Sizes up to 2 MiB.
+/// Number of size classes, up to 2 MiB.
 const CLASSES: usize = 22;
 const COUNT_MIN: u64 = 20;
-/// The most of a batch's time that its thread may have waited for a processor.
+/// The largest share of a batch's time in which its thread may wait for a processor.
 const WAITED_MAX: f64 = 0.1;

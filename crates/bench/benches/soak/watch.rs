@@ -1,4 +1,4 @@
-//! Looking at the cache while threads work, and the verdict.
+//! Watches the cache while threads work, and gives the verdict.
 
 use std::sync::Mutex;
 use std::thread::sleep;
@@ -11,16 +11,16 @@ use crate::tally::{Operation, Tally};
 
 pub(crate) struct Watch<'a> {
     cache: &'a Cache,
-    /// What all threads have counted so far.
+    /// The counts of all threads so far.
     tally: &'a Mutex<Tally>,
-    /// How long to watch.
+    /// The length of the run.
     time: Duration,
     resident_max: u64,
-    /// The most memory that was seen.
+    /// The largest resident memory seen, in bytes.
     resident_seen: u64,
-    /// What was counted in the first tenth of the time, once it is over.
+    /// The counts of the first tenth of the time, once it is over.
     first_tenth: Option<Tally>,
-    /// All that was counted before the last tenth.
+    /// The counts before the last tenth.
     before_last_tenth: Option<Tally>,
     /// The live share in each second after the first tenth.
     live_shares: Vec<f64>,
@@ -45,12 +45,12 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Does every second what a server does, and prints a line every ten.
+    /// Does the maintenance of a server each second, and prints a line every ten.
     pub(crate) fn run(&mut self) {
         print_head();
         let started = Instant::now();
         let (mut before, mut printed) = (Tally::default(), 0);
-        // A hundred steps of any time, so that the tenths begin and end in time.
+        // A hundred steps in any length of time, so that the tenths begin and end on time.
         let step = (self.time / 100).min(Duration::from_secs(1));
         let (mut next_step, mut maintained) = (step, Duration::ZERO);
         while next_step <= self.time {
@@ -109,7 +109,7 @@ impl<'a> Watch<'a> {
         speed.map_or_else(|| "    -".to_owned(), |speed| format!("x{speed:.2}"))
     }
 
-    /// Prints what it came to, once the threads have ended; true where all is well.
+    /// Prints the results after the threads have ended. Returns true if all checks passed.
     pub(crate) fn conclude(&self) -> bool {
         let counted = self.counted();
         let empty = Tally::default();

@@ -3,15 +3,15 @@
 use std::f64::consts::TAU;
 use std::time::Duration;
 
-/// Sizes that rise from the least to the most and fall again, as many times as there are periods; evenly in
-/// their logarithm, so that small ones get as much time as large ones.
+/// Sizes that rise from the smallest to the largest and fall again in each period; evenly in their
+/// logarithm, so that small sizes get as much time as large ones.
 #[derive(Clone, Copy)]
 pub(crate) struct Wave {
     pub(crate) period: Duration,
 }
 
 impl Wave {
-    /// The size at a time since the start.
+    /// Returns the size at a time since the start.
     pub(crate) fn bytes(&self, time: Duration) -> u64 {
         let phase = time.as_secs_f64() / self.period.as_secs_f64();
         let height = (1.0 - (TAU * phase).cos()) / 2.0;

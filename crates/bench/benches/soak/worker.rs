@@ -1,4 +1,4 @@
-//! What a thread does to the cache.
+//! The operations of one thread on the cache.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,31 +11,31 @@ use crate::tally::{Operation, Tally};
 use crate::wave::Wave;
 use crate::{MEMORY_BYTES, frame};
 
-/// Keys that all threads share, at the most.
+/// The largest number of keys that all threads share.
 const KEYS_MAX: u64 = 4_000_000;
-/// What the values of all keys in use would come to is so many times the memory, whatever their size: the
-/// cache always has to choose what it keeps.
+/// The values of all keys in use take this many times the memory, whatever their size, so that the
+/// cache always has to evict.
 const PRESSURE: u64 = 2;
-/// About what an item takes beside its value.
+/// Approximate bytes of an item beside its value.
 const OVERHEAD_BYTES: u64 = 40;
 /// Keys of large values.
 const LARGE_KEYS: u64 = 48;
-/// Counters of each thread: it alone moves them, so it knows what each has come to.
+/// Counters of each thread. Only this thread changes them, so it knows their numbers.
 const COUNTERS: u64 = 1000;
 const LARGE_BYTES: u64 = 1 << 20;
 const APPENDED_BYTES: u64 = 200;
-/// Seconds until an item dies; 0 for never.
+/// TTLs of items, in seconds; 0 for never.
 const TTLS_SECS: [u64; 5] = [0, 0, 2, 10, 60];
-/// Operations between two looks at the time that sizes follow, and two updates of the tally.
+/// Operations between two updates of the size and of the shared tally.
 const BATCH: u32 = 256;
 
 pub(crate) struct Worker<'a> {
     cache: &'a Cache,
     draws: Draws,
     number: u64,
-    /// The number each counter shows, where it is known.
+    /// The number of each counter, if it is known.
     counters: Vec<Option<u64>>,
-    /// The size of values now.
+    /// The current size of values.
     bytes: u64,
     read: Vec<u8>,
     written: Vec<u8>,
@@ -56,8 +56,8 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Stores values of all sizes until so many bytes have been written: from then on memory is full and
-    /// everything in it has been in use before.
+    /// Stores values of all sizes until `bytes_written` bytes have been written. From then on
+    /// memory is full and all of it has been used before.
     pub(crate) fn warm_up(&mut self, wave: Wave, bytes_written: u64) {
         while self.cache.report().bytes_written < bytes_written {
             let time = wave.period.mul_f64(self.draws.below(1000) as f64 / 1000.0);
@@ -67,7 +67,7 @@ impl<'a> Worker<'a> {
         self.tally = Tally::default();
     }
 
-    /// Works until told to stop; what it has counted goes to `told` from time to time.
+    /// Works until `done` is set, and adds its counts to `told` from time to time.
     pub(crate) fn work(mut self, wave: Wave, done: &AtomicBool, told: &Mutex<Tally>) {
         let started = Instant::now();
         while !done.load(Ordering::Relaxed) {
@@ -100,7 +100,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// A key; those with small numbers more often than others.
+    /// Draws a key; small numbers are more frequent.
     fn draw_key(&mut self) -> u64 {
         let keys = PRESSURE * MEMORY_BYTES / (self.bytes + OVERHEAD_BYTES);
         let below = 1 + self.draws.below(keys.min(KEYS_MAX));
@@ -122,7 +122,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Stores a value of half to one and a half of the size that is on now.
+    /// Stores a value of 0.5 to 1.5 times the current size.
     fn set(&mut self) {
         let key = self.draw_key();
         let bytes = self.bytes / 2 + self.draws.below(self.bytes);
@@ -155,7 +155,7 @@ impl<'a> Worker<'a> {
         let started = Instant::now();
         let stored = self.cache.store(&request, &self.written);
         let took = started.elapsed();
-        // An append copies the value that is there: its size is about the one that is on now.
+        // An append copies the existing value, whose size is about the current one.
         if stored != Ok(Stored::NotStored) {
             self.tally.count(Operation::Append, self.bytes as usize, took);
         }
@@ -187,7 +187,8 @@ impl<'a> Worker<'a> {
                 self.judge(is_next);
             }
             Ok(Arithmetic::NotFound) => {
-                // Evicted, or never there: begin where no other counter ever comes.
+                // The counter was evicted or never stored: start at a number that no other counter
+                // reaches.
                 let first = counter << 32;
                 *known = Some(first);
                 if self.cache.set(&name, first.to_string().as_bytes(), None).is_err() {
@@ -206,7 +207,7 @@ impl<'a> Worker<'a> {
         self.tally.wrong_values += u64::from(!is_right);
     }
 
-    /// No memory can be bad luck, and is told; any other error is a wrong answer.
+    /// A store may fail for lack of memory, which is counted; any other error is a wrong answer.
     fn judge_stored(&mut self, stored: Result<Stored, StoreError>) {
         match stored {
             Ok(_) => {}
@@ -216,6 +217,6 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// Which kind of key a number is, in its highest bits.
+/// The highest bits of a number give the kind of key.
 const LARGE: u64 = 1 << 63;
 const COUNTER: u64 = 1 << 62;

@@ -1,25 +1,26 @@
-//! The traces, and how often policies miss on them that are known to be good.
+//! The traces, and the miss ratios of good policies on them.
 
 /// The names of the traces.
 pub(crate) const TRACES: [&str; 6] =
     ["adapt_size", "orm-busy-2M", "synth-kv-ttl", "synth-kv-write", "w106-1M", "web07"];
 
-/// Miss ratios of policies that count bytes item by item: an item costs its key and value and 24 bytes.
+/// Miss ratios of policies that count bytes item by item: an item costs its key, its value and 24
+/// bytes.
 pub(crate) struct Known {
     pub(crate) trace: &'static str,
-    /// What all sizes are multiplied by.
+    /// The factor of all sizes.
     pub(crate) scale: u32,
     /// All memory, in bytes.
     pub(crate) memory_bytes: u64,
     pub(crate) lru: f64,
-    /// S3-FIFO that keeps an item which was read once while it was new.
+    /// S3-FIFO that keeps an item if it was read once while it was new.
     pub(crate) s3_fifo_1: f64,
-    /// The same for an item that was read twice.
+    /// S3-FIFO that keeps an item if it was read twice.
     pub(crate) s3_fifo_2: f64,
 }
 
 impl Known {
-    /// The miss ratio of the better S3-FIFO.
+    /// Returns the miss ratio of the better S3-FIFO.
     pub(crate) fn s3_fifo(&self) -> f64 {
         self.s3_fifo_1.min(self.s3_fifo_2)
     }

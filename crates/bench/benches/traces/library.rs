@@ -1,4 +1,4 @@
-//! Replays on the library, in virtual time.
+//! Replays traces on the library, in virtual time.
 
 use anyhow::Result;
 
@@ -9,7 +9,7 @@ use crate::replay::Tool;
 const MEAN_MAX: f64 = 0.02;
 const WORST_MAX: f64 = 0.10;
 
-/// Prints a row for each trace and memory, and what they come to together.
+/// Prints a row for each trace and memory size, and a summary.
 pub(crate) fn print(tool: &Tool, traces: &[&str]) -> Result<()> {
     println!(
         "Library: miss ratios with equal bytes, all in. Beyond: misses / those of the better S3-FIFO - 1."

@@ -1,10 +1,11 @@
-//! Miss ratios on real and synthetic request traces: of the library beside the policies it is measured by,
-//! and of larderd beside memcached over the wire with equal `-m`.
+//! Miss ratios on real and synthetic request traces: of the library beside reference policies, and
+//! of larderd beside memcached over the wire with equal `-m`.
 //!
-//! Every replay is one run of `larder replay`. `LARDER` and `LARDERD` name the release builds, which
-//! `make bench-traces` sets; the traces are those of `LARDER_TRACES`, else of `shared/traces` beside the checkout.
-//! `cargo bench -p larder-bench --bench traces -- library web07` replays one trace on the library only.
-//! Without `--bench`, which cargo bench adds, the smallest trace only shows that everything works.
+//! Every replay is one run of `larder replay`. `LARDER` and `LARDERD` name the release builds,
+//! which `make traces` sets; the traces are those of `LARDER_TRACES`, or of `shared/traces` beside
+//! the checkout. `cargo bench -p larder-bench --bench traces -- library web07` replays one trace on
+//! the library only. Without `--bench`, which cargo bench adds, the smallest trace only shows that
+//! everything works.
 //!
 //! Files in reading order: [`known`], [`replay`], [`library`], [`wire`].
 #![forbid(unsafe_code)]
@@ -22,7 +23,7 @@ use known::TRACES;
 use replay::Tool;
 
 fn main() -> Result<()> {
-    let folder = traces().context("there is nothing to replay")?;
+    let folder = traces().context("no traces to replay")?;
     let tool = Tool { larder: binary("LARDER").map_err(Error::msg)?, folder };
     let asked = Asked::from_arguments()?;
     asked.traces.iter().try_for_each(|trace| tool.check(trace))?;
@@ -36,7 +37,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// What shall be replayed.
+/// The replays to run.
 struct Asked {
     traces: Vec<&'static str>,
     library: bool,

@@ -1,29 +1,29 @@
-//! Runs of `larder replay`.
+//! Runs `larder replay`.
 
 use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-/// The tool, and where the traces are.
+/// The tool and the folder of the traces.
 pub(crate) struct Tool {
     pub(crate) larder: PathBuf,
     pub(crate) folder: PathBuf,
 }
 
-/// What a replay printed: a name=value a line.
+/// The output of a replay, a name=value a line.
 pub(crate) struct Printed(String);
 
 impl Tool {
-    /// Is the trace there?
+    /// Checks that the trace exists.
     ///
     /// # Errors
-    /// Names the file that is missing.
+    /// Names the missing file.
     pub(crate) fn check(&self, trace: &str) -> Result<()> {
         for path in [self.path(trace), self.folder.join("sizes-kvcache_reg.txt")] {
             ensure!(
                 path.is_file(),
-                "{} is missing; LARDER_TRACES names the folder of the traces",
+                "{} is missing; set LARDER_TRACES to the folder of the traces",
                 path.display()
             );
         }
@@ -34,10 +34,10 @@ impl Tool {
         self.folder.join(trace).with_extension("csv.zst")
     }
 
-    /// Replays a trace, all sizes multiplied by `scale`.
+    /// Replays a trace, with all sizes multiplied by `scale`.
     ///
     /// # Errors
-    /// The tool fails, which it also does where a value was wrong or the server counted otherwise.
+    /// The tool fails, which includes wrong values and counts that differ from the server's.
     pub(crate) fn replay(&self, trace: &str, scale: u32, args: &[&str]) -> Result<Printed> {
         let mut command = Command::new(&self.larder);
         command.args(["replay", "--scale", &scale.to_string(), "--trace"]);

@@ -1,4 +1,4 @@
-//! Replays through larderd and memcached.
+//! Replays traces on larderd and memcached.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use larder_testkit::{Address, ServerUnderTest, Transport};
 
 use crate::replay::Tool;
 
-/// A trace with what its sizes are multiplied by: all its items are three times the largest `-m` at least.
+/// A trace and its scale, so that all its items take at least three times the largest `-m`.
 const SCALES: [(&str, u32); 6] = [
     ("adapt_size", 1),
     ("orm-busy-2M", 16),
@@ -16,18 +16,19 @@ const SCALES: [(&str, u32); 6] = [
     ("w106-1M", 16),
     ("web07", 32),
 ];
-/// Values of `-m`, in MiB. With less memcached takes more than it was told to: a page for every slab class.
+/// Values of `-m`, in MiB. With less, memcached exceeds the limit: it takes a page for every slab
+/// class.
 const MEMORY_MIB: [u64; 2] = [32, 64];
 
-/// What a server made of a trace.
+/// The result of a trace on a server.
 struct Outcome {
     miss_ratio: f64,
     refused: f64,
 }
 
-/// Prints a row for each trace and `-m`, and on how many of them larderd misses less.
+/// Prints a row for each trace and `-m`, and the number of rows in which larderd misses less.
 pub(crate) fn print(tool: &Tool, traces: &[&str], memcached: &Path, larderd: &Path) -> Result<()> {
-    println!("Wire: misses with equal -m; refused: sets that the server would not take.");
+    println!("Wire: misses with equal -m; refused: sets that the server refused.");
     println!();
     println!(
         "| trace | scale | -m | memcached | refused | larderd | refused | misses / memcached's |"
@@ -55,8 +56,8 @@ pub(crate) fn print(tool: &Tool, traces: &[&str], memcached: &Path, larderd: &Pa
     Ok(())
 }
 
-/// Starts a server, replays the trace through it and stops it. One thread: the requests come in the order of
-/// the trace.
+/// Starts a server, replays the trace on it and stops it. One thread keeps the requests in the
+/// order of the trace.
 fn replay_on(
     binary: &Path,
     tool: &Tool,
@@ -66,7 +67,7 @@ fn replay_on(
 ) -> Result<Outcome> {
     let args = ["-t", "1", "-m", &memory_mib.to_string()];
     let server = ServerUnderTest::start(binary, Transport::Unix, &args)?;
-    let Address::Unix(socket) = server.address() else { bail!("no unix socket") };
+    let Address::Unix(socket) = server.address() else { bail!("the server has no Unix socket") };
     let address = format!("unix:{}", socket.display());
     let printed = tool.replay(trace, scale, &["--server", &address, "--connections", "8"])?;
     Ok(Outcome {

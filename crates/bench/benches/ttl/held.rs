@@ -1,14 +1,14 @@
-//! What is held past its deadline.
+//! Items held past their deadline.
 
 use crate::cohort::TTLS;
 
-/// After how many seconds an expired cohort is looked for.
+/// The ages, in seconds, at which an expired cohort is counted.
 pub(crate) const AFTER_SECS: [u32; 4] = [1, 10, 60, 600];
 
-/// What all samples come to.
+/// The sums over all samples.
 #[derive(Default)]
 pub(crate) struct Held {
-    /// For each TTL.
+    /// The cohorts of each TTL.
     pub(crate) cohorts: [Cohorts; TTLS.len()],
     /// Bytes of expired records / of all records held, at each sample.
     pub(crate) expired_shares: Vec<f64>,
@@ -16,17 +16,17 @@ pub(crate) struct Held {
     pub(crate) live_shares: Vec<f64>,
 }
 
-/// Items of cohorts that had the same TTL.
+/// Items of all cohorts with the same TTL.
 #[derive(Default)]
 pub(crate) struct Cohorts {
-    /// Those that were there when they died.
+    /// Items held when they expired.
     pub(crate) expired: u64,
-    /// Those held after each of [`AFTER_SECS`].
+    /// Items held after each of [`AFTER_SECS`].
     pub(crate) still_held: [u64; AFTER_SECS.len()],
 }
 
 impl Cohorts {
-    /// The shares still held, in percent; none where nothing lived long enough to expire.
+    /// Returns the shares still held, in percent; `–` if no item lived until it expired.
     pub(crate) fn percents(&self) -> [String; AFTER_SECS.len()] {
         self.still_held.map(|still_held| match self.expired {
             0 => "–".to_owned(),

@@ -1,12 +1,14 @@
-//! How long expired items stay in memory while nobody reads them.
+//! How long expired items stay in memory while no client reads them.
 //!
-//! A steady load stores items with TTLs of 20 s, 5 min and 1 h and without any, every one under a key of its
-//! own, and never reads. Time is simulated: the cache is told each second and does its maintenance once in
-//! it, as in larderd. Some cohorts, items that die in the same second, have a size that no other item
-//! has: so the cache's list of sizes tells how many of them are held before and after.
+//! A steady load stores items with TTLs of 20 s, 5 min and 1 h and without a TTL, each under a new
+//! key, and never reads. Time is simulated: the bench moves the cache's clock each second and runs
+//! its maintenance once in it, as larderd does. Some cohorts (items that expire in the same second)
+//! have a size that no other item has, so the cache's list of sizes shows how many of them are held
+//! before and after.
 //!
-//! Once there is memory for everything ever stored, once for all that lives and half as much again, once for
-//! a part of it. Without `--bench`, which cargo bench adds, a shorter run only shows that everything works.
+//! The load runs with memory for everything ever stored, with memory for all live items and half as
+//! much again, and with memory for a part of them. Without `--bench`, which cargo bench adds, a
+//! shorter run only shows that everything works.
 //!
 //! Files in reading order: [`cohort`], [`simulation`], [`held`].
 #![forbid(unsafe_code)]
@@ -21,7 +23,7 @@ use simulation::Simulation;
 
 fn main() {
     let samples = if larder_bench::is_measuring() { SAMPLES_MAX } else { 3 };
-    println!("share of the items that expire in a second still held so long after it");
+    println!("share of the items that expire in a second still held at this time after it");
     println!();
     println!("| memory | TTL | expired | 1 s | 10 s | 60 s | 600 s |");
     println!("|---|---|---|---|---|---|---|");
@@ -49,5 +51,5 @@ fn main() {
     }
 }
 
-/// For about 800 MB that are stored in all, of which 170 live at a time.
+/// For about 800 MB stored in all, of which 170 MB are live at a time.
 const MEMORY_MIB: [u64; 3] = [1024, 256, 64];

@@ -20,7 +20,7 @@ pub(crate) struct Simulation {
 }
 
 impl Simulation {
-    /// The longest TTL passes before the first of `samples` cohorts dies.
+    /// Prepares the load. The longest TTL passes before the first of `samples` cohorts expires.
     pub(crate) fn new(memory_bytes: u64, samples: u32) -> Self {
         let cache = open(memory_bytes);
         let schedule = Schedule { begin: cache.now() + TTLS[TTLS.len() - 1] + 10, samples };
@@ -28,7 +28,7 @@ impl Simulation {
         Self { cache, schedule, scale: Scale::new(), stored: 0, value }
     }
 
-    /// Runs until the last sample has been looked for the last time.
+    /// Runs until the last count of the last sample.
     pub(crate) fn run(&mut self) -> Held {
         let mut held = Held::default();
         let longest = AFTER_SECS[AFTER_SECS.len() - 1];
@@ -44,11 +44,11 @@ impl Simulation {
         self.cache.counter(Counter::Evictions)
     }
 
-    /// Lets a second pass: the clock, the maintenance, then what is stored in it.
+    /// Advances one second: the clock, the maintenance, then the stores.
     fn pass(&mut self, second: u32) {
         self.cache.tick(second);
         self.cache.maintain();
-        // By turns, so that items of all TTLs lie beside each other.
+        // Interleaved, so that items of all TTLs share segments.
         for turn in 0..ITEMS_A_SECOND[0].max(ITEMS_A_SECOND_FOR_EVER) {
             for ttl in (0..TTLS.len()).filter(|ttl| turn < ITEMS_A_SECOND[*ttl]) {
                 let bytes = self.schedule.value_bytes(second + TTLS[ttl], ttl, self.stored);
@@ -66,8 +66,8 @@ impl Simulation {
         self.stored += 1;
     }
 
-    /// Counts the items of cohorts that are about to die, or died so long ago. Looking changes nothing:
-    /// neither the list of sizes nor the dump reads an item.
+    /// Counts the items of cohorts that are about to expire, or expired [`AFTER_SECS`] ago.
+    /// Counting changes nothing: neither the list of sizes nor the dump reads an item.
     fn look(&mut self, second: u32, held: &mut Held) {
         let mut sizes = None;
         for sample in 0..self.schedule.samples {
@@ -92,7 +92,8 @@ impl Simulation {
         }
     }
 
-    /// Adds the bytes that live to those that are held, and what memory they take.
+    /// Records the share of expired bytes in the held bytes, and the share of live bytes in the
+    /// memory of the segments.
     fn look_at_all(&mut self, second: u32, sizes: &BTreeMap<u64, u64>, held: &mut Held) {
         let report = self.cache.report();
         assert_eq!(
@@ -108,7 +109,11 @@ impl Simulation {
             true
         });
         if self.evictions() == 0 {
-            assert_eq!(live_items, items_stored_and_live(second), "an item is lost, or lives on");
+            assert_eq!(
+                live_items,
+                items_stored_and_live(second),
+                "an item is lost, or outlives its deadline"
+            );
         }
         held.expired_shares.push(1.0 - live_bytes as f64 / report.live_bytes as f64);
         let segment_bytes = report.segments_items * report.segment_bytes;
@@ -116,20 +121,20 @@ impl Simulation {
     }
 }
 
-/// How many items of all that were stored live in a second, once the longest TTL has passed.
+/// Returns how many of the stored items are live in a second, once the longest TTL has passed.
 fn items_stored_and_live(second: u32) -> u32 {
     let with_ttl: u32 = TTLS.iter().zip(ITEMS_A_SECOND).map(|(secs, items)| secs * items).sum();
     with_ttl + (second - Epoch::FIRST_SECOND) * ITEMS_A_SECOND_FOR_EVER
 }
 
-/// Knows what items weigh, from storing one of them in an empty cache.
+/// The weights of items, measured by storing one of them in an empty cache.
 struct Scale(BTreeMap<(usize, bool), Weight>);
 
 #[derive(Clone, Copy)]
 struct Weight {
-    /// Bytes of the record, as the cache counts them.
+    /// Bytes of the record by the cache's count.
     record_bytes: u64,
-    /// The step of the cache's list of sizes that it is found at.
+    /// The item's step in the cache's list of sizes, in bytes.
     listed_bytes: u64,
 }
 
