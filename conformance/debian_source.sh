@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Fetches the upstream tarball of a Debian source package and unpacks it: `debian_source.sh NAME VERSION FOLDER`.
-# Nothing of it is ever committed. A missing source entry of apt is added in a file of its own, which takes root.
+# Fetches the upstream tarball of a Debian source package and unpacks it: `debian_source.sh NAME
+# VERSION FOLDER`. Nothing of it is ever committed. A missing source entry of apt is added in a file
+# of its own, which needs root.
 set -euo pipefail
 
 name=$1 version=$2 folder=$3
@@ -11,7 +12,7 @@ fail() {
     exit 1
 }
 
-# True if apt knows where this version comes from.
+# True if apt has a source for this version.
 is_known() {
     apt-cache showsrc "$name" 2>/dev/null | grep -q "^Version: \(.*:\)\?$version-"
 }

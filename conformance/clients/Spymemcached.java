@@ -17,7 +17,7 @@ import net.spy.memcached.MemcachedClient;
 import net.spy.memcached.internal.OperationFuture;
 import net.spy.memcached.transcoders.SerializingTranscoder;
 
-/** What a Java program does with spymemcached, in both of its protocols. */
+/** The operations of a Java program with spymemcached, in both of its protocols. */
 public final class Spymemcached {
     private final String context;
     private final MemcachedClient client;

@@ -10,7 +10,8 @@ first=$port
 start_on_free_port
 second=$port
 while accepts "$port"; do port=$((port + 1)); done
-# Those about the choice of a server, and about parsing addresses, connect to none.
+# The deselected tests connect to no server: they test the choice of a server and the parsing of
+# addresses.
 for file in test/*.py; do
     case $file in *hashing* | *parsing*) continue ;; esac
     sed -i -e "s/:11211/:$first/; s/:5000\"/:$second\"/; s/5001/$port/; s#/tmp/memcached.sock#$socket#" \

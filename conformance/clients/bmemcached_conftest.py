@@ -1,4 +1,5 @@
-"""Fixtures of python-binary-memcached's tests, which its source package lacks. `memcached` on the path is larderd."""
+"""Fixtures of python-binary-memcached's tests, which its source package lacks. `memcached` on the PATH
+is larderd."""
 
 import os
 import pathlib
@@ -12,7 +13,7 @@ USER, PASSWORD = "larder", "a pass word"
 
 
 def free_port(family, host):
-    """A port that nobody listens on."""
+    """Returns a free port."""
     with socket.socket(family) as probe:
         probe.bind((host, 0))
         return probe.getsockname()[1]
@@ -22,7 +23,8 @@ IPV6_PORT = free_port(socket.AF_INET6, "::1")
 
 
 def start(host, port, *options, **environment):
-    """Starts a server and waits until it accepts; what needs it fails if it does not start."""
+    """Starts a server and waits until it accepts connections. A server that does not start fails the
+    tests that need it."""
     server = subprocess.Popen(
         ["memcached", "-l", host, "-p", str(port), "-U", "0", *options], env=dict(os.environ, **environment)
     )

@@ -1,4 +1,4 @@
-# What a Ruby program does with Dalli, against the server on a port and on a unix socket.
+# The operations of a Ruby program with Dalli, on a port and on a Unix socket of the server.
 require 'dalli'
 require 'securerandom'
 
@@ -38,7 +38,7 @@ end
 
 def conditions(cache)
   cache.delete('c')
-  # What it gives back then tells nothing.
+  # Its return value does not show the outcome then.
   check('replace of nothing') { cache.replace('c', 'a') && cache.get('c').nil? }
   check('add') { cache.add('c', 'a') && !cache.add('c', 'b') && cache.get('c') == 'a' }
   check('replace') { cache.replace('c', 'b') && cache.get('c') == 'b' }

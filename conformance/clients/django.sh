@@ -6,7 +6,8 @@ enter_source_of Django
 start_on_free_port
 cp "$root/conformance/clients/django_settings.py" tests/larder_settings.py
 cd tests
-# Its runner tells "Ran N tests" and, at the end, "OK (skipped=N)" or "FAILED (failures=N, errors=N, skipped=N)".
+# The runner prints "Ran N tests" and, at the end, "OK (skipped=N)" or "FAILED (failures=N,
+# errors=N, skipped=N)".
 LARDER_PORT=$port "$python" runtests.py --settings=larder_settings --parallel=1 -k PyMemcacheCacheTests -k PyLibMCCacheTests \
     cache 2>&1 | tee "$folder/results" || true
 number() {

@@ -1,4 +1,4 @@
-"""Settings of Django's own cache tests, with both of its memcached backends against larderd."""
+"""Settings of Django's own cache tests, with both of its memcached backends on larderd."""
 
 import os
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# The memcached tests of dogpile.cache, a Python library of caching on top of four clients.
+# The memcached tests of dogpile.cache, a Python caching library on top of four clients.
 source "$(dirname "$0")/python.sh"
 
 enter_source_of dogpile.cache
 start_on_free_port
-# Its locks of one second lapse when the next second begins, on memcached too, and then two threads hold one.
+# Locks of one second expire when the next second begins, on memcached too. Then two threads hold a
+# lock.
 sed -i "s/^LOCK_TIMEOUT = 1$/LOCK_TIMEOUT = 10/" tests/cache/test_memcached_backend.py
 DOGPILE_MEMCACHED_PORT=$port play_pytest -p no:warnings -k "not TLS" tests/cache/test_memcached_backend.py

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The tests of gomemcache, a Go client. They want a server on port 11211, and another one that they start
+# The tests of gomemcache, a Go client. They need a server on port 11211, and start another one
 # themselves as `memcached`.
 source "$(dirname "$0")/server.sh"
 
@@ -7,7 +7,8 @@ version=v0.0.0-20260422231931-4d751bb6e37c
 command -v go >/dev/null || fail "go is missing: run conformance/install.sh"
 
 link_as_memcached
-# The test flushes on one connection and stores on the next without waiting for the first: one worker keeps the order.
+# The test flushes on one connection and stores on the next without waiting for the flush. One
+# worker keeps the order.
 start_on_port 11211 -t 1
 mkdir "$folder/module"
 cd "$folder/module"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A C program that goes through libmemcached, over TCP and over a unix socket.
+# A C program that uses libmemcached over TCP and over a Unix socket.
 source "$(dirname "$0")/server.sh"
 
 program=$kept/libmemcached_roundtrip

@@ -1,5 +1,6 @@
-/* Everything a C client does through libmemcached, on one server: libmemcached_roundtrip HOST PORT BEHAVIOUR.
- * HOST with a slash is the path of a unix socket. Prints what went wrong, and ends with 1 if anything did. */
+/* All operations of libmemcached on one server: libmemcached_roundtrip HOST PORT BEHAVIOUR.
+ * A HOST with a slash is the path of a Unix socket. Prints every failure and ends with 1 if there is
+ * one. */
 #define _POSIX_C_SOURCE 200809L
 
 #include <libmemcached/memcached.h>
@@ -25,7 +26,7 @@ static void expect_result(memcached_return_t result, memcached_return_t expected
     expect(result == expected, what, result);
 }
 
-/* The value of a key must be this one; no value means a miss. */
+/* Checks that a key has this value; no value means a miss. */
 static void expect_value(const char *key, const char *value, size_t length, uint32_t flags)
 {
     size_t found_length = 0;
@@ -50,7 +51,7 @@ static memcached_return_t set(const char *key, const char *value, size_t length,
     return memcached_set(client, key, strlen(key), value, length, exptime, flags);
 }
 
-/* Stores that were buffered have arrived when a server has answered. */
+/* A server that answers has received the buffered stores. */
 static void synchronize(void)
 {
     memcached_flush_buffers(client);
@@ -77,7 +78,7 @@ static void storing_and_reading(void)
     expect_value("k", NULL, 0, 0);
 }
 
-/* Answers of commands that libmemcached sends at once and waits for. */
+/* Commands that libmemcached sends at once, waiting for the answers. */
 static void conditions(void)
 {
     expect_result(memcached_replace(client, "c", 1, "r", 1, 0, 0), MEMCACHED_NOTSTORED, "replace nothing");
@@ -138,7 +139,7 @@ static void many_keys(void)
     for (int i = 0; i < COUNT; i++) {
         lengths[i] = (size_t)sprintf(names[i], "many%d", i);
         keys[i] = names[i];
-        /* Every third is missing. */
+        /* Every third key is missing. */
         if (i % 3 != 0)
             set(names[i], names[i], lengths[i], 0, (uint32_t)i);
     }

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# libmemcached's own tests, which start `memcached` themselves, on ports and unix sockets of their own.
+# libmemcached's own tests, which start `memcached` themselves, on ports and Unix sockets of their
+# own.
 source "$(dirname "$0")/server.sh"
 
 version=1.1.4
@@ -7,14 +8,14 @@ sources=$kept/libmemcached-$version
 built=$kept/libmemcached-$version-built
 "$root/conformance/debian_source.sh" libmemcached "$version" "$sources"
 if [ ! -e "$built/ready" ]; then
-    # Some minutes, once.
+    # The build takes some minutes and runs once.
     cmake -S "$sources" -B "$built" -DBUILD_TESTING=ON -DBUILD_DOCS=OFF -DMEMCACHED_BINARY="$larderd" >"$folder/log" 2>&1 &&
         make -C "$built" -j 2 runtests >>"$folder/log" 2>&1 || fail "does not build: $(tail -n 20 "$folder/log")"
     touch "$built/ready"
 fi
 link_as_memcached
-# Left out: a regression test that connects to an address beyond this machine, and one that fails if an answer comes
-# at once.
+# Excluded: a regression test that connects to a remote address, and one that fails if an answer
+# arrives at once.
 MEMCACHED_BINARY=$folder/bin/memcached ctest --test-dir "$built" --timeout 100 -j 4 -E 'lp583031|gh-php-memcached_0531' |
     tee "$folder/results" | grep -E -v 'Start|Passed' || true
 failed=$(grep -c -E '\*\*\*(Failed|Timeout|Exception|Not Run)' "$folder/results" || true)

@@ -1,4 +1,4 @@
-// What a Node program does with memjs.
+// The operations of a Node program with memjs.
 'use strict';
 
 const crypto = require('crypto');

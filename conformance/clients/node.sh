@@ -1,4 +1,4 @@
-# Sourced by the suites of Node clients: pinned packages, kept from run to run.
+# Sourced by the suites of Node clients: installs pinned packages and keeps them from run to run.
 source "$(dirname "${BASH_SOURCE[0]}")/server.sh"
 
 packages="memcached@2.2.2 memjs@1.3.2 mocha@10.8.2 should@13.2.3"

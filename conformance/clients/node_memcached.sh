@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# The tests of memcached, a Node client of the text protocol. They choose servers by ports 11211 to 11213.
+# The tests of memcached, a Node client of the text protocol. They use servers on ports 11211 to
+# 11213.
 source "$(dirname "$0")/node.sh"
 
 for number in 11211 11212 11213; do start_on_port "$number"; done
 cp -r "$modules" "$folder/node"
 cd "$folder/node/node_modules/memcached"
-# Left out: how the client schedules its own reconnections, which fails on memcached too (it runs ping), and a
-# connection to an address beyond this machine.
+# Excluded: tests of the client's reconnection schedule, which fail on memcached too (one runs
+# ping), and a connection to a remote address.
 MEMCACHED__HOST=127.0.0.1 timeout 120 ../.bin/mocha --exit --require should --reporter spec --invert \
     --grep 'connection timeout|reconnect|reset failures|when idle' test/*.test.js | tee "$folder/results" || true
 number() {

@@ -1,4 +1,5 @@
-"""What a program does through twemproxy: requests of all kinds, and one of the servers going away and coming back."""
+"""The operations of a program through twemproxy: requests of all kinds, while one of the servers stops
+and restarts."""
 
 import contextlib
 import os
@@ -26,7 +27,7 @@ def connect(port=PROXY):
 
 @contextlib.contextmanager
 def last_server():
-    """The last of the servers, for a while."""
+    """Runs the last of the servers for a while."""
     user = pwd.getpwuid(os.getuid()).pw_name
     server = subprocess.Popen([LARDERD, "-u", user, "-l", "127.0.0.1", "-p", SERVERS[-1], "-U", "0"])
     try:
@@ -43,7 +44,7 @@ def last_server():
 
 
 def items_of(port):
-    """How many items a server holds."""
+    """Returns the number of items that a server holds."""
     return connect(port).stats()[b"curr_items"]
 
 
@@ -76,7 +77,8 @@ def many(client):
 
 
 def secs_until(condition, client):
-    """Seconds until a condition holds for the first time, whatever errors come before; None if it never does."""
+    """Returns the seconds until a condition first holds, ignoring errors before; None if it never
+    does."""
     began = time.monotonic()
     while time.monotonic() - began < RETURN_SECS:
         try:

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# twemproxy (Debian's nutcracker) in front of three larderd, one of which is stopped and started again.
+# twemproxy (Debian's nutcracker) in front of three larderds, one of which is stopped and restarted.
 source "$(dirname "$0")/python.sh"
 
 export PATH=$PATH:/usr/sbin
 command -v nutcracker >/dev/null || fail "nutcracker is missing: run conformance/install.sh"
-# The hash is md5, for fnv1a sends keys that differ in their last digits to the same server.
+# The hash is md5: fnv1a sends keys that differ in their last digits to the same server.
 servers=()
 for _ in 1 2 3; do
     start_on_free_port
     servers+=("$port")
 done
-# The last one ends and comes back under the driver's hands.
+# The driver stops and restarts the last one.
 kill "${pids[2]}"
 wait "${pids[2]}" || true
 unset 'pids[2]'

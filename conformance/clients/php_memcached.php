@@ -1,5 +1,5 @@
 <?php
-// What a PHP program does with its memcached extension, against the server on a port and on a unix socket.
+// The operations of a PHP program with the memcached extension, on a port and on a Unix socket.
 declare(strict_types=1);
 
 [, $port, $socket] = $argv;
@@ -9,7 +9,7 @@ function check(string $name, bool $holds, ?Memcached $client = null): void
 {
     global $context;
     $why = $client === null ? '' : ' (' . $client->getResultMessage() . ')';
-    // Not by `echo`: sessions can only be opened before that.
+    // No `echo` here: sessions can only be opened before the first output.
     fwrite(STDOUT, $holds ? "ok - $context: $name\n" : "not ok - $context: $name$why\n");
 }
 
@@ -22,7 +22,7 @@ function connect(string $host, int $port, bool $binary): Memcached
     return $client;
 }
 
-// Types travel in the flags, so these say that 32 bits of flags come back as they went.
+// The flags carry the types, so these checks show that all 32 bits of the flags are kept.
 function values(Memcached $c): void
 {
     $values = [
@@ -104,7 +104,7 @@ function times(Memcached $c, bool $binary): void
     $c->set('absolute', 'v', time() + 100);
     $c->set('touched', 'v', 1);
     if (!$binary) {
-        // In the binary protocol it is a time in 2106.
+        // In the binary protocol this is a time in 2106.
         check('a negative time is over at once', $c->set('over', 'v', -1) && $c->get('over') === false, $c);
     }
     check('touch', $c->touch('touched', 100), $c);

@@ -4,8 +4,8 @@ source "$(dirname "$0")/python.sh"
 
 enter_source_of pylibmc
 start_on_free_port
-# Some tests take the port from the environment, others from here.
-# The environment has pylibmc with its compiled part, which the sources would hide.
+# Some tests read the port from the environment, others from this file.
+# The environment has pylibmc with its compiled part, which the sources would shadow.
 rm -r src
 sed -i "s/\"11211\"/\"$port\"/" tests/__init__.py
 sed -i "s/elasticache()/elasticache(address='127.0.0.1:$port')/" tests/test_autoconf.py

@@ -1,4 +1,5 @@
-# Sourced by the suites of Python clients: one environment with pinned packages, source packages, and pytest's counts.
+# Sourced by the suites of Python clients: one environment with pinned packages, source packages,
+# and pytest's counts.
 source "$(dirname "${BASH_SOURCE[0]}")/server.sh"
 
 requirements=$root/conformance/clients/requirements.txt
@@ -11,7 +12,8 @@ if ! cmp -s "$requirements" "$environment/installed"; then
     cp "$requirements" "$environment/installed"
 fi
 
-# Unpacks the source package of an installed client into $folder/source and goes there: only it has the tests.
+# Unpacks the source package of an installed client into $folder/source and changes to it: only the
+# source package has the tests.
 enter_source_of() {
     local package=$1 pinned
     pinned=$(grep -i "^$package==" "$requirements") || fail "$package is not in $requirements"
@@ -31,14 +33,15 @@ play_pytest() {
     local ended=0
     "$python" -m pytest -p no:cacheprovider --override-ini addopts= --quiet --tb=short --timeout=60 \
         --junit-xml="$folder/results.xml" "$@" || ended=$?
-    # 1 is that tests have failed, which are counted below; more is that not all of them ran.
+    # Exit code 1 means failed tests, which are counted below; a higher code means that not all
+    # tests ran.
     [ "$ended" -le 1 ] || fail "pytest ended with $ended"
     [ -s "$folder/results.xml" ] || fail "pytest did not run"
     local failed=$(($(count errors) + $(count failures)))
     conclude $(($(count tests) - failed - $(count skipped))) "$failed" "$(count skipped) skipped"
 }
 
-# A number of pytest's results.
+# Prints a number from pytest's results.
 count() {
     grep -o " $1=\"[0-9]*\"" "$folder/results.xml" | head -n 1 | tr -dc 0-9
 }

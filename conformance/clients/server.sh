@@ -1,10 +1,11 @@
-# Sourced by the suites of this folder: a larderd of their own, and the line that counts.
+# Sourced by the suites of this folder: starts a larderd for the suite and prints its line of
+# counts.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 target=${CARGO_TARGET_DIR:-$root/target}
 larderd=${LARDERD:-$target/release/larderd}
-# What suites download and build is kept from run to run.
+# Downloads and builds of suites are kept from run to run.
 kept=$target/clients
 folder=$(mktemp -d)
 pids=()
@@ -26,12 +27,13 @@ trap clean_up EXIT
 [ -x "$larderd" ] || fail "no larderd at $larderd: run \`cargo build --release\` or set LARDERD"
 mkdir -p "$kept"
 
-# True if somebody accepts connections on a port of 127.0.0.1.
+# True if a server accepts connections on a port of 127.0.0.1.
 accepts() {
     (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null
 }
 
-# Starts larderd on a port of 127.0.0.1, with what other options follow, and waits until it accepts.
+# Starts larderd on a port of 127.0.0.1 with the options that follow, and waits until it accepts
+# connections.
 start_on_port() {
     local port=$1
     shift
@@ -46,14 +48,14 @@ start_on_port() {
     fail "larderd does not listen on port $port: $(cat "$folder/log")"
 }
 
-# Starts larderd on a free port, which becomes $port, with what options there are.
+# Starts larderd on a free port with the given options, and sets $port.
 start_on_free_port() {
     port=$((20000 + RANDOM % 10000))
     while accepts "$port"; do port=$((port + 1)); done
     start_on_port "$port" "$@"
 }
 
-# Starts larderd on a unix socket, whose path becomes $socket.
+# Starts larderd on a Unix socket, and sets $socket to its path.
 start_on_socket() {
     socket=$folder/socket
     "$larderd" -u "$(id -un)" -s "$socket" >"$folder/log" 2>&1 &
@@ -65,7 +67,7 @@ start_on_socket() {
     fail "larderd does not listen on $socket: $(cat "$folder/log")"
 }
 
-# Puts larderd on the path as `memcached`, for suites that start servers themselves.
+# Puts larderd on the PATH as `memcached`, for suites that start servers themselves.
 link_as_memcached() {
     mkdir "$folder/bin"
     printf '#!/bin/sh\nexec "%s" -u "%s" "$@"\n' "$larderd" "$(id -un)" >"$folder/bin/memcached"
@@ -73,18 +75,19 @@ link_as_memcached() {
     export PATH=$folder/bin:$PATH
 }
 
-# Prints what a suite came to and fails if anything did, or if nothing ran.
+# Prints the counts of a suite. Fails if a test failed, or if no test ran.
 conclude() {
     echo "$(basename "$0" .sh): $1 passed, $2 failed${3:+, $3}"
     [ "$1" -gt 0 ] && [ "$2" -eq 0 ]
 }
 
-# Runs a driver of ours, which tells `ok - NAME` and `not ok - NAME` and ends with `done`, and concludes.
+# Runs a driver of this folder, which prints `ok - NAME` and `not ok - NAME` and ends with `done`,
+# and concludes.
 play_driver() {
     local failed
     timeout 120 "$@" 2>&1 | tee "$folder/results" | grep -v -E '^(ok - .*|done)$' || true
     failed=$(grep -c '^not ok - ' "$folder/results" || true)
-    # One that ends early has failed, whatever it told until then.
+    # A driver that ends without `done` has failed, whatever it printed until then.
     if ! grep -q '^done$' "$folder/results" && [ "$failed" -eq 0 ]; then failed=1; fi
     conclude "$(grep -c '^ok - ' "$folder/results" || true)" "$failed"
 }

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# A trace of real requests replayed through larderd: what it counts is what the client counts, and no value is wrong.
+# A trace of real requests replayed through larderd: the server's counts must equal the client's,
+# and every value must be right.
 source "$(dirname "$0")/server.sh"
 
 larder=${LARDER:-$target/release/larder}

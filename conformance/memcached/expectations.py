@@ -1,4 +1,5 @@
-"""What each file of memcached's suite is expected to come to: expected.toml, and the table of docs/conformance.md."""
+"""The expected result of each file of memcached's suite: expected.toml, and the table of
+docs/conformance.md."""
 
 import dataclasses
 import json
@@ -13,20 +14,21 @@ END = "<!-- end -->\n"
 QUICK_SECS = 6
 
 HEADER = """\
-# What every file of memcached 1.6.18's suite comes to with larderd. `suite.py --bless` writes it; by hand come
+# The expected result of every file of memcached 1.6.18's suite with larderd. `suite.py --bless`
+# writes it. Edited by hand are
 #
-#   class    A: behaviour that clients can observe. B: internals of memcached. -: not meant for a server
-#   why      the reason for what differs
+#   class    A: behaviour that clients can observe. B: internals of memcached. -: not for a server
+#   why      the reason for the differences
 #   tls      the file runs with TLS switched on
 #
-# and from runs: `checks` that ran, the names of those that differ, whether the file stops before its end, whether it
-# skips itself, and how long it took.
+# and taken from runs: the number of `checks`, the names of those that differ, whether the file stops
+# before its end, whether it skips itself, and how long it took.
 """
 
 
 @dataclasses.dataclass
 class Result:
-    """What one run of a file came to."""
+    """The result of one run of a file."""
 
     checks: int
     differs: list[str]
@@ -46,7 +48,7 @@ class Result:
 
 @dataclasses.dataclass
 class File:
-    """What a file is expected to come to."""
+    """The expected result of a file."""
 
     # `class` in the table.
     kind: str
@@ -63,11 +65,11 @@ class File:
         return self.skipped is None and not self.differs and not self.stops
 
     def is_quick(self):
-        """True if it belongs to what runs on every change."""
+        """True if the file runs on every change."""
         return self.kind == "A" and self.secs <= QUICK_SECS and self.skipped is None and not self.stops
 
     def complaint_about(self, result):
-        """Why a result is worse than expected, or None."""
+        """Returns the reason why a result is worse than expected, or None."""
         if result.skipped is not None:
             return None if self.skipped is not None else "it skips itself"
         if result.stops and not self.stops:
@@ -84,7 +86,7 @@ class File:
         return None
 
     def learn(self, result):
-        """Expects from now on what came out."""
+        """Takes a result as the expected one."""
         self.checks, self.differs, self.stops = result.checks, result.differs, result.stops
         self.skipped = result.skipped
         if abs(result.secs - self.secs) > 2:
@@ -92,14 +94,14 @@ class File:
 
 
 def read():
-    """All files, by name."""
+    """Returns the rows of all files, by name."""
     with TABLE.open("rb") as table:
         rows = tomllib.load(table)
     return {name: File(kind=row.pop("class"), **row) for name, row in rows.items()}
 
 
 def fields(file):
-    """The keys and values of a row, without those that say what is usual."""
+    """Returns the keys and values of a row without the defaults."""
     yield "class", file.kind
     for field in dataclasses.fields(File)[1:]:
         value = getattr(file, field.name)
@@ -108,8 +110,8 @@ def fields(file):
 
 
 def write(files):
-    """Writes the table: a line for a file of which nothing differs, a paragraph for the others."""
-    # A JSON string or number is a TOML one as well.
+    """Writes the table: a line for a file without differences, a paragraph for the others."""
+    # A JSON string or number is also valid TOML.
     lines = [HEADER]
     for name, file in sorted(files.items()):
         if file.passes() or file.skipped is not None:
@@ -128,7 +130,7 @@ def write(files):
 
 
 def outcome(file):
-    """A file's cell in the documents."""
+    """Returns a file's cell in the document."""
     if file.skipped is not None:
         return f"skips itself: {file.skipped}"
     if file.passes():
@@ -140,7 +142,7 @@ def outcome(file):
 
 
 def rendered(files):
-    """The table of docs/conformance.md."""
+    """Returns the table of docs/conformance.md."""
     lines = [BEGIN, "\n"]
     for kind, title in (("A", "What clients can observe"), ("B", "Internals"), ("-", "Not about a server")):
         rows = [(name, file) for name, file in sorted(files.items()) if file.kind == kind]
@@ -154,7 +156,7 @@ def rendered(files):
 
 
 def split_docs():
-    """What stands before the table, the table, and what stands behind it."""
+    """Splits the document into the text before the table, the table, and the text after it."""
     text = DOCS.read_text()
     before, rest = text.split(BEGIN)
     table, after = rest.split(END)
@@ -162,7 +164,7 @@ def split_docs():
 
 
 def docs_are_current(files):
-    """True if the document has what the table says."""
+    """True if the document has the current table."""
     return split_docs()[1] == rendered(files)
 
 

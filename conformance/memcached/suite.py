@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """memcached's own test suite (t/*.t of Debian's source package) against larderd.
 
-Every file runs as in memcached's source tree, with larderd as `memcached-debug`, under a timeout. What it comes to is
-compared with expected.toml; a file that does worse fails the run. Without names all files run; see --help.
+Every file runs as in memcached's source tree, with larderd as `memcached-debug`, under a timeout. Its
+result is compared with expected.toml; a worse result fails the run. Without names all files run; see
+--help.
 """
 
 import argparse
@@ -23,17 +24,18 @@ import expectations  # noqa: E402
 
 VERSION = "1.6.18"
 TIMEOUT_SECS = 90
-# The tests choose a free port and start a server on it a moment later; a connection of another file can take it between.
+# The tests choose a free port and start a server on it a moment later. A connection of another file
+# can take the port in between.
 PORT_TRIES = 3
 PORT_TAKEN = "Address already in use"
 # Some names of checks are values of half a megabyte.
 NAME_CHARS = 80
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-# The suite was written for 1.6.18: where its answers and 1.6.45's exclude each other, larderd is asked for the former.
-# It moves the clock, too, as it can with memcached's debug build.
+# The suite was written for 1.6.18. If its answers and 1.6.45's exclude each other, this switch
+# selects the former. It also enables moving the clock, as in memcached's debug build.
 SWITCH = "answers_as=1.6.18,debugtime"
-# binary-sasl has this password in a database of SASL's, larderd in a file.
+# binary-sasl has this password in a SASL database, larderd in a file.
 PASSWORD = "testuser@memcached.realm:testpass\n"
 # This file uses memcached's usual port.
 ON_USUAL_PORT = "issue_67"
@@ -47,7 +49,7 @@ def fail(text):
 
 
 def fetch_sources():
-    """The folder with memcached's source tree and its built `timedrun`."""
+    """Returns the folder with memcached's source tree and the built `timedrun`."""
     sources = TARGET / "clients" / f"memcached-{VERSION}"
     subprocess.run([ROOT / "conformance/debian_source.sh", "memcached", VERSION, sources], check=True)
     timedrun = sources / "timedrun"
@@ -57,7 +59,7 @@ def fetch_sources():
 
 
 def has_switch(larderd):
-    """True if this larderd takes the switch."""
+    """True if this larderd accepts the switch."""
     return subprocess.run([larderd, "-o", SWITCH, "-h"], capture_output=True).returncode == 0
 
 
@@ -75,7 +77,7 @@ def prepare(folder, sources, larderd):
 
 
 def run_file(folder, name, tls):
-    """Runs t/NAME.t and returns its result. Runs it again if another process took the port that it chose."""
+    """Runs t/NAME.t and returns its result. Repeats the run if another process took its port."""
     for _ in range(PORT_TRIES):
         result = run_once(folder, name, tls)
         if PORT_TAKEN not in result.errors:
@@ -89,7 +91,7 @@ def run_once(folder, name, tls):
     if tls:
         environment["SSL_TEST"] = "1"
     began = time.monotonic()
-    # Its own session, so that a server it leaves behind can be ended with it.
+    # A session of its own, so that a server it leaves behind can be killed with it.
     with subprocess.Popen(
         ["perl", f"t/{name}.t"],
         cwd=folder,
@@ -113,7 +115,7 @@ def run_once(folder, name, tls):
 
 
 def end_session(leader):
-    """Ends what is left of a process group."""
+    """Kills the rest of a process group."""
     for which in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(leader, which)
@@ -123,7 +125,7 @@ def end_session(leader):
 
 
 def read_results(output, errors, ended_early, secs):
-    """What the lines of the Test Anything Protocol tell."""
+    """Parses the lines of the Test Anything Protocol."""
     checks, differs, plan, skipped = 0, [], None, None
     for line in output.splitlines():
         if check := re.match(r"(not )?ok\b *(\d*) *-? *(.*)", line):
@@ -137,10 +139,11 @@ def read_results(output, errors, ended_early, secs):
 
 
 def refuse_taken_port():
-    """issue_67 starts servers on memcached's usual port, and is silent about why it fails where that is taken."""
+    """Checks memcached's usual port: issue_67 starts servers on it, and fails without a reason if it
+    is taken."""
     with socket.socket() as probe:
         if probe.connect_ex(("127.0.0.1", USUAL_PORT)) == 0:
-            fail(f"port {USUAL_PORT} is taken: {ON_USUAL_PORT} needs it. Stop whoever listens there")
+            fail(f"port {USUAL_PORT} is taken: {ON_USUAL_PORT} needs it. Stop the process that listens there")
 
 
 def run_all(names, arguments, expected):
