@@ -19,7 +19,7 @@ is_known() {
 
 [ ! -e "$folder/ready" ] || exit 0
 if ! is_known; then
-    [ "$(id -u)" -eq 0 ] || fail "apt knows no source of it. Add a deb-src entry and run apt-get update"
+    [ "$(id -u)" -eq 0 ] || fail "apt has no source of it. Add a deb-src entry and run apt-get update"
     # shellcheck source=/dev/null
     suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
     printf 'Types: deb-src\nURIs: http://deb.debian.org/debian\nSuites: %s\nComponents: main\nSigned-By: %s\n' \

@@ -25,6 +25,6 @@ if [ "$target" = all ]; then
 fi
 
 if [ -e "fuzz/$target.dict" ]; then set -- "-dict=fuzz/$target.dict" "$@"; fi
-# Inputs may be long from the beginning, so that a short run has long conversations too. Fuzzing needs
-# unstable flags of the compiler, which RUSTC_BOOTSTRAP enables in the stable one.
+# Inputs may be long from the beginning, so that a short run has long conversations too. Fuzzing
+# needs unstable flags of the compiler, which RUSTC_BOOTSTRAP enables in the stable one.
 RUSTC_BOOTSTRAP=1 cargo fuzz run "$target" -- -max_len=4096 -len_control=0 "$@"

@@ -1,5 +1,5 @@
-"""Fixtures of python-binary-memcached's tests, which its source package lacks. `memcached` on the PATH
-is larderd."""
+"""Fixtures of python-binary-memcached's tests, which its source package lacks. `memcached` on the
+PATH is larderd."""
 
 import os
 import pathlib
@@ -23,8 +23,8 @@ IPV6_PORT = free_port(socket.AF_INET6, "::1")
 
 
 def start(host, port, *options, **environment):
-    """Starts a server and waits until it accepts connections. A server that does not start fails the
-    tests that need it."""
+    """Starts a server and waits until it accepts connections. A server that does not start fails
+    the tests that need it."""
     server = subprocess.Popen(
         ["memcached", "-l", host, "-p", str(port), "-U", "0", *options], env=dict(os.environ, **environment)
     )

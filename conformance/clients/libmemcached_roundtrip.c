@@ -1,6 +1,6 @@
 /* All operations of libmemcached on one server: libmemcached_roundtrip HOST PORT BEHAVIOUR.
- * A HOST with a slash is the path of a Unix socket. Prints every failure and ends with 1 if there is
- * one. */
+ * A HOST with a slash is the path of a Unix socket. Prints every failure and ends with 1 if there
+ * is one. */
 #define _POSIX_C_SOURCE 200809L
 
 #include <libmemcached/memcached.h>

@@ -1,5 +1,5 @@
-"""The operations of a program through twemproxy: requests of all kinds, while one of the servers stops
-and restarts."""
+"""The operations of a program through twemproxy: requests of all kinds, while one of the servers
+stops and restarts."""
 
 import contextlib
 import os

@@ -39,7 +39,7 @@ function values(Memcached $c): void
         check("value of $size bytes", $c->set('sized', $value) && $c->get('sized') === $value, $c);
     }
     check('too large', !$c->set('sized', str_repeat('x', 2000000)), $c);
-    check('too large is told so', $c->getResultCode() === Memcached::RES_E2BIG, $c);
+    check('a value that is too large is reported', $c->getResultCode() === Memcached::RES_E2BIG, $c);
     check('a refused value leaves nothing', $c->get('sized') === false, $c);
     $c->setOption(Memcached::OPT_COMPRESSION, true);
     $key = str_repeat('k', 250);

@@ -37,7 +37,7 @@ accepts() {
 start_on_port() {
     local port=$1
     shift
-    ! accepts "$port" || fail "port $port is taken: stop whoever listens on it"
+    ! accepts "$port" || fail "port $port is taken: stop the process that listens on it"
     "$larderd" -u "$(id -un)" -l 127.0.0.1 -p "$port" -U 0 "$@" >"$folder/log" 2>&1 &
     pids+=($!)
     for _ in {1..200}; do

@@ -21,8 +21,8 @@ HEADER = """\
 #   why      the reason for the differences
 #   tls      the file runs with TLS switched on
 #
-# and taken from runs: the number of `checks`, the names of those that differ, whether the file stops
-# before its end, whether it skips itself, and how long it took.
+# and taken from runs: the number of `checks`, the names of those that differ, whether the file
+# stops before its end, whether it skips itself, and how long it took.
 """
 
 

@@ -139,8 +139,8 @@ def read_results(output, errors, ended_early, secs):
 
 
 def refuse_taken_port():
-    """Checks memcached's usual port: issue_67 starts servers on it, and fails without a reason if it
-    is taken."""
+    """Checks memcached's usual port: issue_67 starts servers on it, and fails without a reason if
+    it is taken."""
     with socket.socket() as probe:
         if probe.connect_ex(("127.0.0.1", USUAL_PORT)) == 0:
             fail(f"port {USUAL_PORT} is taken: {ON_USUAL_PORT} needs it. Stop the process that listens there")

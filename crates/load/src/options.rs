@@ -300,7 +300,7 @@ impl LoadArguments {
         );
         ensure!(
             !self.tls || self.insecure || self.tls_name.is_some() || !self.is_unix(),
-            "--tls over a unix socket needs --tls-name: the socket has no host name"
+            "--tls over a Unix socket needs --tls-name: the socket has no host name"
         );
         if self.udp {
             let only_gets = self.gets() >= 1.0 && !self.fills() && !self.plays_trace();

@@ -187,7 +187,7 @@ impl ServerUnderTest {
         for descriptor in fs::read_dir(process.join("fd"))? {
             let number = descriptor?.file_name();
             let target = fs::read_link(process.join("fd").join(&number));
-            // What has been closed meanwhile was no ring.
+            // A descriptor that was closed meanwhile was no ring.
             if target.is_ok_and(|target| target.as_os_str() == "anon_inode:[io_uring]") {
                 operations += operations_of(&process.join("fdinfo").join(number))?;
             }

@@ -16,7 +16,8 @@ use crate::{Fixture, binary, larder};
 /// Returns the single printed line as JSON.
 pub(crate) fn json(printed: Vec<u8>) -> Value {
     let text = String::from_utf8(printed).unwrap();
-    assert!(text.ends_with('\n') && text.lines().count() == 1, "{text}");
+    assert!(text.ends_with('\n'), "{text}");
+    assert!(text.lines().count() == 1, "{text}");
     serde_json::from_str(&text).unwrap()
 }
 
@@ -59,7 +60,8 @@ fn json_has_the_percentiles_and_a_row_for_each_second() {
     assert_eq!((&json["errors"], &json["schedule"]), (&json!({}), &Value::Null));
     let percentiles = json["percentiles_us"].as_array().unwrap();
     let latencies: Vec<f64> = percentiles.iter().map(|pair| pair[1].as_f64().unwrap()).collect();
-    assert!(latencies.len() > 10 && latencies.is_sorted(), "{percentiles:?}");
+    assert!(latencies.len() > 10, "{percentiles:?}");
+    assert!(latencies.is_sorted(), "{percentiles:?}");
     let seconds: Vec<&Value> = json["per_second"].as_array().unwrap().iter().collect();
     assert_eq!(seconds.len(), 2);
     for (number, second) in seconds.iter().enumerate() {
@@ -280,7 +282,8 @@ fn the_html_page_is_self_contained() {
     let args = ["--seconds=2", "--rate=500", "--html", &path];
     Fixture::start().larder("bench", &args).printed();
     let page = std::fs::read_to_string(path).unwrap();
-    assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"), "{page}");
+    assert!(page.starts_with("<!DOCTYPE html>"), "{page}");
+    assert!(page.ends_with("</html>\n"), "{page}");
     assert_eq!(page.matches("<svg ").count(), 3, "{page}");
     assert_eq!(page.matches("</svg>").count(), 3, "{page}");
     let elsewhere = page.replace("http://www.w3.org/2000/svg", "");

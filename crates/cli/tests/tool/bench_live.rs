@@ -62,7 +62,8 @@ fn a_line_on_the_terminal_shows_the_progress_and_is_cleared_at_the_end() {
         assert!((300.0..500.0).contains(&rate), "{line}");
         assert!(line.ends_with(&format!("   errors 0   {left}")), "{line}");
         assert_eq!((words[2], words[5]), ("p50", "p99"), "{line}");
-        assert!(words[4].ends_with('s') && words[7].ends_with('s'), "{line}");
+        assert!(words[4].ends_with('s'), "{line}");
+        assert!(words[7].ends_with('s'), "{line}");
     }
     assert!(lines.iter().all(|line| line.len() < 80), "{lines:?}");
 }
@@ -84,5 +85,6 @@ fn errors_are_counted_on_the_terminal() {
         .map(|rest| rest.split(' ').next().unwrap().parse().unwrap())
         .collect();
     assert_eq!(counted.len(), 2, "{shown:?}");
-    assert!(counted[0] > 50 && counted[1] > counted[0] + 50, "{shown:?}");
+    assert!(counted[0] > 50, "{shown:?}");
+    assert!(counted[1] > counted[0] + 50, "{shown:?}");
 }

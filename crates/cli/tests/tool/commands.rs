@@ -114,12 +114,13 @@ fn stats_prints_a_table_or_the_raw_lines() {
 #[test]
 fn ping_shows_the_version_and_a_time() {
     let shown = String::from_utf8(Fixture::start().larder("ping", &[]).printed()).unwrap();
-    assert!(shown.contains(": version 1.6.") && shown.ends_with(" ms\n"), "{shown}");
+    assert!(shown.contains(": version 1.6."), "{shown}");
+    assert!(shown.ends_with(" ms\n"), "{shown}");
 }
 
 #[test]
 fn an_invalid_key_is_refused_before_anything_is_sent() {
-    let nobody = "--server=./nobody-is-here.sock";
+    let absent = "--server=./absent.sock";
     let long = "k".repeat(251);
     for (key, said) in [
         ("", "the key is empty, expected 1 to 250 bytes"),
@@ -127,9 +128,9 @@ fn an_invalid_key_is_refused_before_anything_is_sent() {
         ("a b", "\"a b\": the key has the byte 0x20 at position 1"),
         ("a\r\nflush_all", "the key has the byte 0x0d at position 1"),
     ] {
-        larder(b"", &["get", nobody, "ok", key]).failed(2, said);
-        larder(b"", &["set", nobody, key, "v"]).failed(2, said);
-        larder(b"", &["delete", nobody, "ok", key]).failed(2, said);
+        larder(b"", &["get", absent, "ok", key]).failed(2, said);
+        larder(b"", &["set", absent, key, "v"]).failed(2, said);
+        larder(b"", &["delete", absent, "ok", key]).failed(2, said);
     }
 }
 

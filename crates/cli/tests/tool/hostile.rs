@@ -29,8 +29,8 @@ fn without_a_server_the_error_names_the_command_that_starts_larderd() {
     let ran = larder(b"", &["get", "k", "--server", &format!("127.0.0.1:{port}")]);
     ran.failed(2, &format!("cannot connect to 127.0.0.1:{port}: Connection refused"));
     ran.failed(2, &format!("is larderd running? start it with: larderd -p {port}\n"));
-    let ran = larder(b"", &["ping", "--server", "unix:nobody-is-here.sock"]);
-    ran.failed(2, "start it with: larderd -s nobody-is-here.sock\n");
+    let ran = larder(b"", &["ping", "--server", "unix:absent.sock"]);
+    ran.failed(2, "start it with: larderd -s absent.sock\n");
     larder(b"", &["ping", "--server", "localhost"]).failed(2, "expected host:port, [IPv6]:port");
 }
 
@@ -75,5 +75,6 @@ fn a_server_that_never_answers_is_an_error_after_five_seconds() {
     let started = Instant::now();
     larder(b"", &["ping", "-s", &address]).failed(2, "no answer from 127.0.0.1");
     let waited = started.elapsed();
-    assert!(waited >= Duration::from_secs(5) && waited < Duration::from_secs(8), "{waited:?}");
+    assert!(waited >= Duration::from_secs(5), "{waited:?}");
+    assert!(waited < Duration::from_secs(8), "{waited:?}");
 }

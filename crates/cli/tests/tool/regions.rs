@@ -32,7 +32,8 @@ fn inspect_describes_a_cache_in_use_and_lists_its_keys() {
         assert!(shown.contains(part), "{part:?} is missing in\n{shown}");
     }
     let largest = shown.lines().skip_while(|line| !line.starts_with("largest")).nth(1).unwrap();
-    assert!(largest.contains("300000") && largest.ends_with("large"), "{shown}");
+    assert!(largest.contains("300000"), "{shown}");
+    assert!(largest.ends_with("large"), "{shown}");
     assert_eq!(cache.len(), 3, "inspect must not change the cache");
 }
 
@@ -42,7 +43,8 @@ fn fsck_checks_a_cache_in_use_and_one_without_users() {
     let (cache, path) = cache_in(&folder);
     cache.set("k", "v", None).unwrap();
     let said = printed(&["fsck", &path]);
-    assert!(said.contains("checked 1 items") && said.contains("1 processes use it"), "{said}");
+    assert!(said.contains("checked 1 items"), "{said}");
+    assert!(said.contains("1 processes use it"), "{said}");
     drop(cache);
     for args in [&["fsck", &path][..], &["fsck", &path, "--read-only"]] {
         let said = printed(args);
