@@ -44,8 +44,8 @@ impl Connection {
     pub(crate) fn send(&mut self, requests: &[u8]) -> Result<()> {
         self.socket.write_all(requests).map_err(|error| match error.kind() {
             ErrorKind::WouldBlock | ErrorKind::TimedOut => anyhow!(
-                "{} accepts no more bytes for {ANSWER_SECS_MAX} s: it is stopped, or it waits for \
-                 answers to be read (send less at once)",
+                "{} accepts no more bytes for {ANSWER_SECS_MAX} s: it is stopped, or it waits until \
+                 its answers are read (send less at once)",
                 self.address
             ),
             _ => anyhow!("cannot send to {}: {error}", self.address),
@@ -79,8 +79,8 @@ impl Connection {
                     self.address
                 ),
                 Reading::Bad => bail!(
-                    "what {} answers is not memcached's text protocol; is it another server's \
-                     address?",
+                    "{} does not answer in memcached's text protocol: check that it is the address of \
+                     a memcached",
                     self.address
                 ),
             }

@@ -122,8 +122,8 @@ pub(crate) struct LoadArguments {
 
 const AFTER_HELP: &str = "\
 Closed loop (without --rate): every connection sends its next requests once it has read all answers
-to the last ones. This finds the highest throughput. While the server is slow the load sends
-nothing, so that stalls hardly show in the percentiles.
+to the last ones. This finds the highest throughput. A stall of the server also stops the load, so
+that it hardly shows in the percentiles.
 
 Open loop (--rate): requests fall due at fixed times. Latency counts from the due time, not from
 the time of sending, so that a stall shows in full (no coordinated omission). A request that is

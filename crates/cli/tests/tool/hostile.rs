@@ -37,7 +37,8 @@ fn without_a_server_the_error_names_the_command_that_starts_larderd() {
 #[test]
 fn a_server_of_another_protocol_is_recognised() {
     let address = serve_once(b"HTTP/1.1 400 Bad Request\r\n\r\n", false).to_string();
-    larder(b"", &["get", "k", "-s", &address]).failed(2, "is not memcached's text protocol");
+    larder(b"", &["get", "k", "-s", &address])
+        .failed(2, "does not answer in memcached's text protocol");
 }
 
 #[test]

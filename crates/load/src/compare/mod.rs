@@ -155,7 +155,7 @@ impl Processors {
             _ => {
                 eprintln!(
                     "larder: warning: there is only one processor: server and load share it, so that \
-                     latencies and rates say little; the cost of a request can still be compared"
+                     latencies and rates mean little; the cost of a request is still comparable"
                 );
                 Self { server: None, load: None }
             }

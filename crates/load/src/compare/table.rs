@@ -97,8 +97,8 @@ impl Table {
         if starved > STARVED_SHARE_MAX {
             writeln!(
                 text,
-                "note: the load waited for its processor up to {:.0} % of the time, since others use \
-                 this machine: trust ns/request and ratio more than rates and latencies",
+                "note: the load waited for its processor up to {:.0} % of the time, since other work \
+                 uses this machine: trust ns/request and ratio more than rates and latencies",
                 starved * 100.0
             )
             .expect("a string takes any text");
