@@ -82,7 +82,7 @@ pub(crate) fn prove() {
     assert!(!is_right(&value, 8, 99), "another key's value is wrong");
     assert!(!is_right(&value, 7, 100), "a value past its deadline is wrong");
     assert!(!is_right(&value[..value.len() - 1], 7, 99), "a value cut off is wrong");
-    assert!(!is_right(&[], 7, 99), "no value is wrong");
+    assert!(!is_right(&[], 7, 99), "an empty value is wrong");
     for at in 0..value.len() {
         value[at] ^= 1;
         assert!(!is_right(&value, 7, 99), "a value changed at {at} is wrong");

@@ -244,7 +244,7 @@ fn invalid_answers_of_a_server_are_reported() {
     assert_eq!(counted["requests"], 0);
     bench(b"STORED\r\n", &[]).failed(2, "answered with a reply of another kind");
     bench(b"END\r\nEND\r\n", &[]).failed(2, "answered a request that was never sent");
-    bench(b"VALUE k 0 1\r\nx\r\nEND\r\n", &[]).failed(2, "answered another key's item");
+    bench(b"VALUE k 0 1\r\nx\r\nEND\r\n", &[]).failed(2, "answered with another key's item");
     bench(b"VALUE k 0 4294967295\r\n", &[]).failed(2, "announces an answer of 4294967319 bytes");
     bench(b"HTTP/1.1 200 OK\r\n", &[]).failed(2, "does not answer in memcached's text protocol");
     bench(b"END\r\n", &["--dialect=binary"])
