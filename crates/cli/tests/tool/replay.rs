@@ -29,7 +29,7 @@ fn on_the_library_time_is_virtual() {
 }
 
 #[test]
-fn a_server_counts_what_the_replay_counts_over_many_connections_and_threads() {
+fn the_counts_of_server_and_replay_agree_over_many_connections_and_threads() {
     let folder = tempfile::tempdir().unwrap();
     let mut lines = String::new();
     for round in 0..10 {
