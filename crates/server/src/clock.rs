@@ -1,4 +1,4 @@
-//! The one file that reads the time.
+//! The only file that reads the time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering::Relaxed};
@@ -10,7 +10,7 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use crate::Server;
 
-/// Moves a cache's clock with the system's, and tells when a second has passed.
+/// Advances a cache's clock with the system's, and reports when a second has passed.
 #[derive(Debug)]
 pub(crate) struct Clock {
     server: Arc<Server>,
@@ -24,8 +24,8 @@ impl Clock {
         clock
     }
 
-    /// Reads the time, a few nanoseconds without a system call. True where a second has begun since the
-    /// last turn.
+    /// Reads the time, which takes a few nanoseconds and no system call. Returns true if a second
+    /// has begun since the last turn.
     #[inline]
     pub(crate) fn turn(&mut self) -> bool {
         let cache = &self.server.cache;
@@ -41,25 +41,25 @@ impl Clock {
         true
     }
 
-    /// The second of the last turn.
+    /// Returns the second of the last turn.
     #[inline]
     pub(crate) fn second(&self) -> Second {
         self.second
     }
 }
 
-/// A clock that clients move (`debugtime`), for test suites that do not want to wait.
+/// A clock that clients move (`debugtime`), for test suites that cannot wait.
 #[derive(Debug, Default)]
 pub(crate) struct Warp {
-    /// How far it has been moved.
+    /// How far the clock has been moved, in seconds.
     ahead_secs: AtomicI64,
-    /// Where it stands, while it does; 0: it goes.
+    /// The second at which the clock is paused; 0 while it runs.
     paused_at: AtomicU32,
 }
 
 impl Warp {
-    /// Moves the clock, for all at once. The cache's time never goes back: from where it is it stands until it is
-    /// reached again.
+    /// Moves the clock for all threads at once. The cache's time never goes back: after a move back
+    /// it pauses until the clock has caught up.
     pub(crate) fn shift(&self, moved: ClockMove, cache: &Cache) {
         match moved {
             ClockMove::By(secs) => {
@@ -79,7 +79,7 @@ impl Warp {
         cache.tick(second);
     }
 
-    /// What it shows when the system's clock shows `second`.
+    /// Returns the moved time for the system time `second`.
     fn of(&self, second: Second) -> Second {
         match self.paused_at.load(Relaxed) {
             0 => ahead(second, self.ahead_secs.load(Relaxed)),
@@ -93,7 +93,7 @@ fn ahead(second: Second, secs: i64) -> Second {
     Second::try_from(second.max(1)).unwrap_or(Second::MAX)
 }
 
-/// Microseconds of the clock that never goes back.
+/// Returns the monotonic clock in microseconds.
 pub(crate) fn monotonic_us() -> i64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec * 1_000_000 + now.tv_nsec / 1000
@@ -108,7 +108,7 @@ impl Stopwatch {
         Self(clock_gettime(ClockId::Monotonic))
     }
 
-    /// Microseconds since the start.
+    /// Returns the microseconds since the start.
     pub(crate) fn elapsed_us(&self) -> u64 {
         let elapsed = clock_gettime(ClockId::Monotonic) - self.0;
         let us = elapsed.tv_sec * 1_000_000 + elapsed.tv_nsec / 1000;

@@ -1,33 +1,36 @@
-//! larderd: the cache as a daemon, a drop-in for memcached.
+//! larderd: the cache as a daemon, a drop-in replacement for memcached.
 //!
 //! ```text
 //! listener ─▶ inbox ─▶ worker ─▶ connection ─▶ session ─▶ execute ─▶ cache
 //! ```
 //!
-//! One listener accepts connections and hands them to the workers in turn; a worker is a thread with an
-//! io_uring, or an epoll instance, of its own, and no request ever leaves it. A session turns bytes into commands
-//! and responses into bytes, and performs no I/O.
+//! One listener accepts connections and distributes them over the workers in turn. A worker is a
+//! thread with its own io_uring or epoll instance. A request is served by one worker from start to
+//! end. A session turns bytes into commands and responses into bytes, and performs no I/O.
 //!
-//! **System calls**: with io_uring one for each turn of the loop, whatever came and whatever is sent: the kernel
-//! receives into buffers that the worker has given it, and sends with the next wait. With epoll a request that comes
-//! alone costs one receive, one send and its share of one wait; those that come together share all three. Either
-//! way a worker lets the memory fetch what the keys of up to 16 connections lead to, executes, and sends. TLS and UDP
-//! receive and send by themselves on both, and the ring tells them when.
+//! **System calls**: with io_uring a worker makes one system call for each turn of its loop,
+//! regardless of how much it receives and sends. The kernel receives into buffers that the worker
+//! provides, and sends with the next wait. With epoll a lone request costs one receive, one send
+//! and its share of one wait; requests that arrive together share all three. With either, a worker
+//! prefetches the memory that the keys of up to 16 connections refer to, then executes, then sends.
+//! TLS and UDP sockets make their own receive and send calls; the ring only reports readiness.
 //!
-//! **Memory**: a worker has 128 KiB for input, with io_uring 2 MiB more, and at most 4 MiB for answers, which its
-//! connections use in turn. A connection that waits for a command has none. Answers are rendered as the socket takes
-//! them: a connection whose peer does not read keeps at most 64 KiB and one value in one piece, and at most as much
-//! input that came meanwhile. Together connections keep at most 64 MiB beyond 16 KiB each: when half of that is in use
-//! every connection renders and receives less at a time (`budget`). Only if they hold more in spite of that the one
-//! is closed that holds most and makes no progress. Large values are sent from the cache's own memory: until they are sent their segments are held, a quarter of all segments
-//! at most, beyond which they are copied.
+//! **Memory**: a worker has 128 KiB for input (with io_uring 2 MiB more) and at most 4 MiB for
+//! responses. Its connections use these buffers in turn. A connection that waits for a command
+//! holds no buffer. Responses are rendered as the socket accepts them: a connection whose peer does
+//! not read keeps at most 64 KiB and one contiguous value, and at most as much input received in
+//! the meantime. Together, connections keep at most 64 MiB beyond 16 KiB each. When half of that is
+//! in use, every connection renders and receives less at a time (`budget`). If connections still
+//! exceed the budget, the worker closes the connection that holds most and makes no progress. Large
+//! values are sent from the cache's own memory. Their segments stay pinned until they are sent; at
+//! most a quarter of all segments is pinned, and beyond that values are copied.
 //!
-//! **Fairness**: where several connections have something to do, each executes at most `-R` commands in
-//! its turn; 50 keys of a list count as a command, statistics as all of a turn's. A connection that is
-//! alone goes on, up to 64 KiB of input or output. Every time a connection has used up its commands and has more to do, `conn_yields` is
-//! counted.
+//! **Fairness**: when several connections have work to do, each executes at most `-R` commands per
+//! turn. 50 keys of a list count as one command; a statistics command ends the turn. A connection
+//! that is alone continues, up to 64 KiB of input or output. `conn_yields` counts each time a
+//! connection uses up its commands and has more to do.
 //!
-//! | room | what it owns |
+//! | module | contents |
 //! |---|---|
 //! | `net` | the listener, the workers and their loops (`ring`: io_uring, `poller`: epoll), connections, buffers, UDP |
 //! | `tls` | encryption between a socket and a session, certificates, cipher suites |
@@ -35,9 +38,10 @@
 //! | `admin` | statistics, `watch`, prefix counters, dumps, the crawler, the connection table |
 //! | `process` | start and stop, privileges, limits, signals, the service manager, the upgrade |
 //!
-//! `server` is what all threads share; `clock` reads the time; `log` is what `-v` shows.
+//! `server` holds the state that all threads share; `clock` reads the time; `log` writes the output
+//! of `-v`.
 #![deny(unsafe_code)]
-// The macros panic where nobody reads standard error any more: `log::say` does not.
+// These macros panic when standard error is closed; `log::say` does not.
 #![warn(clippy::print_stderr)]
 
 mod admin;

@@ -1,4 +1,4 @@
-//! What `-v` shows, on standard error.
+//! The output of `-v`, on standard error.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -6,16 +6,17 @@ use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 
 use larder_protocol::Topics;
 
-/// The log. `-v` shows errors and connections coming and going, `-vv` also commands and answers.
+/// The log. `-v` logs errors and connections that open and close; `-vv` also logs commands and
+/// responses.
 #[derive(Debug)]
 pub(crate) struct Log {
     verbosity: AtomicU8,
-    /// An [`Interest`].
+    /// An [`Interest`], as bits.
     interest: AtomicU32,
 }
 
-/// What is to be noticed of commands, by anybody: one word, so that a turn in which nobody notices anything has
-/// looked at no more than that.
+/// Which command events are observed, as one word: a turn that nothing observes checks only this
+/// word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Interest(u32);
 
@@ -24,23 +25,23 @@ impl Interest {
     const PREFIXES: u32 = 1 << 1;
     const TOPICS_AT: u32 = 16;
 
-    /// Is nothing to be noticed?
+    /// True if no command event is observed.
     #[inline]
     pub(crate) fn is_none(self) -> bool {
         self.0 == 0
     }
 
-    /// Are commands and answers shown?
+    /// True if commands and responses are logged.
     pub(crate) fn shows_commands(self) -> bool {
         self.0 & Self::COMMANDS != 0
     }
 
-    /// Are commands counted by prefix?
+    /// True if commands are counted by prefix.
     pub(crate) fn counts_prefixes(self) -> bool {
         self.0 & Self::PREFIXES != 0
     }
 
-    /// What is watched of commands.
+    /// Returns the topics that watchers want.
     pub(crate) fn topics(self) -> Topics {
         Topics::of_bits((self.0 >> Self::TOPICS_AT) as u16)
     }
@@ -53,29 +54,29 @@ impl Log {
         log
     }
 
-    /// Shows more, or less, from now on.
+    /// Changes the verbosity.
     pub(crate) fn set_verbosity(&self, verbosity: u8) {
         self.verbosity.store(verbosity, Relaxed);
         self.set_attention(Interest::COMMANDS, verbosity >= 2);
     }
 
-    /// Has commands counted by prefix from now on, or no more.
+    /// Switches the counting of commands by prefix on or off.
     pub(crate) fn set_prefixes(&self, counted: bool) {
         self.set_attention(Interest::PREFIXES, counted);
     }
 
-    /// Are commands counted by prefix?
+    /// True if commands are counted by prefix.
     pub(crate) fn counts_prefixes(&self) -> bool {
         self.interest().counts_prefixes()
     }
 
-    /// Has the commands noticed that belong to these topics, and no others.
+    /// Reports commands of these topics, and of no others, to watchers.
     pub(crate) fn set_topics(&self, topics: Topics) {
         let bits = u32::from(topics.bits() & Topics::OF_COMMANDS.bits()) << Interest::TOPICS_AT;
         self.change_attention(|interest| interest & ((1 << Interest::TOPICS_AT) - 1) | bits);
     }
 
-    /// What is to be noticed.
+    /// Returns the command events that are observed.
     #[inline]
     pub(crate) fn interest(&self) -> Interest {
         Interest(self.interest.load(Relaxed))
@@ -87,29 +88,29 @@ impl Log {
 
     fn change_attention(&self, change: impl Fn(u32) -> u32) {
         let changed = |interest| Some(change(interest));
-        // The closure always gives a word.
+        // The closure never returns `None`, so the update cannot fail.
         let _ = self.interest.fetch_update(Relaxed, Relaxed, changed);
     }
 
-    /// How much it shows.
+    /// Returns the verbosity.
     pub(crate) fn verbosity(&self) -> u8 {
         self.verbosity.load(Relaxed)
     }
 
-    /// Something happened to a connection, or went wrong.
+    /// Logs an event of a connection, or an error.
     pub(crate) fn event(&self, words: fmt::Arguments<'_>) {
         if self.verbosity() >= 1 {
             say(words);
         }
     }
 
-    /// Bytes that a connection received.
+    /// Logs bytes that a connection received.
     #[cold]
     pub(crate) fn received(&self, connection: u64, bytes: &[u8]) {
         say(format_args!("<{connection} {}", Shown(bytes)));
     }
 
-    /// Bytes that a connection is sent.
+    /// Logs bytes that a connection is sent.
     #[cold]
     pub(crate) fn answered(&self, connection: u64, bytes: &[u8]) {
         if !bytes.is_empty() {
@@ -118,13 +119,13 @@ impl Log {
     }
 }
 
-/// Writes a line whole, so that those of several threads do not mix. Nobody can be told if that fails: whoever read
-/// standard error may be gone.
+/// Writes a line in one call, so that lines of several threads do not mix. A failure is ignored:
+/// standard error may be closed.
 pub(crate) fn say(words: fmt::Arguments<'_>) {
     let _ = io::stderr().write_all(format!("{words}\n").as_bytes());
 }
 
-/// A peer's bytes as a terminal can bear them: the first of them, without their line end, all but plain
+/// A peer's bytes made safe for a terminal: a prefix without its line end, with all but printable
 /// characters escaped.
 struct Shown<'a>(&'a [u8]);
 
@@ -140,7 +141,7 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-/// So much of a command or an answer is shown.
+/// Length to which a command or a response is cut in the log.
 const SHOWN_BYTES_MAX: usize = 300;
 
 #[cfg(test)]
@@ -156,7 +157,7 @@ mod tests {
         log.set_verbosity(2);
         let all = log.interest();
         assert!(all.shows_commands() && all.counts_prefixes());
-        // Connections come and go without a command.
+        // Connection events have no command.
         assert_eq!(all.topics(), Topics::FETCHERS);
         log.set_verbosity(0);
         log.set_topics(Topics::MUTATIONS);

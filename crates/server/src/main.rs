@@ -10,7 +10,7 @@ use larder_protocol::WIRE_VERSION;
 fn main() -> ExitCode {
     match larder_options::from_process(WIRE_VERSION) {
         Ok(Invocation::Print(text)) => {
-            // Whoever asked has closed the pipe, then.
+            // The write fails only if the reader has closed the pipe.
             let _ = std::io::stdout().write_all(text.as_bytes());
             ExitCode::SUCCESS
         }

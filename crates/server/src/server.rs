@@ -1,4 +1,4 @@
-//! What all threads of a daemon share.
+//! The state that all threads of a daemon share.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,31 +26,31 @@ use crate::session::credentials::{Credentials, CredentialsError};
 use crate::session::leases::Leases;
 use crate::tls::certificates::{Certificates, Refreshed};
 
-/// The cache and everything about its service that is not one thread's own.
+/// The cache and all service state that does not belong to a single thread.
 #[derive(Debug)]
 pub struct Server {
     pub(crate) cache: Cache,
-    /// When it began to serve, which the cache may have been there before.
+    /// The second this process began to serve. An inherited cache is older.
     pub(crate) started: Second,
     pub(crate) options: Options,
-    /// `-c`, or fewer where there are no descriptors for so many.
+    /// `-c`, or less if the process has too few file descriptors.
     pub(crate) connection_count_max: usize,
     pub(crate) budget: Budget,
-    /// In which statistics and dumps show items.
+    /// Size classes for statistics and dumps.
     pub(crate) classes: Classes,
-    /// What has been counted for each of them.
+    /// Event counters by size class.
     pub(crate) class_tally: ClassTally,
-    /// With `-Z`.
+    /// TLS certificates; set with `-Z`.
     pub(crate) certificates: Option<Certificates>,
-    /// With `-S` or `-Y`.
+    /// Users and passwords; set with `-S` or `-Y`.
     pub(crate) credentials: Option<Credentials>,
-    /// With `--local-readers`.
+    /// Processes that may map the cache's memory; set with `--local-readers`.
     pub(crate) readers: Option<Readers>,
     pub(crate) log: Log,
-    /// Who is connected.
+    /// Open sockets, for `stats conns`.
     pub(crate) conn_table: ConnTable,
     pub(crate) stop: Stop,
-    /// Who wants to know how the process is.
+    /// The service manager to notify, if there is one.
     pub(crate) supervisor: Supervisor,
     /// True once another process accepts connections and datagrams in place of this one.
     pub(crate) handed_over: AtomicBool,
@@ -58,68 +58,70 @@ pub struct Server {
     pub(crate) watchers: Arc<Watchers>,
     pub(crate) prefixes: Prefixes,
     pub(crate) crawler: Crawler,
-    /// What is stored, by size class, for statistics.
+    /// Items counted by size class, for statistics.
     pub(crate) censuses: Censuses,
-    /// Moves the clock, where clients may.
+    /// Lets clients move the clock (`debugtime`); `None` unless enabled.
     pub(crate) warp: Option<Warp>,
-    /// What clients have tuned.
+    /// Settings that clients have changed.
     tuning: Mutex<Tuning>,
-    /// False while connections have to wait because there are as many as there may be.
+    /// False while new connections wait because the connection limit is reached.
     pub(crate) accepting: AtomicBool,
-    /// One for each worker, then the watchers', the crawler's, and the listener's.
+    /// Counters of each worker, then of the watchers, the crawler and the listener.
     counters: Vec<Arc<Counters>>,
-    /// What the counters were when `stats reset` was last asked for, or else at the start: those of a cache that outlives
-    /// its servers go on. Counters have one writer each and are never set back; what is shown is the difference.
+    /// Counter values at the last `stats reset`, or at the start. Counters have one writer each and
+    /// are never set back, and those of a cache that outlives its servers continue; statistics show
+    /// the difference.
     at_reset: Mutex<[u64; Counter::COUNT]>,
 }
 
-/// Why there is no server.
+/// The server could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
-    /// The cache's memory.
+    /// The cache's memory could not be allocated or opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The file that the cache is to be in.
+    /// The memory file cannot be used.
     #[error(transparent)]
     MemoryFile(#[from] MemoryFileError),
-    /// The users who may come in.
+    /// The user file cannot be used.
     #[error(transparent)]
     Credentials(#[from] UsersError),
-    /// Those who may read the memory by themselves.
+    /// Local readers cannot be admitted.
     #[error(transparent)]
     Readers(#[from] ReadersError),
-    /// The descriptors that threads wake each other with.
+    /// The descriptors with which threads wake each other could not be created.
     #[error("cannot make descriptors: {0}")]
     Descriptors(#[from] rustix::io::Errno),
 }
 
-/// Why certificates were not refreshed.
+/// The certificates were not refreshed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RefreshError {
-    /// There is no TLS.
+    /// TLS is not enabled.
     NoTls,
-    /// The files cannot be used; standard error says why.
+    /// The files cannot be used; standard error has the reason.
     Unusable,
 }
 
-/// Why there are no users to let in.
+/// The user file cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct UsersError(CredentialsError);
 
-/// To how many times the start's `-m` `cache_memlimit` can raise the memory.
+/// `cache_memlimit` can raise the memory to this multiple of the initial `-m`.
 const GROWTH_MAX: u64 = 16;
 
 impl Server {
-    /// A server with an empty cache, or with `-e` the one that was there. It has no sockets and no threads yet.
+    /// Creates a server with an empty cache, or with the existing cache of `-e`. It has no sockets
+    /// and no threads yet.
     ///
     /// # Errors
-    /// The cache could not be opened, the users could not be read, or there are no file descriptors left.
+    /// The cache could not be opened, the users could not be read, or no file descriptors are left.
     pub fn new(options: Options) -> Result<Self, ServerError> {
         Self::taking_over(options, None)
     }
 
-    /// As [`Server::new`], with the cache that another server hands over, where it is the one that the options ask for.
+    /// As [`Server::new`], but uses the cache of the predecessor if it matches the options.
     pub(crate) fn taking_over(
         options: Options,
         memory: Option<HandedMemory>,
@@ -197,23 +199,23 @@ impl Server {
         })
     }
 
-    /// A worker's counters.
+    /// Returns the counters of a worker.
     pub(crate) fn worker_counters(&self, worker: usize) -> Arc<Counters> {
         Arc::clone(&self.counters[worker])
     }
 
-    /// The listener's counters.
+    /// Returns the counters of the listener.
     pub(crate) fn listener_counters(&self) -> Arc<Counters> {
         Arc::clone(self.counters.last().expect("the listener has counters"))
     }
 
-    /// The value of a counter since the last reset, over all threads.
+    /// Returns the value of a counter since the last reset, summed over all threads.
     pub(crate) fn counter(&self, counter: Counter) -> u64 {
         let at_reset = self.at_reset.lock().unwrap_or_else(PoisonError::into_inner);
         self.sum(counter).wrapping_sub(at_reset[counter as usize])
     }
 
-    /// Lets the counters that count events begin at 0 again.
+    /// Resets the counters that count events to 0.
     pub(crate) fn reset_counters(&self) {
         let mut at_reset = self.at_reset.lock().unwrap_or_else(PoisonError::into_inner);
         for counter in Counter::ALL.iter().filter(|counter| counter.is_reset()) {
@@ -222,18 +224,18 @@ impl Server {
         self.class_tally.reset();
     }
 
-    /// What clients have tuned.
+    /// Locks the settings that clients have changed.
     pub(crate) fn tuning(&self) -> MutexGuard<'_, Tuning> {
         self.tuning.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Connections that are open now.
+    /// Returns the number of open connections.
     pub(crate) fn connection_count(&self) -> usize {
         self.sum(Counter::ConnectionsCurrent) as usize
     }
 
-    /// Sets the memory limit of an inherited cache to `-m`. `cache_memlimit` lasts only as long as the
-    /// process that executed it.
+    /// Sets the memory limit of an inherited cache to `-m`. `cache_memlimit` lasts only as long as
+    /// the process that executed it.
     pub(crate) fn apply_memory_limit(&self) {
         if self.cache.memory_limit() != self.options.memory_bytes
             && let Err(error) = self.cache.set_memory_limit(self.options.memory_bytes)
@@ -242,11 +244,12 @@ impl Server {
         }
     }
 
-    /// Reads the files again that an operator may have changed, and says on standard error how that went. With
-    /// `only_if_changed`, files that have not changed are not read, and nothing is said.
+    /// Reads the certificate files again and logs the result on standard error. With
+    /// `only_if_changed`, unchanged files are not read, and nothing is logged.
     ///
     /// # Errors
-    /// There is no TLS, or the files cannot be used; then what was read before stays in effect.
+    /// TLS is not enabled, or the files cannot be used. Then the previous certificates stay in
+    /// effect.
     pub(crate) fn refresh_certificates(&self, only_if_changed: bool) -> Result<(), RefreshError> {
         let certificates = self.certificates.as_ref().ok_or(RefreshError::NoTls)?;
         match certificates.refresh(only_if_changed) {
@@ -263,7 +266,8 @@ impl Server {
         }
     }
 
-    /// Reads the users again, where there are any. If that fails, standard error says why, and nothing changes.
+    /// Reads the user file again, if there is one. On failure, logs the reason on standard error
+    /// and keeps the previous users.
     pub(crate) fn reload_users(&self) {
         match self.credentials.as_ref().map(Credentials::reload) {
             None => {}
@@ -274,7 +278,7 @@ impl Server {
         }
     }
 
-    /// Says whether new connections are accepted.
+    /// Records whether new connections are accepted.
     pub(crate) fn set_accepting(&self, accepting: bool) {
         self.accepting.store(accepting, Relaxed);
     }
@@ -285,7 +289,8 @@ impl Server {
     }
 }
 
-/// What has been counted before the start. As with memcached the items that are there count as stored.
+/// Returns the initial counter values. As in memcached, items found in the cache at the start count
+/// as stored.
 fn counted_before(cache: &Cache) -> [u64; Counter::COUNT] {
     let mut counts = [0; Counter::COUNT];
     for counter in Counter::ALL.iter().filter(|counter| counter.is_reset()) {
@@ -296,12 +301,13 @@ fn counted_before(cache: &Cache) -> [u64; Counter::COUNT] {
     counts
 }
 
-/// The cache that another server hands over; none where it is not what the options ask for, which the log then says.
+/// Opens the cache of the predecessor. Returns `None`, and logs the reason, if the cache does not
+/// match the options.
 fn inherit(builder: &Builder, options: &Options, memory: HandedMemory) -> Option<Cache> {
     let HandedMemory { inheritance, readers } = memory;
     let now = options.local_readers.to_string();
     let opened = if !options.has_readers() || readers != now {
-        // Processes that may not read any more have it mapped.
+        // Processes that may no longer read still have it mapped.
         Err(format!(
             "its readers were those of --local-readers={readers}, and now {now} is asked for"
         ))
@@ -331,7 +337,8 @@ fn open(builder: Builder, options: &Options) -> Result<Cache, OpenError> {
             )),
         }
     }
-    // Room to grow is only addresses; but where memory is locked, or addresses are limited, there is none.
+    // Room to grow costs only address space, but locked memory and limited address space do not
+    // allow it.
     if !options.lock_memory {
         let growing = builder.clone().memory_bytes_max(options.memory_bytes * GROWTH_MAX);
         if let Ok(cache) = growing.open() {

@@ -1,6 +1,7 @@
-//! Bytes that wait: input that is no whole command yet, records of TLS that a socket did not take.
+//! Waiting bytes: input that is not a whole command yet, and TLS records that a socket did not
+//! accept.
 
-/// Bytes that come in at the end and are used up from the beginning. Empty, it owns no memory.
+/// A byte queue. It owns no memory while it is empty.
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
     bytes: Vec<u8>,
@@ -12,12 +13,12 @@ impl Backlog {
         self.bytes.is_empty()
     }
 
-    /// What waits.
+    /// Returns the waiting bytes.
     pub(crate) fn waiting(&self) -> &[u8] {
         &self.bytes[self.used_bytes..]
     }
 
-    /// The memory it owns, in bytes.
+    /// Returns the memory that the backlog owns, in bytes.
     pub(crate) fn held_bytes(&self) -> usize {
         self.bytes.capacity()
     }
@@ -27,20 +28,20 @@ impl Backlog {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The vector, for whoever appends to it; there is room for `room_bytes`.
+    /// Returns the vector to append to, with capacity for at least `room_bytes` more.
     pub(crate) fn with_room(&mut self, room_bytes: usize) -> &mut Vec<u8> {
         self.drop_used();
         self.bytes.reserve(room_bytes);
         &mut self.bytes
     }
 
-    /// Takes away the first `bytes` of what waits.
+    /// Removes the first `bytes` of the waiting bytes.
     pub(crate) fn use_up(&mut self, bytes: usize) {
         self.used_bytes += bytes;
         if self.used_bytes == self.bytes.len() {
             *self = Self::default();
         } else if self.used_bytes > self.bytes.len() / 2 {
-            // Moving less than was used up: each byte is moved once on average.
+            // Moves less than was used up, so each byte is moved once on average.
             self.drop_used();
             self.bytes.shrink_to(2 * self.bytes.len());
         }

@@ -1,11 +1,12 @@
-//! How much memory the buffers of all connections may take together, and what a connection may hold
-//! while there is much of it.
+//! The memory budget for the buffers of all connections, and what one connection may hold while the
+//! budget is tight.
 //!
-//! No connection is cut off because others hold much. Instead each renders less before it waits for
-//! its socket, and receives less at a time: the [`Allotment`] shrinks from 64 KiB of output and of
-//! input to what every connection may hold anyway (`ALLOWANCE_BYTES`), when half of the budget is
-//! in use. So all connections together hold at most the budget and the allowance of each; only a
-//! single value in one piece that is longer than the allowance passes that.
+//! A connection is not closed because others hold much. Instead each connection renders less before
+//! it waits for its socket, and receives less at a time: when half of the budget is in use, the
+//! [`Allotment`] shrinks from 64 KiB of output and of input towards the allowance of every
+//! connection (`ALLOWANCE_BYTES`). So all connections together hold at most the budget plus the
+//! allowance of each; only a single contiguous value that is longer than the allowance exceeds
+//! that.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -13,7 +14,7 @@ use larder_stats::{Counter, Counters};
 
 use crate::session::OUTPUT_BYTES_HIGH;
 
-/// The memory of connections beyond what each may hold anyway, and its limit.
+/// The memory of connections beyond their allowance, and its limit.
 #[derive(Debug)]
 pub(crate) struct Budget {
     held_bytes: AtomicU64,
@@ -23,14 +24,14 @@ pub(crate) struct Budget {
 /// How much a connection may have waiting at this moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Allotment {
-    /// Output after which a session waits for the socket.
+    /// Output length in bytes at which a session waits for the socket.
     pub(crate) output_bytes_max: usize,
-    /// True if memory is short: input is received in small parts, an item is not begun unless it
+    /// True if memory is short: input is received in small parts, an item is started only if it
     /// fits the rest of the output, and waiting output is moved to memory of its own length.
     pub(crate) is_tight: bool,
 }
 
-/// What one connection holds, as it was last reported to the budget and to the statistics. A
+/// The bytes that one connection holds, as last reported to the budget and to the statistics. A
 /// connection that waits for its next command holds nothing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Holding {
@@ -40,13 +41,13 @@ pub(crate) struct Holding {
 }
 
 impl Budget {
-    /// A budget of which nothing is used.
+    /// Creates an unused budget.
     pub(crate) fn new(bytes_max: u64) -> Self {
         Self { held_bytes: AtomicU64::new(0), bytes_max }
     }
 
-    /// What a connection may have waiting, if `unreported_bytes` are in use that no [`Holding`] has
-    /// reported yet.
+    /// Returns how much a connection may have waiting if `unreported_bytes` are in use that no
+    /// [`Holding`] has reported yet.
     #[inline]
     pub(crate) fn allotment(&self, unreported_bytes: u64) -> Allotment {
         let used_bytes = self.held_bytes.load(Relaxed).saturating_add(unreported_bytes);
@@ -56,8 +57,8 @@ impl Budget {
         self.tight_allotment(used_bytes)
     }
 
-    /// The output shrinks from the high mark at half of the budget to the low one at three quarters:
-    /// the last quarter is for what is rendered meanwhile.
+    /// The output shrinks from the high mark at half of the budget to the low mark at three
+    /// quarters. The last quarter is a reserve for output that is being rendered.
     #[cold]
     fn tight_allotment(&self, used_bytes: u64) -> Allotment {
         let (half, quarter) = (self.bytes_max / 2, (self.bytes_max / 4).max(1));
@@ -67,32 +68,32 @@ impl Budget {
         Allotment { output_bytes_max: OUTPUT_BYTES_LOW + above_low, is_tight: true }
     }
 
-    /// True if so little is in use that memory is not short again at once.
+    /// True if so little is in use that memory will not be short again at once.
     pub(crate) fn is_relaxed(&self, unreported_bytes: u64) -> bool {
         self.held_bytes.load(Relaxed).saturating_add(unreported_bytes) <= self.bytes_max / 8 * 3
     }
 
-    /// True if connections hold more than the budget: a connection has to go.
+    /// True if connections hold more than the budget, so that a connection must be closed.
     #[inline]
     pub(crate) fn is_exceeded(&self) -> bool {
         self.held_bytes.load(Relaxed) > self.bytes_max
     }
 
-    /// The limit.
+    /// Returns the limit in bytes.
     pub(crate) fn bytes_max(&self) -> u64 {
         self.bytes_max
     }
 }
 
 impl Holding {
-    /// Nothing, for a connection that is encrypted or not.
+    /// Creates the holding of a new connection, which is encrypted or not.
     pub(crate) fn new(is_encrypted: bool) -> Self {
         let record_bytes = if is_encrypted { RECORD_BYTES_MAX } else { 0 };
         let allowance_bytes = ALLOWANCE_BYTES + record_bytes;
         Self { input_bytes: 0, output_bytes: 0, allowance_bytes }
     }
 
-    /// Reports what the connection holds now.
+    /// Reports the bytes that the connection holds now.
     #[inline]
     pub(crate) fn change(
         &mut self,
@@ -120,12 +121,12 @@ impl Holding {
         *self = changed;
     }
 
-    /// Reports that the connection is gone, and with it what it held.
+    /// Releases everything that the connection held.
     pub(crate) fn end(&mut self, budget: &Budget, counters: &Counters) {
         self.change(budget, counters, 0, 0);
     }
 
-    /// What the connection takes of the budget, in bytes.
+    /// Returns the part of the budget that the connection uses, in bytes.
     pub(crate) fn beyond_allowance(self) -> u64 {
         (self.input_bytes + self.output_bytes).saturating_sub(self.allowance_bytes) as u64
     }
@@ -136,14 +137,15 @@ impl Holding {
     }
 }
 
-/// What every connection may hold, whatever the others do.
+/// Bytes that every connection may hold, regardless of the others.
 const ALLOWANCE_BYTES: usize = 16 * 1024;
 
-/// What an encrypted one may hold besides: a record of which the last byte has not come.
+/// Additional bytes for an encrypted connection: an incomplete record.
 const RECORD_BYTES_MAX: usize = 18 * 1024;
 
-/// The output after which a session waits for its socket while memory is short. With [`TIGHT_INPUT_BYTES`] twice, for what is worked through and
-/// what comes behind it, it stays within the allowance.
+/// Output length at which a session waits for its socket while memory is short. Together with twice
+/// [`TIGHT_INPUT_BYTES`] (the input being executed and the input behind it) it stays within the
+/// allowance.
 const OUTPUT_BYTES_LOW: usize = 8 * 1024;
 
 /// Input received at a time while memory is short.
@@ -151,7 +153,7 @@ pub(crate) const TIGHT_INPUT_BYTES: usize = 4 * 1024;
 
 const _: () = assert!(OUTPUT_BYTES_LOW + 2 * TIGHT_INPUT_BYTES <= ALLOWANCE_BYTES);
 
-/// The budget of a server, unless it is an option.
+/// The default budget of a server.
 pub(crate) const BUDGET_BYTES: u64 = 64 * 1024 * 1024;
 
 #[cfg(test)]

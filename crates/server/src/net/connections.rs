@@ -2,15 +2,15 @@
 
 use crate::net::connection::Connection;
 
-/// Names a connection of a worker, also after it has gone: no two have the same for a very long time. As a number it
-/// has 60 bits.
+/// Identifies a connection of a worker, also after it is closed: a token is reused only after a
+/// very long time. As a number it has 60 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Token {
     index: u32,
     generation: u32,
 }
 
-/// The connections. A place is used again, under another token, when its connection is gone.
+/// The connections of a worker. The place of a closed connection is reused under another token.
 #[derive(Debug, Default)]
 pub(crate) struct Connections {
     places: Vec<Place>,
@@ -24,7 +24,7 @@ struct Place {
 }
 
 impl Connections {
-    /// Adds a connection.
+    /// Adds a connection and returns its token.
     pub(crate) fn add(&mut self, connection: Connection) -> Token {
         let index = self.free.pop().unwrap_or_else(|| {
             self.places.push(Place::default());
@@ -35,19 +35,19 @@ impl Connections {
         Token { index, generation: place.generation }
     }
 
-    /// The connection with a token, if it is still there.
+    /// Returns the connection with a token, if it is still open.
     pub(crate) fn of(&self, token: Token) -> Option<&Connection> {
         let place = self.places.get(token.index as usize)?;
         place.connection.as_ref().filter(|_| place.generation == token.generation)
     }
 
-    /// The same, to be changed.
+    /// As [`Self::of`], mutable.
     pub(crate) fn of_mut(&mut self, token: Token) -> Option<&mut Connection> {
         let place = self.places.get_mut(token.index as usize)?;
         place.connection.as_mut().filter(|_| place.generation == token.generation)
     }
 
-    /// Takes a connection out.
+    /// Removes and returns a connection.
     pub(crate) fn remove(&mut self, token: Token) -> Option<Connection> {
         let place = self.places.get_mut(token.index as usize)?;
         if place.generation != token.generation {
@@ -59,7 +59,7 @@ impl Connections {
         Some(removed)
     }
 
-    /// The tokens of all connections for which `chosen` holds.
+    /// Returns the tokens of all connections for which `chosen` is true.
     pub(crate) fn tokens(&self, chosen: impl Fn(&Connection) -> bool) -> Vec<Token> {
         let tokens = self.places.iter().zip(0..).filter_map(|(place, index)| {
             let connection = place.connection.as_ref()?;
@@ -73,7 +73,7 @@ impl Connections {
     }
 }
 
-/// So many connections have a place in turn before a token comes again.
+/// How many connections use a place before a token repeats.
 const GENERATIONS: u32 = 1 << 28;
 
 impl From<Token> for u64 {

@@ -1,8 +1,9 @@
 //! UDP: each datagram is a conversation of its own.
 //!
-//! A request is one datagram: eight bytes of head, then what would be sent over TCP. The answer is one message
-//! of up to 65,535 datagrams, numbered from 0. Whoever wants to flood somebody else sends a small request in
-//! his name; so what is sent to other machines is held to a multiple of the request.
+//! A request is one datagram: a header of eight bytes, then the same bytes as over TCP. The
+//! response is one message of up to 65,535 datagrams, numbered from 0. An attacker can flood a
+//! third party by sending small requests with a forged source address; so the response to another
+//! machine is limited to a multiple of the request's length.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -23,8 +24,8 @@ pub(crate) struct Datagrams {
     pub(crate) address: SocketAddr,
 }
 
-/// The head of a datagram: names the request, and says which datagram of how many this is. Two bytes behind
-/// are reserved and 0.
+/// The header of a datagram: the request id, the number of this datagram, and how many there are.
+/// The last two bytes are reserved and 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Head {
     request: [u8; 2],
@@ -33,7 +34,7 @@ struct Head {
 }
 
 impl Datagrams {
-    /// Answers those that wait, up to a bound.
+    /// Serves waiting requests, up to a limit.
     pub(crate) fn serve(&self, executor: &Executor, scratch: &mut Scratch) {
         let (mut received_bytes, mut turns) = (0, 0);
         while turns < TURNS_MAX && received_bytes <= BYTES_PER_TURN {
@@ -53,7 +54,7 @@ impl Datagrams {
         }
     }
 
-    /// Answers a request, and says how many turns it has had more than one.
+    /// Answers a request. Returns the number of turns it took beyond the first.
     fn answer(
         &self,
         executor: &Executor,
@@ -62,7 +63,7 @@ impl Datagrams {
         out: &mut Output,
     ) -> usize {
         reply(executor, datagram, peer, out, |datagram| {
-            // What the system has no room for is lost, as any datagram may be.
+            // The system drops datagrams it has no room for; UDP permits that.
             let sent = sendto(&self.socket, datagram, SendFlags::NOSIGNAL, &peer);
             sent.inspect(|sent| executor.counters().add(Counter::WireBytesWritten, *sent as u64))
                 .is_ok()
@@ -70,9 +71,9 @@ impl Datagrams {
     }
 }
 
-/// Answers a datagram that came from `peer`: shows the datagrams of the answer to `send`, until it says no. There are
-/// none where the datagram is no request. `out` is empty and holds the answer meanwhile. Says how many turns the request
-/// has had more than one.
+/// Answers a datagram that came from `peer`: passes the datagrams of the response to `send`, until
+/// that returns false. Sends none if the datagram is not a request. `out` must be empty and holds
+/// the response meanwhile. Returns the number of turns the request took beyond the first.
 pub fn reply(
     executor: &Executor,
     datagram: &[u8],
@@ -110,7 +111,7 @@ impl AsFd for Datagrams {
 }
 
 impl Head {
-    /// The head of a request, and what follows. `None`: it is not a whole request.
+    /// Splits a request into header and body. Returns `None` if it is not a whole request.
     fn read(datagram: &[u8]) -> Option<(Self, &[u8])> {
         let (head, request) = datagram.split_first_chunk::<HEAD_BYTES>()?;
         let [r0, r1, s0, s1, c0, c1, _, _] = *head;
@@ -130,8 +131,9 @@ impl Head {
     }
 }
 
-/// Executes what a request asks for. Says how many turns it has had more than one, and whether it is answered: not so
-/// where that would be longer than it may be, or is too much work.
+/// Executes the commands of a request. Returns the number of turns it took beyond the first, and
+/// whether it gets a response: it does not if the response would exceed its limit or takes too much
+/// work.
 fn converse(
     executor: &Executor,
     request: &[u8],
@@ -147,7 +149,7 @@ fn converse(
     executor.turn_to(NOBODY);
     let mut session = Session::brief(executor.server());
     let mut consumed = 0;
-    // All of it is bytes: a brief session copies what is large, too.
+    // The output has no pieces: a brief session copies large values, too.
     for more_turns in 0..TURNS_MAX {
         let progress = session.receive(executor, &request[consumed..], allowance, out);
         consumed += progress.consumed;
@@ -160,8 +162,9 @@ fn converse(
     (TURNS_MAX, false)
 }
 
-/// How long the answer may be, without heads, so that all datagrams together are no longer than allowed. What
-/// is sent to this machine's own loopback addresses can flood nobody.
+/// Returns the maximum length of the response without headers, so that all datagrams together stay
+/// within the limit. A response to this machine's own loopback addresses cannot flood a third party
+/// and is not limited by the request.
 fn answer_bytes_max(executor: &Executor, datagram_bytes: usize, peer: SocketAddr) -> usize {
     let factor = executor.server().options.udp_reply_factor;
     if factor == 0 || peer.ip().is_loopback() {
@@ -172,7 +175,7 @@ fn answer_bytes_max(executor: &Executor, datagram_bytes: usize, peer: SocketAddr
     (full * PAYLOAD_BYTES_MAX + rest.saturating_sub(HEAD_BYTES)).min(ANSWER_BYTES_MAX)
 }
 
-/// The answer in place of one that is too long, in the dialect of the request.
+/// Renders the error in place of a response that is too long, in the dialect of the request.
 fn refuse(request: &[u8], out: &mut Vec<u8>) {
     const WORDS: &[u8] = b"Too large.";
     match request {
@@ -188,18 +191,19 @@ fn refuse(request: &[u8], out: &mut Vec<u8>) {
 
 const HEAD_BYTES: usize = 8;
 
-/// A datagram of an answer, with its head: it fits any Ethernet.
+/// Length of a response datagram with its header: it fits any Ethernet frame.
 const DATAGRAM_BYTES_MAX: usize = 1400;
 const PAYLOAD_BYTES_MAX: usize = DATAGRAM_BYTES_MAX - HEAD_BYTES;
 
-/// No answer is longer, whoever asks.
+/// Maximum length of a response to any peer.
 const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// A request has no more commands: the shortest has four bytes. So only what is a turn's work by itself takes another.
+/// A request has no more commands, since the shortest has four bytes. So only a command that takes
+/// a whole turn by itself needs another turn.
 const COMMANDS_MAX: usize = 16 * 1024;
 
-/// So many requests are answered before connections have their turn again, if each is content with one turn itself. No
-/// request has more: connections would wait for it.
+/// How many single-turn requests are answered before connections have their turn again. A request
+/// that needs more turns gets no response: connections would have to wait for it.
 const TURNS_MAX: usize = 16;
 const BYTES_PER_TURN: usize = 64 * 1024;
 

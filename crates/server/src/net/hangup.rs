@@ -1,10 +1,11 @@
-//! The end of a connection's socket.
+//! Closing the socket of a connection.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 
-/// A socket whose connection is over. It is closed when this is dropped, with [`Self::finish`] in an orderly way.
+/// The socket of a connection that is over. Dropping it closes the socket; [`Self::finish`] does so
+/// in an orderly way.
 #[derive(Debug)]
 pub(crate) struct HangUp {
     socket: OwnedFd,
@@ -12,22 +13,22 @@ pub(crate) struct HangUp {
 }
 
 impl HangUp {
-    /// For the socket of a connection. `has_left` is true if the peer has closed its side.
+    /// Takes the socket of a connection. `has_left` is true if the peer has closed its side.
     pub(crate) fn new(socket: OwnedFd, has_left: bool) -> Self {
         Self { socket, has_left }
     }
 
-    /// Closes the socket. Whatever the kernel still does on it ends.
+    /// Shuts the socket down and closes it. Operations of the kernel on it end.
     pub(crate) fn finish(self) {
         if !self.has_left {
             self.discard_input();
         }
-        // It fails where the peer is gone, which is as good.
+        // Fails if the peer is gone, which is fine.
         let _ = shutdown(&self.socket, Shutdown::Both);
     }
 
-    /// Receives and discards input: a socket that is closed with unread input resets the connection, and the peer
-    /// loses the answers that are on their way to it.
+    /// Receives and discards input: closing a socket with unread input resets the connection, and
+    /// the peer loses the responses that are still in transit.
     fn discard_input(&self) {
         let mut bytes = [0; DISCARDED_BYTES];
         for _ in 0..DISCARDS_MAX {
@@ -44,8 +45,9 @@ impl AsFd for HangUp {
     }
 }
 
-/// Input is discarded in pieces of this length.
+/// Chunk size when draining unread input before close.
 const DISCARDED_BYTES: usize = 4 * 1024;
 
-/// At most this many pieces are discarded: a peer that sends without pause is not received from for ever.
+/// Maximum number of chunks drained, so that a peer that sends without pause cannot keep the thread
+/// busy.
 const DISCARDS_MAX: usize = 16;

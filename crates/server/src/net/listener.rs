@@ -1,5 +1,5 @@
-//! The listener: accepts connections, keeps their number within the limit, watches the time and the
-//! signals, and hands its sockets to another process when there is one.
+//! The listener: accepts connections, enforces their limit, advances the clock, handles signals,
+//! and hands its sockets to a successor process.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -27,20 +27,20 @@ pub(crate) struct Listener {
     counters: Arc<Counters>,
     sockets: Vec<Socket>,
     inboxes: Vec<Arc<Inbox>>,
-    /// Whose connection the next one is.
+    /// The inbox of the worker that gets the next connection.
     next_inbox: usize,
     signals: Signals,
     upgrade: Upgrade,
     clock: Clock,
-    /// Runs while no connections are accepted.
+    /// Runs while accepting is suspended.
     suspended: Option<Stopwatch>,
 }
 
-/// Why a socket is not accepted from any more for now.
+/// Why accepting from a socket pauses.
 enum Pause {
-    /// Nobody waits.
+    /// No connection waits.
     Empty,
-    /// There cannot be more connections at this time, for this reason.
+    /// The connection limit is reached, for this reason.
     Full(String),
 }
 
@@ -65,7 +65,7 @@ impl Listener {
         }
     }
 
-    /// Accepts connections until the server is to stop.
+    /// Accepts connections until the server is told to stop.
     pub(crate) fn run(&mut self) {
         while self.server.stop.requested().is_none() {
             let readable = self.wait();
@@ -84,7 +84,7 @@ impl Listener {
         }
     }
 
-    /// Does another process serve in place of this one?
+    /// True if a successor process serves.
     pub(crate) fn has_successor(&self) -> bool {
         self.upgrade.is_done()
     }
@@ -95,7 +95,7 @@ impl Listener {
         }
         if asked.reload {
             self.server.supervisor.notify_reloading();
-            // Without TLS there is nothing to read; what is wrong with a file has been said.
+            // Without TLS there are no certificates, and a file error has been logged already.
             let _ = self.server.refresh_certificates(false);
             self.server.reload_users();
             self.server.supervisor.notify_ready();
@@ -105,7 +105,7 @@ impl Listener {
         }
     }
 
-    /// Accepts nothing more: another process does.
+    /// Stops accepting: the successor accepts from now on.
     fn retire(&mut self) {
         self.resume();
         self.server.set_accepting(false);
@@ -118,8 +118,8 @@ impl Listener {
         }
     }
 
-    /// Waits for connections, signals, or the next second. Gives the numbers of the sockets on which
-    /// connections wait; those of all, after a pause, where accepting is suspended.
+    /// Waits for connections, signals, or the next second. Returns the numbers of the sockets with
+    /// waiting connections. While accepting is suspended, returns all sockets after a pause.
     fn wait(&self) -> Vec<usize> {
         let mut waited = vec![
             PollFd::new(&self.signals, PollFlags::IN),
@@ -147,7 +147,7 @@ impl Listener {
         sockets.filter(|(waited, _)| !waited.revents().is_empty()).map(|(_, at)| at).collect()
     }
 
-    /// Accepts those who wait on a socket, up to a bound.
+    /// Accepts the connections that wait on a socket, up to a limit.
     fn accept(&mut self, socket: usize) {
         for _ in 0..ACCEPTED_MAX {
             match self.accept_one(socket) {
@@ -191,18 +191,18 @@ impl Listener {
     fn reject(&self, socket: &OwnedFd, is_tls: bool) {
         self.counters.bump(Counter::ConnectionsRejected);
         if is_tls {
-            // To say it would take a handshake.
+            // An error response over TLS would need a handshake.
             return;
         }
         let mut words = Vec::new();
         let error = ServerError::TooManyConnections.into();
         render::response(&mut words, &error);
-        // Who does not hear it sees the connection close.
+        // If the send fails, the peer still sees the connection close.
         let _ = send(socket.as_fd(), &words, SendFlags::NOSIGNAL);
     }
 
-    /// Stops accepting: connections wait in the kernel, and the listener looks again after a pause, so that
-    /// it does not spin on what it cannot accept.
+    /// Suspends accepting: connections wait in the kernel, and the listener retries after a pause,
+    /// so that it does not spin.
     fn suspend(&mut self, why: &str) {
         if self.suspended.is_none() {
             self.server.log.event(format_args!("no more connections are accepted: {why}"));
@@ -221,14 +221,15 @@ impl Listener {
     }
 }
 
-/// Time moves also where nobody connects.
+/// The clock advances also while no connection arrives.
 const TIMEOUT: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
-/// How often the listener looks whether it can accept again.
+/// How often the listener retries while accepting is suspended.
 const SUSPENDED_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
-/// How often the listener looks whether all connections are gone, when another process serves.
+/// How often the listener checks whether all connections are closed after a successor has taken
+/// over.
 const RETIRED_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// So many connections are accepted from one socket before the others are looked at.
+/// How many connections are accepted from one socket before the others get their turn.
 const ACCEPTED_MAX: usize = 64;

@@ -1,23 +1,24 @@
-//! What is answered: bytes, and pieces of large values among them that are sent from where they are.
+//! The output of a session: bytes, and pieces of large values among them that are sent from the
+//! cache's memory.
 
 use larder::Piece;
 
-/// The output of a turn. It is written by a session, then sent, in one part or in several.
+/// The output of a turn. A session writes it; a connection sends it in one part or in several.
 #[derive(Debug, Default)]
 pub struct Output {
-    /// All of it but the pieces.
+    /// The output without the pieces.
     pub(crate) bytes: Vec<u8>,
-    /// Boxed: most answers have none, and are moved often.
+    /// Boxed: most outputs have no pieces, and outputs are moved often.
     pieces: Option<Box<Pieces>>,
     sent_bytes: usize,
 }
 
 #[derive(Debug, Default)]
 struct Pieces {
-    /// Each with the place in the output's bytes that it stands before, in order.
+    /// Each piece with the position in the output's bytes before which it stands, in order.
     places: Vec<(usize, Piece)>,
     bytes: usize,
-    /// Of those that had to be copied.
+    /// Length of the pieces that had to be copied.
     copied_bytes: usize,
 }
 
@@ -28,23 +29,23 @@ impl Pieces {
 }
 
 impl Output {
-    /// Is there nothing in it?
+    /// True if the output is empty.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty() && self.pieces.is_none()
     }
 
-    /// How long it is.
+    /// Returns the length in bytes.
     pub fn len(&self) -> usize {
         self.bytes.len() + self.pieces.as_ref().map_or(0, |pieces| pieces.bytes)
     }
 
-    /// Empties it. The memory is kept.
+    /// Empties the output. Its memory is kept.
     pub fn clear(&mut self) {
         self.bytes.clear();
         (self.pieces, self.sent_bytes) = (None, 0);
     }
 
-    /// Appends a piece of a value, which it keeps until it is sent.
+    /// Appends a piece of a value. The output keeps the piece until it is sent.
     pub(crate) fn push_piece(&mut self, piece: Piece) {
         let pieces = self.pieces.get_or_insert_default();
         pieces.bytes += piece.len();
@@ -52,7 +53,8 @@ impl Output {
         pieces.places.push((self.bytes.len(), piece));
     }
 
-    /// Is it so much that it should be sent before there is more? `bytes_max` is for what is not sent from where it is.
+    /// True if the output should be sent before more is appended. `bytes_max` limits the bytes that
+    /// are not sent from the cache's memory.
     #[inline]
     pub(crate) fn is_full(&self, bytes_max: usize) -> bool {
         self.bytes.len() >= bytes_max
@@ -61,19 +63,19 @@ impl Output {
             })
     }
 
-    /// Are there none but its bytes, so that what is left of it is [`Self::rest`]?
+    /// True if the output has no pieces, so that the unsent part is [`Self::rest`].
     #[inline]
     pub(crate) fn is_whole(&self) -> bool {
         self.pieces.is_none()
     }
 
-    /// What is left of its bytes where there are no pieces.
+    /// Returns the unsent bytes of an output without pieces.
     #[inline]
     pub(crate) fn rest(&self) -> &[u8] {
         self.bytes.get(self.sent_bytes..).unwrap_or_default()
     }
 
-    /// What is left of it, in order.
+    /// Returns the unsent parts in order.
     pub fn parts(&self) -> impl Iterator<Item = &[u8]> {
         let places = self.pieces.as_ref().map_or(&[][..], |pieces| &pieces.places);
         let ends = places.iter().map(|(at, piece)| (*at, &**piece));
@@ -91,18 +93,18 @@ impl Output {
         })
     }
 
-    /// So many bytes more of it have been sent.
+    /// Records that `bytes` more have been sent.
     pub(crate) fn note_sent(&mut self, bytes: usize) {
         self.sent_bytes += bytes;
     }
 
-    /// Is nothing left of it?
+    /// True if everything has been sent.
     #[inline]
     pub(crate) fn is_sent(&self) -> bool {
         self.sent_bytes >= self.len()
     }
 
-    /// The memory it owns beyond its own size, in bytes.
+    /// Returns the memory that the output owns beyond its own size, in bytes.
     pub(crate) fn held_bytes(&self) -> usize {
         let held = |pieces: &Pieces| {
             pieces.places.capacity() * size_of::<(usize, Piece)>() + pieces.copied_bytes
@@ -110,8 +112,8 @@ impl Output {
         self.bytes.capacity() + self.pieces.as_ref().map_or(0, |pieces| held(pieces))
     }
 
-    /// Lets go of memory that it does not need to keep what is left of it, if that is much. To be called when the
-    /// socket does not take all of it.
+    /// Frees memory that the unsent rest does not need, if that is much. Called when the socket
+    /// does not accept all of the output.
     pub(crate) fn compact(&mut self) {
         let rest_bytes = self.rest().len();
         let spare_bytes = self.bytes.capacity() - rest_bytes.min(self.bytes.capacity());
@@ -121,7 +123,7 @@ impl Output {
         }
     }
 
-    /// The vector that it was written to.
+    /// Returns the vector that the output was written to.
     pub(crate) fn into_vec(self) -> Vec<u8> {
         self.bytes
     }
@@ -134,13 +136,13 @@ impl From<Vec<u8>> for Output {
     }
 }
 
-/// Less memory than this is not worth a copy of the rest.
+/// Less spare memory than this does not justify a copy of the rest.
 const SPARE_BYTES_MAX: usize = 1024;
 
-/// So many pieces are sent at once: the system takes a few hundred parts.
+/// How many pieces are sent at once: the system accepts a few hundred parts.
 const PIECES_MAX: usize = 64;
 
-/// With so much in pieces the others should have their turn.
+/// With this many bytes in pieces, other connections get their turn first.
 const PIECES_BYTES_HIGH: usize = 1024 * 1024;
 
 #[cfg(test)]
@@ -149,7 +151,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// An output with a value among its bytes, and the cache where that is.
+    /// Returns an output with a value among its bytes, and the cache that holds the value.
     pub(crate) fn output_with_value(head: &[u8], value: &[u8], tail: &[u8]) -> (Output, Cache) {
         let cache = Cache::builder().memory_bytes(16 << 20).open().unwrap();
         cache.set(b"k", value, None).unwrap();

@@ -1,4 +1,4 @@
-//! Waiting for what happens on descriptors: by epoll, or by an io_uring that receives and sends besides.
+//! Waiting for events of descriptors: with epoll, or with an io_uring that also receives and sends.
 
 use std::fmt;
 use std::io;
@@ -14,27 +14,29 @@ use crate::net::connections::Token;
 use crate::net::output::Output;
 use crate::net::ring::{Arrival, KEY_MAX, Lent, Reception, Ring};
 
-/// What a worker waits with.
+/// The event source of a worker.
 #[derive(Debug)]
 pub(crate) enum Poller {
     Epoll(OwnedFd),
     Ring(Box<Ring>),
 }
 
-/// Something that happened.
+/// An event.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// The descriptor with this key is ready, for this. Has the ring, where it is one that waits, to be asked again?
+    /// The descriptor with this key is ready, with these flags. The last field is true if the poll
+    /// of a ring is over and must be started again.
     Ready(u64, EventFlags, bool),
-    /// Bytes have come for a connection.
+    /// Bytes have arrived for a connection.
     Received(Token, Lent),
-    /// Nothing more will be received for a connection before that is asked for again; why that is so.
+    /// The receive of a connection has ended, for this reason; it must be started again for more
+    /// input.
     Ended(Token, Reception),
-    /// A send is over: the answer, and how many bytes of it were sent this time.
+    /// A send is complete: the output, and how many of its bytes were sent this time.
     Sent(Token, Output, Result<usize, Errno>),
-    /// So many bytes have come for a connection, and are where they were to be received.
+    /// A direct receive is complete: its buffer, and how many bytes arrived.
     DirectDone(Token, Box<Arrival>, Result<usize, Errno>),
-    /// The socket of a connection that is over is closed; the number of its descriptor.
+    /// The socket of a connection that is over has been closed; the number of its descriptor.
     Closed(i32),
 }
 
@@ -43,10 +45,11 @@ pub(crate) enum Event {
 pub(crate) struct NoRing(io::Error);
 
 impl Poller {
-    /// What the option asks for; with [`Io::Auto`] a ring where that can be had, and why not where it cannot.
+    /// Creates the poller that the option asks for. With [`Io::Auto`] this is a ring if the system
+    /// allows one; otherwise also returns the reason.
     ///
     /// # Errors
-    /// There is not what was asked for.
+    /// The requested poller is not available.
     pub(crate) fn new(io: Io) -> io::Result<(Self, Option<NoRing>)> {
         if io != Io::Epoll {
             match Ring::new() {
@@ -62,7 +65,7 @@ impl Poller {
         Ok(Self::Epoll(epoll::create(epoll::CreateFlags::CLOEXEC)?))
     }
 
-    /// Makes the calling thread the one that waits.
+    /// Binds the poller to the calling thread, which will wait with it.
     ///
     /// # Errors
     /// The system's.
@@ -73,7 +76,7 @@ impl Poller {
         }
     }
 
-    /// The ring, if there is one.
+    /// Returns the ring, if there is one.
     pub(crate) fn ring(&mut self) -> Option<&mut Ring> {
         match self {
             Self::Epoll(_) => None,
@@ -81,8 +84,8 @@ impl Poller {
         }
     }
 
-    /// Waits until a descriptor that other workers wait for, too, has something to read. One of those that wait is
-    /// woken each time. `key` tells it from connections.
+    /// Waits until a descriptor that is shared with other workers is readable. Each event wakes one
+    /// of the waiting workers. `key` distinguishes the descriptor from connections.
     ///
     /// # Errors
     /// The system's.
@@ -98,7 +101,7 @@ impl Poller {
         }
     }
 
-    /// After an event of [`Self::watch`]: waits on.
+    /// Continues a [`Self::watch`] after an event.
     pub(crate) fn watch_on(&mut self, descriptor: &impl AsFd, key: u64) {
         if let Self::Ring(ring) = self {
             ring.poll(descriptor.as_fd(), key, SHARED);
@@ -108,13 +111,14 @@ impl Poller {
     /// Ends a [`Self::watch`].
     pub(crate) fn stop_watching(&mut self, descriptor: &impl AsFd, key: u64) {
         match self {
-            // It is watched, so this cannot fail.
+            // It is registered, so this cannot fail.
             Self::Epoll(epoll) => drop(epoll::delete(epoll, descriptor)),
             Self::Ring(ring) => ring.stop_polling(key),
         }
     }
 
-    /// Waits for an event of a connection, which waited for `before`, or for nothing yet.
+    /// Waits for an event of a connection. `before` is the event it waited for until now, empty at
+    /// first.
     ///
     /// # Errors
     /// The system's.
@@ -148,7 +152,7 @@ impl Poller {
         Ok(())
     }
 
-    /// Waits until something has happened, at most for so long.
+    /// Waits for events, until the timeout if there is one.
     ///
     /// # Errors
     /// The system's.
@@ -182,11 +186,11 @@ impl fmt::Display for NoRing {
     }
 }
 
-/// The highest key there is. Tokens are far from it.
+/// The highest key. Tokens are far below it.
 pub(crate) const LAST_KEY: u64 = KEY_MAX;
 
-/// How workers wait for what one of them will take.
+/// How workers wait for an event that one of them takes.
 const SHARED: EventFlags = EventFlags::IN.union(EventFlags::EXCLUSIVE);
 
-/// So many connections have a turn before the worker looks for others.
+/// How many connections get a turn before the worker polls again.
 const EVENTS_MAX: usize = 256;

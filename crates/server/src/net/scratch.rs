@@ -5,21 +5,21 @@ use std::ops::Range;
 use crate::net::output::Output;
 use crate::tls::Records;
 
-/// Input and output of the turns that are under way.
+/// Input and output of the turns in progress.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     pub(crate) input: Box<[u8]>,
-    /// Of one datagram at a time.
+    /// The output for one datagram at a time.
     pub(crate) output: Output,
-    /// Empty ones, for the outputs of turns.
+    /// Empty vectors for the outputs of turns.
     outputs: Vec<Vec<u8>>,
-    /// What TLS makes of both.
+    /// Buffers for TLS records.
     pub(crate) records: Records,
     input_used_bytes: usize,
 }
 
 impl Scratch {
-    /// Buffers for a worker.
+    /// Allocates the buffers of a worker.
     pub(crate) fn new(records: Records) -> Self {
         Self {
             input: vec![0; INPUT_BYTES].into(),
@@ -30,12 +30,12 @@ impl Scratch {
         }
     }
 
-    /// Is there less room for input than a turn should have?
+    /// True if less room for input is left than a turn needs.
     pub(crate) fn is_full(&self) -> bool {
         INPUT_BYTES - self.input_used_bytes < RECEIVED_BYTES_MAX
     }
 
-    /// The room for the input of a turn, and the buffers for its records.
+    /// Returns the free room for the input of a turn, and the buffers for its records.
     pub(crate) fn input_room(&mut self) -> (&mut [u8], &mut Records) {
         let room = &mut self.input[self.input_used_bytes..];
         let bytes = room.len().min(RECEIVED_BYTES_MAX);
@@ -49,24 +49,25 @@ impl Scratch {
         start..self.input_used_bytes
     }
 
-    /// The input of all turns has been executed.
+    /// Frees the input room; the input of all turns has been executed.
     pub(crate) fn clear_input(&mut self) {
         self.input_used_bytes = 0;
     }
 
-    /// The output of a datagram has been sent.
+    /// Empties the output after a datagram's response has been sent.
     pub(crate) fn clear_output(&mut self) {
         self.output.clear();
         self.output.bytes.shrink_to(OUTPUT_KEPT_BYTES_MAX);
     }
 
-    /// An empty output for a turn.
+    /// Returns an empty output for a turn.
     #[inline]
     pub(crate) fn take_output(&mut self) -> Output {
         self.outputs.pop().unwrap_or_else(|| Vec::with_capacity(OUTPUT_BYTES_MIN)).into()
     }
 
-    /// It has been sent, or given away, which leaves nothing to keep. The one used last is the next to be used.
+    /// Takes back the memory of an output that has been sent or given away. The last one returned
+    /// is reused first.
     #[inline]
     pub(crate) fn give_output(&mut self, output: Output) {
         let mut bytes = output.into_vec();
@@ -78,21 +79,21 @@ impl Scratch {
     }
 }
 
-/// So much is received and executed in one turn.
+/// Maximum input received and executed in one turn, in bytes.
 pub(crate) const RECEIVED_BYTES_MAX: usize = 64 * 1024;
 
-/// Input of all turns that are under way at the same time.
+/// Room for the input of all turns in progress at the same time.
 const INPUT_BYTES: usize = 2 * RECEIVED_BYTES_MAX;
 
-/// An output begins with so much room.
+/// Initial capacity of an output.
 const OUTPUT_BYTES_MIN: usize = 4 * 1024;
 
-/// A larger one is not kept: small answers that a peer does not take count with all of their vectors, which are little
-/// more than what every connection may hold, then.
+/// A larger output is not kept. Small responses that a peer does not take count with the capacity
+/// of their vectors, so this must stay close to every connection's allowance.
 const OUTPUT_BYTES_MAX: usize = 32 * 1024;
 
-/// So many empty outputs are kept.
+/// How many empty outputs are kept.
 const OUTPUTS_MAX: usize = 64;
 
-/// The memory for the output of datagrams that is kept between turns.
+/// Memory for the output of datagrams that is kept between turns.
 const OUTPUT_KEPT_BYTES_MAX: usize = 512 * 1024;

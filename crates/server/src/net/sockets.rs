@@ -1,4 +1,4 @@
-//! Opening the sockets that connections come in on.
+//! Opens the listening sockets.
 
 use std::env;
 use std::ffi::OsString;
@@ -19,15 +19,15 @@ use crate::net::datagrams::Datagrams;
 use crate::net::worker::inbox::Transport;
 use crate::process::failure::{EXIT_OS, Failure};
 
-/// A socket that is listened on.
+/// A listening socket.
 #[derive(Debug)]
 pub(crate) struct Socket {
     pub(crate) descriptor: OwnedFd,
     pub(crate) transport: Transport,
     pub(crate) address: Address,
-    /// What TLS asks of those who connect; `None`: there is no TLS.
+    /// Whether TLS requires client certificates; `None` without TLS.
     pub(crate) client_certificates: Option<ClientCertificates>,
-    /// The protocol of those who connect.
+    /// The protocol of its connections.
     pub(crate) protocol: Protocol,
 }
 
@@ -47,7 +47,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// Opens every socket that the options name.
+/// Opens every listening socket that the options name.
 pub(crate) fn open(options: &Options) -> Result<Vec<Socket>, Failure> {
     if let Some(path) = &options.unix_socket {
         let opened = open_unix(path, options);
@@ -82,7 +82,7 @@ fn cannot_listen(address: &dyn fmt::Display, error: &io::Error) -> Failure {
     Failure::new(EXIT_OS, format_args!("cannot listen on {address}: {error}"))
 }
 
-/// Binds all addresses that the one of an option stands for. A machine may do without IPv6.
+/// Binds all addresses that an option's address stands for. A machine without IPv6 is fine.
 fn bind_each(
     at: &ListenAt,
     mut bind: impl FnMut(SocketAddr) -> io::Result<()>,
@@ -98,10 +98,11 @@ fn bind_each(
     Ok(())
 }
 
-/// All addresses that the one of an option stands for. Every address of the machine is one of IPv4 and one of IPv6.
+/// Returns all addresses that an option's address stands for. The wildcard stands for one address
+/// of IPv4 and one of IPv6.
 ///
 /// # Errors
-/// Its name cannot be looked up.
+/// The name cannot be looked up.
 pub(crate) fn addresses(at: &ListenAt) -> Result<Vec<SocketAddr>, Failure> {
     let Some(host) = &at.host else {
         let all = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
@@ -132,7 +133,7 @@ fn open_tcp(address: SocketAddr, at: &ListenAt, options: &Options) -> io::Result
         socket.set_only_v6(true)?;
     }
     socket.set_reuse_address(true)?;
-    // Accepted sockets inherit these two.
+    // Accepted sockets inherit these two options.
     socket.set_keepalive(true)?;
     socket.set_tcp_nodelay(true)?;
     socket.bind(&address.into())?;
@@ -147,8 +148,8 @@ fn open_tcp(address: SocketAddr, at: &ListenAt, options: &Options) -> io::Result
     })
 }
 
-/// Listens on a path. A socket that is left there from an earlier run is removed; anything else stays and
-/// is an error.
+/// Listens on a path. A stale socket from an earlier run is removed; any other file stays and is an
+/// error.
 fn open_unix(path: &Path, options: &Options) -> io::Result<Socket> {
     if fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
         fs::remove_file(path)?;
@@ -156,8 +157,8 @@ fn open_unix(path: &Path, options: &Options) -> io::Result<Socket> {
     let kind = Type::STREAM.nonblocking().cloexec();
     let socket = socket2::Socket::new(Domain::UNIX, kind, None)?;
     let address = SockAddr::unix(path)?;
-    // The permissions must be right from the moment the path exists; and who sees the path connects, so nothing comes
-    // between the two.
+    // The permissions must be right from the moment the path exists, and a client that sees the
+    // path may connect at once; so nothing happens between bind and listen.
     let before = umask(Mode::from_raw_mode(!options.unix_mask & 0o777));
     let listens = socket.bind(&address).and_then(|()| socket.listen(backlog(options)));
     umask(before);
@@ -175,8 +176,8 @@ fn backlog(options: &Options) -> i32 {
     i32::try_from(options.backlog).unwrap_or(i32::MAX)
 }
 
-/// Writes the ports to the file that the environment names, if it does: for tests that let the system
-/// choose a port. The file appears whole.
+/// Writes the ports to the file that the environment names, if it does: for tests that let the
+/// system choose a port. The file is replaced as a whole.
 pub(crate) fn write_ports(sockets: &[Socket], datagrams: &[Datagrams]) -> Result<(), Failure> {
     if sockets.iter().any(|socket| socket.transport == Transport::Unix) {
         return Ok(());
@@ -200,10 +201,10 @@ pub(crate) fn write_ports(sockets: &[Socket], datagrams: &[Datagrams]) -> Result
     })
 }
 
-/// As much as the system allows: long answers by UDP are many datagrams at once.
+/// As much as the system allows: a long UDP response is many datagrams at once.
 pub(crate) const SEND_BUFFER_BYTES: usize = 16 * 1024 * 1024;
 
-/// Writes a file under a name of its own first, so that nobody reads half of it.
+/// Writes a file under a temporary name first, so that readers never see half of it.
 pub(crate) fn write_whole(path: &Path, suffix: &str, text: &str) -> io::Result<()> {
     let mut unfinished = OsString::from(path);
     unfinished.push(suffix);

@@ -1,4 +1,4 @@
-//! A connection: a socket, the session on it, and the bytes that wait on either side.
+//! A connection: a socket, its session, and the bytes that wait on either side.
 
 mod uring;
 
@@ -32,58 +32,61 @@ use crate::tls::{INCOMING_BYTES_MAX, Received, Records, Tls};
 use uring::UringIo;
 pub(crate) use uring::{Extent, Taken};
 
-/// A connection. While it waits for a command it owns nothing but its socket and itself.
+/// A connection. While it waits for a command it owns only its socket and this struct.
 #[derive(Debug)]
 pub(crate) struct Connection {
     socket: OwnedFd,
-    /// Between the socket and the session, where there is TLS.
+    /// The TLS layer between the socket and the session; `None` without TLS.
     tls: Option<Box<Tls>>,
     transport: Transport,
     session: Session,
     next: Next,
-    /// Input that the session has not used up.
+    /// Input that the session has not consumed.
     input: Backlog,
-    /// Output that the socket did not take as a whole. While there is any the connection is not read.
+    /// Output that the socket did not accept. While there is any, the connection does not read.
     output: Output,
     holding: Holding,
-    /// When it last got on: with a command, with a value, with an answer. Bytes that are no command yet do not
-    /// count, nor does a handshake.
+    /// The second of the last progress: a command, a part of a value or a response. Bytes of an
+    /// incomplete command and handshakes do not count.
     active: Second,
-    /// On which that is noted where it changes, and what it is at.
+    /// `stats conns` entry; mirrors `active` and `stage`.
     conn_stats: Arc<ConnStats>,
     stage: Stage,
-    /// Where bytes come and go without its doing; else it receives and sends by itself when the socket is ready.
+    /// io_uring state; `None` under epoll, where the connection itself receives and sends when its
+    /// socket is ready.
     uring: Option<UringIo>,
-    /// May there be something to receive? False once a receive has brought less than it could have. Where it is
-    /// ringed: has come what the session has not seen?
+    /// True if the socket may have more input. False once a receive has returned less than it had
+    /// room for. With io_uring: true if bytes have arrived that the session has not seen.
     may_receive: bool,
-    /// Has the peer said that it will send no more? Then a receive is due until it says so too.
+    /// True if the peer has announced that it sends no more. Then the connection receives until the
+    /// end.
     peer_is_done: bool,
-    /// Has the peer closed its side?
+    /// True if the peer has closed its side.
     has_left: bool,
-    /// What its worker is woken for. The worker keeps this and the next field.
+    /// The events that the worker waits for on this socket. The worker maintains this field and the
+    /// next one.
     pub(crate) awaited: EventFlags,
-    /// Does it wait for another turn, not for an event?
+    /// True if the connection waits for another turn rather than for an event.
     pub(crate) is_ready: bool,
     /// True if it waits for a buffer of the ring.
     pub(crate) is_starved: bool,
-    /// Has a turn of its begun, with its input? A second one would come in between.
+    /// True if a turn with input has begun. A second turn would execute input out of order.
     pub(crate) has_turn: bool,
 }
 
-/// How a turn began.
+/// The start of a turn.
 #[derive(Debug)]
 pub(crate) enum Begun {
     /// There is input to execute.
     Ready(Input),
-    /// That was all.
+    /// The turn is over already.
     Over(Outcome),
 }
 
-/// Where a turn's input is.
+/// Where the input of a turn is.
 #[derive(Debug)]
 pub(crate) enum Input {
-    /// Here in the scratch.
+    /// In this range of the scratch.
     Scratch(Range<usize>),
     /// In a buffer of the ring.
     Lent(Lent),
@@ -91,32 +94,32 @@ pub(crate) enum Input {
     Backlog,
 }
 
-/// How a turn ended.
+/// The end of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// There is nothing to do before more input comes.
+    /// Wait for input.
     AwaitInput,
-    /// There is nothing to do before the peer takes its output.
+    /// Wait until the peer takes its output.
     AwaitOutput,
-    /// There is nothing to do before there is something to show.
+    /// Wait for watch lines to send.
     AwaitLines,
-    /// It can go on at once, when the others have had their turn.
+    /// Continue at once, after the other connections' turns.
     Again,
-    /// It is to be closed.
+    /// Close the connection.
     Close,
 }
 
-/// What bounds a turn.
+/// The limits of a turn.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TurnLimits {
     /// True if other connections wait for their turn.
     pub(crate) contended: bool,
-    /// Keys of lists that are looked up.
+    /// How many keys of lists the turn may look up.
     pub(crate) keys_max: usize,
     pub(crate) allotment: Allotment,
 }
 
-/// The peer is gone, or the connection must go.
+/// The peer is gone, or the connection must be closed.
 struct Broken;
 
 impl Connection {
@@ -161,14 +164,14 @@ impl Connection {
         }
     }
 
-    /// Something happened on the socket.
+    /// Handles a readiness event of the socket.
     pub(crate) fn observer(&mut self, event: EventFlags) {
         self.may_receive = true;
         self.peer_is_done |=
             event.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
     }
 
-    /// Begins a turn: sends what waits, and receives once.
+    /// Begins a turn: sends the waiting output, and receives once.
     pub(crate) fn begin_turn(
         &mut self,
         executor: &Executor,
@@ -193,7 +196,7 @@ impl Connection {
             if self.has_unsent() {
                 return Ok(Begun::Over(Outcome::AwaitOutput));
             }
-            // There may be no turn that would report it for a long time.
+            // The next turn, which would report it, may be far off.
             self.report_holding(executor);
             self.note_stage();
         }
@@ -211,13 +214,13 @@ impl Connection {
                 Ok(Begun::Over(if self.has_unsent() {
                     Outcome::AwaitOutput
                 } else if self.may_receive {
-                    // Records with nothing in them for the session may come for ever.
+                    // A peer may send records without data for the session forever.
                     Outcome::Again
                 } else {
                     Outcome::AwaitInput
                 }))
             }
-            // Input means nothing any more, but that the peer is gone.
+            // A watching connection ignores its input, except for its end.
             Next::Lines if self.may_receive => {
                 let input = self.receive(executor, scratch)?;
                 Ok(Begun::Ready(input.unwrap_or(Input::Backlog)))
@@ -229,10 +232,10 @@ impl Connection {
         }
     }
 
-    /// Receives what there is, up to a bound; `None`: there was nothing.
+    /// Receives input up to a limit; returns `None` if there was none.
     ///
-    /// It goes to the scratch. Only the beginning of a line too long to be copied each time is extended where
-    /// it is.
+    /// Input goes to the scratch. Only the beginning of a line that is too long to be copied each
+    /// time stays in the backlog, which is then extended in place.
     fn receive(
         &mut self,
         executor: &Executor,
@@ -244,7 +247,7 @@ impl Connection {
         let (received, input) = if waiting.len() <= COPIED_BYTES_MAX {
             let (room, records) = scratch.input_room();
             let (front, room) = room.split_at_mut(waiting.len());
-            // Of a record all has to come before any of it is of use.
+            // A record is useful only once it is complete.
             let part_bytes = self.tls.as_ref().map_or(0, |tls| tls.incoming_bytes());
             let room_bytes = room.len().min(bytes_max + part_bytes);
             let room = &mut room[..room_bytes];
@@ -303,7 +306,8 @@ impl Connection {
         }
     }
 
-    /// The keys of the first commands of a turn's input, which is `received` or, where `None`, in the backlog.
+    /// Returns the keys of the first commands of a turn's input. The input is `received`, or the
+    /// backlog if that is `None`.
     pub(crate) fn keys_ahead<'a>(
         &'a self,
         received: Option<&'a [u8]>,
@@ -312,12 +316,12 @@ impl Connection {
         self.session.keys_ahead(bytes).take(KEYS_AHEAD_MAX)
     }
 
-    /// The middle of a turn: lets the session work on the input, which is `received` or, where `None`, in the backlog.
-    /// Its output is appended to `out`; input that it leaves is kept.
+    /// Runs the middle part of a turn: the session executes the input. The input is `received`, or
+    /// the backlog if that is `None`. Output is appended to `out`; unconsumed input is kept.
     ///
-    /// At most [`Options::commands_per_turn_max`](larder_options::Options) commands if others wait; alone it
-    /// goes on as long as there is input, up to what one receive can bring. It stops where there is as much
-    /// output as the connection may have waiting.
+    /// If others wait, executes at most [`Options::commands_per_turn_max`](larder_options::Options)
+    /// commands. A connection that is alone continues while it has input, up to the length of one
+    /// receive. Stops once the output has the length that the connection may have waiting.
     pub(crate) fn execute(
         &mut self,
         executor: &Executor,
@@ -355,7 +359,7 @@ impl Connection {
         if received.is_none() {
             backlog.use_up(consumed);
         } else if consumed < bytes.len() {
-            // What came meanwhile stands behind it.
+            // Input that arrived in the meantime comes after it.
             self.input.push(&bytes[consumed..]);
             self.input.push(backlog.waiting());
             return;
@@ -363,7 +367,7 @@ impl Connection {
         self.input = backlog;
     }
 
-    /// Ends a turn: sends its output. If the socket does not take all of it, it is taken from there, and kept.
+    /// Ends a turn: sends its output. Takes over output that the socket does not accept.
     pub(crate) fn end_turn(
         &mut self,
         executor: &Executor,
@@ -398,8 +402,9 @@ impl Connection {
         }
     }
 
-    /// Gives the peer the cache's memory, if it is to have that and has got everything before. Who has so much to read
-    /// that there is no room for it is not waited for.
+    /// Sends the region's descriptor to the peer, if it asked for it and has received all earlier
+    /// output. Returns an error if the socket has no room for it: the connection does not wait for
+    /// such a peer.
     #[inline]
     fn pass_region_if_due(&mut self, executor: &Executor) -> Result<(), Broken> {
         if self.next == Next::Region && !self.has_unsent() {
@@ -418,7 +423,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends output; what the socket does not take as a whole is kept.
+    /// Sends output; keeps the rest that the socket does not accept.
     fn send(
         &mut self,
         executor: &Executor,
@@ -445,14 +450,14 @@ impl Connection {
         Ok(())
     }
 
-    /// Is there anything that the socket did not take?
+    /// True if there is output that the socket has not accepted.
     fn has_unsent(&self) -> bool {
         !self.output.is_empty()
             || self.tls.as_ref().is_some_and(|tls| tls.has_unsent())
             || self.uring.is_some_and(|uring| uring.sending_bytes > 0)
     }
 
-    /// Reports to the budget what the connection holds now.
+    /// Reports the held bytes to the budget.
     fn report_holding(&mut self, executor: &Executor) {
         let mut input_bytes = self.input.held_bytes() + self.session.held_bytes();
         let mut output_bytes = self.output.held_bytes();
@@ -467,7 +472,8 @@ impl Connection {
         self.holding.change(budget, counters, input_bytes, output_bytes);
     }
 
-    /// What it takes of the budget, in bytes, if it has made no progress for `idle_secs`; else 0.
+    /// Returns the bytes that count against the budget if the connection has made no progress for
+    /// `idle_secs`, otherwise 0.
     pub(crate) fn idle_bytes(&self, now: Second, idle_secs: Second) -> u64 {
         match now.saturating_sub(self.active) >= idle_secs {
             true => self.holding.beyond_allowance(),
@@ -475,8 +481,8 @@ impl Connection {
         }
     }
 
-    /// Counts that it is closed for the memory that it holds, and reports that to a peer that has got all of
-    /// its answers.
+    /// Counts that the connection is closed because of the memory it holds, and sends an error to a
+    /// peer that has received all of its responses.
     pub(crate) fn give_up(&mut self, executor: &Executor, records: &mut Records) {
         executor.counters().bump(match self.holding.is_mostly_output() {
             true => Counter::ResponseOom,
@@ -491,8 +497,8 @@ impl Connection {
         }
     }
 
-    /// Tells the peer, if it has got everything, and the budget that the connection is gone. Gives the socket, which is
-    /// still to be closed: a ring may have operations on it.
+    /// Releases the connection's share of the budget, and sends a TLS close to a peer that has
+    /// received everything. Returns the socket, still open: a ring may have operations on it.
     pub(crate) fn end(mut self, executor: &Executor) -> HangUp {
         if let (Some(tls), true) = (&mut self.tls, self.output.is_empty()) {
             tls.say_goodbye(&self.socket);
@@ -501,24 +507,24 @@ impl Connection {
         HangUp::new(self.socket, self.has_left)
     }
 
-    /// Has it not got on for longer than `idle_secs`? Only ever so over TCP.
+    /// True if a TCP connection has made no progress for longer than `idle_secs`.
     pub(crate) fn is_idle(&self, now: Second, idle_secs: Second) -> bool {
         self.transport == Transport::Tcp
             && self.next != Next::Lines
             && now.saturating_sub(self.active) > idle_secs
     }
 
-    /// The peer's address, where it has one and is still there.
+    /// Returns the peer's address, or `None` if it has no address or is gone.
     pub(crate) fn peer(&self) -> Option<SocketAddr> {
         getpeername(&self.socket).ok()??.try_into().ok()
     }
 
-    /// Why it is over, if nobody else has ended it.
+    /// Returns why the connection is over, unless the server closes it.
     pub(crate) fn closing(&self) -> Closing {
         if self.has_left || self.session.has_quit() { Closing::Normal } else { Closing::Error }
     }
 
-    /// The entry's line is touched where the second is another one, not for each turn.
+    /// Writes the shared entry only when the second changes, not in each turn.
     fn note_active(&mut self, now: Second) {
         if self.active != now {
             self.active = now;
@@ -527,7 +533,7 @@ impl Connection {
     }
 
     fn note_stage(&mut self) {
-        // What a ring sends is there before anybody could look, most of the time.
+        // A ring's send usually completes before anything could read the stage.
         let is_sending = match &self.uring {
             None => self.has_unsent(),
             Some(uring) => uring.stuck_bytes > 0,
@@ -539,13 +545,13 @@ impl Connection {
         }
     }
 
-    /// Its name in the log.
+    /// Returns the id of the connection in the log.
     pub(crate) fn id(&self) -> i32 {
         self.socket.as_raw_fd()
     }
 }
 
-/// Sends of an output what the socket takes.
+/// Sends as much of an output as the socket accepts.
 fn try_send(
     socket: &OwnedFd,
     tls: &mut Option<Box<Tls>>,
@@ -579,21 +585,22 @@ impl AsFd for Connection {
     }
 }
 
-/// Edges: the worker is told once, not again and again until everything is received.
+/// Edge-triggered: epoll reports new input once, instead of again and again until everything is
+/// received.
 pub(crate) const AWAIT_INPUT: EventFlags =
     EventFlags::IN.union(EventFlags::RDHUP).union(EventFlags::ET);
 
-/// While output waits, input does not matter.
+/// While output waits, input is ignored.
 pub(crate) const AWAIT_OUTPUT: EventFlags = EventFlags::OUT;
 
-/// The beginning of a line, up to this length, is copied before what follows it.
+/// The beginning of a line up to this length is copied in front of the input that follows it.
 const COPIED_BYTES_MAX: usize = 4 * 1024;
 
-/// So many keys of a connection are prefetched in each turn.
+/// How many keys of a connection are prefetched in each turn.
 const KEYS_AHEAD_MAX: usize = 16;
 
-/// The least room there is for what follows a longer one.
+/// Minimum room for input behind the beginning of a longer line.
 const RECEIVED_BYTES_MIN: usize = 16 * 1024;
 
-/// The same with TLS, where what is received goes behind what is here of a record.
+/// The same with TLS, where received bytes are appended to an incomplete record.
 const RECORDS_BYTES_MIN: usize = INCOMING_BYTES_MAX + RECEIVED_BYTES_MIN;

@@ -1,4 +1,4 @@
-//! A connection for which a ring receives and sends: what has come is brought to it, what it answers is taken from it.
+//! The io_uring side of a connection: the ring delivers received bytes to it and sends its output.
 
 use larder_item::Second;
 use larder_stats::Counter;
@@ -11,57 +11,58 @@ use crate::net::scratch::{RECEIVED_BYTES_MAX, Scratch};
 use crate::session::Next;
 use crate::session::execute::Executor;
 
-/// What a ring does for a connection.
+/// The io_uring state of a connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct UringIo {
-    /// Does it receive?
+    /// True while a receive is in progress.
     pub(super) is_receiving: bool,
-    /// Has it been told to stop, or does that by itself?
+    /// True if the receive has been cancelled, or ends by itself.
     pub(super) is_stopping: bool,
-    /// True if it may receive more at once than while memory is short.
+    /// True if the receive may bring more at once than is allowed while memory is short.
     pub(super) receives_much: bool,
-    /// Does the peer wait for answers before it sends on? So nothing large comes unasked.
+    /// True if the peer waits for responses before it sends more, so that nothing large arrives
+    /// unrequested.
     pub(super) is_patient: bool,
-    /// Will there never be anything more to receive?
+    /// True if nothing more will be received.
     pub(super) is_over: bool,
-    /// Is that so because the connection broke?
+    /// True if the connection is over because of an error.
     pub(super) is_broken: bool,
-    /// The memory of what is being sent, in bytes.
+    /// Memory of the output that is being sent, in bytes.
     pub(super) sending_bytes: usize,
-    /// The same, where the socket did not take all of it at once.
+    /// The same, if the socket did not accept all of it at once.
     pub(super) stuck_bytes: usize,
 }
 
-/// How much a ring is to receive.
+/// How much the ring shall receive.
 #[derive(Debug)]
 pub(crate) enum Extent {
-    /// What comes next, up to this length. A client that sends without waiting for answers is held to what
-    /// may wait by that: else many of them at once bring more than all connections may hold.
+    /// The next bytes, up to this length. This limits a client that sends without waiting for
+    /// responses: otherwise many of them together would exceed the memory of all connections.
     Once(usize),
-    /// Whatever comes.
+    /// Any number of bytes, until cancelled.
     Any,
-    /// What belongs to a value, at its place.
+    /// A part of a value, received directly to its place.
     Value(Box<Arrival>),
 }
 
-/// What became of received bytes.
+/// What happens with received bytes.
 #[derive(Debug)]
 pub(crate) enum Taken {
     /// They are the input of a turn that begins.
     AsItIs,
-    /// With what waited before they are.
+    /// Together with the waiting bytes they are the input of a turn that begins.
     As(Input),
-    /// They wait.
+    /// They were appended to the backlog.
     Kept,
 }
 
 impl Connection {
-    /// Do its bytes come and go without its doing?
+    /// True if a ring receives and sends for the connection.
     pub(crate) fn is_uring(&self) -> bool {
         self.uring.is_some()
     }
 
-    /// Can its session go on as soon as something comes?
+    /// True if the session can continue as soon as input arrives.
     fn awaits_input(&self) -> bool {
         matches!(self.next, Next::Input | Next::Lines)
             && !self.has_turn
@@ -69,7 +70,7 @@ impl Connection {
             && !self.has_unsent()
     }
 
-    /// Is there room for more input, and is none received already?
+    /// True if there is room for more input, and no receive is in progress.
     pub(crate) fn can_receive(&self, is_tight: bool) -> bool {
         let Some(uring) = &self.uring else { return false };
         let held_bytes_max = match (is_tight, uring.is_patient) {
@@ -81,8 +82,9 @@ impl Connection {
         has_room && !uring.is_receiving && !uring.is_over
     }
 
-    /// Shall the ring be asked to receive for it? It is taken to be. Only what the session waits for may be any amount,
-    /// and not while memory is short (`is_tight`).
+    /// Decides what the ring shall receive for the connection, and marks the receive as started.
+    /// Only a session that waits for input may receive any number of bytes, and not while memory is
+    /// short (`is_tight`).
     pub(crate) fn begin_receiving(&mut self, is_tight: bool) -> Option<Extent> {
         if !self.can_receive(is_tight) {
             return None;
@@ -105,7 +107,8 @@ impl Connection {
         Some(if is_any { Extent::Any } else { Extent::Once(bytes_max) })
     }
 
-    /// Takes what a ring has received of a value to its place. True where there is something for the session to do.
+    /// Completes a direct receive of a part of a value. Returns true if the session has input to
+    /// execute.
     pub(crate) fn take_direct(
         &mut self,
         executor: &Executor,
@@ -125,7 +128,7 @@ impl Connection {
         !behind.is_empty()
     }
 
-    /// Takes what a ring has received for it.
+    /// Takes bytes that the ring has received.
     pub(crate) fn take_received(
         &mut self,
         executor: &Executor,
@@ -164,12 +167,13 @@ impl Connection {
         taken
     }
 
-    /// Does something come, as whatever comes, that had better come to its place?
+    /// True if the ring receives into buffers although a direct receive would be better.
     pub(crate) fn receives_too_little(&self) -> bool {
         self.session.awaits_much() && self.awaits_input()
     }
 
-    /// Is it better not to receive more, after something that has to wait or before what comes by itself?
+    /// Returns true if the receive in progress must be cancelled, because its input would have to
+    /// wait or because a direct receive is better; marks it as stopping.
     pub(crate) fn stops_receiving(&mut self) -> bool {
         self.uring.as_mut().is_some_and(|uring| {
             let stops = uring.is_receiving && !uring.is_stopping;
@@ -178,7 +182,8 @@ impl Connection {
         })
     }
 
-    /// True if the ring is to be asked again, for less: memory is short, and it may receive much.
+    /// Returns true if the receive in progress must be replaced by a smaller one because memory is
+    /// short; marks it as stopping.
     pub(crate) fn receives_less(&mut self) -> bool {
         self.uring.as_mut().is_some_and(|uring| {
             let stops = uring.is_receiving && uring.receives_much;
@@ -188,7 +193,7 @@ impl Connection {
         })
     }
 
-    /// A ring receives nothing more for it. True where there is nothing more to do, either.
+    /// Records that the receive has ended. Returns true if the connection has nothing more to do.
     pub(crate) fn note_reception(&mut self, reception: Reception) -> bool {
         let is_busy = self.has_unsent() || self.is_ready || self.may_receive;
         let Some(uring) = &mut self.uring else { return false };
@@ -196,7 +201,8 @@ impl Connection {
         uring.is_stopping = false;
         match reception {
             Reception::Paused | Reception::Starved => false,
-            // What has come before is executed first, also where nobody waits for the answer any more.
+            // Input that arrived before is executed first, even if the peer no longer waits for the
+            // response.
             Reception::Over | Reception::Broken => {
                 uring.is_over = true;
                 uring.is_broken = reception == Reception::Broken;
@@ -209,37 +215,37 @@ impl Connection {
         }
     }
 
-    /// Everything that had come has been executed, and there is no more.
+    /// Records that all input has been executed and the peer has closed its side.
     pub(super) fn note_left(&mut self) {
         self.has_left |= !self.uring.is_some_and(|uring| uring.is_broken);
     }
 
-    /// A ring sends for it, from so much memory.
+    /// Records that the ring sends an output of this memory size.
     pub(crate) fn note_sending(&mut self, bytes: usize) {
         if let Some(uring) = &mut self.uring {
             uring.sending_bytes = bytes;
         }
     }
 
-    /// A ring has sent so much for it.
+    /// Records that the ring has sent `bytes`.
     pub(crate) fn note_progress(&mut self, executor: &Executor, bytes: usize, now: Second) {
         executor.counters().add(Counter::WireBytesWritten, bytes as u64);
         self.note_active(now);
     }
 
-    /// What a ring sends for it is at the peer's, or on its way there.
+    /// Records that the ring's send is complete.
     pub(crate) fn note_sent(&mut self, executor: &Executor) {
         let Some(uring) = &mut self.uring else { return };
         let was_stuck = uring.stuck_bytes > 0;
         (uring.sending_bytes, uring.stuck_bytes) = (0, 0);
         if was_stuck {
-            // There may be no turn that would report it for a long time.
+            // The next turn, which would report it, may be far off.
             self.report_holding(executor);
             self.note_stage();
         }
     }
 
-    /// If what a ring sends for it was not taken at once: counts that as output that waits.
+    /// If the send in progress was not accepted at once, counts it as waiting output.
     pub(crate) fn note_stuck(&mut self, executor: &Executor) {
         let Some(uring) = &mut self.uring else { return };
         if uring.sending_bytes > 0 && uring.stuck_bytes == 0 {
@@ -249,12 +255,12 @@ impl Connection {
         }
     }
 
-    /// Has a ring seen the end of what comes?
+    /// True if the ring has seen the end of the input.
     pub(super) fn is_over(&self) -> bool {
         self.uring.is_some_and(|uring| uring.is_over)
     }
 
-    /// Where a ring sends and receives there is nothing to do but to look at what has come.
+    /// Begins a turn under io_uring, where the input has already been received.
     pub(super) fn try_begin_uring(&mut self, executor: &Executor) -> Result<Begun, Broken> {
         if self.has_unsent() {
             return Ok(Begun::Over(Outcome::AwaitOutput));

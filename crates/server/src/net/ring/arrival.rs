@@ -1,4 +1,4 @@
-//! A part of a value that the kernel receives to where it stays.
+//! Direct receive: the kernel receives a part of a value into its final place.
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -7,23 +7,25 @@ use std::{mem, ptr};
 use larder::DirectBuffer;
 use nix::libc;
 
-/// A part of a value that is received to where it stays, and what comes behind the value.
+/// The buffer of a direct receive: a part of a value at its final place, and the bytes behind the
+/// value.
 pub(crate) struct Arrival {
     direct_buffer: DirectBuffer,
     value_bytes: usize,
-    /// The kernel writes to it.
+    /// Written by the kernel.
     behind: UnsafeCell<[u8; BEHIND_BYTES]>,
     has_behind: bool,
-    /// Made when the kernel is told.
+    /// Filled in when the receive is submitted.
     header: libc::msghdr,
     parts: [libc::iovec; 2],
 }
 
-// SAFETY: what it points to belongs to no thread. `behind` is lent only to who has all of it.
+// SAFETY: the pointers belong to no thread. `behind` is lent only to the owner of the whole struct.
 unsafe impl Send for Arrival {}
 
 impl Arrival {
-    /// For the first `value_bytes` of the landing's room; with room for what comes behind where the value ends there.
+    /// Receives the first `value_bytes` of the direct buffer. If the value ends there, also
+    /// receives the bytes behind it.
     pub(crate) fn new(
         direct_buffer: DirectBuffer,
         value_bytes: usize,
@@ -41,7 +43,7 @@ impl Arrival {
         })
     }
 
-    /// The room, how many of the `bytes` received are in it, and those that came behind.
+    /// Returns the buffer, how many of the `bytes` received are in it, and the bytes behind them.
     pub(crate) fn into_parts(self: Box<Self>, bytes: usize) -> (DirectBuffer, usize, Vec<u8>) {
         let value_bytes = bytes.min(self.value_bytes);
         let Self { direct_buffer, behind, .. } = *self;
@@ -50,7 +52,8 @@ impl Arrival {
         (direct_buffer, value_bytes, behind.to_vec())
     }
 
-    /// What the kernel is to be told. All of it stays where it is while the box does.
+    /// Returns the message header for the kernel. Everything it points to stays in place while the
+    /// box exists.
     pub(super) fn header(&mut self) -> *mut libc::msghdr {
         if let Some((at, room_bytes)) = self.direct_buffer.room() {
             let iov_len = self.value_bytes.min(room_bytes);
@@ -71,5 +74,5 @@ impl fmt::Debug for Arrival {
     }
 }
 
-/// Room for what comes behind a value: the line end, and the beginning of what is sent with it.
+/// Room for the bytes behind a value: the line end, and the beginning of the next command.
 const BEHIND_BYTES: usize = 64;

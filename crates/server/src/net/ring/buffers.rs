@@ -1,4 +1,4 @@
-//! The buffers that the kernel receives into, of which some are lent.
+//! The buffers that the kernel receives into; some of them are lent to connections.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU16, Ordering::Release};
 
 use io_uring::types::BufRingEntry;
 
-/// A buffer with what was received in it. Must be given back.
+/// A lent buffer with received bytes. It must be given back.
 #[derive(Debug)]
 pub(crate) struct Lent {
     pub(super) number: u16,
@@ -15,14 +15,15 @@ pub(crate) struct Lent {
 
 /// The buffers that the kernel receives into, in the order in which they were provided.
 pub(super) struct Buffers {
-    /// The list of those that the kernel may take, which it reads; the tail is in the first entry.
+    /// The list of buffers that the kernel may use, read by the kernel; the tail is in the first
+    /// entry.
     pub(super) entries: NonNull<BufRingEntry>,
     bytes: NonNull<u8>,
     tail: u16,
     pub(super) is_leaked: bool,
 }
 
-// SAFETY: it owns its memory, which nothing else points to but the kernel.
+// SAFETY: it owns its memory; only the kernel has another pointer to it.
 unsafe impl Send for Buffers {}
 
 impl Buffers {
@@ -37,7 +38,7 @@ impl Buffers {
         buffers
     }
 
-    /// Where a buffer begins.
+    /// Returns the address of a buffer.
     fn at(&self, number: u16) -> NonNull<u8> {
         let offset = usize::from(number % BUFFERS) * BUFFER_STRIDE;
         // SAFETY: the memory is `BUFFERS` strides long.
@@ -45,16 +46,18 @@ impl Buffers {
     }
 
     pub(super) fn bytes(&self, lent: &Lent) -> &[u8] {
-        // SAFETY: the buffer has `BUFFER_BYTES` bytes, initialised from the start. Until the `Lent`, of which there is
-        // one for each time that the kernel has handed the buffer out, is given back the kernel does not write to it.
+        // SAFETY: the buffer has `BUFFER_BYTES` bytes, initialised from the start. There is one
+        // `Lent` for each time the kernel hands the buffer out; until it is given back, the kernel
+        // does not write to the buffer.
         unsafe { std::slice::from_raw_parts(self.at(lent.number).as_ptr(), lent.bytes) }
     }
 
-    /// Puts a buffer at the end of the list.
+    /// Appends a buffer to the list.
     pub(super) fn provide(&mut self, number: u16) {
         let at = usize::from(self.tail % BUFFERS);
-        // SAFETY: the list has `BUFFERS` entries. The kernel reads this one after the tail has passed it, below; the
-        // entry's last two bytes, which are the tail in the first one, are not touched.
+        // SAFETY: the list has `BUFFERS` entries. The kernel reads this one only after the tail has
+        // passed it, below. The entry's last two bytes, which are the tail in the first entry, are
+        // not touched.
         unsafe {
             let entry = &mut *self.entries.as_ptr().add(at);
             entry.set_addr(self.at(number).as_ptr() as u64);
@@ -62,12 +65,12 @@ impl Buffers {
             entry.set_bid(number);
         }
         self.tail = self.tail.wrapping_add(1);
-        // SAFETY: the tail is a half word of the list, aligned, that the kernel only reads.
+        // SAFETY: the tail is an aligned half word of the list that the kernel only reads.
         let tail = unsafe {
             let tail = BufRingEntry::tail(self.entries.as_ptr()).cast_mut();
             AtomicU16::from_ptr(tail)
         };
-        // The kernel, which sees the tail, sees the entry.
+        // Pairs with the kernel's load of the tail: when it sees the new tail, it sees the entry.
         tail.store(self.tail, Release);
     }
 }
@@ -75,8 +78,8 @@ impl Buffers {
 impl Drop for Buffers {
     fn drop(&mut self) {
         if !self.is_leaked {
-            // SAFETY: they were allocated with these layouts. The ring is dropped before them, or is done with all of
-            // its receives: nobody uses them any more.
+            // SAFETY: both were allocated with these layouts. The ring is dropped before them, or
+            // has completed all of its receives: they have no other user.
             unsafe {
                 dealloc(self.entries.as_ptr().cast(), ENTRIES_LAYOUT);
                 dealloc(self.bytes.as_ptr(), BYTES_LAYOUT);
@@ -101,12 +104,12 @@ const fn layout(bytes: usize) -> Layout {
     }
 }
 
-/// How many there are: a power of two. Touched in turn, so that few stay in the processor's caches.
+/// Number of buffers, a power of two. They are used in turn, so few stay in the processor's caches.
 pub(crate) const BUFFERS: u16 = 128;
 
-/// So much is received at once.
+/// Length of a buffer, the maximum of one receive.
 pub(crate) const BUFFER_BYTES: usize = 16 * 1024;
 
-/// A line more than a buffer: that the beginnings of all of them, which is what small requests use, do not compete
-/// for the same places in the caches.
+/// One cache line more than a buffer: otherwise the beginnings of all buffers, which small requests
+/// use, would compete for the same cache sets.
 const BUFFER_STRIDE: usize = BUFFER_BYTES + 64;

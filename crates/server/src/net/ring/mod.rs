@@ -1,14 +1,16 @@
-//! io_uring: receiving, sending and waiting by one system call a loop turn. The one module of this crate with
-//! unsafe code.
+//! io_uring: receives, sends and waits with one system call per turn of the loop. This is the only
+//! module of this crate with unsafe code.
 //!
-//! Whatever the kernel works on belongs to the [`Ring`] until the kernel says that it is done: the buffers that it
-//! receives into are lent out as [`Lent`] and come back, those that it sends from are given to [`Ring::send`] and
-//! returned with [`Event::Sent`], the room for what a cache is to get is given as an [`Arrival`] and returned with
-//! [`Event::DirectDone`]. Whoever holds none of them can free none of them.
+//! Everything the kernel works on belongs to the [`Ring`] until the kernel reports completion.
+//! Receive buffers are lent out as [`Lent`] and given back. Outputs are moved into [`Ring::send`]
+//! and returned with [`Event::Sent`]. The buffer of a direct receive is moved in as an [`Arrival`]
+//! and returned with [`Event::DirectDone`]. Code that holds none of these cannot free memory the
+//! kernel uses.
 //!
-//! An entry of the submission queue names a descriptor by its number, until the kernel takes the entry and holds the
-//! file itself. So a socket with entries is closed by [`Ring::hang_up`] alone, which owns it until the kernel has taken
-//! every entry that may name it: no entry can name the next holder of the number.
+//! A submission queue entry names a descriptor by number until the kernel takes the entry and holds
+//! the file itself. So a socket with entries is closed only by [`Ring::hang_up`], which owns the
+//! socket until the kernel has taken every entry that may name it. No entry can name the next file
+//! with the same descriptor number.
 //!
 //! Source: io_uring(7), io_uring_enter(2), io_uring_register_buf_ring(3).
 #![allow(unsafe_code)]
@@ -47,16 +49,17 @@ pub(crate) struct Ring {
     buffers: Buffers,
     sends: Places<Sending>,
     arrivals: Places<(Token, Box<Arrival>)>,
-    /// Sockets that are closed once the kernel has taken all entries before the one with their number here.
+    /// Sockets to close once the kernel has taken all entries queued before the one with their
+    /// number.
     hang_ups: Places<HangUp>,
-    /// Operations of which the last completion has not come.
+    /// Operations whose last completion has not arrived.
     under_way: usize,
 }
 
-/// Why receiving ended.
+/// Why a receive ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reception {
-    /// It was stopped, or the kernel wants to be asked again.
+    /// It was cancelled, or the kernel requires it to be submitted again.
     Paused,
     /// All buffers were lent.
     Starved,
@@ -67,10 +70,10 @@ pub(crate) enum Reception {
 }
 
 impl Ring {
-    /// A ring for the thread that calls [`Self::enable`].
+    /// Creates a ring for the thread that will call [`Self::enable`].
     ///
     /// # Errors
-    /// The kernel is too old, or does not allow it.
+    /// The kernel is too old, or does not permit io_uring.
     pub(crate) fn new() -> io::Result<Self> {
         let io = IoUring::builder()
             .setup_cqsize(COMPLETIONS)
@@ -82,8 +85,8 @@ impl Ring {
             return Err(io::ErrorKind::Unsupported.into());
         }
         let buffers = Buffers::new();
-        // SAFETY: the entries are page-aligned, as many as is said, and live as long as the ring: `drop` lets them
-        // go only after the kernel is done with all receives, or never.
+        // SAFETY: the entries are page-aligned, `BUFFERS` in number, and live as long as the ring:
+        // `drop` frees them only after the kernel has completed all receives, or never.
         unsafe {
             let entries = buffers.entries.as_ptr() as u64;
             io.submitter().register_buf_ring_with_flags(entries, BUFFERS, GROUP, 0)?;
@@ -92,7 +95,7 @@ impl Ring {
         Ok(Self { io, buffers, sends, arrivals, hang_ups, under_way: 0 })
     }
 
-    /// Makes the calling thread the one that uses it.
+    /// Makes the calling thread the only user of the ring.
     ///
     /// # Errors
     /// The system's.
@@ -100,31 +103,31 @@ impl Ring {
         self.io.submitter().register_enable_rings()
     }
 
-    /// Waits once for what is in `events`; `key` comes with the completion. A key has at most 60 bits.
+    /// Waits once for `events`; the completion carries `key`. A key has at most 60 bits.
     pub(crate) fn poll(&mut self, descriptor: BorrowedFd<'_>, key: u64, events: EventFlags) {
         let poll = opcode::PollAdd::new(Fd(descriptor.as_raw_fd()), events.bits());
         self.push(poll.build(), Kind::Poll, key);
     }
 
-    /// As [`Self::poll`], again and again: each time that something more has come.
+    /// As [`Self::poll`], but reports each new event until it is stopped.
     pub(crate) fn poll_on(&mut self, descriptor: BorrowedFd<'_>, key: u64, events: EventFlags) {
         let poll = opcode::PollAdd::new(Fd(descriptor.as_raw_fd()), events.bits()).multi(true);
         self.push(poll.build(), Kind::Poll, key);
     }
 
-    /// Gives up a [`Self::poll`] or [`Self::poll_on`]: if it has not completed, it never will.
+    /// Cancels a [`Self::poll`] or [`Self::poll_on`]. If it has not completed yet, it never will.
     pub(crate) fn stop_polling(&mut self, key: u64) {
         let cancel = opcode::AsyncCancel::new(Kind::Poll.tag(key));
         self.push(cancel.build(), Kind::Cancel, 0);
     }
 
-    /// Receives whatever comes, until that ends.
+    /// Receives into the buffers until the receive ends.
     pub(crate) fn receive(&mut self, socket: BorrowedFd<'_>, token: Token) {
         let receive = opcode::RecvMulti::new(Fd(socket.as_raw_fd()), GROUP);
         self.push(receive.build(), Kind::Receive, token.into());
     }
 
-    /// Receives what comes next, at most `bytes_max` and one buffer; then it ends.
+    /// Receives once, at most `bytes_max` and one buffer.
     pub(crate) fn receive_once(&mut self, socket: BorrowedFd<'_>, token: Token, bytes_max: usize) {
         let socket = Fd(socket.as_raw_fd());
         let bytes_max = bytes_max.min(BUFFER_BYTES) as u32;
@@ -135,7 +138,7 @@ impl Ring {
         self.push(receive, Kind::Receive, token.into());
     }
 
-    /// Receives what comes next to where it belongs; then it ends.
+    /// Receives once, into the memory of the direct receive.
     pub(crate) fn receive_at(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -148,13 +151,14 @@ impl Ring {
         self.push(receive.build(), Kind::Arrival, number);
     }
 
-    /// Receives no more than what has come by now.
+    /// Cancels the receive of a connection; input that has already arrived is still delivered.
     pub(crate) fn stop_receiving(&mut self, token: Token) {
         let cancel = opcode::AsyncCancel::new(Kind::Receive.tag(token.into()));
         self.push(cancel.build(), Kind::Cancel, 0);
     }
 
-    /// Sends of an output what is left, or a part of it: so much that it is known how it gets on.
+    /// Sends the unsent rest of an output, or a first part of it. [`Event::Sent`] reports the
+    /// progress.
     pub(crate) fn send(&mut self, socket: BorrowedFd<'_>, token: Token, output: Output) {
         let sending = Sending::new(token, output);
         let send = sending.operation(socket);
@@ -162,24 +166,26 @@ impl Ring {
         self.push(send, Kind::Send, number);
     }
 
-    /// What was received.
+    /// Returns the received bytes.
     pub(crate) fn bytes(&self, lent: &Lent) -> &[u8] {
         self.buffers.bytes(lent)
     }
 
-    /// Lets the kernel have a buffer again.
+    /// Gives a buffer back to the kernel.
     pub(crate) fn give_back(&mut self, lent: Lent) {
         self.buffers.provide(lent.number);
     }
 
-    /// Ends all operations on the socket of a connection, and closes it; [`Event::Closed`] says when. Answers that are
-    /// in the submission queue are still sent, as far as the socket takes them at once.
+    /// Cancels all operations on the socket of a connection, and closes it; [`Event::Closed`]
+    /// reports that. Outputs in the submission queue are still sent as far as the socket accepts
+    /// them at once.
     ///
-    /// The kernel takes the entries of the queue in their order. When the last entry that is queued here completes, no
-    /// entry is left that names the descriptor: only then the number becomes free.
+    /// The kernel takes the queue's entries in order. When the last entry queued here completes, no
+    /// entry names the descriptor any longer, and only then is its number freed.
     pub(crate) fn hang_up(&mut self, hang_up: HangUp, token: Token) {
-        // A poll for many times would hold the socket in the kernel for ever: a shutdown is an event to it, not its end.
-        // There may be two for a moment: all of them end.
+        // A multi-shot poll would keep the socket alive in the kernel forever: it reports a
+        // shutdown as an event and continues. For a moment there may be two polls; this cancels all
+        // of them.
         let polls = CancelBuilder::user_data(Kind::Poll.tag(token.into())).all();
         self.push(opcode::AsyncCancel2::new(polls).build(), Kind::Cancel, 0);
         let number = self.hang_ups.keep(hang_up);
@@ -187,14 +193,14 @@ impl Ring {
         self.push(cancel.build(), Kind::HangUp, number);
     }
 
-    /// Operations of which the last completion has not come.
+    /// Returns the number of operations whose last completion has not arrived.
     #[cfg(test)]
     pub(crate) fn under_way(&self) -> usize {
         self.under_way
     }
 
-    /// Begins everything that was asked for, and waits until something is done, at most for so long. Appends what is
-    /// done to `events`.
+    /// Submits all operations, and waits for a completion, at most until the timeout. Appends the
+    /// events to `events`.
     ///
     /// # Errors
     /// The system's.
@@ -212,7 +218,7 @@ impl Ring {
         };
         match waited {
             Ok(_) => {}
-            // Time is up, a signal came, or there are events to be taken first.
+            // The timeout passed, a signal arrived, or events must be taken first.
             Err(error) if is_passing(&error) => {}
             Err(error) => return Err(error),
         }
@@ -223,7 +229,7 @@ impl Ring {
             }
             let (kind, key) = (entry.user_data() >> KEY_BITS, entry.user_data() & KEY_MAX);
             if kind == Kind::HangUp as u64 {
-                // Whether there was a receive to be cancelled does not matter.
+                // It does not matter whether there was a receive to cancel.
                 if let Some(hang_up) = hang_ups.take(key) {
                     events.push(Event::Closed(hang_up.as_fd().as_raw_fd()));
                     hang_up.finish();
@@ -237,16 +243,16 @@ impl Ring {
 
     fn push(&mut self, entry: squeue::Entry, kind: Kind, key: u64) {
         let entry = entry.user_data(kind.tag(key));
-        // SAFETY: what the entry points to is kept in `sends` or `arrivals` until its completion; the others point to
-        // nothing.
+        // SAFETY: memory that the entry points to is kept in `sends` or `arrivals` until its
+        // completion; other entries contain no pointers.
         while unsafe { self.io.submission().push(&entry) }.is_err() {
-            // The queue is full. What cannot be submitted now is submitted by and by.
+            // The queue is full. Entries that cannot be submitted now are submitted later.
             let _ = self.io.submit();
         }
         self.under_way += 1;
     }
 
-    /// Ends everything that is under way; false where the kernel does not let go of something.
+    /// Cancels all operations. Returns false if the kernel does not complete some of them.
     fn cancel_all(&mut self) -> bool {
         let mut events = Vec::new();
         let mut attempts_in_vain = 0;
@@ -254,10 +260,10 @@ impl Ring {
             let before = self.under_way;
             let second = Timespec::from(Duration::from_secs(1));
             let submitter = self.io.submitter();
-            // It tells where there was nothing to cancel; what counts is what completes.
+            // The result only says whether there was something to cancel; only completions count.
             let _ = submitter.submit();
             let _ = submitter.register_sync_cancel(Some(second), CancelBuilder::any());
-            // The kernel tells a few at a time.
+            // The kernel reports a few completions at a time.
             if self.wait(Some(Duration::from_millis(10)), &mut events).is_err() {
                 return false;
             }
@@ -271,7 +277,7 @@ impl Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         if !self.cancel_all() {
-            // The kernel may still read or write what these own: it must never become other memory.
+            // The kernel may still read or write the memory these own, so it must never be reused.
             mem::forget((mem::take(&mut self.sends), mem::take(&mut self.arrivals)));
             self.buffers.is_leaked = true;
         }
@@ -289,7 +295,7 @@ fn is_passing(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|number| passing.contains(&number))
 }
 
-/// What a completion says.
+/// Turns a completion into events.
 fn complete(
     entry: &cqueue::Entry,
     sends: &mut Places<Sending>,
@@ -305,9 +311,9 @@ fn complete(
                 let (flags, is_over) = (flags as u32, !cqueue::more(entry.flags()));
                 events.push(Event::Ready(key, EventFlags::from_bits_retain(flags), is_over));
             }
-            // One that was given up has nothing to say.
+            // A cancelled poll reports nothing.
             Err(Errno::CANCELED) => {}
-            // Nobody else would ask again.
+            // Only the waiter itself can poll again, so the error is reported as an event.
             Err(_) => events.push(Event::Ready(key, EventFlags::ERR, true)),
         }
     } else if kind == Kind::Receive as u64 {
@@ -337,7 +343,7 @@ fn complete(
     }
 }
 
-/// What an operation is for, beside the key in what the kernel hands back.
+/// The kind of an operation, stored beside its key in the completion's user data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Poll,
@@ -359,10 +365,10 @@ const KEY_BITS: u32 = 60;
 /// The highest key.
 pub(crate) const KEY_MAX: u64 = (1 << KEY_BITS) - 1;
 
-/// The one group of buffers.
+/// The id of the only buffer group.
 const GROUP: u16 = 0;
 
-/// So much is asked for between two waits without a system call of its own.
+/// Entries that can be queued between two waits without an extra system call.
 const SUBMISSIONS: u32 = 1024;
 
 const COMPLETIONS: u32 = 4096;

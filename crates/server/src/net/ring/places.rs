@@ -1,6 +1,6 @@
-//! What the kernel works on, kept by number until it is done.
+//! Storage for memory that the kernel works on, by number, until the operation completes.
 
-/// What the kernel works on, by number.
+/// Numbered storage for memory that the kernel works on.
 #[derive(Debug)]
 pub(super) struct Places<T> {
     places: Vec<Option<T>>,

@@ -1,4 +1,4 @@
-//! What the kernel sends.
+//! Outputs that the kernel sends.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::{fmt, mem};
@@ -10,24 +10,24 @@ use nix::libc;
 use crate::net::connections::Token;
 use crate::net::output::Output;
 
-/// What is being sent.
+/// An output that is being sent.
 #[derive(Debug)]
 pub(super) struct Sending {
     pub(super) token: Token,
     pub(super) output: Output,
-    /// Where its parts are, if there are several.
+    /// The addresses of its parts, if there are several.
     message: Option<Box<Message>>,
 }
 
 impl Sending {
-    /// An output for a connection.
+    /// Prepares an output for a connection.
     pub(super) fn new(token: Token, output: Output) -> Self {
         let message = (!output.is_whole()).then(|| Message::of(&output));
         Self { token, output, message }
     }
 
-    /// What the kernel is to do while this is kept unchanged. It may be moved: what is in a vector, a box or a cache stays
-    /// where it is.
+    /// Returns the send operation; `self` must be kept unchanged until it completes. It may be
+    /// moved: the bytes are in vectors, boxes or the cache, which stay in place.
     pub(super) fn operation(&self, socket: BorrowedFd<'_>) -> squeue::Entry {
         let (socket, flags) = (Fd(socket.as_raw_fd()), libc::MSG_NOSIGNAL);
         match &self.message {
@@ -43,25 +43,25 @@ impl Sending {
     }
 }
 
-/// Where the parts of an output are, as the kernel wants to be told.
+/// The addresses of an output's parts, as the kernel takes them.
 struct Message {
     header: libc::msghdr,
-    /// What the header points to.
+    /// The parts that the header points to.
     _parts: Vec<libc::iovec>,
 }
 
-// SAFETY: what it points to belongs to no thread; it is only ever read, by the kernel.
+// SAFETY: the memory it points to belongs to no thread; only the kernel uses it, for reading.
 unsafe impl Send for Message {}
 
 impl Message {
-    /// Of what is left of an output.
+    /// Lists the unsent parts of an output.
     fn of(output: &Output) -> Box<Self> {
         let part = |part: &[u8]| libc::iovec {
             iov_base: part.as_ptr().cast_mut().cast(),
             iov_len: part.len(),
         };
         let mut parts: Vec<libc::iovec> = output.parts().map(part).collect();
-        // SAFETY: a header of zeros is one without address, parts and control data.
+        // SAFETY: a zeroed header is valid: it has no address, no parts and no control data.
         let mut header: libc::msghdr = unsafe { mem::zeroed() };
         (header.msg_iov, header.msg_iovlen) = (parts.as_mut_ptr(), parts.len() as _);
         Box::new(Self { header, _parts: parts })

@@ -1,4 +1,5 @@
-//! A ring and the other ends of its sockets. Where the kernel allows no ring there is nothing to test.
+//! A ring and the other ends of its sockets. These tests pass without checking anything if the
+//! kernel does not allow io_uring.
 
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
@@ -27,7 +28,7 @@ fn token(number: u64) -> Token {
     Token::from(number)
 }
 
-/// What happens in a wait.
+/// Returns the events of one wait.
 fn wait(ring: &mut Ring, timeout: Option<Duration>) -> Vec<Event> {
     let mut events = Vec::new();
     ring.wait(timeout, &mut events).unwrap();
@@ -58,7 +59,7 @@ fn nothing_is_lost_while_no_buffer_is_left() {
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     let mut lent = Vec::new();
     ring.receive(ours.as_fd(), token(1));
-    // One buffer each time: they are read apart.
+    // One buffer each time: they are read one by one.
     while lent.len() < usize::from(BUFFERS) {
         theirs.write_all(&[lent.len() as u8]).unwrap();
         for event in wait(&mut ring, SECOND) {
@@ -93,7 +94,7 @@ fn what_is_sent_from_a_cache_comes_in_order() {
     send_all(output, &[b"head", &value[..], b"tail"].concat());
 }
 
-/// Sends an output, which takes several parts, and gives it back.
+/// Sends an output in as many parts as that takes, and returns it.
 fn send_all(mut output: Output, bytes: &[u8]) -> Output {
     let Some(mut ring) = ring() else { return output };
     let (ours, mut theirs) = UnixStream::pair().unwrap();
@@ -105,7 +106,7 @@ fn send_all(mut output: Output, bytes: &[u8]) -> Output {
         let Some(Event::Sent(of, back, Ok(1..))) = events.pop() else { panic!("{events:?}") };
         assert_eq!(of, token(3));
         (output, parts) = (back, parts + 1);
-        // Nobody reads before the socket is full.
+        // The peer does not read before the socket is full.
         let mut theirs = theirs.try_clone().unwrap();
         reader.get_or_insert_with(|| {
             std::thread::spawn(move || {
@@ -175,7 +176,7 @@ fn a_piece_is_held_until_it_is_sent() {
     let value = vec![7; 900_000];
     let (output, cache) = output_with_value(b"", &value, b"");
     ring.send(ours.as_fd(), token(3), output);
-    // The socket takes a part. The rest is under way when the ring goes.
+    // The socket accepts a part. The rest is in progress when the ring is dropped.
     let mut events = wait(&mut ring, SECOND);
     let Some(Event::Sent(_, output, Ok(1..))) = events.pop() else { panic!("{events:?}") };
     ring.send(ours.as_fd(), token(3), output);
@@ -230,7 +231,7 @@ fn more_can_be_asked_for_than_the_queue_holds() {
     assert_eq!((ready, ring.under_way), (asked, 0));
 }
 
-/// A poll for many times holds its socket until it is cancelled.
+/// A multi-shot poll holds its socket until it is cancelled.
 #[test]
 fn a_socket_that_is_hung_up_leaves_nothing_under_way() {
     let Some(mut ring) = ring() else { return };
@@ -241,7 +242,7 @@ fn a_socket_that_is_hung_up_leaves_nothing_under_way() {
     for _ in 0..2 {
         ring.send(ours.as_fd(), token(8), Output::from(vec![b'x'; 4 << 20]));
     }
-    // The first send is over when the socket is full.
+    // The first send completes when the socket is full.
     assert_eq!(wait(&mut ring, BRIEFLY).len(), 1);
     let number = ours.as_raw_fd();
     ring.hang_up(HangUp::new(ours.into(), false), token(8));
@@ -256,7 +257,8 @@ fn a_socket_that_is_hung_up_leaves_nothing_under_way() {
     theirs.read_to_end(&mut Vec::new()).unwrap();
 }
 
-/// A ring that is not enabled yet refuses to submit, as the kernel may at any time for want of memory.
+/// A ring that is not enabled yet refuses to submit, as the kernel may at any time when memory is
+/// short.
 #[test]
 fn an_answer_that_cannot_be_submitted_goes_to_no_other_holder_of_the_descriptor() {
     let Ok(mut ring) = Ring::new() else { return };
@@ -290,7 +292,7 @@ fn a_ring_that_goes_ends_what_is_under_way() {
     let Some(mut ring) = ring() else { return };
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     ring.receive(ours.as_fd(), token(1));
-    // The socket takes the first; the second is under way when the ring goes.
+    // The socket accepts the first; the second is in progress when the ring is dropped.
     for _ in 0..2 {
         ring.send(ours.as_fd(), token(1), Output::from(vec![b'x'; 4 << 20]));
     }

@@ -1,4 +1,4 @@
-//! Handing new connections from the listener to a worker.
+//! Hands new connections from the listener to a worker.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, PoisonError};
@@ -8,7 +8,7 @@ use rustix::io;
 
 use crate::net::worker::waker::Waker;
 
-/// Accepted sockets that a worker has not taken yet.
+/// Accepted sockets that the worker has not taken yet.
 #[derive(Debug)]
 pub(crate) struct Inbox {
     accepted: Mutex<Vec<Accepted>>,
@@ -20,9 +20,9 @@ pub(crate) struct Inbox {
 pub(crate) struct Accepted {
     pub(crate) socket: OwnedFd,
     pub(crate) transport: Transport,
-    /// What TLS asks of the client; `None`: there is no TLS.
+    /// Whether TLS requires a client certificate; `None` without TLS.
     pub(crate) client_certificates: Option<ClientCertificates>,
-    /// The protocol that the address it came in on is for.
+    /// The protocol of the address that accepted it.
     pub(crate) protocol: Protocol,
 }
 
@@ -38,19 +38,19 @@ impl Inbox {
         Ok(Self { accepted: Mutex::default(), waker: Waker::new()? })
     }
 
-    /// Gives the worker a connection.
+    /// Adds a connection and wakes the worker.
     pub(crate) fn put(&self, accepted: Accepted) {
         self.accepted.lock().unwrap_or_else(PoisonError::into_inner).push(accepted);
         self.waker.wake();
     }
 
-    /// Takes all that have come since the last time.
+    /// Takes all connections that were added since the last call.
     pub(crate) fn take(&self) -> Vec<Accepted> {
         self.waker.reset();
         std::mem::take(&mut self.accepted.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Readable when there is something to take, or something else the worker shall look at.
+    /// Returns the waker; readable if there is a connection to take, or other work for the worker.
     pub(crate) fn waker(&self) -> &Waker {
         &self.waker
     }

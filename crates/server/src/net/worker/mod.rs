@@ -1,4 +1,4 @@
-//! A worker: one thread, its connections, and the loop that gives each its turn.
+//! A worker: one thread, its connections, and the loop that gives each connection its turn.
 
 pub(crate) mod inbox;
 mod uring;
@@ -47,33 +47,34 @@ pub(crate) struct Worker {
     poller: Poller,
     no_ring: Option<NoRing>,
     connections: Connections,
-    /// UDP sockets. They stay open here: the ring's queue may name them to the end.
+    /// UDP sockets. They stay open for the worker's lifetime: the ring's queue may name them to the
+    /// end.
     datagrams: Arc<[Datagrams]>,
     /// True while this worker waits for datagrams.
     takes_datagrams: bool,
-    /// Those of them, by number, on which requests wait.
+    /// Numbers of the UDP sockets with waiting requests.
     datagrams_ready: Vec<usize>,
-    /// Connections that are shown what happens.
+    /// Connections in `watch` mode.
     watching: Vec<Token>,
-    /// Connections that can go on without waiting for anything, each once.
+    /// Connections that can continue without waiting, each once.
     ready: VecDeque<Token>,
-    /// Those whose turn has begun: their input is in the scratch.
+    /// Turns that have begun: their input is in the scratch.
     turns: Vec<Turn>,
-    /// Those whose answers a ring was given last.
+    /// Connections whose outputs were given to a ring last.
     sending: Vec<Token>,
-    /// Those for which a ring had no buffers.
-    /// They wait in this order, and with them those that ask for a buffer behind them.
+    /// Connections that the ring had no buffers for, in the order in which they wait. Connections
+    /// that ask for a buffer later join the end.
     starved: VecDeque<Token>,
-    /// Connections that something happened to, or that had more to do, in this turn of the loop.
+    /// Connections that had an event or more to do in this turn of the loop.
     crowd: usize,
     scratch: Scratch,
     clock: Clock,
     unreported: Unreported,
-    /// When the log last named a connection that was closed for the memory that it held.
+    /// When the log last named a connection that was closed because of the memory it held.
     gave_up: Option<Second>,
-    /// When a look found no connection that could be closed for it.
+    /// When the last search found no connection to close for its memory.
     none_idle: Option<Second>,
-    /// Set in a graceful stop: whatever cannot be sent by then is not sent.
+    /// Deadline of a graceful stop: output that is unsent by then is dropped.
     drain_until: Option<Second>,
 }
 
@@ -85,13 +86,13 @@ struct Turn {
     output: Output,
 }
 
-/// Memory of output that a ring was given and no connection has reported: what the socket does not take is known
-/// one turn of the loop later.
+/// Memory of output that a ring was given and no connection has reported: the worker learns one
+/// turn of the loop later what the socket does not accept.
 #[derive(Debug, Default)]
 struct Unreported {
     this_turn_bytes: u64,
     last_turn_bytes: u64,
-    /// True from when memory is short until it is not nearly so any more.
+    /// True from when memory is short until well after it is not.
     was_tight: bool,
 }
 
@@ -102,13 +103,13 @@ impl Turn {
 }
 
 impl Worker {
-    /// The worker with this number, counted from 0.
+    /// Creates the worker with this number, counted from 0.
     ///
     /// # Errors
-    /// The system has no more descriptors, or not what `--io` asks for.
+    /// No file descriptors are left, or the system lacks what `--io` asks for.
     pub(crate) fn new(server: &Arc<Server>, number: usize, inbox: Arc<Inbox>) -> io::Result<Self> {
         let io = match server.options.io {
-            // What a ring does is not seen by the filter of system calls.
+            // The system call filter does not see the operations of a ring.
             Io::Auto if server.options.drop_privileges => Io::Epoll,
             io => io,
         };
@@ -139,25 +140,26 @@ impl Worker {
         })
     }
 
-    /// Why it has no ring, if it was to have one.
+    /// Returns why the worker has no ring, if it should have one.
     pub(crate) fn no_ring(&self) -> Option<&NoRing> {
         self.no_ring.as_ref()
     }
 
-    /// How it waits, for the log.
+    /// Returns the name of its poller, for the log.
     pub(crate) fn waits_by(&self) -> &'static str {
         if self.has_ring() { "io_uring" } else { "epoll" }
     }
 
-    /// Does it have a ring?
+    /// True if it has a ring.
     fn has_ring(&self) -> bool {
         matches!(self.poller, Poller::Ring(_))
     }
 
-    /// Lets the worker take its part of the requests that come by UDP. Of all workers that wait, one is woken.
+    /// Lets the worker serve its share of the UDP requests. Each datagram wakes one of the waiting
+    /// workers.
     ///
     /// # Errors
-    /// The system does not let it wait for them.
+    /// The system cannot wait for the sockets.
     pub(crate) fn share(&mut self, datagrams: Arc<[Datagrams]>) -> io::Result<()> {
         for (number, socket) in datagrams.iter().enumerate() {
             self.poller.watch(socket, datagrams_key(number))?;
@@ -167,14 +169,15 @@ impl Worker {
         Ok(())
     }
 
-    /// Takes no part in them any more: another process answers.
+    /// Stops serving UDP: a successor process serves it from now on.
     fn leave_datagrams(&mut self) {
         if !std::mem::take(&mut self.takes_datagrams) {
             return;
         }
         for (number, socket) in self.datagrams.iter().enumerate() {
             self.poller.stop_watching(socket, datagrams_key(number));
-            // What this worker has been woken for nobody else has. A ring may report it only later.
+            // Only this worker has been woken for these datagrams. A ring may report the event only
+            // later.
             self.datagrams_ready.push(number);
         }
     }
@@ -204,7 +207,7 @@ impl Worker {
         }
     }
 
-    /// Waits until there is something to do.
+    /// Waits until there is work.
     fn wait(&mut self, events: &mut Vec<Event>) {
         let options = &self.executor.server().options;
         let timeout = if !self.ready.is_empty() || !self.starved.is_empty() {
@@ -223,7 +226,7 @@ impl Worker {
         }
     }
 
-    /// A turn for every connection that something happened to, then for those that had more to do.
+    /// Gives a turn to every connection that had an event, then to those that had more to do.
     fn give_turns(&mut self, events: &mut Vec<Event>) {
         let ready_count = self.ready.len();
         let sent_count = events.iter().filter(|event| matches!(event, Event::Sent(..))).count();
@@ -261,7 +264,7 @@ impl Worker {
         }
         self.end_turns(contended);
         if is_woken {
-            // Not before: a connection whose turn has begun must not get a second one.
+            // Not earlier: a connection whose turn has begun must not get a second one.
             self.show_lines(contended);
             self.end_turns(contended);
         }
@@ -282,7 +285,7 @@ impl Worker {
         self.receive_for_starved();
     }
 
-    /// A descriptor is ready. Where that `is_over` nobody waits for it any more.
+    /// Handles a ready descriptor. If `is_over`, the poll must be started again.
     fn note_ready(&mut self, key: u64, flags: EventFlags, is_over: bool, contended: bool) {
         let datagrams = INBOX - key - 1;
         if datagrams < self.datagrams.len() as u64 {
@@ -301,7 +304,7 @@ impl Worker {
         }
     }
 
-    /// A turn for every connection that is shown what happens.
+    /// Gives a turn to every connection in `watch` mode.
     fn show_lines(&mut self, contended: bool) {
         for token in self.watching.clone() {
             if self.connections.of(token).is_some_and(|connection| !connection.is_ready) {
@@ -316,7 +319,7 @@ impl Worker {
         };
         connection.is_ready = false;
         if connection.has_turn {
-            // What has come besides is looked at after that.
+            // Other work of the same wake is handled after the lines.
             return;
         }
         match connection.begin_turn(&self.executor, &mut self.scratch, self.clock.second()) {
@@ -331,7 +334,7 @@ impl Worker {
         }
     }
 
-    /// Executes what has been received in all turns that have begun, then sends all output.
+    /// Executes the input of all turns that have begun, then sends all output.
     fn end_turns(&mut self, contended: bool) {
         let mut turns = std::mem::take(&mut self.turns);
         self.executor.prefetch(turns.iter().flat_map(|turn| self.keys_ahead(turn)));
@@ -371,7 +374,8 @@ impl Worker {
         }
     }
 
-    /// What a connection may have waiting now. The other workers are taken to have as much under way as this one.
+    /// Returns how much a connection may have waiting now. Assumes that the other workers have as
+    /// much output in progress as this one.
     #[inline]
     fn allotment(&mut self) -> Allotment {
         let Unreported { this_turn_bytes, last_turn_bytes, was_tight } = self.unreported;
@@ -447,8 +451,8 @@ impl Worker {
         }
     }
 
-    /// Sees to it that the worker is woken for one kind of event. A request and its answer change nothing
-    /// about that and cost no system call here.
+    /// Ensures that the worker is woken for one kind of event. A request and its response do not
+    /// change it and cost no system call here.
     fn await_event(&mut self, token: Token, event: EventFlags) {
         let Some(connection) = self.connections.of_mut(token) else {
             return;
@@ -465,7 +469,7 @@ impl Worker {
         }
     }
 
-    /// Takes in the connections that the listener has accepted for this worker.
+    /// Adds the connections that the listener has accepted for this worker.
     fn welcome(&mut self) {
         for accepted in self.inbox.take() {
             let log = self.executor.log();
@@ -491,7 +495,7 @@ impl Worker {
         }
     }
 
-    /// The TLS of a new connection, if it is to have any.
+    /// Creates the TLS layer of a new connection, if it uses TLS.
     fn tls(&self, accepted: &Accepted) -> Result<Option<Box<Tls>>, rustls::Error> {
         let certificates = self.executor.server().certificates.as_ref();
         let (Some(certificates), Some(asked)) = (certificates, accepted.client_certificates) else {
@@ -503,7 +507,7 @@ impl Worker {
         Ok(Some(Box::new(Tls::new(config, certificates.has_sessions())?)))
     }
 
-    /// The entry of a new connection.
+    /// Creates the `stats conns` entry of a new connection.
     fn conn_stats(&self, accepted: &Accepted) -> Arc<ConnStats> {
         let server = self.executor.server();
         let ends = match accepted.transport {
@@ -542,7 +546,7 @@ impl Worker {
         }
     }
 
-    /// The descriptor of a connection that is over is closed.
+    /// Handles that the descriptor of a connection that is over has been closed.
     fn note_closed(&self, id: i32) {
         self.executor.counters().add(Counter::ConnectionsCurrent, 1u64.wrapping_neg());
         self.executor.log().event(format_args!("<{id} connection closed"));
@@ -560,12 +564,14 @@ impl Worker {
         }
     }
 
-    /// Connections hold more than all of them may: closes the one that holds most of those that make no progress.
+    /// Connections exceed the budget: closes the one that holds most among those that make no
+    /// progress.
     #[cold]
     fn close_greediest(&mut self) {
         let second = self.clock.second();
         if self.none_idle == Some(second) {
-            // Idle time is counted in seconds: the same look would find the same.
+            // Idle time is counted in seconds: within the same second another search would find the
+            // same.
             return;
         }
         let held = |token: &Token| {
@@ -585,7 +591,7 @@ impl Worker {
         connection.give_up(&self.executor, &mut self.scratch.records);
         let (id, peer) = (connection.id(), connection.peer());
         self.close(token, Closing::Error);
-        // One line a second: the statistics count all of them.
+        // One line per second; the statistics count all of them.
         if self.gave_up != Some(second) {
             self.gave_up = Some(second);
             let peer = peer.map_or_else(|| "a unix socket".to_owned(), |peer| peer.to_string());
@@ -597,13 +603,13 @@ impl Worker {
         }
     }
 
-    /// In a graceful stop: is nothing left to be sent, or no time? The first time every connection has a
-    /// last turn, for what has arrived.
+    /// In a graceful stop: returns true if nothing is left to send, or the deadline has passed. The
+    /// first call gives every connection a last turn for input that has arrived.
     fn is_drained(&mut self) -> bool {
         let Some(drain_until) = self.drain_until else {
             if self.has_ring() {
-                // Connections that a ring receives for do not look by themselves, and it has not got buffers for all
-                // of them at once.
+                // Connections under io_uring do not receive by themselves, and the ring does not
+                // have buffers for all of them at once.
                 let mut events = Vec::new();
                 for _ in 0..LAST_LOOKS_MAX {
                     self.poll(Some(Duration::ZERO), &mut events);
@@ -627,7 +633,7 @@ impl Worker {
     }
 }
 
-/// The bytes of an input, unless they are in its connection's backlog.
+/// Returns the bytes of an input, or `None` if they are in the connection's backlog.
 fn received<'a>(input: &Input, scratch: &'a Scratch, poller: &'a Poller) -> Option<&'a [u8]> {
     match (input, poller) {
         (Input::Scratch(range), _) => Some(&scratch.input[range.clone()]),
@@ -636,33 +642,33 @@ fn received<'a>(input: &Input, scratch: &'a Scratch, poller: &'a Poller) -> Opti
     }
 }
 
-/// The key of the inbox; those of UDP sockets come before it. No token is like them: so many connections
-/// there cannot be.
+/// The key of the inbox; the keys of UDP sockets are just below it. Tokens never get so high: there
+/// cannot be that many connections.
 const INBOX: u64 = LAST_KEY;
 
-/// The key of a UDP socket.
+/// Returns the key of a UDP socket.
 fn datagrams_key(number: usize) -> u64 {
     INBOX - 1 - number as u64
 }
 
-/// So many turns are under way at the same time: their input is received, then all of it is executed, then
-/// all output is sent. So the keys of all of them can be prefetched together.
+/// How many turns are in progress at the same time: all input is received, then executed, then all
+/// output is sent. So the keys of all turns can be prefetched together.
 const TURNS_MAX: usize = 16;
 
-/// Output of all connections that have a turn one after the other: the last of them waits for all of it. Where they
-/// are many each renders less in its turn, but no less than the least.
+/// Output of all connections that have a turn one after the other: the last one waits for all of
+/// it. When there are many, each renders less in its turn, but at least the minimum.
 const CROWD_BYTES: usize = 2 * 1024 * 1024;
 const CROWD_MIN: usize = CROWD_BYTES / OUTPUT_BYTES_HIGH;
 const CROWDED_BYTES_MIN: usize = 4 * 1024;
 
-/// Keys of lists that all connections of a turn look up together: about 10 ms.
+/// How many keys of lists all connections of a turn look up together: about 10 ms.
 const CROWD_KEYS: usize = 64 * 1024;
 const CROWDED_KEYS_MIN: usize = 100;
 
-/// So often a graceful stop looks for what has arrived, where peers go on sending.
+/// How often a graceful stop looks for new input while peers continue to send.
 const LAST_LOOKS_MAX: usize = 64;
 
-/// A connection that makes progress is not closed for the memory that it holds.
+/// A connection is closed for the memory it holds only after this long without progress.
 const GIVEN_UP_SECS_MIN: Second = 2;
 
 /// How long a graceful stop waits for peers to take their answers.

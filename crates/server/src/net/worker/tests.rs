@@ -14,14 +14,14 @@ use socket2::SockRef;
 use super::*;
 use crate::net::worker::inbox::{Accepted, Transport};
 
-/// A worker on a thread of its own.
+/// A running worker.
 struct Working {
     server: Arc<Server>,
     inbox: Arc<Inbox>,
     thread: JoinHandle<()>,
 }
 
-/// Has a test pass with every loop that the kernel allows.
+/// Runs a test with every poller that the kernel allows.
 fn with_each_loop(test: impl Fn(&'static str)) {
     test("epoll");
     match Poller::new(Io::Uring) {
@@ -52,7 +52,7 @@ impl Working {
     }
 }
 
-/// A worker that does nothing but what the test lets it do.
+/// Creates a worker that only the test drives.
 fn idle() -> (Arc<Server>, Arc<Inbox>, Worker) {
     idle_with("epoll")
 }
@@ -66,7 +66,7 @@ fn idle_with(io: &str) -> (Arc<Server>, Arc<Inbox>, Worker) {
     (server, inbox, worker)
 }
 
-/// A peer of the worker that the inbox belongs to.
+/// Connects a peer to the worker of the inbox.
 fn connect(inbox: &Inbox) -> UnixStream {
     let (ours, theirs) = UnixStream::pair().unwrap();
     theirs.set_nonblocking(true).unwrap();
@@ -84,7 +84,7 @@ fn put(inbox: &Inbox, socket: impl Into<OwnedFd>, transport: Transport) {
     });
 }
 
-/// Is there something that a peer could read now?
+/// True if a peer could read something now.
 fn has_more(mut peer: &UnixStream) -> bool {
     peer.set_nonblocking(true).unwrap();
     let read = peer.read(&mut [0]);
@@ -193,7 +193,7 @@ fn an_answer_that_was_stuck_is_held_no_more_when_it_is_read() {
     });
 }
 
-/// Two turns at once would send in the wrong order what the socket takes in parts.
+/// Two turns at once would reorder output that the socket accepts in parts.
 #[test]
 fn who_watches_and_sends_at_the_same_time_has_one_turn() {
     let (server, inbox, mut worker) = idle();
@@ -204,10 +204,10 @@ fn who_watches_and_sends_at_the_same_time_has_one_turn() {
         worker.wait(&mut events);
         worker.give_turns(&mut events);
     }
-    // More than one receive brings, so that each turn leaves something to be done.
+    // More than one receive returns, so that each turn leaves work.
     peer.write_all(&[b'x'; 100_000]).unwrap();
     server.watchers.tell(Topics::FETCHERS, |out| out.extend_from_slice(b"line\n"));
-    // The collector brings it.
+    // The collector delivers it.
     let mut woken = [PollFd::new(inbox.waker(), PollFlags::IN)];
     assert_eq!(poll(&mut woken, Some(&Timespec { tv_sec: 20, tv_nsec: 0 })), Ok(1));
     worker.wait(&mut events);
@@ -216,7 +216,7 @@ fn who_watches_and_sends_at_the_same_time_has_one_turn() {
     assert_eq!(worker.ready.len(), 1);
 }
 
-/// Thousands of them fit into one receive.
+/// One receive can hold thousands of them.
 #[test]
 fn who_is_alone_gives_way_after_each_of_its_statistics() {
     let (_, inbox, mut worker) = idle();
@@ -237,7 +237,7 @@ fn who_is_alone_gives_way_after_each_of_its_statistics() {
     }
 }
 
-/// Many who do so together must stay within what all connections may hold.
+/// Many such clients together must stay within the budget.
 #[test]
 fn of_who_sends_without_waiting_little_is_held() {
     with_each_loop(|io| {
@@ -257,7 +257,7 @@ fn of_who_sends_without_waiting_little_is_held() {
     });
 }
 
-/// A reset takes away the answers, not the commands before it.
+/// A reset loses the responses, not the commands before it.
 #[test]
 fn what_came_before_a_reset_is_executed() {
     with_each_loop(|io| {
@@ -291,7 +291,7 @@ fn a_graceful_stop_answers_what_has_arrived() {
     });
 }
 
-/// A ring has buffers for fewer than these at a time.
+/// A ring has buffers for fewer connections at a time.
 #[test]
 fn a_graceful_stop_answers_what_has_arrived_of_many() {
     with_each_loop(|io| {
@@ -324,7 +324,7 @@ fn a_graceful_stop_does_not_wait_for_who_does_not_read() {
     });
 }
 
-/// What is left would hold the socket, and take what is meant for the other process.
+/// An operation that is left would keep the socket open and take datagrams meant for the successor.
 #[test]
 fn a_worker_that_leaves_its_datagrams_has_nothing_under_way_on_them() {
     let (_, _inbox, mut worker) = idle_with("auto");
@@ -347,7 +347,7 @@ fn a_worker_that_leaves_its_datagrams_has_nothing_under_way_on_them() {
     worker.share(Arc::from([Datagrams { socket: socket.into(), address }])).unwrap();
     assert_eq!(under_way(&mut worker), Some(2));
     worker.leave_datagrams();
-    // It comes when the kernel has not been told yet.
+    // It arrives before the kernel has been told to stop.
     client.send(b"\0\x01\0\0\0\x01\0\0mn\r\n").unwrap();
     while under_way(&mut worker) != Some(1) {}
     let mut answer = [0; 100];

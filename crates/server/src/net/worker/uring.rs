@@ -1,4 +1,4 @@
-//! What a ring does for connections: it receives, stops receiving, and has sent.
+//! The io_uring side of a worker: starts and stops receives, and handles completions.
 
 use std::os::fd::AsFd;
 
@@ -12,10 +12,11 @@ use crate::net::output::Output;
 use crate::net::ring::{Arrival, BUFFERS, Lent, Reception};
 
 impl Worker {
-    /// Bytes have come for a connection.
+    /// Handles received bytes of a connection.
     pub(super) fn take_received(&mut self, token: Token, lent: Lent, contended: bool) {
         if self.connections.of(token).is_some_and(|connection| connection.has_turn) {
-            // The next part of something large: when the one before is executed it need not be kept.
+            // The next part of something large: after the previous part has been executed it need
+            // not be kept.
             self.end_turns(contended);
         }
         let Self { connections, poller, scratch, executor, .. } = self;
@@ -42,7 +43,7 @@ impl Worker {
         }
     }
 
-    /// A part of a value has come to its place.
+    /// Handles the completion of a direct receive.
     pub(super) fn note_direct(
         &mut self,
         token: Token,
@@ -71,7 +72,7 @@ impl Worker {
         self.note_reception(token, reception);
     }
 
-    /// Nothing more is received for a connection before it is asked for again.
+    /// Handles the end of a receive.
     pub(super) fn note_reception(&mut self, token: Token, reception: Reception) {
         let Some(connection) = self.connections.of_mut(token) else { return };
         if connection.note_reception(reception) {
@@ -80,12 +81,13 @@ impl Worker {
         } else if reception == Reception::Starved {
             self.starve(token);
         } else if !connection.has_turn {
-            // Else the end of its turn asks, which knows where what comes next belongs.
+            // Otherwise the end of its turn starts the receive, where it is known to where the next
+            // bytes go.
             self.receive(token);
         }
     }
 
-    /// An output, or a part of it, is at the peer's or on its way there.
+    /// Handles the completion of a send, of an output or a part of it.
     pub(super) fn note_sent(
         &mut self,
         token: Token,
@@ -114,15 +116,15 @@ impl Worker {
         }
     }
 
-    /// If an output was not taken at once, it counts as memory that the connection holds.
+    /// Counts an output that was not accepted at once as memory that the connection holds.
     pub(super) fn note_stuck(&mut self, token: Token) {
         if let Some(connection) = self.connections.of_mut(token) {
             connection.note_stuck(&self.executor);
         }
     }
 
-    /// Stops receiving whatever comes, for every connection: while memory is short each receives a little at a
-    /// time, as [`Self::receive`] asks for.
+    /// Replaces large receives of every connection: while memory is short each receives a little at
+    /// a time, as [`Self::receive`] requests.
     pub(super) fn receive_less(&mut self) {
         for token in self.connections.tokens(|_| true) {
             let Self { connections, poller, .. } = self;
@@ -134,22 +136,23 @@ impl Worker {
         }
     }
 
-    /// Has the ring receive for a connection, if it is not too much: behind those that wait for a buffer. Else
-    /// connections that send without pause would take all buffers again and again.
+    /// Starts a receive for a connection, if it may have more input, after those that wait for a
+    /// buffer. Otherwise connections that send without pause would take all buffers again and
+    /// again.
     pub(super) fn receive(&mut self, token: Token) {
         if self.starved.is_empty() {
             return self.receive_now(token);
         }
         let is_tight = self.executor.server().budget.allotment(0).is_tight;
         let connection = self.connections.of(token);
-        // Who can receive nothing now does not make those wait longer who can.
+        // A connection that cannot receive now does not delay those that can.
         match connection.is_some_and(|connection| connection.can_receive(is_tight)) {
             true => self.starve(token),
             false => self.receive_now(token),
         }
     }
 
-    /// Lets a connection wait for a buffer, unless it does.
+    /// Lets a connection wait for a buffer, unless it already does.
     fn starve(&mut self, token: Token) {
         if let Some(connection) = self.connections.of_mut(token)
             && !std::mem::replace(&mut connection.is_starved, true)
@@ -158,7 +161,8 @@ impl Worker {
         }
     }
 
-    /// Has the ring receive for those that have waited longest for a buffer, as many as there are buffers.
+    /// Starts receives for the connections that have waited longest for a buffer, one for each free
+    /// buffer.
     pub(super) fn receive_for_starved(&mut self) {
         for _ in 0..BUFFERS {
             let Some(token) = self.starved.pop_front() else { break };

@@ -1,11 +1,11 @@
-//! Waking a thread that waits for descriptors.
+//! Wakes a thread that waits for descriptors.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io;
 
-/// A descriptor that becomes readable when somebody wakes those who wait for it.
+/// A descriptor that another thread makes readable to wake the threads that wait for it.
 #[derive(Debug)]
 pub(crate) struct Waker(OwnedFd);
 
@@ -16,13 +16,13 @@ impl Waker {
 
     /// Makes it readable.
     pub(crate) fn wake(&self) {
-        // Fails only where the count of wakes is at its limit: it is readable then.
+        // Fails only if the wake counter is at its limit; then it is readable already.
         let _ = io::write(&self.0, &1u64.to_ne_bytes());
     }
 
     /// Makes it unreadable until the next wake.
     pub(crate) fn reset(&self) {
-        // Fails only where nobody has woken it.
+        // Fails only if it has not been woken.
         let _ = io::read(&self.0, &mut [0; 8]);
     }
 }
