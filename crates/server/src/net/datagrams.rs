@@ -132,8 +132,7 @@ impl Head {
 }
 
 /// Executes the commands of a request. Returns the number of turns it took beyond the first, and
-/// whether it gets a response: it does not if the response would exceed its limit or takes too much
-/// work.
+/// whether the response is complete: it is not if it exceeds its limit or takes too much work.
 fn converse(
     executor: &Executor,
     request: &[u8],
@@ -175,7 +174,7 @@ fn answer_bytes_max(executor: &Executor, datagram_bytes: usize, peer: SocketAddr
     (full * PAYLOAD_BYTES_MAX + rest.saturating_sub(HEAD_BYTES)).min(ANSWER_BYTES_MAX)
 }
 
-/// Renders the error in place of a response that is too long, in the dialect of the request.
+/// Renders the error that replaces a refused response, in the dialect of the request.
 fn refuse(request: &[u8], out: &mut Vec<u8>) {
     const WORDS: &[u8] = b"Too large.";
     match request {
@@ -203,7 +202,7 @@ const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
 const COMMANDS_MAX: usize = 16 * 1024;
 
 /// How many single-turn requests are answered before connections have their turn again. A request
-/// that needs more turns gets no response: connections would have to wait for it.
+/// that needs more turns is refused: connections would have to wait for it.
 const TURNS_MAX: usize = 16;
 const BYTES_PER_TURN: usize = 64 * 1024;
 

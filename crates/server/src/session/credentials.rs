@@ -1,4 +1,4 @@
-//! Who may come in: the users and passwords of a file.
+//! Authentication: the users and passwords of a file.
 
 use std::fs::File;
 use std::hint::black_box;
@@ -9,7 +9,7 @@ use std::sync::{PoisonError, RwLock};
 use larder_options::Options;
 use larder_protocol::Dialects;
 
-/// The users and passwords of a file, and how they are told.
+/// The users and passwords of a file, and how clients present them.
 #[derive(Debug)]
 pub(crate) struct Credentials {
     path: PathBuf,
@@ -23,10 +23,10 @@ struct User {
     password: Box<[u8]>,
 }
 
-/// Why a file of users cannot be used.
+/// The user file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CredentialsError {
-    /// `-S` needs a file, and none is named.
+    /// `-S` requires a file, and none is named.
     #[error(
         "option -S: MEMCACHED_SASL_PWDB names no file; expected the path of one with lines \
          user:password (other password databases of SASL are not supported)"
@@ -35,31 +35,31 @@ pub(crate) enum CredentialsError {
     /// The file cannot be read.
     #[error("users of {}: {error}", path.display())]
     Unreadable {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What went wrong.
+        /// The I/O error.
         error: io::Error,
     },
-    /// The file has something else in it.
+    /// A line of the file is malformed.
     #[error("users of {}: line {line} {what}; expected user:password", path.display())]
     Malformed {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Counted from 1.
+        /// The number of the line, counted from 1.
         line: usize,
         /// What is wrong with the line.
         what: &'static str,
     },
-    /// The file names nobody.
+    /// The file has no users.
     #[error("users of {}: there are none; expected lines user:password", .0.display())]
     Empty(PathBuf),
 }
 
 impl Credentials {
-    /// Reads the file that the options ask for, if they do.
+    /// Reads the file that the options name, if they do.
     ///
     /// # Errors
-    /// The file is missing or is no list of users.
+    /// The file is missing, or is not a list of users.
     pub(crate) fn load(options: &Options) -> Result<Option<Self>, CredentialsError> {
         let (path, dialect) = if options.sasl {
             let path = std::env::var_os("MEMCACHED_SASL_PWDB").ok_or(CredentialsError::Unnamed)?;
@@ -72,28 +72,29 @@ impl Credentials {
         Self::open(path, dialect).map(Some)
     }
 
-    /// Reads a file whose users say who they are in this dialect.
+    /// Reads a file whose users authenticate in this dialect.
     pub(crate) fn open(path: PathBuf, dialect: Dialects) -> Result<Self, CredentialsError> {
         let users = RwLock::new(read(&path)?);
         Ok(Self { path, dialect, users })
     }
 
-    /// Reads the file again. Who is in already stays in.
+    /// Reads the file again. Sessions that are authenticated stay so.
     ///
     /// # Errors
-    /// Those of [`Self::load`]; then those who might come in before still may.
+    /// Those of [`Self::load`]; then the previous users stay in effect.
     pub(crate) fn reload(&self) -> Result<(), CredentialsError> {
         let users = read(&self.path)?;
         *self.users.write().unwrap_or_else(PoisonError::into_inner) = users;
         Ok(())
     }
 
-    /// The dialect in which peers say who they are.
+    /// Returns the dialect in which clients authenticate.
     pub(crate) fn dialect(&self) -> Dialects {
         self.dialect
     }
 
-    /// Is there such a user with such a password? Takes as long as it takes, wherever they differ.
+    /// True if the file has a user with this name and password. Takes the same time wherever they
+    /// differ.
     pub(crate) fn admit(&self, name: &[u8], password: &[u8]) -> bool {
         let users = self.users.read().unwrap_or_else(PoisonError::into_inner);
         let found = users.iter().fold(false, |found, user| {
@@ -102,7 +103,7 @@ impl Credentials {
         found && !name.is_empty() && !password.is_empty()
     }
 
-    /// In a file for SASL a password ends at a colon too, as it does in memcached: other words may follow.
+    /// In a SASL file a colon also ends the password, as in memcached: other fields may follow.
     fn fits(&self, stored: &[u8], password: &[u8]) -> bool {
         let is_whole = equal(stored, password);
         match stored.split_at_checked(password.len()) {
@@ -114,21 +115,21 @@ impl Credentials {
     }
 }
 
-/// Without the password, which a log must not show.
+/// Leaves out the password, which must not appear in a log.
 impl std::fmt::Debug for User {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "User({})", self.name.escape_ascii())
     }
 }
 
-/// User and password of the text protocol: the first two words.
+/// Splits credentials of the text protocol: the first two words are user and password.
 pub(crate) fn words(credentials: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut words = credentials.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
     Some((words.next()?, words.next()?))
 }
 
-/// User and password of SASL's PLAIN (RFC 4616): whom to act as, which must be nobody else, then who it is,
-/// then the password, with zero bytes between them.
+/// Splits credentials of SASL's PLAIN (RFC 4616): the identity to act as, which must be empty or
+/// the user's own, then the user, then the password, with zero bytes between them.
 pub(crate) fn plain(credentials: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut parts = credentials.split(|byte| *byte == 0);
     let (act_as, name, password) = (parts.next()?, parts.next()?, parts.next()?);
@@ -167,7 +168,7 @@ fn read(path: &Path) -> Result<Vec<User>, CredentialsError> {
     Ok(users)
 }
 
-/// Compares all bytes in any case: how long it takes must not say how many were right.
+/// Compares in constant time: the duration must not reveal how many bytes match.
 fn equal(left: &[u8], right: &[u8]) -> bool {
     let pairs = left.iter().zip(right);
     let difference =
@@ -181,7 +182,7 @@ const FILE_BYTES_MAX: u64 = 1024 * 1024;
 mod tests {
     use super::*;
 
-    /// The users of a file with this text; the file is gone when that is.
+    /// Returns a user file with this text; it is deleted when dropped.
     fn file(text: &[u8]) -> tempfile::NamedTempFile {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
@@ -225,7 +226,8 @@ mod tests {
         assert!(!users.admit(b"empty", b"") && !users.admit(b"odd", b""));
     }
 
-    /// CVE-2021-37519 of memcached: a last line without an end is a line, a zero byte is none.
+    /// CVE-2021-37519 of memcached: a last line without an end is a line, and a zero byte is
+    /// rejected.
     #[test]
     fn a_file_that_is_no_list_of_users_is_refused_with_the_line() {
         for (text, error) in [

@@ -1,17 +1,18 @@
-//! Leases: the right to store an item that was missed, so that of many clients that miss it one asks the database.
+//! Leases: permission to store an item after a miss, so that only one of many clients that miss it
+//! queries the database.
 //!
 //! Source: Nishtala and others, Scaling Memcache at Facebook (NSDI 2013), section 3.2.1.
 //!
 //! ```text
 //! client    lease-get ─ miss, token ─▶ database ─▶ lease-set with the token
 //! delete    revoke the key's lease, then delete the item
-//! redeem    lock the set │ is the token still that of the key? │ store │ unlock
+//! redeem    lock the set │ check the key's token │ store │ unlock
 //! ```
 //!
-//! A delete either comes before the look at the token, and the store is refused, or it waits for the set's lock and
-//! deletes what was stored. Leases lie in sets of a few, chosen by a keyed hash of the key; in a full set the oldest
-//! lease makes way, so that a client that asks for very many shortens the leases of others, and takes none from them
-//! for longer than that.
+//! A delete either precedes the check of the token, and the store is refused; or it waits for the
+//! set's lock and deletes the stored item. Leases are kept in small sets, chosen by a keyed hash of
+//! the key. In a full set the oldest lease is dropped: a client that requests very many leases
+//! shortens the leases of others, but does not keep them from getting new ones.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -19,12 +20,12 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use larder_item::Second;
 
-/// The leases that are out.
+/// All outstanding leases.
 #[derive(Debug)]
 pub(crate) struct Leases {
-    /// Made when the first lease is asked for.
+    /// Allocated when the first lease is requested.
     sets: OnceLock<Box<[Mutex<Set>]>>,
-    /// From this second on no lease is out.
+    /// From this second on no lease is outstanding.
     ended: AtomicU32,
     next_token: AtomicU64,
     hasher: RandomState,
@@ -32,10 +33,10 @@ pub(crate) struct Leases {
 
 type Set = [Lease; SET_LEASES];
 
-/// A lease; none where the token is 0.
+/// A lease; unused if the token is 0.
 #[derive(Clone, Copy, Debug, Default)]
 struct Lease {
-    /// A hash of the key that clients cannot know.
+    /// A hash of the key that clients cannot compute.
     key: u64,
     token: u64,
     ends: Second,
@@ -50,7 +51,7 @@ impl Lease {
 impl Default for Leases {
     fn default() -> Self {
         let hasher = RandomState::new();
-        // So that tokens of a server that ended are not those of the next one.
+        // Tokens of an earlier server process must not match those of this one.
         let first = hasher.hash_one("first token") >> 2;
         let next_token = AtomicU64::new(first.max(HOT_MISS + 1));
         Self { sets: OnceLock::new(), ended: AtomicU32::new(0), next_token, hasher }
@@ -58,11 +59,11 @@ impl Default for Leases {
 }
 
 impl Leases {
-    /// Returns the token with which the caller may store the item that it has missed, or [`HOT_MISS`] where another has
-    /// one.
+    /// Returns the token with which the caller may store the item it missed, or [`HOT_MISS`] if
+    /// another client has one.
     pub(crate) fn ask(&self, key: &[u8], now: Second) -> u64 {
         let ends = now.saturating_add(LEASE_SECS);
-        // Pairs with the acquire in `may_be_out`. Before the token is known to any client.
+        // Pairs with the acquire in `may_be_out`. Stored before any client knows the token.
         self.ended.fetch_max(ends, Ordering::Release);
         let sets = self.sets.get_or_init(|| (0..SETS).map(|_| Mutex::default()).collect());
         let key = self.hasher.hash_one(key);
@@ -71,14 +72,15 @@ impl Leases {
             return HOT_MISS;
         }
         let token = self.next_token.fetch_add(1, Ordering::Relaxed);
-        // Tokens grow, so the oldest lease has the lowest; one that is over counts as the oldest.
+        // Tokens increase, so the oldest lease has the lowest token; an expired lease counts as the
+        // oldest.
         let age = |lease: &&mut Lease| if lease.ends > now { lease.token } else { 0 };
         let place = set.iter_mut().min_by_key(age).expect("a set has places");
         *place = Lease { key, token, ends };
         token
     }
 
-    /// Calls `store` if the token still gives the right to store the key's item, and ends the lease. No
+    /// Calls `store` if the token is still valid for the key, and ends the lease. No
     /// [`Leases::revoke`] of the key returns in between.
     pub(crate) fn redeem<T>(
         &self,
@@ -95,7 +97,8 @@ impl Leases {
         Some(store())
     }
 
-    /// Ends the lease of a key that is about to be deleted: what is on its way to it is out of date.
+    /// Ends the lease of a key that is about to be deleted: a store that is in progress with it
+    /// would be stale.
     #[inline]
     pub(crate) fn revoke(&self, key: &[u8], now: Second) {
         if self.may_be_out(now) {
@@ -111,7 +114,7 @@ impl Leases {
         set.iter_mut().filter(|lease| lease.key == key).for_each(|lease| *lease = Lease::default());
     }
 
-    /// Ends all leases, before all items are cleared.
+    /// Ends all leases, before all items are flushed.
     pub(crate) fn revoke_all(&self, now: Second) {
         if self.may_be_out(now) {
             for set in self.sets.get().into_iter().flatten() {
@@ -131,13 +134,13 @@ fn lock(set: &Mutex<Set>) -> MutexGuard<'_, Set> {
     set.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The token that gives no right.
+/// The token that does not permit a store.
 const HOT_MISS: u64 = 1;
 
-/// A client that does not store the item within this time loses the right to.
+/// A lease expires after this time.
 const LEASE_SECS: Second = 10;
 
-/// 65,536 leases in 1.7 MB.
+/// Number of sets: 65,536 leases in 1.7 MB.
 const SETS: usize = 4096;
 const SET_LEASES: usize = 16;
 
@@ -185,7 +188,7 @@ mod tests {
         assert_ne!(Leases::default().ask(b"k", 2), Leases::default().ask(b"k", 2));
     }
 
-    /// A lease that is not redeemed costs deletes nothing once it is over.
+    /// After a lease has expired, deletes no longer look for it.
     #[test]
     fn deletes_look_for_leases_only_while_one_may_be_out() {
         let leases = Leases::default();
@@ -195,7 +198,7 @@ mod tests {
         assert!(!leases.may_be_out(2 + LEASE_SECS));
     }
 
-    /// A client that asks for more leases than there can be keeps no other from getting one.
+    /// A client that requests more leases than fit does not keep others from getting one.
     #[test]
     fn very_many_leases_take_none_from_others() {
         let leases = Leases::default();

@@ -1,4 +1,4 @@
-//! A session: a peer's bytes to commands, responses to bytes. It performs no I/O.
+//! A session: turns a peer's bytes into commands and responses into bytes. It performs no I/O.
 
 pub(crate) mod credentials;
 pub(crate) mod execute;
@@ -28,54 +28,54 @@ use self::turn::{Heard, KEYS_PER_COMMAND, Step, Turn, words};
 
 /// The state of one peer's conversation.
 ///
-/// Whoever drives it keeps the bytes: what [`Session::receive`] does not use up must come again, with more
-/// behind it. How the bytes are cut into calls makes no difference to the answers.
+/// The caller keeps the bytes: input that [`Session::receive`] does not consume must be passed
+/// again, with more behind it. The responses do not depend on how the bytes are divided into calls.
 #[derive(Debug)]
 pub struct Session {
-    /// Names the session in the log.
+    /// The session's id in the log.
     id: u64,
     parser: Parser,
     state: State,
-    /// Has the log shown the list of keys that is being worked through?
+    /// True if the current list of keys has been logged.
     shown_list: bool,
-    /// Has the peer said good-bye?
+    /// True if the peer has sent `quit`.
     has_quit: bool,
-    /// Is it over with its first input, so that nothing can go on for longer?
+    /// True if the session ends with its first input, so that nothing may continue afterwards.
     is_brief: bool,
-    /// May the peer read the cache's memory by itself?
+    /// True if the peer may read the cache's memory itself.
     may_read: bool,
 }
 
 #[derive(Debug)]
 enum State {
-    /// The next byte begins a command, or goes on with a list of keys.
+    /// The next byte begins a command, or continues a list of keys.
     Command,
-    /// The next byte belongs to the block of a store.
+    /// The next byte belongs to the payload of a store.
     Payload(Box<Payload>),
-    /// Before the next byte, the rest of a large value is to be written.
+    /// The rest of a large value is written before the next byte is read.
     Large(Box<LargeValue>, Box<Kept>),
-    /// Before the next byte, the rest of a list of items is to be written.
+    /// The rest of a list of items is written before the next byte is read.
     Dump(Box<Dump>),
-    /// Before the next byte, the rest of a list of connections is to be written.
+    /// The rest of a list of connections is written before the next byte is read.
     Connections(Box<ConnectionList>),
-    /// Statistics are gathered, of which the command has this frame.
+    /// Statistics are being gathered, for a command with this frame.
     Gather(Box<Gathering>, Box<Kept>),
-    /// What comes means nothing: the connection is shown what happens, until it is closed.
+    /// Input is ignored: the connection sends watch lines until it is closed.
     Watch(Box<Watch>),
 }
 
-/// How much a session may do at a time.
+/// How much a session may do in one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowance {
-    /// Commands that it executes.
+    /// How many commands it executes.
     pub commands_max: usize,
-    /// Keys of lists that it looks up.
+    /// How many keys of lists it looks up.
     pub keys_max: usize,
-    /// It begins nothing more once its output has this length, not counting what is sent from where it is. It
-    /// passes that by one value in one piece at most.
+    /// The session starts nothing more once its output has this length, without the pieces that are
+    /// sent from the cache's memory. It exceeds that by one contiguous value at most.
     pub out_bytes_max: usize,
-    /// True if an item is not begun either unless it fits the rest of that length. The first item of an output
-    /// is always begun.
+    /// True if an item is started only if it fits the rest of that length. The first item of an
+    /// output is always started.
     pub is_tight: bool,
 }
 
@@ -91,38 +91,39 @@ impl Allowance {
     }
 }
 
-/// What a call of [`Session::receive`] came to.
+/// The result of [`Session::receive`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Bytes of the input that are used up.
+    /// How many bytes of the input have been consumed.
     pub consumed: usize,
-    /// What must happen next.
+    /// What the caller must do next.
     pub next: Next,
 }
 
 /// What a session waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Next {
-    /// More input than there was.
+    /// Pass more input.
     #[default]
     Input,
-    /// The output is to be sent, since there is much of it. Then it goes on with the input that is left.
+    /// Send the output, which is long; then continue with the remaining input.
     Drain,
-    /// It has had its turn. It can go on with the input that is left at any time.
+    /// The turn is used up. The session can continue with the remaining input at any time.
     Turn,
-    /// It has done what takes long. As [`Self::Turn`], but others come first even where none has waited so far.
+    /// The session did something slow. As [`Self::Turn`], but others get their turn first, even if
+    /// none was waiting.
     GiveWay,
-    /// The output is to be sent, then the cache's memory. Then it goes on with the input that is left.
+    /// Send the output, then the cache's memory; then continue with the remaining input.
     Region,
-    /// It waits for something to show, whatever input comes. When its worker is woken it goes on.
+    /// Wait for watch lines, regardless of input. The session continues when its worker is woken.
     Lines,
-    /// The output is to be sent, then the connection is to be closed.
+    /// Send the output, then close the connection.
     Close,
 }
 
 impl Session {
-    /// A session that has heard nothing yet. `id` names it in the log. Where the server lets in only whom it
-    /// knows, that decides about the protocol.
+    /// Creates a session. `id` identifies it in the log. If the server requires authentication,
+    /// that determines the protocol.
     pub fn new(server: &Server, id: u64, protocol: Protocol) -> Self {
         let parser = match &server.credentials {
             Some(credentials) => Parser::locked(credentials.dialect()),
@@ -143,18 +144,19 @@ impl Session {
         }
     }
 
-    /// The session of a single datagram: it begins nothing that would go on.
+    /// Creates the session of a single datagram: it starts nothing that would outlive its first
+    /// input.
     pub(crate) fn brief(server: &Server) -> Self {
         Self { is_brief: true, ..Self::new(server, 0, Protocol::Auto) }
     }
 
-    /// Lets the peer have the cache's memory, to read in it by itself.
+    /// Permits the peer to get the cache's memory and read it directly.
     pub(crate) fn let_read(&mut self) {
         self.may_read = true;
     }
 
-    /// Executes the commands of `input` and appends the answers to `out`, as far as it is allowed to. Pieces of large
-    /// values are not copied: they are in `out` by themselves.
+    /// Executes the commands of `input` and appends the responses to `out`, within `allowance`.
+    /// Pieces of large values are not copied: `out` refers to them.
     pub fn receive(
         &mut self,
         executor: &Executor,
@@ -239,13 +241,14 @@ impl Session {
                 turn.tell(&Response::Hit, &kept.frame());
                 self.state = State::Command;
             }
-            // A part of the value has been sent; there is no way to take it back.
+            // A part of the value has been sent and cannot be taken back.
             Err(_) => return Step::Stop(0, Next::Close),
         }
         Step::GoOn(0)
     }
 
-    /// The keys of the commands that `input` begins with. Nothing is executed: it comes again.
+    /// Returns the keys of the first commands of `input`. Executes nothing: the same input is
+    /// passed to [`Self::receive`] later.
     pub(crate) fn keys_ahead<'a>(
         &self,
         input: &'a [u8],
@@ -283,13 +286,14 @@ impl Session {
         })
     }
 
-    /// Executes the command that `input` begins with.
+    /// Executes the first command of `input`.
     #[inline]
     fn command(&mut self, turn: &mut Turn<'_>, input: &[u8]) -> Step {
         if turn.tight_bytes_max < usize::MAX && self.lacks_room(turn, input) {
             return Step::Stop(0, Next::Drain);
         }
-        // By reference: a move of what has just been written piece by piece waits for all of the pieces.
+        // By reference: moving a value that was just written field by field stalls on store
+        // forwarding.
         match &self.parser.next(input) {
             Parsed::Command { command, frame: Frame::Meta(frame), consumed } if frame.base64 => {
                 self.decode(turn, command, frame, input, *consumed)
@@ -303,8 +307,8 @@ impl Session {
         }
     }
 
-    /// True if the next command reads an item that does not fit the output any more. The command is not used
-    /// up: it comes again once the output is sent.
+    /// True if the next command reads an item that does not fit the output any more. The command is
+    /// not consumed: it is passed again once the output is sent.
     #[cold]
     fn lacks_room(&self, turn: &Turn<'_>, input: &[u8]) -> bool {
         if turn.out.is_empty() {
@@ -352,7 +356,7 @@ impl Session {
         }
     }
 
-    /// The same where somebody wants to know of it.
+    /// As [`Self::run`], with observers.
     #[cold]
     fn observer(&mut self, turn: &mut Turn<'_>, heard: Heard<'_>) -> Step {
         let started = turn.out.bytes.len();
@@ -370,7 +374,7 @@ impl Session {
         step
     }
 
-    /// What is answered is remembered where it is `NOTICED`.
+    /// Remembers the response if `NOTICED`.
     #[inline]
     fn carry_out<const NOTICED: bool>(&mut self, turn: &mut Turn<'_>, heard: Heard<'_>) -> Step {
         let Heard { command, frame, input, consumed } = heard;
@@ -383,7 +387,7 @@ impl Session {
         }
     }
 
-    /// Logs a command and its answer; a list of keys with the first one.
+    /// Logs a command and its response; a list of keys is logged with the first key.
     #[cold]
     fn show(&mut self, words: &[u8], is_of_list: bool, turn: &Turn<'_>, started: usize) {
         let log = turn.executor.log();
@@ -413,11 +417,12 @@ impl Session {
                     turn.told = Some(*response);
                 }
                 match response {
-                    // What follows in the same turn may be wanted by now, or wanted no more.
+                    // Following commands of the same turn may have observers now, or none any
+                    // longer.
                     Response::Ok => turn.interest = turn.executor.log().interest(),
                     Response::Authenticated => self.parser.unlock(),
                     Response::ClientError(ClientError::AuthenticationFailed) => self.parser.lock(),
-                    // Some statistics look at many thousands of items.
+                    // Some statistics visit many thousands of items.
                     Response::EndOfStats => (turn.left, turn.took_long) = (0, true),
                     _ => {}
                 }
@@ -489,8 +494,8 @@ impl Session {
         self.state = State::Watch(watch);
     }
 
-    /// Stores the value that `input` begins with, if it is there as a whole; says how many bytes were used
-    /// up. Otherwise the session waits for the block.
+    /// Stores the value at the beginning of `input` if it is complete, and returns how many bytes
+    /// were consumed. Otherwise the session waits for the payload.
     #[inline]
     fn store<const NOTICED: bool>(
         &mut self,
@@ -520,14 +525,15 @@ impl Session {
         bytes
     }
 
-    /// Answers to what is no command.
+    /// Answers malformed input.
     #[cold]
     fn refuse(&mut self, turn: &mut Turn<'_>, bad: &Bad<'_>, input: &[u8]) -> Step {
         if turn.interest.shows_commands() {
             turn.executor.log().received(self.id, words(None, &bad.frame, input, bad.consumed));
         }
         if self.is_brief && !names_command(input) {
-            // It may be an answer, and to answer it could begin a conversation of two servers without an end.
+            // It may be a response; answering it could start an endless conversation of two
+            // servers.
             return Step::Stop(input.len(), Next::Close);
         }
         turn.left = turn.left.saturating_sub(KEYS_PER_COMMAND);
@@ -540,7 +546,7 @@ impl Session {
         if close { Step::Stop(consumed, Next::Close) } else { Step::GoOn(consumed) }
     }
 
-    /// Passes over a block that nobody wants, and then tells why.
+    /// Skips a payload that is not wanted, then sends the reason.
     fn pass_over(
         &mut self,
         turn: &mut Turn<'_>,
@@ -555,8 +561,8 @@ impl Session {
         }
     }
 
-    /// How to tell the peer of something that it did not ask for: in its dialect, and where it is about to send
-    /// a value, as the outcome of that.
+    /// Returns the frame for an unsolicited message: in the peer's dialect, and if the peer is
+    /// about to send a value, as the outcome of that store.
     pub(crate) fn unasked(&self) -> Frame<'_> {
         match &self.state {
             State::Payload(payload) if matches!(payload.frame(), Frame::Binary(_)) => {
@@ -566,18 +572,18 @@ impl Session {
         }
     }
 
-    /// Is it in the middle of a block?
+    /// True in the middle of a payload.
     pub(crate) fn is_in_block(&self) -> bool {
         matches!(self.state, State::Payload(_))
     }
 
-    /// As [`Payload::awaits_much`], where there is a block.
+    /// As [`Payload::awaits_much`]; false without a payload.
     #[inline]
     pub(crate) fn awaits_much(&self) -> bool {
         matches!(&self.state, State::Payload(payload) if payload.awaits_much())
     }
 
-    /// As [`Payload::direct_buffer`], where there is a block.
+    /// As [`Payload::direct_buffer`]; `None` without a payload.
     pub(crate) fn direct_buffer(&mut self) -> Option<(DirectBuffer, usize, bool)> {
         match &mut self.state {
             State::Payload(payload) => payload.direct_buffer(),
@@ -592,7 +598,7 @@ impl Session {
         }
     }
 
-    /// What it is at.
+    /// Returns the session's stage, for `stats conns`.
     pub(crate) fn stage(&self) -> Stage {
         match &self.state {
             State::Command => Stage::Command,
@@ -605,12 +611,12 @@ impl Session {
         }
     }
 
-    /// Has the peer asked for the end of the connection?
+    /// True if the peer has requested the end of the connection.
     pub(crate) fn has_quit(&self) -> bool {
         self.has_quit
     }
 
-    /// The memory it owns beyond its own size, in bytes.
+    /// Returns the memory that the session owns beyond its own size, in bytes.
     pub(crate) fn held_bytes(&self) -> usize {
         match &self.state {
             State::Payload(payload) => payload.held_bytes(),
@@ -621,10 +627,10 @@ impl Session {
     }
 }
 
-/// What stands before and behind a value in any dialect, without its key.
+/// Maximum length of the bytes around a value in any dialect, without its key.
 const HEAD_BYTES_MAX: usize = 100;
 
-/// With so much output of its own a session should wait until it is sent.
+/// With this much output of its own a session waits until it is sent.
 pub(crate) const OUTPUT_BYTES_HIGH: usize = 64 * 1024;
 
 #[cfg(test)]

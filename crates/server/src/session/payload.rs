@@ -1,27 +1,28 @@
-//! The block behind a store's line, its value and a line end, arriving in any number of parts.
+//! The payload behind a store's line: its value and a line end, arriving in any number of parts.
 
 use larder::{DirectBuffer, Upload};
 use larder_protocol::{Frame, Kept, Response, Store, render};
 
 use crate::session::execute::Executor;
 
-/// A block of which a part is still to come.
+/// A payload that is not complete yet.
 #[derive(Debug)]
 pub(crate) struct Payload {
     left_bytes: u64,
     frame: Kept,
     state: State,
-    /// What was stored, and what came of it, once all of it has come.
+    /// The store and its response, once the payload is complete.
     ended: Option<(Head, Response)>,
 }
 
 #[derive(Debug)]
 enum State {
-    /// It is short, and kept until it is whole.
+    /// A short payload, buffered until it is complete.
     Waiting(Head, Vec<u8>),
-    /// Its value goes to the cache as it arrives. So far the line end is right, or is not.
+    /// A value that goes to the cache as it arrives. The flag is true while the line end is right.
     Uploading(Head, Upload, bool),
-    /// It is not wanted. The peer is told once it has passed: before that it does not listen.
+    /// An unwanted payload. The response is sent once it has passed: before that the peer does not
+    /// read.
     Passing(Option<Response>),
 }
 
@@ -29,12 +30,12 @@ enum State {
 #[derive(Debug)]
 struct Head {
     key: Box<[u8]>,
-    /// The rest, with an empty key.
+    /// The other fields, with an empty key.
     store: Store<'static>,
 }
 
 impl Payload {
-    /// The block of a store that can be done, as far as is known now.
+    /// Starts the payload of a store that, as far as is known, can be executed.
     pub(crate) fn arriving(executor: &Executor, store: &Store<'_>, frame: &Frame<'_>) -> Self {
         let head = Head::of(store);
         let state = if !executor.takes_in_parts(store) {
@@ -53,14 +54,14 @@ impl Payload {
         }
     }
 
-    /// A block that nobody wants.
+    /// Starts a payload to be skipped.
     pub(crate) fn passing(bytes: u64, response: Option<Response>, frame: &Frame<'_>) -> Self {
         let state = State::Passing(response);
         Self { left_bytes: bytes, frame: frame.keep(), state, ended: None }
     }
 
-    /// Takes its part of `input` and says how many bytes that was. When it is complete the response is
-    /// written to `out`.
+    /// Consumes its part of `input`, and returns how many bytes that was. When the payload is
+    /// complete, writes the response to `out`.
     pub(crate) fn receive(
         &mut self,
         executor: &Executor,
@@ -72,8 +73,8 @@ impl Payload {
         let value_end = self.frame.frame().value_end();
         match &mut self.state {
             State::Waiting(_, payload) => {
-                // A first part alone takes what it needs. With a second one comes the rest of the block, which is
-                // short: growing by and by would leave pieces of memory behind.
+                // A single part gets exactly the memory it needs. With a second part, reserve the
+                // rest of the payload, which is short: gradual growth would fragment the heap.
                 if payload.capacity() - payload.len() < part.len() {
                     let left_bytes = usize::try_from(self.left_bytes).unwrap_or(usize::MAX);
                     payload.reserve_exact(if payload.is_empty() { bytes } else { left_bytes });
@@ -104,13 +105,14 @@ impl Payload {
         bytes
     }
 
-    /// Is so much still to come that it had better be received to its place?
+    /// True if so much is missing that a direct receive pays off.
     pub(crate) fn awaits_much(&self) -> bool {
         matches!(self.state, State::Uploading(..)) && self.left_bytes > LANDED_BYTES_MIN as u64
     }
 
-    /// Where what comes next can be received by somebody else: so many bytes of it, and whether other things come behind
-    /// these. None where it had better be given to [`Self::receive`], as the last byte of a block always must.
+    /// Returns a buffer for a direct receive of the next bytes, how many they are, and whether the
+    /// value ends there. `None` if [`Self::receive`] is better, which must always get the last byte
+    /// of a payload.
     pub(crate) fn direct_buffer(&mut self) -> Option<(DirectBuffer, usize, bool)> {
         let State::Uploading(_, upload, _) = &mut self.state else { return None };
         let left_bytes = usize::try_from(self.left_bytes).ok()?;
@@ -128,7 +130,7 @@ impl Payload {
         ))
     }
 
-    /// So many bytes have been received there.
+    /// Records that `bytes` have been received into the buffer.
     pub(crate) fn complete_direct(&mut self, direct_buffer: DirectBuffer, bytes: usize) {
         if let State::Uploading(_, upload, _) = &mut self.state {
             upload.complete_direct(direct_buffer, bytes);
@@ -156,27 +158,27 @@ impl Payload {
         Some(response)
     }
 
-    /// What was stored, and what came of it, if all of it has come and was wanted.
+    /// Returns the store and its response, if the payload is complete and was wanted.
     pub(crate) fn ended(&self) -> Option<(Store<'_>, &Response)> {
         self.ended.as_ref().map(|(head, response)| (head.store(), response))
     }
 
-    /// How its store is to be answered.
+    /// Returns the frame of its store.
     pub(crate) fn frame(&self) -> Frame<'_> {
         self.frame.frame()
     }
 
-    /// Is it only let pass?
+    /// True if it is only skipped.
     pub(crate) fn is_passing(&self) -> bool {
         matches!(self.state, State::Passing(_))
     }
 
-    /// Has all of it come?
+    /// True if it is complete.
     pub(crate) fn is_complete(&self) -> bool {
         self.left_bytes == 0
     }
 
-    /// The memory it owns, in bytes.
+    /// Returns the memory it owns, in bytes.
     pub(crate) fn held_bytes(&self) -> usize {
         match &self.state {
             State::Waiting(_, payload) => payload.capacity(),
@@ -196,13 +198,13 @@ impl Head {
     }
 }
 
-/// Less than this of a value is not worth a receive by itself …
+/// Less than this of a value does not justify a direct receive …
 const LANDED_BYTES_MIN: usize = 32 * 1024;
 
-/// … and neither is less room than this: it is copied there.
+/// … and neither does less room than this: the bytes are copied there.
 const ROOM_BYTES_MIN: usize = 16 * 1024;
 
-/// Bytes of a store's block.
+/// Returns the length of a store's payload in bytes.
 #[inline]
 pub(crate) fn payload_bytes(store: &Store<'_>, frame: &Frame<'_>) -> usize {
     store.value_bytes + frame.value_end().len()

@@ -1,4 +1,4 @@
-//! A turn: the commands that one call of [`Session::receive`](super::Session::receive) carries out.
+//! A turn: the commands that one call of [`Session::receive`](super::Session::receive) executes.
 
 use larder::Piece;
 use larder_protocol::{Command, Frame, Response, binary, render};
@@ -13,17 +13,18 @@ use crate::session::execute::Executor;
 pub(super) struct Turn<'a> {
     pub(super) executor: &'a Executor,
     pub(super) out: &'a mut Output,
-    /// The length that the output may have with the item that is read next; any unless memory is short.
+    /// The maximum length of the output with the next item; unlimited unless memory is short.
     pub(super) tight_bytes_max: usize,
-    /// What is to be noticed of commands.
+    /// The command events that are observed.
     pub(super) interest: Interest,
-    /// How much there was in `out` before the first command.
+    /// Length of `out` before the first command.
     pub(super) started: usize,
-    /// Is one command enough for a turn?
+    /// True if the last command used up the turn by itself.
     pub(super) took_long: bool,
-    /// The last answer, where it is noticed.
+    /// The last response, if it is observed.
     pub(super) told: Option<Response>,
-    /// How many keys may still be looked up; any other command costs as much as [`KEYS_PER_COMMAND`].
+    /// How many keys may still be looked up; any other command costs as much as
+    /// [`KEYS_PER_COMMAND`].
     pub(super) left: usize,
     /// How many keys of lists may still be looked up.
     pub(super) keys_left: usize,
@@ -35,7 +36,7 @@ impl<'a> Turn<'a> {
         render::response(&mut self.out.bytes, response, frame);
     }
 
-    /// Counts a key of a list that is looked up.
+    /// Counts a lookup of a key of a list.
     #[inline]
     pub(super) fn take_key(&mut self) {
         self.left = self.left.saturating_sub(1);
@@ -45,7 +46,7 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Appends a piece of a value: as it is, or, where there is but one answer, its bytes.
+    /// Appends a piece of a value: by reference, or as a copy if `is_copied`.
     pub(super) fn show(&mut self, piece: Piece, is_copied: bool) {
         match is_copied {
             true => self.out.bytes.extend_from_slice(&piece),
@@ -53,12 +54,12 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// What comes when it is over before the input is.
+    /// Returns the next step if the turn ends before the input does.
     pub(super) fn end(&self) -> Next {
         if self.took_long { Next::GiveWay } else { Next::Turn }
     }
 
-    /// Do answers wait to be sent?
+    /// True if responses wait to be sent.
     pub(super) fn has_answers(&self) -> bool {
         self.out.bytes.len() > self.started
     }
@@ -68,7 +69,7 @@ impl<'a> Turn<'a> {
     }
 }
 
-/// A command as it was heard: the first `consumed` bytes of `input`.
+/// A parsed command: the first `consumed` bytes of `input`.
 #[derive(Clone, Copy)]
 pub(super) struct Heard<'a> {
     pub(super) command: &'a Command<'a>,
@@ -78,14 +79,14 @@ pub(super) struct Heard<'a> {
 }
 
 impl Heard<'_> {
-    /// Does it ask for one key of a list?
+    /// True if it asks for one key of a list.
     #[inline]
     pub(super) fn is_of_list(&self) -> bool {
         matches!((self.command, self.frame), (Command::Get { .. }, Frame::Text { .. }))
     }
 }
 
-/// What of a command's bytes the log may show: neither a value nor a password.
+/// Returns the part of a command that the log may show: without values and passwords.
 #[cold]
 pub(super) fn words<'a>(
     command: Option<&Command<'_>>,
@@ -100,11 +101,11 @@ pub(super) fn words<'a>(
     }
 }
 
-/// One step of a session: how many bytes it used up, and whether another can follow.
+/// One step of a session: how many bytes it consumed, and whether another can follow.
 pub(super) enum Step {
     GoOn(usize),
     Stop(usize, Next),
 }
 
-/// A list of so many keys counts as one command where commands are counted.
+/// How many keys of a list count as one command.
 pub(super) const KEYS_PER_COMMAND: usize = 50;

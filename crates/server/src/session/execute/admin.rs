@@ -41,8 +41,8 @@ impl Executor {
         }
     }
 
-    /// Larder's memory belongs to no class, and so no class has a page to spare: what memcached says of one that
-    /// has no more than its last.
+    /// Larder's memory does not belong to classes, so no class has a spare page. Returns
+    /// memcached's error for a class that has only its last page.
     fn reassign_slabs(&self, classes: Option<(i32, i32)>) -> Result<(), ClientError> {
         if !self.server.options.slab_reassign {
             return Err(Refusal::ReassignDisabled.into());
@@ -111,7 +111,7 @@ impl Executor {
         Ok(Dump::begin(&self.server, &self.counters, form, crawled?))
     }
 
-    /// memcached 1.6.18 says nothing where a dump begins.
+    /// True if the start of a dump is acknowledged; memcached 1.6.18 does not.
     pub(crate) fn tells_dumps(&self) -> bool {
         self.server.options.answers_as != AnswersAs::V1_6_18
     }
@@ -125,8 +125,8 @@ impl Executor {
         Ok(Watch::begin(&self.server, topics, inbox)?)
     }
 
-    /// The binary protocol has one statistic for all that is shown, in the words of the text protocol. It is
-    /// one packet, whose length comes first: so it has a limit.
+    /// The binary protocol has one statistic for all counts, in the format of the text protocol. It
+    /// is one packet whose length comes first, so it has a limit.
     fn detail(&self, detail: Option<Detail>, frame: &Frame<'_>, out: &mut Vec<u8>) -> Executed {
         if !self.server.options.dump {
             return Response::from(Refusal::DetailNotAllowed).into();
@@ -155,5 +155,5 @@ impl From<ClientError> for Executed {
     }
 }
 
-/// The binary protocol shows about so much of the counts by prefix.
+/// Maximum length of the counts by prefix in the binary protocol, approximately.
 const BINARY_DETAIL_BYTES_MAX: usize = 64 * 1024;

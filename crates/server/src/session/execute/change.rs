@@ -1,4 +1,4 @@
-//! Changes of an item that there is: delete, arithmetic, touch.
+//! Changes of existing items: delete, arithmetic, touch.
 
 use larder::{
     Arithmetic, ArithmeticRequest, Deletion, MetaOutcome, Stale, StoreMode, StoreRequest, Stored,
@@ -15,7 +15,7 @@ use super::{Executor, READ_ATTEMPTS_MAX};
 use crate::admin::classes::ItemSize;
 
 impl Executor {
-    /// In the binary protocol an item with another cas token is no miss.
+    /// In the binary protocol an item with another cas token is not a miss.
     pub(super) fn delete(&self, delete: &Delete<'_>, frame: &Frame<'_>) -> Response {
         self.server.leases.revoke(delete.key, self.cache.now());
         let response = match delete.remains {
@@ -84,7 +84,7 @@ impl Executor {
             }
         };
         let protocol::Arithmetic { key, direction, delta, cas, version, exptime, .. } = *arithmetic;
-        // A new exptime hides the old one, which may be asked for.
+        // A new exptime replaces the old one, which the client may have requested.
         let before = exptime.and_then(|_| self.cache.peek(key)).map(|meta| meta.deadline);
         let deadline = exptime.map(|exptime| self.deadline(exptime));
         let counting = ArithmeticRequest {
@@ -124,7 +124,8 @@ impl Executor {
         Response::NotStored
     }
 
-    /// Begins a counter; `None` where somebody else was faster.
+    /// Creates a counter with its initial value. Returns `None` if another client has created it
+    /// first.
     fn create(&self, arithmetic: &protocol::Arithmetic<'_>, initial: Initial) -> Option<Response> {
         let Initial { number, exptime } = initial;
         let deadline = self.deadline(exptime);

@@ -1,4 +1,4 @@
-//! `mg` and `me`: items with all that is known of them, and who is to bring them anew.
+//! `mg` and `me`: items with their metadata, and recache tokens.
 
 use larder::{LargeValue, Miss, Piece, Read, Reading, StoreMode, StoreRequest, Stored};
 use larder_item::{Deadline, Meta, Second};
@@ -12,27 +12,28 @@ use super::{Executed, Executor, READ_ATTEMPTS_MAX};
 /// What earlier attempts at a fetch have settled.
 #[derive(Clone, Copy)]
 struct Settled {
-    /// Whose right it is to bring the item anew, if an attempt has found that it is due.
+    /// The recache token, if an attempt has found the item due.
     win: Win,
-    /// Had the item been read before? The attempts are reads themselves.
+    /// Whether the item had been read before the fetch; `None` until known. The attempts are reads
+    /// themselves.
     fetched: Option<bool>,
 }
 
-/// What one attempt at a fetch has appended.
+/// What one attempt at a fetch has appended to the output.
 enum Attempt {
-    /// What is known of the item.
+    /// The item's metadata.
     Head,
-    /// That, and its value.
+    /// The item's metadata and its value.
     Item,
-    /// What is known of the item. Its value comes in pieces, of which this is the first.
+    /// The item's metadata. Its value follows in pieces; this is the first.
     Beginning(Piece, Box<LargeValue>),
     Nothing,
-    /// Somebody changed the item meanwhile.
+    /// Nothing: another thread changed the item meanwhile.
     Again,
 }
 
 impl Executor {
-    /// Counts as a get, or as a touch where an item got a new exptime.
+    /// Executes `mg`. Counts as a get, or as a touch if the item gets a new exptime.
     pub(super) fn fetch(
         &self,
         fetch: &Fetch<'_>,
@@ -65,9 +66,9 @@ impl Executor {
         Response::Miss.into()
     }
 
-    /// Reads the item, and settles what the read showed to be due: the right to bring it anew, its new exptime.
-    /// The right is asked for after the read, since only the read tells that it is due; the answer that says so
-    /// is written by reading once more.
+    /// Reads the item, and settles what the read showed to be due: the recache token and the new
+    /// exptime. The token is requested after the read, since only the read shows that it is due. A
+    /// second read then writes the response.
     fn attempt(
         &self,
         fetch: &Fetch<'_>,
@@ -119,7 +120,7 @@ impl Executor {
         attempt
     }
 
-    /// There is no item: the request may want one to be created.
+    /// Handles a miss: the request may want an item to be created.
     fn missed(
         &self,
         fetch: &Fetch<'_>,
@@ -151,7 +152,7 @@ impl Executor {
                 };
                 render::shown(out, &shown, frame);
                 if fetch.noted {
-                    // Who creates an item has got it, too.
+                    // The client that creates an item has read it, too.
                     let reading = Reading { noted: true, value: false };
                     self.cache.read_as(fetch.key, reading, out, |_, _| ());
                 }
@@ -162,7 +163,7 @@ impl Executor {
         }
     }
 
-    /// Shall somebody bring the item anew, and has nobody been told to?
+    /// True if a client should refresh the item, and none has the recache token yet.
     fn is_due(&self, fetch: &Fetch<'_>, meta: &Meta) -> bool {
         !meta.token_sent && (meta.stale || self.dies_early(fetch, meta))
     }
@@ -190,7 +191,7 @@ impl Executor {
         shown
     }
 
-    /// An item as answers show it.
+    /// Returns an item as responses show it.
     #[inline]
     fn shown<'k>(&self, key: &'k [u8], meta: &Meta, with_value: bool) -> Shown<'k> {
         let now = self.cache.now();
@@ -215,7 +216,7 @@ impl Executor {
         }
     }
 
-    /// `me`: no read, and counted as nothing else is.
+    /// Executes `me`. It does not count as a read, nor as any other command.
     pub(super) fn inspect(&self, key: &[u8], frame: &Frame<'_>, out: &mut Vec<u8>) -> Response {
         self.counters.bump(Counter::CmdMeta);
         let Some(meta) = self.cache.peek(key) else { return Response::Miss };
@@ -231,7 +232,7 @@ impl Executor {
     }
 }
 
-/// Is the value shown, or does the peer have it?
+/// True if the response includes the value: false if the peer already has it.
 fn shows_value(fetch: &Fetch<'_>, meta: &Meta) -> bool {
     fetch.with_value && fetch.known_cas != Some(meta.cas)
 }

@@ -1,4 +1,4 @@
-//! Peers that say who they are.
+//! Authentication commands.
 
 use larder_protocol::{ClientError, Response};
 use larder_stats::Counter;
@@ -7,7 +7,7 @@ use super::Executor;
 use crate::session::credentials::{plain, words};
 
 impl Executor {
-    /// By which mechanisms a peer can say who it is, if it has to.
+    /// Lists the mechanisms for authentication, if it is required.
     pub(super) fn mechanisms(&self) -> Response {
         match self.server.credentials {
             Some(_) => Response::Mechanisms,
@@ -15,7 +15,8 @@ impl Executor {
         }
     }
 
-    /// Nothing that PLAIN begins is left to another step. The text protocol names no mechanism.
+    /// PLAIN has only one step, so there is never a second one. The text protocol names no
+    /// mechanism.
     pub(super) fn authenticate(
         &self,
         mechanism: &[u8],

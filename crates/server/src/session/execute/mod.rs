@@ -1,4 +1,4 @@
-//! Commands to responses: the only place that knows both the wire's commands and the cache.
+//! Commands to responses: the only module that knows both the wire's commands and the cache.
 
 mod admin;
 mod change;
@@ -38,28 +38,28 @@ pub struct Executor {
     class_counters: Arc<ClassCounters>,
     /// The descriptor of the connection whose turn it is.
     asker: Cell<RawFd>,
-    /// Of the worker it executes for, to be woken by; `None`: nobody waits for what it does later.
+    /// The inbox that wakes the worker; `None` if no worker waits for asynchronous results.
     inbox: Option<Arc<Inbox>>,
 }
 
-/// What became of a command.
+/// The result of a command.
 pub(crate) enum Executed {
-    /// It is done.
+    /// The command is complete.
     Done(Response),
-    /// An item was found; its head is written. The pieces of its value are still to come, of which this is the first,
-    /// then [`Response::Hit`].
+    /// An item was found and its header is written. The pieces of its value follow; this is the
+    /// first. Then comes [`Response::Hit`].
     Large(Piece, Box<LargeValue>),
-    /// Items are to be listed.
+    /// Items will be listed.
     Dump(Box<Dump>),
-    /// Connections are to be listed.
+    /// Connections will be listed.
     Connections(Box<ConnectionList>),
-    /// Statistics are to be gathered, then [`Response::EndOfStats`].
+    /// Statistics will be gathered; then comes [`Response::EndOfStats`].
     Gather(Box<Gathering>),
-    /// The connection is to be shown what happens.
+    /// The connection switches to `watch` mode.
     Watch(Box<Watch>),
-    /// The peer wants the cache's memory, if it may have that.
+    /// The peer requests the cache's memory, which requires permission.
     Region,
-    /// The peer reports what it has read in the memory, if it may read there.
+    /// The peer reports its reads in the shared memory, which requires permission.
     Reads,
 }
 
@@ -70,11 +70,11 @@ impl From<Response> for Executed {
     }
 }
 
-/// What a read has appended.
+/// What a read has appended to the output.
 enum Appended {
-    /// The item's head and all of its value.
+    /// The item's header and its whole value.
     Item,
-    /// The item's head. Its value comes in pieces, of which this is the first.
+    /// The item's header. Its value follows in pieces; this is the first.
     Head(Piece, Box<LargeValue>),
     Nothing,
 }
@@ -91,7 +91,7 @@ impl From<Appended> for Executed {
 }
 
 impl Executor {
-    /// The executor of a worker, counted from 0.
+    /// Creates the executor of a worker, counted from 0.
     pub fn new(server: Arc<Server>, worker: usize) -> Self {
         let (cache, counters) = (server.cache.clone(), server.worker_counters(worker));
         let class_counters = server.class_tally.worker(worker);
@@ -99,23 +99,23 @@ impl Executor {
         Self { server, cache, counters, class_counters, asker, inbox: None }
     }
 
-    /// Says whose commands come next.
+    /// Sets the connection whose commands follow.
     pub(crate) fn turn_to(&self, descriptor: RawFd) {
         self.asker.set(descriptor);
     }
 
-    /// Lets connections wait for more than input: the worker is woken through its `inbox`.
+    /// Lets connections wait for more than input: the worker is woken through `inbox`.
     pub(crate) fn waking(self, inbox: &Arc<Inbox>) -> Self {
         Self { inbox: Some(Arc::clone(inbox)), ..self }
     }
 
-    /// Lets the memory fetch what commands on these keys, which follow at once, will look at.
+    /// Prefetches the memory for commands on these keys, which must follow at once.
     pub(crate) fn prefetch<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
         self.cache.prefetch(keys);
     }
 
-    /// Executes a command. What comes before a response is appended to `out`. A store belongs to
-    /// [`Self::store`], which is given its value.
+    /// Executes a command. Appends everything before the response to `out`. A store is executed by
+    /// [`Self::store`] instead, which takes its value.
     #[inline]
     pub(crate) fn execute(
         &self,
@@ -131,7 +131,8 @@ impl Executor {
         }
     }
 
-    /// By itself, and not in its caller's frame: what is asked all the time does not pay for the rest.
+    /// A function of its own, outside its caller's stack frame: frequent commands must not pay for
+    /// the others.
     #[inline(never)]
     fn execute_rarer(
         &self,
@@ -201,7 +202,7 @@ impl Executor {
         appended.into()
     }
 
-    /// A get that, where there is no item, gives the right to bring it.
+    /// A get that returns a lease on a miss.
     fn lease_get(&self, key: &[u8], frame: &Frame<'_>, out: &mut Vec<u8>) -> Executed {
         match self.get(key, false, frame, out) {
             Executed::Done(Response::Miss) => {
@@ -212,9 +213,9 @@ impl Executor {
         }
     }
 
-    /// Counts as a touch, not as a get. The item is read first: one that dies by its new exptime is shown for
-    /// the last time. Where there is no memory for the new deadline it is not shown: the peer must not
-    /// believe that it will live as long as it asked.
+    /// Counts as a touch, not as a get. Reads the item first: an item that expires by its new
+    /// exptime is shown for the last time. If there is no memory for the new deadline, the item is
+    /// not shown: the peer must not believe that the item lives as long as requested.
     fn get_and_touch(
         &self,
         key: &[u8],
@@ -239,8 +240,8 @@ impl Executor {
         appended.into()
     }
 
-    /// Appends an item's head and value, and counts a hit for its class. The value goes from the cache to `out`
-    /// without a stop.
+    /// Appends an item's header and value, and counts a hit for its class. The value is copied from
+    /// the cache to `out` without an intermediate buffer.
     #[inline]
     fn read(
         &self,
@@ -266,8 +267,8 @@ impl Executor {
                 Read::Large(_, mut large) => match large.take_piece() {
                     Ok(Some(first)) => Appended::Head(first, large),
                     Ok(None) => Appended::Item,
-                    // As long as nothing has been sent, an item that is evicted under the read can be asked
-                    // for again.
+                    // An item that is evicted during the read can be looked up again as long as
+                    // nothing has been sent.
                     Err(_) => {
                         out.truncate(start);
                         continue;
@@ -280,7 +281,7 @@ impl Executor {
         Appended::Nothing
     }
 
-    /// Counts for the class of an item of this size.
+    /// Bumps a counter of the class for items of this size.
     #[inline]
     fn count_class(&self, size: ItemSize, counter: ClassCounter) {
         self.class_counters.bump(self.server.classes.class_of(size), counter);
@@ -294,7 +295,8 @@ impl Executor {
         }
     }
 
-    /// The peer has read items by itself: eviction and the statistics are told of as many reads as a hint stands for.
+    /// Records reads that the peer made in shared memory: each hint counts as several reads, for
+    /// eviction and for the statistics.
     pub(crate) fn note_reads(&self, keys: &[u8]) {
         let (mut bytes, mut decoded, mut ends) = ([0; KEY_BYTES_MAX], Vec::new(), vec![0]);
         for word in local::keys(keys) {
@@ -304,7 +306,7 @@ impl Executor {
             }
         }
         let keys = || ends.windows(2).map(|ends| &decoded[ends[0]..ends[1]]);
-        // They wait for the memory together.
+        // Their memory accesses overlap.
         self.prefetch(keys());
         let (mut out, noted) = (Vec::new(), Reading { noted: true, value: false });
         for key in keys() {
@@ -320,7 +322,7 @@ impl Executor {
         }
     }
 
-    /// What the binary protocol is refused is not counted.
+    /// A flush that the binary protocol refuses is not counted.
     fn flush_all(&self, exptime: i64, frame: &Frame<'_>) -> Response {
         let is_allowed = self.server.options.flush_all;
         if is_allowed || !matches!(frame, Frame::Binary(_)) {
@@ -332,7 +334,8 @@ impl Executor {
         let options = &self.server.options;
         self.server.leases.revoke_all(self.cache.now());
         match self.deadline(exptime) {
-            // Without cas tokens 1.6.18 cannot tell apart what was stored before and after within a second.
+            // Without cas tokens 1.6.18 cannot tell apart items stored before and after it within a
+            // second.
             Deadline::NEVER | Deadline::PAST
                 if options.answers_as == AnswersAs::V1_6_18 && !options.cas =>
             {
@@ -344,7 +347,7 @@ impl Executor {
         Response::Ok
     }
 
-    /// The region is laid out once, with room to grow: more than that cannot be had.
+    /// The region is laid out once, with room to grow; the limit cannot exceed that room.
     fn set_memory_limit(&self, mebibytes: u64) -> Response {
         match self.cache.set_memory_limit(mebibytes.saturating_mul(1 << 20)) {
             Ok(()) => Response::Ok,
@@ -388,8 +391,8 @@ impl Executor {
     }
 }
 
-/// No connection has this descriptor.
+/// The descriptor of no connection.
 pub(crate) const NOBODY: RawFd = -1;
 
-/// An item that is evicted under so many reads in a row is as good as gone.
+/// An item that is evicted during this many reads in a row counts as a miss.
 const READ_ATTEMPTS_MAX: usize = 8;

@@ -1,4 +1,4 @@
-//! Stores: values that come whole or in parts.
+//! Stores: values that arrive whole or in parts.
 
 use larder::{Stale, StoreError, StoreRequest, Stored, Upload};
 use larder_item::StoreMode;
@@ -9,7 +9,7 @@ use super::Executor;
 use crate::admin::classes::ItemSize;
 
 impl Executor {
-    /// Stores `payload`, a value and its end.
+    /// Stores `payload`, a value and its line end.
     #[inline]
     pub(crate) fn store(&self, store: &Store<'_>, payload: &[u8], frame: &Frame<'_>) -> Response {
         let Some(value) = frame.value_of(payload) else {
@@ -25,7 +25,8 @@ impl Executor {
         self.stored(store, stored)
     }
 
-    /// Stores what comes with a lease: if that holds still, and no other client has stored the item meanwhile.
+    /// Executes a store with a lease: it succeeds if the lease still holds, and no other client has
+    /// stored the item meanwhile.
     #[cold]
     fn store_leased(
         &self,
@@ -39,7 +40,7 @@ impl Executor {
         self.stored(store, stored.unwrap_or(Ok(Stored::NotStored)))
     }
 
-    /// The store that creates the item which `store` has found nothing of to append to.
+    /// Returns the store that creates the item if an append or prepend found none.
     fn creation<'k>(&self, store: &Store<'k>) -> Option<StoreRequest<'k>> {
         let exptime = store.vivify.filter(|_| extends(store.mode))?;
         let Store { key, flags, version, .. } = *store;
@@ -47,8 +48,8 @@ impl Executor {
         Some(StoreRequest { flags, version, deadline, ..StoreRequest::new(key, StoreMode::Add) })
     }
 
-    /// Looks at a store before its value: why it cannot be done, if so. An item that it was to replace is
-    /// gone then.
+    /// Checks a store before its value arrives. Returns the error if it cannot be executed; the
+    /// item that it would have replaced has then been removed.
     pub(crate) fn refusal(&self, store: &Store<'_>, frame: &Frame<'_>) -> Option<Response> {
         if self.cache.accepts(store.key.len(), store.value_bytes) {
             return None;
@@ -56,24 +57,25 @@ impl Executor {
         Some(self.give_up(store, frame, StoreError::TooLarge))
     }
 
-    /// Is the value better taken in as it arrives than once it is whole?
+    /// True if the value should be stored as it arrives instead of once it is whole.
     pub(crate) fn takes_in_parts(&self, store: &Store<'_>) -> bool {
         store.value_bytes > self.cache.upload_bytes_min()
     }
 
-    /// Begins to take in a value in parts.
+    /// Begins to store a value in parts.
     pub(crate) fn begin_upload(&self, store: &Store<'_>) -> Result<Upload, Response> {
         self.cache
             .upload(store.key, store.value_bytes)
             .map_err(|error| self.not_stored(store, error))
     }
 
-    /// Gives up a store whose value could not be taken in.
+    /// Abandons a store whose value could not be stored.
     pub(crate) fn give_up_upload(&self, store: &Store<'_>, frame: &Frame<'_>) -> Response {
         self.give_up(store, frame, StoreError::NoMemory)
     }
 
-    /// A meta store that fails removes the item whatever its mode; of the others only a plain set does.
+    /// A failed meta store removes the item regardless of its mode; of the other stores only a
+    /// plain set does.
     fn give_up(&self, store: &Store<'_>, frame: &Frame<'_>, error: StoreError) -> Response {
         self.cache.give_up(&match frame {
             Frame::Meta(_) => StoreRequest::new(store.key, StoreMode::Set),
@@ -82,8 +84,8 @@ impl Executor {
         self.not_stored(store, error)
     }
 
-    /// Stores a value that was taken in in parts. An append that may create the item has to know before
-    /// whether it does.
+    /// Completes a store whose value arrived in parts. An append that may create the item must know
+    /// beforehand whether it does.
     pub(crate) fn finish_upload(&self, store: &Store<'_>, upload: Upload) -> Response {
         if let Some(token) = store.lease {
             return self.store_leased(store, token, |request| upload.store(request));
@@ -93,7 +95,8 @@ impl Executor {
         self.stored(store, upload.store(&request))
     }
 
-    /// A value was not followed by a line end. memcached has an item by then, and counts the command.
+    /// Answers a value that is not followed by a line end. memcached has allocated an item by then,
+    /// and counts the command.
     pub(crate) fn bad_data_chunk(&self, store: &Store<'_>) -> Response {
         self.counters.bump(Counter::CmdSet);
         self.count_class(size_of(store), ClassCounter::CmdSet);
@@ -104,7 +107,8 @@ impl Executor {
     fn stored(&self, store: &Store<'_>, stored: Result<Stored, StoreError>) -> Response {
         let stored = match stored {
             Ok(stored) => stored,
-            // The part alone was small enough; what it would make is not, and memcached leaves it at that.
+            // The part alone was small enough, but the result would be too large; memcached answers
+            // NOT_STORED.
             Err(StoreError::TooLarge) if extends(store.mode) => Stored::NotStored,
             Err(error) => return self.not_stored(store, error),
         };
@@ -159,7 +163,7 @@ impl Executor {
     }
 }
 
-/// The size of what was sent. As in memcached a part to be appended counts by itself.
+/// Returns the size of the value that was sent. As in memcached a part to append counts by itself.
 #[inline]
 fn size_of(store: &Store<'_>) -> ItemSize {
     let Store { key, value_bytes, flags, .. } = *store;

@@ -5,7 +5,7 @@ use larder_protocol::binary::{Header, REQUEST_MAGIC, opcode, status};
 
 use super::*;
 
-/// A request with these parts.
+/// Returns a request with these parts.
 fn packet(opcode: u8, extras: &[u8], key: &[u8], value: &[u8]) -> Vec<u8> {
     let header = Header {
         opcode,
@@ -21,7 +21,7 @@ fn binary_set(opcode: u8, key: &[u8], value: &[u8]) -> Vec<u8> {
     packet(opcode, &[0, 0, 0, 5, 0, 0, 0, 0], key, value)
 }
 
-/// Opcode, status and value of all answers.
+/// Returns opcode, status and value of all responses.
 fn told(answers: &[u8]) -> Vec<(u8, u16, Vec<u8>)> {
     let (mut told, mut rest) = (Vec::new(), answers);
     while !rest.is_empty() {
@@ -170,7 +170,7 @@ fn commands_are_counted_as_memcached_counts_them() {
     }
 }
 
-/// The log shows header, extras and key of a request, as long as they are: neither its value nor a password.
+/// The log shows header, extras and key of a request in full, but neither its value nor a password.
 /// CVE-2013-0179, -7290 and -7291 of memcached.
 #[test]
 fn the_log_hears_neither_values_nor_passwords() {
@@ -198,7 +198,7 @@ fn the_log_hears_neither_values_nor_passwords() {
     assert_eq!(words(None, &bad.frame, login, bad.consumed), b"set k 0 0 3\r");
 }
 
-/// Requests as peers send them, and what is nearly one.
+/// Valid requests, and malformed ones that resemble them.
 fn command() -> impl Strategy<Value = Vec<u8>> {
     let key = select(vec![&b"a"[..], b"b", b"c"]);
     let bytes = prop_oneof![0usize..20, 7000usize..9000, select(vec![20_000, 70_000, 300_000])];
@@ -217,7 +217,7 @@ fn command() -> impl Strategy<Value = Vec<u8>> {
                 _ => &[],
             };
             let key = match opcode::aloud(opcode) {
-                // Statistics tell times.
+                // Statistics contain times.
                 opcode::STAT => &b"sizes"[..],
                 opcode::NOOP | opcode::VERSION | opcode::FLUSH | opcode::SASL_LIST => b"",
                 _ => key,

@@ -1,4 +1,4 @@
-//! Sessions that begin with who the peer is.
+//! Sessions that must authenticate first.
 
 use larder_protocol::binary::client::{Manner, Reading, read_reply, request};
 use larder_protocol::binary::{opcode, status};
@@ -6,7 +6,7 @@ use larder_protocol::binary::{opcode, status};
 use super::*;
 use crate::session::credentials::Credentials;
 
-/// A server that lets in foo, who says bar.
+/// Returns a server with the user foo, whose password is bar.
 fn server(dialects: Dialects) -> Arc<Server> {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), "foo:bar\n").unwrap();
@@ -16,7 +16,7 @@ fn server(dialects: Dialects) -> Arc<Server> {
     Arc::new(server)
 }
 
-/// The status of the only answer to a command.
+/// Returns the status of the only response to a command.
 fn ask(peer: &mut Peer, command: &Command<'_>) -> u16 {
     let mut sent = Vec::new();
     request::command(&mut sent, command, Manner::default()).unwrap();
@@ -35,7 +35,7 @@ const GOOD: &[u8] = b"\0foo\0bar";
 const BAD: &[u8] = b"\0foo\0baz";
 const SET: Command<'_> = Command::Store(Store { key: b"k", ..Store::PLAIN });
 
-/// All commands of the binary protocol that somebody must have come in for.
+/// Returns all commands of the binary protocol that require authentication.
 fn for_insiders() -> Vec<Command<'static>> {
     let key = b"k";
     vec![
@@ -159,7 +159,7 @@ fn a_login_holds_for_its_session_only() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(100) })]
 
-    /// Nobody who has not said so comes in, whatever else is said.
+    /// Only valid credentials open a session, regardless of other input.
     #[test]
     fn no_bytes_open_a_session(opcodes in vec(0u8..=0x26, 0..20), noise in vec(any::<u8>(), 0..50)) {
         let mut sent = Vec::new();

@@ -1,4 +1,5 @@
-//! Sessions over a real cache. What the peer sends is cut in many ways and must be answered in one.
+//! Sessions over a real cache. The input is divided in many ways; the responses must always be the
+//! same.
 
 use std::sync::Arc;
 
@@ -18,10 +19,10 @@ mod login;
 struct Peer {
     executor: Executor,
     session: Session,
-    /// Sent, and not used up by the session.
+    /// Sent, but not consumed by the session.
     unused: Vec<u8>,
     closed: bool,
-    /// The longest output at one time.
+    /// The longest output of a call, in bytes.
     out_bytes_max: usize,
 }
 
@@ -38,7 +39,7 @@ impl Peer {
         Self { executor, session, unused, closed: false, out_bytes_max: 0 }
     }
 
-    /// Sends bytes in one piece and takes every answer.
+    /// Sends bytes in one piece and returns all responses.
     fn send(&mut self, bytes: &[u8]) -> Vec<u8> {
         self.unused.extend_from_slice(bytes);
         let mut answers = Vec::new();
@@ -56,7 +57,7 @@ impl Peer {
         answers
     }
 
-    /// Sends bytes in as many pieces as there are cuts, and one more.
+    /// Sends bytes in pieces, divided at each cut.
     fn send_cut(&mut self, bytes: &[u8], cuts: &[Index]) -> Vec<u8> {
         let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len())).collect();
         cuts.sort_unstable();
@@ -80,7 +81,7 @@ impl Peer {
 /// A cache so small that a value of more than 8 KiB is kept in pieces.
 const SMALL: &[(&str, &str)] = &[("memory_limit", "2"), ("max_item_size", "1m")];
 
-/// What a value of this length is, so that parts in the wrong place show.
+/// Returns a value of this length in which misplaced parts show.
 fn value(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|at| b'a' + (at % 25) as u8 + (at / 1000 % 2) as u8).collect()
 }
@@ -216,7 +217,7 @@ fn a_turn_ends_within_a_list_after_its_keys() {
     assert_eq!(turns, 3, "of two keys, of two, and of one with what comes behind it");
 }
 
-/// Some of them look at tens of thousands of items: twenty in one turn would keep others waiting.
+/// Some statistics visit tens of thousands of items: twenty in one turn would keep others waiting.
 #[test]
 fn statistics_are_a_turn_by_themselves() {
     let peer = Peer::of(&[]);
@@ -282,7 +283,7 @@ fn commands_are_counted_as_memcached_counts_them() {
     assert_eq!((peer.count(Counter::CmdGet), peer.count(Counter::ItemsTotal)), (0, 0));
 }
 
-/// Commands as peers send them, and what is nearly one.
+/// Commands as peers send them, and malformed ones that resemble them.
 fn command() -> impl Strategy<Value = Vec<u8>> {
     let key = select(vec!["a", "b", "c"]);
     let bytes = prop_oneof![0usize..20, 7000usize..9000, select(vec![20_000, 70_000, 300_000])];
@@ -327,7 +328,7 @@ proptest! {
         let mut peer = Peer::of(SMALL);
         let answers = peer.send_cut(&bytes, &cuts);
         prop_assert!(whole == answers, "{}\n{}", shown(&whole), shown(&answers));
-        // A value that is arriving still is no item yet.
+        // A value that is still arriving is not an item yet.
         peer.session = Session::new(peer.executor.server(), 1, Protocol::Auto);
         prop_assert_eq!(peer.executor.server().cache.validate(), Ok(()));
     }
@@ -350,7 +351,7 @@ proptest! {
     }
 }
 
-/// Answers with their values left out.
+/// Returns the responses without their values.
 fn shown(answers: &[u8]) -> String {
     let lines = answers.split(|byte| *byte == b'\n');
     let lines = lines.map(|line| String::from_utf8_lossy(&line[..line.len().min(60)]).into_owned());
@@ -386,7 +387,7 @@ fn a_dump_that_shows_nothing_ends_its_turn_all_the_same() {
         turns += 1;
         assert_eq!(peer.count(Counter::CrawlersRunning), 1);
     }
-    // A turn's commands could have looked for a thousand keys.
+    // A turn's worth of commands could have looked up a thousand keys.
     assert!((18..=40).contains(&turns), "{turns}");
     assert_eq!(String::from_utf8(out.bytes).unwrap(), "OK\r\nEND\r\nVERSION 1.6.45\r\n");
     assert_eq!(peer.count(Counter::CrawlersRunning), 0);
