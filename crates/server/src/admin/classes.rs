@@ -1,6 +1,6 @@
-//! The size classes of a memcached with the same options. Larder's memory has none: what is stored where is the
-//! segments' affair. But tools read statistics by class, `me` and dumps name an item's class and size, and an
-//! operator who compares two servers compares these.
+//! The size classes of a memcached with the same options. Larder's memory has no classes; segments
+//! decide where items are stored. But tools read statistics by class, `me` and dumps show an item's
+//! class and size, and operators compare two servers by them.
 
 use larder_item::Meta;
 use larder_options::Slabs;
@@ -8,9 +8,9 @@ use larder_options::Slabs;
 /// memcached's size classes, numbered from 1.
 #[derive(Clone, Debug)]
 pub(crate) struct Classes {
-    /// The class numbered 1 comes first; the last one is also that of larger items, which are cut.
+    /// Class 1 comes first; the last class also has the larger items, which are split.
     classes: Vec<SizeClass>,
-    /// The number of the class of small items, by their size in steps of 8 bytes: looked at for every command.
+    /// The class number of small items, by size in steps of 8 bytes: read for every command.
     small: Vec<u8>,
     cas: bool,
 }
@@ -18,30 +18,30 @@ pub(crate) struct Classes {
 /// A size class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SizeClass {
-    /// Bytes of a chunk, which holds an item or a part of one.
+    /// Length in bytes of a chunk, which holds an item or a part of one.
     pub(crate) chunk_bytes: u32,
-    /// How many chunks a page makes.
+    /// Number of chunks in a page.
     pub(crate) chunks_per_page: u32,
 }
 
-/// What the size of an item depends on.
+/// The properties that determine an item's size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ItemSize {
     pub(crate) key_bytes: usize,
     pub(crate) value_bytes: usize,
-    /// Are the client's flags other than 0? Only then do they take bytes.
+    /// True if the client's flags are not 0. Only then do they take bytes.
     pub(crate) has_flags: bool,
 }
 
 impl ItemSize {
-    /// The size of an item of which this is known.
+    /// Returns the size of an item with this key length and metadata.
     pub(crate) fn new(key_bytes: usize, meta: &Meta) -> Self {
         Self { key_bytes, value_bytes: meta.value_bytes, has_flags: meta.flags != 0 }
     }
 }
 
 impl Classes {
-    /// The classes that the options make; `cas` as items carry cas tokens.
+    /// Derives the classes from the options. `cas` is true if items carry cas tokens.
     pub(crate) fn new(slabs: &Slabs, cas: bool) -> Self {
         let mut sizes = if slabs.sizes.is_empty() {
             growing_sizes(slabs)
@@ -61,30 +61,31 @@ impl Classes {
         classes
     }
 
-    /// All classes with their numbers.
+    /// Returns all classes with their numbers.
     pub(crate) fn numbered(&self) -> impl Iterator<Item = (u8, SizeClass)> {
         (1..).zip(self.classes.iter().copied())
     }
 
-    /// The number of the last class.
+    /// Returns the number of the last class.
     pub(crate) fn last(&self) -> u8 {
         u8::try_from(self.classes.len()).expect("there are at most 63")
     }
 
-    /// The bytes of an item as memcached counts them: header, cas token, key, flags, value and the ends of both.
+    /// Returns the bytes of an item as memcached counts them: header, cas token, key, flags, value
+    /// and the terminators of both.
     #[inline]
     pub(crate) fn item_bytes(&self, size: ItemSize) -> u64 {
         (self.head_bytes(size) + size.value_bytes + LINE_END_BYTES) as u64
     }
 
-    /// The number of an item's class.
+    /// Returns the number of an item's class.
     #[inline]
     pub(crate) fn class_of(&self, size: ItemSize) -> u8 {
         self.class_of_bytes(self.item_bytes(size))
     }
 
-    /// Shows the class of each chunk that an item takes. One that fits no chunk is a head in a chunk of its
-    /// own, then full chunks of the last class, then one for the rest.
+    /// Calls `visit` with the class of each chunk that an item takes. An item that fits no chunk
+    /// takes a chunk for its header, then full chunks of the last class, then one for the rest.
     pub(crate) fn chunks_of(&self, size: ItemSize, mut visit: impl FnMut(u8)) {
         let chunk_bytes_max = u64::from(self.classes[self.classes.len() - 1].chunk_bytes);
         let bytes = self.item_bytes(size);
@@ -100,7 +101,7 @@ impl Classes {
         }
     }
 
-    /// The table as memcached writes it at the start with `-vv`.
+    /// Returns the table as memcached writes it at the start with `-vv`.
     pub(crate) fn table(&self) -> String {
         let line = |(number, class): (u8, SizeClass)| {
             let SizeClass { chunk_bytes, chunks_per_page } = class;
@@ -124,7 +125,7 @@ impl Classes {
         u8::try_from(smaller + 1).map_or(self.last(), |number| number.min(self.last()))
     }
 
-    /// Everything but the value.
+    /// Returns the bytes of an item without its value.
     #[inline]
     fn head_bytes(&self, size: ItemSize) -> usize {
         let cas_bytes = if self.cas { CAS_BYTES } else { 0 };
@@ -133,7 +134,7 @@ impl Classes {
     }
 }
 
-/// All classes but the last, each a factor larger than the one before.
+/// Returns the chunk sizes of all classes but the last, each a factor larger than the one before.
 fn growing_sizes(slabs: &Slabs) -> Vec<u32> {
     let largest = f64::from(slabs.chunk_bytes_max) / slabs.growth_factor;
     let mut sizes = Vec::new();
@@ -150,26 +151,26 @@ fn aligned(size: u32) -> u32 {
     size.checked_next_multiple_of(STEP_BYTES as u32).unwrap_or(u32::MAX)
 }
 
-/// Bytes of a page, which is cut into chunks of one class.
+/// Length in bytes of a page, which is divided into chunks of one class.
 pub(crate) const PAGE_BYTES: u32 = 1 << 20;
 
-/// Every class but the last has a size in such steps.
+/// The chunk size of every class but the last is a multiple of this.
 const STEP_BYTES: usize = 8;
 
-/// Larger items are looked up by a search.
+/// Larger items are looked up by search.
 const SMALL_BYTES_MAX: usize = 8 << 10;
 
-/// memcached has no more classes.
+/// memcached's maximum number of classes.
 const CLASS_COUNT_MAX: usize = 63;
 
-/// memcached's item header.
+/// Length of memcached's item header.
 const HEADER_BYTES: usize = 48;
 const CAS_BYTES: usize = 8;
 const KEY_END_BYTES: usize = 1;
 const FLAGS_BYTES: usize = 4;
-/// memcached keeps a value with its line end.
+/// memcached stores a value with its line end.
 const LINE_END_BYTES: usize = 2;
-/// The header of each piece of an item that is cut.
+/// Length of the header of each chunk of a split item.
 const PIECE_HEADER_BYTES: u64 = 48;
 
 #[cfg(test)]
@@ -203,7 +204,7 @@ mod tests {
         chunks
     }
 
-    /// What memcached 1.6.18 writes with `-vv` and nothing else.
+    /// The output of memcached 1.6.18 with `-vv` and no other option.
     const DEFAULT: &str = "1 96/10922 · 2 120/8738 · 3 152/6898 · 4 192/5461 · 5 240/4369 · 6 304/3449 · \
          7 384/2730 · 8 480/2184 · 9 600/1747 · 10 752/1394 · 11 944/1110 · 12 1184/885 · 13 1480/708 · \
          14 1856/564 · 15 2320/451 · 16 2904/361 · 17 3632/288 · 18 4544/230 · 19 5680/184 · 20 7104/147 · \
@@ -245,7 +246,7 @@ mod tests {
         let flagged = ItemSize { has_flags: true, ..size(3, 3) };
         assert_eq!((with_cas.item_bytes(size(3, 3)), without.item_bytes(size(3, 3))), (65, 57));
         assert_eq!(with_cas.item_bytes(flagged), 69);
-        // 96 bytes are the first class; one more is the second.
+        // 96 bytes are the first class; one more byte is the second.
         let value = 96 - 62;
         assert_eq!(
             (with_cas.class_of(size(3, value)), with_cas.class_of(size(3, value + 1))),
@@ -263,7 +264,7 @@ mod tests {
         let classes = classes(&[]);
         assert_eq!(chunks(&classes, size(3, 3)), [1]);
         assert_eq!(chunks(&classes, size(3, 524_288 - 62)), [39]);
-        // One byte more: 108 bytes of head, and a chunk that is not quite full.
+        // One byte more: 108 bytes for the header, and a chunk that is not quite full.
         assert_eq!(chunks(&classes, size(3, 524_288 - 61)), [2, 39]);
         assert_eq!(chunks(&classes, size(3, 600_000)), [2, 39, 31]);
         assert_eq!(chunks(&classes, size(3, (1 << 20) - 96 - 2)), [2, 39, 39]);

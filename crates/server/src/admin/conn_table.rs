@@ -1,4 +1,4 @@
-//! Who is connected, for `stats conns`: each socket has a entry here, on which its worker notes what changes.
+//! All sockets, for `stats conns`: each has an entry that its worker updates.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -10,11 +10,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use larder_item::Second;
 
-/// The entries of all sockets, by the numbers of their descriptors.
+/// The entries of all sockets, by descriptor number.
 #[derive(Debug, Default)]
 pub(crate) struct ConnTable(Mutex<BTreeMap<RawFd, Arc<ConnStats>>>);
 
-/// What is known of a socket. One worker notes, whoever asks reads.
+/// `stats conns` entry of a socket. One worker writes it; any thread reads it.
 #[derive(Debug)]
 pub(crate) struct ConnStats {
     ends: Ends,
@@ -22,34 +22,34 @@ pub(crate) struct ConnStats {
     stage: AtomicU8,
 }
 
-/// Between whom a socket is.
+/// The endpoints of a socket.
 #[derive(Clone, Debug)]
 pub(crate) enum Ends {
-    /// A TCP socket that is listened on.
+    /// A listening TCP socket.
     ListeningTcp(SocketAddr),
-    /// A unix socket that is listened on.
+    /// A listening unix socket.
     ListeningUnix(PathBuf),
     /// A UDP socket.
     Udp(SocketAddr),
-    /// A peer, and where it came in; either may be gone.
+    /// A TCP connection: the peer's address and the local one; either may be gone.
     Tcp { peer: Option<SocketAddr>, local: Option<SocketAddr> },
-    /// A peer without an address, and where it came in.
+    /// A unix connection, and the path that accepted it; its peer has no address.
     Unix(PathBuf),
 }
 
-/// What a connection is at.
+/// What a connection is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Stage {
-    /// It waits for a command.
+    /// Waits for a command.
     Command,
-    /// It waits for more of a value.
+    /// Waits for more of a value.
     Value,
-    /// It lets a value pass that is not wanted.
+    /// Skips an unwanted value.
     Swallow,
-    /// It waits for the peer to take its answers.
+    /// Waits for the peer to take its responses.
     Answer,
-    /// It shows what happens.
+    /// Sends watch lines.
     Watch,
 }
 
@@ -66,12 +66,12 @@ impl ConnTable {
         conn_stats
     }
 
-    /// Takes a socket out. To be called before it is closed: another may have its number then.
+    /// Removes a socket. Called before the socket is closed: its number may be reused then.
     pub(crate) fn remove(&self, descriptor: RawFd) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&descriptor);
     }
 
-    /// The entry with the lowest number above `last`, or the lowest of all.
+    /// Returns the entry with the lowest number above `last`, or the lowest of all.
     pub(crate) fn next(&self, last: Option<RawFd>) -> Option<(RawFd, Arc<ConnStats>)> {
         let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let from = last.map_or(Bound::Unbounded, Bound::Excluded);
@@ -81,27 +81,28 @@ impl ConnTable {
 }
 
 impl ConnStats {
-    /// Notes that the connection got on in this second.
+    /// Records progress in this second.
     pub(crate) fn note_active(&self, now: Second) {
         self.active.store(now, Relaxed);
     }
 
-    /// Notes what it is at.
+    /// Records the stage.
     pub(crate) fn note_stage(&self, stage: Stage) {
         self.stage.store(stage as u8, Relaxed);
     }
 
-    /// When it last got on.
+    /// Returns the second of the last progress.
     pub(crate) fn active(&self) -> Second {
         self.active.load(Relaxed)
     }
 
-    /// Is it a UDP socket?
+    /// True for a UDP socket.
     pub(crate) fn is_udp(&self) -> bool {
         matches!(self.ends, Ends::Udp(_))
     }
 
-    /// memcached's word for what it is at. One that asks is at its command.
+    /// Returns memcached's name of the stage. The connection that requests the list is executing a
+    /// command.
     pub(crate) fn state(&self, asks: bool) -> &'static str {
         if matches!(self.ends, Ends::ListeningTcp(_) | Ends::ListeningUnix(_)) {
             return "conn_listening";
@@ -116,19 +117,19 @@ impl ConnStats {
         }
     }
 
-    /// The peer's address, or where the socket listens.
+    /// Returns the peer's address, or the address that the socket listens on.
     pub(crate) fn address(&self) -> String {
         match &self.ends {
             Ends::ListeningTcp(address) => of_tcp(address),
             Ends::ListeningUnix(path) => of_path(path),
             Ends::Udp(address) => with_family("udp", address),
             Ends::Tcp { peer: Some(peer), .. } => of_tcp(peer),
-            // memcached's way to say that there is none.
+            // memcached's notation for a missing address.
             Ends::Tcp { peer: None, .. } | Ends::Unix(_) => "?:<AF 0>".to_owned(),
         }
     }
 
-    /// Where the peer came in; none for what is no connection.
+    /// Returns the address that accepted the connection; `None` if it is not a connection.
     pub(crate) fn listen_address(&self) -> Option<String> {
         match &self.ends {
             Ends::Tcp { local, .. } => local.as_ref().map(of_tcp),

@@ -1,4 +1,4 @@
-//! `lru_crawler crawl`: looking for expired items now, not when their turn comes.
+//! `lru_crawler crawl`: removes expired items now, before the expiry sweep gets to them.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -15,38 +15,39 @@ use larder_stats::{Counter, Counters};
 use crate::Server;
 use crate::admin::classes::ItemSize;
 
-/// Whether clients may crawl, and whether one does.
+/// Whether clients may crawl, and whether a crawl is in progress.
 #[derive(Debug)]
 pub(crate) struct Crawler {
     enabled: AtomicBool,
     crawling: AtomicBool,
-    /// Written by whoever has set `crawling`.
+    /// Written by the thread that has set `crawling`.
     counters: Arc<Counters>,
 }
 
 impl Crawler {
-    /// A crawler that is enabled, or not.
+    /// Creates a crawler, enabled or not.
     pub(crate) fn new(enabled: bool, counters: Arc<Counters>) -> Self {
         let (enabled, crawling) = (AtomicBool::new(enabled), AtomicBool::new(false));
         Self { enabled, crawling, counters }
     }
 
-    /// May clients crawl and dump?
+    /// True if clients may crawl and dump.
     pub(crate) fn is_enabled(&self) -> bool {
         self.enabled.load(Relaxed)
     }
 
-    /// Lets clients crawl, or not. Says whether they could before.
+    /// Permits crawls, or forbids them. Returns whether they were permitted before.
     pub(crate) fn enable(&self, enabled: bool) -> bool {
         self.enabled.swap(enabled, Relaxed)
     }
 
-    /// Begins to look through all items for expired ones of some classes, on a thread of its own.
+    /// Starts a thread that removes the expired items of some classes.
     ///
     /// # Errors
-    /// That is under way already, or there is no thread for it.
+    /// A crawl is in progress already, or the thread cannot be started.
     pub(crate) fn crawl(server: &Arc<Server>, crawled: Crawled) -> Result<(), Refusal> {
-        // Acquire and release each other: of those who have the flag in turn, each sees what the one before counted.
+        // Acquire and release pair with each other: each thread that sets the flag sees the counts
+        // of the one before.
         if server.crawler.crawling.swap(true, Acquire) {
             return Err(Refusal::Crawling);
         }
@@ -71,7 +72,7 @@ impl Crawler {
     }
 }
 
-/// Removes the dead items of the classes.
+/// Removes the expired items of the classes.
 fn crawl(server: &Server, crawled: Crawled) {
     let wanted = |key_bytes, meta: &Meta| {
         crawled.has(server.classes.class_of(ItemSize::new(key_bytes, meta)))
@@ -89,8 +90,9 @@ fn crawl(server: &Server, crawled: Crawled) {
     }
 }
 
-/// Groups of the index that are looked at in one go: some thousand items, less than a millisecond …
+/// How many groups of the index are visited without a pause: some thousand items, less than a
+/// millisecond …
 const GROUPS_PER_TURN: usize = 256;
 
-/// … and what others get of the processor then.
+/// … and the pause after them, which leaves the processor to other threads.
 const PAUSE: Duration = Duration::from_micros(200);

@@ -1,8 +1,9 @@
-//! `lru_crawler metadump` and `mgdump`: listing all items, a little at a time.
+//! `lru_crawler metadump` and `mgdump`: list all items, a little at a time.
 //!
-//! A dump is a state of its session, not a command that is executed at once: each turn it appends what its connection may
-//! have waiting, or looks through as many items as a turn's commands would have, and others go on in between. Nothing is
-//! held meanwhile but a place in the index.
+//! A dump is a state of its session instead of a command that runs to its end: in each turn it
+//! appends as much as its connection may have waiting, or visits as many items as a turn's commands
+//! would have, and other connections get their turns in between. It holds only a position in the
+//! index.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use larder_stats::{Counter, Counters};
 use crate::Server;
 use crate::admin::classes::ItemSize;
 
-/// A dump under way.
+/// A dump in progress.
 #[derive(Debug)]
 pub(crate) struct Dump {
     server: Arc<Server>,
@@ -27,7 +28,7 @@ pub(crate) struct Dump {
 }
 
 impl Dump {
-    /// A dump that has shown nothing yet. `counters` are the thread's that will drop it.
+    /// Begins a dump. `counters` belong to the thread that will drop it.
     pub(crate) fn begin(
         server: &Arc<Server>,
         counters: &Arc<Counters>,
@@ -40,8 +41,8 @@ impl Dump {
         Self { server, counters, form, crawled, cursor: Cursor::default(), found: Vec::new() }
     }
 
-    /// Looks at the items of one more group of the index, and appends the lines of those that are wanted. `None` at
-    /// the end, which is appended too; otherwise how many items were looked at.
+    /// Visits the items of one more group of the index, and appends the lines of those requested.
+    /// Returns how many items it visited, or `None` at the end, whose line it appends too.
     pub(crate) fn step(&mut self, out: &mut Vec<u8>) -> Option<usize> {
         self.found.clear();
         if !self.server.cache.dump_group(&mut self.cursor, &mut self.found) {
@@ -58,12 +59,12 @@ impl Dump {
         Some(self.found.len())
     }
 
-    /// How items are listed.
+    /// Returns the format of the lines.
     pub(crate) fn form(&self) -> DumpForm {
         self.form
     }
 
-    /// The memory it owns beyond its own size, in bytes.
+    /// Returns the memory it owns beyond its own size, in bytes.
     pub(crate) fn held_bytes(&self) -> usize {
         self.found.capacity() * size_of::<Dumped>()
             + self.found.iter().map(|item| item.key.capacity()).sum::<usize>()

@@ -1,4 +1,4 @@
-//! For operators: statistics, `watch`, prefix counters, dumps and the crawler.
+//! Administration: statistics, `watch`, prefix counters, dumps and the crawler.
 
 pub(crate) mod classes;
 pub(crate) mod conn_table;

@@ -1,5 +1,5 @@
-//! What those notice of commands who watch, or count by prefix. Nothing of this is on a request's path unless somebody
-//! does.
+//! Reports commands to `watch` clients and prefix counters. A request skips all of this unless one
+//! of them is active.
 
 use larder::{Read, Reading};
 use larder_item::{Deadline, Meta, StoreMode};
@@ -13,7 +13,7 @@ use crate::admin::prefixes::Access;
 use crate::log::Interest;
 use crate::session::execute::Executor;
 
-/// Notices the commands of one connection.
+/// Observes the commands of one connection.
 #[derive(Clone, Copy)]
 pub(crate) struct Observer<'a> {
     pub(crate) executor: &'a Executor,
@@ -22,7 +22,8 @@ pub(crate) struct Observer<'a> {
 }
 
 impl Observer<'_> {
-    /// A command is about to be executed: looks for its item, and tells of that. Gives what is known of the item.
+    /// Called before a command is executed: looks for its item, and reports the lookup. Returns the
+    /// item's metadata.
     pub(crate) fn before(self, command: &Command<'_>, frame: &Frame<'_>) -> Option<Meta> {
         let topics = Topics::FETCHERS | Topics::DELETIONS;
         if !self.interest.counts_prefixes() && !self.interest.topics().meet(topics) {
@@ -42,7 +43,7 @@ impl Observer<'_> {
         meta
     }
 
-    /// A command has been executed. `meta` is what [`Observer::before`] gave.
+    /// Called after a command has been executed. `meta` is the result of [`Observer::before`].
     pub(crate) fn after(
         self,
         command: &Command<'_>,
@@ -65,7 +66,7 @@ impl Observer<'_> {
         }
     }
 
-    /// A store has been executed, at once or when its value had come.
+    /// Called after a store has been executed, at once or when its value was complete.
     pub(crate) fn stored(self, store: &Store<'_>, response: &Response) {
         let outcome = match response {
             Response::Stored(_) => Outcome::Stored,
@@ -74,7 +75,7 @@ impl Observer<'_> {
             Response::NotFound => Outcome::NotFound,
             Response::ServerError(ServerError::TooLarge) => Outcome::TooLarge,
             Response::ServerError(ServerError::OutOfMemoryStoring) => Outcome::NoMemory,
-            // It came to nothing for another reason.
+            // Other failures are not reported.
             _ => return,
         };
         let key = store.key;
@@ -127,17 +128,17 @@ impl Observer<'_> {
     }
 }
 
-/// How large an item is, as lines show it.
+/// Returns an item's size as watch lines show it.
 pub(crate) fn size(classes: &Classes, key_bytes: usize, meta: &Meta) -> Size {
     Size { class: classes.class_of(ItemSize::new(key_bytes, meta)), value_bytes: meta.value_bytes }
 }
 
-/// Seconds that an item has to live; for ever where `None`.
+/// Returns the remaining time to live in seconds; `None` if the item does not expire.
 pub(crate) fn ttl_secs(deadline: Deadline, now: larder_item::Second) -> Option<u32> {
     (deadline != Deadline::NEVER).then(|| deadline.0.saturating_sub(now))
 }
 
-/// The key that a command looks for.
+/// Returns the key that a command looks up.
 fn key_of<'a>(command: &Command<'a>) -> Option<&'a [u8]> {
     match *command {
         Command::Get { key, .. }
@@ -152,7 +153,8 @@ fn key_of<'a>(command: &Command<'a>) -> Option<&'a [u8]> {
     }
 }
 
-/// What a command is counted as by prefix. Meta commands are not; a touch is a get in the binary protocol alone.
+/// Returns how a command is counted by prefix. Meta commands are not counted; a touch counts as a
+/// get only in the binary protocol.
 fn access(command: &Command<'_>, frame: &Frame<'_>, hit: bool) -> Option<Access> {
     if matches!(frame, Frame::Meta(_)) {
         return None;

@@ -1,4 +1,4 @@
-//! `stats detail`: commands counted by the prefix of their keys.
+//! `stats detail`: counts commands by the prefix of their keys.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use larder_protocol::text::dump::push_word;
 
-/// What was counted. Commands of all workers count under one lock: nobody has to switch it on.
+/// The counters. All workers share one lock: counting is optional and off by default.
 #[derive(Debug)]
 pub(crate) struct Prefixes {
     delimiter: u8,
@@ -31,7 +31,7 @@ pub(crate) enum Access {
 }
 
 impl Prefixes {
-    /// Nothing was counted yet. A prefix ends before the first `delimiter`.
+    /// Creates empty counters. A prefix ends before the first `delimiter`.
     pub(crate) fn new(delimiter: u8) -> Self {
         Self { delimiter, counts: Mutex::default() }
     }
@@ -59,13 +59,13 @@ impl Prefixes {
         }
     }
 
-    /// Begins anew.
+    /// Removes all counters.
     pub(crate) fn reset(&self) {
         self.counts().clear();
     }
 
-    /// Appends the lines of the prefixes behind `last`, about `bytes_max` of them, and moves `last`. True at the
-    /// end. All lines together may be 8 MiB.
+    /// Appends the lines of the prefixes after `last`, about `bytes_max` of them, and advances
+    /// `last`. Returns true at the end. All lines together may be 8 MiB.
     pub(crate) fn dump(
         &self,
         last: &mut Option<Box<[u8]>>,
@@ -95,7 +95,7 @@ impl Prefixes {
     }
 }
 
-/// Prefixes that are counted at most. Clients make them up, 250 bytes long if they like.
+/// Maximum number of prefixes. Clients choose them, up to 250 bytes long.
 const PREFIXES_MAX: usize = 10_000;
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
-//! Who may read the cache's memory by himself, and how he gets it.
+//! Local readers: which processes may read the cache's memory directly, and how they get it.
 //!
-//! Readers get a descriptor that is open for reading, of memory whose length is sealed. So a reader cannot cut it off, and
-//! holds nothing that another process waits for. The memory's mode lets only this user open it again for writing.
+//! A reader gets a read-only descriptor of memory whose length is sealed. So it cannot truncate the
+//! memory, and holds nothing that another process waits for. The memory's mode permits only this
+//! user to open it again for writing.
 
 use std::fs;
 use std::fs::File;
@@ -20,17 +21,17 @@ use rustix::process::geteuid;
 
 use crate::log;
 
-/// One read of so many is told.
+/// Readers report one of this many reads.
 pub(crate) const READS_PER_HINT: u32 = 2;
 
-/// Who may read, and what he gets.
+/// The permitted readers, and what they receive.
 #[derive(Debug)]
 pub(crate) struct Readers {
     who: Who,
     unmapped: Unmapped,
-    /// The cache's memory, open for reading.
+    /// The cache's memory, opened read-only.
     file: File,
-    /// What is said with it.
+    /// The line that is sent with the descriptor.
     line: Vec<u8>,
 }
 
@@ -41,7 +42,7 @@ enum Who {
     Any,
 }
 
-/// The user and the group by which the kernel shows all those that have no number in this user namespace.
+/// The user id and group id that the kernel shows for ids without a mapping in this user namespace.
 #[derive(Clone, Copy, Debug)]
 struct Unmapped {
     user: u32,
@@ -59,12 +60,12 @@ impl Unmapped {
     }
 }
 
-/// What the kernel has unless it is changed.
+/// The kernel's default.
 const UNMAPPED_DEFAULT: u32 = 65534;
 
 impl Who {
-    /// True if a peer of this user, of one of these groups, may read. A number that stands for all unmapped ones is
-    /// never taken for that of the server.
+    /// True if a peer with this user and one of these groups may read. An id that stands for all
+    /// unmapped ones never matches the server's.
     fn admits(self, user: u32, groups: &[u32], unmapped: Unmapped) -> bool {
         match self {
             Self::User(ours) => user == ours && user != unmapped.user,
@@ -74,22 +75,23 @@ impl Who {
     }
 }
 
-/// Why nobody can read.
+/// Local readers cannot be admitted.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadersError {
-    /// There is no such group.
+    /// The group does not exist.
     #[error("option --local-readers: there is no group {0:?}; name another, or make it")]
     NoGroup(String),
-    /// The system does not say.
+    /// The system cannot look up the groups.
     #[error("option --local-readers: the system does not say whether there is a group {0:?}: {1}")]
     Groups(String, nix::Error),
-    /// The memory cannot be opened once more.
+    /// The memory cannot be opened again.
     #[error("option --local-readers: the cache's memory cannot be opened for readers: {0}")]
     Memory(io::Error),
 }
 
 impl Readers {
-    /// Those that the options allow, if they do. The cache must have been opened for them.
+    /// Creates the readers that the options permit; `None` if they permit none. The cache must be
+    /// inheritable.
     pub(crate) fn new(options: &Options, cache: &Cache) -> Result<Option<Self>, ReadersError> {
         let who = match &options.local_readers {
             _ if !options.has_readers() => return Ok(None),
@@ -103,7 +105,8 @@ impl Readers {
             },
         };
         let Some(shared) = cache.reading_file() else { return Ok(None) };
-        // Not the descriptor itself: through one that is open for writing others could write to a file with a name.
+        // Opened anew: through a duplicate of the writable descriptor, readers could write to a
+        // memory file.
         let file = File::open(format!("/proc/self/fd/{}", shared.as_raw_fd()))
             .map_err(ReadersError::Memory)?;
         let region = Region {
@@ -127,7 +130,8 @@ impl Readers {
         Ok(Some(Self { who, unmapped, file, line: region.line() }))
     }
 
-    /// May the peer of this unix socket read? What it was when it connected decides.
+    /// True if the peer of this unix socket may read. Its credentials at the time of connecting
+    /// decide.
     pub(crate) fn admits(&self, socket: &impl AsFd) -> bool {
         let Ok(peer) = socket_peercred(socket) else { return false };
         let mut groups = match self.who {
@@ -138,7 +142,7 @@ impl Readers {
         self.who.admits(peer.uid.as_raw(), &groups, self.unmapped)
     }
 
-    /// Sends the memory and what is said with it. Says how many bytes went: all or none.
+    /// Sends the descriptor with its line. Returns how many bytes were sent: all or an error.
     pub(crate) fn pass(&self, socket: &impl AsFd) -> rustix::io::Result<usize> {
         let descriptors = [self.file.as_fd()];
         let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];

@@ -1,4 +1,4 @@
-//! What has been counted for each size class.
+//! Event counters by size class.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,17 +14,16 @@ use crate::admin::classes::{Classes, ItemSize};
 pub(crate) struct ClassTally {
     workers: Vec<Arc<ClassCounters>>,
     eviction_counters: Arc<EvictionCounters>,
-    /// What they were when `stats reset` was last asked for.
+    /// The counter values at the last `stats reset`.
     at_reset: Mutex<Vec<[u64; ClassCounter::COUNT]>>,
 }
 
-/// Counts the items that leave the cache without anybody deleting them. Whoever removes one counts it: all threads
-/// count here.
+/// Counts evicted and expired items. Every thread that removes an item counts here.
 #[derive(Debug)]
 pub(crate) struct EvictionCounters {
     classes: Classes,
     counters: ClassCounters,
-    /// For each class, how long the item evicted last had not been used.
+    /// For each class, the seconds since last use of the item that was evicted last.
     evicted_secs: Vec<AtomicU32>,
 }
 
@@ -42,17 +41,17 @@ impl ClassTally {
         }
     }
 
-    /// A worker's counters.
+    /// Returns a worker's counters.
     pub(crate) fn worker(&self, number: usize) -> Arc<ClassCounters> {
         Arc::clone(&self.workers[number])
     }
 
-    /// The counters of what leaves.
+    /// Returns the eviction counters.
     pub(crate) fn eviction_counters(&self) -> &Arc<EvictionCounters> {
         &self.eviction_counters
     }
 
-    /// The counters of a class since the last reset.
+    /// Returns the counters of a class since the last reset.
     pub(crate) fn read(&self, class: u8) -> [u64; ClassCounter::COUNT] {
         let at_reset = self.at_reset.lock().unwrap_or_else(PoisonError::into_inner);
         let at_reset = at_reset[usize::from(class)];
@@ -63,7 +62,7 @@ impl ClassTally {
         counts
     }
 
-    /// Lets all of them begin at 0 again.
+    /// Resets all counters to 0.
     pub(crate) fn reset(&self) {
         let mut at_reset = self.at_reset.lock().unwrap_or_else(PoisonError::into_inner);
         for (at_reset, class) in at_reset.iter_mut().zip(0..) {
@@ -72,7 +71,7 @@ impl ClassTally {
         self.eviction_counters.evicted_secs.iter().for_each(|secs| secs.store(0, Relaxed));
     }
 
-    /// Has anything of a class ever been stored?
+    /// True if an item of the class has ever been stored.
     pub(crate) fn is_known(&self, class: u8) -> bool {
         self.sum(class, ClassCounter::CmdSet) > 0
     }
@@ -92,7 +91,7 @@ impl ClassTally {
 }
 
 impl EvictionCounters {
-    /// Counts an item.
+    /// Counts a removed item.
     pub(crate) fn count(&self, leaving: &Leaving<'_>) {
         let meta = leaving.meta();
         let class = self.classes.class_of(ItemSize::new(leaving.key_bytes(), &meta));
@@ -119,7 +118,7 @@ impl EvictionCounters {
         self.evicted_secs[usize::from(class)].store(secs, Relaxed);
     }
 
-    /// How long the item of a class that was evicted last had not been used.
+    /// Returns the seconds since last use of the item of a class that was evicted last.
     pub(crate) fn evicted_secs(&self, class: u8) -> Second {
         self.evicted_secs[usize::from(class)].load(Relaxed)
     }

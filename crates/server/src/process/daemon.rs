@@ -1,7 +1,7 @@
-//! Running in the background.
+//! Running in the background (`-d`).
 //!
-//! The process starts itself again as a session of its own, waits until that one serves or fails, and
-//! ends. Forking would be one process less, but is unsafe once there are threads.
+//! The process starts itself again in a new session, waits until that process serves or fails, and
+//! exits. Forking would need one process less, but is unsafe once there are threads.
 
 use std::env;
 use std::fs::File;
@@ -16,12 +16,12 @@ use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use crate::process::failure::{EXIT_OS, EXIT_USAGE, Failure};
 use crate::{process::upgrade::activation, process::upgrade::handover};
 
-/// Is this the process in the background, or does it take the place of one that need not be?
+/// True if this is the background process, or the successor of a process, which needs no detaching.
 pub(crate) fn is_detached() -> bool {
     env::var_os(MARK).is_some() || handover::is_successor()
 }
 
-/// Starts the process in the background; once it serves, this one has nothing left to do.
+/// Starts the background process. Once that serves, the caller can exit.
 pub(crate) fn start() -> Result<(), Failure> {
     if activation::is_meant() {
         let message = "option -d: sockets from systemd are for this process and not for one in the background: \
@@ -45,25 +45,25 @@ pub(crate) fn start() -> Result<(), Failure> {
     if told == READY {
         return Ok(());
     }
-    // It has said what is wrong on the standard error that both have.
+    // It has written the error to the shared standard error.
     let status = child.wait().map_err(failure)?;
     let exit_code = status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(EXIT_OS);
     Err(Failure::new(exit_code, "option -d: the process in the background did not start"))
 }
 
-/// The process in the background, which has left its terminal but for standard input and output.
+/// The background process, detached from its terminal except for standard input and output.
 #[derive(Debug)]
 pub(crate) struct Detached {
-    /// Opened early: later the process may have given up opening files to write to.
+    /// Opened early: later the process may have lost the permission to open files for writing.
     null: File,
 }
 
-/// Leaves the terminal's session and, unless core files shall be written there, its directory.
+/// Leaves the terminal's session and, unless core files are enabled, its directory.
 pub(crate) fn leave_session(options: &Options) -> Result<Detached, Failure> {
-    // Fails only for the leader of a session, which needs not leave it.
+    // Fails only for a session leader, which has a session of its own already.
     let _ = setsid();
     if !options.core_dumps {
-        // Without it the file system of this directory stays in use.
+        // If it fails, the file system of this directory stays in use.
         let _ = env::set_current_dir("/");
     }
     let null = File::options().read(true).write(true).open("/dev/null").map_err(cannot_leave)?;
@@ -71,8 +71,8 @@ pub(crate) fn leave_session(options: &Options) -> Result<Detached, Failure> {
 }
 
 impl Detached {
-    /// Tells the waiting process that this one serves, and leaves its standard input and output; standard
-    /// error stays where `-v` writes to it.
+    /// Notifies the waiting process that this one serves, and closes standard input and output.
+    /// Standard error stays open if `-v` writes to it.
     pub(crate) fn notify_ready(self, options: &Options) -> Result<(), Failure> {
         io::stdout().write_all(READY.as_bytes()).map_err(cannot_leave)?;
         io::stdout().flush().map_err(cannot_leave)?;
@@ -89,8 +89,8 @@ fn cannot_leave(error: io::Error) -> Failure {
     Failure::new(EXIT_OS, format_args!("option -d: cannot leave the terminal: {error}"))
 }
 
-/// The variable that tells the process in the background from the one that started it.
+/// The variable that marks the background process.
 const MARK: &str = "LARDERD_DETACHED";
 
-/// What it says when it serves.
+/// The message that it serves.
 const READY: &str = "ready\n";

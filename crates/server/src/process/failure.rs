@@ -1,8 +1,8 @@
-//! Why a server did not start.
+//! The error of a server that did not start.
 
 use std::fmt;
 
-/// What went wrong, for the operator, and how the process ends.
+/// The error message for the operator, and the exit status.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
@@ -17,7 +17,7 @@ impl Failure {
     }
 }
 
-/// What the operator asked for contradicts itself or the system.
+/// The options contradict each other or the system.
 pub(crate) const EXIT_FAILURE: u8 = 1;
 /// EX_USAGE.
 pub(crate) const EXIT_USAGE: u8 = 64;

@@ -1,4 +1,4 @@
-//! What the system allows the process: descriptors, core files, memory out of swap.
+//! System limits: descriptors, core files, memory excluded from swap.
 
 use larder_options::Options;
 use nix::sys::mman::{MlockAllFlags, mlockall};
@@ -7,9 +7,9 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::log;
 use crate::process::failure::{EXIT_OS, Failure};
 
-/// Sees to it that the process can have the descriptors it needs, and core files if it shall. Gives the number
-/// of connections there are descriptors for: that of `-c`, or somewhat less where the process may not have more
-/// than `-c` altogether, which memcached makes do with.
+/// Raises the limits for descriptors and, if requested, for core files. Returns the number of
+/// connections that the descriptors permit: that of `-c`, or somewhat less if the process may have
+/// no more than `-c` descriptors altogether, which memcached accepts.
 pub(crate) fn raise(options: &Options) -> Result<usize, Failure> {
     if options.core_dumps {
         allow_core_files()?;
@@ -35,23 +35,23 @@ pub(crate) fn raise(options: &Options) -> Result<usize, Failure> {
     Ok(possible)
 }
 
-/// Raises the limit of descriptors to what is needed, or as far as that is allowed. Gives what may be used.
+/// Raises the descriptor limit to `needed`, or as far as permitted. Returns the new limit.
 fn allow_descriptors(needed: u64) -> u64 {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    // None is no limit.
+    // `None` is no limit.
     if current.is_none_or(|current| current >= needed) {
         return needed;
     }
     let raised = Rlimit { current: Some(needed), maximum: maximum.map(|most| most.max(needed)) };
     let highest = Rlimit { current: maximum, maximum };
     if setrlimit(Resource::Nofile, raised).is_err() {
-        // What is there is used, then.
+        // On failure the current limit is used.
         let _ = setrlimit(Resource::Nofile, highest);
     }
     getrlimit(Resource::Nofile).current.unwrap_or(needed)
 }
 
-/// Lifts the limit for core files, or raises it to the highest allowed; that must not be 0.
+/// Removes the limit for core files, or raises it to the hard limit; that must not be 0.
 fn allow_core_files() -> Result<(), Failure> {
     let maximum = getrlimit(Resource::Core).maximum;
     let unlimited = Rlimit { current: None, maximum: None };
@@ -65,7 +65,7 @@ fn allow_core_files() -> Result<(), Failure> {
     Err(Failure::new(EXIT_OS, message))
 }
 
-/// Keeps all memory, present and to come, out of swap. The server can do without.
+/// Locks all present and future memory, so that it is not swapped. On failure the server continues.
 pub(crate) fn lock_memory(options: &Options) {
     if options.lock_memory
         && let Err(error) = mlockall(MlockAllFlags::MCL_CURRENT | MlockAllFlags::MCL_FUTURE)
@@ -76,14 +76,14 @@ pub(crate) fn lock_memory(options: &Options) {
     }
 }
 
-/// Descriptors that the process needs besides those of the connections: three for standard input and
-/// output, three for the signals and the stop, three for each worker, those that are listened on, and
-/// one to refuse a connection with.
+/// Returns the number of descriptors besides those of the connections: three for standard input,
+/// output and error, three for the signals and the stop, three for each worker, the listening
+/// sockets, and one to refuse a connection with.
 pub(crate) fn descriptors_reserved(options: &Options) -> usize {
     let addresses = options.tcp_addresses().len() + options.udp_addresses().len();
     let listening = 1 + 2 * addresses;
     3 + 3 + 3 * options.worker_count + listening + 1 + DESCRIPTORS_SPARE
 }
 
-/// For what libraries and the runtime open now and then.
+/// For files that libraries and the runtime open occasionally.
 const DESCRIPTORS_SPARE: usize = 16;

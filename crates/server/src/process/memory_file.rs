@@ -1,4 +1,4 @@
-//! The file of `-e`, in which a cache outlives its server.
+//! The memory file of `-e`, in which a cache outlives its server.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -9,19 +9,19 @@ use larder_options::Options;
 use crate::clock::Stopwatch;
 use crate::{log, process::upgrade::handover};
 
-/// Why the file cannot be used.
+/// The memory file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryFileError {
-    /// A memcached has been stopped so that it can go on with it.
+    /// memcached left its restart metadata beside the file.
     #[error(
         "option -e: {0} is there, which memcached leaves for its own next start; remove it and what lies beside it, or \
          name another file"
     )]
     Memcacheds(PathBuf),
-    /// It cannot be used, or not be made.
+    /// The file cannot be used or created.
     #[error("option -e: {0}")]
     Shared(SharedError),
-    /// There is no cache for another reason.
+    /// The cache cannot be opened for another reason.
     #[error("option -e: {0}")]
     Open(OpenError),
 }
@@ -35,10 +35,11 @@ impl From<OpenError> for MemoryFileError {
     }
 }
 
-/// Opens the cache in the file, or begins an empty one there, and says which.
+/// Opens the cache in the file, or creates an empty one there, and logs which.
 ///
 /// # Errors
-/// [`MemoryFileError`]: it is another program's, another process uses it, or the system refuses.
+/// [`MemoryFileError`]: the file belongs to another program, another process uses it, or the system
+/// refuses.
 pub(crate) fn open(
     builder: Builder,
     path: &Path,
@@ -68,7 +69,7 @@ pub(crate) fn open(
     Ok(cache)
 }
 
-/// Where a memcached that is stopped gracefully writes down how to go on with a file.
+/// Returns the path where memcached writes its restart metadata on a graceful stop.
 fn memcacheds(path: &Path) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(".meta");

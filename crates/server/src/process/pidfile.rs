@@ -1,4 +1,4 @@
-//! The file with the process id.
+//! The pid file.
 
 use std::fs;
 use std::path::Path;
@@ -10,8 +10,9 @@ use rustix::process::{Pid, test_kill_process};
 use crate::log;
 use crate::net::sockets::write_whole;
 
-/// Writes this process's id. One of a process that still runs is overwritten with a warning, unless this process takes
-/// its place. Where it cannot be written the server goes on without, as memcached does.
+/// Writes this process's id. If the file names another running process, overwrites it with a
+/// warning, unless this process is its successor. If the file cannot be written, the server
+/// continues without it, as memcached does.
 pub(crate) fn write(path: &Path, predecessor: Option<Pid>) {
     let predecessor = predecessor.map(Pid::as_raw_pid);
     if let Some(pid) = running(path).filter(|pid| Some(*pid) != predecessor) {
@@ -22,19 +23,19 @@ pub(crate) fn write(path: &Path, predecessor: Option<Pid>) {
     }
 }
 
-/// Writes this process's id over that of one that was to take its place and did not.
+/// Writes this process's id over that of a successor that failed.
 pub(crate) fn take_back(path: &Path, pid: u32) {
     if named(path).and_then(|pid| u32::try_from(pid).ok()) == Some(pid) {
         write(path, None);
     }
 }
 
-/// The process that a file names.
+/// Returns the process id in a file.
 fn named(path: &Path) -> Option<i32> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// The process that a file names, if there is one that runs.
+/// Returns the process id in a file if that process runs.
 fn running(path: &Path) -> Option<i32> {
     let pid = named(path)?;
     let is_running = match test_kill_process(Pid::from_raw(pid)?) {
@@ -44,7 +45,7 @@ fn running(path: &Path) -> Option<i32> {
     (is_running && pid.unsigned_abs() != process::id()).then_some(pid)
 }
 
-/// Removes the file. If that fails it stays, like one of a process that was killed.
+/// Removes the file. If that fails, the file stays, as after a kill.
 pub(crate) fn remove(path: &Path) {
     let _ = fs::remove_file(path);
 }

@@ -1,4 +1,4 @@
-//! Which user the process runs as, and what it may do beyond that.
+//! The user that the process runs as, and its capabilities.
 
 use larder_options::Options;
 use nix::errno::Errno;
@@ -9,7 +9,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabiliti
 use crate::log;
 use crate::process::failure::{EXIT_NO_USER, EXIT_OS, EXIT_USAGE, Failure};
 
-/// Becomes the user that was named, for good. Only root can, and root must.
+/// Switches to the named user permanently. Only root can do that, and root must.
 pub(crate) fn drop_root(options: &Options) -> Result<(), Failure> {
     if !geteuid().is_root() {
         return Ok(());
@@ -27,7 +27,7 @@ pub(crate) fn drop_root(options: &Options) -> Result<(), Failure> {
         return Ok(());
     }
     let left_groups = match setgroups(&[]) {
-        // In a container without the right to do it there is nothing to lose by it either.
+        // A container without the permission to change groups has no supplementary groups to drop.
         Err(Errno::EPERM) => {
             log::say(format_args!(
                 "larderd: option -u: the groups of root are kept: {}",
@@ -42,14 +42,14 @@ pub(crate) fn drop_root(options: &Options) -> Result<(), Failure> {
         .and_then(|()| setuid(user.uid))
         .map_err(|error| cannot_become(name, error))?;
     if options.core_dumps {
-        // The system writes none of a process that was another user's, unless it is told to.
+        // By default the system writes no core file of a process that has changed its user.
         let _ = set_dumpable_behavior(DumpableBehavior::Dumpable);
     }
     Ok(())
 }
 
-/// Gives up, in this thread and those it will start, every capability that serving does not need: all but
-/// that to lock memory, with `-k`.
+/// Drops, in this thread and those it will start, every capability that serving does not need: all
+/// except memory locking, with `-k`.
 pub(crate) fn drop_capabilities(options: &Options) -> Result<(), Failure> {
     let kept = if options.lock_memory { CapabilitySet::IPC_LOCK } else { CapabilitySet::empty() };
     let dropped = capabilities(None).and_then(|held| {

@@ -1,4 +1,4 @@
-//! Signals, as a descriptor that can be waited for.
+//! Signals, as a descriptor that a thread can wait for.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,19 +10,19 @@ use signal_hook::iterator::exfiltrator::SignalOnly;
 
 use crate::process::stop::Manner;
 
-/// The signals that mean something to a server. SIGPIPE is ignored by the runtime.
+/// The signals that the server handles. The runtime ignores SIGPIPE.
 #[derive(Debug)]
 pub(crate) struct Signals(SignalDelivery<UnixStream, SignalOnly>);
 
 impl Signals {
-    /// Catches the signals from now on.
+    /// Starts to catch the signals.
     pub(crate) fn catch() -> io::Result<Self> {
         let (read, write) = UnixStream::pair()?;
         let signals = [SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGHUP];
         SignalDelivery::with_pipe(read, write, SignalOnly, signals).map(Self)
     }
 
-    /// What the signals ask for that have come since the last time.
+    /// Returns what the signals since the last call request.
     pub(crate) fn take(&mut self) -> Asked {
         let mut asked = Asked::default();
         for signal in self.0.pending() {
@@ -37,14 +37,14 @@ impl Signals {
     }
 }
 
-/// What signals ask for.
+/// The requests of received signals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Asked {
-    /// To stop.
+    /// Stop the server.
     pub(crate) stop: Option<Manner>,
-    /// To read files again: SIGHUP.
+    /// SIGHUP: read files again.
     pub(crate) reload: bool,
-    /// To let another process take this one's place: SIGUSR2.
+    /// SIGUSR2: upgrade to a new process.
     pub(crate) upgrade: bool,
 }
 

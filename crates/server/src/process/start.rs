@@ -1,4 +1,4 @@
-//! A server from its start to its end.
+//! The life of a server from start to end.
 
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr};
@@ -30,11 +30,11 @@ use crate::{
     process::privileges, process::syscalls, process::upgrade::activation, process::upgrade::handed,
 };
 
-/// Runs a server until it is told to stop, after saying the warnings. With `-d`, starts it in the background
-/// instead, which says them.
+/// Runs a server until it is told to stop. Logs `warnings` first. With `-d`, starts the server in
+/// the background instead, which logs them.
 ///
 /// # Errors
-/// The server could not start: what stood in the way, and the exit status that memcached has for it.
+/// The server could not start: the reason, and memcached's exit status for it.
 pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
     let program = Program::remember();
     if options.daemon && !daemon::is_detached() {
@@ -45,7 +45,8 @@ pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
     for warning in warnings {
         log::say(format_args!("larderd: {warning}"));
     }
-    // As root still, since nobody else may be allowed to read the key, and where the paths lead from.
+    // Before root is dropped, since other users may not read the key, and before the directory
+    // changes, since the paths may be relative.
     let certificates = options.tls.as_ref().map(Certificates::load).transpose();
     let certificates = certificates.map_err(|error| Failure::new(EXIT_USAGE, error))?;
     options.memory_file = options.memory_file.map(absolute).transpose()?;
@@ -59,14 +60,14 @@ pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
     };
     let datagrams: Arc<[Datagrams]> = datagrams.into();
     if let Err(failure) = sockets::write_ports(&sockets, &datagrams) {
-        // It is for tests; the server can do without.
+        // Used by tests only; the server can continue without it.
         log::say(format_args!("larderd: {failure}"));
     }
     if options.drop_privileges {
-        // Before the threads, which begin with what this one has.
+        // Before the threads start, which inherit the capabilities of this one.
         privileges::drop_capabilities(&options)?;
     }
-    // Before the threads: they must not get the signals' default.
+    // Before the threads start: otherwise the signals' default action could reach them.
     let signals = Signals::catch().map_err(|error| os_failure("catch signals", &error))?;
     let mut server =
         Server::taking_over(options, memory).map_err(|error| Failure::new(EXIT_FAILURE, error))?;
@@ -91,11 +92,12 @@ pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
         None => announce(options, &sockets, &datagrams),
     }
     match predecessor {
-        // It is the one that is listened to, and says who serves now.
+        // The service manager listens to the predecessor, which reports the successor.
         Some(predecessor) => predecessor.notify_ready(),
         None => server.supervisor.notify_ready(),
     }
-    // Not before it serves: until then the cache is that of the process before it, which may have to go on.
+    // Only now: until this process serves, the cache belongs to the predecessor, which may have to
+    // continue.
     server.apply_memory_limit();
     let upgrade = Upgrade::new(program, datagrams);
     let mut listener = Listener::new(&server, sockets, inboxes.clone(), signals, upgrade);
@@ -112,9 +114,9 @@ pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What this process is given at its start.
+/// What this process inherits at its start.
 struct Given {
-    /// The server that it takes the place of.
+    /// The server that this process replaces.
     predecessor: Option<Predecessor>,
     handed: Option<Vec<Handed>>,
     memory: Option<HandedMemory>,
@@ -128,7 +130,7 @@ fn take_handed() -> Result<Given, Failure> {
     Ok(Given { predecessor: None, handed, memory: None })
 }
 
-/// The same path wherever the process goes.
+/// Makes a path absolute, so that it stays valid when the directory changes.
 fn absolute(path: PathBuf) -> Result<PathBuf, Failure> {
     path::absolute(path).map_err(|error| os_failure("find the folder of option -e", &error))
 }
@@ -137,7 +139,7 @@ fn os_failure(attempted: &str, error: &dyn std::error::Error) -> Failure {
     Failure::new(EXIT_OS, format_args!("cannot {attempted}: {error}"))
 }
 
-/// Tells the connection table of what is open from the start.
+/// Adds the sockets that are open from the start to the connection table.
 fn enroll(server: &Server, sockets: &[Socket], datagrams: &[Datagrams]) {
     let now = server.cache.now();
     for socket in sockets {
@@ -182,8 +184,8 @@ fn start_workers(
     Ok((inboxes, workers))
 }
 
-/// A worker that panicked may have left a group of the cache locked, and its connections would wait for
-/// ever: the process ends, and whoever supervises it starts another.
+/// Aborts the process if a worker panics: it may have left a group of the cache locked, and its
+/// connections would wait forever. The service manager starts a new process.
 struct AbortOnPanic;
 
 impl Drop for AbortOnPanic {
@@ -194,7 +196,7 @@ impl Drop for AbortOnPanic {
     }
 }
 
-/// Says where the server listens, and how to try it.
+/// Prints where the server listens, and how to try it.
 fn announce(options: &Options, sockets: &[Socket], datagrams: &[Datagrams]) {
     let mut words = String::new();
     for socket in sockets {
@@ -218,11 +220,11 @@ fn announce(options: &Options, sockets: &[Socket], datagrams: &[Datagrams]) {
         };
         words += &try_line(&host.to_string(), address.port());
     }
-    // Nobody reads it, then.
+    // Fails only if standard output is closed.
     let _ = io::stdout().write_all(words.as_bytes());
 }
 
-/// A line for bash, which alone needs nothing else installed.
+/// Returns a line for bash, which needs no other program.
 fn try_line(host: &str, port: u16) -> String {
     let talk = r"printf 'set hello 0 0 5\r\nworld\r\nget hello\r\nquit\r\n' >&3; cat <&3";
     format!("try: (exec 3<>/dev/tcp/{host}/{port}; {talk})\n")
@@ -237,7 +239,7 @@ fn stop(server: &Server, inboxes: &[Arc<Inbox>], workers: Workers) {
         inbox.waker().wake();
     }
     for worker in workers {
-        // A worker does not panic without ending the process.
+        // A worker that panics ends the process, so this cannot fail.
         let _ = worker.join();
     }
 }

@@ -1,4 +1,4 @@
-//! The wish to stop.
+//! Requests to stop.
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
@@ -11,11 +11,11 @@ use crate::net::worker::waker::Waker;
 pub(crate) enum Manner {
     /// At once.
     Now,
-    /// Execute what has arrived and send the answers first.
+    /// Execute the input that has arrived, and send the responses first.
     Graceful,
 }
 
-/// Whether the server is to stop. The first wish counts.
+/// Whether the server is to stop. The first request wins.
 #[derive(Debug)]
 pub(crate) struct Stop {
     wish: AtomicU8,
@@ -27,18 +27,18 @@ impl Stop {
         Ok(Self { wish: AtomicU8::new(RUN), waker: Waker::new()? })
     }
 
-    /// Wishes that the server stops. The listener, which waits for [`Stop::waker`], tells the workers.
+    /// Requests a stop. The listener, which waits for [`Stop::waker`], wakes the workers.
     pub(crate) fn request(&self, manner: Manner) {
         let wish = match manner {
             Manner::Now => STOP_NOW,
             Manner::Graceful => STOP_GRACEFULLY,
         };
-        // Fails where there is a wish already.
+        // Fails if a stop has been requested already.
         let _ = self.wish.compare_exchange(RUN, wish, Relaxed, Relaxed);
         self.waker.wake();
     }
 
-    /// How the server is to stop; `None`: not at all.
+    /// Returns how the server is to stop; `None` if it is not.
     pub(crate) fn requested(&self) -> Option<Manner> {
         match self.wish.load(Relaxed) {
             STOP_NOW => Some(Manner::Now),

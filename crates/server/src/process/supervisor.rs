@@ -1,4 +1,4 @@
-//! Telling systemd how the server is, where it wants to know: `Type=notify`.
+//! Notifies systemd of the server's state, if it requests that: `Type=notify`.
 
 use std::env;
 use std::fmt;
@@ -10,12 +10,13 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use crate::clock::monotonic_us;
 use crate::log;
 
-/// Who supervises the process, if anybody does.
+/// The service manager of the process, if there is one.
 #[derive(Debug, Default)]
 pub(crate) struct Supervisor(Option<UnixDatagram>);
 
 impl Supervisor {
-    /// Whoever the environment names. To be called before the process gives up opening sockets.
+    /// Connects to the service manager that the environment names. Called before the process gives
+    /// up opening sockets.
     pub(crate) fn find() -> Self {
         let Some(name) = env::var_os("NOTIFY_SOCKET") else {
             return Self(None);
@@ -28,29 +29,30 @@ impl Supervisor {
         Self(connected.inspect_err(said).ok())
     }
 
-    /// The server serves.
+    /// Reports that the server serves.
     pub(crate) fn notify_ready(&self) {
         self.tell(format_args!("READY=1"));
     }
 
-    /// The server reads files again, or starts its successor; [`Self::notify_ready`] ends that.
+    /// Reports that the server reads files again, or starts its successor; [`Self::notify_ready`]
+    /// ends that.
     pub(crate) fn notify_reloading(&self) {
         self.tell(format_args!("RELOADING=1\nMONOTONIC_USEC={}", monotonic_us()));
     }
 
-    /// Another process has taken the server's place.
+    /// Reports that a successor process has taken over.
     pub(crate) fn notify_successor(&self, pid: u32) {
         self.tell(format_args!("MAINPID={pid}\nREADY=1"));
     }
 
-    /// The server ends.
+    /// Reports that the server ends.
     pub(crate) fn notify_stopping(&self) {
         self.tell(format_args!("STOPPING=1"));
     }
 
     fn tell(&self, words: fmt::Arguments<'_>) {
         if let Some(socket) = &self.0 {
-            // Nobody listens any more, then.
+            // Fails if the service manager no longer listens.
             let _ = socket.send(words.to_string().as_bytes());
         }
     }
@@ -63,7 +65,7 @@ fn connect(name: &[u8]) -> io::Result<UnixDatagram> {
         path => SocketAddr::from_pathname(std::ffi::OsStr::from_bytes(path))?,
     };
     socket.connect_addr(&address)?;
-    // A supervisor that hangs must not keep the server from serving.
+    // A service manager that hangs must not block the server.
     socket.set_nonblocking(true)?;
     Ok(socket)
 }

@@ -1,4 +1,4 @@
-//! The system calls that serving needs, so that a process that was taken over can do nothing else.
+//! A filter of system calls: a compromised process can make only those that serving needs.
 
 use std::collections::BTreeMap;
 use std::env::consts::ARCH;
@@ -11,16 +11,16 @@ use seccompiler::{
 
 use crate::process::failure::{EXIT_OS, Failure};
 
-/// From now on every thread of the process is refused, with EPERM, what serving does not need: to run a
-/// program, to open a socket, to write or create a file, to make memory executable, and all else that is not
-/// listed here. A file can still be removed where `removes_pidfile`.
+/// From now on all other system calls fail with EPERM in every thread of the process: executing a
+/// program, opening a socket, writing or creating a file, making memory executable, and everything
+/// else that is not listed here. A file can still be removed if `removes_pidfile`.
 pub(crate) fn restrict(removes_pidfile: bool) -> Result<(), Failure> {
     let failure = |error: &dyn std::fmt::Display| {
         let message =
             format_args!("option -o drop_privileges: the system calls stay as they are: {error}");
         Failure::new(EXIT_OS, message)
     };
-    // In this order: the second does not allow a third.
+    // In this order: the second filter does not permit installing another.
     for filter in [without_clone3(), only_serving(removes_pidfile)] {
         let program = filter.map_err(|error| failure(&error))?;
         apply_filter_all_threads(&program).map_err(|error| failure(&error))?;
@@ -28,8 +28,8 @@ pub(crate) fn restrict(removes_pidfile: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The flags of clone3 lie in memory, which no filter sees. Where it does not exist, threads are started with
-/// clone.
+/// Returns a filter that refuses clone3 with ENOSYS: its flags are in memory, which a filter cannot
+/// read. The C library then starts threads with clone.
 fn without_clone3() -> Result<BpfProgram, BackendError> {
     let rules = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
     compile(rules, SeccompAction::Allow, SeccompAction::Errno(errno(libc::ENOSYS)))
@@ -54,7 +54,8 @@ fn only_serving(removes_pidfile: bool) -> Result<BpfProgram, BackendError> {
     compile(rules, SeccompAction::Errno(errno(libc::EPERM)), SeccompAction::Allow)
 }
 
-/// Is met where the argument, of those bits that the mask has, has exactly these.
+/// Returns a condition that is true if the argument, reduced to the bits of the mask, equals these
+/// bits.
 fn masked(argument: u8, mask: u64, bits: u64) -> Result<SeccompCondition, BackendError> {
     SeccompCondition::new(argument, SeccompCmpArgLen::Qword, SeccompCmpOp::MaskedEq(mask), bits)
 }
@@ -72,7 +73,7 @@ fn errno(number: i32) -> u32 {
     number.unsigned_abs()
 }
 
-/// Using descriptors that are there, and new connections.
+/// Operations on open descriptors, and new connections.
 const DESCRIPTORS: &[i64] = &[
     libc::SYS_accept,
     libc::SYS_accept4,
@@ -113,7 +114,7 @@ const DESCRIPTORS: &[i64] = &[
     libc::SYS_writev,
 ];
 
-/// Reading files: users, certificates and what the system tells under /proc.
+/// Reading files: users, certificates and /proc.
 const FILES: &[i64] = &[
     libc::SYS_faccessat,
     libc::SYS_faccessat2,
@@ -126,14 +127,14 @@ const FILES: &[i64] = &[
     libc::SYS_statx,
 ];
 
-/// Removing the file with the process id.
+/// Removing the pid file.
 const REMOVAL: &[i64] = &[
     libc::SYS_unlinkat,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_unlink,
 ];
 
-/// Memory of the process itself; mmap and mprotect are in [`MASKED`].
+/// The process's own memory; mmap and mprotect are in [`MASKED`].
 const MEMORY: &[i64] = &[
     libc::SYS_brk,
     libc::SYS_madvise,
@@ -146,7 +147,7 @@ const MEMORY: &[i64] = &[
     libc::SYS_munmap,
 ];
 
-/// Threads of the process itself; clone is in [`MASKED`], clone3 is answered by a filter of its own.
+/// The process's own threads; clone is in [`MASKED`], and clone3 has a filter of its own.
 const THREADS: &[i64] = &[
     libc::SYS_clone3,
     libc::SYS_exit,
@@ -179,7 +180,7 @@ const TIME: &[i64] = &[
     libc::SYS_times,
 ];
 
-/// What a process may ask about itself and its machine.
+/// Information about the process and its machine.
 const PROCESS: &[i64] = &[
     libc::SYS_getegid,
     libc::SYS_geteuid,
@@ -210,17 +211,17 @@ const OF_X86: &[i64] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const OF_X86: &[i64] = &[];
 
-/// Calls of which only some are needed: their number, the place of the argument that decides, the bits of
-/// it that do, and what these have to be.
+/// Calls that are permitted only with some arguments: the call's number, the index of the argument,
+/// a mask of its bits, and the value these must have.
 const MASKED: &[(i64, u8, u64, u64)] = &[
     (libc::SYS_mmap, 2, PROT_EXEC, 0),
     (libc::SYS_mprotect, 2, PROT_EXEC, 0),
-    // Only threads, no processes.
+    // Only threads, not processes.
     (libc::SYS_clone, 0, CLONE_THREAD, CLONE_THREAD),
     (libc::SYS_openat, 2, WRITING, 0),
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_open, 1, WRITING, 0),
-    // Limits may be read, and only those of this process.
+    // Limits can be read, and only those of this process.
     (libc::SYS_prlimit64, 2, u64::MAX, 0),
 ];
 
@@ -228,7 +229,7 @@ const PROT_EXEC: u64 = libc::PROT_EXEC.unsigned_abs() as u64;
 const CLONE_THREAD: u64 = libc::CLONE_THREAD.unsigned_abs() as u64;
 const WRITING: u64 =
     (libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC | libc::O_APPEND).unsigned_abs() as u64;
-/// Names a mapping, which glibc does; the number is of the kernel's interface.
+/// Names a mapping, as glibc does; the number is part of the kernel's interface.
 const PR_SET_VMA: i32 = 0x5356_4d41;
 
 #[cfg(test)]
@@ -242,7 +243,7 @@ mod tests {
 
     use super::*;
 
-    /// There is no way back, so the test is run again in a process of its own.
+    /// A filter cannot be removed, so the test runs again in a process of its own.
     #[test]
     fn what_serving_does_not_need_is_refused_and_serving_goes_on() {
         const MARK: &str = "LARDER_TEST_RESTRICTED";

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::{CipherSuite, SupportedCipherSuite};
 
-/// The cryptography with the suites of a list as `-o ssl_ciphers` takes it; of all where there is no list. Beside it
-/// the words of the list that mean nothing here: as with OpenSSL they are passed over.
+/// Returns the cryptography with the cipher suites of a list as `-o ssl_ciphers` takes it, or with
+/// all suites without a list. Also returns the unknown words of the list: as with OpenSSL they are
+/// ignored.
 ///
-/// A list is one of OpenSSL's: words that add suites, behind `-` take them away, behind `!` for good, behind `+` only
-/// move them. A word is a suite or a class of suites, or several of them joined by `+`, which have to hold together.
-/// Classes are about TLS 1.2. A list that names no suite of TLS 1.3 leaves all of those allowed.
+/// A list has OpenSSL's syntax. A word adds cipher suites; with `-` it removes them, with `!` it
+/// removes them permanently, with `+` it only moves them. A word is a suite or a class of suites,
+/// or several of them joined by `+`, which must all apply. Classes concern TLS 1.2. A list that
+/// names no suite of TLS 1.3 leaves all of those enabled.
 ///
 /// # Errors
 /// The list leaves no suite.
@@ -67,7 +69,7 @@ fn suites(
     Ok(suites)
 }
 
-/// The suites that a word means, of which there may be none; `None`: it is no word of such lists.
+/// Returns the suites that a word selects, possibly none; `None` if it is not a valid word.
 fn meant(word: &str) -> Option<Vec<CipherSuite>> {
     if let Some(suite) = suite(word) {
         return Some(vec![suite]);
@@ -84,7 +86,8 @@ fn meant(word: &str) -> Option<Vec<CipherSuite>> {
     Some(meant)
 }
 
-/// What the names of a class's suites have in them; `Some(None)`: there are none of it here, `None`: it is no class.
+/// Returns the part that the names of a class's suites contain; `Some(None)` if no supported suite
+/// is in the class, `None` if it is not a class.
 fn class_part(class: &str) -> Option<Option<&'static str>> {
     Some(match class {
         "ALL" | "DEFAULT" | "HIGH" | "SECURE" | "TLSv1.2" | "ECDHE" | "EECDH" | "ECDH"
@@ -100,7 +103,7 @@ fn class_part(class: &str) -> Option<Option<&'static str>> {
     })
 }
 
-/// The level of `SECLEVEL=<number>`; that of `STRENGTH`, which only orders, is 0.
+/// Returns the level of `SECLEVEL=<number>`; 0 for `STRENGTH`, which only sorts.
 fn level(command: &str) -> Option<u8> {
     match command {
         "STRENGTH" => Some(0),
@@ -108,7 +111,8 @@ fn level(command: &str) -> Option<u8> {
     }
 }
 
-/// The suites with less security than a level of OpenSSL's demands. From level 4 on 128 bits do not suffice.
+/// Returns the suites with less security than an OpenSSL level requires. From level 4 on 128 bits
+/// do not suffice.
 fn weaker_than(level: u8) -> impl Iterator<Item = CipherSuite> {
     let suites = NAMES.iter().map(|(suite, ..)| *suite);
     suites.filter(move |suite| {
@@ -166,8 +170,8 @@ const NAMES: [(CipherSuite, &str, &str); 9] = [
     ),
 ];
 
-/// Classes of suites of which there are none here: OpenSSL's names for key exchanges, authentications, ciphers, digests
-/// and versions. From ciphers(1).
+/// Classes without a supported suite: OpenSSL's names for key exchanges, authentications, ciphers,
+/// digests and versions. From ciphers(1).
 const ABSENT: [&str; 75] = [
     "3DES",
     "ADH",
@@ -259,7 +263,7 @@ mod tests {
         (suites.map(name).collect(), unknown)
     }
 
-    /// The suites of a list in which every word is known.
+    /// Returns the suites of a list in which every word is known.
     fn names(list: &str) -> Vec<&'static str> {
         let (names, unknown) = named(list);
         assert!(unknown.is_empty(), "{list}: {unknown:?}");

@@ -1,7 +1,8 @@
-//! TLS on a connection: what is received is decrypted here, what is sent encrypted.
+//! TLS on a connection: decrypts received bytes and encrypts sent bytes.
 //!
-//! A connection that waits for a request keeps nothing here but its keys. A record that has arrived in part is
-//! kept until the rest comes, and so is what the socket did not take; both count against the budget.
+//! A connection that waits for a request keeps only its keys here. An incomplete record is kept
+//! until the rest arrives, and so are the records that the socket did not accept; both count
+//! against the budget.
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -22,40 +23,41 @@ use crate::net::backlog::Backlog;
 /// The TLS of one connection.
 pub(crate) struct Tls {
     state: UnbufferedServerConnection,
-    /// Records that have not arrived as a whole.
+    /// Records that have not arrived completely.
     incoming: Vec<u8>,
-    /// Records that the socket did not take.
+    /// Records that the socket did not accept.
     outgoing: Backlog,
-    /// Is the handshake still under way?
+    /// True during the handshake.
     is_handshaking: bool,
-    /// Has the peer said that it will send no more?
+    /// True if the peer has announced that it sends no more.
     is_over: bool,
-    /// Has something gone wrong that ends it?
+    /// True if an error has ended the connection.
     is_broken: bool,
-    /// Are sessions counted, since clients may resume them?
+    /// True if resumed sessions are counted, since clients may resume them.
     counts_sessions: bool,
 }
 
-/// What a receive brought.
+/// The result of a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Received {
-    /// Bytes for the session. TLS can receive something and yet have none.
+    /// Bytes for the session. TLS can receive records without any.
     pub(crate) bytes: usize,
-    /// Will there never be more?
+    /// True if nothing more will arrive.
     pub(crate) is_end: bool,
-    /// May there be more now?
+    /// True if more may be available now.
     pub(crate) may_be_more: bool,
 }
 
 impl Received {
-    /// What a receive without TLS brought, into so much room.
+    /// Returns the result of a receive without TLS, into `room_bytes` of room.
     #[inline]
     pub(crate) fn plain(bytes: usize, room_bytes: usize) -> Self {
         Self { bytes, is_end: bytes == 0, may_be_more: bytes == room_bytes }
     }
 }
 
-/// A worker's buffers for records, which its connections use in turn. Without TLS they own no memory.
+/// A worker's buffers for records, which its connections use in turn. Without TLS they own no
+/// memory.
 #[derive(Debug)]
 pub(crate) struct Records {
     incoming: Vec<u8>,
@@ -64,7 +66,7 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    /// Buffers that take so much of an answer at a time.
+    /// Creates buffers that encrypt up to `write_bytes` of a response at a time.
     pub(crate) fn new(write_bytes: usize) -> Self {
         let write_bytes = write_bytes.min(WRITE_BYTES_MAX);
         Self { incoming: Vec::new(), outgoing: Vec::new(), write_bytes }
@@ -84,8 +86,8 @@ impl Tls {
         })
     }
 
-    /// Receives records, up to `bytes_max` of them, and hands on what was in them, which is less. Goes on with
-    /// the handshake, and sends what belongs to it.
+    /// Receives up to `bytes_max` of records, and passes on their contents, which are shorter.
+    /// Continues the handshake, and sends its messages.
     pub(crate) fn receive(
         &mut self,
         socket: &OwnedFd,
@@ -137,7 +139,7 @@ impl Tls {
                 });
             }
         }
-        // An alert says what was wrong.
+        // An alert tells the peer the reason.
         self.flush(socket)?;
         if self.is_broken {
             return Err(Errno::PROTO);
@@ -152,7 +154,7 @@ impl Tls {
         Ok(Received { bytes, is_end: false, may_be_more })
     }
 
-    /// Works through records, and says how many bytes of them are used up.
+    /// Processes records, and returns how many bytes of them were consumed.
     fn process(
         &mut self,
         records: &mut [u8],
@@ -180,10 +182,11 @@ impl Tls {
                     self.is_over = true;
                     return Ok(used);
                 }
-                // Data before the end of the handshake is switched off.
+                // Early data is disabled.
                 Ok(_) => return Err(Error::HandshakeNotComplete),
                 Err(error) => {
-                    // Where there is an alert it comes next; without one the same would go wrong again.
+                    // An alert, if there is one, comes next; without one the same error would
+                    // repeat.
                     if self.state.wants_write()
                         && let UnbufferedStatus {
                             state: Ok(ConnectionState::EncodeTlsData(data)),
@@ -198,8 +201,8 @@ impl Tls {
         }
     }
 
-    /// Encrypts and sends; says how many bytes of `plain` are done with. What the socket does not take of
-    /// their records is kept here, and while there is any nothing more is encrypted.
+    /// Encrypts and sends; returns how many bytes of `plain` were consumed. Records that the socket
+    /// does not accept are kept here, and nothing more is encrypted while there are any.
     pub(crate) fn send<'a>(
         &mut self,
         socket: &OwnedFd,
@@ -219,7 +222,7 @@ impl Tls {
             let bytes = self.encrypt(plain, &mut records.outgoing).map_err(|_| Errno::PROTO)?;
             let encrypted = &records.outgoing[..bytes];
             done += plain.len();
-            // What TLS had to say itself was encrypted before.
+            // TLS's own messages were encrypted before.
             self.flush(socket)?;
             let sent = if self.has_unsent() { 0 } else { try_send(socket, encrypted)? };
             if sent < bytes {
@@ -229,7 +232,7 @@ impl Tls {
         Ok(done)
     }
 
-    /// Writes the records of `plain` to `buffer`, which grows as it must, and says how long they are.
+    /// Writes the records of `plain` to `buffer`, growing it as needed, and returns their length.
     fn encrypt(&mut self, plain: &[u8], buffer: &mut Vec<u8>) -> Result<usize, EncryptError> {
         let mut encrypted = Err(EncryptError::EncryptExhausted);
         self.when_ready(|mut traffic| {
@@ -244,7 +247,7 @@ impl Tls {
         encrypted
     }
 
-    /// Lets `act` write, if the handshake is done and nothing is wrong.
+    /// Calls `act` with the writer, if the handshake is complete and there was no error.
     fn when_ready(&mut self, mut act: impl FnMut(WriteTraffic<'_, ServerConnectionData>)) {
         loop {
             let UnbufferedStatus { discard, state } =
@@ -270,7 +273,7 @@ impl Tls {
         }
     }
 
-    /// Sends what the socket did not take before.
+    /// Sends the records that the socket did not accept before.
     fn flush(&mut self, socket: &OwnedFd) -> Result<(), Errno> {
         if self.has_unsent() {
             let sent = try_send(socket, self.outgoing.waiting())?;
@@ -279,12 +282,12 @@ impl Tls {
         Ok(())
     }
 
-    /// Are there records that the socket did not take?
+    /// True if there are records that the socket has not accepted.
     pub(crate) fn has_unsent(&self) -> bool {
         !self.outgoing.is_empty()
     }
 
-    /// Tells the peer that nothing more will come, so that it knows that it has everything.
+    /// Sends a close notification, so that the peer knows it has received everything.
     pub(crate) fn say_goodbye(&mut self, socket: &OwnedFd) {
         if self.is_handshaking || self.is_broken || self.has_unsent() {
             return;
@@ -293,16 +296,16 @@ impl Tls {
         self.when_ready(|mut traffic| {
             bytes = traffic.queue_close_notify(&mut record).unwrap_or(0);
         });
-        // Who does not hear it sees the connection close.
+        // If the send fails, the peer still sees the connection close.
         let _ = try_send(socket, &record[..bytes]);
     }
 
-    /// The memory of records that are here in part, in bytes.
+    /// Returns the memory of incomplete received records, in bytes.
     pub(crate) fn incoming_bytes(&self) -> usize {
         self.incoming.capacity()
     }
 
-    /// The memory of records that the socket did not take, in bytes.
+    /// Returns the memory of records that the socket did not accept, in bytes.
     pub(crate) fn outgoing_bytes(&self) -> usize {
         self.outgoing.held_bytes()
     }
@@ -310,12 +313,12 @@ impl Tls {
 
 impl fmt::Debug for Tls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // What the rest holds is not for logs.
+        // The other fields contain secrets.
         f.debug_struct("Tls").field("is_handshaking", &self.is_handshaking).finish_non_exhaustive()
     }
 }
 
-/// Appends a record of the handshake, or an alert.
+/// Appends a handshake record, or an alert.
 fn encode<Data>(mut data: EncodeTlsData<'_, Data>, outgoing: &mut Backlog) -> Result<(), Error> {
     let mut record = Vec::new();
     while let Err(error) = data.encode(&mut record) {
@@ -337,13 +340,13 @@ fn try_send(socket: &OwnedFd, bytes: &[u8]) -> Result<usize, Errno> {
     }
 }
 
-/// More than a record, and more than a sensible chain of certificates.
+/// More than a record, and more than a sensible certificate chain.
 pub(crate) const INCOMING_BYTES_MAX: usize = 32 * 1024;
 
-/// More of an answer is not encrypted at a time.
+/// How much of a response is encrypted at a time.
 const WRITE_BYTES_MAX: usize = 1024 * 1024;
 
-/// An alert, encrypted.
+/// Length of an encrypted alert.
 const GOODBYE_BYTES_MAX: usize = 64;
 
 pub(crate) mod certificates;

@@ -1,5 +1,5 @@
-//! One end of a conversation is a [`Tls`], the other a client of the same library whose bytes are cut, changed
-//! and delayed on their way.
+//! A [`Tls`] and a client of the same library, whose bytes are divided, changed and delayed in
+//! between.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -9,7 +9,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
 use super::*;
 
-/// Both configurations, with a certificate made for them.
+/// Returns both configurations, with a certificate made for them.
 fn configs() -> (Arc<ServerConfig>, Arc<ClientConfig>) {
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
     let certificate = made.cert.der().clone();
@@ -58,7 +58,7 @@ impl Ends {
         }
     }
 
-    /// Gives the server bytes, at most `piece_bytes` at a time.
+    /// Passes bytes to the server, at most `piece_bytes` at a time.
     fn give(&mut self, bytes: &[u8], piece_bytes: usize) -> Result<(), Errno> {
         for piece in bytes.chunks(piece_bytes) {
             self.peer.write_all(piece).unwrap();
@@ -77,7 +77,7 @@ impl Ends {
         Ok(())
     }
 
-    /// What the client would send now.
+    /// Returns the bytes that the client would send now.
     fn said(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         while self.client.wants_write() {
@@ -86,7 +86,7 @@ impl Ends {
         bytes
     }
 
-    /// Lets the client hear what the server has sent, and gives what it understood.
+    /// Passes the server's output to the client, and returns what it decrypted.
     fn hear(&mut self) -> Result<Vec<u8>, Error> {
         let mut plain = Vec::new();
         while self.client.read_tls(&mut self.peer).is_ok_and(|bytes| bytes > 0) {
@@ -134,7 +134,7 @@ fn what_the_socket_does_not_take_is_sent_later_and_in_order() {
         done += ends.tls.send(&ends.socket, &mut ends.records, [&answer[done..]]).unwrap();
         kept_bytes = kept_bytes.max(ends.tls.outgoing_bytes());
         heard.extend(ends.hear().unwrap());
-        // In the midst of it the other side changes its key.
+        // Halfway through, the client updates its key.
         if done < answer.len() / 2 {
             ends.client.refresh_traffic_keys().unwrap();
             let said = ends.said();
@@ -149,7 +149,7 @@ fn what_the_socket_does_not_take_is_sent_later_and_in_order() {
 fn a_hello_in_many_small_records_is_understood() {
     let mut ends = Ends::new(&configs());
     let said = ends.said();
-    // One record of five bytes of head; the message in pieces of three.
+    // One record with a header of five bytes; the message in pieces of three.
     let pieces: Vec<u8> = said[5..]
         .chunks(3)
         .flat_map(|piece| [&[0x16, 3, 1, 0, piece.len() as u8], piece].concat())
@@ -166,7 +166,7 @@ fn a_hello_in_many_small_records_is_understood() {
 #[test]
 fn a_message_without_an_end_is_refused_before_it_is_large() {
     let mut ends = Ends::new(&configs());
-    // A handshake message of 60,000 bytes, as its head announces.
+    // A handshake message of 60,000 bytes, as its header announces.
     let head = [0x16, 3, 1, 0x40, 0, 1, 0, 0xea, 0x60];
     let mut bytes = head.to_vec();
     bytes.resize(0x4005, 0);
@@ -180,7 +180,7 @@ fn a_message_without_an_end_is_refused_before_it_is_large() {
     assert_eq!(ends.counters.read(Counter::SslHandshakeErrors), 1);
 }
 
-/// Numbers that look random and are the same each time.
+/// Pseudo-random numbers, the same in each run.
 struct Dice(u64);
 
 impl Dice {
@@ -214,7 +214,7 @@ fn bytes_changed_on_their_way_end_a_connection_and_nothing_else() {
             }
         }
         ended += u32::from(ends.give(&said, 1 + dice.below(5000)).is_err());
-        // An answer may be under way all the same.
+        // A response may be in progress nevertheless.
         let _ = ends.tls.send(&ends.socket, &mut ends.records, [&b"answer"[..]]);
         let _ = ends.hear();
         let said = ends.said();

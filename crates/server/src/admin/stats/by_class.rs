@@ -1,4 +1,4 @@
-//! The answers by size class: what a census found, and what has been counted.
+//! Statistics by size class: the results of a census, and counters.
 
 use larder::Sampled;
 use larder_item::{Deadline, Second};
@@ -10,7 +10,7 @@ use super::is_shown;
 use crate::Server;
 use crate::admin::classes::SizeClass;
 
-/// What is stored of one class.
+/// The items stored of one class.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Stored {
     hot: Queue,
@@ -18,20 +18,20 @@ pub(super) struct Stored {
     cold: Queue,
     temporary: Queue,
     bytes: u64,
-    /// Chunks of the class in use, by items of this class and by parts of larger ones.
+    /// Chunks of the class in use, by its items and by parts of larger ones.
     chunks: u64,
 }
 
-/// One of the queues that memcached would have.
+/// One of the LRU queues that memcached would have.
 #[derive(Clone, Copy, Debug, Default)]
 struct Queue {
     number: u64,
-    /// The second of the last use of the item that was not used for longest.
+    /// The second of the last use of the least recently used item.
     oldest: Option<Second>,
 }
 
 impl Census {
-    /// Appends a section for each class that it shows.
+    /// Appends a section for each active class.
     pub(super) fn show(
         &self,
         server: &Server,
@@ -66,13 +66,14 @@ impl Census {
         }
     }
 
-    /// How many classes `stats slabs` shows.
+    /// Returns how many classes `stats slabs` shows.
     pub(super) fn active_count(&self, server: &Server) -> u64 {
         let numbers = server.classes.numbered().map(|(number, _)| number);
         numbers.filter(|number| self.is_active(server, *number)).count() as u64
     }
 
-    /// memcached shows a class that has pages, and keeps them when the last item has gone.
+    /// True if the class is shown: memcached shows a class with pages, which it keeps after the
+    /// last item has gone.
     fn is_active(&self, server: &Server, number: u8) -> bool {
         self.of(number).chunks > 0 || server.class_tally.is_known(number)
     }
@@ -109,7 +110,7 @@ impl Census {
 }
 
 impl Stored {
-    /// Counts an item, which takes so many bytes as memcached counts them.
+    /// Counts an item; `bytes` is its size as memcached counts it.
     pub(super) fn add(&mut self, item: &Sampled, bytes: u64, temporary_secs: Option<Second>) {
         self.bytes += bytes;
         let queue = self.queue_of(item, temporary_secs);
@@ -118,7 +119,7 @@ impl Stored {
         queue.oldest = Some(queue.oldest.map_or(seen, |oldest| oldest.min(seen)));
     }
 
-    /// Counts a chunk of the class, of an item of this class or of a part of a larger one.
+    /// Counts a chunk of the class, used by its item or by a part of a larger one.
     pub(super) fn add_chunk(&mut self) {
         self.chunks += 1;
     }
@@ -149,7 +150,7 @@ impl Stored {
         self.queues().iter().map(|queue| queue.age(now)).max().unwrap_or(0)
     }
 
-    /// Projects all counts.
+    /// Projects all counts from the sample to the whole cache.
     pub(super) fn project(&mut self, projected: impl Fn(u64) -> u64) {
         let Self { hot, warm, cold, temporary, bytes, chunks } = self;
         let queues = [hot, warm, cold, temporary].map(|queue| &mut queue.number);

@@ -1,9 +1,9 @@
 //! The census: a walk through the index, or through a part of it, that counts items by size class.
 //!
-//! The walk is taken in slices, each a fraction of a millisecond of the worker whose client asks. All who ask share
-//! it: one is under way at a time, and its result answers every request of the next second. Where one slice is
-//! enough for everything, as in a small cache, a request gets a new census, until those of a second have taken what
-//! a census of a large cache takes.
+//! The walk is divided into slices, each a fraction of a millisecond of the worker whose client
+//! asks. All clients share it: one walk is in progress at a time, and its result answers every
+//! request of the next second. If one slice covers everything, as in a small cache, each request
+//! gets a new census, until those of a second have cost as much as a census of a large cache.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
@@ -15,20 +15,20 @@ use crate::Server;
 use crate::admin::classes::ItemSize;
 use crate::clock::monotonic_us;
 
-/// What is stored of each class at one time; what memcached would say of it.
+/// The items stored of each class at one time, as memcached would report them.
 #[derive(Debug)]
 pub(crate) struct Census {
-    /// The class with this number, from 0.
+    /// The classes, by number from 0.
     pub(super) classes: Vec<Stored>,
-    /// How many items there are of each size as memcached counts it, in bytes rounded up to 32.
+    /// Number of items of each size as memcached counts it, in bytes rounded up to 32.
     pub(super) sizes: BTreeMap<u64, u64>,
-    /// When it was taken, in the seconds of the cache.
+    /// The cache's second when it was taken.
     pub(super) second: larder::Second,
     taken_us: i64,
     is_small: bool,
 }
 
-/// The last census of a server, and the one that is being taken.
+/// The last census of a server, and the one in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Censuses(Mutex<Shared>);
 
@@ -36,21 +36,21 @@ pub(crate) struct Censuses(Mutex<Shared>);
 struct Shared {
     latest: Option<Arc<Census>>,
     walk: Option<Walk>,
-    /// Where the next walk begins: each looks at another part of the index.
+    /// Where the next walk begins: each walk visits another part of the index.
     next_group: u64,
-    /// Since when small ones are counted, and how many there were.
+    /// Start of the period in which small censuses are counted, and their number.
     small_since_us: i64,
     small_count: u32,
 }
 
-/// A census that is being taken.
+/// A census in progress.
 #[derive(Debug)]
 struct Walk {
     classes: Vec<Stored>,
     sizes: BTreeMap<u64, u64>,
     stepped_us: i64,
     slices: u32,
-    /// The groups of the index when it began.
+    /// The groups of the index at the start of the walk.
     groups: u64,
     next_group: u64,
     groups_seen: u64,
@@ -58,7 +58,8 @@ struct Walk {
 }
 
 impl Censuses {
-    /// Takes one slice of the census, unless a recent one is there. Returns the census once it is complete.
+    /// Takes one slice of the census, unless a recent one exists. Returns the census once it is
+    /// complete.
     pub(crate) fn step(&self, server: &Server) -> Option<Arc<Census>> {
         let mut shared = match self.0.try_lock() {
             Ok(shared) => shared,
@@ -69,7 +70,8 @@ impl Censuses {
         shared.step(server)
     }
 
-    /// Returns the census as far as it has been taken, at the cost of one slice, for a client that cannot wait.
+    /// Returns the census as far as it has been taken, at the cost of one slice, for a client that
+    /// cannot wait.
     pub(crate) fn at_once(&self, server: &Server) -> Arc<Census> {
         let mut shared = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if shared.walk.is_none()
@@ -95,7 +97,7 @@ impl Shared {
         {
             return self.latest.clone();
         }
-        // A walk that its clients have left is of another time.
+        // A walk that its clients have abandoned is out of date.
         let walk = match self.walk.take().filter(|walk| now_us - walk.stepped_us < SECOND_US) {
             Some(walk) => walk,
             None => Walk::begin(server, self.next_group, now_us),
@@ -113,7 +115,7 @@ impl Shared {
         Some(census)
     }
 
-    /// True if a small census may be taken anew within a second.
+    /// True if another small census may be taken within this second.
     fn may_repeat(&mut self, now_us: i64) -> bool {
         if now_us - self.small_since_us >= SECOND_US {
             (self.small_since_us, self.small_count) = (now_us, 0);
@@ -137,7 +139,7 @@ impl Walk {
         }
     }
 
-    /// Looks at the next groups, as many as a worker has time for.
+    /// Visits the next groups, as many as fit the cost of a slice.
     fn slice(&mut self, server: &Server) {
         let mut cost = 0;
         while cost < SLICE_COST_MAX && !self.is_complete() {
@@ -166,19 +168,19 @@ impl Walk {
         }
     }
 
-    /// True if it has seen all items, or enough of them.
+    /// True if the walk has seen all items, or enough of them.
     fn is_complete(&self) -> bool {
         self.groups_seen >= self.groups
             || self.items_seen >= ITEMS_MAX
             || self.groups_seen >= GROUPS_MAX
     }
 
-    /// Projects what was seen to all there is.
+    /// Projects the sample to the whole cache.
     fn project(&self, server: &Server) -> Census {
         let factor = match self.items_seen {
             0 => 1.0,
             _ if self.groups_seen >= self.groups => 1.0,
-            // The number of items is known: what was found says how they divide.
+            // The number of items is known; the sample gives their distribution.
             seen => server.cache.len_about() as f64 / seen as f64,
         };
         let projected = |count: u64| (count as f64 * factor).round() as u64;
@@ -196,25 +198,26 @@ impl Walk {
 
 const SECOND_US: i64 = 1_000_000;
 
-/// About so many items are looked at …
+/// Number of items to visit, approximately …
 const ITEMS_MAX: u64 = 10_000;
 
-/// … in at most so many groups: those of a new cache of 1 GiB.
+/// … in at most this many groups: those of a new cache of 1 GiB.
 const GROUPS_MAX: u64 = 1 << 16;
 
-/// A slice costs about so much, in the time that a group takes in which there is nothing: some 10 ns.
+/// Approximate cost of a slice, in units of visiting an empty group: some 10 ns.
 const SLICE_COST_MAX: u64 = 1 << 14;
 
-/// A found item costs as much as so many empty groups.
+/// Cost of visiting an item, in empty groups.
 const COST_OF_ITEM: u64 = 24;
 
-/// So many groups are looked at between two looks at what a slice has cost.
+/// Groups visited between two checks of a slice's cost.
 const GROUPS_PER_LOOK: u64 = 32;
 
-/// So many censuses of one slice may be taken in a second: together they cost as much as one of a large cache.
+/// How many censuses of one slice may be taken in a second: together they cost as much as one of a
+/// large cache.
 const SMALL_MAX: u32 = 16;
 
-/// `stats sizes` shows these steps.
+/// The step of `stats sizes`.
 const SIZE_STEP_BYTES: u64 = 32;
 
 #[cfg(test)]
@@ -244,7 +247,7 @@ mod tests {
             server.cache.set(number.to_le_bytes(), "v", None).unwrap();
         }
         let last = server.censuses.step(&server).unwrap();
-        // Within a second; on a machine that has stood still meanwhile it is a new one.
+        // Within a second. If the machine has paused for longer, it is a new census.
         let is_same = |shared: &Shared| shared.small_count == SMALL_MAX;
         if is_same(&server.censuses.0.lock().unwrap()) {
             assert_eq!(count(&last), u64::from(SMALL_MAX) - 1);
@@ -264,7 +267,7 @@ mod tests {
             let shared = server.censuses.0.lock().unwrap();
             let items_seen = shared.walk.as_ref().unwrap().items_seen;
             let bound = (SLICE_COST_MAX / COST_OF_ITEM) + GROUPS_PER_LOOK * 20;
-            // A walk begins anew where a second has passed between two slices.
+            // A walk starts over if a second has passed between two slices.
             assert!(items_seen.saturating_sub(seen) <= bound, "{items_seen} after {seen}");
             seen = items_seen;
         };

@@ -1,4 +1,4 @@
-//! `stats conns`: the clients and what each is doing.
+//! `stats conns`: the sockets and their state.
 
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use larder_protocol::{Frame, Kept, Response, render};
 use crate::Server;
 use crate::admin::conn_table::ConnStats;
 
-/// An answer to `stats conns` under way. It is rendered as its reader takes it, socket by socket,
-/// since there may be many thousands: what is shown of each is what holds at that moment.
+/// A response to `stats conns` in progress. It is rendered as its reader takes it, socket by
+/// socket, since there may be many thousands. Each entry shows the state at that moment.
 #[derive(Debug)]
 pub(crate) struct ConnectionList {
     server: Arc<Server>,
-    /// The descriptor of the connection that asks.
+    /// The descriptor of the requesting connection.
     asker: RawFd,
     frame: Kept,
     /// The last descriptor that was shown.
@@ -21,12 +21,12 @@ pub(crate) struct ConnectionList {
 }
 
 impl ConnectionList {
-    /// A list of which nothing has been shown.
+    /// Begins a list.
     pub(crate) fn begin(server: &Arc<Server>, asker: RawFd, frame: &Frame<'_>) -> Self {
         Self { server: Arc::clone(server), asker, frame: frame.keep(), last: None }
     }
 
-    /// Appends the lines of the next socket, or the end of the list. True if more follows.
+    /// Appends the lines of the next socket, or the end of the list. Returns true if more follows.
     pub(crate) fn step(&mut self, out: &mut Vec<u8>) -> bool {
         let frame = self.frame.frame();
         let Some((descriptor, conn_stats)) = self.server.conn_table.next(self.last) else {

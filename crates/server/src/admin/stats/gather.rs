@@ -1,7 +1,7 @@
-//! Statistics that look at items: a census, or a list of keys.
+//! Statistics that visit items: a census, or a list of keys.
 //!
-//! What one slice of a turn does not finish becomes a state of the session, as a dump does: each turn it goes on a
-//! little, and other connections have theirs in between.
+//! If one slice of a turn does not finish it, it becomes a state of the session, as a dump does: it
+//! continues a little in each turn, and other connections get their turns in between.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::{show_sizes, slabs};
 use crate::Server;
 use crate::admin::classes::ItemSize;
 
-/// Which statistics are asked for.
+/// The requested statistics.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Counted {
     Items,
@@ -22,7 +22,7 @@ pub(super) enum Counted {
     Sizes,
 }
 
-/// An answer that is being gathered.
+/// A response that is being gathered.
 #[derive(Debug)]
 pub(crate) struct Gathering {
     server: Arc<Server>,
@@ -33,7 +33,7 @@ pub(crate) struct Gathering {
 enum What {
     Census(Counted),
     Keys(Keys),
-    /// The counts of commands by prefix, of which those up to this one have been shown.
+    /// The counts of commands by prefix; those up to this one have been shown.
     Prefixes(Option<Box<[u8]>>),
 }
 
@@ -53,7 +53,7 @@ impl Gathering {
         Self { server: Arc::clone(server), what: What::Census(counted) }
     }
 
-    /// At most `items_max` keys of a class, 0 for any number.
+    /// Begins a list of at most `items_max` keys of a class; 0 means any number.
     pub(super) fn keys(server: &Arc<Server>, class: u8, items_max: u32) -> Self {
         let keys = Keys {
             class,
@@ -66,12 +66,13 @@ impl Gathering {
         Self { server: Arc::clone(server), what: What::Keys(keys) }
     }
 
-    /// The counts of commands by the prefix of their keys.
+    /// Begins the counts of commands by prefix.
     pub(crate) fn prefixes(server: &Arc<Server>) -> Self {
         Self { server: Arc::clone(server), what: What::Prefixes(None) }
     }
 
-    /// Goes on for one slice, and appends what the slice gives. True once the answer is complete but for its end.
+    /// Continues for one slice, and appends its results. Returns true once the response is complete
+    /// except for its end.
     pub(crate) fn step(&mut self, frame: &Frame<'_>, out: &mut Vec<u8>) -> bool {
         match &mut self.what {
             What::Keys(keys) => keys.step(&self.server, out),
@@ -86,7 +87,7 @@ impl Gathering {
         }
     }
 
-    /// Ends the answer with what there is, for a client to which no later part can be sent.
+    /// Ends the response with the results so far, for a client that cannot be sent a later part.
     pub(crate) fn finish(self, frame: &Frame<'_>, out: &mut Vec<u8>) {
         match self.what {
             What::Census(counted) => {
@@ -100,7 +101,7 @@ impl Gathering {
         }
     }
 
-    /// The memory it owns beyond its own size, in bytes.
+    /// Returns the memory it owns beyond its own size, in bytes.
     pub(crate) fn held_bytes(&self) -> usize {
         match &self.what {
             What::Census(_) => 0,
@@ -159,15 +160,15 @@ fn show_key(server: &Server, item: &Dumped, out: &mut Vec<u8>) {
     text::render::dumped_item(out, &item.key, item.meta.value_bytes, exptime);
 }
 
-/// Lines of prefixes that are shown in one slice.
+/// Bytes of prefix lines that are shown in one slice.
 const PREFIX_BYTES_PER_SLICE: usize = 8 * 1024;
 
-/// memcached shows no more in one dump.
+/// memcached's limit for one dump.
 const BYTES_MAX: usize = 2 * 1024 * 1024;
 
-/// So many items are looked at for one answer …
+/// Items visited for one response …
 const LOOKS_MAX: usize = 30_000;
 
-/// … and so many of them, or of groups, in one slice.
+/// … and items or groups visited in one slice.
 const LOOKS_PER_SLICE: usize = 500;
 const GROUPS_PER_SLICE: usize = 2_000;

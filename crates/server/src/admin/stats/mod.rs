@@ -1,4 +1,4 @@
-//! The answers of `stats`: the rows of the tables with the values of this server.
+//! The responses of `stats`: the rows of the tables with the values of this server.
 
 mod by_class;
 mod census;
@@ -24,15 +24,15 @@ pub(crate) use connections::ConnectionList;
 use gather::Counted;
 pub(crate) use gather::Gathering;
 
-/// What a request for statistics gives.
+/// The result of a request for statistics.
 pub(crate) enum Answer {
-    /// The answer is complete.
+    /// The response is complete.
     Done(Response),
-    /// The rest of the answer is still to be gathered.
+    /// The rest of the response is gathered in slices.
     Gather(Box<Gathering>),
 }
 
-/// Appends the statistics of a section. Connections are listed by [`ConnectionList`].
+/// Appends the statistics of a section. Connections are listed by [`ConnectionList`] instead.
 pub(crate) fn answer(
     server: &Arc<Server>,
     section: StatsSection,
@@ -61,7 +61,7 @@ pub(crate) fn answer(
     }
 }
 
-/// Appends the statistics of a section for which no item is looked at.
+/// Appends the statistics of a section that needs no visit of items.
 fn at_once(
     server: &Server,
     section: StatsSection,
@@ -145,7 +145,7 @@ fn is_shown(server: &Server, stat: &Stat) -> bool {
     })
 }
 
-/// The value of a gauge.
+/// Returns the value of a gauge.
 fn gauge_text(server: &Server, report: &Report, gauge: Gauge) -> String {
     let options = &server.options;
     let now = server.cache.now();
@@ -185,25 +185,25 @@ fn gauge_text(server: &Server, report: &Report, gauge: Gauge) -> String {
         Gauge::EvictionAgeSecs => report.eviction_age_secs,
         Gauge::GroupCount => report.groups,
         Gauge::GroupOverflowCount => report.overflow_groups,
-        // Only `slabs` asks, and has counted.
+        // Only `slabs` shows it, after taking a census.
         Gauge::ActiveClasses => server.censuses.at_once(server).active_count(server),
     };
     number.to_string()
 }
 
-/// Memory that holds something, or did: the system has given it to the process. In whole pages, as memcached takes
-/// it.
+/// Returns the memory that is or was used, which the system has committed to the process, in whole
+/// pages as memcached allocates it.
 fn memory_used(report: &Report) -> u64 {
     (report.segments_used * report.segment_bytes).next_multiple_of(u64::from(PAGE_BYTES))
 }
 
-/// The part of it that holds nothing.
+/// Returns the free part of that memory, in pages.
 fn pages_free(report: &Report) -> u64 {
     let in_use = report.segments.saturating_sub(report.segments_free);
     report.segments_used.saturating_sub(in_use) * report.segment_bytes / u64::from(PAGE_BYTES)
 }
 
-/// The processor time of the process, in user mode and in the kernel.
+/// Returns the processor time of the process, in user mode and in the kernel.
 fn usage() -> (String, String) {
     let text = |time: TimeVal| format!("{}.{:06}", time.tv_sec(), time.tv_usec());
     getrusage(UsageWho::RUSAGE_SELF)
@@ -211,5 +211,5 @@ fn usage() -> (String, String) {
         .unwrap_or_else(|_| ("0.000000".to_owned(), "0.000000".to_owned()))
 }
 
-/// Slots of an index group, for memcached's measure of the index.
+/// Slots per group, for memcached's measure of the index.
 const SLOTS_PER_GROUP: u64 = 15;

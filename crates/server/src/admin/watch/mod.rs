@@ -1,4 +1,4 @@
-//! `watch`: connections that are shown what happens.
+//! `watch`: connections that receive a log of events.
 //!
 //! ```text
 //! worker ── its ring ──┐
@@ -6,11 +6,12 @@
 //! maintainer ── ring ──┘             └─ log of a watcher ── …
 //! ```
 //!
-//! A thread that does something watched writes a line into a ring of its own (`-o worker_logbuf_size`), and drops it
-//! where there is no room: it waits for nobody, also while it evicts. The collector, a thread that runs while anybody
-//! watches, takes the lines out of the rings, puts them in the order of their numbers, and copies each to the logs of
-//! those who watch its topic (`-o watcher_logbuf_size`). Then it wakes the workers of their connections, which send what
-//! is there. What a log has no room for is counted, and the count is shown in its place.
+//! A thread writes a line for a watched event into its own ring (`-o worker_logbuf_size`), and
+//! drops the line if the ring is full: it never waits, not even while it evicts. The collector, a
+//! thread that runs while there are watchers, takes the lines out of the rings, sorts them by
+//! number, and copies each to the logs of the watchers of its topic (`-o watcher_logbuf_size`).
+//! Then it wakes the workers of their connections, which send the lines. Lines that do not fit a
+//! log are counted, and the count is shown in their place.
 
 mod rings;
 
@@ -33,7 +34,7 @@ use rings::{Batch, Rings};
 /// All watchers of a server.
 #[derive(Debug)]
 pub(crate) struct Watchers {
-    /// What is watched by anybody: looked at before a line is written.
+    /// The topics of all watchers: checked before a line is written.
     topics: AtomicU16,
     rings: Rings,
     logs: Mutex<Logs>,
@@ -41,10 +42,10 @@ pub(crate) struct Watchers {
 
 #[derive(Debug)]
 struct Logs {
-    /// Written under the lock alone.
+    /// Written only under the lock.
     counters: Arc<Counters>,
     log_bytes_max: usize,
-    /// The name of the next log.
+    /// The id of the next log.
     next_id: u64,
     list: Vec<Arc<WatcherLog>>,
     /// True while the collector runs.
@@ -52,12 +53,12 @@ struct Logs {
     batch: Batch,
 }
 
-/// What waits for one watcher.
+/// The lines that wait for one watcher.
 #[derive(Debug)]
 struct WatcherLog {
     id: u64,
     topics: Topics,
-    /// The first line that it shows: those before were written before it was there.
+    /// The first line to show: earlier lines were written before the watcher came.
     first_number: u64,
     inbox: Arc<Inbox>,
     queue: Mutex<Queue>,
@@ -66,13 +67,13 @@ struct WatcherLog {
 #[derive(Debug, Default)]
 struct Queue {
     bytes: VecDeque<u8>,
-    /// Lines for which there was no room since the last for which there was.
+    /// Lines dropped since the last line that had room.
     skipped: u64,
-    /// True if its worker has been woken since it has last read all.
+    /// True if its worker has been woken since it last read everything.
     is_told: bool,
 }
 
-/// A connection's part in it: it watches as long as this exists.
+/// A connection's subscription: it watches as long as this exists.
 #[derive(Debug)]
 pub(crate) struct Watch {
     server: Arc<Server>,
@@ -80,8 +81,9 @@ pub(crate) struct Watch {
 }
 
 impl Watchers {
-    /// Nobody watches. At most `log_bytes_max` bytes wait for each who will, and `ring_bytes_max` in each of the rings:
-    /// one for each of `threads` threads, which more of them share.
+    /// Creates the state without watchers. Each log holds at most `log_bytes_max` bytes, and each
+    /// ring at most `ring_bytes_max`. There is one ring for each of `threads` threads; further
+    /// threads share them.
     pub(crate) fn new(
         counters: Arc<Counters>,
         threads: usize,
@@ -103,14 +105,14 @@ impl Watchers {
         }
     }
 
-    /// True if anybody watches this.
+    /// True if a watcher wants one of these topics.
     #[inline]
     pub(crate) fn want(&self, topics: Topics) -> bool {
         Topics::of_bits(self.topics.load(Relaxed)).meet(topics)
     }
 
-    /// Writes a line for those who watch its topic, or drops it where the thread's ring is full. `write` appends what
-    /// comes behind the stamp.
+    /// Writes a line for the watchers of its topic, or drops it if the thread's ring is full.
+    /// `write` appends the text after the stamp.
     pub(crate) fn tell(&self, topic: Topics, write: impl FnOnce(&mut Vec<u8>)) {
         if self.want(topic) {
             self.rings.write(topic, |line, number| {
@@ -121,8 +123,8 @@ impl Watchers {
         }
     }
 
-    /// Copies the lines of all rings to the logs of those who watch. Returns how many there were, or `None` where
-    /// nobody watches: the collector ends then.
+    /// Copies the lines of all rings to the logs of their watchers. Returns how many lines there
+    /// were, or `None` without watchers: then the collector ends.
     fn collect(&self) -> Option<usize> {
         let mut logs = self.logs();
         let logs = &mut *logs;
@@ -136,7 +138,7 @@ impl Watchers {
         }
         logs.is_collecting = !logs.list.is_empty();
         if !logs.is_collecting {
-            // What the rings had, and the buffers that they got for it.
+            // The lines of the rings, and the buffers that replaced them.
             self.rings.take(&mut logs.batch);
             logs.batch = Batch::default();
         }
@@ -148,7 +150,7 @@ impl Watchers {
     }
 }
 
-/// What the collector does: it looks often while there are lines, and is woken where a ring becomes half full.
+/// The collector's loop: polls often while there are lines, and is woken when a ring is half full.
 fn collect(watchers: &Watchers) {
     let mut pause = PAUSE_MIN;
     while let Some(lines) = watchers.collect() {
@@ -158,7 +160,7 @@ fn collect(watchers: &Watchers) {
 }
 
 impl Logs {
-    /// What is watched by anybody.
+    /// Returns the topics of all watchers.
     fn topics(&self) -> Topics {
         self.list.iter().fold(Topics::NONE, |topics, log| topics | log.topics)
     }
@@ -169,7 +171,7 @@ impl WatcherLog {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds the lines of its topics. Returns for how many there was room, and for how many there was none.
+    /// Adds the lines of its topics. Returns how many fit, and how many did not.
     fn add(&self, batch: &Batch, bytes_max: usize) -> (u64, u64) {
         let mut queue = self.queue();
         let (mut sent, mut skipped) = (0, 0);
@@ -191,7 +193,7 @@ impl WatcherLog {
 }
 
 impl Queue {
-    /// Adds a line, if there is room for it and for the count of those that had none before.
+    /// Adds a line, if there is room for it and for the count of lines dropped before.
     fn push(&mut self, line: &[u8], bytes_max: usize) -> bool {
         let mut skipped = Vec::new();
         if self.skipped > 0 {
@@ -208,10 +210,10 @@ impl Queue {
 }
 
 impl Watch {
-    /// Begins to watch: the worker that `inbox` belongs to is woken when there is something to read.
+    /// Begins to watch: the worker of `inbox` is woken when there are lines to read.
     ///
     /// # Errors
-    /// There are too many watchers, or there is no thread for the collector.
+    /// There are too many watchers, or the collector's thread cannot be started.
     pub(crate) fn begin(
         server: &Arc<Server>,
         topics: Topics,
@@ -246,7 +248,8 @@ impl Watch {
         Ok(Self { server: Arc::clone(server), log })
     }
 
-    /// Appends what waits to `out`, until that has `out_bytes_max` bytes. True where there is more.
+    /// Appends waiting lines to `out`, until it has `out_bytes_max` bytes. Returns true if there
+    /// are more.
     pub(crate) fn read(&self, out: &mut Vec<u8>, out_bytes_max: usize) -> bool {
         let mut queue = self.log.queue();
         let bytes = queue.bytes.len().min(out_bytes_max.saturating_sub(out.len()));
@@ -268,7 +271,7 @@ impl Drop for Watch {
     }
 }
 
-/// What shows evictions to those who watch them, for [`larder::Cache::set_departure_hook`].
+/// Returns the hook that reports evictions to watchers, for [`larder::Cache::set_departure_hook`].
 pub(crate) fn evictions(
     watchers: &Arc<Watchers>,
     classes: Classes,
@@ -294,7 +297,8 @@ fn evicted(watchers: &Watchers, classes: &Classes, leaving: &Leaving<'_>) {
     });
 }
 
-/// Lets be noticed what is watched now. Under the lock, so that the last change is the last word.
+/// Updates the log's interest to the current watchers. Done under the lock, so that the last change
+/// wins.
 fn pay_attention(server: &Server, logs: &Logs) {
     let topics = logs.topics();
     server.watchers.topics.store(topics.bits(), Relaxed);
@@ -304,10 +308,10 @@ fn pay_attention(server: &Server, logs: &Logs) {
 /// memcached's limit.
 const WATCHERS_MAX: usize = 20;
 
-/// The memory of a log that is kept when all of it has been read.
+/// Memory of a log that is kept once all of it has been read.
 const LOG_BYTES_KEPT: usize = 4 * 1024;
 
-/// How long the collector waits while there are lines, …
+/// The collector's pause while there are lines, …
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 /// … and while there are none.
 const PAUSE_MAX: Duration = Duration::from_millis(20);
@@ -372,7 +376,7 @@ mod tests {
     fn a_full_ring_drops_lines_and_counts_them_and_holds_up_nobody() {
         let (server, inbox) = (server(), Arc::new(Inbox::new().unwrap()));
         let _watch = Watch::begin(&server, Topics::FETCHERS, &inbox).unwrap();
-        // The collector, and all who read or begin to watch, wait meanwhile: who writes does not.
+        // The lock blocks the collector and all watchers, but not the threads that write lines.
         let held = server.watchers.logs();
         let lines = 1000;
         for _ in 0..lines {

@@ -1,4 +1,5 @@
-//! The rings that threads write their lines into: each its own, so that none waits for another.
+//! The rings that threads write their lines into: each thread has its own, so that none waits for
+//! another.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -19,8 +20,8 @@ pub(super) struct Rings {
     number: AtomicU64,
 }
 
-/// The lines of a thread that have not been collected. Its lock is held by the thread while it writes one line, and by
-/// the collector while it exchanges the buffer.
+/// The uncollected lines of a thread. The thread holds the lock while it writes one line; the
+/// collector holds it while it exchanges the buffer.
 #[derive(Debug, Default)]
 struct Ring {
     bytes: Vec<u8>,
@@ -38,15 +39,15 @@ struct Entry {
     at: Range<usize>,
 }
 
-/// Lines that were collected, in the order of their numbers.
+/// Collected lines in the order of their numbers.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     rings: Vec<Taken>,
-    /// Which line of which ring comes next.
+    /// Number, ring and index of each line, in order.
     order: Vec<(u64, usize, usize)>,
 }
 
-/// What was in a ring.
+/// The contents of a ring.
 #[derive(Debug, Default)]
 struct Taken {
     bytes: Vec<u8>,
@@ -61,11 +62,11 @@ pub(super) struct Line<'a> {
     pub(super) bytes: &'a [u8],
 }
 
-/// How much was collected.
+/// The result of a collection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Collected {
     pub(super) lines: usize,
-    /// Lines for which there was no room in the rings.
+    /// Lines dropped because a ring was full.
     pub(super) dropped: u64,
 }
 
@@ -75,8 +76,8 @@ impl Rings {
         Self { rings, ring_bytes_max, number: AtomicU64::new(0) }
     }
 
-    /// Writes a line into the ring of the calling thread: `write` is given the buffer and the line's number. Where
-    /// there is no room for it, it is dropped, and counted.
+    /// Writes a line into the ring of the calling thread: `write` gets the buffer and the line's
+    /// number. If the ring is full, the line is dropped and counted.
     pub(super) fn write(&self, topics: Topics, write: impl FnOnce(&mut Vec<u8>, u64)) {
         let mut ring = lock(&self.rings[thread_number() % self.rings.len()]);
         let ring = &mut *ring;
@@ -105,7 +106,7 @@ impl Rings {
         }
     }
 
-    /// Replaces the lines of a batch by those that wait in the rings.
+    /// Replaces the lines of a batch with those in the rings.
     pub(super) fn take(&self, batch: &mut Batch) -> Collected {
         batch.rings.resize_with(self.rings.len(), Taken::default);
         batch.order.clear();
@@ -126,7 +127,7 @@ impl Rings {
         collected
     }
 
-    /// Lets a thread be woken when a ring is half full.
+    /// Sets the thread to wake when a ring is half full.
     pub(super) fn wake_when_half_full(&self, collector: &Thread) {
         for ring in &self.rings {
             lock(ring).collector = Some(collector.clone());
@@ -149,10 +150,10 @@ impl Batch {
     }
 }
 
-/// Where a ring has less room than this, a line is not even written: as in memcached.
+/// A line is written only if the ring has this much room, as in memcached.
 const LINE_BYTES: usize = 512;
 
-/// What lines in a ring take of its memory.
+/// Returns the memory that lines take in a ring.
 fn held_bytes(bytes: usize, lines: usize) -> usize {
     bytes + lines * size_of::<Entry>()
 }

@@ -1,4 +1,5 @@
-//! Sockets that systemd has opened, by its convention: descriptors from 3 on, which environment variables tell of.
+//! Socket activation: sockets that systemd has opened, as descriptors from 3 on that environment
+//! variables describe.
 
 use std::env;
 use std::fs;
@@ -15,19 +16,19 @@ use crate::process::failure::{EXIT_OS, Failure};
 use crate::process::upgrade::handed::Handed;
 use crate::process::upgrade::handover;
 
-/// The variables, which are for one process alone.
+/// The variables, which are meant for one process only.
 pub(crate) const VARIABLES: [&str; 3] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"];
 
-/// Is there anything for this process?
+/// True if the variables are meant for this process.
 pub(crate) fn is_meant() -> bool {
     let pid = env::var("LISTEN_PID").ok().and_then(|pid| pid.parse().ok());
     pid == Some(process::id()) && env::var_os("LISTEN_FDS").is_some()
 }
 
-/// Takes the sockets, of which there may be none. To be called once, at the start.
+/// Takes the sockets, possibly none. Called once, at the start.
 ///
 /// # Errors
-/// The variables are not as they should be, or there is no such descriptor.
+/// The variables are malformed, or a descriptor does not exist.
 pub(crate) fn take() -> Result<Vec<Handed>, Failure> {
     if !is_meant() {
         return Ok(Vec::new());
@@ -56,8 +57,8 @@ pub(crate) fn take() -> Result<Vec<Handed>, Failure> {
     handed.collect()
 }
 
-/// Makes a number a descriptor that this process owns: sent from here to here, it is another one, and the first is
-/// closed.
+/// Turns a descriptor number into an owned descriptor: the process sends it to itself, which
+/// creates a new one, and closes the first.
 fn own(number: RawFd) -> io::Result<OwnedFd> {
     if !is_inherited(number) {
         return Err(io::Error::other("there is no such descriptor"));
@@ -72,8 +73,8 @@ fn own(number: RawFd) -> io::Result<OwnedFd> {
     descriptors.pop().ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }
 
-/// Was it open already when the process began? What the process opens itself is all marked to be closed when another
-/// program is executed, and what is inherited cannot be.
+/// True if the descriptor was inherited. Descriptors that the process opens itself are all marked
+/// close-on-exec, and inherited ones cannot be.
 fn is_inherited(number: RawFd) -> bool {
     let told = fs::read_to_string(format!("/proc/self/fdinfo/{number}")).unwrap_or_default();
     let flags = told.lines().find_map(|line| line.strip_prefix("flags:"));
@@ -84,5 +85,5 @@ fn is_inherited(number: RawFd) -> bool {
 /// The number of the first descriptor.
 const FIRST: RawFd = 3;
 
-/// More than anybody has.
+/// More than any service manager passes.
 const COUNT_MAX: RawFd = 1024;

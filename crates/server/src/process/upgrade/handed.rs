@@ -1,4 +1,4 @@
-//! Sockets that somebody else has opened: systemd, or the server whose place this one takes.
+//! Inherited sockets: opened by systemd, or by the server that this process replaces.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -15,7 +15,7 @@ use crate::net::sockets::{self, Address, Socket};
 use crate::net::worker::inbox::Transport;
 use crate::process::failure::{EXIT_OS, Failure};
 
-/// A socket, and what it is called in an error.
+/// An inherited socket, and its name in error messages.
 #[derive(Debug)]
 pub(crate) struct Handed {
     pub(crate) descriptor: OwnedFd,
@@ -28,13 +28,13 @@ struct Wanted {
     at: ListenAt,
 }
 
-/// Takes sockets as what they are. Protocol and TLS are those that the options have for their addresses, or where
-/// they have no such address, those of any address. With TLS that is an error where there is a `-l`: what it demands of
-/// clients at its addresses, the socket would not.
+/// Adopts sockets according to their types. Protocol and TLS are those of the options' entry for
+/// the address or, without one, those for any address. With TLS, a socket that no `-l` names is an
+/// error if there is a `-l`: the TLS requirements for its clients would be unknown.
 ///
 /// # Errors
-/// One of them is nothing that larderd can listen on, or is none that `-l` names though there is TLS, or a name of `-l`
-/// cannot be looked up.
+/// A socket is nothing that larderd can listen on, or no `-l` names it although TLS is enabled, or
+/// a name of `-l` cannot be looked up.
 pub(crate) fn adopt(
     handed: Vec<Handed>,
     options: &Options,
@@ -65,7 +65,8 @@ pub(crate) fn adopt(
     Ok((streams, datagrams))
 }
 
-/// What a socket is, and where. Makes it as those are that larderd opens.
+/// Determines the type and the address of a socket. Configures it like the sockets that larderd
+/// opens.
 fn look_at(descriptor: &OwnedFd) -> io::Result<(Type, Address)> {
     let socket = SockRef::from(descriptor);
     let (kind, local) = (socket.r#type()?, socket.local_addr()?);
@@ -89,12 +90,13 @@ fn look_at(descriptor: &OwnedFd) -> io::Result<(Type, Address)> {
     Err(io::Error::other(NOT_LISTENED_ON))
 }
 
-/// Where a connection over a unix socket came in.
+/// Returns the local path of a unix connection.
 pub(crate) fn local_path(connection: &OwnedFd) -> PathBuf {
     SockRef::from(connection).local_addr().map_or_else(|_| PathBuf::new(), |local| path_of(&local))
 }
 
-/// The path of a unix socket; of one without a file its name after `@`, as in systemd's files.
+/// Returns the path of a unix socket; for an abstract socket its name after `@`, as in systemd's
+/// files.
 fn path_of(address: &SockAddr) -> PathBuf {
     let named = |name: &[u8]| [b"@", name].concat();
     match (address.as_pathname(), address.as_abstract_namespace()) {
@@ -137,7 +139,8 @@ fn listening(
     Ok(Socket { descriptor, transport, address, client_certificates, protocol })
 }
 
-/// What the options say of an address. One of theirs with any port is one socket's, so that those go by their order.
+/// Takes the options' entry for an address. An entry with any port belongs to one socket, so those
+/// are assigned in order.
 fn take_wanted(wanted: &mut Vec<Wanted>, address: SocketAddr) -> Option<ListenAt> {
     let covers = |of: &Wanted| {
         let (ip, port) = (of.address.ip(), of.address.port());
@@ -228,7 +231,7 @@ mod tests {
         let exact = take_wanted(&mut wanted, "127.0.0.1:5".parse().unwrap()).unwrap();
         assert_eq!(exact.protocol, Protocol::Ascii);
         assert!(take_wanted(&mut wanted, "10.0.0.1:6".parse().unwrap()).is_none());
-        // An address with a port is that of as many sockets as there are.
+        // An address with a port applies to any number of sockets.
         assert!(take_wanted(&mut wanted, "10.0.0.1:5".parse().unwrap()).is_some());
         assert!(take_wanted(&mut wanted, "10.0.0.2:5".parse().unwrap()).is_some());
     }
@@ -257,7 +260,7 @@ mod tests {
         let failure = adopt(given, &mutual).unwrap_err().to_string();
         assert!(failure.starts_with("cannot listen on socket 3: "), "{failure}");
         assert!(failure.contains(&format!("add mtls:{unnamed},")), "{failure}");
-        // Where the options speak of no address, or of all, they speak of this one.
+        // If the options name no address, or all, their entry applies to this one.
         for (listen, demanded) in [
             ("", Some(ClientCertificates::None)),
             (&*format!("mtls:*:{}", unnamed.port()), Some(ClientCertificates::Required)),

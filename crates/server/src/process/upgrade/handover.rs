@@ -1,10 +1,11 @@
-//! Handing listening sockets from a server to the one that takes its place.
+//! Handover: a server passes its listening sockets to its successor.
 //!
-//! The new process finds the channel as its standard input, and what it is handed waits there already: messages with
-//! descriptors in them, which so need no numbers that both know. It answers with one word when it serves.
+//! The new process finds the channel as its standard input, where the handed-over messages wait
+//! already. They carry descriptors, so the processes need not agree on descriptor numbers. The new
+//! process answers with one word when it serves.
 //!
-//! The cache's memory goes behind the message that ends the sockets, where a version that does not know of it stops
-//! reading.
+//! The cache's memory follows the message that ends the sockets, where a version that does not know
+//! it stops reading.
 
 use std::env;
 use std::fs::File;
@@ -30,11 +31,11 @@ use crate::process::upgrade::handed::Handed;
 #[derive(Debug)]
 pub(crate) struct HandedMemory {
     pub(crate) inheritance: Inheritance,
-    /// The old server's `--local-readers`: which processes may have the memory mapped.
+    /// The old server's `--local-readers`: which processes may have mapped the memory.
     pub(crate) readers: String,
 }
 
-/// All that a new process is handed.
+/// Everything that a new process inherits.
 #[derive(Debug)]
 pub(crate) struct Estate {
     pub(crate) sockets: Vec<Handed>,
@@ -45,10 +46,10 @@ pub(crate) struct Estate {
 #[derive(Debug)]
 pub(crate) struct Channel(OwnedFd);
 
-/// What the new process has answered.
+/// The new process's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// Nothing so far.
+    /// None so far.
     None,
     /// It serves.
     Ready,
@@ -57,8 +58,8 @@ pub(crate) enum Answer {
 }
 
 impl Channel {
-    /// A channel in which these sockets wait, and the cache's memory if it can be handed over; and the end that the new
-    /// process gets.
+    /// Creates a channel that contains these sockets, and the cache's memory if it can be handed
+    /// over. Returns both ends; the second is for the new process.
     ///
     /// # Errors
     /// The system's.
@@ -79,7 +80,7 @@ impl Channel {
         Ok((Self(ours), theirs))
     }
 
-    /// What has been answered, without waiting.
+    /// Returns the answer so far, without waiting.
     pub(crate) fn answer(&self) -> Answer {
         let mut word = [0; READY.len()];
         match recv(&self.0, &mut word, RecvFlags::DONTWAIT) {
@@ -102,26 +103,26 @@ fn tell(channel: &OwnedFd, words: &[u8], sockets: &[BorrowedFd<'_>]) -> io::Resu
     if !sockets.is_empty() {
         control.push(SendAncillaryMessage::ScmRights(sockets));
     }
-    // Nobody reads yet: it fits, or it never will.
+    // The reader has not started yet: the message fits now or never.
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
     sendmsg(channel, &[IoSlice::new(words)], &mut control, flags)?;
     Ok(())
 }
 
-/// The server whose place this process takes.
+/// The server that this process replaces.
 #[derive(Debug)]
 pub(crate) struct Predecessor {
     channel: OwnedFd,
-    /// Its process.
+    /// Its process id.
     pub(crate) pid: Option<Pid>,
 }
 
 impl Predecessor {
-    /// The server that has started this process to take its place, and what it hands over; `None` where there is no such
-    /// server. Standard input is empty from now on.
+    /// Finds the server that has started this process as its successor, and takes what it hands
+    /// over; `None` if there is no such server. Standard input is empty afterwards.
     ///
     /// # Errors
-    /// There is not what should be there.
+    /// The channel or its messages are not as expected.
     pub(crate) fn find() -> Result<Option<(Self, Estate)>, Failure> {
         if !is_successor() {
             return Ok(None);
@@ -139,14 +140,15 @@ impl Predecessor {
         Ok(Some((Self { channel, pid: getppid() }, handed)))
     }
 
-    /// Tells it that this process serves. From then on it accepts no connections.
+    /// Notifies the predecessor that this process serves. From then on the predecessor accepts no
+    /// connections.
     pub(crate) fn notify_ready(self) {
-        // It has ended meanwhile, then, and this process is needed all the more.
+        // Fails if the predecessor has ended; then this process is needed all the more.
         let _ = send(&self.channel, READY, SendFlags::NOSIGNAL);
     }
 }
 
-/// Has this process been started to take another's place?
+/// True if this process was started as a successor.
 pub(crate) fn is_successor() -> bool {
     env::var_os(MARK).is_some()
 }
@@ -155,14 +157,14 @@ fn receive(channel: BorrowedFd<'_>) -> io::Result<Estate> {
     Ok(Estate { sockets: receive_sockets(channel)?, memory: receive_memory(channel)? })
 }
 
-/// The memory that waits behind the sockets, if any does.
+/// Receives the memory that follows the sockets, if any.
 fn receive_memory(channel: BorrowedFd<'_>) -> io::Result<Option<HandedMemory>> {
     let mut words = [0; MEMORY_WORDS_MAX];
     let (bytes, descriptors) = match receive_message(channel, &mut words) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
         received => received?,
     };
-    // A newer version may hand over more, without which this one does.
+    // A newer version may hand over more, which this version ignores.
     let Some(readers) = words[..bytes].strip_prefix(MEMORY) else { return Ok(None) };
     let readers = String::from_utf8_lossy(readers).into_owned();
     Ok(match <[OwnedFd; 2]>::try_from(descriptors) {
@@ -190,10 +192,10 @@ fn receive_sockets(channel: BorrowedFd<'_>) -> io::Result<Vec<Handed>> {
     }
 }
 
-/// Takes the message that waits, with the descriptors in it. Gives the length of its words.
+/// Receives the next message with its descriptors. Returns the length of its text.
 ///
 /// # Errors
-/// None waits, or the system's.
+/// No message is available, or the system's.
 pub(crate) fn receive_message(
     channel: BorrowedFd<'_>,
     words: &mut [u8],
@@ -210,22 +212,23 @@ pub(crate) fn receive_message(
     Ok((message.bytes, descriptors))
 }
 
-/// The variable that tells a process that takes another's place.
+/// The variable that marks a successor process.
 pub(crate) const MARK: &str = "LARDERD_SUCCEEDS";
 
-/// What the old server says with sockets, and after the last. The number is raised when another meaning comes.
+/// The text of a message with sockets, and of the last one. The number increases when the meaning
+/// changes.
 const MORE: &[u8] = b"larderd 1 sockets";
 const LAST: &[u8] = b"larderd 1 all";
 
-/// What stands before the old server's `--local-readers` in the message with the cache's memory.
+/// The prefix of the old server's `--local-readers` in the message with the cache's memory.
 const MEMORY: &[u8] = b"larderd 1 memory ";
-/// Group names have 32 bytes at most where they come from files; longer ones are cut, and then do not match.
+/// Group names from files have at most 32 bytes; longer ones are cut, and then do not match.
 const MEMORY_WORDS_MAX: usize = 512;
 
-/// What the new one answers.
+/// The new process's answer.
 const READY: &[u8] = b"ready";
 
-/// Sockets in a message. The system allows 253.
+/// Sockets per message. The system allows 253.
 const MESSAGE_SOCKETS_MAX: usize = 64;
 
 #[cfg(test)]
@@ -267,7 +270,7 @@ mod tests {
         let builder = larder::Cache::builder().memory_bytes(1 << 20);
         let other = builder.open_inherited(received.inheritance).unwrap();
         assert_eq!(other.get("k").as_deref(), Some(&b"v"[..]));
-        // What a newer version may add is passed over.
+        // Additions of a newer version are ignored.
         let (channel, theirs) = Channel::open(&[], None).unwrap();
         tell(&channel.0, b"larderd 1 more", &[]).unwrap();
         assert!(receive(theirs.as_fd()).unwrap().memory.is_none());

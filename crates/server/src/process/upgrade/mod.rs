@@ -1,7 +1,8 @@
-//! Upgrading without an end: at SIGUSR2 the server starts the binary that now lies at its path, hands its sockets
-//! over, and once the new process serves, keeps only the connections that it has.
+//! Zero-downtime upgrade: at SIGUSR2 the server starts the binary that now is at its path and hands
+//! over its sockets. Once the new process serves, the old one keeps only its existing connections.
 //!
-//! Until then nothing changes: a new process that fails, or takes too long, is heard of in the log alone.
+//! Until then nothing changes: a new process that fails, or takes too long, only leaves a line in
+//! the log.
 
 pub(crate) mod activation;
 pub(crate) mod handed;
@@ -26,7 +27,7 @@ use crate::{Server, log};
 use handover::{Answer, Channel, HandedMemory};
 use program::Program;
 
-/// How far the upgrade of a server is.
+/// The progress of a server's upgrade.
 #[derive(Debug)]
 pub(crate) struct Upgrade {
     program: Program,
@@ -36,15 +37,15 @@ pub(crate) struct Upgrade {
 
 #[derive(Debug)]
 enum Stage {
-    /// None is under way.
+    /// None is in progress.
     None,
-    /// The new process starts.
+    /// The new process is starting.
     Starting(Successor),
-    /// It serves, since then.
+    /// The new process serves, since then.
     Done(Stopwatch),
 }
 
-/// The new process, killed when it is dropped before it serves.
+/// The new process; killed if this is dropped before it serves.
 #[derive(Debug)]
 struct Successor {
     process: Child,
@@ -54,12 +55,13 @@ struct Successor {
 }
 
 impl Upgrade {
-    /// None yet. The `datagrams` will be handed over with the sockets of the listener.
+    /// Creates the state without an upgrade. The `datagrams` will be handed over with the sockets
+    /// of the listener.
     pub(crate) fn new(program: Program, datagrams: Arc<[Datagrams]>) -> Self {
         Self { program, datagrams, stage: Stage::None }
     }
 
-    /// Begins, unless one has begun already, or there can be none. Says how that went.
+    /// Begins an upgrade, unless one is in progress or there is an obstacle. Logs the result.
     pub(crate) fn begin(&mut self, server: &Server, sockets: &[Socket]) {
         let refused = match &self.stage {
             Stage::None => None,
@@ -106,11 +108,11 @@ impl Upgrade {
             let path = self.program.path().unwrap_or("".as_ref()).display();
             io::Error::other(format!("cannot start {path}: {error}"))
         })?;
-        // The command goes, and with it the last end of the channel that is not the new process's.
+        // Dropping the command closes the last end of the channel that is not the new process's.
         Ok(Successor { process, channel, since: Stopwatch::start(), serves: false })
     }
 
-    /// Readable when the new process has answered; `None`: nobody is to answer.
+    /// Readable when the new process has answered; `None` if no answer is expected.
     pub(crate) fn channel(&self) -> Option<&Channel> {
         match &self.stage {
             Stage::Starting(successor) => Some(&successor.channel),
@@ -118,7 +120,7 @@ impl Upgrade {
         }
     }
 
-    /// Looks after the new process. True once: when it serves. Says why, where it will not.
+    /// Checks the new process. Returns true once, when it serves. If it fails, logs the reason.
     pub(crate) fn turn(&mut self, server: &Server) -> bool {
         let Stage::Starting(successor) = &mut self.stage else {
             return false;
@@ -152,12 +154,13 @@ impl Upgrade {
         false
     }
 
-    /// Does another process serve in place of this one?
+    /// True if the successor serves.
     pub(crate) fn is_done(&self) -> bool {
         matches!(self.stage, Stage::Done(_))
     }
 
-    /// Has this process nothing left to do: are its connections gone, or have they had their time?
+    /// True if this process has nothing left to do: its connections are gone, or their time has
+    /// passed.
     pub(crate) fn is_drained(&self, server: &Server) -> bool {
         let Stage::Done(since) = &self.stage else {
             return false;
@@ -168,7 +171,8 @@ impl Upgrade {
 }
 
 impl Successor {
-    /// Why it has gone. It has let go of the channel and so can do no more, even if it is still there.
+    /// Returns why the new process has gone. It has closed the channel and so can do no more, even
+    /// if it still exists.
     fn end(&mut self) -> String {
         for _ in 0..END_LOOKS {
             match self.process.try_wait() {
@@ -184,14 +188,14 @@ impl Successor {
 impl Drop for Successor {
     fn drop(&mut self) {
         if !self.serves {
-            // Has it ended already, there is nothing to kill.
+            // If it has ended already, there is nothing to kill.
             let _ = self.process.kill();
             let _ = self.process.wait();
         }
     }
 }
 
-/// Why there can be no upgrade, if there can be none.
+/// Returns why an upgrade is impossible; `None` if it is possible.
 fn obstacle(server: &Server) -> Option<&'static str> {
     if server.options.drop_privileges {
         return Some("with -o drop_privileges no program can be started");
@@ -199,10 +203,11 @@ fn obstacle(server: &Server) -> Option<&'static str> {
     (process::id() == 1).then_some("this is process 1, with which all others end")
 }
 
-/// What becomes of the cache, and its memory, where that is handed over.
+/// Returns the cache's memory if it can be handed over, and a description of what happens to the
+/// cache.
 ///
 /// # Errors
-/// The memory cannot be opened once more.
+/// The memory cannot be opened again.
 fn fate_of_cache(server: &Server) -> Result<(Option<HandedMemory>, &'static str), SharedError> {
     if server.options.memory_file.is_some() {
         return Ok((None, "it goes on with the cache in the file of -e"));
@@ -215,8 +220,9 @@ fn fate_of_cache(server: &Server) -> Result<(Option<HandedMemory>, &'static str)
     Ok((Some(memory), "it is handed this one's cache"))
 }
 
-/// How long the new process may take until it serves. With `-k`, `-L` or a memory that others map it takes all of its
-/// memory from the system first, which costs a quarter of a second a GiB on an idle machine.
+/// Returns how long the new process may take until it serves, in microseconds. With `-k`, `-L` or
+/// memory that others map it first commits all of its memory, which takes a quarter of a second per
+/// GiB on an idle machine.
 fn start_us_max(memory_bytes: u64) -> u64 {
     START_US_MIN + (memory_bytes >> 30) * START_GIB_US
 }
@@ -224,7 +230,7 @@ fn start_us_max(memory_bytes: u64) -> u64 {
 const START_US_MIN: u64 = 10_000_000;
 const START_GIB_US: u64 = 2_000_000;
 
-/// A process lets go of its descriptors a moment before its end can be seen.
+/// A process closes its descriptors a moment before its end is visible.
 const END_LOOKS: u32 = 20;
 const END_PAUSE: Duration = Duration::from_millis(5);
 

@@ -1,4 +1,4 @@
-//! What this process was started as, so that it can be started again.
+//! How this process was started, so that it can be started again.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -10,7 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The path of a binary, the arguments, the folder.
+/// The path of a binary, the arguments, the directory.
 #[derive(Debug)]
 pub(crate) struct Program {
     path: io::Result<PathBuf>,
@@ -19,8 +19,8 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// What this process was started as. To be called first, since later the folder may be another, and another file at
-    /// the path.
+    /// Records how this process was started. Called first, since the directory and the file at the
+    /// path may change later.
     pub(crate) fn remember() -> Self {
         let words: Vec<_> = env::args_os().collect();
         let folder = env::current_dir().ok();
@@ -28,15 +28,16 @@ impl Program {
         Self { path, words, folder }
     }
 
-    /// Where the binary is.
+    /// Returns the path of the binary.
     ///
     /// # Errors
-    /// The system does not say.
+    /// The system cannot determine it.
     pub(crate) fn path(&self) -> io::Result<&Path> {
         self.path.as_deref().map_err(|error| error.kind().into())
     }
 
-    /// The command that starts whatever is at the path now as this process was started, with its environment of now.
+    /// Returns the command that starts the file now at the path as this process was started, with
+    /// the current environment.
     ///
     /// # Errors
     /// Those of [`Self::path`].
@@ -52,15 +53,15 @@ impl Program {
     }
 }
 
-/// The path by which the binary was called, which may be a link that will lead to another; otherwise where the system
-/// says that it is.
+/// Returns the path by which the binary was called, which may be a link that will later lead to
+/// another binary; otherwise the path that the system reports.
 fn path_of(name: Option<&OsString>, folder: Option<&Path>) -> io::Result<PathBuf> {
     let running = fs::metadata(RUNNING)?;
     let called = name.and_then(|name| called(name, folder, &running));
     called.map_or_else(|| fs::read_link(RUNNING).map(without_mark), Ok)
 }
 
-/// The path that a name stands for, by a shell's rules, if it leads to what is running.
+/// Returns the path that a name stands for, by a shell's rules, if it leads to the running binary.
 fn called(name: &OsStr, folder: Option<&Path>, running: &Metadata) -> Option<PathBuf> {
     let is_running = |path: &PathBuf| {
         fs::metadata(path)
@@ -76,7 +77,7 @@ fn called(name: &OsStr, folder: Option<&Path>, running: &Metadata) -> Option<Pat
         .find(is_running)
 }
 
-/// The system marks the path of a file that has been removed.
+/// Removes the mark that the system adds to the path of a deleted file.
 fn without_mark(path: PathBuf) -> PathBuf {
     let mut bytes = path.into_os_string().into_vec();
     if bytes.ends_with(REMOVED) {
@@ -102,7 +103,7 @@ mod tests {
         let path = |name: &str| path_of(Some(&name.into()), Some(folder.path())).unwrap();
         assert_eq!(path("./link"), folder.path().join("./link"));
         assert_eq!(path(folder.path().join("link").to_str().unwrap()), folder.path().join("link"));
-        // A name that is somebody else's, and one that is nobody's.
+        // A name of another program, and one of none.
         assert_eq!(path("/bin/sh"), itself);
         assert_eq!(path("larderd-of-nobody"), itself);
         assert_eq!(path_of(None, None).unwrap(), itself);

@@ -1,4 +1,4 @@
-//! The files of TLS, and what is made of them.
+//! The TLS files, and the configurations built from them.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -19,28 +19,29 @@ use rustls::{RootCertStore, ServerConfig};
 use crate::log;
 use crate::tls::cipher_suites;
 
-/// The certificates that are in use, as connections need them.
+/// The certificates in use, in the form that connections need.
 #[derive(Debug)]
 pub(crate) struct Certificates {
     options: Tls,
     provider: Arc<CryptoProvider>,
     loaded: RwLock<Loaded>,
-    /// The last reading of the files. It is locked during a reading.
+    /// The result of the last read of the files. Locked during a read.
     last: Mutex<Reading>,
 }
 
-/// A reading of the files.
+/// The result of a read of the files.
 #[derive(Debug)]
 struct Reading {
-    /// The states of the files, from before they were read; `None` where a file cannot be looked at.
+    /// The stamps of the files, taken before they were read; `None` for a file that cannot be
+    /// examined.
     stamps: Vec<Option<Stamp>>,
-    /// True if a change of the files after this reading changes their stamps.
+    /// True if any later change of the files changes their stamps.
     is_settled: bool,
-    /// True if the files could be used.
+    /// True if the files were usable.
     is_good: bool,
 }
 
-/// The state of a file: it changes when the file does, or when another file takes its place.
+/// The state of a file: changes when the file changes or is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     device: u64,
@@ -50,38 +51,39 @@ struct Stamp {
     changed: (i64, i64),
 }
 
-/// What a refresh did.
+/// The result of a refresh.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refreshed {
-    /// The files have been read; what is wrong with which option and file, if they cannot be used.
+    /// The files have been read; if they cannot be used, the option, the file and the reason.
     Read(Result<(), String>),
-    /// The files are as they were when they were read last; true if they could be used then.
+    /// The files have not changed since the last read; true if they were usable then.
     Unchanged(bool),
 }
 
 #[derive(Debug)]
 struct Loaded {
-    /// One for each that may be asked of clients.
+    /// One configuration for each client certificate policy.
     configs: [Option<Arc<ServerConfig>>; 3],
-    /// Their ticket keys. Each has keys of its own, so that nobody gets round showing a certificate with a session from
-    /// where none is needed. They stay when certificates are read again, so that sessions can be resumed on, unless the
-    /// authorities for clients have changed: a resumed session shows no certificate again.
+    /// Their ticket keys. Each policy has its own, so that a client cannot avoid showing a
+    /// certificate by resuming a session from a policy that requires none. The keys survive a
+    /// refresh, so that sessions can still be resumed, unless the authorities for clients have
+    /// changed: a resumed session shows no certificate again.
     tickets: [Option<Arc<dyn ProducesTickets>>; 3],
     authorities: Vec<CertificateDer<'static>>,
     at: Instant,
 }
 
 impl Certificates {
-    /// Reads the files. Says on standard error what a list of cipher suites names in vain.
+    /// Reads the files. Logs unknown words of a cipher suite list on standard error.
     ///
     /// # Errors
-    /// What is wrong with which option and file.
+    /// The option, the file and the reason.
     pub(crate) fn load(options: &Tls) -> Result<Self, String> {
         let mut options = options.clone();
         let paths =
             [&mut options.chain_cert, &mut options.key].into_iter().chain(&mut options.ca_cert);
         for path in paths {
-            // A process in the background leaves its directory.
+            // A background process leaves its directory.
             if let Ok(absolute) = path::absolute(&path) {
                 *path = absolute;
             }
@@ -100,11 +102,12 @@ impl Certificates {
         Ok(Self { loaded, last: Mutex::new(last), provider, options })
     }
 
-    /// Reads the files again. Connections to come get what is in them now; those that are there keep what they
-    /// have, and so do all where the files cannot be used.
+    /// Reads the files again. New connections get their current contents. Existing connections keep
+    /// their certificates; if the files cannot be used, new connections keep the previous ones too.
     ///
-    /// Where `only_if_changed` it looks at the files' states first, which costs a system call for each, and reads
-    /// them only if one of them has changed, or has changed so lately that another change might not show.
+    /// With `only_if_changed`, first checks the stamps of the files, one system call each. Reads
+    /// the files only if one has changed, or has changed so recently that another change might not
+    /// show.
     pub(crate) fn refresh(&self, only_if_changed: bool) -> Refreshed {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let mut reading = Reading::begin(&self.options);
@@ -125,25 +128,25 @@ impl Certificates {
         }))
     }
 
-    /// What a new connection needs of which this is asked.
+    /// Returns the configuration of a new connection with this policy.
     pub(crate) fn config(&self, asked: ClientCertificates) -> Option<Arc<ServerConfig>> {
         let loaded = self.loaded.read().unwrap_or_else(PoisonError::into_inner);
         loaded.configs[asked as usize].clone()
     }
 
-    /// Seconds since the files were read, or found unchanged.
+    /// Returns the seconds since the files were read, or found unchanged.
     pub(crate) fn age_secs(&self) -> u64 {
         self.loaded.read().unwrap_or_else(PoisonError::into_inner).at.elapsed().as_secs()
     }
 
-    /// Can clients resume sessions?
+    /// True if clients can resume sessions.
     pub(crate) fn has_sessions(&self) -> bool {
         self.options.session_cache
     }
 }
 
 impl Reading {
-    /// To be called before the files are read.
+    /// Takes the stamps; called before the files are read.
     fn begin(options: &Tls) -> Self {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let paths = [&options.chain_cert, &options.key].into_iter().chain(&options.ca_cert);
@@ -170,11 +173,12 @@ impl Stamp {
     }
 }
 
-/// Two changes of a file within the grain of its system's clock may show as one; no grain is coarser than this.
+/// Two changes of a file within the resolution of its file system's clock may show as one. No
+/// resolution is coarser than this.
 const SETTLED_AFTER: Duration = Duration::from_secs(2);
 
 impl Loaded {
-    /// Reads the files. Ticket keys are those of `before`, where that may be.
+    /// Reads the files. Reuses the ticket keys of `before` if permitted.
     fn from_files(
         options: &Tls,
         provider: &Arc<CryptoProvider>,
@@ -253,7 +257,7 @@ fn config(
     Ok(config)
 }
 
-/// The certificates of a file, the server's own first.
+/// Reads the certificates of a file, the server's own first.
 fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     certificates("-o ssl_chain_cert", path)
 }
@@ -284,7 +288,7 @@ fn key(options: &Tls) -> Result<PrivateKeyDer<'static>, String> {
         KeyFormat::Pem => {
             let labelled = PrivateKeyDer::from_pem_slice(&bytes)
                 .map_err(|error| unusable(option, path, &error))?;
-            // As with OpenSSL it matters what a key is, and not what the PEM calls it.
+            // As with OpenSSL, the key itself determines its type, not the PEM label.
             Ok(PrivateKeyDer::try_from(labelled.secret_der().to_vec()).unwrap_or(labelled))
         }
         KeyFormat::Der => {

@@ -1,11 +1,11 @@
-//! Files that change, and when they are read.
+//! When changed files are read.
 
 use larder_options::Options;
 use tempfile::TempDir;
 
 use super::*;
 
-/// Files of a server.
+/// The files of a server.
 struct Files {
     folder: TempDir,
 }
@@ -21,7 +21,7 @@ impl Files {
         self.folder.path().join(name).display().to_string()
     }
 
-    /// A new certificate that is its own authority.
+    /// Writes a new self-signed certificate.
     fn write(&self) {
         let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
         fs::write(self.path("chain"), made.cert.pem()).unwrap();
@@ -43,7 +43,7 @@ impl Files {
     }
 }
 
-/// Refreshes until a change of the files would show; says how often that took a reading.
+/// Refreshes until a change of the files would show; returns how many refreshes read the files.
 fn settle(certificates: &Certificates) -> usize {
     let begun = Instant::now();
     let mut readings = 0;
@@ -59,7 +59,7 @@ fn settle(certificates: &Certificates) -> usize {
 fn files_are_read_again_only_if_they_have_changed() {
     let files = Files::new();
     let certificates = files.load();
-    // They are new: another change might not show.
+    // The files are new: another change might not show.
     assert!(settle(&certificates) > 0);
     for _ in 0..1000 {
         assert_eq!(certificates.refresh(true), Refreshed::Unchanged(true));
@@ -71,7 +71,7 @@ fn files_are_read_again_only_if_they_have_changed() {
     let Refreshed::Read(Err(error)) = certificates.refresh(true) else { panic!("it is read") };
     assert!(error.contains("chain"), "{error}");
     settle(&certificates);
-    // What was wrong is wrong still.
+    // The files are still wrong.
     assert_eq!(certificates.refresh(true), Refreshed::Unchanged(false));
     fs::remove_file(files.path("chain")).unwrap();
     assert!(matches!(certificates.refresh(true), Refreshed::Read(Err(_))));
@@ -93,7 +93,7 @@ fn ticket_keys_stay_unless_the_authorities_for_clients_change() {
     files.write();
     assert_eq!(certificates.refresh(true), Refreshed::Read(Ok(())));
     assert_eq!(same(&before, tickets()), [true; 3]);
-    // Who has been let in by an authority that is gone must show a certificate again.
+    // A client admitted by a removed authority must show a certificate again.
     fs::copy(files.path("chain"), files.path("ca")).unwrap();
     assert_eq!(certificates.refresh(true), Refreshed::Read(Ok(())));
     assert_eq!(same(&before, tickets()), [true, false, false]);
