@@ -1,4 +1,4 @@
-//! Sockets that systemd has opened.
+//! Socket activation by systemd.
 
 #[allow(dead_code, reason = "other tests need more of it")]
 mod tls_scene;
@@ -19,8 +19,8 @@ fn binary() -> PathBuf {
     larderd(env!("CARGO_BIN_EXE_larderd"))
 }
 
-/// A larderd that is given two descriptors, 3 and 4, as systemd does it. The shell has them as its standard input and
-/// output, and becomes larderd.
+/// Returns the command of a larderd that inherits two descriptors, 3 and 4, as from systemd. A
+/// shell has them as its standard input and output, and executes larderd.
 fn given(descriptors: [OwnedFd; 2], variables: &str, args: &[&str]) -> Command {
     let larderd = command(&binary());
     let mut shell = Command::new("sh");
@@ -39,7 +39,7 @@ fn given(descriptors: [OwnedFd; 2], variables: &str, args: &[&str]) -> Command {
     shell
 }
 
-/// A process, killed when the test is over.
+/// A process, killed at the end of the test.
 struct Process(Child);
 
 impl Drop for Process {
@@ -57,7 +57,7 @@ fn connections_that_waited_before_it_started_are_served_over_tcp_and_a_unix_sock
     let address = Address::Tcp(tcp.local_addr().unwrap());
     let unix = UnixListener::bind(&path).unwrap();
     let mut early = Stream::connect(&address).unwrap();
-    // A port that is not to be opened: whoever tried would say so, and end.
+    // This port must not be opened: a server that tried would report an error and exit.
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().port().to_string();
     let mut larderd = given([tcp.into(), unix.into()], "", &["-l", "127.0.0.1", "-p", &taken]);
@@ -133,7 +133,7 @@ fn with_tls_a_socket_that_no_address_names_ends_the_start() {
     assert!(words.contains(&format!("add mtls:{unnamed},")), "{words}");
 }
 
-/// Runs what is expected to end. Its standard output is not the test's to give.
+/// Runs a command that is expected to exit. Its standard output is used already.
 fn run_with(shell: &mut Command) -> Result<(Option<i32>, String)> {
     let folder = tempfile::tempdir()?;
     let log = folder.path().join("stderr");

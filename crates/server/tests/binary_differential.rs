@@ -1,13 +1,15 @@
-//! Random conversations in the binary protocol come to the same on larderd and on Debian's memcached.
+//! Random conversations in the binary protocol have the same results on larderd and on Debian's
+//! memcached.
 //!
-//! What the two answer differently is never said here:
+//! Requests whose responses differ are left out:
 //!
-//! - An unknown opcode with a key or extras: memcached takes these twice, and reads on in the middle of the next
-//!   request.
-//! - A value where the opcode has none, with `touch`, `gat` and `stat`: memcached reads it as the next request.
-//! - Counting on a text and appending to a number: memcached writes a number in place only if no answer waits to be
-//!   sent that refers to it, so that its length depends on the network.
-//! - Requests that end the connection: what was answered before may be lost on the way.
+//! - An unknown opcode with a key or extras: memcached consumes these twice, and continues in the
+//!   middle of the next request.
+//! - A value where the opcode has none, with `touch`, `gat` and `stat`: memcached reads it as the
+//!   next request.
+//! - Arithmetic on a text and appends to a number: memcached writes a number in place only if no
+//!   unsent response refers to it, so its length depends on the network.
+//! - Requests that end the connection: earlier responses may be lost.
 
 mod pair;
 
@@ -21,7 +23,7 @@ const CONVERSATIONS: u64 = 60;
 const COMMANDS: usize = 300;
 
 impl Random {
-    /// A key of a text or, more rarely, of a number.
+    /// Returns a key of a text or, less often, of a number.
     fn key(&mut self) -> (Vec<u8>, bool) {
         match self.below(10) {
             0..=3 => (format!("text{}", self.below(5)).into_bytes(), false),
@@ -36,7 +38,7 @@ impl Random {
         self.one_of(&exptimes).to_be_bytes()
     }
 
-    /// Mostly none, and never one that an item has.
+    /// Returns a cas token: mostly none, and never one that an item has.
     fn cas(&mut self) -> u64 {
         self.one_of(&[0, 0, 0, 0, 0, 0, 0, 1_000_000_000_000])
     }
@@ -92,7 +94,7 @@ impl Random {
         }
     }
 
-    /// What is about no item.
+    /// Returns a request that concerns no item.
     fn other(&mut self) -> Vec<u8> {
         match self.below(6) {
             0 | 1 => self.packet(NOOP, &[], b"", b""),
@@ -122,7 +124,8 @@ impl Random {
     }
 }
 
-/// The answers without what may differ: cas tokens, and the spaces behind a number with the length they are part of.
+/// Returns the responses without the parts that may differ: cas tokens, and the spaces behind a
+/// number with the length that includes them.
 fn comparable(answer: &[u8]) -> Result<Vec<String>> {
     let (mut rest, mut replies) = (answer, Vec::new());
     while !rest.is_empty() {
@@ -130,7 +133,7 @@ fn comparable(answer: &[u8]) -> Result<Vec<String>> {
             bail!("half an answer: {}", rest.escape_ascii());
         };
         let Reply { opcode, status, opaque, cas, extras, key, value } = reply;
-        // A counter's eight bytes are no text.
+        // The eight bytes of a counter are not a text.
         let value = if extras.is_empty() { value } else { value.trim_ascii_end() };
         replies.push(format!(
             "{opcode:#x} {status:#x} {opaque} {} {} {} {}",

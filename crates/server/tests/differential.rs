@@ -1,5 +1,5 @@
-//! Random conversations, valid, nearly valid and not at all, come to the same on larderd and on Debian's
-//! memcached. What the two answer differently on purpose is left to the transcripts and never said here.
+//! Random conversations, valid and malformed, have the same results on larderd and on Debian's
+//! memcached. Intentional differences are left to the transcripts and do not occur here.
 
 mod pair;
 
@@ -10,7 +10,7 @@ const CONVERSATIONS: u64 = 60;
 const COMMANDS: usize = 300;
 
 impl Random {
-    /// A key of a text or, more rarely, of a number.
+    /// Returns a key of a text or, less often, of a number.
     fn key(&mut self) -> String {
         match self.below(10) {
             0..=3 => format!("text{}", self.below(5)),
@@ -28,7 +28,8 @@ impl Random {
         self.one_of(&["", "", "", " noreply"])
     }
 
-    /// A store. Texts are letters and numbers digits, so that nobody counts on a text.
+    /// Returns a store. Texts are letters and numbers are digits, so no arithmetic is done on a
+    /// text.
     fn store(&mut self) -> Vec<u8> {
         let key = self.key();
         let is_number = key.starts_with("number");
@@ -36,7 +37,7 @@ impl Random {
             0..=3 => "set",
             4 => "add",
             5 => "replace",
-            // memcached writes a number in place only if no answer waits to be sent that refers to it.
+            // memcached writes a number in place only if no unsent response refers to it.
             6 if !is_number => "append",
             7 if !is_number => "prepend",
             _ => "cas",
@@ -75,7 +76,7 @@ impl Random {
         [line.as_bytes(), self.one_of(&["\r\n", "\n"]).as_bytes()].concat()
     }
 
-    /// A meta command, with flags that both versions know.
+    /// Returns a meta command, with flags that both versions know.
     fn meta(&mut self) -> Vec<u8> {
         let key = self.key();
         let mut flags = String::new();
@@ -87,7 +88,8 @@ impl Random {
         }
         let line = match self.below(12) {
             0..=4 => {
-                // A number that memcached did not write in place is a new item, which was not read.
+                // A number that memcached did not write in place is a new item, which has not been
+                // read.
                 let is_text = !key.starts_with("number");
                 for flag in ["v", "f", "t", "h", "u", "R30", "N100"] {
                     if self.below(4) == 0 && (is_text || flag != "h") {
@@ -106,14 +108,14 @@ impl Random {
             }
             10 => {
                 let mut rest = self.one_of(&["", " v", " MD v", " D5 v t", " N100 J7 v t", " Dx"]);
-                // A text does not become a number: whether memcached moves that in place depends on the answers that
-                // it has not sent yet, and then `h` does.
+                // A text does not become a number: whether memcached converts it in place depends
+                // on its unsent responses, and then `h` does, too.
                 if !key.starts_with("number") && rest.starts_with(" N") {
                     rest = " D7";
                 }
                 format!("ma {key}{flags}{rest}")
             }
-            // A bare newline would make it a line that is too short for 1.6.45.
+            // With a bare newline the line would be too short for 1.6.45.
             _ => return b"mn\r\n".into(),
         };
         [line.as_bytes(), self.one_of(&["\r\n", "\n"]).as_bytes()].concat()
@@ -132,7 +134,8 @@ impl Random {
         format!("ms {key} {}{flags}{mode}{rest}\r\n{value}\r\n", value.len()).into_bytes()
     }
 
-    /// What is refused, with nothing behind it that could be a command for one and not for the other.
+    /// Returns a malformed line, with nothing behind it that only one server could take for a
+    /// command.
     fn nonsense(&mut self) -> String {
         let (key, long) = (self.key(), "k".repeat(251));
         match self.below(12) {
@@ -145,7 +148,7 @@ impl Random {
             6 => format!("decr {key} -1\r\n"),
             7 => format!("touch {key} soon\r\n"),
             8 => format!("delete {key} 5\r\n"),
-            // Not with get: memcached then forgets answers that it has not sent yet.
+            // Not with get: memcached then drops unsent responses.
             9 => format!("delete {long}\r\n"),
             10 => format!("incr {long} 1\r\n"),
             _ => "GET key\r\n".into(),
@@ -153,8 +156,8 @@ impl Random {
     }
 }
 
-/// The lines of an answer without what may differ: cas tokens, seconds that pass, and the spaces behind a number with
-/// the length they are part of.
+/// Returns the lines of a response without the parts that may differ: cas tokens, elapsed seconds,
+/// and the spaces behind a number with the length that includes them.
 fn comparable(answer: &[u8]) -> Result<Vec<String>> {
     let (mut rest, mut lines) = (answer, Vec::new());
     while let Some(end) = rest.windows(2).position(|end| end == b"\r\n") {
@@ -180,7 +183,7 @@ fn comparable(answer: &[u8]) -> Result<Vec<String>> {
     Ok(lines)
 }
 
-/// The words of an answer without the numbers of `c` and `t`.
+/// Returns the words of a response without the numbers of `c` and `t`.
 fn without_tokens(words: &[&str]) -> String {
     let shown = words.iter().map(|word| match word.split_at_checked(1) {
         Some((letter @ ("c" | "t"), number)) if number.parse::<u64>().is_ok_and(|it| it > 0) => {

@@ -1,4 +1,4 @@
-//! Dumps of many items, while others want to be served.
+//! Dumps of many items while other clients are served.
 
 mod scene;
 
@@ -28,7 +28,7 @@ fn fill(stream: &mut Stream) -> Result<()> {
     Ok(())
 }
 
-/// The numbers of the keys that a dump shows, each once.
+/// Returns the numbers of the keys in a dump, each once.
 fn dumped(stream: &mut Stream, request: &str, end: &str) -> Result<HashSet<usize>> {
     stream.write_all(request.as_bytes())?;
     let mut reader = BufReader::new(stream.try_clone()?);
@@ -46,7 +46,7 @@ fn dumped(stream: &mut Stream, request: &str, end: &str) -> Result<HashSet<usize
         }
         let start = ["key=key%2C", "mg key,"].iter().find_map(|start| line.strip_prefix(start));
         let Some(rest) = start else {
-            // The bystander's.
+            // The bystander's item.
             ensure!(line.contains("bystander"), "{line:?}");
             continue;
         };
@@ -73,7 +73,7 @@ fn a_dump_shows_every_item_and_others_are_served_meanwhile() -> Result<()> {
         });
         let all = dumped(&mut client, "lru_crawler metadump all\r\n", "END\r\n");
         let keys = dumped(&mut client, "lru_crawler mgdump hash\r\n", "EN\r\n");
-        // The larger ones are in a class of their own.
+        // The larger items are in a class of their own.
         let large = dumped(&mut client, "lru_crawler metadump 9\r\n", "END\r\n");
         is_over.store(true, Relaxed);
         let served = writer.join().expect("the writer does not panic")?;
@@ -101,12 +101,12 @@ fn a_dump_that_nobody_reads_costs_little_and_goes_on_when_somebody_does() -> Res
         readers.push(reader);
     }
     sleep(Duration::from_millis(500));
-    // 64 MiB of them are the items'.
+    // Items may use 64 MiB of them.
     scene.has_grown_at_most((64 + 16) << 20)?;
     let answer = readers[0].ask(b"", b"END\r\n")?;
     ensure!(answer.iter().filter(|byte| **byte == b'\n').count() >= ITEMS + 2);
     readers[0].ask(b"mn\r\n", b"MN\r\n")?;
-    // The others leave in the middle.
+    // The other clients leave in the middle.
     drop((readers, client));
     scene.end()
 }
@@ -128,7 +128,7 @@ fn a_dump_must_not_come_behind_other_commands() -> Result<()> {
     scene.end()
 }
 
-/// The state of a dump that is cut short must not be used again.
+/// The state of an aborted dump must not be reused.
 #[test]
 fn what_comes_behind_a_dump_waits_for_its_end() -> Result<()> {
     let scene = Scene::start(&["-m", "64"])?;

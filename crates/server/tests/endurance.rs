@@ -1,6 +1,6 @@
-//! A server for many minutes under clients that come, go, read slowly, watch and poll, and under an
-//! upgrade every minute: what the kernel and the process hold stays the same, and a well-behaved
-//! client never waits. `make endurance MINUTES=30`.
+//! A server runs for many minutes under clients that come and go, read slowly, watch and poll, with
+//! an upgrade every minute. The resources of the kernel and the process stay constant, and a
+//! well-behaved client never waits. `make endurance MINUTES=30`.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -26,7 +26,7 @@ const UPGRADE_PERIOD: Duration = Duration::from_secs(60);
 const DRAIN_SECS: u64 = 5;
 const BYSTANDER_PATIENCE: Duration = Duration::from_millis(100);
 
-/// What is held by the process that serves, and by the kernel for everybody.
+/// Resources of the serving process, and of the kernel as a whole.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     sockets: u64,
@@ -36,7 +36,7 @@ struct Held {
 }
 
 impl Held {
-    /// By the process with this id.
+    /// Measures the process with this id.
     fn of(pid: Pid) -> Result<Self> {
         let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_pid()))?;
         let field = |name: &str| -> Result<u64> {
@@ -54,7 +54,7 @@ impl Held {
         })
     }
 
-    /// True if nothing is more than at the beginning but for what comes and goes at any moment.
+    /// True if no resource has grown, except for short-lived variation.
     fn is_flat_since(&self, first: &Self) -> bool {
         let grown = |now: u64, then: u64, slack: u64| now > then + then / 10 + slack;
         !grown(self.sockets, first.sockets, 100)
@@ -64,14 +64,14 @@ impl Held {
     }
 }
 
-/// The server, and where its clients find it.
+/// The server and its addresses.
 struct Scene {
     tls: SocketAddr,
     plain: SocketAddr,
     files: Files,
     first: ServerUnderTest,
     stop: AtomicBool,
-    /// Upgrades so far.
+    /// Number of upgrades so far.
     upgrades: AtomicU64,
     handshakes: AtomicU64,
     read_bytes: AtomicU64,
@@ -79,10 +79,10 @@ struct Scene {
 }
 
 impl Drop for Scene {
-    /// Ends the process that took over last: the first one ends with its own guard.
+    /// Kills the last successor; the first process has its own guard.
     fn drop(&mut self) {
         if let Ok(pid) = self.pid() {
-            // It has ended already, then.
+            // Fails if it has exited already.
             let _ = kill_process(pid, Signal::KILL);
         }
     }
@@ -126,7 +126,7 @@ impl Scene {
         self.stop.load(Relaxed)
     }
 
-    /// Lets another process take over, and waits until the old one has ended.
+    /// Upgrades the server, and waits until the old process has exited.
     fn upgrade(&self) -> Result<()> {
         let old = self.pid()?;
         kill_process(old, Signal::USR2)?;
@@ -147,12 +147,13 @@ impl Scene {
         Stream::connect(&Address::Tcp(self.plain))
     }
 
-    /// Connections with TLS that are opened and closed at a rate, half of them without a goodbye.
+    /// Opens and closes TLS connections at a fixed rate, half of them without a close notification.
     fn come_and_go(&self) -> Result<()> {
         let config = Arc::new(self.files.config());
         while !self.is_over() {
             let number = self.handshakes.fetch_add(1, Relaxed);
-            // A server that is about to end may close it: what counts is what remains.
+            // A server that is about to exit may close the connection; only the remaining ones
+            // count.
             if let Ok(mut client) = connect(self.tls, &config) {
                 let _ = ask(&mut client, b"get k\r\n", b"END\r\n");
                 if number.is_multiple_of(2) {
@@ -165,8 +166,8 @@ impl Scene {
         Ok(())
     }
 
-    /// Connections that ask for five megabytes each, and take a little of it once a second. After an upgrade
-    /// they come anew: what lies in their sockets would last for minutes.
+    /// Connections that request five megabytes each and read a little of it once a second. They
+    /// reconnect after an upgrade: the data in their sockets would last for minutes.
     fn read_slowly(&self) -> Result<()> {
         let request = [&b"get"[..], &b" k".repeat(5000), b"\r\n"].concat();
         let open = || -> std::io::Result<TcpStream> {
@@ -204,7 +205,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Asks for all kinds of statistics, again and again.
+    /// Requests all kinds of statistics repeatedly.
     fn poll(&self) -> Result<()> {
         let mut stream = self.plain_stream()?;
         for request in ["stats", "stats items", "stats slabs", "stats conns"].iter().cycle() {
@@ -220,7 +221,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Watches everything; every other watcher reads nothing.
+    /// Watches everything; every other watcher does not read.
     fn watch(&self, reads: bool) -> Result<()> {
         while !self.is_over() {
             let mut stream = TcpStream::connect(self.plain)?;
@@ -243,7 +244,8 @@ impl Scene {
         Ok(())
     }
 
-    /// A well-behaved client. Gives its longest wait for an answer, and how often it had to connect anew.
+    /// A well-behaved client. Returns its longest wait for a response, and how often it had to
+    /// reconnect.
     fn stand_by(&self) -> Result<(Duration, u64)> {
         let (mut stream, mut longest, mut reconnected) = (self.plain_stream()?, Duration::ZERO, 0);
         let started = Instant::now();
@@ -257,7 +259,7 @@ impl Scene {
             }
             let begun = Instant::now();
             if stream.ask(request, answer).is_err() {
-                // The old process has ended, which closes what is left of its connections.
+                // The old process has exited, which closes its remaining connections.
                 stream = self.plain_stream()?;
                 reconnected += 1;
             }
@@ -276,7 +278,7 @@ impl Scene {
     }
 }
 
-/// The minutes that the environment asks for.
+/// Returns the minutes that the environment requests.
 fn minutes() -> Result<u32> {
     let minutes = std::env::var("LARDER_MINUTES").unwrap_or_else(|_| "3".to_owned());
     minutes.parse().context("LARDER_MINUTES is a number")
@@ -316,14 +318,14 @@ fn nothing_grows_and_no_bystander_waits() -> Result<()> {
     Ok(())
 }
 
-/// Upgrades every minute, and looks before each at what is held.
+/// Upgrades every minute, and measures before each upgrade.
 fn observe(scene: &Scene, minutes: u32, prepare: impl Fn() -> std::io::Result<()>) -> Result<()> {
     let mut first = None;
     for minute in 1..=minutes {
         sleep(UPGRADE_PERIOD);
         let held = Held::of(scene.pid()?)?;
         println!("minute {minute}: {held:?}");
-        // Before the first upgrade the process is another than all later ones.
+        // The process before the first upgrade differs from all later ones.
         if minute >= 2 {
             let first = *first.get_or_insert(held);
             ensure!(held.is_flat_since(&first), "minute {minute}: {held:?}, not {first:?}");

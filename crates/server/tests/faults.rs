@@ -1,8 +1,9 @@
-//! A peer that goes away, whatever it was about: its connection goes too and all that it held, and nobody else
-//! notices. And peers that take little at a time, or come in great numbers.
+//! A peer that disconnects in any state: its connection and all of its resources are freed, and
+//! other clients notice nothing. Also peers that read little at a time, or connect in large
+//! numbers.
 //!
-//! The table is what a peer was about ([`STATES`]) x how it goes ([`Death`]) x how soon x how it is connected
-//! ([`Route`]) x the server's loop ([`LOOPS`]).
+//! The table combines the state of a peer ([`STATES`]), how it disconnects ([`Death`]), how soon,
+//! how it is connected ([`Route`]) and the server's poller ([`LOOPS`]).
 
 mod peers;
 #[allow(dead_code, reason = "other tests need more of it")]
@@ -19,21 +20,21 @@ use larder_testkit::{Address, Stream};
 use peers::{Death, Peer, Route, Site};
 use socket2::{Domain, Socket, Type};
 
-/// What a peer was about when it went.
+/// The state of a peer when it disconnects.
 struct State {
     name: &'static str,
-    /// What it has sent by then.
+    /// The bytes it has sent by then.
     sent: fn() -> Vec<u8>,
-    /// What it is to be answered, if it still listens.
+    /// The response it expects if it still reads.
     owed: Owed,
 }
 
 enum Owed {
-    /// These bytes.
+    /// Exactly these bytes.
     Just(fn() -> Vec<u8>),
-    /// Whatever begins so.
+    /// A response with this prefix.
     Beginning(&'static [u8]),
-    /// A line for each item, between others that begin and end so.
+    /// A line for each item, between lines with this prefix and this suffix.
     Items(&'static [u8], &'static [u8]),
 }
 
@@ -67,7 +68,7 @@ const STATES: &[State] = &[
     State {
         name: "within a value that is refused",
         sent: || [&b"mn\r\nset cut 0 0 10000000\r\n"[..], &[b'v'; 3_000_000]].concat(),
-        // The refusal comes behind the value.
+        // The refusal follows the value.
         owed: Owed::Just(|| b"MN\r\n".to_vec()),
     },
     State {
@@ -117,7 +118,7 @@ const LARGE_GET: &[u8] =
 const SMALL_ANSWER: &[u8] =
     b"VALUE small 0 100\r\n0123456789012345678901234567890123456789012345678901234\
     567890123456789012345678901234567890123456789\r\nEND\r\n";
-/// Besides the two: so many that a list of them is too long for any socket.
+/// The number of other items: too many for their list to fit any socket buffer.
 const ITEMS: usize = 30_000;
 const KEY_BYTES: usize = 240;
 
@@ -131,10 +132,11 @@ fn large_item() -> Vec<u8> {
 
 const LOOPS: [&str; 2] = ["uring", "epoll"];
 
-/// How soon it goes: while the server is about it, or when that has to wait.
+/// How soon the peer disconnects: while the server works on its request, or while the result has to
+/// wait.
 const DELAYS: [Duration; 2] = [Duration::ZERO, Duration::from_millis(20)];
 
-/// What the connections of a server hold, and its items.
+/// Resources held by the connections of a server, and its items.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Account {
     stats: [u64; KEPT.len()],
@@ -166,7 +168,7 @@ impl Account {
         Ok(Self { stats, descriptors: site.scene.server.descriptor_count()? })
     }
 
-    /// Waits until everything is as it was.
+    /// Waits until everything is as before.
     fn is_back(&self, site: &Site, stream: &mut Stream) -> Result<()> {
         let deadline = Instant::now() + Duration::from_secs(5);
         loop {
@@ -180,14 +182,14 @@ impl Account {
     }
 }
 
-/// Stores a large value, and says what is answered for it.
+/// Stores a large value, and returns the response.
 fn store_large(stream: &mut Stream) -> Result<Vec<u8>> {
     let set = [&b"set large 0 0 500000\r\n"[..], &large_value(), b"\r\n"].concat();
     stream.ask(&set, b"STORED\r\n")?;
     Ok(large_item())
 }
 
-/// Stores what the states ask for.
+/// Stores the items that the states need.
 fn fill(stream: &mut Stream) -> Result<()> {
     let small = &SMALL_ANSWER[b"VALUE small 0 100\r\n".len()..][..100];
     stream.ask(&[b"set small 0 0 100\r\n", small, b"\r\n"].concat(), b"STORED\r\n")?;
@@ -203,7 +205,7 @@ fn fill(stream: &mut Stream) -> Result<()> {
     Ok(())
 }
 
-/// Reads to the end, and compares that with what is owed.
+/// Reads to the end, and compares with the expected response.
 fn expect(owed: &Owed, peer: &mut Peer) -> Result<()> {
     let mut answer = Vec::new();
     let shown = |answer: &[u8]| {
@@ -244,12 +246,12 @@ fn die_everywhere(route: Route) -> Result<()> {
     Ok(())
 }
 
-/// Every one of these with every one of those.
+/// Returns all pairs.
 fn pairs<'a, A, B>(these: &'a [A], those: &'a [B]) -> impl Iterator<Item = (&'a A, &'a B)> {
     these.iter().flat_map(move |this| those.iter().map(move |that| (this, that)))
 }
 
-/// The ways to go, each as soon as possible and later.
+/// Returns the ways to disconnect, each at once and delayed.
 fn deaths(route: Route) -> Vec<(Death, Duration)> {
     pairs(route.deaths(), &DELAYS).map(|(death, delay)| (*death, *delay)).collect()
 }
@@ -312,7 +314,7 @@ fn a_peer_goes_away_before_its_handshake_is_done() -> Result<()> {
     Ok(())
 }
 
-/// A peer on TCP that can take no more than a few bytes at a time.
+/// Connects over TCP with a very small receive buffer.
 fn connect_with_little_room(address: &Address) -> Result<Stream> {
     let Address::Tcp(address) = address else { return Ok(Stream::connect(address)?) };
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;

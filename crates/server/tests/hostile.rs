@@ -1,5 +1,5 @@
-//! Clients that read nothing, send nothing, go away at the worst moment or come in thousands: memory stays
-//! within a bound, others are served, and descriptors come back.
+//! Clients that do not read, do not send, disconnect at the worst moment or come in thousands:
+//! memory stays bounded, other clients are served, and descriptors are freed.
 
 mod scene;
 
@@ -50,7 +50,7 @@ fn a_reader_that_does_not_read_100_megabytes_costs_a_bounded_part_of_them() -> R
     sleep(A_WHILE);
     scene.has_grown_at_most(16 * MIB)?;
 
-    // Nothing of it is lost for the one who reads at last.
+    // A client that finally reads gets everything.
     let answer = reader.ask(b"", b"END\r\n")?;
     let item = [b"VALUE large 0 1000000\r\n", &value[..], b"\r\n"].concat();
     assert_eq!(answer.len(), 100 * item.len() + b"END\r\n".len());
@@ -70,7 +70,7 @@ fn readers_that_never_read_do_not_add_up() -> Result<()> {
         readers.push(reader);
     }
     sleep(A_WHILE);
-    // The memory for buffers of all connections together, and the value.
+    // The buffer budget of all connections, and the value.
     scene.has_grown_at_most(80 * MIB)?;
     drop(readers);
     scene.end()
@@ -89,7 +89,8 @@ fn a_value_that_is_sent_slowly_is_the_one_that_was_asked_for() -> Result<()> {
         readers.push(reader);
     }
     sleep(A_WHILE);
-    // What has begun to be sent is sent to its end, though the item is replaced and all memory is written over.
+    // A response that has begun is sent to its end, even if the item is replaced and all memory is
+    // overwritten.
     set(&mut writer, "large", &value(b'b'))?;
     for number in 0..80 {
         set(&mut writer, &format!("other{number}"), &value(b'c'))?;
@@ -175,7 +176,7 @@ fn silence_before_the_first_byte_and_within_a_value_is_waited_out() -> Result<()
 
 #[test]
 fn values_that_end_half_way_are_not_stored_and_leave_nothing_behind() -> Result<()> {
-    // With -M nothing is evicted: memory that were lost would be missed in the end.
+    // With -M nothing is evicted, so leaked memory would be missing in the end.
     let scene = Scene::start(&["-M", "-m", "64"])?;
     let half = [&b"set half 0 0 1000000\r\n"[..], &vec![b'v'; 700_000]].concat();
     for round in 0..100 {
@@ -205,7 +206,7 @@ fn a_value_that_is_announced_and_does_not_come_takes_no_memory() -> Result<()> {
     let mut writers = Vec::new();
     for index in 0..50 {
         let mut writer = scene.connect()?;
-        // Every other is larger than allowed and would be skipped.
+        // Every other value exceeds the limit and would be skipped.
         let bytes = if index % 2 == 0 { 2_147_483_645 } else { 1_000_000_000 };
         writer.write_all(format!("set k{index} 0 0 {bytes}\r\nbegin").as_bytes())?;
         writers.push(writer);
@@ -283,17 +284,19 @@ fn two_thousand_idle_connections_cost_next_to_nothing() -> Result<()> {
     let mut idle = Vec::new();
     for _ in 0..2000 {
         let mut stream = scene.connect()?;
-        // One command each, so that what a connection needs to be served is not kept for ever either.
+        // One command each, so that the buffers for serving a connection must not be kept forever
+        // either.
         stream.ask(b"get nothing\r\n", b"END\r\n")?;
         idle.push(stream);
     }
-    // A kilobyte each.
+    // One kilobyte each.
     scene.has_grown_at_most(2 * MIB)?;
     drop(idle);
     scene.end()
 }
 
-/// More at once than a ring has buffers to receive into: it must not forget who had to wait for one.
+/// More at once than a ring has receive buffers: the ring must not forget the connections that had
+/// to wait for one.
 #[test]
 fn megabytes_that_wait_at_the_same_time_are_all_received() -> Result<()> {
     let scene = Scene::start(&["-t", "1", "-m", "256"])?;

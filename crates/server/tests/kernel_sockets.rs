@@ -1,5 +1,5 @@
-//! What the kernel holds of connections that are closed: nothing. A descriptor can be closed while an operation of an
-//! io_uring goes on holding its socket, so descriptors are not enough to count.
+//! The kernel holds nothing of closed connections. An io_uring operation in progress holds its
+//! socket even after the descriptor is closed, so counting descriptors is not enough.
 
 #[allow(dead_code, reason = "other tests need more of it")]
 mod peers;
@@ -20,7 +20,7 @@ use larder_testkit::server::is_root;
 use peers::{Route, Site};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, recv, send, socket};
 
-/// The kernel counts sockets by network namespace, so the test runs again in a namespace of its own.
+/// The kernel counts sockets by network namespace, so the test runs again in its own namespace.
 #[test]
 fn the_kernel_frees_every_socket_of_a_closed_connection() -> Result<()> {
     const MARK: &str = "LARDER_TEST_OWN_NETWORK";
@@ -57,7 +57,7 @@ fn in_its_own_network() -> Result<()> {
     Ok(())
 }
 
-/// Peers go in all ways there are; then the kernel has no more sockets than before.
+/// Peers disconnect in all ways; afterwards the kernel has no more sockets than before.
 fn come_and_go(route: Route, io: &str) -> Result<()> {
     let Some(site) = Site::start(route, io, &["-t", "2"])? else { return Ok(()) };
     let before = sockets_used()?;
@@ -81,14 +81,15 @@ fn come_and_go(route: Route, io: &str) -> Result<()> {
     site.scene.end()
 }
 
-/// Sockets of this network namespace that the kernel has not freed.
+/// Returns the number of sockets of this network namespace that the kernel has not freed.
 fn sockets_used() -> Result<usize> {
     let counts = fs::read_to_string("/proc/self/net/sockstat")?;
     let used = counts.lines().find_map(|line| line.strip_prefix("sockets: used "));
     Ok(used.context("the kernel does not count sockets")?.trim().parse()?)
 }
 
-/// The loopback interface of a new namespace is down. A netlink message brings it up, and the kernel acknowledges.
+/// Brings up the loopback interface, which is down in a new namespace, with a netlink message that
+/// the kernel acknowledges.
 fn raise_loopback() -> Result<()> {
     const RTM_NEWLINK: u16 = 16;
     const NLM_F_REQUEST: u16 = 1;
@@ -118,5 +119,5 @@ fn raise_loopback() -> Result<()> {
     }
 }
 
-/// Connections of each death.
+/// Connections for each way to disconnect.
 const PEERS: usize = 50;

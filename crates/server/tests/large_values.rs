@@ -1,5 +1,5 @@
-//! Large values come back as they were sent: whatever their length, in whichever parts they come and go, in each
-//! dialect, while others fill, delete and flush what is read.
+//! Large values are returned as they were stored: at any length, in any parts, in each dialect,
+//! while other clients fill, delete and flush the same keys.
 
 mod large;
 #[allow(dead_code, reason = "other tests need more of it")]
@@ -20,10 +20,10 @@ use peers::{Peer, Route, Site};
 
 const LOOPS: [&str; 2] = ["uring", "epoll"];
 
-/// Segments of 256 KiB, and pieces of 32 KiB.
+/// Segments have 256 KiB, and pieces 32 KiB.
 const ARGS: [&str; 4] = ["-t", "2", "-m", "64"];
 
-/// Clients that have keys of their own, and know what they must find there if anything.
+/// Clients with keys of their own, which know the expected values.
 const GUESTS: u64 = 4;
 
 fn seed() -> Result<u64> {
@@ -33,13 +33,13 @@ fn seed() -> Result<u64> {
     }
 }
 
-/// How long a loop is tried on each route.
+/// How long each poller is tested on each route.
 fn duration() -> Duration {
     let secs = std::env::var("LARDER_SECS").ok().and_then(|secs| secs.parse().ok());
     Duration::from_secs(secs.unwrap_or(2))
 }
 
-/// A statistic of `stats`, `stats larder`.
+/// Returns a statistic of `stats` or `stats larder`.
 fn stat(stream: &mut Stream, group: &str, name: &str) -> Result<u64> {
     let answer = stream.ask(format!("stats{group}\r\n").as_bytes(), b"END\r\n")?;
     let answer = String::from_utf8(answer)?;
@@ -48,7 +48,7 @@ fn stat(stream: &mut Stream, group: &str, name: &str) -> Result<u64> {
     Ok(value.with_context(|| format!("no {name} in {answer}"))?.parse()?)
 }
 
-/// Nobody holds anything any more.
+/// All segments have been unpinned and all uploads have ended.
 fn is_let_go(stream: &mut Stream) -> Result<()> {
     let deadline = Instant::now() + Duration::from_secs(5);
     for (group, name) in
@@ -62,7 +62,7 @@ fn is_let_go(stream: &mut Stream) -> Result<()> {
     Ok(())
 }
 
-/// Does to all keys what may be done to them at any time.
+/// Executes random operations on all keys.
 fn disturb(site: &Site, mut dice: Dice, until: Instant) -> Result<()> {
     let mut stream = site.scene.connect()?;
     let mut filled = 0u64;
@@ -152,7 +152,7 @@ fn item(key: &str, value: &[u8]) -> Vec<u8> {
     [format!("VALUE {key} 0 {}\r\n", value.len()).as_bytes(), value, b"\r\n"].concat()
 }
 
-/// What is being read is deleted, and as much is stored as the cache has room for, several times.
+/// The item being read is deleted, and as much is stored as the cache can hold, several times.
 #[test]
 fn who_stops_reading_gets_the_rest_of_what_is_gone_by_then() -> Result<()> {
     for (route, io) in [
@@ -200,7 +200,7 @@ fn who_stops_reading_gets_the_rest_of_what_is_gone_by_then() -> Result<()> {
     Ok(())
 }
 
-/// More of them than can hold what they read where it is: the others are given copies, a little at a time.
+/// More readers than may pin segments: the others get copies, a little at a time.
 #[test]
 fn many_who_take_their_time_get_all_of_a_large_value() -> Result<()> {
     const PEERS: usize = 100;
@@ -217,7 +217,7 @@ fn many_who_take_their_time_get_all_of_a_large_value() -> Result<()> {
             peer.send(format!("get {}\r\n", key.repeat(8)).as_bytes())?;
         }
         sleep(Duration::from_millis(300));
-        // A small one is answered all the same.
+        // A small value is still answered.
         store(&mut control, "small", b"value")?;
         let held_bytes = stat(&mut control, "", "response_obj_bytes")?;
         ensure!(held_bytes < 32 << 20, "{io}: {held_bytes} bytes wait for who does not read");
@@ -237,7 +237,7 @@ fn many_who_take_their_time_get_all_of_a_large_value() -> Result<()> {
     Ok(())
 }
 
-/// They announce three times as much as there is memory, and send next to nothing.
+/// They announce three times as much as the memory holds, and send almost nothing.
 #[test]
 fn many_who_begin_large_values_and_stop_are_in_nobodys_way() -> Result<()> {
     const PEERS: usize = 500;
@@ -259,7 +259,7 @@ fn many_who_begin_large_values_and_stop_are_in_nobodys_way() -> Result<()> {
         for number in 0..200 {
             store(&mut control, &format!("other{number}"), value(number, 500_000))?;
         }
-        // Who goes on in time may be too late for its memory, but is told.
+        // A client that continues in time may find its memory reclaimed, but gets an error.
         for (number, peer) in peers.iter_mut().enumerate().take(20) {
             peer.send(&value(number, 1_000_000)[1..])?;
             peer.send(b"\r\nmn\r\n")?;
@@ -285,7 +285,7 @@ fn many_who_begin_large_values_and_stop_are_in_nobodys_way() -> Result<()> {
 fn the_rest_of_a_large_value_is_awaited_at_its_place() -> Result<()> {
     let Some(site) = Site::start(Route::Tcp, "uring", &ARGS)? else { return Ok(()) };
     let mut stream = site.scene.connect()?;
-    // Who has sent something short is received from until it is told otherwise.
+    // After a short input a receive is in progress until it is cancelled.
     stream.ask(b"version\r\n", b"\r\n")?;
     std::io::Write::write_all(&mut stream, b"set k 0 0 300000\r\n")?;
     std::io::Write::write_all(&mut stream, &[b'v'; 100_000])?;

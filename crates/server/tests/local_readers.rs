@@ -1,5 +1,5 @@
-//! Clients that read hits in the server's memory: what they find there is right, what they do is noticed, and nothing that
-//! they can do harms the server.
+//! Clients that read hits in the server's memory: values are correct, reads are counted, and
+//! clients cannot harm the server.
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 #[path = "../../region/tests/children/mod.rs"]
@@ -44,7 +44,7 @@ fn stat(stream: &mut Stream, group: &str, name: &str) -> Result<u64> {
     Ok(value.with_context(|| format!("no {name} in {answer}"))?.parse()?)
 }
 
-/// Waits until something is so, a few seconds at most.
+/// Waits until a condition is true, a few seconds at most.
 fn until(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<Duration> {
     let since = Instant::now();
     while !is_so()? {
@@ -54,13 +54,13 @@ fn until(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<Duration
     Ok(since.elapsed())
 }
 
-/// What a client finds of a key.
+/// Looks up a key.
 fn find(client: &Client, key: &[u8]) -> Result<Option<(Vec<u8>, Hit)>, ClientError> {
     let mut value = Vec::new();
     Ok(client.get_into(key, &mut value)?.map(|hit| (value, hit)))
 }
 
-/// All methods, on a server of any kind; hits are `local` or not.
+/// Calls all methods, on any kind of server; hits are `local` or not.
 fn behaves(client: &Client, local: bool) -> Result<()> {
     assert_eq!(client.reads_memory(), local);
     assert_eq!(client.get("none")?, None);
@@ -127,7 +127,7 @@ fn hits_come_from_the_memory_and_all_else_from_the_server() -> Result<()> {
         let client = Client::connect(path(&server))?;
         behaves(&client, true)?;
         let mut stream = server.connect()?;
-        // Nothing was asked for that was there, but for one read with a new time to live.
+        // All hits were local, except for a read that set a new time to live.
         assert_eq!(
             stat(&mut stream, "", "get_hits")?,
             stat(&mut stream, " larder", "local_reads")?
@@ -258,7 +258,7 @@ fn who_takes_nothing_holds_nothing_up() -> Result<()> {
         let mut greedy = server.connect()?;
         greedy.set_timeout(Duration::from_millis(200))?;
         let line = b"larder_region\r\n".repeat(100);
-        // Until the server hangs up, or takes no more.
+        // Until the server hangs up, or no longer receives.
         let given = (0..1000).take_while(|_| greedy.write_all(&line).is_ok()).count();
         assert!(given < 1000, "the server takes everything and passes everything");
         let mut other = server.connect()?;
@@ -299,11 +299,12 @@ fn reads_are_told_and_count_as_hits() -> Result<()> {
     for _ in 0..500 {
         client.get("k")?;
         client.get("a key")?;
-        // Hints go along with what is asked for.
+        // Hints are sent together with requests.
         client.get("none")?;
     }
     let told = stat(&mut stream, " larder", "local_reads")?;
-    // Three reads are noted of each; what else was read before the server had heard of them is told too.
+    // Three reads of each are noted; other reads before the server had received them are reported
+    // too.
     assert!((6..100).contains(&told), "{told} of 1000");
     assert_eq!(stat(&mut stream, "", "get_hits")?, told);
     assert_eq!(stat(&mut stream, "", "get_misses")?, 500);
@@ -335,7 +336,7 @@ fn what_is_read_in_the_memory_is_not_evicted() -> Result<()> {
     Ok(())
 }
 
-/// Stores where the server may have been started anew: what is sent to one that is just ending fails, once.
+/// Stores on a server that may have been restarted: the first request to an exiting server fails.
 fn set_anew(client: &Client, value: &str) -> Result<(), ClientError> {
     client.set("k", value, None).or_else(|_| client.set("k", value, None))
 }
@@ -349,12 +350,12 @@ fn a_server_that_is_gone_or_another_is_noticed() -> Result<()> {
     let client = Client::connect(path(&server))?;
     client.set("k", "old", None)?;
     assert!(find(&client, b"k")?.unwrap().1.is_local);
-    // Killed: what it left is not believed for long.
+    // Killed: the memory it left is trusted only briefly.
     drop(server);
     let took = until("gone", || Ok(client.get("k").is_err()))?;
     assert!(took < Duration::from_secs(6), "{took:?}");
     assert!(!client.reads_memory());
-    // Another one in its place, before anybody has noticed that the first is gone.
+    // Another server in its place, before any client has noticed that the first is gone.
     let server = start()?;
     set_anew(&client, "second")?;
     let (value, hit) = find(&client, b"k")?.unwrap();
@@ -365,7 +366,7 @@ fn a_server_that_is_gone_or_another_is_noticed() -> Result<()> {
     let took = until("seen", || Ok(client.get("k")?.as_deref() == Some(b"third")))?;
     assert!(took < Duration::from_secs(6), "{took:?}");
     assert!(find(&client, b"k")?.unwrap().1.is_local);
-    // One without readers.
+    // A server without local readers.
     drop(server);
     let server = ServerUnderTest::start_at(&binary(), address.clone(), &[])?;
     set_anew(&client, "fourth")?;
@@ -375,7 +376,7 @@ fn a_server_that_is_gone_or_another_is_noticed() -> Result<()> {
     Ok(())
 }
 
-/// Stores and reads one key of its own, many times over.
+/// Stores and reads its own key many times.
 fn asks_in_turn(client: &Client, key: &str) -> Result<()> {
     for number in 0..2_000 {
         let value = format!("{key} {number}");
@@ -417,7 +418,7 @@ fn a_server_that_is_stopped_is_not_read_from_and_later_is_again() -> Result<()> 
     Ok(())
 }
 
-/// Runs a test of this file once more in a process of its own, which then does what `socket` is for.
+/// Runs a test of this file in another process, which then runs the part that uses `socket`.
 struct Again(Child);
 
 const SOCKET: &str = "LARDERTEST_SOCKET";
@@ -453,8 +454,8 @@ impl Again {
 const TORN_KEYS: usize = 40;
 const TORN_SECS: u64 = 3;
 
-/// A value that shows whether all of it is of one store: the key's number, the store's, and as many words of both as its
-/// length has room for.
+/// Returns a value that reveals a mix of two stores: the number of the key, that of the store, and
+/// both repeated to fill the length.
 fn marked(key: usize, store: usize) -> Vec<u8> {
     let length = [3, 40, 100, 1500, 20_000, 100_000][(key + store) % 6];
     let mut value = format!("{key} {store} {length}|").into_bytes();
@@ -473,7 +474,7 @@ fn is_marked(key: usize, value: &[u8]) -> bool {
     store.is_some_and(|store| value == marked(key, store))
 }
 
-/// Reads for a while; how many reads were local.
+/// Reads for a while; returns how many reads were local.
 fn check_values(socket: &Path) -> Result<u64> {
     let client = Client::connect(socket)?;
     let (until, mut local, mut value) =
@@ -539,7 +540,7 @@ fn who_is_stopped_while_it_reads_holds_nothing_up() -> Result<()> {
     let mut stream = server.connect()?;
     for round in 0..40 {
         reader.signal(Signal::STOP)?;
-        // All memory is used anew, then hidden.
+        // All memory is overwritten, then hidden.
         for key in 0..200 {
             client.set(format!("t{key}"), marked(key, round), None)?;
         }

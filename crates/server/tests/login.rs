@@ -1,4 +1,4 @@
-//! Who may come in: files of users, read at the start and again when asked to.
+//! Authentication: user files, read at the start and again on request.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -18,7 +18,7 @@ fn binary() -> PathBuf {
     larderd(env!("CARGO_BIN_EXE_larderd"))
 }
 
-/// A file of users, gone when it is dropped.
+/// A user file, deleted when it is dropped.
 fn users(text: &str) -> Result<tempfile::NamedTempFile> {
     let file = tempfile::NamedTempFile::new()?;
     fs::write(file.path(), text)?;
@@ -31,7 +31,7 @@ fn start_sasl(file: &tempfile::NamedTempFile, args: &[&str]) -> Result<ServerUnd
     ServerUnderTest::start_with(&binary(), Transport::Tcp, &args, &[("MEMCACHED_SASL_PWDB", path)])
 }
 
-/// Sends a request; the status and the value of its answer.
+/// Sends a request; returns the status and the value of the response.
 fn ask(stream: &mut Stream, asked: &Command<'_>) -> Result<(u16, Vec<u8>)> {
     let mut sent = Vec::new();
     request::command(&mut sent, asked, Manner::default())?;
@@ -61,7 +61,7 @@ fn sasl_lets_in_whom_the_file_names_and_nobody_else() -> Result<()> {
     let mut stream = server.connect()?;
     let (code, mechanisms) = ask(&mut stream, &Command::Mechanisms)?;
     ensure!((code, &mechanisms[..]) == (status::SUCCESS, b"PLAIN"), "{code} {mechanisms:?}");
-    // CVE-2013-7239: what failed lets nobody in.
+    // CVE-2013-7239: a failed login admits no one.
     let wrong = b"\0user@realm\0Secret";
     ensure!(ask(&mut stream, &login(wrong))?.0 == status::NOT_ALLOWED, "a wrong password");
     ensure!(ask(&mut stream, &SET)?.0 == status::NOT_ALLOWED, "a store without a login");
@@ -141,7 +141,7 @@ fn text_users_change_on_sighup_too() -> Result<()> {
     Ok(())
 }
 
-/// CVE-2021-37519 of memcached among them.
+/// Includes CVE-2021-37519 of memcached.
 #[test]
 fn a_start_without_users_fails_and_says_why() -> Result<()> {
     let missing = "/nonexistent/users";

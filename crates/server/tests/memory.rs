@@ -1,4 +1,4 @@
-//! The process stays within `-m` and a constant, whatever it is filled with.
+//! The process stays within `-m` plus a constant, whatever it stores.
 
 use std::io::Write;
 use std::ops::Range;
@@ -12,10 +12,10 @@ use larder_testkit::{ServerUnderTest, Stream, Transport};
 
 const MIB: u64 = 1 << 20;
 const LIMIT_BYTES: u64 = 64 * MIB;
-/// Code, stacks, buffers of connections and the allocator's slack.
+/// Code, stacks, connection buffers and the allocator's slack.
 const CONSTANT_BYTES: u64 = 24 * MIB;
 
-/// Keys and value lengths that look random and are the same in every run.
+/// Pseudo-random keys and value lengths, the same in every run.
 struct Stores {
     state: u64,
 }
@@ -26,7 +26,7 @@ impl Stores {
         (self.state >> 33) % below
     }
 
-    /// Stores values of these lengths under so many keys until they come to so many bytes.
+    /// Stores values of these lengths under this many keys until they total this many bytes.
     fn send(
         &mut self,
         stream: &mut Stream,
@@ -95,7 +95,7 @@ fn a_server_filled_several_times_over_takes_no_more_than_it_may() -> Result<()> 
     Ok(())
 }
 
-/// The most memory that the process has had at a time.
+/// Returns the peak memory of the process.
 fn peak_bytes(server: &ServerUnderTest) -> Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid()))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -125,7 +125,7 @@ fn long_appends_and_prepends_take_no_memory_beside_the_cache() -> Result<()> {
         "{}",
         answer.escape_ascii()
     );
-    // All of the memory is touched, so that what comes on top is seen.
+    // All of the memory is touched, so that any excess shows.
     Stores { state: 1 }.send(&mut stream, 100..5_000, 100_000, 3 * LIMIT_BYTES)?;
     for word in ["set", "append", "set", "prepend"] {
         stream.write_all(format!("{word} k 0 0 {}\r\n", part.len()).as_bytes())?;
@@ -137,7 +137,7 @@ fn long_appends_and_prepends_take_no_memory_beside_the_cache() -> Result<()> {
     Ok(())
 }
 
-/// Stores until it is stopped. Gives how many stores were answered and the longest that one took.
+/// Stores until it is stopped. Returns how many stores were answered and the longest time of one.
 fn store_on(stream: &mut Stream, stop: &AtomicBool) -> Result<(usize, Duration)> {
     let value = "v".repeat(4000);
     let (mut count, mut longest) = (0, Duration::ZERO);

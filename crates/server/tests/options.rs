@@ -1,4 +1,4 @@
-//! Options as the binary takes them: messages, exit codes, help.
+//! Options of the binary: messages, exit codes, help.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -16,7 +16,7 @@ fn run_larderd(args: &[&str]) -> Result<Output> {
     run(&larderd(env!("CARGO_BIN_EXE_larderd")), args)
 }
 
-/// Command lines that memcached does not start with.
+/// Command lines that memcached refuses.
 const REFUSED: &[&str] = &[
     "--nothing",
     "--nothing=1",
@@ -85,7 +85,7 @@ const REFUSED: &[&str] = &[
 #[test]
 fn what_memcached_refuses_is_refused_with_its_exit_code() {
     let lines = REFUSED.iter().map(|line| line.split(' ').collect::<Vec<_>>());
-    // Arguments that are empty are none of a line.
+    // Empty arguments cannot be written as a line.
     for args in lines.chain([vec!["-D", ""]]) {
         let larderd = run_larderd(&args).unwrap();
         let memcached = run(&memcached().unwrap(), &args).unwrap();
@@ -134,7 +134,7 @@ fn root_has_to_name_a_user() {
     }
 }
 
-/// The rows of `stats settings`.
+/// Returns the rows of `stats settings`.
 fn settings(binary: &Path, args: &[&str]) -> Result<Vec<(String, String)>> {
     let server = ServerUnderTest::start(binary, Transport::Tcp, args)?;
     let answer = server.connect()?.ask(b"stats settings\r\n", b"END\r\n")?;
@@ -146,7 +146,7 @@ fn settings(binary: &Path, args: &[&str]) -> Result<Vec<(String, String)>> {
     Ok(rows.lines().filter_map(row).collect())
 }
 
-/// Rows that need not agree: each start has a port of its own, and one has another default in 1.6.45.
+/// Rows that may differ: each start has its own port, and one has another default in 1.6.45.
 const NOT_COMPARED: [&str; 2] = ["tcpport", "slab_automove_window"];
 
 #[test]
@@ -170,7 +170,7 @@ fn settings_are_shown_as_memcached_shows_them() {
         "-B auto -L -vv",
         "-W -k -r -l 127.0.0.2",
         "--verbose=1 --memory-lim 80 --conn-limit=30 --threads=2",
-        // Arguments may begin with blanks, which are ~ here.
+        // Arguments may begin with blanks, written as ~ here.
         "-m ~80 --threads=~3 -c~30 -f ~1.5 -o idle_timeout=~5,hot_max_factor=~0.5",
         "stray -R5 -- -t 2",
     ] {
@@ -260,7 +260,7 @@ fn help_names_every_option_that_memcached_has_and_that_matters_here() {
     ] {
         assert!(help.contains(name), "{name} is missing: {help}");
     }
-    // Test suites conclude from these that a feature is there.
+    // Test suites detect features by these rows.
     for name in ["ext_path", "proxy_config", "no_drop_privileges"] {
         assert!(!help.contains(name), "{name}: {help}");
     }

@@ -1,4 +1,4 @@
-//! larderd as a process: sockets in the file system, pid files, the daemon, signals.
+//! larderd as a process: unix sockets, pid files, the daemon, signals.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -37,7 +37,7 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) -> Result<()> {
     Ok(())
 }
 
-/// The lines of `/proc/<pid>/status` for each thread of a server, of those that begin with a word.
+/// Returns the lines of `/proc/<pid>/status` with this prefix, for each thread of a server.
 fn status_of_threads(server: &ServerUnderTest, word: &str) -> Result<Vec<String>> {
     let threads = fs::read_dir(format!("/proc/{}/task", server.pid()))?;
     threads
@@ -50,7 +50,7 @@ fn status_of_threads(server: &ServerUnderTest, word: &str) -> Result<Vec<String>
         .collect()
 }
 
-/// The daemon of a pid file, killed when the test is over.
+/// The daemon of a pid file, killed at the end of the test.
 struct Daemon(Pid);
 
 impl Daemon {
@@ -139,7 +139,7 @@ fn it_outlives_whoever_read_its_standard_error() {
     fs::write(&users, "no users\n").unwrap();
     let pid = Pid::from_raw(i32::try_from(process.0.id()).unwrap()).unwrap();
     kill_process(pid, Signal::HUP).unwrap();
-    // It can say neither that the users are unusable nor that it stops.
+    // It can log neither the unusable users nor its stop.
     sleep(Duration::from_millis(200));
     assert!(process.0.try_wait().unwrap().is_none());
     kill_process(pid, Signal::USR1).unwrap();
@@ -266,7 +266,7 @@ fn descriptors_for_all_connections_are_allowed_and_core_files_where_they_are_wan
     assert_ne!(soft("Max core file size"), "0", "{limits}");
 }
 
-/// What a shell runs as nobody, after these words of its own.
+/// Runs a command as the user nobody, in a shell after these words.
 fn as_nobody(words: &str, binary: &Path, args: &str) -> Result<Output> {
     let script = format!("{words}; exec {} {args}", binary.display());
     let mut shell = Command::new("setpriv");
@@ -304,7 +304,7 @@ fn descriptors_for_as_many_connections_as_c_says_are_enough_for_a_start() {
     let _process = Process(shell.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
     wait_until("it listens", || UnixStream::connect(&socket).is_ok()).unwrap();
     let streams: Vec<_> = (0..100).map(|_| UnixStream::connect(&socket).unwrap()).collect();
-    // There is room for at least half of them; the last ones hear that there is none.
+    // At least half of them fit; the last ones are refused.
     let mut refused = String::new();
     let mut last = streams.last().unwrap();
     last.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
@@ -318,14 +318,14 @@ fn descriptors_for_as_many_connections_as_c_says_are_enough_for_a_start() {
     assert_eq!(&answer, b"MN\r\n");
 }
 
-/// A folder in which everybody may do everything.
+/// Creates a directory with full access for all users.
 fn for_everybody() -> Result<TempDir> {
     let folder = tempfile::tempdir()?;
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777))?;
     Ok(folder)
 }
 
-/// A process, killed when the test is over.
+/// A process, killed at the end of the test.
 struct Process(Child);
 
 impl Drop for Process {
@@ -348,7 +348,7 @@ fn root_becomes_the_user_that_is_named_and_keeps_nothing() {
             assert_eq!(found, text, "{word}");
         }
     }
-    // The system gives a process that may leave core files to its user.
+    // The system gives a process that may write core files to its user.
     let owner = fs::metadata(format!("/proc/{}/environ", server.pid())).unwrap().uid();
     assert_eq!(owner, 65534);
 }
@@ -376,7 +376,7 @@ fn a_server_that_drops_privileges_has_none_in_any_thread_and_serves() {
                 "{word}: {found:?}"
             );
         }
-        // More than fits, so that memory is taken back while it serves.
+        // More than fits, so that memory is reclaimed while the server runs.
         let value = vec![b'x'; 500_000];
         for number in 0..100 {
             let head = format!("set k{number} 0 0 500000\r\n");

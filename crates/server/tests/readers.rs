@@ -1,6 +1,6 @@
-//! Clients that ask for much and read late, slowly or never: memory stays within the budget and the
-//! allowance of each connection, every client that reads on gets its whole answer, and others are
-//! served meanwhile.
+//! Clients that request much and read late, slowly or never: memory stays within the budget and the
+//! allowance of each connection, every client that reads gets its whole response, and other clients
+//! are served meanwhile.
 
 mod scene;
 
@@ -15,14 +15,14 @@ use scene::Scene;
 
 const MIB: u64 = 1 << 20;
 
-/// The budget of the scenes. So it is exceeded with few connections.
+/// The budget of the scenes, small enough to be exceeded with few connections.
 const BUDGET: &str = "read_buf_mem_limit=4";
 const BUDGET_BYTES: u64 = 4 * MIB;
 
-/// What every connection may hold beyond the budget.
+/// Bytes that every connection may hold beyond the budget.
 const ALLOWANCE_BYTES: u64 = 16 * 1024;
 
-/// Code, stacks, buffers of the workers, and what an allocator keeps.
+/// Code, stacks, buffers of the workers, and the allocator's slack.
 const CONSTANT_BYTES: u64 = 16 * MIB;
 
 fn set(stream: &mut Stream, key: &str, value: &[u8]) -> Result<()> {
@@ -43,19 +43,19 @@ fn raise_descriptor_limit() -> Result<()> {
     Ok(setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?)
 }
 
-/// Clients that each ask for `keys` times the item `k` and do not read.
+/// Opens clients that each request the item `k` `keys` times and do not read.
 fn ask_without_reading(scene: &Scene, clients: usize, keys: usize) -> Result<Vec<Stream>> {
     let request = [&b"get"[..], &b" k".repeat(keys), b"\r\n"].concat();
     let ask = |_| {
         let mut stream = scene.connect()?;
-        // What the server does not take waits in the socket: of the line, mostly all.
+        // Input that the server does not receive waits in the socket: most of the line.
         stream.write_all(&request)?;
         Ok(stream)
     };
     (0..clients).map(ask).collect()
 }
 
-/// Reads the answer of [`ask_without_reading`] and checks every byte of it.
+/// Reads the response to [`ask_without_reading`] and checks every byte of it.
 fn read_answer(stream: &mut Stream, item: &[u8], keys: usize) -> Result<()> {
     let mut found = vec![0; item.len()];
     for number in 0..keys {
@@ -68,7 +68,7 @@ fn read_answer(stream: &mut Stream, item: &[u8], keys: usize) -> Result<()> {
     Ok(())
 }
 
-/// Many clients ask for a megabyte each, read after a while, and all get everything.
+/// Many clients request a megabyte each, read after a while, and all get everything.
 fn late_readers_get_their_whole_answers(clients: usize, value: &[u8], keys: usize) -> Result<()> {
     raise_descriptor_limit()?;
     let scene = Scene::start_on(Transport::Unix, &["-c", "15000", "-o", BUDGET])?;
@@ -100,13 +100,13 @@ fn hundreds_of_late_readers_of_10_kib_values_get_their_whole_answers() -> Result
     late_readers_get_their_whole_answers(300, &[b'v'; 10 << 10], 100)
 }
 
-/// Sent in pieces; beyond what readers may pin these are copies.
+/// Sent in pieces; beyond the pin limit the pieces are copies.
 #[test]
 fn hundreds_of_late_readers_of_large_values_get_their_whole_answers() -> Result<()> {
     late_readers_get_their_whole_answers(200, &[b'v'; 700_000], 3)
 }
 
-/// The target of docs/benchmarks.md; a minute and some GiB of socket buffers: `make readers`.
+/// The target of docs/benchmarks.md; takes a minute and some GiB of socket buffers: `make readers`.
 #[test]
 #[ignore = "takes a minute and several GiB of kernel memory"]
 fn ten_thousand_late_readers_of_five_megabytes_get_their_whole_answers() -> Result<()> {
@@ -142,7 +142,7 @@ fn a_client_that_reads_a_byte_at_a_time_is_served_to_the_end() -> Result<()> {
     let mut writer = scene.connect()?;
     set(&mut writer, "k", &[b'v'; 1000])?;
     let item = [&b"VALUE k 0 1000\r\n"[..], &[b'v'; 1000], b"\r\n"].concat();
-    // Others hold all there is meanwhile, and some more.
+    // Meanwhile other clients use up the whole budget and more.
     let holders = ask_without_reading(&scene, 300, 1000)?;
     let mut slow = ask_without_reading(&scene, 1, 1000)?.remove(0);
     let mut answer = Vec::new();
@@ -160,7 +160,7 @@ fn a_client_that_reads_a_byte_at_a_time_is_served_to_the_end() -> Result<()> {
     scene.end()
 }
 
-/// Asks for everything that makes long answers, and reads nothing.
+/// Sends every request with a long response, and does not read.
 #[test]
 fn clients_that_ask_for_everything_and_never_read_cost_their_share() -> Result<()> {
     let scene = Scene::start_on(Transport::Unix, &["-c", "4096", "-o", BUDGET])?;
@@ -187,7 +187,7 @@ fn clients_that_ask_for_everything_and_never_read_cost_their_share() -> Result<(
             let mut client = scene.connect()?;
             client.set_timeout(Duration::from_millis(20))?;
             for _ in 0..10_000 {
-                // Refused as soon as the server does not read any more.
+                // Refused as soon as the server no longer receives.
                 if client.write_all(request.repeat(10).as_bytes()).is_err() {
                     break;
                 }
@@ -202,14 +202,14 @@ fn clients_that_ask_for_everything_and_never_read_cost_their_share() -> Result<(
     scene.end()
 }
 
-/// More connections than a ring has buffers, each of which has sent more whenever it is looked at.
+/// More connections than a ring has buffers, each of which always has more input.
 #[test]
 fn clients_that_send_without_pause_do_not_keep_others_from_being_heard() -> Result<()> {
     const SENDERS: usize = 1500;
     raise_descriptor_limit()?;
     let scene = Scene::start(&["-t", "1", "-c", "4096"])?;
     let mut senders = (0..SENDERS).map(|_| scene.connect()).collect::<Result<Vec<_>>>()?;
-    // Long requests with short answers: what a socket holds of them is worth many buffers.
+    // Long requests with short responses: a socket holds enough of them for many buffers.
     let request = [&b"get"[..], &b" nothing".repeat(150), b"\r\n"].concat();
     let requests = request.repeat(50);
     let until = Instant::now() + Duration::from_secs(6);
@@ -222,7 +222,7 @@ fn clients_that_send_without_pause_do_not_keep_others_from_being_heard() -> Resu
                 }
                 while Instant::now() < until {
                     for sender in part.iter_mut() {
-                        // Both stop where the other side is slower.
+                        // Both block while the other side is slower.
                         let _ = sender.write_all(&requests);
                         let _ = sender.read(&mut answers);
                     }
@@ -243,7 +243,8 @@ fn clients_that_send_without_pause_do_not_keep_others_from_being_heard() -> Resu
     scene.end()
 }
 
-/// Single values longer than the allowance cannot be rendered in parts: here the budget has to be enforced.
+/// Single values longer than the allowance cannot be rendered in parts, so here connections have to
+/// be closed.
 #[test]
 fn where_the_budget_is_exceeded_the_greediest_idle_client_goes_first() -> Result<()> {
     let scene = Scene::start_on(Transport::Unix, &["-c", "4096", "-o", "read_buf_mem_limit=1"])?;

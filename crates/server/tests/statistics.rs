@@ -1,5 +1,5 @@
-//! Statistics as dashboards read them: numbers that parse, that agree with each other, and that memcached shows under
-//! the same names in the same order.
+//! Statistics as dashboards read them: numbers parse, agree with each other, and have memcached's
+//! names and order.
 
 use std::path::Path;
 use std::time::Duration;
@@ -38,14 +38,14 @@ fn number(lines: &Lines, name: &str) -> Result<u64> {
     value.parse().with_context(|| format!("{name} is {value}"))
 }
 
-/// The sum over all classes.
+/// Returns the sum over all classes.
 fn sum(lines: &Lines, name: &str) -> Result<u64> {
     let of_class = lines.iter().filter(|(found, _)| found.rsplit(':').next() == Some(name));
     let values = of_class.map(|(found, value)| value.parse::<u64>().context(found.clone()));
     values.sum()
 }
 
-/// Values of many sizes, some with a time to live, some read.
+/// Stores values of many sizes, some with a time to live, and reads some.
 fn fill(stream: &mut Stream, items: usize) -> Result<()> {
     for item in 0..items {
         let value = "x".repeat([1, 40, 300, 2000, 9000][item % 5]);
@@ -93,7 +93,7 @@ fn classes_add_up_to_the_whole() -> Result<()> {
     let (_server, mut stream) = start_larderd(&["-m", "2", "-I", "64k"])?;
     fill(&mut stream, 4000)?;
     stream.ask(b"delete key3999\r\n", b"DELETED\r\n")?;
-    // Memory is taken back ahead of need, by a thread of its own: what is compared must be of one moment.
+    // A thread reclaims memory ahead of need, so all compared numbers must be from the same moment.
     let (general, items, slabs) = loop {
         let asked = ["stats", "stats items", "stats slabs", "stats"].map(|it| ask(&mut stream, it));
         let [before, items, slabs, after] = asked;
@@ -151,7 +151,7 @@ fn many_items_are_projected_from_some() -> Result<()> {
 
 #[test]
 fn names_and_their_order_are_memcacheds() -> Result<()> {
-    // What 1.6.18 and Larder do not have in common is known.
+    // The known differences between 1.6.18 and Larder.
     let known = ["drop_privileges", "client_flags_size", "larder_version", "larder_commit"];
     let (_memcached, mut memcached) = start(&memcached()?, &[])?;
     let (_larderd, mut larderd) = start_larderd(&["-o", "answers_as=1.6.18"])?;

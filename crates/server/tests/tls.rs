@@ -1,4 +1,4 @@
-//! TLS: what is served, what is refused, and that nobody pays for what others do.
+//! TLS: which clients are served and which refused, and that clients do not affect each other.
 
 mod tls_scene;
 
@@ -23,7 +23,7 @@ fn set(stream: &mut impl tls_scene::ReadWrite, key: &str, value: &[u8]) -> Resul
     Ok(())
 }
 
-/// The bytes that a client would send to begin a handshake.
+/// Returns the bytes with which a client begins a handshake.
 fn hello(scene: &Encrypted) -> Result<Vec<u8>> {
     let config = Arc::new(scene.config());
     let mut client = ClientConnection::new(config, "localhost".try_into()?)?;
@@ -70,7 +70,7 @@ fn both_versions_carry_small_and_large_values_and_long_pipelines() -> Result<()>
 
             client.write_all(b"quit\r\n")?;
             let mut rest = Vec::new();
-            // Without a word of farewell this would be an error.
+            // Without a close notification this would be an error.
             client.read_to_end(&mut rest)?;
             assert!(rest.is_empty());
         }
@@ -134,7 +134,7 @@ fn a_stalled_handshake_holds_up_nobody_and_ends_with_the_idle_timeout() -> Resul
         socket.write_all(&hello[..bytes])?;
         stalled.push(socket);
     }
-    // One that drips is no better.
+    // The same for a client that sends slowly.
     let mut dripping = TcpStream::connect(scene.address)?;
     let mut client = scene.client()?;
     let begun = Instant::now();
@@ -234,7 +234,7 @@ fn addresses_differ_in_what_they_ask() -> Result<()> {
     assert_eq!(ask(&mut client, b"get k\r\n", b"END\r\n")?, b"VALUE k 0 1\r\nv\r\nEND\r\n");
     let with_ours = Arc::new(scene.config_of(rustls::ALL_VERSIONS, Some(&ours))?);
     connect(mutual, &with_ours)?;
-    // Nor does a session help that was begun where no certificate is needed.
+    // Resuming a session from an address that requires no certificate fails as well.
     assert!(connect(mutual, &without).is_err());
     let mut again = connect(any, &without)?;
     set(&mut again, "k", b"v")?;
@@ -418,7 +418,8 @@ fn memory_is_bounded_whatever_encrypted_clients_do() -> Result<()> {
     let scene = Encrypted::start("read_buf_mem_limit=4", &["-c", "2000"])?;
     let config = Arc::new(scene.config());
     let mut bystander = scene.connect(&config)?;
-    // Short enough to be copied into an answer: a longer one is sent from where it is, and holds no other memory.
+    // Short enough to be copied into a response: a longer value is sent from the cache's memory and
+    // needs no other.
     set(&mut bystander, "value", &[b'v'; 10_000])?;
     let before = scene.server.rss_bytes()?;
     let mut idle = Vec::new();
@@ -428,12 +429,12 @@ fn memory_is_bounded_whatever_encrypted_clients_do() -> Result<()> {
     let idle_bytes = scene.server.rss_bytes()?.saturating_sub(before) / 400;
     assert!(idle_bytes < 16 * 1024, "an idle connection costs {idle_bytes} bytes");
 
-    // Clients that ask for much and read nothing hold as much as the others leave.
+    // Clients that request much and do not read hold as much as the others leave.
     let before = scene.server.rss_bytes()?;
     for client in &mut idle[..200] {
         client.write_all(&[&b"get"[..], &b" value".repeat(1000), b"\r\n"].concat())?;
     }
-    // Clients that send a record but for its last byte wait.
+    // Clients that send a record without its last byte wait.
     for client in &mut idle[200..] {
         client.sock.write_all(&[0x17, 3, 3, 0x40, 0])?;
         client.sock.write_all(&vec![0; 0x4000 - 1])?;
@@ -443,7 +444,7 @@ fn memory_is_bounded_whatever_encrypted_clients_do() -> Result<()> {
         ensure!(Instant::now() < deadline, "the records have not arrived");
         sleep(Duration::from_millis(100));
     }
-    // Long enough for a connection to be taken for one that makes no progress.
+    // Long enough for a connection to count as idle.
     sleep(Duration::from_secs(3));
     let grown = scene.server.rss_bytes()?.saturating_sub(before);
     assert!(grown < 40 * MIB, "{} KiB", grown / 1024);

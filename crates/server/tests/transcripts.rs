@@ -1,5 +1,5 @@
-//! Every transcript of conformance/wire holds on larderd and on Debian's memcached. A word on the command
-//! line picks those with the word in their names.
+//! Every transcript of conformance/wire holds on larderd and on Debian's memcached. A word on the
+//! command line selects the transcripts with that word in their names.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -10,7 +10,7 @@ use larder_testkit::server::{larderd, memcached};
 use larder_testkit::transcript::Suite;
 
 fn main() -> ExitCode {
-    // Words with dashes are for the test harness that this is not.
+    // Words with dashes are options of the standard test harness, which this is not.
     let wanted = std::env::args().skip(1).find(|word| !word.starts_with('-')).unwrap_or_default();
     match run(&wanted) {
         Ok(()) => ExitCode::SUCCESS,

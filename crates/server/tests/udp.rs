@@ -1,4 +1,5 @@
-//! UDP: framing, what is dropped, long answers, and that nobody can flood others through the server.
+//! UDP: framing, dropped datagrams, long responses, and that the server cannot be used to flood
+//! others.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
@@ -12,7 +13,7 @@ fn binary() -> PathBuf {
     larderd(env!("CARGO_BIN_EXE_larderd"))
 }
 
-/// A server that serves TCP and UDP at one address.
+/// A server with TCP and UDP at one address.
 struct Scene {
     server: ServerUnderTest,
     address: SocketAddr,
@@ -51,7 +52,7 @@ fn datagram(id: u16, sequence: u16, count: u16, request: &[u8]) -> Vec<u8> {
     [&numbers, request].concat()
 }
 
-/// Sends a request and puts its answer together, checking what every datagram must be like.
+/// Sends a request and assembles its response, checking every datagram.
 fn ask(socket: &UdpSocket, id: u16, request: &[u8]) -> Result<Vec<u8>> {
     socket.send(&datagram(id, 0, 1, request))?;
     let (mut answer, mut expected) = (Vec::new(), None);
@@ -99,11 +100,11 @@ fn datagrams_that_are_no_request_are_dropped_and_harm_nobody() -> Result<()> {
         datagram(1, 0, 2, b"get a\r\n"),
         datagram(1, 0, 0, b"get a\r\n"),
         datagram(1, 0xffff, 0xffff, b"get a\r\n"),
-        // Nobody knows what more of these would have been.
+        // The rest of these requests is unknown.
         datagram(1, 0, 1, b"get a"),
         datagram(1, 0, 1, b"set a 0 0 100\r\nhalf"),
         datagram(1, 0, 1, b"set a 0 0 1000000\r\nhalf"),
-        // These want no answer.
+        // These request no response.
         datagram(1, 0, 1, b"set b 0 0 1 noreply\r\nx\r\n"),
         datagram(1, 0, 1, b"quit\r\n"),
     ] {
@@ -138,10 +139,10 @@ fn an_answer_beyond_every_bound_is_refused() -> Result<()> {
     Ok(())
 }
 
-/// An address of this machine that is none of its loopback addresses; there may be none.
+/// Returns an address of this machine outside loopback, if there is one.
 fn outer_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
-    // Sends nothing: the system only says which way it would go.
+    // Sends nothing: the system only selects the local address of the route.
     socket.connect("192.0.2.1:9").ok()?;
     let ip = socket.local_addr().ok()?.ip();
     (!ip.is_loopback() && !ip.is_unspecified()).then_some(ip)
@@ -162,7 +163,7 @@ fn to_other_machines_an_answer_is_a_small_multiple_of_its_request() -> Result<()
     };
     let request = b"get k\r\n";
     let request_bytes = request.len() + 8;
-    // All but the value of an answer of one datagram.
+    // Everything but the value of a response of one datagram.
     let frame_bytes = 8 + b"VALUE k 0 100\r\n\r\nEND\r\n".len();
     for (args, factor) in [(&[][..], 16), (&["--udp-reply-factor=200"], 200)] {
         let (scene, socket) = start(args)?;
@@ -209,7 +210,7 @@ fn a_flood_of_datagrams_does_not_keep_connections_from_their_turn() -> Result<()
     Ok(())
 }
 
-/// One small datagram must not keep a worker busy for as long as its sender likes.
+/// A small datagram must not keep a worker busy for as long as its sender likes.
 #[test]
 fn what_takes_long_is_not_for_datagrams() -> Result<()> {
     let scene = Scene::start(&[])?;
@@ -271,20 +272,21 @@ fn ports_are_written_and_a_port_that_is_taken_ends_the_start() -> Result<()> {
     Ok(())
 }
 
-/// What a server has received so far, by a connection that is asked for nothing else.
+/// Returns the bytes that a server has received so far, over a connection used for nothing else.
 fn bytes_read(stream: &mut larder_testkit::Stream) -> Result<u64> {
     let stats = String::from_utf8(stream.ask(b"stats\r\n", b"END\r\n")?)?;
     let line = stats.lines().find_map(|line| line.strip_prefix("STAT bytes_read "));
     Ok(line.context("no statistic")?.parse()?)
 }
 
-/// The one sends an answer to the other, as it does to a request that names the other as its sender.
+/// One server sends a response to the other, as it does for a request with the other's address as
+/// its sender.
 #[test]
 fn two_servers_do_not_answer_each_other() -> Result<()> {
     let one = Scene::start(&["-t", "1"])?;
     one.set("k", b"get k\r\nflush_all\r\n")?;
     let address = free_address()?;
-    // Before the other server starts, its address is that of the sender.
+    // Before the other server starts, its address is the sender's.
     one.server.signal(Signal::STOP)?;
     let sender = UdpSocket::bind(address)?;
     let binary = |opcode: u8, key: &[u8]| {
@@ -320,7 +322,8 @@ fn two_servers_do_not_answer_each_other() -> Result<()> {
 
     let clients = [one.client()?, other.client()?];
     let version = b"VERSION 1.6.45\r\n";
-    // When this is answered, so have been those before it; then the other has got the answers.
+    // A response to this means that earlier requests have been answered; the other server then has
+    // the responses.
     assert_eq!(ask(&clients[0], 1, b"version\r\n")?, version);
     assert_eq!(ask(&clients[1], 1, b"version\r\n")?, version);
     let mut streams = [one.server.connect()?, other.server.connect()?];
@@ -337,7 +340,7 @@ fn two_servers_do_not_answer_each_other() -> Result<()> {
     for (stream, before) in streams.iter_mut().zip(before) {
         assert_eq!(bytes_read(stream)? - before, expected as u64);
     }
-    // Nor is the value in the answer taken for commands.
+    // Nor is the value in the response taken for commands.
     assert_eq!(ask(&clients[1], 3, b"get k\r\n")?, b"VALUE k 0 4\r\nkept\r\nEND\r\n");
     Ok(())
 }
@@ -355,7 +358,7 @@ fn from_what_is_no_command_a_datagram_is_dropped() -> Result<()> {
     }
     let answer = ask(&socket, 3, b"get a\r\nno command\r\nset a 0 0 1\r\nx\r\n")?;
     assert_eq!(answer, b"VALUE a 0 3\r\nabc\r\nEND\r\n");
-    // What is wrong with a command that there is is said.
+    // An error in a known command is reported.
     assert_eq!(ask(&socket, 4, b"get\r\n")?, b"CLIENT_ERROR bad command line format\r\n");
     assert_eq!(ask(&socket, 5, b"slabs\r\n")?, b"ERROR\r\n");
     Ok(())
@@ -368,7 +371,7 @@ fn a_datagram_wakes_one_worker() -> Result<()> {
     const DATAGRAMS: u64 = 200;
     for io in ["--io=epoll", "--io=auto"] {
         let scene = Scene::start(&["-t", &WORKERS.to_string(), io])?;
-        // When this is answered the workers have begun.
+        // A response to this means that the workers have started.
         scene.set("other", b"v")?;
         let client = scene.client()?;
         let before = scene.server.waits_of_threads("worker")?;
@@ -379,7 +382,8 @@ fn a_datagram_wakes_one_worker() -> Result<()> {
         }
         let waits = waits - before;
         println!("{io}: {waits} wake-ups for {DATAGRAMS} datagrams and {WORKERS} workers");
-        // Each is woken once at most; the rest is for what else there is to wait for, such as memory.
+        // Each datagram wakes at most one worker; the rest covers other reasons to wait, such as
+        // memory.
         ensure!(waits <= DATAGRAMS * 2, "{io}: {waits} wake-ups for {DATAGRAMS} datagrams");
     }
     Ok(())

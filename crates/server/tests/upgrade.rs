@@ -1,4 +1,4 @@
-//! Another process takes a server's place, at SIGUSR2, while clients go on.
+//! A successor process replaces a server at SIGUSR2 while clients continue.
 
 use std::fs;
 use std::io::Write;
@@ -25,7 +25,7 @@ fn binary() -> PathBuf {
     larderd(env!("CARGO_BIN_EXE_larderd"))
 }
 
-/// A file with the id of a process, which is killed when the test is over.
+/// A pid file; its process is killed at the end of the test.
 struct PidFile(PathBuf);
 
 impl PidFile {
@@ -38,13 +38,13 @@ impl PidFile {
 impl Drop for PidFile {
     fn drop(&mut self) {
         if let Ok(pid) = self.pid() {
-            // It has ended already, then.
+            // Fails if it has exited already.
             let _ = kill_process(pid, Signal::KILL);
         }
     }
 }
 
-/// A server at a path where another binary can be put, with a pid file.
+/// A server whose binary can be replaced, with a pid file.
 struct Scene {
     pid_file: PidFile,
     folder: TempDir,
@@ -72,12 +72,12 @@ impl Scene {
         self.folder.path().join(name)
     }
 
-    /// The process that the pid file names.
+    /// Returns the process in the pid file.
     fn pid(&self) -> Result<Pid> {
         self.pid_file.pid()
     }
 
-    /// Asks the process that serves for an upgrade, and waits until another does.
+    /// Tells the serving process to upgrade, and waits until another one serves.
     fn upgrade(&self) -> Result<Pid> {
         let (old, said) = (self.pid()?, self.said("has taken over"));
         kill_process(old, Signal::USR2)?;
@@ -91,7 +91,7 @@ impl Scene {
         self.first.log().matches(words).count()
     }
 
-    /// Waits until a process is gone, or has only to be taken note of.
+    /// Waits until a process is gone, or only has to be reaped.
     fn wait_for_end(&mut self, pid: Pid) -> Result<()> {
         let first = &mut self.first;
         let is_first = pid.as_raw_pid().unsigned_abs() == first.pid();
@@ -116,7 +116,7 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) -> Result<()> {
     Ok(())
 }
 
-/// What clients do that always come anew, until they are told to stop. Gives how often they came.
+/// Clients that reconnect until they are told to stop. Returns how often they connected.
 fn come_and_go(address: &Address, stop: &AtomicBool, number: usize) -> Result<usize> {
     let mut count = 0;
     while !stop.load(Relaxed) {
@@ -138,7 +138,7 @@ fn come_and_go(address: &Address, stop: &AtomicBool, number: usize) -> Result<us
     Ok(count)
 }
 
-/// Upgrades three times while clients come and go: nobody of them may notice.
+/// Upgrades three times while clients come and go: none of them may notice.
 fn upgrade_under_load(scene: &mut Scene) -> Result<()> {
     let (stop, address) = (AtomicBool::new(false), scene.first.address().clone());
     let visits = thread::scope(|scope| {
@@ -201,7 +201,7 @@ fn nobody_notices_three_upgrades_over_a_unix_socket() {
     let mut scene = Scene::start(at, &[]).unwrap();
     let before = fs::symlink_metadata(scene.path("socket")).unwrap().ino();
     upgrade_under_load(&mut scene).unwrap();
-    // Nobody has put another in its place, and nobody has removed it.
+    // The socket has been neither replaced nor removed.
     assert_eq!(fs::symlink_metadata(scene.path("socket")).unwrap().ino(), before);
 }
 
@@ -211,11 +211,11 @@ fn at_a_socket(folder: &Path) -> Result<Address> {
     Ok(Address::Unix(folder.join("socket")))
 }
 
-/// The inode of the memory that a process shares with its readers.
+/// Returns the inode of the memory that a process shares with its readers.
 fn memory_inode(pid: Pid) -> Result<u64> {
     for entry in fs::read_dir(format!("/proc/{}/fd", pid.as_raw_pid()))? {
         let path = entry?.path();
-        // It may have been closed meanwhile.
+        // The descriptor may have been closed meanwhile.
         let Ok(link) = fs::read_link(&path) else { continue };
         if link.display().to_string().starts_with("/memfd:larder") {
             return Ok(fs::metadata(&path)?.ino());
@@ -224,7 +224,8 @@ fn memory_inode(pid: Pid) -> Result<u64> {
     bail!("process {pid:?} has no memory for readers")
 }
 
-/// Reads items in the server's memory until it is stopped; none may be missing. Returns how many were read there.
+/// Reads items in the server's memory until it is stopped; none may be missing. Returns how many
+/// reads were local.
 fn read_on(client: &Client, stop: &AtomicBool) -> Result<u64> {
     let mut local = 0;
     while !stop.load(Relaxed) {
@@ -257,7 +258,7 @@ fn memory_that_others_read_is_handed_over_and_they_read_on() {
         upgraded.and(reader.join().unwrap_or_else(|_| bail!("the reader panicked")))
     });
     assert!(local.unwrap() > 1000, "{}", scene.first.log());
-    // The same memory, not a copy of it: nothing doubles.
+    // The same memory, not a copy: the usage does not double.
     assert_eq!(memory_inode(scene.pid().unwrap()).unwrap(), inode);
     assert_eq!(scene.said("goes on with a cache of"), 3, "{}", scene.first.log());
     let mut hit = None;
@@ -275,7 +276,7 @@ fn an_old_process_that_is_killed_leaves_the_memory_in_order() {
     let mut scene = Scene::start(at_a_socket, &READERS).unwrap();
     let mut before = scene.first.connect().unwrap();
     before.ask(b"set k 0 0 1\r\nx\r\n", b"STORED\r\n").unwrap();
-    // An upload is under way in the old process.
+    // An upload is in progress in the old process.
     before.write_all(b"set large 0 0 500000\r\n").unwrap();
     before.write_all(&vec![b'x'; 100_000]).unwrap();
     let old = scene.upgrade().unwrap();
@@ -285,7 +286,7 @@ fn an_old_process_that_is_killed_leaves_the_memory_in_order() {
     scene.wait_for_end(old).unwrap();
     after.ask(b"get k large\r\n", b"x\r\nEND\r\n").unwrap();
     after.ask(b"set large 0 0 1\r\ny\r\n", b"STORED\r\n").unwrap();
-    // All memory is used anew.
+    // All memory is overwritten.
     let value = "x".repeat(500_000);
     for number in 0..1000 {
         let set = format!("set fill{number} 0 0 500000\r\n{value}\r\n");
@@ -366,7 +367,7 @@ fn a_binary_that_does_not_start_leaves_everything_as_it_was() {
     fs::remove_file(scene.path("larderd")).unwrap();
     scene.first.signal(Signal::USR2).unwrap();
     wait_until("there is nothing to start", || scene.said("cannot start") == 2).unwrap();
-    // And then one that does.
+    // Then one that works.
     put(&scene.path("larderd"), &binary()).unwrap();
     let old = scene.upgrade().unwrap();
     assert_eq!(old, pid);
@@ -374,8 +375,9 @@ fn a_binary_that_does_not_start_leaves_everything_as_it_was() {
     scene.wait_for_end(old).unwrap();
 }
 
-/// Puts a program in another's place, as those do who install it. It is written by a process of its own: one that another
-/// thread is just starting here would still have it open for a moment, and what is written to cannot be run.
+/// Replaces a program, as an installer does. Another process writes it: a child that another thread
+/// is just starting here would keep the file open for a moment, and a file that is open for writing
+/// cannot be executed.
 fn put(path: &Path, program: &Path) -> Result<()> {
     let new = path.with_extension("new");
     ensure!(Command::new("cp").arg(program).arg(&new).status()?.success(), "cp fails");
@@ -383,7 +385,7 @@ fn put(path: &Path, program: &Path) -> Result<()> {
     Ok(fs::rename(new, path)?)
 }
 
-/// The same with a script.
+/// As [`put`], with a script.
 fn put_script(path: &Path, script: &str) -> Result<()> {
     let written = path.with_extension("script");
     fs::write(&written, script)?;
@@ -455,7 +457,7 @@ fn nothing_is_left_open_in_the_new_process() {
         let stats = stream.ask(b"stats\r\n", b"END\r\n").unwrap();
         String::from_utf8_lossy(&stats).contains("STAT curr_connections 1\r\n")
     };
-    // Asked again later: what is not counted any more is closed a moment after that.
+    // Polled: the descriptor is closed a moment after the connection is no longer counted.
     wait_until("the first connection is gone", || {
         is_alone() && {
             sleep(Duration::from_millis(100));
@@ -486,7 +488,7 @@ fn datagrams_are_answered_by_the_new_process_alone() {
         String::from_utf8_lossy(&answer[8..bytes]).into_owned()
     };
     assert_eq!(ask("set k 0 0 1\r\nx\r\n"), "STORED\r\n");
-    // The old process stays, and must not answer: it still has the item.
+    // The old process remains, and must not answer: it still has the item.
     let held = scene.first.connect().unwrap();
     let old = scene.upgrade().unwrap();
     // For a moment both answer.

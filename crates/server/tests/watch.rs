@@ -1,4 +1,4 @@
-//! Connections that are shown what happens, and those that are not quick enough to see it.
+//! `watch` connections, and those that read too slowly.
 
 mod scene;
 
@@ -15,7 +15,7 @@ fn start(transport: Transport, args: &[&str]) -> Result<ServerUnderTest> {
     ServerUnderTest::start(&larderd(env!("CARGO_BIN_EXE_larderd")), transport, args)
 }
 
-/// A connection that watches; it is shown everything that happens from now on.
+/// A watching connection; it is sent everything from now on.
 struct Watcher(BufReader<Stream>);
 
 impl Watcher {
@@ -31,7 +31,7 @@ impl Watcher {
         Ok(Self(reader))
     }
 
-    /// The next line with some words in it, without its stamp.
+    /// Returns the next line that contains `words`, without its stamp.
     fn line_with(&mut self, words: &str) -> Result<String> {
         loop {
             let line = self.line()?;
@@ -41,7 +41,7 @@ impl Watcher {
         }
     }
 
-    /// The next line without its stamp, whose number must be above the last.
+    /// Returns the next line without its stamp; its number must be above the last one.
     fn line(&mut self) -> Result<String> {
         let mut line = String::new();
         self.0.read_line(&mut line)?;
@@ -98,7 +98,7 @@ fn gets_sets_and_deletes_are_shown_with_the_connection_they_came_from() -> Resul
     expect(&["type=item_store key=a status=stored cmd=set ttl=100 clsid=1 cfd=# size=3"])?;
     client.ask(b"get a\r\n", b"END\r\n")?;
     expect(&["type=item_get key=a status=found clsid=1 cfd=# size=3"])?;
-    // A value that comes in two pieces.
+    // A value that arrives in two pieces.
     client.write_all(b"append a 0 0 2\r\n")?;
     sleep(Duration::from_millis(20));
     client.ask(b"de\r\n", b"STORED\r\n")?;
@@ -120,7 +120,7 @@ fn gets_sets_and_deletes_are_shown_with_the_connection_they_came_from() -> Resul
     Ok(())
 }
 
-/// As CVE-2013-0179 and its like: whoever logs a key must know how long it is.
+/// As in CVE-2013-0179 and similar: a log must account for the length of a key.
 #[test]
 fn the_longest_key_becomes_750_bytes() -> Result<()> {
     let server = start(Transport::Unix, &[])?;
@@ -144,14 +144,15 @@ fn connections_come_and_go_for_a_reason() -> Result<()> {
         let Stream::Tcp(socket) = &client else { unreachable!("the server is on TCP") };
         let peer = format!("rip=127.0.0.1 rport={} transport=tcp", socket.local_addr()?.port());
         client.write_all(words)?;
-        // The connection by which it was found out that the server is there may still be shown.
+        // The connection that checked whether the server runs may still be shown.
         let new = watcher.line_with(&peer)?;
         let (shown, id) = new.split_once(" cfd=").context("a connection")?;
         assert_eq!(shown, format!("type=conn_new {peer}"));
         let close = watcher.line_with(&peer)?;
         assert_eq!(close, format!("type=conn_close {peer} reason={reason} cfd={id}"));
     }
-    // One that goes away without a word is gone as wished, and the watcher has not been idle.
+    // A connection that disconnects without `quit` is closed normally, and the watcher has not been
+    // idle.
     drop(server.connect()?);
     assert!(watcher.line()?.starts_with("type=conn_new "));
     assert!(watcher.line()?.contains(" reason=normal "));
@@ -188,7 +189,7 @@ fn a_watcher_that_does_not_read_misses_lines_and_holds_up_nobody() -> Result<()>
     scene.has_grown_at_most(16 << 20)?;
     wait_for(&mut client, "log_watchers", 1)?;
     ensure!(stat(&mut client, "log_watcher_skipped")? > 0, "nothing was skipped");
-    // What could be kept comes, then how much could not, then lines again.
+    // The lines that fit arrive, then the number of dropped ones, then lines again.
     let mut count = 0;
     while !watcher.line()?.starts_with("skipped=") {
         count += 1;

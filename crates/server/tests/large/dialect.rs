@@ -1,4 +1,4 @@
-//! What is asked for and answered, in three dialects.
+//! Requests and responses in three dialects.
 
 use anyhow::{Result, bail, ensure};
 
@@ -80,7 +80,7 @@ impl Dialect {
         }
     }
 
-    /// Asks for an answer behind all that is quiet.
+    /// Appends a request whose response ends those of quiet requests.
     pub(super) fn write_end(self, out: &mut Vec<u8>) {
         match self {
             Self::Text | Self::Meta => out.extend_from_slice(b"mn\r\n"),
@@ -93,7 +93,7 @@ impl Dialect {
             Self::Text | Self::Meta => loop {
                 match &*ear.line()? {
                     "MN" => return Ok(()),
-                    // What is quiet still tells of what it did not do.
+                    // Quiet requests still report failures.
                     "NS" if matches!(self, Self::Meta) => {}
                     line => bail!("{line}"),
                 }
@@ -110,7 +110,7 @@ impl Dialect {
         if let Self::Binary = self {
             return binary_answer(ear, request);
         }
-        // Of a quiet append before that found nothing.
+        // The failure of an earlier quiet append that found no item.
         let line = loop {
             let line = ear.line()?;
             if !(matches!(self, Self::Meta) && line == "NS") {
@@ -148,7 +148,7 @@ fn packet(out: &mut Vec<u8>, opcode: u8, extras: &[u8], key: &str, value_bytes: 
     out.extend_from_slice(key.as_bytes());
 }
 
-/// The next packet that does not say that a quiet append found nothing.
+/// Returns the next packet that is not the failure of a quiet append that found no item.
 fn binary_packet(ear: &mut Ear<'_>) -> Result<(Vec<u8>, Vec<u8>)> {
     loop {
         let header = ear.take(HEADER_BYTES)?;

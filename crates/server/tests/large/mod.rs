@@ -1,4 +1,5 @@
-//! A client with keys of its own, who stores and reads large values in all dialects and knows what it must find.
+//! A client with keys of its own that stores and reads large values in all dialects and knows the
+//! expected values.
 
 mod dialect;
 
@@ -13,7 +14,7 @@ use dialect::{Answer, Dialect};
 
 use crate::peers::{Death, Peer, Site};
 
-/// Numbers that look random and are told by a seed.
+/// Pseudo-random numbers from a seed.
 #[derive(Debug)]
 pub(crate) struct Dice(u64);
 
@@ -22,25 +23,25 @@ impl Dice {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
-    /// A number below another.
+    /// Returns a number below `end`.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % end
     }
 
-    /// One of some things.
+    /// Returns one of the things.
     pub(crate) fn one_of<T: Copy>(&mut self, things: &[T]) -> T {
         things[self.below(things.len())]
     }
 
-    /// Is it one of so many times?
+    /// True with a probability of 1 in `times`.
     fn once_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }
 }
 
-/// Bytes without order, of which all values are parts.
+/// Random bytes; all values are parts of them.
 static NOISE: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let mut dice = Dice::new(1);
     (0..NOISE_STARTS + VALUE_BYTES_MAX).map(|_| dice.below(256) as u8).collect()
@@ -49,18 +50,18 @@ static NOISE: LazyLock<Vec<u8>> = LazyLock::new(|| {
 const NOISE_STARTS: usize = 100_000;
 const VALUE_BYTES_MAX: usize = 1_000_000;
 
-/// A value of this length: another one for each of the first hundred thousand numbers.
+/// Returns a value of this length, a different one for each of the first hundred thousand numbers.
 pub(crate) fn value(number: usize, bytes: usize) -> &'static [u8] {
     &NOISE[number % NOISE_STARTS..][..bytes]
 }
 
-/// Keys of each guest.
+/// Number of keys of each client.
 pub(crate) const KEYS: usize = 12;
 
-/// The longest value that a guest makes.
+/// Maximum length of a client's values in bytes.
 const LENGTH_MAX: usize = 900_000;
 
-/// Lengths at which something changes: the longest value in one piece, pieces, segments, buffers.
+/// Lengths around limits: the longest contiguous value, pieces, segments, buffers.
 const EDGES: [usize; 8] = [
     16 << 10,
     (32 << 10) - 16,
@@ -72,7 +73,7 @@ const EDGES: [usize; 8] = [
     512 << 10,
 ];
 
-/// Parts of the noise, one behind the other: where each begins, and how long it is.
+/// Consecutive parts of the noise: start and length of each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Text(Vec<(usize, usize)>);
 
@@ -91,7 +92,7 @@ impl Text {
     }
 }
 
-/// How a value is stored.
+/// The mode of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     Set,
@@ -99,7 +100,7 @@ enum Mode {
     Prepend,
 }
 
-/// What is asked for.
+/// A request.
 #[derive(Clone, Debug)]
 enum Request {
     Store { key: String, mode: Mode, part: (usize, usize), is_quiet: bool },
@@ -109,7 +110,7 @@ enum Request {
 pub(crate) struct Guest {
     number: u64,
     dice: Dice,
-    /// What may be found under a key: one of these, or nothing.
+    /// The possible values of each key; a miss is always possible.
     known: HashMap<String, Vec<Text>>,
     hits: u64,
 }
@@ -119,7 +120,7 @@ impl Guest {
         Self { number, dice, known: HashMap::new(), hits: 0 }
     }
 
-    /// Connects again and again; says how many values were found.
+    /// Connects repeatedly; returns how many values were found.
     pub(crate) fn stay(mut self, site: &Site, until: Instant) -> Result<u64> {
         while Instant::now() < until {
             let mut peer = site.connect()?;
@@ -127,7 +128,7 @@ impl Guest {
                 Peer::Plain(_) => {
                     self.dice.one_of(&[Dialect::Text, Dialect::Meta, Dialect::Binary])
                 }
-                // By the end of its handshake it has said something in text.
+                // By the end of its handshake it has sent a command in the text protocol.
                 Peer::Tls(_) => self.dice.one_of(&[Dialect::Text, Dialect::Meta]),
             };
             for _ in 0..self.dice.below(20) {
@@ -143,7 +144,7 @@ impl Guest {
         Ok(self.hits)
     }
 
-    /// Goes away, perhaps in the middle of a value or of an answer.
+    /// Disconnects, possibly in the middle of a value or of a response.
     fn leave(&mut self, mut peer: Peer, dialect: Dialect) -> Result<()> {
         let request = match self.dice.below(3) {
             0 => return Ok(()),
@@ -192,7 +193,8 @@ impl Guest {
         Request::Fetch { key: self.key() }
     }
 
-    /// Some requests. Who cannot read while it sends does not do both.
+    /// Returns some requests. A client that cannot read while it sends does not mix stores and
+    /// fetches.
     fn requests(&mut self, peer: &Peer) -> Vec<Request> {
         let can_mix = matches!(peer, Peer::Plain(_));
         let (count, kind) = (1 + self.dice.below(10), self.dice.below(3));
@@ -203,7 +205,7 @@ impl Guest {
                 0 | 1 => true,
                 _ => false,
             };
-            // What follows depends on what it comes to.
+            // Later requests depend on the result.
             let request = if stores { self.store() } else { self.fetch() };
             if let Request::Store { key, mode, .. } = &request
                 && *mode != Mode::Set
@@ -244,7 +246,7 @@ impl Guest {
         }
     }
 
-    /// Where what is sent is cut.
+    /// Returns the positions at which the sent bytes are divided.
     fn cuts(&mut self, bytes: usize) -> Vec<usize> {
         let count = self.dice.one_of(&[0, 0, 1, 3, 8]);
         let mut cuts: Vec<usize> = (0..count)
@@ -298,7 +300,7 @@ impl Guest {
             Mode::Append => longer.iter_mut().for_each(|text| text.0.push(*part)),
             Mode::Prepend => longer.iter_mut().for_each(|text| text.0.insert(0, *part)),
         }
-        // A set that fails takes away what there was.
+        // A failed set removes the old item.
         if *is_quiet && *mode != Mode::Set {
             longer.append(known);
         }
@@ -327,7 +329,7 @@ fn send_in_parts(
     Ok(())
 }
 
-/// Takes what is said in order, a part at a time.
+/// Reads responses in order, a part at a time.
 struct Ear<'a> {
     peer: &'a mut Peer,
     heard: Vec<u8>,
@@ -356,7 +358,7 @@ impl Ear<'_> {
         Ok(self.heard[self.used - bytes..self.used].to_vec())
     }
 
-    /// A line without its end.
+    /// Reads a line without its end.
     fn line(&mut self) -> Result<String> {
         loop {
             let rest = &self.heard[self.used..];

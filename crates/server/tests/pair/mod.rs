@@ -1,4 +1,4 @@
-//! larderd and Debian's memcached, who are asked the same.
+//! larderd and Debian's memcached, which receive the same commands.
 
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -9,33 +9,33 @@ use anyhow::{Context, Result, anyhow, bail};
 use larder_testkit::server::{larderd, memcached};
 use larder_testkit::{ServerUnderTest, Transport, transcript::Split};
 
-/// After so long a command has been answered.
+/// A command has been answered after this time.
 const ANSWERED: Duration = Duration::from_millis(2);
 
-/// Numbers that look random and are told by a seed.
+/// Pseudo-random numbers from a seed.
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// A number below another.
+    /// Returns a number below `end`.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % end
     }
 
-    /// One of some things.
+    /// Returns one of the things.
     pub(crate) fn one_of<T: Copy>(&mut self, things: &[T]) -> T {
         things[self.below(things.len())]
     }
 }
 
-/// How conversations are held.
+/// The protocol of a conversation.
 pub(crate) struct Dialect {
-    /// What empties the server, and the end of its answer.
+    /// The request that empties the server, and the end of its response.
     pub(crate) begin: (&'static [u8], &'static [u8]),
-    /// What makes the server close.
+    /// The request that makes the server close.
     pub(crate) end: &'static [u8],
-    /// The parts of an answer without what may differ.
+    /// Returns the parts of a response that must be equal.
     pub(crate) comparable: fn(&[u8]) -> Result<Vec<String>>,
 }
 
@@ -50,7 +50,7 @@ impl Pair {
     /// Starts both.
     pub(crate) fn start(dialect: Dialect) -> Result<Self> {
         let start = |binary: PathBuf| {
-            // Without its background threads memcached does the same every time.
+            // Without its background threads memcached is deterministic.
             let args = ["-o", "no_lru_maintainer,no_lru_crawler"];
             ServerUnderTest::start(&binary, Transport::Unix, &args)
         };
@@ -61,7 +61,7 @@ impl Pair {
         })
     }
 
-    /// Holds so many conversations with both, and compares.
+    /// Holds this many conversations with both servers, and compares the results.
     pub(crate) fn compare(
         &self,
         conversations: u64,
@@ -87,7 +87,7 @@ impl Pair {
         Ok(())
     }
 
-    /// The first answers in which they differ.
+    /// Returns the first responses that differ.
     fn difference(&self, commands: &[Vec<u8>], seed: u64) -> Result<Option<(String, String)>> {
         const PAUSE: Duration = Duration::from_micros(20);
         let bytes = commands.concat().len() + self.dialect.end.len();
@@ -95,8 +95,8 @@ impl Pair {
         let ours = self.answers(&self.larderd, commands, &pieces(seed), PAUSE)?;
         let mut theirs = self.answers(&self.memcached, commands, &pieces(!seed), PAUSE)?;
         if ours != theirs {
-            // memcached may answer otherwise while answers of before are unsent: it then makes a new item of a number
-            // that it would have changed where it is, without its marks.
+            // memcached may answer differently while earlier responses are unsent: it then creates
+            // a new item for a number that it would have changed in place, without its metadata.
             let ends = commands.iter().map(Vec::len).chain([self.dialect.end.len()]);
             theirs =
                 self.answers(&self.memcached, commands, &ends.collect::<Vec<_>>(), ANSWERED)?;
@@ -112,8 +112,8 @@ impl Pair {
             .find(|(ours, theirs)| ours != theirs))
     }
 
-    /// What a server answers to commands that come in pieces, on a connection of its own and with nothing
-    /// stored.
+    /// Returns a server's responses to commands that are sent in pieces, on a new connection and to
+    /// an empty cache.
     fn answers(
         &self,
         server: &ServerUnderTest,
@@ -144,7 +144,7 @@ impl Pair {
         (self.dialect.comparable)(&answer)
     }
 
-    /// Leaves out of a conversation what the difference does not need.
+    /// Removes commands that the difference does not need.
     fn shrink(&self, mut commands: Vec<Vec<u8>>, seed: u64) -> Result<Vec<Vec<u8>>> {
         let mut part = commands.len() / 2;
         while part > 0 {

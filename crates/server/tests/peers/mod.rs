@@ -1,4 +1,4 @@
-//! Servers with each loop and on each kind of socket, and peers that leave them in all ways there are.
+//! Servers with each poller and on each kind of socket, and peers that disconnect in all ways.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr};
@@ -23,19 +23,19 @@ pub(crate) enum Route {
     Tls,
 }
 
-/// How it goes.
+/// How it disconnects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Death {
-    /// At once; what is on its way to it comes back.
+    /// With a reset; bytes in transit are returned.
     Reset,
-    /// As a program does that ends.
+    /// Like a program that exits.
     Close,
-    /// It sends no more, and still listens.
+    /// It sends no more, but still reads.
     HalfClose,
 }
 
 impl Route {
-    /// The ways there are: a unix socket knows of no resets.
+    /// Returns the possible ways: a unix socket has no resets.
     pub(crate) fn deaths(self) -> &'static [Death] {
         match self {
             Self::Unix => &[Death::Close, Death::HalfClose],
@@ -44,7 +44,7 @@ impl Route {
     }
 }
 
-/// A server to which peers come on one route.
+/// A server whose peers connect by one route.
 pub(crate) struct Site {
     pub(crate) scene: Scene,
     tls: Option<Tls>,
@@ -53,12 +53,13 @@ pub(crate) struct Site {
 struct Tls {
     address: SocketAddr,
     config: Arc<ClientConfig>,
-    /// The server may read them again.
+    /// Kept because the server may read them again.
     _files: Files,
 }
 
 impl Site {
-    /// Starts larderd with this loop. `None`, and a word about it, where the machine does not allow a ring.
+    /// Starts larderd with this poller. Returns `None`, and prints a note, if the machine does not
+    /// allow a ring.
     pub(crate) fn start(route: Route, io: &str, args: &[&str]) -> Result<Option<Self>> {
         if io == "uring" && !is_ring_allowed()? {
             eprintln!("skipped: {route:?} with io_uring, which this machine does not allow");
@@ -74,7 +75,7 @@ impl Site {
         Ok(Some(Self { scene: Scene::start_on(transport, &args)?, tls: None }))
     }
 
-    /// The bystander, and whoever looks at statistics, speak without TLS.
+    /// The bystander and the statistics connection do not use TLS.
     fn encrypted(args: &[&str]) -> Result<Self> {
         let plain = free_address()?;
         let listen = format!("notls:{plain}");
@@ -82,7 +83,7 @@ impl Site {
         let config = Arc::new(encrypted.config());
         let Encrypted { files, server, address } = encrypted;
         let deadline = Instant::now() + Duration::from_secs(10);
-        // It listens there a moment later than where it was waited for.
+        // This port opens a moment after the one that was waited for.
         while Stream::connect(&Address::Tcp(plain)).is_err() && Instant::now() < deadline {
             sleep(Duration::from_millis(1));
         }
@@ -90,7 +91,7 @@ impl Site {
         Ok(Self { scene, tls: Some(Tls { address, config, _files: files }) })
     }
 
-    /// Where peers connect.
+    /// Returns the address for peers.
     pub(crate) fn address(&self) -> Address {
         match &self.tls {
             None => self.scene.server.address().clone(),
@@ -98,7 +99,7 @@ impl Site {
         }
     }
 
-    /// A peer; with TLS, when its handshake is done.
+    /// Connects a peer; with TLS, returns after the handshake.
     pub(crate) fn connect(&self) -> Result<Peer> {
         Ok(match &self.tls {
             None => Peer::Plain(self.scene.connect()?),
@@ -106,7 +107,7 @@ impl Site {
         })
     }
 
-    /// A client that looks on, from when the bystander has been served.
+    /// Connects an observing client after the bystander has been served.
     pub(crate) fn control(&self) -> Result<Stream> {
         let mut control = self.scene.connect()?;
         while control.ask(b"get bystander\r\n", b"END\r\n")? == b"END\r\n" {
@@ -115,7 +116,7 @@ impl Site {
         Ok(control)
     }
 
-    /// What a peer sends to begin a handshake.
+    /// Returns the first bytes of a handshake.
     pub(crate) fn hello(&self) -> Result<Vec<u8>> {
         let config = Arc::clone(&self.tls.as_ref().context("there is no TLS")?.config);
         let mut client = ClientConnection::new(config, "localhost".try_into()?)?;
@@ -146,7 +147,7 @@ pub(crate) enum Peer {
 }
 
 impl Peer {
-    /// Sends, unless the server has had enough of it.
+    /// Sends, unless the server has closed the connection.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<()> {
         match self {
             Self::Plain(stream) => stream.write_all(bytes)?,
@@ -158,7 +159,7 @@ impl Peer {
         Ok(())
     }
 
-    /// Goes away. Who still listens is given back.
+    /// Disconnects. Returns the peer if it can still read.
     pub(crate) fn die(mut self, death: Death) -> Result<Option<Self>> {
         match death {
             Death::Reset => {
@@ -167,7 +168,7 @@ impl Peer {
             }
             Death::Close => Ok(None),
             Death::HalfClose => {
-                // Where the server was first there is nothing left to close.
+                // Fails if the server has closed first.
                 let _ = self.half_close();
                 Ok(Some(self))
             }

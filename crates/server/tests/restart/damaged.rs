@@ -1,4 +1,5 @@
-//! A memory file with a damaged word: the server begins with an empty cache and logs which field is damaged.
+//! A memory file with a damaged word: the server begins with an empty cache and logs which field is
+//! damaged.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -8,7 +9,7 @@ use larder_testkit::server::Signal;
 
 use super::{Place, get, set};
 
-/// Where words are, by docs/region-format.md, what is written there, and what the log names.
+/// Offset of a word by docs/region-format.md, the damaged contents, and the name in the log.
 const DAMAGES: [(u64, u64, &str); 4] = [
     (400, 0, "number of groups"),
     (400, 1 << 40, "number of groups"),

@@ -1,4 +1,4 @@
-//! How long a cache of a gigabyte takes to be there again: `make bench-restart`.
+//! How long a cache of one gigabyte takes to restart: `make restart`.
 
 use std::fmt::Write as _;
 use std::thread;
@@ -85,7 +85,8 @@ fn fill(address: &Address, filler: u64) -> Result<()> {
     Ok(())
 }
 
-/// Starts a server and asks as soon as there is somebody to ask, for how long that takes.
+/// Starts a server and sends a request as soon as it accepts connections. Returns how long that
+/// takes.
 fn start_until_a_hit(place: &Place) -> Result<(Duration, ServerUnderTest)> {
     let began = Instant::now();
     let socket = place.0.path().join("socket");
@@ -97,7 +98,7 @@ fn start_until_a_hit(place: &Place) -> Result<(Duration, ServerUnderTest)> {
     Ok((began.elapsed(), server))
 }
 
-/// How many of the items are there, each with its own value.
+/// Returns how many of the items are present, each with its own value.
 fn kept(stream: &mut Stream) -> Result<u64> {
     const BATCH: u64 = 100;
     let mut kept = 0;

@@ -1,5 +1,5 @@
-//! Servers that are killed while several connections keep them busy: nothing that was answered is lost, and nothing is
-//! there that nobody has stored.
+//! Servers that are killed under load from several connections: no acknowledged change is lost, and
+//! no value appears that was not stored.
 
 use std::io::ErrorKind;
 use std::thread;
@@ -54,21 +54,21 @@ fn a_server_that_is_killed_at_work_loses_nothing_that_it_answered() -> Result<()
     Ok(())
 }
 
-/// What a connection knows of a key that it alone changes.
+/// The state of a key that only one connection changes.
 #[derive(Clone, Copy, Default)]
 struct Known {
-    /// The version that was stored, 0 for none, as it was answered last.
+    /// The last acknowledged version; 0 without an item.
     answered: u64,
-    /// The same, if the change that was not answered has happened.
+    /// The version if the unacknowledged change was executed.
     asked: Option<u64>,
 }
 
 struct Client {
     number: usize,
     keys: Vec<Known>,
-    /// How often it has counted.
+    /// The number of increments.
     count: Known,
-    /// How many words it has appended.
+    /// The number of appended words.
     words: Known,
     version: u64,
     changes: u64,
@@ -101,7 +101,7 @@ impl Client {
         format!("key_{}_{place}", self.number)
     }
 
-    /// Changes its keys, and some that are everybody's, until the server is gone.
+    /// Changes its own keys, and some shared ones, until the server is gone.
     fn work_until_it_ends(&mut self, address: &Address) -> Result<()> {
         self.changes = 0;
         let mut stream = Stream::connect(address)?;
@@ -111,7 +111,7 @@ impl Client {
         Ok(())
     }
 
-    /// False where the server has gone.
+    /// Returns false if the server is gone.
     fn change(&mut self, stream: &mut Stream) -> Result<bool> {
         let place = self.draw(KEYS);
         match self.draw(16) {
@@ -166,7 +166,8 @@ impl Client {
         }
     }
 
-    /// Compares what is there with what is known, and learns which of the changes happened that were not answered.
+    /// Compares the cache with the known state, and finds out which unacknowledged changes were
+    /// executed.
     fn check(&mut self, stream: &mut Stream) -> Result<()> {
         for place in 0..KEYS {
             let key = self.key(place);
@@ -191,7 +192,7 @@ impl Client {
             let key = format!("shared_{shared}");
             version_of(&key, get(stream, &key)?)?;
         }
-        // Its group can be locked.
+        // Its group may have been left locked.
         set(stream, &format!("own_{}", self.number), 0, b"1")
     }
 }
@@ -213,12 +214,12 @@ fn learn(key: &str, known: Known, found: u64) -> Result<Known> {
     Ok(Known { answered: found, asked: None })
 }
 
-/// Was the request answered as it should be? False where nobody is there any more.
+/// Returns true if the request got the expected response, false if the server is gone.
 fn answered(stream: &mut Stream, request: &[u8], end: &str) -> Result<bool> {
     let Err(error) = stream.ask(request, end.as_bytes()) else { return Ok(true) };
     let words = error.to_string();
     if let Some((_, got)) = words.split_once(", got ") {
-        // It has ended in the middle of an answer, which then was the right one so far.
+        // The server exited in the middle of a response; the part so far must be correct.
         let got = got.trim_matches('"');
         ensure!(end == "END\r\n" || end.escape_debug().to_string().starts_with(got), "{words}");
         return Ok(false);
@@ -232,7 +233,7 @@ fn store(key: &str, value: &[u8]) -> Vec<u8> {
     [format!("set {key} 0 0 {}\r\n", value.len()).as_bytes(), value, b"\r\n"].concat()
 }
 
-/// A value that says whose it is: mostly some hundred bytes, sometimes in pieces.
+/// Returns a value that names its key: mostly some hundred bytes, sometimes in pieces.
 pub(crate) fn value(key: &str, version: u64) -> Vec<u8> {
     let mut random = version;
     for byte in key.bytes() {
@@ -248,10 +249,10 @@ pub(crate) fn value(key: &str, version: u64) -> Vec<u8> {
     value
 }
 
-/// The version of a value, 0 where there is none.
+/// Returns the version of a value; 0 without an item.
 ///
 /// # Errors
-/// It is not what was stored for this key.
+/// The value was not stored for this key.
 pub(crate) fn version_of(key: &str, found: Option<Vec<u8>>) -> Result<u64> {
     let Some(found) = found else { return Ok(0) };
     let digits = found.iter().take_while(|byte| byte.is_ascii_digit()).count();

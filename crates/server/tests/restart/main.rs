@@ -1,4 +1,4 @@
-//! A cache in a file (`-e`): what becomes of it when its server ends, in whatever way, and another one starts.
+//! A cache in a file (`-e`): how its server ends, and how another one starts with it.
 
 mod damaged;
 mod large;
@@ -21,7 +21,7 @@ fn binary() -> PathBuf {
     larderd(env!("CARGO_BIN_EXE_larderd"))
 }
 
-/// A folder with a memory file in it.
+/// A directory with a memory file.
 struct Place(TempDir);
 
 impl Place {
@@ -39,12 +39,12 @@ impl Place {
         let args = [&["-e", path.to_str().context("a path in UTF-8")?], args].concat();
         let server = ServerUnderTest::start(&binary(), Transport::Unix, &args)?;
         let mut stream = server.connect()?;
-        // It listens before it has a cache.
+        // The server listens before it has opened the cache.
         stream.ask(b"version\r\n", b"\r\n")?;
         Ok((server, stream))
     }
 
-    /// The same where the server is expected to refuse: its exit code, and what it says.
+    /// Starts a server that is expected to fail; returns its exit code and its message.
     fn refused(&self, args: &[&str]) -> Result<(Option<i32>, String)> {
         let socket = self.0.path().join("refused");
         let mut larderd = command(&binary());
@@ -152,12 +152,12 @@ fn time_goes_on_while_there_is_no_server() -> Result<()> {
     let left: u64 = answer.trim().split(&['t', ' '][..]).nth(2).context("t")?.parse()?;
     let lived = stored.elapsed().as_secs();
     assert!((99 - lived..=101 - lived).contains(&left), "{answer} after {lived} s");
-    // The time of the last use is kept in units of eight seconds.
+    // The last use is stored in units of eight seconds.
     let idle: u64 = answer.trim().rsplit(" l").next().context("l")?.parse()?;
     assert!(idle.abs_diff(lived) <= 8, "{answer} after {lived} s");
     let unix_secs = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs();
     assert!(number(&mut stream, "time")?.abs_diff(unix_secs) <= 2);
-    // An absolute exptime is one, whoever counts the seconds.
+    // An absolute exptime does not depend on a server's clock.
     set(&mut stream, "absolute", u32::try_from(unix_secs + 60)?, b"4")?;
     let answer = String::from_utf8(stream.ask(b"mg absolute t\r\n", b"\r\n")?)?;
     let left: u64 = answer.trim().trim_start_matches("HD t").parse()?;
@@ -345,7 +345,8 @@ fn the_file_is_its_users_alone() -> Result<()> {
     assert!(words.contains("may not") && words.contains("user 0"), "{words}");
     fs::remove_file(place.path())?;
 
-    // What root may not write to, its server may not either: the socket is in the folder that is everybody's.
+    // A file that root may not write to must stay unwritable for its server, too: the socket is in
+    // a directory that all users may write to.
     let socket = place.0.path().join("socket");
     let path = place.path();
     let args = ["-u", "nobody", "-e", path.to_str().context("UTF-8")?];

@@ -1,17 +1,17 @@
-//! What a backend is expected to reply, and random requests to it.
+//! The expected replies of a backend, and random requests to it.
 
 use std::collections::HashMap;
 
 use anyhow::{Result, bail, ensure};
 use larder_testkit::mcrouter::{Reply, Request};
 
-/// The highest token that gives no right to bring an item.
+/// The highest token that does not permit a store.
 pub(crate) const HOT_MISS: u64 = 1;
 
 const KEYS: usize = 12;
 const BATCH_MAX: usize = 60;
 
-/// A store of a short value.
+/// Returns a store of a short value.
 pub(crate) fn store(word: &'static str, key: &str, token: Option<u64>, value: &[u8]) -> Request {
     Request::Store { word, key: key.into(), token, flags: 0, exptime: 0, value: value.into() }
 }
@@ -20,22 +20,22 @@ pub(crate) fn store(word: &'static str, key: &str, token: Option<u64>, value: &[
 struct Item {
     flags: u64,
     value: Vec<u8>,
-    /// The token, if it was told since the last change.
+    /// The token, if a reply has contained it since the last change.
     cas: Option<u64>,
 }
 
-/// A model of a backend, which judges its replies.
+/// A model of a backend, which checks its replies.
 #[derive(Debug, Default)]
 pub(crate) struct Backend {
     items: HashMap<String, Item>,
-    /// Tokens of items, right or no longer.
+    /// The last known tokens of items, valid or not.
     tokens: HashMap<String, u64>,
-    /// The leases that are out.
+    /// The outstanding leases.
     leases: HashMap<String, u64>,
 }
 
 impl Backend {
-    /// Judges a reply and notes what the request has done.
+    /// Checks a reply and records the effect of the request.
     pub(crate) fn check(&mut self, request: &Request, reply: &Reply) -> Result<()> {
         match request {
             Request::Get { key, with_cas, touch } => {
@@ -128,7 +128,7 @@ impl Backend {
             }
             ("cas", Some(_)) => ("EXISTS", Vec::new()),
             ("lease-set", _) => {
-                // An item that was stored meanwhile is newer. The lease is over in either case.
+                // An item stored in the meantime is newer. The lease is over in either case.
                 let has_lease = token.is_some() && self.leases.get(key) == token.as_ref();
                 if has_lease {
                     self.leases.remove(key);
@@ -144,7 +144,7 @@ impl Backend {
             let flags = if extended {
                 item.map_or(0, |item| item.flags)
             } else {
-                // A backend keeps 32 bits of them.
+                // A backend stores 32 bits of them.
                 *flags & u64::from(u32::MAX)
             };
             let is_over = !extended && *exptime < 0;
@@ -168,7 +168,7 @@ impl Backend {
         };
         ensure!(*reply == Reply::Number(counted), "expected {counted}");
         let width = item.value.len();
-        // It does not get shorter.
+        // The value does not get shorter.
         item.value = format!("{counted:<width$}").into_bytes();
         item.cas = None;
         Ok(())
@@ -180,11 +180,11 @@ fn expect(word: &str, reply: &Reply) -> Result<()> {
     Ok(())
 }
 
-/// Random requests, told by a seed.
+/// Random requests from a seed.
 pub(crate) struct Conversation(u64);
 
 impl Conversation {
-    /// The conversation of a seed.
+    /// Creates the conversation of a seed.
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -199,7 +199,7 @@ impl Conversation {
         of[self.below(of.len())].clone()
     }
 
-    /// What is sent at once. Tokens are those that the backend has told until now.
+    /// Returns requests to send at once. Tokens are those that the backend has sent so far.
     pub(crate) fn requests(&mut self, backend: &Backend) -> Vec<Request> {
         let count = 1 + self.below(BATCH_MAX);
         (0..count).map(|_| self.request(backend)).collect()
@@ -207,7 +207,7 @@ impl Conversation {
 
     fn request(&mut self, backend: &Backend) -> Request {
         let number = self.below(KEYS);
-        // The routing prefix is gone, the stop of the hash stays.
+        // The routing prefix is removed, the hash stop remains.
         let key = match number {
             0 => "k".repeat(250),
             1 => "user:17|#|name".into(),

@@ -1,5 +1,5 @@
-//! What stands between applications and larderd: mcrouter's grammar to the letter, and the habits of memcached's
-//! own proxy.
+//! Proxies between applications and larderd: mcrouter's exact grammar, and the behaviour of
+//! memcached's own proxy.
 
 mod backend;
 
@@ -20,7 +20,7 @@ fn start(transport: Transport, args: &[&str]) -> Result<ServerUnderTest> {
     ServerUnderTest::start(&larderd(env!("CARGO_BIN_EXE_larderd")), transport, args)
 }
 
-/// Sends requests at once, in random pieces, and hands the replies on in their order.
+/// Sends requests at once, in random pieces, and passes the replies on in order.
 fn exchange(
     stream: &mut Stream,
     requests: &[Request],
@@ -74,7 +74,7 @@ fn every_pipeline_that_mcrouter_can_send_is_answered_as_it_expects() -> Result<(
             })
             .with_context(|| format!("conversation {seed}, batch {batch}"))?;
         }
-        // The next one finds nothing of this one.
+        // The next conversation finds no item of this one.
         exchange(&mut stream, &[Request::Flush { delay: None }], 0, |_, _| Ok(()))?;
     }
     Ok(())

@@ -1,4 +1,5 @@
-//! A larderd with a bystander: a well-behaved client that keeps asking while others misbehave.
+//! A larderd with a bystander: a well-behaved client that sends requests while other clients
+//! misbehave.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use larder_testkit::server::{Signal, larderd};
 use larder_testkit::{Address, ServerUnderTest, Stream, Transport};
 
-/// A server in trouble.
+/// A server under test and its bystander.
 pub(crate) struct Scene {
     pub(crate) server: ServerUnderTest,
     address: Address,
@@ -31,7 +32,7 @@ impl Scene {
         Self::start_on(Transport::Tcp, args)
     }
 
-    /// The same, on a port or a unix socket.
+    /// As [`Self::start`], on a port or a unix socket.
     pub(crate) fn start_on(transport: Transport, args: &[&str]) -> Result<Self> {
         let binary: PathBuf = larderd(env!("CARGO_BIN_EXE_larderd"));
         let server = ServerUnderTest::start(&binary, transport, args)?;
@@ -39,11 +40,11 @@ impl Scene {
         Self::around(server, address)
     }
 
-    /// The same with a server that runs, where the bystander connects to this address.
+    /// As [`Self::start`], with a running server; the bystander connects to this address.
     pub(crate) fn around(server: ServerUnderTest, address: Address) -> Result<Self> {
         let mut stream = Stream::connect(&address)?;
         stream.ask(b"version\r\n", b"\r\n")?;
-        // By now all workers are there, or nearly.
+        // By now all workers run, or nearly all.
         sleep(Duration::from_millis(200));
         let (rss_before_bytes, descriptors_before) =
             (server.rss_bytes()?, server.descriptor_count()?);
@@ -64,7 +65,7 @@ impl Scene {
         Stream::connect(&self.address).with_context(log)
     }
 
-    /// The server has not grown by more than this since the start.
+    /// Fails if the server has grown by more than this since the start.
     pub(crate) fn has_grown_at_most(&self, bytes: u64) -> Result<()> {
         let now_bytes = self.server.rss_bytes()?;
         let grown_bytes = now_bytes.saturating_sub(self.rss_before_bytes);
@@ -72,7 +73,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Lets things happen while the server does nothing. The bystander must be patient meanwhile.
+    /// Runs `act` while the server is stopped. The bystander must be patient meanwhile.
     #[allow(dead_code)] // Not every test that has a scene stops it.
     pub(crate) fn while_stopped(&self, act: impl FnOnce() -> Result<()>) -> Result<()> {
         self.server.signal(Signal::STOP)?;
@@ -81,14 +82,15 @@ impl Scene {
         acted
     }
 
-    /// Ends the scene: everybody else must have gone. The server runs, the bystander was answered in time
-    /// all along, the descriptors of the others are free again, and the kernel does nothing more for them: an operation
-    /// under way holds its socket though the descriptor is closed.
+    /// Ends the scene after all other clients have left. Checks that the server runs, that the
+    /// bystander was always answered in time, that the descriptors of the other clients are free
+    /// again, and that the kernel has no operation in progress for them, which would hold a socket
+    /// whose descriptor is closed.
     pub(crate) fn end(mut self) -> Result<()> {
         let longest = self.bystander.end()?;
         ensure!(longest < BYSTANDER_PATIENCE, "the bystander had to wait for {longest:?}");
         ensure!(self.server.is_running()?, "the server has ended: {}", self.server.log());
-        // The bystander's is free as well by now.
+        // The bystander's descriptor is free by now, too.
         let wanted = self.descriptors_before - 1;
         let deadline = Instant::now() + Duration::from_secs(10);
         while self.server.descriptor_count()? > wanted {
@@ -123,7 +125,7 @@ impl Bystander {
         Self { is_over, thread }
     }
 
-    /// The longest time that the bystander had to wait.
+    /// Returns the longest time that the bystander had to wait.
     fn end(self) -> Result<Duration> {
         self.is_over.store(true, Ordering::Relaxed);
         let longest = self.thread.join().map_err(|_| anyhow!("the bystander has panicked"))?;
@@ -131,5 +133,5 @@ impl Bystander {
     }
 }
 
-/// Generous, for machines with two cores and other work.
+/// Generous, for machines with two cores and other load.
 const BYSTANDER_PATIENCE: Duration = Duration::from_secs(2);

@@ -1,4 +1,4 @@
-//! Certificates made for a test, a larderd that uses them, and clients that speak TLS to it.
+//! Certificates made for a test, a larderd that uses them, and TLS clients.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -19,7 +19,7 @@ use rustls::{
 };
 use tempfile::TempDir;
 
-/// Signs certificates.
+/// A certificate authority.
 pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
@@ -41,7 +41,7 @@ impl Authority {
         Ok(Self { issuer: Issuer::new(params, key), pem })
     }
 
-    /// A certificate for localhost, with this name in it.
+    /// Creates a certificate for localhost that contains this name.
     pub(crate) fn identity(&self, name: &str) -> Result<Identity> {
         let mut params = CertificateParams::new(vec!["localhost".to_owned()])?;
         params.distinguished_name.push(DnType::CommonName, name);
@@ -65,7 +65,7 @@ impl Files {
         Ok(files)
     }
 
-    /// Puts a certificate and its key where the server looks for them.
+    /// Writes a certificate and its key to the paths that the server reads.
     pub(crate) fn write(&self, identity: &Identity) -> Result<()> {
         fs::write(self.path("chain.pem"), &identity.certificate)?;
         Ok(fs::write(self.path("key.pem"), identity.key.serialize_pem())?)
@@ -75,7 +75,7 @@ impl Files {
         self.folder.path().join(name)
     }
 
-    /// The options for TLS with these files and further words of `-o`.
+    /// Returns the options for TLS with these files and further words of `-o`.
     pub(crate) fn args(&self, words: &str) -> Vec<String> {
         let folder = self.folder.path().display();
         let files = format!(
@@ -88,12 +88,13 @@ impl Files {
             .collect()
     }
 
-    /// What a client needs that has no certificate and accepts the server's authority.
+    /// Returns the configuration of a client without a certificate that accepts the server's
+    /// authority.
     pub(crate) fn config(&self) -> ClientConfig {
         self.config_of(rustls::ALL_VERSIONS, None).expect("the defaults are good")
     }
 
-    /// The same with a choice of versions, and a certificate.
+    /// As [`Self::config`], with these versions and a certificate.
     pub(crate) fn config_of(
         &self,
         versions: &[&'static SupportedProtocolVersion],
@@ -159,7 +160,7 @@ impl Encrypted {
         connect(self.address, config)
     }
 
-    /// A client without a certificate.
+    /// Connects a client without a certificate.
     pub(crate) fn client(&self) -> Result<Client> {
         self.connect(&Arc::new(self.config()))
     }
@@ -179,7 +180,7 @@ pub(crate) fn connect(address: SocketAddr, config: &Arc<ClientConfig>) -> Result
     Ok(client)
 }
 
-/// Sends a request and reads until its answer ends so.
+/// Sends a request and reads until the response ends with `end`.
 pub(crate) fn ask(stream: &mut impl ReadWrite, request: &[u8], end: &[u8]) -> Result<Vec<u8>> {
     stream.write_all(request)?;
     stream.flush()?;
@@ -195,7 +196,7 @@ pub(crate) fn ask(stream: &mut impl ReadWrite, request: &[u8], end: &[u8]) -> Re
 pub(crate) trait ReadWrite: Read + Write {}
 impl<T: Read + Write> ReadWrite for T {}
 
-/// A statistic; `None`: it is not shown.
+/// Returns a statistic; `None` if it is not shown.
 pub(crate) fn stat(stream: &mut impl ReadWrite, name: &str) -> Result<Option<u64>> {
     let stats = String::from_utf8(ask(stream, b"stats\r\n", b"END\r\n")?)?;
     let head = format!("STAT {name} ");
@@ -203,7 +204,7 @@ pub(crate) fn stat(stream: &mut impl ReadWrite, name: &str) -> Result<Option<u64
     Ok(line.map(str::parse).transpose()?)
 }
 
-/// The name in the certificate that the server has shown.
+/// Returns the name in the certificate that the server has shown.
 pub(crate) fn shown_name(client: &Client, names: &[&'static str]) -> Option<&'static str> {
     let certificate = client.conn.peer_certificates()?.first()?;
     let holds =
