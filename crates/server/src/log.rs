@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_who_pays_attention_is_heard_by_itself() {
+    fn each_observer_sets_its_own_interest() {
         let log = Log::new(1);
         assert!(log.interest().is_none());
         log.set_prefixes(true);

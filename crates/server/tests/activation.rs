@@ -94,7 +94,7 @@ fn a_datagram_socket_is_served_and_an_address_has_what_the_options_say_of_it() {
 }
 
 #[test]
-fn what_cannot_be_listened_on_is_refused_with_its_number_its_name_and_the_reason() {
+fn a_descriptor_that_cannot_listen_is_refused_with_number_name_and_reason() {
     let listener = || OwnedFd::from(TcpListener::bind("127.0.0.1:0").unwrap());
     let named = "LISTEN_FDNAMES=cache:other";
     let connected = UnixStream::pair().unwrap().0.into();
@@ -148,7 +148,7 @@ fn run_with(shell: &mut Command) -> Result<(Option<i32>, String)> {
 }
 
 #[test]
-fn variables_that_are_for_another_process_mean_nothing() {
+fn variables_for_another_process_are_ignored() {
     let mut larderd = command(&binary());
     larderd.env("LISTEN_PID", "1").env("LISTEN_FDS", "1").args(["-l", "192.0.2.1"]);
     let output = run_to_end(larderd.stdout(Stdio::null())).unwrap();

@@ -157,7 +157,7 @@ const FLUSH_AND_QUIT: [[u8; 24]; 2] = {
 };
 
 #[test]
-fn random_conversations_come_to_the_same_as_with_memcached() -> Result<()> {
+fn random_conversations_have_the_same_results_as_with_memcached() -> Result<()> {
     let binary =
         Dialect { begin: (&FLUSH_AND_QUIT[0], &[0; 16]), end: &FLUSH_AND_QUIT[1], comparable };
     Pair::start(binary)?

@@ -195,7 +195,7 @@ fn without_tokens(words: &[&str]) -> String {
 }
 
 #[test]
-fn random_conversations_come_to_the_same_as_with_memcached() -> Result<()> {
+fn random_conversations_have_the_same_results_as_with_memcached() -> Result<()> {
     let text = Dialect { begin: (b"flush_all\r\n", b"OK\r\n"), end: b"quit\r\n", comparable };
     Pair::start(text)?
         .compare(CONVERSATIONS, |random| (0..COMMANDS).map(|_| random.command()).collect())

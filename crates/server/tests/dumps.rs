@@ -90,7 +90,7 @@ fn a_dump_shows_every_item_and_others_are_served_meanwhile() -> Result<()> {
 }
 
 #[test]
-fn a_dump_that_nobody_reads_costs_little_and_goes_on_when_somebody_does() -> Result<()> {
+fn an_unread_dump_takes_little_memory_and_continues_when_it_is_read() -> Result<()> {
     let scene = Scene::start(&["-m", "64", "-t", "1"])?;
     let mut client = scene.connect()?;
     fill(&mut client)?;
@@ -112,7 +112,7 @@ fn a_dump_that_nobody_reads_costs_little_and_goes_on_when_somebody_does() -> Res
 }
 
 #[test]
-fn a_dump_must_not_come_behind_other_commands() -> Result<()> {
+fn a_dump_after_other_commands_is_refused() -> Result<()> {
     let scene = Scene::start(&[])?;
     let mut client = scene.connect()?;
     for (request, refusal) in [
@@ -130,7 +130,7 @@ fn a_dump_must_not_come_behind_other_commands() -> Result<()> {
 
 /// The state of an aborted dump must not be reused.
 #[test]
-fn what_comes_behind_a_dump_waits_for_its_end() -> Result<()> {
+fn commands_after_a_dump_wait_for_its_end() -> Result<()> {
     let scene = Scene::start(&["-m", "64"])?;
     let mut client = scene.connect()?;
     fill(&mut client)?;

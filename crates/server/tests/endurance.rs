@@ -286,7 +286,7 @@ fn minutes() -> Result<u32> {
 
 #[test]
 #[ignore = "takes minutes: make endurance"]
-fn nothing_grows_and_no_bystander_waits() -> Result<()> {
+fn resources_stay_constant_and_no_bystander_waits() -> Result<()> {
     let (scene, minutes) = (Scene::start()?, minutes()?);
     let set = [&b"set k 0 0 1000\r\n"[..], &[b'v'; 1000], b"\r\n"].concat();
     let prepare = || scene.plain_stream()?.ask(&set, b"STORED\r\n");

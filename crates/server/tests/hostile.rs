@@ -60,7 +60,7 @@ fn a_reader_that_does_not_read_100_megabytes_costs_a_bounded_part_of_them() -> R
 }
 
 #[test]
-fn readers_that_never_read_do_not_add_up() -> Result<()> {
+fn memory_for_readers_that_never_read_is_bounded() -> Result<()> {
     let scene = Scene::start(&[])?;
     set(&mut scene.connect()?, "large", &vec![b'v'; 1_000_000])?;
     let mut readers = Vec::new();
@@ -109,7 +109,7 @@ fn a_value_that_is_sent_slowly_is_the_one_that_was_asked_for() -> Result<()> {
 }
 
 #[test]
-fn a_million_requests_whose_answers_nobody_reads_stop_being_read() -> Result<()> {
+fn a_client_that_reads_no_responses_stops_being_read() -> Result<()> {
     const REQUESTS: usize = 1_000_000;
     let scene = Scene::start(&[])?;
     let mut reader = scene.connect()?;
@@ -142,7 +142,7 @@ fn a_million_requests_whose_answers_nobody_reads_stop_being_read() -> Result<()>
 }
 
 #[test]
-fn writers_that_drip_are_served_when_they_are_done() -> Result<()> {
+fn slow_writers_are_served_when_they_finish() -> Result<()> {
     let scene = Scene::start(&["-t", "1"])?;
     let mut writers = Vec::new();
     for _ in 0..50 {
@@ -219,7 +219,7 @@ fn a_value_that_is_announced_and_does_not_come_takes_no_memory() -> Result<()> {
 
 /// CVE-2011-4971, CVE-2016-8704 to -8706, CVE-2017-9951 and CVE-2020-10931 of memcached.
 #[test]
-fn binary_lengths_that_lie_cost_nothing_and_harm_nobody() -> Result<()> {
+fn contradictory_binary_lengths_take_no_memory_and_harm_no_client() -> Result<()> {
     let scene = Scene::start(&["-vv"])?;
     let mut writers = Vec::new();
     for opcode in 0..=0x40 {
@@ -317,7 +317,7 @@ fn megabytes_that_wait_at_the_same_time_are_all_received() -> Result<()> {
 }
 
 #[test]
-fn connections_beyond_the_limit_are_told_so_and_later_ones_are_welcome() -> Result<()> {
+fn connections_beyond_the_limit_are_refused_and_later_ones_accepted() -> Result<()> {
     let scene = Scene::start(&["-c", "10"])?;
     let (mut accepted, mut refused_count) = (Vec::new(), 0);
     for _ in 0..30 {
@@ -366,7 +366,7 @@ fn without_maxconns_fast_connections_beyond_the_limit_wait_for_their_turn() -> R
 }
 
 #[test]
-fn who_says_nothing_for_longer_than_allowed_is_let_go() -> Result<()> {
+fn a_connection_idle_for_too_long_is_closed() -> Result<()> {
     let scene = Scene::start(&["-o", "idle_timeout=1"])?;
     let mut idle = scene.connect()?;
     idle.ask(b"version\r\n", b"\r\n")?;

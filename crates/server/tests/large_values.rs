@@ -154,7 +154,7 @@ fn item(key: &str, value: &[u8]) -> Vec<u8> {
 
 /// The item being read is deleted, and as much is stored as the cache can hold, several times.
 #[test]
-fn who_stops_reading_gets_the_rest_of_what_is_gone_by_then() -> Result<()> {
+fn a_paused_reader_gets_the_rest_of_a_value_deleted_meanwhile() -> Result<()> {
     for (route, io) in [
         (Route::Tcp, "uring"),
         (Route::Tcp, "epoll"),
@@ -202,7 +202,7 @@ fn who_stops_reading_gets_the_rest_of_what_is_gone_by_then() -> Result<()> {
 
 /// More readers than may pin segments: the others get copies, a little at a time.
 #[test]
-fn many_who_take_their_time_get_all_of_a_large_value() -> Result<()> {
+fn many_slow_readers_get_all_of_a_large_value() -> Result<()> {
     const PEERS: usize = 100;
     const VALUES: usize = 30;
     for io in LOOPS {
@@ -239,7 +239,7 @@ fn many_who_take_their_time_get_all_of_a_large_value() -> Result<()> {
 
 /// They announce three times as much as the memory holds, and send almost nothing.
 #[test]
-fn many_who_begin_large_values_and_stop_are_in_nobodys_way() -> Result<()> {
+fn unfinished_large_values_do_not_block_other_clients() -> Result<()> {
     const PEERS: usize = 500;
     for io in LOOPS {
         let Some(site) = Site::start(Route::Tcp, io, &ARGS)? else { continue };
@@ -282,7 +282,7 @@ fn many_who_begin_large_values_and_stop_are_in_nobodys_way() -> Result<()> {
 }
 
 #[test]
-fn the_rest_of_a_large_value_is_awaited_at_its_place() -> Result<()> {
+fn the_rest_of_a_large_value_is_received_directly() -> Result<()> {
     let Some(site) = Site::start(Route::Tcp, "uring", &ARGS)? else { return Ok(()) };
     let mut stream = site.scene.connect()?;
     // After a short input a receive is in progress until it is cancelled.

@@ -174,7 +174,7 @@ fn without_permission_and_on_other_servers_all_goes_through_the_socket() -> Resu
 }
 
 #[test]
-fn nobody_comes_to_the_memory_by_tcp() -> Result<()> {
+fn the_memory_is_not_available_over_tcp() -> Result<()> {
     let args = ["--local-readers", "any"];
     let server = ServerUnderTest::start(&binary(), Transport::Tcp, &args)?;
     assert_eq!(server.connect()?.ask(b"larder_region\r\n", b"\r\n")?, b"ERROR\r\n");
@@ -187,7 +187,7 @@ fn hostile(socket: &Path) -> Vec<String> {
 }
 
 #[test]
-fn who_reads_cannot_write_whatever_he_tries() -> Result<()> {
+fn readers_cannot_write_to_the_memory() -> Result<()> {
     let server = start(&READERS)?;
     let client = Client::connect(path(&server))?;
     for number in 0..1000 {
@@ -239,7 +239,7 @@ fn reads_are_noted_only_of_connections_that_may_read() -> Result<()> {
 }
 
 #[test]
-fn a_file_with_a_name_is_not_for_readers() -> Result<()> {
+fn a_memory_file_has_no_local_readers() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("cache").display().to_string();
     let server = start(&[&READERS[..], &["-e", &file]].concat())?;
@@ -249,7 +249,7 @@ fn a_file_with_a_name_is_not_for_readers() -> Result<()> {
 }
 
 #[test]
-fn who_takes_nothing_holds_nothing_up() -> Result<()> {
+fn a_client_that_does_not_receive_the_memory_blocks_nothing() -> Result<()> {
     for io in ["uring", "epoll"] {
         let server = start(&[&READERS[..], &["--io", io, "-t", "1"]].concat())?;
         server.connect()?.ask(b"version\r\n", b"\r\n")?;
@@ -274,7 +274,7 @@ fn who_takes_nothing_holds_nothing_up() -> Result<()> {
 }
 
 #[test]
-fn what_is_asked_for_before_the_memory_is_answered_before_it() -> Result<()> {
+fn requests_before_the_memory_are_answered_before_it() -> Result<()> {
     for io in ["uring", "epoll"] {
         let server = start(&[&READERS[..], &["--io", io]].concat())?;
         let mut stream = server.connect()?;
@@ -290,7 +290,7 @@ fn what_is_asked_for_before_the_memory_is_answered_before_it() -> Result<()> {
 }
 
 #[test]
-fn reads_are_told_and_count_as_hits() -> Result<()> {
+fn reads_are_reported_and_count_as_hits() -> Result<()> {
     let server = start(&READERS)?;
     let client = Client::connect(path(&server))?;
     let mut stream = server.connect()?;
@@ -312,7 +312,7 @@ fn reads_are_told_and_count_as_hits() -> Result<()> {
 }
 
 #[test]
-fn what_is_read_in_the_memory_is_not_evicted() -> Result<()> {
+fn items_read_in_the_memory_are_not_evicted() -> Result<()> {
     let server = start(&["--local-readers", "same-uid", "-m", "8"])?;
     let client = Client::connect(path(&server))?;
     const ITEMS: usize = 200;
@@ -523,7 +523,7 @@ fn no_read_is_torn_while_values_are_overwritten_and_evicted() -> Result<()> {
 }
 
 #[test]
-fn who_is_stopped_while_it_reads_holds_nothing_up() -> Result<()> {
+fn a_reader_stopped_during_a_read_blocks_nothing() -> Result<()> {
     if let Some(socket) = std::env::var_os(SOCKET) {
         check_values(Path::new(&socket))?;
         return Ok(());
@@ -533,7 +533,7 @@ fn who_is_stopped_while_it_reads_holds_nothing_up() -> Result<()> {
     for key in 0..TORN_KEYS {
         client.set(format!("t{key}"), marked(key, key), None)?;
     }
-    let test = "who_is_stopped_while_it_reads_holds_nothing_up";
+    let test = "a_reader_stopped_during_a_read_blocks_nothing";
     let reader = Again::start(test, path(&server))?;
     sleep(Duration::from_millis(500));
     let since = Instant::now();

@@ -55,7 +55,7 @@ fn login(credentials: &[u8]) -> Command<'_> {
 const SET: Command<'_> = Command::Store(Store { key: b"k", ..Store::PLAIN });
 
 #[test]
-fn sasl_lets_in_whom_the_file_names_and_nobody_else() -> Result<()> {
+fn sasl_admits_only_users_of_the_file() -> Result<()> {
     let file = users("user@realm:secret\n")?;
     let server = start_sasl(&file, &["-vv"])?;
     let mut stream = server.connect()?;
@@ -98,7 +98,7 @@ fn reload(server: &ServerUnderTest) -> Result<()> {
 }
 
 #[test]
-fn users_change_on_sighup_and_stay_where_the_new_file_is_none() -> Result<()> {
+fn users_change_on_sighup_and_stay_if_the_new_file_is_unusable() -> Result<()> {
     let file = users("old:secret\n")?;
     let mut server = start_sasl(&file, &[])?;
     let mut inside = server.connect()?;

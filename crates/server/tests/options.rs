@@ -83,7 +83,7 @@ const REFUSED: &[&str] = &[
 ];
 
 #[test]
-fn what_memcached_refuses_is_refused_with_its_exit_code() {
+fn command_lines_that_memcached_refuses_are_refused_with_its_exit_code() {
     let lines = REFUSED.iter().map(|line| line.split(' ').collect::<Vec<_>>());
     // Empty arguments cannot be written as a line.
     for args in lines.chain([vec!["-D", ""]]) {
@@ -193,7 +193,7 @@ fn settings_are_shown_as_memcached_shows_them() {
 }
 
 #[test]
-fn what_has_no_effect_is_taken_with_one_line_for_each() {
+fn options_without_effect_are_accepted_with_a_warning_each() {
     let binary = larderd(env!("CARGO_BIN_EXE_larderd"));
     let args = ["-N", "2", "-o", "tail_repair_time=20,ext_threads=2,modern,relaxed_privileges"];
     let server = ServerUnderTest::start(&binary, Transport::Unix, &args).unwrap();

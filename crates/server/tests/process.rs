@@ -116,7 +116,7 @@ fn a_signal_to_stop_ends_it_with_exit_code_0() {
 }
 
 #[test]
-fn a_signal_that_is_not_for_it_does_not_end_it() {
+fn an_unrelated_signal_does_not_end_it() {
     let mut server = start(Transport::Unix, &[]).unwrap();
     let pid = Pid::from_raw(i32::try_from(server.pid()).unwrap()).unwrap();
     for signal in [Signal::HUP, Signal::PIPE] {
@@ -127,7 +127,7 @@ fn a_signal_that_is_not_for_it_does_not_end_it() {
 }
 
 #[test]
-fn it_outlives_whoever_read_its_standard_error() {
+fn it_survives_the_reader_of_its_standard_error() {
     let folder = tempfile::tempdir().unwrap();
     let (socket, users) = (folder.path().join("socket"), folder.path().join("users"));
     fs::write(&users, "user:password\n").unwrap();

@@ -162,7 +162,7 @@ fn a_client_that_reads_a_byte_at_a_time_is_served_to_the_end() -> Result<()> {
 
 /// Sends every request with a long response, and does not read.
 #[test]
-fn clients_that_ask_for_everything_and_never_read_cost_their_share() -> Result<()> {
+fn clients_that_request_everything_and_never_read_stay_within_their_share() -> Result<()> {
     let scene = Scene::start_on(Transport::Unix, &["-c", "4096", "-o", BUDGET])?;
     let mut writer = scene.connect()?;
     for number in 0..2000 {
@@ -204,7 +204,7 @@ fn clients_that_ask_for_everything_and_never_read_cost_their_share() -> Result<(
 
 /// More connections than a ring has buffers, each of which always has more input.
 #[test]
-fn clients_that_send_without_pause_do_not_keep_others_from_being_heard() -> Result<()> {
+fn clients_that_send_without_pause_do_not_starve_others() -> Result<()> {
     const SENDERS: usize = 1500;
     raise_descriptor_limit()?;
     let scene = Scene::start(&["-t", "1", "-c", "4096"])?;
@@ -246,7 +246,7 @@ fn clients_that_send_without_pause_do_not_keep_others_from_being_heard() -> Resu
 /// Single values longer than the allowance cannot be rendered in parts, so here connections have to
 /// be closed.
 #[test]
-fn where_the_budget_is_exceeded_the_greediest_idle_client_goes_first() -> Result<()> {
+fn over_budget_the_idle_client_that_holds_most_is_closed_first() -> Result<()> {
     let scene = Scene::start_on(Transport::Unix, &["-c", "4096", "-o", "read_buf_mem_limit=1"])?;
     let mut writer = scene.connect()?;
     set(&mut writer, "k", &[b'v'; 16_380])?;

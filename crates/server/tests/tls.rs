@@ -79,7 +79,7 @@ fn both_versions_carry_small_and_large_values_and_long_pipelines() -> Result<()>
 }
 
 #[test]
-fn records_that_come_byte_by_byte_are_understood() -> Result<()> {
+fn records_that_arrive_byte_by_byte_are_decrypted() -> Result<()> {
     let scene = Encrypted::start("", &["-t", "1"])?;
     let mut socket = TcpStream::connect(scene.address)?;
     socket.set_nodelay(true)?;
@@ -125,7 +125,7 @@ fn keys_can_be_changed_in_the_middle() -> Result<()> {
 }
 
 #[test]
-fn a_stalled_handshake_holds_up_nobody_and_ends_with_the_idle_timeout() -> Result<()> {
+fn a_stalled_handshake_blocks_no_client_and_ends_with_the_idle_timeout() -> Result<()> {
     let scene = Encrypted::start("idle_timeout=2", &["-t", "1"])?;
     let hello = hello(&scene)?;
     let mut stalled = Vec::new();
@@ -160,7 +160,7 @@ fn a_stalled_handshake_holds_up_nobody_and_ends_with_the_idle_timeout() -> Resul
 }
 
 #[test]
-fn what_is_no_tls_is_closed_and_counted() -> Result<()> {
+fn a_connection_without_tls_is_closed_and_counted() -> Result<()> {
     let scene = Encrypted::start("", &[])?;
     let mut client = scene.client()?;
     let garbage: [&[u8]; 5] = [

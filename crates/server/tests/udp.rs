@@ -87,7 +87,7 @@ fn an_answer_is_one_message_however_many_commands_and_keys_a_request_has() -> Re
 }
 
 #[test]
-fn datagrams_that_are_no_request_are_dropped_and_harm_nobody() -> Result<()> {
+fn malformed_datagrams_are_dropped_without_harm() -> Result<()> {
     let scene = Scene::start(&["-t", "1"])?;
     let socket = scene.client()?;
     scene.set("a", b"abc")?;
@@ -149,7 +149,7 @@ fn outer_address() -> Option<IpAddr> {
 }
 
 #[test]
-fn to_other_machines_an_answer_is_a_small_multiple_of_its_request() -> Result<()> {
+fn a_response_to_another_machine_is_a_small_multiple_of_its_request() -> Result<()> {
     let Some(ip) = outer_address() else {
         eprintln!("skipped: this machine has only its loopback addresses");
         return Ok(());
@@ -212,7 +212,7 @@ fn a_flood_of_datagrams_does_not_keep_connections_from_their_turn() -> Result<()
 
 /// A small datagram must not keep a worker busy for as long as its sender likes.
 #[test]
-fn what_takes_long_is_not_for_datagrams() -> Result<()> {
+fn slow_commands_are_refused_over_udp() -> Result<()> {
     let scene = Scene::start(&[])?;
     scene.set("a", b"value")?;
     let socket = scene.client()?;
@@ -346,7 +346,7 @@ fn two_servers_do_not_answer_each_other() -> Result<()> {
 }
 
 #[test]
-fn from_what_is_no_command_a_datagram_is_dropped() -> Result<()> {
+fn a_datagram_without_a_command_is_dropped() -> Result<()> {
     let scene = Scene::start(&[])?;
     scene.set("a", b"abc")?;
     let socket = scene.client()?;

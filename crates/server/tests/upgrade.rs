@@ -191,12 +191,12 @@ fn a_cache_in_a_file_goes_on_and_both_processes_use_it_meanwhile() -> Result<()>
 }
 
 #[test]
-fn nobody_notices_three_upgrades_over_tcp() {
+fn clients_do_not_notice_three_upgrades_over_tcp() {
     upgrade_under_load(&mut Scene::tcp(&[]).unwrap()).unwrap();
 }
 
 #[test]
-fn nobody_notices_three_upgrades_over_a_unix_socket() {
+fn clients_do_not_notice_three_upgrades_over_a_unix_socket() {
     let at = |folder: &Path| Ok(Address::Unix(folder.join("socket")));
     let mut scene = Scene::start(at, &[]).unwrap();
     let before = fs::symlink_metadata(scene.path("socket")).unwrap().ino();
@@ -295,7 +295,7 @@ fn an_old_process_that_is_killed_leaves_the_memory_in_order() {
 }
 
 #[test]
-fn memory_is_not_handed_over_to_what_asks_for_another() {
+fn memory_is_not_handed_over_if_the_options_ask_for_another() {
     for (line, why) in [
         ("memory_limit = 128\n", "its memory in bytes is"),
         ("local_readers = \"any\"\n", "its readers were those of --local-readers=same-uid"),
@@ -393,7 +393,7 @@ fn put_script(path: &Path, script: &str) -> Result<()> {
 }
 
 #[test]
-fn a_binary_that_says_nothing_is_given_up_and_ended() {
+fn a_binary_that_does_not_answer_is_killed() {
     let scene = Scene::tcp(&[]).unwrap();
     let script =
         format!("#!/bin/sh\necho $$ > {}/pid\nexec sleep 100\n", scene.folder.path().display());
@@ -521,7 +521,7 @@ fn a_daemon_is_upgraded_as_well_and_the_last_one_removes_the_pid_file() {
 }
 
 #[test]
-fn a_supervisor_hears_who_serves() {
+fn the_service_manager_is_notified_of_the_serving_process() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("notify");
     let listener = UnixDatagram::bind(&path).unwrap();

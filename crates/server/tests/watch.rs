@@ -178,7 +178,7 @@ fn evictions_are_shown() -> Result<()> {
 }
 
 #[test]
-fn a_watcher_that_does_not_read_misses_lines_and_holds_up_nobody() -> Result<()> {
+fn a_watcher_that_does_not_read_misses_lines_and_blocks_no_client() -> Result<()> {
     let scene = Scene::start(&["-o", "watcher_logbuf_size=8"])?;
     let mut watcher = Watcher::on(scene.connect()?, "fetchers")?;
     let mut client = scene.connect()?;
@@ -205,7 +205,7 @@ fn a_watcher_that_does_not_read_misses_lines_and_holds_up_nobody() -> Result<()>
 }
 
 #[test]
-fn twenty_may_watch_and_what_they_send_means_nothing() -> Result<()> {
+fn twenty_watchers_are_allowed_and_their_input_is_ignored() -> Result<()> {
     let server = start(Transport::Unix, &["-t", "2"])?;
     let mut watchers = Vec::new();
     for _ in 0..20 {
@@ -227,7 +227,7 @@ fn twenty_may_watch_and_what_they_send_means_nothing() -> Result<()> {
 }
 
 #[test]
-fn a_watcher_must_not_come_behind_other_commands() -> Result<()> {
+fn watch_after_other_commands_is_refused() -> Result<()> {
     let server = start(Transport::Unix, &[])?;
     let mut client = server.connect()?;
     let refusal = b"ERROR cannot pipeline other commands before watch\r\n";

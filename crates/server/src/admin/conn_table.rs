@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cards_say_what_memcached_says() {
+    fn entries_have_memcacheds_format() {
         let conn_table = ConnTable::default();
         let [local, peer, v6] =
             ["0.0.0.0:11211", "127.0.0.1:7", "[::1]:7"].map(|text| text.parse().unwrap());

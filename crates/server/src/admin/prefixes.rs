@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_cannot_make_it_grow_for_ever() {
+    fn the_number_of_prefixes_is_bounded() {
         let prefixes = Prefixes::new(b':');
         for number in 0..PREFIXES_MAX + 5 {
             prefixes.count(format!("{number}:k").as_bytes(), Access::Set);

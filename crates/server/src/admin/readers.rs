@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn users_and_groups_that_are_not_known_here_are_not_taken_for_the_servers() {
+    fn unmapped_users_and_groups_do_not_match_the_servers() {
         let unmapped = Unmapped { user: 65534, group: 65533 };
         let cases = [
             (Who::User(1000), 1000, vec![1], true),

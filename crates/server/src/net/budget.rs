@@ -163,7 +163,7 @@ mod tests {
     const FULL: usize = ALLOWANCE_BYTES + 100;
 
     #[test]
-    fn what_is_within_the_allowance_takes_nothing_of_the_budget() {
+    fn bytes_within_the_allowance_do_not_count_against_the_budget() {
         let (budget, counters) = (Budget::new(100), Counters::default());
         let [mut small, mut large] = [Holding::new(false); 2];
         large.change(&budget, &counters, FULL, 0);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_may_have_the_less_waiting_the_more_all_of_them_hold() {
+    fn the_allotment_shrinks_as_connections_hold_more() {
         let (budget, counters) = (Budget::new(64 << 20), Counters::default());
         let mut holding = Holding::new(false);
         let mut allotment = |held: usize, unreported_bytes| {

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_told_at_a_path_and_at_a_name_without_a_file() {
+    fn notifications_reach_a_path_and_an_abstract_address() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("notify");
         let name = format!("larder-test-{}", std::process::id());

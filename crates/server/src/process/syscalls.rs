@@ -245,12 +245,12 @@ mod tests {
 
     /// A filter cannot be removed, so the test runs again in a process of its own.
     #[test]
-    fn what_serving_does_not_need_is_refused_and_serving_goes_on() {
+    fn system_calls_that_serving_does_not_need_are_refused() {
         const MARK: &str = "LARDER_TEST_RESTRICTED";
         if env::var_os(MARK).is_some() {
             return in_a_restricted_process();
         }
-        let name = "syscalls::tests::what_serving_does_not_need_is_refused_and_serving_goes_on";
+        let name = "syscalls::tests::system_calls_that_serving_does_not_need_are_refused";
         let mut again = Command::new(env::current_exe().unwrap());
         let output = again.args(["--exact", name, "--nocapture"]).env(MARK, "1").output().unwrap();
         assert!(output.status.success(), "{output:?}");

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_has_three_parts_and_acts_for_nobody_else() {
+    fn plain_has_three_parts_and_rejects_another_identity() {
         assert_eq!(plain(b"\0user\0pass"), Some((&b"user"[..], &b"pass"[..])));
         assert_eq!(plain(b"user\0user\0pass"), Some((&b"user"[..], &b"pass"[..])));
         for bad in [&b""[..], b"user", b"\0user", b"root\0user\0pass", b"\0user\0pass\0"] {

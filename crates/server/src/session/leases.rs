@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_two_may_store_the_item_and_only_once() {
+    fn one_of_two_clients_may_store_the_item_once() {
         let leases = Leases::default();
         let token = leases.ask(b"k", 2);
         assert!(token > HOT_MISS);

@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_words_are_passed_over_and_said() {
+    fn unknown_words_are_ignored_and_reported() {
         for list in ["ALL:foo", "foo:ALL", "ALL:!foo", "ALL:-foo", "ALL:@foo", "ALL:AES+foo"] {
             let (found, unknown) = named(list);
             assert_eq!((found.len(), unknown.len()), (NAMES.len(), 1), "{list}");

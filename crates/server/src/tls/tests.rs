@@ -125,7 +125,7 @@ fn nothing_is_kept_between_whole_records() {
 }
 
 #[test]
-fn what_the_socket_does_not_take_is_sent_later_and_in_order() {
+fn records_that_the_socket_does_not_accept_are_sent_later_in_order() {
     let mut ends = Ends::new(&configs());
     ends.shake_hands(usize::MAX);
     let answer: Vec<u8> = (0..2_000_000_u32).map(|at| (at % 251) as u8).collect();

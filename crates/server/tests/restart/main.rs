@@ -91,7 +91,7 @@ fn gets(stream: &mut Stream, key: &str) -> Result<u64> {
 }
 
 #[test]
-fn however_it_ends_the_items_are_there_again() -> Result<()> {
+fn items_survive_any_end_of_the_server() -> Result<()> {
     let place = Place::new()?;
     let large: Vec<u8> = (0..1_000_000u32).map(|at| (at % 251) as u8).collect();
     let (mut server, mut stream) = place.start(&["-A"])?;
@@ -166,7 +166,7 @@ fn time_goes_on_while_there_is_no_server() -> Result<()> {
 }
 
 #[test]
-fn what_is_counted_begins_anew() -> Result<()> {
+fn counters_start_at_zero_after_a_restart() -> Result<()> {
     let place = Place::new()?;
     let (server, mut stream) = place.start(&[])?;
     for key in ["a", "b", "c", "a"] {
@@ -203,7 +203,7 @@ fn what_is_counted_begins_anew() -> Result<()> {
 }
 
 #[test]
-fn what_was_flushed_stays_flushed() -> Result<()> {
+fn flushed_items_stay_flushed() -> Result<()> {
     let place = Place::new()?;
     let (server, mut stream) = place.start(&[])?;
     set(&mut stream, "before", 0, b"1")?;
@@ -297,7 +297,7 @@ fn a_file_that_was_cut_off_makes_way_and_any_other_stays() -> Result<()> {
 }
 
 #[test]
-fn what_a_memcached_goes_on_with_is_not_touched() -> Result<()> {
+fn a_file_that_memcached_left_for_its_restart_is_not_touched() -> Result<()> {
     let place = Place::new()?;
     for meta in ["", "Tmc_restart\n"] {
         let path = place.0.path().join("cache.meta");
@@ -311,7 +311,7 @@ fn what_a_memcached_goes_on_with_is_not_touched() -> Result<()> {
 }
 
 #[test]
-fn a_second_server_is_refused_and_told_who_the_first_is() -> Result<()> {
+fn a_second_server_is_refused_with_the_pid_of_the_first() -> Result<()> {
     let place = Place::new()?;
     let (server, mut stream) = place.start(&[])?;
     set(&mut stream, "k", 0, b"1")?;

@@ -81,7 +81,7 @@ fn every_pipeline_that_mcrouter_can_send_is_answered_as_it_expects() -> Result<(
 }
 
 #[test]
-fn of_many_who_miss_one_gets_the_lease() -> Result<()> {
+fn one_of_many_clients_that_miss_gets_the_lease() -> Result<()> {
     let server = start(Transport::Unix, &[])?;
     let askers: Vec<_> = (0..8).map(|_| server.connect()).collect::<Result<_>>()?;
     let asking: Vec<_> = askers
@@ -137,7 +137,7 @@ fn a_lease_is_over_when_it_is_used_or_the_item_deleted() -> Result<()> {
 }
 
 #[test]
-fn the_habits_of_memcacheds_proxy_are_borne() -> Result<()> {
+fn requests_as_memcacheds_proxy_sends_them_are_accepted() -> Result<()> {
     let server = start(Transport::Tcp, &[])?;
     let mut stream = server.connect()?;
     // It writes `noreplY` over `noreply` and a blank over the flag `q`, and waits for the replies.

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_wait_gets_what_one_slice_tells() {
+    fn a_client_that_cannot_wait_gets_the_result_of_one_slice() {
         let server = server(100_000);
         let census = server.censuses.at_once(&server);
         assert!(count(&census).abs_diff(100_000) <= 100, "{}", count(&census));

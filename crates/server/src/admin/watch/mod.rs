@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_watcher_is_told_how_much_it_missed() {
+    fn a_slow_watcher_receives_the_number_of_missed_lines() {
         let (server, inbox) = (server(), Arc::new(Inbox::new().unwrap()));
         let watch = Watch::begin(&server, Topics::FETCHERS, &inbox).unwrap();
         let tell = || server.watchers.tell(Topics::FETCHERS, |out| out.extend_from_slice(b"l\n"));
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_ring_drops_lines_and_counts_them_and_holds_up_nobody() {
+    fn a_full_ring_drops_lines_and_counts_them_and_blocks_no_thread() {
         let (server, inbox) = (server(), Arc::new(Inbox::new().unwrap()));
         let _watch = Watch::begin(&server, Topics::FETCHERS, &inbox).unwrap();
         // The lock blocks the collector and all watchers, but not the threads that write lines.
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watcher_sees_nothing_that_was_before_it_and_a_thread_has_its_own_ring() {
+    fn a_watcher_sees_no_earlier_lines_and_each_thread_has_its_own_ring() {
         let (server, inbox) = (server(), Arc::new(Inbox::new().unwrap()));
         let first = Watch::begin(&server, Topics::FETCHERS, &inbox).unwrap();
         let held = server.watchers.logs();
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn twenty_may_watch_and_one_who_goes_makes_room() {
+    fn twenty_watchers_are_allowed_and_a_leaving_one_frees_its_place() {
         let (server, inbox) = (server(), Arc::new(Inbox::new().unwrap()));
         let begin = || Watch::begin(&server, Topics::FETCHERS, &inbox);
         let mut watches: Vec<_> = (0..20).map(|_| begin().unwrap()).collect();

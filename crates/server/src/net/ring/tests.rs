@@ -36,7 +36,7 @@ fn wait(ring: &mut Ring, timeout: Option<Duration>) -> Vec<Event> {
 }
 
 #[test]
-fn what_comes_is_received_until_the_peer_is_gone() {
+fn input_is_received_until_the_peer_closes() {
     let Some(mut ring) = ring() else { return };
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     ring.receive(ours.as_fd(), token(7));
@@ -81,14 +81,14 @@ fn nothing_is_lost_while_no_buffer_is_left() {
 }
 
 #[test]
-fn what_is_sent_comes_back_when_all_of_it_is_sent() {
+fn an_output_is_returned_when_all_of_it_is_sent() {
     let bytes = vec![b'x'; 4 << 20];
     let whole = Output::from(bytes.clone());
     assert!(send_all(whole, &bytes).into_vec() == bytes);
 }
 
 #[test]
-fn what_is_sent_from_a_cache_comes_in_order() {
+fn an_output_with_pieces_arrives_in_order() {
     let value: Vec<u8> = (0..900_000u32).map(|number| number as u8).collect();
     let (output, _cache) = output_with_value(b"head", &value, b"tail");
     send_all(output, &[b"head", &value[..], b"tail"].concat());
@@ -154,7 +154,7 @@ fn a_value_is_received_to_its_place_in_a_cache() {
 }
 
 #[test]
-fn the_place_of_a_value_is_held_while_it_may_come() {
+fn the_place_of_a_value_is_pinned_during_a_direct_receive() {
     let Some(mut ring) = ring() else { return };
     let (ours, _theirs) = UnixStream::pair().unwrap();
     let cache = larder::Cache::builder().memory_bytes(16 << 20).open().unwrap();
@@ -189,7 +189,7 @@ fn a_piece_is_held_until_it_is_sent() {
 }
 
 #[test]
-fn a_send_to_nobody_fails_and_comes_back() {
+fn a_send_to_a_closed_peer_fails_and_returns_the_output() {
     let Some(mut ring) = ring() else { return };
     let (ours, theirs) = UnixStream::pair().unwrap();
     drop(theirs);
@@ -199,7 +199,7 @@ fn a_send_to_nobody_fails_and_comes_back() {
 }
 
 #[test]
-fn what_is_stopped_says_no_more() {
+fn a_cancelled_operation_reports_no_event() {
     let Some(mut ring) = ring() else { return };
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     ring.receive(ours.as_fd(), token(5));
@@ -217,7 +217,7 @@ fn what_is_stopped_says_no_more() {
 }
 
 #[test]
-fn more_can_be_asked_for_than_the_queue_holds() {
+fn more_operations_can_be_submitted_than_the_queue_holds() {
     let Some(mut ring) = ring() else { return };
     let (ours, _theirs) = UnixStream::pair().unwrap();
     let asked = 3 * u64::from(SUBMISSIONS);
@@ -233,7 +233,7 @@ fn more_can_be_asked_for_than_the_queue_holds() {
 
 /// A multi-shot poll holds its socket until it is cancelled.
 #[test]
-fn a_socket_that_is_hung_up_leaves_nothing_under_way() {
+fn hanging_up_a_socket_ends_all_its_operations() {
     let Some(mut ring) = ring() else { return };
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     ring.poll_on(ours.as_fd(), 8, EventFlags::IN);
@@ -288,7 +288,7 @@ fn an_answer_that_cannot_be_submitted_goes_to_no_other_holder_of_the_descriptor(
 }
 
 #[test]
-fn a_ring_that_goes_ends_what_is_under_way() {
+fn dropping_a_ring_cancels_its_operations() {
     let Some(mut ring) = ring() else { return };
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     ring.receive(ours.as_fd(), token(1));

@@ -195,7 +195,7 @@ fn an_answer_that_was_stuck_is_held_no_more_when_it_is_read() {
 
 /// Two turns at once would reorder output that the socket accepts in parts.
 #[test]
-fn who_watches_and_sends_at_the_same_time_has_one_turn() {
+fn a_watcher_that_sends_input_has_one_turn_at_a_time() {
     let (server, inbox, mut worker) = idle();
     let mut events = Vec::new();
     let mut peer = connect(&inbox);
@@ -218,7 +218,7 @@ fn who_watches_and_sends_at_the_same_time_has_one_turn() {
 
 /// One receive can hold thousands of them.
 #[test]
-fn who_is_alone_gives_way_after_each_of_its_statistics() {
+fn a_lone_connection_gives_way_after_each_statistics_command() {
     let (_, inbox, mut worker) = idle();
     let mut events = Vec::new();
     let mut peer = connect(&inbox);
@@ -239,7 +239,7 @@ fn who_is_alone_gives_way_after_each_of_its_statistics() {
 
 /// Many such clients together must stay within the budget.
 #[test]
-fn of_who_sends_without_waiting_little_is_held() {
+fn little_input_is_held_of_a_client_that_sends_without_waiting() {
     with_each_loop(|io| {
         let (server, inbox, mut worker) = idle_with(io);
         let mut peers = [connect(&inbox), connect(&inbox)];
@@ -259,7 +259,7 @@ fn of_who_sends_without_waiting_little_is_held() {
 
 /// A reset loses the responses, not the commands before it.
 #[test]
-fn what_came_before_a_reset_is_executed() {
+fn commands_before_a_reset_are_executed() {
     with_each_loop(|io| {
         let working = Working::with(io, &[]);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -311,7 +311,7 @@ fn a_graceful_stop_answers_what_has_arrived_of_many() {
 }
 
 #[test]
-fn a_graceful_stop_does_not_wait_for_who_does_not_read() {
+fn a_graceful_stop_does_not_wait_for_a_client_that_does_not_read() {
     with_each_loop(|io| {
         let working = Working::with(io, &[]);
         let mut peer = working.connect();
@@ -326,7 +326,7 @@ fn a_graceful_stop_does_not_wait_for_who_does_not_read() {
 
 /// An operation that is left would keep the socket open and take datagrams meant for the successor.
 #[test]
-fn a_worker_that_leaves_its_datagrams_has_nothing_under_way_on_them() {
+fn a_worker_that_leaves_its_datagrams_has_no_operation_on_them() {
     let (_, _inbox, mut worker) = idle_with("auto");
     if !worker.has_ring() {
         return println!("skipped: io_uring cannot be used here");

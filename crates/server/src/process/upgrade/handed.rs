@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_listened_on_is_refused_by_name_and_reason() {
+    fn a_socket_that_cannot_listen_is_refused_with_name_and_reason() {
         let (connected, _peer) = UnixStream::pair().unwrap();
         let (datagram, _other) = UnixDatagram::pair().unwrap();
         let file = std::fs::File::open("/dev/null").unwrap();

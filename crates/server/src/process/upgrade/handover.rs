@@ -238,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sockets_go_over_in_any_number_and_the_answer_comes_back() {
+    fn any_number_of_sockets_is_handed_over_and_answered() {
         for count in [0, 1, 64, 65, 150] {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let (channel, theirs) = Channel::open(&vec![listener.as_fd(); count], None).unwrap();
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_goes_behind_the_sockets_where_older_versions_do_not_look() {
+    fn memory_follows_the_sockets_where_older_versions_do_not_read() {
         let cache =
             larder::Cache::builder().memory_bytes(1 << 20).inheritable(true).open().unwrap();
         cache.set("k", "v", None).unwrap();
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn who_says_something_else_is_not_taken_for_a_server() {
+    fn a_channel_with_other_messages_is_refused() {
         let (channel, theirs) = Channel::open(&[], None).unwrap();
         send(&theirs, b"read", SendFlags::NOSIGNAL).unwrap();
         assert_eq!(channel.answer(), Answer::Gone);

@@ -71,7 +71,7 @@ fn large_values_come_and_go_in_parts() {
 
 /// CVE-2011-4971 of memcached (t/issue_192.t): a body of nearly 4 GiB.
 #[test]
-fn a_body_that_never_comes_takes_no_memory() {
+fn a_body_that_never_arrives_takes_no_memory() {
     for opcode in [opcode::SET, opcode::ADDQ, opcode::APPEND, 0x1b, opcode::SASL_AUTH] {
         let mut peer = Peer::of(SMALL);
         let extras_bytes = if opcode == opcode::SET || opcode == opcode::ADDQ { 8 } else { 0 };
@@ -127,7 +127,7 @@ fn each_get_is_a_command_where_commands_are_counted() {
 }
 
 #[test]
-fn what_is_not_asked_is_told_in_the_dialect_of_the_peer() {
+fn unsolicited_errors_use_the_dialect_of_the_peer() {
     let mut peer = Peer::of(SMALL);
     peer.send(&packet(opcode::NOOP, &[], b"", b""));
     assert!(matches!(peer.session.unasked(), Frame::Binary(frame) if frame.opcode == opcode::GET));
@@ -173,7 +173,7 @@ fn commands_are_counted_as_memcached_counts_them() {
 /// The log shows header, extras and key of a request in full, but neither its value nor a password.
 /// CVE-2013-0179, -7290 and -7291 of memcached.
 #[test]
-fn the_log_hears_neither_values_nor_passwords() {
+fn the_log_shows_neither_values_nor_passwords() {
     let store = binary_set(opcode::SET, &[b'k'; 250], b"value");
     let login = packet(opcode::SASL_AUTH, &[], b"PLAIN", b"\0user\0password");
     let long = packet(opcode::SASL_AUTH, &[], &[b'X'; 40], b"\0user\0password");
@@ -233,7 +233,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
 
     #[test]
-    fn however_the_bytes_are_cut_the_answers_are_the_same(
+    fn responses_do_not_depend_on_how_input_is_divided(
         commands in vec(command(), 1..20),
         cuts in vec(any::<Index>(), 0..30),
     ) {
@@ -247,7 +247,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_break_a_binary_session(bytes in vec(any::<u8>(), 0..2000)) {
+    fn random_bytes_never_break_a_binary_session(bytes in vec(any::<u8>(), 0..2000)) {
         Peer::of(SMALL).send(&[&[REQUEST_MAGIC], &bytes[..]].concat());
     }
 }

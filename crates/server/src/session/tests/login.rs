@@ -53,7 +53,7 @@ fn for_insiders() -> Vec<Command<'static>> {
 }
 
 #[test]
-fn nothing_but_exempt_commands_is_heard_before_a_login() {
+fn only_exempt_commands_are_executed_before_a_login() {
     let server = server(Dialects::Binary);
     for command in for_insiders() {
         let mut peer = Peer::at(Arc::clone(&server));
@@ -68,7 +68,7 @@ fn nothing_but_exempt_commands_is_heard_before_a_login() {
 
 /// CVE-2013-7239 of memcached.
 #[test]
-fn nothing_but_exempt_commands_is_heard_after_a_failed_login() {
+fn only_exempt_commands_are_executed_after_a_failed_login() {
     let server = server(Dialects::Binary);
     for command in for_insiders() {
         let mut peer = Peer::at(Arc::clone(&server));
@@ -117,7 +117,7 @@ fn only_plain_with_its_three_parts_is_a_login() {
 }
 
 #[test]
-fn another_protocol_is_no_way_in() {
+fn another_protocol_does_not_bypass_authentication() {
     let mut peer = Peer::at(server(Dialects::Binary));
     assert_eq!(peer.says("get k\r\n"), "");
     assert!(peer.closed);
@@ -161,7 +161,7 @@ proptest! {
 
     /// Only valid credentials open a session, regardless of other input.
     #[test]
-    fn no_bytes_open_a_session(opcodes in vec(0u8..=0x26, 0..20), noise in vec(any::<u8>(), 0..50)) {
+    fn random_bytes_never_authenticate_a_session(opcodes in vec(0u8..=0x26, 0..20), noise in vec(any::<u8>(), 0..50)) {
         let mut sent = Vec::new();
         for opcode in opcodes {
             let header = larder_protocol::binary::Header {

@@ -125,7 +125,7 @@ fn noreply_hides_the_outcome_and_the_errors_of_a_store() {
 }
 
 #[test]
-fn a_store_too_large_is_swallowed_before_it_is_refused_and_removes_what_was_there() {
+fn a_store_too_large_is_skipped_then_refused_and_removes_the_old_item() {
     let mut peer = Peer::of(&[("memory_limit", "2"), ("max_item_size", "1k")]);
     peer.says("set k 0 0 1\r\n1\r\nadd other 0 0 1\r\n1\r\n");
     assert_eq!(peer.says("set k 0 0 5000\r\n"), "");
@@ -139,7 +139,7 @@ fn a_store_too_large_is_swallowed_before_it_is_refused_and_removes_what_was_ther
 }
 
 #[test]
-fn large_values_come_and_go_in_parts_and_little_of_them_waits() {
+fn large_values_arrive_and_are_sent_in_parts_with_little_buffered() {
     let mut peer = Peer::of(SMALL);
     let value = value(700_000);
     assert_eq!(peer.send(&set("large", &value)), b"STORED\r\n");
@@ -151,7 +151,7 @@ fn large_values_come_and_go_in_parts_and_little_of_them_waits() {
 }
 
 #[test]
-fn a_value_that_never_comes_takes_no_memory() {
+fn a_value_that_never_arrives_takes_no_memory() {
     let mut peer = Peer::of(SMALL);
     peer.says("set k 0 0 7000\r\nabc");
     assert!(peer.session.held_bytes() < 100);
@@ -319,7 +319,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
 
     #[test]
-    fn however_the_bytes_are_cut_the_answers_are_the_same(
+    fn responses_do_not_depend_on_how_input_is_divided(
         commands in vec(command(), 1..20),
         cuts in vec(any::<Index>(), 0..30),
     ) {
@@ -334,7 +334,7 @@ proptest! {
     }
 
     #[test]
-    fn however_a_large_value_is_cut_it_comes_back_whole(
+    fn a_large_value_sent_in_any_parts_is_returned_whole(
         bytes in 7000usize..300_000,
         cuts in vec(any::<Index>(), 0..30),
     ) {
@@ -346,7 +346,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_break_a_session(bytes in vec(any::<u8>(), 0..2000)) {
+    fn random_bytes_never_break_a_session(bytes in vec(any::<u8>(), 0..2000)) {
         Peer::of(SMALL).send(&bytes);
     }
 }
