@@ -256,11 +256,13 @@ impl Server {
             Refreshed::Unchanged(true) => Ok(()),
             Refreshed::Unchanged(false) => Err(RefreshError::Unusable),
             Refreshed::Read(Ok(())) => {
-                self.log.event(format_args!("the certificates have been read again"));
+                self.log.event(format_args!("certificates reloaded"));
                 Ok(())
             }
             Refreshed::Read(Err(error)) => {
-                log::say(format_args!("larderd: the certificates in use stay: {error}"));
+                log::say(format_args!(
+                    "larderd: certificates not reloaded, the previous ones stay in effect: {error}"
+                ));
                 Err(RefreshError::Unusable)
             }
         }
@@ -271,10 +273,10 @@ impl Server {
     pub(crate) fn reload_users(&self) {
         match self.credentials.as_ref().map(Credentials::reload) {
             None => {}
-            Some(Ok(())) => self.log.event(format_args!("the users have been read again")),
-            Some(Err(error)) => {
-                log::say(format_args!("larderd: the users stay as they were: {error}"))
-            }
+            Some(Ok(())) => self.log.event(format_args!("users reloaded")),
+            Some(Err(error)) => log::say(format_args!(
+                "larderd: users not reloaded, the previous ones stay in effect: {error}"
+            )),
         }
     }
 
@@ -309,19 +311,19 @@ fn inherit(builder: &Builder, options: &Options, memory: HandedMemory) -> Option
     let opened = if !options.has_readers() || readers != now {
         // Processes that may no longer read still have it mapped.
         Err(format!(
-            "its readers were those of --local-readers={readers}, and now {now} is asked for"
+            "its readers were those of --local-readers={readers}, and the option is now {now}"
         ))
     } else {
         builder.clone().open_inherited(inheritance).map_err(|error| error.to_string())
     };
     match opened {
         Ok(cache) => {
-            log::say(format_args!("larderd: goes on with a cache of {} items", cache.len()));
+            log::say(format_args!("larderd: inherited a cache of {} items", cache.len()));
             Some(cache)
         }
         Err(why) => {
             log::say(format_args!(
-                "larderd: the cache begins empty, since that of the old process cannot be used: {why}"
+                "larderd: the cache begins empty, since the predecessor's cannot be used: {why}"
             ));
             None
         }
@@ -333,7 +335,8 @@ fn open(builder: Builder, options: &Options) -> Result<Cache, OpenError> {
         match builder.clone().huge_pages(true).open() {
             Ok(cache) => return Ok(cache),
             Err(error) => log::say(format_args!(
-                "larderd: option -L: going on without: not enough huge pages are set aside (vm.nr_hugepages, 2 MiB each): {error}"
+                "larderd: option -L: continuing without huge pages: too few are reserved \
+                 (vm.nr_hugepages, 2 MiB each): {error}"
             )),
         }
     }

@@ -104,7 +104,7 @@ fn a_descriptor_that_cannot_listen_is_refused_with_number_name_and_reason() {
         (connected, named, "socket 4 (other) from systemd: it does not listen"),
         (datagram, named, "socket 4 (other) from systemd: a unix socket has to be a stream"),
         (file, named, "socket 4 (other) from systemd: Socket operation on non-socket"),
-        (listener(), "LISTEN_FDS=3", "socket 5 from systemd: there is no such descriptor"),
+        (listener(), "LISTEN_FDS=3", "socket 5 from systemd: the descriptor does not exist"),
         (listener(), "LISTEN_FDS=many", "LISTEN_FDS=many: it has to be a number"),
         (listener(), "LISTEN_FDS=99999999999", "it has to be a number"),
         (listener(), "LISTEN_FDS=-1", "it has to be a number"),

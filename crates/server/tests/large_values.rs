@@ -186,11 +186,8 @@ fn a_paused_reader_gets_the_rest_of_a_value_deleted_meanwhile() -> Result<()> {
                 (rest, hits) = (behind, hits + 1);
             }
             let misses = b"END\r\n".repeat(10 - hits);
-            ensure!(
-                hits > 0 && rest == misses,
-                "{route:?}, {io}: {hits} values, then {}",
-                rest.len()
-            );
+            ensure!(hits > 0, "{route:?}, {io}: {hits} values, then {}", rest.len());
+            ensure!(rest == misses, "{route:?}, {io}: {hits} values, then {}", rest.len());
         }
         drop(peers);
         is_let_go(&mut control).with_context(|| format!("{route:?}, {io}"))?;
@@ -220,7 +217,10 @@ fn many_slow_readers_get_all_of_a_large_value() -> Result<()> {
         // A small value is still answered.
         store(&mut control, "small", b"value")?;
         let held_bytes = stat(&mut control, "", "response_obj_bytes")?;
-        ensure!(held_bytes < 32 << 20, "{io}: {held_bytes} bytes wait for who does not read");
+        ensure!(
+            held_bytes < 32 << 20,
+            "{io}: {held_bytes} bytes are held for clients that do not read"
+        );
         for (number, peer) in peers.iter_mut().enumerate() {
             let key = format!("large{}", number % VALUES);
             let large = value(number % VALUES, 1_000_000);

@@ -82,9 +82,12 @@ fn behaves(client: &Client, local: bool) -> Result<()> {
     let lengths: Vec<_> = many.iter().map(|value| value.as_ref().map(Vec::len)).collect();
     assert_eq!(lengths, [Some(5), None, Some(0), Some(6)]);
 
-    assert!(!client.add("k", "other", None)? && client.add("new", "1", None)?);
-    assert!(!client.replace("none", "1", None)? && client.replace("new", "2", None)?);
-    assert!(client.append("new", "3")? && client.prepend("new", "1")?);
+    assert!(!client.add("k", "other", None)?);
+    assert!(client.add("new", "1", None)?);
+    assert!(!client.replace("none", "1", None)?);
+    assert!(client.replace("new", "2", None)?);
+    assert!(client.append("new", "3")?);
+    assert!(client.prepend("new", "1")?);
     assert!(!client.append("none", "1")?);
     assert_eq!(client.get("new")?.as_deref(), Some(&b"123"[..]));
     assert_eq!((client.increment("new", 7)?, client.decrement("new", 31)?), (Some(130), Some(99)));
@@ -109,7 +112,8 @@ fn behaves(client: &Client, local: bool) -> Result<()> {
     assert!(find(client, b"k")?.unwrap().1.ttl_secs.unwrap() > 364 * 86_400);
     client.set("brief", "v", Some(Duration::from_secs(1)))?;
     until("expired", || Ok(client.get("brief")?.is_none()))?;
-    assert!(client.delete("k")? && !client.delete("k")?);
+    assert!(client.delete("k")?);
+    assert!(!client.delete("k")?);
     assert_eq!(client.get("k")?, None);
 
     assert!(matches!(client.get(""), Err(ClientError::Key(_))));
@@ -332,7 +336,8 @@ fn items_read_in_the_memory_are_not_evicted() -> Result<()> {
         Ok(client.get_many(&keys)?.iter().flatten().count())
     };
     let (read, unread) = (alive("read")?, alive("unread")?);
-    assert!(read > ITEMS * 9 / 10 && unread < ITEMS / 10, "{read} and {unread} of {ITEMS}");
+    assert!(read > ITEMS * 9 / 10, "{read} and {unread} of {ITEMS}");
+    assert!(unread < ITEMS / 10, "{read} and {unread} of {ITEMS}");
     Ok(())
 }
 
@@ -382,7 +387,8 @@ fn asks_in_turn(client: &Client, key: &str) -> Result<()> {
         let value = format!("{key} {number}");
         client.set(key, &value, None)?;
         let (found, hit) = find(client, key.as_bytes())?.context("what was just stored")?;
-        ensure!(found == value.as_bytes() && hit.is_local, "{value} in place of {found:?}");
+        ensure!(found == value.as_bytes(), "{value} in place of {found:?}");
+        ensure!(hit.is_local, "{value} in place of {found:?}");
         ensure!(client.increment("numbers", 1)?.is_some());
     }
     Ok(())
@@ -517,7 +523,8 @@ fn no_read_is_torn_while_values_are_overwritten_and_evicted() -> Result<()> {
         let said = reader?.end()?;
         let local = said.split("local: ").nth(1).and_then(|rest| rest.split_whitespace().next());
         let local: u64 = local.with_context(|| said.clone())?.parse()?;
-        assert!(local > 1000 && stores > 1000, "{local} reads, {stores} stores");
+        assert!(local > 1000, "{local} reads, {stores} stores");
+        assert!(stores > 1000, "{local} reads, {stores} stores");
     }
     Ok(())
 }

@@ -86,7 +86,7 @@ fn sasl_admits_only_users_of_the_file() -> Result<()> {
 fn wait_for(server: &ServerUnderTest, credentials: &[u8], wanted: u16) -> Result<()> {
     let deadline = Instant::now() + Duration::from_secs(10);
     while ask(&mut server.connect()?, &login(credentials))?.0 != wanted {
-        ensure!(Instant::now() < deadline, "waited in vain for {wanted:#x}");
+        ensure!(Instant::now() < deadline, "status {wanted:#x} did not arrive in time");
         sleep(Duration::from_millis(10));
     }
     Ok(())
@@ -114,7 +114,7 @@ fn users_change_on_sighup_and_stay_if_the_new_file_is_unusable() -> Result<()> {
     reload(&server)?;
     let deadline = Instant::now() + Duration::from_secs(10);
     while !server.log().contains("line 1 has no colon") {
-        ensure!(Instant::now() < deadline, "nothing is said about the file: {}", server.log());
+        ensure!(Instant::now() < deadline, "the log does not mention the file: {}", server.log());
         sleep(Duration::from_millis(10));
     }
     wait_for(&server, b"\0new\0secret", status::SUCCESS)?;

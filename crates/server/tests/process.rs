@@ -31,7 +31,7 @@ fn mode_of_socket(server: &ServerUnderTest) -> Result<u32> {
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) -> Result<()> {
     let deadline = Instant::now() + Duration::from_secs(10);
     while !is_so() {
-        ensure!(Instant::now() < deadline, "waited 10 s in vain: {what}");
+        ensure!(Instant::now() < deadline, "not within 10 s: {what}");
         sleep(Duration::from_millis(5));
     }
     Ok(())
@@ -243,13 +243,14 @@ fn a_pid_file_of_a_running_process_is_warned_about_and_one_that_cannot_be_writte
         fs::read_to_string(&pid_file).unwrap().trim() == server.pid().to_string()
     })
     .unwrap();
-    assert!(server.log().contains("of process 1, which is running"), "{}", server.log());
+    assert!(server.log().contains("names running process 1"), "{}", server.log());
 
     for binary in [binary(), memcached().unwrap()] {
         let args = ["-P", "/nothing/there/pid"];
         let server = ServerUnderTest::start(&binary, Transport::Unix, &args).unwrap();
         server.connect().unwrap().ask(b"version\r\n", b"\r\n").unwrap();
-        wait_until("it is said", || server.log().contains("/nothing/there/pid")).unwrap();
+        wait_until("the log names the path", || server.log().contains("/nothing/there/pid"))
+            .unwrap();
     }
 }
 
@@ -371,10 +372,8 @@ fn a_server_that_drops_privileges_has_none_in_any_thread_and_serves() {
             [("NoNewPrivs", "1"), ("CapEff", NO_CAPABILITY), ("CapPrm", NO_CAPABILITY)]
         {
             let found = status_of_threads(&server, word).unwrap();
-            assert!(
-                found.len() > 4 && found.iter().all(|found| found == text),
-                "{word}: {found:?}"
-            );
+            assert!(found.len() > 4, "{word}: {found:?}");
+            assert!(found.iter().all(|found| found == text), "{word}: {found:?}");
         }
         // More than fits, so that memory is reclaimed while the server runs.
         let value = vec![b'x'; 500_000];

@@ -270,7 +270,7 @@ fn over_budget_the_idle_client_that_holds_most_is_closed_first() -> Result<()> {
     ensure!(closed > 0, "no client was closed");
     ensure!(closed < 2000, "all clients were closed");
     let log = scene.server.log();
-    ensure!(log.contains("bytes of buffers"), "the log does not tell of it: {log}");
+    ensure!(log.contains("bytes of buffers"), "the log does not mention it: {log}");
     let answer = reading.join().expect("the reader does not panic")?;
     ensure!(answer == [item.repeat(400), b"END\r\n".to_vec()].concat(), "the answer is wrong");
     drop((holders, writer));

@@ -77,7 +77,8 @@ fn an_exporter_finds_what_it_needs_and_all_of_it_is_numbers() -> Result<()> {
             true => value.split_once('.').is_some_and(|(_, micros)| micros.len() == 6),
             false => value.parse::<u64>().is_ok(),
         };
-        ensure!(parses && value.parse::<f64>().is_ok(), "{name} is {value}");
+        ensure!(parses, "{name} is {value}");
+        ensure!(value.parse::<f64>().is_ok(), "{name} is {value}");
     }
     for command in ["stats items", "stats slabs", "stats larder"] {
         let numbers = ask(&mut stream, command)?;
@@ -105,7 +106,7 @@ fn classes_add_up_to_the_whole() -> Result<()> {
         // One census serves all requests of a second.
         std::thread::sleep(Duration::from_millis(1100));
     };
-    ensure!(number(&general, "evictions")? > 1000, "there was to be no room");
+    ensure!(number(&general, "evictions")? > 1000, "the cache should be full");
     for (whole, parts, name) in [
         ("evictions", &items, "evicted"),
         ("evicted_unfetched", &items, "evicted_unfetched"),
@@ -124,7 +125,8 @@ fn classes_add_up_to_the_whole() -> Result<()> {
     let queues = queues.into_iter().sum::<Result<u64>>()?;
     ensure!(queues == sum(&items, "number")?, "{queues} in the queues");
     let (used, free) = (sum(&slabs, "used_chunks")?, sum(&slabs, "free_chunks")?);
-    ensure!(used + free == sum(&slabs, "total_chunks")? && used == sum(&items, "number")?);
+    ensure!(used + free == sum(&slabs, "total_chunks")?);
+    ensure!(used == sum(&items, "number")?);
     ensure!(number(&slabs, "total_malloced")? <= 2 << 20);
     Ok(())
 }

@@ -62,7 +62,9 @@ fn ask(socket: &UdpSocket, id: u16, request: &[u8]) -> Result<Vec<u8>> {
         let length = socket.recv(&mut bytes).context("no answer")?;
         ensure!(length <= 1400, "a datagram of {length} bytes");
         let number = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
-        ensure!(number(0) == id && number(2) == sequence && number(6) == 0, "{:?}", &bytes[..8]);
+        ensure!(number(0) == id, "{:?}", &bytes[..8]);
+        ensure!(number(2) == sequence, "{:?}", &bytes[..8]);
+        ensure!(number(6) == 0, "{:?}", &bytes[..8]);
         ensure!(expected.is_none_or(|count| count == number(4)), "the count changed");
         expected = Some(number(4));
         answer.extend_from_slice(&bytes[8..length]);

@@ -110,7 +110,7 @@ fn has_ended(pid: Pid) -> bool {
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) -> Result<()> {
     let deadline = Instant::now() + Duration::from_secs(20);
     while !is_so() {
-        ensure!(Instant::now() < deadline, "waited 20 s in vain: {what}");
+        ensure!(Instant::now() < deadline, "not within 20 s: {what}");
         sleep(Duration::from_millis(5));
     }
     Ok(())
@@ -260,7 +260,7 @@ fn memory_that_others_read_is_handed_over_and_they_read_on() {
     assert!(local.unwrap() > 1000, "{}", scene.first.log());
     // The same memory, not a copy: the usage does not double.
     assert_eq!(memory_inode(scene.pid().unwrap()).unwrap(), inode);
-    assert_eq!(scene.said("goes on with a cache of"), 3, "{}", scene.first.log());
+    assert_eq!(scene.said("inherited a cache of"), 3, "{}", scene.first.log());
     let mut hit = None;
     wait_until("it reads in the memory again", || {
         hit = client.get_into("kept1", &mut Vec::new()).unwrap();
@@ -331,8 +331,10 @@ fn connections_stay_where_they_are_until_they_end_or_their_time_is_over() {
         assert_eq!(other.ask(b"get k\r\n", b"END\r\n").unwrap(), b"END\r\n");
         stream.ask(b"get k\r\n", b"x\r\nEND\r\n").unwrap();
         kill_process(old, Signal::USR2).unwrap();
-        wait_until("it says that it was upgraded", || scene.said("no upgrade: another") == 1)
-            .unwrap();
+        wait_until("the log says that an upgrade is done", || {
+            scene.said("no upgrade: another") == 1
+        })
+        .unwrap();
         if ends_itself {
             assert!(scene.first.is_running().unwrap());
             drop(stream);
@@ -353,7 +355,7 @@ fn a_binary_that_does_not_start_leaves_everything_as_it_was() {
     stream.ask(b"set k 0 0 1\r\nx\r\n", b"STORED\r\n").unwrap();
     let scripts = [
         ("#!/bin/sh\nexit 3\n", "it ended with exit status: 3"),
-        ("#!/bin/sh\nexec sleep 100 <&-\n", "it is no larderd"),
+        ("#!/bin/sh\nexec sleep 100 <&-\n", "it is not a larderd"),
         ("no program", "cannot start"),
     ];
     for (script, why) in scripts {
@@ -366,7 +368,7 @@ fn a_binary_that_does_not_start_leaves_everything_as_it_was() {
     }
     fs::remove_file(scene.path("larderd")).unwrap();
     scene.first.signal(Signal::USR2).unwrap();
-    wait_until("there is nothing to start", || scene.said("cannot start") == 2).unwrap();
+    wait_until("the start fails", || scene.said("cannot start") == 2).unwrap();
     // Then one that works.
     put(&scene.path("larderd"), &binary()).unwrap();
     let old = scene.upgrade().unwrap();
@@ -403,9 +405,12 @@ fn a_binary_that_does_not_answer_is_killed() {
     wait_until("the pid file is another's", || scene.pid().is_ok_and(|of| of != pid)).unwrap();
     let silent = scene.pid().unwrap();
     scene.first.signal(Signal::USR2).unwrap();
-    wait_until("one is enough", || scene.said("no upgrade: one is under way") == 1).unwrap();
+    wait_until("the second upgrade is refused", || {
+        scene.said("no upgrade: one is in progress") == 1
+    })
+    .unwrap();
     scene.first.connect().unwrap().ask(b"mn\r\n", b"MN\r\n").unwrap();
-    wait_until("it is given up", || scene.said("does not serve after 10 s") == 1).unwrap();
+    wait_until("the upgrade times out", || scene.said("did not serve within 10 s") == 1).unwrap();
     wait_until("it is ended", || has_ended(silent)).unwrap();
     wait_until("the pid file is taken back", || scene.pid().is_ok_and(|of| of == pid)).unwrap();
     scene.first.connect().unwrap().ask(b"mn\r\n", b"MN\r\n").unwrap();
@@ -430,7 +435,8 @@ fn options_that_do_not_hold_any_more_leave_everything_as_it_was() {
 fn where_no_program_can_be_started_there_is_no_upgrade() {
     let scene = Scene::tcp(&["--io=auto", "-o", "drop_privileges"]).unwrap();
     scene.first.signal(Signal::USR2).unwrap();
-    wait_until("it says so", || scene.said("no upgrade: with -o drop_privileges") == 1).unwrap();
+    wait_until("the log has the reason", || scene.said("no upgrade: with -o drop_privileges") == 1)
+        .unwrap();
     scene.first.connect().unwrap().ask(b"mn\r\n", b"MN\r\n").unwrap();
 }
 

@@ -79,10 +79,10 @@ impl Who {
 #[derive(Debug, thiserror::Error)]
 pub enum ReadersError {
     /// The group does not exist.
-    #[error("option --local-readers: there is no group {0:?}; name another, or make it")]
+    #[error("option --local-readers: there is no group {0:?}; name another, or create it")]
     NoGroup(String),
     /// The system cannot look up the groups.
-    #[error("option --local-readers: the system does not say whether there is a group {0:?}: {1}")]
+    #[error("option --local-readers: cannot look up the group {0:?}: {1}")]
     Groups(String, nix::Error),
     /// The memory cannot be opened again.
     #[error("option --local-readers: the cache's memory cannot be opened for readers: {0}")]
@@ -123,8 +123,9 @@ impl Readers {
         };
         if is_unmapped {
             log::say(format_args!(
-                "larderd: option --local-readers: no process may read, since the number of this user or group stands for \
-                 all that are not known here; run larderd as a user of its own, or name another group"
+                "larderd: option --local-readers: no process may read, since the id of this user \
+                 or group stands for all ids without a mapping here; run larderd as another user, or \
+                 name another group"
             ));
         }
         Ok(Some(Self { who, unmapped, file, line: region.line() }))

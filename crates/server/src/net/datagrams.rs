@@ -241,7 +241,8 @@ mod tests {
     fn a_refusal_speaks_the_dialect_of_the_request() {
         let mut out = Vec::new();
         refuse(b"get k\r\n", &mut out);
-        assert!(out.starts_with(b"SERVER_ERROR ") && out.ends_with(b"\r\n"));
+        assert!(out.starts_with(b"SERVER_ERROR "));
+        assert!(out.ends_with(b"\r\n"));
         out.clear();
         let request = [&[0x80, 0x0c][..], &[0; 10], b"opaq", &[0; 8]].concat();
         refuse(&request, &mut out);

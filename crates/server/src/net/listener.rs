@@ -65,7 +65,7 @@ impl Listener {
         }
     }
 
-    /// Accepts connections until the server is told to stop.
+    /// Accepts connections until the server stops.
     pub(crate) fn run(&mut self) {
         while self.server.stop.requested().is_none() {
             let readable = self.wait();
@@ -205,7 +205,7 @@ impl Listener {
     /// so that it does not spin.
     fn suspend(&mut self, why: &str) {
         if self.suspended.is_none() {
-            self.server.log.event(format_args!("no more connections are accepted: {why}"));
+            self.server.log.event(format_args!("accepting is suspended: {why}"));
             self.counters.bump(Counter::ListenDisabled);
             self.server.set_accepting(false);
             self.suspended = Some(Stopwatch::start());
@@ -214,7 +214,7 @@ impl Listener {
 
     fn resume(&mut self) {
         if let Some(suspended) = self.suspended.take() {
-            self.server.log.event(format_args!("connections are accepted again"));
+            self.server.log.event(format_args!("accepting resumes"));
             self.counters.add(Counter::ListenDisabledUs, suspended.elapsed_us());
             self.server.set_accepting(true);
         }

@@ -178,7 +178,8 @@ pub(crate) mod tests {
             assert!(rest == expected[output.sent_bytes..], "after {}", output.sent_bytes);
         }
         output.note_sent(4);
-        assert!(output.is_sent() && output.parts().next().is_none());
+        assert!(output.is_sent());
+        assert!(output.parts().next().is_none());
     }
 
     #[test]

@@ -24,8 +24,8 @@ pub(crate) fn is_detached() -> bool {
 /// Starts the background process. Once that serves, the caller can exit.
 pub(crate) fn start() -> Result<(), Failure> {
     if activation::is_meant() {
-        let message = "option -d: sockets from systemd are for this process and not for one in the background: \
-                       leave -d out";
+        let message = "option -d: sockets from systemd belong to this process and cannot pass to \
+                       the background: leave -d out";
         return Err(Failure::new(EXIT_USAGE, message));
     }
     let failure = |error: io::Error| {
@@ -48,7 +48,7 @@ pub(crate) fn start() -> Result<(), Failure> {
     // It has written the error to the shared standard error.
     let status = child.wait().map_err(failure)?;
     let exit_code = status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(EXIT_OS);
-    Err(Failure::new(exit_code, "option -d: the process in the background did not start"))
+    Err(Failure::new(exit_code, "option -d: the background process did not start"))
 }
 
 /// The background process, detached from its terminal except for standard input and output.

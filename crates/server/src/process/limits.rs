@@ -22,14 +22,14 @@ pub(crate) fn raise(options: &Options) -> Result<usize, Failure> {
     }
     if allowed < wanted as u64 || possible == 0 {
         let message = format_args!(
-            "option -c: {wanted} connections need {} file descriptors, and the process may have \
-             {allowed} (ulimit -n); allow it more, or ask for fewer connections",
+            "option -c: {wanted} connections need {} file descriptors, but the process may open \
+             {allowed} (ulimit -n); raise the limit, or lower -c",
             wanted + reserved
         );
         return Err(Failure::new(EXIT_OS, message));
     }
     log::say(format_args!(
-        "larderd: option -c: {possible} connections and no more: the process may have {allowed} file \
+        "larderd: option -c: at most {possible} connections: the process may open {allowed} file \
          descriptors (ulimit -n)"
     ));
     Ok(possible)
@@ -61,7 +61,7 @@ fn allow_core_files() -> Result<(), Failure> {
     if raised.is_ok() && getrlimit(Resource::Core).current != Some(0) {
         return Ok(());
     }
-    let message = "option -r: the system allows this process no core files (ulimit -c)";
+    let message = "option -r: the system permits no core files (ulimit -c); raise the limit";
     Err(Failure::new(EXIT_OS, message))
 }
 
@@ -70,9 +70,7 @@ pub(crate) fn lock_memory(options: &Options) {
     if options.lock_memory
         && let Err(error) = mlockall(MlockAllFlags::MCL_CURRENT | MlockAllFlags::MCL_FUTURE)
     {
-        log::say(format_args!(
-            "larderd: option -k: the memory cannot be kept out of swap: {error}"
-        ));
+        log::say(format_args!("larderd: option -k: the memory cannot be locked: {error}"));
     }
 }
 

@@ -14,8 +14,8 @@ use crate::{log, process::upgrade::handover};
 pub enum MemoryFileError {
     /// memcached left its restart metadata beside the file.
     #[error(
-        "option -e: {0} is there, which memcached leaves for its own next start; remove it and what lies beside it, or \
-         name another file"
+        "option -e: memcached has left {0} for its own restart; remove that file and the one \
+         beside it, or name another file"
     )]
     Memcacheds(PathBuf),
     /// The file cannot be used or created.
@@ -59,7 +59,7 @@ pub(crate) fn open(
             format!("attached in {ms:.1} ms, with {} items; begun {age_secs} s ago", cache.len())
         }
         Opening::Replaced(reason) => {
-            format!("the cache begins empty, for what was there cannot be used: {reason}")
+            format!("the cache begins empty, since the old contents cannot be used: {reason}")
         }
         Opening::Created | Opening::None => {
             format!("made in {ms:.1} ms, {} MiB", options.memory_bytes >> 20)

@@ -16,7 +16,7 @@ use crate::net::sockets::write_whole;
 pub(crate) fn write(path: &Path, predecessor: Option<Pid>) {
     let predecessor = predecessor.map(Pid::as_raw_pid);
     if let Some(pid) = running(path).filter(|pid| Some(*pid) != predecessor) {
-        log::say(format_args!("larderd: {} is of process {pid}, which is running", path.display()));
+        log::say(format_args!("larderd: pid file {} names running process {pid}", path.display()));
     }
     if let Err(error) = write_whole(path, ".tmp", &format!("{}\n", process::id())) {
         log::say(format_args!("larderd: option -P: cannot write to {}: {error}", path.display()));

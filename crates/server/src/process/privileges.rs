@@ -30,7 +30,7 @@ pub(crate) fn drop_root(options: &Options) -> Result<(), Failure> {
         // A container without the permission to change groups has no supplementary groups to drop.
         Err(Errno::EPERM) => {
             log::say(format_args!(
-                "larderd: option -u: the groups of root are kept: {}",
+                "larderd: option -u: the supplementary groups of root are kept: {}",
                 Errno::EPERM
             ));
             Ok(())
@@ -62,7 +62,7 @@ pub(crate) fn drop_capabilities(options: &Options) -> Result<(), Failure> {
         set_capabilities(None, sets)
     });
     dropped.map_err(|error| {
-        let message = format_args!("option -o drop_privileges: the capabilities stay: {error}");
+        let message = format_args!("option -o drop_privileges: cannot drop capabilities: {error}");
         Failure::new(EXIT_OS, message)
     })
 }

@@ -30,7 +30,7 @@ use crate::{
     process::privileges, process::syscalls, process::upgrade::activation, process::upgrade::handed,
 };
 
-/// Runs a server until it is told to stop. Logs `warnings` first. With `-d`, starts the server in
+/// Runs a server until a stop is requested. Logs `warnings` first. With `-d`, starts the server in
 /// the background instead, which logs them.
 ///
 /// # Errors

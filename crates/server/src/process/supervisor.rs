@@ -24,7 +24,9 @@ impl Supervisor {
         let connected = connect(name.as_bytes());
         let said = |error: &io::Error| {
             let name = name.display();
-            log::say(format_args!("larderd: NOTIFY_SOCKET={name} is not told anything: {error}"));
+            log::say(format_args!(
+                "larderd: cannot notify systemd via NOTIFY_SOCKET={name}: {error}"
+            ));
         };
         Self(connected.inspect_err(said).ok())
     }

@@ -17,7 +17,7 @@ use crate::process::failure::{EXIT_OS, Failure};
 pub(crate) fn restrict(removes_pidfile: bool) -> Result<(), Failure> {
     let failure = |error: &dyn std::fmt::Display| {
         let message =
-            format_args!("option -o drop_privileges: the system calls stay as they are: {error}");
+            format_args!("option -o drop_privileges: cannot restrict system calls: {error}");
         Failure::new(EXIT_OS, message)
     };
     // In this order: the second filter does not permit installing another.

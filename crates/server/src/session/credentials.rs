@@ -28,7 +28,7 @@ struct User {
 pub(crate) enum CredentialsError {
     /// `-S` requires a file, and none is named.
     #[error(
-        "option -S: MEMCACHED_SASL_PWDB names no file; expected the path of one with lines \
+        "option -S: MEMCACHED_SASL_PWDB names no file; expected the path of a file with lines \
          user:password (other password databases of SASL are not supported)"
     )]
     Unnamed,
@@ -51,7 +51,7 @@ pub(crate) enum CredentialsError {
         what: &'static str,
     },
     /// The file has no users.
-    #[error("users of {}: there are none; expected lines user:password", .0.display())]
+    #[error("users of {}: the file has no users; expected lines user:password", .0.display())]
     Empty(PathBuf),
 }
 
@@ -221,9 +221,12 @@ mod tests {
     #[test]
     fn for_sasl_other_words_may_follow_the_password() {
         let users = open(b"user:pass:more\nempty:\nodd::x\n", Dialects::Binary).unwrap();
-        assert!(users.admit(b"user", b"pass") && users.admit(b"user", b"pass:more"));
-        assert!(!users.admit(b"user", b"pas") && !users.admit(b"user", b"pass:"));
-        assert!(!users.admit(b"empty", b"") && !users.admit(b"odd", b""));
+        assert!(users.admit(b"user", b"pass"));
+        assert!(users.admit(b"user", b"pass:more"));
+        assert!(!users.admit(b"user", b"pas"));
+        assert!(!users.admit(b"user", b"pass:"));
+        assert!(!users.admit(b"empty", b""));
+        assert!(!users.admit(b"odd", b""));
     }
 
     /// CVE-2021-37519 of memcached: a last line without an end is a line, and a zero byte is
@@ -233,7 +236,7 @@ mod tests {
         for (text, error) in [
             (&b"a:b\nnobody"[..], "users of FILE: line 2 has no colon; expected user:password"),
             (b"a:b\nc\0:d\n", "users of FILE: line 2 has a zero byte; expected user:password"),
-            (b"\n\n", "users of FILE: there are none; expected lines user:password"),
+            (b"\n\n", "users of FILE: the file has no users; expected lines user:password"),
             (
                 &[b'x'; FILE_BYTES_MAX as usize + 1],
                 "users of FILE: it has more than a mebibyte; expected a short list",
@@ -247,7 +250,8 @@ mod tests {
     fn more_than_eight_users_are_users() {
         let text: String = (0..20).map(|number| format!("u{number}:p{number}\n")).collect();
         let users = open(text.as_bytes(), Dialects::Text).unwrap();
-        assert!(users.admit(b"u19", b"p19") && !users.admit(b"u19", b"p18"));
+        assert!(users.admit(b"u19", b"p19"));
+        assert!(!users.admit(b"u19", b"p18"));
     }
 
     #[test]
@@ -256,7 +260,8 @@ mod tests {
         let users = Credentials::open(file.path().to_owned(), Dialects::Text).unwrap();
         std::fs::write(file.path(), "b:2\n").unwrap();
         users.reload().unwrap();
-        assert!(users.admit(b"b", b"2") && !users.admit(b"a", b"1"));
+        assert!(users.admit(b"b", b"2"));
+        assert!(!users.admit(b"a", b"1"));
         std::fs::write(file.path(), "nobody").unwrap();
         assert!(users.reload().is_err());
         drop(file);

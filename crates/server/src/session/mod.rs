@@ -337,7 +337,7 @@ impl Session {
         consumed: usize,
     ) -> Step {
         let mut bytes = [0; KEY_BYTES_MAX];
-        let key = frame.decoded_key(&mut bytes).expect("the parser has looked at it");
+        let key = frame.decoded_key(&mut bytes).expect("the parser has checked the key");
         let (command, frame) = (command.with_key(key), Frame::Meta(*frame));
         self.run(turn, Heard { command: &command, frame: &frame, input, consumed })
     }

@@ -344,7 +344,8 @@ mod tests {
             "@SECLEVEL=1",
         ] {
             let error = provider(Some(list)).map(|_| ()).unwrap_err();
-            assert!(error.contains(list) && error.contains("ECDHE-"), "{list}: {error}");
+            assert!(error.contains(list), "{list}: {error}");
+            assert!(error.contains("ECDHE-"), "{list}: {error}");
         }
     }
 }

@@ -100,7 +100,8 @@ impl Dialect {
             },
             Self::Binary => {
                 let (header, _) = binary_packet(ear)?;
-                ensure!(header[1] == NOOP && header[6..12] == [0; 6], "{header:?}");
+                ensure!(header[1] == NOOP, "{header:?}");
+                ensure!(header[6..12] == [0; 6], "{header:?}");
                 Ok(())
             }
         }

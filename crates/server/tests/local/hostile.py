@@ -1,7 +1,7 @@
-"""A local reader that tries to do harm. Prints what it could do besides reading, one line each, then `done`.
+"""A hostile local reader. Prints each forbidden operation that succeeds, one per line, then `done`.
 
-usage: hostile.py SOCKET [ask | as UID]    with `ask` it prints the answer to larder_region only
-Where it is of another user than the server, it also opens the memory again for writing, and says so.
+usage: hostile.py SOCKET [ask | as UID]    with `ask` it only prints the response to larder_region
+As another user than the server's, it also tries to open the memory again for writing.
 """
 
 import ctypes
@@ -40,7 +40,7 @@ def libc(function, *arguments):
 
 
 def scribble(address, offset):
-    """Writes in a child: it must not live to tell of it."""
+    """Writes in a child process, which the write must kill."""
     child = os.fork()
     if child == 0:
         ctypes.memset(address + offset, 0xAA, 8)
@@ -77,7 +77,7 @@ def main():
         print(answer)
         return
     attack(descriptor, "what was passed")
-    # A process of the server's user can open its memory again, as can root.
+    # A process of the server's user, or of root, can open the memory again.
     owner = os.fstat(descriptor).st_uid
     reopened = [] if os.getuid() in (0, owner) else [
         (os.O_RDWR, "both"), (os.O_WRONLY, "writing"), (os.O_RDWR | os.O_TRUNC, "nothing")]

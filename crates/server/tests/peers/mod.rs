@@ -137,7 +137,7 @@ fn is_ring_allowed() -> Result<bool> {
         }
         sleep(Duration::from_millis(1));
     }
-    bail!("the server does not say how its workers wait: {}", server.log())
+    bail!("the log does not name the poller: {}", server.log())
 }
 
 /// A client.

@@ -28,7 +28,8 @@ fn a_damaged_file_makes_way_for_an_empty_cache() -> Result<()> {
         file.write_all_at(&value.to_le_bytes(), at)?;
         let (server, mut stream) = place.start(&[])?;
         let log = server.log();
-        ensure!(log.contains("damaged") && log.contains(name), "{name}: {log}");
+        ensure!(log.contains("damaged"), "{name}: {log}");
+        ensure!(log.contains(name), "{name}: {log}");
         ensure!(get(&mut stream, "k")?.is_none(), "{name}: the cache is empty");
         set(&mut stream, "k", 0, b"new")?;
         server.stop(Signal::KILL)?;

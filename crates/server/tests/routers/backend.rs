@@ -87,7 +87,8 @@ impl Backend {
     ) -> Result<()> {
         match (reply, self.items.get_mut(key)) {
             (Reply::Hit { flags, value, cas }, Some(item)) => {
-                ensure!(*flags == item.flags && *value == item.value, "expected {item:?}");
+                ensure!(*flags == item.flags, "expected {item:?}");
+                ensure!(*value == item.value, "expected {item:?}");
                 if with_cas {
                     ensure!(item.cas.is_none() || item.cas == *cas, "expected {:?}", item.cas);
                     item.cas = *cas;

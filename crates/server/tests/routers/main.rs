@@ -96,7 +96,7 @@ fn one_of_many_clients_that_miss_gets_the_lease() -> Result<()> {
                     }
                     Ok(())
                 })?;
-                token.context("nobody has stored anything")
+                token.context("no client has stored the item")
             })
         })
         .collect();
@@ -129,10 +129,10 @@ fn a_lease_is_over_when_it_is_used_or_the_item_deleted() -> Result<()> {
     assert_eq!(say(bring(token))?, word("STORED"));
     assert!(matches!(say(ask())?, Reply::Hit { .. }));
     assert_eq!(say(Request::Delete { key: "k".into(), exptime: 0 })?, word("DELETED"));
-    assert_eq!(say(bring(token))?, word("NOT_STORED"), "a token is good for once");
+    assert_eq!(say(bring(token))?, word("NOT_STORED"), "a token is valid once");
     let Reply::Lease { token } = say(ask())? else { panic!("a miss") };
     assert_eq!(say(Request::Delete { key: "k".into(), exptime: 0 })?, word("NOT_FOUND"));
-    assert_eq!(say(bring(token))?, word("NOT_STORED"), "what it would bring is out of date");
+    assert_eq!(say(bring(token))?, word("NOT_STORED"), "the value is stale");
     Ok(())
 }
 

@@ -91,7 +91,7 @@ impl Files {
     /// Returns the configuration of a client without a certificate that accepts the server's
     /// authority.
     pub(crate) fn config(&self) -> ClientConfig {
-        self.config_of(rustls::ALL_VERSIONS, None).expect("the defaults are good")
+        self.config_of(rustls::ALL_VERSIONS, None).expect("the defaults are valid")
     }
 
     /// As [`Self::config`], with these versions and a certificate.

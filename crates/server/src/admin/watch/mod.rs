@@ -346,7 +346,7 @@ mod tests {
         let both = Watch::begin(&server, Topics::FETCHERS | Topics::MUTATIONS, &inbox).unwrap();
         server.watchers.tell(Topics::MUTATIONS, |out| out.extend_from_slice(b"set\n"));
         server.watchers.tell(Topics::FETCHERS, |out| out.extend_from_slice(b"get\n"));
-        server.watchers.tell(Topics::EVICTIONS, |_| panic!("nobody wants this"));
+        server.watchers.tell(Topics::EVICTIONS, |_| panic!("no watcher wants this topic"));
         assert_eq!(read(&gets), ["get"]);
         assert_eq!(read(&both), ["set", "get"]);
         assert_eq!(server.log.interest().topics(), Topics::FETCHERS | Topics::MUTATIONS);

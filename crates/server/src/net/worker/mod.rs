@@ -596,8 +596,9 @@ impl Worker {
             self.gave_up = Some(second);
             let peer = peer.map_or_else(|| "a unix socket".to_owned(), |peer| peer.to_string());
             log::say(format_args!(
-                "connections hold more than {} bytes of buffers: <{id} from {peer} is closed, which held {bytes} bytes \
-                 beyond its share and made no progress for {GIVEN_UP_SECS_MIN} s",
+                "connections hold more than {} bytes of buffers: closing <{id} from {peer}, which \
+                 holds {bytes} bytes beyond its share and made no progress for \
+                 {GIVEN_UP_SECS_MIN} s",
                 self.executor.server().budget.bytes_max(),
             ));
         }

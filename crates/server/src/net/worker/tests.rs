@@ -26,7 +26,7 @@ fn with_each_loop(test: impl Fn(&'static str)) {
     test("epoll");
     match Poller::new(Io::Uring) {
         Ok(_) => test("uring"),
-        Err(error) => println!("not tested with io_uring: it cannot be used here ({error})"),
+        Err(error) => println!("skipped: io_uring cannot be used here ({error})"),
     }
 }
 
@@ -99,7 +99,7 @@ fn wait_until(condition: impl Fn() -> bool) {
         }
         thread::sleep(Duration::from_millis(10));
     }
-    panic!("it does not come to that");
+    panic!("the condition never became true");
 }
 
 fn answer(peer: &mut UnixStream, request: &str, bytes: usize) -> String {

@@ -35,9 +35,8 @@ pub(crate) fn take() -> Result<Vec<Handed>, Failure> {
     }
     let count = env::var("LISTEN_FDS").unwrap_or_default();
     let Some(count) = count.parse().ok().filter(|count| (0..=COUNT_MAX).contains(count)) else {
-        let message = format_args!(
-            "LISTEN_FDS={count}: it has to be a number of sockets, at most {COUNT_MAX}"
-        );
+        let message =
+            format_args!("LISTEN_FDS={count}: expected a number of sockets, at most {COUNT_MAX}");
         return Err(Failure::new(EXIT_OS, message));
     };
     let names = env::var("LISTEN_FDNAMES").unwrap_or_default();
@@ -61,7 +60,7 @@ pub(crate) fn take() -> Result<Vec<Handed>, Failure> {
 /// creates a new one, and closes the first.
 fn own(number: RawFd) -> io::Result<OwnedFd> {
     if !is_inherited(number) {
-        return Err(io::Error::other("there is no such descriptor"));
+        return Err(io::Error::other("the descriptor does not exist"));
     }
     let flags = SocketFlags::CLOEXEC;
     let (from, to) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;

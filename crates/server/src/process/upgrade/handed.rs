@@ -119,15 +119,15 @@ fn listening(
             None => {
                 if options.tls.is_some() && !options.listen.is_empty() {
                     return Err(io::Error::other(format!(
-                        "with TLS, -l has to name every TCP socket that is handed over, and it does not name \
-                         {address}: add mtls:{address}, btls:{address} or notls:{address} to it, or take the \
-                         socket away (with systemd, from the socket unit)"
+                        "with TLS, -l has to name every inherited TCP socket, and it does not name \
+                         {address}: add mtls:{address}, btls:{address} or notls:{address} to it, \
+                         or remove the socket (with systemd, from the socket unit)"
                     )));
                 }
                 if !options.listen.is_empty() {
                     log::say(format_args!(
-                        "larderd: option -l: it does not name {address}, which was handed over: what goes \
-                         for any address goes for this one"
+                        "larderd: option -l: it does not name the inherited socket {address}: the \
+                         settings for any address apply"
                     ));
                 }
                 let certificates =

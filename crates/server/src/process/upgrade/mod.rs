@@ -65,8 +65,8 @@ impl Upgrade {
     pub(crate) fn begin(&mut self, server: &Server, sockets: &[Socket]) {
         let refused = match &self.stage {
             Stage::None => None,
-            Stage::Starting(_) => Some("one is under way"),
-            Stage::Done(_) => Some("another process serves already in place of this one"),
+            Stage::Starting(_) => Some("one is in progress"),
+            Stage::Done(_) => Some("another process has already taken over"),
         };
         if let Some(why) = refused {
             return log::say(format_args!("larderd: SIGUSR2: no upgrade: {why}"));
@@ -82,7 +82,7 @@ impl Upgrade {
         match self.start(sockets, memory.as_ref()) {
             Ok(successor) => {
                 log::say(format_args!(
-                    "larderd: SIGUSR2: process {} starts to take over; {fate}",
+                    "larderd: SIGUSR2: process {} is starting to take over; {fate}",
                     successor.process.id()
                 ));
                 self.stage = Stage::Starting(successor);
@@ -140,12 +140,12 @@ impl Upgrade {
                 return false;
             }
             Answer::None => {
-                format!("it does not serve after {} s", start_us_max(memory_bytes) / 1_000_000)
+                format!("it did not serve within {} s", start_us_max(memory_bytes) / 1_000_000)
             }
         };
         self.stage = Stage::None;
         log::say(format_args!(
-            "larderd: process {pid} does not take over, and this one goes on: {failure}"
+            "larderd: process {pid} does not take over, and this process continues: {failure}"
         ));
         if let Some(path) = &server.options.pidfile {
             pidfile::take_back(path, pid);
@@ -181,7 +181,7 @@ impl Successor {
                 Err(error) => return error.to_string(),
             }
         }
-        "it is no larderd that can be handed sockets".to_owned()
+        "it is not a larderd that inherits sockets".to_owned()
     }
 }
 
@@ -198,9 +198,9 @@ impl Drop for Successor {
 /// Returns why an upgrade is impossible; `None` if it is possible.
 fn obstacle(server: &Server) -> Option<&'static str> {
     if server.options.drop_privileges {
-        return Some("with -o drop_privileges no program can be started");
+        return Some("with -o drop_privileges the process cannot start a program");
     }
-    (process::id() == 1).then_some("this is process 1, with which all others end")
+    (process::id() == 1).then_some("this is process 1, and its end would end all others")
 }
 
 /// Returns the cache's memory if it can be handed over, and a description of what happens to the
@@ -210,14 +210,14 @@ fn obstacle(server: &Server) -> Option<&'static str> {
 /// The memory cannot be opened again.
 fn fate_of_cache(server: &Server) -> Result<(Option<HandedMemory>, &'static str), SharedError> {
     if server.options.memory_file.is_some() {
-        return Ok((None, "it goes on with the cache in the file of -e"));
+        return Ok((None, "it uses the cache in the file of -e"));
     }
     let Some(inheritance) = server.cache.inheritance() else {
-        return Ok((None, "its cache is empty, since that of this one ends with it"));
+        return Ok((None, "its cache begins empty, since this process cannot share its own"));
     };
     let readers = server.options.local_readers.to_string();
     let memory = HandedMemory { inheritance: inheritance?, readers };
-    Ok((Some(memory), "it is handed this one's cache"))
+    Ok((Some(memory), "it inherits the cache of this process"))
 }
 
 /// Returns how long the new process may take until it serves, in microseconds. With `-k`, `-L` or

@@ -265,5 +265,6 @@ fn the_client_side_and_the_session_understand_each_other() {
     let Reading::Reply { reply: stored, consumed } = read_reply(&answers) else { panic!("stored") };
     let Reading::Reply { reply: hit, .. } = read_reply(&answers[consumed..]) else { panic!("hit") };
     assert_eq!((hit.opaque, hit.flags(), hit.value), (9, Some(3), &b"value"[..]));
-    assert!(hit.cas != 0 && hit.cas == stored.cas);
+    assert!(hit.cas != 0);
+    assert!(hit.cas == stored.cas);
 }

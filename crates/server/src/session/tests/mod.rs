@@ -249,7 +249,8 @@ fn shutdown_needs_permission() {
     assert_eq!(peer.says("shutdown\r\n"), "SERVER_ERROR: shutdown not enabled\r\n");
     let mut peer = Peer::of(&[("enable_shutdown", "yes")]);
     assert_eq!(peer.says("shutdown graceful\r\n"), "");
-    assert!(peer.closed && peer.executor.server().stop.requested().is_some());
+    assert!(peer.closed);
+    assert!(peer.executor.server().stop.requested().is_some());
 }
 
 #[test]

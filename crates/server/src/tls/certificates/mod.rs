@@ -92,7 +92,7 @@ impl Certificates {
             .map_err(|error| format!("option -o ssl_ciphers: {error}"))?;
         if !unknown.is_empty() {
             log::say(format_args!(
-                "larderd: option -o ssl_ciphers: passed over, since there are no such cipher suites: {}",
+                "larderd: option -o ssl_ciphers: ignoring unknown cipher suites: {}",
                 unknown.join(", ")
             ));
         }
