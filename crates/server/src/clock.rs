@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_warped_clock_goes_on_from_where_it_was_put() {
+    fn a_warped_clock_continues_from_its_new_time() {
         let cache = Cache::builder().memory_bytes(8 << 20).clock(Clock::Ticked).open().unwrap();
         let warp = Warp::default();
         let shown = |second| warp.of(second);

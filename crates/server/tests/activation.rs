@@ -73,7 +73,7 @@ fn connections_that_waited_before_it_started_are_served_over_tcp_and_a_unix_sock
 }
 
 #[test]
-fn a_datagram_socket_is_served_and_an_address_has_what_the_options_say_of_it() {
+fn a_datagram_socket_is_served_and_an_address_takes_its_entry_of_the_options() {
     let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
     let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
     let (udp_address, tcp_address) = (udp.local_addr().unwrap(), tcp.local_addr().unwrap());

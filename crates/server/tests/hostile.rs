@@ -163,7 +163,7 @@ fn slow_writers_are_served_when_they_finish() -> Result<()> {
 }
 
 #[test]
-fn silence_before_the_first_byte_and_within_a_value_is_waited_out() -> Result<()> {
+fn a_silent_client_is_waited_for_before_its_first_byte_and_within_a_value() -> Result<()> {
     let scene = Scene::start(&[])?;
     let (mut silent, mut halting) = (scene.connect()?, scene.connect()?);
     halting.write_all(b"set k 0 0 5\r\nva")?;

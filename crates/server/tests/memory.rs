@@ -153,7 +153,7 @@ fn store_on(stream: &mut Stream, stop: &AtomicBool) -> Result<(usize, Duration)>
 }
 
 #[test]
-fn a_lower_limit_is_reached_while_stores_go_on() -> Result<()> {
+fn a_lower_limit_is_reached_while_stores_continue() -> Result<()> {
     const LONGEST: Duration = Duration::from_millis(250);
     let binary = larderd(env!("CARGO_BIN_EXE_larderd"));
     let args = ["-m", "1024", "-t", "2"];

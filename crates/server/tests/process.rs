@@ -276,7 +276,7 @@ fn as_nobody(words: &str, binary: &Path, args: &str) -> Result<Output> {
 }
 
 #[test]
-fn where_the_system_allows_too_few_descriptors_or_no_core_files_it_does_not_start() {
+fn too_few_descriptors_or_no_core_files_prevent_the_start() {
     if !is_root() {
         return;
     }

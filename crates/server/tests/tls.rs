@@ -186,7 +186,7 @@ fn a_connection_without_tls_is_closed_and_counted() -> Result<()> {
 }
 
 #[test]
-fn clients_show_certificates_where_they_are_asked() -> Result<()> {
+fn client_certificates_are_checked_where_configured() -> Result<()> {
     let files = Files::new()?;
     let ours = files.authority.identity("client")?;
     let theirs = Authority::new("Theirs")?.identity("stranger")?;
@@ -219,7 +219,7 @@ fn clients_show_certificates_where_they_are_asked() -> Result<()> {
 }
 
 #[test]
-fn addresses_differ_in_what_they_ask() -> Result<()> {
+fn addresses_differ_in_their_certificate_policy() -> Result<()> {
     let files = Files::new()?;
     let ours = files.authority.identity("client")?;
     let [plain, any, mutual] = [free_address()?, free_address()?, free_address()?];
@@ -260,7 +260,7 @@ fn sessions_are_resumed_if_that_is_switched_on() -> Result<()> {
 }
 
 #[test]
-fn versions_and_suites_are_held_to() -> Result<()> {
+fn tls_versions_and_cipher_suites_are_enforced() -> Result<()> {
     let scene = Encrypted::start("ssl_min_version=3", &[])?;
     let connects = |scene: &Encrypted, version| -> Result<bool> {
         Ok(scene.connect(&Arc::new(scene.config_of(&[version], None)?)).is_ok())
@@ -417,7 +417,7 @@ fn without_tls_there_is_nothing_to_refresh() -> Result<()> {
 }
 
 #[test]
-fn memory_is_bounded_whatever_encrypted_clients_do() -> Result<()> {
+fn memory_of_encrypted_clients_is_bounded() -> Result<()> {
     const MIB: u64 = 1 << 20;
     let scene = Encrypted::start("read_buf_mem_limit=4", &["-c", "2000"])?;
     let config = Arc::new(scene.config());

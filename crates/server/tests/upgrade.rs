@@ -171,7 +171,7 @@ fn upgrade_under_load(scene: &mut Scene) -> Result<()> {
 }
 
 #[test]
-fn a_cache_in_a_file_goes_on_and_both_processes_use_it_meanwhile() -> Result<()> {
+fn a_memory_file_survives_the_upgrade_and_both_processes_use_it() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("cache").display().to_string();
     let mut scene = Scene::tcp(&["-e", &path])?;
@@ -417,7 +417,7 @@ fn a_binary_that_does_not_answer_is_killed() {
 }
 
 #[test]
-fn options_that_do_not_hold_any_more_leave_everything_as_it_was() {
+fn an_upgrade_with_invalid_options_changes_nothing() {
     let config = tempfile::NamedTempFile::new().unwrap();
     let path = config.path().to_str().unwrap();
     let scene = Scene::tcp(&["--config", path]).unwrap();
@@ -432,7 +432,7 @@ fn options_that_do_not_hold_any_more_leave_everything_as_it_was() {
 }
 
 #[test]
-fn where_no_program_can_be_started_there_is_no_upgrade() {
+fn an_upgrade_is_refused_if_no_program_can_be_started() {
     let scene = Scene::tcp(&["--io=auto", "-o", "drop_privileges"]).unwrap();
     scene.first.signal(Signal::USR2).unwrap();
     wait_until("the log has the reason", || scene.said("no upgrade: with -o drop_privileges") == 1)

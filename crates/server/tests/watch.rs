@@ -136,7 +136,7 @@ fn the_longest_key_becomes_750_bytes() -> Result<()> {
 }
 
 #[test]
-fn connections_come_and_go_for_a_reason() -> Result<()> {
+fn connection_events_have_a_reason() -> Result<()> {
     let server = start(Transport::Tcp, &["-o", "idle_timeout=1"])?;
     let mut watcher = Watcher::begin(&server, "connevents")?;
     for (words, reason) in

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn the_statistics_say_what_is_held_now() {
+    fn the_statistics_show_the_bytes_held_now() {
         let (budget, counters) = (Budget::new(1000), Counters::default());
         let mut holding = Holding::new(false);
         let shown = || {

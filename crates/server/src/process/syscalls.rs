@@ -250,7 +250,7 @@ mod tests {
         if env::var_os(MARK).is_some() {
             return in_a_restricted_process();
         }
-        let name = "syscalls::tests::system_calls_that_serving_does_not_need_are_refused";
+        let name = "process::syscalls::tests::system_calls_that_serving_does_not_need_are_refused";
         let mut again = Command::new(env::current_exe().unwrap());
         let output = again.args(["--exact", name, "--nocapture"]).env(MARK, "1").output().unwrap();
         assert!(output.status.success(), "{output:?}");

@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_eight_users_are_users() {
+    fn more_than_eight_users_are_read() {
         let text: String = (0..20).map(|number| format!("u{number}:p{number}\n")).collect();
         let users = open(text.as_bytes(), Dialects::Text).unwrap();
         assert!(users.admit(b"u19", b"p19"));

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_of_another_server_are_others() {
+    fn tokens_of_two_servers_differ() {
         assert_ne!(Leases::default().ask(b"k", 2), Leases::default().ask(b"k", 2));
     }
 
@@ -201,7 +201,7 @@ mod tests {
 
     /// A client that requests more leases than fit does not keep others from getting one.
     #[test]
-    fn very_many_leases_take_none_from_others() {
+    fn very_many_leases_do_not_keep_others_from_getting_one() {
         let leases = Leases::default();
         let ask = |number: u32| leases.ask(&[b"flood", &number.to_be_bytes()[..]].concat(), 2);
         for number in 0..200_000 {

@@ -18,7 +18,7 @@ const DAMAGES: [(u64, u64, &str); 4] = [
 ];
 
 #[test]
-fn a_damaged_file_makes_way_for_an_empty_cache() -> Result<()> {
+fn a_damaged_file_is_replaced_by_an_empty_cache() -> Result<()> {
     for (at, value, name) in DAMAGES {
         let place = Place::new()?;
         let (server, mut stream) = place.start(&[])?;

@@ -136,7 +136,7 @@ fn items_survive_any_end_of_the_server() -> Result<()> {
 }
 
 #[test]
-fn time_goes_on_while_there_is_no_server() -> Result<()> {
+fn time_continues_while_no_server_runs() -> Result<()> {
     let place = Place::new()?;
     let (server, mut stream) = place.start(&[])?;
     set(&mut stream, "short", 2, b"1")?;
@@ -224,7 +224,7 @@ fn flushed_items_stay_flushed() -> Result<()> {
 }
 
 #[test]
-fn cas_tokens_stay_valid_and_go_on_rising() -> Result<()> {
+fn cas_tokens_stay_valid_and_keep_rising() -> Result<()> {
     let place = Place::new()?;
     let (mut server, mut stream) = place.start(&[])?;
     set(&mut stream, "k", 0, b"1")?;
@@ -241,7 +241,7 @@ fn cas_tokens_stay_valid_and_go_on_rising() -> Result<()> {
 }
 
 #[test]
-fn other_settings_begin_empty_where_they_have_to() -> Result<()> {
+fn incompatible_settings_begin_with_an_empty_cache() -> Result<()> {
     let place = Place::new()?;
     let (mut server, mut stream) = place.start(&["-m", "64"])?;
     set(&mut stream, "k", 0, b"1")?;
@@ -268,7 +268,7 @@ fn other_settings_begin_empty_where_they_have_to() -> Result<()> {
 }
 
 #[test]
-fn a_file_that_was_cut_off_makes_way_and_any_other_stays() -> Result<()> {
+fn a_truncated_file_is_replaced_and_any_other_stays() -> Result<()> {
     let place = Place::new()?;
     let (server, mut stream) = place.start(&[])?;
     set(&mut stream, "k", 0, b"1")?;
@@ -332,7 +332,7 @@ fn a_second_server_is_refused_with_the_pid_of_the_first() -> Result<()> {
 }
 
 #[test]
-fn the_file_is_its_users_alone() -> Result<()> {
+fn only_its_user_can_access_the_file() -> Result<()> {
     let place = Place::new()?;
     let (server, _) = place.start(&[])?;
     let mode =

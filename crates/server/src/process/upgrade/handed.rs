@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn sockets_are_taken_as_what_they_are() {
+    fn sockets_are_adopted_by_their_type() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_has_what_the_options_say_of_it_in_their_order() {
+    fn addresses_take_the_entries_of_the_options_in_order() {
         let list = "proto[ascii]:127.0.0.1:0,proto[binary]:127.0.0.1:0,*:5";
         let options = options(&[("listen", list), ("protocol", "ascii")]);
         let listener = || TcpListener::bind("127.0.0.1:0").unwrap();
