@@ -284,8 +284,7 @@ fn two_thousand_idle_connections_cost_next_to_nothing() -> Result<()> {
     let mut idle = Vec::new();
     for _ in 0..2000 {
         let mut stream = scene.connect()?;
-        // One command each, so that the buffers for serving a connection must not be kept forever
-        // either.
+        // One command each: the buffers that served it must be freed afterwards, too.
         stream.ask(b"get nothing\r\n", b"END\r\n")?;
         idle.push(stream);
     }
