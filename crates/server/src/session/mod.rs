@@ -1,5 +1,6 @@
 //! A session: turns a peer's bytes into commands and responses into bytes. It performs no I/O.
 
+mod allowance;
 pub(crate) mod credentials;
 pub(crate) mod execute;
 pub(crate) mod leases;
@@ -24,6 +25,7 @@ use crate::net::output::Output;
 use crate::session::execute::{Executed, Executor};
 use crate::session::payload::{Payload, payload_bytes};
 
+pub use self::allowance::{Allowance, Next, Progress};
 use self::turn::{Heard, KEYS_PER_COMMAND, Step, Turn, words};
 
 /// The state of one peer's conversation.
@@ -62,63 +64,6 @@ enum State {
     Gather(Box<Gathering>, Box<Kept>),
     /// Input is ignored: the connection sends watch lines until it is closed.
     Watch(Box<Watch>),
-}
-
-/// How much a session may do in one call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Allowance {
-    /// How many commands it executes.
-    pub commands_max: usize,
-    /// How many keys of lists it looks up.
-    pub keys_max: usize,
-    /// The session starts nothing more once its output has this length, without the pieces that are
-    /// sent from the cache's memory. It exceeds that by one contiguous value at most.
-    pub out_bytes_max: usize,
-    /// True if an item is started only if it fits the rest of that length. The first item of an
-    /// output is always started.
-    pub is_tight: bool,
-}
-
-impl Allowance {
-    /// Allows `commands_max` commands, and the output of a connection while memory is not short.
-    pub const fn of_commands(commands_max: usize) -> Self {
-        Self {
-            commands_max,
-            keys_max: usize::MAX,
-            out_bytes_max: OUTPUT_BYTES_HIGH,
-            is_tight: false,
-        }
-    }
-}
-
-/// The result of [`Session::receive`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
-    /// How many bytes of the input have been consumed.
-    pub consumed: usize,
-    /// What the caller must do next.
-    pub next: Next,
-}
-
-/// What a session waits for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Next {
-    /// Pass more input.
-    #[default]
-    Input,
-    /// Send the output, which is long; then continue with the remaining input.
-    Drain,
-    /// The turn is used up. The session can continue with the remaining input at any time.
-    Turn,
-    /// The session did something slow. As [`Self::Turn`], but others get their turn first, even if
-    /// none was waiting.
-    GiveWay,
-    /// Send the output, then the cache's memory; then continue with the remaining input.
-    Region,
-    /// Wait for watch lines, regardless of input. The session continues when its worker is woken.
-    Lines,
-    /// Send the output, then close the connection.
-    Close,
 }
 
 impl Session {
@@ -352,13 +297,13 @@ impl Session {
         if turn.interest.is_none() {
             self.carry_out::<false>(turn, heard)
         } else {
-            self.observer(turn, heard)
+            self.run_observed(turn, heard)
         }
     }
 
     /// As [`Self::run`], with observers.
     #[cold]
-    fn observer(&mut self, turn: &mut Turn<'_>, heard: Heard<'_>) -> Step {
+    fn run_observed(&mut self, turn: &mut Turn<'_>, heard: Heard<'_>) -> Step {
         let started = turn.out.bytes.len();
         let observer = turn.observer(self.id);
         let meta = observer.before(heard.command, heard.frame);

@@ -1,5 +1,6 @@
 //! A connection: a socket, its session, and the bytes that wait on either side.
 
+mod region;
 mod uring;
 
 use std::io::IoSlice;
@@ -165,7 +166,7 @@ impl Connection {
     }
 
     /// Handles a readiness event of the socket.
-    pub(crate) fn observer(&mut self, event: EventFlags) {
+    pub(crate) fn note_event(&mut self, event: EventFlags) {
         self.may_receive = true;
         self.peer_is_done |=
             event.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
@@ -400,27 +401,6 @@ impl Connection {
             }
             Next::Close => Err(Broken),
         }
-    }
-
-    /// Sends the region's descriptor to the peer, if it asked for it and has received all earlier
-    /// output. Returns an error if the socket has no room for it: the connection does not wait for
-    /// such a peer.
-    #[inline]
-    fn pass_region_if_due(&mut self, executor: &Executor) -> Result<(), Broken> {
-        if self.next == Next::Region && !self.has_unsent() {
-            self.pass_region(executor)
-        } else {
-            Ok(())
-        }
-    }
-
-    #[cold]
-    fn pass_region(&mut self, executor: &Executor) -> Result<(), Broken> {
-        let readers = executor.server().readers.as_ref().ok_or(Broken)?;
-        let sent = readers.pass(&self.socket).map_err(|_| Broken)?;
-        executor.counters().add(Counter::WireBytesWritten, sent as u64);
-        self.next = Next::Turn;
-        Ok(())
     }
 
     /// Sends output; keeps the rest that the socket does not accept.

@@ -1,28 +1,25 @@
 //! A worker: one thread, its connections, and the loop that gives each connection its turn.
 
+mod closing;
 pub(crate) mod inbox;
 mod uring;
 pub(crate) mod waker;
+mod welcome;
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use larder_item::Second;
 use larder_options::Io;
-use larder_protocol::Topics;
-use larder_protocol::text::watched::{self, Closing};
-use larder_stats::Counter;
+use larder_protocol::text::watched::Closing;
 use rustix::event::epoll::EventFlags;
-use rustix::net::{getpeername, getsockname};
 
 use crate::Server;
-use crate::admin::conn_table::{ConnStats, Ends};
 use crate::clock::Clock;
-use crate::log;
 use crate::net::budget::Allotment;
 use crate::net::connection::{
     AWAIT_INPUT, AWAIT_OUTPUT, Begun, Connection, Input, Outcome, TurnLimits,
@@ -32,12 +29,11 @@ use crate::net::datagrams::Datagrams;
 use crate::net::output::Output;
 use crate::net::poller::{Event, LAST_KEY, NoRing, Poller};
 use crate::net::scratch::Scratch;
-use crate::net::worker::inbox::{Accepted, Inbox, Transport};
+use crate::net::worker::inbox::Inbox;
 use crate::process::stop::Manner;
-use crate::process::upgrade::handed;
 use crate::session::OUTPUT_BYTES_HIGH;
 use crate::session::execute::Executor;
-use crate::tls::{Records, Tls};
+use crate::tls::Records;
 
 /// The state of a worker's thread.
 #[derive(Debug)]
@@ -297,7 +293,7 @@ impl Worker {
             if is_over {
                 connection.awaited = EventFlags::empty();
             }
-            connection.observer(flags);
+            connection.note_event(flags);
             if !connection.is_ready {
                 self.begin_turn(token, contended);
             }
@@ -468,170 +464,6 @@ impl Worker {
             self.close(token, Closing::Error);
         }
     }
-
-    /// Adds the connections that the listener has accepted for this worker.
-    fn welcome(&mut self) {
-        for accepted in self.inbox.take() {
-            let log = self.executor.log();
-            let tls = match self.tls(&accepted) {
-                Ok(tls) => tls,
-                Err(error) => {
-                    self.executor.counters().add(Counter::ConnectionsCurrent, 1u64.wrapping_neg());
-                    log.event(format_args!("a connection cannot be encrypted: {error}"));
-                    continue;
-                }
-            };
-            let conn_stats = self.conn_stats(&accepted);
-            let (server, second) = (self.executor.server(), self.clock.second());
-            let connection =
-                Connection::new(server, accepted, tls, conn_stats, self.has_ring(), second);
-            log.event(format_args!("<{} new client connection", connection.id()));
-            let (id, peer) = (connection.id(), || connection.peer());
-            self.executor.server().watchers.tell(Topics::CONNEVENTS, |out| {
-                watched::connection_new(out, peer(), u64::from(id.unsigned_abs()));
-            });
-            let token = self.connections.add(connection);
-            self.await_event(token, AWAIT_INPUT);
-        }
-    }
-
-    /// Creates the TLS layer of a new connection, if it uses TLS.
-    fn tls(&self, accepted: &Accepted) -> Result<Option<Box<Tls>>, rustls::Error> {
-        let certificates = self.executor.server().certificates.as_ref();
-        let (Some(certificates), Some(asked)) = (certificates, accepted.client_certificates) else {
-            return Ok(None);
-        };
-        let config = certificates
-            .config(asked)
-            .ok_or_else(|| rustls::Error::General("there are no authorities".to_owned()))?;
-        Ok(Some(Box::new(Tls::new(config, certificates.has_sessions())?)))
-    }
-
-    /// Creates the `stats conns` entry of a new connection.
-    fn conn_stats(&self, accepted: &Accepted) -> Arc<ConnStats> {
-        let server = self.executor.server();
-        let ends = match accepted.transport {
-            Transport::Tcp => Ends::Tcp {
-                peer: getpeername(&accepted.socket)
-                    .ok()
-                    .flatten()
-                    .and_then(|peer| peer.try_into().ok()),
-                local: getsockname(&accepted.socket).ok().and_then(|local| local.try_into().ok()),
-            },
-            Transport::Unix => Ends::Unix(match &server.options.unix_socket {
-                Some(path) => path.clone(),
-                None => handed::local_path(&accepted.socket),
-            }),
-        };
-        server.conn_table.add(accepted.socket.as_raw_fd(), ends, self.clock.second())
-    }
-
-    fn close(&mut self, token: Token, closing: Closing) {
-        let Some(connection) = self.connections.remove(token) else {
-            return;
-        };
-        self.executor.server().conn_table.remove(connection.id());
-        self.watching.retain(|watching| *watching != token);
-        let (id, peer) = (connection.id(), || connection.peer());
-        self.executor.server().watchers.tell(Topics::CONNEVENTS, |out| {
-            watched::connection_close(out, peer(), closing, u64::from(id.unsigned_abs()));
-        });
-        let hang_up = connection.end(&self.executor);
-        match self.poller.ring() {
-            Some(ring) => ring.hang_up(hang_up, token),
-            None => {
-                hang_up.finish();
-                self.note_closed(id);
-            }
-        }
-    }
-
-    /// Handles that the descriptor of a connection that is over has been closed.
-    fn note_closed(&self, id: i32) {
-        self.executor.counters().add(Counter::ConnectionsCurrent, 1u64.wrapping_neg());
-        self.executor.log().event(format_args!("<{id} connection closed"));
-    }
-
-    fn close_idle(&mut self) {
-        let idle_secs = self.executor.server().options.idle_timeout_secs;
-        if idle_secs == 0 {
-            return;
-        }
-        let second = self.clock.second();
-        for token in self.connections.tokens(|connection| connection.is_idle(second, idle_secs)) {
-            self.executor.counters().bump(Counter::IdleKicks);
-            self.close(token, Closing::IdleTimeout);
-        }
-    }
-
-    /// Connections exceed the budget: closes the one that holds most among those that make no
-    /// progress.
-    #[cold]
-    fn close_greediest(&mut self) {
-        let second = self.clock.second();
-        if self.none_idle == Some(second) {
-            // Idle time is counted in seconds: within the same second another search would find the
-            // same.
-            return;
-        }
-        let held = |token: &Token| {
-            let connection = self.connections.of(*token);
-            connection.map_or(0, |connection| connection.idle_bytes(second, GIVEN_UP_SECS_MIN))
-        };
-        let all = self.connections.tokens(|_| true);
-        let Some((bytes, token)) =
-            all.iter().map(|token| (held(token), *token)).max_by_key(|(bytes, _)| *bytes)
-        else {
-            return;
-        };
-        let Some(connection) = self.connections.of_mut(token).filter(|_| bytes > 0) else {
-            self.none_idle = Some(second);
-            return;
-        };
-        connection.give_up(&self.executor, &mut self.scratch.records);
-        let (id, peer) = (connection.id(), connection.peer());
-        self.close(token, Closing::Error);
-        // One line per second; the statistics count all of them.
-        if self.gave_up != Some(second) {
-            self.gave_up = Some(second);
-            let peer = peer.map_or_else(|| "a unix socket".to_owned(), |peer| peer.to_string());
-            log::say(format_args!(
-                "connections hold more than {} bytes of buffers: closing <{id} from {peer}, which \
-                 holds {bytes} bytes beyond its share and made no progress for \
-                 {GIVEN_UP_SECS_MIN} s",
-                self.executor.server().budget.bytes_max(),
-            ));
-        }
-    }
-
-    /// In a graceful stop: returns true if nothing is left to send, or the deadline has passed. The
-    /// first call gives every connection a last turn for input that has arrived.
-    fn is_drained(&mut self) -> bool {
-        let Some(drain_until) = self.drain_until else {
-            if self.has_ring() {
-                // Connections under io_uring do not receive by themselves, and the ring does not
-                // have buffers for all of them at once.
-                let mut events = Vec::new();
-                for _ in 0..LAST_LOOKS_MAX {
-                    self.poll(Some(Duration::ZERO), &mut events);
-                    if events.is_empty() {
-                        break;
-                    }
-                    self.give_turns(&mut events);
-                }
-            }
-            self.drain_until = Some(self.clock.second() + DRAIN_SECS);
-            for token in self.connections.tokens(|connection| !connection.is_ready) {
-                if let Some(connection) = self.connections.of_mut(token) {
-                    connection.observer(EventFlags::IN);
-                }
-                self.begin_turn(token, true);
-            }
-            self.end_turns(true);
-            return self.connections.is_empty();
-        };
-        self.connections.is_empty() || self.clock.second() >= drain_until
-    }
 }
 
 /// Returns the bytes of an input, or `None` if they are in the connection's backlog.
@@ -665,15 +497,6 @@ const CROWDED_BYTES_MIN: usize = 4 * 1024;
 /// How many keys of lists all connections of a turn look up together: about 10 ms.
 const CROWD_KEYS: usize = 64 * 1024;
 const CROWDED_KEYS_MIN: usize = 100;
-
-/// How often a graceful stop looks for new input while peers continue to send.
-const LAST_LOOKS_MAX: usize = 64;
-
-/// A connection is closed for the memory it holds only after this long without progress.
-const GIVEN_UP_SECS_MIN: Second = 2;
-
-/// How long a graceful stop waits for peers to take their answers.
-const DRAIN_SECS: Second = 5;
 
 #[cfg(test)]
 mod tests;

@@ -8,6 +8,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use larder_options::{Options, Protocol};
+use larder_protocol::Topics;
+use larder_stats::Counter;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::SockRef;
 

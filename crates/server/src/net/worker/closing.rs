@@ -1,0 +1,131 @@
+//! Closing connections: at their end, when they are idle, and when memory is short.
+
+use std::time::Duration;
+
+use larder_item::Second;
+use larder_protocol::Topics;
+use larder_protocol::text::watched::{self, Closing};
+use larder_stats::Counter;
+use rustix::event::epoll::EventFlags;
+
+use super::Worker;
+use crate::log;
+use crate::net::connections::Token;
+
+impl Worker {
+    pub(super) fn close(&mut self, token: Token, closing: Closing) {
+        let Some(connection) = self.connections.remove(token) else {
+            return;
+        };
+        self.executor.server().conn_table.remove(connection.id());
+        self.watching.retain(|watching| *watching != token);
+        let (id, peer) = (connection.id(), || connection.peer());
+        self.executor.server().watchers.tell(Topics::CONNEVENTS, |out| {
+            watched::connection_close(out, peer(), closing, u64::from(id.unsigned_abs()));
+        });
+        let hang_up = connection.end(&self.executor);
+        match self.poller.ring() {
+            Some(ring) => ring.hang_up(hang_up, token),
+            None => {
+                hang_up.finish();
+                self.note_closed(id);
+            }
+        }
+    }
+
+    /// Handles that the descriptor of a connection that is over has been closed.
+    pub(super) fn note_closed(&self, id: i32) {
+        self.executor.counters().add(Counter::ConnectionsCurrent, 1u64.wrapping_neg());
+        self.executor.log().event(format_args!("<{id} connection closed"));
+    }
+
+    pub(super) fn close_idle(&mut self) {
+        let idle_secs = self.executor.server().options.idle_timeout_secs;
+        if idle_secs == 0 {
+            return;
+        }
+        let second = self.clock.second();
+        for token in self.connections.tokens(|connection| connection.is_idle(second, idle_secs)) {
+            self.executor.counters().bump(Counter::IdleKicks);
+            self.close(token, Closing::IdleTimeout);
+        }
+    }
+
+    /// Connections exceed the budget: closes the one that holds most among those that make no
+    /// progress.
+    #[cold]
+    pub(super) fn close_greediest(&mut self) {
+        let second = self.clock.second();
+        if self.none_idle == Some(second) {
+            // Idle time is counted in seconds: within the same second another search would find the
+            // same.
+            return;
+        }
+        let held = |token: &Token| {
+            let connection = self.connections.of(*token);
+            connection.map_or(0, |connection| connection.idle_bytes(second, GIVEN_UP_SECS_MIN))
+        };
+        let all = self.connections.tokens(|_| true);
+        let Some((bytes, token)) =
+            all.iter().map(|token| (held(token), *token)).max_by_key(|(bytes, _)| *bytes)
+        else {
+            return;
+        };
+        let Some(connection) = self.connections.of_mut(token).filter(|_| bytes > 0) else {
+            self.none_idle = Some(second);
+            return;
+        };
+        connection.give_up(&self.executor, &mut self.scratch.records);
+        let (id, peer) = (connection.id(), connection.peer());
+        self.close(token, Closing::Error);
+        // One line per second; the statistics count all of them.
+        if self.gave_up != Some(second) {
+            self.gave_up = Some(second);
+            let peer = peer.map_or_else(|| "a unix socket".to_owned(), |peer| peer.to_string());
+            log::say(format_args!(
+                "connections hold more than {} bytes of buffers: closing <{id} from {peer}, which \
+                 holds {bytes} bytes beyond its share and made no progress for \
+                 {GIVEN_UP_SECS_MIN} s",
+                self.executor.server().budget.bytes_max(),
+            ));
+        }
+    }
+
+    /// In a graceful stop: returns true if nothing is left to send, or the deadline has passed. The
+    /// first call gives every connection a last turn for input that has arrived.
+    pub(super) fn is_drained(&mut self) -> bool {
+        let Some(drain_until) = self.drain_until else {
+            if self.has_ring() {
+                // Connections under io_uring do not receive by themselves, and the ring does not
+                // have buffers for all of them at once.
+                let mut events = Vec::new();
+                for _ in 0..LAST_LOOKS_MAX {
+                    self.poll(Some(Duration::ZERO), &mut events);
+                    if events.is_empty() {
+                        break;
+                    }
+                    self.give_turns(&mut events);
+                }
+            }
+            self.drain_until = Some(self.clock.second() + DRAIN_SECS);
+            for token in self.connections.tokens(|connection| !connection.is_ready) {
+                if let Some(connection) = self.connections.of_mut(token) {
+                    connection.note_event(EventFlags::IN);
+                }
+                self.begin_turn(token, true);
+            }
+            self.end_turns(true);
+            return self.connections.is_empty();
+        };
+        self.connections.is_empty() || self.clock.second() >= drain_until
+    }
+}
+
+/// How often a graceful stop looks for new input while peers continue to send.
+const LAST_LOOKS_MAX: usize = 64;
+
+/// A connection is closed for the memory it holds only after this long without progress.
+const GIVEN_UP_SECS_MIN: Second = 2;
+
+/// How long a graceful stop waits for peers to take their answers.
+const DRAIN_SECS: Second = 5;
