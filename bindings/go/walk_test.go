@@ -43,7 +43,7 @@ func wrapClose[T any](first func(argument any), original func(T)) func(T) {
 
 func TestGarbageCollectorDoesNotCloseWalkDuringStep(t *testing.T) {
 	cache := openCache(t, Options{Memory: 64 << 20})
-	// So many keys that a step without a match takes milliseconds.
+	// Enough keys for a step without a match to take milliseconds.
 	for at := range 300_000 {
 		set(t, cache, fmt.Sprint(at), "v")
 	}

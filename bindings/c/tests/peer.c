@@ -1,4 +1,5 @@
-// One of several programs, in several languages, that use one shared cache at the same time and check each other's writes.
+// One of several programs, in several languages, that use one shared cache at the same time and
+// check each other's writes.
 // bindings/go/conformance says what each of them does, and runs them.
 //
 //     peer FILE ROUNDS SELF PEER...

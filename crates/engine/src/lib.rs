@@ -10,8 +10,8 @@
 //! a segment and then clears its sequence; a reader that copied from it sees the change and starts
 //! over.
 //!
-//! The crate performs no I/O and reads no clock: callers pass the current second to every operation.
-//! Only `ops/pinned.rs` holds `unsafe` code; all other files reach memory through
+//! The crate performs no I/O and reads no clock: callers pass the current second to every
+//! operation. Only `ops/pinned.rs` holds `unsafe` code; all other files reach memory through
 //! [`larder_region::Memory`].
 //!
 //! | room | what it owns |

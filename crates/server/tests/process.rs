@@ -267,7 +267,7 @@ fn descriptors_for_all_connections_are_allowed_and_core_files_where_they_are_wan
     assert_ne!(soft("Max core file size"), "0", "{limits}");
 }
 
-/// Runs a command as the user nobody, in a shell after these words.
+/// Runs a command as an unprivileged user, in a shell after these words.
 fn as_nobody(words: &str, binary: &Path, args: &str) -> Result<Output> {
     let script = format!("{words}; exec {} {args}", binary.display());
     let mut shell = Command::new("setpriv");

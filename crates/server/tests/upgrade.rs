@@ -116,7 +116,7 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) -> Result<()> {
     Ok(())
 }
 
-/// Clients that reconnect until they are told to stop. Returns how often they connected.
+/// Clients that reconnect until `stop` is set. Returns how often they connected.
 fn come_and_go(address: &Address, stop: &AtomicBool, number: usize) -> Result<usize> {
     let mut count = 0;
     while !stop.load(Relaxed) {

@@ -21,7 +21,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("capi", &["larder", "item"]),
 ];
 
-/// The source files that may hold `unsafe`, by folder of the crate: the one list, from which SECURITY.md has its own.
+/// The source files that may hold `unsafe`, by folder of the crate. SECURITY.md has its list from
+/// here.
 const UNSAFE: &[(&str, &str, &[&str])] = &[
     (
         "region",
@@ -82,6 +83,16 @@ fn arrows_run_as_the_architecture_says() {
         let allowed: BTreeSet<&str> = allowed.iter().copied().collect();
         let forbidden: Vec<_> = imported.difference(&allowed).collect();
         assert!(forbidden.is_empty(), "crates/{folder} may not import {forbidden:?}");
+    }
+}
+
+#[test]
+fn the_architecture_lists_the_arrows() {
+    let text = fs::read_to_string(crates().parent().unwrap().join("ARCHITECTURE.md")).unwrap();
+    for (folder, allowed) in ARROWS {
+        let allowed = if allowed.is_empty() { "nothing".to_owned() } else { allowed.join(", ") };
+        let row = format!("| {} | `crates/{folder}` | {allowed} |", package_name(folder));
+        assert!(text.contains(&row), "ARCHITECTURE.md lacks the row {row}");
     }
 }
 

@@ -3,7 +3,8 @@
 //! The bench stores items of 20-byte keys and 100-byte values until the server is well beyond full.
 //! Then it gets all of them, and counts and checks the hits.
 //!
-//! `LARDERD` names the larderd to measure; `make capacity` sets it. Without `--bench`, which cargo
+//! `LARDERD` names the larderd to measure; `make bench-capacity` sets it. Without `--bench`, which
+//! cargo
 //! bench adds, one small case only shows that everything works.
 //!
 //! Files in reading order: [`case`], [`load`].

@@ -2,10 +2,10 @@
 //! of larderd beside memcached over the wire with equal `-m`.
 //!
 //! Every replay is one run of `larder replay`. `LARDER` and `LARDERD` name the release builds,
-//! which `make traces` sets; the traces are those of `LARDER_TRACES`, or of `shared/traces` beside
-//! the checkout. `cargo bench -p larder-bench --bench traces -- library web07` replays one trace on
-//! the library only. Without `--bench`, which cargo bench adds, the smallest trace only shows that
-//! everything works.
+//! which `make bench-traces` sets; the traces are those of `LARDER_TRACES`, or of `shared/traces`
+//! beside the checkout. `cargo bench -p larder-bench --bench traces -- library web07` replays one
+//! trace on the library only. Without `--bench`, which cargo bench adds, the smallest trace only
+//! shows that everything works.
 //!
 //! Files in reading order: [`known`], [`replay`], [`library`], [`wire`].
 #![forbid(unsafe_code)]

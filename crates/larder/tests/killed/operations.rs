@@ -17,7 +17,7 @@ pub(crate) struct Operation {
     pub(crate) act: fn(&Victim),
     /// True if the operation may evict unrelated items.
     pub(crate) evicts: bool,
-    /// True if the operation has so many instructions that a sample omits it.
+    /// True if the operation has too many instructions for a sample.
     pub(crate) is_long: bool,
 }
 
@@ -292,7 +292,7 @@ fn before_a_split(path: &Path, with_overflow: bool) -> String {
     loop {
         let _ = fs::remove_file(path);
         let cache = open(path);
-        // Slightly more than 72 % of the slots; some items are counted only when the cache is closed.
+        // Slightly more than 72 % of the slots; some items are counted only when the cache closes.
         let items = 512 * 15 * 72 / 100 + 5;
         for number in 0..items {
             cache.set(format!("k{number}"), value(number, 8), None).unwrap();
