@@ -152,7 +152,7 @@ impl Cache {
     ///     return Err("k is absent".into());
     /// };
     /// assert!(meta.stale);
-    /// assert!(!meta.won);
+    /// assert!(!meta.token_sent);
     /// assert!(cache.claim(b"k", meta.cas));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
