@@ -172,7 +172,7 @@ impl<'a> Leader<'a> {
     }
 
     /// Ends the flight: calls `store` unless the flight was detached, then wakes the followers.
-    pub(crate) fn complete_direct(&self, outcome: Outcome, store: impl FnOnce()) {
+    pub(crate) fn finish(&self, outcome: Outcome, store: impl FnOnce()) {
         let progress = lock(&self.flight.progress);
         if !progress.detached {
             store();

@@ -292,7 +292,7 @@ impl Cache {
         // Another flight may have landed since this caller's first look.
         let held = self.read_whole(leader.key(), out);
         if held.is_some_and(|meta| options.is_fresh(&meta, self.now())) {
-            leader.complete_direct(Outcome::Loaded(Arc::new(out[start..].to_vec())), || ());
+            leader.finish(Outcome::Loaded(Arc::new(out[start..].to_vec())), || ());
             return Ok(());
         }
         let mut reservation = Reservation { cache: self, key: leader.key(), basis };
@@ -300,7 +300,7 @@ impl Cache {
             Ok(Loaded { value, ttl }) => {
                 let value = Arc::new(value);
                 let deadline = self.load_deadline(ttl.or(options.ttl), options.stale);
-                leader.complete_direct(Outcome::Loaded(Arc::clone(&value)), || {
+                leader.finish(Outcome::Loaded(Arc::clone(&value)), || {
                     self.keep(leader.key(), &value, deadline, reservation.basis.take());
                 });
                 out.truncate(start);
@@ -311,7 +311,7 @@ impl Cache {
                 // The next caller that loads reserves the key again.
                 drop(reservation);
                 let error = Arc::new(error);
-                leader.complete_direct(Outcome::Failed(Arc::clone(&error) as _), || ());
+                leader.finish(Outcome::Failed(Arc::clone(&error) as _), || ());
                 held.map(|_| ()).ok_or(LoadError::Failed(error))
             }
         }
