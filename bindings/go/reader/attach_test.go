@@ -203,11 +203,12 @@ func TestAttachRejectsInvalidResponses(t *testing.T) {
 	defer other.Close()
 	identity := fmt.Sprintf("%016x%016x", binary.LittleEndian.Uint64(region[96:]), binary.LittleEndian.Uint64(region[88:]))
 	pass := func(line string, files ...*os.File) func(*net.UnixConn) {
+		// Here, not where it is sent: Fd changes the file, and servers of two cases may run at once.
+		var rights []int
+		for _, file := range files {
+			rights = append(rights, int(file.Fd()))
+		}
 		return func(conn *net.UnixConn) {
-			var rights []int
-			for _, file := range files {
-				rights = append(rights, int(file.Fd()))
-			}
 			_, _, _ = conn.WriteMsgUnix([]byte(line), syscall.UnixRights(rights...), nil)
 		}
 	}
