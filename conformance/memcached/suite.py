@@ -91,27 +91,35 @@ def run_once(folder, name, tls):
     if tls:
         environment["SSL_TEST"] = "1"
     began = time.monotonic()
-    # A session of its own, so that a server it leaves behind can be killed with it.
-    with subprocess.Popen(
-        ["perl", f"t/{name}.t"],
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        encoding="latin-1",
-        start_new_session=True,
-    ) as process:
-        timed_out = False
-        try:
-            output, errors = process.communicate(timeout=TIMEOUT_SECS)
-        except subprocess.TimeoutExpired:
-            timed_out = True
+    # Files, not pipes: a server that outlives its file would hold a pipe open. memcached's timedrun
+    # leaves one behind if a signal ends it before it handles signals.
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        # A session of its own, so that a server it leaves behind can be killed with it.
+        with subprocess.Popen(
+            ["perl", f"t/{name}.t"],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=errors,
+            start_new_session=True,
+        ) as process:
+            timed_out = False
+            try:
+                process.wait(timeout=TIMEOUT_SECS)
+            except subprocess.TimeoutExpired:
+                timed_out = True
             end_session(process.pid)
-            output, errors = process.communicate()
-        end_session(process.pid)
+            process.wait()
+        output, errors = map(read_text, (output, errors))
     secs = time.monotonic() - began
     return read_results(output, errors, timed_out or process.returncode >= 0x80, secs)
+
+
+def read_text(file):
+    """Returns what a process wrote to a file."""
+    file.seek(0)
+    return file.read().decode("latin-1")
 
 
 def end_session(leader):

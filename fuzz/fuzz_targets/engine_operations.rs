@@ -34,7 +34,7 @@ fn any_operation(input: &mut Unstructured<'_>) -> Result<Operation> {
             with: any_with(input)?,
             flags: input.arbitrary()?,
             ttl: any_ttl(input)?,
-            won: input.arbitrary()?,
+            token_sent: input.arbitrary()?,
             stale: *input.choose(&[Stale::Never, Stale::IfOlder, Stale::Always])?,
             uploaded: input.arbitrary()?,
             value: any_value(input)?,

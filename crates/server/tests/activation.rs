@@ -105,9 +105,9 @@ fn a_descriptor_that_cannot_listen_is_refused_with_number_name_and_reason() {
         (datagram, named, "socket 4 (other) from systemd: a unix socket has to be a stream"),
         (file, named, "socket 4 (other) from systemd: Socket operation on non-socket"),
         (listener(), "LISTEN_FDS=3", "socket 5 from systemd: the descriptor does not exist"),
-        (listener(), "LISTEN_FDS=many", "LISTEN_FDS=many: it has to be a number"),
-        (listener(), "LISTEN_FDS=99999999999", "it has to be a number"),
-        (listener(), "LISTEN_FDS=-1", "it has to be a number"),
+        (listener(), "LISTEN_FDS=many", "LISTEN_FDS=many: expected a number of sockets"),
+        (listener(), "LISTEN_FDS=99999999999", "expected a number of sockets"),
+        (listener(), "LISTEN_FDS=-1", "expected a number of sockets"),
     ] {
         let output = run_with(&mut given([listener(), fourth], variables, &[])).unwrap();
         assert_eq!(output.0, Some(71), "{words}: {output:?}");
