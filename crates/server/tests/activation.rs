@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use larder_testkit::server::{command, larderd, run_to_end};
-use larder_testkit::{Address, Stream};
+use larder_testkit::{Address, Stream, uninterrupted};
 
 fn binary() -> PathBuf {
     larderd(env!("CARGO_BIN_EXE_larderd"))
@@ -84,7 +84,7 @@ fn a_datagram_socket_is_served_and_an_address_takes_its_entry_of_the_options() {
     client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     client.send_to(b"\0\x01\0\0\0\x01\0\0mn\r\n", udp_address).unwrap();
     let mut answer = [0; 100];
-    let bytes = client.recv(&mut answer).unwrap();
+    let bytes = uninterrupted(|| client.recv(&mut answer)).unwrap();
     assert_eq!(&answer[8..bytes], b"MN\r\n");
     let mut binary = Stream::connect(&Address::Tcp(tcp_address)).unwrap();
     let noop = [&[0x80, 0x0a][..], &[0; 22]].concat();

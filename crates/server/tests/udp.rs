@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use larder_testkit::server::{Signal, command, free_address, larderd, run_to_end};
-use larder_testkit::{Address, ServerUnderTest};
+use larder_testkit::{Address, ServerUnderTest, uninterrupted};
 
 fn binary() -> PathBuf {
     larderd(env!("CARGO_BIN_EXE_larderd"))
@@ -59,7 +59,7 @@ fn ask(socket: &UdpSocket, id: u16, request: &[u8]) -> Result<Vec<u8>> {
     let mut sequence = 0_u16;
     while expected != Some(sequence) {
         let mut bytes = [0; 2000];
-        let length = socket.recv(&mut bytes).context("no answer")?;
+        let length = uninterrupted(|| socket.recv(&mut bytes)).context("no answer")?;
         ensure!(length <= 1400, "a datagram of {length} bytes");
         let number = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
         ensure!(number(0) == id, "{:?}", &bytes[..8]);

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use larder::Client;
 use larder_testkit::server::{Signal, command, free_address, larderd, run_to_end};
-use larder_testkit::{Address, ServerUnderTest, Stream};
+use larder_testkit::{Address, ServerUnderTest, Stream, uninterrupted};
 use rustix::process::{Pid, kill_process};
 use tempfile::TempDir;
 
@@ -490,7 +490,7 @@ fn datagrams_are_answered_by_the_new_process_alone() {
         let request = [&[0, 1, 0, 0, 0, 1, 0, 0], request.as_bytes()].concat();
         socket.send(&request).unwrap();
         let mut answer = [0; 1500];
-        let bytes = socket.recv(&mut answer).unwrap();
+        let bytes = uninterrupted(|| socket.recv(&mut answer)).unwrap();
         String::from_utf8_lossy(&answer[8..bytes]).into_owned()
     };
     assert_eq!(ask("set k 0 0 1\r\nx\r\n"), "STORED\r\n");
@@ -534,7 +534,7 @@ fn the_service_manager_is_notified_of_the_serving_process() {
     listener.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let hear = || {
         let mut words = [0; 200];
-        let bytes = listener.recv(&mut words).unwrap();
+        let bytes = uninterrupted(|| listener.recv(&mut words)).unwrap();
         String::from_utf8_lossy(&words[..bytes]).into_owned()
     };
     let address: SocketAddr = free_address().unwrap();

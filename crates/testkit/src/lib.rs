@@ -13,5 +13,5 @@ pub mod traces;
 pub mod transcript;
 
 pub use server::{Address, ServerUnderTest, Subject, Transport};
-pub use stream::Stream;
+pub use stream::{Stream, uninterrupted};
 pub use traces::traces;

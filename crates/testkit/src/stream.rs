@@ -83,11 +83,7 @@ impl Stream {
         let mut answer = Vec::new();
         let mut piece = [0; 64 << 10];
         while !answer.ends_with(end) {
-            let count = match self.read(&mut piece) {
-                // A machine that resumes from sleep interrupts blocking reads.
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                read => read?,
-            };
+            let count = self.read(&mut piece)?;
             if count == 0 || Instant::now() > deadline {
                 let shown = answer[answer.len().saturating_sub(200)..].escape_ascii();
                 return Err(io::Error::other(format!(
@@ -101,12 +97,26 @@ impl Stream {
     }
 }
 
+/// Repeats a blocking call that ends as interrupted. A machine that resumes from sleep interrupts
+/// reads that have a time limit.
+///
+/// # Errors
+/// As the call.
+pub fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            done => return done,
+        }
+    }
+}
+
 impl Read for Stream {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        match self {
+        uninterrupted(|| match self {
             Self::Unix(stream) => stream.read(bytes),
             Self::Tcp(stream) => stream.read(bytes),
-        }
+        })
     }
 }
 
