@@ -107,7 +107,7 @@ static void play(const char *self, uint64_t rounds, char **peers, int count) {
         const char *other = peers[round % (uint64_t)count];
         snprintf(key, sizeof key, "%s:%" PRIu64, other, round * 7 % KEYS);
         if (read_value(key, writer, &found) && strcmp(writer, other) != 0) {
-            fail("somebody else has written", key, writer);
+            fail("another program has written", key, writer);
         }
     }
 }

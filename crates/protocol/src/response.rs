@@ -118,7 +118,7 @@ pub struct Shown<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Win {
     /// No peer: the item needs no refill.
-    Nobody,
+    Unclaimed,
     /// This peer.
     Won,
     /// Another peer, which got it earlier.

@@ -59,7 +59,7 @@ impl Engine {
         while self.is_crowded() {
             if grower.compare_exchange(0, thread.owner(), Acquire, Relaxed).is_err() {
                 self.look_after_grower();
-                return; // Somebody else is at it.
+                return; // Another thread grows the index.
             }
             let split = self.is_crowded() && self.split(thread, now).is_ok();
             grower.store(0, Release);

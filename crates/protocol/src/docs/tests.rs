@@ -133,7 +133,7 @@ fn answers() -> Vec<Vec<u8>> {
         idle_secs: 0,
         fetched: false,
         stale: false,
-        win: Win::Nobody,
+        win: Win::Unclaimed,
         class: 1,
         item_bytes: 70,
     };

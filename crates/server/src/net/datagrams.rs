@@ -14,7 +14,7 @@ use rustix::net::{RecvFlags, SendFlags, recvfrom, sendto};
 
 use crate::net::output::Output;
 use crate::net::scratch::Scratch;
-use crate::session::execute::{Executor, NOBODY};
+use crate::session::execute::{Executor, NO_CONNECTION};
 use crate::session::{Allowance, Next, Session};
 
 /// A UDP socket. All workers share it.
@@ -145,7 +145,7 @@ fn converse(
         out_bytes_max: bytes_max + 1,
         is_tight: false,
     };
-    executor.turn_to(NOBODY);
+    executor.turn_to(NO_CONNECTION);
     let mut session = Session::brief(executor.server());
     let mut consumed = 0;
     // The output has no pieces: a brief session copies large values, too.

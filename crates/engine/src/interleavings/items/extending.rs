@@ -31,7 +31,8 @@ fn a_value_is_extended_while_its_pieces_are_moved() {
     explore(|| {
         let scene = Scene::without_eviction();
         let segment = large_value(&scene);
-        let mover = scene.start(move |actor| assert!(actor.compact(segment), "nobody holds it"));
+        let mover = scene
+            .start(move |actor| assert!(actor.compact(segment), "no reader holds the segment"));
         let writer = scene.start(|actor| actor.append(KEY, &PART));
         mover.join().unwrap();
         assert!(writer.join().unwrap().is_some());
@@ -64,7 +65,8 @@ fn a_value_extended_while_it_is_evicted_is_whole_or_gone() {
         let scene = Scene::new();
         scene.lay_out_ghost();
         let segment = large_value(&scene);
-        let evictor = scene.start(move |actor| assert!(actor.evict(segment), "nobody holds it"));
+        let evictor =
+            scene.start(move |actor| assert!(actor.evict(segment), "no reader holds the segment"));
         let writer = scene.start(|actor| actor.append(KEY, &PART).is_some());
         evictor.join().unwrap();
         writer.join().unwrap();

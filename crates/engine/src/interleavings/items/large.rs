@@ -20,7 +20,7 @@ fn a_large_value_read_without_pins_is_whole_or_not_there_while_its_segment_is_pu
         let old_segment = scene.seal_alone(&[KEY]);
         scene.others_pin_all_they_may();
         let evictor = scene.start(move |actor| {
-            assert!(actor.evict(old_segment), "nobody holds it");
+            assert!(actor.evict(old_segment), "no reader holds the segment");
             actor.need_a_segment();
         });
         let reader = scene.start(|actor| actor.large_fill_of(KEY));
@@ -40,7 +40,8 @@ fn a_large_value_is_found_whole_while_its_pieces_are_moved() {
         scene.stage.set_large(KEY, BYTES / 2, 1);
         let segment = scene.seal_alone(&[KEY]);
         scene.others_pin_all_they_may();
-        let mover = scene.start(move |actor| assert!(actor.compact(segment), "nobody holds it"));
+        let mover = scene
+            .start(move |actor| assert!(actor.compact(segment), "no reader holds the segment"));
         let reader = scene.start(|actor| actor.large_fill_of(KEY));
         mover.join().unwrap();
         assert_eq!(reader.join().unwrap(), Some(1));
@@ -58,7 +59,8 @@ fn a_large_value_overwritten_while_its_pieces_are_moved_is_the_new_one() {
         scene.stage.set_large(KEY, BYTES / 2, 1);
         scene.seal_alone(&[KEY]);
         let segment = scene.segment_of(KEY);
-        let mover = scene.start(move |actor| assert!(actor.compact(segment), "nobody holds it"));
+        let mover = scene
+            .start(move |actor| assert!(actor.compact(segment), "no reader holds the segment"));
         let writer = scene.start(|actor| actor.set(KEY, 2));
         mover.join().unwrap();
         writer.join().unwrap();
@@ -92,7 +94,8 @@ fn an_upload_published_while_the_segment_of_its_pieces_is_evicted_is_whole_or_no
         let upload = scene.stage.upload(KEY, BYTES / 2, 1);
         let segment = scene.seal_written();
         let uploader = scene.start(move |actor| actor.publish(KEY, upload));
-        let evictor = scene.start(move |actor| assert!(actor.evict(segment), "nobody holds it"));
+        let evictor =
+            scene.start(move |actor| assert!(actor.evict(segment), "no reader holds the segment"));
         uploader.join().unwrap();
         evictor.join().unwrap();
         scene.end();

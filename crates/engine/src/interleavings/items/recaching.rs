@@ -53,7 +53,8 @@ fn beside_a_relocation<T: Send + 'static>(
     act: impl FnOnce(&Actor) -> T + Send + 'static,
 ) -> T {
     let segment = scene.seal_alone(&[KEY]);
-    let mover = scene.start(move |actor| assert!(actor.reclaim(segment), "nobody holds it"));
+    let mover =
+        scene.start(move |actor| assert!(actor.reclaim(segment), "no reader holds the segment"));
     let other = scene.start(act);
     mover.join().unwrap();
     let outcome = other.join().unwrap();

@@ -57,7 +57,7 @@ fn an_upload_writes_to_its_own_piece_or_nowhere_while_the_segment_is_put_to_othe
         if evicted {
             assert_eq!(seen, None);
         } else {
-            assert!(stored, "nobody took its piece away");
+            assert!(stored, "no thread evicted its pieces");
             assert_eq!(seen, Some((2, BYTES)));
         }
     });
@@ -99,7 +99,8 @@ fn while_a_reader_turns_an_evictor_away<T: Send + 'static>(
     let (upload, segment) = begun_upload(&scene);
     assert!(scene.engine.pin(segment, upload.pieces[0].sequence));
     let uploader = scene.start(|actor| act(actor, upload));
-    let evictor = scene.start(move |actor| assert!(!actor.evict(segment), "somebody reads there"));
+    let evictor =
+        scene.start(move |actor| assert!(!actor.evict(segment), "a reader pins the segment"));
     let done = uploader.join().unwrap();
     evictor.join().unwrap();
     scene.engine.unpin(segment);
@@ -111,7 +112,7 @@ fn while_a_reader_turns_an_evictor_away<T: Send + 'static>(
 fn an_upload_is_stored_though_an_evictor_of_its_piece_turns_back() {
     explore(|| {
         let (scene, stored) = while_a_reader_turns_an_evictor_away(bring_the_rest);
-        assert!(stored, "nobody took its piece away");
+        assert!(stored, "no thread evicted its pieces");
         assert_eq!(scene.stage.large(KEY), Some((2, BYTES)));
     });
 }
@@ -135,7 +136,7 @@ fn an_upload_beside_a_flush_that_takes_its_segment_back_counts_as_stored_before(
             actor.reclaim(segment);
             actor.need_a_segment();
         });
-        assert!(uploader.join().unwrap(), "nobody is short of memory");
+        assert!(uploader.join().unwrap(), "memory is not short");
         flusher.join().unwrap();
         scene.end();
         assert_others_are_whole(&scene);

@@ -109,7 +109,8 @@ fn an_item_evicted_while_its_group_is_split_is_remembered() {
         let key = moving_key(&scene);
         scene.stage.set(&key, 1);
         let segment = scene.seal(&key);
-        let evictor = scene.start(move |actor| assert!(actor.evict(segment), "nobody holds it"));
+        let evictor =
+            scene.start(move |actor| assert!(actor.evict(segment), "no reader holds the segment"));
         let grower = scene.start(Actor::split_a_group);
         evictor.join().unwrap();
         grower.join().unwrap();

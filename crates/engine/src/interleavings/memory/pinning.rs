@@ -34,7 +34,7 @@ fn a_value_stays_as_it_is_for_its_reader_while_others_want_to_evict_it() {
         assert!(seen == Some((1, BYTES)) || evicted && seen.is_none(), "{seen:?}");
         if !evicted {
             assert_eq!(scene.stage.large(KEY), Some((1, BYTES)));
-            assert!(scene.stage.evict(segment), "nobody reads there any more");
+            assert!(scene.stage.evict(segment), "no reader pins it any more");
             scene.end();
         }
     });
@@ -56,7 +56,7 @@ fn a_deleted_value_stays_as_it_is_for_its_reader_while_its_segment_is_wanted_bac
         scene.end();
         assert!([Some((1, BYTES)), None].contains(&seen), "{seen:?}");
         let is_left = scene.engine.live(segment) == 0 && scene.is_sealed(segment);
-        assert!(!is_left || scene.stage.reclaim(segment), "nobody reads there any more");
+        assert!(!is_left || scene.stage.reclaim(segment), "no reader pins it any more");
         assert_eq!(scene.stage.large(KEY), None);
     });
 }
@@ -98,7 +98,7 @@ fn an_upload_is_whole_or_not_stored_while_a_reader_turns_an_evictor_away_from_it
         reader.join().unwrap();
         scene.end();
         if !evicted {
-            assert!(published, "nobody took its pieces away");
+            assert!(published, "no thread evicted its pieces");
             assert_eq!(scene.stage.large(b"another"), Some((2, BYTES)));
         }
     });

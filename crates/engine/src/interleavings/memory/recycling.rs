@@ -106,7 +106,8 @@ fn an_item_stored_while_the_segment_of_its_old_record_is_evicted_stays() {
         let scene = Scene::new();
         scene.stage.set(KEY, 1);
         let segment = scene.seal_alone(&[KEY]);
-        let evictor = scene.start(move |actor| assert!(actor.evict(segment), "nobody holds it"));
+        let evictor =
+            scene.start(move |actor| assert!(actor.evict(segment), "no reader holds the segment"));
         let writer = scene.start(|actor| actor.set(KEY, 2));
         evictor.join().unwrap();
         writer.join().unwrap();

@@ -21,7 +21,8 @@ fn beside_a_relocation<T: Send + 'static>(
     act: impl FnOnce(&Actor) -> T + Send + 'static,
 ) -> T {
     let segment = scene.segment_of(KEY);
-    let mover = scene.start(move |actor| assert!(actor.reclaim(segment), "nobody holds it"));
+    let mover =
+        scene.start(move |actor| assert!(actor.reclaim(segment), "no reader holds the segment"));
     let other = scene.start(act);
     mover.join().unwrap();
     let outcome = other.join().unwrap();

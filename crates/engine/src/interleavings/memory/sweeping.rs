@@ -89,6 +89,6 @@ fn a_segment_that_is_swept_is_not_put_to_other_use_meanwhile() {
         assert_eq!(scene.stage.fill_of(KEY), None);
         // A thread that needed a segment may have taken this one meanwhile.
         let is_left = !evicted && scene.is_sealed(segment);
-        assert!(!is_left || scene.stage.evict(segment), "nobody looks there any more");
+        assert!(!is_left || scene.stage.evict(segment), "no sweep holds it any more");
     });
 }

@@ -188,7 +188,7 @@ impl Actor {
             Read::Hit(_) => panic!("the value of {key:?} is kept in one piece"),
             Read::Large(meta, large) => (meta, large),
         };
-        assert!(large.is_pinned, "nobody else reads large values");
+        assert!(large.is_pinned, "no other thread reads large values");
         let (mut fill, mut seen_bytes) = (None, 0);
         let mut look = |bytes: &[u8]| {
             let fill = *fill.get_or_insert(bytes[0]);

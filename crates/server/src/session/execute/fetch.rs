@@ -41,7 +41,7 @@ impl Executor {
         out: &mut Vec<u8>,
     ) -> Executed {
         let start = out.len();
-        let mut settled = Settled { win: Win::Nobody, fetched: None };
+        let mut settled = Settled { win: Win::Unclaimed, fetched: None };
         for _ in 0..READ_ATTEMPTS_MAX {
             let executed = match self.attempt(fetch, &mut settled, frame, out) {
                 Attempt::Head => Response::Shown.into(),
@@ -90,7 +90,7 @@ impl Executor {
             Read::Miss(miss) => return self.missed(fetch, miss, frame, out),
         };
         settled.fetched.get_or_insert(meta.fetched);
-        if settled.win == Win::Nobody && self.is_due(fetch, &meta) {
+        if settled.win == Win::Unclaimed && self.is_due(fetch, &meta) {
             settled.win = if self.cache.claim(key, meta.cas) { Win::Won } else { Win::Lost };
             return Attempt::Again;
         }
@@ -182,7 +182,7 @@ impl Executor {
         let mut shown = self.shown(fetch.key, meta, shows_value(fetch, meta));
         shown.fetched = settled.fetched.unwrap_or(meta.fetched);
         shown.win = match settled.win {
-            Win::Nobody if meta.token_sent => Win::Lost,
+            Win::Unclaimed if meta.token_sent => Win::Lost,
             win => win,
         };
         if let Some(exptime) = fetch.exptime {
@@ -210,7 +210,7 @@ impl Executor {
             idle_secs: now.saturating_sub(meta.seen),
             fetched: meta.fetched,
             stale: meta.stale,
-            win: Win::Nobody,
+            win: Win::Unclaimed,
             class: 0,
             item_bytes: 0,
         }

@@ -95,7 +95,7 @@ impl Executor {
     pub fn new(server: Arc<Server>, worker: usize) -> Self {
         let (cache, counters) = (server.cache.clone(), server.worker_counters(worker));
         let class_counters = server.class_tally.worker(worker);
-        let asker = Cell::new(NOBODY);
+        let asker = Cell::new(NO_CONNECTION);
         Self { server, cache, counters, class_counters, asker, inbox: None }
     }
 
@@ -392,7 +392,7 @@ impl Executor {
 }
 
 /// The descriptor of no connection.
-pub(crate) const NOBODY: RawFd = -1;
+pub(crate) const NO_CONNECTION: RawFd = -1;
 
 /// An item that is evicted during this many reads in a row counts as a miss.
 const READ_ATTEMPTS_MAX: usize = 8;
