@@ -26,39 +26,38 @@
 #![deny(unsafe_code)]
 
 mod engine;
+mod error;
 mod index;
 mod inspect;
 #[cfg(test)]
 #[cfg(any(feature = "interleavings", miri))]
 mod interleavings;
+mod open;
 mod ops;
 mod process;
 mod reclaim;
 mod segment;
+mod superblock;
 
-pub use engine::{Birth, Config, CreateError, Engine};
-pub use inspect::describe::{PeerReport, SegmentReport};
-pub use inspect::dump::{Cursor, Dumped, Sampled};
+pub use engine::Engine;
+pub use error::{StoreError, Stuck};
+pub use index::cursor::Cursor;
+pub use index::life::Miss;
+pub use index::removal::{Leaving, Reason, Removed};
+pub use inspect::describe::SegmentReport;
+pub use inspect::dump::{Dumped, Sampled};
 pub use inspect::report::Report;
 pub use inspect::validate::Broken;
+pub use open::{Config, CreateError};
 pub use ops::arithmetic::{Arithmetic, ArithmeticRequest};
 pub use ops::large::{Evicted, LargeValue, Upload};
 pub use ops::load::Basis;
 pub use ops::look::Looked;
 pub use ops::pinned::{DirectBuffer, Pinned};
-pub use ops::read::{Miss, Read, Reading};
-pub use ops::removal::{Leaving, Reason, Removed};
-pub use ops::store::{Stale, StoreError, StoreRequest, Stored};
+pub use ops::read::{Read, Reading};
+pub use ops::store::{Stale, StoreRequest, Stored};
 pub use ops::update_meta::{Deletion, MetaOutcome, MetaUpdate};
-pub use process::peers::{JoinError, OPENING_BYTE, PEER_BYTES_MAX};
-pub use process::superblock::AttachError;
+pub use process::peers::{JoinError, OPENING_BYTE, PEER_BYTES_MAX, PeerReport};
 pub use process::thread_slot::ThreadSlot;
 pub use reclaim::limit::LimitError;
-
-/// A process that holds a group of the index, or all appenders, is stopped. The operation waited
-/// for it for a second or two and changed nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "a process that shares the cache has been stopped in the middle of a change; continue it, or end it"
-)]
-pub struct Stuck;
+pub use superblock::{AttachError, Birth};

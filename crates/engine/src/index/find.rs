@@ -18,12 +18,10 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::atomic::fence;
 
-use larder_item::{Deadline, Second};
-
+use crate::Engine;
 use crate::index::group::{Control, Locked, SLOTS, prefers_second_line};
-use crate::index::slot::Slot;
 use crate::segment::record::Header;
-use crate::{Engine, Miss};
+use crate::segment::slot::Slot;
 
 /// A record and its location.
 #[derive(Clone, Copy, Debug)]
@@ -176,21 +174,11 @@ impl Engine {
             .map(|at| self.named_by(at, self.slot(at)))
     }
 
-    /// Returns why a present record counts as absent, or `None` if it is alive.
-    #[inline]
-    pub(crate) fn death(&self, found: &Found, now: Second) -> Option<Miss> {
-        if self.is_flushed(found.sequence) {
-            return Some(Miss::Flushed);
-        }
-        self.deadline(found).is_past(now).then_some(Miss::Expired)
-    }
-
-    #[inline]
-    pub(crate) fn deadline(&self, found: &Found) -> Deadline {
-        found.header.deadline(&self.memory, found.record_at)
-    }
-
-    pub(crate) fn version(&self, found: &Found) -> u64 {
-        found.header.version(&self.memory, found.record_at)
+    /// Returns the records that the slots of a group and its overflow groups name.
+    pub(crate) fn linked(&self, group: u64) -> impl Iterator<Item = Found> {
+        self.slots(self.group_at(group), 0)
+            .map(|at| (at, self.slot(at)))
+            .filter(|(_, slot)| !slot.is_empty())
+            .map(|(at, slot)| self.named_by(at, slot))
     }
 }

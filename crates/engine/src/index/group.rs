@@ -19,8 +19,8 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use larder_region::layout::{GROUP_BYTES, global};
 
-use crate::index::slot::{Slot, TAG_BITS};
 use crate::process::wait::Wait;
+use crate::segment::slot::{Slot, TAG_BITS};
 use crate::{Engine, Stuck, ThreadSlot};
 
 /// The slots of a group.

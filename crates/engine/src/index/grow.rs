@@ -21,8 +21,8 @@ use larder_stats::Counter;
 use crate::index::group::{
     Control, Locked, SLOTS, is_in_second_line, overflow_segments_max, slots_of,
 };
-use crate::index::slot::{Slot, TAG_BITS};
 use crate::segment::header::State;
+use crate::segment::slot::{Slot, TAG_BITS};
 use crate::{Engine, StoreError, ThreadSlot};
 
 /// The percentage of filled slots above which the index grows. Groups that wait for their split are
@@ -178,14 +178,6 @@ impl Engine {
         self.zero_segment(segment);
         self.set_own_state(segment, state, thread);
         Ok(segment)
-    }
-
-    /// Zeroes a segment that no thread can reach.
-    pub(crate) fn zero_segment(&self, segment: u32) {
-        let at = self.layout.segment_at(segment);
-        for word in (0..self.layout.segment_bytes).step_by(8) {
-            self.memory.word(at + word).store(0, Relaxed);
-        }
     }
 
     /// Writes slots into a group that no thread can reach yet, and into the `spare` overflow groups
@@ -364,10 +356,9 @@ impl Engine {
 mod tests {
     use larder_item::{Deadline, StoreMode};
 
-    use crate::StoreRequest;
-    use crate::process::peers::two_peers;
-
     use super::*;
+    use crate::StoreRequest;
+    use crate::open::two_peers;
 
     const NOW: Second = 10;
 

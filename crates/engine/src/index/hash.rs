@@ -18,7 +18,8 @@ impl Engine {
 #[cfg(not(any(feature = "interleavings", miri)))]
 mod tests {
     use std::fmt::Write;
-    use std::{env, fs, path::Path};
+    use std::path::Path;
+    use std::{env, fs};
 
     use larder_item::{Epoch, KEY_BYTES_MAX};
 

@@ -2,7 +2,7 @@
 
 use crate::Engine;
 use crate::index::group::slots_of;
-use crate::index::slot::Slot;
+use crate::segment::slot::Slot;
 
 /// The number of keys whose memory is fetched at the same time.
 const KEYS_AT_ONCE: usize = 16;

@@ -17,10 +17,10 @@ use larder_region::layout::{GROUP_BYTES, global};
 
 use crate::Engine;
 use crate::index::group::Control;
-use crate::index::slot::TAG_BITS;
-use crate::process::superblock::AttachError;
 use crate::segment::allocator::in_use;
 use crate::segment::header::State;
+use crate::segment::slot::TAG_BITS;
+use crate::superblock::AttachError;
 
 /// The number of groups that an opening checks: those of about 600,000 items. It takes two
 /// milliseconds if the region's pages have to be mapped first.

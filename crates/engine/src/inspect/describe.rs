@@ -35,19 +35,6 @@ pub struct SegmentReport {
     pub is_suspect: bool,
 }
 
-/// A process that is attached, or died while it was.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PeerReport {
-    /// Its row in the table of peers.
-    pub row: u32,
-    /// Its process id in its own namespace.
-    pub process_id: u64,
-    /// The number of segments that it pins.
-    pub pinned_segments: u64,
-    /// The byte of the region's file that it locks while it lives.
-    pub lock_byte: u64,
-}
-
 impl Engine {
     /// Returns all segments that have ever been used.
     pub fn segment_reports(&self) -> impl Iterator<Item = SegmentReport> {

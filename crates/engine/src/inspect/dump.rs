@@ -10,7 +10,7 @@ use crate::index::group::slots_of;
 use crate::process::wait::Wait;
 use crate::segment::header::begun;
 use crate::segment::stream::Pool;
-use crate::{Engine, ThreadSlot};
+use crate::{Cursor, Engine, ThreadSlot};
 
 /// An item of a dump.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,13 +34,6 @@ pub struct Sampled {
     pub is_new: bool,
     /// True if it was read since it was stored or last survived an eviction.
     pub is_read: bool,
-}
-
-/// A position in a walk over all items, between two groups of the index. A walk starts at the
-/// default one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cursor {
-    pub(crate) group: u64,
 }
 
 impl Engine {
@@ -250,12 +243,13 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
-    use larder_item::{Epoch, StoreMode};
     use std::thread;
     use std::time::Duration;
 
+    use larder_item::{Epoch, StoreMode};
+
     use super::*;
-    use crate::index::slot::Slot;
+    use crate::segment::slot::Slot;
     use crate::{Config, StoreRequest};
 
     #[test]

@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use crate::Engine;
 use crate::index::find::Found;
 use crate::index::group::Control;
-use crate::index::slot::Slot;
 use crate::segment::header::{Account, State};
 use crate::segment::record::Header;
+use crate::segment::slot::Slot;
 
 /// A broken invariant.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -176,20 +176,5 @@ impl Engine {
         let (all, in_use) = (self.layout.segments as u64, self.segments_in_use());
         ensure!(free + in_use == all, "{free} segments of {all} are free, {in_use} count as used");
         Ok(())
-    }
-
-    pub(crate) fn key(&self, found: &Found) -> Vec<u8> {
-        let mut key = Vec::new();
-        let key_at = found.record_at + found.header.key_at();
-        self.memory.read(key_at, found.header.key_bytes(), &mut key);
-        key
-    }
-
-    /// Returns the records that the slots of a group and its overflow groups name.
-    pub(crate) fn linked(&self, group: u64) -> impl Iterator<Item = Found> {
-        self.slots(self.group_at(group), 0)
-            .map(|at| (at, self.slot(at)))
-            .filter(|(_, slot)| !slot.is_empty())
-            .map(|(at, slot)| self.named_by(at, slot))
     }
 }

@@ -11,10 +11,11 @@
 use larder_item::{Second, StoreMode};
 
 use crate::index::find::Found;
-use crate::index::slot::Slot;
+use crate::index::unlink::Carried;
 use crate::ops::large::{LargeValue, table_of};
-use crate::ops::publish::{Carried, Condition, Publication, Replace, Unpublished};
+use crate::ops::publish::{Condition, Publication, Replace, Unpublished};
 use crate::segment::record::Header;
+use crate::segment::slot::Slot;
 use crate::{Engine, StoreError, StoreRequest, Stored, ThreadSlot, Upload};
 
 impl Engine {

@@ -20,11 +20,11 @@ use larder_region::Sink;
 use larder_stats::Counter;
 
 use crate::index::find::Found;
-use crate::index::slot::Slot;
 use crate::ops::publish::{Condition, Publication, Unpublished};
 use crate::process::wait::Wait;
 use crate::segment::header::{Account, State};
 use crate::segment::record::{Draft, Form, Header, PIECE_HEAD_BYTES};
+use crate::segment::slot::Slot;
 use crate::segment::stream::Stream;
 use crate::{Engine, StoreError, StoreRequest, Stored, ThreadSlot};
 
@@ -89,11 +89,6 @@ pub(crate) fn table_of(value_bytes: usize, pieces: impl Iterator<Item = Slot>) -
     words.flat_map(u64::to_le_bytes).collect()
 }
 
-/// Returns the offset of the table's first slot in the record of a large value.
-pub(crate) fn table_at(record_at: usize, header: Header) -> usize {
-    record_at + header.value_at() + 8
-}
-
 impl Engine {
     /// Returns the length of the longest part of a value in a piece.
     pub(crate) fn piece_bytes_max(&self) -> usize {
@@ -126,13 +121,6 @@ impl Engine {
             read_bytes: 0,
             is_pinned: false,
         })
-    }
-
-    /// Returns the offsets of the table's slots.
-    pub(crate) fn table(&self, found: &Found) -> impl Iterator<Item = usize> + Clone + use<> {
-        let first = table_at(found.record_at, found.header);
-        let count = (found.header.value_bytes() / 8).saturating_sub(1);
-        (0..count).map(move |piece| first + 8 * piece)
     }
 
     /// Appends the rest of the next piece of a large value to `out`. Returns false after the last

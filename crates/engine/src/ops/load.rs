@@ -16,7 +16,7 @@ use larder_item::{Deadline, Second, StoreMode, check_key};
 
 use crate::index::find::Found;
 use crate::ops::publish::{Condition, Publication, Unpublished};
-use crate::segment::record::{Draft, Form, Header};
+use crate::segment::record::{Draft, Form};
 use crate::{Engine, StoreError, StoreRequest, Stored, Stuck, ThreadSlot};
 
 /// How often a load tries to reserve a key that other threads store and delete.
@@ -137,26 +137,6 @@ impl Engine {
             self.unlink(thread, &found);
         }
         Ok(())
-    }
-
-    /// Returns the second until which a found record reserves its key, or `None` for an item.
-    #[inline]
-    pub(crate) fn reserved_until(&self, found: &Found) -> Option<Deadline> {
-        self.reservation_end(found.header, found.record_at)
-    }
-
-    /// Returns the deadline after which the expiry sweep may remove a record.
-    pub(crate) fn swept_at(&self, header: Header, record_at: usize) -> Deadline {
-        let deadline = header.deadline(&self.memory, record_at);
-        self.reservation_end(header, record_at).unwrap_or(deadline)
-    }
-
-    fn reservation_end(&self, header: Header, record_at: usize) -> Option<Deadline> {
-        let is_marked = header.is_stale() && header.is_token_sent() && header.value_bytes() == 0;
-        let is_reservation =
-            is_marked && header.deadline(&self.memory, record_at) == Deadline::PAST;
-        let until = Deadline(header.flags(&self.memory, record_at));
-        (is_reservation && until != Deadline::NEVER).then_some(until)
     }
 
     /// True if a found record can be the basis of a load: an item that is alive, or a reservation

@@ -3,7 +3,7 @@
 use larder_item::{Meta, Second};
 
 use crate::Engine;
-use crate::index::slot::FREQ_MAX;
+use crate::segment::slot::FREQ_MAX;
 
 /// The number of lookups of an item that changes meanwhile. If it still changes then, its writer is
 /// stopped.
@@ -68,11 +68,10 @@ mod tests {
     use larder_item::StoreMode;
     use larder_region::layout::{GROUP_BYTES, SUPERBLOCK_BYTES, global};
 
+    use super::*;
     use crate::StoreRequest;
     use crate::index::group::Control;
-    use crate::process::peers::two_peers;
-
-    use super::*;
+    use crate::open::two_peers;
 
     /// Calls every read-only function.
     fn look_around(engine: &Engine) {

@@ -3,15 +3,14 @@
 
 pub(crate) mod arithmetic;
 pub(crate) mod extend;
-pub(crate) mod flush;
 pub(crate) mod large;
+pub(crate) mod listen;
 pub(crate) mod load;
 pub(crate) mod long_part;
 pub(crate) mod look;
 pub(crate) mod pinned;
 pub(crate) mod publish;
 pub(crate) mod read;
-pub(crate) mod removal;
 pub(crate) mod store;
 pub(crate) mod update_meta;
 pub(crate) mod update_value;

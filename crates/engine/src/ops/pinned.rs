@@ -17,9 +17,9 @@ use std::ptr::NonNull;
 
 use larder_item::Second;
 
-use crate::index::slot::Slot;
 use crate::ops::large::{LargeValue, Piece, Upload};
 use crate::segment::record::{Header, PIECE_HEAD_BYTES};
+use crate::segment::slot::Slot;
 use crate::{Engine, ThreadSlot};
 
 /// A pinned piece of a large value. [`Engine::release`] drops the pin.

@@ -8,12 +8,14 @@ use larder_stats::Counter;
 
 use crate::index::find::Found;
 use crate::index::group::Locked;
-use crate::index::slot::Slot;
-use crate::ops::large::{Piece, table_at};
+use crate::index::item::table_at;
+use crate::index::unlink::Carried;
+use crate::ops::large::Piece;
 use crate::ops::load::Basis;
 use crate::segment::appender::Reservation;
 use crate::segment::header::Account;
 use crate::segment::record::{Draft, Header, INITIAL_FREQ_MAX, Marks};
+use crate::segment::slot::Slot;
 use crate::{Engine, Reason, Stale, StoreError, StoreRequest, Stored, Stuck, ThreadSlot};
 
 /// The condition under which a record is published.
@@ -106,22 +108,6 @@ pub(crate) struct Publication<'a> {
     pub(crate) pieces: &'a [Piece],
     /// The pieces that it takes over from the record it replaces.
     pub(crate) carried: Option<Carried>,
-}
-
-/// Slots of an old table that a new table takes over.
-#[derive(Clone, Copy)]
-pub(crate) struct Carried {
-    pub(crate) count: usize,
-    /// The index of the first one in the old table.
-    pub(crate) from: usize,
-    /// The index of the first one in the new table.
-    pub(crate) to: usize,
-}
-
-impl Carried {
-    fn holds(&self, piece: usize) -> bool {
-        (self.from..self.from + self.count).contains(&piece)
-    }
 }
 
 /// The verdict of a condition that is no error.
@@ -396,14 +382,6 @@ impl Engine {
         version
     }
 
-    /// Removes a record of a locked group from the index.
-    pub(crate) fn unlink(&self, thread: &ThreadSlot, found: &Found) {
-        self.intend_to_replace(thread, found.slot);
-        self.set_slot(found.slot_at, Slot::EMPTY);
-        self.discharge_item(found, None);
-        self.note_slots(thread, -1);
-    }
-
     /// Reports a replaced record. A record made from it continues the item and is no replacement.
     fn tell_replaced(&self, old: &Found, condition: &Condition<'_>, now: Second) {
         match (condition, self.death(old, now)) {
@@ -413,20 +391,5 @@ impl Engine {
             }
             (Condition::Replace(..) | Condition::Reserve(_), None) => {}
         }
-    }
-
-    /// Subtracts an item's record and its pieces, except those carried over, from the accounts. The
-    /// caller holds the lock of its group. The record goes last: after it, its segment may be
-    /// reused, and with it the table that names the pieces.
-    fn discharge_item(&self, found: &Found, carried: Option<Carried>) {
-        if found.header.is_large() {
-            let is_carried = |piece| carried.is_some_and(|carried| carried.holds(piece));
-            for (_, at) in self.table(found).enumerate().filter(|(piece, _)| !is_carried(*piece)) {
-                let piece = self.slot(at);
-                let record_at = self.layout.segment_at(piece.segment()) + piece.offset();
-                self.discharge(piece.segment(), Account::of(Header::load(&self.memory, record_at)));
-            }
-        }
-        self.discharge(found.slot.segment(), Account::of(found.header));
     }
 }

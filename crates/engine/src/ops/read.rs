@@ -7,22 +7,9 @@ use larder_region::Sink;
 use larder_stats::Counter;
 
 use crate::index::find::Found;
-use crate::index::slot::FREQ_MAX;
 use crate::ops::large::LargeValue;
 use crate::process::wait::Wait;
-use crate::segment::record::Header;
-use crate::{Engine, ThreadSlot};
-
-/// Why a read found nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Miss {
-    /// No item has the key.
-    Absent,
-    /// The item's deadline has passed.
-    Expired,
-    /// The item was stored before the last flush.
-    Flushed,
-}
+use crate::{Engine, Miss, ThreadSlot};
 
 /// The options of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,18 +140,6 @@ impl Engine {
         }
     }
 
-    /// Counts a read in the slot, for eviction. Returns false if the slot changed meanwhile and the
-    /// note is lost. After a few reads nothing changes, and a read does not write.
-    #[inline]
-    pub(crate) fn note_read(&self, found: &Found) -> bool {
-        let (slot, freq) = (found.slot, found.slot.freq());
-        freq < FREQ_MAX && {
-            let noted = slot.with_freq(freq + 1);
-            let word = self.memory.word(found.slot_at);
-            word.compare_exchange(slot.0, noted.0, Relaxed, Relaxed).is_ok()
-        }
-    }
-
     #[inline]
     fn note_read_if(
         &self,
@@ -182,51 +157,10 @@ impl Engine {
         }
     }
 
-    pub(crate) fn meta(&self, found: &Found, value_bytes: usize, now: Second) -> Meta {
-        self.meta_as::<true>(found, value_bytes, now)
-    }
-
-    #[inline]
-    fn meta_as<const TOGETHER: bool>(
-        &self,
-        found: &Found,
-        value_bytes: usize,
-        now: Second,
-    ) -> Meta {
-        let cas = self.version(found);
-        let header = match TOGETHER {
-            // Loaded again after the version: a reader that sees the version of a mark sees the
-            // mark. Pairs with the release in `update_meta_here`.
-            true => Header::load(&self.memory, found.record_at),
-            false => found.header,
-        };
-        Meta {
-            flags: found.header.flags(&self.memory, found.record_at),
-            deadline: self.deadline(found),
-            cas,
-            value_bytes,
-            stale: header.is_stale(),
-            token_sent: header.is_token_sent(),
-            fetched: header.is_fetched(found.slot.freq()),
-            seen: header.used().second(now),
-        }
-    }
-
     /// Returns the metadata of a found item, or `None` if it changed meanwhile.
     pub(crate) fn meta_of(&self, found: &Found, now: Second) -> Option<Meta> {
         let meta = self.meta(found, self.value_bytes(found), now);
         (self.is_still_there(found) && self.is_value_unchanged(found, meta.cas)).then_some(meta)
-    }
-
-    /// Returns the length of a record's value.
-    pub(crate) fn value_bytes(&self, found: &Found) -> usize {
-        match found.header.is_large() {
-            true => {
-                let value_at = found.record_at + found.header.value_at();
-                self.memory.word(value_at).load(Relaxed) as usize
-            }
-            false => found.header.shown_bytes(),
-        }
     }
 
     /// Returns the metadata of an item without counting a read.

@@ -1,6 +1,6 @@
 //! Stores, and new items made from present ones.
 
-use larder_item::{Deadline, KeyError, Second, StoreMode, check_key};
+use larder_item::{Deadline, Second, StoreMode, check_key};
 use larder_stats::Counter;
 
 use crate::index::find::Found;
@@ -9,7 +9,7 @@ use crate::ops::update_value::UpdatedValue;
 use crate::process::wait::Wait;
 use crate::segment::record::{Draft, Form, Header};
 use crate::segment::stream::{Pool, Stream};
-use crate::{Engine, Stuck, ThreadSlot};
+use crate::{Engine, StoreError, ThreadSlot};
 
 /// How often a large value is written before the store fails: a thread without a processor may find
 /// its first pieces evicted, but not every time.
@@ -92,23 +92,6 @@ pub enum Stored {
     Exists,
     /// No item has the key.
     NotFound,
-}
-
-/// Why a store failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum StoreError {
-    /// The item is larger than the cache accepts.
-    #[error("the item is larger than the cache accepts; store less, or raise the item size limit")]
-    TooLarge,
-    /// No memory is available.
-    #[error("no memory could be had for the item; allow eviction, or give the cache more memory")]
-    NoMemory,
-    /// The key is invalid.
-    #[error(transparent)]
-    Key(#[from] KeyError),
-    /// A stopped process holds what the operation needs: see [`Stuck`].
-    #[error(transparent)]
-    Stuck(#[from] Stuck),
 }
 
 impl Engine {

@@ -14,7 +14,6 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::fence;
 
 use larder_item::{Deadline, Number, Second, StoreMode};
-use larder_region::Sink;
 use larder_stats::Counter;
 
 use crate::index::find::Found;
@@ -122,23 +121,6 @@ impl Engine {
         }
     }
 
-    /// Stores the header of a found record. The caller holds the lock of its group.
-    pub(crate) fn set_header(&self, found: &Found, header: Header) {
-        if header != found.header {
-            // Pairs with the acquire in `Header::load`.
-            self.memory.word(found.record_at).store(header.word(), Release);
-        }
-    }
-
-    /// Stores the deadline of a found record that has the field. The caller holds the lock of its
-    /// group.
-    pub(crate) fn set_deadline(&self, found: &Found, deadline: Option<Deadline>) {
-        if let (Some(deadline), Some(at)) = (deadline, found.header.deadline_at()) {
-            self.note_deadline(found.slot.segment(), deadline);
-            self.memory.half(found.record_at + at).store(deadline.0, Relaxed);
-        }
-    }
-
     /// Changes a found item's value under a new version, or under the requested one. The caller
     /// holds the lock of its group.
     fn update_value(
@@ -167,12 +149,6 @@ impl Engine {
         version.store(new, Release);
         self.end_change(thread);
         new
-    }
-
-    /// Returns the number of a number record.
-    pub(crate) fn number(&self, found: &Found) -> Number {
-        // Pairs with the release in `count_in_place`.
-        Number(self.memory.word(found.record_at + found.header.value_at()).load(Acquire))
     }
 
     /// True if the value that was copied under `version` was unchanged during the copy. Call it
@@ -207,17 +183,6 @@ impl Engine {
                 true => self.number(found).0 == origin,
                 false => self.version(found) == origin,
             }
-    }
-
-    /// Appends the value of a record, as clients see it, to `out`. Not for large values.
-    #[inline(always)]
-    pub(crate) fn read_value(&self, found: &Found, out: &mut impl Sink) {
-        let value_at = found.record_at + found.header.value_at();
-        if found.header.is_number() {
-            out.extend(&self.number(found).text_over(found.header.shown_bytes()));
-        } else {
-            self.memory.read(value_at, found.header.value_bytes(), out);
-        }
     }
 }
 

@@ -2,7 +2,5 @@
 //! crash.
 
 pub(crate) mod peers;
-pub(crate) mod repair;
-pub(crate) mod superblock;
 pub(crate) mod thread_slot;
 pub(crate) mod wait;

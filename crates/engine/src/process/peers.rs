@@ -13,16 +13,14 @@
 
 use std::fmt;
 use std::os::fd::OwnedFd;
+use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use std::sync::{Mutex, TryLockError};
 
 use larder_region::layout::{HOLD_BYTES, PEER_BYTES, global};
 use larder_region::{LockError, Locks, forks, locks};
 
 use crate::Engine;
-use crate::inspect::describe::PeerReport;
-use crate::process::superblock::AttachError;
 
 const IN_USE: usize = 0;
 const PROCESS_ID: usize = 8;
@@ -41,16 +39,29 @@ const PINS_MASK: u64 = ARRIVING - 1;
 /// The locks of a peer. A process that uses its memory alone has none.
 #[derive(Default)]
 pub(crate) struct Table {
-    locks: Option<Locks>,
+    pub(crate) locks: Option<Locks>,
     /// Held by the thread of this process that reaps dead peers: file locks do not distinguish
     /// threads.
-    reaping: Mutex<()>,
+    pub(crate) reaping: Mutex<()>,
 }
 
 impl fmt::Debug for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Table").field("is_shared", &self.locks.is_some()).finish_non_exhaustive()
     }
+}
+
+/// A process that is attached, or died while it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerReport {
+    /// Its row in the table of peers.
+    pub row: u32,
+    /// Its process id in its own namespace.
+    pub process_id: u64,
+    /// The number of segments that it pins.
+    pub pinned_segments: u64,
+    /// The byte of the region's file that it locks while it lives.
+    pub lock_byte: u64,
 }
 
 /// Why a process cannot become a peer of a region.
@@ -66,13 +77,7 @@ pub enum JoinError {
     Lock(#[from] LockError),
 }
 
-impl Drop for Engine {
-    fn drop(&mut self) {
-        self.leave_region();
-    }
-}
-
-fn lock_byte(peer: u32) -> u64 {
+pub(crate) fn lock_byte(peer: u32) -> u64 {
     OPENING_BYTE + 1 + u64::from(peer)
 }
 
@@ -108,19 +113,7 @@ impl Engine {
         self.table.locks.is_some()
     }
 
-    /// Takes a row for this process and repairs what dead processes left.
-    pub(crate) fn join(&mut self) -> Result<(), JoinError> {
-        self.peer = self.lock_a_row()?;
-        // A process that uses its memory alone finds its row in use after a fork.
-        if self.has_peers() && self.is_row_in_use(self.peer) {
-            self.reap_peer(self.peer);
-        }
-        self.take_row(self.peer);
-        self.reap_peers();
-        Ok(())
-    }
-
-    fn lock_a_row(&self) -> Result<u32, JoinError> {
+    pub(crate) fn lock_a_row(&self) -> Result<u32, JoinError> {
         let Some(locks) = &self.table.locks else {
             return Ok(0);
         };
@@ -132,20 +125,7 @@ impl Engine {
         Err(JoinError::Full(self.layout.peers))
     }
 
-    /// Gives the row back, and the thread slots that threads of this process still hold. No
-    /// operation may be under way.
-    fn leave_region(&self) {
-        if let Some(locks) = &self.table.locks {
-            // In a forked child the row still belongs to the parent.
-            if self.joined_after == forks() {
-                self.repair(self.peer);
-                // If this fails, the process drops the lock at its end.
-                let _ = locks.unlock(lock_byte(self.peer));
-            }
-        }
-    }
-
-    fn take_row(&mut self, row: u32) {
+    pub(crate) fn take_row(&mut self, row: u32) {
         // Before the process holds anything there: a count of pins covers all rows up to this one.
         self.memory.word(global::PEERS_USED).fetch_max(u64::from(row) + 1, SeqCst);
         self.peer_word(row, PROCESS_ID).store(u64::from(std::process::id()), Relaxed);
@@ -168,24 +148,14 @@ impl Engine {
     }
 
     /// True if another living process is attached, or if that is unknown.
-    fn has_living_peers(&self) -> bool {
+    pub(crate) fn has_living_peers(&self) -> bool {
         self.table.locks.as_ref().is_some_and(|locks| {
             (0..self.layout.peers as u32)
                 .any(|row| locks.is_locked_by_other(lock_byte(row)).unwrap_or(true))
         })
     }
 
-    /// Checks a region that this process is about to join, if no other process uses it. Returns
-    /// true if none does.
-    pub(crate) fn check_before_joining(&self) -> Result<bool, AttachError> {
-        let is_alone = !self.has_living_peers();
-        if is_alone {
-            self.check_words_at_opening()?;
-        }
-        Ok(is_alone)
-    }
-
-    fn is_row_in_use(&self, row: u32) -> bool {
+    pub(crate) fn is_row_in_use(&self, row: u32) -> bool {
         self.peer_word(row, IN_USE).load(Acquire) != 0
     }
 
@@ -213,34 +183,6 @@ impl Engine {
     pub fn peer_process_ids(&self) -> Vec<u64> {
         let in_use = self.rows().filter(|row| self.is_row_in_use(*row));
         in_use.map(|row| self.peer_word(row, PROCESS_ID).load(Relaxed)).collect()
-    }
-
-    /// Looks for dead peers and repairs what they left. Returns true if there were any.
-    ///
-    /// Cost: a system call for each peer.
-    pub(crate) fn reap_peers(&self) -> bool {
-        let Some(locks) = &self.table.locks else {
-            return false;
-        };
-        let _reaping = match self.table.reaping.try_lock() {
-            Ok(guard) => guard,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return false,
-        };
-        let mut any = false;
-        for row in self.rows().filter(|row| *row != self.peer && self.is_row_in_use(*row)) {
-            // If the system call fails, the peer counts as alive.
-            if !locks.try_lock(lock_byte(row)).unwrap_or(false) {
-                continue;
-            }
-            // The peer may have left between the two checks.
-            if self.is_row_in_use(row) {
-                self.reap_peer(row);
-                any = true;
-            }
-            let _ = locks.unlock(lock_byte(row));
-        }
-        any
     }
 
     /// Returns what a peer holds of a segment.
@@ -330,28 +272,4 @@ impl Engine {
         let pinned = self.peer_word(0, PINNED);
         pinned.store(change(pinned.load(Relaxed)), Relaxed);
     }
-}
-
-/// Returns two peers of one small region.
-#[cfg(test)]
-#[cfg(not(any(feature = "interleavings", miri)))]
-pub(crate) fn two_peers() -> (Engine, Engine) {
-    use crate::{AttachError, Birth, Config};
-    let config = Config {
-        memory_bytes: 1 << 20,
-        memory_bytes_max: 1 << 20,
-        huge_pages: false,
-        item_bytes_max: 1 << 18,
-        keeps_versions: true,
-        evicts: true,
-        hash_seed: 1,
-        epoch: larder_item::Epoch { unix_secs: 0 },
-    };
-    let bytes = Engine::shared_bytes(&config).unwrap();
-    let memory = larder_region::Memory::shared_anonymous(bytes).unwrap();
-    let locks = Locks::anonymous().unwrap();
-    let (again, relocked) = (memory.again(), locks.reopened().unwrap());
-    let one = Engine::create_shared(memory, locks, &config, &Birth::default()).unwrap();
-    let check = |_: &Config, _: &Birth| Ok::<(), AttachError>(());
-    (one, Engine::attach(again, relocked, 1 << 18, check).unwrap())
 }

@@ -23,7 +23,7 @@ use larder_region::layout::global;
 use larder_stats::Counter;
 
 use crate::Engine;
-use crate::index::slot::Slot;
+use crate::segment::slot::Slot;
 
 const CLAIMED: usize = 0;
 const VERSIONS: usize = 8;

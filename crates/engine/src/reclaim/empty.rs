@@ -8,11 +8,11 @@ use larder_stats::Counter;
 
 use crate::index::find::Found;
 use crate::index::group::Locked;
-use crate::index::slot::Slot;
 use crate::reclaim::evict::Emptied;
 use crate::segment::header::Use;
 use crate::segment::record::{HEADER_BYTES, Header};
-use crate::{Engine, Miss, StoreError, ThreadSlot};
+use crate::segment::slot::Slot;
+use crate::{Engine, StoreError, ThreadSlot};
 
 /// The number of records whose groups are prefetched together.
 const RECORDS_AHEAD: usize = 16;
@@ -115,24 +115,5 @@ impl Engine {
             true => self.find_owner(locked, hash, slot).map(|(found, _)| found),
             false => self.find_location(locked, hash, slot),
         }
-    }
-
-    /// Removes an item that is expired or flushed.
-    pub(crate) fn remove_dead(&self, thread: &ThreadSlot, found: &Found, death: Miss) {
-        self.report_removal(found, death.into());
-        self.bump(thread, Counter::Reclaimed, 1);
-        self.unlink_dead(thread, found);
-    }
-
-    /// As [`Self::remove_dead`], for an item that the expiry sweep found.
-    pub(crate) fn sweep_up(&self, thread: &ThreadSlot, found: &Found, death: Miss) {
-        self.report_swept(found, death.into());
-        self.bump(thread, Counter::CrawlerReclaimed, 1);
-        self.unlink_dead(thread, found);
-    }
-
-    fn unlink_dead(&self, thread: &ThreadSlot, found: &Found) {
-        self.unlink(thread, found);
-        self.bump(thread, Counter::ExpiredUnfetched, u64::from(!found.is_fetched()));
     }
 }

@@ -364,7 +364,7 @@ impl Engine {
     /// Raises the number of reads that survivors need, until about half of the segment's bytes
     /// survive.
     fn limit_to_half(&self, thread: &ThreadSlot, segment: u32, pass: &mut EvictionPass) {
-        const SURPLUS_MAX: usize = crate::index::slot::FREQ_MAX as usize;
+        const SURPLUS_MAX: usize = crate::segment::slot::FREQ_MAX as usize;
         let half = self.layout.segment_bytes / 2;
         let mut bytes_of_surplus = [0; SURPLUS_MAX];
         for record in self.records(segment) {

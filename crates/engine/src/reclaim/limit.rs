@@ -121,11 +121,6 @@ impl Engine {
         let _ = word.compare_exchange(max, next, Relaxed, Relaxed);
     }
 
-    /// Returns the number of segments that the limit allows.
-    fn segments_target(&self) -> u64 {
-        self.layout.segments_in(self.memory_limit()) as u64
-    }
-
     /// True while more segments are usable than the limit allows.
     fn is_shrinking(&self) -> bool {
         self.segments_max() > self.segments_target()
@@ -143,26 +138,5 @@ impl Engine {
             self.release_if_free(thread, segment as u32);
         }
         true
-    }
-
-    pub(crate) fn limit_to(&self, bytes: usize) {
-        let segments = self.layout.segments_in(bytes) as u64;
-        self.memory.word(global::SEGMENTS_MAX).store(segments, Relaxed);
-        self.memory.word(global::MEMORY_LIMIT).store(bytes as u64, Relaxed);
-    }
-
-    /// Returns the memory limit in bytes.
-    pub fn memory_limit(&self) -> usize {
-        self.memory.word(global::MEMORY_LIMIT).load(Relaxed) as usize
-    }
-
-    /// Returns the number of segments that may be in use.
-    pub(crate) fn segments_max(&self) -> u64 {
-        self.memory.word(global::SEGMENTS_MAX).load(Relaxed)
-    }
-
-    /// True if segments must be given back.
-    pub(crate) fn is_over_limit(&self) -> bool {
-        self.segments_in_use() > self.segments_target()
     }
 }

@@ -3,8 +3,8 @@
 
 pub(crate) mod empty;
 pub(crate) mod evict;
-pub(crate) mod expiry;
-pub(crate) mod ghost;
 pub(crate) mod limit;
+pub(crate) mod maintain;
 pub(crate) mod policy;
 pub(crate) mod relocate;
+pub(crate) mod repair;

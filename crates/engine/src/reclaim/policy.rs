@@ -86,22 +86,6 @@ impl Survey {
 }
 
 impl Engine {
-    /// Returns the number of free segments that only survivors may take. It limits the concurrent
-    /// evictors, too.
-    pub(crate) fn spare_segments(&self) -> u64 {
-        const SEGMENTS_PER_SPARE: u64 = 512;
-        const SPARE_MAX: u64 = larder_region::layout::global::EVICTORS_MAX as u64;
-        (self.segments_max() / SEGMENTS_PER_SPARE).clamp(1, SPARE_MAX)
-    }
-
-    /// Takes a free segment that was used before, if there are more than survivors may need.
-    /// Survivors would take fresh memory instead.
-    pub(crate) fn take_free_segment(&self, thread: &ThreadSlot) -> Option<u32> {
-        let spare = self.spare_segments();
-        let used_before = self.used_segments().saturating_sub(self.segments_in_use());
-        (used_before > spare).then(|| self.take_used(thread, spare)).flatten()
-    }
-
     /// Takes a segment for new use: a free one, or the one that costs the cache least. The caller
     /// holds neither group nor appender.
     pub(crate) fn take_segment(&self, thread: &ThreadSlot, now: Second) -> Result<u32, StoreError> {
@@ -271,10 +255,9 @@ mod tests {
 
     use larder_item::{Deadline, StoreMode};
 
-    use crate::process::peers::two_peers;
-    use crate::{Read, StoreError, StoreRequest};
-
     use super::*;
+    use crate::open::two_peers;
+    use crate::{Read, StoreError, StoreRequest};
 
     const NOW: Second = 10;
     const PATIENCE: Duration = Duration::from_secs(30);

@@ -7,11 +7,11 @@ use larder_stats::Counter;
 
 use crate::index::find::Found;
 use crate::index::group::Locked;
-use crate::index::slot::Slot;
 use crate::reclaim::empty::Record;
 use crate::segment::appender::Reservation;
 use crate::segment::header::Account;
 use crate::segment::record::{HEADER_BYTES, Header};
+use crate::segment::slot::Slot;
 use crate::segment::stream::Stream;
 use crate::{Engine, StoreError, ThreadSlot};
 

@@ -159,6 +159,56 @@ impl Engine {
         word.fetch_update(AcqRel, Relaxed, |word| Some(recounted(word, change(in_use(word))?)))
             .is_ok()
     }
+
+    pub(crate) fn limit_to(&self, bytes: usize) {
+        let segments = self.layout.segments_in(bytes) as u64;
+        self.memory.word(global::SEGMENTS_MAX).store(segments, Relaxed);
+        self.memory.word(global::MEMORY_LIMIT).store(bytes as u64, Relaxed);
+    }
+
+    /// Returns the memory limit in bytes.
+    pub fn memory_limit(&self) -> usize {
+        self.memory.word(global::MEMORY_LIMIT).load(Relaxed) as usize
+    }
+
+    /// Returns the number of segments that may be in use.
+    pub(crate) fn segments_max(&self) -> u64 {
+        self.memory.word(global::SEGMENTS_MAX).load(Relaxed)
+    }
+
+    /// True if segments must be given back.
+    pub(crate) fn is_over_limit(&self) -> bool {
+        self.segments_in_use() > self.segments_target()
+    }
+
+    /// Returns the number of segments that the limit allows.
+    pub(crate) fn segments_target(&self) -> u64 {
+        self.layout.segments_in(self.memory_limit()) as u64
+    }
+
+    /// Returns the number of free segments that only survivors may take. It limits the concurrent
+    /// evictors, too.
+    pub(crate) fn spare_segments(&self) -> u64 {
+        const SEGMENTS_PER_SPARE: u64 = 512;
+        const SPARE_MAX: u64 = global::EVICTORS_MAX as u64;
+        (self.segments_max() / SEGMENTS_PER_SPARE).clamp(1, SPARE_MAX)
+    }
+
+    /// Takes a free segment that was used before, if there are more than survivors may need.
+    /// Survivors would take fresh memory instead.
+    pub(crate) fn take_free_segment(&self, thread: &ThreadSlot) -> Option<u32> {
+        let spare = self.spare_segments();
+        let used_before = self.used_segments().saturating_sub(self.segments_in_use());
+        (used_before > spare).then(|| self.take_used(thread, spare)).flatten()
+    }
+
+    /// Zeroes a segment that no thread can reach.
+    pub(crate) fn zero_segment(&self, segment: u32) {
+        let at = self.layout.segment_at(segment);
+        for word in (0..self.layout.segment_bytes).step_by(8) {
+            self.memory.word(at + word).store(0, Relaxed);
+        }
+    }
 }
 
 /// Returns the number of segments in use of a word.

@@ -14,9 +14,9 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use larder_item::Second;
 use larder_region::layout::LINE_BYTES;
 
-use crate::index::slot::Slot;
 use crate::process::wait::Wait;
 use crate::segment::header::State;
+use crate::segment::slot::Slot;
 use crate::segment::stream::{Pool, Stream};
 use crate::{Engine, StoreError, Stuck, ThreadSlot};
 

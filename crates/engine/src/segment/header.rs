@@ -27,7 +27,7 @@ use crate::{Engine, ThreadSlot};
 
 const STATE: usize = 0;
 const FILLED: usize = 8;
-const SUSPECT: usize = 12;
+pub(crate) const SUSPECT: usize = 12;
 const ACCOUNT: usize = 16;
 const DEADLINE_MAX: usize = 24;
 const DEADLINE_MIN: usize = 28;
@@ -140,7 +140,7 @@ pub(crate) fn begun(sequence: u64) -> Second {
 const NEVER_EXPIRES: Second = Second::MAX;
 
 impl Engine {
-    fn segment_field(&self, segment: u32, field: usize) -> &AtomicU32 {
+    pub(crate) fn segment_field(&self, segment: u32, field: usize) -> &AtomicU32 {
         self.memory.half(self.layout.headers_at + segment as usize * SEGMENT_HEADER_BYTES + field)
     }
 
@@ -227,15 +227,6 @@ impl Engine {
     /// reclaimed without a further check.
     pub(crate) fn discharge(&self, segment: u32, account: Account) {
         self.account_word(segment).fetch_sub(account.word(), Release);
-    }
-
-    /// True if the account of a segment may be too high.
-    pub(crate) fn is_suspect(&self, segment: u32) -> bool {
-        self.segment_field(segment, SUSPECT).load(Relaxed) != 0
-    }
-
-    pub(crate) fn set_suspect(&self, segment: u32, on: bool) {
-        self.segment_field(segment, SUSPECT).store(u32::from(on), Relaxed);
     }
 
     /// Returns the sum of the accounts of all segments.

@@ -3,7 +3,11 @@
 
 pub(crate) mod allocator;
 pub(crate) mod appender;
+pub(crate) mod flush;
 pub(crate) mod header;
 pub(crate) mod record;
+pub(crate) mod shortage;
+pub(crate) mod slot;
 pub(crate) mod stream;
+pub(crate) mod suspect;
 pub(crate) mod used;

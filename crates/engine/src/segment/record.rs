@@ -22,12 +22,13 @@
 //! stored. A higher freq in the slot means that the item was read. An item that was read and whose
 //! freq eviction has lowered has an initial freq of 4.
 
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
 use larder_item::{Deadline, Second};
 use larder_region::Memory;
 use larder_region::layout::SEGMENT_BYTES_MAX;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use crate::index::slot::FREQ_MAX;
+use crate::segment::slot::FREQ_MAX;
 use crate::segment::used::{self, Used};
 
 const VERSION: u8 = 1;

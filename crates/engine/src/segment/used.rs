@@ -11,12 +11,9 @@
 //! The last use is at most 58 s later and at most 1 s earlier than the reported time. After
 //! 2^[`BITS`] units without a use, 24 days, the reported time jumps ahead by as much.
 
-use std::sync::atomic::Ordering::Acquire;
-
 use larder_item::Second;
 
-use crate::index::find::Found;
-use crate::{Engine, ThreadSlot};
+use crate::Engine;
 
 /// The bits of a time in a header.
 pub(crate) const BITS: u32 = 20;
@@ -72,24 +69,7 @@ impl Used {
     }
 }
 
-impl Engine {
-    /// Notes for a reader, which holds no lock, that it uses a found item now. Does nothing if
-    /// another thread holds the item's group or the item has moved since.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn note_use(&self, thread: &ThreadSlot, hash: u64, found: &Found, now: Second) {
-        let Some(_locked) = self.try_lock(thread, hash) else {
-            return;
-        };
-        // While its group is locked, a slot that still names the record keeps it in place.
-        let is_there = self.slot(found.slot_at).is_same(found.slot)
-            && self.sequence(found.slot.segment()).load(Acquire) == found.sequence;
-        if is_there {
-            let there = self.named_by(found.slot_at, found.slot);
-            self.set_header(&there, there.header.with_used(now));
-        }
-    }
-}
+impl Engine {}
 
 #[cfg(test)]
 mod tests {

@@ -4,10 +4,10 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::atomic::fence;
 
 use super::*;
-use crate::index::slot::Slot;
 use crate::ops::large::{LargeValue, Piece};
 use crate::segment::header::{State, Use};
 use crate::segment::record::{Header, PIECE_HEAD_BYTES};
+use crate::segment::slot::Slot;
 use crate::segment::stream::{Pool, Stream};
 
 const STREAM: Stream = Stream { pool: Pool::Small, ttl_class: 0 };

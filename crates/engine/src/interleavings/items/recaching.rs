@@ -1,8 +1,7 @@
 //! The stale mark and the recache token of an item while other threads change or move it.
 
-use larder_item::Deadline;
 use larder_item::Direction::Increment;
-use larder_item::StoreMode;
+use larder_item::{Deadline, StoreMode};
 use larder_stats::Counter;
 
 use super::*;

@@ -1,8 +1,7 @@
 //! Changes of an item in place, and reads meanwhile.
 
-use larder_item::Deadline;
 use larder_item::Direction::{Decrement, Increment};
-use larder_item::StoreMode;
+use larder_item::{Deadline, StoreMode};
 use larder_stats::Counter;
 
 use super::*;

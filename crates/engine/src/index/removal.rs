@@ -86,10 +86,10 @@ type Hook = Box<dyn Fn(&Leaving<'_>) + Send + Sync>;
 #[derive(Default)]
 pub(crate) struct RemovalListeners {
     /// True if a listener wants removals. Without one, a removal costs this load.
-    is_wanted: Arc<AtomicBool>,
-    listener: OnceLock<Box<dyn Fn(Removed) + Send + Sync>>,
+    pub(crate) is_wanted: Arc<AtomicBool>,
+    pub(crate) listener: OnceLock<Box<dyn Fn(Removed) + Send + Sync>>,
     /// The callback for items that no client removed.
-    hook: OnceLock<Hook>,
+    pub(crate) hook: OnceLock<Hook>,
 }
 
 impl fmt::Debug for RemovalListeners {
@@ -101,28 +101,6 @@ impl fmt::Debug for RemovalListeners {
 }
 
 impl Engine {
-    /// Reports every removal to `listener` while [`Engine::removals_wanted`] is set. Only the first
-    /// call counts. The listener runs under the lock of a group: it must not block and must not use
-    /// the cache.
-    pub fn set_removal_listener(&self, listener: Box<dyn Fn(Removed) + Send + Sync>) {
-        let _ = self.removals.listener.set(listener);
-    }
-
-    /// Returns the switch for the reports of removals.
-    pub fn removals_wanted(&self) -> &Arc<AtomicBool> {
-        &self.removals.is_wanted
-    }
-
-    /// Passes each item that is evicted, or found expired or flushed, to `hook`, as long as the
-    /// engine lives. Only the first call counts.
-    ///
-    /// The hook runs under the lock of a group, perhaps in the middle of emptying a segment: it
-    /// must be short, and must not block, panic or use the cache, which would deadlock. The item is
-    /// gone when the hook returns.
-    pub fn set_departure_hook(&self, hook: Box<dyn Fn(&Leaving<'_>) + Send + Sync>) {
-        let _ = self.removals.hook.set(hook);
-    }
-
     /// Reports a record that is being removed. The caller holds the lock of its group; the accounts
     /// still count the record.
     #[inline]

@@ -1,13 +1,12 @@
 //! Background work: the expiry sweep, and freeing segments before a writer needs them.
 
-use std::fmt;
 use std::sync::atomic::Ordering::Relaxed;
 
 use larder_item::{Meta, Second};
 use larder_region::layout::global;
 use larder_stats::Counter;
 
-use crate::inspect::dump::Cursor;
+use crate::index::cursor::Cursor;
 use crate::reclaim::evict::{Effort, Emptied, Keep};
 use crate::segment::header::State;
 use crate::{Engine, ThreadSlot};
@@ -23,27 +22,8 @@ const SWEEP_CALLS: usize = 8;
 /// … unless that exceeds this many bytes a call.
 const SWEEP_BYTES_MAX: usize = 128 << 20;
 
-/// A refill keeps one of this many segments free, besides the spare ones …
-const FREE_PART: u64 = 128;
-/// … but no more than this.
-const FREE_MAX: u64 = 32;
 /// The number of rounds after which a refill lets other threads run.
 const REFILL_ROUNDS_MAX: u32 = 128;
-
-/// The callback that reports a shortage of free segments.
-pub(crate) struct Wake(Box<dyn Fn() + Send + Sync>);
-
-impl Wake {
-    pub(crate) fn call(&self) {
-        (self.0)();
-    }
-}
-
-impl fmt::Debug for Wake {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Wake")
-    }
-}
 
 impl Engine {
     /// Frees the memory of expired, flushed, replaced and deleted items, and evicts while the cache
@@ -137,30 +117,6 @@ impl Engine {
         true
     }
 
-    /// Registers `wake`, which a writer calls when it takes a segment and few are left; the woken
-    /// thread calls [`Engine::refill`]. Only the first call counts. The writer holds no locks
-    /// meanwhile, and `wake` must not block.
-    pub fn call_when_short(&self, wake: Box<dyn Fn() + Send + Sync>) {
-        let _ = self.wake.set(Wake(wake));
-    }
-
-    /// Reports a taken segment, and a shortage if few are left.
-    pub(crate) fn note_taken(&self) {
-        if let Some(Wake(wake)) = self.wake.get()
-            && self.free_segments() < self.free_segments_low()
-        {
-            wake();
-        }
-    }
-
-    pub(crate) fn free_segments_low(&self) -> u64 {
-        self.spare_segments() + (self.segments_max() / FREE_PART / 2).clamp(1, FREE_MAX / 2)
-    }
-
-    fn free_segments_high(&self) -> u64 {
-        self.spare_segments() + (self.segments_max() / FREE_PART).clamp(1, FREE_MAX)
-    }
-
     /// Sweeps the next segment in turn for expired items and unlinks them. The segment may then be
     /// worth compacting.
     pub(crate) fn sweep_next(&self, thread: &ThreadSlot, now: Second) {
@@ -211,9 +167,8 @@ impl Engine {
 mod tests {
     use larder_item::{Deadline, Epoch, StoreMode};
 
-    use crate::{Config, StoreRequest};
-
     use super::*;
+    use crate::{Config, StoreRequest};
 
     const NOW: Second = 10;
 

@@ -18,18 +18,20 @@
 //! | the count of filled slots | a dead process | recounted soon |
 
 use std::collections::HashSet;
+use std::sync::TryLockError;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use larder_region::layout::global;
 
 use crate::index::group::{Control, Locked, slots_of};
-use crate::index::slot::Slot;
-use crate::ops::large::table_at;
+use crate::index::item::table_at;
+use crate::process::peers::lock_byte;
 use crate::process::wait::let_others_run;
 use crate::segment::allocator::recounted;
 use crate::segment::header::{Account, State};
 use crate::segment::record::Header;
-
+use crate::segment::slot::Slot;
+use crate::segment::suspect::{ACCOUNTS, SEGMENTS_IN_USE, SLOTS};
 use crate::{Engine, ThreadSlot};
 
 impl Engine {
@@ -227,14 +229,6 @@ impl Engine {
         self.memory.word(global::SUSPECTS).fetch_or(SEGMENTS_IN_USE, Release);
     }
 
-    /// Marks a segment whose account may be too high for a recount.
-    pub(crate) fn suspect(&self, segment: u32) {
-        if self.segments().contains(&segment) {
-            self.set_suspect(segment, true);
-            self.memory.word(global::SUSPECTS).fetch_or(ACCOUNTS, Release);
-        }
-    }
-
     /// Recounts the accounts of suspect segments, at most `count_max`. Segments with arriving
     /// values have to wait, because no slot names their pieces yet.
     pub fn recount_suspects(&self, thread: &ThreadSlot, count_max: usize) {
@@ -314,12 +308,35 @@ impl Engine {
         }
         Some(counted)
     }
-}
 
-/// The recounts that are due, in [`global::SUSPECTS`].
-const ACCOUNTS: u64 = 1;
-const SEGMENTS_IN_USE: u64 = 2;
-const SLOTS: u64 = 4;
+    /// Looks for dead peers and repairs what they left. Returns true if there were any.
+    ///
+    /// Cost: a system call for each peer.
+    pub(crate) fn reap_peers(&self) -> bool {
+        let Some(locks) = &self.table.locks else {
+            return false;
+        };
+        let _reaping = match self.table.reaping.try_lock() {
+            Ok(guard) => guard,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return false,
+        };
+        let mut any = false;
+        for row in self.rows().filter(|row| *row != self.peer && self.is_row_in_use(*row)) {
+            // If the system call fails, the peer counts as alive.
+            if !locks.try_lock(lock_byte(row)).unwrap_or(false) {
+                continue;
+            }
+            // The peer may have left between the two checks.
+            if self.is_row_in_use(row) {
+                self.reap_peer(row);
+                any = true;
+            }
+            let _ = locks.unlock(lock_byte(row));
+        }
+        any
+    }
+}
 
 /// The number of counts before the recount is left to the next call of [`Engine::maintain`].
 const RECOUNTS_MAX: u32 = 1000;

@@ -6,9 +6,19 @@ use larder_item::Epoch;
 use larder_region::layout::{self, PEER_BYTES, REGION_BYTES_MIN, superblock};
 use larder_region::{Layout, LayoutError, Memory, Sharing};
 
-use crate::engine::Birth;
 use crate::process::peers::JoinError;
 use crate::process::thread_slot::THREAD_SLOT_BYTES;
+
+/// The origin of a shared region, for processes that attach to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Birth {
+    /// A number that no other region has.
+    pub identity: u128,
+    /// The boot of the system in which the region was made.
+    pub boot: u128,
+    /// The first second of the region by the system's monotonic clock, which counts from that boot.
+    pub monotonic_secs: i64,
+}
 
 /// Why a region cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -1,8 +1,9 @@
 //! Flushing: one number hides everything stored so far.
 
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
 use larder_item::Second;
 use larder_region::layout::global;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::Engine;
 
@@ -41,15 +42,6 @@ impl Engine {
         }
     }
 
-    /// Schedules a flush for the second `at`, which may be `now`, in place of an earlier schedule.
-    pub fn flush_at(&self, at: Second, now: Second) {
-        self.flush_if_due(now);
-        if at <= now {
-            return self.flush();
-        }
-        self.memory.word(global::FLUSH_AT).store(u64::from(at), Relaxed);
-    }
-
     /// Runs a due flush. Every operation calls this first.
     #[inline]
     pub(crate) fn flush_if_due(&self, now: Second) {
@@ -83,6 +75,15 @@ impl Engine {
     pub(crate) fn is_flush_due(&self, now: Second) -> bool {
         let at = self.memory.word(global::FLUSH_AT).load(Relaxed);
         at != 0 && at & SECOND <= u64::from(now)
+    }
+
+    /// Schedules a flush for the second `at`, which may be `now`, in place of an earlier schedule.
+    pub fn flush_at(&self, at: Second, now: Second) {
+        self.flush_if_due(now);
+        if at <= now {
+            return self.flush();
+        }
+        self.memory.word(global::FLUSH_AT).store(u64::from(at), Relaxed);
     }
 }
 

@@ -1,0 +1,136 @@
+//! The parts of a found record: key, value, metadata, the table of a large value.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use larder_item::{Deadline, Meta, Number, Second};
+use larder_region::Sink;
+
+use crate::index::find::Found;
+use crate::segment::record::Header;
+use crate::segment::slot::FREQ_MAX;
+use crate::{Engine, ThreadSlot};
+
+/// Returns the offset of the table's first slot in the record of a large value.
+pub(crate) fn table_at(record_at: usize, header: Header) -> usize {
+    record_at + header.value_at() + 8
+}
+
+impl Engine {
+    /// Counts a read in the slot, for eviction. Returns false if the slot changed meanwhile and the
+    /// note is lost. After a few reads nothing changes, and a read does not write.
+    #[inline]
+    pub(crate) fn note_read(&self, found: &Found) -> bool {
+        let (slot, freq) = (found.slot, found.slot.freq());
+        freq < FREQ_MAX && {
+            let noted = slot.with_freq(freq + 1);
+            let word = self.memory.word(found.slot_at);
+            word.compare_exchange(slot.0, noted.0, Relaxed, Relaxed).is_ok()
+        }
+    }
+
+    pub(crate) fn meta(&self, found: &Found, value_bytes: usize, now: Second) -> Meta {
+        self.meta_as::<true>(found, value_bytes, now)
+    }
+
+    #[inline]
+    pub(crate) fn meta_as<const TOGETHER: bool>(
+        &self,
+        found: &Found,
+        value_bytes: usize,
+        now: Second,
+    ) -> Meta {
+        let cas = self.version(found);
+        let header = match TOGETHER {
+            // Loaded again after the version: a reader that sees the version of a mark sees the
+            // mark. Pairs with the release in `update_meta_here`.
+            true => Header::load(&self.memory, found.record_at),
+            false => found.header,
+        };
+        Meta {
+            flags: found.header.flags(&self.memory, found.record_at),
+            deadline: self.deadline(found),
+            cas,
+            value_bytes,
+            stale: header.is_stale(),
+            token_sent: header.is_token_sent(),
+            fetched: header.is_fetched(found.slot.freq()),
+            seen: header.used().second(now),
+        }
+    }
+
+    /// Returns the length of a record's value.
+    pub(crate) fn value_bytes(&self, found: &Found) -> usize {
+        match found.header.is_large() {
+            true => {
+                let value_at = found.record_at + found.header.value_at();
+                self.memory.word(value_at).load(Relaxed) as usize
+            }
+            false => found.header.shown_bytes(),
+        }
+    }
+
+    /// Returns the number of a number record.
+    pub(crate) fn number(&self, found: &Found) -> Number {
+        // Pairs with the release in `count_in_place`.
+        Number(self.memory.word(found.record_at + found.header.value_at()).load(Acquire))
+    }
+
+    /// Appends the value of a record, as clients see it, to `out`. Not for large values.
+    #[inline(always)]
+    pub(crate) fn read_value(&self, found: &Found, out: &mut impl Sink) {
+        let value_at = found.record_at + found.header.value_at();
+        if found.header.is_number() {
+            out.extend(&self.number(found).text_over(found.header.shown_bytes()));
+        } else {
+            self.memory.read(value_at, found.header.value_bytes(), out);
+        }
+    }
+
+    /// Stores the header of a found record. The caller holds the lock of its group.
+    pub(crate) fn set_header(&self, found: &Found, header: Header) {
+        if header != found.header {
+            // Pairs with the acquire in `Header::load`.
+            self.memory.word(found.record_at).store(header.word(), Release);
+        }
+    }
+
+    /// Stores the deadline of a found record that has the field. The caller holds the lock of its
+    /// group.
+    pub(crate) fn set_deadline(&self, found: &Found, deadline: Option<Deadline>) {
+        if let (Some(deadline), Some(at)) = (deadline, found.header.deadline_at()) {
+            self.note_deadline(found.slot.segment(), deadline);
+            self.memory.half(found.record_at + at).store(deadline.0, Relaxed);
+        }
+    }
+
+    /// Returns the offsets of the table's slots.
+    pub(crate) fn table(&self, found: &Found) -> impl Iterator<Item = usize> + Clone + use<> {
+        let first = table_at(found.record_at, found.header);
+        let count = (found.header.value_bytes() / 8).saturating_sub(1);
+        (0..count).map(move |piece| first + 8 * piece)
+    }
+
+    pub(crate) fn key(&self, found: &Found) -> Vec<u8> {
+        let mut key = Vec::new();
+        let key_at = found.record_at + found.header.key_at();
+        self.memory.read(key_at, found.header.key_bytes(), &mut key);
+        key
+    }
+
+    /// Notes for a reader, which holds no lock, that it uses a found item now. Does nothing if
+    /// another thread holds the item's group or the item has moved since.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn note_use(&self, thread: &ThreadSlot, hash: u64, found: &Found, now: Second) {
+        let Some(_locked) = self.try_lock(thread, hash) else {
+            return;
+        };
+        // While its group is locked, a slot that still names the record keeps it in place.
+        let is_there = self.slot(found.slot_at).is_same(found.slot)
+            && self.sequence(found.slot.segment()).load(Acquire) == found.sequence;
+        if is_there {
+            let there = self.named_by(found.slot_at, found.slot);
+            self.set_header(&there, there.header.with_used(now));
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Whether a found record is alive: its deadline, flushes, and reservations by loads.
+
+use larder_item::{Deadline, Second};
+
+use crate::Engine;
+use crate::index::find::Found;
+use crate::segment::record::Header;
+
+/// Why a read found nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Miss {
+    /// No item has the key.
+    Absent,
+    /// The item's deadline has passed.
+    Expired,
+    /// The item was stored before the last flush.
+    Flushed,
+}
+
+impl Engine {
+    /// Returns why a present record counts as absent, or `None` if it is alive.
+    #[inline]
+    pub(crate) fn death(&self, found: &Found, now: Second) -> Option<Miss> {
+        if self.is_flushed(found.sequence) {
+            return Some(Miss::Flushed);
+        }
+        self.deadline(found).is_past(now).then_some(Miss::Expired)
+    }
+
+    #[inline]
+    pub(crate) fn deadline(&self, found: &Found) -> Deadline {
+        found.header.deadline(&self.memory, found.record_at)
+    }
+
+    pub(crate) fn version(&self, found: &Found) -> u64 {
+        found.header.version(&self.memory, found.record_at)
+    }
+
+    /// Returns the second until which a found record reserves its key, or `None` for an item.
+    #[inline]
+    pub(crate) fn reserved_until(&self, found: &Found) -> Option<Deadline> {
+        self.reservation_end(found.header, found.record_at)
+    }
+
+    /// Returns the deadline after which the expiry sweep may remove a record.
+    pub(crate) fn swept_at(&self, header: Header, record_at: usize) -> Deadline {
+        let deadline = header.deadline(&self.memory, record_at);
+        self.reservation_end(header, record_at).unwrap_or(deadline)
+    }
+
+    fn reservation_end(&self, header: Header, record_at: usize) -> Option<Deadline> {
+        let is_marked = header.is_stale() && header.is_token_sent() && header.value_bytes() == 0;
+        let is_reservation =
+            is_marked && header.deadline(&self.memory, record_at) == Deadline::PAST;
+        let until = Deadline(header.flags(&self.memory, record_at));
+        (is_reservation && until != Deadline::NEVER).then_some(until)
+    }
+}

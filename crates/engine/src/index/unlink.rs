@@ -1,0 +1,69 @@
+//! Unlinking records.
+
+use larder_stats::Counter;
+
+use crate::index::find::Found;
+use crate::segment::header::Account;
+use crate::segment::record::Header;
+use crate::segment::slot::Slot;
+use crate::{Engine, Miss, ThreadSlot};
+
+/// Slots of an old table that a new table takes over.
+#[derive(Clone, Copy)]
+pub(crate) struct Carried {
+    pub(crate) count: usize,
+    /// The index of the first one in the old table.
+    pub(crate) from: usize,
+    /// The index of the first one in the new table.
+    pub(crate) to: usize,
+}
+
+impl Carried {
+    fn holds(&self, piece: usize) -> bool {
+        (self.from..self.from + self.count).contains(&piece)
+    }
+}
+
+impl Engine {
+    /// Removes a record of a locked group from the index.
+    pub(crate) fn unlink(&self, thread: &ThreadSlot, found: &Found) {
+        self.intend_to_replace(thread, found.slot);
+        self.set_slot(found.slot_at, Slot::EMPTY);
+        self.discharge_item(found, None);
+        self.note_slots(thread, -1);
+    }
+
+    /// Subtracts an item's record and its pieces, except those carried over, from the accounts. The
+    /// caller holds the lock of its group. The record goes last: after it, its segment may be
+    /// reused, and with it the table that names the pieces.
+    pub(crate) fn discharge_item(&self, found: &Found, carried: Option<Carried>) {
+        if found.header.is_large() {
+            let is_carried = |piece| carried.is_some_and(|carried| carried.holds(piece));
+            for (_, at) in self.table(found).enumerate().filter(|(piece, _)| !is_carried(*piece)) {
+                let piece = self.slot(at);
+                let record_at = self.layout.segment_at(piece.segment()) + piece.offset();
+                self.discharge(piece.segment(), Account::of(Header::load(&self.memory, record_at)));
+            }
+        }
+        self.discharge(found.slot.segment(), Account::of(found.header));
+    }
+
+    /// Removes an item that is expired or flushed.
+    pub(crate) fn remove_dead(&self, thread: &ThreadSlot, found: &Found, death: Miss) {
+        self.report_removal(found, death.into());
+        self.bump(thread, Counter::Reclaimed, 1);
+        self.unlink_dead(thread, found);
+    }
+
+    /// As [`Self::remove_dead`], for an item that the expiry sweep found.
+    pub(crate) fn sweep_up(&self, thread: &ThreadSlot, found: &Found, death: Miss) {
+        self.report_swept(found, death.into());
+        self.bump(thread, Counter::CrawlerReclaimed, 1);
+        self.unlink_dead(thread, found);
+    }
+
+    fn unlink_dead(&self, thread: &ThreadSlot, found: &Found) {
+        self.unlink(thread, found);
+        self.bump(thread, Counter::ExpiredUnfetched, u64::from(!found.is_fetched()));
+    }
+}

@@ -1,0 +1,52 @@
+//! Shortage of free segments: how many should stay free, and the call that reports too few.
+
+use std::fmt;
+
+use crate::Engine;
+
+/// A refill keeps one of this many segments free, besides the spare ones …
+const FREE_PART: u64 = 128;
+
+/// … but no more than this.
+const FREE_MAX: u64 = 32;
+
+/// The callback that reports a shortage of free segments.
+pub(crate) struct Wake(Box<dyn Fn() + Send + Sync>);
+
+impl Wake {
+    pub(crate) fn call(&self) {
+        (self.0)();
+    }
+}
+
+impl fmt::Debug for Wake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Wake")
+    }
+}
+
+impl Engine {
+    /// Registers `wake`, which a writer calls when it takes a segment and few are left; the woken
+    /// thread calls [`Engine::refill`]. Only the first call counts. The writer holds no locks
+    /// meanwhile, and `wake` must not block.
+    pub fn call_when_short(&self, wake: Box<dyn Fn() + Send + Sync>) {
+        let _ = self.wake.set(Wake(wake));
+    }
+
+    /// Reports a taken segment, and a shortage if few are left.
+    pub(crate) fn note_taken(&self) {
+        if let Some(Wake(wake)) = self.wake.get()
+            && self.free_segments() < self.free_segments_low()
+        {
+            wake();
+        }
+    }
+
+    pub(crate) fn free_segments_low(&self) -> u64 {
+        self.spare_segments() + (self.segments_max() / FREE_PART / 2).clamp(1, FREE_MAX / 2)
+    }
+
+    pub(crate) fn free_segments_high(&self) -> u64 {
+        self.spare_segments() + (self.segments_max() / FREE_PART).clamp(1, FREE_MAX)
+    }
+}
