@@ -115,7 +115,7 @@ impl Engine {
 
     fn check_segments(&self) -> Result<(), AttachError> {
         let (next, fresh) = (self.global(global::NEXT_SEQUENCE), self.used_segments());
-        for segment in self.segments() {
+        for segment in self.segment_numbers() {
             let state = self.state(segment);
             ensure!(self.has_state(segment), "the state of segment {segment} is none");
             let owner = self.segment_owner(segment);
@@ -157,7 +157,7 @@ impl Engine {
             let Some(segment) = segment else {
                 continue;
             };
-            ensure!(self.segments().contains(&segment), "an appender has segment {segment}");
+            ensure!(self.segment_numbers().contains(&segment), "an appender has segment {segment}");
             let is_active = self.state(segment) == State::Active || owner != 0;
             ensure!(
                 is_active,
@@ -186,7 +186,7 @@ impl Engine {
             for place in 0..places as usize {
                 let segment = self.memory.half(at + place * 4).load(Acquire).wrapping_sub(1);
                 ensure!(
-                    self.segments().contains(&segment) && self.state(segment) == state,
+                    self.segment_numbers().contains(&segment) && self.state(segment) == state,
                     "place {place} of the directory of {name} is segment {segment}"
                 );
                 ensure!(!named[segment as usize], "segment {segment} is twice in the directories");

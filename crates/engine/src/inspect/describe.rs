@@ -38,7 +38,7 @@ pub struct SegmentReport {
 impl Engine {
     /// Returns all segments that have ever been used.
     pub fn segment_reports(&self) -> impl Iterator<Item = SegmentReport> {
-        self.segments().take(self.used_segments() as usize).map(|segment| {
+        self.segment_numbers().take(self.used_segments() as usize).map(|segment| {
             let state = self.state(segment);
             let holds_items = matches!(state, State::Active | State::Sealed | State::Emptying);
             let stream = self.stream(segment);

@@ -99,7 +99,7 @@ impl Engine {
             ..Report::default()
         };
         let mut oldest = u64::MAX;
-        for segment in self.segments().take(self.used_segments() as usize) {
+        for segment in self.segment_numbers().take(self.used_segments() as usize) {
             let state = self.state(segment);
             report.segments_emptying += u64::from(state == State::Emptying);
             match state {

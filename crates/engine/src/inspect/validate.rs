@@ -137,7 +137,7 @@ impl Engine {
         reached: &mut Reached,
     ) -> Result<(), Broken> {
         let segment = slot.segment();
-        ensure!(self.segments().contains(&segment), "{slot:?} names no segment");
+        ensure!(self.segment_numbers().contains(&segment), "{slot:?} names no segment");
         let state = self.state(segment);
         ensure!(
             matches!(state, State::Active | State::Sealed | State::Emptying),
@@ -153,7 +153,7 @@ impl Engine {
 
     fn validate_segments(&self, reached: &Reached) -> Result<(), Broken> {
         let mut free = 0;
-        for segment in self.segments() {
+        for segment in self.segment_numbers() {
             let state = self.state(segment);
             free += u64::from(state == State::Free);
             ensure!(

@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn a_slot_that_names_nothing_is_a_miss() {
         let (engine, _other) = filled();
-        for segment in engine.segments() {
+        for segment in engine.segment_numbers() {
             engine.sequence(segment).store(0, Relaxed);
         }
         look_around(&engine);

@@ -255,7 +255,7 @@ impl Engine {
     /// Drops all holds of a dead peer. Its arriving pieces will never be named, so their segments
     /// are recounted, and so are pinned ones, which it may have been recounting.
     pub(crate) fn release_holds(&self, row: u32) {
-        for segment in self.segments().take(self.used_segments() as usize) {
+        for segment in self.segment_numbers().take(self.used_segments() as usize) {
             let hold = self.hold(row, segment);
             if hold.load(Relaxed) != 0 {
                 self.suspect(segment);

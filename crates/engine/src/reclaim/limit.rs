@@ -41,7 +41,7 @@ impl Engine {
         let is_index = |state| matches!(state, State::Index | State::Overflow | State::Ghost);
         let used = self.used_segments() as usize;
         let index =
-            self.segments().take(used).filter(|segment| is_index(self.state(*segment))).count();
+            self.segment_numbers().take(used).filter(|segment| is_index(self.state(*segment))).count();
         let min = self.layout.bytes_for(index + ITEM_SEGMENTS_MIN);
         let max = self.layout.region_bytes;
         if bytes < min || bytes > max {

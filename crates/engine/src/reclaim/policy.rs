@@ -193,7 +193,7 @@ impl Engine {
     /// As [`Self::survey`], without some segments.
     fn survey_without(&self, avoided: &[Use], now: Second) -> Survey {
         let mut survey = Survey::default();
-        for segment in self.segments().take(self.used_segments() as usize) {
+        for segment in self.segment_numbers().take(self.used_segments() as usize) {
             // First: the use may end meanwhile, and then the rest of the survey's view belongs to
             // the next use, which the empty attempt notices.
             let present = self.present_use(segment);
@@ -233,7 +233,7 @@ impl Engine {
     /// Returns the segment with the fewest live bytes among those with arriving pieces.
     fn abandoned(&self) -> Option<Use> {
         let live_max = self.percent(UNEVICTED_LIVE_PERCENT_MAX);
-        self.segments()
+        self.segment_numbers()
             .map(|segment| self.present_use(segment))
             .filter(|Use { segment, .. }| self.state(*segment) == State::Sealed)
             .filter(|Use { segment, .. }| self.is_held(*segment) && !self.is_pinned(*segment))
@@ -242,7 +242,7 @@ impl Engine {
     }
 
     fn is_anybody_emptying(&self) -> bool {
-        self.segments().any(|segment| self.state(segment) == State::Emptying)
+        self.segment_numbers().any(|segment| self.state(segment) == State::Emptying)
     }
 }
 
@@ -312,7 +312,7 @@ mod tests {
         let (emptier, thread) = (stopped.register().unwrap(), engine.register().unwrap());
         engine.store(&thread, &request(b"large"), &[7; 100_000], NOW).unwrap();
         engine.detach_idle(&thread);
-        let segments = engine.segments().take(engine.used_segments() as usize);
+        let segments = engine.segment_numbers().take(engine.used_segments() as usize);
         for segment in segments.filter(|segment| engine.state(*segment) == State::Sealed) {
             assert!(stopped.begin_emptying(&emptier, stopped.present_use(segment)));
         }

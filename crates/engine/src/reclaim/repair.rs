@@ -94,7 +94,7 @@ impl Engine {
     /// Marks the accounts that may still count the record that was being replaced, and its pieces.
     fn suspect_replaced(&self, thread: &ThreadSlot) {
         let slot = self.last_replaced(thread);
-        if slot.is_empty() || !self.segments().contains(&slot.segment()) {
+        if slot.is_empty() || !self.segment_numbers().contains(&slot.segment()) {
             return;
         }
         self.suspect(slot.segment());
@@ -163,7 +163,7 @@ impl Engine {
 
     /// Frees or seals the segments of a dead thread slot. Its appenders are released before.
     fn release_segments(&self, thread: &ThreadSlot) {
-        for segment in self.segments().take(self.used_segments() as usize) {
+        for segment in self.segment_numbers().take(self.used_segments() as usize) {
             if self.segment_owner(segment) != thread.owner() {
                 continue;
             }
@@ -215,7 +215,7 @@ impl Engine {
         for _ in 0..RECOUNTS_MAX {
             let before = word.load(Acquire);
             if !self.is_anybody_taking() {
-                let segments = self.segments().take(self.used_segments() as usize);
+                let segments = self.segment_numbers().take(self.used_segments() as usize);
                 let is_used = |segment: &u32| self.state(*segment) != State::Free;
                 let counted = recounted(before, segments.filter(is_used).count() as u64);
                 if !self.is_anybody_taking()
@@ -244,7 +244,7 @@ impl Engine {
         }
         let mut count = 0;
         let times_stuck = self.times_stuck();
-        for segment in self.segments().take(self.used_segments() as usize) {
+        for segment in self.segment_numbers().take(self.used_segments() as usize) {
             if !self.is_suspect(segment) {
                 continue;
             }

@@ -232,7 +232,7 @@ impl Engine {
     /// Returns the sum of the accounts of all segments.
     pub(crate) fn total(&self) -> Account {
         let mut total = Account::default();
-        for segment in self.segments().take(self.used_segments() as usize) {
+        for segment in self.segment_numbers().take(self.used_segments() as usize) {
             if self.sequence(segment).load(Relaxed) != 0 {
                 total.add(self.account(segment));
             }
@@ -371,7 +371,7 @@ impl Engine {
     }
 
     /// Returns the numbers of all segments.
-    pub(crate) fn segments(&self) -> std::ops::Range<u32> {
+    pub(crate) fn segment_numbers(&self) -> std::ops::Range<u32> {
         0..self.layout.segments as u32
     }
 }

@@ -17,7 +17,7 @@ pub(crate) const SLOTS: u64 = 4;
 impl Engine {
     /// Marks a segment whose account may be too high for a recount.
     pub(crate) fn suspect(&self, segment: u32) {
-        if self.segments().contains(&segment) {
+        if self.segment_numbers().contains(&segment) {
             self.set_suspect(segment, true);
             self.memory.word(global::SUSPECTS).fetch_or(ACCOUNTS, Release);
         }

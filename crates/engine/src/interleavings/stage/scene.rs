@@ -187,7 +187,7 @@ impl Scene {
     pub(crate) fn end(&self) {
         preempt(false);
         let in_use = |segment: &u32| self.engine.sequence(*segment).load(Relaxed) != 0;
-        let held = self.engine.segments().filter(in_use).filter(|at| self.engine.is_held(*at));
+        let held = self.engine.segment_numbers().filter(in_use).filter(|at| self.engine.is_held(*at));
         assert_eq!(
             (held.count(), self.engine.pinned_segments()),
             (0, 0),
