@@ -1,49 +1,31 @@
-//! The engine: a region, and the values derived from its superblock.
+//! The engine: the front of all rooms.
 
-use std::sync::OnceLock;
-use std::sync::atomic::AtomicU64;
+use std::os::fd::OwnedFd;
 
-use larder_item::{Epoch, KEY_BYTES_MAX};
+use larder_item::{Epoch, KEY_BYTES_MAX, Meta, Second};
+use larder_region::LockError;
 use larder_region::layout::{self, global};
-use larder_region::{Layout, Memory};
-use rapidhash::v3::RapidSecrets;
+use larder_stats::Counter;
 
-use crate::Birth;
-use crate::index::removal::RemovalListeners;
-use crate::process::peers::Table;
+use crate::index::Index;
+use crate::process::Peers;
+use crate::process::op::Op;
+use crate::process::wait::Wait;
+use crate::reclaim::Reclaimer;
+use crate::region::Region;
+use crate::segment::Segments;
 use crate::segment::record::HEADER_BYTES;
-use crate::segment::shortage::Wake;
 use crate::segment::slot::TAG_BITS;
+use crate::{Birth, Cursor, LimitError, PeerReport, Stuck, ThreadSlot};
 
 /// The index and segments of a cache. All methods take `&self`. Any number of threads may call
 /// them, each with a [`ThreadSlot`](crate::ThreadSlot) of its own.
 #[derive(Debug)]
 pub struct Engine {
-    pub(crate) memory: Memory,
-    pub(crate) layout: Layout,
-    /// The row of this process in the table of peers.
-    pub(crate) peer: u32,
-    /// The number of forks that led to this process when it took that row; 0 if it has none.
-    pub(crate) joined_after: u32,
-    pub(crate) table: Table,
-    pub(crate) keeps_versions: bool,
-    pub(crate) evicts: bool,
-    pub(crate) item_bytes_max: usize,
-    pub(crate) epoch: Epoch,
-    pub(crate) birth: Birth,
-    pub(crate) secrets: RapidSecrets,
-    /// The number of low hash bits that choose a group before any group is split.
-    pub(crate) first_level: u32,
-    /// A group's number shifted right by this is the number of its segment in the directory.
-    pub(crate) group_shift: u32,
-    /// The maintainer that keeps segments free in the background, if one runs.
-    pub(crate) wake: OnceLock<Wake>,
-    /// The listeners that removals are reported to.
-    pub(crate) removals: RemovalListeners,
-    /// The number of waits that ended without success.
-    pub(crate) stuck: AtomicU64,
-    /// The next segment whose memory is returned to the system after the limit was lowered.
-    pub(crate) release_next: AtomicU64,
+    reclaimer: Reclaimer,
+    item_bytes_max: usize,
+    epoch: Epoch,
+    birth: Birth,
 }
 
 /// memcached's overhead when it compares an item with `-I`: 48 bytes of header, 8 of cas token, the
@@ -57,11 +39,61 @@ const MEMCACHED_ENDS_BYTES: usize = 3;
 const INLINE_BYTES_MAX: usize = 16 << 10;
 
 impl Engine {
+    pub(crate) fn new(
+        reclaimer: Reclaimer,
+        item_bytes_max: usize,
+        epoch: Epoch,
+        birth: Birth,
+    ) -> Self {
+        Self { reclaimer, item_bytes_max, epoch, birth }
+    }
+
+    #[inline]
+    pub(crate) fn region(&self) -> &Region {
+        self.reclaimer.region()
+    }
+
+    #[inline]
+    pub(crate) fn peers(&self) -> &Peers {
+        self.reclaimer.peers()
+    }
+
+    #[inline]
+    pub(crate) fn segments(&self) -> &Segments {
+        self.reclaimer.segments()
+    }
+
+    #[inline]
+    pub(crate) fn index(&self) -> &Index {
+        self.reclaimer.index()
+    }
+
+    #[inline]
+    pub(crate) fn reclaimer(&self) -> &Reclaimer {
+        &self.reclaimer
+    }
+
+    /// Returns the context of an operation.
+    #[inline]
+    pub(crate) fn op<'a>(&'a self, thread: &'a ThreadSlot, now: Second) -> Op<'a> {
+        self.reclaimer.op(thread, now)
+    }
+
+    /// As [`Peers::wait_for_peers`].
+    pub(crate) fn wait_for_peers(&self, wait: &mut Wait) -> Result<(), Stuck> {
+        self.reclaimer.wait_for_peers(wait)
+    }
+
+    /// Returns the length of the largest item in bytes, as [`Engine::accepts`] counts it.
+    pub(crate) fn item_bytes_max(&self) -> usize {
+        self.item_bytes_max
+    }
+
     /// True if an item with a key and a value of these lengths is small enough. Counts as memcached
     /// does: 48 bytes of header, 8 of cas token if versions are kept, and 3 for the ends of key and
     /// value.
     pub fn accepts(&self, key_bytes: usize, value_bytes: usize) -> bool {
-        let cas_bytes = if self.keeps_versions { MEMCACHED_CAS_BYTES } else { 0 };
+        let cas_bytes = if self.segments().keeps_versions() { MEMCACHED_CAS_BYTES } else { 0 };
         let overhead = MEMCACHED_HEADER_BYTES + cas_bytes + MEMCACHED_ENDS_BYTES;
         value_bytes
             .checked_add(key_bytes + overhead)
@@ -70,13 +102,13 @@ impl Engine {
 
     /// True if each item carries a version, its cas token.
     pub fn keeps_versions(&self) -> bool {
-        self.keeps_versions
+        self.segments().keeps_versions()
     }
 
     /// Returns the length of the longest value that is kept in one piece.
     pub fn inline_bytes_max(&self) -> usize {
         const FIELDS_BYTES: usize = HEADER_BYTES + 16;
-        let record_bytes_max = self.layout.segment_bytes / 8;
+        let record_bytes_max = self.region().segment_bytes() / 8;
         let head_bytes_max = (FIELDS_BYTES + KEY_BYTES_MAX).next_multiple_of(8);
         (record_bytes_max - head_bytes_max).min(INLINE_BYTES_MAX)
     }
@@ -89,6 +121,174 @@ impl Engine {
     /// Returns the origin of the region.
     pub fn birth(&self) -> &Birth {
         &self.birth
+    }
+
+    /// Returns the current second of the region's clock.
+    pub fn now(&self) -> Second {
+        self.region().now()
+    }
+
+    /// Advances the region's clock; it never goes back.
+    pub fn tick(&self, now: Second) {
+        self.region().tick(now);
+    }
+
+    /// Ends the opening of the region: other processes may open it.
+    pub fn end_opening(&self) {
+        self.peers().end_opening();
+    }
+
+    /// Reopens the lock file, to pass it to a process that is to attach to the region. Returns
+    /// `None` if no other process can use the region.
+    pub fn lock_file_to_pass(&self) -> Option<Result<OwnedFd, LockError>> {
+        self.peers().lock_file_to_pass()
+    }
+
+    /// True if other processes can use the region.
+    #[inline]
+    pub fn has_peers(&self) -> bool {
+        self.peers().has_peers()
+    }
+
+    /// Returns the attached processes, and those that died attached and have not been reaped.
+    pub fn peer_reports(&self) -> Vec<PeerReport> {
+        self.peers().peer_reports()
+    }
+
+    /// Returns the process ids of the peers, as they see them: in another namespace the numbers
+    /// differ.
+    pub fn peer_process_ids(&self) -> Vec<u64> {
+        self.peers().peer_process_ids()
+    }
+
+    /// Takes a free thread slot. Returns `None` if threads hold all slots of the region. Give it
+    /// back with [`Engine::deregister`].
+    pub fn register(&self) -> Option<ThreadSlot> {
+        self.peers().register()
+    }
+
+    /// Returns the number of thread slots for threads of all processes, besides the one that each
+    /// process keeps.
+    pub fn thread_slot_count(&self) -> usize {
+        self.peers().thread_slot_count()
+    }
+
+    /// Takes the thread slot that is reserved for this process and serves all its threads that find
+    /// no other. Call it once.
+    pub fn sit_first(&self) -> ThreadSlot {
+        self.peers().sit_first()
+    }
+
+    /// Gives a thread slot back. Its counters keep their values.
+    pub fn deregister(&self, thread: &ThreadSlot) {
+        self.peers().deregister(thread);
+    }
+
+    /// Adds to a counter of the thread slot.
+    #[inline]
+    pub fn bump(&self, thread: &ThreadSlot, counter: Counter, n: u64) {
+        self.peers().bump(thread, counter, n);
+    }
+
+    /// Returns the sum of a counter over all thread slots.
+    pub fn counter(&self, counter: Counter) -> u64 {
+        self.peers().counter(counter)
+    }
+
+    /// Sets every counter of events to 0; levels keep their value.
+    pub fn reset_counters(&self) {
+        self.peers().reset_counters();
+    }
+
+    /// Hides everything stored so far and cancels a scheduled flush. Constant time: whole segments
+    /// become reclaimable.
+    pub fn flush(&self) {
+        self.segments().flush();
+    }
+
+    /// Flushes until the second `now` is over: items stored in that second are hidden, too.
+    pub fn flush_second(&self, now: Second) {
+        self.segments().flush_second(now);
+    }
+
+    /// Schedules a flush for the second `at`, which may be `now`, in place of an earlier schedule.
+    pub fn flush_at(&self, at: Second, now: Second) {
+        self.segments().flush_at(at, now);
+    }
+
+    /// Frees the memory of expired, flushed, replaced and deleted items, and evicts while the cache
+    /// exceeds its memory limit. Any thread may call it, about once a second; a call does a bounded
+    /// amount of work. Expired items that no client reads are gone after eight calls, or one call
+    /// for each 128 MiB of memory if that is more.
+    pub fn maintain(&self, thread: &ThreadSlot, now: Second) {
+        self.reclaimer.maintain(&self.op(thread, now));
+    }
+
+    /// Evicts until enough segments are free for some time, so that writers find them and need not
+    /// evict themselves. For a background thread; [`Engine::call_when_short`] says when to call it.
+    pub fn refill(&self, thread: &ThreadSlot, now: Second) {
+        self.reclaimer.refill(&self.op(thread, now));
+    }
+
+    /// Removes the dead items of one group of the index that `wanted` accepts, by key length and
+    /// metadata, and moves the cursor behind the group. Returns false at the end of the walk.
+    /// Unlike [`Engine::maintain`] it covers items in all segments, also in those that are still
+    /// written to.
+    ///
+    /// Cost: holds the lock of the group, as a store does, for a cache miss or two for each of
+    /// about ten items.
+    pub fn sweep_group(
+        &self,
+        thread: &ThreadSlot,
+        cursor: &mut Cursor,
+        now: Second,
+        wanted: impl Fn(usize, &Meta) -> bool,
+    ) -> bool {
+        self.reclaimer.sweep_group(&self.op(thread, now), cursor, wanted)
+    }
+
+    /// Registers `wake`, which a writer calls when it takes a segment and few are left; the woken
+    /// thread calls [`Engine::refill`]. Only the first call counts. The writer holds no locks
+    /// meanwhile, and `wake` must not block.
+    pub fn call_when_short(&self, wake: Box<dyn Fn() + Send + Sync>) {
+        self.segments().call_when_short(wake);
+    }
+
+    /// Recounts the accounts of suspect segments, at most `count_max`. Segments with arriving
+    /// values have to wait, because no slot names their pieces yet.
+    pub fn recount_suspects(&self, thread: &ThreadSlot, count_max: usize) {
+        self.reclaimer.recount_suspects(&self.op(thread, self.now()), count_max);
+    }
+
+    /// Changes the memory limit, up to the one that the cache was created for. A higher limit holds
+    /// at once. A lower one takes effect with the next calls of [`Engine::shrink`] and
+    /// [`Engine::maintain`], and without [`Engine::call_when_short`] with the next stores, which
+    /// evict the least valuable items and return their memory to the system.
+    ///
+    /// # Errors
+    /// [`LimitError`] names the bounds.
+    pub fn set_memory_limit(&self, thread: &ThreadSlot, bytes: usize) -> Result<(), LimitError> {
+        self.reclaimer.set_memory_limit(thread, bytes)
+    }
+
+    /// Does a slice of shrinking: returns the memory of free segments, then frees some, and lowers
+    /// the number of usable segments to those in use and a few more, so that writers always find
+    /// free ones. Returns true if more work is due now.
+    pub fn shrink(&self, thread: &ThreadSlot, now: Second) -> bool {
+        self.reclaimer.shrink(&self.op(thread, now))
+    }
+
+    /// Returns the memory limit in bytes.
+    pub fn memory_limit(&self) -> usize {
+        self.segments().memory_limit()
+    }
+
+    /// Prefetches the index groups and the records of some keys, for operations on them that follow
+    /// at once. A hint only: it changes nothing.
+    ///
+    /// An operation waits for memory two or three times in a row; here the keys wait together.
+    pub fn prefetch<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
+        self.index().prefetch(keys);
     }
 }
 

@@ -36,6 +36,7 @@ mod open;
 mod ops;
 mod process;
 mod reclaim;
+mod region;
 mod segment;
 mod superblock;
 

@@ -1,18 +1,18 @@
 //! Opening a cache: creating its region, attaching to one, following a fork, and leaving.
 
-use std::sync::OnceLock;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use larder_item::Epoch;
 use larder_region::layout::{self, flag, global, superblock};
-use larder_region::{Layout, LayoutError, Locks, MapError, Memory, Sharing, forks};
-use rapidhash::v3::RapidSecrets;
+use larder_region::{Layout, LayoutError, Locks, MapError, Memory, Sharing};
 
+use crate::index::Index;
 use crate::index::group::Control;
-use crate::index::removal::RemovalListeners;
-use crate::process::peers::{Table, lock_byte};
+use crate::process::Peers;
 use crate::process::thread_slot::THREAD_SLOT_BYTES;
+use crate::reclaim::Reclaimer;
+use crate::region::Region;
+use crate::segment::Segments;
 use crate::segment::header::State;
 use crate::superblock::Superblock;
 use crate::{AttachError, Birth, Engine, JoinError};
@@ -64,7 +64,7 @@ pub enum CreateError {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        self.leave_region();
+        self.peers().leave(|row| self.reclaimer().repair(row));
     }
 }
 
@@ -131,8 +131,8 @@ impl Engine {
         birth: &Birth,
         locks: Option<Locks>,
     ) -> Result<Self, CreateError> {
-        let mut engine = Self::over(memory, layout, config, birth, locks);
-        engine.limit_to(config.memory_bytes);
+        let engine = Self::over(Region::new(memory, layout), locks, config, birth);
+        engine.segments().limit_to(config.memory_bytes);
         engine.lay_out_index();
         engine.join()?;
         engine.write_superblock(config);
@@ -140,32 +140,12 @@ impl Engine {
     }
 
     /// Derives the engine of a region, before this process is a peer.
-    fn over(
-        memory: Memory,
-        layout: Layout,
-        config: &Config,
-        birth: &Birth,
-        locks: Option<Locks>,
-    ) -> Self {
-        Self {
-            peer: 0,
-            joined_after: 0,
-            table: Table::new(locks),
-            keeps_versions: config.keeps_versions,
-            evicts: config.evicts,
-            item_bytes_max: config.item_bytes_max,
-            epoch: config.epoch,
-            birth: *birth,
-            secrets: RapidSecrets::seed(config.hash_seed),
-            first_level: first_level(config.memory_bytes, &layout),
-            group_shift: layout.groups_per_segment().ilog2(),
-            wake: OnceLock::new(),
-            removals: RemovalListeners::default(),
-            stuck: AtomicU64::new(0),
-            release_next: AtomicU64::new(u64::MAX),
-            memory,
-            layout,
-        }
+    fn over(region: Region, locks: Option<Locks>, config: &Config, birth: &Birth) -> Self {
+        let first_level = first_level(config.memory_bytes, region.layout());
+        let peers = Peers::new(region, locks);
+        let segments = Segments::new(peers, config.keeps_versions, config.evicts);
+        let index = Index::new(segments, config.hash_seed, first_level);
+        Self::new(Reclaimer::new(index), config.item_bytes_max, config.epoch, *birth)
     }
 
     /// Becomes a peer of the cache in an existing region, and repairs what dead processes left in
@@ -179,12 +159,12 @@ impl Engine {
         item_bytes_max: usize,
         check: impl FnOnce(&Config, &Birth) -> Result<(), E>,
     ) -> Result<Self, E> {
-        let (mut engine, config) = Self::open(memory, Some(locks), item_bytes_max)?;
-        check(&config, &engine.birth)?;
+        let (engine, config) = Self::open(memory, Some(locks), item_bytes_max)?;
+        check(&config, engine.birth())?;
         let is_alone = engine.check_before_joining()?;
         engine.join().map_err(AttachError::from)?;
         if is_alone {
-            engine.count_alone();
+            engine.reclaimer().count_alone();
         }
         Ok(engine)
     }
@@ -215,7 +195,7 @@ impl Engine {
             hash_seed: superblock.hash_seed,
             epoch: superblock.epoch,
         };
-        let engine = Self::over(memory, layout, &config, &superblock.birth, locks);
+        let engine = Self::over(Region::new(memory, layout), locks, &config, &superblock.birth);
         Ok((engine, config))
     }
 
@@ -230,43 +210,40 @@ impl Engine {
     /// # Errors
     /// [`CreateError`] if the child cannot become a peer or memory is short.
     pub fn in_child(&self, own_thread_slots: usize) -> Result<Self, CreateError> {
-        if !self.has_peers() && self.thread_slots_of(self.peer).count() > own_thread_slots {
-            return Self::create(&Config {
-                memory_bytes: self.memory_limit(),
-                memory_bytes_max: self.layout.region_bytes,
-                item_bytes_max: self.item_bytes_max.min(self.memory_limit() / 2),
-                huge_pages: false,
-                keeps_versions: self.keeps_versions,
-                evicts: self.evicts,
-                hash_seed: self.memory.word(superblock::HASH_SEED).load(Relaxed),
-                epoch: self.epoch,
-            });
-        }
-        let locks = self.table.reopened()?;
-        let mut engine = Self {
-            memory: self.memory.again(),
-            peer: 0,
-            joined_after: 0,
-            table: Table::new(locks),
-            secrets: RapidSecrets::seed(self.memory.word(superblock::HASH_SEED).load(Relaxed)),
-            wake: OnceLock::new(),
-            removals: RemovalListeners::default(),
-            stuck: AtomicU64::new(0),
-            release_next: AtomicU64::new(u64::MAX),
-            ..*self
+        let layout = *self.region().layout();
+        let config = Config {
+            memory_bytes: self.memory_limit(),
+            memory_bytes_max: layout.region_bytes,
+            item_bytes_max: self.item_bytes_max(),
+            huge_pages: false,
+            keeps_versions: self.keeps_versions(),
+            evicts: self.segments().evicts(),
+            hash_seed: self.region().word(superblock::HASH_SEED).load(Relaxed),
+            epoch: self.epoch(),
         };
+        let own = self.peers().thread_slots_of(self.peers().row()).count();
+        if !self.has_peers() && own > own_thread_slots {
+            let item_bytes_max = config.item_bytes_max.min(config.memory_bytes / 2);
+            return Self::create(&Config { item_bytes_max, ..config });
+        }
+        let region = Region::new(self.region().memory().again(), layout);
+        let locks = self.peers().reopened_locks()?;
+        // The limit may have changed since the region was created; its first groups have not.
+        let memory_bytes = self.region().word(superblock::MEMORY_BYTES).load(Relaxed) as usize;
+        let engine = Self::over(region, locks, &Config { memory_bytes, ..config }, self.birth());
         if !engine.has_peers() {
-            engine.repair(0);
+            engine.reclaimer().repair(0);
         }
         engine.join()?;
         Ok(engine)
     }
 
     fn write_superblock(&self, config: &Config) {
-        let layout = &self.layout;
-        let half = |at, value: usize| self.memory.half(at).store(value as u32, Relaxed);
+        let layout = self.region().layout();
+        let half = |at, value: usize| self.region().half(at).store(value as u32, Relaxed);
         let flag = |on, flag| if on { flag } else { 0 };
-        let flags = flag(self.keeps_versions, flag::VERSIONS) | flag(self.evicts, flag::EVICTS);
+        let flags = flag(self.segments().keeps_versions(), flag::VERSIONS)
+            | flag(self.segments().evicts(), flag::EVICTS);
         half(superblock::FORMAT, layout::FORMAT as usize);
         half(superblock::SEGMENT_BYTES, layout.segment_bytes);
         half(superblock::SEGMENTS, layout.segments);
@@ -277,70 +254,57 @@ impl Engine {
         half(superblock::PEERS, layout.peers);
         half(superblock::PEER_BYTES, layout::PEER_BYTES);
         half(superblock::FLAGS, flags as usize);
-        let word = |at, value: u64| self.memory.word(at).store(value, Relaxed);
+        let word = |at, value: u64| self.region().word(at).store(value, Relaxed);
         word(superblock::REGION_BYTES, layout.region_bytes as u64);
         word(superblock::MEMORY_BYTES, config.memory_bytes as u64);
         word(superblock::HASH_SEED, config.hash_seed);
-        word(superblock::EPOCH_UNIX_SECS, self.epoch.unix_secs.cast_unsigned());
-        word(superblock::EPOCH_MONOTONIC_SECS, self.birth.monotonic_secs.cast_unsigned());
+        word(superblock::EPOCH_UNIX_SECS, self.epoch().unix_secs.cast_unsigned());
+        word(superblock::EPOCH_MONOTONIC_SECS, self.birth().monotonic_secs.cast_unsigned());
         let wide = |at, value: u128| {
             word(at, value as u64);
             word(at + 8, (value >> 64) as u64);
         };
-        wide(superblock::IDENTITY, self.birth.identity);
-        wide(superblock::BOOT, self.birth.boot);
+        wide(superblock::IDENTITY, self.birth().identity);
+        wide(superblock::BOOT, self.birth().boot);
         // Last: a region without the magic number is not valid yet.
-        self.memory.word(superblock::MAGIC).store(layout::MAGIC, Release);
+        self.region().word(superblock::MAGIC).store(layout::MAGIC, Release);
     }
 
     fn lay_out_index(&self) {
-        self.memory.half(global::CLOCK).store(Epoch::FIRST_SECOND, Relaxed);
-        self.memory.word(global::NEXT_SEQUENCE).store(1, Relaxed);
-        let groups = 1usize << self.first_level;
-        let index_segments = (groups >> self.group_shift) as u32;
+        self.region().half(global::CLOCK).store(Epoch::FIRST_SECOND, Relaxed);
+        self.region().word(global::NEXT_SEQUENCE).store(1, Relaxed);
+        let groups = 1usize << self.index().first_level();
+        let index_segments = (groups >> self.index().group_shift()) as u32;
         for segment in 0..index_segments {
-            self.set_state(segment, State::Index);
-            let directory = self.layout.groups_directory_at + segment as usize * 4;
-            self.memory.half(directory).store(segment + 1, Relaxed);
+            self.segments().set_state(segment, State::Index);
+            let directory = self.region().layout().groups_directory_at + segment as usize * 4;
+            self.region().half(directory).store(segment + 1, Relaxed);
         }
-        self.memory.word(global::FRESH_SEGMENT).store(u64::from(index_segments), Relaxed);
-        self.memory.word(global::SEGMENTS_USED).store(u64::from(index_segments), Relaxed);
+        self.region().word(global::FRESH_SEGMENT).store(u64::from(index_segments), Relaxed);
+        self.region().word(global::SEGMENTS_USED).store(u64::from(index_segments), Relaxed);
         for group in 0..groups as u64 {
-            let control = Control::new(self.first_level);
-            self.memory.word(self.group_at(group)).store(control.0, Relaxed);
+            let control = Control::new(self.index().first_level());
+            self.region().word(self.index().group_at(group)).store(control.0, Relaxed);
         }
-        self.memory.word(global::GROUPS).store(groups as u64, Release);
+        self.region().word(global::GROUPS).store(groups as u64, Release);
     }
 
     /// Takes a row for this process and repairs what dead processes left.
-    pub(crate) fn join(&mut self) -> Result<(), JoinError> {
-        self.peer = self.lock_a_row()?;
+    fn join(&self) -> Result<(), JoinError> {
+        let row = self.peers().lock_a_row()?;
         // A process that uses its memory alone finds its row in use after a fork.
-        if self.has_peers() && self.is_row_in_use(self.peer) {
-            self.reap_peer(self.peer);
+        if self.has_peers() && self.peers().is_row_in_use(row) {
+            self.reclaimer().reap_peer(row);
         }
-        self.take_row(self.peer);
-        self.reap_peers();
+        self.peers().take_row(row);
+        self.reclaimer().reap_peers();
         Ok(())
-    }
-
-    /// Gives the row back, and the thread slots that threads of this process still hold. No
-    /// operation may be under way.
-    fn leave_region(&self) {
-        if let Some(locks) = &self.table.locks {
-            // In a forked child the row still belongs to the parent.
-            if self.joined_after == forks() {
-                self.repair(self.peer);
-                // If this fails, the process drops the lock at its end.
-                let _ = locks.unlock(lock_byte(self.peer));
-            }
-        }
     }
 
     /// Checks a region that this process is about to join, if no other process uses it. Returns
     /// true if none does.
     pub(crate) fn check_before_joining(&self) -> Result<bool, AttachError> {
-        let is_alone = !self.has_living_peers();
+        let is_alone = !self.peers().has_living_peers();
         if is_alone {
             self.check_words_at_opening()?;
         }

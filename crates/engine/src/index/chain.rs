@@ -11,14 +11,23 @@
 
 use larder_stats::Counter;
 
+use crate::index::Index;
 use crate::index::group::{Locked, SLOTS};
-use crate::ops::publish::Unpublished;
-use crate::{Engine, Reason, StoreError, ThreadSlot};
+use crate::{Reason, ThreadSlot};
+
+/// Why a full chain has no slot for another item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Crowded {
+    /// No overflow group is free.
+    NoOverflowGroup,
+    /// The chain has its maximal length, and nothing may be evicted.
+    Full,
+}
 
 /// The maximal number of groups of a chain, the first included: 480 slots.
 pub(crate) const CHAIN_GROUPS_MAX: usize = 32;
 
-impl Engine {
+impl Index {
     /// Returns a free slot for a full chain: in a new overflow group, or, at the length limit, the
     /// slot of an item that it evicts.
     #[cold]
@@ -26,23 +35,22 @@ impl Engine {
         &self,
         thread: &ThreadSlot,
         locked: &Locked<'_>,
-    ) -> Result<usize, Unpublished> {
+    ) -> Result<usize, Crowded> {
         if locked.chain().take(CHAIN_GROUPS_MAX).count() < CHAIN_GROUPS_MAX {
-            return self.extend_chain(thread, locked).ok_or(Unpublished::NoSlot);
+            return self.extend_chain(thread, locked).ok_or(Crowded::NoOverflowGroup);
         }
-        if !self.evicts {
-            return Err(StoreError::NoMemory.into());
+        if !self.segments().evicts() {
+            return Err(Crowded::Full);
         }
         let slots = locked.slots(0).take(CHAIN_GROUPS_MAX * SLOTS);
         let filled = slots.filter(|at| !locked.slot(*at).is_empty());
         // The first one among those read least, so that colliding new items displace each other.
-        let slot_at =
-            filled.min_by_key(|at| locked.slot(*at).freq()).ok_or(StoreError::NoMemory)?;
+        let slot_at = filled.min_by_key(|at| locked.slot(*at).freq()).ok_or(Crowded::Full)?;
         let found = self.named_by(slot_at, locked.slot(slot_at));
         self.report_removal(&found, Reason::Evicted);
-        self.bump(thread, Counter::EvictedUnfetched, u64::from(!found.is_fetched()));
-        self.bump(thread, Counter::EvictedActive, u64::from(found.slot.freq() > 0));
-        self.bump(thread, Counter::Evictions, 1);
+        self.peers().bump(thread, Counter::EvictedUnfetched, u64::from(!found.is_fetched()));
+        self.peers().bump(thread, Counter::EvictedActive, u64::from(found.slot.freq() > 0));
+        self.peers().bump(thread, Counter::Evictions, 1);
         self.unlink(thread, &found);
         Ok(slot_at)
     }
@@ -54,7 +62,7 @@ mod tests {
     use larder_item::StoreMode;
 
     use super::*;
-    use crate::{Config, Read, StoreRequest};
+    use crate::{Config, Engine, Read, StoreError, StoreRequest};
 
     const NOW: u32 = 2;
 
@@ -74,13 +82,18 @@ mod tests {
 
     /// Returns keys that share the group of `first`.
     fn colliding(engine: &Engine, first: &[u8], count: usize) -> Vec<Vec<u8>> {
-        let group = engine.group_of(engine.hash(first));
+        let group = engine.index().group_of(engine.index().hash(first));
         let keys = (0_u64..).map(|number| format!("c{number}").into_bytes());
-        keys.filter(|key| engine.group_of(engine.hash(key)) == group).take(count).collect()
+        keys.filter(|key| engine.index().group_of(engine.index().hash(key)) == group)
+            .take(count)
+            .collect()
     }
 
     fn chain_of(engine: &Engine, key: &[u8]) -> usize {
-        engine.chain(engine.group_at(engine.group_of(engine.hash(key)))).count()
+        engine
+            .index()
+            .chain(engine.index().group_at(engine.index().group_of(engine.index().hash(key))))
+            .count()
     }
 
     #[test]
@@ -123,8 +136,8 @@ mod tests {
         assert_eq!(store(last).unwrap_err(), StoreError::NoMemory);
         store(&keys[0]).unwrap();
         let elsewhere = (0..).map(|number| format!("e{number}").into_bytes());
-        let group = engine.group_of(engine.hash(b"k"));
-        let other = |key: &Vec<u8>| engine.group_of(engine.hash(key)) != group;
+        let group = engine.index().group_of(engine.index().hash(b"k"));
+        let other = |key: &Vec<u8>| engine.index().group_of(engine.index().hash(key)) != group;
         for key in elsewhere.filter(other).take(100) {
             store(&key).unwrap();
         }

@@ -18,7 +18,7 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::atomic::fence;
 
-use crate::Engine;
+use crate::index::Index;
 use crate::index::group::{Control, Locked, SLOTS, prefers_second_line};
 use crate::segment::record::Header;
 use crate::segment::slot::Slot;
@@ -53,7 +53,7 @@ enum Examined {
     Changed,
 }
 
-impl Engine {
+impl Index {
     /// Finds the record of a key, dead or alive. The caller confirms what it reads of the record
     /// with [`Self::is_still_there`].
     #[inline(always)] // What was found stays in registers.
@@ -80,7 +80,7 @@ impl Engine {
         let mut group = self.group_of(hash);
         'search: for _ in 0..SEARCHES_MAX {
             let group_at = self.group_at(group);
-            let before = Control(self.memory.word(group_at).load(Acquire));
+            let before = Control(self.region().word(group_at).load(Acquire));
             for slot_at in self.slots(group_at, hash) {
                 let slot = self.slot(slot_at);
                 if slot.has_tag(tag) {
@@ -92,7 +92,7 @@ impl Engine {
                 }
             }
             fence(Acquire);
-            let after = Control(self.memory.word(group_at).load(Relaxed));
+            let after = Control(self.region().word(group_at).load(Relaxed));
             if before.shape() != after.shape() {
                 continue;
             }
@@ -108,7 +108,7 @@ impl Engine {
 
     #[inline(always)]
     fn examine(&self, slot_at: usize, slot: Slot, key: &[u8]) -> Examined {
-        let sequence = self.sequence(slot.segment()).load(Acquire);
+        let sequence = self.segments().sequence(slot.segment()).load(Acquire);
         if sequence == 0 || !slot.is_of(sequence) || !self.slot(slot_at).is_same(slot) {
             return Examined::Changed;
         }
@@ -121,8 +121,8 @@ impl Engine {
 
     #[inline(always)]
     fn found(&self, slot_at: usize, slot: Slot, sequence: u64) -> Found {
-        let record_at = self.layout.segment_at(slot.segment()) + slot.offset();
-        let header = Header::load(&self.memory, record_at);
+        let record_at = self.segments().record_at(slot);
+        let header = Header::load(self.region().memory(), record_at);
         Found { slot_at, slot, sequence, record_at, header }
     }
 
@@ -131,8 +131,8 @@ impl Engine {
         let Found { header, record_at, slot, .. } = found;
         // The header of a segment that changes its use may claim any length.
         header.fits(key.len())
-            && slot.offset() + header.record_bytes() <= self.layout.segment_bytes
-            && self.memory.equals(record_at + header.key_at(), key)
+            && slot.offset() + header.record_bytes() <= self.region().segment_bytes()
+            && self.region().memory().equals(record_at + header.key_at(), key)
     }
 
     /// True if all reads of a record since it was found were of that record.
@@ -140,7 +140,7 @@ impl Engine {
     pub(crate) fn is_still_there(&self, found: &Found) -> bool {
         // Pairs with the release fence in `claim_free`.
         fence(Acquire);
-        self.sequence(found.slot.segment()).load(Relaxed) == found.sequence
+        self.segments().sequence(found.slot.segment()).load(Relaxed) == found.sequence
     }
 
     /// Finds the record of a key in its locked group. Under the lock only the freq changes.
@@ -158,7 +158,7 @@ impl Engine {
 
     /// Returns the record that a slot of a locked group names.
     pub(crate) fn named_by(&self, slot_at: usize, slot: Slot) -> Found {
-        self.found(slot_at, slot, self.sequence(slot.segment()).load(Acquire))
+        self.found(slot_at, slot, self.segments().sequence(slot.segment()).load(Acquire))
     }
 
     /// Finds the slot of a locked group that names exactly this record.

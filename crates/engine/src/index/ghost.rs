@@ -19,9 +19,10 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use larder_region::layout::{GHOST_ROW_BYTES, global};
 
+use crate::ThreadSlot;
+use crate::index::Index;
 use crate::index::group::Locked;
 use crate::segment::header::State;
-use crate::{Engine, ThreadSlot};
 
 const MARKS: usize = GHOST_ROW_BYTES / 4;
 const STAMP_BITS: u32 = 12;
@@ -52,37 +53,37 @@ impl Mark {
     }
 }
 
-impl Engine {
+impl Index {
     fn fingerprint(&self, hash: u64) -> u32 {
         let more = hash >> MORE_SHIFT & ((1 << MORE_BITS) - 1);
         (self.tag_of(hash) << MORE_BITS | more) as u32
     }
 
     fn ghost_stamp(&self) -> u32 {
-        self.memory.word(global::GHOST_STAMP).load(Relaxed) as u32 % STAMPS + 1
+        self.region().word(global::GHOST_STAMP).load(Relaxed) as u32 % STAMPS + 1
     }
 
     /// Returns the offset of a group's row, if the ghost extends that far.
     #[inline]
     pub(crate) fn ghost_row_at(&self, group: u64) -> Option<usize> {
         // Pairs with the release in `extend_ghost`: the counted rows are zeroed.
-        let rows = self.memory.word(global::GHOST_ROWS).load(Acquire);
+        let rows = self.region().word(global::GHOST_ROWS).load(Acquire);
         if group >= rows {
             return None;
         }
         let shift = self.ghost_shift();
-        let directory = self.layout.ghost_directory_at + (group as usize >> shift) * 4;
-        let segment = self.memory.half(directory).load(Relaxed).wrapping_sub(1);
+        let directory = self.region().layout().ghost_directory_at + (group as usize >> shift) * 4;
+        let segment = self.region().half(directory).load(Relaxed).wrapping_sub(1);
         let row = group as usize & ((1 << shift) - 1);
-        Some(self.layout.segment_at(segment) + row * GHOST_ROW_BYTES)
+        Some(self.region().segment_at(segment) + row * GHOST_ROW_BYTES)
     }
 
     pub(crate) fn ghost_shift(&self) -> u32 {
-        (self.layout.segment_bytes / GHOST_ROW_BYTES).ilog2()
+        (self.region().segment_bytes() / GHOST_ROW_BYTES).ilog2()
     }
 
     fn marks(&self, row_at: usize) -> impl Iterator<Item = &AtomicU32> {
-        (0..MARKS).map(move |mark| self.memory.half(row_at + mark * 4))
+        (0..MARKS).map(move |mark| self.region().half(row_at + mark * 4))
     }
 
     /// True if the key with this hash was evicted from the small pool lately.
@@ -130,13 +131,13 @@ impl Engine {
 
     /// Counts remembered keys and advances the stamp when it is due.
     pub(crate) fn note_remembered(&self, count: u64) {
-        let items = self.memory.word(global::ITEMS).load(Relaxed).cast_signed().max(0) as u64;
-        let added = self.memory.word(global::GHOST_ADDED);
+        let items = self.region().word(global::ITEMS).load(Relaxed).cast_signed().max(0) as u64;
+        let added = self.region().word(global::GHOST_ADDED);
         let total = added.fetch_add(count, Relaxed) + count;
         let per_stamp = (items / u64::from(STAMPS_VALID)).max(1);
         // A segment may hold several stamps' worth. A concurrent caller may lose a count; stamps
         // are a hint.
-        self.memory.word(global::GHOST_STAMP).fetch_add(total / per_stamp, Relaxed);
+        self.region().word(global::GHOST_STAMP).fetch_add(total / per_stamp, Relaxed);
         added.store(total % per_stamp, Relaxed);
     }
 
@@ -152,7 +153,7 @@ impl Engine {
             if Mark(word).fingerprint() >> (MORE_BITS + tag_bit) & 1 != 0 {
                 mark.store(0, Relaxed);
                 if let Some(new_at) = new_at {
-                    self.memory.half(new_at + place * 4).store(word, Relaxed);
+                    self.region().half(new_at + place * 4).store(word, Relaxed);
                 }
             }
         }
@@ -161,25 +162,27 @@ impl Engine {
     /// Extends the ghost by a segment if groups lack rows. Called when segments are freed; a cache
     /// without eviction needs no ghost.
     pub(crate) fn extend_ghost(&self, thread: &ThreadSlot) {
-        let rows = self.memory.word(global::GHOST_ROWS);
+        let rows = self.region().word(global::GHOST_ROWS);
         let have = rows.load(Relaxed);
-        if have >= self.memory.word(global::GROUPS).load(Relaxed) {
+        if have >= self.region().word(global::GROUPS).load(Relaxed) {
             return;
         }
-        let directory = self.layout.ghost_directory_at + (have as usize >> self.ghost_shift()) * 4;
-        let named = self.memory.half(directory);
+        let directory =
+            self.region().layout().ghost_directory_at + (have as usize >> self.ghost_shift()) * 4;
+        let named = self.region().half(directory);
         if named.load(Relaxed) == 0 {
             // The spare segments stay free for survivors; without them, whole segments would be
             // evicted.
-            let Some(segment) = self.take_any(thread, self.spare_segments()) else {
+            let Some(segment) = self.segments().take_any(thread, self.segments().spare_segments())
+            else {
                 return;
             };
-            self.zero_segment(segment);
-            self.set_own_state(segment, State::Ghost, thread);
+            self.segments().zero_segment(segment);
+            self.segments().set_own_state(segment, State::Ghost, thread);
             if named.compare_exchange(0, segment + 1, AcqRel, Relaxed).is_ok() {
-                self.set_state(segment, State::Ghost);
+                self.segments().set_state(segment, State::Ghost);
             } else {
-                self.free(thread, segment);
+                self.segments().free(thread, segment);
             }
         }
         // Pairs with the acquire in `ghost_row_at`. The process that entered the segment may be

@@ -19,9 +19,11 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use larder_region::layout::{GROUP_BYTES, global};
 
+use crate::index::Index;
+use crate::process::op::Op;
 use crate::process::wait::Wait;
 use crate::segment::slot::{Slot, TAG_BITS};
-use crate::{Engine, Stuck, ThreadSlot};
+use crate::{Stuck, ThreadSlot};
 
 /// The slots of a group.
 pub(crate) const SLOTS: usize = 15;
@@ -102,36 +104,36 @@ pub(crate) fn overflow_segments_max(segments: usize, group_shift: u32) -> usize 
 
 /// A locked group and its chain. Dropping it unlocks the group.
 pub(crate) struct Locked<'a> {
-    engine: &'a Engine,
+    index: &'a Index,
     pub(crate) group: u64,
     pub(crate) at: usize,
 }
 
 impl Locked<'_> {
     pub(crate) fn control(&self) -> Control {
-        Control(self.engine.memory.word(self.at).load(Relaxed))
+        Control(self.index.region().word(self.at).load(Relaxed))
     }
 
     /// Changes the control word and keeps the lock.
     pub(crate) fn set_control(&self, control: Control) {
         // Pairs with the acquire of readers that follow level or overflow.
-        self.engine.memory.word(self.at).store(control.0, Release);
+        self.index.region().word(self.at).store(control.0, Release);
     }
 
     /// Returns the offsets of the group and its overflow groups.
     pub(crate) fn chain(&self) -> impl Iterator<Item = usize> {
-        self.engine.chain(self.at)
+        self.index.chain(self.at)
     }
 
     /// Returns the offsets of all slots, the line that readers of `hash` load first in front.
     #[inline]
     pub(crate) fn slots(&self, hash: u64) -> Slots<'_> {
-        self.engine.slots(self.at, hash)
+        self.index.slots(self.at, hash)
     }
 
     /// Returns the content of a slot.
     pub(crate) fn slot(&self, slot_at: usize) -> Slot {
-        self.engine.slot(slot_at)
+        self.index.slot(slot_at)
     }
 }
 
@@ -165,7 +167,7 @@ pub(crate) fn prefers_second_line(hash: u64) -> bool {
 /// An iterator over the offsets of the slots of a group and its overflow groups. Written out by
 /// hand: chained iterators cost a store a hundred instructions.
 pub(crate) struct Slots<'a> {
-    engine: &'a Engine,
+    index: &'a Index,
     group_at: usize,
     /// The slot of each group that comes first.
     first: usize,
@@ -181,9 +183,9 @@ impl Iterator for Slots<'_> {
     #[inline]
     fn next(&mut self) -> Option<usize> {
         if self.shown == SLOTS {
-            self.group_at = self.engine.overflow_of(self.group_at)?;
+            self.group_at = self.index.overflow_of(self.group_at)?;
             self.overflows += 1;
-            if self.overflows > self.engine.overflow_groups() {
+            if self.overflows > self.index.overflow_groups() {
                 return None;
             }
             self.shown = 0;
@@ -195,7 +197,7 @@ impl Iterator for Slots<'_> {
     }
 }
 
-impl Engine {
+impl Index {
     /// Returns the tag of a hash: the bits just above those that all groups share from the start,
     /// so that a split needs no key.
     #[inline]
@@ -207,7 +209,7 @@ impl Engine {
     #[inline]
     pub(crate) fn group_of(&self, hash: u64) -> u64 {
         // Pairs with the release in `split`: the counted groups are filled.
-        let groups = self.memory.word(global::GROUPS).load(Acquire);
+        let groups = self.region().word(global::GROUPS).load(Acquire);
         // The next power of two - 1, also for the number of a damaged region.
         let mask = u64::MAX >> (groups.wrapping_sub(1) | 1).leading_zeros();
         let group = hash & mask;
@@ -217,38 +219,38 @@ impl Engine {
     /// Returns the number of groups, limited to the possible number in case the region is damaged.
     /// For walks over all groups.
     pub(crate) fn groups(&self) -> u64 {
-        self.memory.word(global::GROUPS).load(Acquire).min(self.groups_max())
+        self.region().word(global::GROUPS).load(Acquire).min(self.groups_max())
     }
 
     /// Returns the number of groups that all segments could hold.
     pub(crate) fn groups_max(&self) -> u64 {
-        (self.layout.segments as u64) << self.group_shift
+        (self.region().layout().segments as u64) << self.group_shift
     }
 
     /// Returns the number of overflow groups, free ones included.
     pub(crate) fn overflow_groups(&self) -> u32 {
         // Pairs with the exchange in `add_overflow_segment`: the counted groups are in the
         // directory.
-        let groups = self.memory.word(global::OVERFLOW_GROUPS).load(Acquire);
+        let groups = self.region().word(global::OVERFLOW_GROUPS).load(Acquire);
         groups.min(self.groups_max()).min(OVERFLOW_GROUPS_MAX) as u32
     }
 
     /// Returns the offset of a group.
     #[inline]
     pub(crate) fn group_at(&self, group: u64) -> usize {
-        self.in_directory(self.layout.groups_directory_at, group as usize)
+        self.in_directory(self.region().layout().groups_directory_at, group as usize)
     }
 
     /// Returns the offset of an overflow group.
     pub(crate) fn overflow_at(&self, group: u32) -> usize {
-        self.in_directory(self.layout.overflow_directory_at, group as usize)
+        self.in_directory(self.region().layout().overflow_directory_at, group as usize)
     }
 
     /// Prefetches a hash's group, for a caller that has other work to do first.
     pub(crate) fn prefetch_group(&self, hash: u64) {
         let group_at = self.group_at(self.group_of(hash));
-        self.memory.prefetch(group_at);
-        self.memory.prefetch(group_at + GROUP_BYTES / 2);
+        self.region().memory().prefetch(group_at);
+        self.region().memory().prefetch(group_at + GROUP_BYTES / 2);
     }
 
     /// Looks a group up in a directory, which names the segments of its groups in order, each as
@@ -256,8 +258,9 @@ impl Engine {
     #[inline]
     fn in_directory(&self, directory_at: usize, group: usize) -> usize {
         // Pairs with the release that entered the segment in the directory.
-        let named = self.memory.half(directory_at + (group >> self.group_shift) * 4).load(Acquire);
-        self.layout.segment_at(named.wrapping_sub(1))
+        let named =
+            self.region().half(directory_at + (group >> self.group_shift) * 4).load(Acquire);
+        self.region().segment_at(named.wrapping_sub(1))
             + (group & ((1 << self.group_shift) - 1)) * GROUP_BYTES
     }
 
@@ -273,7 +276,7 @@ impl Engine {
     #[inline]
     fn overflow_of(&self, group_at: usize) -> Option<usize> {
         // Pairs with the release that linked the overflow group.
-        let control = Control(self.memory.word(group_at).load(Acquire));
+        let control = Control(self.region().word(group_at).load(Acquire));
         control.overflow().map(|group| self.overflow_at(group))
     }
 
@@ -282,26 +285,26 @@ impl Engine {
     #[inline]
     pub(crate) fn slots(&self, group_at: usize, hash: u64) -> Slots<'_> {
         let first = if prefers_second_line(hash) { SECOND_LINE } else { 0 };
-        Slots { engine: self, group_at, first, shown: 0, overflows: 0 }
+        Slots { index: self, group_at, first, shown: 0, overflows: 0 }
     }
 
     #[inline]
     pub(crate) fn slot(&self, slot_at: usize) -> Slot {
-        Slot(self.memory.word(slot_at).load(Acquire))
+        Slot(self.region().word(slot_at).load(Acquire))
     }
 
     /// Stores a word into a slot of a group that the caller has locked. This may lose the increment
     /// of the old word's freq by a concurrent reader.
     pub(crate) fn set_slot(&self, slot_at: usize, slot: Slot) {
         // Pairs with the acquire of readers: a reader that sees the slot sees the record.
-        self.memory.word(slot_at).store(slot.0, Release);
+        self.region().word(slot_at).store(slot.0, Release);
     }
 
     /// Locks the group of a hash. A thread locks one group at a time.
-    pub(crate) fn lock(&self, thread: &ThreadSlot, hash: u64) -> Result<Locked<'_>, Stuck> {
+    pub(crate) fn lock(&self, op: &Op<'_>, hash: u64) -> Result<Locked<'_>, Stuck> {
         for _ in 0..LOCKS_MAX {
             let group = self.group_of(hash);
-            let locked = self.lock_group(thread, group)?;
+            let locked = self.lock_group(op, group)?;
             let level = locked.control().level();
             if hash & ((1 << level) - 1) == group {
                 return Ok(locked);
@@ -316,43 +319,43 @@ impl Engine {
     pub(crate) fn try_lock(&self, thread: &ThreadSlot, hash: u64) -> Option<Locked<'_>> {
         let group = self.group_of(hash);
         let at = self.group_at(group);
-        let word = self.memory.word(at);
+        let word = self.region().word(at);
         let control = Control(word.load(Relaxed));
         if control.owner() != 0 || hash & ((1 << control.level()) - 1) != group {
             return None;
         }
-        self.intend_to_lock(thread, group);
+        self.peers().intend_to_lock(thread, group);
         // As in `lock_group`. The exchange compares the checked word, so the level is the group's.
         let mine = control.with_owner(thread.owner());
         word.compare_exchange(control.0, mine.0, AcqRel, Relaxed).is_ok().then(|| Locked {
-            engine: self,
+            index: self,
             group,
             at,
         })
     }
 
-    pub(crate) fn lock_group(&self, thread: &ThreadSlot, group: u64) -> Result<Locked<'_>, Stuck> {
+    pub(crate) fn lock_group(&self, op: &Op<'_>, group: u64) -> Result<Locked<'_>, Stuck> {
         let at = self.group_at(group);
-        let word = self.memory.word(at);
+        let word = self.region().word(at);
         let mut wait = Wait::default();
         loop {
             let control = Control(word.load(Relaxed));
             if control.owner() == 0 {
-                let mine = control.with_owner(thread.owner());
-                self.intend_to_lock(thread, group);
+                let mine = control.with_owner(op.thread.owner());
+                self.peers().intend_to_lock(op.thread, group);
                 // The acquire pairs with the release of the last owner's unlock. The release keeps
                 // the intent in front.
                 if word.compare_exchange_weak(control.0, mine.0, AcqRel, Relaxed).is_ok() {
-                    return Ok(Locked { engine: self, group, at });
+                    return Ok(Locked { index: self, group, at });
                 }
             }
-            self.wait_for_peers(&mut wait)?;
+            self.peers().wait_for_peers(&mut wait, || op.reap_peers())?;
         }
     }
 
     /// Returns a group that a dead process had locked, for its repair.
     pub(crate) fn adopt_group(&self, group: u64) -> Locked<'_> {
-        Locked { engine: self, group, at: self.group_at(group) }
+        Locked { index: self, group, at: self.group_at(group) }
     }
 }
 

@@ -14,16 +14,17 @@
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use larder_item::Second;
 use larder_region::layout::{GROUP_BYTES, global};
 use larder_stats::Counter;
 
+use crate::index::Index;
 use crate::index::group::{
     Control, Locked, SLOTS, is_in_second_line, overflow_segments_max, slots_of,
 };
+use crate::process::op::Op;
 use crate::segment::header::State;
 use crate::segment::slot::{Slot, TAG_BITS};
-use crate::{Engine, StoreError, ThreadSlot};
+use crate::{StoreError, ThreadSlot};
 
 /// The percentage of filled slots above which the index grows. Groups that wait for their split are
 /// fuller than the others; a higher limit makes too many of them overflow.
@@ -51,17 +52,17 @@ impl Locked<'_> {
     }
 }
 
-impl Engine {
+impl Index {
     /// Splits groups until the index has enough room, or no memory is left for it. The caller holds
     /// neither group nor appender.
-    pub(crate) fn grow_if_due(&self, thread: &ThreadSlot, now: Second) {
-        let grower = self.memory.word(global::GROWER);
+    pub(crate) fn grow_if_due(&self, op: &Op<'_>) {
+        let grower = self.region().word(global::GROWER);
         while self.is_crowded() {
-            if grower.compare_exchange(0, thread.owner(), Acquire, Relaxed).is_err() {
-                self.look_after_grower();
+            if grower.compare_exchange(0, op.thread.owner(), Acquire, Relaxed).is_err() {
+                self.look_after_grower(op);
                 return; // Another thread grows the index.
             }
-            let split = self.is_crowded() && self.split(thread, now).is_ok();
+            let split = self.is_crowded() && self.split(op).is_ok();
             grower.store(0, Release);
             if !split {
                 return;
@@ -70,9 +71,9 @@ impl Engine {
     }
 
     /// If the index falls far behind, the thread that grows it may be dead.
-    fn look_after_grower(&self) {
-        if self.has_peers() && self.is_filled_to(LOAD_PERCENT_MAX + 10) {
-            self.reap_peers();
+    fn look_after_grower(&self, op: &Op<'_>) {
+        if self.peers().has_peers() && self.is_filled_to(LOAD_PERCENT_MAX + 10) {
+            op.reap_peers();
         }
     }
 
@@ -81,8 +82,8 @@ impl Engine {
     }
 
     fn is_filled_to(&self, percent: u64) -> bool {
-        let items = self.memory.word(global::ITEMS).load(Relaxed).cast_signed().max(0) as u64;
-        let groups = self.memory.word(global::GROUPS).load(Relaxed);
+        let items = self.region().word(global::ITEMS).load(Relaxed).cast_signed().max(0) as u64;
+        let groups = self.region().word(global::GROUPS).load(Relaxed);
         items.wrapping_mul(100) > groups.wrapping_mul(SLOTS as u64 * percent)
     }
 
@@ -97,45 +98,45 @@ impl Engine {
     ///
     /// Cost: a load from each group.
     pub(crate) fn recount_slots(&self) {
-        let before = self.memory.word(global::ITEMS).load(Relaxed);
+        let before = self.region().word(global::ITEMS).load(Relaxed);
         let filled: u64 = (0..self.groups())
             .flat_map(|group| self.chain(self.group_at(group)))
             .map(|group_at| self.filled_slots(group_at))
             .sum();
-        let counted = filled.wrapping_sub(self.unreported_slots().cast_unsigned());
-        self.memory.word(global::ITEMS).fetch_add(counted.wrapping_sub(before), Relaxed);
+        let counted = filled.wrapping_sub(self.peers().unreported_slots().cast_unsigned());
+        self.region().word(global::ITEMS).fetch_add(counted.wrapping_sub(before), Relaxed);
     }
 
     /// Splits the next group. Only the grower calls it.
-    pub(crate) fn split(&self, thread: &ThreadSlot, now: Second) -> Result<(), StoreError> {
-        let groups = self.memory.word(global::GROUPS).load(Relaxed);
+    pub(crate) fn split(&self, op: &Op<'_>) -> Result<(), StoreError> {
+        let groups = self.region().word(global::GROUPS).load(Relaxed);
         let level = groups.ilog2();
         let tag_bit = level - self.first_level;
         if tag_bit >= TAG_BITS {
             return Err(StoreError::NoMemory); // Tags have no more bits; groups overflow from here on.
         }
         let moves = |slot: Slot| slot.tag() >> tag_bit & 1 != 0;
-        let new_at = self.new_group(thread, groups, now)?;
+        let new_at = self.new_group(op, groups)?;
         let (locked, moved, spare) = loop {
-            let locked = self.lock_group(thread, groups - (1 << level))?;
+            let locked = self.lock_group(op, groups - (1 << level))?;
             let moved: Vec<Placed> =
                 locked.placed().into_iter().filter(|placed| moves(placed.slot)).collect();
             let spare_count = moved.len().div_ceil(SLOTS).saturating_sub(1);
-            match self.take_overflow_groups(thread, spare_count) {
+            match self.take_overflow_groups(op.thread, spare_count) {
                 Some(spare) => break (locked, moved, spare),
                 None => drop(locked),
             }
-            self.add_overflow_segment(thread, now)?;
+            self.add_overflow_segment(op)?;
         };
 
-        self.fill_chain(thread, new_at, Control::new(level + 1), moved, &spare);
+        self.fill_chain(op.thread, new_at, Control::new(level + 1), moved, &spare);
         self.split_ghost_row(locked.group, groups, tag_bit);
         // Step 2. Pairs with the acquire of readers: a reader that sees the level sees the new
         // group filled.
         locked.set_control(locked.control().with_level(level + 1).moved());
-        self.finish_split(thread, &locked, groups);
+        self.finish_split(op.thread, &locked, groups);
         drop(locked);
-        self.bump(thread, Counter::GroupsSplit, 1);
+        self.peers().bump(op.thread, Counter::GroupsSplit, 1);
         Ok(())
     }
 
@@ -152,31 +153,27 @@ impl Engine {
         for at in overflow {
             self.disown(at);
         }
-        self.memory.word(global::GROUPS).store(new_group + 1, Release);
+        self.region().word(global::GROUPS).store(new_group + 1, Release);
     }
 
     /// Returns the offset for a new group.
-    fn new_group(&self, thread: &ThreadSlot, group: u64, now: Second) -> Result<usize, StoreError> {
-        let directory = self.layout.groups_directory_at + (group as usize >> self.group_shift) * 4;
-        if self.memory.half(directory).load(Relaxed) == 0 {
-            let segment = self.take_index_segment(thread, State::Index, now)?;
+    fn new_group(&self, op: &Op<'_>, group: u64) -> Result<usize, StoreError> {
+        let directory =
+            self.region().layout().groups_directory_at + (group as usize >> self.group_shift) * 4;
+        if self.region().half(directory).load(Relaxed) == 0 {
+            let segment = self.take_index_segment(op, State::Index)?;
             // Pairs with the acquire in `in_directory`: the segment is zeroed.
-            self.memory.half(directory).store(segment + 1, Release);
-            self.set_state(segment, State::Index);
+            self.region().half(directory).store(segment + 1, Release);
+            self.segments().set_state(segment, State::Index);
         }
         Ok(self.group_at(group))
     }
 
     /// Takes a zeroed segment for the index.
-    fn take_index_segment(
-        &self,
-        thread: &ThreadSlot,
-        state: State,
-        now: Second,
-    ) -> Result<u32, StoreError> {
-        let segment = self.take_segment(thread, now)?;
-        self.zero_segment(segment);
-        self.set_own_state(segment, state, thread);
+    fn take_index_segment(&self, op: &Op<'_>, state: State) -> Result<u32, StoreError> {
+        let segment = op.take_segment()?;
+        self.segments().zero_segment(segment);
+        self.segments().set_own_state(segment, state, op.thread);
         Ok(segment)
     }
 
@@ -201,7 +198,7 @@ impl Engine {
             *group
         });
         // No thread sees this word before the release that makes the group reachable.
-        self.memory.word(at).store(control.with_overflow(overflow).0, Release);
+        self.region().word(at).store(control.with_overflow(overflow).0, Release);
     }
 
     /// Moves slots to free places of one group, each into its former line if possible, and removes
@@ -252,11 +249,11 @@ impl Engine {
     /// owns them in between, so that repair finds them if the process dies here.
     fn cut_chain(&self, thread: &ThreadSlot, last_at: usize, empty: &[usize]) {
         for at in empty {
-            let control = Control(self.memory.word(*at).load(Relaxed));
-            self.memory.word(*at).store(control.with_owner(thread.owner()).0, Release);
+            let control = Control(self.region().word(*at).load(Relaxed));
+            self.region().word(*at).store(control.with_owner(thread.owner()).0, Release);
         }
-        let last = Control(self.memory.word(last_at).load(Relaxed));
-        self.memory.word(last_at).store(last.with_overflow(None).0, Release);
+        let last = Control(self.region().word(last_at).load(Relaxed));
+        self.region().word(last_at).store(last.with_overflow(None).0, Release);
         empty.iter().for_each(|at| self.free_overflow(*at));
     }
 
@@ -265,37 +262,34 @@ impl Engine {
         let group = self.take_overflow(thread)?;
         let at = self.overflow_at(group);
         let last_at = locked.chain().last()?;
-        let last = Control(self.memory.word(last_at).load(Relaxed));
-        self.memory.word(last_at).store(last.with_overflow(Some(group)).0, Release);
+        let last = Control(self.region().word(last_at).load(Relaxed));
+        self.region().word(last_at).store(last.with_overflow(Some(group)).0, Release);
         self.disown(at);
         Some(at + 8)
     }
 
     /// Makes more overflow groups. The caller holds no group.
-    pub(crate) fn add_overflow_segment(
-        &self,
-        thread: &ThreadSlot,
-        now: Second,
-    ) -> Result<(), StoreError> {
-        let segment = self.take_index_segment(thread, State::Overflow, now)?;
-        let at = self.layout.segment_at(segment);
+    pub(crate) fn add_overflow_segment(&self, op: &Op<'_>) -> Result<(), StoreError> {
+        let segment = self.take_index_segment(op, State::Overflow)?;
+        let at = self.region().segment_at(segment);
         for group in 0..1 << self.group_shift {
-            self.memory.word(at + group * GROUP_BYTES).store(Control::FREE.0, Relaxed);
+            self.region().word(at + group * GROUP_BYTES).store(Control::FREE.0, Relaxed);
         }
-        for ordinal in 0..overflow_segments_max(self.layout.segments, self.group_shift) {
-            let named = self.memory.half(self.layout.overflow_directory_at + ordinal * 4);
+        for ordinal in 0..overflow_segments_max(self.region().layout().segments, self.group_shift) {
+            let named =
+                self.region().half(self.region().layout().overflow_directory_at + ordinal * 4);
             let is_ours = named.load(Relaxed) == 0
                 && named.compare_exchange(0, segment + 1, AcqRel, Relaxed).is_ok();
             // Also on behalf of a thread that entered a segment and died.
             let groups = (ordinal as u64 + 1) << self.group_shift;
-            self.memory.word(global::OVERFLOW_GROUPS).fetch_max(groups, AcqRel);
+            self.region().word(global::OVERFLOW_GROUPS).fetch_max(groups, AcqRel);
             if is_ours {
-                self.set_state(segment, State::Overflow);
+                self.segments().set_state(segment, State::Overflow);
                 return Ok(());
             }
         }
         // The directory is full.
-        self.free(thread, segment);
+        self.segments().free(op.thread, segment);
         Err(StoreError::NoMemory)
     }
 
@@ -317,12 +311,12 @@ impl Engine {
 
     /// Claims a free overflow group: the one freed last, or one near it.
     fn take_overflow(&self, thread: &ThreadSlot) -> Option<u32> {
-        let hint = self.memory.word(global::OVERFLOW_NEXT);
+        let hint = self.region().word(global::OVERFLOW_NEXT);
         let groups = self.overflow_groups();
         let start = (hint.load(Relaxed) as u32).min(groups);
         let mine = Control::new(0).with_owner(thread.owner());
         let group = (start..groups).chain(0..start).find(|group| {
-            let word = self.memory.word(self.overflow_at(*group));
+            let word = self.region().word(self.overflow_at(*group));
             word.load(Relaxed) == Control::FREE.0
                 && word.compare_exchange(Control::FREE.0, mine.0, AcqRel, Relaxed).is_ok()
         })?;
@@ -333,19 +327,19 @@ impl Engine {
     /// Frees an empty overflow group of the thread slot that is in no chain.
     pub(crate) fn free_overflow(&self, at: usize) {
         // Pairs with the exchange in `take_overflow`. A late reader sees the end of a chain.
-        self.memory.word(at).store(Control::FREE.0, Release);
+        self.region().word(at).store(Control::FREE.0, Release);
     }
 
     /// Clears the owner of an overflow group that a chain holds now.
     pub(crate) fn disown(&self, at: usize) {
-        let control = Control(self.memory.word(at).load(Relaxed));
-        self.memory.word(at).store(control.with_owner(0).0, Release);
+        let control = Control(self.region().word(at).load(Relaxed));
+        self.region().word(at).store(control.with_owner(0).0, Release);
     }
 
     /// Returns the number of free overflow groups.
     pub(crate) fn free_overflow_groups(&self) -> u64 {
         let is_free = |group: &u32| {
-            self.memory.word(self.overflow_at(*group)).load(Relaxed) == Control::FREE.0
+            self.region().word(self.overflow_at(*group)).load(Relaxed) == Control::FREE.0
         };
         (0..self.overflow_groups()).filter(is_free).count() as u64
     }
@@ -354,7 +348,7 @@ impl Engine {
 #[cfg(test)]
 #[cfg(not(any(feature = "interleavings", miri)))]
 mod tests {
-    use larder_item::{Deadline, StoreMode};
+    use larder_item::{Deadline, Second, StoreMode};
 
     use super::*;
     use crate::StoreRequest;
@@ -374,12 +368,13 @@ mod tests {
             };
             engine.store(&thread, &request, b"v", NOW).unwrap();
         }
-        let count = engine.memory.word(global::ITEMS);
-        let filled = || count.load(Relaxed).wrapping_add(engine.unreported_slots().cast_unsigned());
+        let count = engine.region().word(global::ITEMS);
+        let filled =
+            || count.load(Relaxed).wrapping_add(engine.peers().unreported_slots().cast_unsigned());
         assert_eq!(filled(), 3000);
         // As if the process had filled slots and died before counting them, many times.
         count.fetch_sub(2000, Relaxed);
-        engine.reap_peer(dead.peer);
+        engine.reclaimer().reap_peer(dead.peers().row());
         engine.maintain(&thread, NOW);
         assert_eq!(filled(), 3000);
     }

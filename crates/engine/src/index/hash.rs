@@ -2,9 +2,9 @@
 
 use rapidhash::v3::rapidhash_v3_seeded;
 
-use crate::Engine;
+use crate::index::Index;
 
-impl Engine {
+impl Index {
     /// Hashes a key: rapidhash v3 with secrets made from the region's seed. docs/region-format.md
     /// describes it in full, for readers in other languages; conformance/region/hash.json has test
     /// vectors for all of them.
@@ -51,7 +51,7 @@ mod tests {
             let engine = engine(seed);
             let hash = |bytes: usize| {
                 let key: Vec<u8> = (0..bytes).map(|i| (31 * bytes + 17 * i) as u8).collect();
-                format!("\"{:016x}\"", engine.hash(&key))
+                format!("\"{:016x}\"", engine.index().hash(&key))
             };
             let hashes: Vec<String> = (1..=KEY_BYTES_MAX).map(hash).collect();
             let lines: Vec<String> = hashes.chunks(6).map(|line| line.join(", ")).collect();

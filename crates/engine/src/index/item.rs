@@ -5,17 +5,18 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use larder_item::{Deadline, Meta, Number, Second};
 use larder_region::Sink;
 
+use crate::ThreadSlot;
+use crate::index::Index;
 use crate::index::find::Found;
 use crate::segment::record::Header;
 use crate::segment::slot::FREQ_MAX;
-use crate::{Engine, ThreadSlot};
 
 /// Returns the offset of the table's first slot in the record of a large value.
 pub(crate) fn table_at(record_at: usize, header: Header) -> usize {
     record_at + header.value_at() + 8
 }
 
-impl Engine {
+impl Index {
     /// Counts a read in the slot, for eviction. Returns false if the slot changed meanwhile and the
     /// note is lost. After a few reads nothing changes, and a read does not write.
     #[inline]
@@ -23,7 +24,7 @@ impl Engine {
         let (slot, freq) = (found.slot, found.slot.freq());
         freq < FREQ_MAX && {
             let noted = slot.with_freq(freq + 1);
-            let word = self.memory.word(found.slot_at);
+            let word = self.region().word(found.slot_at);
             word.compare_exchange(slot.0, noted.0, Relaxed, Relaxed).is_ok()
         }
     }
@@ -43,11 +44,11 @@ impl Engine {
         let header = match TOGETHER {
             // Loaded again after the version: a reader that sees the version of a mark sees the
             // mark. Pairs with the release in `update_meta_here`.
-            true => Header::load(&self.memory, found.record_at),
+            true => Header::load(self.region().memory(), found.record_at),
             false => found.header,
         };
         Meta {
-            flags: found.header.flags(&self.memory, found.record_at),
+            flags: found.header.flags(self.region().memory(), found.record_at),
             deadline: self.deadline(found),
             cas,
             value_bytes,
@@ -63,7 +64,7 @@ impl Engine {
         match found.header.is_large() {
             true => {
                 let value_at = found.record_at + found.header.value_at();
-                self.memory.word(value_at).load(Relaxed) as usize
+                self.region().word(value_at).load(Relaxed) as usize
             }
             false => found.header.shown_bytes(),
         }
@@ -72,7 +73,7 @@ impl Engine {
     /// Returns the number of a number record.
     pub(crate) fn number(&self, found: &Found) -> Number {
         // Pairs with the release in `count_in_place`.
-        Number(self.memory.word(found.record_at + found.header.value_at()).load(Acquire))
+        Number(self.region().word(found.record_at + found.header.value_at()).load(Acquire))
     }
 
     /// Appends the value of a record, as clients see it, to `out`. Not for large values.
@@ -82,7 +83,7 @@ impl Engine {
         if found.header.is_number() {
             out.extend(&self.number(found).text_over(found.header.shown_bytes()));
         } else {
-            self.memory.read(value_at, found.header.value_bytes(), out);
+            self.region().memory().read(value_at, found.header.value_bytes(), out);
         }
     }
 
@@ -90,7 +91,7 @@ impl Engine {
     pub(crate) fn set_header(&self, found: &Found, header: Header) {
         if header != found.header {
             // Pairs with the acquire in `Header::load`.
-            self.memory.word(found.record_at).store(header.word(), Release);
+            self.region().word(found.record_at).store(header.word(), Release);
         }
     }
 
@@ -98,8 +99,8 @@ impl Engine {
     /// group.
     pub(crate) fn set_deadline(&self, found: &Found, deadline: Option<Deadline>) {
         if let (Some(deadline), Some(at)) = (deadline, found.header.deadline_at()) {
-            self.note_deadline(found.slot.segment(), deadline);
-            self.memory.half(found.record_at + at).store(deadline.0, Relaxed);
+            self.segments().note_deadline(found.slot.segment(), deadline);
+            self.region().half(found.record_at + at).store(deadline.0, Relaxed);
         }
     }
 
@@ -113,7 +114,7 @@ impl Engine {
     pub(crate) fn key(&self, found: &Found) -> Vec<u8> {
         let mut key = Vec::new();
         let key_at = found.record_at + found.header.key_at();
-        self.memory.read(key_at, found.header.key_bytes(), &mut key);
+        self.region().memory().read(key_at, found.header.key_bytes(), &mut key);
         key
     }
 
@@ -127,7 +128,7 @@ impl Engine {
         };
         // While its group is locked, a slot that still names the record keeps it in place.
         let is_there = self.slot(found.slot_at).is_same(found.slot)
-            && self.sequence(found.slot.segment()).load(Acquire) == found.sequence;
+            && self.segments().sequence(found.slot.segment()).load(Acquire) == found.sequence;
         if is_there {
             let there = self.named_by(found.slot_at, found.slot);
             self.set_header(&there, there.header.with_used(now));

@@ -2,7 +2,7 @@
 
 use larder_item::{Deadline, Second};
 
-use crate::Engine;
+use crate::index::Index;
 use crate::index::find::Found;
 use crate::segment::record::Header;
 
@@ -17,11 +17,11 @@ pub enum Miss {
     Flushed,
 }
 
-impl Engine {
+impl Index {
     /// Returns why a present record counts as absent, or `None` if it is alive.
     #[inline]
     pub(crate) fn death(&self, found: &Found, now: Second) -> Option<Miss> {
-        if self.is_flushed(found.sequence) {
+        if self.segments().is_flushed(found.sequence) {
             return Some(Miss::Flushed);
         }
         self.deadline(found).is_past(now).then_some(Miss::Expired)
@@ -29,11 +29,11 @@ impl Engine {
 
     #[inline]
     pub(crate) fn deadline(&self, found: &Found) -> Deadline {
-        found.header.deadline(&self.memory, found.record_at)
+        found.header.deadline(self.region().memory(), found.record_at)
     }
 
     pub(crate) fn version(&self, found: &Found) -> u64 {
-        found.header.version(&self.memory, found.record_at)
+        found.header.version(self.region().memory(), found.record_at)
     }
 
     /// Returns the second until which a found record reserves its key, or `None` for an item.
@@ -44,15 +44,15 @@ impl Engine {
 
     /// Returns the deadline after which the expiry sweep may remove a record.
     pub(crate) fn swept_at(&self, header: Header, record_at: usize) -> Deadline {
-        let deadline = header.deadline(&self.memory, record_at);
+        let deadline = header.deadline(self.region().memory(), record_at);
         self.reservation_end(header, record_at).unwrap_or(deadline)
     }
 
     fn reservation_end(&self, header: Header, record_at: usize) -> Option<Deadline> {
         let is_marked = header.is_stale() && header.is_token_sent() && header.value_bytes() == 0;
         let is_reservation =
-            is_marked && header.deadline(&self.memory, record_at) == Deadline::PAST;
-        let until = Deadline(header.flags(&self.memory, record_at));
+            is_marked && header.deadline(self.region().memory(), record_at) == Deadline::PAST;
+        let until = Deadline(header.flags(self.region().memory(), record_at));
         (is_reservation && until != Deadline::NEVER).then_some(until)
     }
 }

@@ -1,5 +1,12 @@
 //! The index: a hash table whose groups of 15 slots name records. It grows by splitting groups.
 
+use rapidhash::v3::RapidSecrets;
+
+use crate::index::removal::RemovalListeners;
+use crate::process::Peers;
+use crate::region::Region;
+use crate::segment::Segments;
+
 pub(crate) mod chain;
 pub(crate) mod cursor;
 pub(crate) mod find;
@@ -12,3 +19,57 @@ pub(crate) mod life;
 pub(crate) mod prefetch;
 pub(crate) mod removal;
 pub(crate) mod unlink;
+
+/// The groups whose slots name the records in the segments.
+#[derive(Debug)]
+pub(crate) struct Index {
+    segments: Segments,
+    secrets: RapidSecrets,
+    /// The number of low hash bits that choose a group before any group is split.
+    first_level: u32,
+    /// A group's number shifted right by this is the number of its segment in the directory.
+    group_shift: u32,
+    /// The listeners that removals are reported to.
+    removals: RemovalListeners,
+}
+
+impl Index {
+    /// Returns an index whose first `1 << first_level` groups exist from the start.
+    pub(crate) fn new(segments: Segments, hash_seed: u64, first_level: u32) -> Self {
+        let group_shift = segments.region().layout().groups_per_segment().ilog2();
+        Self {
+            segments,
+            secrets: RapidSecrets::seed(hash_seed),
+            first_level,
+            group_shift,
+            removals: RemovalListeners::default(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn region(&self) -> &Region {
+        self.segments.region()
+    }
+
+    #[inline]
+    pub(crate) fn peers(&self) -> &Peers {
+        self.segments.peers()
+    }
+
+    #[inline]
+    pub(crate) fn segments(&self) -> &Segments {
+        &self.segments
+    }
+
+    pub(crate) fn first_level(&self) -> u32 {
+        self.first_level
+    }
+
+    pub(crate) fn group_shift(&self) -> u32 {
+        self.group_shift
+    }
+
+    pub(crate) fn removals(&self) -> &RemovalListeners {
+        &self.removals
+    }
+}

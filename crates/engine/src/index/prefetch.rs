@@ -1,6 +1,6 @@
 //! Prefetching of groups and records.
 
-use crate::Engine;
+use crate::index::Index;
 use crate::index::group::slots_of;
 use crate::segment::slot::Slot;
 
@@ -14,12 +14,9 @@ const RECORD_BYTES: usize = 192;
 /// The size of a prefetch.
 const CACHE_LINE_BYTES: usize = 64;
 
-impl Engine {
-    /// Prefetches the index groups and the records of some keys, for operations on them that follow
-    /// at once. A hint only: it changes nothing.
-    ///
-    /// An operation waits for memory two or three times in a row; here the keys wait together.
-    pub fn prefetch<'k>(&self, mut keys: impl Iterator<Item = &'k [u8]>) {
+impl Index {
+    /// See `Engine::prefetch`.
+    pub(crate) fn prefetch<'k>(&self, mut keys: impl Iterator<Item = &'k [u8]>) {
         let mut count = KEYS_AT_ONCE;
         while count == KEYS_AT_ONCE {
             let mut hashes = [0; KEYS_AT_ONCE];
@@ -40,15 +37,15 @@ impl Engine {
         let tag = self.tag_of(hash);
         let mut slots = slots_of(self.group_at(self.group_of(hash)), hash).map(|at| self.slot(at));
         if let Some(slot) = slots.find(|slot| slot.has_tag(tag)) {
-            let record_at = self.layout.segment_at(slot.segment()) + slot.offset();
+            let record_at = self.segments().record_at(slot);
             for offset in (0..RECORD_BYTES).step_by(CACHE_LINE_BYTES) {
-                self.memory.prefetch(record_at + offset);
+                self.region().memory().prefetch(record_at + offset);
             }
         }
     }
 
     /// Prefetches the header and the key of the record that a slot names.
     pub(crate) fn prefetch_slot(&self, slot: Slot) {
-        self.memory.prefetch(self.layout.segment_at(slot.segment()) + slot.offset());
+        self.region().memory().prefetch(self.segments().record_at(slot));
     }
 }

@@ -7,8 +7,9 @@ use std::sync::{Arc, OnceLock};
 
 use larder_item::{Meta, Second};
 
+use crate::Miss;
+use crate::index::Index;
 use crate::index::find::Found;
-use crate::{Engine, Miss};
 
 /// Why an item was removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -40,7 +41,7 @@ pub struct Removed {
 /// An item at the moment of its removal.
 #[derive(Clone, Copy, Debug)]
 pub struct Leaving<'a> {
-    engine: &'a Engine,
+    index: &'a Index,
     found: &'a Found,
     reason: Reason,
     swept: bool,
@@ -50,7 +51,7 @@ impl Leaving<'_> {
     /// Appends its key to `out`.
     pub fn read_key(&self, out: &mut Vec<u8>) {
         let key_at = self.found.record_at + self.found.header.key_at();
-        self.engine.memory.read(key_at, self.found.header.key_bytes(), out);
+        self.index.region().memory().read(key_at, self.found.header.key_bytes(), out);
     }
 
     /// Returns the length of its key in bytes.
@@ -60,12 +61,12 @@ impl Leaving<'_> {
 
     /// Returns its metadata. [`Meta::seen`] and the clock give the time since its last use.
     pub fn meta(&self) -> Meta {
-        self.engine.meta(self.found, self.engine.value_bytes(self.found), self.now())
+        self.index.meta(self.found, self.index.value_bytes(self.found), self.now())
     }
 
     /// Returns the second of the last tick of the cache's clock.
     pub fn now(&self) -> Second {
-        self.engine.now()
+        self.index.region().now()
     }
 
     /// Returns why it is removed.
@@ -100,7 +101,7 @@ impl fmt::Debug for RemovalListeners {
     }
 }
 
-impl Engine {
+impl Index {
     /// Reports a record that is being removed. The caller holds the lock of its group; the accounts
     /// still count the record.
     #[inline]
@@ -120,7 +121,7 @@ impl Engine {
         }
         let is_departure = matches!(reason, Reason::Evicted | Reason::Expired | Reason::Cleared);
         if is_departure && let Some(hook) = self.removals.hook.get() {
-            hook(&Leaving { engine: self, found, reason, swept });
+            hook(&Leaving { index: self, found, reason, swept });
         }
         if self.removals.is_wanted.load(Relaxed) {
             self.tell(found, reason);

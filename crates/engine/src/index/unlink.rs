@@ -2,11 +2,12 @@
 
 use larder_stats::Counter;
 
+use crate::index::Index;
 use crate::index::find::Found;
 use crate::segment::header::Account;
 use crate::segment::record::Header;
 use crate::segment::slot::Slot;
-use crate::{Engine, Miss, ThreadSlot};
+use crate::{Miss, ThreadSlot};
 
 /// Slots of an old table that a new table takes over.
 #[derive(Clone, Copy)]
@@ -24,13 +25,13 @@ impl Carried {
     }
 }
 
-impl Engine {
+impl Index {
     /// Removes a record of a locked group from the index.
     pub(crate) fn unlink(&self, thread: &ThreadSlot, found: &Found) {
-        self.intend_to_replace(thread, found.slot);
+        self.peers().intend_to_replace(thread, found.slot.0);
         self.set_slot(found.slot_at, Slot::EMPTY);
         self.discharge_item(found, None);
-        self.note_slots(thread, -1);
+        self.peers().note_slots(thread, -1);
     }
 
     /// Subtracts an item's record and its pieces, except those carried over, from the accounts. The
@@ -41,29 +42,32 @@ impl Engine {
             let is_carried = |piece| carried.is_some_and(|carried| carried.holds(piece));
             for (_, at) in self.table(found).enumerate().filter(|(piece, _)| !is_carried(*piece)) {
                 let piece = self.slot(at);
-                let record_at = self.layout.segment_at(piece.segment()) + piece.offset();
-                self.discharge(piece.segment(), Account::of(Header::load(&self.memory, record_at)));
+                let record_at = self.segments().record_at(piece);
+                self.segments().discharge(
+                    piece.segment(),
+                    Account::of(Header::load(self.region().memory(), record_at)),
+                );
             }
         }
-        self.discharge(found.slot.segment(), Account::of(found.header));
+        self.segments().discharge(found.slot.segment(), Account::of(found.header));
     }
 
     /// Removes an item that is expired or flushed.
     pub(crate) fn remove_dead(&self, thread: &ThreadSlot, found: &Found, death: Miss) {
         self.report_removal(found, death.into());
-        self.bump(thread, Counter::Reclaimed, 1);
+        self.peers().bump(thread, Counter::Reclaimed, 1);
         self.unlink_dead(thread, found);
     }
 
     /// As [`Self::remove_dead`], for an item that the expiry sweep found.
     pub(crate) fn sweep_up(&self, thread: &ThreadSlot, found: &Found, death: Miss) {
         self.report_swept(found, death.into());
-        self.bump(thread, Counter::CrawlerReclaimed, 1);
+        self.peers().bump(thread, Counter::CrawlerReclaimed, 1);
         self.unlink_dead(thread, found);
     }
 
     fn unlink_dead(&self, thread: &ThreadSlot, found: &Found) {
         self.unlink(thread, found);
-        self.bump(thread, Counter::ExpiredUnfetched, u64::from(!found.is_fetched()));
+        self.peers().bump(thread, Counter::ExpiredUnfetched, u64::from(!found.is_fetched()));
     }
 }

@@ -61,28 +61,28 @@ impl Engine {
     }
 
     fn global(&self, at: usize) -> u64 {
-        self.memory.word(at).load(Acquire)
+        self.region().word(at).load(Acquire)
     }
 
     fn check_global_words(&self) -> Result<(), AttachError> {
-        let segments = self.layout.segments as u64;
+        let segments = self.region().layout().segments as u64;
         let groups = self.global(global::GROUPS);
-        let groups_min = 1 << self.first_level;
-        let is_tag_enough = || groups.ilog2() - self.first_level <= TAG_BITS;
+        let groups_min = 1 << self.index().first_level();
+        let is_tag_enough = || groups.ilog2() - self.index().first_level() <= TAG_BITS;
         ensure!(
-            groups >= groups_min && groups <= self.groups_max() && is_tag_enough(),
+            groups >= groups_min && groups <= self.index().groups_max() && is_tag_enough(),
             "its number of groups is {groups}"
         );
         let overflow_groups = self.global(global::OVERFLOW_GROUPS);
         ensure!(
-            overflow_groups == u64::from(self.overflow_groups())
-                && overflow_groups.is_multiple_of(1 << self.group_shift),
+            overflow_groups == u64::from(self.index().overflow_groups())
+                && overflow_groups.is_multiple_of(1 << self.index().group_shift()),
             "its number of overflow groups is {overflow_groups}"
         );
         let used = in_use(self.global(global::SEGMENTS_USED));
         // Threads that died may have counted one each before they took it.
         ensure!(
-            used <= segments + self.layout.thread_slots as u64,
+            used <= segments + self.region().layout().thread_slots as u64,
             "its number of segments in use is {used}"
         );
         let fresh = self.global(global::FRESH_SEGMENT);
@@ -91,7 +91,7 @@ impl Engine {
         ensure!((1..=segments).contains(&limit), "its limit of segments is {limit}");
         let limit_bytes = self.global(global::MEMORY_LIMIT);
         ensure!(
-            limit_bytes <= self.layout.region_bytes as u64,
+            limit_bytes <= self.region().layout().region_bytes as u64,
             "its memory limit is {limit_bytes} bytes"
         );
         let next = self.global(global::NEXT_SEQUENCE);
@@ -100,13 +100,13 @@ impl Engine {
         ensure!(flushed <= next, "its flush sequence is {flushed}, and the next sequence {next}");
         let grower = self.global(global::GROWER);
         ensure!(
-            self.may_own(grower),
+            self.peers().may_own(grower),
             "its index is grown by thread slot {grower}, which no process has"
         );
         for place in 0..global::EVICTORS_MAX {
             let owner = self.global(global::EVICTORS + 8 * place);
             ensure!(
-                self.may_own(owner),
+                self.peers().may_own(owner),
                 "it is evicted from by thread slot {owner}, which no process has"
             );
         }
@@ -114,13 +114,13 @@ impl Engine {
     }
 
     fn check_segments(&self) -> Result<(), AttachError> {
-        let (next, fresh) = (self.global(global::NEXT_SEQUENCE), self.used_segments());
-        for segment in self.segment_numbers() {
-            let state = self.state(segment);
-            ensure!(self.has_state(segment), "the state of segment {segment} is none");
-            let owner = self.segment_owner(segment);
+        let (next, fresh) = (self.global(global::NEXT_SEQUENCE), self.segments().used_segments());
+        for segment in self.segments().segment_numbers() {
+            let state = self.segments().state(segment);
+            ensure!(self.segments().has_state(segment), "the state of segment {segment} is none");
+            let owner = self.segments().segment_owner(segment);
             ensure!(
-                self.may_own(owner),
+                self.peers().may_own(owner),
                 "segment {segment} is taken by thread slot {owner}, which no process has"
             );
             ensure!(
@@ -131,16 +131,16 @@ impl Engine {
             if !matches!(state, State::Active | State::Sealed | State::Emptying) {
                 continue;
             }
-            let filled = self.filled(segment);
+            let filled = self.segments().filled(segment);
             ensure!(
-                filled <= self.layout.segment_bytes && filled.is_multiple_of(8),
+                filled <= self.region().segment_bytes() && filled.is_multiple_of(8),
                 "segment {segment} is filled to {filled} bytes"
             );
-            let sequence = self.sequence(segment).load(Acquire);
+            let sequence = self.segments().sequence(segment).load(Acquire);
             ensure!(sequence < next, "the sequence of segment {segment} is {sequence}");
-            let ttl_class = self.stream(segment).ttl_class;
+            let ttl_class = self.segments().stream(segment).ttl_class;
             ensure!(
-                (ttl_class as usize) < self.layout.ttl_classes,
+                (ttl_class as usize) < self.region().layout().ttl_classes,
                 "the TTL class of segment {segment} is {ttl_class}"
             );
         }
@@ -148,21 +148,24 @@ impl Engine {
     }
 
     fn check_appenders(&self) -> Result<(), AttachError> {
-        let mut named = vec![false; self.layout.segments];
-        for (owner, segment) in self.appender_words() {
+        let mut named = vec![false; self.region().layout().segments];
+        for (owner, segment) in self.segments().appender_words() {
             ensure!(
-                self.may_own(owner),
+                self.peers().may_own(owner),
                 "an appender is claimed by thread slot {owner}, which no process has"
             );
             let Some(segment) = segment else {
                 continue;
             };
-            ensure!(self.segment_numbers().contains(&segment), "an appender has segment {segment}");
-            let is_active = self.state(segment) == State::Active || owner != 0;
+            ensure!(
+                self.segments().segment_numbers().contains(&segment),
+                "an appender has segment {segment}"
+            );
+            let is_active = self.segments().state(segment) == State::Active || owner != 0;
             ensure!(
                 is_active,
                 "an appender has segment {segment}, which is {}",
-                self.state(segment).name()
+                self.segments().state(segment).name()
             );
             ensure!(!named[segment as usize], "two appenders have segment {segment}");
             named[segment as usize] = true;
@@ -173,20 +176,29 @@ impl Engine {
     /// Checks that each used place of a directory names a segment of that kind, which no other
     /// place names.
     fn check_directories(&self) -> Result<(), AttachError> {
-        let groups = self.global(global::GROUPS).div_ceil(1 << self.group_shift);
-        let overflow = self.global(global::OVERFLOW_GROUPS) >> self.group_shift;
-        let ghost = self.global(global::GHOST_ROWS) >> self.ghost_shift();
-        let mut named = vec![false; self.layout.segments];
+        let groups = self.global(global::GROUPS).div_ceil(1 << self.index().group_shift());
+        let overflow = self.global(global::OVERFLOW_GROUPS) >> self.index().group_shift();
+        let ghost = self.global(global::GHOST_ROWS) >> self.index().ghost_shift();
+        let mut named = vec![false; self.region().layout().segments];
         for (name, at, places, state) in [
-            ("groups", self.layout.groups_directory_at, groups, State::Index),
-            ("overflow groups", self.layout.overflow_directory_at, overflow, State::Overflow),
-            ("ghost rows", self.layout.ghost_directory_at, ghost, State::Ghost),
+            ("groups", self.region().layout().groups_directory_at, groups, State::Index),
+            (
+                "overflow groups",
+                self.region().layout().overflow_directory_at,
+                overflow,
+                State::Overflow,
+            ),
+            ("ghost rows", self.region().layout().ghost_directory_at, ghost, State::Ghost),
         ] {
-            ensure!(places <= self.layout.segments as u64, "it has {places} segments of {name}");
+            ensure!(
+                places <= self.region().layout().segments as u64,
+                "it has {places} segments of {name}"
+            );
             for place in 0..places as usize {
-                let segment = self.memory.half(at + place * 4).load(Acquire).wrapping_sub(1);
+                let segment = self.region().half(at + place * 4).load(Acquire).wrapping_sub(1);
                 ensure!(
-                    self.segment_numbers().contains(&segment) && self.state(segment) == state,
+                    self.segments().segment_numbers().contains(&segment)
+                        && self.segments().state(segment) == state,
                     "place {place} of the directory of {name} is segment {segment}"
                 );
                 ensure!(!named[segment as usize], "segment {segment} is twice in the directories");
@@ -198,17 +210,18 @@ impl Engine {
 
     fn check_groups(&self, groups_max: u64) -> Result<(), AttachError> {
         let groups = self.global(global::GROUPS);
-        let per_segment = 1 << self.group_shift;
-        let mut chained = vec![false; self.overflow_groups() as usize];
+        let per_segment = 1 << self.index().group_shift();
+        let mut chained = vec![false; self.index().overflow_groups() as usize];
         let end = groups.min(groups_max);
         for first in (0..end).step_by(per_segment) {
             let part = first..end.min(first + per_segment as u64);
             self.check_groups_of_segment(part, groups, &mut chained)?;
         }
         for group in 0..chained.len().min(groups_max as usize) as u32 {
-            let owner = Control(self.memory.word(self.overflow_at(group)).load(Relaxed)).owner();
+            let owner =
+                Control(self.region().word(self.index().overflow_at(group)).load(Relaxed)).owner();
             ensure!(
-                self.may_own(owner),
+                self.peers().may_own(owner),
                 "overflow group {group} is taken by thread slot {owner}, which no process has"
             );
         }
@@ -224,7 +237,7 @@ impl Engine {
     ) -> Result<(), AttachError> {
         let (level, half) = (groups.ilog2(), 1 << groups.ilog2());
         let unsplit = groups - half..half;
-        let first_at = self.group_at(part.start);
+        let first_at = self.index().group_at(part.start);
         for (group, at) in part.zip((first_at..).step_by(GROUP_BYTES)) {
             let control = Control(self.global(at));
             let right = level + u32::from(!unsplit.contains(&group));
@@ -238,7 +251,7 @@ impl Engine {
             ensure!(is_right, "the level of group {group} is {}", control.level());
             let owner = control.owner();
             ensure!(
-                self.may_own(owner),
+                self.peers().may_own(owner),
                 "group {group} is locked by thread slot {owner}, which no process has"
             );
             self.check_chain(group, control, chained)?;
@@ -264,7 +277,7 @@ impl Engine {
                 !std::mem::replace(is_chained, true),
                 "group {group} leads to overflow group {overflow}, which is in a chain already"
             );
-            let control = Control(self.global(self.overflow_at(overflow)));
+            let control = Control(self.global(self.index().overflow_at(overflow)));
             ensure!(control != Control::FREE, "group {group} leads to a free overflow group");
             next = control.overflow();
         }

@@ -38,25 +38,28 @@ pub struct SegmentReport {
 impl Engine {
     /// Returns all segments that have ever been used.
     pub fn segment_reports(&self) -> impl Iterator<Item = SegmentReport> {
-        self.segment_numbers().take(self.used_segments() as usize).map(|segment| {
-            let state = self.state(segment);
-            let holds_items = matches!(state, State::Active | State::Sealed | State::Emptying);
-            let stream = self.stream(segment);
-            let account = self.account(segment);
-            let of_items = |number: usize| if holds_items { number } else { 0 };
-            SegmentReport {
-                number: segment,
-                state: state.name(),
-                is_taken: self.segment_owner(segment) != 0,
-                is_small: holds_items && stream.pool == Pool::Small,
-                ttl_class: stream.ttl_class,
-                begun: holds_items.then(|| begun(self.sequence(segment).load(Relaxed))),
-                filled_bytes: of_items(self.filled(segment)),
-                items: if holds_items { account.items } else { 0 },
-                live_bytes: of_items(account.bytes),
-                is_suspect: self.is_suspect(segment),
-            }
-        })
+        self.segments().segment_numbers().take(self.segments().used_segments() as usize).map(
+            |segment| {
+                let state = self.segments().state(segment);
+                let holds_items = matches!(state, State::Active | State::Sealed | State::Emptying);
+                let stream = self.segments().stream(segment);
+                let account = self.segments().account(segment);
+                let of_items = |number: usize| if holds_items { number } else { 0 };
+                SegmentReport {
+                    number: segment,
+                    state: state.name(),
+                    is_taken: self.segments().segment_owner(segment) != 0,
+                    is_small: holds_items && stream.pool == Pool::Small,
+                    ttl_class: stream.ttl_class,
+                    begun: holds_items
+                        .then(|| begun(self.segments().sequence(segment).load(Relaxed))),
+                    filled_bytes: of_items(self.segments().filled(segment)),
+                    items: if holds_items { account.items } else { 0 },
+                    live_bytes: of_items(account.bytes),
+                    is_suspect: self.segments().is_suspect(segment),
+                }
+            },
+        )
     }
 
     /// Checks a region in use, group by group under its lock, and returns the number of items seen.
@@ -65,11 +68,14 @@ impl Engine {
     /// # Errors
     /// The first broken invariant, in words, or that a stopped process holds a group.
     pub fn validate_in_use(&self, thread: &ThreadSlot) -> Result<u64, Broken> {
+        let op = &self.op(thread, self.now());
         let mut items = 0;
         let mut group = 0;
-        while group < self.groups() {
-            let locked =
-                self.lock_group(thread, group).map_err(|stuck| Broken::new(stuck.to_string()))?;
+        while group < self.index().groups() {
+            let locked = self
+                .index()
+                .lock_group(op, group)
+                .map_err(|stuck| Broken::new(stuck.to_string()))?;
             let mut reached = Reached::default();
             self.validate_items(group, locked.control().level(), &mut reached)?;
             items += reached.items();

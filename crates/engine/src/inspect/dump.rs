@@ -7,6 +7,7 @@ use larder_region::layout::{GROUP_BYTES, global};
 
 use crate::index::find::Found;
 use crate::index::group::slots_of;
+use crate::process::op::Op;
 use crate::process::wait::Wait;
 use crate::segment::header::begun;
 use crate::segment::stream::Pool;
@@ -57,9 +58,10 @@ impl Engine {
         now: Second,
         out: &mut Vec<Dumped>,
     ) -> bool {
-        self.flush_if_due(now);
-        let lives = |found: &Found| self.death(found, now).is_none();
-        self.dump_group_where(thread, cursor, prefix, now, out, lives)
+        let op = &self.op(thread, now);
+        self.segments().flush_if_due(now);
+        let lives = |found: &Found| self.index().death(found, now).is_none();
+        self.dump_group_where(op, cursor, prefix, out, lives)
     }
 
     /// As [`Engine::dump_group`], with the keys that loads have reserved: for callers that delete
@@ -72,34 +74,34 @@ impl Engine {
         now: Second,
         out: &mut Vec<Dumped>,
     ) -> bool {
-        self.flush_if_due(now);
-        self.dump_group_where(thread, cursor, prefix, now, out, |found| {
-            self.death(found, now).is_none() || self.reserved_until(found).is_some()
+        let op = &self.op(thread, now);
+        self.segments().flush_if_due(now);
+        self.dump_group_where(op, cursor, prefix, out, |found| {
+            self.index().death(found, now).is_none() || self.index().reserved_until(found).is_some()
         })
     }
 
     fn dump_group_where(
         &self,
-        thread: &ThreadSlot,
+        op: &Op<'_>,
         cursor: &mut Cursor,
         prefix: &[u8],
-        now: Second,
         out: &mut Vec<Dumped>,
         is_shown: impl Fn(&Found) -> bool,
     ) -> bool {
         let group = cursor.group;
         // Loaded at each step: the index may have grown. A split of a group that the walk has
         // passed is over by then or starts later, because the walk held the group's lock.
-        if group >= self.groups() {
+        if group >= self.index().groups() {
             return false;
         }
-        let locked = self.lock_group(thread, group);
-        let linked = self.linked(group).take_while(|_| locked.is_ok());
+        let locked = self.index().lock_group(op, group);
+        let linked = self.index().linked(group).take_while(|_| locked.is_ok());
         let shown = linked.filter(|found| is_shown(found)).filter(|found| {
             found.header.key_bytes() >= prefix.len()
-                && self.memory.equals(found.record_at + found.header.key_at(), prefix)
+                && self.region().memory().equals(found.record_at + found.header.key_at(), prefix)
         });
-        out.extend(shown.map(|found| self.dumped(&found, now)));
+        out.extend(shown.map(|found| self.dumped(&found, op.now)));
         drop(locked);
         cursor.group += 1;
         self.prefetch_groups_from(cursor.group);
@@ -108,30 +110,30 @@ impl Engine {
 
     /// Prefetches what the next steps of a walk will read.
     fn prefetch_groups_from(&self, group: u64) {
-        let groups = self.groups();
+        let groups = self.index().groups();
         if group < groups {
-            let slots = slots_of(self.group_at(group), 0).map(|at| self.slot(at));
-            slots.filter(|slot| !slot.is_empty()).for_each(|slot| self.prefetch_slot(slot));
+            let slots = slots_of(self.index().group_at(group), 0).map(|at| self.index().slot(at));
+            slots.filter(|slot| !slot.is_empty()).for_each(|slot| self.index().prefetch_slot(slot));
         }
         if group + 1 < groups {
-            let group_at = self.group_at(group + 1);
-            self.memory.prefetch(group_at);
-            self.memory.prefetch(group_at + GROUP_BYTES / 2);
+            let group_at = self.index().group_at(group + 1);
+            self.region().memory().prefetch(group_at);
+            self.region().memory().prefetch(group_at + GROUP_BYTES / 2);
         }
     }
 
     /// Returns an item's value and metadata without counting a read: a walk over all items says
     /// nothing about which are wanted.
     pub fn peek_value(&self, key: &[u8], now: Second) -> Option<(Vec<u8>, Meta)> {
-        self.flush_if_due(now);
-        let hash = self.hash(key);
+        self.segments().flush_if_due(now);
+        let hash = self.index().hash(key);
         let mut wait = Wait::default();
         loop {
-            let found = self.find(hash, key)?;
-            if self.death(&found, now).is_some() && self.is_still_there(&found) {
+            let found = self.index().find(hash, key)?;
+            if self.index().death(&found, now).is_some() && self.index().is_still_there(&found) {
                 return None;
             }
-            let mut meta = self.meta(&found, 0, now);
+            let mut meta = self.index().meta(&found, 0, now);
             if let Some(value) = self.value_of(&found)
                 && self.is_value_unchanged(&found, meta.cas)
             {
@@ -143,14 +145,17 @@ impl Engine {
     }
 
     fn dumped(&self, found: &Found, now: Second) -> Dumped {
-        Dumped { key: self.key(found), meta: self.meta(found, self.value_bytes(found), now) }
+        Dumped {
+            key: self.index().key(found),
+            meta: self.index().meta(found, self.index().value_bytes(found), now),
+        }
     }
 
     /// Passes live items to `visit` until it returns false, in no particular order. Items stored or
     /// moved meanwhile may be shown or not; one may be shown twice.
     pub fn dump(&self, now: Second, mut visit: impl FnMut(Dumped) -> bool) {
-        for group in 0..self.groups() {
-            for found in self.linked(group) {
+        for group in 0..self.index().groups() {
+            for found in self.index().linked(group) {
                 if let Some(dumped) = self.look_at(&found, now, |engine| engine.dumped(&found, now))
                     && !visit(dumped)
                 {
@@ -166,8 +171,8 @@ impl Engine {
     ///
     /// Cost: two cache misses a group and one an item; a group has about ten.
     pub fn sample(&self, groups_max: usize, now: Second, mut visit: impl FnMut(&Sampled)) -> f64 {
-        self.flush_if_due(now);
-        let groups = self.groups();
+        self.segments().flush_if_due(now);
+        let groups = self.index().groups();
         let shown = groups.min(groups_max.max(1) as u64);
         // In 128 bits, because both numbers may be large.
         let group_in = |turn| (u128::from(turn) * u128::from(groups) / u128::from(shown)) as u64;
@@ -180,7 +185,7 @@ impl Engine {
 
     /// Returns the number of groups of the index. It never decreases.
     pub fn group_count(&self) -> u64 {
-        self.groups()
+        self.index().groups()
     }
 
     /// Returns the approximate number of items: each storing thread may have a few dozen that are
@@ -189,7 +194,7 @@ impl Engine {
     /// Cost: one load.
     pub fn items_about(&self) -> u64 {
         // The sum of unreported changes may be negative.
-        self.memory.word(global::ITEMS).load(Relaxed).cast_signed().max(0).unsigned_abs()
+        self.region().word(global::ITEMS).load(Relaxed).cast_signed().max(0).unsigned_abs()
     }
 
     /// Passes the live items of some groups of the index to `visit`. A few consecutive groups are a
@@ -203,20 +208,20 @@ impl Engine {
         now: Second,
         mut visit: impl FnMut(&Sampled),
     ) {
-        self.flush_if_due(now);
-        for group in groups.start..groups.end.min(self.groups()) {
+        self.segments().flush_if_due(now);
+        for group in groups.start..groups.end.min(self.index().groups()) {
             self.prefetch_groups_from(group + 1);
             self.sample_group(group, now, &mut visit);
         }
     }
 
     fn sample_group(&self, group: u64, now: Second, visit: &mut impl FnMut(&Sampled)) {
-        for found in self.linked(group) {
+        for found in self.index().linked(group) {
             let sampled = |engine: &Self| Sampled {
                 key_bytes: found.header.key_bytes(),
-                meta: engine.meta(&found, engine.value_bytes(&found), now),
+                meta: engine.index().meta(&found, engine.index().value_bytes(&found), now),
                 placed: begun(found.sequence),
-                is_new: engine.stream(found.slot.segment()).pool == Pool::Small,
+                is_new: engine.segments().stream(found.slot.segment()).pool == Pool::Small,
                 is_read: found.slot.freq() > 0,
             };
             if let Some(sampled) = self.look_at(&found, now, sampled) {
@@ -228,15 +233,15 @@ impl Engine {
     /// Calls `look` for an item found without a lock. Returns `None` if the item is dead or changed
     /// meanwhile.
     fn look_at<T>(&self, found: &Found, now: Second, look: impl FnOnce(&Self) -> T) -> Option<T> {
-        if found.sequence == 0 || self.death(found, now).is_some() {
+        if found.sequence == 0 || self.index().death(found, now).is_some() {
             return None;
         }
-        let version = self.version(found);
+        let version = self.index().version(found);
         let seen = look(self);
         let unchanged = self.is_value_unchanged(found, version)
             && found.slot.is_of(found.sequence)
-            && self.slot(found.slot_at).is_same(found.slot)
-            && self.is_still_there(found);
+            && self.index().slot(found.slot_at).is_same(found.slot)
+            && self.index().is_still_there(found);
         unchanged.then_some(seen)
     }
 }
@@ -268,11 +273,11 @@ mod tests {
         let mover = engine.register().unwrap();
         let request = StoreRequest::new(b"k", StoreMode::Set);
         engine.store(&mover, &request, b"v", 10).unwrap();
-        let hash = engine.hash(b"k");
-        let found = engine.find(hash, b"k").unwrap();
+        let hash = engine.index().hash(b"k");
+        let found = engine.index().find(hash, b"k").unwrap();
         // As in the middle of a split: out of one place, and not in the other yet.
-        let locked = engine.lock(&mover, hash).unwrap();
-        engine.set_slot(found.slot_at, Slot::EMPTY);
+        let locked = engine.index().lock(&engine.op(&mover, 10), hash).unwrap();
+        engine.index().set_slot(found.slot_at, Slot::EMPTY);
         thread::scope(|scope| {
             let walk = scope.spawn(|| {
                 let walker = engine.register().unwrap();
@@ -281,7 +286,7 @@ mod tests {
                 shown
             });
             thread::sleep(Duration::from_millis(50));
-            engine.set_slot(found.slot_at, found.slot);
+            engine.index().set_slot(found.slot_at, found.slot);
             drop(locked);
             assert_eq!(walk.join().unwrap()[0].key, b"k");
         });

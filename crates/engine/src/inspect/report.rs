@@ -69,22 +69,22 @@ impl Engine {
     ///
     /// Cost: a load of every segment's account.
     pub fn items(&self) -> u64 {
-        self.total().items
+        self.segments().total().items
     }
 
     /// Measures all parts of the engine.
     pub fn report(&self) -> Report {
-        let groups = self.groups();
-        let overflow_groups =
-            u64::from(self.overflow_groups()).saturating_sub(self.free_overflow_groups());
-        let total = self.total();
+        let groups = self.index().groups();
+        let overflow_groups = u64::from(self.index().overflow_groups())
+            .saturating_sub(self.index().free_overflow_groups());
+        let total = self.segments().total();
         let mut report = Report {
             memory_bytes: self.memory_limit() as u64,
-            segment_bytes: self.layout.segment_bytes as u64,
-            segments: self.segments_max(),
-            segments_free: self.free_segments(),
-            segments_used: self.used_segments().min(self.segments_max()),
-            segments_pinned: self.pinned_segments(),
+            segment_bytes: self.region().segment_bytes() as u64,
+            segments: self.segments().segments_max(),
+            segments_free: self.segments().free_segments(),
+            segments_used: self.segments().used_segments().min(self.segments().segments_max()),
+            segments_pinned: self.peers().pinned_segments(),
             eviction_age_secs: self
                 .counter(Counter::EvictedAgeSecs)
                 .checked_div(self.counter(Counter::Evictions))
@@ -99,16 +99,18 @@ impl Engine {
             ..Report::default()
         };
         let mut oldest = u64::MAX;
-        for segment in self.segment_numbers().take(self.used_segments() as usize) {
-            let state = self.state(segment);
+        for segment in
+            self.segments().segment_numbers().take(self.segments().used_segments() as usize)
+        {
+            let state = self.segments().state(segment);
             report.segments_emptying += u64::from(state == State::Emptying);
             match state {
                 State::Index | State::Overflow => report.segments_index += 1,
                 State::Active | State::Sealed | State::Emptying => {
                     report.segments_items += 1;
-                    let is_small = self.stream(segment).pool == Pool::Small;
+                    let is_small = self.segments().stream(segment).pool == Pool::Small;
                     report.segments_small += u64::from(is_small);
-                    let sequence = self.sequence(segment).load(Relaxed);
+                    let sequence = self.segments().sequence(segment).load(Relaxed);
                     if sequence < oldest {
                         oldest = sequence;
                         report.oldest = begun(sequence);
@@ -125,17 +127,17 @@ impl Engine {
     /// index.
     pub fn sizes(&self) -> BTreeMap<u64, u64> {
         let mut sizes = BTreeMap::new();
-        for group in 0..self.groups() {
-            for found in self.linked(group) {
+        for group in 0..self.index().groups() {
+            for found in self.index().linked(group) {
                 let pieces: usize = match found.header.is_large() {
                     true => {
-                        self.memory.word(found.record_at + found.header.value_at()).load(Relaxed)
+                        self.region().word(found.record_at + found.header.value_at()).load(Relaxed)
                             as usize
                     }
                     false => 0,
                 };
                 let bytes = (found.header.record_bytes() + pieces) as u64;
-                if self.is_still_there(&found) {
+                if self.index().is_still_there(&found) {
                     *sizes.entry(bytes.next_multiple_of(32)).or_default() += 1;
                 }
             }

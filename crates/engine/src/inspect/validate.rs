@@ -53,17 +53,18 @@ impl Engine {
     /// The first broken invariant, in words.
     pub fn validate(&self) -> Result<(), Broken> {
         let mut reached = Reached::default();
-        let groups = self.groups();
+        let groups = self.index().groups();
         let mut overflow_groups = 0;
         for group in 0..groups {
             self.validate_group(group, groups)?;
-            overflow_groups += self.chain(self.group_at(group)).count() as u64 - 1;
-            let level = Control(self.memory.word(self.group_at(group)).load(Acquire)).level();
+            overflow_groups += self.index().chain(self.index().group_at(group)).count() as u64 - 1;
+            let level =
+                Control(self.region().word(self.index().group_at(group)).load(Acquire)).level();
             self.validate_items(group, level, &mut reached)?;
         }
         self.validate_segments(&reached)?;
-        let all = u64::from(self.overflow_groups());
-        let free = self.free_overflow_groups();
+        let all = u64::from(self.index().overflow_groups());
+        let free = self.index().free_overflow_groups();
         ensure!(
             overflow_groups + free == all,
             "{overflow_groups} overflow groups in chains and {free} free ones are not {all}"
@@ -72,7 +73,7 @@ impl Engine {
     }
 
     fn validate_group(&self, group: u64, groups: u64) -> Result<(), Broken> {
-        let control = Control(self.memory.word(self.group_at(group)).load(Acquire));
+        let control = Control(self.region().word(self.index().group_at(group)).load(Acquire));
         let (level, half) = (groups.ilog2(), 1 << groups.ilog2());
         let is_split = group >= half || group < groups - half;
         let expected = if is_split { level + 1 } else { level };
@@ -93,9 +94,9 @@ impl Engine {
         reached: &mut Reached,
     ) -> Result<(), Broken> {
         let mut keys = HashSet::new();
-        for found in self.linked(group) {
+        for found in self.index().linked(group) {
             self.validate_item(group, level, &found, reached)?;
-            let key = self.key(&found);
+            let key = self.index().key(&found);
             ensure!(keys.insert(key.clone()), "group {group} names key {key:?} twice");
         }
         Ok(())
@@ -110,20 +111,20 @@ impl Engine {
     ) -> Result<(), Broken> {
         let slot = found.slot;
         self.validate_record(slot, found.header, found.sequence, reached)?;
-        let hash = self.hash(&self.key(found));
-        ensure!(slot.tag() == self.tag_of(hash), "{slot:?} has another tag than its key");
+        let hash = self.index().hash(&self.index().key(found));
+        ensure!(slot.tag() == self.index().tag_of(hash), "{slot:?} has another tag than its key");
         ensure!(hash & ((1 << level) - 1) == group, "{slot:?} is in group {group}, not in its own");
         if found.header.is_large() {
             let mut value_bytes = 0;
-            for at in self.table(found) {
-                let piece = self.named_by(at, self.slot(at));
+            for at in self.index().table(found) {
+                let piece = self.index().named_by(at, self.index().slot(at));
                 ensure!(piece.header.is_piece(), "{:?} of {slot:?} is no piece", piece.slot);
-                let named = self.memory.word(piece.record_at + 8).load(Relaxed);
+                let named = self.region().word(piece.record_at + 8).load(Relaxed);
                 ensure!(named == hash, "{:?} belongs to another item than {slot:?}", piece.slot);
                 self.validate_record(piece.slot, piece.header, piece.sequence, reached)?;
                 value_bytes += piece.header.value_bytes() as u64;
             }
-            let told = self.memory.word(found.record_at + found.header.value_at()).load(Relaxed);
+            let told = self.region().word(found.record_at + found.header.value_at()).load(Relaxed);
             ensure!(told == value_bytes, "{slot:?} says {told} bytes, has {value_bytes}");
         }
         Ok(())
@@ -137,15 +138,18 @@ impl Engine {
         reached: &mut Reached,
     ) -> Result<(), Broken> {
         let segment = slot.segment();
-        ensure!(self.segment_numbers().contains(&segment), "{slot:?} names no segment");
-        let state = self.state(segment);
+        ensure!(self.segments().segment_numbers().contains(&segment), "{slot:?} names no segment");
+        let state = self.segments().state(segment);
         ensure!(
             matches!(state, State::Active | State::Sealed | State::Emptying),
             "{slot:?} names a segment in state {state:?}"
         );
         ensure!(sequence != 0 && slot.is_of(sequence), "{slot:?} names sequence {sequence}");
         let end = slot.offset() + header.record_bytes();
-        ensure!(end <= self.filled(segment), "{slot:?} ends at {end}, beyond what is filled");
+        ensure!(
+            end <= self.segments().filled(segment),
+            "{slot:?} ends at {end}, beyond what is filled"
+        );
         ensure!(reached.locations.insert(slot.location()), "{slot:?} is named twice");
         reached.accounts.entry(segment).or_default().add(Account::of(header));
         Ok(())
@@ -153,27 +157,28 @@ impl Engine {
 
     fn validate_segments(&self, reached: &Reached) -> Result<(), Broken> {
         let mut free = 0;
-        for segment in self.segment_numbers() {
-            let state = self.state(segment);
+        for segment in self.segments().segment_numbers() {
+            let state = self.segments().state(segment);
             free += u64::from(state == State::Free);
             ensure!(
                 !matches!(state, State::Reserved | State::Emptying),
                 "segment {segment} is left in state {state:?}"
             );
-            let owner = self.segment_owner(segment);
+            let owner = self.segments().segment_owner(segment);
             ensure!(owner == 0, "segment {segment} is taken by thread slot {owner}");
             if matches!(state, State::Active | State::Sealed) {
-                let counted = self.account(segment);
+                let counted = self.segments().account(segment);
                 let account = reached.accounts.get(&segment).copied().unwrap_or_default();
-                let is_right = match self.is_suspect(segment) {
+                let is_right = match self.segments().is_suspect(segment) {
                     true => counted.items >= account.items && counted.bytes >= account.bytes,
                     false => counted == account,
                 };
                 ensure!(is_right, "segment {segment} counts {counted:?}, {account:?} are reached");
-                self.records(segment).for_each(drop);
+                self.reclaimer().records(segment).for_each(drop);
             }
         }
-        let (all, in_use) = (self.layout.segments as u64, self.segments_in_use());
+        let (all, in_use) =
+            (self.region().layout().segments as u64, self.segments().segments_in_use());
         ensure!(free + in_use == all, "{free} segments of {all} are free, {in_use} count as used");
         Ok(())
     }

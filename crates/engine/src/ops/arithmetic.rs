@@ -70,24 +70,25 @@ impl Engine {
         counting: &ArithmeticRequest<'_>,
         now: Second,
     ) -> Result<Arithmetic, StoreError> {
-        self.flush_if_due(now);
-        if let UpdatedValue::Done(done) = self.count_in_place(thread, counting, now)? {
+        let op = &self.op(thread, now);
+        self.segments().flush_if_due(now);
+        if let UpdatedValue::Done(done) = self.count_in_place(op, counting)? {
             return Ok(done);
         }
         let key = counting.key;
-        self.rework(thread, key, now, |engine, found| {
+        self.rework(op, key, |engine, found| {
             let Some(found) = found else {
                 return Some(Ok(Arithmetic::NotFound));
             };
-            let version = engine.version(found);
+            let version = engine.index().version(found);
             if counting.cas.is_some_and(|cas| version != cas) {
                 return engine.is_settled(found, version).then_some(Ok(Arithmetic::Exists));
             }
             if found.header.is_large() {
-                return engine.is_still_there(found).then_some(Ok(Arithmetic::NonNumeric));
+                return engine.index().is_still_there(found).then_some(Ok(Arithmetic::NonNumeric));
             }
             let old = engine.value_of(found)?;
-            let before = engine.meta(found, old.len(), now);
+            let before = engine.index().meta(found, old.len(), now);
             let Ok(number) = Number::parse(&old) else {
                 return Some(Ok(Arithmetic::NonNumeric));
             };
@@ -102,11 +103,9 @@ impl Engine {
                 keeps_identity: text.len() == old.len(),
             };
             let stored = match Form::number(text.len()) {
-                Some(form) => {
-                    engine.replace(thread, key, &over, &moved.0.to_le_bytes(), form, now)?
-                }
+                Some(form) => engine.replace(op, key, &over, &moved.0.to_le_bytes(), form)?,
                 // A long run of spaces follows the digits: such a value stays a text.
-                None => engine.replace(thread, key, &over, &text, Form::Plain, now)?,
+                None => engine.replace(op, key, &over, &text, Form::Plain)?,
             };
             Some(stored.map(|stored| match stored {
                 Stored::Stored { cas, .. } => Arithmetic::Number {

@@ -8,27 +8,27 @@
 //! lengths of pieces therefore decrease towards that end as in a binary counter: a value made of n
 //! parts is written log n times, not n times, and has few more pieces than it needs.
 
-use larder_item::{Second, StoreMode};
+use larder_item::StoreMode;
 
 use crate::index::find::Found;
 use crate::index::unlink::Carried;
 use crate::ops::large::{LargeValue, table_of};
 use crate::ops::publish::{Condition, Publication, Replace, Unpublished};
+use crate::process::op::Op;
 use crate::segment::record::Header;
 use crate::segment::slot::Slot;
-use crate::{Engine, StoreError, StoreRequest, Stored, ThreadSlot, Upload};
+use crate::{Engine, StoreError, StoreRequest, Stored, Upload};
 
 impl Engine {
     /// Extends a found large value. Returns `None` if it changed meanwhile.
     pub(crate) fn extend_large(
         &self,
-        thread: &ThreadSlot,
+        op: &Op<'_>,
         request: &StoreRequest<'_>,
         found: &Found,
         part: &[u8],
-        now: Second,
     ) -> Option<Result<Stored, StoreError>> {
-        let version = self.version(found);
+        let version = self.index().version(found);
         let old = self.open_large(found)?;
         let value_bytes = old.value_bytes() + part.len();
         if !self.accepts(request.key.len(), value_bytes) {
@@ -42,7 +42,7 @@ impl Engine {
             Ok(upload) => upload,
             Err(error) => return Some(Err(error)),
         };
-        let written = self.take_in(thread, &mut upload, &joined, now);
+        let written = self.take_in(op, &mut upload, &joined);
         let over = Condition::Replace(Replace {
             found,
             origin: version,
@@ -52,10 +52,10 @@ impl Engine {
         });
         let extended = written.and_then(|()| {
             let kept = Kept { old: &old, merged_count, value_bytes, appends };
-            self.publish_extended(thread, &kept_request, &upload, &kept, &over, now)
+            self.publish_extended(op, &kept_request, &upload, &kept, &over)
         });
         if !matches!(extended, Ok(Stored::Stored { .. })) {
-            self.abort_upload(thread, upload);
+            self.abort_upload(op.thread, upload);
         }
         match extended {
             Err(Unpublished::Changed | Unpublished::PieceLost) => None,
@@ -74,8 +74,8 @@ impl Engine {
                 false => merged_count,
             };
             let slot = old.pieces[next].slot;
-            let at = self.layout.segment_at(slot.segment()) + slot.offset();
-            let bytes = Header::load(&self.memory, at).value_bytes();
+            let at = self.segments().record_at(slot);
+            let bytes = Header::load(self.region().memory(), at).value_bytes();
             if bytes > joined.len() || bytes + joined.len() > self.piece_bytes_max() {
                 break;
             }
@@ -96,12 +96,11 @@ impl Engine {
     /// Publishes a record that names the kept pieces and the new ones.
     pub(crate) fn publish_extended(
         &self,
-        thread: &ThreadSlot,
+        op: &Op<'_>,
         request: &StoreRequest<'_>,
         upload: &Upload,
         kept: &Kept<'_>,
         over: &Condition<'_>,
-        now: Second,
     ) -> Result<Stored, Unpublished> {
         let count = kept.old.pieces.len() - kept.merged_count;
         // The slots of the kept pieces are copied from the old table under the lock.
@@ -119,7 +118,7 @@ impl Engine {
         let draft = self.draft_of_table(request, upload.hash, &table, over)?;
         let pieces = &upload.pieces;
         let publication = Publication { draft: &draft, pieces, carried: Some(carried) };
-        self.write_and_publish(thread, &publication, upload.stream, over, now)
+        self.write_and_publish(op, &publication, upload.stream, over)
     }
 }
 

@@ -21,6 +21,7 @@ use larder_stats::Counter;
 
 use crate::index::find::Found;
 use crate::ops::publish::{Condition, Publication, Unpublished};
+use crate::process::op::Op;
 use crate::process::wait::Wait;
 use crate::segment::header::{Account, State};
 use crate::segment::record::{Draft, Form, Header, PIECE_HEAD_BYTES};
@@ -92,29 +93,30 @@ pub(crate) fn table_of(value_bytes: usize, pieces: impl Iterator<Item = Slot>) -
 impl Engine {
     /// Returns the length of the longest part of a value in a piece.
     pub(crate) fn piece_bytes_max(&self) -> usize {
-        self.layout.segment_bytes / 8 - PIECE_HEAD_BYTES
+        self.region().segment_bytes() / 8 - PIECE_HEAD_BYTES
     }
 
     /// Opens a large value by reading its table. Returns `None` if it changed meanwhile.
     pub(crate) fn open_large(&self, found: &Found) -> Option<LargeValue> {
-        let table = self.table(found);
+        let table = self.index().table(found);
         let pieces: Option<Vec<Piece>> = table
             .clone()
             .map(|at| {
-                let slot = self.slot(at);
-                let sequence = self.sequence(slot.segment()).load(Acquire);
+                let slot = self.index().slot(at);
+                let sequence = self.segments().sequence(slot.segment()).load(Acquire);
                 (sequence != 0 && slot.is_of(sequence)).then_some(Piece { slot, sequence })
             })
             .collect();
         let pieces = pieces?;
-        let value_bytes = self.memory.word(found.record_at + found.header.value_at()).load(Relaxed);
+        let value_bytes =
+            self.region().word(found.record_at + found.header.value_at()).load(Relaxed);
         fence(Acquire);
         // As with the slot of a small item: a slot that the table still names was there since the
         // sequences were loaded, if they are unchanged after the pieces were read.
-        let unchanged = self.slot(found.slot_at).is_same(found.slot)
-            && table.zip(&pieces).all(|(at, piece)| self.slot(at) == piece.slot);
+        let unchanged = self.index().slot(found.slot_at).is_same(found.slot)
+            && table.zip(&pieces).all(|(at, piece)| self.index().slot(at) == piece.slot);
         let value_bytes = value_bytes as usize;
-        (unchanged && self.is_still_there(found)).then_some(LargeValue {
+        (unchanged && self.index().is_still_there(found)).then_some(LargeValue {
             value_bytes,
             pieces,
             next: 0,
@@ -147,14 +149,14 @@ impl Engine {
             return Ok(false);
         };
         let start = out.filled();
-        let record_at = self.layout.segment_at(piece.slot.segment()) + piece.slot.offset();
-        let header = Header::load(&self.memory, record_at);
+        let record_at = self.segments().record_at(piece.slot);
+        let header = Header::load(self.region().memory(), record_at);
         let bytes = header.value_bytes().min(self.piece_bytes_max());
         let rest = bytes.saturating_sub(large.read_bytes);
         let part = rest.min(bytes_max);
-        self.memory.read(record_at + PIECE_HEAD_BYTES + large.read_bytes, part, out);
+        self.region().memory().read(record_at + PIECE_HEAD_BYTES + large.read_bytes, part, out);
         fence(Acquire);
-        if self.sequence(piece.slot.segment()).load(Relaxed) != piece.sequence {
+        if self.segments().sequence(piece.slot.segment()).load(Relaxed) != piece.sequence {
             out.truncate(start);
             return Err(Evicted);
         }
@@ -175,7 +177,7 @@ impl Engine {
         if !self.accepts(key.len(), value_bytes) {
             return Err(StoreError::TooLarge);
         }
-        let hash = self.hash(key);
+        let hash = self.index().hash(key);
         Ok(Upload {
             hash,
             stream: self.stream_for(hash, Deadline::NEVER, self.now()),
@@ -202,23 +204,23 @@ impl Engine {
         bytes: &[u8],
         now: Second,
     ) -> Result<(), StoreError> {
-        self.flush_if_due(now);
-        Ok(self.take_in(thread, upload, bytes, now)?)
+        let op = &self.op(thread, now);
+        self.segments().flush_if_due(now);
+        Ok(self.take_in(op, upload, bytes)?)
     }
 
     /// As [`Self::push`]; the error distinguishes a lost piece.
     pub(crate) fn take_in(
         &self,
-        thread: &ThreadSlot,
+        op: &Op<'_>,
         upload: &mut Upload,
         mut bytes: &[u8],
-        now: Second,
     ) -> Result<(), Unpublished> {
         if bytes.len() > upload.value_bytes - upload.arrived_bytes {
             return Err(StoreError::TooLarge.into());
         }
         while !bytes.is_empty() {
-            let (piece, gap) = self.gap(thread, upload, now)?;
+            let (piece, gap) = self.gap(op, upload)?;
             let (part, rest) = bytes.split_at(bytes.len().min(gap.len()));
             self.write_part(&piece, gap.start, part)?;
             upload.note_arrived(&gap, part.len());
@@ -230,39 +232,33 @@ impl Engine {
     /// Returns the current piece, or the next one, and its unwritten room.
     pub(crate) fn gap(
         &self,
-        thread: &ThreadSlot,
+        op: &Op<'_>,
         upload: &mut Upload,
-        now: Second,
     ) -> Result<(Piece, Range<usize>), StoreError> {
         let piece = match upload.pieces.last() {
             Some(piece) if !upload.gap.is_empty() => *piece,
-            _ => self.begin_piece(thread, upload, now)?,
+            _ => self.begin_piece(op, upload)?,
         };
         Ok((piece, upload.gap.clone()))
     }
 
     /// Reserves room for the next piece: for the rest of the value, the maximal length of a piece,
     /// or the rest of the segment, whichever is shortest. From now on, walks see a complete record.
-    fn begin_piece(
-        &self,
-        thread: &ThreadSlot,
-        upload: &mut Upload,
-        now: Second,
-    ) -> Result<Piece, StoreError> {
+    fn begin_piece(&self, op: &Op<'_>, upload: &mut Upload) -> Result<Piece, StoreError> {
         let wanted_bytes = (upload.value_bytes - upload.arrived_bytes).min(self.piece_bytes_max());
         let whole = (PIECE_HEAD_BYTES + wanted_bytes).next_multiple_of(8);
         let bytes_min = whole.min(PIECE_BYTES_MIN);
-        let room = self.reserve(thread, upload.stream, whole, bytes_min, now)?;
+        let room = self.segments().reserve(op, upload.stream, whole, bytes_min)?;
         let piece_bytes = wanted_bytes.min(room.bytes - PIECE_HEAD_BYTES);
         let header = Header::piece(piece_bytes);
-        self.memory.word(room.at()).store(header.word(), Relaxed);
-        self.memory.word(room.at() + 8).store(upload.hash, Relaxed);
+        self.region().word(room.at()).store(header.word(), Relaxed);
+        self.region().word(room.at() + 8).store(upload.hash, Relaxed);
         room.fill(header.record_bytes());
         // The item's deadline is not known yet.
-        self.note_deadline(room.segment, Deadline::NEVER);
-        self.note_arriving(room.segment);
-        self.charge(room.segment, Account::of(header));
-        self.bump(thread, Counter::BytesWritten, header.record_bytes() as u64);
+        self.segments().note_deadline(room.segment, Deadline::NEVER);
+        self.peers().note_arriving(room.segment);
+        self.segments().charge(room.segment, Account::of(header));
+        self.bump(op.thread, Counter::BytesWritten, header.record_bytes() as u64);
         let piece = Piece { slot: room.slot(), sequence: room.sequence };
         let piece_at = room.at() + PIECE_HEAD_BYTES;
         upload.pieces.push(piece);
@@ -273,14 +269,14 @@ impl Engine {
     /// Writes a part of an arriving piece, unless the piece is lost. A flushed piece counts as
     /// written: the store happened before the flush.
     fn write_part(&self, piece: &Piece, at: usize, part: &[u8]) -> Result<(), Unpublished> {
-        while !self.pin(piece.slot.segment(), piece.sequence) {
+        while !self.segments().pin(piece.slot.segment(), piece.sequence) {
             if !self.outlasts(piece) {
-                let is_flushed = self.is_flushed(piece.sequence);
+                let is_flushed = self.segments().is_flushed(piece.sequence);
                 return if is_flushed { Ok(()) } else { Err(Unpublished::PieceLost) };
             }
         }
-        self.memory.write(at, part);
-        self.unpin(piece.slot.segment());
+        self.region().memory().write(at, part);
+        self.peers().unpin(piece.slot.segment());
         Ok(())
     }
 
@@ -296,15 +292,16 @@ impl Engine {
         request: &StoreRequest<'_>,
         now: Second,
     ) -> Result<Stored, StoreError> {
-        self.flush_if_due(now);
+        let op = &self.op(thread, now);
+        self.segments().flush_if_due(now);
         let extends = matches!(request.mode, StoreMode::Append | StoreMode::Prepend);
         if extends && self.is_long_part(upload.value_bytes) {
-            let stored = self.extend_with(thread, upload, request, now);
-            self.grow_if_due(thread, now);
+            let stored = self.extend_with(op, upload, request);
+            self.index().grow_if_due(op);
             return Ok(stored?);
         }
         if extends || upload.value_bytes <= self.inline_bytes_max() {
-            return match self.take_back(thread, upload) {
+            return match self.take_back(op, upload) {
                 Some(part) => self.store(thread, request, &part, now),
                 // A flush hides both the upload and the item to extend.
                 None if extends && self.peek(request.key, now).is_none() => Ok(Stored::NotStored),
@@ -313,7 +310,7 @@ impl Engine {
         }
         let condition = Condition::Requested(request);
         let stored = loop {
-            let stored = self.finish(thread, &upload, request, &condition, now);
+            let stored = self.finish(op, &upload, request, &condition);
             let is_lost = stored == Err(Unpublished::PieceLost);
             if !is_lost || !upload.pieces.iter().all(|piece| self.outlasts(piece)) {
                 break stored;
@@ -322,7 +319,7 @@ impl Engine {
         if !matches!(stored, Ok(Stored::Stored { .. })) {
             self.abort_upload(thread, upload);
         }
-        self.grow_if_due(thread, now);
+        self.index().grow_if_due(op);
         if stored.is_err_and(|error| !matches!(error, Unpublished::Refused(StoreError::Stuck(_)))) {
             self.give_up(thread, request, now);
         }
@@ -331,28 +328,27 @@ impl Engine {
 
     /// Returns the bytes of an upload that becomes a part of another value or is short enough for
     /// one record. Returns `None` if pieces were evicted.
-    fn take_back(&self, thread: &ThreadSlot, upload: Upload) -> Option<Vec<u8>> {
+    fn take_back(&self, op: &Op<'_>, upload: Upload) -> Option<Vec<u8>> {
         let mut value = Vec::new();
         let read = |piece: &Piece| self.read_piece(&mut LargeValue::of_piece(*piece), &mut value);
         let is_whole = upload.pieces.iter().map(read).all(|read| read.is_ok());
-        self.give_back(thread, &upload);
+        self.give_back(op, &upload);
         is_whole.then_some(value)
     }
 
     /// Writes and publishes the record of a complete upload.
     pub(crate) fn finish(
         &self,
-        thread: &ThreadSlot,
+        op: &Op<'_>,
         upload: &Upload,
         request: &StoreRequest<'_>,
         condition: &Condition<'_>,
-        now: Second,
     ) -> Result<Stored, Unpublished> {
         debug_assert!(upload.is_complete(), "a part of the value is missing");
         let table = table_of(upload.value_bytes, upload.pieces.iter().map(|piece| piece.slot));
         let draft = self.draft_of_table(request, upload.hash, &table, condition)?;
         let publication = Publication { draft: &draft, pieces: &upload.pieces, carried: None };
-        self.write_and_publish(thread, &publication, upload.stream, condition, now)
+        self.write_and_publish(op, &publication, upload.stream, condition)
     }
 
     /// Returns the record of a large value, unless it names more pieces than a segment can hold.
@@ -368,32 +364,33 @@ impl Engine {
             hash,
             flags: request.flags,
             deadline: condition.deadline_field(request),
-            versioned: self.keeps_versions,
+            versioned: self.segments().keeps_versions(),
             value: table,
             form: Form::Table,
         };
-        let segment_bytes = self.layout.segment_bytes;
+        let segment_bytes = self.region().segment_bytes();
         let fits = table.len() < segment_bytes && draft.header().record_bytes() <= segment_bytes;
         fits.then_some(draft).ok_or(StoreError::TooLarge)
     }
 
     /// Frees the pieces that an upload has written.
     pub fn abort_upload(&self, thread: &ThreadSlot, upload: Upload) {
+        let op = &self.op(thread, self.now());
         self.bump(thread, Counter::UploadsAborted, 1);
-        self.give_back(thread, &upload);
+        self.give_back(op, &upload);
     }
 
-    pub(crate) fn give_back(&self, thread: &ThreadSlot, upload: &Upload) {
-        let times_stuck = self.times_stuck();
+    pub(crate) fn give_back(&self, op: &Op<'_>, upload: &Upload) {
+        let times_stuck = self.peers().times_stuck();
         for piece in &upload.pieces {
             while self.outlasts(piece) {
-                if self.times_stuck() != times_stuck {
+                if self.peers().times_stuck() != times_stuck {
                     self.leave_behind(piece);
                     break;
                 }
                 // The lock of the item's group excludes other changes of the piece's account.
-                if let Ok(_locked) = self.lock(thread, upload.hash)
-                    && self.give_back_piece(thread, piece)
+                if let Ok(_locked) = self.index().lock(op, upload.hash)
+                    && self.give_back_piece(op.thread, piece)
                 {
                     break;
                 }
@@ -405,10 +402,10 @@ impl Engine {
     fn leave_behind(&self, piece: &Piece) {
         let segment = piece.slot.segment();
         // While the segment is pinned, its use cannot end, after which no piece would be arriving.
-        if self.pin(segment, piece.sequence) {
-            self.note_arrived(segment);
-            self.suspect(segment);
-            self.unpin(segment);
+        if self.segments().pin(segment, piece.sequence) {
+            self.peers().note_arrived(segment);
+            self.segments().suspect(segment);
+            self.peers().unpin(segment);
         }
     }
 
@@ -417,13 +414,13 @@ impl Engine {
     pub(crate) fn give_back_piece(&self, thread: &ThreadSlot, piece: &Piece) -> bool {
         let is_kept = self.is_kept(piece);
         if is_kept {
-            let record_at = self.layout.segment_at(piece.slot.segment()) + piece.slot.offset();
-            let account = Account::of(Header::load(&self.memory, record_at));
-            self.intend_to_replace(thread, piece.slot);
+            let record_at = self.segments().record_at(piece.slot);
+            let account = Account::of(Header::load(self.region().memory(), record_at));
+            self.peers().intend_to_replace(thread, piece.slot.0);
             // As soon as the account shows no live bytes, the segment may start another use, in
             // which nothing arrives.
-            self.note_arrived(piece.slot.segment());
-            self.discharge(piece.slot.segment(), account);
+            self.peers().note_arrived(piece.slot.segment());
+            self.segments().discharge(piece.slot.segment(), account);
         }
         is_kept
     }
@@ -434,8 +431,8 @@ impl Engine {
     pub(crate) fn outlasts(&self, piece: &Piece) -> bool {
         let segment = piece.slot.segment();
         let mut wait = Wait::default();
-        while self.sequence(segment).load(Acquire) == piece.sequence {
-            if self.state(segment) != State::Emptying {
+        while self.segments().sequence(segment).load(Acquire) == piece.sequence {
+            if self.segments().state(segment) != State::Emptying {
                 return true;
             }
             if self.wait_for_peers(&mut wait).is_err() {
@@ -450,8 +447,8 @@ impl Engine {
     pub(crate) fn is_kept(&self, piece: &Piece) -> bool {
         let segment = piece.slot.segment();
         // The state first: loaded after the sequence, it could be that of the segment's next use.
-        self.state(segment) != State::Emptying
-            && self.sequence(segment).load(Acquire) == piece.sequence
+        self.segments().state(segment) != State::Emptying
+            && self.segments().sequence(segment).load(Acquire) == piece.sequence
     }
 }
 

@@ -10,12 +10,12 @@ impl Engine {
     /// call counts. The listener runs under the lock of a group: it must not block and must not use
     /// the cache.
     pub fn set_removal_listener(&self, listener: Box<dyn Fn(Removed) + Send + Sync>) {
-        let _ = self.removals.listener.set(listener);
+        let _ = self.index().removals().listener.set(listener);
     }
 
     /// Returns the switch for the reports of removals.
     pub fn removals_wanted(&self) -> &Arc<AtomicBool> {
-        &self.removals.is_wanted
+        &self.index().removals().is_wanted
     }
 
     /// Passes each item that is evicted, or found expired or flushed, to `hook`, as long as the
@@ -25,6 +25,6 @@ impl Engine {
     /// must be short, and must not block, panic or use the cache, which would deadlock. The item is
     /// gone when the hook returns.
     pub fn set_departure_hook(&self, hook: Box<dyn Fn(&Leaving<'_>) + Send + Sync>) {
-        let _ = self.removals.hook.set(hook);
+        let _ = self.index().removals().hook.set(hook);
     }
 }

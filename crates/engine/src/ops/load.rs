@@ -16,6 +16,7 @@ use larder_item::{Deadline, Second, StoreMode, check_key};
 
 use crate::index::find::Found;
 use crate::ops::publish::{Condition, Publication, Unpublished};
+use crate::process::op::Op;
 use crate::segment::record::{Draft, Form};
 use crate::{Engine, StoreError, StoreRequest, Stored, Stuck, ThreadSlot};
 
@@ -75,12 +76,13 @@ impl Engine {
         reserved_until: Option<Deadline>,
         now: Second,
     ) -> Result<Basis, StoreError> {
+        let op = &self.op(thread, now);
         check_key(key)?;
-        self.flush_if_due(now);
+        self.segments().flush_if_due(now);
         for _ in 0..RESERVATIONS_MAX {
-            let hash = self.hash(key);
-            let locked = self.lock(thread, hash)?;
-            let found = self.find_locked(&locked, hash, key);
+            let hash = self.index().hash(key);
+            let locked = self.index().lock(op, hash)?;
+            let found = self.index().find_locked(&locked, hash, key);
             if let Some(found) = found.filter(|found| self.is_basis(found, now)) {
                 return Ok(self.basis_of(&found));
             }
@@ -88,7 +90,7 @@ impl Engine {
             let Some(until) = reserved_until else {
                 return Ok(Basis::ABSENT);
             };
-            self.reserve_key(thread, key, hash, until, now)?;
+            self.reserve_key(op, key, hash, until)?;
         }
         Ok(Basis::OVERTAKEN)
     }
@@ -110,12 +112,13 @@ impl Engine {
         value: &[u8],
         now: Second,
     ) -> Result<Stored, StoreError> {
+        let op = &self.op(thread, now);
         check_key(request.key)?;
-        self.flush_if_due(now);
+        self.segments().flush_if_due(now);
         let request = StoreRequest { mode: StoreMode::Set, cas: None, ..*request };
         let condition = Condition::Loaded(basis);
-        let stored = self.place(thread, &request, value, &condition, now);
-        self.grow_if_due(thread, now);
+        let stored = self.place(op, &request, value, &condition);
+        self.index().grow_if_due(op);
         if !matches!(stored, Ok(Stored::Stored { .. })) {
             self.cancel_load(thread, request.key, basis)?;
         }
@@ -127,14 +130,15 @@ impl Engine {
     /// # Errors
     /// [`Stuck`].
     pub fn cancel_load(&self, thread: &ThreadSlot, key: &[u8], basis: Basis) -> Result<(), Stuck> {
-        let hash = self.hash(key);
-        let locked = self.lock(thread, hash)?;
-        let found = self.find_locked(&locked, hash, key);
+        let op = &self.op(thread, self.now());
+        let hash = self.index().hash(key);
+        let locked = self.index().lock(op, hash)?;
+        let found = self.index().find_locked(&locked, hash, key);
         if let Some(found) = found
-            && self.reserved_until(&found).is_some()
+            && self.index().reserved_until(&found).is_some()
             && self.basis_of(&found) == basis
         {
-            self.unlink(thread, &found);
+            self.index().unlink(thread, &found);
         }
         Ok(())
     }
@@ -142,53 +146,57 @@ impl Engine {
     /// True if a found record can be the basis of a load: an item that is alive, or a reservation
     /// that no flush has ended.
     fn is_basis(&self, found: &Found, now: Second) -> bool {
-        self.death(found, now).is_none()
-            || !self.is_flushed(found.sequence) && self.reserved_until(found).is_some()
+        self.index().death(found, now).is_none()
+            || !self.segments().is_flushed(found.sequence)
+                && self.index().reserved_until(found).is_some()
     }
 
     /// True if a record of a locked group is still the basis of a load. It may be expired.
     pub(crate) fn is_based_on(&self, found: &Found, basis: Basis) -> bool {
         let now = self.basis_of(found);
-        let is_same = match self.keeps_versions {
+        let is_same = match self.segments().keeps_versions() {
             // A moved record keeps its version.
             true => now.origin == basis.origin && basis.location != 0,
             false => now == basis,
         };
-        is_same && !self.is_flushed(found.sequence)
+        is_same && !self.segments().is_flushed(found.sequence)
     }
 
     fn basis_of(&self, found: &Found) -> Basis {
-        let is_counted = !self.keeps_versions && found.header.is_number();
+        let is_counted = !self.segments().keeps_versions() && found.header.is_number();
         Basis {
             location: found.slot.location(),
             sequence: found.sequence,
             form: found.header.without_reads(),
-            origin: if is_counted { self.number(found).0 } else { self.version(found) },
+            origin: if is_counted {
+                self.index().number(found).0
+            } else {
+                self.index().version(found)
+            },
         }
     }
 
     /// Stores a reservation if the key has neither item nor reservation.
     fn reserve_key(
         &self,
-        thread: &ThreadSlot,
+        op: &Op<'_>,
         key: &[u8],
         hash: u64,
         until: Deadline,
-        now: Second,
     ) -> Result<(), StoreError> {
         let draft = Draft {
             key,
             hash,
             flags: until.0.max(1),
             deadline: Some(Deadline::PAST),
-            versioned: self.keeps_versions,
+            versioned: self.segments().keeps_versions(),
             value: &[],
             form: Form::Plain,
         };
         let publication = Publication { draft: &draft, pieces: &[], carried: None };
-        let stream = self.stream_for(hash, until, now);
+        let stream = self.stream_for(hash, until, op.now);
         let condition = Condition::Reserve(until);
-        self.write_and_publish(thread, &publication, stream, &condition, now)
+        self.write_and_publish(op, &publication, stream, &condition)
             .map(drop)
             .map_err(|error: Unpublished| error.into())
     }

@@ -1,14 +1,15 @@
 //! Appending and prepending long parts: they are written in place as pieces, and the item gets a
 //! table that names them beside the existing pieces. The heap holds no part of a value.
 
-use larder_item::{Second, StoreMode};
+use larder_item::StoreMode;
 
 use crate::index::find::Found;
 use crate::ops::extend::Kept;
 use crate::ops::large::{Piece, table_of};
 use crate::ops::publish::{Condition, Publication, Replace, Unpublished};
 use crate::ops::store::LARGE_ATTEMPTS_MAX;
-use crate::{Engine, StoreError, StoreRequest, Stored, ThreadSlot, Upload};
+use crate::process::op::Op;
+use crate::{Engine, StoreError, StoreRequest, Stored, Upload};
 
 impl Engine {
     /// True if a part of this length becomes pieces of its own: existing pieces would not be joined
@@ -21,22 +22,21 @@ impl Engine {
     /// part meanwhile.
     pub(crate) fn extend_by(
         &self,
-        thread: &ThreadSlot,
+        op: &Op<'_>,
         request: &StoreRequest<'_>,
         part: &[u8],
-        now: Second,
     ) -> Result<Stored, StoreError> {
         let mut attempts = 0;
         loop {
             // Without an item, the part needs no memory.
-            if self.peek(request.key, now).is_none() {
+            if self.peek(request.key, op.now).is_none() {
                 return Ok(Stored::NotStored);
             }
             let mut upload = self.upload(request.key, part.len())?;
-            let stored = match self.take_in(thread, &mut upload, part, now) {
-                Ok(()) => self.extend_with(thread, upload, request, now),
+            let stored = match self.take_in(op, &mut upload, part) {
+                Ok(()) => self.extend_with(op, upload, request),
                 Err(error) => {
-                    self.abort_upload(thread, upload);
+                    self.abort_upload(op.thread, upload);
                     Err(error)
                 }
             };
@@ -50,21 +50,20 @@ impl Engine {
     /// Appends or prepends an upload to an item.
     pub(crate) fn extend_with(
         &self,
-        thread: &ThreadSlot,
+        op: &Op<'_>,
         upload: Upload,
         request: &StoreRequest<'_>,
-        now: Second,
     ) -> Result<Stored, Unpublished> {
-        let extended = self.rework(thread, request.key, now, |engine, found| {
+        let extended = self.rework(op, request.key, |engine, found| {
             let Some(found) = found else {
                 return Some(Ok(Ok(Stored::NotStored)));
             };
             // After the lookup: an item from before a flush that happens now is found changed
             // later.
-            if upload.pieces.iter().any(|piece| engine.is_flushed(piece.sequence)) {
+            if upload.pieces.iter().any(|piece| engine.segments().is_flushed(piece.sequence)) {
                 return Some(Ok(Err(Unpublished::PieceLost)));
             }
-            match engine.extend_once(thread, &upload, request, found, now)? {
+            match engine.extend_once(op, &upload, request, found)? {
                 Err(Unpublished::Refused(error)) => Some(Err(error)),
                 done => Some(Ok(done)),
             }
@@ -72,8 +71,8 @@ impl Engine {
         let extended = extended.unwrap_or_else(|error| Err(Unpublished::from(error)));
         match &extended {
             Ok(Stored::Stored { .. }) => {}
-            Ok(_) => self.give_back(thread, &upload),
-            Err(_) => self.abort_upload(thread, upload),
+            Ok(_) => self.give_back(op, &upload),
+            Err(_) => self.abort_upload(op.thread, upload),
         }
         extended
     }
@@ -81,19 +80,18 @@ impl Engine {
     /// One attempt; returns `None` if another writer interfered.
     fn extend_once(
         &self,
-        thread: &ThreadSlot,
+        op: &Op<'_>,
         upload: &Upload,
         request: &StoreRequest<'_>,
         found: &Found,
-        now: Second,
     ) -> Option<Result<Stored, Unpublished>> {
-        let version = self.version(found);
+        let version = self.index().version(found);
         if request.cas.is_some_and(|cas| version != cas) {
             return self.is_settled(found, version).then_some(Ok(Stored::Exists));
         }
         let extended = match found.header.is_large() {
-            true => self.extend_pieces(thread, upload, request, found, version, now)?,
-            false => self.extend_inline(thread, upload, request, found, version, now)?,
+            true => self.extend_pieces(op, upload, request, found, version)?,
+            false => self.extend_inline(op, upload, request, found, version)?,
         };
         match extended {
             Err(Unpublished::Changed) => None,
@@ -111,12 +109,11 @@ impl Engine {
     /// Extends a large value, whose pieces all stay in place.
     fn extend_pieces(
         &self,
-        thread: &ThreadSlot,
+        op: &Op<'_>,
         upload: &Upload,
         request: &StoreRequest<'_>,
         found: &Found,
         version: u64,
-        now: Second,
     ) -> Option<Result<Stored, Unpublished>> {
         let old = self.open_large(found)?;
         let value_bytes = old.value_bytes() + upload.value_bytes();
@@ -127,18 +124,17 @@ impl Engine {
         let kept_request = self.request_over(request.key, found)?;
         let appends = request.mode != StoreMode::Prepend;
         let kept = Kept { old: &old, merged_count: 0, value_bytes, appends };
-        Some(self.publish_extended(thread, &kept_request, upload, &kept, &over, now))
+        Some(self.publish_extended(op, &kept_request, upload, &kept, &over))
     }
 
     /// Makes a small value a piece beside those of the upload.
     fn extend_inline(
         &self,
-        thread: &ThreadSlot,
+        op: &Op<'_>,
         upload: &Upload,
         request: &StoreRequest<'_>,
         found: &Found,
         version: u64,
-        now: Second,
     ) -> Option<Result<Stored, Unpublished>> {
         let value = self.value_of(found)?;
         let origin = self.origin(found, version, &value);
@@ -151,7 +147,7 @@ impl Engine {
             Ok(small) => small,
             Err(error) => return Some(Err(error.into())),
         };
-        let extended = self.take_in(thread, &mut small, &value, now).and_then(|()| {
+        let extended = self.take_in(op, &mut small, &value).and_then(|()| {
             let pieces: Vec<Piece> = match request.mode {
                 StoreMode::Prepend => [&upload.pieces[..], &small.pieces].concat(),
                 _ => [&small.pieces[..], &upload.pieces].concat(),
@@ -160,10 +156,10 @@ impl Engine {
             let over = over(request, found, origin);
             let draft = self.draft_of_table(&kept_request, upload.hash, &table, &over)?;
             let publication = Publication { draft: &draft, pieces: &pieces, carried: None };
-            self.write_and_publish(thread, &publication, upload.stream, &over, now)
+            self.write_and_publish(op, &publication, upload.stream, &over)
         });
         if !matches!(extended, Ok(Stored::Stored { .. })) {
-            self.give_back(thread, &small);
+            self.give_back(op, &small);
         }
         Some(extended)
     }

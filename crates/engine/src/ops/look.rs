@@ -27,26 +27,26 @@ impl Engine {
     ///
     /// Cost: as [`Engine::read`]; copies each piece of a large value.
     pub fn look_up(&self, key: &[u8], now: Second, out: &mut Vec<u8>) -> Option<Looked> {
-        if self.is_flush_due(now) {
+        if self.segments().is_flush_due(now) {
             return None;
         }
-        let hash = self.hash(key);
+        let hash = self.index().hash(key);
         let start = out.len();
         for _ in 0..LOOKS_MAX {
-            let found = self.find(hash, key)?;
-            if self.death(&found, now).is_some() {
+            let found = self.index().find(hash, key)?;
+            if self.index().death(&found, now).is_some() {
                 return None;
             }
-            let meta = self.meta(&found, self.value_bytes(&found), now);
+            let meta = self.index().meta(&found, self.index().value_bytes(&found), now);
             let is_whole = if found.header.is_large() {
                 self.value_of(&{ found }).map(|value| out.extend(value)).is_some()
             } else {
-                self.read_value(&found, out);
+                self.index().read_value(&found, out);
                 true
             };
             if is_whole
                 && out.len() - start == meta.value_bytes
-                && self.is_still_there(&found)
+                && self.index().is_still_there(&found)
                 && self.is_value_unchanged(&found, meta.cas)
             {
                 let is_worth_noting =
@@ -105,8 +105,8 @@ mod tests {
     #[test]
     fn a_slot_that_names_nothing_is_a_miss() {
         let (engine, _other) = filled();
-        for segment in engine.segment_numbers() {
-            engine.sequence(segment).store(0, Relaxed);
+        for segment in engine.segments().segment_numbers() {
+            engine.segments().sequence(segment).store(0, Relaxed);
         }
         look_around(&engine);
     }
@@ -115,14 +115,17 @@ mod tests {
     fn a_lookup_in_a_circular_chain_ends() {
         let (engine, _other) = filled();
         let thread = engine.register().unwrap();
-        engine.add_overflow_segment(&thread, 10).unwrap();
+        engine.index().add_overflow_segment(&engine.op(&thread, 10)).unwrap();
         let ring = Control::new(9).with_overflow(Some(0));
-        engine.memory.word(engine.overflow_at(0)).store(ring.0, Relaxed);
-        for group in 0..engine.groups() {
-            engine.memory.word(engine.group_at(group)).store(ring.0, Relaxed);
+        engine.region().word(engine.index().overflow_at(0)).store(ring.0, Relaxed);
+        for group in 0..engine.index().groups() {
+            engine.region().word(engine.index().group_at(group)).store(ring.0, Relaxed);
         }
         look_around(&engine);
-        assert!(engine.chain(engine.group_at(0)).count() <= 1 + engine.overflow_groups() as usize);
+        assert!(
+            engine.index().chain(engine.index().group_at(0)).count()
+                <= 1 + engine.index().overflow_groups() as usize
+        );
     }
 
     #[test]
@@ -136,16 +139,16 @@ mod tests {
         };
         for spread in [1, 7, 50, 1000] {
             let (engine, _other) = filled();
-            let globals = SUPERBLOCK_BYTES..engine.layout.peers_at;
-            let index = engine.group_at(0)..engine.group_at(0) + 512 * GROUP_BYTES;
-            let headers = engine.layout.sequences_at..engine.layout.pool_at;
+            let globals = SUPERBLOCK_BYTES..engine.region().layout().peers_at;
+            let index = engine.index().group_at(0)..engine.index().group_at(0) + 512 * GROUP_BYTES;
+            let headers = engine.region().layout().sequences_at..engine.region().layout().pool_at;
             for at in globals.chain(index).chain(headers).step_by(8) {
                 if random() % spread == 0 {
-                    engine.memory.word(at).store(random(), Relaxed);
+                    engine.region().word(at).store(random(), Relaxed);
                 }
             }
             // The possible maximum would take long.
-            engine.memory.word(global::OVERFLOW_GROUPS).fetch_and(7, Relaxed);
+            engine.region().word(global::OVERFLOW_GROUPS).fetch_and(7, Relaxed);
             look_around(&engine);
         }
     }

@@ -33,7 +33,7 @@ pub struct Pinned {
 
 impl Pinned {
     fn value_at(&self, engine: &Engine) -> usize {
-        engine.layout.segment_at(self.slot.segment())
+        engine.region().segment_at(self.slot.segment())
             + self.slot.offset()
             + PIECE_HEAD_BYTES
             + self.from
@@ -56,18 +56,18 @@ const DIRECT_PART: u64 = 2 * PINNED_PART;
 impl Engine {
     /// Pins a value that was just opened. Returns false if it changed meanwhile.
     pub(crate) fn pin_large(&self, large: &mut LargeValue) -> bool {
-        let room = self.segments_max() / PINNED_PART;
+        let room = self.segments().segments_max() / PINNED_PART;
         // Consecutive pieces mostly share a segment.
         let same = |pieces: &&[Piece]| pieces[0].slot.segment() == pieces[1].slot.segment();
         let segments = large.pieces.len() - large.pieces.windows(2).filter(same).count();
-        if self.pinned_segments() + segments as u64 > room {
+        if self.peers().pinned_segments() + segments as u64 > room {
             return true; // Without pins.
         }
-        let pins = |piece: &Piece| self.pin(piece.slot.segment(), piece.sequence);
+        let pins = |piece: &Piece| self.segments().pin(piece.slot.segment(), piece.sequence);
         let pinned = large.pieces.iter().take_while(|piece| pins(piece)).count();
         let are_there = pinned == large.pieces.len();
         // Other readers may have pinned segments meanwhile: the pins count before the second check.
-        large.is_pinned = are_there && self.pinned_segments() <= room;
+        large.is_pinned = are_there && self.peers().pinned_segments() <= room;
         if !large.is_pinned {
             self.unpin_pieces(&large.pieces[..pinned]);
         }
@@ -84,22 +84,24 @@ impl Engine {
     /// Advances to the next piece and drops the pin of the last one.
     pub(crate) fn pass_piece(&self, large: &mut LargeValue) {
         if large.is_pinned {
-            self.unpin(large.pieces[large.next].slot.segment());
+            self.peers().unpin(large.pieces[large.next].slot.segment());
         }
         large.next += 1;
         large.read_bytes = 0;
     }
 
     fn unpin_pieces(&self, pieces: &[Piece]) {
-        pieces.iter().for_each(|piece| self.unpin(piece.slot.segment()));
+        pieces.iter().for_each(|piece| self.peers().unpin(piece.slot.segment()));
     }
 
     /// Takes the unread rest of the next piece out of a value, with its pin. Returns `None` after
     /// the last piece, or if the value has no pins.
     pub fn take_piece(&self, large: &mut LargeValue) -> Option<Pinned> {
         let Piece { slot, .. } = *large.pieces.get(large.next).filter(|_| large.is_pinned)?;
-        let record_at = self.layout.segment_at(slot.segment()) + slot.offset();
-        let bytes = Header::load(&self.memory, record_at).value_bytes().min(self.piece_bytes_max());
+        let record_at = self.segments().record_at(slot);
+        let bytes = Header::load(self.region().memory(), record_at)
+            .value_bytes()
+            .min(self.piece_bytes_max());
         let from = std::mem::take(&mut large.read_bytes).min(bytes);
         large.next += 1;
         Some(Pinned { slot, from, bytes: bytes - from })
@@ -111,7 +113,7 @@ impl Engine {
         // A complete piece that a table names has none of these. The segment stays in use: it was
         // pinned while its sequence was the piece's, and `piece`, which is borrowed here, owns that
         // pin until `release` takes it.
-        let bytes = unsafe { self.memory.unchanging(piece.value_at(self), piece.bytes) };
+        let bytes = unsafe { self.region().memory().unchanging(piece.value_at(self), piece.bytes) };
         bytes.unwrap_or_default()
     }
 
@@ -123,17 +125,19 @@ impl Engine {
         upload: &mut Upload,
         now: Second,
     ) -> Option<DirectBuffer> {
-        self.flush_if_due(now);
-        let (piece, room) = self.gap(thread, upload, now).ok()?;
-        let segments_max = self.segments_max() / DIRECT_PART;
-        if self.pinned_segments() >= segments_max || !self.pin(piece.slot.segment(), piece.sequence)
+        let op = &self.op(thread, now);
+        self.segments().flush_if_due(now);
+        let (piece, room) = self.gap(op, upload).ok()?;
+        let segments_max = self.segments().segments_max() / DIRECT_PART;
+        if self.peers().pinned_segments() >= segments_max
+            || !self.segments().pin(piece.slot.segment(), piece.sequence)
         {
             return None;
         }
         // As in `pin_large`: the pin counts before the second check.
-        let is_allowed = self.pinned_segments() <= segments_max;
+        let is_allowed = self.peers().pinned_segments() <= segments_max;
         if !is_allowed {
-            self.unpin(piece.slot.segment());
+            self.peers().unpin(piece.slot.segment());
         }
         is_allowed.then_some(DirectBuffer { piece, room })
     }
@@ -141,7 +145,7 @@ impl Engine {
     /// Returns the address and the length of the room.
     pub fn room_of(&self, direct_buffer: &DirectBuffer) -> Option<(NonNull<u8>, usize)> {
         let bytes = direct_buffer.room.len();
-        Some((self.memory.address(direct_buffer.room.start, bytes)?, bytes))
+        Some((self.region().memory().address(direct_buffer.room.start, bytes)?, bytes))
     }
 
     /// Ends a direct receive: the first `bytes` of the room hold the next bytes of the upload.
@@ -152,11 +156,11 @@ impl Engine {
 
     /// Ends a direct receive without data.
     pub fn cancel_direct(&self, direct_buffer: DirectBuffer) {
-        self.unpin(direct_buffer.piece.slot.segment());
+        self.peers().unpin(direct_buffer.piece.slot.segment());
     }
 
     /// Drops the pin of a piece.
     pub fn release(&self, piece: Pinned) {
-        self.unpin(piece.slot.segment());
+        self.peers().unpin(piece.slot.segment());
     }
 }

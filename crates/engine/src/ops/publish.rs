@@ -6,12 +6,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use larder_item::{Deadline, Meta, Second, StoreMode};
 use larder_stats::Counter;
 
+use crate::index::chain::Crowded;
 use crate::index::find::Found;
 use crate::index::group::Locked;
 use crate::index::item::table_at;
 use crate::index::unlink::Carried;
 use crate::ops::large::Piece;
 use crate::ops::load::Basis;
+use crate::process::op::Op;
 use crate::segment::appender::Reservation;
 use crate::segment::header::Account;
 use crate::segment::record::{Draft, Header, INITIAL_FREQ_MAX, Marks};
@@ -140,6 +142,15 @@ impl From<StoreError> for Unpublished {
     }
 }
 
+impl From<Crowded> for Unpublished {
+    fn from(crowded: Crowded) -> Self {
+        match crowded {
+            Crowded::NoOverflowGroup => Self::NoSlot,
+            Crowded::Full => Self::Refused(StoreError::NoMemory),
+        }
+    }
+}
+
 impl From<Stuck> for Unpublished {
     fn from(stuck: Stuck) -> Self {
         Self::Refused(stuck.into())
@@ -161,13 +172,12 @@ impl Engine {
     /// store to a slot is the moment of the change: a reader sees the old item or the new one.
     pub(crate) fn publish(
         &self,
-        thread: &ThreadSlot,
+        op: &Op<'_>,
         publication: &Publication<'_>,
         room: &Reservation<'_>,
         condition: &Condition<'_>,
-        now: Second,
     ) -> Result<Stored, Unpublished> {
-        let published = self.try_publish(thread, publication, room, condition, now);
+        let published = self.try_publish(op, publication, room, condition);
         if !matches!(published, Ok(Stored::Stored { .. })) {
             room.give_back();
         }
@@ -176,18 +186,17 @@ impl Engine {
 
     fn try_publish(
         &self,
-        thread: &ThreadSlot,
+        op: &Op<'_>,
         publication: &Publication<'_>,
         room: &Reservation<'_>,
         condition: &Condition<'_>,
-        now: Second,
     ) -> Result<Stored, Unpublished> {
         let Publication { draft, pieces, carried } = publication;
         let bytes = draft.header().record_bytes();
         room.fill(bytes);
-        let locked = self.lock(thread, draft.hash)?;
-        let old = self.find_locked(&locked, draft.hash, draft.key);
-        let live = old.filter(|found| self.death(found, now).is_none());
+        let locked = self.index().lock(op, draft.hash)?;
+        let old = self.index().find_locked(&locked, draft.hash, draft.key);
+        let live = old.filter(|found| self.index().death(found, op.now).is_none());
         let verdict = self.judge(condition, old.as_ref(), live.as_ref());
         match verdict {
             Verdict::Store | Verdict::StoreStale => {}
@@ -196,18 +205,18 @@ impl Engine {
         }
         // Before the check for a flush: a flushed piece is not lost.
         let are_kept = pieces.iter().all(|piece| self.is_kept(piece));
-        if pieces.iter().any(|piece| self.is_flushed(piece.sequence)) {
+        if pieces.iter().any(|piece| self.segments().is_flushed(piece.sequence)) {
             // A flush happened while the value was arriving: the store happened before it.
             old.inspect(|old| {
-                self.report_removal(old, Reason::Cleared);
-                self.unlink(thread, old);
+                self.index().report_removal(old, Reason::Cleared);
+                self.index().unlink(op.thread, old);
             });
             // Lost pieces go with their segments, which are reclaimable.
             for piece in *pieces {
-                self.give_back_piece(thread, piece);
+                self.give_back_piece(op.thread, piece);
             }
-            let cas = match self.keeps_versions {
-                true => self.give_version(thread, condition.version(), 0),
+            let cas = match self.segments().keeps_versions() {
+                true => self.peers().give_version(op.thread, condition.version(), 0),
                 false => 0,
             };
             return Ok(Stored::Stored { cas, value_bytes: draft.shown_bytes() });
@@ -215,26 +224,27 @@ impl Engine {
         if !are_kept {
             return Err(Unpublished::PieceLost);
         }
-        let slot_at = self.place_for(thread, &locked, draft.hash, old.as_ref())?;
+        let slot_at = self.place_for(op.thread, &locked, draft.hash, old.as_ref())?;
         let life = self.life(draft, condition, &verdict, live.as_ref());
-        let life = Life { header: life.header.with_used(now), ..life };
-        let cas = self.complete(thread, publication, room, condition, &life, old.as_ref());
-        self.charge(room.segment, Account { items: 1, bytes });
-        self.intend_to_replace(thread, old.map_or(Slot::EMPTY, |old| old.slot));
-        self.set_slot(slot_at, room.slot().tagged(self.tag_of(draft.hash), life.freq));
-        pieces.iter().for_each(|piece| self.note_arrived(piece.slot.segment()));
+        let life = Life { header: life.header.with_used(op.now), ..life };
+        let cas = self.complete(op.thread, publication, room, condition, &life, old.as_ref());
+        self.segments().charge(room.segment, Account { items: 1, bytes });
+        self.peers().intend_to_replace(op.thread, old.map_or(Slot::EMPTY, |old| old.slot).0);
+        self.index()
+            .set_slot(slot_at, room.slot().tagged(self.index().tag_of(draft.hash), life.freq));
+        pieces.iter().for_each(|piece| self.peers().note_arrived(piece.slot.segment()));
         if let Some(old) = &old {
-            self.tell_replaced(old, condition, now);
-            self.discharge_item(old, *carried);
-            let is_reclaimed = live.is_none() && self.reserved_until(old).is_none();
-            self.bump(thread, Counter::Reclaimed, u64::from(is_reclaimed));
+            self.tell_replaced(old, condition, op.now);
+            self.index().discharge_item(old, *carried);
+            let is_reclaimed = live.is_none() && self.index().reserved_until(old).is_none();
+            self.bump(op.thread, Counter::Reclaimed, u64::from(is_reclaimed));
         }
-        self.bump(thread, Counter::BytesWritten, bytes as u64);
-        self.bump(thread, Counter::ItemsTotal, u64::from(condition.is_new_item()));
+        self.bump(op.thread, Counter::BytesWritten, bytes as u64);
+        self.bump(op.thread, Counter::ItemsTotal, u64::from(condition.is_new_item()));
         if old.is_none() {
-            let is_remembered = self.forget(&locked, draft.hash);
-            self.bump(thread, Counter::GhostHits, u64::from(is_remembered));
-            self.note_slots(thread, 1);
+            let is_remembered = self.index().forget(&locked, draft.hash);
+            self.bump(op.thread, Counter::GhostHits, u64::from(is_remembered));
+            self.peers().note_slots(op.thread, 1);
         }
         Ok(Stored::Stored { cas, value_bytes: draft.shown_bytes() })
     }
@@ -262,8 +272,8 @@ impl Engine {
                 };
             }
             Condition::Reserve(_) => {
-                let is_reserved = |old: &Found| self.reserved_until(old).is_some();
-                let is_flushed = |old: &Found| self.is_flushed(old.sequence);
+                let is_reserved = |old: &Found| self.index().reserved_until(old).is_some();
+                let is_flushed = |old: &Found| self.segments().is_flushed(old.sequence);
                 let is_held = old.is_some_and(|old| is_reserved(old) && !is_flushed(old));
                 return match live.is_some() || is_held {
                     true => Verdict::Not(Stored::NotStored),
@@ -275,7 +285,7 @@ impl Engine {
             (StoreMode::Add, _, Some(_)) => Verdict::Not(Stored::NotStored),
             (StoreMode::Add, _, None) => Verdict::Store,
             (_, Some(_), None) => Verdict::Not(Stored::NotFound),
-            (_, Some(cas), Some(found)) => match cas.cmp(&self.version(found)) {
+            (_, Some(cas), Some(found)) => match cas.cmp(&self.index().version(found)) {
                 Equal => Verdict::Store,
                 Less if request.stale == Stale::IfOlder => Verdict::StoreStale,
                 Less | Greater => Verdict::Not(Stored::Exists),
@@ -294,12 +304,12 @@ impl Engine {
         live: Option<&Found>,
     ) -> Life {
         let header = draft.header();
-        let freq = live.map_or(0, |live| self.slot(live.slot_at).freq());
+        let freq = live.map_or(0, |live| self.index().slot(live.slot_at).freq());
         // The replacement of a live item is as popular as that one was.
         let anew = freq.min(INITIAL_FREQ_MAX);
         match (condition, live) {
             (Condition::Replace(over), Some(live)) => {
-                let deadline = over.deadline.or_else(|| Some(self.deadline(live)));
+                let deadline = over.deadline.or_else(|| Some(self.index().deadline(live)));
                 match over.keeps_identity {
                     true => {
                         Life { freq, header: header.keeping_identity_of(live.header), deadline }
@@ -310,7 +320,7 @@ impl Engine {
             (Condition::Requested(_), Some(live)) if matches!(verdict, Verdict::StoreStale) => {
                 let marks = Marks { stale: true, token_sent: live.header.is_token_sent() };
                 let header = header.with_initial_freq(anew).with_marks(marks);
-                Life { freq: anew, header, deadline: Some(self.deadline(live)) }
+                Life { freq: anew, header, deadline: Some(self.index().deadline(live)) }
             }
             (Condition::Requested(request), _) => {
                 let marks =
@@ -340,9 +350,9 @@ impl Engine {
         if let Some(old) = old {
             return Ok(old.slot_at);
         }
-        match locked.slots(hash).find(|at| self.slot(*at).is_empty()) {
+        match locked.slots(hash).find(|at| self.index().slot(*at).is_empty()) {
             Some(empty) => Ok(empty),
-            None => self.make_slot(thread, locked),
+            None => Ok(self.index().make_slot(thread, locked)?),
         }
     }
 
@@ -359,35 +369,35 @@ impl Engine {
     ) -> u64 {
         let Publication { draft, carried, .. } = publication;
         let header = life.header;
-        self.memory.word(room.at()).store(header.word(), Relaxed);
+        self.region().word(room.at()).store(header.word(), Relaxed);
         if let (Some(carried), Some(old)) = (carried, old) {
             let from = table_at(old.record_at, old.header) + carried.from * 8;
             let to = table_at(room.at(), header) + carried.to * 8;
-            self.memory.copy(from, to, carried.count * 8);
+            self.region().memory().copy(from, to, carried.count * 8);
         }
         let mut deadline = draft.deadline.unwrap_or(Deadline::NEVER);
         if let (Some(kept), Some(at)) = (life.deadline, header.deadline_at()) {
             deadline = kept;
-            self.memory.half(room.at() + at).store(deadline.0, Relaxed);
+            self.region().half(room.at() + at).store(deadline.0, Relaxed);
         }
         // A reservation is expired for readers, but the expiry sweep keeps it longer.
         let swept_at = if let Condition::Reserve(until) = condition { *until } else { deadline };
-        self.note_deadline(room.segment, swept_at);
+        self.segments().note_deadline(room.segment, swept_at);
         let Some(at) = header.version_at() else {
             return 0;
         };
-        let replaced = old.map_or(0, |old| self.version(old));
-        let version = self.give_version(thread, condition.version(), replaced);
-        self.memory.word(room.at() + at).store(version, Relaxed);
+        let replaced = old.map_or(0, |old| self.index().version(old));
+        let version = self.peers().give_version(thread, condition.version(), replaced);
+        self.region().word(room.at() + at).store(version, Relaxed);
         version
     }
 
     /// Reports a replaced record. A record made from it continues the item and is no replacement.
     fn tell_replaced(&self, old: &Found, condition: &Condition<'_>, now: Second) {
-        match (condition, self.death(old, now)) {
-            (_, Some(death)) => self.report_removal(old, death.into()),
+        match (condition, self.index().death(old, now)) {
+            (_, Some(death)) => self.index().report_removal(old, death.into()),
             (Condition::Requested(..) | Condition::Loaded(_), None) => {
-                self.report_removal(old, Reason::Replaced);
+                self.index().report_removal(old, Reason::Replaced);
             }
             (Condition::Replace(..) | Condition::Reserve(_), None) => {}
         }

@@ -1,13 +1,12 @@
 //! Reads.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use larder_item::{Meta, Second};
 use larder_region::Sink;
 use larder_stats::Counter;
 
 use crate::index::find::Found;
 use crate::ops::large::LargeValue;
+use crate::process::op::Op;
 use crate::process::wait::Wait;
 use crate::{Engine, Miss, ThreadSlot};
 
@@ -90,18 +89,23 @@ impl Engine {
         out: &mut S,
         mut head: impl FnMut(&mut S, &Meta),
     ) -> Read {
-        self.flush_if_due(now);
-        let hash = self.hash(key);
+        self.segments().flush_if_due(now);
+        let hash = self.index().hash(key);
         let start = out.filled();
         let mut wait = Wait::default();
         loop {
-            let Some(found) = self.find(hash, key) else {
+            let Some(found) = self.index().find(hash, key) else {
                 return Read::Miss(Miss::Absent);
             };
             // Calls that are not inlined get a copy, so that the original stays in registers.
-            if let Some(miss) = self.death(&found, now) {
-                if self.is_still_there(&found) {
-                    return Read::Miss(self.unlink_expired(thread, hash, &{ found }, miss, now));
+            if let Some(miss) = self.index().death(&found, now) {
+                if self.index().is_still_there(&found) {
+                    return Read::Miss(self.unlink_expired(
+                        &self.op(thread, now),
+                        hash,
+                        &{ found },
+                        miss,
+                    ));
                 }
             } else if !reading.value {
                 if let Some(meta) = self.meta_of(&{ found }, now) {
@@ -112,10 +116,10 @@ impl Engine {
             } else if found.header.is_large() {
                 // The value is read without pins if a stopped process empties its segment.
                 if let Some(mut large) = self.open_large(&{ found })
-                    && (self.pin_large(&mut large) || self.is_held_up(&wait))
+                    && (self.pin_large(&mut large) || self.peers().is_held_up(&wait))
                 {
-                    let meta = self.meta_as::<TOGETHER>(&found, large.value_bytes(), now);
-                    if self.is_still_there(&found) {
+                    let meta = self.index().meta_as::<TOGETHER>(&found, large.value_bytes(), now);
+                    if self.index().is_still_there(&found) {
                         self.note_read_if(reading.noted, thread, hash, &found, now);
                         head(out, &meta);
                         return Read::Large(meta, large);
@@ -123,10 +127,12 @@ impl Engine {
                     self.close_large(&mut large);
                 }
             } else {
-                let meta = self.meta_as::<TOGETHER>(&found, found.header.shown_bytes(), now);
+                let meta =
+                    self.index().meta_as::<TOGETHER>(&found, found.header.shown_bytes(), now);
                 head(out, &meta);
-                self.read_value(&found, out);
-                if self.is_still_there(&found) && self.is_value_unchanged(&found, meta.cas) {
+                self.index().read_value(&found, out);
+                if self.index().is_still_there(&found) && self.is_value_unchanged(&found, meta.cas)
+                {
                     self.note_read_if(reading.noted, thread, hash, &found, now);
                     return Read::Hit(meta);
                 }
@@ -150,35 +156,36 @@ impl Engine {
         now: Second,
     ) {
         if noted {
-            self.note_read(found);
+            self.index().note_read(found);
             if found.header.used().is_due(now) {
-                self.note_use(thread, hash, &{ *found }, now);
+                self.index().note_use(thread, hash, &{ *found }, now);
             }
         }
     }
 
     /// Returns the metadata of a found item, or `None` if it changed meanwhile.
     pub(crate) fn meta_of(&self, found: &Found, now: Second) -> Option<Meta> {
-        let meta = self.meta(found, self.value_bytes(found), now);
-        (self.is_still_there(found) && self.is_value_unchanged(found, meta.cas)).then_some(meta)
+        let meta = self.index().meta(found, self.index().value_bytes(found), now);
+        (self.index().is_still_there(found) && self.is_value_unchanged(found, meta.cas))
+            .then_some(meta)
     }
 
     /// Returns the metadata of an item without counting a read.
     ///
     /// Cost: as [`Engine::read`], without the value.
     pub fn peek(&self, key: &[u8], now: Second) -> Option<Meta> {
-        self.flush_if_due(now);
-        let hash = self.hash(key);
+        self.segments().flush_if_due(now);
+        let hash = self.index().hash(key);
         let mut wait = Wait::default();
         loop {
-            let found = self.find(hash, key)?;
-            match self.death(&found, now) {
+            let found = self.index().find(hash, key)?;
+            match self.index().death(&found, now) {
                 None => {
                     if let Some(meta) = self.meta_of(&found, now) {
                         return Some(meta);
                     }
                 }
-                Some(_) if self.is_still_there(&found) => return None,
+                Some(_) if self.index().is_still_there(&found) => return None,
                 Some(_) => {}
             }
             self.wait_for_peers(&mut wait).ok()?;
@@ -187,24 +194,17 @@ impl Engine {
 
     /// Unlinks a dead record unless the slot names another one by now. A reservation stays and
     /// reads as absent.
-    fn unlink_expired(
-        &self,
-        thread: &ThreadSlot,
-        hash: u64,
-        dead: &Found,
-        miss: Miss,
-        now: Second,
-    ) -> Miss {
-        let is_kept = self.reserved_until(dead).is_some_and(|until| !until.is_past(now));
-        if is_kept && !self.is_flushed(dead.sequence) {
+    fn unlink_expired(&self, op: &Op<'_>, hash: u64, dead: &Found, miss: Miss) -> Miss {
+        let is_kept = self.index().reserved_until(dead).is_some_and(|until| !until.is_past(op.now));
+        if is_kept && !self.segments().is_flushed(dead.sequence) {
             return Miss::Absent;
         }
-        if let Ok(locked) = self.lock(thread, hash)
-            && let Some(found) = self.find_location(&locked, hash, dead.slot)
+        if let Ok(locked) = self.index().lock(op, hash)
+            && let Some(found) = self.index().find_location(&locked, hash, dead.slot)
             && found.sequence == dead.sequence
-            && let Some(death) = self.death(&found, now)
+            && let Some(death) = self.index().death(&found, op.now)
         {
-            self.remove_dead(thread, &found, death);
+            self.index().remove_dead(op.thread, &found, death);
         }
         miss
     }
@@ -216,24 +216,15 @@ impl Engine {
             let mut large = self.open_large(found)?;
             while self.read_piece(&mut large, &mut value).ok()? {
                 // The table of a damaged region may name a piece any number of times.
-                if value.len() > large.value_bytes().min(self.memory.bytes()) {
+                if value.len() > large.value_bytes().min(self.region().memory().bytes()) {
                     return None;
                 }
             }
-            return self.is_still_there(found).then_some(value);
+            return self.index().is_still_there(found).then_some(value);
         }
-        let version = self.version(found);
-        self.read_value(found, &mut value);
-        (self.is_still_there(found) && self.is_value_unchanged(found, version)).then_some(value)
-    }
-
-    /// Returns the current second of the region's clock.
-    pub fn now(&self) -> Second {
-        self.memory.half(larder_region::layout::global::CLOCK).load(Relaxed)
-    }
-
-    /// Advances the region's clock; it never goes back.
-    pub fn tick(&self, now: Second) {
-        self.memory.half(larder_region::layout::global::CLOCK).fetch_max(now, Relaxed);
+        let version = self.index().version(found);
+        self.index().read_value(found, &mut value);
+        (self.index().is_still_there(found) && self.is_value_unchanged(found, version))
+            .then_some(value)
     }
 }

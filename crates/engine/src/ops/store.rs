@@ -6,6 +6,7 @@ use larder_stats::Counter;
 use crate::index::find::Found;
 use crate::ops::publish::{Condition, Publication, Replace, Unpublished};
 use crate::ops::update_value::UpdatedValue;
+use crate::process::op::Op;
 use crate::process::wait::Wait;
 use crate::segment::record::{Draft, Form, Header};
 use crate::segment::stream::{Pool, Stream};
@@ -110,15 +111,16 @@ impl Engine {
         value: &[u8],
         now: Second,
     ) -> Result<Stored, StoreError> {
+        let op = &self.op(thread, now);
         check_key(request.key)?;
-        self.flush_if_due(now);
+        self.segments().flush_if_due(now);
         let stored = match request.mode {
-            StoreMode::Append | StoreMode::Prepend => self.extend(thread, request, value, now),
+            StoreMode::Append | StoreMode::Prepend => self.extend(op, request, value),
             _ => self
-                .place(thread, request, value, &Condition::Requested(request), now)
+                .place(op, request, value, &Condition::Requested(request))
                 .map_err(StoreError::from),
         };
-        self.grow_if_due(thread, now);
+        self.index().grow_if_due(op);
         // After waiting for a stopped process, the delete would wait for it again.
         if stored.as_ref().is_err_and(|error| !matches!(error, StoreError::Stuck(_))) {
             self.give_up(thread, request, now);
@@ -137,66 +139,63 @@ impl Engine {
     /// Writes a record, or the pieces of a large value, and publishes it.
     pub(crate) fn place(
         &self,
-        thread: &ThreadSlot,
+        op: &Op<'_>,
         request: &StoreRequest<'_>,
         value: &[u8],
         condition: &Condition<'_>,
-        now: Second,
     ) -> Result<Stored, Unpublished> {
-        self.place_as(thread, request, value, Form::Plain, condition, now)
+        self.place_as(op, request, value, Form::Plain, condition)
     }
 
     /// As [`Self::place`], with another form of a small value.
     fn place_as(
         &self,
-        thread: &ThreadSlot,
+        op: &Op<'_>,
         request: &StoreRequest<'_>,
         value: &[u8],
         form: Form,
         condition: &Condition<'_>,
-        now: Second,
     ) -> Result<Stored, Unpublished> {
         if !self.accepts(request.key.len(), value.len()) {
             return Err(StoreError::TooLarge.into());
         }
         if value.len() > self.inline_bytes_max() {
-            return self.place_large(thread, request, value, condition, now);
+            return self.place_large(op, request, value, condition);
         }
-        let hash = self.hash(request.key);
-        let stream = self.stream_for(hash, request.deadline, now);
+        let hash = self.index().hash(request.key);
+        let stream = self.stream_for(hash, request.deadline, op.now);
         let draft = Draft {
             key: request.key,
             hash,
             flags: request.flags,
             deadline: condition.deadline_field(request),
-            versioned: self.keeps_versions,
+            versioned: self.segments().keeps_versions(),
             value,
             form,
         };
         let publication = Publication { draft: &draft, pieces: &[], carried: None };
-        self.write_and_publish(thread, &publication, stream, condition, now)
+        self.write_and_publish(op, &publication, stream, condition)
     }
 
     /// Writes a record to a stream and publishes it.
     pub(crate) fn write_and_publish(
         &self,
-        thread: &ThreadSlot,
+        op: &Op<'_>,
         publication: &Publication<'_>,
         stream: Stream,
         condition: &Condition<'_>,
-        now: Second,
     ) -> Result<Stored, Unpublished> {
         let draft = publication.draft;
         let bytes = draft.header().record_bytes();
         loop {
-            let room = self.reserve(thread, stream, bytes, bytes, now)?;
-            draft.write(&self.memory, room.at());
-            let published = self.publish(thread, publication, &room, condition, now);
+            let room = self.segments().reserve(op, stream, bytes, bytes)?;
+            draft.write(self.region().memory(), room.at());
+            let published = self.publish(op, publication, &room, condition);
             drop(room);
             if published != Err(Unpublished::NoSlot) {
                 return published;
             }
-            self.add_overflow_segment(thread, now)?;
+            self.index().add_overflow_segment(op)?;
         }
     }
 
@@ -204,37 +203,41 @@ impl Engine {
     /// remembers the key. The guess may be wrong, which costs a little of the hit ratio; the
     /// decisive check happens under the lock.
     pub(crate) fn stream_for(&self, hash: u64, deadline: Deadline, now: Second) -> Stream {
-        let (group, tag) = (self.group_of(hash), self.tag_of(hash));
-        let mut slots = self.slots(self.group_at(group), hash).map(|at| self.slot(at));
+        let (group, tag) = (self.index().group_of(hash), self.index().tag_of(hash));
+        let mut slots =
+            self.index().slots(self.index().group_at(group), hash).map(|at| self.index().slot(at));
         let pool = match slots.find(|slot| slot.has_tag(tag)) {
             Some(slot) => {
-                self.prefetch_slot(slot);
-                if self.evicts { self.stream(slot.segment()).pool } else { Pool::Small }
+                self.index().prefetch_slot(slot);
+                if self.segments().evicts() {
+                    self.segments().stream(slot.segment()).pool
+                } else {
+                    Pool::Small
+                }
             }
-            None if self.evicts && self.ghost_holds(group, hash) => Pool::Main,
+            None if self.segments().evicts() && self.index().ghost_holds(group, hash) => Pool::Main,
             None => Pool::Small,
         };
-        self.stream_of(pool, deadline, now)
+        self.segments().stream_of(pool, deadline, now)
     }
 
     /// Writes the pieces of a large value and the record that names them. Retries if other writers
     /// evicted a piece meanwhile.
     fn place_large(
         &self,
-        thread: &ThreadSlot,
+        op: &Op<'_>,
         request: &StoreRequest<'_>,
         value: &[u8],
         condition: &Condition<'_>,
-        now: Second,
     ) -> Result<Stored, Unpublished> {
         let mut attempts = 0;
         loop {
             let mut upload = self.upload(request.key, value.len())?;
             let stored = self
-                .take_in(thread, &mut upload, value, now)
-                .and_then(|()| self.finish(thread, &upload, request, condition, now));
+                .take_in(op, &mut upload, value)
+                .and_then(|()| self.finish(op, &upload, request, condition));
             if !matches!(stored, Ok(Stored::Stored { .. })) {
-                self.abort_upload(thread, upload);
+                self.abort_upload(op.thread, upload);
             }
             attempts += 1;
             if stored != Err(Unpublished::PieceLost) || attempts == LARGE_ATTEMPTS_MAX {
@@ -246,27 +249,26 @@ impl Engine {
     /// Appends or prepends to an item.
     fn extend(
         &self,
-        thread: &ThreadSlot,
+        op: &Op<'_>,
         request: &StoreRequest<'_>,
         part: &[u8],
-        now: Second,
     ) -> Result<Stored, StoreError> {
         if self.is_long_part(part.len()) {
-            return self.extend_by(thread, request, part, now);
+            return self.extend_by(op, request, part);
         }
-        if let UpdatedValue::Done(stored) = self.append_in_place(thread, request, part, now)? {
+        if let UpdatedValue::Done(stored) = self.append_in_place(op, request, part)? {
             return Ok(stored);
         }
-        self.rework(thread, request.key, now, |engine, found| {
+        self.rework(op, request.key, |engine, found| {
             let Some(found) = found else {
                 return Some(Ok(Stored::NotStored));
             };
-            let version = engine.version(found);
+            let version = engine.index().version(found);
             if request.cas.is_some_and(|cas| version != cas) {
                 return engine.is_settled(found, version).then_some(Ok(Stored::Exists));
             }
             if found.header.is_large() {
-                return engine.extend_large(thread, request, found, part, now);
+                return engine.extend_large(op, request, found, part);
             }
             let mut value = engine.value_of(found)?;
             let origin = engine.origin(found, version, &value);
@@ -287,34 +289,33 @@ impl Engine {
                 deadline: None,
                 keeps_identity: false,
             };
-            engine.replace(thread, request.key, &over, &value, form, now)
+            engine.replace(op, request.key, &over, &value, form)
         })
     }
 
     /// True if a record and its version are still what was read.
     pub(crate) fn is_settled(&self, found: &Found, version: u64) -> bool {
-        self.is_still_there(found) && self.is_value_unchanged(found, version)
+        self.index().is_still_there(found) && self.is_value_unchanged(found, version)
     }
 
     /// Makes a result from the live item of a key, and retries while `attempt` returns `None`,
     /// which means that another thread interfered.
     pub(crate) fn rework<T>(
         &self,
-        thread: &ThreadSlot,
+        op: &Op<'_>,
         key: &[u8],
-        now: Second,
         attempt: impl Fn(&Self, Option<&Found>) -> Option<Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        let hash = self.hash(key);
+        let hash = self.index().hash(key);
         let mut wait = Wait::default();
         loop {
-            let found = self.find(hash, key);
-            let live = found.filter(|found| self.death(found, now).is_none());
+            let found = self.index().find(hash, key);
+            let live = found.filter(|found| self.index().death(found, op.now).is_none());
             if let Some(done) = attempt(self, live.as_ref()) {
-                self.grow_if_due(thread, now);
+                self.index().grow_if_due(op);
                 return done;
             }
-            self.bump(thread, Counter::ReadsRetried, 1);
+            self.bump(op.thread, Counter::ReadsRetried, 1);
             self.wait_for_peers(&mut wait)?;
         }
     }
@@ -323,16 +324,15 @@ impl Engine {
     /// another is given, its deadline. Returns `None` if the item changed.
     pub(crate) fn replace(
         &self,
-        thread: &ThreadSlot,
+        op: &Op<'_>,
         key: &[u8],
         over: &Replace<'_>,
         value: &[u8],
         form: Form,
-        now: Second,
     ) -> Option<Result<Stored, StoreError>> {
         let kept = self.request_over(key, over.found)?;
         let request = StoreRequest { deadline: over.deadline.unwrap_or(kept.deadline), ..kept };
-        match self.place_as(thread, &request, value, form, &Condition::Replace(*over), now) {
+        match self.place_as(op, &request, value, form, &Condition::Replace(*over)) {
             Err(Unpublished::Changed) => None,
             done => Some(done.map_err(StoreError::from)),
         }
@@ -346,11 +346,11 @@ impl Engine {
         found: &Found,
     ) -> Option<StoreRequest<'k>> {
         let request = StoreRequest {
-            flags: found.header.flags(&self.memory, found.record_at),
-            deadline: self.deadline(found),
+            flags: found.header.flags(self.region().memory(), found.record_at),
+            deadline: self.index().deadline(found),
             ..StoreRequest::new(key, StoreMode::Set)
         };
-        self.is_still_there(found).then_some(request)
+        self.index().is_still_there(found).then_some(request)
     }
 }
 
@@ -380,7 +380,7 @@ mod tests {
     }
 
     fn over<'a>(engine: &Engine, found: &'a Found) -> Replace<'a> {
-        let origin = engine.version(found);
+        let origin = engine.index().version(found);
         Replace { found, origin, version: None, deadline: None, keeps_identity: false }
     }
 
@@ -389,15 +389,15 @@ mod tests {
         let (engine, now) = (engine(), 10);
         let thread = engine.register().unwrap();
         engine.store(&thread, &request(Deadline(20)), b"old", now).unwrap();
-        let found = engine.find(engine.hash(b"k"), b"k").unwrap();
+        let found = engine.index().find(engine.index().hash(b"k"), b"k").unwrap();
         let update = MetaUpdate { deadline: Some(Deadline(99)), ..MetaUpdate::default() };
         engine.update_meta(&thread, b"k", &update, now).unwrap();
         // The new item was made while the deadline was still 20.
         let over = Condition::Replace(over(&engine, &found));
-        let stored = engine.place(&thread, &request(Deadline(20)), b"new", &over, now);
+        let stored = engine.place(&engine.op(&thread, now), &request(Deadline(20)), b"new", &over);
         assert!(matches!(stored, Ok(Stored::Stored { .. })));
-        let found = engine.find(engine.hash(b"k"), b"k").unwrap();
-        assert_eq!(engine.deadline(&found), Deadline(99));
+        let found = engine.index().find(engine.index().hash(b"k"), b"k").unwrap();
+        assert_eq!(engine.index().deadline(&found), Deadline(99));
         engine.validate().unwrap();
     }
 
@@ -406,12 +406,18 @@ mod tests {
         let (engine, now) = (engine(), 10);
         let thread = engine.register().unwrap();
         engine.store(&thread, &request(Deadline::NEVER), b"old", now).unwrap();
-        let found = engine.find(engine.hash(b"k"), b"k").unwrap();
+        let found = engine.index().find(engine.index().hash(b"k"), b"k").unwrap();
         engine.store(&thread, &request(Deadline::NEVER), b"newer", now).unwrap();
         let over = over(&engine, &found);
-        assert!(engine.replace(&thread, b"k", &over, b"from old", Form::Plain, now).is_none());
+        assert!(
+            engine
+                .replace(&engine.op(&thread, now), b"k", &over, b"from old", Form::Plain)
+                .is_none()
+        );
         assert_eq!(
-            engine.value_of(&engine.find(engine.hash(b"k"), b"k").unwrap()).unwrap(),
+            engine
+                .value_of(&engine.index().find(engine.index().hash(b"k"), b"k").unwrap())
+                .unwrap(),
             b"newer"
         );
         engine.validate().unwrap();

@@ -17,6 +17,7 @@ use std::sync::atomic::Ordering::Release;
 use larder_item::{Deadline, Meta, Second};
 
 use crate::index::find::Found;
+use crate::process::op::Op;
 use crate::segment::appender::Reservation;
 use crate::segment::record::{Draft, Header, Marks, READ_BEFORE};
 use crate::{Engine, Reason, StoreError, Stuck, ThreadSlot};
@@ -72,42 +73,44 @@ impl Engine {
         cas: Option<u64>,
         now: Second,
     ) -> Result<Deletion, Stuck> {
-        self.flush_if_due(now);
-        let hash = self.hash(key);
-        let locked = self.lock(thread, hash)?;
-        let Some(found) = self.find_locked(&locked, hash, key) else {
+        let op = &self.op(thread, now);
+        self.segments().flush_if_due(now);
+        let hash = self.index().hash(key);
+        let locked = self.index().lock(op, hash)?;
+        let Some(found) = self.index().find_locked(&locked, hash, key) else {
             return Ok(Deletion::NotFound);
         };
-        if let Some(death) = self.death(&found, now) {
-            self.remove_dead(thread, &found, death);
+        if let Some(death) = self.index().death(&found, now) {
+            self.index().remove_dead(thread, &found, death);
             return Ok(Deletion::NotFound);
         }
-        if cas.is_some_and(|cas| cas != self.version(&found)) {
+        if cas.is_some_and(|cas| cas != self.index().version(&found)) {
             return Ok(Deletion::Exists);
         }
-        let meta = self.meta(&found, self.value_bytes(&found), now);
-        self.report_removal(&found, Reason::Deleted);
-        self.unlink(thread, &found);
+        let meta = self.index().meta(&found, self.index().value_bytes(&found), now);
+        self.index().report_removal(&found, Reason::Deleted);
+        self.index().unlink(thread, &found);
         Ok(Deletion::Deleted(meta))
     }
 
     /// Claims the recache token of the item with this version. Returns false if it was claimed
     /// before or the item changed. Without versions, any item of the key matches.
     pub fn claim(&self, thread: &ThreadSlot, key: &[u8], cas: u64, now: Second) -> bool {
-        self.flush_if_due(now);
-        let hash = self.hash(key);
-        let Ok(locked) = self.lock(thread, hash) else {
+        let op = &self.op(thread, now);
+        self.segments().flush_if_due(now);
+        let hash = self.index().hash(key);
+        let Ok(locked) = self.index().lock(op, hash) else {
             return false;
         };
-        let found = self.find_locked(&locked, hash, key);
-        let Some(found) = found.filter(|found| self.death(found, now).is_none()) else {
+        let found = self.index().find_locked(&locked, hash, key);
+        let Some(found) = found.filter(|found| self.index().death(found, now).is_none()) else {
             return false;
         };
-        let may_win =
-            !found.header.is_token_sent() && (!self.keeps_versions || self.version(&found) == cas);
+        let may_win = !found.header.is_token_sent()
+            && (!self.segments().keeps_versions() || self.index().version(&found) == cas);
         if may_win {
             let marks = Marks { token_sent: true, stale: found.header.is_stale() };
-            self.set_header(&found, found.header.with_marks(marks));
+            self.index().set_header(&found, found.header.with_marks(marks));
         }
         may_win
     }
@@ -124,27 +127,28 @@ impl Engine {
         update: &MetaUpdate,
         now: Second,
     ) -> Result<MetaOutcome, StoreError> {
-        self.flush_if_due(now);
-        let hash = self.hash(key);
+        let op = &self.op(thread, now);
+        self.segments().flush_if_due(now);
+        let hash = self.index().hash(key);
         let mut room: Option<(Reservation<'_>, Header)> = None;
         loop {
-            let locked = self.lock(thread, hash)?;
-            let found = self.find_locked(&locked, hash, key);
-            let Some(found) = found.filter(|found| self.death(found, now).is_none()) else {
+            let locked = self.index().lock(op, hash)?;
+            let found = self.index().find_locked(&locked, hash, key);
+            let Some(found) = found.filter(|found| self.index().death(found, now).is_none()) else {
                 return Ok(MetaOutcome::NotFound);
             };
-            if update.cas.is_some_and(|cas| cas != self.version(&found)) {
+            if update.cas.is_some_and(|cas| cas != self.index().version(&found)) {
                 return Ok(MetaOutcome::Exists);
             }
             let Some(deadline) = first_deadline(&found, update) else {
-                return Ok(MetaOutcome::Done(self.update_meta_here(thread, &found, update, now)));
+                return Ok(MetaOutcome::Done(self.update_meta_here(op, &found, update)));
             };
             // Reservations happen without the lock; the item may have changed afterwards.
             match room.take() {
                 Some((room, seen)) if seen.is_same_form(found.header) => {
                     let copy = self.copy_with_deadline(&room, &found, key, hash, deadline);
-                    let meta = self.update_meta_here(thread, &copy, update, now);
-                    self.relink(thread, &room, &found, deadline, found.slot.freq());
+                    let meta = self.update_meta_here(op, &copy, update);
+                    self.reclaimer().relink(thread, &room, &found, deadline, found.slot.freq());
                     drop(locked);
                     return Ok(MetaOutcome::Done(meta));
                 }
@@ -153,9 +157,12 @@ impl Engine {
                     drop(unfit);
                     // A deadline field and its alignment add at most this.
                     let bytes = found.header.record_bytes() + 16;
-                    let stream =
-                        self.stream_of(self.stream(found.slot.segment()).pool, deadline, now);
-                    let reserved = self.reserve(thread, stream, bytes, bytes, now)?;
+                    let stream = self.segments().stream_of(
+                        self.segments().stream(found.slot.segment()).pool,
+                        deadline,
+                        now,
+                    );
+                    let reserved = self.segments().reserve(op, stream, bytes, bytes)?;
                     room = Some((reserved, found.header));
                 }
             }
@@ -164,37 +171,32 @@ impl Engine {
 
     /// Changes a record that has all needed fields: the present one or its copy. The caller holds
     /// the lock of its group.
-    fn update_meta_here(
-        &self,
-        thread: &ThreadSlot,
-        found: &Found,
-        update: &MetaUpdate,
-        now: Second,
-    ) -> Meta {
-        self.set_deadline(found, update.deadline);
+    fn update_meta_here(&self, op: &Op<'_>, found: &Found, update: &MetaUpdate) -> Meta {
+        self.index().set_deadline(found, update.deadline);
         let header = match update.noted {
-            true => found.header.with_used(now),
+            true => found.header.with_used(op.now),
             false => found.header,
         };
         if !update.stale {
             let is_news = update.noted && !found.is_fetched();
-            self.set_header(
+            self.index().set_header(
                 found,
                 if is_news { header.with_initial_freq(READ_BEFORE) } else { header },
             );
-            return self.meta(found, self.value_bytes(found), now);
+            return self.index().meta(found, self.index().value_bytes(found), op.now);
         }
         if header.version_at().is_some() {
-            self.intend_to_change(thread, found.record_at, self.version(found));
+            self.peers().intend_to_change(op.thread, found.record_at, self.index().version(found));
         }
-        self.set_header(found, header.with_marks(Marks { stale: true, token_sent: false }));
+        self.index().set_header(found, header.with_marks(Marks { stale: true, token_sent: false }));
         if let Some(at) = header.version_at() {
-            let new = self.give_version(thread, update.version, self.version(found));
+            let new =
+                self.peers().give_version(op.thread, update.version, self.index().version(found));
             // Pairs with the acquire in `Header::version`: see `meta`.
-            self.memory.word(found.record_at + at).store(new, Release);
-            self.end_change(thread);
+            self.region().word(found.record_at + at).store(new, Release);
+            self.peers().end_change(op.thread);
         }
-        self.meta(found, self.value_bytes(found), now)
+        self.index().meta(found, self.index().value_bytes(found), op.now)
     }
 
     /// Copies a found item with a deadline field. The caller holds the lock of its group.
@@ -208,21 +210,21 @@ impl Engine {
     ) -> Found {
         let mut value = Vec::new();
         let value_at = found.record_at + found.header.value_at();
-        self.memory.read(value_at, found.header.value_bytes(), &mut value);
+        self.region().memory().read(value_at, found.header.value_bytes(), &mut value);
         let draft = Draft {
             key,
             hash,
-            flags: found.header.flags(&self.memory, found.record_at),
+            flags: found.header.flags(self.region().memory(), found.record_at),
             deadline: Some(deadline),
             versioned: found.header.version_at().is_some(),
             value: &value,
             form: found.header.form_of_copy(),
         };
-        draft.write(&self.memory, room.at());
+        draft.write(self.region().memory(), room.at());
         let header = draft.header().keeping_identity_of(found.header);
-        self.memory.word(room.at()).store(header.word(), Release);
+        self.region().word(room.at()).store(header.word(), Release);
         if let Some(at) = header.version_at() {
-            self.memory.word(room.at() + at).store(self.version(found), Release);
+            self.region().word(room.at() + at).store(self.index().version(found), Release);
         }
         let slot = room.slot().tagged(found.slot.tag(), found.slot.freq());
         let (slot_at, sequence, record_at) = (found.slot_at, room.sequence, room.at());

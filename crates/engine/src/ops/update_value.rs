@@ -13,10 +13,11 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::fence;
 
-use larder_item::{Deadline, Number, Second, StoreMode};
+use larder_item::{Deadline, Number, StoreMode};
 use larder_stats::Counter;
 
 use crate::index::find::Found;
+use crate::process::op::Op;
 use crate::segment::record::{Header, INITIAL_FREQ_MAX, Marks, NUMBER_BYTES};
 use crate::{Arithmetic, ArithmeticRequest, Engine, StoreRequest, Stored, Stuck, ThreadSlot};
 
@@ -33,17 +34,16 @@ impl Engine {
     /// deadline, if one is given.
     pub(crate) fn count_in_place(
         &self,
-        thread: &ThreadSlot,
+        op: &Op<'_>,
         counting: &ArithmeticRequest<'_>,
-        now: Second,
     ) -> Result<UpdatedValue<Arithmetic>, Stuck> {
-        let hash = self.hash(counting.key);
-        let locked = self.lock(thread, hash)?;
-        let found = self.find_locked(&locked, hash, counting.key);
-        let Some(found) = found.filter(|found| self.death(found, now).is_none()) else {
+        let hash = self.index().hash(counting.key);
+        let locked = self.index().lock(op, hash)?;
+        let found = self.index().find_locked(&locked, hash, counting.key);
+        let Some(found) = found.filter(|found| self.index().death(found, op.now).is_none()) else {
             return Ok(UpdatedValue::Done(Arithmetic::NotFound));
         };
-        if counting.cas.is_some_and(|cas| cas != self.version(&found)) {
+        if counting.cas.is_some_and(|cas| cas != self.index().version(&found)) {
             return Ok(UpdatedValue::Done(Arithmetic::Exists));
         }
         let shown_bytes = found.header.shown_bytes();
@@ -52,37 +52,36 @@ impl Engine {
         if !found.header.is_number() || !has_room {
             return Ok(UpdatedValue::NotHere);
         }
-        let moved = self.number(&found).moved(counting.direction, counting.delta);
+        let moved = self.index().number(&found).moved(counting.direction, counting.delta);
         if moved.text_over(shown_bytes).len() != shown_bytes {
             return Ok(UpdatedValue::NotHere);
         }
         let value_at = found.record_at + found.header.value_at();
-        let header = self.note_change(&found).with_used(now);
-        self.update_value(thread, &found, counting.version, || {
+        let header = self.note_change(&found).with_used(op.now);
+        self.update_value(op.thread, &found, counting.version, || {
             // Pairs with the acquire in `number`.
-            self.memory.word(value_at).store(moved.0, Release);
-            self.set_deadline(&found, counting.deadline);
-            self.set_header(&found, header);
+            self.region().word(value_at).store(moved.0, Release);
+            self.index().set_deadline(&found, counting.deadline);
+            self.index().set_header(&found, header);
         });
-        let meta = self.meta(&found, shown_bytes, now);
+        let meta = self.index().meta(&found, shown_bytes, op.now);
         Ok(UpdatedValue::Done(Arithmetic::Number { number: moved.0, meta }))
     }
 
     /// Appends to a value in place if its record has room.
     pub(crate) fn append_in_place(
         &self,
-        thread: &ThreadSlot,
+        op: &Op<'_>,
         request: &StoreRequest<'_>,
         part: &[u8],
-        now: Second,
     ) -> Result<UpdatedValue<Stored>, Stuck> {
-        let hash = self.hash(request.key);
-        let locked = self.lock(thread, hash)?;
-        let found = self.find_locked(&locked, hash, request.key);
-        let Some(found) = found.filter(|found| self.death(found, now).is_none()) else {
+        let hash = self.index().hash(request.key);
+        let locked = self.index().lock(op, hash)?;
+        let found = self.index().find_locked(&locked, hash, request.key);
+        let Some(found) = found.filter(|found| self.index().death(found, op.now).is_none()) else {
             return Ok(UpdatedValue::Done(Stored::NotStored));
         };
-        if request.cas.is_some_and(|cas| cas != self.version(&found)) {
+        if request.cas.is_some_and(|cas| cas != self.index().version(&found)) {
             return Ok(UpdatedValue::Done(Stored::Exists));
         }
         let Found { header, record_at, .. } = found;
@@ -95,17 +94,17 @@ impl Engine {
         if !fits {
             return Ok(UpdatedValue::NotHere);
         }
-        self.memory.write(record_at + header.value_at() + header.value_bytes(), part);
+        self.region().memory().write(record_at + header.value_at() + header.value_bytes(), part);
         // The longer value is as popular as the old one, and was used once more.
         let freq = (found.slot.freq() + 1).min(INITIAL_FREQ_MAX);
-        self.set_slot(found.slot_at, found.slot.with_freq(freq));
+        self.index().set_slot(found.slot_at, found.slot.with_freq(freq));
         let longer =
-            header.with_value_bytes(value_bytes).with_marks(Marks::default()).with_used(now);
-        let cas = self.update_value(thread, &found, request.version, || {
+            header.with_value_bytes(value_bytes).with_marks(Marks::default()).with_used(op.now);
+        let cas = self.update_value(op.thread, &found, request.version, || {
             // The bytes are written.
-            self.set_header(&found, longer.with_initial_freq(freq));
+            self.index().set_header(&found, longer.with_initial_freq(freq));
         });
-        self.bump(thread, Counter::ItemsTotal, 1);
+        self.bump(op.thread, Counter::ItemsTotal, 1);
         Ok(UpdatedValue::Done(Stored::Stored { cas, value_bytes }))
     }
 
@@ -115,7 +114,7 @@ impl Engine {
         let freq = found.slot.freq();
         let is_fetched = found.is_fetched();
         let may_note = is_fetched || freq < INITIAL_FREQ_MAX;
-        match may_note && self.note_read(found) && !is_fetched {
+        match may_note && self.index().note_read(found) && !is_fetched {
             true => found.header.with_initial_freq(freq + 1),
             false => found.header,
         }
@@ -135,10 +134,10 @@ impl Engine {
             change();
             return 0;
         };
-        let version = self.memory.word(found.record_at + at);
+        let version = self.region().word(found.record_at + at);
         let old = version.load(Relaxed);
-        let new = self.give_version(thread, asked, old);
-        self.intend_to_change(thread, found.record_at, old);
+        let new = self.peers().give_version(thread, asked, old);
+        self.peers().intend_to_change(thread, found.record_at, old);
         version.store(0, Release);
         // A reader that sees the change sees the cleared version. Pairs with the fence in
         // `is_value_unchanged`.
@@ -147,7 +146,7 @@ impl Engine {
         // Pairs with the acquire in `Header::version`: a reader that sees the version sees the
         // change.
         version.store(new, Release);
-        self.end_change(thread);
+        self.peers().end_change(thread);
         new
     }
 
@@ -160,9 +159,9 @@ impl Engine {
         }
         // Pairs with the fence in `update_value`.
         fence(Acquire);
-        let header = Header::load(&self.memory, found.record_at);
+        let header = Header::load(self.region().memory(), found.record_at);
         let in_change = version == 0 && header.version_at().is_some();
-        header.is_same_form(found.header) && !in_change && self.version(found) == version
+        header.is_same_form(found.header) && !in_change && self.index().version(found) == version
     }
 
     /// Returns what distinguishes a record that changed in place, besides its header: the version,
@@ -180,8 +179,8 @@ impl Engine {
             && found.sequence == from.sequence
             && found.header.is_same_form(from.header)
             && match found.header.version_at().is_none() && found.header.is_number() {
-                true => self.number(found).0 == origin,
-                false => self.version(found) == origin,
+                true => self.index().number(found).0 == origin,
+                false => self.index().version(found) == origin,
             }
     }
 }

@@ -1,6 +1,44 @@
-//! The threads and processes that share a region: thread slots, peers, waiting, and repair after a
-//! crash.
+//! The threads and processes that share a region: thread slots, peers, the context of an operation,
+//! and waiting.
+//!
+//! This is the lowest room. What it and the rooms above it need from the reclaimer, room and repair,
+//! goes through [`op::Above`], the only way up.
 
+use std::sync::atomic::AtomicU64;
+use std::sync::{Mutex, OnceLock};
+
+use larder_region::Locks;
+
+use crate::process::peers::Row;
+use crate::region::Region;
+
+pub(crate) mod op;
 pub(crate) mod peers;
 pub(crate) mod thread_slot;
 pub(crate) mod wait;
+
+/// The processes and threads of a region: rows of peers with their locks, and thread slots.
+pub(crate) struct Peers {
+    region: Region,
+    /// The locks of the rows. A process that uses its memory alone has none.
+    locks: Option<Locks>,
+    /// The row of this process, once it is a peer.
+    row: OnceLock<Row>,
+    /// Held by the thread of this process that reaps dead peers: file locks do not distinguish
+    /// threads.
+    reaping: Mutex<()>,
+    /// The number of waits that ended without success.
+    stuck: AtomicU64,
+}
+
+impl Peers {
+    pub(crate) fn new(region: Region, locks: Option<Locks>) -> Self {
+        let (row, reaping) = (OnceLock::new(), Mutex::new(()));
+        Self { region, locks, row, reaping, stuck: AtomicU64::new(0) }
+    }
+
+    #[inline]
+    pub(crate) fn region(&self) -> &Region {
+        &self.region
+    }
+}

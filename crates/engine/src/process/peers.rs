@@ -13,14 +13,14 @@
 
 use std::fmt;
 use std::os::fd::OwnedFd;
-use std::sync::Mutex;
+use std::sync::TryLockError;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
 use larder_region::layout::{HOLD_BYTES, PEER_BYTES, global};
 use larder_region::{LockError, Locks, forks, locks};
 
-use crate::Engine;
+use crate::process::Peers;
 
 const IN_USE: usize = 0;
 const PROCESS_ID: usize = 8;
@@ -36,18 +36,20 @@ pub const PEER_BYTES_MAX: u64 = larder_region::layout::PEERS_MAX as u64;
 const ARRIVING: u64 = 1 << 32;
 const PINS_MASK: u64 = ARRIVING - 1;
 
-/// The locks of a peer. A process that uses its memory alone has none.
-#[derive(Default)]
-pub(crate) struct Table {
-    pub(crate) locks: Option<Locks>,
-    /// Held by the thread of this process that reaps dead peers: file locks do not distinguish
-    /// threads.
-    pub(crate) reaping: Mutex<()>,
+/// The row of a process.
+#[derive(Debug)]
+pub(crate) struct Row {
+    number: u32,
+    /// The number of forks that led to this process when it took the row.
+    forks: u32,
 }
 
-impl fmt::Debug for Table {
+impl fmt::Debug for Peers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Table").field("is_shared", &self.locks.is_some()).finish_non_exhaustive()
+        f.debug_struct("Peers")
+            .field("row", &self.row)
+            .field("stuck", &self.stuck)
+            .finish_non_exhaustive()
     }
 }
 
@@ -77,61 +79,74 @@ pub enum JoinError {
     Lock(#[from] LockError),
 }
 
-pub(crate) fn lock_byte(peer: u32) -> u64 {
+fn lock_byte(peer: u32) -> u64 {
     OPENING_BYTE + 1 + u64::from(peer)
 }
 
-impl Table {
-    pub(crate) fn new(locks: Option<Locks>) -> Self {
-        Self { locks, reaping: Mutex::new(()) }
-    }
-
+impl Peers {
     /// Reopens the file of the locks, for a forked child.
-    pub(crate) fn reopened(&self) -> Result<Option<Locks>, JoinError> {
+    pub(crate) fn reopened_locks(&self) -> Result<Option<Locks>, JoinError> {
         Ok(self.locks.as_ref().map(Locks::reopened).transpose()?)
     }
-}
 
-impl Engine {
-    /// Ends the opening of the region: other processes may open it.
-    pub fn end_opening(&self) {
-        if let Some(locks) = &self.table.locks {
+    /// Returns the row of this process; 0 before it is a peer.
+    pub(crate) fn row(&self) -> u32 {
+        self.row.get().map_or(0, |row| row.number)
+    }
+
+    /// See `Engine::end_opening`.
+    pub(crate) fn end_opening(&self) {
+        if let Some(locks) = &self.locks {
             // If this fails, the next process waits until this one ends.
             let _ = locks.unlock(OPENING_BYTE);
         }
     }
 
-    /// Reopens the lock file, to pass it to a process that is to attach to the region. Returns
-    /// `None` if no other process can use the region.
-    pub fn lock_file_to_pass(&self) -> Option<Result<OwnedFd, LockError>> {
-        self.table.locks.as_ref().map(Locks::to_pass)
+    /// See `Engine::lock_file_to_pass`.
+    pub(crate) fn lock_file_to_pass(&self) -> Option<Result<OwnedFd, LockError>> {
+        self.locks.as_ref().map(Locks::to_pass)
     }
 
-    /// True if other processes can use the region.
+    /// See `Engine::has_peers`.
     #[inline]
-    pub fn has_peers(&self) -> bool {
-        self.table.locks.is_some()
+    pub(crate) fn has_peers(&self) -> bool {
+        self.locks.is_some()
     }
 
     pub(crate) fn lock_a_row(&self) -> Result<u32, JoinError> {
-        let Some(locks) = &self.table.locks else {
+        let Some(locks) = &self.locks else {
             return Ok(0);
         };
-        for row in 0..self.layout.peers as u32 {
+        for row in 0..self.region.layout().peers as u32 {
             if locks.try_lock(lock_byte(row))? {
                 return Ok(row);
             }
         }
-        Err(JoinError::Full(self.layout.peers))
+        Err(JoinError::Full(self.region.layout().peers))
     }
 
-    pub(crate) fn take_row(&mut self, row: u32) {
+    /// Makes this process the peer of a row that it has locked.
+    pub(crate) fn take_row(&self, row: u32) {
         // Before the process holds anything there: a count of pins covers all rows up to this one.
-        self.memory.word(global::PEERS_USED).fetch_max(u64::from(row) + 1, SeqCst);
+        self.region.word(global::PEERS_USED).fetch_max(u64::from(row) + 1, SeqCst);
         self.peer_word(row, PROCESS_ID).store(u64::from(std::process::id()), Relaxed);
         self.peer_word(row, PINNED).store(0, Relaxed);
         self.peer_word(row, IN_USE).store(1, Release);
-        self.joined_after = forks();
+        let _ = self.row.set(Row { number: row, forks: forks() });
+    }
+
+    /// Gives the row of this process back after `repair` has released what its threads still hold.
+    /// No operation may be under way. Does nothing in a process that uses its memory alone.
+    pub(crate) fn leave(&self, repair: impl FnOnce(u32)) {
+        if let Some(locks) = &self.locks
+            && let Some(row) = self.row.get()
+            // In a forked child the row still belongs to the parent.
+            && row.forks == forks()
+        {
+            repair(row.number);
+            // If this fails, the process drops the lock at its end.
+            let _ = locks.unlock(lock_byte(row.number));
+        }
     }
 
     pub(crate) fn free_row(&self, row: u32) {
@@ -139,18 +154,18 @@ impl Engine {
     }
 
     fn peer_word(&self, row: u32, field: usize) -> &AtomicU64 {
-        self.memory.word(self.layout.peers_at + row as usize * PEER_BYTES + field)
+        self.region.word(self.region.layout().peers_at + row as usize * PEER_BYTES + field)
     }
 
     /// True if a process is attached with this number, or died while it was.
     pub(crate) fn is_peer(&self, peer: u64) -> bool {
-        peer < self.layout.peers as u64 && self.is_row_in_use(peer as u32)
+        peer < self.region.layout().peers as u64 && self.is_row_in_use(peer as u32)
     }
 
     /// True if another living process is attached, or if that is unknown.
     pub(crate) fn has_living_peers(&self) -> bool {
-        self.table.locks.as_ref().is_some_and(|locks| {
-            (0..self.layout.peers as u32)
+        self.locks.as_ref().is_some_and(|locks| {
+            (0..self.region.layout().peers as u32)
                 .any(|row| locks.is_locked_by_other(lock_byte(row)).unwrap_or(true))
         })
     }
@@ -161,12 +176,12 @@ impl Engine {
 
     /// Returns the rows that peers may use.
     pub(crate) fn rows(&self) -> std::ops::Range<u32> {
-        let used = self.memory.word(global::PEERS_USED).load(SeqCst);
-        0..used.min(self.layout.peers as u64) as u32
+        let used = self.region.word(global::PEERS_USED).load(SeqCst);
+        0..used.min(self.region.layout().peers as u64) as u32
     }
 
-    /// Returns the attached processes, and those that died attached and have not been reaped.
-    pub fn peer_reports(&self) -> Vec<PeerReport> {
+    /// See `Engine::peer_reports`.
+    pub(crate) fn peer_reports(&self) -> Vec<PeerReport> {
         let in_use = self.rows().filter(|row| self.is_row_in_use(*row));
         in_use
             .map(|row| PeerReport {
@@ -178,17 +193,16 @@ impl Engine {
             .collect()
     }
 
-    /// Returns the process ids of the peers, as they see them: in another namespace the numbers
-    /// differ.
-    pub fn peer_process_ids(&self) -> Vec<u64> {
+    /// See `Engine::peer_process_ids`.
+    pub(crate) fn peer_process_ids(&self) -> Vec<u64> {
         let in_use = self.rows().filter(|row| self.is_row_in_use(*row));
         in_use.map(|row| self.peer_word(row, PROCESS_ID).load(Relaxed)).collect()
     }
 
     /// Returns what a peer holds of a segment.
     fn hold(&self, row: u32, segment: u32) -> &AtomicU64 {
-        let at = row as usize * self.layout.segments + segment as usize;
-        self.memory.word(self.layout.holds_at + at * HOLD_BYTES)
+        let at = row as usize * self.region.layout().segments + segment as usize;
+        self.region.word(self.region.layout().holds_at + at * HOLD_BYTES)
     }
 
     fn holds(&self, segment: u32) -> impl Iterator<Item = u64> + '_ {
@@ -198,12 +212,12 @@ impl Engine {
     /// Notes a piece of a value that is still arriving. Moving the segment's records would lose it:
     /// no slot names it yet.
     pub(crate) fn note_arriving(&self, segment: u32) {
-        self.hold(self.peer, segment).fetch_add(ARRIVING, Relaxed);
+        self.hold(self.row(), segment).fetch_add(ARRIVING, Relaxed);
     }
 
     /// Ends the note: the value is complete, or given up.
     pub(crate) fn note_arrived(&self, segment: u32) {
-        self.hold(self.peer, segment).fetch_sub(ARRIVING, Relaxed);
+        self.hold(self.row(), segment).fetch_sub(ARRIVING, Relaxed);
     }
 
     /// Starts a use of a segment: pieces that were arriving in the last one are lost.
@@ -232,18 +246,18 @@ impl Engine {
 
     /// Adds a pin of this process. One of the two flags of [`Engine::pin`].
     pub(crate) fn raise_pin(&self, segment: u32) {
-        if self.hold(self.peer, segment).fetch_add(1, SeqCst) & PINS_MASK == 0 {
+        if self.hold(self.row(), segment).fetch_add(1, SeqCst) & PINS_MASK == 0 {
             // Before the load in `pinned_segments`: of two processes that pin, one sees the pin of
             // the other.
-            self.peer_word(self.peer, PINNED).fetch_add(1, SeqCst);
+            self.peer_word(self.row(), PINNED).fetch_add(1, SeqCst);
         }
     }
 
     /// Drops a pin that [`Engine::pin`] took.
     pub(crate) fn unpin(&self, segment: u32) {
         // Pairs with the accesses of `begin_emptying`: all reads are done.
-        if self.hold(self.peer, segment).fetch_sub(1, SeqCst) & PINS_MASK == 1 {
-            self.peer_word(self.peer, PINNED).fetch_sub(1, Relaxed);
+        if self.hold(self.row(), segment).fetch_sub(1, SeqCst) & PINS_MASK == 1 {
+            self.peer_word(self.row(), PINNED).fetch_sub(1, Relaxed);
         }
     }
 
@@ -252,17 +266,51 @@ impl Engine {
         self.rows().map(|row| self.peer_word(row, PINNED).load(SeqCst)).sum()
     }
 
-    /// Drops all holds of a dead peer. Its arriving pieces will never be named, so their segments
-    /// are recounted, and so are pinned ones, which it may have been recounting.
-    pub(crate) fn release_holds(&self, row: u32) {
-        for segment in self.segment_numbers().take(self.used_segments() as usize) {
+    /// Drops all holds of a dead peer on some segments, and passes each held one to `was_held`. Its
+    /// arriving pieces will never be named, so their segments are recounted, and so are pinned ones,
+    /// which it may have been recounting.
+    pub(crate) fn release_holds(
+        &self,
+        row: u32,
+        segments: impl Iterator<Item = u32>,
+        was_held: impl Fn(u32),
+    ) {
+        for segment in segments {
             let hold = self.hold(row, segment);
             if hold.load(Relaxed) != 0 {
-                self.suspect(segment);
+                was_held(segment);
             }
             hold.store(0, SeqCst);
         }
         self.peer_word(row, PINNED).store(0, Relaxed);
+    }
+
+    /// Calls `repair` for the row of each dead peer. Returns true if there were any.
+    ///
+    /// Cost: a system call for each peer.
+    pub(crate) fn reap(&self, repair: impl Fn(u32)) -> bool {
+        let Some(locks) = &self.locks else {
+            return false;
+        };
+        let _reaping = match self.reaping.try_lock() {
+            Ok(guard) => guard,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return false,
+        };
+        let mut any = false;
+        for row in self.rows().filter(|row| *row != self.row() && self.is_row_in_use(*row)) {
+            // If the system call fails, the peer counts as alive.
+            if !locks.try_lock(lock_byte(row)).unwrap_or(false) {
+                continue;
+            }
+            // The peer may have left between the two checks.
+            if self.is_row_in_use(row) {
+                repair(row);
+                any = true;
+            }
+            let _ = locks.unlock(lock_byte(row));
+        }
+        any
     }
 
     /// Pretends that a peer pins this many segments.

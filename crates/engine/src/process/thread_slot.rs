@@ -22,8 +22,8 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use larder_region::layout::global;
 use larder_stats::Counter;
 
-use crate::Engine;
-use crate::segment::slot::Slot;
+use crate::process::Peers;
+use crate::region::Region;
 
 const CLAIMED: usize = 0;
 const VERSIONS: usize = 8;
@@ -64,38 +64,36 @@ impl ThreadSlot {
     }
 }
 
-impl Engine {
-    /// Takes a free thread slot. Returns `None` if threads hold all slots of the region. Give it
-    /// back with [`Engine::deregister`].
-    pub fn register(&self) -> Option<ThreadSlot> {
-        (self.layout.peers as u32..self.layout.thread_slots as u32)
+impl Peers {
+    /// See `Engine::register`.
+    pub(crate) fn register(&self) -> Option<ThreadSlot> {
+        (self.region.layout().peers as u32..self.region.layout().thread_slots as u32)
             .map(|index| self.thread_slot_at(index))
             .find(|thread| self.take_thread_slot(thread))
     }
 
-    /// Returns the number of thread slots for threads of all processes, besides the one that each
-    /// process keeps.
-    pub fn thread_slot_count(&self) -> usize {
-        self.layout.thread_slots - self.layout.peers
+    /// See `Engine::thread_slot_count`.
+    pub(crate) fn thread_slot_count(&self) -> usize {
+        self.region.layout().thread_slots - self.region.layout().peers
     }
 
-    /// Takes the thread slot that is reserved for this process and serves all its threads that find
-    /// no other. Call it once.
-    pub fn sit_first(&self) -> ThreadSlot {
-        let thread = self.thread_slot_at(self.peer);
+    /// See `Engine::sit_first`.
+    pub(crate) fn sit_first(&self) -> ThreadSlot {
+        let thread = self.thread_slot_at(self.row());
         let is_taken = self.take_thread_slot(&thread);
         debug_assert!(is_taken, "the reserved thread slot of a peer was taken already");
         thread
     }
 
     fn thread_slot_at(&self, index: u32) -> ThreadSlot {
-        let at = self.layout.thread_slots_at + index as usize * self.layout.thread_slot_bytes;
+        let at = self.region.layout().thread_slots_at
+            + index as usize * self.region.layout().thread_slot_bytes;
         ThreadSlot { index, at, not_sync: PhantomData }
     }
 
     fn take_thread_slot(&self, thread: &ThreadSlot) -> bool {
-        let mine = u64::from(self.peer) + 1;
-        let word = self.memory.word(thread.at + CLAIMED);
+        let mine = u64::from(self.row()) + 1;
+        let word = self.region.word(thread.at + CLAIMED);
         // Threads that find none free ask again from time to time. A load leaves the cache lines to
         // the owners of the slots. The exchange pairs with the release in `deregister`: the
         // counters of the last owner are visible.
@@ -103,27 +101,27 @@ impl Engine {
             word.load(Relaxed) == 0 && word.compare_exchange(0, mine, AcqRel, Relaxed).is_ok();
         if is_taken {
             // Before any event is counted there: a sum covers all thread slots up to this one.
-            let used = self.memory.word(global::THREAD_SLOTS_USED);
+            let used = self.region.word(global::THREAD_SLOTS_USED);
             used.fetch_max(u64::from(thread.index) + 1, AcqRel);
         }
         is_taken
     }
 
-    /// Gives a thread slot back. Its counters keep their values.
-    pub fn deregister(&self, thread: &ThreadSlot) {
+    /// See `Engine::deregister`.
+    pub(crate) fn deregister(&self, thread: &ThreadSlot) {
         self.report_slots(thread);
         // Pairs with the acquire in `take_thread_slot`.
-        self.memory.word(thread.at + CLAIMED).store(0, Release);
+        self.region.word(thread.at + CLAIMED).store(0, Release);
     }
 
     /// Returns the thread slots of a peer.
     pub(crate) fn thread_slots_of(&self, peer: u32) -> impl Iterator<Item = ThreadSlot> + '_ {
         // All of them: a slot may be taken before it counts as used.
         let thread_slots =
-            (0..self.layout.thread_slots as u32).map(|index| self.thread_slot_at(index));
+            (0..self.region.layout().thread_slots as u32).map(|index| self.thread_slot_at(index));
         // Pairs with the exchange in `take_thread_slot`.
         thread_slots.filter(move |thread| {
-            self.memory.word(thread.at + CLAIMED).load(Acquire) == u64::from(peer) + 1
+            self.region.word(thread.at + CLAIMED).load(Acquire) == u64::from(peer) + 1
         })
     }
 
@@ -134,105 +132,107 @@ impl Engine {
             return true;
         };
         let claimed = |index| {
-            let at = self.layout.thread_slots_at + index * self.layout.thread_slot_bytes;
-            self.memory.word(at + CLAIMED).load(Acquire)
+            let at = self.region.layout().thread_slots_at
+                + index * self.region.layout().thread_slot_bytes;
+            self.region.word(at + CLAIMED).load(Acquire)
         };
-        index < self.layout.thread_slots
+        index < self.region.layout().thread_slots
             && claimed(index).checked_sub(1).is_some_and(|peer| self.is_peer(peer))
     }
 
     /// Announces that the thread locks a group.
     #[inline]
     pub(crate) fn intend_to_lock(&self, thread: &ThreadSlot, group: u64) {
-        self.memory.word(thread.at + LOCKING).store(group + 1, Relaxed);
+        self.region.word(thread.at + LOCKING).store(group + 1, Relaxed);
     }
 
     /// Returns the group that the thread locked last, or was about to lock.
     pub(crate) fn last_locked(&self, thread: &ThreadSlot) -> Option<u64> {
-        self.memory.word(thread.at + LOCKING).load(Relaxed).checked_sub(1)
+        self.region.word(thread.at + LOCKING).load(Relaxed).checked_sub(1)
     }
 
     /// Announces that the thread replaces a word that names a record.
     #[inline]
-    pub(crate) fn intend_to_replace(&self, thread: &ThreadSlot, slot: Slot) {
-        self.memory.word(thread.at + REPLACING).store(slot.0, Relaxed);
+    pub(crate) fn intend_to_replace(&self, thread: &ThreadSlot, slot_word: u64) {
+        self.region.word(thread.at + REPLACING).store(slot_word, Relaxed);
     }
 
     /// Returns the word that the thread replaced last, or was about to replace.
-    pub(crate) fn last_replaced(&self, thread: &ThreadSlot) -> Slot {
-        Slot(self.memory.word(thread.at + REPLACING).load(Relaxed))
+    pub(crate) fn last_replaced(&self, thread: &ThreadSlot) -> u64 {
+        self.region.word(thread.at + REPLACING).load(Relaxed)
     }
 
     /// Announces that the thread changes the version of the record at an offset, in several steps.
     pub(crate) fn intend_to_change(&self, thread: &ThreadSlot, record_at: usize, version: u64) {
-        self.memory.word(thread.at + CHANGED_VERSION).store(version, Relaxed);
-        self.memory.word(thread.at + CHANGING).store(record_at as u64, Release);
+        self.region.word(thread.at + CHANGED_VERSION).store(version, Relaxed);
+        self.region.word(thread.at + CHANGING).store(record_at as u64, Release);
     }
 
     /// Ends the change.
     pub(crate) fn end_change(&self, thread: &ThreadSlot) {
-        self.memory.word(thread.at + CHANGING).store(0, Release);
+        self.region.word(thread.at + CHANGING).store(0, Release);
     }
 
     /// Returns the record whose version the thread changes, and the version that it had.
     pub(crate) fn change_of(&self, thread: &ThreadSlot) -> Option<(usize, u64)> {
-        let record_at = self.memory.word(thread.at + CHANGING).load(Relaxed) as usize;
-        let version = self.memory.word(thread.at + CHANGED_VERSION).load(Relaxed);
+        let record_at = self.region.word(thread.at + CHANGING).load(Relaxed) as usize;
+        let version = self.region.word(thread.at + CHANGED_VERSION).load(Relaxed);
         (record_at != 0).then_some((record_at, version))
     }
 
     /// Notes that segment states and the number in use may disagree because of this thread.
     pub(crate) fn note_taking(&self, thread: &ThreadSlot, on: bool) {
-        self.memory.word(thread.at + TAKING).store(u64::from(on), Release);
+        self.region.word(thread.at + TAKING).store(u64::from(on), Release);
     }
 
     /// Clears the notes of all thread slots, for a process that is alone.
     pub(crate) fn forget_taking(&self) {
         for at in self.used_thread_slots() {
-            self.memory.word(at + TAKING).store(0, Release);
+            self.region.word(at + TAKING).store(0, Release);
         }
     }
 
     /// True if any thread slot takes or gives back a segment.
     pub(crate) fn is_anybody_taking(&self) -> bool {
-        self.used_thread_slots().any(|at| self.memory.word(at + TAKING).load(Acquire) != 0)
+        self.used_thread_slots().any(|at| self.region.word(at + TAKING).load(Acquire) != 0)
     }
 
     /// Returns the offsets of the thread slots that have ever been taken.
     fn used_thread_slots(&self) -> impl Iterator<Item = usize> + '_ {
-        let used = self.memory.word(global::THREAD_SLOTS_USED).load(Acquire) as usize;
-        (0..used.min(self.layout.thread_slots))
-            .map(|index| self.layout.thread_slots_at + index * self.layout.thread_slot_bytes)
+        let used = self.region.word(global::THREAD_SLOTS_USED).load(Acquire) as usize;
+        (0..used.min(self.region.layout().thread_slots)).map(|index| {
+            self.region.layout().thread_slots_at + index * self.region.layout().thread_slot_bytes
+        })
     }
 
-    /// Returns the sum of a counter over all thread slots.
-    pub fn counter(&self, counter: Counter) -> u64 {
+    /// See `Engine::counter`.
+    pub(crate) fn counter(&self, counter: Counter) -> u64 {
         self.used_thread_slots()
-            .map(|at| self.memory.word(at + COUNTERS + 8 * counter as usize).load(Relaxed))
+            .map(|at| self.region.word(at + COUNTERS + 8 * counter as usize).load(Relaxed))
             .fold(0, u64::wrapping_add)
     }
 
-    /// Sets every counter of events to 0; levels keep their value.
-    pub fn reset_counters(&self) {
+    /// See `Engine::reset_counters`.
+    pub(crate) fn reset_counters(&self) {
         for at in self.used_thread_slots() {
             for counter in Counter::ALL.iter().filter(|counter| counter.is_reset()) {
-                self.memory.word(at + COUNTERS + 8 * *counter as usize).store(0, Relaxed);
+                self.region.word(at + COUNTERS + 8 * *counter as usize).store(0, Relaxed);
             }
         }
     }
 
-    /// Adds to a counter of the thread slot.
+    /// See `Engine::bump`.
     #[inline]
-    pub fn bump(&self, thread: &ThreadSlot, counter: Counter, n: u64) {
-        add(self, thread.at + COUNTERS + 8 * counter as usize, n);
+    pub(crate) fn bump(&self, thread: &ThreadSlot, counter: Counter, n: u64) {
+        add(&self.region, thread.at + COUNTERS + 8 * counter as usize, n);
     }
 
     /// Returns a version that no item of the region has had. It is larger than `replaced`, unless a
     /// client asked for that one and it exceeds [`ASKED_VERSION_PASSED_MAX`].
     pub(crate) fn next_version(&self, thread: &ThreadSlot, replaced: u64) -> u64 {
-        let thread_slot_bits = self.layout.thread_slots.ilog2();
-        let given = self.memory.word(thread.at + VERSIONS);
-        let asked = self.memory.word(global::ASKED_VERSION).load(Relaxed);
+        let thread_slot_bits = self.region.layout().thread_slots.ilog2();
+        let given = self.region.word(thread.at + VERSIONS);
+        let asked = self.region.word(global::ASKED_VERSION).load(Relaxed);
         let replaced = if replaced > ASKED_VERSION_PASSED_MAX { 0 } else { replaced };
         let turn = given.load(Relaxed).max(replaced.max(asked) >> thread_slot_bits) + 1;
         given.store(turn, Relaxed);
@@ -251,7 +251,7 @@ impl Engine {
         let Some(version) = asked.filter(|version| *version != 0) else {
             return self.next_version(thread, replaced);
         };
-        let highest = self.memory.word(global::ASKED_VERSION);
+        let highest = self.region.word(global::ASKED_VERSION);
         if version <= ASKED_VERSION_PASSED_MAX && highest.load(Relaxed) < version {
             highest.fetch_max(version, Relaxed);
         }
@@ -260,7 +260,7 @@ impl Engine {
 
     /// Notes that `change` more slots are filled.
     pub(crate) fn note_slots(&self, thread: &ThreadSlot, change: i64) {
-        let untold = self.memory.word(thread.at + UNTOLD_SLOTS);
+        let untold = self.region.word(thread.at + UNTOLD_SLOTS);
         let total = untold.load(Relaxed).cast_signed().wrapping_add(change);
         untold.store(total.cast_unsigned(), Relaxed);
         if total.unsigned_abs() >= UNREPORTED_SLOTS_MAX {
@@ -270,20 +270,20 @@ impl Engine {
 
     /// Returns the filled slots that all thread slots together have not reported yet.
     pub(crate) fn unreported_slots(&self) -> i64 {
-        let untold = |at| self.memory.word(at + UNTOLD_SLOTS).load(Relaxed).cast_signed();
+        let untold = |at| self.region.word(at + UNTOLD_SLOTS).load(Relaxed).cast_signed();
         self.used_thread_slots().map(untold).fold(0, i64::wrapping_add)
     }
 
     fn report_slots(&self, thread: &ThreadSlot) {
-        let untold = self.memory.word(thread.at + UNTOLD_SLOTS);
-        self.memory.word(global::ITEMS).fetch_add(untold.load(Relaxed), Relaxed);
+        let untold = self.region.word(thread.at + UNTOLD_SLOTS);
+        self.region.word(global::ITEMS).fetch_add(untold.load(Relaxed), Relaxed);
         untold.store(0, Relaxed);
     }
 }
 
 /// Adds to a word that only the caller's thread slot writes.
 #[inline]
-fn add(engine: &Engine, at: usize, n: u64) {
-    let word = engine.memory.word(at);
+fn add(region: &Region, at: usize, n: u64) {
+    let word = region.word(at);
     word.store(word.load(Relaxed).wrapping_add(n), Relaxed);
 }

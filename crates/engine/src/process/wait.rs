@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use larder_region::turns::{self, YieldPoint};
 
-use crate::{Engine, Stuck};
+use crate::Stuck;
+use crate::process::Peers;
 
 /// Spins a little, then yields, so that a holder without a processor gets one; then sleeps, because
 /// the holder may be delayed for long.
@@ -44,20 +45,24 @@ pub(crate) fn let_others_run() {
     thread::yield_now();
 }
 
-impl Engine {
+impl Peers {
     /// True if a wait takes so long that another process may be stopped.
     pub(crate) fn is_held_up(&self, wait: &Wait) -> bool {
         self.has_peers() && wait.rounds > Wait::YIELDS_MAX
     }
 
     /// As [`Wait::pause`], for a resource that another process may hold. Repairs after dead
-    /// processes, and gives up on stopped ones.
-    pub(crate) fn wait_for_peers(&self, wait: &mut Wait) -> Result<(), Stuck> {
+    /// processes by `reap`, and gives up on stopped ones.
+    pub(crate) fn wait_for_peers(
+        &self,
+        wait: &mut Wait,
+        reap: impl FnOnce() -> bool,
+    ) -> Result<(), Stuck> {
         wait.pause();
         if !self.has_peers() || wait.rounds <= Wait::YIELDS_MAX {
             return Ok(());
         }
-        if self.reap_peers() {
+        if reap() {
             wait.rounds = 0;
             return Ok(());
         }

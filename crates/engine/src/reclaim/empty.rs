@@ -3,16 +3,18 @@
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
 
-use larder_item::{KEY_BYTES_MAX, Second};
+use larder_item::KEY_BYTES_MAX;
 use larder_stats::Counter;
 
 use crate::index::find::Found;
 use crate::index::group::Locked;
+use crate::process::op::Op;
+use crate::reclaim::Reclaimer;
 use crate::reclaim::evict::Emptied;
 use crate::segment::header::Use;
 use crate::segment::record::{HEADER_BYTES, Header};
 use crate::segment::slot::Slot;
-use crate::{Engine, StoreError, ThreadSlot};
+use crate::{StoreError, ThreadSlot};
 
 /// The number of records whose groups are prefetched together.
 const RECORDS_AHEAD: usize = 16;
@@ -27,33 +29,28 @@ pub(crate) struct Record {
     pub(crate) header: Header,
 }
 
-impl Engine {
+impl Reclaimer {
     /// Frees a reclaimable segment. If an item in it was touched meanwhile, moves the live records.
-    pub(crate) fn reclaim(
-        &self,
-        thread: &ThreadSlot,
-        reclaimable: Use,
-        now: Second,
-    ) -> Result<Emptied, StoreError> {
-        if self.live(reclaimable.segment) > 0 {
-            return self.compact(thread, reclaimable, now);
+    pub(crate) fn reclaim(&self, op: &Op<'_>, reclaimable: Use) -> Result<Emptied, StoreError> {
+        if self.segments().live(reclaimable.segment) > 0 {
+            return self.compact(op, reclaimable);
         }
-        let begun = self.begin_emptying(thread, reclaimable);
+        let begun = self.segments().begin_emptying(op.thread, reclaimable);
         if begun {
-            self.bump(thread, Counter::SegmentsSpent, 1);
-            self.finish_emptying(thread, reclaimable.segment);
+            self.peers().bump(op.thread, Counter::SegmentsSpent, 1);
+            self.finish_emptying(op.thread, reclaimable.segment);
         }
-        Ok(if begun { Emptied::Yes(self.layout.segment_bytes) } else { Emptied::Busy })
+        Ok(if begun { Emptied::Yes(self.region().segment_bytes()) } else { Emptied::Busy })
     }
 
     /// Frees a segment that no slot names. Its account holds at most pieces of uploads that will
     /// never be published.
     pub(crate) fn finish_emptying(&self, thread: &ThreadSlot, segment: u32) {
-        self.retire(thread, segment);
-        if self.is_over_limit() {
-            self.give_back_memory(segment);
+        self.segments().retire(thread, segment);
+        if self.segments().is_over_limit() {
+            self.segments().give_back_memory(segment);
         }
-        self.free(thread, segment);
+        self.segments().free(thread, segment);
     }
 
     /// Returns the records of a segment. Prefetches the groups of a few records ahead together:
@@ -64,14 +61,14 @@ impl Engine {
         std::iter::from_fn(move || {
             if ahead.is_empty() {
                 ahead.extend(records.by_ref().take(RECORDS_AHEAD));
-                ahead.iter().for_each(|record| self.prefetch_group(record.hash));
+                ahead.iter().for_each(|record| self.index().prefetch_group(record.hash));
             }
             ahead.pop_front()
         })
     }
 
     fn records_in_order(&self, segment: u32) -> impl Iterator<Item = Record> {
-        let segment_at = self.layout.segment_at(segment);
+        let segment_at = self.region().segment_at(segment);
         self.headers(segment).map(move |(slot, header)| {
             let hash = self.hash_of(segment_at + slot.offset(), header);
             Record { slot, hash, header }
@@ -81,24 +78,24 @@ impl Engine {
     /// Returns the hash of a record's key; for a piece, of its item's key.
     pub(crate) fn hash_of(&self, record_at: usize, header: Header) -> u64 {
         if header.is_piece() {
-            return self.memory.word(record_at + HEADER_BYTES).load(Relaxed);
+            return self.region().word(record_at + HEADER_BYTES).load(Relaxed);
         }
         let mut key = Vec::with_capacity(KEY_BYTES_MAX);
-        self.memory.read(record_at + header.key_at(), header.key_bytes(), &mut key);
-        self.hash(&key)
+        self.region().memory().read(record_at + header.key_at(), header.key_bytes(), &mut key);
+        self.index().hash(&key)
     }
 
     /// Returns the slot words of a segment's records, without tag and freq, and their headers.
     pub(crate) fn headers(&self, segment: u32) -> impl Iterator<Item = (Slot, Header)> {
-        let segment_at = self.layout.segment_at(segment);
-        let filled = self.filled(segment).min(self.layout.segment_bytes);
-        let sequence = self.sequence(segment).load(Relaxed);
+        let segment_at = self.region().segment_at(segment);
+        let filled = self.segments().filled(segment).min(self.region().segment_bytes());
+        let sequence = self.segments().sequence(segment).load(Relaxed);
         let mut offset = 0;
         std::iter::from_fn(move || {
             if offset + HEADER_BYTES > filled {
                 return None;
             }
-            let header = Header::load(&self.memory, segment_at + offset);
+            let header = Header::load(self.region().memory(), segment_at + offset);
             if offset + header.record_bytes() > filled {
                 return None; // Only in a damaged region.
             }
@@ -113,7 +110,7 @@ impl Engine {
         let Record { slot, hash, header } = *record;
         match header.is_piece() {
             true => self.find_owner(locked, hash, slot).map(|(found, _)| found),
-            false => self.find_location(locked, hash, slot),
+            false => self.index().find_location(locked, hash, slot),
         }
     }
 }

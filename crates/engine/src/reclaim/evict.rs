@@ -22,10 +22,12 @@ use larder_stats::Counter;
 
 use crate::index::find::Found;
 use crate::index::group::Locked;
+use crate::process::op::Op;
+use crate::reclaim::Reclaimer;
 use crate::reclaim::empty::Record;
 use crate::segment::header::{State, Use, begun};
 use crate::segment::stream::{Pool, Stream};
-use crate::{Engine, Reason, StoreError, Stuck, ThreadSlot};
+use crate::{Reason, StoreError, Stuck, ThreadSlot};
 
 /// Pairs of a multiple of the mean size and the number of reads that a larger item needs.
 const NEEDS: [(u64, u64); 2] = [(8, 3), (2, 2)];
@@ -171,49 +173,43 @@ impl EvictionPass {
     }
 }
 
-impl Engine {
+impl Reclaimer {
     /// Empties a segment by S3-FIFO.
-    pub(crate) fn evict(
-        &self,
-        thread: &ThreadSlot,
-        victim: Use,
-        keep: Keep,
-        now: Second,
-    ) -> Result<Emptied, Stuck> {
+    pub(crate) fn evict(&self, op: &Op<'_>, victim: Use, keep: Keep) -> Result<Emptied, Stuck> {
         // A pass that keeps no item needs no memory for survivors.
-        let evictor = self.claim_evictor(thread);
+        let evictor = self.claim_evictor(op.thread);
         if evictor.is_none() && keep != Keep::Nothing {
             return Ok(Emptied::Busy);
         }
-        if !self.begin_emptying(thread, victim) {
+        if !self.segments().begin_emptying(op.thread, victim) {
             return Ok(Emptied::Busy);
         }
         let Use { sequence, segment } = victim;
-        let stream = self.stream(segment);
+        let stream = self.segments().stream(segment);
         let mut pass = EvictionPass {
             to: stream.in_pool(Pool::Main),
             evicts: true,
             from: stream.pool,
             mean_bytes: self.mean_record_bytes(),
             surplus_min: 0,
-            bytes_left: self.layout.segment_bytes,
+            bytes_left: self.region().segment_bytes(),
             moved_bytes: 0,
-            age_secs: now.saturating_sub(begun(sequence)),
+            age_secs: op.now.saturating_sub(begun(sequence)),
             remembered: 0,
         };
         match keep {
             Keep::Needed => {}
-            Keep::BestHalf => self.limit_to_half(thread, segment, &mut pass),
+            Keep::BestHalf => self.limit_to_half(op, segment, &mut pass),
             Keep::Nothing => pass.bytes_left = 0,
         }
-        let passed = self.pass_all_on(thread, segment, &mut pass, now);
+        let passed = self.pass_all_on(op, segment, &mut pass);
         if passed.is_ok() {
-            self.bump(thread, Counter::SegmentsEvicted, 1);
+            self.peers().bump(op.thread, Counter::SegmentsEvicted, 1);
         }
         if pass.remembered > 0 {
-            self.note_remembered(pass.remembered);
+            self.index().note_remembered(pass.remembered);
         }
-        self.extend_ghost(thread);
+        self.index().extend_ghost(op.thread);
         drop(evictor);
         match passed {
             Ok(()) => Ok(self.reclaimed(&pass)),
@@ -223,64 +219,57 @@ impl Engine {
     }
 
     /// Moves the live records of a segment to the tail of its stream and frees it.
-    pub(crate) fn compact(
-        &self,
-        thread: &ThreadSlot,
-        sparse: Use,
-        now: Second,
-    ) -> Result<Emptied, StoreError> {
-        let Some(evictor) = self.claim_evictor(thread) else {
+    pub(crate) fn compact(&self, op: &Op<'_>, sparse: Use) -> Result<Emptied, StoreError> {
+        let Some(evictor) = self.claim_evictor(op.thread) else {
             return Ok(Emptied::Busy);
         };
-        if !self.begin_emptying(thread, sparse) {
+        if !self.segments().begin_emptying(op.thread, sparse) {
             return Ok(Emptied::Busy);
         }
         let segment = sparse.segment;
-        let stream = self.stream(segment);
+        let stream = self.segments().stream(segment);
         // Without eviction the main pool is otherwise empty: no writer takes the survivors' memory.
-        let to = if self.evicts { stream } else { stream.in_pool(Pool::Main) };
+        let to = if self.segments().evicts() { stream } else { stream.in_pool(Pool::Main) };
         let mut pass = EvictionPass {
             to,
             evicts: false,
             from: stream.pool,
             mean_bytes: 0,
             surplus_min: 0,
-            bytes_left: self.layout.segment_bytes,
+            bytes_left: self.region().segment_bytes(),
             moved_bytes: 0,
             age_secs: 0,
             remembered: 0,
         };
-        let passed = self.pass_all_on(thread, segment, &mut pass, now);
+        let passed = self.pass_all_on(op, segment, &mut pass);
         drop(evictor);
         match passed {
             Ok(()) => {
-                self.bump(thread, Counter::SegmentsCompacted, 1);
+                self.peers().bump(op.thread, Counter::SegmentsCompacted, 1);
                 Ok(self.reclaimed(&pass))
             }
-            Err(StoreError::NoMemory) if self.evicts => Ok(Emptied::Partly),
+            Err(StoreError::NoMemory) if self.segments().evicts() => Ok(Emptied::Partly),
             Err(error) => Err(error),
         }
     }
 
     fn reclaimed(&self, pass: &EvictionPass) -> Emptied {
-        Emptied::Yes(self.layout.segment_bytes.saturating_sub(pass.moved_bytes))
+        Emptied::Yes(self.region().segment_bytes().saturating_sub(pass.moved_bytes))
     }
 
     /// Moves or evicts all records of a segment and frees it. If other threads take the memory for
     /// survivors meanwhile, the remaining records stay.
     fn pass_all_on(
         &self,
-        thread: &ThreadSlot,
+        op: &Op<'_>,
         segment: u32,
         pass: &mut EvictionPass,
-        now: Second,
     ) -> Result<(), StoreError> {
         let mut records = self.records(segment);
-        let passed =
-            records.try_for_each(|record| self.relocate_or_evict(thread, &record, pass, now));
+        let passed = records.try_for_each(|record| self.relocate_or_evict(op, &record, pass));
         match passed {
-            Ok(()) => self.finish_emptying(thread, segment),
-            Err(_) => self.set_state(segment, State::Sealed),
+            Ok(()) => self.finish_emptying(op.thread, segment),
+            Err(_) => self.segments().set_state(segment, State::Sealed),
         }
         passed
     }
@@ -288,8 +277,8 @@ impl Engine {
     /// Claims one of the evictor places, or returns `None` if all are taken. The spare segments
     /// hold the survivors of one segment for each place.
     fn claim_evictor(&self, thread: &ThreadSlot) -> Option<Evictor<'_>> {
-        (0..self.spare_segments() as usize)
-            .map(|place| self.memory.word(global::EVICTORS + 8 * place))
+        (0..self.segments().spare_segments() as usize)
+            .map(|place| self.region().word(global::EVICTORS + 8 * place))
             // Pairs with the release of the last owner.
             .find(|word| word.compare_exchange(0, thread.owner(), Acquire, Relaxed).is_ok())
             .map(Evictor)
@@ -298,29 +287,28 @@ impl Engine {
     /// Moves a record out of its segment, or unlinks it if it is dead or chosen for eviction.
     fn relocate_or_evict(
         &self,
-        thread: &ThreadSlot,
+        op: &Op<'_>,
         record: &Record,
         pass: &mut EvictionPass,
-        now: Second,
     ) -> Result<(), StoreError> {
         let (hash, bytes) = (record.hash, record.header.record_bytes());
         let freq = {
-            let locked = self.lock(thread, hash)?;
+            let locked = self.index().lock(op, hash)?;
             let Some(found) = self.find_item_of(&locked, record) else {
                 return Ok(());
             };
-            if let Some(death) = self.death(&found, now) {
-                self.remove_dead(thread, &found, death);
+            if let Some(death) = self.index().death(&found, op.now) {
+                self.index().remove_dead(op.thread, &found, death);
                 return Ok(());
             }
             if !pass.keeps(found.slot.freq(), self.item_bytes(&found), bytes) {
-                self.evict_item(thread, &locked, hash, &found, pass);
+                self.evict_item(op.thread, &locked, hash, &found, pass);
                 return Ok(());
             }
             found.slot.freq()
         };
-        self.relocate(thread, record, pass.to, |freq| pass.freq_after(freq), now)?;
-        self.bump(thread, pass.move_of(record, freq), 1);
+        self.relocate(op, record, pass.to, |freq| pass.freq_after(freq))?;
+        self.peers().bump(op.thread, pass.move_of(record, freq), 1);
         pass.bytes_left = pass.bytes_left.saturating_sub(bytes);
         pass.moved_bytes += bytes;
         Ok(())
@@ -335,40 +323,40 @@ impl Engine {
         found: &Found,
         pass: &mut EvictionPass,
     ) {
-        self.report_removal(found, Reason::Evicted);
-        self.unlink(thread, found);
+        self.index().report_removal(found, Reason::Evicted);
+        self.index().unlink(thread, found);
         if pass.from == Pool::Small {
-            self.remember(locked, hash);
+            self.index().remember(locked, hash);
             pass.remembered += 1;
-            self.bump(thread, Counter::EvictionsSmall, 1);
+            self.peers().bump(thread, Counter::EvictionsSmall, 1);
         }
-        self.bump(thread, Counter::EvictedUnfetched, u64::from(!found.is_fetched()));
-        self.bump(thread, Counter::Evictions, 1);
-        self.bump(thread, Counter::EvictedAgeSecs, u64::from(pass.age_secs));
-        self.bump(thread, Counter::EvictedActive, u64::from(found.slot.freq() > 0));
+        self.peers().bump(thread, Counter::EvictedUnfetched, u64::from(!found.is_fetched()));
+        self.peers().bump(thread, Counter::Evictions, 1);
+        self.peers().bump(thread, Counter::EvictedAgeSecs, u64::from(pass.age_secs));
+        self.peers().bump(thread, Counter::EvictedActive, u64::from(found.slot.freq() > 0));
     }
 
     /// Returns the bytes of an item: of its record, or of its value if that is kept in pieces.
     pub(crate) fn item_bytes(&self, found: &Found) -> u64 {
         match found.header.is_large() {
-            true => self.memory.word(found.record_at + found.header.value_at()).load(Relaxed),
+            true => self.region().word(found.record_at + found.header.value_at()).load(Relaxed),
             false => found.header.record_bytes() as u64,
         }
     }
 
     fn mean_record_bytes(&self) -> u64 {
-        let total = self.total();
+        let total = self.segments().total();
         total.bytes as u64 / total.items.max(1)
     }
 
     /// Raises the number of reads that survivors need, until about half of the segment's bytes
     /// survive.
-    fn limit_to_half(&self, thread: &ThreadSlot, segment: u32, pass: &mut EvictionPass) {
+    fn limit_to_half(&self, op: &Op<'_>, segment: u32, pass: &mut EvictionPass) {
         const SURPLUS_MAX: usize = crate::segment::slot::FREQ_MAX as usize;
-        let half = self.layout.segment_bytes / 2;
+        let half = self.region().segment_bytes() / 2;
         let mut bytes_of_surplus = [0; SURPLUS_MAX];
         for record in self.records(segment) {
-            let Ok(locked) = self.lock(thread, record.hash) else {
+            let Ok(locked) = self.index().lock(op, record.hash) else {
                 break; // The eviction pass meets the same stopped process.
             };
             // A piece is as valuable as its item.

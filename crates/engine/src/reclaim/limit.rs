@@ -2,12 +2,13 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use larder_item::Second;
 use larder_region::layout::global;
 
+use crate::ThreadSlot;
+use crate::process::op::Op;
+use crate::reclaim::Reclaimer;
 use crate::reclaim::evict::{Emptied, Keep};
 use crate::segment::header::State;
-use crate::{Engine, ThreadSlot};
 
 /// The minimal number of segments for items: one for each appender, and one to empty.
 const ITEM_SEGMENTS_MIN: usize = 8;
@@ -29,21 +30,23 @@ pub struct LimitError {
     pub max: usize,
 }
 
-impl Engine {
-    /// Changes the memory limit, up to the one that the cache was created for. A higher limit holds
-    /// at once. A lower one takes effect with the next calls of [`Engine::shrink`] and
-    /// [`Engine::maintain`], and without [`Engine::call_when_short`] with the next stores, which
-    /// evict the least valuable items and return their memory to the system.
-    ///
-    /// # Errors
-    /// [`LimitError`] names the bounds.
-    pub fn set_memory_limit(&self, thread: &ThreadSlot, bytes: usize) -> Result<(), LimitError> {
+impl Reclaimer {
+    /// See `Engine::set_memory_limit`.
+    pub(crate) fn set_memory_limit(
+        &self,
+        thread: &ThreadSlot,
+        bytes: usize,
+    ) -> Result<(), LimitError> {
         let is_index = |state| matches!(state, State::Index | State::Overflow | State::Ghost);
-        let used = self.used_segments() as usize;
-        let index =
-            self.segment_numbers().take(used).filter(|segment| is_index(self.state(*segment))).count();
-        let min = self.layout.bytes_for(index + ITEM_SEGMENTS_MIN);
-        let max = self.layout.region_bytes;
+        let used = self.segments().used_segments() as usize;
+        let index = self
+            .segments()
+            .segment_numbers()
+            .take(used)
+            .filter(|segment| is_index(self.segments().state(*segment)))
+            .count();
+        let min = self.region().layout().bytes_for(index + ITEM_SEGMENTS_MIN);
+        let max = self.region().layout().region_bytes;
         if bytes < min || bytes > max {
             return Err(LimitError { asked: bytes, min, max });
         }
@@ -55,13 +58,13 @@ impl Engine {
     /// if a thread calls it; otherwise the next writers evict down to it. The memory of free
     /// segments returns to the system.
     fn change_limit(&self, thread: &ThreadSlot, bytes: usize) {
-        let lowers = bytes < self.memory_limit();
-        match self.wake.get() {
+        let lowers = bytes < self.segments().memory_limit();
+        match self.segments().wake() {
             Some(wake) if lowers => {
-                self.memory.word(global::MEMORY_LIMIT).store(bytes as u64, Relaxed);
-                if !self.evicts {
+                self.region().word(global::MEMORY_LIMIT).store(bytes as u64, Relaxed);
+                if !self.segments().evicts() {
                     // Without eviction, stores fail until items are deleted.
-                    self.limit_to(bytes);
+                    self.segments().limit_to(bytes);
                 }
                 self.release_next.store(0, Relaxed);
                 wake.call();
@@ -69,32 +72,30 @@ impl Engine {
             None if lowers => {
                 self.release_next.store(0, Relaxed);
                 while self.release_free_segments(thread) {}
-                self.limit_to(bytes);
+                self.segments().limit_to(bytes);
             }
-            _ => self.limit_to(bytes),
+            _ => self.segments().limit_to(bytes),
         }
     }
 
-    /// Does a slice of shrinking: returns the memory of free segments, then frees some, and lowers
-    /// the number of usable segments to those in use and a few more, so that writers always find
-    /// free ones. Returns true if more work is due now.
-    pub fn shrink(&self, thread: &ThreadSlot, now: Second) -> bool {
-        if self.release_free_segments(thread) {
+    /// See `Engine::shrink`.
+    pub(crate) fn shrink(&self, op: &Op<'_>) -> bool {
+        if self.release_free_segments(op.thread) {
             return true;
         }
-        if !self.evicts || !self.is_shrinking() {
+        if !self.segments().evicts() || !self.is_shrinking() {
             return false;
         }
-        let (mut keep, before) = (Keep::BestHalf, self.segments_in_use());
+        let (mut keep, before) = (Keep::BestHalf, self.segments().segments_in_use());
         for _ in 0..SLICE_SEGMENTS {
             self.follow_limit();
-            if !self.is_over_limit() {
+            if !self.segments().is_over_limit() {
                 break;
             }
-            let survey = self.survey(now);
+            let survey = self.survey(op.now);
             let freed = match survey.reclaimable {
-                Some(reclaimable) => self.reclaim(thread, reclaimable, now),
-                None => self.make_room(thread, &survey, keep, now),
+                Some(reclaimable) => self.reclaim(op, reclaimable),
+                None => self.make_room(op, &survey, keep),
             };
             keep = match freed {
                 Ok(Emptied::Yes(_)) => Keep::BestHalf,
@@ -108,34 +109,34 @@ impl Engine {
             self.release_next.store(0, Relaxed);
             return true;
         }
-        self.segments_in_use() < before
+        self.segments().segments_in_use() < before
     }
 
     /// Lowers the number of usable segments towards the limit.
     fn follow_limit(&self) {
-        let max = self.segments_max();
-        let reached = self.segments_in_use() + self.free_segments_low();
-        let next = self.segments_target().max(max.min(reached));
+        let max = self.segments().segments_max();
+        let reached = self.segments().segments_in_use() + self.segments().free_segments_low();
+        let next = self.segments().segments_target().max(max.min(reached));
         // If another thread changes the limit now, its value stays.
-        let word = self.memory.word(global::SEGMENTS_MAX);
+        let word = self.region().word(global::SEGMENTS_MAX);
         let _ = word.compare_exchange(max, next, Relaxed, Relaxed);
     }
 
     /// True while more segments are usable than the limit allows.
     fn is_shrinking(&self) -> bool {
-        self.segments_max() > self.segments_target()
+        self.segments().segments_max() > self.segments().segments_target()
     }
 
     /// Returns the memory of some free segments to the system. Returns true if more may follow.
     fn release_free_segments(&self, thread: &ThreadSlot) -> bool {
-        let used = self.used_segments();
+        let used = self.segments().used_segments();
         for _ in 0..SLICE_SEGMENTS {
             let segment = self.release_next.load(Relaxed);
             if segment >= used {
                 return false;
             }
             self.release_next.store(segment + 1, Relaxed);
-            self.release_if_free(thread, segment as u32);
+            self.segments().release_if_free(thread, segment as u32);
         }
         true
     }

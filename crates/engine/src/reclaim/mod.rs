@@ -1,5 +1,17 @@
 //! Reclaiming memory: the choice of a segment, eviction, compaction, the expiry sweep, the memory
-//! limit.
+//! limit, and what dead processes left.
+
+use std::sync::atomic::AtomicU64;
+
+use larder_item::Second;
+
+use crate::index::Index;
+use crate::process::Peers;
+use crate::process::op::{Above, Op};
+use crate::process::wait::Wait;
+use crate::region::Region;
+use crate::segment::Segments;
+use crate::{StoreError, Stuck, ThreadSlot};
 
 pub(crate) mod empty;
 pub(crate) mod evict;
@@ -8,3 +20,57 @@ pub(crate) mod maintain;
 pub(crate) mod policy;
 pub(crate) mod relocate;
 pub(crate) mod repair;
+
+/// Makes room in the segments and keeps the region valid.
+#[derive(Debug)]
+pub(crate) struct Reclaimer {
+    index: Index,
+    /// The next segment whose memory is returned to the system after the limit was lowered.
+    release_next: AtomicU64,
+}
+
+impl Reclaimer {
+    pub(crate) fn new(index: Index) -> Self {
+        Self { index, release_next: AtomicU64::new(u64::MAX) }
+    }
+
+    #[inline]
+    pub(crate) fn region(&self) -> &Region {
+        self.index.region()
+    }
+
+    #[inline]
+    pub(crate) fn peers(&self) -> &Peers {
+        self.index.peers()
+    }
+
+    #[inline]
+    pub(crate) fn segments(&self) -> &Segments {
+        self.index.segments()
+    }
+
+    #[inline]
+    pub(crate) fn index(&self) -> &Index {
+        &self.index
+    }
+
+    /// Returns the context of an operation.
+    pub(crate) fn op<'a>(&'a self, thread: &'a ThreadSlot, now: Second) -> Op<'a> {
+        Op::new(thread, now, self)
+    }
+
+    /// As [`Peers::wait_for_peers`].
+    pub(crate) fn wait_for_peers(&self, wait: &mut Wait) -> Result<(), Stuck> {
+        self.peers().wait_for_peers(wait, || self.reap_peers())
+    }
+}
+
+impl Above for Reclaimer {
+    fn take_segment(&self, op: &Op<'_>) -> Result<u32, StoreError> {
+        self.take_segment(op)
+    }
+
+    fn reap_peers(&self) -> bool {
+        self.reap_peers()
+    }
+}

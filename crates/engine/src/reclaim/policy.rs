@@ -7,11 +7,13 @@
 use larder_item::Second;
 use larder_stats::Counter;
 
+use crate::StoreError;
+use crate::process::op::Op;
 use crate::process::wait::Wait;
+use crate::reclaim::Reclaimer;
 use crate::reclaim::evict::{Effort, Emptied, Keep};
 use crate::segment::header::{State, Use};
 use crate::segment::stream::Pool;
-use crate::{Engine, StoreError, ThreadSlot};
 
 /// The live percentage up to which a segment is compacted before fresh memory is used. Records then
 /// stay together in warm memory, and the process grows with its content rather than with what was
@@ -85,41 +87,46 @@ impl Survey {
     }
 }
 
-impl Engine {
+impl Reclaimer {
     /// Takes a segment for new use: a free one, or the one that costs the cache least. The caller
     /// holds neither group nor appender.
-    pub(crate) fn take_segment(&self, thread: &ThreadSlot, now: Second) -> Result<u32, StoreError> {
+    pub(crate) fn take_segment(&self, op: &Op<'_>) -> Result<u32, StoreError> {
         let mut wait = Wait::default();
         let (mut effort, mut fruitless, mut stuck) = (Effort::default(), 0, 0);
         let mut avoided = Vec::new();
         loop {
-            if let Some(segment) = self.take_free_segment(thread) {
+            if let Some(segment) = self.segments().take_free_segment(op.thread) {
                 return Ok(segment);
             }
-            let survey = self.survey_without(&avoided, now);
+            let survey = self.survey_without(&avoided, op.now);
             let keep = effort.keep();
-            let is_small = self.used_segments() <= self.segments_max() / SMALL_PART;
+            let is_small =
+                self.segments().used_segments() <= self.segments().segments_max() / SMALL_PART;
             let sparse = survey.emptiest_up_to(self.percent(SPARSE_LIVE_PERCENT_MAX));
             let sparse = sparse.filter(|_| !is_small && keep == Keep::Needed);
             let emptied = match (survey.reclaimable, sparse) {
-                (Some(reclaimable), _) if keep == Keep::Nothing && self.evicts => {
-                    self.evict(thread, reclaimable, keep, now).map_err(StoreError::from)
+                (Some(reclaimable), _) if keep == Keep::Nothing && self.segments().evicts() => {
+                    self.evict(op, reclaimable, keep).map_err(StoreError::from)
                 }
-                (Some(reclaimable), _) => self.reclaim(thread, reclaimable, now),
-                (None, Some(sparse)) => self.compact(thread, sparse, now),
+                (Some(reclaimable), _) => self.reclaim(op, reclaimable),
+                (None, Some(sparse)) => self.compact(op, sparse),
                 (None, None) => {
-                    if let Some(segment) = self.take_fresh(thread, self.spare_segments()) {
+                    if let Some(segment) =
+                        self.segments().take_fresh(op.thread, self.segments().spare_segments())
+                    {
                         return Ok(segment);
                     }
-                    match self.make_room(thread, &survey, keep, now) {
+                    match self.make_room(op, &survey, keep) {
                         // Other threads' appenders may hold all segments, or sealed them after the
                         // survey.
-                        Err(StoreError::NoMemory) if self.evicts && fruitless < FRUITLESS_MAX => {
+                        Err(StoreError::NoMemory)
+                            if self.segments().evicts() && fruitless < FRUITLESS_MAX =>
+                        {
                             fruitless += 1;
                             Ok(Emptied::Busy)
                         }
                         done => {
-                            self.bump(thread, Counter::DirectReclaims, 1);
+                            self.peers().bump(op.thread, Counter::DirectReclaims, 1);
                             done
                         }
                     }
@@ -130,18 +137,18 @@ impl Engine {
                 // A stopped process may hold the place for survivors; this thread goes on without
                 // it.
                 Ok(Emptied::Busy) => match self.wait_for_peers(&mut wait) {
-                    Err(_) if self.evicts && keep != Keep::Nothing => {
+                    Err(_) if self.segments().evicts() && keep != Keep::Nothing => {
                         effort.keep_nothing();
                         wait = Wait::default();
                     }
                     waited => waited?,
                 },
                 Ok(emptied @ (Emptied::Yes(_) | Emptied::Partly)) => {
-                    effort.count_round(emptied.reclaimed_bytes(), self.layout.segment_bytes);
+                    effort.count_round(emptied.reclaimed_bytes(), self.region().segment_bytes());
                 }
                 // The stopped process holds the group of a record there, or the appender for
                 // survivors: go on without either.
-                Err(StoreError::Stuck(_)) if self.evicts && stuck < STUCK_MAX => {
+                Err(StoreError::Stuck(_)) if self.segments().evicts() && stuck < STUCK_MAX => {
                     avoided.extend(survey.candidates());
                     stuck += 1;
                     effort.keep_nothing();
@@ -154,35 +161,37 @@ impl Engine {
     /// Makes one step towards room in a full memory.
     pub(crate) fn make_room(
         &self,
-        thread: &ThreadSlot,
+        op: &Op<'_>,
         survey: &Survey,
         keep: Keep,
-        now: Second,
     ) -> Result<Emptied, StoreError> {
-        self.sweep_next(thread, now);
-        let live_percent_max =
-            if self.evicts { COMPACTED_LIVE_PERCENT_MAX } else { UNEVICTED_LIVE_PERCENT_MAX };
+        self.sweep_next(op);
+        let live_percent_max = if self.segments().evicts() {
+            COMPACTED_LIVE_PERCENT_MAX
+        } else {
+            UNEVICTED_LIVE_PERCENT_MAX
+        };
         let sparse = survey.emptiest_up_to(self.percent(live_percent_max));
-        if let Some(sparse) = sparse.filter(|_| !self.evicts || keep == Keep::Needed) {
-            return self.compact(thread, sparse, now);
+        if let Some(sparse) = sparse.filter(|_| !self.segments().evicts() || keep == Keep::Needed) {
+            return self.compact(op, sparse);
         }
-        let victim = match self.evicts {
+        let victim = match self.segments().evicts() {
             true => survey.victim(),
             // Rather than fail, empties one whose arriving values have to be sent again.
             false => self.abandoned(),
         };
         match victim {
-            Some(victim) if self.evicts => Ok(self.evict(thread, victim, keep, now)?),
-            Some(victim) => self.compact(thread, victim, now),
+            Some(victim) if self.segments().evicts() => Ok(self.evict(op, victim, keep)?),
+            Some(victim) => self.compact(op, victim),
             None if self.is_anybody_emptying() => Ok(Emptied::Busy),
             // The sealed segments can be emptied then.
-            None if self.detach_idle(thread) => Ok(Emptied::Partly),
+            None if self.segments().detach_idle(op.thread) => Ok(Emptied::Partly),
             None => Err(StoreError::NoMemory),
         }
     }
 
     fn percent(&self, percent: usize) -> usize {
-        self.layout.segment_bytes / 100 * percent
+        self.region().segment_bytes() / 100 * percent
     }
 
     /// Surveys all sealed segments, up to the first reclaimable one.
@@ -193,24 +202,29 @@ impl Engine {
     /// As [`Self::survey`], without some segments.
     fn survey_without(&self, avoided: &[Use], now: Second) -> Survey {
         let mut survey = Survey::default();
-        for segment in self.segment_numbers().take(self.used_segments() as usize) {
+        for segment in
+            self.segments().segment_numbers().take(self.segments().used_segments() as usize)
+        {
             // First: the use may end meanwhile, and then the rest of the survey's view belongs to
             // the next use, which the empty attempt notices.
-            let present = self.present_use(segment);
-            let state = self.state(segment);
+            let present = self.segments().present_use(segment);
+            let state = self.segments().state(segment);
             if !matches!(state, State::Active | State::Sealed) {
                 continue;
             }
-            let pool = self.stream(segment).pool;
+            let pool = self.segments().stream(segment).pool;
             survey.segments[pool as usize] += 1;
-            if state == State::Active || self.is_pinned(segment) || avoided.contains(&present) {
+            if state == State::Active
+                || self.peers().is_pinned(segment)
+                || avoided.contains(&present)
+            {
                 continue;
             }
-            if self.is_reclaimable(segment, now) {
+            if self.segments().is_reclaimable(segment, now) {
                 survey.reclaimable = Some(present);
                 break;
             }
-            let (oldest, taken) = match self.is_held(segment) {
+            let (oldest, taken) = match self.peers().is_held(segment) {
                 true => (&mut survey.oldest_held, FULL),
                 false => (&mut survey.oldest[pool as usize], self.taken(segment) as u64),
             };
@@ -225,24 +239,29 @@ impl Engine {
     /// end that was too short for the next record. It would be too short in another segment, too;
     /// counting on it could move records of equal length forever.
     fn taken(&self, segment: u32) -> usize {
-        let segment_bytes = self.layout.segment_bytes;
-        let end = segment_bytes - self.filled(segment).min(segment_bytes);
-        self.live(segment) + if end < segment_bytes / RECORD_PART { end } else { 0 }
+        let segment_bytes = self.region().segment_bytes();
+        let end = segment_bytes - self.segments().filled(segment).min(segment_bytes);
+        self.segments().live(segment) + if end < segment_bytes / RECORD_PART { end } else { 0 }
     }
 
     /// Returns the segment with the fewest live bytes among those with arriving pieces.
     fn abandoned(&self) -> Option<Use> {
         let live_max = self.percent(UNEVICTED_LIVE_PERCENT_MAX);
-        self.segment_numbers()
-            .map(|segment| self.present_use(segment))
-            .filter(|Use { segment, .. }| self.state(*segment) == State::Sealed)
-            .filter(|Use { segment, .. }| self.is_held(*segment) && !self.is_pinned(*segment))
-            .min_by_key(|Use { segment, .. }| self.live(*segment))
-            .filter(|Use { segment, .. }| self.live(*segment) <= live_max)
+        self.segments()
+            .segment_numbers()
+            .map(|segment| self.segments().present_use(segment))
+            .filter(|Use { segment, .. }| self.segments().state(*segment) == State::Sealed)
+            .filter(|Use { segment, .. }| {
+                self.peers().is_held(*segment) && !self.peers().is_pinned(*segment)
+            })
+            .min_by_key(|Use { segment, .. }| self.segments().live(*segment))
+            .filter(|Use { segment, .. }| self.segments().live(*segment) <= live_max)
     }
 
     fn is_anybody_emptying(&self) -> bool {
-        self.segment_numbers().any(|segment| self.state(segment) == State::Emptying)
+        self.segments()
+            .segment_numbers()
+            .any(|segment| self.segments().state(segment) == State::Emptying)
     }
 }
 
@@ -275,15 +294,20 @@ mod tests {
             engine.store(&thread, &request(key), &[7; 1000], NOW).unwrap();
         }
         // A group with an item in the segment that is emptied next.
-        let oldest = engine.survey(NOW).victim().unwrap();
-        let hash = engine.records(oldest.segment).next().unwrap().hash;
-        let locked = stopped.lock(&holder, hash).unwrap();
+        let oldest = engine.reclaimer().survey(NOW).victim().unwrap();
+        let hash = engine.reclaimer().records(oldest.segment).next().unwrap().hash;
+        let locked = stopped.index().lock(&stopped.op(&holder, NOW), hash).unwrap();
         let begun = Instant::now();
-        for key in keys.iter().filter(|key| engine.group_of(engine.hash(key)) != locked.group) {
+        for key in keys
+            .iter()
+            .filter(|key| engine.index().group_of(engine.index().hash(key)) != locked.group)
+        {
             let stored = engine.store(&thread, &request(key), &[8; 1000], NOW);
             assert!(matches!(stored, Ok(_) | Err(StoreError::Stuck(_))), "{stored:?}");
             assert!(begun.elapsed() < PATIENCE, "it waits for ever");
-            if engine.present_use(oldest.segment) != oldest || begun.elapsed() > PATIENCE / 3 {
+            if engine.segments().present_use(oldest.segment) != oldest
+                || begun.elapsed() > PATIENCE / 3
+            {
                 break;
             }
         }
@@ -296,12 +320,12 @@ mod tests {
     fn a_store_fails_if_a_stopped_process_holds_all_appenders() {
         let (stopped, engine) = two_peers();
         let (holder, thread) = (stopped.register().unwrap(), engine.register().unwrap());
-        let stream = engine.stream_of(Pool::Small, Deadline::NEVER, NOW);
-        let held = stopped.reserve(&holder, stream, 8, 8, NOW).unwrap();
-        let used = engine.segments_in_use();
+        let stream = engine.segments().stream_of(Pool::Small, Deadline::NEVER, NOW);
+        let held = stopped.segments().reserve(&stopped.op(&holder, NOW), stream, 8, 8).unwrap();
+        let used = engine.segments().segments_in_use();
         let stored = engine.store(&thread, &request(b"k"), b"v", NOW);
         assert!(matches!(stored, Err(StoreError::Stuck(_))), "{stored:?}");
-        assert_eq!(engine.segments_in_use(), used);
+        assert_eq!(engine.segments().segments_in_use(), used);
         drop(held);
         engine.validate().unwrap();
     }
@@ -311,10 +335,16 @@ mod tests {
         let (stopped, engine) = two_peers();
         let (emptier, thread) = (stopped.register().unwrap(), engine.register().unwrap());
         engine.store(&thread, &request(b"large"), &[7; 100_000], NOW).unwrap();
-        engine.detach_idle(&thread);
-        let segments = engine.segment_numbers().take(engine.used_segments() as usize);
-        for segment in segments.filter(|segment| engine.state(*segment) == State::Sealed) {
-            assert!(stopped.begin_emptying(&emptier, stopped.present_use(segment)));
+        engine.segments().detach_idle(&thread);
+        let segments =
+            engine.segments().segment_numbers().take(engine.segments().used_segments() as usize);
+        for segment in segments.filter(|segment| engine.segments().state(*segment) == State::Sealed)
+        {
+            assert!(
+                stopped
+                    .segments()
+                    .begin_emptying(&emptier, stopped.segments().present_use(segment))
+            );
         }
         let (begun, mut value) = (Instant::now(), Vec::new());
         let read = engine.read(&thread, b"large", NOW, &mut Vec::new(), |_, _| ());

@@ -9,10 +9,11 @@ use std::sync::atomic::fence;
 
 use larder_region::layout::global;
 
+use crate::ThreadSlot;
+use crate::segment::Segments;
 use crate::segment::header::State;
-use crate::{Engine, ThreadSlot};
 
-impl Engine {
+impl Segments {
     /// Returns the number of segments that may still be taken.
     pub(crate) fn free_segments(&self) -> u64 {
         self.segments_max().saturating_sub(self.segments_in_use())
@@ -20,12 +21,12 @@ impl Engine {
 
     /// Returns the number of segments in use.
     pub(crate) fn segments_in_use(&self) -> u64 {
-        in_use(self.memory.word(global::SEGMENTS_USED).load(Relaxed))
+        in_use(self.region().word(global::SEGMENTS_USED).load(Relaxed))
     }
 
     /// Returns the number of segments that have ever been used. They are the first ones.
     pub(crate) fn used_segments(&self) -> u64 {
-        self.memory.word(global::FRESH_SEGMENT).load(Relaxed)
+        self.region().word(global::FRESH_SEGMENT).load(Relaxed)
     }
 
     /// Takes a free segment and leaves `spare`: a used one first, then a fresh one.
@@ -54,8 +55,8 @@ impl Engine {
         // If none of the used segments is free, all are in use. More of them than the limit allows
         // means that the limit was lowered.
         let is_lowered = self.used_segments() > self.segments_max();
-        let fresh_end = if is_lowered { self.layout.segments as u64 } else { 0 };
-        self.note_taking(thread, true);
+        let fresh_end = if is_lowered { self.region().layout().segments as u64 } else { 0 };
+        self.peers().note_taking(thread, true);
         self.count_segments(|used| Some(used + 1));
         let claimed = self.claim_used(thread).or_else(|| self.claim_fresh(thread, fresh_end));
         self.end_taking(thread, claimed)
@@ -69,10 +70,10 @@ impl Engine {
         claim: impl FnOnce() -> Option<u32>,
     ) -> Option<u32> {
         let max = self.segments_max();
-        self.note_taking(thread, true);
+        self.peers().note_taking(thread, true);
         let is_counted = self.count_segments(|used| (used + spare < max).then_some(used + 1));
         if !is_counted {
-            self.note_taking(thread, false);
+            self.peers().note_taking(thread, false);
             return None;
         }
         self.end_taking(thread, claim())
@@ -82,14 +83,14 @@ impl Engine {
         if claimed.is_none() {
             self.count_segments(|used| Some(used - 1));
         }
-        self.note_taking(thread, false);
+        self.peers().note_taking(thread, false);
         claimed
     }
 
     /// Claims a free segment that was used before: the one freed last, or one near it.
     fn claim_used(&self, thread: &ThreadSlot) -> Option<u32> {
         let used = self.used_segments() as u32;
-        let hint = self.memory.word(global::FREE_NEXT);
+        let hint = self.region().word(global::FREE_NEXT);
         let start = (hint.load(Relaxed) as u32).min(used);
         let segment =
             (start..used).chain(0..start).find(|segment| self.claim_free(thread, *segment))?;
@@ -99,7 +100,7 @@ impl Engine {
 
     /// Claims the next fresh segment below `end`.
     fn claim_fresh(&self, thread: &ThreadSlot, end: u64) -> Option<u32> {
-        let fresh = self.memory.word(global::FRESH_SEGMENT);
+        let fresh = self.region().word(global::FRESH_SEGMENT);
         loop {
             let next = |next| (next < end).then_some(next + 1);
             let segment = fresh.fetch_update(Relaxed, Relaxed, next).ok()? as u32;
@@ -123,11 +124,11 @@ impl Engine {
 
     /// Frees a segment that the thread slot owns.
     pub(crate) fn free(&self, thread: &ThreadSlot, segment: u32) {
-        self.note_taking(thread, true);
-        self.memory.word(global::FREE_NEXT).store(u64::from(segment), Relaxed);
+        self.peers().note_taking(thread, true);
+        self.region().word(global::FREE_NEXT).store(u64::from(segment), Relaxed);
         self.set_state(segment, State::Free);
         self.count_segments(|used| Some(used - 1));
-        self.note_taking(thread, false);
+        self.peers().note_taking(thread, false);
     }
 
     /// Returns the memory of a free segment to the system. Takes the segment meanwhile, without
@@ -147,33 +148,35 @@ impl Engine {
     /// Returns the memory of an owned segment to the system. Does nothing in shared memory: a full
     /// tmpfs would not provide it again, and a store would end the process with a signal.
     pub(crate) fn give_back_memory(&self, segment: u32) {
-        if !self.has_peers() {
-            self.memory.release(self.layout.segment_at(segment), self.layout.segment_bytes);
+        if !self.peers().has_peers() {
+            self.region()
+                .memory()
+                .release(self.region().segment_at(segment), self.region().segment_bytes());
         }
     }
 
     /// Changes the number of segments in use to the result of `change`, if there is one. Each
     /// change bumps the word's version, so that a concurrent recount notices it.
     fn count_segments(&self, change: impl Fn(u64) -> Option<u64>) -> bool {
-        let word = self.memory.word(global::SEGMENTS_USED);
+        let word = self.region().word(global::SEGMENTS_USED);
         word.fetch_update(AcqRel, Relaxed, |word| Some(recounted(word, change(in_use(word))?)))
             .is_ok()
     }
 
     pub(crate) fn limit_to(&self, bytes: usize) {
-        let segments = self.layout.segments_in(bytes) as u64;
-        self.memory.word(global::SEGMENTS_MAX).store(segments, Relaxed);
-        self.memory.word(global::MEMORY_LIMIT).store(bytes as u64, Relaxed);
+        let segments = self.region().layout().segments_in(bytes) as u64;
+        self.region().word(global::SEGMENTS_MAX).store(segments, Relaxed);
+        self.region().word(global::MEMORY_LIMIT).store(bytes as u64, Relaxed);
     }
 
-    /// Returns the memory limit in bytes.
-    pub fn memory_limit(&self) -> usize {
-        self.memory.word(global::MEMORY_LIMIT).load(Relaxed) as usize
+    /// See `Engine::memory_limit`.
+    pub(crate) fn memory_limit(&self) -> usize {
+        self.region().word(global::MEMORY_LIMIT).load(Relaxed) as usize
     }
 
     /// Returns the number of segments that may be in use.
     pub(crate) fn segments_max(&self) -> u64 {
-        self.memory.word(global::SEGMENTS_MAX).load(Relaxed)
+        self.region().word(global::SEGMENTS_MAX).load(Relaxed)
     }
 
     /// True if segments must be given back.
@@ -183,7 +186,7 @@ impl Engine {
 
     /// Returns the number of segments that the limit allows.
     pub(crate) fn segments_target(&self) -> u64 {
-        self.layout.segments_in(self.memory_limit()) as u64
+        self.region().layout().segments_in(self.memory_limit()) as u64
     }
 
     /// Returns the number of free segments that only survivors may take. It limits the concurrent
@@ -204,9 +207,9 @@ impl Engine {
 
     /// Zeroes a segment that no thread can reach.
     pub(crate) fn zero_segment(&self, segment: u32) {
-        let at = self.layout.segment_at(segment);
-        for word in (0..self.layout.segment_bytes).step_by(8) {
-            self.memory.word(at + word).store(0, Relaxed);
+        let at = self.region().segment_at(segment);
+        for word in (0..self.region().segment_bytes()).step_by(8) {
+            self.region().word(at + word).store(0, Relaxed);
         }
     }
 }

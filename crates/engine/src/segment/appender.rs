@@ -11,14 +11,15 @@
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use larder_item::Second;
 use larder_region::layout::LINE_BYTES;
 
+use crate::process::op::Op;
 use crate::process::wait::Wait;
+use crate::segment::Segments;
 use crate::segment::header::State;
 use crate::segment::slot::Slot;
 use crate::segment::stream::{Pool, Stream};
-use crate::{Engine, StoreError, Stuck, ThreadSlot};
+use crate::{StoreError, Stuck, ThreadSlot};
 
 const CLAIMED: usize = 0;
 const SEGMENT: usize = 8;
@@ -26,7 +27,7 @@ const SEGMENT: usize = 8;
 /// A claimed appender with room in its segment. Dropping it releases the appender and the unused
 /// room.
 pub(crate) struct Reservation<'a> {
-    engine: &'a Engine,
+    segments: &'a Segments,
     appender_at: usize,
     pub(crate) segment: u32,
     pub(crate) sequence: u64,
@@ -39,7 +40,7 @@ pub(crate) struct Reservation<'a> {
 impl Reservation<'_> {
     /// Returns the offset of the room in the region.
     pub(crate) fn at(&self) -> usize {
-        self.engine.layout.segment_at(self.segment) + self.offset
+        self.segments.region().segment_at(self.segment) + self.offset
     }
 
     pub(crate) fn slot(&self) -> Slot {
@@ -49,72 +50,71 @@ impl Reservation<'_> {
     /// Extends the filled part of the segment over the first `bytes` of the room, so that walks see
     /// them.
     pub(crate) fn fill(&self, bytes: usize) {
-        self.engine.set_filled(self.segment, self.offset + bytes);
+        self.segments.set_filled(self.segment, self.offset + bytes);
     }
 
     /// Undoes `fill`: no slot names the record.
     pub(crate) fn give_back(&self) {
-        self.engine.set_filled(self.segment, self.offset);
+        self.segments.set_filled(self.segment, self.offset);
     }
 }
 
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         // Pairs with the acquire in `claim_appender`.
-        self.engine.memory.word(self.appender_at + CLAIMED).store(0, Release);
+        self.segments.region().word(self.appender_at + CLAIMED).store(0, Release);
     }
 }
 
-impl Engine {
+impl Segments {
     /// Reserves room for a record of `bytes` (a multiple of 8), or for a part of it of at least
     /// `bytes_min`. Empties old segments if memory is full: the caller must hold neither group nor
     /// appender.
     pub(crate) fn reserve(
         &self,
-        thread: &ThreadSlot,
+        op: &Op<'_>,
         stream: Stream,
         bytes: usize,
         bytes_min: usize,
-        now: Second,
     ) -> Result<Reservation<'_>, StoreError> {
         let mut taken = None;
         loop {
-            let claimed = self.claim_appender(thread, stream);
+            let claimed = self.claim_appender(op, stream);
             if claimed.is_err() {
                 // The caller returns with an error, so the segment goes back.
-                taken.inspect(|segment| self.free(thread, *segment));
+                taken.inspect(|segment| self.free(op.thread, *segment));
             }
             let mut room = claimed?;
             loop {
-                if self.has_room_for(thread, &mut room, bytes, bytes_min)? {
+                if self.has_room_for(op.thread, &mut room, bytes, bytes_min)? {
                     // Another thread attached a segment to this appender meanwhile.
-                    taken.inspect(|segment| self.free(thread, *segment));
+                    taken.inspect(|segment| self.free(op.thread, *segment));
                     return Ok(room);
                 }
-                let Some(segment) = taken.take().or_else(|| self.take_free_segment(thread)) else {
+                let Some(segment) = taken.take().or_else(|| self.take_free_segment(op.thread))
+                else {
                     break;
                 };
                 // The appender stays claimed until its segment holds something: see `detach_idle`.
-                self.attach_segment(thread, &room, segment, stream, now);
+                self.attach_segment(op, &room, segment, stream);
                 self.note_taken();
             }
             drop(room);
-            taken = Some(self.take_segment(thread, now)?);
+            taken = Some(op.take_segment()?);
         }
     }
 
     /// As [`Self::reserve`], for a record that is moved: uses the spare segments and makes no room.
     pub(crate) fn reserve_for_survivor(
         &self,
-        thread: &ThreadSlot,
+        op: &Op<'_>,
         stream: Stream,
         bytes: usize,
-        now: Second,
     ) -> Result<Reservation<'_>, StoreError> {
-        let mut room = self.claim_appender(thread, stream)?;
-        while !self.has_room_for(thread, &mut room, bytes, bytes)? {
-            let segment = self.take_for_survivors(thread).ok_or(StoreError::NoMemory)?;
-            self.attach_segment(thread, &room, segment, stream, now);
+        let mut room = self.claim_appender(op, stream)?;
+        while !self.has_room_for(op.thread, &mut room, bytes, bytes)? {
+            let segment = self.take_for_survivors(op.thread).ok_or(StoreError::NoMemory)?;
+            self.attach_segment(op, &room, segment, stream);
         }
         Ok(room)
     }
@@ -128,7 +128,7 @@ impl Engine {
         bytes_min: usize,
     ) -> Result<bool, StoreError> {
         debug_assert!(bytes.is_multiple_of(8) && bytes_min <= bytes);
-        if bytes_min > self.layout.segment_bytes {
+        if bytes_min > self.region().segment_bytes() {
             return Err(StoreError::NoMemory);
         }
         let Some(segment) = self.appender_segment(room.appender_at) else {
@@ -138,7 +138,7 @@ impl Engine {
         room.sequence = self.sequence(segment).load(Relaxed);
         room.offset = self.filled(segment);
         // A damaged region may claim more than a segment holds.
-        room.bytes = self.layout.segment_bytes.saturating_sub(room.offset).min(bytes);
+        room.bytes = self.region().segment_bytes().saturating_sub(room.offset).min(bytes);
         let fits = room.offset.is_multiple_of(8)
             && room.bytes >= bytes_min
             && !self.is_flushed(room.sequence);
@@ -148,36 +148,25 @@ impl Engine {
         Ok(fits)
     }
 
-    fn attach_segment(
-        &self,
-        thread: &ThreadSlot,
-        room: &Reservation<'_>,
-        segment: u32,
-        stream: Stream,
-        now: Second,
-    ) {
-        self.activate(thread, segment, stream, now);
-        self.memory.word(room.appender_at + SEGMENT).store(u64::from(segment) + 1, Release);
+    fn attach_segment(&self, op: &Op<'_>, room: &Reservation<'_>, segment: u32, stream: Stream) {
+        self.activate(op, segment, stream);
+        self.region().word(room.appender_at + SEGMENT).store(u64::from(segment) + 1, Release);
         // From here on the appender owns the segment.
         self.set_state(segment, State::Active);
     }
 
     /// Claims an appender of the stream, the thread slot's own one first. Waits if all are claimed.
-    fn claim_appender(
-        &self,
-        thread: &ThreadSlot,
-        stream: Stream,
-    ) -> Result<Reservation<'_>, Stuck> {
-        let stripes = self.layout.stripes;
+    fn claim_appender(&self, op: &Op<'_>, stream: Stream) -> Result<Reservation<'_>, Stuck> {
+        let stripes = self.region().layout().stripes;
         let mut wait = Wait::default();
-        let mut stripe = thread.index as usize % stripes;
+        let mut stripe = op.thread.index as usize % stripes;
         loop {
             let appender_at = self.appender_at(stream, stripe);
-            let claimed = self.memory.word(appender_at + CLAIMED);
+            let claimed = self.region().word(appender_at + CLAIMED);
             // The acquire pairs with the release of the last holder.
-            if claimed.compare_exchange(0, thread.owner(), Acquire, Relaxed).is_ok() {
+            if claimed.compare_exchange(0, op.thread.owner(), Acquire, Relaxed).is_ok() {
                 return Ok(Reservation {
-                    engine: self,
+                    segments: self,
                     appender_at,
                     segment: 0,
                     sequence: 0,
@@ -186,40 +175,42 @@ impl Engine {
                 });
             }
             stripe = (stripe + 1) % stripes;
-            if stripe == thread.index as usize % stripes {
-                self.wait_for_peers(&mut wait)?;
+            if stripe == op.thread.index as usize % stripes {
+                self.peers().wait_for_peers(&mut wait, || op.reap_peers())?;
             }
         }
     }
 
     pub(crate) fn appender_at(&self, stream: Stream, stripe: usize) -> usize {
-        let stream = stream.pool as usize * self.layout.ttl_classes + stream.ttl_class as usize;
-        self.layout.appenders_at + (stream * self.layout.stripes + stripe) * LINE_BYTES
+        let stream =
+            stream.pool as usize * self.region().layout().ttl_classes + stream.ttl_class as usize;
+        self.region().layout().appenders_at
+            + (stream * self.region().layout().stripes + stripe) * LINE_BYTES
     }
 
     fn streams(&self) -> impl Iterator<Item = Stream> + use<> {
-        let ttl_classes = 0..self.layout.ttl_classes as u32;
+        let ttl_classes = 0..self.region().layout().ttl_classes as u32;
         [Pool::Small, Pool::Main].into_iter().flat_map(move |pool| {
             ttl_classes.clone().map(move |ttl_class| Stream { pool, ttl_class })
         })
     }
 
     fn appender_segment(&self, appender_at: usize) -> Option<u32> {
-        (self.memory.word(appender_at + SEGMENT).load(Relaxed) as u32).checked_sub(1)
+        (self.region().word(appender_at + SEGMENT).load(Relaxed) as u32).checked_sub(1)
     }
 
     /// Seals the segment of a claimed appender.
     pub(crate) fn detach_segment(&self, thread: &ThreadSlot, appender_at: usize, segment: u32) {
         self.set_own_state(segment, State::Active, thread);
-        self.memory.word(appender_at + SEGMENT).store(0, Release);
+        self.region().word(appender_at + SEGMENT).store(0, Release);
         self.set_state(segment, State::Sealed);
     }
 
     /// Seals the segments of idle appenders that are reclaimable. Otherwise flushed or expired
     /// records would wait for the next store.
-    pub(crate) fn detach_reclaimable(&self, thread: &ThreadSlot, now: Second) {
-        self.detach_where(thread, |segment| {
-            self.filled(segment) > 0 && self.is_reclaimable(segment, now)
+    pub(crate) fn detach_reclaimable(&self, op: &Op<'_>) {
+        self.detach_where(op.thread, |segment| {
+            self.filled(segment) > 0 && self.is_reclaimable(segment, op.now)
         });
     }
 
@@ -235,7 +226,7 @@ impl Engine {
     /// published stay unreachable.
     pub(crate) fn release_appenders(&self, thread: &ThreadSlot) {
         for appender_at in self.appenders() {
-            let claimed = self.memory.word(appender_at + CLAIMED);
+            let claimed = self.region().word(appender_at + CLAIMED);
             if claimed.load(Acquire) != thread.owner() {
                 continue;
             }
@@ -249,13 +240,13 @@ impl Engine {
 
     /// Returns the owner and the segment of each appender.
     pub(crate) fn appender_words(&self) -> impl Iterator<Item = (u64, Option<u32>)> {
-        let owner = |appender_at| self.memory.word(appender_at + CLAIMED).load(Acquire);
+        let owner = |appender_at| self.region().word(appender_at + CLAIMED).load(Acquire);
         self.appenders()
             .map(move |appender_at| (owner(appender_at), self.appender_segment(appender_at)))
     }
 
     fn appenders(&self) -> impl Iterator<Item = usize> {
-        let stripes = 0..self.layout.stripes;
+        let stripes = 0..self.region().layout().stripes;
         self.streams().flat_map(move |stream| {
             stripes.clone().map(move |stripe| self.appender_at(stream, stripe))
         })
@@ -265,7 +256,7 @@ impl Engine {
     pub(crate) fn detach_where(&self, thread: &ThreadSlot, is_due: impl Fn(u32) -> bool) -> usize {
         let mut detached = 0;
         for appender_at in self.appenders() {
-            let claimed = self.memory.word(appender_at + CLAIMED);
+            let claimed = self.region().word(appender_at + CLAIMED);
             if claimed.compare_exchange(0, thread.owner(), Acquire, Relaxed).is_err() {
                 continue;
             }

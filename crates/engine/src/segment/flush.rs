@@ -5,24 +5,23 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use larder_item::Second;
 use larder_region::layout::global;
 
-use crate::Engine;
+use crate::segment::Segments;
 
-impl Engine {
-    /// Hides everything stored so far and cancels a scheduled flush. Constant time: whole segments
-    /// become reclaimable.
-    pub fn flush(&self) {
+impl Segments {
+    /// See `Engine::flush`.
+    pub(crate) fn flush(&self) {
         self.hide();
-        self.memory.word(global::FLUSH_AT).store(0, Relaxed);
+        self.region().word(global::FLUSH_AT).store(0, Relaxed);
     }
 
-    /// Flushes until the second `now` is over: items stored in that second are hidden, too.
-    pub fn flush_second(&self, now: Second) {
-        self.memory.word(global::FLUSH_AT).store(ALL_ALONG | u64::from(now), Relaxed);
+    /// See `Engine::flush_second`.
+    pub(crate) fn flush_second(&self, now: Second) {
+        self.region().word(global::FLUSH_AT).store(ALL_ALONG | u64::from(now), Relaxed);
         self.hide();
     }
 
     fn hide(&self) {
-        self.hide_from(self.memory.word(global::NEXT_SEQUENCE).load(Acquire), || true);
+        self.hide_from(self.region().word(global::NEXT_SEQUENCE).load(Acquire), || true);
     }
 
     /// Hides segments that were activated before the sequence `next`, and those activated meanwhile
@@ -30,11 +29,11 @@ impl Engine {
     fn hide_from(&self, mut next: u64, is_wanted: impl Fn() -> bool) {
         loop {
             // Pairs with the acquire in `is_flushed`.
-            self.memory.word(global::FLUSH_SEQUENCE).fetch_max(next, Release);
+            self.region().word(global::FLUSH_SEQUENCE).fetch_max(next, Release);
             // A segment activated meanwhile is not covered, and eviction may have moved an old item
             // there. If there is none, this pairs with `activate`: a thread that activates a
             // segment from now on sees the flush and moves no flushed record.
-            let begun = self.memory.word(global::NEXT_SEQUENCE);
+            let begun = self.region().word(global::NEXT_SEQUENCE);
             match begun.compare_exchange(next, next, AcqRel, Acquire) {
                 Err(later) if is_wanted() => next = later,
                 Ok(_) | Err(_) => return,
@@ -45,7 +44,7 @@ impl Engine {
     /// Runs a due flush. Every operation calls this first.
     #[inline]
     pub(crate) fn flush_if_due(&self, now: Second) {
-        let at = self.memory.word(global::FLUSH_AT).load(Relaxed);
+        let at = self.region().word(global::FLUSH_AT).load(Relaxed);
         if at != 0 && at & SECOND <= u64::from(now) {
             self.flush_due(at, now);
         }
@@ -56,10 +55,10 @@ impl Engine {
         if at == ALL_ALONG | u64::from(now) {
             return self.hide();
         }
-        let due = self.memory.word(global::FLUSH_AT);
+        let due = self.region().word(global::FLUSH_AT);
         let keeps_identity = || due.load(Acquire) == HIDING;
         // Loaded before the check for a finished flush: items stored after that stay.
-        let next = self.memory.word(global::NEXT_SEQUENCE).load(Acquire);
+        let next = self.region().word(global::NEXT_SEQUENCE).load(Acquire);
         let is_first = at != HIDING && due.compare_exchange(at, HIDING, AcqRel, Relaxed).is_ok();
         // The first thread may be stopped or dead: every later one flushes as well before anything
         // else.
@@ -73,17 +72,17 @@ impl Engine {
     /// True if everything stored is flushed or about to be. For processes that cannot run the
     /// flush.
     pub(crate) fn is_flush_due(&self, now: Second) -> bool {
-        let at = self.memory.word(global::FLUSH_AT).load(Relaxed);
+        let at = self.region().word(global::FLUSH_AT).load(Relaxed);
         at != 0 && at & SECOND <= u64::from(now)
     }
 
-    /// Schedules a flush for the second `at`, which may be `now`, in place of an earlier schedule.
-    pub fn flush_at(&self, at: Second, now: Second) {
+    /// See `Engine::flush_at`.
+    pub(crate) fn flush_at(&self, at: Second, now: Second) {
         self.flush_if_due(now);
         if at <= now {
             return self.flush();
         }
-        self.memory.word(global::FLUSH_AT).store(u64::from(at), Relaxed);
+        self.region().word(global::FLUSH_AT).store(u64::from(at), Relaxed);
     }
 }
 

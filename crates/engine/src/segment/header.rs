@@ -21,9 +21,11 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use larder_item::Second;
 use larder_region::layout::{SEGMENT_HEADER_BYTES, global};
 
+use crate::ThreadSlot;
+use crate::process::op::Op;
+use crate::segment::Segments;
 use crate::segment::record::Header;
 use crate::segment::stream::Stream;
-use crate::{Engine, ThreadSlot};
 
 const STATE: usize = 0;
 const FILLED: usize = 8;
@@ -139,15 +141,17 @@ pub(crate) fn begun(sequence: u64) -> Second {
 /// The latest deadline of a segment that holds a record without deadline.
 const NEVER_EXPIRES: Second = Second::MAX;
 
-impl Engine {
+impl Segments {
     pub(crate) fn segment_field(&self, segment: u32, field: usize) -> &AtomicU32 {
-        self.memory.half(self.layout.headers_at + segment as usize * SEGMENT_HEADER_BYTES + field)
+        self.region().half(
+            self.region().layout().headers_at + segment as usize * SEGMENT_HEADER_BYTES + field,
+        )
     }
 
     /// Returns the sequence of a segment's current use for records; 0 between uses.
     #[inline]
     pub(crate) fn sequence(&self, segment: u32) -> &AtomicU64 {
-        self.memory.word(self.layout.sequences_at + segment as usize * 8)
+        self.region().word(self.region().layout().sequences_at + segment as usize * 8)
     }
 
     pub(crate) fn state(&self, segment: u32) -> State {
@@ -202,7 +206,9 @@ impl Engine {
     }
 
     pub(crate) fn account_word(&self, segment: u32) -> &AtomicU64 {
-        self.memory.word(self.layout.headers_at + segment as usize * SEGMENT_HEADER_BYTES + ACCOUNT)
+        self.region().word(
+            self.region().layout().headers_at + segment as usize * SEGMENT_HEADER_BYTES + ACCOUNT,
+        )
     }
 
     /// Returns the reachable content of a segment.
@@ -247,13 +253,13 @@ impl Engine {
     /// the other's. All four accesses are sequentially consistent, so that at least one party sees
     /// the other.
     pub(crate) fn pin(&self, segment: u32, sequence: u64) -> bool {
-        self.raise_pin(segment);
+        self.peers().raise_pin(segment);
         let state = State::of_word(self.segment_field(segment, STATE).load(SeqCst));
         let is_there = state != State::Emptying
             && self.sequence(segment).load(SeqCst) == sequence
             && sequence != 0;
         if !is_there {
-            self.unpin(segment);
+            self.peers().unpin(segment);
         }
         is_there
     }
@@ -274,7 +280,7 @@ impl Engine {
         }
         // Another thread may have emptied the chosen segment meanwhile and filled it with newer
         // records.
-        if self.is_pinned(segment) || self.present_use(segment) != old {
+        if self.peers().is_pinned(segment) || self.present_use(segment) != old {
             self.set_state(segment, State::Sealed);
             return false;
         }
@@ -295,7 +301,7 @@ impl Engine {
             true => u64::from(now) << 32 | next & 0xFFFF_FFFF,
             false => next,
         };
-        let next = self.memory.word(global::NEXT_SEQUENCE);
+        let next = self.region().word(global::NEXT_SEQUENCE);
         let step = |next| Some(in_second(next) + 1);
         // The update always returns a value. Its one exchange pairs with that of `flush`.
         let (Ok(before) | Err(before)) = next.fetch_update(AcqRel, Acquire, step);
@@ -339,17 +345,11 @@ impl Engine {
     #[inline]
     pub(crate) fn is_flushed(&self, sequence: u64) -> bool {
         // Pairs with the release in `flush`.
-        sequence < self.memory.word(global::FLUSH_SEQUENCE).load(Acquire)
+        sequence < self.region().word(global::FLUSH_SEQUENCE).load(Acquire)
     }
 
     /// Starts the use of a reserved segment for records.
-    pub(crate) fn activate(
-        &self,
-        thread: &ThreadSlot,
-        segment: u32,
-        stream: Stream,
-        now: Second,
-    ) -> u64 {
+    pub(crate) fn activate(&self, op: &Op<'_>, segment: u32, stream: Stream) -> u64 {
         debug_assert_eq!(self.state(segment), State::Reserved);
         self.set_filled(segment, 0);
         self.account_word(segment).store(0, Relaxed);
@@ -357,10 +357,10 @@ impl Engine {
         self.segment_field(segment, DEADLINE_MAX).store(0, Relaxed);
         self.segment_field(segment, DEADLINE_MIN).store(NEVER_EXPIRES, Relaxed);
         self.set_suspect(segment, false);
-        self.forget_arriving(segment);
-        let sequence = self.next_sequence(now);
+        self.peers().forget_arriving(segment);
+        let sequence = self.next_sequence(op.now);
         self.sequence(segment).store(sequence, Release);
-        self.set_own_state(segment, State::Active, thread);
+        self.set_own_state(segment, State::Active, op.thread);
         sequence
     }
 
@@ -372,6 +372,6 @@ impl Engine {
 
     /// Returns the numbers of all segments.
     pub(crate) fn segment_numbers(&self) -> std::ops::Range<u32> {
-        0..self.layout.segments as u32
+        0..self.region().layout().segments as u32
     }
 }

@@ -1,6 +1,13 @@
 //! Segments: the records in them, their headers, the appenders that write to them, and the
 //! allocator.
 
+use std::sync::OnceLock;
+
+use crate::process::Peers;
+use crate::region::Region;
+use crate::segment::shortage::Wake;
+use crate::segment::slot::Slot;
+
 pub(crate) mod allocator;
 pub(crate) mod appender;
 pub(crate) mod flush;
@@ -11,3 +18,47 @@ pub(crate) mod slot;
 pub(crate) mod stream;
 pub(crate) mod suspect;
 pub(crate) mod used;
+
+/// The segments of a region, and the appenders that write to them.
+#[derive(Debug)]
+pub(crate) struct Segments {
+    peers: Peers,
+    keeps_versions: bool,
+    evicts: bool,
+    /// The maintainer that keeps segments free in the background, if one runs.
+    wake: OnceLock<Wake>,
+}
+
+impl Segments {
+    pub(crate) fn new(peers: Peers, keeps_versions: bool, evicts: bool) -> Self {
+        Self { peers, keeps_versions, evicts, wake: OnceLock::new() }
+    }
+
+    #[inline]
+    pub(crate) fn region(&self) -> &Region {
+        self.peers.region()
+    }
+
+    #[inline]
+    pub(crate) fn peers(&self) -> &Peers {
+        &self.peers
+    }
+
+    /// Returns the offset of the record that a slot names.
+    #[inline]
+    pub(crate) fn record_at(&self, slot: Slot) -> usize {
+        self.region().segment_at(slot.segment()) + slot.offset()
+    }
+
+    /// True if each record of an item carries a version.
+    #[inline]
+    pub(crate) fn keeps_versions(&self) -> bool {
+        self.keeps_versions
+    }
+
+    /// True if live items may be evicted to make room.
+    #[inline]
+    pub(crate) fn evicts(&self) -> bool {
+        self.evicts
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::Engine;
+use crate::segment::Segments;
 
 /// A refill keeps one of this many segments free, besides the spare ones …
 const FREE_PART: u64 = 128;
@@ -25,11 +25,14 @@ impl fmt::Debug for Wake {
     }
 }
 
-impl Engine {
-    /// Registers `wake`, which a writer calls when it takes a segment and few are left; the woken
-    /// thread calls [`Engine::refill`]. Only the first call counts. The writer holds no locks
-    /// meanwhile, and `wake` must not block.
-    pub fn call_when_short(&self, wake: Box<dyn Fn() + Send + Sync>) {
+impl Segments {
+    /// Returns the maintainer's callback, if one is registered.
+    pub(crate) fn wake(&self) -> Option<&Wake> {
+        self.wake.get()
+    }
+
+    /// See `Engine::call_when_short`.
+    pub(crate) fn call_when_short(&self, wake: Box<dyn Fn() + Send + Sync>) {
         let _ = self.wake.set(Wake(wake));
     }
 

@@ -6,7 +6,7 @@
 use larder_item::{Deadline, Second};
 use larder_region::layout::TTL_CLASSES;
 
-use crate::Engine;
+use crate::segment::Segments;
 
 /// The two queues of S3-FIFO (Yang et al., "FIFO queues are all you need for cache eviction", SOSP
 /// 2023).
@@ -46,10 +46,10 @@ impl Stream {
     }
 }
 
-impl Engine {
+impl Segments {
     /// Returns the stream in a pool for an item that expires at `deadline`.
     pub(crate) fn stream_of(&self, pool: Pool, deadline: Deadline, now: Second) -> Stream {
-        if self.layout.ttl_classes == 1 {
+        if self.region().layout().ttl_classes == 1 {
             return Stream { pool, ttl_class: 0 };
         }
         let ttl_class = match deadline {

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use larder_region::layout::global;
 
-use crate::Engine;
+use crate::segment::Segments;
 use crate::segment::header::SUSPECT;
 
 /// The recounts that are due, in [`global::SUSPECTS`].
@@ -14,12 +14,12 @@ pub(crate) const SEGMENTS_IN_USE: u64 = 2;
 
 pub(crate) const SLOTS: u64 = 4;
 
-impl Engine {
+impl Segments {
     /// Marks a segment whose account may be too high for a recount.
     pub(crate) fn suspect(&self, segment: u32) {
         if self.segment_numbers().contains(&segment) {
             self.set_suspect(segment, true);
-            self.memory.word(global::SUSPECTS).fetch_or(ACCOUNTS, Release);
+            self.region().word(global::SUSPECTS).fetch_or(ACCOUNTS, Release);
         }
     }
 

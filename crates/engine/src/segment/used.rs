@@ -13,7 +13,7 @@
 
 use larder_item::Second;
 
-use crate::Engine;
+use crate::segment::Segments;
 
 /// The bits of a time in a header.
 pub(crate) const BITS: u32 = 20;
@@ -69,7 +69,7 @@ impl Used {
     }
 }
 
-impl Engine {}
+impl Segments {}
 
 #[cfg(test)]
 mod tests {

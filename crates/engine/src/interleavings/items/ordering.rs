@@ -17,24 +17,32 @@ fn a_reader_of_the_next_use_of_a_segment_sees_that_the_last_one_ended() {
     explore(|| {
         let scene = Scene::new();
         let engine = &scene.engine;
-        let segment = engine.take_fresh(&scene.stage.thread, 0).unwrap();
-        let sequence = engine.activate(&scene.stage.thread, segment, STREAM, scene::NOW);
-        let at = engine.layout.segment_at(segment);
-        engine.memory.word(at).store(1, Relaxed);
+        let segment = engine.segments().take_fresh(&scene.stage.thread, 0).unwrap();
+        let sequence = engine.segments().activate(
+            &engine.op(&scene.stage.thread, scene::NOW),
+            segment,
+            STREAM,
+        );
+        let at = engine.region().segment_at(segment);
+        engine.region().word(at).store(1, Relaxed);
         let last_user = scene.start(move |actor| {
-            actor.engine.retire(&actor.thread, segment);
-            actor.engine.free(&actor.thread, segment);
+            actor.engine.segments().retire(&actor.thread, segment);
+            actor.engine.segments().free(&actor.thread, segment);
         });
         let next_user = scene.start(move |actor| {
-            if let Some(segment) = actor.engine.take_used(&actor.thread, 0) {
-                actor.engine.memory.word(at).store(2, Relaxed);
-                actor.engine.activate(&actor.thread, segment, STREAM, scene::NOW);
+            if let Some(segment) = actor.engine.segments().take_used(&actor.thread, 0) {
+                actor.engine.region().word(at).store(2, Relaxed);
+                actor.engine.segments().activate(
+                    &actor.engine.op(&actor.thread, scene::NOW),
+                    segment,
+                    STREAM,
+                );
             }
         });
         let reader = scene.start(move |actor| {
-            let seen = actor.engine.memory.word(at).load(Relaxed);
+            let seen = actor.engine.region().word(at).load(Relaxed);
             fence(Acquire);
-            let is_over = actor.engine.sequence(segment).load(Relaxed) != sequence;
+            let is_over = actor.engine.segments().sequence(segment).load(Relaxed) != sequence;
             assert!(seen == 1 || is_over, "bytes of the next use count as those of the last");
         });
         last_user.join().unwrap();
@@ -47,17 +55,25 @@ fn a_reader_of_the_next_use_of_a_segment_sees_that_the_last_one_ended() {
 fn an_evictor_leaves_the_next_use_of_its_segment_alone() {
     explore(|| {
         let scene = Scene::new();
-        let segment = scene.engine.take_fresh(&scene.stage.thread, 0).unwrap();
-        scene.engine.activate(&scene.stage.thread, segment, STREAM, scene::NOW);
-        scene.engine.set_state(segment, State::Sealed);
-        let old = scene.engine.present_use(segment);
+        let segment = scene.engine.segments().take_fresh(&scene.stage.thread, 0).unwrap();
+        scene.engine.segments().activate(
+            &scene.engine.op(&scene.stage.thread, scene::NOW),
+            segment,
+            STREAM,
+        );
+        scene.engine.segments().set_state(segment, State::Sealed);
+        let old = scene.engine.segments().present_use(segment);
         let emptiers = [(); 2].map(|()| {
             scene.start(move |actor| {
-                let begun = actor.engine.begin_emptying(&actor.thread, old);
+                let begun = actor.engine.segments().begin_emptying(&actor.thread, old);
                 if begun {
-                    actor.engine.retire(&actor.thread, segment);
-                    actor.engine.activate(&actor.thread, segment, STREAM, scene::NOW);
-                    actor.engine.set_state(segment, State::Sealed);
+                    actor.engine.segments().retire(&actor.thread, segment);
+                    actor.engine.segments().activate(
+                        &actor.engine.op(&actor.thread, scene::NOW),
+                        segment,
+                        STREAM,
+                    );
+                    actor.engine.segments().set_state(segment, State::Sealed);
                 }
                 begun
             })
@@ -74,13 +90,17 @@ fn a_segment_is_pinned_or_emptied_and_its_pinned_bytes_stay() {
         const PIECE_BYTES: usize = 40;
         let scene = Scene::new();
         let engine = &scene.engine;
-        let segment = engine.take_fresh(&scene.stage.thread, 0).unwrap();
-        let sequence = engine.activate(&scene.stage.thread, segment, STREAM, scene::NOW);
-        let at = engine.layout.segment_at(segment);
+        let segment = engine.segments().take_fresh(&scene.stage.thread, 0).unwrap();
+        let sequence = engine.segments().activate(
+            &engine.op(&scene.stage.thread, scene::NOW),
+            segment,
+            STREAM,
+        );
+        let at = engine.region().segment_at(segment);
         let bytes_at = at + PIECE_HEAD_BYTES;
-        engine.memory.word(at).store(Header::piece(PIECE_BYTES).word(), Relaxed);
-        engine.memory.write(bytes_at, &[1; PIECE_BYTES]);
-        engine.set_state(segment, State::Sealed);
+        engine.region().word(at).store(Header::piece(PIECE_BYTES).word(), Relaxed);
+        engine.region().memory().write(bytes_at, &[1; PIECE_BYTES]);
+        engine.segments().set_state(segment, State::Sealed);
         let piece = Piece { slot: Slot::new(segment, 0, sequence), sequence };
         let old = Use { sequence, segment };
         let reader = scene.start(move |actor| {
@@ -98,20 +118,20 @@ fn a_segment_is_pinned_or_emptied_and_its_pinned_bytes_stay() {
             pinned
         });
         let emptier = scene.start(move |actor| {
-            let begun = actor.engine.begin_emptying(&actor.thread, old);
+            let begun = actor.engine.segments().begin_emptying(&actor.thread, old);
             if begun {
-                actor.engine.retire(&actor.thread, segment);
-                actor.engine.free(&actor.thread, segment);
-                assert_eq!(actor.engine.take_used(&actor.thread, 0), Some(segment));
-                actor.engine.memory.write(bytes_at, &[2; PIECE_BYTES]);
+                actor.engine.segments().retire(&actor.thread, segment);
+                actor.engine.segments().free(&actor.thread, segment);
+                assert_eq!(actor.engine.segments().take_used(&actor.thread, 0), Some(segment));
+                actor.engine.region().memory().write(bytes_at, &[2; PIECE_BYTES]);
             }
             begun
         });
         let (pinned, begun) = (reader.join().unwrap(), emptier.join().unwrap());
         preempt(false);
-        assert!(!engine.is_pinned(segment) && engine.pinned_segments() == 0);
+        assert!(!engine.peers().is_pinned(segment) && engine.peers().pinned_segments() == 0);
         assert!(
-            pinned || begun || engine.begin_emptying(&scene.stage.thread, old),
+            pinned || begun || engine.segments().begin_emptying(&scene.stage.thread, old),
             "a segment without readers must be emptied"
         );
     });

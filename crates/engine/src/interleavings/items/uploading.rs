@@ -97,13 +97,13 @@ fn while_a_reader_turns_an_evictor_away<T: Send + 'static>(
 ) -> (Scene, T) {
     let scene = Scene::new();
     let (upload, segment) = begun_upload(&scene);
-    assert!(scene.engine.pin(segment, upload.pieces[0].sequence));
+    assert!(scene.engine.segments().pin(segment, upload.pieces[0].sequence));
     let uploader = scene.start(|actor| act(actor, upload));
     let evictor =
         scene.start(move |actor| assert!(!actor.evict(segment), "a reader pins the segment"));
     let done = uploader.join().unwrap();
     evictor.join().unwrap();
-    scene.engine.unpin(segment);
+    scene.engine.peers().unpin(segment);
     scene.end();
     (scene, done)
 }

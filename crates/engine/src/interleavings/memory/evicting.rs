@@ -18,7 +18,7 @@ fn wanted_item(scene: &Scene, key: &[u8]) -> u32 {
 }
 
 fn pool_of(scene: &Scene, key: &[u8]) -> Pool {
-    scene.engine.stream(scene.segment_of(key)).pool
+    scene.engine.segments().stream(scene.segment_of(key)).pool
 }
 
 #[test]
@@ -98,8 +98,8 @@ fn moving_key(scene: &Scene) -> keys::Key {
 }
 
 fn is_remembered(scene: &Scene, key: &[u8]) -> bool {
-    let hash = scene.engine.hash(key);
-    scene.engine.ghost_holds(scene.engine.group_of(hash), hash)
+    let hash = scene.engine.index().hash(key);
+    scene.engine.index().ghost_holds(scene.engine.index().group_of(hash), hash)
 }
 
 #[test]

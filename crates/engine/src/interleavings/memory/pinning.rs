@@ -55,7 +55,7 @@ fn a_deleted_value_stays_as_it_is_for_its_reader_while_its_segment_is_wanted_bac
         let seen = reader.join().unwrap();
         scene.end();
         assert!([Some((1, BYTES)), None].contains(&seen), "{seen:?}");
-        let is_left = scene.engine.live(segment) == 0 && scene.is_sealed(segment);
+        let is_left = scene.engine.segments().live(segment) == 0 && scene.is_sealed(segment);
         assert!(!is_left || scene.stage.reclaim(segment), "no reader pins it any more");
         assert_eq!(scene.stage.large(KEY), None);
     });
@@ -114,8 +114,8 @@ fn readers_that_pin_at_the_same_time_stay_within_their_quota() {
             scene.seal_alone(&[key]);
         }
         // Each of them alone may pin its segments, both together may not.
-        let pinned = scene.engine.segments_max() / 4 - 2;
-        scene.engine.pretend_pinned(|_| pinned);
+        let pinned = scene.engine.segments().segments_max() / 4 - 2;
+        scene.engine.peers().pretend_pinned(|_| pinned);
         let holders = Arc::new(AtomicU64::new(0));
         assert_eq!(keys.map(|key| scene.stage.hold_large(key, &holders)), [1, 1]);
         let readers = keys.map(|key| {
@@ -124,8 +124,8 @@ fn readers_that_pin_at_the_same_time_stay_within_their_quota() {
         });
         let held_max = readers.map(|reader| reader.join().unwrap()).into_iter().max();
         assert!(held_max <= Some(1), "{held_max:?} readers hold a value each");
-        assert_eq!(scene.engine.pinned_segments(), pinned, "all pins are given back");
-        scene.engine.pretend_pinned(|_| 0);
+        assert_eq!(scene.engine.peers().pinned_segments(), pinned, "all pins are given back");
+        scene.engine.peers().pretend_pinned(|_| 0);
         scene.end();
     });
 }

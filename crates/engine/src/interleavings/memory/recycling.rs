@@ -66,18 +66,18 @@ fn two_uses_of_a_segment_with_the_same_low_byte_of_the_sequence_are_distinguishe
     explore(|| {
         let scene = Scene::new();
         let (key, old_segment) = far_key(&scene);
-        let sequence = scene.engine.sequence(old_segment).load(Relaxed);
+        let sequence = scene.engine.segments().sequence(old_segment).load(Relaxed);
         let writer = scene.start(move |actor| {
             actor.set(&key, 2);
             // As if other threads had activated segments until now.
-            actor.engine.memory.word(global::NEXT_SEQUENCE).store(sequence + 256, Relaxed);
+            actor.engine.region().word(global::NEXT_SEQUENCE).store(sequence + 256, Relaxed);
             actor.need_a_segment();
         });
         let reader = scene.start(move |actor| actor.fill_of(&key));
         writer.join().unwrap();
         let seen = reader.join().unwrap();
         scene.end();
-        assert_eq!(scene.engine.sequence(old_segment).load(Relaxed), sequence + 256);
+        assert_eq!(scene.engine.segments().sequence(old_segment).load(Relaxed), sequence + 256);
         assert!([Some(1), Some(2)].contains(&seen), "{seen:?}");
     });
 }

@@ -18,12 +18,12 @@ fn about_to_be_swept() -> (Scene, u32) {
     scene.lay_out_ghost();
     scene.stage.set_until(KEY, 1, NOW);
     let segment = scene.seal(KEY);
-    scene.engine.memory.word(global::SWEEP_NEXT).store(u64::from(segment), Relaxed);
+    scene.engine.region().word(global::SWEEP_NEXT).store(u64::from(segment), Relaxed);
     (scene, segment)
 }
 
 fn sweep(actor: &Actor) {
-    actor.engine.sweep_next(&actor.thread, NOW);
+    actor.engine.reclaimer().sweep_next(&actor.engine.op(&actor.thread, NOW));
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn an_expired_item_is_swept_while_other_threads_read_it() {
         sweeper.join().unwrap();
         assert_eq!(reader.join().unwrap(), None);
         scene.end();
-        assert_eq!(scene.engine.total().items, 0);
+        assert_eq!(scene.engine.segments().total().items, 0);
         // The first of the two threads removes it.
         let counters = [Counter::Reclaimed, Counter::CrawlerReclaimed];
         assert_eq!(counters.map(|counter| scene.engine.counter(counter)).iter().sum::<u64>(), 1);

@@ -69,19 +69,28 @@ impl Actor {
     /// Reclaims a segment if nothing in it is alive, otherwise compacts it. Returns false as
     /// [`Self::compact`] does.
     pub(crate) fn reclaim(&self, segment: u32) -> bool {
-        let emptied = self.engine.reclaim(&self.thread, self.engine.present_use(segment), NOW);
+        let emptied = self.engine.reclaimer().reclaim(
+            &self.engine.op(&self.thread, NOW),
+            self.engine.segments().present_use(segment),
+        );
         matches!(emptied.unwrap(), Emptied::Yes(_))
     }
 
     /// Evicts a segment. Returns false if another thread empties or pins it.
     pub(crate) fn evict(&self, segment: u32) -> bool {
-        let old = self.engine.present_use(segment);
-        matches!(self.engine.evict(&self.thread, old, Keep::Needed, NOW), Ok(Emptied::Yes(_)))
+        let old = self.engine.segments().present_use(segment);
+        matches!(
+            self.engine.reclaimer().evict(&self.engine.op(&self.thread, NOW), old, Keep::Needed),
+            Ok(Emptied::Yes(_))
+        )
     }
 
     /// Compacts a segment. Returns false if another thread empties or pins it.
     pub(crate) fn compact(&self, segment: u32) -> bool {
-        let emptied = self.engine.compact(&self.thread, self.engine.present_use(segment), NOW);
+        let emptied = self.engine.reclaimer().compact(
+            &self.engine.op(&self.thread, NOW),
+            self.engine.segments().present_use(segment),
+        );
         matches!(emptied.unwrap(), Emptied::Yes(_))
     }
 
@@ -126,7 +135,7 @@ impl Actor {
         };
         let middle = direct_buffer.room.start + direct_buffer.room.len() / 2;
         for part in [direct_buffer.room.start..middle, middle..direct_buffer.room.end] {
-            self.engine.memory.write(part.start, &vec![fill; part.len()]);
+            self.engine.region().memory().write(part.start, &vec![fill; part.len()]);
             self.engine.now(); // A point where other threads may run.
         }
         let bytes = direct_buffer.room.len();
@@ -292,11 +301,13 @@ impl Actor {
     }
 
     pub(crate) fn deadline(&self, key: &[u8]) -> Deadline {
-        self.engine.deadline(&self.engine.find(self.engine.hash(key), key).unwrap())
+        self.engine
+            .index()
+            .deadline(&self.engine.index().find(self.engine.index().hash(key), key).unwrap())
     }
 
     pub(crate) fn split_a_group(&self) {
-        self.engine.split(&self.thread, NOW).unwrap();
+        self.engine.index().split(&self.engine.op(&self.thread, NOW)).unwrap();
     }
 
     /// Increments a number and returns the new one, if there is one.

@@ -23,11 +23,12 @@ pub(crate) fn of_one_group(stays: usize, moves: usize) -> (Vec<Key>, Vec<Key>) {
     let (staying, moving) = KEYS.get_or_init(|| {
         let engine = small_engine();
         let in_group = |engine: &Engine, key: &Key| {
-            let hash = engine.hash(key);
-            hash & ((1 << engine.first_level) - 1) == GROUP && !prefers_second_line(hash)
+            let hash = engine.index().hash(key);
+            hash & ((1 << engine.index().first_level()) - 1) == GROUP && !prefers_second_line(hash)
         };
         let keys: Vec<Key> = all().filter(|key| in_group(&engine, key)).take(40).collect();
-        keys.into_iter().partition(|key| engine.hash(key) >> engine.first_level & 1 == 0)
+        keys.into_iter()
+            .partition(|key| engine.index().hash(key) >> engine.index().first_level() & 1 == 0)
     });
     (staying[..stays].to_vec(), moving[..moves].to_vec())
 }
@@ -39,9 +40,9 @@ pub(crate) fn of_one_tag() -> (Key, Key) {
         let engine = small_engine();
         let mut seen = HashMap::new();
         let same = all().find_map(|key| {
-            let hash = engine.hash(&key);
-            let group = hash & ((1 << engine.first_level) - 1);
-            seen.insert((group, engine.tag_of(hash)), key).map(|other| (other, key))
+            let hash = engine.index().hash(&key);
+            let group = hash & ((1 << engine.index().first_level()) - 1);
+            seen.insert((group, engine.index().tag_of(hash)), key).map(|other| (other, key))
         });
         same.unwrap()
     })

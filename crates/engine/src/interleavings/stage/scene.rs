@@ -59,7 +59,7 @@ impl Scene {
         let memory_bytes_max = 80 << 20;
         let scene = Self::of(&Config { memory_bytes_max, ..SMALL });
         scene.engine.set_memory_limit(&scene.stage.thread, memory_bytes_max).unwrap();
-        assert_eq!(scene.engine.spare_segments(), 2);
+        assert_eq!(scene.engine.segments().spare_segments(), 2);
         scene
     }
 
@@ -89,7 +89,7 @@ impl Scene {
     }
 
     fn free_used_segments(&self) -> u64 {
-        self.engine.used_segments() - self.engine.segments_in_use()
+        self.engine.segments().used_segments() - self.engine.segments().segments_in_use()
     }
 
     /// Makes the items of these keys, just stored, alone in their segment, and leaves the current
@@ -103,17 +103,23 @@ impl Scene {
 
     /// Frees a few segments: the next allocations take those, without compaction.
     pub(crate) fn free_some_segments(&self) {
-        let taken = [(); 4].map(|()| self.engine.take_fresh(&self.stage.thread, 0).unwrap());
-        taken.into_iter().for_each(|segment| self.engine.free(&self.stage.thread, segment));
+        let taken =
+            [(); 4].map(|()| self.engine.segments().take_fresh(&self.stage.thread, 0).unwrap());
+        taken
+            .into_iter()
+            .for_each(|segment| self.engine.segments().free(&self.stage.thread, segment));
     }
 
     /// Seals the segment that holds the record of a key and is being written to. Returns it.
     pub(crate) fn seal(&self, key: &[u8]) -> u32 {
         let segment = self.segment_of(key);
-        assert_eq!((self.engine.state(segment), self.engine.layout.stripes), (State::Active, 1));
-        self.engine.detach_segment(
+        assert_eq!(
+            (self.engine.segments().state(segment), self.engine.region().layout().stripes),
+            (State::Active, 1)
+        );
+        self.engine.segments().detach_segment(
             &self.stage.thread,
-            self.engine.appender_at(self.engine.stream(segment), 0),
+            self.engine.segments().appender_at(self.engine.segments().stream(segment), 0),
             segment,
         );
         segment
@@ -123,7 +129,7 @@ impl Scene {
     pub(crate) fn seal_written(&self) -> u32 {
         let mut crowd = Crowd::new(self);
         let segment = crowd.add();
-        while self.engine.state(segment) != State::Sealed {
+        while self.engine.segments().state(segment) != State::Sealed {
             crowd.add();
         }
         crowd.leave();
@@ -133,18 +139,19 @@ impl Scene {
     /// Fills the current segment to the last byte.
     pub(crate) fn fill_segment(&self) {
         let segment = Crowd::new(self).fill_segment();
-        let room_bytes = self.engine.layout.segment_bytes - self.engine.filled(segment);
+        let room_bytes =
+            self.engine.region().segment_bytes() - self.engine.segments().filled(segment);
         let (key, fields_bytes) = (b"the last", 16);
         self.stage.set_raw(key, &vec![0; room_bytes - fields_bytes - key.len()]);
-        assert_eq!(self.engine.filled(segment), self.engine.layout.segment_bytes);
+        assert_eq!(self.engine.segments().filled(segment), self.engine.region().segment_bytes());
     }
 
     /// Fills all memory except the spare segments: a thread that needs a segment must evict.
     pub(crate) fn fill_memory(&self) {
         let evicted = self.engine.counter(Counter::SegmentsEvicted);
-        let kept = self.engine.spare_segments();
+        let kept = self.engine.segments().spare_segments();
         let mut crowd = Crowd::new(self);
-        while self.engine.free_segments() > kept {
+        while self.engine.segments().free_segments() > kept {
             crowd.add();
         }
         crowd.fill_segment();
@@ -153,12 +160,12 @@ impl Scene {
 
     /// Returns the segment that holds the record of a key.
     pub(crate) fn segment_of(&self, key: &[u8]) -> u32 {
-        self.engine.find(self.engine.hash(key), key).unwrap().slot.segment()
+        self.engine.index().find(self.engine.index().hash(key), key).unwrap().slot.segment()
     }
 
     /// True if a segment is unchanged since it was sealed.
     pub(crate) fn is_sealed(&self, segment: u32) -> bool {
-        self.engine.state(segment) == State::Sealed
+        self.engine.segments().state(segment) == State::Sealed
     }
 
     /// Splits the next group.
@@ -169,27 +176,32 @@ impl Scene {
     /// Gives the ghost its segment, as the first eviction would, so that later ones leave what they
     /// empty free.
     pub(crate) fn lay_out_ghost(&self) {
-        self.engine.extend_ghost(&self.stage.thread);
+        self.engine.index().extend_ghost(&self.stage.thread);
     }
 
     /// As if other threads had pinned as many segments as readers may: large values are read
     /// without pins.
     pub(crate) fn others_pin_all_they_may(&self) {
-        self.engine.pretend_pinned(|_| self.engine.segments_max());
+        self.engine.peers().pretend_pinned(|_| self.engine.segments().segments_max());
     }
 
     /// Drops these pins.
     pub(crate) fn others_unpin(&self) {
-        self.engine.pretend_pinned(|pinned| pinned - self.engine.segments_max());
+        self.engine.peers().pretend_pinned(|pinned| pinned - self.engine.segments().segments_max());
     }
 
     /// Ends the scene: checks that all threads have ended and that nothing is broken or held.
     pub(crate) fn end(&self) {
         preempt(false);
-        let in_use = |segment: &u32| self.engine.sequence(*segment).load(Relaxed) != 0;
-        let held = self.engine.segment_numbers().filter(in_use).filter(|at| self.engine.is_held(*at));
+        let in_use = |segment: &u32| self.engine.segments().sequence(*segment).load(Relaxed) != 0;
+        let held = self
+            .engine
+            .segments()
+            .segment_numbers()
+            .filter(in_use)
+            .filter(|at| self.engine.peers().is_held(*at));
         assert_eq!(
-            (held.count(), self.engine.pinned_segments()),
+            (held.count(), self.engine.peers().pinned_segments()),
             (0, 0),
             "segments are held, or counted so"
         );
@@ -228,11 +240,11 @@ impl<'a> Crowd<'a> {
     /// Adds items until the current segment, which it returns, has no room for another.
     fn fill_segment(&mut self) -> u32 {
         let segment = self.add();
-        let (engine, whole) = (&self.scene.engine, self.scene.engine.layout.segment_bytes);
-        while whole - engine.filled(segment) > Self::BYTES + 100 {
+        let (engine, whole) = (&self.scene.engine, self.scene.engine.region().segment_bytes());
+        while whole - engine.segments().filled(segment) > Self::BYTES + 100 {
             self.add();
         }
-        assert!(whole - engine.filled(segment) > 1000);
+        assert!(whole - engine.segments().filled(segment) > 1000);
         segment
     }
 

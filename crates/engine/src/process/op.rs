@@ -1,0 +1,41 @@
+//! The context of one operation.
+
+use larder_item::Second;
+
+use crate::{StoreError, ThreadSlot};
+
+/// What an operation takes along through the rooms: its thread, its second, and the way up.
+#[derive(Clone, Copy)]
+pub(crate) struct Op<'a> {
+    pub(crate) thread: &'a ThreadSlot,
+    pub(crate) now: Second,
+    above: &'a dyn Above,
+}
+
+/// What a room needs from the rooms above it. Only two needs run upwards: a store or a split that
+/// finds no free segment evicts, and a thread that waits for long looks whether the process that it
+/// waits for is dead. The reclaimer serves both.
+pub(crate) trait Above {
+    /// Takes a segment for new use, and makes room for it if necessary. The caller holds neither
+    /// group nor appender.
+    fn take_segment(&self, op: &Op<'_>) -> Result<u32, StoreError>;
+
+    /// Looks for dead peers and repairs what they left. Returns true if there were any.
+    fn reap_peers(&self) -> bool;
+}
+
+impl<'a> Op<'a> {
+    pub(crate) fn new(thread: &'a ThreadSlot, now: Second, above: &'a dyn Above) -> Self {
+        Self { thread, now, above }
+    }
+
+    /// As [`Above::take_segment`].
+    pub(crate) fn take_segment(&self) -> Result<u32, StoreError> {
+        self.above.take_segment(self)
+    }
+
+    /// As [`Above::reap_peers`].
+    pub(crate) fn reap_peers(&self) -> bool {
+        self.above.reap_peers()
+    }
+}
