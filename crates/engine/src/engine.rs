@@ -7,16 +7,21 @@ use larder_region::LockError;
 use larder_region::layout::{self, global};
 use larder_stats::Counter;
 
+use crate::error::Stuck;
 use crate::index::Index;
+use crate::index::cursor::Cursor;
 use crate::process::Peers;
 use crate::process::op::Op;
+use crate::process::peers::PeerReport;
+use crate::process::thread_slot::ThreadSlot;
 use crate::process::wait::Wait;
 use crate::reclaim::Reclaimer;
+use crate::reclaim::limit::LimitError;
 use crate::region::Region;
 use crate::segment::Segments;
 use crate::segment::record::HEADER_BYTES;
 use crate::segment::slot::TAG_BITS;
-use crate::{Birth, Cursor, LimitError, PeerReport, Stuck, ThreadSlot};
+use crate::superblock::Birth;
 
 /// The index and segments of a cache. All methods take `&self`. Any number of threads may call
 /// them, each with a [`ThreadSlot`](crate::ThreadSlot) of its own.

@@ -6,16 +6,17 @@ use larder_item::Epoch;
 use larder_region::layout::{self, flag, global, superblock};
 use larder_region::{Layout, LayoutError, Locks, MapError, Memory, Sharing};
 
+use crate::engine::Engine;
 use crate::index::Index;
 use crate::index::group::Control;
 use crate::process::Peers;
+use crate::process::peers::JoinError;
 use crate::process::thread_slot::THREAD_SLOT_BYTES;
 use crate::reclaim::Reclaimer;
 use crate::region::Region;
 use crate::segment::Segments;
 use crate::segment::header::State;
-use crate::superblock::Superblock;
-use crate::{AttachError, Birth, Engine, JoinError};
+use crate::superblock::{AttachError, Birth, Superblock};
 
 /// The parameters of a new engine.
 #[derive(Clone, Copy, Debug)]
@@ -316,7 +317,8 @@ impl Engine {
 #[cfg(test)]
 #[cfg(not(any(feature = "interleavings", miri)))]
 pub(crate) fn two_peers() -> (Engine, Engine) {
-    use crate::{AttachError, Birth, Config};
+    use crate::open::Config;
+    use crate::superblock::{AttachError, Birth};
     let config = Config {
         memory_bytes: 1 << 20,
         memory_bytes_max: 1 << 20,

@@ -13,7 +13,8 @@ use larder_stats::Counter;
 
 use crate::index::Index;
 use crate::index::group::{Locked, SLOTS};
-use crate::{Reason, ThreadSlot};
+use crate::index::removal::Reason;
+use crate::process::thread_slot::ThreadSlot;
 
 /// Why a full chain has no slot for another item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +63,11 @@ mod tests {
     use larder_item::StoreMode;
 
     use super::*;
-    use crate::{Config, Engine, Read, StoreError, StoreRequest};
+    use crate::engine::Engine;
+    use crate::error::StoreError;
+    use crate::open::Config;
+    use crate::ops::read::Read;
+    use crate::ops::store::StoreRequest;
 
     const NOW: u32 = 2;
 

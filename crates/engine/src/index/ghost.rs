@@ -19,9 +19,9 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use larder_region::layout::{GHOST_ROW_BYTES, global};
 
-use crate::ThreadSlot;
 use crate::index::Index;
 use crate::index::group::Locked;
+use crate::process::thread_slot::ThreadSlot;
 use crate::segment::header::State;
 
 const MARKS: usize = GHOST_ROW_BYTES / 4;

@@ -19,11 +19,12 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use larder_region::layout::{GROUP_BYTES, global};
 
+use crate::error::Stuck;
 use crate::index::Index;
 use crate::process::op::Op;
+use crate::process::thread_slot::ThreadSlot;
 use crate::process::wait::Wait;
 use crate::segment::slot::{Slot, TAG_BITS};
-use crate::{Stuck, ThreadSlot};
 
 /// The slots of a group.
 pub(crate) const SLOTS: usize = 15;

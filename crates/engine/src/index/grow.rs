@@ -17,14 +17,15 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use larder_region::layout::{GROUP_BYTES, global};
 use larder_stats::Counter;
 
+use crate::error::StoreError;
 use crate::index::Index;
 use crate::index::group::{
     Control, Locked, SLOTS, is_in_second_line, overflow_segments_max, slots_of,
 };
 use crate::process::op::Op;
+use crate::process::thread_slot::ThreadSlot;
 use crate::segment::header::State;
 use crate::segment::slot::{Slot, TAG_BITS};
-use crate::{StoreError, ThreadSlot};
 
 /// The percentage of filled slots above which the index grows. Groups that wait for their split are
 /// fuller than the others; a higher limit makes too many of them overflow.
@@ -351,8 +352,8 @@ mod tests {
     use larder_item::{Deadline, Second, StoreMode};
 
     use super::*;
-    use crate::StoreRequest;
     use crate::open::two_peers;
+    use crate::ops::store::StoreRequest;
 
     const NOW: Second = 10;
 

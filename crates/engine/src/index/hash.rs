@@ -23,7 +23,8 @@ mod tests {
 
     use larder_item::{Epoch, KEY_BYTES_MAX};
 
-    use crate::{Config, Engine};
+    use crate::engine::Engine;
+    use crate::open::Config;
 
     /// Arbitrary seeds, and the extremes.
     const SEEDS: [u64; 5] = [0, 1, 0x0123_4567_89AB_CDEF, 1 << 63, u64::MAX];

@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use larder_item::{Deadline, Meta, Number, Second};
 use larder_region::Sink;
 
-use crate::ThreadSlot;
 use crate::index::Index;
 use crate::index::find::Found;
+use crate::process::thread_slot::ThreadSlot;
 use crate::segment::record::Header;
 use crate::segment::slot::FREQ_MAX;
 

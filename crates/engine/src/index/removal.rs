@@ -7,9 +7,9 @@ use std::sync::{Arc, OnceLock};
 
 use larder_item::{Meta, Second};
 
-use crate::Miss;
 use crate::index::Index;
 use crate::index::find::Found;
+use crate::index::life::Miss;
 
 /// Why an item was removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

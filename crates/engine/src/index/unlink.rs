@@ -4,10 +4,11 @@ use larder_stats::Counter;
 
 use crate::index::Index;
 use crate::index::find::Found;
+use crate::index::life::Miss;
+use crate::process::thread_slot::ThreadSlot;
 use crate::segment::header::Account;
 use crate::segment::record::Header;
 use crate::segment::slot::Slot;
-use crate::{Miss, ThreadSlot};
 
 /// Slots of an old table that a new table takes over.
 #[derive(Clone, Copy)]

@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use larder_region::layout::{GROUP_BYTES, global};
 
-use crate::Engine;
+use crate::engine::Engine;
 use crate::index::group::Control;
 use crate::segment::allocator::in_use;
 use crate::segment::header::State;

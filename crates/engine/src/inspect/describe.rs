@@ -4,10 +4,11 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use larder_item::Second;
 
+use crate::engine::Engine;
 use crate::inspect::validate::{Broken, Reached};
+use crate::process::thread_slot::ThreadSlot;
 use crate::segment::header::{State, begun};
 use crate::segment::stream::Pool;
-use crate::{Engine, ThreadSlot};
 
 /// A segment at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

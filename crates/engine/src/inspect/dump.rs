@@ -5,13 +5,15 @@ use std::sync::atomic::Ordering::Relaxed;
 use larder_item::{Meta, Second};
 use larder_region::layout::{GROUP_BYTES, global};
 
+use crate::engine::Engine;
+use crate::index::cursor::Cursor;
 use crate::index::find::Found;
 use crate::index::group::slots_of;
 use crate::process::op::Op;
+use crate::process::thread_slot::ThreadSlot;
 use crate::process::wait::Wait;
 use crate::segment::header::begun;
 use crate::segment::stream::Pool;
-use crate::{Cursor, Engine, ThreadSlot};
 
 /// An item of a dump.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -254,8 +256,9 @@ mod tests {
     use larder_item::{Epoch, StoreMode};
 
     use super::*;
+    use crate::open::Config;
+    use crate::ops::store::StoreRequest;
     use crate::segment::slot::Slot;
-    use crate::{Config, StoreRequest};
 
     #[test]
     fn a_walk_waits_for_a_group_that_is_being_split() {

@@ -7,7 +7,7 @@ use larder_item::Second;
 use larder_region::layout::GROUP_BYTES;
 use larder_stats::Counter;
 
-use crate::Engine;
+use crate::engine::Engine;
 use crate::segment::header::{State, begun};
 use crate::segment::stream::Pool;
 

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use crate::Engine;
+use crate::engine::Engine;
 use crate::index::find::Found;
 use crate::index::group::Control;
 use crate::segment::header::{Account, State};

@@ -10,14 +10,16 @@
 
 use larder_item::StoreMode;
 
+use crate::engine::Engine;
+use crate::error::StoreError;
 use crate::index::find::Found;
 use crate::index::unlink::Carried;
-use crate::ops::large::{LargeValue, table_of};
+use crate::ops::large::{LargeValue, Upload, table_of};
 use crate::ops::publish::{Condition, Publication, Replace, Unpublished};
+use crate::ops::store::{StoreRequest, Stored};
 use crate::process::op::Op;
 use crate::segment::record::Header;
 use crate::segment::slot::Slot;
-use crate::{Engine, StoreError, StoreRequest, Stored, Upload};
 
 impl Engine {
     /// Extends a found large value. Returns `None` if it changed meanwhile.

@@ -19,15 +19,18 @@ use larder_item::{Deadline, Second, StoreMode, check_key};
 use larder_region::Sink;
 use larder_stats::Counter;
 
+use crate::engine::Engine;
+use crate::error::StoreError;
 use crate::index::find::Found;
 use crate::ops::publish::{Condition, Publication, Unpublished};
+use crate::ops::store::{StoreRequest, Stored};
 use crate::process::op::Op;
+use crate::process::thread_slot::ThreadSlot;
 use crate::process::wait::Wait;
 use crate::segment::header::{Account, State};
 use crate::segment::record::{Draft, Form, Header, PIECE_HEAD_BYTES};
 use crate::segment::slot::Slot;
 use crate::segment::stream::Stream;
-use crate::{Engine, StoreError, StoreRequest, Stored, ThreadSlot};
 
 /// A shorter piece is not worth a record: a segment with less room is sealed.
 const PIECE_BYTES_MIN: usize = 512;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use crate::{Engine, Leaving, Removed};
+use crate::engine::Engine;
+use crate::index::removal::{Leaving, Removed};
 
 impl Engine {
     /// Reports every removal to `listener` while [`Engine::removals_wanted`] is set. Only the first

@@ -14,11 +14,14 @@
 
 use larder_item::{Deadline, Second, StoreMode, check_key};
 
+use crate::engine::Engine;
+use crate::error::{StoreError, Stuck};
 use crate::index::find::Found;
 use crate::ops::publish::{Condition, Publication, Unpublished};
+use crate::ops::store::{StoreRequest, Stored};
 use crate::process::op::Op;
+use crate::process::thread_slot::ThreadSlot;
 use crate::segment::record::{Draft, Form};
-use crate::{Engine, StoreError, StoreRequest, Stored, Stuck, ThreadSlot};
 
 /// How often a load tries to reserve a key that other threads store and delete.
 const RESERVATIONS_MAX: u32 = 8;

@@ -3,13 +3,14 @@
 
 use larder_item::StoreMode;
 
+use crate::engine::Engine;
+use crate::error::StoreError;
 use crate::index::find::Found;
 use crate::ops::extend::Kept;
-use crate::ops::large::{Piece, table_of};
+use crate::ops::large::{Piece, Upload, table_of};
 use crate::ops::publish::{Condition, Publication, Replace, Unpublished};
-use crate::ops::store::LARGE_ATTEMPTS_MAX;
+use crate::ops::store::{LARGE_ATTEMPTS_MAX, StoreRequest, Stored};
 use crate::process::op::Op;
-use crate::{Engine, StoreError, StoreRequest, Stored, Upload};
 
 impl Engine {
     /// True if a part of this length becomes pieces of its own: existing pieces would not be joined

@@ -2,7 +2,7 @@
 
 use larder_item::{Meta, Second};
 
-use crate::Engine;
+use crate::engine::Engine;
 use crate::segment::slot::FREQ_MAX;
 
 /// The number of lookups of an item that changes meanwhile. If it still changes then, its writer is
@@ -69,9 +69,9 @@ mod tests {
     use larder_region::layout::{GROUP_BYTES, SUPERBLOCK_BYTES, global};
 
     use super::*;
-    use crate::StoreRequest;
     use crate::index::group::Control;
     use crate::open::two_peers;
+    use crate::ops::store::StoreRequest;
 
     /// Calls every read-only function.
     fn look_around(engine: &Engine) {

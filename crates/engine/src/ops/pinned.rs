@@ -17,10 +17,11 @@ use std::ptr::NonNull;
 
 use larder_item::Second;
 
+use crate::engine::Engine;
 use crate::ops::large::{LargeValue, Piece, Upload};
+use crate::process::thread_slot::ThreadSlot;
 use crate::segment::record::{Header, PIECE_HEAD_BYTES};
 use crate::segment::slot::Slot;
-use crate::{Engine, ThreadSlot};
 
 /// A pinned piece of a large value. [`Engine::release`] drops the pin.
 #[derive(Debug)]

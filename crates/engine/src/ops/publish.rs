@@ -6,19 +6,23 @@ use std::sync::atomic::Ordering::Relaxed;
 use larder_item::{Deadline, Meta, Second, StoreMode};
 use larder_stats::Counter;
 
+use crate::engine::Engine;
+use crate::error::{StoreError, Stuck};
 use crate::index::chain::Crowded;
 use crate::index::find::Found;
 use crate::index::group::Locked;
 use crate::index::item::table_at;
+use crate::index::removal::Reason;
 use crate::index::unlink::Carried;
 use crate::ops::large::Piece;
 use crate::ops::load::Basis;
+use crate::ops::store::{Stale, StoreRequest, Stored};
 use crate::process::op::Op;
+use crate::process::thread_slot::ThreadSlot;
 use crate::segment::appender::Reservation;
 use crate::segment::header::Account;
 use crate::segment::record::{Draft, Header, INITIAL_FREQ_MAX, Marks};
 use crate::segment::slot::Slot;
-use crate::{Engine, Reason, Stale, StoreError, StoreRequest, Stored, Stuck, ThreadSlot};
 
 /// The condition under which a record is published.
 #[derive(Clone, Copy)]

@@ -4,11 +4,13 @@ use larder_item::{Meta, Second};
 use larder_region::Sink;
 use larder_stats::Counter;
 
+use crate::engine::Engine;
 use crate::index::find::Found;
+use crate::index::life::Miss;
 use crate::ops::large::LargeValue;
 use crate::process::op::Op;
+use crate::process::thread_slot::ThreadSlot;
 use crate::process::wait::Wait;
-use crate::{Engine, Miss, ThreadSlot};
 
 /// The options of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

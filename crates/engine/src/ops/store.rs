@@ -3,14 +3,16 @@
 use larder_item::{Deadline, Second, StoreMode, check_key};
 use larder_stats::Counter;
 
+use crate::engine::Engine;
+use crate::error::StoreError;
 use crate::index::find::Found;
 use crate::ops::publish::{Condition, Publication, Replace, Unpublished};
 use crate::ops::update_value::UpdatedValue;
 use crate::process::op::Op;
+use crate::process::thread_slot::ThreadSlot;
 use crate::process::wait::Wait;
 use crate::segment::record::{Draft, Form, Header};
 use crate::segment::stream::{Pool, Stream};
-use crate::{Engine, StoreError, ThreadSlot};
 
 /// How often a large value is written before the store fails: a thread without a processor may find
 /// its first pieces evicted, but not every time.
@@ -359,7 +361,8 @@ mod tests {
     use larder_item::Epoch;
 
     use super::*;
-    use crate::{Config, MetaUpdate};
+    use crate::open::Config;
+    use crate::ops::update_meta::MetaUpdate;
 
     fn engine() -> Engine {
         Engine::create(&Config {

@@ -16,11 +16,14 @@ use std::sync::atomic::Ordering::Release;
 
 use larder_item::{Deadline, Meta, Second};
 
+use crate::engine::Engine;
+use crate::error::{StoreError, Stuck};
 use crate::index::find::Found;
+use crate::index::removal::Reason;
 use crate::process::op::Op;
+use crate::process::thread_slot::ThreadSlot;
 use crate::segment::appender::Reservation;
 use crate::segment::record::{Draft, Header, Marks, READ_BEFORE};
-use crate::{Engine, Reason, StoreError, Stuck, ThreadSlot};
 
 /// A change of an item's metadata.
 #[derive(Clone, Copy, Debug, Default)]

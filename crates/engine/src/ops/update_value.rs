@@ -16,10 +16,14 @@ use std::sync::atomic::fence;
 use larder_item::{Deadline, Number, StoreMode};
 use larder_stats::Counter;
 
+use crate::engine::Engine;
+use crate::error::Stuck;
 use crate::index::find::Found;
+use crate::ops::arithmetic::{Arithmetic, ArithmeticRequest};
+use crate::ops::store::{StoreRequest, Stored};
 use crate::process::op::Op;
+use crate::process::thread_slot::ThreadSlot;
 use crate::segment::record::{Header, INITIAL_FREQ_MAX, Marks, NUMBER_BYTES};
-use crate::{Arithmetic, ArithmeticRequest, Engine, StoreRequest, Stored, Stuck, ThreadSlot};
 
 /// The outcome of a change in place.
 pub(crate) enum UpdatedValue<T> {

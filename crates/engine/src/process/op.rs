@@ -2,7 +2,8 @@
 
 use larder_item::Second;
 
-use crate::{StoreError, ThreadSlot};
+use crate::error::StoreError;
+use crate::process::thread_slot::ThreadSlot;
 
 /// What an operation takes along through the rooms: its thread, its second, and the way up.
 #[derive(Clone, Copy)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use larder_region::turns::{self, YieldPoint};
 
-use crate::Stuck;
+use crate::error::Stuck;
 use crate::process::Peers;
 
 /// Spins a little, then yields, so that a holder without a processor gets one; then sleeps, because

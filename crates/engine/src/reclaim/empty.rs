@@ -6,15 +6,16 @@ use std::sync::atomic::Ordering::Relaxed;
 use larder_item::KEY_BYTES_MAX;
 use larder_stats::Counter;
 
+use crate::error::StoreError;
 use crate::index::find::Found;
 use crate::index::group::Locked;
 use crate::process::op::Op;
+use crate::process::thread_slot::ThreadSlot;
 use crate::reclaim::Reclaimer;
 use crate::reclaim::evict::Emptied;
 use crate::segment::header::Use;
 use crate::segment::record::{HEADER_BYTES, Header};
 use crate::segment::slot::Slot;
-use crate::{StoreError, ThreadSlot};
 
 /// The number of records whose groups are prefetched together.
 const RECORDS_AHEAD: usize = 16;

@@ -20,14 +20,16 @@ use larder_item::Second;
 use larder_region::layout::global;
 use larder_stats::Counter;
 
+use crate::error::{StoreError, Stuck};
 use crate::index::find::Found;
 use crate::index::group::Locked;
+use crate::index::removal::Reason;
 use crate::process::op::Op;
+use crate::process::thread_slot::ThreadSlot;
 use crate::reclaim::Reclaimer;
 use crate::reclaim::empty::Record;
 use crate::segment::header::{State, Use, begun};
 use crate::segment::stream::{Pool, Stream};
-use crate::{Reason, StoreError, Stuck, ThreadSlot};
 
 /// Pairs of a multiple of the mean size and the number of reads that a larger item needs.
 const NEEDS: [(u64, u64); 2] = [(8, 3), (2, 2)];

@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use larder_region::layout::global;
 
-use crate::ThreadSlot;
 use crate::process::op::Op;
+use crate::process::thread_slot::ThreadSlot;
 use crate::reclaim::Reclaimer;
 use crate::reclaim::evict::{Emptied, Keep};
 use crate::segment::header::State;

@@ -161,7 +161,9 @@ mod tests {
     use larder_item::{Deadline, Epoch, Second, StoreMode};
 
     use super::*;
-    use crate::{Config, Engine, StoreRequest};
+    use crate::engine::Engine;
+    use crate::open::Config;
+    use crate::ops::store::StoreRequest;
 
     const NOW: Second = 10;
 

@@ -5,13 +5,14 @@ use std::sync::atomic::AtomicU64;
 
 use larder_item::Second;
 
+use crate::error::{StoreError, Stuck};
 use crate::index::Index;
 use crate::process::Peers;
 use crate::process::op::{Above, Op};
+use crate::process::thread_slot::ThreadSlot;
 use crate::process::wait::Wait;
 use crate::region::Region;
 use crate::segment::Segments;
-use crate::{StoreError, Stuck, ThreadSlot};
 
 pub(crate) mod empty;
 pub(crate) mod evict;

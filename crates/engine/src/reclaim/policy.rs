@@ -7,7 +7,7 @@
 use larder_item::Second;
 use larder_stats::Counter;
 
-use crate::StoreError;
+use crate::error::StoreError;
 use crate::process::op::Op;
 use crate::process::wait::Wait;
 use crate::reclaim::Reclaimer;
@@ -275,8 +275,10 @@ mod tests {
     use larder_item::{Deadline, StoreMode};
 
     use super::*;
+    use crate::error::StoreError;
     use crate::open::two_peers;
-    use crate::{Read, StoreError, StoreRequest};
+    use crate::ops::read::Read;
+    use crate::ops::store::StoreRequest;
 
     const NOW: Second = 10;
     const PATIENCE: Duration = Duration::from_secs(30);

@@ -5,9 +5,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use larder_item::Deadline;
 use larder_stats::Counter;
 
+use crate::error::StoreError;
 use crate::index::find::Found;
 use crate::index::group::Locked;
 use crate::process::op::Op;
+use crate::process::thread_slot::ThreadSlot;
 use crate::reclaim::Reclaimer;
 use crate::reclaim::empty::Record;
 use crate::segment::appender::Reservation;
@@ -15,7 +17,6 @@ use crate::segment::header::Account;
 use crate::segment::record::{HEADER_BYTES, Header};
 use crate::segment::slot::Slot;
 use crate::segment::stream::Stream;
-use crate::{StoreError, ThreadSlot};
 
 impl Reclaimer {
     /// Makes the slot of a found record name its copy. The caller holds the lock of its group.

@@ -22,10 +22,10 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use larder_region::layout::global;
 
-use crate::ThreadSlot;
 use crate::index::group::{Control, Locked, slots_of};
 use crate::index::item::table_at;
 use crate::process::op::Op;
+use crate::process::thread_slot::ThreadSlot;
 use crate::process::wait::let_others_run;
 use crate::reclaim::Reclaimer;
 use crate::segment::allocator::recounted;

@@ -9,7 +9,7 @@ use std::sync::atomic::fence;
 
 use larder_region::layout::global;
 
-use crate::ThreadSlot;
+use crate::process::thread_slot::ThreadSlot;
 use crate::segment::Segments;
 use crate::segment::header::State;
 

@@ -13,13 +13,14 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use larder_region::layout::LINE_BYTES;
 
+use crate::error::{StoreError, Stuck};
 use crate::process::op::Op;
+use crate::process::thread_slot::ThreadSlot;
 use crate::process::wait::Wait;
 use crate::segment::Segments;
 use crate::segment::header::State;
 use crate::segment::slot::Slot;
 use crate::segment::stream::{Pool, Stream};
-use crate::{StoreError, Stuck, ThreadSlot};
 
 const CLAIMED: usize = 0;
 const SEGMENT: usize = 8;

@@ -21,8 +21,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use larder_item::Second;
 use larder_region::layout::{SEGMENT_HEADER_BYTES, global};
 
-use crate::ThreadSlot;
 use crate::process::op::Op;
+use crate::process::thread_slot::ThreadSlot;
 use crate::segment::Segments;
 use crate::segment::record::Header;
 use crate::segment::stream::Stream;

@@ -4,7 +4,8 @@ use larder_item::{Deadline, StoreMode};
 
 use super::*;
 use crate::interleavings::stage::scene::NOW;
-use crate::{Basis, StoreRequest, Stored};
+use crate::ops::load::Basis;
+use crate::ops::store::{StoreRequest, Stored};
 
 const KEY: &[u8] = b"a key";
 const LOADED: u8 = 9;

@@ -1,8 +1,8 @@
 //! A value that arrives in parts while the segment of its piece is reused.
 
 use super::*;
-use crate::Upload;
 use crate::interleavings::stage::scene::Crowd;
+use crate::ops::large::Upload;
 
 const KEY: &[u8] = b"a key";
 /// The value is one piece, too long to be kept in its record.

@@ -3,7 +3,7 @@
 use larder_item::{Deadline, StoreMode};
 
 use super::*;
-use crate::Stored;
+use crate::ops::store::Stored;
 
 const KEY: &[u8] = b"a key";
 

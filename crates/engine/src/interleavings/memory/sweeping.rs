@@ -8,7 +8,7 @@ use larder_stats::Counter;
 
 use super::*;
 use crate::interleavings::stage::scene::NOW;
-use crate::{MetaOutcome, MetaUpdate};
+use crate::ops::update_meta::{MetaOutcome, MetaUpdate};
 
 const KEY: &[u8] = b"a key";
 

@@ -6,12 +6,16 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use larder_item::{Deadline, Direction, Meta, Second, StoreMode};
 
+use crate::engine::Engine;
+use crate::error::StoreError;
 use crate::interleavings::stage::scene::{Crowd, NOW};
+use crate::ops::arithmetic::{Arithmetic, ArithmeticRequest};
+use crate::ops::large::{Evicted, Upload};
+use crate::ops::read::Read;
+use crate::ops::store::{StoreRequest, Stored};
+use crate::ops::update_meta::{Deletion, MetaOutcome, MetaUpdate};
+use crate::process::thread_slot::ThreadSlot;
 use crate::reclaim::evict::{Emptied, Keep};
-use crate::{
-    Arithmetic, ArithmeticRequest, Deletion, Engine, Evicted, MetaOutcome, MetaUpdate, Read,
-    StoreError, StoreRequest, Stored, ThreadSlot, Upload,
-};
 
 /// The bytes of a value behind its key: enough for a copy in several steps.
 const FILL_BYTES: usize = 48;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
-use crate::Engine;
+use crate::engine::Engine;
 use crate::index::group::prefers_second_line;
 use crate::interleavings::stage::scene::small_engine;
 

@@ -6,10 +6,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use larder_item::{Epoch, Second};
 use larder_stats::Counter;
 
+use crate::engine::Engine;
 use crate::interleavings::stage::actor::Actor;
 use crate::interleavings::stage::{preempt, thread};
+use crate::open::Config;
 use crate::segment::header::State;
-use crate::{Config, Engine};
 
 /// The second in which every scene plays.
 pub(crate) const NOW: Second = 10;
