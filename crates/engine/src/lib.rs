@@ -11,7 +11,7 @@
 //! over.
 //!
 //! The crate performs no I/O and reads no clock: callers pass the current second to every
-//! operation. Only `ops/pinned.rs` holds `unsafe` code; all other files reach memory through
+//! operation. Only `ops/large/pinned.rs` holds `unsafe` code; all other files reach memory through
 //! [`larder_region::Memory`].
 //!
 //! | room | what it owns |
@@ -51,12 +51,13 @@ pub use inspect::report::Report;
 pub use inspect::validate::Broken;
 pub use open::{Config, CreateError};
 pub use ops::arithmetic::{Arithmetic, ArithmeticRequest};
-pub use ops::large::{Evicted, LargeValue, Upload};
-pub use ops::load::Basis;
+pub use ops::basis::Basis;
+pub use ops::large::pinned::{DirectBuffer, Pinned};
+pub use ops::large::upload::Upload;
+pub use ops::large::value::{Evicted, LargeValue};
 pub use ops::look::Looked;
-pub use ops::pinned::{DirectBuffer, Pinned};
 pub use ops::read::{Read, Reading};
-pub use ops::store::{Stale, StoreRequest, Stored};
+pub use ops::request::{Stale, StoreRequest, Stored};
 pub use ops::update_meta::{Deletion, MetaOutcome, MetaUpdate};
 pub use process::peers::{JoinError, OPENING_BYTE, PEER_BYTES_MAX, PeerReport};
 pub use process::thread_slot::ThreadSlot;

@@ -29,7 +29,7 @@ const UNSAFE: &[(&str, &str, &[&str])] = &[
         "the mapping, copies of bytes that others may be changing, and what the C library alone offers",
         &["fork.rs", "groups.rs", "locks.rs", "mapping.rs", "memory.rs", "raw.rs", "sink.rs"],
     ),
-    ("engine", "the bytes of a pinned piece, read where they are", &["ops/pinned.rs"]),
+    ("engine", "the bytes of a pinned piece, read where they are", &["ops/large/pinned.rs"]),
     (
         "server",
         "the io_uring, whose buffers the kernel works on",

@@ -67,7 +67,7 @@ mod tests {
     use crate::error::StoreError;
     use crate::open::Config;
     use crate::ops::read::Read;
-    use crate::ops::store::StoreRequest;
+    use crate::ops::request::StoreRequest;
 
     const NOW: u32 = 2;
 

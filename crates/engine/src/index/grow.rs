@@ -353,7 +353,7 @@ mod tests {
 
     use super::*;
     use crate::open::two_peers;
-    use crate::ops::store::StoreRequest;
+    use crate::ops::request::StoreRequest;
 
     const NOW: Second = 10;
 

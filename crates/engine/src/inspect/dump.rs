@@ -257,7 +257,7 @@ mod tests {
 
     use super::*;
     use crate::open::Config;
-    use crate::ops::store::StoreRequest;
+    use crate::ops::request::StoreRequest;
     use crate::segment::slot::Slot;
 
     #[test]

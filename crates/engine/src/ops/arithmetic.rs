@@ -4,8 +4,8 @@ use larder_item::{Deadline, Direction, Meta, Number, Second};
 
 use crate::engine::Engine;
 use crate::error::StoreError;
-use crate::ops::publish::Replace;
-use crate::ops::store::Stored;
+use crate::ops::condition::Replace;
+use crate::ops::request::Stored;
 use crate::ops::update_value::UpdatedValue;
 use crate::process::thread_slot::ThreadSlot;
 use crate::segment::record::Form;

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
     use crate::index::group::Control;
     use crate::open::two_peers;
-    use crate::ops::store::StoreRequest;
+    use crate::ops::request::StoreRequest;
 
     /// Calls every read-only function.
     fn look_around(engine: &Engine) {

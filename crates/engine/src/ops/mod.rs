@@ -2,15 +2,15 @@
 //! share.
 
 pub(crate) mod arithmetic;
-pub(crate) mod extend;
+pub(crate) mod basis;
+pub(crate) mod condition;
 pub(crate) mod large;
 pub(crate) mod listen;
 pub(crate) mod load;
-pub(crate) mod long_part;
 pub(crate) mod look;
-pub(crate) mod pinned;
 pub(crate) mod publish;
 pub(crate) mod read;
+pub(crate) mod request;
 pub(crate) mod store;
 pub(crate) mod update_meta;
 pub(crate) mod update_value;

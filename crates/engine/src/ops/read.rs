@@ -7,7 +7,7 @@ use larder_stats::Counter;
 use crate::engine::Engine;
 use crate::index::find::Found;
 use crate::index::life::Miss;
-use crate::ops::large::LargeValue;
+use crate::ops::large::value::LargeValue;
 use crate::process::op::Op;
 use crate::process::thread_slot::ThreadSlot;
 use crate::process::wait::Wait;

@@ -20,7 +20,7 @@ use crate::engine::Engine;
 use crate::error::Stuck;
 use crate::index::find::Found;
 use crate::ops::arithmetic::{Arithmetic, ArithmeticRequest};
-use crate::ops::store::{StoreRequest, Stored};
+use crate::ops::request::{StoreRequest, Stored};
 use crate::process::op::Op;
 use crate::process::thread_slot::ThreadSlot;
 use crate::segment::record::{Header, INITIAL_FREQ_MAX, Marks, NUMBER_BYTES};

@@ -12,7 +12,6 @@ use crate::index::group::Locked;
 use crate::process::op::Op;
 use crate::process::thread_slot::ThreadSlot;
 use crate::reclaim::Reclaimer;
-use crate::reclaim::evict::Emptied;
 use crate::segment::header::Use;
 use crate::segment::record::{HEADER_BYTES, Header};
 use crate::segment::slot::Slot;
@@ -28,6 +27,28 @@ pub(crate) struct Record {
     /// The hash of its key; for a piece, of its item's key.
     pub(crate) hash: u64,
     pub(crate) header: Header,
+}
+
+/// The result of an attempt to empty a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Emptied {
+    /// The segment is free. Holds the reclaimed bytes; the other bytes were moved.
+    Yes(usize),
+    /// Another thread empties it, or the maximal number of evictors is active. Waiting is
+    /// worthwhile.
+    Busy,
+    /// Emptied in part: other threads took the memory for survivors.
+    Partly,
+}
+
+impl Emptied {
+    /// Returns the reclaimed bytes.
+    pub(crate) fn reclaimed_bytes(self) -> usize {
+        match self {
+            Self::Yes(bytes) => bytes,
+            Self::Busy | Self::Partly => 0,
+        }
+    }
 }
 
 impl Reclaimer {

@@ -27,7 +27,7 @@ use crate::index::removal::Reason;
 use crate::process::op::Op;
 use crate::process::thread_slot::ThreadSlot;
 use crate::reclaim::Reclaimer;
-use crate::reclaim::empty::Record;
+use crate::reclaim::empty::{Emptied, Record};
 use crate::segment::header::{State, Use, begun};
 use crate::segment::stream::{Pool, Stream};
 
@@ -86,28 +86,6 @@ impl Effort {
     /// Keeps no item from here on: no evictor place for survivors is available.
     pub(crate) fn keep_nothing(&mut self) {
         self.keeps_nothing = true;
-    }
-}
-
-/// The result of an attempt to empty a segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Emptied {
-    /// The segment is free. Holds the reclaimed bytes; the other bytes were moved.
-    Yes(usize),
-    /// Another thread empties it, or the maximal number of evictors is active. Waiting is
-    /// worthwhile.
-    Busy,
-    /// Emptied in part: other threads took the memory for survivors.
-    Partly,
-}
-
-impl Emptied {
-    /// Returns the reclaimed bytes.
-    pub(crate) fn reclaimed_bytes(self) -> usize {
-        match self {
-            Self::Yes(bytes) => bytes,
-            Self::Busy | Self::Partly => 0,
-        }
     }
 }
 

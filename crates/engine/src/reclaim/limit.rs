@@ -7,7 +7,8 @@ use larder_region::layout::global;
 use crate::process::op::Op;
 use crate::process::thread_slot::ThreadSlot;
 use crate::reclaim::Reclaimer;
-use crate::reclaim::evict::{Emptied, Keep};
+use crate::reclaim::empty::Emptied;
+use crate::reclaim::evict::Keep;
 use crate::segment::header::State;
 
 /// The minimal number of segments for items: one for each appender, and one to empty.

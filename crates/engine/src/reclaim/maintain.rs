@@ -9,7 +9,8 @@ use larder_stats::Counter;
 use crate::index::cursor::Cursor;
 use crate::process::op::Op;
 use crate::reclaim::Reclaimer;
-use crate::reclaim::evict::{Effort, Emptied, Keep};
+use crate::reclaim::empty::Emptied;
+use crate::reclaim::evict::{Effort, Keep};
 use crate::segment::header::State;
 
 /// The number of segments that [`Engine::maintain`] frees in one call.
@@ -163,7 +164,7 @@ mod tests {
     use super::*;
     use crate::engine::Engine;
     use crate::open::Config;
-    use crate::ops::store::StoreRequest;
+    use crate::ops::request::StoreRequest;
 
     const NOW: Second = 10;
 

@@ -11,7 +11,8 @@ use crate::error::StoreError;
 use crate::process::op::Op;
 use crate::process::wait::Wait;
 use crate::reclaim::Reclaimer;
-use crate::reclaim::evict::{Effort, Emptied, Keep};
+use crate::reclaim::empty::Emptied;
+use crate::reclaim::evict::{Effort, Keep};
 use crate::segment::header::{State, Use};
 use crate::segment::stream::Pool;
 
@@ -278,7 +279,7 @@ mod tests {
     use crate::error::StoreError;
     use crate::open::two_peers;
     use crate::ops::read::Read;
-    use crate::ops::store::StoreRequest;
+    use crate::ops::request::StoreRequest;
 
     const NOW: Second = 10;
     const PATIENCE: Duration = Duration::from_secs(30);

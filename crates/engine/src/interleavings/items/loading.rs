@@ -4,8 +4,8 @@ use larder_item::{Deadline, StoreMode};
 
 use super::*;
 use crate::interleavings::stage::scene::NOW;
-use crate::ops::load::Basis;
-use crate::ops::store::{StoreRequest, Stored};
+use crate::ops::basis::Basis;
+use crate::ops::request::{StoreRequest, Stored};
 
 const KEY: &[u8] = b"a key";
 const LOADED: u8 = 9;

@@ -4,7 +4,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::atomic::fence;
 
 use super::*;
-use crate::ops::large::{LargeValue, Piece};
+use crate::ops::large::piece::Piece;
+use crate::ops::large::value::LargeValue;
 use crate::segment::header::{State, Use};
 use crate::segment::record::{Header, PIECE_HEAD_BYTES};
 use crate::segment::slot::Slot;

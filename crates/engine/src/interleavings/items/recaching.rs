@@ -6,7 +6,7 @@ use larder_stats::Counter;
 
 use super::*;
 use crate::interleavings::stage::scene::NOW;
-use crate::ops::store::{Stale, StoreRequest, Stored};
+use crate::ops::request::{Stale, StoreRequest, Stored};
 
 const KEY: &[u8] = b"a key";
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::interleavings::stage::scene::Crowd;
-use crate::ops::large::Upload;
+use crate::ops::large::upload::Upload;
 
 const KEY: &[u8] = b"a key";
 /// The value is one piece, too long to be kept in its record.

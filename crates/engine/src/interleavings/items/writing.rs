@@ -3,7 +3,7 @@
 use larder_item::{Deadline, StoreMode};
 
 use super::*;
-use crate::ops::store::Stored;
+use crate::ops::request::Stored;
 
 const KEY: &[u8] = b"a key";
 

@@ -10,12 +10,14 @@ use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::interleavings::stage::scene::{Crowd, NOW};
 use crate::ops::arithmetic::{Arithmetic, ArithmeticRequest};
-use crate::ops::large::{Evicted, Upload};
+use crate::ops::large::upload::Upload;
+use crate::ops::large::value::Evicted;
 use crate::ops::read::Read;
-use crate::ops::store::{StoreRequest, Stored};
+use crate::ops::request::{StoreRequest, Stored};
 use crate::ops::update_meta::{Deletion, MetaOutcome, MetaUpdate};
 use crate::process::thread_slot::ThreadSlot;
-use crate::reclaim::evict::{Emptied, Keep};
+use crate::reclaim::empty::Emptied;
+use crate::reclaim::evict::Keep;
 
 /// The bytes of a value behind its key: enough for a copy in several steps.
 const FILL_BYTES: usize = 48;

@@ -18,7 +18,9 @@ use std::ptr::NonNull;
 use larder_item::Second;
 
 use crate::engine::Engine;
-use crate::ops::large::{LargeValue, Piece, Upload};
+use crate::ops::large::piece::Piece;
+use crate::ops::large::upload::Upload;
+use crate::ops::large::value::LargeValue;
 use crate::process::thread_slot::ThreadSlot;
 use crate::segment::record::{Header, PIECE_HEAD_BYTES};
 use crate::segment::slot::Slot;

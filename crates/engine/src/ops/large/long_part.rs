@@ -6,10 +6,13 @@ use larder_item::StoreMode;
 use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::index::find::Found;
-use crate::ops::extend::Kept;
-use crate::ops::large::{Piece, Upload, table_of};
-use crate::ops::publish::{Condition, Publication, Replace, Unpublished};
-use crate::ops::store::{LARGE_ATTEMPTS_MAX, StoreRequest, Stored};
+use crate::ops::condition::{Condition, Replace};
+use crate::ops::large::extend::Kept;
+use crate::ops::large::piece::Piece;
+use crate::ops::large::upload::{Upload, table_of};
+use crate::ops::publish::{Publication, Unpublished};
+use crate::ops::request::{StoreRequest, Stored};
+use crate::ops::store::LARGE_ATTEMPTS_MAX;
 use crate::process::op::Op;
 
 impl Engine {

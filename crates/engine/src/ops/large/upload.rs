@@ -1,76 +1,27 @@
-//! Large values: pieces in many segments, and one record that names them.
-//!
-//! ```text
-//! record of the item   │ header, fields, key │ value bytes u64 │ slot of piece 0 │ slot of piece 1 │ …
-//! record of a piece    │ header │ hash of the key u64 │ part of the value │
-//! ```
-//!
-//! A writer writes the pieces as they arrive and the record last: before its publication no reader
-//! sees anything. A piece gets all its room and its header before its first byte; then the writer
-//! releases the appender, because the peer may be slow. The bytes are written in place, each part
-//! under a pin of the segment, which may have been emptied and reused since the last part. When a
-//! segment with one of the pieces is emptied, the whole item goes.
+//! Writing a large value as it arrives: uploads.
 
 use std::ops::Range;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
-use std::sync::atomic::fence;
+use std::sync::atomic::Ordering::Relaxed;
 
 use larder_item::{Deadline, Second, StoreMode, check_key};
-use larder_region::Sink;
 use larder_stats::Counter;
 
 use crate::engine::Engine;
 use crate::error::StoreError;
-use crate::index::find::Found;
-use crate::ops::publish::{Condition, Publication, Unpublished};
-use crate::ops::store::{StoreRequest, Stored};
+use crate::ops::condition::Condition;
+use crate::ops::large::piece::Piece;
+use crate::ops::large::value::LargeValue;
+use crate::ops::publish::{Publication, Unpublished};
+use crate::ops::request::{StoreRequest, Stored};
 use crate::process::op::Op;
 use crate::process::thread_slot::ThreadSlot;
-use crate::process::wait::Wait;
-use crate::segment::header::{Account, State};
+use crate::segment::header::Account;
 use crate::segment::record::{Draft, Form, Header, PIECE_HEAD_BYTES};
 use crate::segment::slot::Slot;
 use crate::segment::stream::Stream;
 
 /// A shorter piece is not worth a record: a segment with less room is sealed.
 const PIECE_BYTES_MIN: usize = 512;
-
-/// A piece of the value was evicted before it was read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the value was evicted while it was being read; read it again")]
-pub struct Evicted;
-
-/// A piece, and the use of the segment in which it was written.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Piece {
-    pub(crate) slot: Slot,
-    pub(crate) sequence: u64,
-}
-
-/// A large value that is read piece by piece. [`Engine::close_large`] ends the read; until then its
-/// pinned pieces stay in place.
-#[derive(Debug)]
-pub struct LargeValue {
-    value_bytes: usize,
-    pub(crate) pieces: Vec<Piece>,
-    pub(crate) next: usize,
-    /// The bytes of the next piece that were read.
-    pub(crate) read_bytes: usize,
-    /// True if the read pins the segments from the next piece on.
-    pub(crate) is_pinned: bool,
-}
-
-impl LargeValue {
-    /// Returns a single piece.
-    pub(crate) fn of_piece(piece: Piece) -> Self {
-        Self { value_bytes: 0, pieces: vec![piece], next: 0, read_bytes: 0, is_pinned: false }
-    }
-
-    /// Returns the length of the whole value in bytes.
-    pub fn value_bytes(&self) -> usize {
-        self.value_bytes
-    }
-}
 
 /// A large value that is arriving. It ends with [`Engine::publish_upload`] or
 /// [`Engine::abort_upload`].
@@ -94,83 +45,6 @@ pub(crate) fn table_of(value_bytes: usize, pieces: impl Iterator<Item = Slot>) -
 }
 
 impl Engine {
-    /// Returns the length of the longest part of a value in a piece.
-    pub(crate) fn piece_bytes_max(&self) -> usize {
-        self.region().segment_bytes() / 8 - PIECE_HEAD_BYTES
-    }
-
-    /// Opens a large value by reading its table. Returns `None` if it changed meanwhile.
-    pub(crate) fn open_large(&self, found: &Found) -> Option<LargeValue> {
-        let table = self.index().table(found);
-        let pieces: Option<Vec<Piece>> = table
-            .clone()
-            .map(|at| {
-                let slot = self.index().slot(at);
-                let sequence = self.segments().sequence(slot.segment()).load(Acquire);
-                (sequence != 0 && slot.is_of(sequence)).then_some(Piece { slot, sequence })
-            })
-            .collect();
-        let pieces = pieces?;
-        let value_bytes =
-            self.region().word(found.record_at + found.header.value_at()).load(Relaxed);
-        fence(Acquire);
-        // As with the slot of a small item: a slot that the table still names was there since the
-        // sequences were loaded, if they are unchanged after the pieces were read.
-        let unchanged = self.index().slot(found.slot_at).is_same(found.slot)
-            && table.zip(&pieces).all(|(at, piece)| self.index().slot(at) == piece.slot);
-        let value_bytes = value_bytes as usize;
-        (unchanged && self.index().is_still_there(found)).then_some(LargeValue {
-            value_bytes,
-            pieces,
-            next: 0,
-            read_bytes: 0,
-            is_pinned: false,
-        })
-    }
-
-    /// Appends the rest of the next piece of a large value to `out`. Returns false after the last
-    /// piece.
-    ///
-    /// # Errors
-    /// [`Evicted`] if the piece is gone; `out` is unchanged then.
-    pub fn read_piece(&self, large: &mut LargeValue, out: &mut impl Sink) -> Result<bool, Evicted> {
-        self.read_part(large, usize::MAX, out)
-    }
-
-    /// Appends at most `bytes_max` bytes of the next piece of a large value to `out`. Returns false
-    /// after the last piece. The next read continues behind them.
-    ///
-    /// # Errors
-    /// [`Evicted`] if the piece is gone; `out` is unchanged then.
-    pub fn read_part(
-        &self,
-        large: &mut LargeValue,
-        bytes_max: usize,
-        out: &mut impl Sink,
-    ) -> Result<bool, Evicted> {
-        let Some(piece) = large.pieces.get(large.next) else {
-            return Ok(false);
-        };
-        let start = out.filled();
-        let record_at = self.segments().record_at(piece.slot);
-        let header = Header::load(self.region().memory(), record_at);
-        let bytes = header.value_bytes().min(self.piece_bytes_max());
-        let rest = bytes.saturating_sub(large.read_bytes);
-        let part = rest.min(bytes_max);
-        self.region().memory().read(record_at + PIECE_HEAD_BYTES + large.read_bytes, part, out);
-        fence(Acquire);
-        if self.segments().sequence(piece.slot.segment()).load(Relaxed) != piece.sequence {
-            out.truncate(start);
-            return Err(Evicted);
-        }
-        if part == rest {
-            self.pass_piece(large);
-        } else {
-            large.read_bytes += part;
-        }
-        Ok(true)
-    }
-
     /// Starts a store of `value_bytes` that arrive in parts.
     ///
     /// # Errors
@@ -399,59 +273,6 @@ impl Engine {
                 }
             }
         }
-    }
-
-    /// Leaves a piece to the recount of its segment, whose account is too high until then.
-    fn leave_behind(&self, piece: &Piece) {
-        let segment = piece.slot.segment();
-        // While the segment is pinned, its use cannot end, after which no piece would be arriving.
-        if self.segments().pin(segment, piece.sequence) {
-            self.peers().note_arrived(segment);
-            self.segments().suspect(segment);
-            self.peers().unpin(segment);
-        }
-    }
-
-    /// Subtracts a piece that no item will name from the accounts. Returns false if the piece is
-    /// lost or about to be. The caller holds the lock of the group of its key.
-    pub(crate) fn give_back_piece(&self, thread: &ThreadSlot, piece: &Piece) -> bool {
-        let is_kept = self.is_kept(piece);
-        if is_kept {
-            let record_at = self.segments().record_at(piece.slot);
-            let account = Account::of(Header::load(self.region().memory(), record_at));
-            self.peers().intend_to_replace(thread, piece.slot.0);
-            // As soon as the account shows no live bytes, the segment may start another use, in
-            // which nothing arrives.
-            self.peers().note_arrived(piece.slot.segment());
-            self.segments().discharge(piece.slot.segment(), account);
-        }
-        is_kept
-    }
-
-    /// Waits while another thread empties a piece's segment. Returns true if the piece is still
-    /// there then: emptying may stop because of a pin or missing memory. The caller holds neither
-    /// group nor appender.
-    pub(crate) fn outlasts(&self, piece: &Piece) -> bool {
-        let segment = piece.slot.segment();
-        let mut wait = Wait::default();
-        while self.segments().sequence(segment).load(Acquire) == piece.sequence {
-            if self.segments().state(segment) != State::Emptying {
-                return true;
-            }
-            if self.wait_for_peers(&mut wait).is_err() {
-                break;
-            }
-        }
-        false
-    }
-
-    /// True if a piece's segment is in use and not being emptied. The caller holds the lock of the
-    /// group of the piece's key, which a later evictor needs to unlink the item.
-    pub(crate) fn is_kept(&self, piece: &Piece) -> bool {
-        let segment = piece.slot.segment();
-        // The state first: loaded after the sequence, it could be that of the segment's next use.
-        self.segments().state(segment) != State::Emptying
-            && self.segments().sequence(segment).load(Acquire) == piece.sequence
     }
 }
 

@@ -1,0 +1,80 @@
+//! The condition under which a written record is published.
+
+use larder_item::{Deadline, Meta};
+
+use crate::index::find::Found;
+use crate::ops::basis::Basis;
+use crate::ops::request::{Stale, StoreRequest};
+
+/// The condition under which a record is published.
+#[derive(Clone, Copy)]
+pub(crate) enum Condition<'a> {
+    /// The conditions of a request.
+    Requested(&'a StoreRequest<'a>),
+    /// Only over the record that the new one was made from.
+    Replace(Replace<'a>),
+    /// Only if the key is unchanged since a load of its value started.
+    Loaded(Basis),
+    /// A reservation until a second, only if the key has neither item nor reservation.
+    Reserve(Deadline),
+}
+
+/// The record that another one was made from.
+#[derive(Clone, Copy)]
+pub(crate) struct Replace<'a> {
+    pub(crate) found: &'a Found,
+    /// The [`Engine::origin`] of the record when it was read.
+    pub(crate) origin: u64,
+    /// The version that the client asked for.
+    pub(crate) version: Option<u64>,
+    /// The deadline of the new record in place of the old one's.
+    pub(crate) deadline: Option<Deadline>,
+    /// True if the new record is the same item: it keeps marks and read statistics.
+    pub(crate) keeps_identity: bool,
+}
+
+impl Replace<'_> {
+    /// Returns the metadata of the new item, given that of the old one.
+    pub(crate) fn meta(&self, old: Meta) -> Meta {
+        let kept = |mark: bool| mark && self.keeps_identity;
+        Meta {
+            deadline: self.deadline.unwrap_or(old.deadline),
+            stale: kept(old.stale),
+            token_sent: kept(old.token_sent),
+            fetched: kept(old.fetched),
+            ..old
+        }
+    }
+}
+
+impl Condition<'_> {
+    /// Returns the deadline field of the new record. A record made from another one keeps the field
+    /// even for "never", because a touch may change the old deadline before the publication. So
+    /// does a store with [`Stale::IfOlder`], which may keep the old deadline.
+    pub(crate) fn deadline_field(&self, request: &StoreRequest<'_>) -> Option<Deadline> {
+        let keeps = match self {
+            Self::Replace(over) => over.found.header.deadline_at().is_some(),
+            Self::Requested(request) => request.stale == Stale::IfOlder,
+            Self::Loaded(_) | Self::Reserve(_) => false,
+        };
+        (keeps || request.deadline != Deadline::NEVER).then_some(request.deadline)
+    }
+
+    pub(crate) fn version(&self) -> Option<u64> {
+        match self {
+            Self::Replace(over) => over.version,
+            Self::Requested(request) => request.version,
+            Self::Loaded(_) | Self::Reserve(_) => None,
+        }
+    }
+
+    /// True if the publication counts as a stored item. As in memcached, a number that keeps its
+    /// length is the same item.
+    pub(crate) fn is_new_item(&self) -> bool {
+        match self {
+            Self::Replace(over) => !over.keeps_identity,
+            Self::Requested(_) | Self::Loaded(_) => true,
+            Self::Reserve(_) => false,
+        }
+    }
+}
