@@ -14,15 +14,20 @@
 //! operation. Only `ops/large/pinned.rs` holds `unsafe` code; all other files reach memory through
 //! [`larder_region::Memory`].
 //!
-//! | room | what it owns |
-//! |---|---|
-//! | `segment` | records, segment headers, appenders, the segment allocator |
-//! | `index` | slots, groups and their locks, lookup, growth |
-//! | `reclaim` | S3-FIFO eviction, the ghost, compaction, the expiry sweep, the memory limit |
-//! | `ops` | one file for each operation of the public interface |
-//! | `process` | thread slots, peers, waiting, repair after a crash, the superblock |
-//! | `inspect` | reports, dumps, validation |
-//! | `interleavings` | the engine under shuttle and Miri, in many orders of its threads |
+//! The rooms lie in each other, each with a type that owns its words. A room reaches only the rooms
+//! below it. `process/op.rs` has what runs up: room for a segment, and the repair after dead peers.
+//!
+//! | room, from the top | type | what it owns |
+//! |---|---|---|
+//! | `ops`, `inspect`, `open` | | one file for each operation of the public interface; reports, dumps, validation; opening |
+//! | `engine` | [`Engine`] | the front |
+//! | `reclaim` | `Reclaimer` | S3-FIFO eviction, compaction, the expiry sweep, the memory limit, repair after a crash |
+//! | `index` | `Index` | groups and their locks, lookup, growth, unlinking, the ghost |
+//! | `segment` | `Segments` | slots, records, segment headers, appenders, the segment allocator, flushes |
+//! | `process` | `Peers` | thread slots, peers, waiting, the context of an operation |
+//! | `region` | `Region` | memory and layout |
+//!
+//! `interleavings` is the engine under shuttle and Miri, in many orders of its threads.
 #![deny(unsafe_code)]
 
 mod engine;

@@ -21,6 +21,25 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("capi", &["larder", "item"]),
 ];
 
+/// The rooms of a crate (folders and files of its `src`) from the lowest to the highest. A room
+/// imports from its own and from lower rows.
+const ROOMS: &[(&str, &[&[&str]])] = &[(
+    "engine",
+    &[
+        &["error", "region"],
+        &["process"],
+        &["superblock", "segment"],
+        &["index"],
+        &["reclaim"],
+        &["engine"],
+        &["ops", "inspect", "open"],
+        &["lib", "interleavings"],
+    ],
+)];
+
+/// Imports that run up all the same: crate, importing room, imported room, and why.
+const UPWARDS: &[(&str, &str, &str, &str)] = &[];
+
 /// The source files that may hold `unsafe`, by folder of the crate. SECURITY.md has its list from
 /// here.
 const UNSAFE: &[(&str, &str, &[&str])] = &[
@@ -93,6 +112,51 @@ fn the_architecture_lists_the_arrows() {
         let allowed = if allowed.is_empty() { "nothing".to_owned() } else { allowed.join(", ") };
         let row = format!("| {} | `crates/{folder}` | {allowed} |", package_name(folder));
         assert!(text.contains(&row), "ARCHITECTURE.md lacks the row {row}");
+    }
+}
+
+/// Returns the modules of the crate that a source text imports from, without its tests.
+fn imported_rooms(text: &str) -> BTreeSet<&str> {
+    let code = text.split("#[cfg(test)]\n").next().unwrap_or_default();
+    let imports = code.lines().filter_map(|line| line.trim().strip_prefix("use crate::"));
+    imports.map(|path| path.split([':', ';']).next().unwrap_or_default()).collect()
+}
+
+#[test]
+fn rooms_import_from_lower_rooms_only() {
+    let mut used = BTreeSet::new();
+    for (folder, rows) in ROOMS {
+        let source = crates().join(folder).join("src");
+        let row_of = |room: &str| rows.iter().position(|row| row.contains(&room));
+        let mut files = Vec::new();
+        sources(&source, &mut files);
+        for file in files {
+            let name = file.strip_prefix(&source).unwrap().to_str().unwrap();
+            let room = name.split('/').next().unwrap().trim_end_matches(".rs");
+            let row =
+                row_of(room).unwrap_or_else(|| panic!("{folder}/{name}: add its room to ROOMS"));
+            let text = fs::read_to_string(&file).unwrap();
+            for imported in imported_rooms(&text) {
+                let is_listed = UPWARDS.iter().any(|(listed, from, to, _)| {
+                    (*listed, *from, *to) == (*folder, room, imported)
+                });
+                let Some(imported_row) = row_of(imported) else {
+                    panic!("{folder}/{name} imports {imported}: name the module that defines it");
+                };
+                if imported_row > row && is_listed {
+                    used.insert((*folder, room.to_owned(), imported.to_owned()));
+                    continue;
+                }
+                assert!(
+                    imported_row <= row,
+                    "{folder}/{name} imports from {imported}, a room above"
+                );
+            }
+        }
+    }
+    for (folder, from, to, _) in UPWARDS {
+        let row = (*folder, (*from).to_owned(), (*to).to_owned());
+        assert!(used.contains(&row), "{folder}: {from} no longer imports from {to}; drop the row");
     }
 }
 

@@ -136,10 +136,14 @@ impl Engine {
             value: &[],
             form: Form::Plain,
         };
-        let publication = Publication { draft: &draft, pieces: &[], carried: None };
+        let publication = Publication {
+            draft: &draft,
+            pieces: &[],
+            carried: None,
+            condition: Condition::Reserve(until),
+        };
         let stream = self.stream_for(hash, until, op.now);
-        let condition = Condition::Reserve(until);
-        self.write_and_publish(op, &publication, stream, &condition)
+        self.write_and_publish(op, &publication, stream)
             .map(drop)
             .map_err(|error: Unpublished| error.into())
     }

@@ -42,6 +42,7 @@ pub(crate) struct Publication<'a> {
     pub(crate) pieces: &'a [Piece],
     /// The pieces that it takes over from the record it replaces.
     pub(crate) carried: Option<Carried>,
+    pub(crate) condition: Condition<'a>,
 }
 
 /// The verdict of a condition that is no error.
@@ -107,9 +108,8 @@ impl Engine {
         op: &Op<'_>,
         publication: &Publication<'_>,
         room: &Reservation<'_>,
-        condition: &Condition<'_>,
     ) -> Result<Stored, Unpublished> {
-        let published = self.try_publish(op, publication, room, condition);
+        let published = self.try_publish(op, publication, room);
         if !matches!(published, Ok(Stored::Stored { .. })) {
             room.give_back();
         }
@@ -121,9 +121,8 @@ impl Engine {
         op: &Op<'_>,
         publication: &Publication<'_>,
         room: &Reservation<'_>,
-        condition: &Condition<'_>,
     ) -> Result<Stored, Unpublished> {
-        let Publication { draft, pieces, carried } = publication;
+        let Publication { draft, pieces, carried, condition } = publication;
         let bytes = draft.header().record_bytes();
         room.fill(bytes);
         let locked = self.index().lock(op, draft.hash)?;
@@ -159,7 +158,7 @@ impl Engine {
         let slot_at = self.place_for(op.thread, &locked, draft.hash, old.as_ref())?;
         let life = self.life(draft, condition, &verdict, live.as_ref());
         let life = Life { header: life.header.with_used(op.now), ..life };
-        let cas = self.complete(op.thread, publication, room, condition, &life, old.as_ref());
+        let cas = self.complete(op.thread, publication, room, &life, old.as_ref());
         self.segments().charge(room.segment, Account { items: 1, bytes });
         self.peers().intend_to_replace(op.thread, old.map_or(Slot::EMPTY, |old| old.slot).0);
         self.index()
@@ -295,11 +294,10 @@ impl Engine {
         thread: &ThreadSlot,
         publication: &Publication<'_>,
         room: &Reservation<'_>,
-        condition: &Condition<'_>,
         life: &Life,
         old: Option<&Found>,
     ) -> u64 {
-        let Publication { draft, carried, .. } = publication;
+        let Publication { draft, carried, condition, .. } = publication;
         let header = life.header;
         self.region().word(room.at()).store(header.word(), Relaxed);
         if let (Some(carried), Some(old)) = (carried, old) {

@@ -98,8 +98,9 @@ impl Engine {
             value,
             form,
         };
-        let publication = Publication { draft: &draft, pieces: &[], carried: None };
-        self.write_and_publish(op, &publication, stream, condition)
+        let publication =
+            Publication { draft: &draft, pieces: &[], carried: None, condition: *condition };
+        self.write_and_publish(op, &publication, stream)
     }
 
     /// Writes a record to a stream and publishes it.
@@ -108,14 +109,13 @@ impl Engine {
         op: &Op<'_>,
         publication: &Publication<'_>,
         stream: Stream,
-        condition: &Condition<'_>,
     ) -> Result<Stored, Unpublished> {
         let draft = publication.draft;
         let bytes = draft.header().record_bytes();
         loop {
             let room = self.segments().reserve(op, stream, bytes, bytes)?;
             draft.write(self.region().memory(), room.at());
-            let published = self.publish(op, publication, &room, condition);
+            let published = self.publish(op, publication, &room);
             drop(room);
             if published != Err(Unpublished::NoSlot) {
                 return published;

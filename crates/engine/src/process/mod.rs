@@ -1,8 +1,8 @@
 //! The threads and processes that share a region: thread slots, peers, the context of an operation,
 //! and waiting.
 //!
-//! This is the lowest room. What it and the rooms above it need from the reclaimer, room and repair,
-//! goes through [`op::Above`], the only way up.
+//! This is the lowest room. What the lower rooms need from the reclaimer goes through
+//! [`op::Above`], the only way up.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, OnceLock};

@@ -267,8 +267,8 @@ impl Peers {
     }
 
     /// Drops all holds of a dead peer on some segments, and passes each held one to `was_held`. Its
-    /// arriving pieces will never be named, so their segments are recounted, and so are pinned ones,
-    /// which it may have been recounting.
+    /// arriving pieces will never be named, so their segments are recounted. So are pinned ones: it
+    /// may have been recounting them.
     pub(crate) fn release_holds(
         &self,
         row: u32,

@@ -56,7 +56,7 @@ impl Reclaimer {
         self.region().memory().copy(from, room.at(), bytes);
         let locked = self.index().lock(op, hash)?;
         if header.is_piece() {
-            self.relocate_piece(op.thread, &room, &locked, hash, slot, bytes);
+            self.relocate_piece(op.thread, &room, &locked, record);
         } else if let Some(found) = self.index().find_location(&locked, hash, slot) {
             if let Some(death) = self.index().death(&found, op.now) {
                 self.index().remove_dead(op.thread, &found, death);
@@ -87,10 +87,10 @@ impl Reclaimer {
         thread: &ThreadSlot,
         room: &Reservation<'_>,
         locked: &Locked<'_>,
-        hash: u64,
-        slot: Slot,
-        bytes: usize,
+        piece: &Record,
     ) {
+        let Record { slot, hash, header } = *piece;
+        let bytes = header.record_bytes();
         if let Some((_, table_at)) = self.find_owner(locked, hash, slot) {
             room.fill(bytes);
             self.segments().note_deadline(room.segment, Deadline::NEVER);

@@ -121,8 +121,9 @@ impl Engine {
         };
         let draft = self.draft_of_table(request, upload.hash, &table, over)?;
         let pieces = &upload.pieces;
-        let publication = Publication { draft: &draft, pieces, carried: Some(carried) };
-        self.write_and_publish(op, &publication, upload.stream, over)
+        let carried = Some(carried);
+        let publication = Publication { draft: &draft, pieces, carried, condition: *over };
+        self.write_and_publish(op, &publication, upload.stream)
     }
 }
 

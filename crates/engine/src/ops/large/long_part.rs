@@ -159,8 +159,9 @@ impl Engine {
             let table = table_of(value_bytes, pieces.iter().map(|piece| piece.slot));
             let over = over(request, found, origin);
             let draft = self.draft_of_table(&kept_request, upload.hash, &table, &over)?;
-            let publication = Publication { draft: &draft, pieces: &pieces, carried: None };
-            self.write_and_publish(op, &publication, upload.stream, &over)
+            let publication =
+                Publication { draft: &draft, pieces: &pieces, carried: None, condition: over };
+            self.write_and_publish(op, &publication, upload.stream)
         });
         if !matches!(extended, Ok(Stored::Stored { .. })) {
             self.give_back(op, &small);

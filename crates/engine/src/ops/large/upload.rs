@@ -224,8 +224,13 @@ impl Engine {
         debug_assert!(upload.is_complete(), "a part of the value is missing");
         let table = table_of(upload.value_bytes, upload.pieces.iter().map(|piece| piece.slot));
         let draft = self.draft_of_table(request, upload.hash, &table, condition)?;
-        let publication = Publication { draft: &draft, pieces: &upload.pieces, carried: None };
-        self.write_and_publish(op, &publication, upload.stream, condition)
+        let publication = Publication {
+            draft: &draft,
+            pieces: &upload.pieces,
+            carried: None,
+            condition: *condition,
+        };
+        self.write_and_publish(op, &publication, upload.stream)
     }
 
     /// Returns the record of a large value, unless it names more pieces than a segment can hold.
