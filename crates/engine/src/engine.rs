@@ -24,7 +24,7 @@ use crate::segment::slot::TAG_BITS;
 use crate::superblock::Birth;
 
 /// The index and segments of a cache. All methods take `&self`. Any number of threads may call
-/// them, each with a [`ThreadSlot`](crate::ThreadSlot) of its own.
+/// them, each with a [`ThreadSlot`] of its own.
 #[derive(Debug)]
 pub struct Engine {
     reclaimer: Reclaimer,
@@ -180,8 +180,8 @@ impl Engine {
 
     /// Takes the thread slot that is reserved for this process and serves all its threads that find
     /// no other. Call it once.
-    pub fn sit_first(&self) -> ThreadSlot {
-        self.peers().sit_first()
+    pub fn register_reserved(&self) -> ThreadSlot {
+        self.peers().register_reserved()
     }
 
     /// Gives a thread slot back. Its counters keep their values.

@@ -87,10 +87,27 @@ type Hook = Box<dyn Fn(&Leaving<'_>) + Send + Sync>;
 #[derive(Default)]
 pub(crate) struct RemovalListeners {
     /// True if a listener wants removals. Without one, a removal costs this load.
-    pub(crate) is_wanted: Arc<AtomicBool>,
-    pub(crate) listener: OnceLock<Box<dyn Fn(Removed) + Send + Sync>>,
+    is_wanted: Arc<AtomicBool>,
+    listener: OnceLock<Box<dyn Fn(Removed) + Send + Sync>>,
     /// The callback for items that no client removed.
-    pub(crate) hook: OnceLock<Hook>,
+    hook: OnceLock<Hook>,
+}
+
+impl RemovalListeners {
+    /// Sets the listener for all removals, once.
+    pub(crate) fn set_listener(&self, listener: Box<dyn Fn(Removed) + Send + Sync>) {
+        let _ = self.listener.set(listener);
+    }
+
+    /// Returns the switch for the listener.
+    pub(crate) fn is_wanted(&self) -> &Arc<AtomicBool> {
+        &self.is_wanted
+    }
+
+    /// Sets the callback for items that no client removed, once.
+    pub(crate) fn set_hook(&self, hook: Hook) {
+        let _ = self.hook.set(hook);
+    }
 }
 
 impl fmt::Debug for RemovalListeners {
@@ -124,12 +141,12 @@ impl Index {
             hook(&Leaving { index: self, found, reason, swept });
         }
         if self.removals.is_wanted.load(Relaxed) {
-            self.tell(found, reason);
+            self.notify(found, reason);
         }
     }
 
     #[cold]
-    fn tell(&self, found: &Found, reason: Reason) {
+    fn notify(&self, found: &Found, reason: Reason) {
         let Some(listener) = self.removals.listener.get() else {
             return;
         };

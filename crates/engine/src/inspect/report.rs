@@ -99,9 +99,7 @@ impl Engine {
             ..Report::default()
         };
         let mut oldest = u64::MAX;
-        for segment in
-            self.segments().segment_numbers().take(self.segments().used_segments() as usize)
-        {
+        for segment in self.segments().used_segment_numbers() {
             let state = self.segments().state(segment);
             report.segments_emptying += u64::from(state == State::Emptying);
             match state {

@@ -23,7 +23,7 @@ pub(crate) enum Condition<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct Replace<'a> {
     pub(crate) found: &'a Found,
-    /// The [`Engine::origin`] of the record when it was read.
+    /// The `Engine::origin` of the record when it was read.
     pub(crate) origin: u64,
     /// The version that the client asked for.
     pub(crate) version: Option<u64>,

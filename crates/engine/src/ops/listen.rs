@@ -11,12 +11,12 @@ impl Engine {
     /// call counts. The listener runs under the lock of a group: it must not block and must not use
     /// the cache.
     pub fn set_removal_listener(&self, listener: Box<dyn Fn(Removed) + Send + Sync>) {
-        let _ = self.index().removals().listener.set(listener);
+        self.index().removals().set_listener(listener);
     }
 
     /// Returns the switch for the reports of removals.
     pub fn removals_wanted(&self) -> &Arc<AtomicBool> {
-        &self.index().removals().is_wanted
+        self.index().removals().is_wanted()
     }
 
     /// Passes each item that is evicted, or found expired or flushed, to `hook`, as long as the
@@ -26,6 +26,6 @@ impl Engine {
     /// must be short, and must not block, panic or use the cache, which would deadlock. The item is
     /// gone when the hook returns.
     pub fn set_departure_hook(&self, hook: Box<dyn Fn(&Leaving<'_>) + Send + Sync>) {
-        let _ = self.index().removals().hook.set(hook);
+        self.index().removals().set_hook(hook);
     }
 }

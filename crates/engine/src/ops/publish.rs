@@ -165,7 +165,7 @@ impl Engine {
             .set_slot(slot_at, room.slot().tagged(self.index().tag_of(draft.hash), life.freq));
         pieces.iter().for_each(|piece| self.peers().note_arrived(piece.slot.segment()));
         if let Some(old) = &old {
-            self.tell_replaced(old, condition, op.now);
+            self.report_replaced(old, condition, op.now);
             self.index().discharge_item(old, *carried);
             let is_reclaimed = live.is_none() && self.index().reserved_until(old).is_none();
             self.bump(op.thread, Counter::Reclaimed, u64::from(is_reclaimed));
@@ -323,7 +323,7 @@ impl Engine {
     }
 
     /// Reports a replaced record. A record made from it continues the item and is no replacement.
-    fn tell_replaced(&self, old: &Found, condition: &Condition<'_>, now: Second) {
+    fn report_replaced(&self, old: &Found, condition: &Condition<'_>, now: Second) {
         match (condition, self.index().death(old, now)) {
             (_, Some(death)) => self.index().report_removal(old, death.into()),
             (Condition::Requested(..) | Condition::Loaded(_), None) => {

@@ -155,7 +155,7 @@ impl Engine {
     }
 
     /// True if the value that was copied under `version` was unchanged during the copy. Call it
-    /// after [`Self::is_still_there`].
+    /// after `Index::is_still_there`.
     #[inline]
     pub(crate) fn is_value_unchanged(&self, found: &Found, version: u64) -> bool {
         if !found.header.changes_in_place() {

@@ -244,7 +244,7 @@ impl Peers {
         self.holds(segment).any(|hold| hold & PINS_MASK != 0)
     }
 
-    /// Adds a pin of this process. One of the two flags of [`Engine::pin`].
+    /// Adds a pin of this process. One of the two flags of `Segments::pin`.
     pub(crate) fn raise_pin(&self, segment: u32) {
         if self.hold(self.row(), segment).fetch_add(1, SeqCst) & PINS_MASK == 0 {
             // Before the load in `pinned_segments`: of two processes that pin, one sees the pin of
@@ -253,7 +253,7 @@ impl Peers {
         }
     }
 
-    /// Drops a pin that [`Engine::pin`] took.
+    /// Drops a pin that `Segments::pin` took.
     pub(crate) fn unpin(&self, segment: u32) {
         // Pairs with the accesses of `begin_emptying`: all reads are done.
         if self.hold(self.row(), segment).fetch_sub(1, SeqCst) & PINS_MASK == 1 {

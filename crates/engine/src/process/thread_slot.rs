@@ -77,8 +77,8 @@ impl Peers {
         self.region.layout().thread_slots - self.region.layout().peers
     }
 
-    /// See `Engine::sit_first`.
-    pub(crate) fn sit_first(&self) -> ThreadSlot {
+    /// See `Engine::register_reserved`.
+    pub(crate) fn register_reserved(&self) -> ThreadSlot {
         let thread = self.thread_slot_at(self.row());
         let is_taken = self.take_thread_slot(&thread);
         debug_assert!(is_taken, "the reserved thread slot of a peer was taken already");

@@ -2,8 +2,6 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use larder_region::layout::global;
-
 use crate::process::op::Op;
 use crate::process::thread_slot::ThreadSlot;
 use crate::reclaim::Reclaimer;
@@ -39,11 +37,9 @@ impl Reclaimer {
         bytes: usize,
     ) -> Result<(), LimitError> {
         let is_index = |state| matches!(state, State::Index | State::Overflow | State::Ghost);
-        let used = self.segments().used_segments() as usize;
         let index = self
             .segments()
-            .segment_numbers()
-            .take(used)
+            .used_segment_numbers()
             .filter(|segment| is_index(self.segments().state(*segment)))
             .count();
         let min = self.region().layout().bytes_for(index + ITEM_SEGMENTS_MIN);
@@ -55,14 +51,14 @@ impl Reclaimer {
         Ok(())
     }
 
-    /// Applies a limit. A higher one holds at once. A lower one is approached by [`Engine::shrink`]
+    /// Applies a limit. A higher one holds at once. A lower one is approached by [`Self::shrink`]
     /// if a thread calls it; otherwise the next writers evict down to it. The memory of free
     /// segments returns to the system.
     fn change_limit(&self, thread: &ThreadSlot, bytes: usize) {
         let lowers = bytes < self.segments().memory_limit();
         match self.segments().wake() {
             Some(wake) if lowers => {
-                self.region().word(global::MEMORY_LIMIT).store(bytes as u64, Relaxed);
+                self.segments().set_memory_limit(bytes);
                 if !self.segments().evicts() {
                     // Without eviction, stores fail until items are deleted.
                     self.segments().limit_to(bytes);
@@ -119,8 +115,7 @@ impl Reclaimer {
         let reached = self.segments().segments_in_use() + self.segments().free_segments_low();
         let next = self.segments().segments_target().max(max.min(reached));
         // If another thread changes the limit now, its value stays.
-        let word = self.region().word(global::SEGMENTS_MAX);
-        let _ = word.compare_exchange(max, next, Relaxed, Relaxed);
+        self.segments().replace_segments_max(max, next);
     }
 
     /// True while more segments are usable than the limit allows.

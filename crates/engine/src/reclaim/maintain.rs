@@ -13,13 +13,13 @@ use crate::reclaim::empty::Emptied;
 use crate::reclaim::evict::{Effort, Keep};
 use crate::segment::header::State;
 
-/// The number of segments that [`Engine::maintain`] frees in one call.
+/// The number of segments that `Engine::maintain` frees in one call.
 const FREED_SEGMENTS_MAX: usize = 64;
 
-/// The number of segments that [`Engine::maintain`] recounts in one call.
+/// The number of segments that `Engine::maintain` recounts in one call.
 const RECOUNTED_SEGMENTS_MAX: usize = 16;
 
-/// The number of calls of [`Engine::maintain`] that sweep all segments for expired items …
+/// The number of calls of `Engine::maintain` that sweep all segments for expired items …
 const SWEEP_CALLS: usize = 8;
 /// … unless that exceeds this many bytes a call.
 const SWEEP_BYTES_MAX: usize = 128 << 20;

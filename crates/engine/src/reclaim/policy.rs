@@ -203,9 +203,7 @@ impl Reclaimer {
     /// As [`Self::survey`], without some segments.
     fn survey_without(&self, avoided: &[Use], now: Second) -> Survey {
         let mut survey = Survey::default();
-        for segment in
-            self.segments().segment_numbers().take(self.segments().used_segments() as usize)
-        {
+        for segment in self.segments().used_segment_numbers() {
             // First: the use may end meanwhile, and then the rest of the survey's view belongs to
             // the next use, which the empty attempt notices.
             let present = self.segments().present_use(segment);
@@ -339,8 +337,7 @@ mod tests {
         let (emptier, thread) = (stopped.register().unwrap(), engine.register().unwrap());
         engine.store(&thread, &request(b"large"), &[7; 100_000], NOW).unwrap();
         engine.segments().detach_idle(&thread);
-        let segments =
-            engine.segments().segment_numbers().take(engine.segments().used_segments() as usize);
+        let segments = engine.segments().used_segment_numbers();
         for segment in segments.filter(|segment| engine.segments().state(*segment) == State::Sealed)
         {
             assert!(

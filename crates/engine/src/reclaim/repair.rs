@@ -26,9 +26,7 @@ use crate::index::group::{Control, Locked, slots_of};
 use crate::index::item::table_at;
 use crate::process::op::Op;
 use crate::process::thread_slot::ThreadSlot;
-use crate::process::wait::let_others_run;
 use crate::reclaim::Reclaimer;
-use crate::segment::allocator::recounted;
 use crate::segment::header::{Account, State};
 use crate::segment::record::Header;
 use crate::segment::slot::Slot;
@@ -44,37 +42,36 @@ impl Reclaimer {
             self.release_segments(thread);
             self.release_places(thread);
         }
-        let used = self.segments().used_segments() as usize;
-        let segments = self.segments().segment_numbers().take(used);
+        let segments = self.segments().used_segment_numbers();
         self.peers().release_holds(row, segments, |segment| self.segments().suspect(segment));
         for thread in &thread_slots {
             self.peers().note_taking(thread, false);
             self.peers().deregister(thread);
         }
-        self.count_segments_again();
+        self.segments().recount_in_use();
         // The dead process may have been about to recount the suspects.
-        self.region().word(global::SUSPECTS).fetch_or(ACCOUNTS, Release);
+        self.segments().call_for_recount(ACCOUNTS);
         self.peers().free_row(row);
     }
 
     /// As [`Self::repair`], for a process that died: it may have filled slots without counting
     /// them.
     pub(crate) fn reap_peer(&self, row: u32) {
-        self.region().word(global::SUSPECTS).fetch_or(SLOTS, Release);
+        self.segments().call_for_recount(SLOTS);
         self.repair(row);
     }
 
     /// Recounts the segments in use while no other process uses the region. After the death of a
-    /// process, [`Engine::maintain`] recounts the filled slots.
+    /// process, `Engine::maintain` recounts the filled slots.
     pub(crate) fn count_alone(&self) {
         self.peers().forget_taking();
-        self.count_segments_again();
+        self.segments().recount_in_use();
     }
 
     /// Unlocks the group that a dead thread slot held, if any, and finishes what was half done
     /// under that lock.
     fn unlock_for(&self, thread: &ThreadSlot) {
-        let groups = self.region().word(global::GROUPS).load(Acquire);
+        let groups = self.index().groups();
         let Some(group) = self.peers().last_locked(thread).filter(|group| *group < groups) else {
             return;
         };
@@ -167,9 +164,7 @@ impl Reclaimer {
 
     /// Frees or seals the segments of a dead thread slot. Its appenders are released before.
     fn release_segments(&self, thread: &ThreadSlot) {
-        for segment in
-            self.segments().segment_numbers().take(self.segments().used_segments() as usize)
-        {
+        for segment in self.segments().used_segment_numbers() {
             if self.segments().segment_owner(segment) != thread.owner() {
                 continue;
             }
@@ -215,34 +210,11 @@ impl Reclaimer {
         }
     }
 
-    /// Recounts the segments in use, if no thread takes or gives back one meanwhile.
-    fn count_segments_again(&self) {
-        let word = self.region().word(global::SEGMENTS_USED);
-        for _ in 0..RECOUNTS_MAX {
-            let before = word.load(Acquire);
-            if !self.peers().is_anybody_taking() {
-                let segments = self
-                    .segments()
-                    .segment_numbers()
-                    .take(self.segments().used_segments() as usize);
-                let is_used = |segment: &u32| self.segments().state(*segment) != State::Free;
-                let counted = recounted(before, segments.filter(is_used).count() as u64);
-                if !self.peers().is_anybody_taking()
-                    && word.compare_exchange(before, counted, AcqRel, Relaxed).is_ok()
-                {
-                    return;
-                }
-            }
-            let_others_run();
-        }
-        self.region().word(global::SUSPECTS).fetch_or(SEGMENTS_IN_USE, Release);
-    }
-
     /// See `Engine::recount_suspects`.
     pub(crate) fn recount_suspects(&self, op: &Op<'_>, count_max: usize) {
-        let suspects = self.region().word(global::SUSPECTS).swap(0, AcqRel);
+        let suspects = self.segments().take_due_recounts();
         if suspects & SEGMENTS_IN_USE != 0 {
-            self.count_segments_again();
+            self.segments().recount_in_use();
         }
         if suspects & SLOTS != 0 {
             self.index().recount_slots();
@@ -252,15 +224,13 @@ impl Reclaimer {
         }
         let mut count = 0;
         let times_stuck = self.peers().times_stuck();
-        for segment in
-            self.segments().segment_numbers().take(self.segments().used_segments() as usize)
-        {
+        for segment in self.segments().used_segment_numbers() {
             if !self.segments().is_suspect(segment) {
                 continue;
             }
             count += 1;
             if count > count_max || !self.recount(op, segment) {
-                self.region().word(global::SUSPECTS).fetch_or(ACCOUNTS, Release);
+                self.segments().call_for_recount(ACCOUNTS);
             }
             if count > count_max || self.peers().times_stuck() != times_stuck {
                 return;
@@ -327,6 +297,3 @@ impl Reclaimer {
         self.peers().reap(|row| self.reap_peer(row))
     }
 }
-
-/// The number of counts before the recount is left to the next call of [`Engine::maintain`].
-const RECOUNTS_MAX: u32 = 1000;

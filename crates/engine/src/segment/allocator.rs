@@ -4,14 +4,19 @@
 //! use and the hint for the next free one are advice only. A process that dies in the middle loses
 //! nothing: a taken segment carries the owner in its state (see `repair`).
 
-use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::fence;
 
 use larder_region::layout::global;
 
 use crate::process::thread_slot::ThreadSlot;
+use crate::process::wait::let_others_run;
 use crate::segment::Segments;
 use crate::segment::header::State;
+use crate::segment::suspect::SEGMENTS_IN_USE;
+
+/// The number of counts before the recount is left to the next call of `Engine::maintain`.
+const RECOUNTS_MAX: u32 = 1000;
 
 impl Segments {
     /// Returns the number of segments that may still be taken.
@@ -163,6 +168,17 @@ impl Segments {
             .is_ok()
     }
 
+    /// Stores the memory limit and leaves the number of usable segments, which follows step by step.
+    pub(crate) fn set_memory_limit(&self, bytes: usize) {
+        self.region().word(global::MEMORY_LIMIT).store(bytes as u64, Relaxed);
+    }
+
+    /// Changes the number of usable segments, unless another thread has changed it.
+    pub(crate) fn replace_segments_max(&self, from: u64, to: u64) {
+        let word = self.region().word(global::SEGMENTS_MAX);
+        let _ = word.compare_exchange(from, to, Relaxed, Relaxed);
+    }
+
     pub(crate) fn limit_to(&self, bytes: usize) {
         let segments = self.region().layout().segments_in(bytes) as u64;
         self.region().word(global::SEGMENTS_MAX).store(segments, Relaxed);
@@ -211,6 +227,26 @@ impl Segments {
         for word in (0..self.region().segment_bytes()).step_by(8) {
             self.region().word(at + word).store(0, Relaxed);
         }
+    }
+
+    /// Recounts the segments in use, if no thread takes or gives back one meanwhile.
+    pub(crate) fn recount_in_use(&self) {
+        let word = self.region().word(global::SEGMENTS_USED);
+        for _ in 0..RECOUNTS_MAX {
+            let before = word.load(Acquire);
+            if !self.peers().is_anybody_taking() {
+                let segments = self.used_segment_numbers();
+                let is_used = |segment: &u32| self.state(*segment) != State::Free;
+                let counted = recounted(before, segments.filter(is_used).count() as u64);
+                if !self.peers().is_anybody_taking()
+                    && word.compare_exchange(before, counted, AcqRel, Relaxed).is_ok()
+                {
+                    return;
+                }
+            }
+            let_others_run();
+        }
+        self.call_for_recount(SEGMENTS_IN_USE);
     }
 }
 

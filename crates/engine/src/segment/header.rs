@@ -238,7 +238,7 @@ impl Segments {
     /// Returns the sum of the accounts of all segments.
     pub(crate) fn total(&self) -> Account {
         let mut total = Account::default();
-        for segment in self.segment_numbers().take(self.used_segments() as usize) {
+        for segment in self.used_segment_numbers() {
             if self.sequence(segment).load(Relaxed) != 0 {
                 total.add(self.account(segment));
             }
@@ -246,7 +246,7 @@ impl Segments {
         total
     }
 
-    /// Pins a segment, which keeps it from being emptied until [`Self::unpin`]. Returns false if a
+    /// Pins a segment, which keeps it from being emptied until `Peers::unpin`. Returns false if a
     /// thread already empties it.
     ///
     /// Pin and state work like the flags of two parties that each raise their own and then check
@@ -368,6 +368,11 @@ impl Segments {
     pub(crate) fn retire(&self, thread: &ThreadSlot, segment: u32) {
         self.sequence(segment).store(0, Release);
         self.set_own_state(segment, State::Reserved, thread);
+    }
+
+    /// Returns the numbers of the segments that have ever been used.
+    pub(crate) fn used_segment_numbers(&self) -> std::ops::Range<u32> {
+        0..(self.used_segments() as u32).min(self.region().layout().segments as u32)
     }
 
     /// Returns the numbers of all segments.

@@ -1,25 +1,35 @@
 //! Suspects: segments whose accounts may be too high, and other counts that are due for a recount.
 
-use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 
 use larder_region::layout::global;
 
 use crate::segment::Segments;
 use crate::segment::header::SUSPECT;
 
-/// The recounts that are due, in [`global::SUSPECTS`].
+/// The accounts of suspect segments are to be recounted.
 pub(crate) const ACCOUNTS: u64 = 1;
-
+/// So is the number of segments in use.
 pub(crate) const SEGMENTS_IN_USE: u64 = 2;
-
+/// So is the number of filled slots.
 pub(crate) const SLOTS: u64 = 4;
 
 impl Segments {
+    /// Notes that a recount is due.
+    pub(crate) fn call_for_recount(&self, which: u64) {
+        self.region().word(global::SUSPECTS).fetch_or(which, Release);
+    }
+
+    /// Returns the recounts that are due, and clears the note.
+    pub(crate) fn take_due_recounts(&self) -> u64 {
+        self.region().word(global::SUSPECTS).swap(0, AcqRel)
+    }
+
     /// Marks a segment whose account may be too high for a recount.
     pub(crate) fn suspect(&self, segment: u32) {
         if self.segment_numbers().contains(&segment) {
             self.set_suspect(segment, true);
-            self.region().word(global::SUSPECTS).fetch_or(ACCOUNTS, Release);
+            self.call_for_recount(ACCOUNTS);
         }
     }
 

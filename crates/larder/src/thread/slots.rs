@@ -41,7 +41,7 @@ pub(crate) struct ThreadSlots {
 
 impl ThreadSlots {
     pub(crate) fn new(engine: &Engine) -> Self {
-        let first = Mutex::new(engine.sit_first());
+        let first = Mutex::new(engine.register_reserved());
         Self { first, lent: OnceLock::new(), threads: AtomicUsize::new(0) }
     }
 
