@@ -168,7 +168,7 @@ impl Segments {
             .is_ok()
     }
 
-    /// Stores the memory limit and leaves the number of usable segments, which follows step by step.
+    /// Stores the memory limit. The number of usable segments follows step by step.
     pub(crate) fn set_memory_limit(&self, bytes: usize) {
         self.region().word(global::MEMORY_LIMIT).store(bytes as u64, Relaxed);
     }
