@@ -32,6 +32,8 @@
 
 mod engine;
 mod error;
+#[cfg(test)]
+mod fixtures;
 mod index;
 mod inspect;
 #[cfg(test)]

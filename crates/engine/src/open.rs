@@ -312,28 +312,3 @@ impl Engine {
         Ok(is_alone)
     }
 }
-
-/// Returns two peers of one small region.
-#[cfg(test)]
-#[cfg(not(any(feature = "interleavings", miri)))]
-pub(crate) fn two_peers() -> (Engine, Engine) {
-    use crate::open::Config;
-    use crate::superblock::{AttachError, Birth};
-    let config = Config {
-        memory_bytes: 1 << 20,
-        memory_bytes_max: 1 << 20,
-        huge_pages: false,
-        item_bytes_max: 1 << 18,
-        keeps_versions: true,
-        evicts: true,
-        hash_seed: 1,
-        epoch: Epoch { unix_secs: 0 },
-    };
-    let bytes = Engine::shared_bytes(&config).unwrap();
-    let memory = Memory::shared_anonymous(bytes).unwrap();
-    let locks = Locks::anonymous().unwrap();
-    let (again, relocked) = (memory.again(), locks.reopened().unwrap());
-    let one = Engine::create_shared(memory, locks, &config, &Birth::default()).unwrap();
-    let check = |_: &Config, _: &Birth| Ok::<(), AttachError>(());
-    (one, Engine::attach(again, relocked, 1 << 18, check).unwrap())
-}

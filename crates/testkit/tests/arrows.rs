@@ -33,7 +33,7 @@ const ROOMS: &[(&str, &[&[&str]])] = &[(
         &["reclaim"],
         &["engine"],
         &["ops", "inspect", "open"],
-        &["lib", "interleavings"],
+        &["lib", "fixtures", "interleavings"],
     ],
 )];
 

@@ -65,6 +65,7 @@ mod tests {
     use super::*;
     use crate::engine::Engine;
     use crate::error::StoreError;
+    use crate::fixtures::SMALL;
     use crate::open::Config;
     use crate::ops::read::Read;
     use crate::ops::request::StoreRequest;
@@ -75,12 +76,8 @@ mod tests {
         Engine::create(&Config {
             memory_bytes: 4 << 20,
             memory_bytes_max: 4 << 20,
-            huge_pages: false,
-            item_bytes_max: 1 << 18,
-            keeps_versions: true,
             evicts,
-            hash_seed: 7,
-            epoch: larder_item::Epoch { unix_secs: 0 },
+            ..SMALL
         })
         .unwrap()
     }

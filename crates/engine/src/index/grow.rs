@@ -352,7 +352,7 @@ mod tests {
     use larder_item::{Deadline, Second, StoreMode};
 
     use super::*;
-    use crate::open::two_peers;
+    use crate::fixtures::two_peers;
     use crate::ops::request::StoreRequest;
 
     const NOW: Second = 10;

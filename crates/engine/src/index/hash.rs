@@ -21,26 +21,17 @@ mod tests {
     use std::path::Path;
     use std::{env, fs};
 
-    use larder_item::{Epoch, KEY_BYTES_MAX};
+    use larder_item::KEY_BYTES_MAX;
 
     use crate::engine::Engine;
+    use crate::fixtures::SMALL;
     use crate::open::Config;
 
     /// Arbitrary seeds, and the extremes.
     const SEEDS: [u64; 5] = [0, 1, 0x0123_4567_89AB_CDEF, 1 << 63, u64::MAX];
 
     fn engine(hash_seed: u64) -> Engine {
-        Engine::create(&Config {
-            memory_bytes: 1 << 20,
-            memory_bytes_max: 1 << 20,
-            item_bytes_max: 1 << 18,
-            huge_pages: false,
-            keeps_versions: false,
-            evicts: true,
-            hash_seed,
-            epoch: Epoch { unix_secs: 0 },
-        })
-        .unwrap()
+        Engine::create(&Config { hash_seed, ..SMALL }).unwrap()
     }
 
     fn vectors() -> String {

@@ -253,26 +253,17 @@ mod tests {
     use std::thread;
     use std::time::Duration;
 
-    use larder_item::{Epoch, StoreMode};
+    use larder_item::StoreMode;
 
     use super::*;
+    use crate::fixtures::SMALL;
     use crate::open::Config;
     use crate::ops::request::StoreRequest;
     use crate::segment::slot::Slot;
 
     #[test]
     fn a_walk_waits_for_a_group_that_is_being_split() {
-        let engine = Engine::create(&Config {
-            memory_bytes: 1 << 20,
-            memory_bytes_max: 1 << 20,
-            huge_pages: false,
-            item_bytes_max: 1 << 18,
-            keeps_versions: false,
-            evicts: true,
-            hash_seed: 1,
-            epoch: Epoch { unix_secs: 0 },
-        })
-        .unwrap();
+        let engine = Engine::create(&Config { keeps_versions: false, ..SMALL }).unwrap();
         let mover = engine.register().unwrap();
         let request = StoreRequest::new(b"k", StoreMode::Set);
         engine.store(&mover, &request, b"v", 10).unwrap();

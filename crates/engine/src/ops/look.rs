@@ -69,8 +69,8 @@ mod tests {
     use larder_region::layout::{GROUP_BYTES, SUPERBLOCK_BYTES, global};
 
     use super::*;
+    use crate::fixtures::two_peers;
     use crate::index::group::Control;
-    use crate::open::two_peers;
     use crate::ops::request::StoreRequest;
 
     /// Calls every read-only function.

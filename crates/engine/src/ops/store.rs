@@ -281,24 +281,12 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
-    use larder_item::Epoch;
-
     use super::*;
-    use crate::open::Config;
+    use crate::fixtures::SMALL;
     use crate::ops::update_meta::MetaUpdate;
 
     fn engine() -> Engine {
-        Engine::create(&Config {
-            memory_bytes: 1 << 20,
-            memory_bytes_max: 1 << 20,
-            huge_pages: false,
-            item_bytes_max: 1 << 18,
-            keeps_versions: true,
-            evicts: true,
-            hash_seed: 1,
-            epoch: Epoch { unix_secs: 0 },
-        })
-        .unwrap()
+        Engine::create(&SMALL).unwrap()
     }
 
     fn request(deadline: Deadline) -> StoreRequest<'static> {

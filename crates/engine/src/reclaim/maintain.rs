@@ -159,10 +159,11 @@ impl Reclaimer {
 #[cfg(test)]
 #[cfg(not(any(feature = "interleavings", miri)))]
 mod tests {
-    use larder_item::{Deadline, Epoch, Second, StoreMode};
+    use larder_item::{Deadline, Second, StoreMode};
 
     use super::*;
     use crate::engine::Engine;
+    use crate::fixtures::SMALL;
     use crate::open::Config;
     use crate::ops::request::StoreRequest;
 
@@ -173,12 +174,9 @@ mod tests {
         let engine = Engine::create(&Config {
             memory_bytes: 16 << 20,
             memory_bytes_max: 256 << 20,
-            huge_pages: false,
             item_bytes_max: 1 << 20,
             keeps_versions: false,
-            evicts: true,
-            hash_seed: 1,
-            epoch: Epoch { unix_secs: 0 },
+            ..SMALL
         });
         let engine = engine.unwrap();
         let thread = engine.register().unwrap();

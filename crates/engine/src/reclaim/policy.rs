@@ -275,7 +275,7 @@ mod tests {
 
     use super::*;
     use crate::error::StoreError;
-    use crate::open::two_peers;
+    use crate::fixtures::two_peers;
     use crate::ops::read::Read;
     use crate::ops::request::StoreRequest;
 

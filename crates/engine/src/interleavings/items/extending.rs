@@ -65,12 +65,10 @@ fn a_value_extended_while_it_is_evicted_is_whole_or_gone() {
         let scene = Scene::new();
         scene.lay_out_ghost();
         let segment = large_value(&scene);
-        let evictor =
-            scene.start(move |actor| assert!(actor.evict(segment), "no reader holds the segment"));
-        let writer = scene.start(|actor| actor.append(KEY, &PART).is_some());
-        evictor.join().unwrap();
-        writer.join().unwrap();
-        scene.end();
+        scene.race(
+            move |actor| assert!(actor.evict(segment), "no reader holds the segment"),
+            |actor| actor.append(KEY, &PART).is_some(),
+        );
         assert_eq!(scene.stage.large(KEY), None);
     });
 }
@@ -80,11 +78,10 @@ fn a_value_is_read_with_or_without_what_is_appended() {
     explore(|| {
         let scene = Scene::new();
         large_value(&scene);
-        let writer = scene.start(|actor| actor.append(KEY, &PART).unwrap());
-        let reader = scene.start(|actor| [actor.large_in_place(KEY), actor.large(KEY)]);
-        writer.join().unwrap();
-        let seen = reader.join().unwrap();
-        scene.end();
+        let (_, seen) = scene.race(
+            |actor| actor.append(KEY, &PART).unwrap(),
+            |actor| [actor.large_in_place(KEY), actor.large(KEY)],
+        );
         let history = [0, 1].map(|parts| Some((1, bytes_after(&scene, parts))));
         let times = seen.map(|seen| history.iter().position(|there| *there == seen));
         assert!(times[0].is_some() && times.is_sorted(), "{seen:?}");

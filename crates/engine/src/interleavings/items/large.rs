@@ -78,11 +78,7 @@ fn the_table_of_a_deleted_value_is_read_before_its_segment_is_given_to_other_use
         scene.fill_segment();
         scene.stage.publish(KEY, upload);
         let old_segment = scene.seal_alone(&[KEY]);
-        let deleter = scene.start(|actor| assert!(actor.delete(KEY)));
-        let writer = scene.start(Actor::need_a_segment);
-        deleter.join().unwrap();
-        writer.join().unwrap();
-        scene.end();
+        scene.race(|actor| assert!(actor.delete(KEY)), Actor::need_a_segment);
         assert!(scene.segment_of(Crowd::LAST) != old_segment || scene.stage.get(KEY).is_none());
     });
 }
@@ -93,12 +89,10 @@ fn an_upload_published_while_the_segment_of_its_pieces_is_evicted_is_whole_or_no
         let scene = Scene::new();
         let upload = scene.stage.upload(KEY, BYTES / 2, 1);
         let segment = scene.seal_written();
-        let uploader = scene.start(move |actor| actor.publish(KEY, upload));
-        let evictor =
-            scene.start(move |actor| assert!(actor.evict(segment), "no reader holds the segment"));
-        uploader.join().unwrap();
-        evictor.join().unwrap();
-        scene.end();
+        scene.race(
+            move |actor| actor.publish(KEY, upload),
+            move |actor| assert!(actor.evict(segment), "no reader holds the segment"),
+        );
         assert!([Some(1), None].contains(&scene.stage.large_fill_of(KEY)));
     });
 }
@@ -110,14 +104,13 @@ fn a_large_value_deleted_while_reclaimable_segments_are_taken_back_leaves_no_tra
         let scene = Scene::new();
         scene.stage.set_large(KEY, BYTES / 2, 1);
         scene.seal_alone(&[KEY]);
-        let deleter = scene.start(|actor| assert!(actor.delete(KEY)));
-        let keeper = scene.start(|actor| {
-            actor.engine.maintain(&actor.thread, scene::NOW);
-            actor.need_a_segment();
-        });
-        deleter.join().unwrap();
-        keeper.join().unwrap();
-        scene.end();
+        scene.race(
+            |actor| assert!(actor.delete(KEY)),
+            |actor| {
+                actor.engine.maintain(&actor.thread, scene::NOW);
+                actor.need_a_segment();
+            },
+        );
         assert_eq!(scene.stage.get(KEY), None);
     });
 }

@@ -40,11 +40,7 @@ fn each_beginning(play: impl Fn(&Scene, Basis) + Copy + Send + Sync + 'static) {
 #[test]
 fn a_set_during_a_load_is_what_is_there_after_both() {
     each_beginning(|scene, basis| {
-        let writer = scene.start(|actor| actor.set(KEY, 2));
-        let loader = scene.start(move |actor| end(actor, basis));
-        writer.join().unwrap();
-        loader.join().unwrap();
-        scene.end();
+        scene.race(|actor| actor.set(KEY, 2), move |actor| end(actor, basis));
         assert_eq!(scene.stage.fill_of(KEY), Some(2));
     });
 }
@@ -52,11 +48,7 @@ fn a_set_during_a_load_is_what_is_there_after_both() {
 #[test]
 fn a_delete_during_a_load_leaves_nothing_after_both() {
     each_beginning(|scene, basis| {
-        let writer = scene.start(|actor| actor.delete(KEY));
-        let loader = scene.start(move |actor| end(actor, basis));
-        writer.join().unwrap();
-        loader.join().unwrap();
-        scene.end();
+        scene.race(|actor| actor.delete(KEY), move |actor| end(actor, basis));
         assert_eq!(scene.stage.fill_of(KEY), None);
     });
 }
@@ -64,14 +56,13 @@ fn a_delete_during_a_load_leaves_nothing_after_both() {
 #[test]
 fn a_set_that_is_deleted_during_a_load_leaves_nothing() {
     each_beginning(|scene, basis| {
-        let writer = scene.start(|actor| {
-            actor.set(KEY, 2);
-            actor.delete(KEY)
-        });
-        let loader = scene.start(move |actor| end(actor, basis));
-        writer.join().unwrap();
-        loader.join().unwrap();
-        scene.end();
+        scene.race(
+            |actor| {
+                actor.set(KEY, 2);
+                actor.delete(KEY)
+            },
+            move |actor| end(actor, basis),
+        );
         assert_eq!(scene.stage.fill_of(KEY), None);
     });
 }

@@ -13,17 +13,20 @@ use crate::segment::stream::{Pool, Stream};
 
 const STREAM: Stream = Stream { pool: Pool::Small, ttl_class: 0 };
 
+/// Starts a use of a fresh segment.
+fn activated(scene: &Scene) -> Use {
+    let (segments, thread) = (scene.engine.segments(), &scene.stage.thread);
+    let segment = segments.take_fresh(thread, 0).unwrap();
+    let sequence = segments.activate(&scene.engine.op(thread, scene::NOW), segment, STREAM);
+    Use { sequence, segment }
+}
+
 #[test]
 fn a_reader_of_the_next_use_of_a_segment_sees_that_the_last_one_ended() {
     explore(|| {
         let scene = Scene::new();
         let engine = &scene.engine;
-        let segment = engine.segments().take_fresh(&scene.stage.thread, 0).unwrap();
-        let sequence = engine.segments().activate(
-            &engine.op(&scene.stage.thread, scene::NOW),
-            segment,
-            STREAM,
-        );
+        let Use { sequence, segment } = activated(&scene);
         let at = engine.region().segment_at(segment);
         engine.region().word(at).store(1, Relaxed);
         let last_user = scene.start(move |actor| {
@@ -91,12 +94,7 @@ fn a_segment_is_pinned_or_emptied_and_its_pinned_bytes_stay() {
         const PIECE_BYTES: usize = 40;
         let scene = Scene::new();
         let engine = &scene.engine;
-        let segment = engine.segments().take_fresh(&scene.stage.thread, 0).unwrap();
-        let sequence = engine.segments().activate(
-            &engine.op(&scene.stage.thread, scene::NOW),
-            segment,
-            STREAM,
-        );
+        let Use { sequence, segment } = activated(&scene);
         let at = engine.region().segment_at(segment);
         let bytes_at = at + PIECE_HEAD_BYTES;
         engine.region().word(at).store(Header::piece(PIECE_BYTES).word(), Relaxed);

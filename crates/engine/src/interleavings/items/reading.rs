@@ -1,6 +1,7 @@
 //! Reads while other threads store and delete.
 
 use super::*;
+use crate::interleavings::stage::actor::assert_in_order;
 use crate::interleavings::stage::keys::of_one_tag;
 
 const KEY: &[u8] = b"a key";
@@ -10,11 +11,8 @@ fn a_read_beside_an_overwrite_finds_the_old_value_or_the_new_one_and_never_goes_
     explore(|| {
         let scene = Scene::new();
         scene.stage.set(KEY, 1);
-        let writer = scene.start(|actor| actor.set(KEY, 2));
-        let reader = scene.start(|actor| [actor.fill_of(KEY), actor.fill_of(KEY)]);
-        writer.join().unwrap();
-        let seen = reader.join().unwrap();
-        scene.end();
+        let (_, seen) =
+            scene.race(|actor| actor.set(KEY, 2), |actor| [actor.fill_of(KEY), actor.fill_of(KEY)]);
         assert!(seen.is_sorted() && seen[0] >= Some(1), "{seen:?}");
         assert_eq!(scene.stage.fill_of(KEY), Some(2));
     });
@@ -25,17 +23,14 @@ fn a_read_beside_a_delete_and_a_store_finds_what_was_there_at_some_time_in_that_
     explore(|| {
         let scene = Scene::new();
         scene.stage.set(KEY, 1);
-        let writer = scene.start(|actor| {
-            assert!(actor.delete(KEY));
-            actor.set(KEY, 2);
-        });
-        let reader = scene.start(|actor| [actor.fill_of(KEY), actor.fill_of(KEY)]);
-        writer.join().unwrap();
-        let seen = reader.join().unwrap();
-        scene.end();
-        let history = [Some(1), None, Some(2)];
-        let times = seen.map(|seen| history.iter().position(|there| *there == seen).unwrap());
-        assert!(times.is_sorted(), "{seen:?}");
+        let (_, seen) = scene.race(
+            |actor| {
+                assert!(actor.delete(KEY));
+                actor.set(KEY, 2);
+            },
+            |actor| [actor.fill_of(KEY), actor.fill_of(KEY)],
+        );
+        assert_in_order(seen, [Some(1), None, Some(2)]);
         assert_eq!(scene.stage.fill_of(KEY), Some(2));
     });
 }
@@ -48,14 +43,13 @@ fn a_key_is_found_while_another_with_its_tag_is_overwritten_and_deleted() {
         let scene = Scene::new();
         scene.stage.set(&busy, 1);
         scene.stage.set(&still, 7);
-        let writer = scene.start(move |actor| {
-            actor.set(&busy, 2);
-            assert!(actor.delete(&busy));
-        });
-        let reader = scene.start(move |actor| (actor.fill_of(&still), actor.fill_of(&busy)));
-        writer.join().unwrap();
-        let (of_still, of_busy) = reader.join().unwrap();
-        scene.end();
+        let (_, (of_still, of_busy)) = scene.race(
+            move |actor| {
+                actor.set(&busy, 2);
+                assert!(actor.delete(&busy));
+            },
+            move |actor| (actor.fill_of(&still), actor.fill_of(&busy)),
+        );
         assert_eq!(of_still, Some(7));
         assert!([Some(1), Some(2), None].contains(&of_busy), "{of_busy:?}");
     });
@@ -66,11 +60,7 @@ fn a_reader_that_unlinks_an_expired_item_leaves_the_one_stored_meanwhile() {
     explore(|| {
         let scene = Scene::new();
         scene.stage.set_until(KEY, 1, scene::NOW);
-        let writer = scene.start(|actor| actor.set(KEY, 2));
-        let reader = scene.start(|actor| actor.fill_of(KEY));
-        writer.join().unwrap();
-        let seen = reader.join().unwrap();
-        scene.end();
+        let (_, seen) = scene.race(|actor| actor.set(KEY, 2), |actor| actor.fill_of(KEY));
         assert!([None, Some(2)].contains(&seen), "{seen:?}");
         assert_eq!(scene.stage.fill_of(KEY), Some(2));
     });
@@ -81,11 +71,7 @@ fn a_read_that_is_noted_in_the_slot_does_not_bring_a_deleted_item_back() {
     explore(|| {
         let scene = Scene::new();
         scene.stage.set(KEY, 1);
-        let reader = scene.start(|actor| actor.fill_of(KEY));
-        let deleter = scene.start(|actor| assert!(actor.delete(KEY)));
-        let seen = reader.join().unwrap();
-        deleter.join().unwrap();
-        scene.end();
+        let (seen, _) = scene.race(|actor| actor.fill_of(KEY), |actor| assert!(actor.delete(KEY)));
         assert!([Some(1), None].contains(&seen), "{seen:?}");
         assert_eq!(scene.stage.fill_of(KEY), None);
     });

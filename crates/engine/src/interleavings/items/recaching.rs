@@ -52,12 +52,8 @@ fn beside_a_relocation<T: Send + 'static>(
     act: impl FnOnce(&Actor) -> T + Send + 'static,
 ) -> T {
     let segment = scene.seal_alone(&[KEY]);
-    let mover =
-        scene.start(move |actor| assert!(actor.reclaim(segment), "no reader holds the segment"));
-    let other = scene.start(act);
-    mover.join().unwrap();
-    let outcome = other.join().unwrap();
-    scene.end();
+    let (_, outcome) = scene
+        .race(move |actor| assert!(actor.reclaim(segment), "no reader holds the segment"), act);
     outcome
 }
 
@@ -118,11 +114,7 @@ fn a_store_ends_a_claim_and_a_claim_after_it_is_refused() {
     explore(|| {
         let scene = Scene::new();
         let token = stale_item(&scene);
-        let writer = scene.start(|actor| actor.set(KEY, 2));
-        let claimer = scene.start(move |actor| actor.claim(KEY, token));
-        writer.join().unwrap();
-        claimer.join().unwrap();
-        scene.end();
+        scene.race(|actor| actor.set(KEY, 2), move |actor| actor.claim(KEY, token));
         assert_eq!((marks(&scene), scene.stage.fill_of(KEY)), ((false, false), Some(2)));
     });
 }
@@ -132,11 +124,10 @@ fn a_mark_ends_a_claim_and_a_claim_after_it_needs_the_new_token() {
     explore(|| {
         let scene = Scene::new();
         let token = stale_item(&scene);
-        let marker = scene.start(|actor| actor.mark_stale(KEY, None).unwrap());
-        let claimer = scene.start(move |actor| actor.claim(KEY, token));
-        let new = marker.join().unwrap();
-        claimer.join().unwrap();
-        scene.end();
+        let (new, _) = scene.race(
+            |actor| actor.mark_stale(KEY, None).unwrap(),
+            move |actor| actor.claim(KEY, token),
+        );
         assert_eq!(marks(&scene), (true, false));
         assert!(scene.stage.claim(KEY, new) && !scene.stage.claim(KEY, new));
     });
@@ -147,11 +138,10 @@ fn a_reader_that_sees_the_token_of_a_mark_sees_the_mark() {
     explore(|| {
         let scene = Scene::new();
         scene.stage.set(KEY, 1);
-        let marker = scene.start(|actor| actor.mark_stale(KEY, None).unwrap());
-        let reader = scene.start(|actor| [(); 2].map(|()| actor.peek(KEY).unwrap()));
-        let token = marker.join().unwrap();
-        let seen = reader.join().unwrap();
-        scene.end();
+        let (token, seen) = scene.race(
+            |actor| actor.mark_stale(KEY, None).unwrap(),
+            |actor| [(); 2].map(|()| actor.peek(KEY).unwrap()),
+        );
         assert!(seen.iter().all(|meta| meta.stale || meta.cas < token), "{seen:?}");
         assert!(seen.is_sorted_by_key(|meta| meta.stale), "{seen:?}");
     });
@@ -178,11 +168,10 @@ fn a_number_that_is_marked_while_it_is_counted_has_both() {
         let scene = Scene::new();
         scene.stage.set_raw(KEY, b"5");
         assert_eq!(scene.stage.increment(KEY), Some(6));
-        let marker = scene.start(|actor| actor.mark_stale(KEY, None).unwrap());
-        let counting = scene.start(|actor| actor.count(KEY, Increment).unwrap());
-        let marked = marker.join().unwrap();
-        let (number, counted) = counting.join().unwrap();
-        scene.end();
+        let (marked, (number, counted)) = scene.race(
+            |actor| actor.mark_stale(KEY, None).unwrap(),
+            |actor| actor.count(KEY, Increment).unwrap(),
+        );
         assert_eq!((number, marks(&scene)), (7, (true, false)));
         assert_eq!(scene.stage.raw(KEY), Some((b"7".to_vec(), marked.max(counted))));
     });
@@ -194,13 +183,10 @@ fn a_number_that_is_marked_and_counted_is_read_under_the_token_that_belongs_to_i
         let scene = Scene::new();
         scene.stage.set_raw(KEY, b"5");
         let (_, first) = scene.stage.count(KEY, Increment).unwrap();
-        let writer = scene.start(|actor| {
-            (actor.mark_stale(KEY, None).unwrap(), actor.count(KEY, Increment).unwrap().1)
-        });
-        let reader = scene.start(|actor| actor.raw(KEY).unwrap());
-        let (marked, counted) = writer.join().unwrap();
-        let seen = reader.join().unwrap();
-        scene.end();
+        let ((marked, counted), seen) = scene.race(
+            |actor| (actor.mark_stale(KEY, None).unwrap(), actor.count(KEY, Increment).unwrap().1),
+            |actor| actor.raw(KEY).unwrap(),
+        );
         let history = [(b"6", first), (b"6", marked), (b"7", counted)];
         assert!(history.iter().any(|(text, token)| seen == (text.to_vec(), *token)), "{seen:?}");
     });
@@ -212,11 +198,8 @@ fn an_append_in_place_ends_a_claim() {
         let scene = Scene::new();
         scene.stage.set_raw(KEY, b"a");
         let token = scene.stage.append(KEY, b"b").unwrap();
-        let appending = scene.start(|actor| actor.append(KEY, b"c"));
-        let claimer = scene.start(move |actor| actor.claim(KEY, token));
-        let token = appending.join().unwrap();
-        claimer.join().unwrap();
-        scene.end();
+        let (token, _) =
+            scene.race(|actor| actor.append(KEY, b"c"), move |actor| actor.claim(KEY, token));
         assert_eq!(marks(&scene), (false, false));
         assert_eq!(scene.stage.raw(KEY), Some((b"abc".to_vec(), token.unwrap())));
     });

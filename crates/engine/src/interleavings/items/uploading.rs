@@ -42,15 +42,14 @@ fn an_upload_writes_to_its_own_piece_or_nowhere_while_the_segment_is_put_to_othe
     explore(|| {
         let scene = Scene::new();
         let (upload, segment) = begun_upload(&scene);
-        let uploader = scene.start(|actor| bring_the_rest(actor, upload));
-        let evictor = scene.start(move |actor| {
-            let evicted = actor.evict(segment);
-            actor.need_a_segment();
-            evicted
-        });
-        let stored = uploader.join().unwrap();
-        let evicted = evictor.join().unwrap();
-        scene.end();
+        let (stored, evicted) = scene.race(
+            |actor| bring_the_rest(actor, upload),
+            move |actor| {
+                let evicted = actor.evict(segment);
+                actor.need_a_segment();
+                evicted
+            },
+        );
         assert_others_are_whole(&scene);
         assert_eq!(evicted, scene.segment_of(Crowd::LAST) == segment, "it is used at once");
         let seen = scene.stage.large(KEY);
@@ -68,22 +67,21 @@ fn bytes_of_an_upload_go_to_its_own_piece_while_evictors_want_the_segment() {
     explore(|| {
         let scene = Scene::new();
         let (mut upload, segment) = begun_upload(&scene);
-        let uploader = scene.start(move |actor| {
-            if actor.complete_direct(&mut upload, 2) {
-                return actor.publish(KEY, upload);
-            }
-            // An evictor was in the way and may have turned back since.
-            actor.engine.abort_upload(&actor.thread, upload);
-            false
-        });
-        let evictor = scene.start(move |actor| {
-            let evicted = actor.evict(segment);
-            actor.need_a_segment();
-            evicted
-        });
-        let stored = uploader.join().unwrap();
-        let evicted = evictor.join().unwrap();
-        scene.end();
+        let (stored, evicted) = scene.race(
+            move |actor| {
+                if actor.complete_direct(&mut upload, 2) {
+                    return actor.publish(KEY, upload);
+                }
+                // An evictor was in the way and may have turned back since.
+                actor.engine.abort_upload(&actor.thread, upload);
+                false
+            },
+            move |actor| {
+                let evicted = actor.evict(segment);
+                actor.need_a_segment();
+                evicted
+            },
+        );
         assert_others_are_whole(&scene);
         if stored && !evicted {
             assert_eq!(scene.stage.large(KEY), Some((2, BYTES)));

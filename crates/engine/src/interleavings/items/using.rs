@@ -94,14 +94,13 @@ fn a_use_is_not_written_into_a_segment_that_was_given_to_others() {
         scene.stage.set(KEY, 1);
         let old_segment = scene.seal_alone(&[BEFORE, KEY]);
         assert!(scene.stage.delete(BEFORE));
-        let writer = scene.start(|actor| {
-            actor.set(KEY, 2);
-            actor.need_a_segment();
-        });
-        let reader = scene.start(|actor| actor.fill_at(KEY, LATER));
-        writer.join().unwrap();
-        let seen = reader.join().unwrap();
-        scene.end();
+        let (_, seen) = scene.race(
+            |actor| {
+                actor.set(KEY, 2);
+                actor.need_a_segment();
+            },
+            |actor| actor.fill_at(KEY, LATER),
+        );
         assert_eq!(scene.segment_of(Crowd::LAST), old_segment, "the segment is in use again");
         assert!([Some(1), Some(2)].contains(&seen), "{seen:?}");
         assert_eq!(scene.stage.raw(Crowd::LAST).unwrap().0, [0; Crowd::BYTES]);

@@ -121,11 +121,7 @@ fn a_number_incremented_while_it_is_flushed_does_not_come_back() {
         let scene = Scene::new();
         scene.stage.set_raw(KEY, b"5");
         scene.fill_segment();
-        let flushing = scene.start(|actor| actor.engine.flush());
-        let moving = scene.start(|actor| actor.increment(KEY));
-        flushing.join().unwrap();
-        let told = moving.join().unwrap();
-        scene.end();
+        let (_, told) = scene.race(|actor| actor.engine.flush(), |actor| actor.increment(KEY));
         assert!([Some(6), None].contains(&told), "{told:?}");
         assert_eq!(scene.stage.increment(KEY), None);
     });

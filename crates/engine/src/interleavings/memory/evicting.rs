@@ -109,12 +109,10 @@ fn an_item_evicted_while_its_group_is_split_is_remembered() {
         let key = moving_key(&scene);
         scene.stage.set(&key, 1);
         let segment = scene.seal(&key);
-        let evictor =
-            scene.start(move |actor| assert!(actor.evict(segment), "no reader holds the segment"));
-        let grower = scene.start(Actor::split_a_group);
-        evictor.join().unwrap();
-        grower.join().unwrap();
-        scene.end();
+        scene.race(
+            move |actor| assert!(actor.evict(segment), "no reader holds the segment"),
+            Actor::split_a_group,
+        );
         assert_eq!(scene.stage.fill_of(&key), None);
         assert!(is_remembered(&scene, &key));
         scene.stage.set(&key, 2);
@@ -130,11 +128,7 @@ fn an_item_stored_again_while_its_group_is_split_is_forgotten_once() {
         scene.stage.set(&key, 1);
         let segment = scene.seal(&key);
         assert!(scene.stage.evict(segment) && is_remembered(&scene, &key));
-        let writer = scene.start(move |actor| actor.set(&key, 2));
-        let grower = scene.start(Actor::split_a_group);
-        writer.join().unwrap();
-        grower.join().unwrap();
-        scene.end();
+        scene.race(move |actor| actor.set(&key, 2), Actor::split_a_group);
         assert_eq!(scene.stage.fill_of(&key), Some(2));
         assert!(!is_remembered(&scene, &key));
         assert_eq!(scene.engine.counter(Counter::GhostHits), 1);

@@ -22,15 +22,14 @@ fn a_value_stays_as_it_is_for_its_reader_while_others_want_to_evict_it() {
     explore(|| {
         let scene = Scene::new();
         let segment = large_value_alone(&scene);
-        let evictor = scene.start(move |actor| {
-            let evicted = actor.evict(segment);
-            actor.need_a_segment();
-            evicted
-        });
-        let reader = scene.start(|actor| actor.large_in_place(KEY));
-        let evicted = evictor.join().unwrap();
-        let seen = reader.join().unwrap();
-        scene.end();
+        let (evicted, seen) = scene.race(
+            move |actor| {
+                let evicted = actor.evict(segment);
+                actor.need_a_segment();
+                evicted
+            },
+            |actor| actor.large_in_place(KEY),
+        );
         assert!(seen == Some((1, BYTES)) || evicted && seen.is_none(), "{seen:?}");
         if !evicted {
             assert_eq!(scene.stage.large(KEY), Some((1, BYTES)));
@@ -45,15 +44,14 @@ fn a_deleted_value_stays_as_it_is_for_its_reader_while_its_segment_is_wanted_bac
     explore(|| {
         let scene = Scene::new();
         let segment = large_value_alone(&scene);
-        let writer = scene.start(move |actor| {
-            assert!(actor.delete(KEY));
-            actor.reclaim(segment);
-            actor.need_a_segment();
-        });
-        let reader = scene.start(|actor| actor.large_in_place(KEY));
-        writer.join().unwrap();
-        let seen = reader.join().unwrap();
-        scene.end();
+        let (_, seen) = scene.race(
+            move |actor| {
+                assert!(actor.delete(KEY));
+                actor.reclaim(segment);
+                actor.need_a_segment();
+            },
+            |actor| actor.large_in_place(KEY),
+        );
         assert!([Some((1, BYTES)), None].contains(&seen), "{seen:?}");
         let is_left = scene.engine.segments().live(segment) == 0 && scene.is_sealed(segment);
         assert!(!is_left || scene.stage.reclaim(segment), "no reader pins it any more");
@@ -66,15 +64,14 @@ fn an_overwritten_value_is_read_to_its_end() {
     explore(|| {
         let scene = Scene::new();
         let segment = large_value_alone(&scene);
-        let writer = scene.start(move |actor| {
-            actor.set_large(KEY, BYTES / 2, 2);
-            actor.reclaim(segment);
-            actor.need_a_segment();
-        });
-        let reader = scene.start(|actor| actor.large_in_place(KEY));
-        writer.join().unwrap();
-        let seen = reader.join().unwrap();
-        scene.end();
+        let (_, seen) = scene.race(
+            move |actor| {
+                actor.set_large(KEY, BYTES / 2, 2);
+                actor.reclaim(segment);
+                actor.need_a_segment();
+            },
+            |actor| actor.large_in_place(KEY),
+        );
         assert!([Some((1, BYTES)), Some((2, BYTES / 2))].contains(&seen), "{seen:?}");
         assert_eq!(scene.stage.large(KEY), Some((2, BYTES / 2)));
     });

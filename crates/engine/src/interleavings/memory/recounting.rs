@@ -10,10 +10,9 @@ fn an_account_counted_again_beside_an_overwrite_of_the_same_length_says_not_too_
         let scene = Scene::new();
         scene.stage.set(KEY, 1);
         scene.engine.segments().suspect(scene.segment_of(KEY));
-        let counter = scene.start(|actor| actor.engine.recount_suspects(&actor.thread, usize::MAX));
-        let writer = scene.start(|actor| actor.set(KEY, 2));
-        counter.join().unwrap();
-        writer.join().unwrap();
-        scene.end();
+        scene.race(
+            |actor| actor.engine.recount_suspects(&actor.thread, usize::MAX),
+            |actor| actor.set(KEY, 2),
+        );
     });
 }

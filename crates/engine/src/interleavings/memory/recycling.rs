@@ -6,6 +6,7 @@ use larder_region::layout::global;
 use larder_stats::Counter;
 
 use super::*;
+use crate::interleavings::stage::actor::assert_in_order;
 use crate::interleavings::stage::keys::{Key, of_one_group};
 use crate::interleavings::stage::scene::Crowd;
 
@@ -19,14 +20,13 @@ fn a_key_is_found_though_its_old_record_makes_way_for_others_in_the_middle_of_th
         scene.keep_a_free_segment();
         scene.stage.set(KEY, 1);
         let old_segment = scene.seal_alone(&[KEY]);
-        let writer = scene.start(|actor| {
-            actor.set(KEY, 2);
-            actor.need_a_segment();
-        });
-        let reader = scene.start(|actor| actor.fill_of(KEY));
-        writer.join().unwrap();
-        let seen = reader.join().unwrap();
-        scene.end();
+        let (_, seen) = scene.race(
+            |actor| {
+                actor.set(KEY, 2);
+                actor.need_a_segment();
+            },
+            |actor| actor.fill_of(KEY),
+        );
         assert_eq!(scene.segment_of(Crowd::LAST), old_segment, "the segment is in use again");
         assert!([Some(1), Some(2)].contains(&seen), "{seen:?}");
     });
@@ -48,14 +48,13 @@ fn a_key_is_found_by_the_last_look_though_its_old_record_makes_way_for_others() 
     explore(|| {
         let scene = Scene::new();
         let (key, old_segment) = far_key(&scene);
-        let writer = scene.start(move |actor| {
-            actor.set(&key, 2);
-            actor.need_a_segment();
-        });
-        let reader = scene.start(move |actor| actor.fill_of(&key));
-        writer.join().unwrap();
-        let seen = reader.join().unwrap();
-        scene.end();
+        let (_, seen) = scene.race(
+            move |actor| {
+                actor.set(&key, 2);
+                actor.need_a_segment();
+            },
+            move |actor| actor.fill_of(&key),
+        );
         assert_eq!(scene.segment_of(Crowd::LAST), old_segment, "the segment is in use again");
         assert!([Some(1), Some(2)].contains(&seen), "{seen:?}");
     });
@@ -67,16 +66,15 @@ fn two_uses_of_a_segment_with_the_same_low_byte_of_the_sequence_are_distinguishe
         let scene = Scene::new();
         let (key, old_segment) = far_key(&scene);
         let sequence = scene.engine.segments().sequence(old_segment).load(Relaxed);
-        let writer = scene.start(move |actor| {
-            actor.set(&key, 2);
-            // As if other threads had activated segments until now.
-            actor.engine.region().word(global::NEXT_SEQUENCE).store(sequence + 256, Relaxed);
-            actor.need_a_segment();
-        });
-        let reader = scene.start(move |actor| actor.fill_of(&key));
-        writer.join().unwrap();
-        let seen = reader.join().unwrap();
-        scene.end();
+        let (_, seen) = scene.race(
+            move |actor| {
+                actor.set(&key, 2);
+                // As if other threads had activated segments until now.
+                actor.engine.region().word(global::NEXT_SEQUENCE).store(sequence + 256, Relaxed);
+                actor.need_a_segment();
+            },
+            move |actor| actor.fill_of(&key),
+        );
         assert_eq!(scene.engine.segments().sequence(old_segment).load(Relaxed), sequence + 256);
         assert!([Some(1), Some(2)].contains(&seen), "{seen:?}");
     });
@@ -90,11 +88,8 @@ fn a_read_finds_its_own_item_or_none_while_the_oldest_segment_is_evicted() {
         scene.stage.set(NEIGHBOUR, 2);
         scene.fill_memory();
         let evicted = scene.engine.counter(Counter::SegmentsEvicted);
-        let writer = scene.start(Actor::need_a_segment);
-        let reader = scene.start(|actor| [actor.fill_of(KEY), actor.fill_of(NEIGHBOUR)]);
-        writer.join().unwrap();
-        let seen = reader.join().unwrap();
-        scene.end();
+        let (_, seen) = scene
+            .race(Actor::need_a_segment, |actor| [actor.fill_of(KEY), actor.fill_of(NEIGHBOUR)]);
         assert!(scene.engine.counter(Counter::SegmentsEvicted) > evicted, "one was evicted");
         assert!([Some(1), None].contains(&seen[0]) && [Some(2), None].contains(&seen[1]));
     });
@@ -106,12 +101,10 @@ fn an_item_stored_while_the_segment_of_its_old_record_is_evicted_stays() {
         let scene = Scene::new();
         scene.stage.set(KEY, 1);
         let segment = scene.seal_alone(&[KEY]);
-        let evictor =
-            scene.start(move |actor| assert!(actor.evict(segment), "no reader holds the segment"));
-        let writer = scene.start(|actor| actor.set(KEY, 2));
-        evictor.join().unwrap();
-        writer.join().unwrap();
-        scene.end();
+        scene.race(
+            move |actor| assert!(actor.evict(segment), "no reader holds the segment"),
+            |actor| actor.set(KEY, 2),
+        );
         assert_eq!(scene.stage.fill_of(KEY), Some(2));
     });
 }
@@ -123,14 +116,13 @@ fn an_item_is_out_of_the_index_before_its_segment_counts_as_empty() {
         scene.keep_a_free_segment();
         scene.stage.set(KEY, 1);
         scene.seal_alone(&[KEY]);
-        let deleter = scene.start(|actor| assert!(actor.delete(KEY)));
-        let writer = scene.start(|actor| {
-            actor.need_a_segment();
-            actor.fill_of(KEY)
-        });
-        deleter.join().unwrap();
-        let seen = writer.join().unwrap();
-        scene.end();
+        let (_, seen) = scene.race(
+            |actor| assert!(actor.delete(KEY)),
+            |actor| {
+                actor.need_a_segment();
+                actor.fill_of(KEY)
+            },
+        );
         assert!([Some(1), None].contains(&seen), "{seen:?}");
     });
 }
@@ -142,14 +134,13 @@ fn a_number_is_a_number_though_its_old_record_makes_way_for_others_while_it_is_i
         scene.keep_a_free_segment();
         scene.stage.set_raw(KEY, b"5");
         scene.seal_alone(&[KEY]);
-        let writer = scene.start(|actor| {
-            actor.set_raw(KEY, b"7");
-            actor.need_a_segment();
-        });
-        let moving = scene.start(|actor| actor.increment(KEY));
-        writer.join().unwrap();
-        let told = moving.join().unwrap();
-        scene.end();
+        let (_, told) = scene.race(
+            |actor| {
+                actor.set_raw(KEY, b"7");
+                actor.need_a_segment();
+            },
+            |actor| actor.increment(KEY),
+        );
         let there = scene.stage.increment(KEY).map(|next| next - 1);
         assert!([(Some(6), Some(7)), (Some(8), Some(8))].contains(&(told, there)), "{told:?}");
     });
@@ -160,18 +151,15 @@ fn a_flush_hides_what_was_stored_before_and_nothing_stored_after() {
     explore(|| {
         let scene = Scene::new();
         scene.stage.set(KEY, 1);
-        let writer = scene.start(|actor| {
-            actor.engine.flush();
-            assert_eq!(actor.fill_of(KEY), None);
-            actor.set(KEY, 2);
-        });
-        let reader = scene.start(|actor| [actor.fill_of(KEY), actor.fill_of(KEY)]);
-        writer.join().unwrap();
-        let seen = reader.join().unwrap();
-        scene.end();
-        let history = [Some(1), None, Some(2)];
-        let times = seen.map(|seen| history.iter().position(|there| *there == seen).unwrap());
-        assert!(times.is_sorted(), "{seen:?}");
+        let (_, seen) = scene.race(
+            |actor| {
+                actor.engine.flush();
+                assert_eq!(actor.fill_of(KEY), None);
+                actor.set(KEY, 2);
+            },
+            |actor| [actor.fill_of(KEY), actor.fill_of(KEY)],
+        );
+        assert_in_order(seen, [Some(1), None, Some(2)]);
         assert_eq!(scene.stage.fill_of(KEY), Some(2));
     });
 }
@@ -183,11 +171,7 @@ fn reclaimable_segments_are_taken_back_by_one_of_two_threads() {
         scene.stage.set(KEY, 1);
         scene.seal_alone(&[KEY]);
         assert!(scene.stage.delete(KEY));
-        let first = scene.start(|actor| actor.engine.maintain(&actor.thread, scene::NOW));
-        let second = scene.start(Actor::need_a_segment);
-        first.join().unwrap();
-        second.join().unwrap();
-        scene.end();
+        scene.race(|actor| actor.engine.maintain(&actor.thread, scene::NOW), Actor::need_a_segment);
         assert_eq!(scene.engine.counter(Counter::SegmentsSpent), 1);
     });
 }

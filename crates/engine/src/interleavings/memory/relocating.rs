@@ -21,12 +21,8 @@ fn beside_a_relocation<T: Send + 'static>(
     act: impl FnOnce(&Actor) -> T + Send + 'static,
 ) -> T {
     let segment = scene.segment_of(KEY);
-    let mover =
-        scene.start(move |actor| assert!(actor.reclaim(segment), "no reader holds the segment"));
-    let other = scene.start(act);
-    mover.join().unwrap();
-    let outcome = other.join().unwrap();
-    scene.end();
+    let (_, outcome) = scene
+        .race(move |actor| assert!(actor.reclaim(segment), "no reader holds the segment"), act);
     // Compacted, or reclaimed without a move if the other thread left nothing alive in it.
     let emptied = [Counter::SegmentsCompacted, Counter::SegmentsSpent];
     assert!(emptied.map(|counter| scene.engine.counter(counter)).iter().sum::<u64>() > 0);

@@ -46,16 +46,12 @@ fn an_expired_item_is_swept_while_other_threads_read_it() {
 fn an_item_touched_in_time_by_a_thread_whose_second_is_not_over_is_not_swept() {
     explore(|| {
         let (scene, _) = about_to_be_swept();
-        let sweeper = scene.start(sweep);
-        let touching = scene.start(|actor| {
+        let (_, touched) = scene.race(sweep, |actor| {
             let update =
                 MetaUpdate { deadline: Some(Deadline(90)), noted: true, ..MetaUpdate::default() };
             let touched = actor.engine.update_meta(&actor.thread, KEY, &update, NOW - 1).unwrap();
             touched != MetaOutcome::NotFound
         });
-        sweeper.join().unwrap();
-        let touched = touching.join().unwrap();
-        scene.end();
         assert_eq!(scene.stage.fill_of(KEY), touched.then_some(1));
     });
 }
@@ -64,11 +60,7 @@ fn an_item_touched_in_time_by_a_thread_whose_second_is_not_over_is_not_swept() {
 fn an_item_stored_while_its_expired_forerunner_is_swept_stays() {
     explore(|| {
         let (scene, _) = about_to_be_swept();
-        let sweeper = scene.start(sweep);
-        let writer = scene.start(|actor| actor.set(KEY, 2));
-        sweeper.join().unwrap();
-        writer.join().unwrap();
-        scene.end();
+        scene.race(sweep, |actor| actor.set(KEY, 2));
         assert_eq!(scene.stage.fill_of(KEY), Some(2));
     });
 }
@@ -77,15 +69,11 @@ fn an_item_stored_while_its_expired_forerunner_is_swept_stays() {
 fn a_segment_that_is_swept_is_not_put_to_other_use_meanwhile() {
     explore(|| {
         let (scene, segment) = about_to_be_swept();
-        let sweeper = scene.start(sweep);
-        let evictor = scene.start(move |actor| {
+        let (_, evicted) = scene.race(sweep, move |actor| {
             let evicted = actor.evict(segment);
             actor.need_a_segment();
             evicted
         });
-        sweeper.join().unwrap();
-        let evicted = evictor.join().unwrap();
-        scene.end();
         assert_eq!(scene.stage.fill_of(KEY), None);
         // A thread that needed a segment may have taken this one meanwhile.
         let is_left = !evicted && scene.is_sealed(segment);

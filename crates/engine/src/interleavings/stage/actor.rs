@@ -46,6 +46,12 @@ fn request(key: &[u8], mode: StoreMode, cas: Option<u64>, deadline: Deadline) ->
     StoreRequest { cas, deadline, ..StoreRequest::new(key, mode) }
 }
 
+/// Checks that two reads, one after the other, saw states of a key's history in its order.
+pub(crate) fn assert_in_order(seen: [Option<u8>; 2], history: [Option<u8>; 3]) {
+    let times = seen.map(|seen| history.iter().position(|there| *there == seen));
+    assert!(times[0].is_some() && times.is_sorted(), "{seen:?} in {history:?}");
+}
+
 impl Actor {
     pub(crate) fn on(engine: &Arc<Engine>) -> Self {
         Self { engine: engine.clone(), thread: engine.register().unwrap() }

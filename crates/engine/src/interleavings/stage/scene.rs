@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use larder_item::{Epoch, Second};
+use larder_item::Second;
 use larder_stats::Counter;
 
 use crate::engine::Engine;
+use crate::fixtures;
 use crate::interleavings::stage::actor::Actor;
 use crate::interleavings::stage::{preempt, thread};
 use crate::open::Config;
@@ -23,16 +24,7 @@ pub(crate) struct Scene {
 }
 
 /// The smallest engine: 14 segments for records, and an index of 512 groups.
-const SMALL: Config = Config {
-    memory_bytes: 1 << 20,
-    memory_bytes_max: 1 << 20,
-    huge_pages: false,
-    item_bytes_max: 1 << 19,
-    keeps_versions: true,
-    evicts: true,
-    hash_seed: 1,
-    epoch: Epoch { unix_secs: 0 },
-};
+const SMALL: Config = Config { item_bytes_max: 1 << 19, ..fixtures::SMALL };
 
 /// Returns an engine that hashes keys as every scene's does.
 pub(crate) fn small_engine() -> Engine {
@@ -79,6 +71,18 @@ impl Scene {
         let actor = Actor::on(&self.engine);
         preempt(true);
         thread::spawn(move || act(&actor))
+    }
+
+    /// Runs two threads at the same time, and ends the scene. Returns what they return.
+    pub(crate) fn race<A: Send + 'static, B: Send + 'static>(
+        &self,
+        first: impl FnOnce(&Actor) -> A + Send + 'static,
+        second: impl FnOnce(&Actor) -> B + Send + 'static,
+    ) -> (A, B) {
+        let (first, second) = (self.start(first), self.start(second));
+        let outcomes = (first.join().unwrap(), second.join().unwrap());
+        self.end();
+        outcomes
     }
 
     /// Leaves one free segment, which the engine keeps for survivors: the next one that becomes
