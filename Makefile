@@ -35,7 +35,7 @@ check: ## Checks format, clippy and the tests of what changed since main: 60 s w
 	@.ci/check
 
 test: ## Runs everything that CI needs: 25 min from a cold cache on two cores
-	@.ci/stages setup lint+build unit models,miri,fuzz-all+clients,bindings
+	@.ci/stages setup lint+build unit models,miri,fuzz-all+clients,bindings,readme
 
 # Parts of names of the operations in tests/killed, all but `evict` and `evict_wanted`: a run of the
 # latter has never ended. `make test` checks a sample of `evict`.
@@ -83,6 +83,9 @@ clients: build ## Runs the quick client suites and the quick part of memcached's
 bindings: build ## Tests the libraries for C and Go as their users install them
 	bindings/c/tests/install.sh
 	$(MAKE) --no-print-directory -C bindings/go test
+
+readme: build ## Runs the first minute of README.md as a newcomer would
+	.ci/readme
 
 fuzz-all: ## Fuzzes every target for FUZZ_SECS (20), as many at a time as there are processors
 	fuzz/run.sh all $(FUZZ_SECS)
