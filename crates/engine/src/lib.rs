@@ -53,7 +53,7 @@ pub use index::cursor::Cursor;
 pub use index::life::Miss;
 pub use index::removal::{Leaving, Reason, Removed};
 pub use inspect::describe::SegmentReport;
-pub use inspect::dump::{Dumped, Sampled};
+pub use inspect::dump::{DumpFilter, Dumped, Sampled};
 pub use inspect::report::Report;
 pub use inspect::validate::Broken;
 pub use open::{Config, CreateError};

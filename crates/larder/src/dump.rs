@@ -1,7 +1,7 @@
 //! Walks over all items, or a sample of them, for servers: the metadata of each item, without its
 //! value.
 
-use larder_engine::{Cursor, Dumped, Sampled};
+use larder_engine::{Cursor, DumpFilter, Dumped, Sampled};
 use larder_item::Meta;
 
 use crate::Cache;
@@ -43,7 +43,9 @@ impl Cache {
     /// ```
     pub fn dump_group(&self, cursor: &mut Cursor, out: &mut Vec<Dumped>) -> bool {
         let now = self.now();
-        self.with_thread_slot(|engine, thread| engine.dump_group(thread, cursor, b"", now, out))
+        self.with_thread_slot(|engine, thread| {
+            engine.dump_group(thread, cursor, &DumpFilter::default(), now, out)
+        })
     }
 
     /// Removes the expired and cleared items of the next group of the index for which `wanted`

@@ -9,7 +9,7 @@
 
 use std::vec;
 
-use larder_engine::{Cursor, Dumped, StoreError};
+use larder_engine::{Cursor, DumpFilter, Dumped, StoreError};
 use larder_item::Meta;
 
 use crate::Cache;
@@ -34,7 +34,7 @@ pub struct Keys {
     /// The keys of the current group that are not yet returned.
     found: vec::IntoIter<Dumped>,
     /// True if keys reserved by loads are returned too.
-    shows_loads: bool,
+    with_loads: bool,
 }
 
 impl Iterator for Keys {
@@ -47,11 +47,10 @@ impl Iterator for Keys {
             }
             let mut found = Vec::new();
             let now = self.cache.now();
-            let (cursor, prefix) = (&mut self.cursor, &self.prefix);
-            let shows_loads = self.shows_loads;
-            let has_group = self.cache.with_thread_slot(|engine, thread| match shows_loads {
-                false => engine.dump_group(thread, cursor, prefix, now, &mut found),
-                true => engine.dump_group_and_loads(thread, cursor, prefix, now, &mut found),
+            let cursor = &mut self.cursor;
+            let filter = DumpFilter { key_prefix: &self.prefix, with_loads: self.with_loads };
+            let has_group = self.cache.with_thread_slot(|engine, thread| {
+                engine.dump_group(thread, cursor, &filter, now, &mut found)
             });
             if !has_group {
                 return None;
@@ -128,7 +127,7 @@ impl Cache {
             cursor: Cursor::default(),
             prefix: prefix.as_ref().to_vec(),
             found: Vec::new().into_iter(),
-            shows_loads: false,
+            with_loads: false,
         }
     }
 
@@ -172,7 +171,7 @@ impl Cache {
     pub fn remove_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<u64, StoreError> {
         let prefix = prefix.as_ref();
         self.shared().flights.detach_all(|key| key.starts_with(prefix));
-        let keys = Keys { shows_loads: true, ..self.keys_with_prefix(prefix) };
+        let keys = Keys { with_loads: true, ..self.keys_with_prefix(prefix) };
         keys.map(|key| self.delete(key).map(u64::from)).sum()
     }
 }

@@ -9,7 +9,6 @@ use crate::engine::Engine;
 use crate::index::cursor::Cursor;
 use crate::index::find::Found;
 use crate::index::group::slots_of;
-use crate::process::op::Op;
 use crate::process::thread_slot::ThreadSlot;
 use crate::process::wait::Wait;
 use crate::segment::header::begun;
@@ -22,6 +21,16 @@ pub struct Dumped {
     pub key: Vec<u8>,
     /// Its metadata.
     pub meta: Meta,
+}
+
+/// What a walk shows. The default shows all live items.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DumpFilter<'a> {
+    /// The first bytes of the keys.
+    pub key_prefix: &'a [u8],
+    /// True if the walk also shows the keys that loads have reserved, for callers that delete what
+    /// it shows.
+    pub with_loads: bool,
 }
 
 /// An item of a sample.
@@ -40,8 +49,8 @@ pub struct Sampled {
 }
 
 impl Engine {
-    /// Appends the live items of one group whose keys start with `prefix` to `out`, and moves the
-    /// cursor behind the group. Returns false at the end of the walk.
+    /// Appends the items of one group that `filter` selects to `out`, and moves the cursor behind the
+    /// group. Returns false at the end of the walk.
     ///
     /// The walk shows every item that exists from its first step to its last at least once: an item
     /// changes its place in the index only when its group is split, and then moves to a later
@@ -56,58 +65,34 @@ impl Engine {
         &self,
         thread: &ThreadSlot,
         cursor: &mut Cursor,
-        prefix: &[u8],
+        filter: &DumpFilter<'_>,
         now: Second,
         out: &mut Vec<Dumped>,
     ) -> bool {
-        let op = &self.op(thread, now);
         self.segments().flush_if_due(now);
-        let lives = |found: &Found| self.index().death(found, now).is_none();
-        self.dump_group_where(op, cursor, prefix, out, lives)
-    }
-
-    /// As [`Engine::dump_group`], with the keys that loads have reserved: for callers that delete
-    /// what the walk shows.
-    pub fn dump_group_and_loads(
-        &self,
-        thread: &ThreadSlot,
-        cursor: &mut Cursor,
-        prefix: &[u8],
-        now: Second,
-        out: &mut Vec<Dumped>,
-    ) -> bool {
-        let op = &self.op(thread, now);
-        self.segments().flush_if_due(now);
-        self.dump_group_where(op, cursor, prefix, out, |found| {
-            self.index().death(found, now).is_none() || self.index().reserved_until(found).is_some()
-        })
-    }
-
-    fn dump_group_where(
-        &self,
-        op: &Op<'_>,
-        cursor: &mut Cursor,
-        prefix: &[u8],
-        out: &mut Vec<Dumped>,
-        is_shown: impl Fn(&Found) -> bool,
-    ) -> bool {
         let group = cursor.group;
         // Loaded at each step: the index may have grown. A split of a group that the walk has
         // passed is over by then or starts later, because the walk held the group's lock.
         if group >= self.index().groups() {
             return false;
         }
-        let locked = self.index().lock_group(op, group);
+        let locked = self.index().lock_group(&self.op(thread, now), group);
         let linked = self.index().linked(group).take_while(|_| locked.is_ok());
-        let shown = linked.filter(|found| is_shown(found)).filter(|found| {
-            found.header.key_bytes() >= prefix.len()
-                && self.region().memory().equals(found.record_at + found.header.key_at(), prefix)
-        });
-        out.extend(shown.map(|found| self.dumped(&found, op.now)));
+        let shown = linked.filter(|found| self.is_shown(found, filter, now));
+        out.extend(shown.map(|found| self.dumped(&found, now)));
         drop(locked);
         cursor.group += 1;
         self.prefetch_groups_from(cursor.group);
         true
+    }
+
+    fn is_shown(&self, found: &Found, filter: &DumpFilter<'_>, now: Second) -> bool {
+        let prefix = filter.key_prefix;
+        let is_wanted = self.index().death(found, now).is_none()
+            || filter.with_loads && self.index().reserved_until(found).is_some();
+        is_wanted
+            && found.header.key_bytes() >= prefix.len()
+            && self.region().memory().equals(found.record_at + found.header.key_at(), prefix)
     }
 
     /// Prefetches what the next steps of a walk will read.
@@ -276,7 +261,13 @@ mod tests {
             let walk = scope.spawn(|| {
                 let walker = engine.register().unwrap();
                 let (mut cursor, mut shown) = (Cursor::default(), Vec::new());
-                while engine.dump_group(&walker, &mut cursor, b"", 10, &mut shown) {}
+                while engine.dump_group(
+                    &walker,
+                    &mut cursor,
+                    &DumpFilter::default(),
+                    10,
+                    &mut shown,
+                ) {}
                 shown
             });
             thread::sleep(Duration::from_millis(50));
