@@ -8,7 +8,7 @@ use larder_item::Second;
 use larder_protocol::admin::ClockMove;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-use crate::Server;
+use crate::server::Server;
 
 /// Advances a cache's clock with the system's, and reports when a second has passed.
 #[derive(Debug)]

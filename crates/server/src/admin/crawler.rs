@@ -12,8 +12,8 @@ use larder_protocol::Refusal;
 use larder_protocol::admin::Crawled;
 use larder_stats::{Counter, Counters};
 
-use crate::Server;
 use crate::admin::classes::ItemSize;
+use crate::server::Server;
 
 /// Whether clients may crawl, and whether a crawl is in progress.
 #[derive(Debug)]

@@ -13,8 +13,8 @@ use larder_protocol::admin::{Crawled, DumpForm};
 use larder_protocol::text::dump::{self, DumpedItem};
 use larder_stats::{Counter, Counters};
 
-use crate::Server;
 use crate::admin::classes::ItemSize;
+use crate::server::Server;
 
 /// A dump in progress.
 #[derive(Debug)]

@@ -12,13 +12,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, SocketFlags, accept_with, send};
 
-use crate::Server;
 use crate::clock::{Clock, Stopwatch};
 use crate::net::sockets::Socket;
 use crate::net::worker::inbox::{Accepted, Inbox};
 use crate::process::signals::{Asked, Signals};
 use crate::process::stop::Manner;
 use crate::process::upgrade::Upgrade;
+use crate::server::Server;
 
 /// The state of the main thread while the server runs.
 #[derive(Debug)]

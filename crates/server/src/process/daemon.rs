@@ -14,7 +14,7 @@ use rustix::process::setsid;
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 
 use crate::process::failure::{EXIT_OS, EXIT_USAGE, Failure};
-use crate::{process::upgrade::activation, process::upgrade::handover};
+use crate::process::upgrade::{activation, handover};
 
 /// True if this is the background process, or the successor of a process, which needs no detaching.
 pub(crate) fn is_detached() -> bool {

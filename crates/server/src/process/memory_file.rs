@@ -7,7 +7,8 @@ use larder::{Builder, Cache, Epoch, OpenError, Opening, SharedError};
 use larder_options::Options;
 
 use crate::clock::Stopwatch;
-use crate::{log, process::upgrade::handover};
+use crate::log;
+use crate::process::upgrade::handover;
 
 /// The memory file cannot be used.
 #[derive(Debug, thiserror::Error)]

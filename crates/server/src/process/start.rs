@@ -11,8 +11,10 @@ use std::thread::{self, JoinHandle};
 use larder_options::Options;
 
 use crate::admin::conn_table::Ends;
+use crate::log;
 use crate::net::datagrams::Datagrams;
 use crate::net::listener::Listener;
+use crate::net::sockets;
 use crate::net::sockets::{Address, Socket};
 use crate::net::worker::Worker;
 use crate::net::worker::inbox::Inbox;
@@ -24,11 +26,10 @@ use crate::process::upgrade::Upgrade;
 use crate::process::upgrade::handed::Handed;
 use crate::process::upgrade::handover::{Estate, HandedMemory, Predecessor};
 use crate::process::upgrade::program::Program;
+use crate::process::upgrade::{activation, handed};
+use crate::process::{daemon, limits, pidfile, privileges, syscalls};
+use crate::server::Server;
 use crate::tls::certificates::Certificates;
-use crate::{
-    Server, log, net::sockets, process::daemon, process::limits, process::pidfile,
-    process::privileges, process::syscalls, process::upgrade::activation, process::upgrade::handed,
-};
 
 /// Runs a server until a stop is requested. Logs `warnings` first. With `-d`, starts the server in
 /// the background instead, which logs them.

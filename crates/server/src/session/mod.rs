@@ -16,12 +16,12 @@ use larder_protocol::{
     Refusal, Response, Store, meta, names_command,
 };
 
-use crate::Server;
 use crate::admin::conn_table::Stage;
 use crate::admin::dump::Dump;
 use crate::admin::stats::{ConnectionList, Gathering};
 use crate::admin::watch::Watch;
 use crate::net::output::Output;
+use crate::server::Server;
 use crate::session::execute::{Executed, Executor};
 use crate::session::payload::{Payload, payload_bytes};
 

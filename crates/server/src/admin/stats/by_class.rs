@@ -7,8 +7,8 @@ use larder_stats::{ClassGauge, Section, Source};
 
 use super::census::Census;
 use super::is_shown;
-use crate::Server;
 use crate::admin::classes::SizeClass;
+use crate::server::Server;
 
 /// The items stored of one class.
 #[derive(Clone, Copy, Debug, Default)]

@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use larder::Sampled;
 
 use super::by_class::Stored;
-use crate::Server;
 use crate::admin::classes::ItemSize;
 use crate::clock::monotonic_us;
+use crate::server::Server;
 
 /// The items stored of each class at one time, as memcached would report them.
 #[derive(Debug)]

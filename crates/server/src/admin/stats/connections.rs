@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use larder_protocol::{Frame, Kept, Response, render};
 
-use crate::Server;
 use crate::admin::conn_table::ConnStats;
+use crate::server::Server;
 
 /// A response to `stats conns` in progress. It is rendered as its reader takes it, socket by
 /// socket, since there may be many thousands. Each entry shows the state at that moment.

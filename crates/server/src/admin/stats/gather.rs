@@ -11,8 +11,8 @@ use larder_protocol::{Frame, text};
 use larder_stats::Section;
 
 use super::{show_sizes, slabs};
-use crate::Server;
 use crate::admin::classes::ItemSize;
+use crate::server::Server;
 
 /// The requested statistics.
 #[derive(Clone, Copy, Debug)]

@@ -17,8 +17,9 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 
 use crate::admin::classes::PAGE_BYTES;
+use crate::process::limits;
+use crate::server::Server;
 use crate::tls::certificates::Certificates;
-use crate::{Server, process::limits};
 pub(crate) use census::{Census, Censuses};
 pub(crate) use connections::ConnectionList;
 use gather::Counted;

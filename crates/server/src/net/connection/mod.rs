@@ -18,7 +18,6 @@ use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, getpeername, recv, send, sendmsg};
 
-use crate::Server;
 use crate::admin::conn_table::{ConnStats, Stage};
 use crate::net::backlog::Backlog;
 use crate::net::budget::{Allotment, Holding, TIGHT_INPUT_BYTES};
@@ -27,6 +26,7 @@ use crate::net::output::Output;
 use crate::net::ring::Lent;
 use crate::net::scratch::{RECEIVED_BYTES_MAX, Scratch};
 use crate::net::worker::inbox::{Accepted, Transport};
+use crate::server::Server;
 use crate::session::execute::Executor;
 use crate::session::{Allowance, Next, Session};
 use crate::tls::{INCOMING_BYTES_MAX, Received, Records, Tls};

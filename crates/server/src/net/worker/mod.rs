@@ -18,7 +18,6 @@ use larder_options::Io;
 use larder_protocol::text::watched::Closing;
 use rustix::event::epoll::EventFlags;
 
-use crate::Server;
 use crate::clock::Clock;
 use crate::net::budget::Allotment;
 use crate::net::connection::{
@@ -31,6 +30,7 @@ use crate::net::poller::{Event, LAST_KEY, NoRing, Poller};
 use crate::net::scratch::Scratch;
 use crate::net::worker::inbox::Inbox;
 use crate::process::stop::Manner;
+use crate::server::Server;
 use crate::session::OUTPUT_BYTES_HIGH;
 use crate::session::execute::Executor;
 use crate::tls::Records;

@@ -19,10 +19,11 @@ use std::time::Duration;
 use larder::SharedError;
 
 use crate::clock::Stopwatch;
+use crate::log;
 use crate::net::datagrams::Datagrams;
 use crate::net::sockets::Socket;
 use crate::process::pidfile;
-use crate::{Server, log};
+use crate::server::Server;
 
 use handover::{Answer, Channel, HandedMemory};
 use program::Program;

@@ -18,7 +18,6 @@ use larder_protocol::{
 };
 use larder_stats::{ClassCounter, ClassCounters, Counter, Counters};
 
-use crate::Server;
 use crate::admin::classes::ItemSize;
 use crate::admin::dump::Dump;
 use crate::admin::readers::READS_PER_HINT;
@@ -28,6 +27,7 @@ use crate::log::Log;
 use crate::net::worker::inbox::Inbox;
 use crate::process::stop::Manner;
 use crate::server::RefreshError;
+use crate::server::Server;
 
 /// Executes commands for one worker, and counts them by memcached's rules.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
 use super::*;
-use crate::Server;
+use crate::server::Server;
 
 mod binary;
 mod login;
