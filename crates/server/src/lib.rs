@@ -30,32 +30,40 @@
 //! that is alone continues, up to 64 KiB of input or output. `conn_yields` counts each time a
 //! connection uses up its commands and has more to do.
 //!
+//! The modules from the top down:
+//!
 //! | module | contents |
 //! |---|---|
-//! | `net` | the listener, the workers and their loops (`ring`: io_uring, `poller`: epoll), connections, buffers, UDP |
-//! | `tls` | encryption between a socket and a session, certificates, cipher suites |
-//! | `session` | bytes to commands and responses to bytes without I/O; `execute` runs the commands |
-//! | `admin` | statistics, `watch`, prefix counters, dumps, the crawler, the connection table |
 //! | `process` | start and stop, privileges, limits, signals, the service manager, the upgrade |
-//!
-//! `server` holds the state that all threads share; `clock` reads the time; `log` writes the output
-//! of `-v`.
+//! | `net` | the listener, the workers and their loops (`ring`: io_uring, `poller`: epoll), connections, UDP |
+//! | `session` | bytes to commands and responses to bytes without I/O; `execute` runs the commands |
+//! | `stats` | the responses of `stats` |
+//! | `server` | the state that all threads share: the cache, passwords, leases |
+//! | `admin` | `watch`, prefix counters, dumps, the crawler, size classes, the connection table |
+//! | `tls` | encryption between a socket and a session, certificates, cipher suites |
+//! | `buffers` | output, backlog and the budget of all connections |
+//! | `clock`, `log`, `stop`, `waker`, `failure` | the time, the output of `-v`, the request to stop, waking a thread, the error of a server that does not start |
 #![deny(unsafe_code)]
 // These macros panic when standard error is closed; `log::say` does not.
 #![warn(clippy::print_stderr)]
 
 mod admin;
+mod buffers;
 mod clock;
+mod failure;
 mod log;
 mod net;
 mod process;
 mod server;
 mod session;
+mod stats;
+mod stop;
 mod tls;
+mod waker;
 
+pub use buffers::output::Output;
+pub use failure::Failure;
 pub use net::datagrams::reply;
-pub use net::output::Output;
-pub use process::failure::Failure;
 pub use process::start::run;
 pub use server::Server;
 pub use session::execute::Executor;

@@ -12,7 +12,7 @@ use larder_stats::Counter;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recvfrom, sendto};
 
-use crate::net::output::Output;
+use crate::buffers::output::Output;
 use crate::net::scratch::Scratch;
 use crate::session::execute::{Executor, NO_CONNECTION};
 use crate::session::{Allowance, Next, Session};

@@ -16,9 +16,9 @@ use crate::clock::{Clock, Stopwatch};
 use crate::net::sockets::Socket;
 use crate::net::worker::inbox::{Accepted, Inbox};
 use crate::process::signals::{Asked, Signals};
-use crate::process::stop::Manner;
 use crate::process::upgrade::Upgrade;
 use crate::server::Server;
+use crate::stop::Manner;
 
 /// The state of the main thread while the server runs.
 #[derive(Debug)]

@@ -1,13 +1,10 @@
 //! Bytes and sockets: the threads that serve them, and the buffers between a socket and a session.
 
-pub(crate) mod backlog;
-pub(crate) mod budget;
 pub(crate) mod connection;
 pub(crate) mod connections;
 pub(crate) mod datagrams;
 pub(crate) mod hangup;
 pub(crate) mod listener;
-pub(crate) mod output;
 pub(crate) mod poller;
 pub(crate) mod ring;
 pub(crate) mod scratch;

@@ -10,8 +10,8 @@ use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
 
+use crate::buffers::output::Output;
 use crate::net::connections::Token;
-use crate::net::output::Output;
 use crate::net::ring::{Arrival, KEY_MAX, Lent, Reception, Ring};
 
 /// The event source of a worker.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::net::output::Output;
+use crate::buffers::output::Output;
 use crate::tls::Records;
 
 /// Input and output of the turns in progress.

@@ -15,9 +15,9 @@ use rustix::fs::Mode;
 use rustix::process::umask;
 use socket2::{Domain, SockAddr, Type};
 
+use crate::failure::{EXIT_OS, Failure};
 use crate::net::datagrams::Datagrams;
 use crate::net::worker::inbox::Transport;
-use crate::process::failure::{EXIT_OS, Failure};
 
 /// A listening socket.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ use larder_options::Options;
 use rustix::process::setsid;
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 
-use crate::process::failure::{EXIT_OS, EXIT_USAGE, Failure};
+use crate::failure::{EXIT_OS, EXIT_USAGE, Failure};
 use crate::process::upgrade::{activation, handover};
 
 /// True if this is the background process, or the successor of a process, which needs no detaching.

@@ -4,8 +4,8 @@ use larder_options::Options;
 use nix::sys::mman::{MlockAllFlags, mlockall};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use crate::failure::{EXIT_OS, Failure};
 use crate::log;
-use crate::process::failure::{EXIT_OS, Failure};
 
 /// Raises the limits for descriptors and, if requested, for core files. Returns the number of
 /// connections that the descriptors permit: that of `-c`, or somewhat less if the process may have

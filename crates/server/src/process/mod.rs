@@ -1,14 +1,11 @@
 //! The process: start and stop, privileges, limits, signals, the service manager and the upgrade.
 
 pub(crate) mod daemon;
-pub(crate) mod failure;
 pub(crate) mod limits;
-pub(crate) mod memory_file;
 pub(crate) mod pidfile;
 pub(crate) mod privileges;
 pub(crate) mod signals;
 pub(crate) mod start;
-pub(crate) mod stop;
 pub(crate) mod supervisor;
 pub(crate) mod syscalls;
 pub(crate) mod upgrade;

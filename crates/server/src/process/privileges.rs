@@ -6,8 +6,8 @@ use nix::unistd::{User, geteuid, setgid, setgroups, setuid};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
+use crate::failure::{EXIT_NO_USER, EXIT_OS, EXIT_USAGE, Failure};
 use crate::log;
-use crate::process::failure::{EXIT_NO_USER, EXIT_OS, EXIT_USAGE, Failure};
 
 /// Switches to the named user permanently. Only root can do that, and root must.
 pub(crate) fn drop_root(options: &Options) -> Result<(), Failure> {

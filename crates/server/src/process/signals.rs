@@ -8,7 +8,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::SignalOnly;
 
-use crate::process::stop::Manner;
+use crate::stop::Manner;
 
 /// The signals that the server handles. The runtime ignores SIGPIPE.
 #[derive(Debug)]

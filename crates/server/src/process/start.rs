@@ -11,6 +11,7 @@ use std::thread::{self, JoinHandle};
 use larder_options::Options;
 
 use crate::admin::conn_table::Ends;
+use crate::failure::{EXIT_FAILURE, EXIT_OS, EXIT_USAGE, Failure};
 use crate::log;
 use crate::net::datagrams::Datagrams;
 use crate::net::listener::Listener;
@@ -18,9 +19,7 @@ use crate::net::sockets;
 use crate::net::sockets::{Address, Socket};
 use crate::net::worker::Worker;
 use crate::net::worker::inbox::Inbox;
-use crate::process::failure::{EXIT_FAILURE, EXIT_OS, EXIT_USAGE, Failure};
 use crate::process::signals::Signals;
-use crate::process::stop::Manner;
 use crate::process::supervisor::Supervisor;
 use crate::process::upgrade::Upgrade;
 use crate::process::upgrade::handed::Handed;
@@ -29,6 +28,7 @@ use crate::process::upgrade::program::Program;
 use crate::process::upgrade::{activation, handed};
 use crate::process::{daemon, limits, pidfile, privileges, syscalls};
 use crate::server::Server;
+use crate::stop::Manner;
 use crate::tls::certificates::Certificates;
 
 /// Runs a server until a stop is requested. Logs `warnings` first. With `-d`, starts the server in

@@ -9,7 +9,7 @@ use seccompiler::{
     SeccompFilter, SeccompRule, TargetArch, apply_filter_all_threads,
 };
 
-use crate::process::failure::{EXIT_OS, Failure};
+use crate::failure::{EXIT_OS, Failure};
 
 /// From now on all other system calls fail with EPERM in every thread of the process: executing a
 /// program, opening a socket, writing or creating a file, making memory executable, and everything

@@ -1,9 +1,8 @@
 //! A session: turns a peer's bytes into commands and responses into bytes. It performs no I/O.
 
 mod allowance;
-pub(crate) mod credentials;
 pub(crate) mod execute;
-pub(crate) mod leases;
+pub(crate) mod observer;
 mod older;
 pub(crate) mod payload;
 mod turn;
@@ -18,12 +17,12 @@ use larder_protocol::{
 
 use crate::admin::conn_table::Stage;
 use crate::admin::dump::Dump;
-use crate::admin::stats::{ConnectionList, Gathering};
 use crate::admin::watch::Watch;
-use crate::net::output::Output;
+use crate::buffers::output::Output;
 use crate::server::Server;
 use crate::session::execute::{Executed, Executor};
 use crate::session::payload::{Payload, payload_bytes};
+use crate::stats::{ConnectionList, Gathering};
 
 pub use self::allowance::{Allowance, Next, Progress};
 use self::turn::{Heard, KEYS_PER_COMMAND, Step, Turn, words};

@@ -4,10 +4,10 @@ use larder::Piece;
 use larder_protocol::{Command, Frame, Response, binary, render};
 
 use super::Next;
-use crate::admin::observer::Observer;
+use crate::buffers::output::Output;
 use crate::log::Interest;
-use crate::net::output::Output;
 use crate::session::execute::Executor;
+use crate::session::observer::Observer;
 
 /// One call of [`Session::receive`].
 pub(super) struct Turn<'a> {

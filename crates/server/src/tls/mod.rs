@@ -18,7 +18,7 @@ use rustls::unbuffered::{
 };
 use rustls::{Error, HandshakeKind, ServerConfig};
 
-use crate::net::backlog::Backlog;
+use crate::buffers::backlog::Backlog;
 
 /// The TLS of one connection.
 pub(crate) struct Tls {

@@ -27,9 +27,9 @@ use larder_protocol::{Refusal, Topics};
 use larder_stats::{Counter, Counters};
 
 use crate::admin::classes::Classes;
-use crate::admin::observer;
 use crate::net::worker::inbox::Inbox;
 use crate::server::Server;
+use crate::session::observer;
 use rings::{Batch, Rings};
 
 /// All watchers of a server.

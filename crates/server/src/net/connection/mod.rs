@@ -19,10 +19,10 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, getpeername, recv, send, sendmsg};
 
 use crate::admin::conn_table::{ConnStats, Stage};
-use crate::net::backlog::Backlog;
-use crate::net::budget::{Allotment, Holding, TIGHT_INPUT_BYTES};
+use crate::buffers::backlog::Backlog;
+use crate::buffers::budget::{Allotment, Holding, TIGHT_INPUT_BYTES};
+use crate::buffers::output::Output;
 use crate::net::hangup::HangUp;
-use crate::net::output::Output;
 use crate::net::ring::Lent;
 use crate::net::scratch::{RECEIVED_BYTES_MAX, Scratch};
 use crate::net::worker::inbox::{Accepted, Transport};

@@ -4,8 +4,8 @@ use larder_item::Second;
 use larder_stats::Counter;
 
 use super::{Begun, Broken, COPIED_BYTES_MAX, Connection, Input, Outcome};
-use crate::net::backlog::Backlog;
-use crate::net::budget::TIGHT_INPUT_BYTES;
+use crate::buffers::backlog::Backlog;
+use crate::buffers::budget::TIGHT_INPUT_BYTES;
 use crate::net::ring::{Arrival, BUFFER_BYTES, Reception};
 use crate::net::scratch::{RECEIVED_BYTES_MAX, Scratch};
 use crate::session::Next;

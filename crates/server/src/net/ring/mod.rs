@@ -33,9 +33,9 @@ use nix::libc;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
+use crate::buffers::output::Output;
 use crate::net::connections::Token;
 use crate::net::hangup::HangUp;
-use crate::net::output::Output;
 use crate::net::poller::Event;
 pub(crate) use arrival::Arrival;
 use buffers::Buffers;

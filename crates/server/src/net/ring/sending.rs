@@ -7,8 +7,8 @@ use io_uring::types::Fd;
 use io_uring::{opcode, squeue};
 use nix::libc;
 
+use crate::buffers::output::Output;
 use crate::net::connections::Token;
-use crate::net::output::Output;
 
 /// An output that is being sent.
 #[derive(Debug)]

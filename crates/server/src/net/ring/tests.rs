@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
 use super::*;
-use crate::net::output::tests::output_with_value;
+use crate::buffers::output::tests::output_with_value;
 
 const SECOND: Option<Duration> = Some(Duration::from_secs(1));
 const BRIEFLY: Option<Duration> = Some(Duration::from_millis(20));

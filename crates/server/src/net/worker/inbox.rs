@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use larder_options::{ClientCertificates, Protocol};
 use rustix::io;
 
-use crate::net::worker::waker::Waker;
+use crate::waker::Waker;
 
 /// Accepted sockets that the worker has not taken yet.
 #[derive(Debug)]

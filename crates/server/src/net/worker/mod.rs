@@ -3,7 +3,6 @@
 mod closing;
 pub(crate) mod inbox;
 mod uring;
-pub(crate) mod waker;
 mod welcome;
 
 use std::collections::VecDeque;
@@ -18,21 +17,21 @@ use larder_options::Io;
 use larder_protocol::text::watched::Closing;
 use rustix::event::epoll::EventFlags;
 
+use crate::buffers::budget::Allotment;
+use crate::buffers::output::Output;
 use crate::clock::Clock;
-use crate::net::budget::Allotment;
 use crate::net::connection::{
     AWAIT_INPUT, AWAIT_OUTPUT, Begun, Connection, Input, Outcome, TurnLimits,
 };
 use crate::net::connections::{Connections, Token};
 use crate::net::datagrams::Datagrams;
-use crate::net::output::Output;
 use crate::net::poller::{Event, LAST_KEY, NoRing, Poller};
 use crate::net::scratch::Scratch;
 use crate::net::worker::inbox::Inbox;
-use crate::process::stop::Manner;
 use crate::server::Server;
 use crate::session::OUTPUT_BYTES_HIGH;
 use crate::session::execute::Executor;
+use crate::stop::Manner;
 use crate::tls::Records;
 
 /// The state of a worker's thread.

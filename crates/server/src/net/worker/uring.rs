@@ -6,9 +6,9 @@ use larder_protocol::text::watched::Closing;
 use rustix::io::Errno;
 
 use super::{TURNS_MAX, Turn, Worker};
+use crate::buffers::output::Output;
 use crate::net::connection::{Extent, Input, Taken};
 use crate::net::connections::Token;
-use crate::net::output::Output;
 use crate::net::ring::{Arrival, BUFFERS, Lent, Reception};
 
 impl Worker {

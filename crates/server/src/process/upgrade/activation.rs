@@ -12,7 +12,7 @@ use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use nix::unistd::close;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
-use crate::process::failure::{EXIT_OS, Failure};
+use crate::failure::{EXIT_OS, Failure};
 use crate::process::upgrade::handed::Handed;
 use crate::process::upgrade::handover;
 

@@ -9,11 +9,11 @@ use std::{ffi::OsStr, io};
 use larder_options::{ListenAt, Options, Security};
 use socket2::{SockAddr, SockRef, Type};
 
+use crate::failure::{EXIT_OS, Failure};
 use crate::log;
 use crate::net::datagrams::Datagrams;
 use crate::net::sockets::{self, Address, Socket};
 use crate::net::worker::inbox::Transport;
-use crate::process::failure::{EXIT_OS, Failure};
 
 /// An inherited socket, and its name in error messages.
 #[derive(Debug)]

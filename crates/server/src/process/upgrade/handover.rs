@@ -24,7 +24,7 @@ use rustix::net::{
 use rustix::process::{Pid, getppid};
 use rustix::stdio::dup2_stdin;
 
-use crate::process::failure::{EXIT_OS, Failure};
+use crate::failure::{EXIT_OS, Failure};
 use crate::process::upgrade::handed::Handed;
 
 /// The memory of a cache that is handed over.

@@ -8,8 +8,8 @@ use larder_stats::Counter;
 use super::{Executed, Executor};
 use crate::admin::crawler::Crawler;
 use crate::admin::dump::Dump;
-use crate::admin::stats::Gathering;
 use crate::admin::watch::Watch;
+use crate::stats::Gathering;
 
 impl Executor {
     pub(super) fn admin(&self, admin: &Admin, frame: &Frame<'_>, out: &mut Vec<u8>) -> Executed {

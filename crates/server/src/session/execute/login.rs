@@ -4,7 +4,7 @@ use larder_protocol::{ClientError, Response};
 use larder_stats::Counter;
 
 use super::Executor;
-use crate::session::credentials::{plain, words};
+use crate::server::credentials::{plain, words};
 
 impl Executor {
     /// Lists the mechanisms for authentication, if it is required.

@@ -21,13 +21,13 @@ use larder_stats::{ClassCounter, ClassCounters, Counter, Counters};
 use crate::admin::classes::ItemSize;
 use crate::admin::dump::Dump;
 use crate::admin::readers::READS_PER_HINT;
-use crate::admin::stats::{self, Answer, ConnectionList, Gathering};
 use crate::admin::watch::Watch;
 use crate::log::Log;
 use crate::net::worker::inbox::Inbox;
-use crate::process::stop::Manner;
 use crate::server::RefreshError;
 use crate::server::Server;
+use crate::stats::{self, Answer, ConnectionList, Gathering};
+use crate::stop::Manner;
 
 /// Executes commands for one worker, and counts them by memcached's rules.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use larder_protocol::binary::client::{Manner, Reading, read_reply, request};
 use larder_protocol::binary::{opcode, status};
 
 use super::*;
-use crate::session::credentials::Credentials;
+use crate::server::credentials::Credentials;
 
 /// Returns a server with the user foo, whose password is bar.
 fn server(dialects: Dialects) -> Arc<Server> {

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use rustix::io;
 
-use crate::net::worker::waker::Waker;
+use crate::waker::Waker;
 
 /// How to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,9 @@
 //! The state that all threads of a daemon share.
 
+pub(crate) mod credentials;
+pub(crate) mod leases;
+pub(crate) mod memory_file;
+
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,18 +16,18 @@ use crate::admin::conn_table::ConnTable;
 use crate::admin::crawler::Crawler;
 use crate::admin::prefixes::Prefixes;
 use crate::admin::readers::{Readers, ReadersError};
-use crate::admin::stats::Censuses;
 use crate::admin::tally::ClassTally;
 use crate::admin::watch::{self, Watchers};
+use crate::buffers::budget::{BUDGET_BYTES, Budget};
 use crate::clock::Warp;
 use crate::log::{self, Log};
-use crate::net::budget::{BUDGET_BYTES, Budget};
-use crate::process::memory_file::{self, MemoryFileError};
-use crate::process::stop::Stop;
 use crate::process::supervisor::Supervisor;
 use crate::process::upgrade::handover::HandedMemory;
-use crate::session::credentials::{Credentials, CredentialsError};
-use crate::session::leases::Leases;
+use crate::server::credentials::{Credentials, CredentialsError};
+use crate::server::leases::Leases;
+use crate::server::memory_file::MemoryFileError;
+use crate::stats::Censuses;
+use crate::stop::Stop;
 use crate::tls::certificates::{Certificates, Refreshed};
 
 /// The cache and all service state that does not belong to a single thread.
