@@ -23,11 +23,12 @@ use crate::process::signals::Signals;
 use crate::process::supervisor::Supervisor;
 use crate::process::upgrade::Upgrade;
 use crate::process::upgrade::handed::Handed;
-use crate::process::upgrade::handover::{Estate, HandedMemory, Predecessor};
+use crate::process::upgrade::handover::{Estate, Predecessor};
 use crate::process::upgrade::program::Program;
 use crate::process::upgrade::{activation, handed};
 use crate::process::{daemon, limits, pidfile, privileges, syscalls};
 use crate::server::Server;
+use crate::server::open::{self, HandedMemory};
 use crate::stop::Manner;
 use crate::tls::certificates::Certificates;
 
@@ -70,8 +71,9 @@ pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
     }
     // Before the threads start: otherwise the signals' default action could reach them.
     let signals = Signals::catch().map_err(|error| os_failure("catch signals", &error))?;
+    let takeover = predecessor.is_some().then_some(open::Takeover { memory });
     let mut server =
-        Server::taking_over(options, memory).map_err(|error| Failure::new(EXIT_FAILURE, error))?;
+        Server::replacing(options, takeover).map_err(|error| Failure::new(EXIT_FAILURE, error))?;
     server.certificates = certificates;
     server.connection_count_max = connection_count_max;
     server.supervisor = supervisor;

@@ -8,7 +8,6 @@ use larder_options::Options;
 
 use crate::clock::Stopwatch;
 use crate::log;
-use crate::process::upgrade::handover;
 
 /// The memory file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -36,7 +35,8 @@ impl From<OpenError> for MemoryFileError {
     }
 }
 
-/// Opens the cache in the file, or creates an empty one there, and logs which.
+/// Opens the cache in the file, or creates an empty one there, and logs which. `is_alone` is true
+/// if no other process may have the file open.
 ///
 /// # Errors
 /// [`MemoryFileError`]: the file belongs to another program, another process uses it, or the system
@@ -45,13 +45,14 @@ pub(crate) fn open(
     builder: Builder,
     path: &Path,
     options: &Options,
+    is_alone: bool,
 ) -> Result<Cache, MemoryFileError> {
     let memcacheds = memcacheds(path);
     if memcacheds.exists() {
         return Err(MemoryFileError::Memcacheds(memcacheds));
     }
     let stopwatch = Stopwatch::start();
-    let builder = builder.shared(path).exactly(true).alone(!handover::is_successor());
+    let builder = builder.shared(path).exactly(true).alone(is_alone);
     let cache = builder.replaces_unusable(true).open()?;
     let ms = stopwatch.elapsed_us() as f64 / 1000.0;
     let cache_is = match cache.opening() {

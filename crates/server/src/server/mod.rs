@@ -3,11 +3,12 @@
 pub(crate) mod credentials;
 pub(crate) mod leases;
 pub(crate) mod memory_file;
+pub(crate) mod open;
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use larder::{Builder, Cache, Clock, OpenError, Second};
+use larder::{Cache, OpenError, Second};
 use larder_options::{Options, Tuning};
 use larder_stats::{Counter, Counters};
 
@@ -22,10 +23,10 @@ use crate::buffers::budget::{BUDGET_BYTES, Budget};
 use crate::clock::Warp;
 use crate::log::{self, Log};
 use crate::process::supervisor::Supervisor;
-use crate::process::upgrade::handover::HandedMemory;
 use crate::server::credentials::{Credentials, CredentialsError};
 use crate::server::leases::Leases;
 use crate::server::memory_file::MemoryFileError;
+use crate::server::open::Takeover;
 use crate::stats::Censuses;
 use crate::stop::Stop;
 use crate::tls::certificates::{Certificates, Refreshed};
@@ -112,9 +113,6 @@ pub(crate) enum RefreshError {
 #[error(transparent)]
 pub struct UsersError(CredentialsError);
 
-/// `cache_memlimit` can raise the memory to this multiple of the initial `-m`.
-const GROWTH_MAX: u64 = 16;
-
 impl Server {
     /// Creates a server with an empty cache, or with the existing cache of `-e`. It has no sockets
     /// and no threads yet.
@@ -122,30 +120,17 @@ impl Server {
     /// # Errors
     /// The cache could not be opened, the users could not be read, or no file descriptors are left.
     pub fn new(options: Options) -> Result<Self, ServerError> {
-        Self::taking_over(options, None)
+        Self::replacing(options, None)
     }
 
-    /// As [`Server::new`], but uses the cache of the predecessor if it matches the options.
-    pub(crate) fn taking_over(
+    /// As [`Server::new`], for a process that replaces a server: uses that server's cache if it
+    /// matches the options.
+    pub(crate) fn replacing(
         options: Options,
-        memory: Option<HandedMemory>,
+        takeover: Option<Takeover>,
     ) -> Result<Self, ServerError> {
-        let builder = Cache::builder()
-            .memory_bytes(options.memory_bytes)
-            .item_bytes_max(options.item_bytes_max)
-            .cas(options.cas)
-            .evict(options.evict)
-            .clock(Clock::Ticked)
-            .maintainer(true)
-            .inheritable(options.has_readers());
         let credentials = Credentials::load(&options).map_err(UsersError)?;
-        let cache = match &options.memory_file {
-            Some(path) => memory_file::open(builder, path, &options)?,
-            None => match memory.and_then(|memory| inherit(&builder, &options, memory)) {
-                Some(cache) => cache,
-                None => open(builder, &options)?,
-            },
-        };
+        let cache = open::cache(&options, takeover)?;
         cache.tick(cache.system_second());
         let readers = Readers::new(&options, &cache)?;
         let counters: Vec<Arc<Counters>> =
@@ -305,52 +290,4 @@ fn counted_before(cache: &Cache) -> [u64; Counter::COUNT] {
     let items = &mut counts[Counter::ItemsTotal as usize];
     *items = items.wrapping_sub(cache.len());
     counts
-}
-
-/// Opens the cache of the predecessor. Returns `None`, and logs the reason, if the cache does not
-/// match the options.
-fn inherit(builder: &Builder, options: &Options, memory: HandedMemory) -> Option<Cache> {
-    let HandedMemory { inheritance, readers } = memory;
-    let now = options.local_readers.to_string();
-    let opened = if !options.has_readers() || readers != now {
-        // Processes that may no longer read still have it mapped.
-        Err(format!(
-            "its readers were those of --local-readers={readers}, and the option is now {now}"
-        ))
-    } else {
-        builder.clone().open_inherited(inheritance).map_err(|error| error.to_string())
-    };
-    match opened {
-        Ok(cache) => {
-            log::say(format_args!("larderd: inherited a cache of {} items", cache.len()));
-            Some(cache)
-        }
-        Err(why) => {
-            log::say(format_args!(
-                "larderd: the cache begins empty, since the predecessor's cannot be used: {why}"
-            ));
-            None
-        }
-    }
-}
-
-fn open(builder: Builder, options: &Options) -> Result<Cache, OpenError> {
-    if options.huge_pages {
-        match builder.clone().huge_pages(true).open() {
-            Ok(cache) => return Ok(cache),
-            Err(error) => log::say(format_args!(
-                "larderd: option -L: continuing without huge pages: too few are reserved \
-                 (vm.nr_hugepages, 2 MiB each): {error}"
-            )),
-        }
-    }
-    // Room to grow costs only address space, but locked memory and limited address space do not
-    // allow it.
-    if !options.lock_memory {
-        let growing = builder.clone().memory_bytes_max(options.memory_bytes * GROWTH_MAX);
-        if let Ok(cache) = growing.open() {
-            return Ok(cache);
-        }
-    }
-    builder.open()
 }

@@ -26,14 +26,7 @@ use rustix::stdio::dup2_stdin;
 
 use crate::failure::{EXIT_OS, Failure};
 use crate::process::upgrade::handed::Handed;
-
-/// The memory of a cache that is handed over.
-#[derive(Debug)]
-pub(crate) struct HandedMemory {
-    pub(crate) inheritance: Inheritance,
-    /// The old server's `--local-readers`: which processes may have mapped the memory.
-    pub(crate) readers: String,
-}
+use crate::server::open::HandedMemory;
 
 /// Everything that a new process inherits.
 #[derive(Debug)]

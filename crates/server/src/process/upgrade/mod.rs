@@ -24,8 +24,9 @@ use crate::net::datagrams::Datagrams;
 use crate::net::sockets::Socket;
 use crate::process::pidfile;
 use crate::server::Server;
+use crate::server::open::HandedMemory;
 
-use handover::{Answer, Channel, HandedMemory};
+use handover::{Answer, Channel};
 use program::Program;
 
 /// The progress of a server's upgrade.

@@ -1,0 +1,99 @@
+//! Opening the cache: the one of the server that this process replaces, the one in the memory file,
+//! or an empty one.
+
+use larder::{Builder, Cache, Clock, Inheritance, OpenError};
+use larder_options::Options;
+
+use crate::log;
+use crate::server::{ServerError, memory_file};
+
+/// What a server takes over from the one that it replaces.
+#[derive(Debug)]
+pub(crate) struct Takeover {
+    /// The memory of the cache, if it can be handed over.
+    pub(crate) memory: Option<HandedMemory>,
+}
+
+/// The memory of a cache that is handed over.
+#[derive(Debug)]
+pub(crate) struct HandedMemory {
+    pub(crate) inheritance: Inheritance,
+    /// The old server's `--local-readers`: which processes may have mapped the memory.
+    pub(crate) readers: String,
+}
+
+/// Opens the cache of a server with these options.
+///
+/// # Errors
+/// The memory cannot be allocated, or the memory file cannot be used.
+pub(crate) fn cache(options: &Options, takeover: Option<Takeover>) -> Result<Cache, ServerError> {
+    let builder = Cache::builder()
+        .memory_bytes(options.memory_bytes)
+        .item_bytes_max(options.item_bytes_max)
+        .cas(options.cas)
+        .evict(options.evict)
+        .clock(Clock::Ticked)
+        .maintainer(true)
+        .inheritable(options.has_readers());
+    if let Some(path) = &options.memory_file {
+        // The server that is replaced still has the file open.
+        let is_alone = takeover.is_none();
+        return Ok(memory_file::open(builder, path, options, is_alone)?);
+    }
+    let memory = takeover.and_then(|takeover| takeover.memory);
+    match memory.and_then(|memory| inherit(&builder, options, memory)) {
+        Some(cache) => Ok(cache),
+        None => Ok(open(builder, options)?),
+    }
+}
+
+/// Opens the cache of the predecessor. Returns `None`, and logs the reason, if the cache does not
+/// match the options.
+fn inherit(builder: &Builder, options: &Options, memory: HandedMemory) -> Option<Cache> {
+    let HandedMemory { inheritance, readers } = memory;
+    let now = options.local_readers.to_string();
+    let opened = if !options.has_readers() || readers != now {
+        // Processes that may no longer read still have it mapped.
+        Err(format!(
+            "its readers were those of --local-readers={readers}, and the option is now {now}"
+        ))
+    } else {
+        builder.clone().open_inherited(inheritance).map_err(|error| error.to_string())
+    };
+    match opened {
+        Ok(cache) => {
+            log::say(format_args!("larderd: inherited a cache of {} items", cache.len()));
+            Some(cache)
+        }
+        Err(why) => {
+            log::say(format_args!(
+                "larderd: the cache begins empty, since the predecessor's cannot be used: {why}"
+            ));
+            None
+        }
+    }
+}
+
+fn open(builder: Builder, options: &Options) -> Result<Cache, OpenError> {
+    if options.huge_pages {
+        match builder.clone().huge_pages(true).open() {
+            Ok(cache) => return Ok(cache),
+            Err(error) => log::say(format_args!(
+                "larderd: option -L: continuing without huge pages: too few are reserved \
+                 (vm.nr_hugepages, 2 MiB each): {error}"
+            )),
+        }
+    }
+    // Room to grow costs only address space, but locked memory and limited address space do not
+    // allow it.
+    if !options.lock_memory {
+        let growing = builder.clone().memory_bytes_max(options.memory_bytes * GROWTH_MAX);
+        if let Ok(cache) = growing.open() {
+            return Ok(cache);
+        }
+    }
+    builder.open()
+}
+
+/// `cache_memlimit` can raise the memory to this multiple of the initial `-m`.
+const GROWTH_MAX: u64 = 16;
