@@ -8,18 +8,18 @@ use larder_item::Second;
 use larder_protocol::admin::ClockMove;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-use crate::server::Server;
-
 /// Advances a cache's clock with the system's, and reports when a second has passed.
 #[derive(Debug)]
 pub(crate) struct Clock {
-    server: Arc<Server>,
+    cache: Cache,
+    /// What clients have made of the time; `None` unless `debugtime` is enabled.
+    warp: Option<Arc<Warp>>,
     second: Second,
 }
 
 impl Clock {
-    pub(crate) fn new(server: Arc<Server>) -> Self {
-        let mut clock = Self { server, second: 0 };
+    pub(crate) fn new(cache: Cache, warp: Option<Arc<Warp>>) -> Self {
+        let mut clock = Self { cache, warp, second: 0 };
         clock.turn();
         clock
     }
@@ -28,16 +28,15 @@ impl Clock {
     /// has begun since the last turn.
     #[inline]
     pub(crate) fn turn(&mut self) -> bool {
-        let cache = &self.server.cache;
-        let mut second = cache.system_second();
-        if let Some(warp) = &self.server.warp {
+        let mut second = self.cache.system_second();
+        if let Some(warp) = &self.warp {
             second = warp.of(second);
         }
         if second == self.second {
             return false;
         }
         self.second = second;
-        cache.tick(second);
+        self.cache.tick(second);
         true
     }
 

@@ -6,29 +6,39 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::thread;
 use std::time::Duration;
 
-use larder::Cursor;
+use larder::{Cache, Cursor};
 use larder_item::Meta;
 use larder_protocol::Refusal;
 use larder_protocol::admin::Crawled;
 use larder_stats::{Counter, Counters};
 
-use crate::admin::classes::ItemSize;
-use crate::server::Server;
+use crate::admin::classes::{Classes, ItemSize};
+use crate::stop::Stop;
 
 /// Whether clients may crawl, and whether a crawl is in progress.
 #[derive(Debug)]
 pub(crate) struct Crawler {
     enabled: AtomicBool,
     crawling: AtomicBool,
+    cache: Cache,
+    classes: Arc<Classes>,
+    /// A crawl ends early if the server is to stop.
+    stop: Arc<Stop>,
     /// Written by the thread that has set `crawling`.
     counters: Arc<Counters>,
 }
 
 impl Crawler {
     /// Creates a crawler, enabled or not.
-    pub(crate) fn new(enabled: bool, counters: Arc<Counters>) -> Self {
+    pub(crate) fn new(
+        enabled: bool,
+        cache: Cache,
+        classes: Arc<Classes>,
+        stop: Arc<Stop>,
+        counters: Arc<Counters>,
+    ) -> Self {
         let (enabled, crawling) = (AtomicBool::new(enabled), AtomicBool::new(false));
-        Self { enabled, crawling, counters }
+        Self { enabled, crawling, cache, classes, stop, counters }
     }
 
     /// True if clients may crawl and dump.
@@ -45,23 +55,41 @@ impl Crawler {
     ///
     /// # Errors
     /// A crawl is in progress already, or the thread cannot be started.
-    pub(crate) fn crawl(server: &Arc<Server>, crawled: Crawled) -> Result<(), Refusal> {
+    pub(crate) fn crawl(self: &Arc<Self>, crawled: Crawled) -> Result<(), Refusal> {
         // Acquire and release pair with each other: each thread that sets the flag sees the counts
         // of the one before.
-        if server.crawler.crawling.swap(true, Acquire) {
+        if self.crawling.swap(true, Acquire) {
             return Err(Refusal::Crawling);
         }
-        server.crawler.counters.bump(Counter::CrawlersRunning);
-        let crawling = Arc::clone(server);
+        self.counters.bump(Counter::CrawlersRunning);
+        let crawler = Arc::clone(self);
         let spawned = thread::Builder::new().name("crawler".to_owned()).spawn(move || {
-            crawl(&crawling, crawled);
-            crawling.crawler.end();
+            crawler.sweep(crawled);
+            crawler.end();
         });
         match spawned {
             Ok(_) => Ok(()),
             Err(_) => {
-                server.crawler.end();
+                self.end();
                 Err(Refusal::NoSuchCrawl)
+            }
+        }
+    }
+
+    /// Removes the expired items of the classes.
+    fn sweep(&self, crawled: Crawled) {
+        let wanted = |key_bytes, meta: &Meta| {
+            crawled.has(self.classes.class_of(ItemSize::new(key_bytes, meta)))
+        };
+        let (mut cursor, mut groups_left) = (Cursor::default(), GROUPS_PER_TURN);
+        while self.cache.sweep_group(&mut cursor, wanted) {
+            groups_left -= 1;
+            if groups_left == 0 {
+                if self.stop.requested().is_some() {
+                    return;
+                }
+                thread::sleep(PAUSE);
+                groups_left = GROUPS_PER_TURN;
             }
         }
     }
@@ -69,24 +97,6 @@ impl Crawler {
     fn end(&self) {
         self.counters.add(Counter::CrawlersRunning, 1u64.wrapping_neg());
         self.crawling.store(false, Release);
-    }
-}
-
-/// Removes the expired items of the classes.
-fn crawl(server: &Server, crawled: Crawled) {
-    let wanted = |key_bytes, meta: &Meta| {
-        crawled.has(server.classes.class_of(ItemSize::new(key_bytes, meta)))
-    };
-    let (mut cursor, mut groups_left) = (Cursor::default(), GROUPS_PER_TURN);
-    while server.cache.sweep_group(&mut cursor, wanted) {
-        groups_left -= 1;
-        if groups_left == 0 {
-            if server.stop.requested().is_some() {
-                return;
-            }
-            thread::sleep(PAUSE);
-            groups_left = GROUPS_PER_TURN;
-        }
     }
 }
 

@@ -7,19 +7,19 @@
 
 use std::sync::Arc;
 
-use larder::{Cursor, Dumped};
+use larder::{Cache, Cursor, Dumped};
 use larder_item::Deadline;
 use larder_protocol::admin::{Crawled, DumpForm};
 use larder_protocol::text::dump::{self, DumpedItem};
 use larder_stats::{Counter, Counters};
 
-use crate::admin::classes::ItemSize;
-use crate::server::Server;
+use crate::admin::classes::{Classes, ItemSize};
 
 /// A dump in progress.
 #[derive(Debug)]
 pub(crate) struct Dump {
-    server: Arc<Server>,
+    cache: Cache,
+    classes: Arc<Classes>,
     counters: Arc<Counters>,
     form: DumpForm,
     crawled: Crawled,
@@ -30,22 +30,30 @@ pub(crate) struct Dump {
 impl Dump {
     /// Begins a dump. `counters` belong to the thread that will drop it.
     pub(crate) fn begin(
-        server: &Arc<Server>,
+        cache: &Cache,
+        classes: &Arc<Classes>,
         counters: &Arc<Counters>,
         form: DumpForm,
         crawled: Crawled,
     ) -> Self {
         counters.bump(Counter::CrawlerStarts);
         counters.bump(Counter::CrawlersRunning);
-        let (server, counters) = (Arc::clone(server), Arc::clone(counters));
-        Self { server, counters, form, crawled, cursor: Cursor::default(), found: Vec::new() }
+        Self {
+            cache: cache.clone(),
+            classes: Arc::clone(classes),
+            counters: Arc::clone(counters),
+            form,
+            crawled,
+            cursor: Cursor::default(),
+            found: Vec::new(),
+        }
     }
 
     /// Visits the items of one more group of the index, and appends the lines of those requested.
     /// Returns how many items it visited, or `None` at the end, whose line it appends too.
     pub(crate) fn step(&mut self, out: &mut Vec<u8>) -> Option<usize> {
         self.found.clear();
-        if !self.server.cache.dump_group(&mut self.cursor, &mut self.found) {
+        if !self.cache.dump_group(&mut self.cursor, &mut self.found) {
             let end: &[u8] = match self.form {
                 DumpForm::Meta => b"END\r\n",
                 DumpForm::Get => b"EN\r\n",
@@ -72,7 +80,7 @@ impl Dump {
 
     fn show(&self, item: &Dumped, out: &mut Vec<u8>) {
         let Dumped { key, meta } = item;
-        let classes = &self.server.classes;
+        let classes = &self.classes;
         let size = ItemSize::new(key.len(), meta);
         let class = classes.class_of(size);
         if !self.crawled.has(class) {
@@ -81,7 +89,7 @@ impl Dump {
         if self.form == DumpForm::Get {
             return dump::get(out, key);
         }
-        let epoch = self.server.cache.epoch();
+        let epoch = self.cache.epoch();
         let deadline_unix_secs = match meta.deadline {
             Deadline::NEVER => None,
             Deadline(second) => Some(epoch.unix_of(second)),

@@ -21,19 +21,19 @@ pub(crate) struct ClassTally {
 /// Counts evicted and expired items. Every thread that removes an item counts here.
 #[derive(Debug)]
 pub(crate) struct EvictionCounters {
-    classes: Classes,
+    classes: Arc<Classes>,
     counters: ClassCounters,
     /// For each class, the seconds since last use of the item that was evicted last.
     evicted_secs: Vec<AtomicU32>,
 }
 
 impl ClassTally {
-    pub(crate) fn new(classes: &Classes, worker_count: usize) -> Self {
+    pub(crate) fn new(classes: &Arc<Classes>, worker_count: usize) -> Self {
         let of_classes = usize::from(classes.last()) + 1;
         Self {
             workers: (0..worker_count).map(|_| Arc::default()).collect(),
             eviction_counters: Arc::new(EvictionCounters {
-                classes: classes.clone(),
+                classes: Arc::clone(classes),
                 counters: ClassCounters::default(),
                 evicted_secs: (0..of_classes).map(|_| AtomicU32::new(0)).collect(),
             }),

@@ -54,7 +54,7 @@ impl Listener {
     ) -> Self {
         Self {
             counters: server.listener_counters(),
-            clock: Clock::new(Arc::clone(server)),
+            clock: Clock::new(server.cache.clone(), server.warp.clone()),
             server: Arc::clone(server),
             sockets,
             inboxes,

@@ -1,6 +1,7 @@
 //! The state that all threads of a daemon share.
 
 pub(crate) mod credentials;
+mod error;
 pub(crate) mod leases;
 pub(crate) mod memory_file;
 pub(crate) mod open;
@@ -8,7 +9,7 @@ pub(crate) mod open;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use larder::{Cache, OpenError, Second};
+use larder::{Cache, Second};
 use larder_options::{Options, Tuning};
 use larder_stats::{Counter, Counters};
 
@@ -16,20 +17,20 @@ use crate::admin::classes::Classes;
 use crate::admin::conn_table::ConnTable;
 use crate::admin::crawler::Crawler;
 use crate::admin::prefixes::Prefixes;
-use crate::admin::readers::{Readers, ReadersError};
+use crate::admin::readers::Readers;
 use crate::admin::tally::ClassTally;
 use crate::admin::watch::{self, Watchers};
 use crate::buffers::budget::{BUDGET_BYTES, Budget};
 use crate::clock::Warp;
 use crate::log::{self, Log};
 use crate::process::supervisor::Supervisor;
-use crate::server::credentials::{Credentials, CredentialsError};
+use crate::server::credentials::Credentials;
 use crate::server::leases::Leases;
-use crate::server::memory_file::MemoryFileError;
 use crate::server::open::Takeover;
 use crate::stats::Censuses;
 use crate::stop::Stop;
 use crate::tls::certificates::{Certificates, Refreshed};
+use error::{ServerError, UsersError};
 
 /// The cache and all service state that does not belong to a single thread.
 #[derive(Debug)]
@@ -42,7 +43,7 @@ pub struct Server {
     pub(crate) connection_count_max: usize,
     pub(crate) budget: Budget,
     /// Size classes for statistics and dumps.
-    pub(crate) classes: Classes,
+    pub(crate) classes: Arc<Classes>,
     /// Event counters by size class.
     pub(crate) class_tally: ClassTally,
     /// TLS certificates; set with `-Z`.
@@ -51,10 +52,10 @@ pub struct Server {
     pub(crate) credentials: Option<Credentials>,
     /// Processes that may map the cache's memory; set with `--local-readers`.
     pub(crate) readers: Option<Readers>,
-    pub(crate) log: Log,
+    pub(crate) log: Arc<Log>,
     /// Open sockets, for `stats conns`.
     pub(crate) conn_table: ConnTable,
-    pub(crate) stop: Stop,
+    pub(crate) stop: Arc<Stop>,
     /// The service manager to notify, if there is one.
     pub(crate) supervisor: Supervisor,
     /// True once another process accepts connections and datagrams in place of this one.
@@ -62,11 +63,11 @@ pub struct Server {
     pub(crate) leases: Leases,
     pub(crate) watchers: Arc<Watchers>,
     pub(crate) prefixes: Prefixes,
-    pub(crate) crawler: Crawler,
+    pub(crate) crawler: Arc<Crawler>,
     /// Items counted by size class, for statistics.
     pub(crate) censuses: Censuses,
     /// Lets clients move the clock (`debugtime`); `None` unless enabled.
-    pub(crate) warp: Option<Warp>,
+    pub(crate) warp: Option<Arc<Warp>>,
     /// Settings that clients have changed.
     tuning: Mutex<Tuning>,
     /// False while new connections wait because the connection limit is reached.
@@ -79,26 +80,6 @@ pub struct Server {
     at_reset: Mutex<[u64; Counter::COUNT]>,
 }
 
-/// The server could not be created.
-#[derive(Debug, thiserror::Error)]
-pub enum ServerError {
-    /// The cache's memory could not be allocated or opened.
-    #[error(transparent)]
-    Open(#[from] OpenError),
-    /// The memory file cannot be used.
-    #[error(transparent)]
-    MemoryFile(#[from] MemoryFileError),
-    /// The user file cannot be used.
-    #[error(transparent)]
-    Credentials(#[from] UsersError),
-    /// Local readers cannot be admitted.
-    #[error(transparent)]
-    Readers(#[from] ReadersError),
-    /// The descriptors with which threads wake each other could not be created.
-    #[error("cannot make descriptors: {0}")]
-    Descriptors(#[from] rustix::io::Errno),
-}
-
 /// The certificates were not refreshed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RefreshError {
@@ -107,11 +88,6 @@ pub(crate) enum RefreshError {
     /// The files cannot be used; standard error has the reason.
     Unusable,
 }
-
-/// The user file cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[error(transparent)]
-pub struct UsersError(CredentialsError);
 
 impl Server {
     /// Creates a server with an empty cache, or with the existing cache of `-e`. It has no sockets
@@ -136,23 +112,32 @@ impl Server {
         let counters: Vec<Arc<Counters>> =
             (0..options.worker_count + 3).map(|_| Arc::default()).collect();
         let bytes_max = |bytes| usize::try_from(bytes).unwrap_or(usize::MAX);
+        let log = Arc::new(Log::new(options.verbosity));
+        log.set_prefixes(options.stat_prefix_delimiter.is_some());
         let watchers = Arc::new(Watchers::new(
+            Arc::clone(&log),
             Arc::clone(&counters[options.worker_count]),
             // The workers, the listener, the maintainer and the crawler.
             options.worker_count + 3,
             bytes_max(options.worker_log_bytes),
             bytes_max(options.watcher_log_bytes),
         ));
-        let classes = Classes::new(&options.slabs, options.cas);
+        let classes = Arc::new(Classes::new(&options.slabs, options.cas));
         let class_tally = ClassTally::new(&classes, options.worker_count);
         let eviction_counters = Arc::clone(class_tally.eviction_counters());
-        let evictions = watch::evictions(&watchers, classes.clone());
+        let evictions = watch::evictions(&watchers, Arc::clone(&classes));
         cache.set_departure_hook(move |leaving| {
             eviction_counters.count(leaving);
             evictions(leaving);
         });
-        let log = Log::new(options.verbosity);
-        log.set_prefixes(options.stat_prefix_delimiter.is_some());
+        let stop = Arc::new(Stop::new()?);
+        let crawler = Arc::new(Crawler::new(
+            options.lru_crawler,
+            cache.clone(),
+            Arc::clone(&classes),
+            Arc::clone(&stop),
+            Arc::clone(&counters[options.worker_count + 1]),
+        ));
         Ok(Self {
             started: cache.now(),
             at_reset: Mutex::new(counted_before(&cache)),
@@ -169,18 +154,15 @@ impl Server {
             certificates: None,
             log,
             conn_table: ConnTable::default(),
-            stop: Stop::new()?,
+            stop,
             supervisor: Supervisor::default(),
             handed_over: AtomicBool::new(false),
             leases: Leases::default(),
             watchers,
             prefixes: Prefixes::new(options.stat_prefix_delimiter.unwrap_or(b':')),
-            crawler: Crawler::new(
-                options.lru_crawler,
-                Arc::clone(&counters[options.worker_count + 1]),
-            ),
+            crawler,
             censuses: Censuses::default(),
-            warp: options.debug_time.then(Warp::default),
+            warp: options.debug_time.then(Arc::default),
             tuning: Mutex::new(options.tuning.clone()),
             accepting: AtomicBool::new(true),
             counters,

@@ -5,7 +5,8 @@ use larder::{Builder, Cache, Clock, Inheritance, OpenError};
 use larder_options::Options;
 
 use crate::log;
-use crate::server::{ServerError, memory_file};
+use crate::server::error::ServerError;
+use crate::server::memory_file;
 
 /// What a server takes over from the one that it replaces.
 #[derive(Debug)]

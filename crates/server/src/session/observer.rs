@@ -2,14 +2,14 @@
 //! of them is active.
 
 use larder::{Read, Reading};
-use larder_item::{Deadline, Meta, StoreMode};
+use larder_item::{Meta, StoreMode};
 use larder_protocol::text::watched::{self, Outcome, Size, Sought};
 use larder_protocol::{
     Arithmetic, Command, Delete, Fetch, Frame, Remains, Response, ServerError, Store, Topics,
 };
 
-use crate::admin::classes::{Classes, ItemSize};
 use crate::admin::prefixes::Access;
+use crate::admin::watch::{self, Watchers};
 use crate::log::Interest;
 use crate::session::execute::Executor;
 
@@ -94,7 +94,7 @@ impl Observer<'_> {
             Outcome::TooLarge | Outcome::NoMemory => (Meta::default(), Size::default()),
             _ => (asked, self.size(key, &asked)),
         };
-        let ttl_secs = ttl_secs(meta.deadline, now).unwrap_or(0);
+        let ttl_secs = watch::ttl_secs(meta.deadline, now).unwrap_or(0);
         let command = match store {
             Store { cas: Some(_), .. } => "cas",
             Store { mode: StoreMode::Set, .. } => "set",
@@ -108,7 +108,7 @@ impl Observer<'_> {
         });
     }
 
-    fn watchers(&self) -> &crate::admin::watch::Watchers {
+    fn watchers(&self) -> &Watchers {
         &self.executor.server().watchers
     }
 
@@ -124,18 +124,8 @@ impl Observer<'_> {
     }
 
     fn size(&self, key: &[u8], meta: &Meta) -> Size {
-        size(&self.executor.server().classes, key.len(), meta)
+        watch::size(&self.executor.server().classes, key.len(), meta)
     }
-}
-
-/// Returns an item's size as watch lines show it.
-pub(crate) fn size(classes: &Classes, key_bytes: usize, meta: &Meta) -> Size {
-    Size { class: classes.class_of(ItemSize::new(key_bytes, meta)), value_bytes: meta.value_bytes }
-}
-
-/// Returns the remaining time to live in seconds; `None` if the item does not expire.
-pub(crate) fn ttl_secs(deadline: Deadline, now: larder_item::Second) -> Option<u32> {
-    (deadline != Deadline::NEVER).then(|| deadline.0.saturating_sub(now))
 }
 
 /// Returns the key that a command looks up.

@@ -22,14 +22,14 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use larder::{Leaving, Reason};
-use larder_protocol::text::watched;
+use larder_item::{Deadline, Meta, Second};
+use larder_protocol::text::watched::{self, Size};
 use larder_protocol::{Refusal, Topics};
 use larder_stats::{Counter, Counters};
 
-use crate::admin::classes::Classes;
-use crate::net::worker::inbox::Inbox;
-use crate::server::Server;
-use crate::session::observer;
+use crate::admin::classes::{Classes, ItemSize};
+use crate::log::Log;
+use crate::waker::Waker;
 use rings::{Batch, Rings};
 
 /// All watchers of a server.
@@ -37,6 +37,8 @@ use rings::{Batch, Rings};
 pub(crate) struct Watchers {
     /// The topics of all watchers: checked before a line is written.
     topics: AtomicU16,
+    /// Its interest follows the topics.
+    log: Arc<Log>,
     rings: Rings,
     logs: Mutex<Logs>,
 }
@@ -61,7 +63,8 @@ struct WatcherLog {
     topics: Topics,
     /// The first line to show: earlier lines were written before the watcher came.
     first_number: u64,
-    inbox: Arc<Inbox>,
+    /// Wakes the worker of its connection.
+    waker: Arc<Waker>,
     queue: Mutex<Queue>,
 }
 
@@ -77,7 +80,7 @@ struct Queue {
 /// A connection's subscription: it watches as long as this exists.
 #[derive(Debug)]
 pub(crate) struct Watch {
-    server: Arc<Server>,
+    watchers: Arc<Watchers>,
     log: Arc<WatcherLog>,
 }
 
@@ -86,6 +89,7 @@ impl Watchers {
     /// ring at most `ring_bytes_max`. There is one ring for each of `threads` threads; further
     /// threads share them.
     pub(crate) fn new(
+        log: Arc<Log>,
         counters: Arc<Counters>,
         threads: usize,
         ring_bytes_max: usize,
@@ -101,6 +105,7 @@ impl Watchers {
         };
         Self {
             topics: AtomicU16::new(0),
+            log,
             rings: Rings::new(threads, ring_bytes_max),
             logs: Mutex::new(logs),
         }
@@ -146,6 +151,14 @@ impl Watchers {
         logs.is_collecting.then_some(taken.lines)
     }
 
+    /// Updates the log's interest to the current watchers. Called with their lock, so that the last
+    /// change wins.
+    fn update_interest(&self, logs: &Logs) {
+        let topics = logs.topics();
+        self.topics.store(topics.bits(), Relaxed);
+        self.log.set_topics(topics);
+    }
+
     fn logs(&self) -> MutexGuard<'_, Logs> {
         self.logs.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -187,7 +200,7 @@ impl WatcherLog {
         }
         if !queue.bytes.is_empty() && !queue.is_told {
             queue.is_told = true;
-            self.inbox.waker().wake();
+            self.waker.wake();
         }
         (sent, skipped)
     }
@@ -211,42 +224,41 @@ impl Queue {
 }
 
 impl Watch {
-    /// Begins to watch: the worker of `inbox` is woken when there are lines to read.
+    /// Begins to watch: `waker` is woken when there are lines to read.
     ///
     /// # Errors
     /// There are too many watchers, or the collector's thread cannot be started.
     pub(crate) fn begin(
-        server: &Arc<Server>,
+        watchers: &Arc<Watchers>,
         topics: Topics,
-        inbox: &Arc<Inbox>,
+        waker: &Arc<Waker>,
     ) -> Result<Self, Refusal> {
-        let watchers = &server.watchers;
         let mut logs = watchers.logs();
         if logs.list.len() >= WATCHERS_MAX {
             return Err(Refusal::TooManyWatchers);
         }
         if !logs.is_collecting {
-            let watchers = Arc::clone(watchers);
+            let collecting = Arc::clone(watchers);
             let collector = thread::Builder::new()
                 .name("watch".to_owned())
-                .spawn(move || collect(&watchers))
+                .spawn(move || collect(&collecting))
                 .map_err(|_| Refusal::CannotWatch)?;
-            server.watchers.rings.wake_when_half_full(collector.thread());
+            watchers.rings.wake_when_half_full(collector.thread());
             logs.is_collecting = true;
         }
         let log = Arc::new(WatcherLog {
             id: logs.next_id,
             topics,
             first_number: watchers.rings.next_number(),
-            inbox: Arc::clone(inbox),
+            waker: Arc::clone(waker),
             queue: Mutex::default(),
         });
         logs.next_id += 1;
         logs.list.push(Arc::clone(&log));
         logs.counters.bump(Counter::LogWatchers);
-        pay_attention(server, &logs);
+        watchers.update_interest(&logs);
         drop(logs);
-        Ok(Self { server: Arc::clone(server), log })
+        Ok(Self { watchers: Arc::clone(watchers), log })
     }
 
     /// Appends waiting lines to `out`, until it has `out_bytes_max` bytes. Returns true if there
@@ -265,17 +277,17 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        let mut logs = self.server.watchers.logs();
+        let mut logs = self.watchers.logs();
         logs.list.retain(|log| log.id != self.log.id);
         logs.counters.add(Counter::LogWatchers, 1u64.wrapping_neg());
-        pay_attention(&self.server, &logs);
+        self.watchers.update_interest(&logs);
     }
 }
 
 /// Returns the hook that reports evictions to watchers, for [`larder::Cache::set_departure_hook`].
 pub(crate) fn evictions(
     watchers: &Arc<Watchers>,
-    classes: Classes,
+    classes: Arc<Classes>,
 ) -> impl Fn(&Leaving<'_>) + Send + Sync + 'static {
     let watchers = Arc::clone(watchers);
     move |leaving| {
@@ -290,20 +302,22 @@ fn evicted(watchers: &Watchers, classes: &Classes, leaving: &Leaving<'_>) {
     let mut key = Vec::new();
     leaving.read_key(&mut key);
     let meta = leaving.meta();
-    let size = observer::size(classes, key.len(), &meta);
-    let ttl_secs = observer::ttl_secs(meta.deadline, leaving.now());
+    let size = size(classes, key.len(), &meta);
+    let ttl_secs = ttl_secs(meta.deadline, leaving.now());
     let idle_secs = leaving.now().saturating_sub(meta.seen);
     watchers.tell(Topics::EVICTIONS, |out| {
         watched::eviction(out, &key, meta.fetched, ttl_secs, idle_secs, size);
     });
 }
 
-/// Updates the log's interest to the current watchers. Done under the lock, so that the last change
-/// wins.
-fn pay_attention(server: &Server, logs: &Logs) {
-    let topics = logs.topics();
-    server.watchers.topics.store(topics.bits(), Relaxed);
-    server.log.set_topics(topics);
+/// Returns an item's size as watch lines show it.
+pub(crate) fn size(classes: &Classes, key_bytes: usize, meta: &Meta) -> Size {
+    Size { class: classes.class_of(ItemSize::new(key_bytes, meta)), value_bytes: meta.value_bytes }
+}
+
+/// Returns the remaining time to live in seconds; `None` if the item does not expire.
+pub(crate) fn ttl_secs(deadline: Deadline, now: Second) -> Option<u32> {
+    (deadline != Deadline::NEVER).then(|| deadline.0.saturating_sub(now))
 }
 
 /// memcached's limit.
@@ -319,20 +333,23 @@ const PAUSE_MAX: Duration = Duration::from_millis(20);
 
 #[cfg(test)]
 mod tests {
-    use larder_options::Options;
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
     use super::*;
 
-    fn server() -> Arc<Server> {
-        let (mut options, _) = Options::from_map([("memory_limit", "8")]).unwrap();
-        options.watcher_log_bytes = 100;
-        options.worker_log_bytes = 2000;
-        Arc::new(Server::new(options).unwrap())
+    /// Watchers of a server with one thread, and the waker of their worker.
+    fn watchers() -> (Arc<Watchers>, Arc<Waker>) {
+        let (log, counters) = (Arc::new(Log::new(0)), Arc::default());
+        let waker = Arc::new(Waker::new().unwrap());
+        (Arc::new(Watchers::new(log, counters, 4, 2000, 100)), waker)
+    }
+
+    fn counter(watchers: &Watchers, counter: Counter) -> u64 {
+        watchers.logs().counters.read(counter)
     }
 
     fn read(watch: &Watch) -> Vec<String> {
-        watch.server.watchers.collect();
+        watch.watchers.collect();
         let mut out = Vec::new();
         while watch.read(&mut out, 1 << 20) {}
         let lines = String::from_utf8(out).unwrap();
@@ -342,25 +359,25 @@ mod tests {
 
     #[test]
     fn each_watcher_reads_the_lines_of_its_topics_in_their_order() {
-        let (server, inbox) = (server(), Arc::new(Inbox::new().unwrap()));
-        let gets = Watch::begin(&server, Topics::FETCHERS, &inbox).unwrap();
-        let both = Watch::begin(&server, Topics::FETCHERS | Topics::MUTATIONS, &inbox).unwrap();
-        server.watchers.tell(Topics::MUTATIONS, |out| out.extend_from_slice(b"set\n"));
-        server.watchers.tell(Topics::FETCHERS, |out| out.extend_from_slice(b"get\n"));
-        server.watchers.tell(Topics::EVICTIONS, |_| panic!("no watcher wants this topic"));
+        let (watchers, waker) = watchers();
+        let gets = Watch::begin(&watchers, Topics::FETCHERS, &waker).unwrap();
+        let both = Watch::begin(&watchers, Topics::FETCHERS | Topics::MUTATIONS, &waker).unwrap();
+        watchers.tell(Topics::MUTATIONS, |out| out.extend_from_slice(b"set\n"));
+        watchers.tell(Topics::FETCHERS, |out| out.extend_from_slice(b"get\n"));
+        watchers.tell(Topics::EVICTIONS, |_| panic!("no watcher wants this topic"));
         assert_eq!(read(&gets), ["get"]);
         assert_eq!(read(&both), ["set", "get"]);
-        assert_eq!(server.log.interest().topics(), Topics::FETCHERS | Topics::MUTATIONS);
+        assert_eq!(watchers.log.interest().topics(), Topics::FETCHERS | Topics::MUTATIONS);
         drop((gets, both));
-        assert!(server.log.interest().is_none());
-        assert!(!server.watchers.want(Topics::MUTATIONS));
+        assert!(watchers.log.interest().is_none());
+        assert!(!watchers.want(Topics::MUTATIONS));
     }
 
     #[test]
     fn a_slow_watcher_receives_the_number_of_missed_lines() {
-        let (server, inbox) = (server(), Arc::new(Inbox::new().unwrap()));
-        let watch = Watch::begin(&server, Topics::FETCHERS, &inbox).unwrap();
-        let tell = || server.watchers.tell(Topics::FETCHERS, |out| out.extend_from_slice(b"l\n"));
+        let (watchers, waker) = watchers();
+        let watch = Watch::begin(&watchers, Topics::FETCHERS, &waker).unwrap();
+        let tell = || watchers.tell(Topics::FETCHERS, |out| out.extend_from_slice(b"l\n"));
         for _ in 0..10 {
             tell();
         }
@@ -368,50 +385,50 @@ mod tests {
         assert!((1..10).contains(&first.len()), "{first:?}");
         tell();
         assert_eq!(read(&watch), [format!("skipped={}", 10 - first.len()), "l".to_owned()]);
-        assert_eq!(server.counter(Counter::LogWatcherSkipped), 10 - first.len() as u64);
-        assert_eq!(server.counter(Counter::LogWatcherSent), first.len() as u64 + 1);
-        assert_eq!(server.counter(Counter::LogWorkerWritten), 11);
+        assert_eq!(counter(&watchers, Counter::LogWatcherSkipped), 10 - first.len() as u64);
+        assert_eq!(counter(&watchers, Counter::LogWatcherSent), first.len() as u64 + 1);
+        assert_eq!(counter(&watchers, Counter::LogWorkerWritten), 11);
     }
 
     #[test]
     fn a_full_ring_drops_lines_and_counts_them_and_blocks_no_thread() {
-        let (server, inbox) = (server(), Arc::new(Inbox::new().unwrap()));
-        let _watch = Watch::begin(&server, Topics::FETCHERS, &inbox).unwrap();
+        let (watchers, waker) = watchers();
+        let _watch = Watch::begin(&watchers, Topics::FETCHERS, &waker).unwrap();
         // The lock blocks the collector and all watchers, but not the threads that write lines.
-        let held = server.watchers.logs();
+        let held = watchers.logs();
         let lines = 1000;
         for _ in 0..lines {
-            server.watchers.tell(Topics::FETCHERS, |out| out.extend_from_slice(&[b'l'; 90]));
+            watchers.tell(Topics::FETCHERS, |out| out.extend_from_slice(&[b'l'; 90]));
         }
         drop(held);
-        server.watchers.collect();
-        let dropped = server.counter(Counter::LogWorkerDropped);
-        assert_eq!(server.counter(Counter::LogWorkerWritten) + dropped, lines);
+        watchers.collect();
+        let dropped = counter(&watchers, Counter::LogWorkerDropped);
+        assert_eq!(counter(&watchers, Counter::LogWorkerWritten) + dropped, lines);
         assert!((900..lines).contains(&dropped), "{dropped}");
     }
 
     #[test]
     fn a_watcher_sees_no_earlier_lines_and_each_thread_has_its_own_ring() {
-        let (server, inbox) = (server(), Arc::new(Inbox::new().unwrap()));
-        let first = Watch::begin(&server, Topics::FETCHERS, &inbox).unwrap();
-        let held = server.watchers.logs();
-        server.watchers.tell(Topics::FETCHERS, |out| out.extend_from_slice(b"before\n"));
+        let (watchers, waker) = watchers();
+        let first = Watch::begin(&watchers, Topics::FETCHERS, &waker).unwrap();
+        let held = watchers.logs();
+        watchers.tell(Topics::FETCHERS, |out| out.extend_from_slice(b"before\n"));
         drop(held);
-        let second = Watch::begin(&server, Topics::FETCHERS, &inbox).unwrap();
-        let telling = Arc::clone(&server);
-        let tell = move || telling.watchers.tell(Topics::FETCHERS, |out| out.extend(b"else\n"));
+        let second = Watch::begin(&watchers, Topics::FETCHERS, &waker).unwrap();
+        let telling = Arc::clone(&watchers);
+        let tell = move || telling.tell(Topics::FETCHERS, |out| out.extend(b"else\n"));
         thread::spawn(tell).join().unwrap();
-        server.watchers.tell(Topics::FETCHERS, |out| out.extend_from_slice(b"here\n"));
+        watchers.tell(Topics::FETCHERS, |out| out.extend_from_slice(b"here\n"));
         assert_eq!(read(&first), ["before", "else", "here"], "in the order of their numbers");
         assert_eq!(read(&second), ["else", "here"]);
     }
 
     #[test]
     fn the_worker_of_a_watcher_is_woken_by_the_collector() {
-        let (server, inbox) = (server(), Arc::new(Inbox::new().unwrap()));
-        let watch = Watch::begin(&server, Topics::FETCHERS, &inbox).unwrap();
-        server.watchers.tell(Topics::FETCHERS, |out| out.extend_from_slice(b"l\n"));
-        let mut ready = [PollFd::new(inbox.waker(), PollFlags::IN)];
+        let (watchers, waker) = watchers();
+        let watch = Watch::begin(&watchers, Topics::FETCHERS, &waker).unwrap();
+        watchers.tell(Topics::FETCHERS, |out| out.extend_from_slice(b"l\n"));
+        let mut ready = [PollFd::new(&waker, PollFlags::IN)];
         let limit = Timespec { tv_sec: 20, tv_nsec: 0 };
         assert_eq!(poll(&mut ready, Some(&limit)), Ok(1));
         assert_eq!(read(&watch), ["l"]);
@@ -419,13 +436,13 @@ mod tests {
 
     #[test]
     fn twenty_watchers_are_allowed_and_a_leaving_one_frees_its_place() {
-        let (server, inbox) = (server(), Arc::new(Inbox::new().unwrap()));
-        let begin = || Watch::begin(&server, Topics::FETCHERS, &inbox);
+        let (watchers, waker) = watchers();
+        let begin = || Watch::begin(&watchers, Topics::FETCHERS, &waker);
         let mut watches: Vec<_> = (0..20).map(|_| begin().unwrap()).collect();
         assert_eq!(begin().unwrap_err(), Refusal::TooManyWatchers);
-        assert_eq!(server.counter(Counter::LogWatchers), 20);
+        assert_eq!(counter(&watchers, Counter::LogWatchers), 20);
         watches.pop();
         begin().unwrap();
-        assert_eq!(server.counter(Counter::LogWatchers), 19);
+        assert_eq!(counter(&watchers, Counter::LogWatchers), 19);
     }
 }

@@ -1,7 +1,7 @@
 //! Hands new connections from the listener to a worker.
 
 use std::os::fd::OwnedFd;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use larder_options::{ClientCertificates, Protocol};
 use rustix::io;
@@ -12,7 +12,7 @@ use crate::waker::Waker;
 #[derive(Debug)]
 pub(crate) struct Inbox {
     accepted: Mutex<Vec<Accepted>>,
-    waker: Waker,
+    waker: Arc<Waker>,
 }
 
 /// A new connection.
@@ -35,7 +35,7 @@ pub(crate) enum Transport {
 
 impl Inbox {
     pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self { accepted: Mutex::default(), waker: Waker::new()? })
+        Ok(Self { accepted: Mutex::default(), waker: Arc::new(Waker::new()?) })
     }
 
     /// Adds a connection and wakes the worker.
@@ -51,7 +51,7 @@ impl Inbox {
     }
 
     /// Returns the waker; readable if there is a connection to take, or other work for the worker.
-    pub(crate) fn waker(&self) -> &Waker {
+    pub(crate) fn waker(&self) -> &Arc<Waker> {
         &self.waker
     }
 }

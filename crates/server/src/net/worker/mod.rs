@@ -112,7 +112,7 @@ impl Worker {
         poller.watch(inbox.waker(), INBOX)?;
         let write_bytes = server.options.tls.as_ref().map_or(0, |tls| tls.write_bytes);
         Ok(Self {
-            executor: Executor::new(Arc::clone(server), number).waking(&inbox),
+            executor: Executor::new(Arc::clone(server), number).waking(inbox.waker()),
             inbox,
             poller,
             no_ring,
@@ -127,7 +127,7 @@ impl Worker {
             starved: VecDeque::new(),
             crowd: 0,
             scratch: Scratch::new(Records::new(write_bytes)),
-            clock: Clock::new(Arc::clone(server)),
+            clock: Clock::new(server.cache.clone(), server.warp.clone()),
             unreported: Unreported::default(),
             gave_up: None,
             none_idle: None,

@@ -6,7 +6,6 @@ use larder_protocol::{ClientError, Frame, Response, render};
 use larder_stats::Counter;
 
 use super::{Executed, Executor};
-use crate::admin::crawler::Crawler;
 use crate::admin::dump::Dump;
 use crate::admin::watch::Watch;
 use crate::stats::Gathering;
@@ -95,7 +94,7 @@ impl Executor {
         }
         match crawled? {
             Crawled::Hash => return Err(Refusal::NoSuchCrawl.into()),
-            crawled => Crawler::crawl(&self.server, crawled)?,
+            crawled => self.server.crawler.crawl(crawled)?,
         }
         self.counters.bump(Counter::CrawlerStarts);
         Ok(())
@@ -108,7 +107,7 @@ impl Executor {
         if !self.server.options.dump {
             return Err(Refusal::DumpNotAllowed(form));
         }
-        Ok(Dump::begin(&self.server, &self.counters, form, crawled?))
+        Ok(Dump::begin(&self.cache, &self.classes, &self.counters, form, crawled?))
     }
 
     /// True if the start of a dump is acknowledged; memcached 1.6.18 does not.
@@ -121,8 +120,8 @@ impl Executor {
             return Err(Refusal::WatchNotAllowed.into());
         }
         let topics = topics.ok_or(ClientError::UnknownCommand)?;
-        let inbox = self.inbox.as_ref().ok_or(Refusal::CannotWatch)?;
-        Ok(Watch::begin(&self.server, topics, inbox)?)
+        let waker = self.waker.as_ref().ok_or(Refusal::CannotWatch)?;
+        Ok(Watch::begin(&self.server.watchers, topics, waker)?)
     }
 
     /// The binary protocol has one statistic for all counts, in the format of the text protocol. It

@@ -18,16 +18,16 @@ use larder_protocol::{
 };
 use larder_stats::{ClassCounter, ClassCounters, Counter, Counters};
 
-use crate::admin::classes::ItemSize;
+use crate::admin::classes::{Classes, ItemSize};
 use crate::admin::dump::Dump;
 use crate::admin::readers::READS_PER_HINT;
 use crate::admin::watch::Watch;
 use crate::log::Log;
-use crate::net::worker::inbox::Inbox;
 use crate::server::RefreshError;
 use crate::server::Server;
 use crate::stats::{self, Answer, ConnectionList, Gathering};
 use crate::stop::Manner;
+use crate::waker::Waker;
 
 /// Executes commands for one worker, and counts them by memcached's rules.
 #[derive(Debug)]
@@ -38,8 +38,11 @@ pub struct Executor {
     class_counters: Arc<ClassCounters>,
     /// The descriptor of the connection whose turn it is.
     asker: Cell<RawFd>,
-    /// The inbox that wakes the worker; `None` if no worker waits for asynchronous results.
-    inbox: Option<Arc<Inbox>>,
+    /// The log and the classes of the server: one step nearer to requests.
+    log: Arc<Log>,
+    classes: Arc<Classes>,
+    /// Wakes the worker; `None` if no worker waits for asynchronous results.
+    waker: Option<Arc<Waker>>,
 }
 
 /// The result of a command.
@@ -96,7 +99,8 @@ impl Executor {
         let (cache, counters) = (server.cache.clone(), server.worker_counters(worker));
         let class_counters = server.class_tally.worker(worker);
         let asker = Cell::new(NO_CONNECTION);
-        Self { server, cache, counters, class_counters, asker, inbox: None }
+        let (log, classes) = (Arc::clone(&server.log), Arc::clone(&server.classes));
+        Self { server, cache, counters, class_counters, asker, log, classes, waker: None }
     }
 
     /// Sets the connection whose commands follow.
@@ -104,9 +108,9 @@ impl Executor {
         self.asker.set(descriptor);
     }
 
-    /// Lets connections wait for more than input: the worker is woken through `inbox`.
-    pub(crate) fn waking(self, inbox: &Arc<Inbox>) -> Self {
-        Self { inbox: Some(Arc::clone(inbox)), ..self }
+    /// Lets connections wait for more than input: `waker` wakes the worker.
+    pub(crate) fn waking(self, waker: &Arc<Waker>) -> Self {
+        Self { waker: Some(Arc::clone(waker)), ..self }
     }
 
     /// Prefetches the memory for commands on these keys, which must follow at once.
@@ -284,7 +288,7 @@ impl Executor {
     /// Bumps a counter of the class for items of this size.
     #[inline]
     fn count_class(&self, size: ItemSize, counter: ClassCounter) {
-        self.class_counters.bump(self.server.classes.class_of(size), counter);
+        self.class_counters.bump(self.classes.class_of(size), counter);
     }
 
     fn count_miss(&self, miss: Miss) {
@@ -387,7 +391,7 @@ impl Executor {
     }
 
     pub(crate) fn log(&self) -> &Log {
-        &self.server.log
+        &self.log
     }
 }
 
