@@ -1,5 +1,6 @@
 //! Administration: statistics, `watch`, prefix counters, dumps and the crawler.
 
+pub(crate) mod census;
 pub(crate) mod classes;
 pub(crate) mod conn_table;
 pub(crate) mod crawler;

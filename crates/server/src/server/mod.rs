@@ -13,6 +13,7 @@ use larder::{Cache, Second};
 use larder_options::{Options, Tuning};
 use larder_stats::{Counter, Counters};
 
+use crate::admin::census::Censuses;
 use crate::admin::classes::Classes;
 use crate::admin::conn_table::ConnTable;
 use crate::admin::crawler::Crawler;
@@ -27,7 +28,6 @@ use crate::process::supervisor::Supervisor;
 use crate::server::credentials::Credentials;
 use crate::server::leases::Leases;
 use crate::server::open::Takeover;
-use crate::stats::Censuses;
 use crate::stop::Stop;
 use crate::tls::certificates::{Certificates, Refreshed};
 use error::{ServerError, UsersError};
@@ -130,6 +130,7 @@ impl Server {
             eviction_counters.count(leaving);
             evictions(leaving);
         });
+        let censuses = Censuses::new(&options, cache.clone(), Arc::clone(&classes));
         let stop = Arc::new(Stop::new()?);
         let crawler = Arc::new(Crawler::new(
             options.lru_crawler,
@@ -161,7 +162,7 @@ impl Server {
             watchers,
             prefixes: Prefixes::new(options.stat_prefix_delimiter.unwrap_or(b':')),
             crawler,
-            censuses: Censuses::default(),
+            censuses,
             warp: options.debug_time.then(Arc::default),
             tuning: Mutex::new(options.tuning.clone()),
             accepting: AtomicBool::new(true),

@@ -10,7 +10,9 @@ use larder_item::Deadline;
 use larder_protocol::{Frame, text};
 use larder_stats::Section;
 
+use super::by_class::ByClass;
 use super::{show_sizes, slabs};
+use crate::admin::census::Census;
 use crate::admin::classes::ItemSize;
 use crate::server::Server;
 
@@ -77,7 +79,7 @@ impl Gathering {
         match &mut self.what {
             What::Keys(keys) => keys.step(&self.server, out),
             What::Prefixes(last) => self.server.prefixes.dump(last, PREFIX_BYTES_PER_SLICE, out),
-            What::Census(counted) => match self.server.censuses.step(&self.server) {
+            What::Census(counted) => match self.server.censuses.step() {
                 Some(census) => {
                     counted.show(&self.server, &census, frame, out);
                     true
@@ -91,7 +93,7 @@ impl Gathering {
     pub(crate) fn finish(self, frame: &Frame<'_>, out: &mut Vec<u8>) {
         match self.what {
             What::Census(counted) => {
-                let census = self.server.censuses.at_once(&self.server);
+                let census = self.server.censuses.at_once();
                 counted.show(&self.server, &census, frame, out);
             }
             What::Prefixes(mut last) => {
@@ -115,9 +117,9 @@ impl Gathering {
 }
 
 impl Counted {
-    fn show(self, server: &Server, census: &super::Census, frame: &Frame<'_>, out: &mut Vec<u8>) {
+    fn show(self, server: &Server, census: &Census, frame: &Frame<'_>, out: &mut Vec<u8>) {
         match self {
-            Self::Items => census.show(server, Section::Items, frame, out),
+            Self::Items => ByClass { census, server }.show(Section::Items, frame, out),
             Self::Slabs => slabs(server, census, frame, out),
             Self::Sizes => show_sizes(census, frame, out),
         }

@@ -1,7 +1,6 @@
 //! The responses of `stats`: the rows of the tables with the values of this server.
 
 mod by_class;
-mod census;
 mod connections;
 mod gather;
 
@@ -16,11 +15,12 @@ use larder_stats::{Condition, Gauge, Section, Source, Stat};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 
+use crate::admin::census::Census;
 use crate::admin::classes::PAGE_BYTES;
 use crate::process::limits;
 use crate::server::Server;
 use crate::tls::certificates::Certificates;
-pub(crate) use census::{Census, Censuses};
+use by_class::ByClass;
 pub(crate) use connections::ConnectionList;
 use gather::Counted;
 pub(crate) use gather::Gathering;
@@ -96,7 +96,7 @@ fn at_once(
 }
 
 fn show_sizes(census: &Census, frame: &Frame<'_>, out: &mut Vec<u8>) {
-    for (bytes, count) in &census.sizes {
+    for (bytes, count) in census.sizes() {
         render::stat(out, bytes, count, frame);
     }
 }
@@ -118,10 +118,11 @@ fn rows(server: &Server, section: Section, frame: &Frame<'_>, out: &mut Vec<u8>)
 }
 
 fn slabs(server: &Server, census: &Census, frame: &Frame<'_>, out: &mut Vec<u8>) {
-    census.show(server, Section::Slabs, frame, out);
+    let by_class = ByClass { census, server };
+    by_class.show(Section::Slabs, frame, out);
     for stat in Section::SlabsTotal.rows() {
         let value = match stat.source {
-            Source::Gauge(Gauge::ActiveClasses) => census.active_count(server),
+            Source::Gauge(Gauge::ActiveClasses) => by_class.active_count(),
             _ => memory_used(&server.cache.report()),
         };
         render::stat(out, stat.name, value, frame);
@@ -187,7 +188,9 @@ fn gauge_text(server: &Server, report: &Report, gauge: Gauge) -> String {
         Gauge::GroupCount => report.groups,
         Gauge::GroupOverflowCount => report.overflow_groups,
         // Only `slabs` shows it, after taking a census.
-        Gauge::ActiveClasses => server.censuses.at_once(server).active_count(server),
+        Gauge::ActiveClasses => {
+            ByClass { census: &server.censuses.at_once(), server }.active_count()
+        }
     };
     number.to_string()
 }

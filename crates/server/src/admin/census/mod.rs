@@ -5,32 +5,48 @@
 //! request of the next second. If one slice covers everything, as in a small cache, each request
 //! gets a new census, until those of a second have cost as much as a census of a large cache.
 
+mod stored;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
-use larder::Sampled;
+use larder::{Cache, Sampled, Second};
+use larder_options::Options;
 
-use super::by_class::Stored;
-use crate::admin::classes::ItemSize;
+use crate::admin::classes::{Classes, ItemSize};
 use crate::clock::monotonic_us;
-use crate::server::Server;
+use stored::Stored;
 
 /// The items stored of each class at one time, as memcached would report them.
 #[derive(Debug)]
 pub(crate) struct Census {
     /// The classes, by number from 0.
-    pub(super) classes: Vec<Stored>,
+    classes: Vec<Stored>,
     /// Number of items of each size as memcached counts it, in bytes rounded up to 32.
-    pub(super) sizes: BTreeMap<u64, u64>,
+    sizes: BTreeMap<u64, u64>,
     /// The cache's second when it was taken.
-    pub(super) second: larder::Second,
+    second: Second,
     taken_us: i64,
     is_small: bool,
 }
 
 /// The last census of a server, and the one in progress.
-#[derive(Debug, Default)]
-pub(crate) struct Censuses(Mutex<Shared>);
+#[derive(Debug)]
+pub(crate) struct Censuses {
+    subject: Subject,
+    shared: Mutex<Shared>,
+}
+
+/// What is counted, and how.
+#[derive(Debug)]
+struct Subject {
+    cache: Cache,
+    classes: Arc<Classes>,
+    /// Items that live no longer than this count as temporary.
+    temporary_ttl_secs: Option<Second>,
+    /// True if items are also counted by their size.
+    tracks_sizes: bool,
+}
 
 #[derive(Debug, Default)]
 struct Shared {
@@ -58,37 +74,66 @@ struct Walk {
 }
 
 impl Censuses {
+    /// Creates the state without a census of the cache.
+    pub(crate) fn new(options: &Options, cache: Cache, classes: Arc<Classes>) -> Self {
+        let subject = Subject {
+            cache,
+            classes,
+            temporary_ttl_secs: options.tuning.temporary_ttl_secs,
+            tracks_sizes: options.track_sizes,
+        };
+        Self { subject, shared: Mutex::default() }
+    }
+
     /// Takes one slice of the census, unless a recent one exists. Returns the census once it is
     /// complete.
-    pub(crate) fn step(&self, server: &Server) -> Option<Arc<Census>> {
-        let mut shared = match self.0.try_lock() {
+    pub(crate) fn step(&self) -> Option<Arc<Census>> {
+        let mut shared = match self.shared.try_lock() {
             Ok(shared) => shared,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             // Another worker takes a slice.
             Err(TryLockError::WouldBlock) => return None,
         };
-        shared.step(server)
+        shared.step(&self.subject)
     }
 
     /// Returns the census as far as it has been taken, at the cost of one slice, for a client that
     /// cannot wait.
-    pub(crate) fn at_once(&self, server: &Server) -> Arc<Census> {
-        let mut shared = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn at_once(&self) -> Arc<Census> {
+        let subject = &self.subject;
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         if shared.walk.is_none()
-            && let Some(census) = shared.step(server)
+            && let Some(census) = shared.step(subject)
         {
             return census;
         }
         match (&shared.walk, &shared.latest) {
-            (Some(walk), _) => Arc::new(walk.project(server)),
+            (Some(walk), _) => Arc::new(walk.project(subject)),
             (None, Some(latest)) => Arc::clone(latest),
-            (None, None) => Arc::new(Walk::begin(server, 0, monotonic_us()).project(server)),
+            (None, None) => Arc::new(Walk::begin(subject, 0, monotonic_us()).project(subject)),
         }
     }
 }
 
+impl Census {
+    /// Returns the items of a class.
+    pub(crate) fn of(&self, class: u8) -> &Stored {
+        &self.classes[usize::from(class)]
+    }
+
+    /// Returns the number of items of each size as memcached counts it, in bytes rounded up to 32.
+    pub(crate) fn sizes(&self) -> &BTreeMap<u64, u64> {
+        &self.sizes
+    }
+
+    /// Returns the cache's second when it was taken.
+    pub(crate) fn second(&self) -> Second {
+        self.second
+    }
+}
+
 impl Shared {
-    fn step(&mut self, server: &Server) -> Option<Arc<Census>> {
+    fn step(&mut self, subject: &Subject) -> Option<Arc<Census>> {
         let now_us = monotonic_us();
         let may_repeat = self.may_repeat(now_us);
         if let Some(latest) = &self.latest
@@ -100,16 +145,16 @@ impl Shared {
         // A walk that its clients have abandoned is out of date.
         let walk = match self.walk.take().filter(|walk| now_us - walk.stepped_us < SECOND_US) {
             Some(walk) => walk,
-            None => Walk::begin(server, self.next_group, now_us),
+            None => Walk::begin(subject, self.next_group, now_us),
         };
         let walk = self.walk.insert(walk);
-        walk.slice(server);
+        walk.slice(subject);
         walk.stepped_us = now_us;
         self.next_group = walk.next_group;
         if !walk.is_complete() {
             return None;
         }
-        let census = Arc::new(walk.project(server));
+        let census = Arc::new(walk.project(subject));
         self.small_count += u32::from(census.is_small);
         (self.walk, self.latest) = (None, Some(Arc::clone(&census)));
         Some(census)
@@ -125,10 +170,10 @@ impl Shared {
 }
 
 impl Walk {
-    fn begin(server: &Server, first_group: u64, now_us: i64) -> Self {
-        let groups = server.cache.group_count();
+    fn begin(subject: &Subject, first_group: u64, now_us: i64) -> Self {
+        let groups = subject.cache.group_count();
         Self {
-            classes: vec![Stored::default(); usize::from(server.classes.last()) + 1],
+            classes: vec![Stored::default(); usize::from(subject.classes.last()) + 1],
             sizes: BTreeMap::new(),
             stepped_us: now_us,
             slices: 0,
@@ -140,14 +185,14 @@ impl Walk {
     }
 
     /// Visits the next groups, as many as fit the cost of a slice.
-    fn slice(&mut self, server: &Server) {
+    fn slice(&mut self, subject: &Subject) {
         let mut cost = 0;
         while cost < SLICE_COST_MAX && !self.is_complete() {
             let groups = GROUPS_PER_LOOK.min(self.groups - self.next_group);
             let groups = groups.min(self.groups - self.groups_seen);
             let items_before = self.items_seen;
             let range = self.next_group..self.next_group + groups;
-            server.cache.sample_groups(range, |item| self.add(server, item));
+            subject.cache.sample_groups(range, |item| self.add(subject, item));
             self.next_group = (self.next_group + groups) % self.groups;
             self.groups_seen += groups;
             cost += groups + (self.items_seen - items_before) * COST_OF_ITEM;
@@ -155,15 +200,15 @@ impl Walk {
         self.slices += 1;
     }
 
-    fn add(&mut self, server: &Server, item: &Sampled) {
+    fn add(&mut self, subject: &Subject, item: &Sampled) {
         self.items_seen += 1;
         let size = ItemSize::new(item.key_bytes, &item.meta);
-        let bytes = server.classes.item_bytes(size);
-        let stored = &mut self.classes[usize::from(server.classes.class_of(size))];
-        stored.add(item, bytes, server.options.tuning.temporary_ttl_secs);
+        let bytes = subject.classes.item_bytes(size);
+        let stored = &mut self.classes[usize::from(subject.classes.class_of(size))];
+        stored.add(item, bytes, subject.temporary_ttl_secs);
         let classes = &mut self.classes;
-        server.classes.chunks_of(size, |class| classes[usize::from(class)].add_chunk());
-        if server.options.track_sizes {
+        subject.classes.chunks_of(size, |class| classes[usize::from(class)].add_chunk());
+        if subject.tracks_sizes {
             *self.sizes.entry(bytes.next_multiple_of(SIZE_STEP_BYTES)).or_default() += 1;
         }
     }
@@ -176,12 +221,12 @@ impl Walk {
     }
 
     /// Projects the sample to the whole cache.
-    fn project(&self, server: &Server) -> Census {
+    fn project(&self, subject: &Subject) -> Census {
         let factor = match self.items_seen {
             0 => 1.0,
             _ if self.groups_seen >= self.groups => 1.0,
             // The number of items is known; the sample gives their distribution.
-            seen => server.cache.len_about() as f64 / seen as f64,
+            seen => subject.cache.len_about() as f64 / seen as f64,
         };
         let projected = |count: u64| (count as f64 * factor).round() as u64;
         let mut classes = self.classes.clone();
@@ -189,7 +234,7 @@ impl Walk {
         Census {
             classes,
             sizes: self.sizes.iter().map(|(bytes, count)| (*bytes, projected(*count))).collect(),
-            second: server.cache.now(),
+            second: subject.cache.now(),
             taken_us: monotonic_us(),
             is_small: self.slices == 1 && self.groups_seen >= self.groups,
         }
@@ -226,13 +271,14 @@ mod tests {
 
     use super::*;
 
-    fn server(items: u32) -> Server {
+    fn censuses(items: u32) -> Censuses {
         let (options, _) = Options::from_map([("memory_limit", "64")]).unwrap();
-        let server = Server::new(options).unwrap();
+        let cache = Cache::builder().memory_bytes(64 << 20).maintainer(true).open().unwrap();
         for number in 0..items {
-            server.cache.set(number.to_le_bytes(), [0; 20], None).unwrap();
+            cache.set(number.to_le_bytes(), [0; 20], None).unwrap();
         }
-        server
+        let classes = Arc::new(Classes::new(&options.slabs, options.cas));
+        Censuses::new(&options, cache, classes)
     }
 
     fn count(census: &Census) -> u64 {
@@ -241,30 +287,30 @@ mod tests {
 
     #[test]
     fn a_small_cache_is_counted_anew_for_each_request_until_that_costs_too_much() {
-        let server = server(0);
+        let censuses = censuses(0);
         for number in 0..u64::from(SMALL_MAX) {
-            assert_eq!(count(&server.censuses.step(&server).unwrap()), number);
-            server.cache.set(number.to_le_bytes(), "v", None).unwrap();
+            assert_eq!(count(&censuses.step().unwrap()), number);
+            censuses.subject.cache.set(number.to_le_bytes(), "v", None).unwrap();
         }
-        let last = server.censuses.step(&server).unwrap();
+        let last = censuses.step().unwrap();
         // Within a second. If the machine has paused for longer, it is a new census.
         let is_same = |shared: &Shared| shared.small_count == SMALL_MAX;
-        if is_same(&server.censuses.0.lock().unwrap()) {
+        if is_same(&censuses.shared.lock().unwrap()) {
             assert_eq!(count(&last), u64::from(SMALL_MAX) - 1);
         }
     }
 
     #[test]
     fn a_census_of_a_large_cache_is_taken_in_slices_and_shared() {
-        let server = server(100_000);
+        let censuses = censuses(100_000);
         let (mut slices, mut seen) = (0, 0);
         let census = loop {
-            let complete = server.censuses.step(&server);
+            let complete = censuses.step();
             slices += 1;
             if let Some(census) = complete {
                 break census;
             }
-            let shared = server.censuses.0.lock().unwrap();
+            let shared = censuses.shared.lock().unwrap();
             let items_seen = shared.walk.as_ref().unwrap().items_seen;
             let bound = (SLICE_COST_MAX / COST_OF_ITEM) + GROUPS_PER_LOOK * 20;
             // A walk starts over if a second has passed between two slices.
@@ -273,8 +319,8 @@ mod tests {
         };
         assert!(slices >= 5, "{slices}");
         assert!(count(&census).abs_diff(100_000) <= 100, "{}", count(&census));
-        server.cache.set("new", "v", None).unwrap();
-        let next = server.censuses.step(&server);
+        censuses.subject.cache.set("new", "v", None).unwrap();
+        let next = censuses.step();
         if monotonic_us() - census.taken_us < SECOND_US {
             assert!(Arc::ptr_eq(&census, &next.unwrap()), "the next request shares it");
         }
@@ -282,10 +328,10 @@ mod tests {
 
     #[test]
     fn a_client_that_cannot_wait_gets_the_result_of_one_slice() {
-        let server = server(100_000);
-        let census = server.censuses.at_once(&server);
+        let censuses = censuses(100_000);
+        let census = censuses.at_once();
         assert!(count(&census).abs_diff(100_000) <= 100, "{}", count(&census));
-        let shared = server.censuses.0.lock().unwrap();
+        let shared = censuses.shared.lock().unwrap();
         assert!(shared.walk.as_ref().is_some_and(|walk| walk.slices == 1));
     }
 }
