@@ -6,6 +6,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::failure::{EXIT_OS, Failure};
 use crate::log;
+use crate::server::descriptors_reserved;
 
 /// Raises the limits for descriptors and, if requested, for core files. Returns the number of
 /// connections that the descriptors permit: that of `-c`, or somewhat less if the process may have
@@ -73,15 +74,3 @@ pub(crate) fn lock_memory(options: &Options) {
         log::say(format_args!("larderd: option -k: the memory cannot be locked: {error}"));
     }
 }
-
-/// Returns the number of descriptors besides those of the connections: three for standard input,
-/// output and error, three for the signals and the stop, three for each worker, the listening
-/// sockets, and one to refuse a connection with.
-pub(crate) fn descriptors_reserved(options: &Options) -> usize {
-    let addresses = options.tcp_addresses().len() + options.udp_addresses().len();
-    let listening = 1 + 2 * addresses;
-    3 + 3 + 3 * options.worker_count + listening + 1 + DESCRIPTORS_SPARE
-}
-
-/// For files that libraries and the runtime open occasionally.
-const DESCRIPTORS_SPARE: usize = 16;

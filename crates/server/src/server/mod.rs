@@ -274,3 +274,15 @@ fn counted_before(cache: &Cache) -> [u64; Counter::COUNT] {
     *items = items.wrapping_sub(cache.len());
     counts
 }
+
+/// Returns the number of descriptors besides those of the connections: three for standard input,
+/// output and error, three for the signals and the stop, three for each worker, the listening
+/// sockets, and one to refuse a connection with.
+pub(crate) fn descriptors_reserved(options: &Options) -> usize {
+    let addresses = options.tcp_addresses().len() + options.udp_addresses().len();
+    let listening = 1 + 2 * addresses;
+    3 + 3 + 3 * options.worker_count + listening + 1 + DESCRIPTORS_SPARE
+}
+
+/// For files that libraries and the runtime open occasionally.
+const DESCRIPTORS_SPARE: usize = 16;

@@ -3,7 +3,7 @@
 use larder_protocol::{Frame, render};
 use larder_stats::{ClassGauge, Section, Source};
 
-use super::is_shown;
+use super::shown::is_shown;
 use crate::admin::census::Census;
 use crate::admin::classes::SizeClass;
 use crate::server::Server;

@@ -11,7 +11,7 @@ use larder_protocol::{Frame, text};
 use larder_stats::Section;
 
 use super::by_class::ByClass;
-use super::{show_sizes, slabs};
+use super::rows;
 use crate::admin::census::Census;
 use crate::admin::classes::ItemSize;
 use crate::server::Server;
@@ -120,8 +120,8 @@ impl Counted {
     fn show(self, server: &Server, census: &Census, frame: &Frame<'_>, out: &mut Vec<u8>) {
         match self {
             Self::Items => ByClass { census, server }.show(Section::Items, frame, out),
-            Self::Slabs => slabs(server, census, frame, out),
-            Self::Sizes => show_sizes(census, frame, out),
+            Self::Slabs => rows::slabs(server, census, frame, out),
+            Self::Sizes => rows::sizes(census, frame, out),
         }
     }
 }

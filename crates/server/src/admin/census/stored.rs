@@ -52,12 +52,12 @@ impl Stored {
         }
     }
 
-    /// Returns the items that have not been read yet.
+    /// Returns the items that are new.
     pub(crate) fn hot(&self) -> Queue {
         self.hot
     }
 
-    /// Returns the items that were read again.
+    /// Returns the older items that were read.
     pub(crate) fn warm(&self) -> Queue {
         self.warm
     }

@@ -1,0 +1,126 @@
+//! The rows of the table of statistics with the values of this server.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use larder::Report;
+use larder_item::Epoch;
+use larder_options::{LARDER_COMMIT, LARDER_VERSION};
+use larder_protocol::{Frame, WIRE_VERSION, render};
+use larder_stats::{Gauge, Section, Source};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeVal;
+
+use super::by_class::ByClass;
+use super::shown::is_shown;
+use crate::admin::census::Census;
+use crate::admin::classes::PAGE_BYTES;
+use crate::server::{self, Server};
+use crate::tls::certificates::Certificates;
+
+/// Appends the number of items of each size.
+pub(super) fn sizes(census: &Census, frame: &Frame<'_>, out: &mut Vec<u8>) {
+    for (bytes, count) in census.sizes() {
+        render::stat(out, bytes, count, frame);
+    }
+}
+
+/// Appends the statistics of a section.
+pub(super) fn section(server: &Server, section: Section, frame: &Frame<'_>, out: &mut Vec<u8>) {
+    let report = server.cache.report();
+    for stat in section.rows().filter(|stat| is_shown(server, stat)) {
+        match stat.source {
+            Source::Counter(counter) => {
+                render::stat(out, stat.name, server.counter(counter), frame);
+            }
+            Source::Gauge(gauge) => {
+                render::stat(out, stat.name, gauge_text(server, &report, gauge), frame);
+            }
+            Source::Constant(text) => render::stat(out, stat.name, text, frame),
+            Source::ClassCounter(_) | Source::ClassGauge(_) => {}
+        }
+    }
+}
+
+/// Appends the statistics of the size classes, and those of all together.
+pub(super) fn slabs(server: &Server, census: &Census, frame: &Frame<'_>, out: &mut Vec<u8>) {
+    let by_class = ByClass { census, server };
+    by_class.show(Section::Slabs, frame, out);
+    for stat in Section::SlabsTotal.rows() {
+        let value = match stat.source {
+            Source::Gauge(Gauge::ActiveClasses) => by_class.active_count(),
+            _ => memory_used(&server.cache.report()),
+        };
+        render::stat(out, stat.name, value, frame);
+    }
+}
+
+/// Returns the value of a gauge.
+fn gauge_text(server: &Server, report: &Report, gauge: Gauge) -> String {
+    let options = &server.options;
+    let now = server.cache.now();
+    let number = match gauge {
+        Gauge::Version => return WIRE_VERSION.to_owned(),
+        Gauge::LarderVersion => return LARDER_VERSION.to_owned(),
+        Gauge::LarderCommit => return LARDER_COMMIT.to_owned(),
+        Gauge::RusageUser => return usage().0,
+        Gauge::RusageSystem => return usage().1,
+        Gauge::Pid => u64::from(std::process::id()),
+        Gauge::UptimeSecs => u64::from(now.saturating_sub(server.started) + Epoch::FIRST_SECOND),
+        Gauge::TimeSecs => server.cache.epoch().unix_of(now).unsigned_abs(),
+        Gauge::ConnectionCountMax => options.connection_count_max as u64,
+        Gauge::DescriptorsReserved => server::descriptors_reserved(options) as u64,
+        Gauge::MemoryBytesMax => server.cache.memory_limit(),
+        Gauge::Accepting => u64::from(server.accepting.load(Relaxed)),
+        Gauge::WorkerCount => options.worker_count as u64,
+        Gauge::CertificatesAgeSecs => {
+            server.certificates.as_ref().map_or(0, Certificates::age_secs)
+        }
+        Gauge::IndexPower => u64::from((report.groups * SLOTS_PER_GROUP).ilog2()),
+        Gauge::BytesLive => report.live_bytes,
+        Gauge::ItemsCurrent => report.items,
+        Gauge::IndexBytes => report.index_bytes,
+        Gauge::SegmentsFree => report.segments_free,
+        Gauge::SegmentBytes => report.segment_bytes,
+        Gauge::SegmentCount => report.segments,
+        Gauge::PagesFree => pages_free(report),
+        Gauge::Emptying => u64::from(report.segments_emptying > 0),
+        Gauge::MemoryBytes => memory_used(report),
+        Gauge::SegmentsIndex => report.segments_index,
+        Gauge::SegmentsItems => report.segments_items,
+        Gauge::SegmentsSmall => report.segments_small,
+        Gauge::SegmentsGhost => report.segments_ghost,
+        Gauge::SegmentsPinned => report.segments_pinned,
+        Gauge::LivePercent => report.live_percent(),
+        Gauge::EvictionAgeSecs => report.eviction_age_secs,
+        Gauge::GroupCount => report.groups,
+        Gauge::GroupOverflowCount => report.overflow_groups,
+        // Only `slabs` shows it, after taking a census.
+        Gauge::ActiveClasses => {
+            ByClass { census: &server.censuses.at_once(), server }.active_count()
+        }
+    };
+    number.to_string()
+}
+
+/// Returns the memory that is or was used, which the system has committed to the process, in whole
+/// pages as memcached allocates it.
+fn memory_used(report: &Report) -> u64 {
+    (report.segments_used * report.segment_bytes).next_multiple_of(u64::from(PAGE_BYTES))
+}
+
+/// Returns the free part of that memory, in pages.
+fn pages_free(report: &Report) -> u64 {
+    let in_use = report.segments.saturating_sub(report.segments_free);
+    report.segments_used.saturating_sub(in_use) * report.segment_bytes / u64::from(PAGE_BYTES)
+}
+
+/// Returns the processor time of the process, in user mode and in the kernel.
+fn usage() -> (String, String) {
+    let text = |time: TimeVal| format!("{}.{:06}", time.tv_sec(), time.tv_usec());
+    getrusage(UsageWho::RUSAGE_SELF)
+        .map(|usage| (text(usage.user_time()), text(usage.system_time())))
+        .unwrap_or_else(|_| ("0.000000".to_owned(), "0.000000".to_owned()))
+}
+
+/// Slots per group, for memcached's measure of the index.
+const SLOTS_PER_GROUP: u64 = 15;

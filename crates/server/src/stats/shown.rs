@@ -1,0 +1,26 @@
+//! Which statistics this server shows.
+
+use larder_options::AnswersAs;
+use larder_stats::{Condition, Stat};
+
+use crate::server::Server;
+use crate::tls::certificates::Certificates;
+
+/// True if the options of the server call for the statistic.
+pub(super) fn is_shown(server: &Server, stat: &Stat) -> bool {
+    let options = &server.options;
+    stat.conditions.iter().all(|condition| match condition {
+        Condition::MaxconnsFast => options.maxconns_fast,
+        Condition::IdleTimeout => options.idle_timeout_secs > 0,
+        Condition::Tls => server.certificates.is_some(),
+        Condition::TlsSessions => {
+            server.certificates.as_ref().is_some_and(Certificates::has_sessions)
+        }
+        Condition::SlabReassign => options.slab_reassign,
+        Condition::LruCrawler => server.crawler.is_enabled(),
+        Condition::LruMaintainer => options.lru_maintainer,
+        Condition::TemporaryTtl => options.tuning.temporary_ttl_secs.is_some(),
+        Condition::Answers45 => options.answers_as == AnswersAs::V1_6_45,
+        Condition::Answers18 => options.answers_as == AnswersAs::V1_6_18,
+    })
+}
