@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use larder_stats::{Counter, Counters};
 
-use crate::session::OUTPUT_BYTES_HIGH;
+use crate::buffers::output::OUTPUT_BYTES_HIGH;
 
 /// The memory of connections beyond their allowance, and its limit.
 #[derive(Debug)]

@@ -145,6 +145,9 @@ const PIECES_MAX: usize = 64;
 /// With this many bytes in pieces, other connections get their turn first.
 const PIECES_BYTES_HIGH: usize = 1024 * 1024;
 
+/// With this much output of its own a session waits until it is sent.
+pub(crate) const OUTPUT_BYTES_HIGH: usize = 64 * 1024;
+
 #[cfg(test)]
 pub(crate) mod tests {
     use larder::{Cache, Read};

@@ -1,19 +1,20 @@
 //! Opens the listening sockets.
 
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use larder_options::{ClientCertificates, ListenAt, Options, Protocol};
 use rustix::fs::Mode;
 use rustix::process::umask;
-use socket2::{Domain, SockAddr, Type};
+use socket2::{Domain, SockAddr, SockRef, Type};
 
 use crate::failure::{EXIT_OS, Failure};
 use crate::net::datagrams::Datagrams;
@@ -170,6 +171,22 @@ fn open_unix(path: &Path, options: &Options) -> io::Result<Socket> {
         client_certificates: None,
         protocol: options.protocol,
     })
+}
+
+/// Returns the local path of a unix connection.
+pub(crate) fn local_path(connection: &OwnedFd) -> PathBuf {
+    SockRef::from(connection).local_addr().map_or_else(|_| PathBuf::new(), |local| path_of(&local))
+}
+
+/// Returns the path of a unix socket; for an abstract socket its name after `@`, as in systemd's
+/// files.
+pub(crate) fn path_of(address: &SockAddr) -> PathBuf {
+    let named = |name: &[u8]| [b"@", name].concat();
+    match (address.as_pathname(), address.as_abstract_namespace()) {
+        (Some(path), _) => path.to_owned(),
+        (None, Some(name)) => OsStr::from_bytes(&named(name)).into(),
+        (None, None) => PathBuf::new(),
+    }
 }
 
 fn backlog(options: &Options) -> i32 {

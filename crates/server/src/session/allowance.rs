@@ -1,8 +1,8 @@
 //! The limits of a turn, and its result.
 
-use super::OUTPUT_BYTES_HIGH;
 #[cfg(doc)]
 use super::Session;
+use crate::buffers::output::OUTPUT_BYTES_HIGH;
 
 /// How much a session may do in one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

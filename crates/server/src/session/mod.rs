@@ -574,8 +574,5 @@ impl Session {
 /// Maximum length of the bytes around a value in any dialect, without its key.
 const HEAD_BYTES_MAX: usize = 100;
 
-/// With this much output of its own a session waits until it is sent.
-pub(crate) const OUTPUT_BYTES_HIGH: usize = 64 * 1024;
-
 #[cfg(test)]
 mod tests;

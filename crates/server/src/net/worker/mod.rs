@@ -18,7 +18,7 @@ use larder_protocol::text::watched::Closing;
 use rustix::event::epoll::EventFlags;
 
 use crate::buffers::budget::Allotment;
-use crate::buffers::output::Output;
+use crate::buffers::output::{OUTPUT_BYTES_HIGH, Output};
 use crate::clock::Clock;
 use crate::net::connection::{
     AWAIT_INPUT, AWAIT_OUTPUT, Begun, Connection, Input, Outcome, TurnLimits,
@@ -29,7 +29,6 @@ use crate::net::poller::{Event, LAST_KEY, NoRing, Poller};
 use crate::net::scratch::Scratch;
 use crate::net::worker::inbox::Inbox;
 use crate::server::Server;
-use crate::session::OUTPUT_BYTES_HIGH;
 use crate::session::execute::Executor;
 use crate::stop::Manner;
 use crate::tls::Records;

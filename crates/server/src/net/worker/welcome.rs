@@ -11,8 +11,8 @@ use rustix::net::{getpeername, getsockname};
 use super::Worker;
 use crate::admin::conn_table::{ConnStats, Ends};
 use crate::net::connection::{AWAIT_INPUT, Connection};
+use crate::net::sockets;
 use crate::net::worker::inbox::{Accepted, Transport};
-use crate::process::upgrade::handed;
 use crate::tls::Tls;
 
 impl Worker {
@@ -67,7 +67,7 @@ impl Worker {
             },
             Transport::Unix => Ends::Unix(match &server.options.unix_socket {
                 Some(path) => path.clone(),
-                None => handed::local_path(&accepted.socket),
+                None => sockets::local_path(&accepted.socket),
             }),
         };
         server.conn_table.add(accepted.socket.as_raw_fd(), ends, self.clock.second())

@@ -1,13 +1,11 @@
 //! Inherited sockets: opened by systemd, or by the server that this process replaces.
 
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
-use std::{ffi::OsStr, io};
 
 use larder_options::{ListenAt, Options, Security};
-use socket2::{SockAddr, SockRef, Type};
+use socket2::{SockRef, Type};
 
 use crate::failure::{EXIT_OS, Failure};
 use crate::log;
@@ -85,25 +83,9 @@ fn look_at(descriptor: &OwnedFd) -> io::Result<(Type, Address)> {
         return Ok((kind, Address::Tcp(address)));
     }
     if local.is_unix() {
-        return Ok((kind, Address::Unix(path_of(&local))));
+        return Ok((kind, Address::Unix(sockets::path_of(&local))));
     }
     Err(io::Error::other(NOT_LISTENED_ON))
-}
-
-/// Returns the local path of a unix connection.
-pub(crate) fn local_path(connection: &OwnedFd) -> PathBuf {
-    SockRef::from(connection).local_addr().map_or_else(|_| PathBuf::new(), |local| path_of(&local))
-}
-
-/// Returns the path of a unix socket; for an abstract socket its name after `@`, as in systemd's
-/// files.
-fn path_of(address: &SockAddr) -> PathBuf {
-    let named = |name: &[u8]| [b"@", name].concat();
-    match (address.as_pathname(), address.as_abstract_namespace()) {
-        (Some(path), _) => path.to_owned(),
-        (None, Some(name)) => OsStr::from_bytes(&named(name)).into(),
-        (None, None) => PathBuf::new(),
-    }
 }
 
 fn listening(

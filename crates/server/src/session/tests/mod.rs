@@ -10,6 +10,7 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
 use super::*;
+use crate::buffers::output::OUTPUT_BYTES_HIGH;
 use crate::server::Server;
 
 mod binary;
