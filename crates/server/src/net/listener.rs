@@ -1,5 +1,4 @@
-//! The listener: accepts connections, enforces their limit, advances the clock, handles signals,
-//! and hands its sockets to a successor process.
+//! The listener: accepts connections, enforces their limit, and advances the clock.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -15,12 +14,9 @@ use rustix::net::{SendFlags, SocketFlags, accept_with, send};
 use crate::clock::{Clock, Stopwatch};
 use crate::net::sockets::Socket;
 use crate::net::worker::inbox::{Accepted, Inbox};
-use crate::process::signals::{Asked, Signals};
-use crate::process::upgrade::Upgrade;
 use crate::server::Server;
-use crate::stop::Manner;
 
-/// The state of the main thread while the server runs.
+/// The listening sockets, and the workers that get their connections in turn.
 #[derive(Debug)]
 pub(crate) struct Listener {
     server: Arc<Server>,
@@ -29,8 +25,6 @@ pub(crate) struct Listener {
     inboxes: Vec<Arc<Inbox>>,
     /// The inbox of the worker that gets the next connection.
     next_inbox: usize,
-    signals: Signals,
-    upgrade: Upgrade,
     clock: Clock,
     /// Runs while accepting is suspended.
     suspended: Option<Stopwatch>,
@@ -49,8 +43,6 @@ impl Listener {
         server: &Arc<Server>,
         sockets: Vec<Socket>,
         inboxes: Vec<Arc<Inbox>>,
-        signals: Signals,
-        upgrade: Upgrade,
     ) -> Self {
         Self {
             counters: server.listener_counters(),
@@ -59,54 +51,25 @@ impl Listener {
             sockets,
             inboxes,
             next_inbox: 0,
-            signals,
-            upgrade,
             suspended: None,
         }
     }
 
-    /// Accepts connections until the server stops.
-    pub(crate) fn run(&mut self) {
-        while self.server.stop.requested().is_none() {
-            let readable = self.wait();
-            let asked = self.signals.take();
-            self.obey(asked);
-            self.clock.turn();
-            for socket in readable {
-                self.accept(socket);
-            }
-            if self.upgrade.turn(&self.server) {
-                self.retire();
-            }
-            if self.upgrade.is_drained(&self.server) {
-                self.server.stop.request(Manner::Graceful);
-            }
-        }
+    /// Returns the sockets that it accepts from.
+    pub(crate) fn sockets(&self) -> &[Socket] {
+        &self.sockets
     }
 
-    /// True if a successor process serves.
-    pub(crate) fn has_successor(&self) -> bool {
-        self.upgrade.is_done()
-    }
-
-    fn obey(&mut self, asked: Asked) {
-        if let Some(manner) = asked.stop {
-            self.server.stop.request(manner);
-        }
-        if asked.reload {
-            self.server.supervisor.notify_reloading();
-            // Without TLS there are no certificates, and a file error has been logged already.
-            let _ = self.server.refresh_certificates(false);
-            self.server.reload_users();
-            self.server.supervisor.notify_ready();
-        }
-        if asked.upgrade {
-            self.upgrade.begin(&self.server, &self.sockets);
+    /// Advances the clock, and accepts from the sockets with these numbers.
+    pub(crate) fn accept_from(&mut self, sockets: Vec<usize>) {
+        self.clock.turn();
+        for socket in sockets {
+            self.accept(socket);
         }
     }
 
     /// Stops accepting: the successor accepts from now on.
-    fn retire(&mut self) {
+    pub(crate) fn retire(&mut self) {
         self.resume();
         self.server.set_accepting(false);
         for socket in self.sockets.drain(..) {
@@ -118,25 +81,17 @@ impl Listener {
         }
     }
 
-    /// Waits for connections, signals, or the next second. Returns the numbers of the sockets with
-    /// waiting connections. While accepting is suspended, returns all sockets after a pause.
-    fn wait(&self) -> Vec<usize> {
-        let mut waited = vec![
-            PollFd::new(&self.signals, PollFlags::IN),
-            PollFd::new(self.server.stop.waker(), PollFlags::IN),
-        ];
-        waited.extend(self.upgrade.channel().map(|channel| PollFd::new(channel, PollFlags::IN)));
-        let others_count = waited.len();
+    /// Waits for connections or for one of the `others`, at most until the timeout. Returns the
+    /// numbers of the sockets with waiting connections. While accepting is suspended, returns all
+    /// sockets after a pause.
+    pub(crate) fn wait<'fd>(&'fd self, others: Vec<PollFd<'fd>>, timeout: &Timespec) -> Vec<usize> {
+        let (others_count, mut waited) = (others.len(), others);
         if self.suspended.is_none() {
             let sockets = self.sockets.iter();
             waited.extend(sockets.map(|socket| PollFd::new(&socket.descriptor, PollFlags::IN)));
         }
-        let timeout = match (&self.suspended, self.upgrade.is_done()) {
-            (Some(_), _) => SUSPENDED_TIMEOUT,
-            (None, true) => RETIRED_TIMEOUT,
-            (None, false) => TIMEOUT,
-        };
-        match poll(&mut waited, Some(&timeout)) {
+        let timeout = if self.suspended.is_some() { &SUSPENDED_TIMEOUT } else { timeout };
+        match poll(&mut waited, Some(timeout)) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => panic!("the listener cannot wait for connections: {error}"),
         }
@@ -221,15 +176,8 @@ impl Listener {
     }
 }
 
-/// The clock advances also while no connection arrives.
-const TIMEOUT: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
-
 /// How often the listener retries while accepting is suspended.
 const SUSPENDED_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
-
-/// How often the listener checks whether all connections are closed after a successor has taken
-/// over.
-const RETIRED_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// How many connections are accepted from one socket before the others get their turn.
 const ACCEPTED_MAX: usize = 64;

@@ -19,6 +19,7 @@ use crate::net::sockets;
 use crate::net::sockets::{Address, Socket};
 use crate::net::worker::Worker;
 use crate::net::worker::inbox::Inbox;
+use crate::process::main_loop::MainLoop;
 use crate::process::signals::Signals;
 use crate::process::supervisor::Supervisor;
 use crate::process::upgrade::Upgrade;
@@ -76,7 +77,6 @@ pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
         Server::replacing(options, takeover).map_err(|error| Failure::new(EXIT_FAILURE, error))?;
     server.certificates = certificates;
     server.connection_count_max = connection_count_max;
-    server.supervisor = supervisor;
     let server = Arc::new(server);
     let options = &server.options;
     if server.log.interest().shows_commands() {
@@ -97,19 +97,20 @@ pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
     match predecessor {
         // The service manager listens to the predecessor, which reports the successor.
         Some(predecessor) => predecessor.notify_ready(),
-        None => server.supervisor.notify_ready(),
+        None => supervisor.notify_ready(),
     }
     // Only now: until this process serves, the cache belongs to the predecessor, which may have to
     // continue.
     server.apply_memory_limit();
     let upgrade = Upgrade::new(program, datagrams);
-    let mut listener = Listener::new(&server, sockets, inboxes.clone(), signals, upgrade);
-    listener.run();
-    if listener.has_successor() {
+    let listener = Listener::new(&server, sockets, inboxes.clone());
+    let mut main_loop = MainLoop::new(&server, &supervisor, listener, signals, upgrade);
+    main_loop.run();
+    if main_loop.has_successor() {
         stop(&server, &inboxes, workers);
         return Ok(());
     }
-    server.supervisor.notify_stopping();
+    supervisor.notify_stopping();
     stop(&server, &inboxes, workers);
     if let (Some(path), true) = (&options.pidfile, options.daemon) {
         pidfile::remove(path);

@@ -24,7 +24,6 @@ use crate::admin::watch::{self, Watchers};
 use crate::buffers::budget::{BUDGET_BYTES, Budget};
 use crate::clock::Warp;
 use crate::log::{self, Log};
-use crate::process::supervisor::Supervisor;
 use crate::server::credentials::Credentials;
 use crate::server::leases::Leases;
 use crate::server::open::Takeover;
@@ -56,8 +55,6 @@ pub struct Server {
     /// Open sockets, for `stats conns`.
     pub(crate) conn_table: ConnTable,
     pub(crate) stop: Arc<Stop>,
-    /// The service manager to notify, if there is one.
-    pub(crate) supervisor: Supervisor,
     /// True once another process accepts connections and datagrams in place of this one.
     pub(crate) handed_over: AtomicBool,
     pub(crate) leases: Leases,
@@ -156,7 +153,6 @@ impl Server {
             log,
             conn_table: ConnTable::default(),
             stop,
-            supervisor: Supervisor::default(),
             handed_over: AtomicBool::new(false),
             leases: Leases::default(),
             watchers,

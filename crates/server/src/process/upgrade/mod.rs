@@ -23,6 +23,7 @@ use crate::log;
 use crate::net::datagrams::Datagrams;
 use crate::net::sockets::Socket;
 use crate::process::pidfile;
+use crate::process::supervisor::Supervisor;
 use crate::server::Server;
 use crate::server::open::HandedMemory;
 
@@ -64,7 +65,7 @@ impl Upgrade {
     }
 
     /// Begins an upgrade, unless one is in progress or there is an obstacle. Logs the result.
-    pub(crate) fn begin(&mut self, server: &Server, sockets: &[Socket]) {
+    pub(crate) fn begin(&mut self, server: &Server, supervisor: &Supervisor, sockets: &[Socket]) {
         let refused = match &self.stage {
             Stage::None => None,
             Stage::Starting(_) => Some("one is in progress"),
@@ -80,7 +81,7 @@ impl Upgrade {
             Ok(known) => known,
             Err(why) => return log::say(format_args!("larderd: SIGUSR2: no upgrade: {why}")),
         };
-        server.supervisor.notify_reloading();
+        supervisor.notify_reloading();
         match self.start(sockets, memory.as_ref()) {
             Ok(successor) => {
                 log::say(format_args!(
@@ -91,7 +92,7 @@ impl Upgrade {
             }
             Err(error) => {
                 log::say(format_args!("larderd: SIGUSR2: no upgrade: {error}"));
-                server.supervisor.notify_ready();
+                supervisor.notify_ready();
             }
         }
     }
@@ -123,7 +124,7 @@ impl Upgrade {
     }
 
     /// Checks the new process. Returns true once, when it serves. If it fails, logs the reason.
-    pub(crate) fn turn(&mut self, server: &Server) -> bool {
+    pub(crate) fn turn(&mut self, server: &Server, supervisor: &Supervisor) -> bool {
         let Stage::Starting(successor) = &mut self.stage else {
             return false;
         };
@@ -134,7 +135,7 @@ impl Upgrade {
                 successor.serves = true;
                 self.stage = Stage::Done(Stopwatch::start());
                 log::say(format_args!("larderd: process {pid} has taken over"));
-                server.supervisor.notify_successor(pid);
+                supervisor.notify_successor(pid);
                 return true;
             }
             Answer::Gone => successor.end(),
@@ -152,7 +153,7 @@ impl Upgrade {
         if let Some(path) = &server.options.pidfile {
             pidfile::take_back(path, pid);
         }
-        server.supervisor.notify_ready();
+        supervisor.notify_ready();
         false
     }
 

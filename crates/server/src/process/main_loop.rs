@@ -1,0 +1,91 @@
+//! The main thread while the server runs: accepts connections, handles signals, and follows an
+//! upgrade until the server stops.
+
+use std::sync::Arc;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+
+use crate::net::listener::Listener;
+use crate::process::signals::{Asked, Signals};
+use crate::process::supervisor::Supervisor;
+use crate::process::upgrade::Upgrade;
+use crate::server::Server;
+use crate::stop::Manner;
+
+/// The state of the main thread.
+#[derive(Debug)]
+pub(crate) struct MainLoop<'a> {
+    server: &'a Arc<Server>,
+    supervisor: &'a Supervisor,
+    listener: Listener,
+    signals: Signals,
+    upgrade: Upgrade,
+}
+
+impl<'a> MainLoop<'a> {
+    pub(crate) fn new(
+        server: &'a Arc<Server>,
+        supervisor: &'a Supervisor,
+        listener: Listener,
+        signals: Signals,
+        upgrade: Upgrade,
+    ) -> Self {
+        Self { server, supervisor, listener, signals, upgrade }
+    }
+
+    /// Runs until the server stops.
+    pub(crate) fn run(&mut self) {
+        while self.server.stop.requested().is_none() {
+            let readable = self.wait();
+            let asked = self.signals.take();
+            self.obey(asked);
+            self.listener.accept_from(readable);
+            if self.upgrade.turn(self.server, self.supervisor) {
+                self.listener.retire();
+            }
+            if self.upgrade.is_drained(self.server) {
+                self.server.stop.request(Manner::Graceful);
+            }
+        }
+    }
+
+    /// True if a successor process serves.
+    pub(crate) fn has_successor(&self) -> bool {
+        self.upgrade.is_done()
+    }
+
+    /// Waits for connections, signals, a request to stop, the successor, or the next second.
+    /// Returns the numbers of the sockets with waiting connections.
+    fn wait(&self) -> Vec<usize> {
+        let mut others = vec![
+            PollFd::new(&self.signals, PollFlags::IN),
+            PollFd::new(self.server.stop.waker(), PollFlags::IN),
+        ];
+        others.extend(self.upgrade.channel().map(|channel| PollFd::new(channel, PollFlags::IN)));
+        let timeout = if self.upgrade.is_done() { &RETIRED_TIMEOUT } else { &TIMEOUT };
+        self.listener.wait(others, timeout)
+    }
+
+    fn obey(&mut self, asked: Asked) {
+        if let Some(manner) = asked.stop {
+            self.server.stop.request(manner);
+        }
+        if asked.reload {
+            self.supervisor.notify_reloading();
+            // Without TLS there are no certificates, and a file error has been logged already.
+            let _ = self.server.refresh_certificates(false);
+            self.server.reload_users();
+            self.supervisor.notify_ready();
+        }
+        if asked.upgrade {
+            self.upgrade.begin(self.server, self.supervisor, self.listener.sockets());
+        }
+    }
+}
+
+/// The clock advances also while no connection arrives.
+const TIMEOUT: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+
+/// How often the main thread checks whether all connections are closed after a successor has taken
+/// over.
+const RETIRED_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
