@@ -1,14 +1,7 @@
 //! A worker's connections, by token.
 
 use crate::net::connection::Connection;
-
-/// Identifies a connection of a worker, also after it is closed: a token is reused only after a
-/// very long time. As a number it has 60 bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Token {
-    index: u32,
-    generation: u32,
-}
+use crate::net::token::Token;
 
 /// The connections of a worker. The place of a closed connection is reused under another token.
 #[derive(Debug, Default)]
@@ -32,30 +25,30 @@ impl Connections {
         });
         let place = &mut self.places[index as usize];
         place.connection = Some(connection);
-        Token { index, generation: place.generation }
+        Token::new(index, place.generation)
     }
 
     /// Returns the connection with a token, if it is still open.
     pub(crate) fn of(&self, token: Token) -> Option<&Connection> {
-        let place = self.places.get(token.index as usize)?;
-        place.connection.as_ref().filter(|_| place.generation == token.generation)
+        let place = self.places.get(token.place() as usize)?;
+        place.connection.as_ref().filter(|_| place.generation == token.generation())
     }
 
     /// As [`Self::of`], mutable.
     pub(crate) fn of_mut(&mut self, token: Token) -> Option<&mut Connection> {
-        let place = self.places.get_mut(token.index as usize)?;
-        place.connection.as_mut().filter(|_| place.generation == token.generation)
+        let place = self.places.get_mut(token.place() as usize)?;
+        place.connection.as_mut().filter(|_| place.generation == token.generation())
     }
 
     /// Removes and returns a connection.
     pub(crate) fn remove(&mut self, token: Token) -> Option<Connection> {
-        let place = self.places.get_mut(token.index as usize)?;
-        if place.generation != token.generation {
+        let place = self.places.get_mut(token.place() as usize)?;
+        if place.generation != token.generation() {
             return None;
         }
         let removed = place.connection.take()?;
-        place.generation = (place.generation + 1) % GENERATIONS;
-        self.free.push(token.index);
+        place.generation = token.next_generation();
+        self.free.push(token.place());
         Some(removed)
     }
 
@@ -63,27 +56,12 @@ impl Connections {
     pub(crate) fn tokens(&self, chosen: impl Fn(&Connection) -> bool) -> Vec<Token> {
         let tokens = self.places.iter().zip(0..).filter_map(|(place, index)| {
             let connection = place.connection.as_ref()?;
-            chosen(connection).then_some(Token { index, generation: place.generation })
+            chosen(connection).then_some(Token::new(index, place.generation))
         });
         tokens.collect()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.free.len() == self.places.len()
-    }
-}
-
-/// How many connections use a place before a token repeats.
-const GENERATIONS: u32 = 1 << 28;
-
-impl From<Token> for u64 {
-    fn from(token: Token) -> Self {
-        Self::from(token.generation) << 32 | Self::from(token.index)
-    }
-}
-
-impl From<u64> for Token {
-    fn from(bits: u64) -> Self {
-        Self { index: bits as u32, generation: (bits >> 32) as u32 }
     }
 }

@@ -9,4 +9,5 @@ pub(crate) mod poller;
 pub(crate) mod ring;
 pub(crate) mod scratch;
 pub(crate) mod sockets;
+pub(crate) mod token;
 pub(crate) mod worker;

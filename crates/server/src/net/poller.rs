@@ -10,34 +10,15 @@ use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
 
-use crate::buffers::output::Output;
-use crate::net::connections::Token;
-use crate::net::ring::{Arrival, KEY_MAX, Lent, Reception, Ring};
+use crate::net::ring::event::Event;
+use crate::net::ring::{KEY_MAX, Ring};
+use crate::net::token::Token;
 
 /// The event source of a worker.
 #[derive(Debug)]
 pub(crate) enum Poller {
     Epoll(OwnedFd),
     Ring(Box<Ring>),
-}
-
-/// An event.
-#[derive(Debug)]
-pub(crate) enum Event {
-    /// The descriptor with this key is ready, with these flags. The last field is true if the poll
-    /// of a ring is over and must be started again.
-    Ready(u64, EventFlags, bool),
-    /// Bytes have arrived for a connection.
-    Received(Token, Lent),
-    /// The receive of a connection has ended, for this reason; it must be started again for more
-    /// input.
-    Ended(Token, Reception),
-    /// A send is complete: the output, and how many of its bytes were sent this time.
-    Sent(Token, Output, Result<usize, Errno>),
-    /// A direct receive is complete: its buffer, and how many bytes arrived.
-    DirectDone(Token, Box<Arrival>, Result<usize, Errno>),
-    /// The socket of a connection that is over has been closed; the number of its descriptor.
-    Closed(i32),
 }
 
 /// Why there is no ring.

@@ -17,6 +17,7 @@
 
 mod arrival;
 mod buffers;
+pub(crate) mod event;
 mod places;
 mod sending;
 
@@ -34,12 +35,12 @@ use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
 use crate::buffers::output::Output;
-use crate::net::connections::Token;
 use crate::net::hangup::HangUp;
-use crate::net::poller::Event;
+use crate::net::token::Token;
 pub(crate) use arrival::Arrival;
 use buffers::Buffers;
 pub(crate) use buffers::{BUFFER_BYTES, BUFFERS, Lent};
+use event::{Event, Reception};
 use places::Places;
 use sending::Sending;
 
@@ -54,19 +55,6 @@ pub(crate) struct Ring {
     hang_ups: Places<HangUp>,
     /// Operations whose last completion has not arrived.
     under_way: usize,
-}
-
-/// Why a receive ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reception {
-    /// It was cancelled, or the kernel requires it to be submitted again.
-    Paused,
-    /// All buffers were lent.
-    Starved,
-    /// The peer sends no more.
-    Over,
-    /// The connection is broken.
-    Broken,
 }
 
 impl Ring {

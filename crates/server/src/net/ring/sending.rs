@@ -8,7 +8,7 @@ use io_uring::{opcode, squeue};
 use nix::libc;
 
 use crate::buffers::output::Output;
-use crate::net::connections::Token;
+use crate::net::token::Token;
 
 /// An output that is being sent.
 #[derive(Debug)]

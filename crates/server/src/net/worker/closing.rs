@@ -10,7 +10,7 @@ use rustix::event::epoll::EventFlags;
 
 use super::Worker;
 use crate::log;
-use crate::net::connections::Token;
+use crate::net::token::Token;
 
 impl Worker {
     pub(super) fn close(&mut self, token: Token, closing: Closing) {

@@ -23,10 +23,12 @@ use crate::clock::Clock;
 use crate::net::connection::{
     AWAIT_INPUT, AWAIT_OUTPUT, Begun, Connection, Input, Outcome, TurnLimits,
 };
-use crate::net::connections::{Connections, Token};
+use crate::net::connections::Connections;
 use crate::net::datagrams::Datagrams;
-use crate::net::poller::{Event, LAST_KEY, NoRing, Poller};
+use crate::net::poller::{LAST_KEY, NoRing, Poller};
+use crate::net::ring::event::Event;
 use crate::net::scratch::Scratch;
+use crate::net::token::Token;
 use crate::net::worker::inbox::Inbox;
 use crate::server::Server;
 use crate::session::execute::Executor;

@@ -8,8 +8,9 @@ use rustix::io::Errno;
 use super::{TURNS_MAX, Turn, Worker};
 use crate::buffers::output::Output;
 use crate::net::connection::{Extent, Input, Taken};
-use crate::net::connections::Token;
-use crate::net::ring::{Arrival, BUFFERS, Lent, Reception};
+use crate::net::ring::event::Reception;
+use crate::net::ring::{Arrival, BUFFERS, Lent};
+use crate::net::token::Token;
 
 impl Worker {
     /// Handles received bytes of a connection.

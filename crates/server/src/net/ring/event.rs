@@ -1,0 +1,41 @@
+//! What a poller reports to its worker. epoll knows only [`Event::Ready`].
+
+use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
+
+use super::arrival::Arrival;
+use super::buffers::Lent;
+use crate::buffers::output::Output;
+use crate::net::token::Token;
+
+/// An event.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// The descriptor with this key is ready, with these flags. The last field is true if the poll
+    /// of a ring is over and must be started again.
+    Ready(u64, EventFlags, bool),
+    /// Bytes have arrived for a connection.
+    Received(Token, Lent),
+    /// The receive of a connection has ended, for this reason; it must be started again for more
+    /// input.
+    Ended(Token, Reception),
+    /// A send is complete: the output, and how many of its bytes were sent this time.
+    Sent(Token, Output, Result<usize, Errno>),
+    /// A direct receive is complete: its buffer, and how many bytes arrived.
+    DirectDone(Token, Box<Arrival>, Result<usize, Errno>),
+    /// The socket of a connection that is over has been closed; the number of its descriptor.
+    Closed(i32),
+}
+
+/// Why a receive ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reception {
+    /// It was cancelled, or the kernel requires it to be submitted again.
+    Paused,
+    /// All buffers were lent.
+    Starved,
+    /// The peer sends no more.
+    Over,
+    /// The connection is broken.
+    Broken,
+}
