@@ -2,7 +2,8 @@
 
 use larder_stats::Counter;
 
-use super::{Broken, Connection};
+use super::Connection;
+use super::turn::Broken;
 use crate::session::Next;
 use crate::session::execute::Executor;
 
@@ -12,7 +13,7 @@ impl Connection {
     /// such a peer.
     #[inline]
     pub(super) fn pass_region_if_due(&mut self, executor: &Executor) -> Result<(), Broken> {
-        if self.next == Next::Region && !self.has_unsent() {
+        if self.turn.next() == Next::Region && !self.has_unsent() {
             self.pass_region(executor)
         } else {
             Ok(())
@@ -24,7 +25,7 @@ impl Connection {
         let readers = executor.server().readers.as_ref().ok_or(Broken)?;
         let sent = readers.pass(&self.socket).map_err(|_| Broken)?;
         executor.counters().add(Counter::WireBytesWritten, sent as u64);
-        self.next = Next::Turn;
+        self.turn.pass_region();
         Ok(())
     }
 }

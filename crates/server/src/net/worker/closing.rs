@@ -108,7 +108,7 @@ impl Worker {
                 }
             }
             self.drain_until = Some(self.clock.second() + DRAIN_SECS);
-            for token in self.connections.tokens(|connection| !connection.is_ready) {
+            for token in self.connections.tokens(|connection| !connection.is_queued()) {
                 if let Some(connection) = self.connections.of_mut(token) {
                     connection.note_event(EventFlags::IN);
                 }

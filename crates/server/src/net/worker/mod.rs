@@ -20,9 +20,8 @@ use rustix::event::epoll::EventFlags;
 use crate::buffers::budget::Allotment;
 use crate::buffers::output::{OUTPUT_BYTES_HIGH, Output};
 use crate::clock::Clock;
-use crate::net::connection::{
-    AWAIT_INPUT, AWAIT_OUTPUT, Begun, Connection, Input, Outcome, TurnLimits,
-};
+use crate::net::connection::turn::{Begun, Input, TurnLimits, TurnOutcome};
+use crate::net::connection::{AWAIT_INPUT, AWAIT_OUTPUT, Connection};
 use crate::net::connections::Connections;
 use crate::net::datagrams::Datagrams;
 use crate::net::poller::{LAST_KEY, NoRing, Poller};
@@ -291,10 +290,10 @@ impl Worker {
         let token = Token::from(key);
         if let Some(connection) = self.connections.of_mut(token) {
             if is_over {
-                connection.awaited = EventFlags::empty();
+                connection.note_poll_over();
             }
             connection.note_event(flags);
-            if !connection.is_ready {
+            if !connection.is_queued() {
                 self.begin_turn(token, contended);
             }
         }
@@ -303,7 +302,7 @@ impl Worker {
     /// Gives a turn to every connection in `watch` mode.
     fn show_lines(&mut self, contended: bool) {
         for token in self.watching.clone() {
-            if self.connections.of(token).is_some_and(|connection| !connection.is_ready) {
+            if self.connections.of(token).is_some_and(|connection| !connection.is_queued()) {
                 self.begin_turn(token, contended);
             }
         }
@@ -313,15 +312,11 @@ impl Worker {
         let Some(connection) = self.connections.of_mut(token) else {
             return;
         };
-        connection.is_ready = false;
-        if connection.has_turn {
-            // Other work of the same wake is handled after the lines.
-            return;
-        }
         match connection.begin_turn(&self.executor, &mut self.scratch, self.clock.second()) {
             Begun::Over(outcome) => self.conclude(token, outcome),
+            // Other work of the same wake is handled after the lines.
+            Begun::Earlier => {}
             Begun::Ready(input) => {
-                connection.has_turn = true;
                 self.turns.push(Turn::new(token, input));
                 if self.turns.len() == TURNS_MAX || self.scratch.is_full() {
                     self.end_turns(contended);
@@ -421,26 +416,26 @@ impl Worker {
         }
     }
 
-    fn conclude(&mut self, token: Token, outcome: Outcome) {
+    fn conclude(&mut self, token: Token, outcome: TurnOutcome) {
         match outcome {
-            Outcome::AwaitInput | Outcome::AwaitLines if self.drain_until.is_some() => {
+            TurnOutcome::AwaitInput | TurnOutcome::AwaitLines if self.drain_until.is_some() => {
                 self.close(token, Closing::Shutdown);
             }
-            Outcome::AwaitLines => {
+            TurnOutcome::AwaitLines => {
                 if !self.watching.contains(&token) {
                     self.watching.push(token);
                 }
                 self.await_event(token, AWAIT_INPUT);
             }
-            Outcome::AwaitInput => self.await_event(token, AWAIT_INPUT),
-            Outcome::AwaitOutput => self.await_event(token, AWAIT_OUTPUT),
-            Outcome::Again => {
+            TurnOutcome::AwaitInput => self.await_event(token, AWAIT_INPUT),
+            TurnOutcome::AwaitOutput => self.await_event(token, AWAIT_OUTPUT),
+            TurnOutcome::Again => {
                 if let Some(connection) = self.connections.of_mut(token) {
-                    connection.is_ready = true;
+                    connection.queue();
                     self.ready.push_back(token);
                 }
             }
-            Outcome::Close => {
+            TurnOutcome::Close => {
                 let closing = self.connections.of(token).map(Connection::closing);
                 self.close(token, closing.unwrap_or(Closing::Error));
             }
@@ -456,10 +451,7 @@ impl Worker {
         if connection.is_uring() {
             return self.receive(token);
         }
-        if connection.awaited == event {
-            return;
-        }
-        let before = std::mem::replace(&mut connection.awaited, event);
+        let Some(before) = connection.change_awaited(event) else { return };
         if self.poller.await_event(&*connection, token, before, event).is_err() {
             self.close(token, Closing::Error);
         }

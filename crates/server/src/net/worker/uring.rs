@@ -7,7 +7,10 @@ use rustix::io::Errno;
 
 use super::{TURNS_MAX, Turn, Worker};
 use crate::buffers::output::Output;
-use crate::net::connection::{Extent, Input, Taken};
+use crate::net::connection::Connection;
+use crate::net::connection::io::Extent;
+use crate::net::connection::turn::Input;
+use crate::net::connection::uring::Taken;
 use crate::net::ring::event::Reception;
 use crate::net::ring::{Arrival, BUFFERS, Lent};
 use crate::net::token::Token;
@@ -15,7 +18,7 @@ use crate::net::token::Token;
 impl Worker {
     /// Handles received bytes of a connection.
     pub(super) fn take_received(&mut self, token: Token, lent: Lent, contended: bool) {
-        if self.connections.of(token).is_some_and(|connection| connection.has_turn) {
+        if self.connections.of(token).is_some_and(Connection::has_begun) {
             // The next part of something large: after the previous part has been executed it need
             // not be kept.
             self.end_turns(contended);
@@ -81,7 +84,7 @@ impl Worker {
             self.close(token, closing);
         } else if reception == Reception::Starved {
             self.starve(token);
-        } else if !connection.has_turn {
+        } else if !connection.has_begun() {
             // Otherwise the end of its turn starts the receive, where it is known to where the next
             // bytes go.
             self.receive(token);
@@ -112,7 +115,7 @@ impl Worker {
         }
         connection.note_sent(executor);
         scratch.give_output(output);
-        if !connection.is_ready {
+        if !connection.is_queued() {
             self.begin_turn(token, contended);
         }
     }
@@ -156,7 +159,7 @@ impl Worker {
     /// Lets a connection wait for a buffer, unless it already does.
     fn starve(&mut self, token: Token) {
         if let Some(connection) = self.connections.of_mut(token)
-            && !std::mem::replace(&mut connection.is_starved, true)
+            && connection.starve()
         {
             self.starved.push_back(token);
         }
@@ -168,7 +171,7 @@ impl Worker {
         for _ in 0..BUFFERS {
             let Some(token) = self.starved.pop_front() else { break };
             if let Some(connection) = self.connections.of_mut(token) {
-                connection.is_starved = false;
+                connection.end_starving();
             }
             self.receive_now(token);
         }

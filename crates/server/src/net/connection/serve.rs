@@ -1,0 +1,137 @@
+//! A turn of a connection: it begins with input, executes it, and ends with output.
+
+use larder_item::Second;
+use larder_stats::Counter;
+
+use super::Connection;
+use super::io::Io;
+use super::turn::{Begun, Broken, TurnLimits, TurnOutcome};
+use crate::buffers::budget::Allotment;
+use crate::buffers::output::Output;
+use crate::net::scratch::{RECEIVED_BYTES_MAX, Scratch};
+use crate::session::execute::Executor;
+use crate::session::{Allowance, Next};
+use crate::tls::Records;
+
+impl Connection {
+    /// Begins a turn: sends the waiting output, and receives once.
+    pub(crate) fn begin_turn(
+        &mut self,
+        executor: &Executor,
+        scratch: &mut Scratch,
+        now: Second,
+    ) -> Begun {
+        if !self.turn.leave_queue() {
+            return Begun::Earlier;
+        }
+        let begun = match &self.io {
+            Io::Epoll(_) => self.try_begin_epoll(executor, scratch, now),
+            Io::Uring(_) => self.try_begin_uring(executor),
+        };
+        let begun = begun.unwrap_or(Begun::Over(TurnOutcome::Close));
+        if let Begun::Ready(_) = begun {
+            self.turn.begin();
+        }
+        begun
+    }
+
+    /// Returns the keys of the first commands of a turn's input. The input is `received`, or the
+    /// backlog if that is `None`.
+    pub(crate) fn keys_ahead<'a>(
+        &'a self,
+        received: Option<&'a [u8]>,
+    ) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let bytes = received.unwrap_or_else(|| self.input.waiting());
+        self.session.keys_ahead(bytes).take(KEYS_AHEAD_MAX)
+    }
+
+    /// Runs the middle part of a turn: the session executes the input. The input is `received`, or
+    /// the backlog if that is `None`. Output is appended to `out`; unconsumed input is kept.
+    ///
+    /// If others wait, executes at most [`Options::commands_per_turn_max`](larder_options::Options)
+    /// commands. A connection that is alone continues while it has input, up to the length of one
+    /// receive. Stops once the output has the length that the connection may have waiting.
+    pub(crate) fn execute(
+        &mut self,
+        executor: &Executor,
+        received: Option<&[u8]>,
+        out: &mut Output,
+        limits: TurnLimits,
+        now: Second,
+    ) {
+        let Allotment { output_bytes_max: out_bytes_max, is_tight } = limits.allotment;
+        executor.turn_to(self.id());
+        self.turn.execute();
+        let commands_max = executor.server().options.commands_per_turn_max;
+        let mut backlog = std::mem::take(&mut self.input);
+        let bytes = received.unwrap_or_else(|| backlog.waiting());
+        let mut consumed = 0;
+        loop {
+            let keys_max = limits.keys_max;
+            let allowance = Allowance { commands_max, keys_max, out_bytes_max, is_tight };
+            let progress = self.session.receive(executor, &bytes[consumed..], allowance, out);
+            consumed += progress.consumed;
+            self.turn.progress(progress.next);
+            let goes_on = match progress.next {
+                Next::Turn => !limits.contended && consumed < RECEIVED_BYTES_MAX,
+                Next::GiveWay => false,
+                Next::Input | Next::Drain | Next::Region | Next::Lines | Next::Close => break,
+            };
+            executor.counters().bump(Counter::ConnectionYields);
+            if !goes_on {
+                break;
+            }
+        }
+        if consumed > 0 || !out.is_empty() {
+            self.note_active(now);
+        }
+        if received.is_none() {
+            backlog.use_up(consumed);
+        } else if consumed < bytes.len() {
+            // Input that arrived in the meantime comes after it.
+            self.input.push(&bytes[consumed..]);
+            self.input.push(backlog.waiting());
+            return;
+        }
+        self.input = backlog;
+    }
+
+    /// Ends a turn: sends its output. Takes over output that the socket does not accept.
+    pub(crate) fn end_turn(
+        &mut self,
+        executor: &Executor,
+        records: &mut Records,
+        output: &mut Output,
+    ) -> TurnOutcome {
+        self.try_end(executor, records, output).unwrap_or(TurnOutcome::Close)
+    }
+
+    fn try_end(
+        &mut self,
+        executor: &Executor,
+        records: &mut Records,
+        output: &mut Output,
+    ) -> Result<TurnOutcome, Broken> {
+        self.send(executor, records, output)?;
+        self.report_holding(executor);
+        self.note_stage();
+        self.pass_region_if_due(executor)?;
+        let may_have_input = self.io.may_have_input();
+        match self.turn.next() {
+            _ if self.has_unsent() => Ok(TurnOutcome::AwaitOutput),
+            Next::Input | Next::Lines if !may_have_input && self.io.is_over() => {
+                self.note_left();
+                Err(Broken)
+            }
+            Next::Input if !may_have_input => Ok(TurnOutcome::AwaitInput),
+            Next::Lines if !may_have_input => Ok(TurnOutcome::AwaitLines),
+            Next::Input | Next::Lines | Next::Drain | Next::Region | Next::Turn | Next::GiveWay => {
+                Ok(TurnOutcome::Again)
+            }
+            Next::Close => Err(Broken),
+        }
+    }
+}
+
+/// How many keys of a connection are prefetched in each turn.
+const KEYS_AHEAD_MAX: usize = 16;

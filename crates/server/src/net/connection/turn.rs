@@ -1,0 +1,139 @@
+//! The turns of a connection: their states, their limits and their results.
+//!
+//! ```text
+//! waiting ── there is input ──▶ begun ── it is executed ──▶ waiting
+//! waiting ── there is more to do ──▶ queued ── the worker comes to it ──▶ waiting
+//! ```
+//!
+//! [`TurnState`] alone changes the state. The worker, the session and both I/O loops report to it.
+
+use std::ops::Range;
+
+use crate::buffers::budget::Allotment;
+use crate::net::ring::Lent;
+use crate::session::Next;
+
+/// Where a connection stands between the turns that its worker gives it.
+#[derive(Debug, Default)]
+pub(super) struct TurnState {
+    phase: Phase,
+    /// What the session waits for.
+    next: Next,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Phase {
+    /// The connection waits for an event.
+    #[default]
+    Waiting,
+    /// It waits for another turn rather than for an event.
+    Queued,
+    /// A turn with input has begun. A second turn would execute input out of order.
+    Begun,
+}
+
+impl TurnState {
+    /// Returns what the session waits for.
+    #[inline]
+    pub(super) fn next(&self) -> Next {
+        self.next
+    }
+
+    /// True if the session can continue as soon as input arrives.
+    pub(super) fn awaits_input(&self) -> bool {
+        self.phase == Phase::Waiting && matches!(self.next, Next::Input | Next::Lines)
+    }
+
+    /// True if the connection waits for another turn.
+    pub(super) fn is_queued(&self) -> bool {
+        self.phase == Phase::Queued
+    }
+
+    /// True if a turn with input has begun.
+    pub(super) fn has_begun(&self) -> bool {
+        self.phase == Phase::Begun
+    }
+
+    /// Queues the connection for another turn.
+    pub(super) fn queue(&mut self) {
+        self.phase = Phase::Queued;
+    }
+
+    /// Takes the connection out of the queue. Returns false if a turn with input has begun already.
+    pub(super) fn leave_queue(&mut self) -> bool {
+        if self.phase == Phase::Queued {
+            self.phase = Phase::Waiting;
+        }
+        self.phase == Phase::Waiting
+    }
+
+    /// Begins a turn with input.
+    pub(super) fn begin(&mut self) {
+        self.phase = Phase::Begun;
+    }
+
+    /// Records that the input of the turn is being executed.
+    pub(super) fn execute(&mut self) {
+        self.phase = Phase::Waiting;
+    }
+
+    /// Records what the session waits for after it has executed input.
+    pub(super) fn progress(&mut self, next: Next) {
+        self.next = next;
+    }
+
+    /// Records that the peer has been sent the cache's memory: the session can continue.
+    pub(super) fn pass_region(&mut self) {
+        self.next = Next::Turn;
+    }
+}
+
+/// The start of a turn.
+#[derive(Debug)]
+pub(crate) enum Begun {
+    /// There is input to execute.
+    Ready(Input),
+    /// The turn is over already.
+    Over(TurnOutcome),
+    /// An earlier turn has begun and is not over.
+    Earlier,
+}
+
+/// Where the input of a turn is.
+#[derive(Debug)]
+pub(crate) enum Input {
+    /// In this range of the scratch.
+    Scratch(Range<usize>),
+    /// In a buffer of the ring.
+    Lent(Lent),
+    /// In the connection's backlog.
+    Backlog,
+}
+
+/// The end of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TurnOutcome {
+    /// Wait for input.
+    AwaitInput,
+    /// Wait until the peer takes its output.
+    AwaitOutput,
+    /// Wait for watch lines to send.
+    AwaitLines,
+    /// Continue at once, after the other connections' turns.
+    Again,
+    /// Close the connection.
+    Close,
+}
+
+/// The limits of a turn.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TurnLimits {
+    /// True if other connections wait for their turn.
+    pub(crate) contended: bool,
+    /// How many keys of lists the turn may look up.
+    pub(crate) keys_max: usize,
+    pub(crate) allotment: Allotment,
+}
+
+/// The peer is gone, or the connection must be closed.
+pub(super) struct Broken;
