@@ -30,7 +30,7 @@
 //! that is alone continues, up to 64 KiB of input or output. `conn_yields` counts each time a
 //! connection uses up its commands and has more to do.
 //!
-//! The modules from the top down:
+//! The modules from the top down; each imports only modules below it:
 //!
 //! | module | contents |
 //! |---|---|

@@ -1,4 +1,5 @@
-//! Administration: statistics, `watch`, prefix counters, dumps and the crawler.
+//! Administration: `watch`, prefix counters, dumps, the crawler, size classes and the connection
+//! table. These are parts of the server's state, so none of them knows the server.
 
 pub(crate) mod census;
 pub(crate) mod classes;

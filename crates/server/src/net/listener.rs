@@ -12,8 +12,8 @@ use rustix::io::Errno;
 use rustix::net::{SendFlags, SocketFlags, accept_with, send};
 
 use crate::clock::{Clock, Stopwatch};
+use crate::net::inbox::{Accepted, Inbox};
 use crate::net::sockets::Socket;
-use crate::net::worker::inbox::{Accepted, Inbox};
 use crate::server::Server;
 
 /// The listening sockets, and the workers that get their connections in turn.

@@ -1,9 +1,10 @@
-//! Bytes and sockets: the threads that serve them, and the buffers between a socket and a session.
+//! Sockets: the listener that accepts connections, and the workers that serve them.
 
 pub(crate) mod connection;
 pub(crate) mod connections;
 pub(crate) mod datagrams;
 pub(crate) mod hangup;
+pub(crate) mod inbox;
 pub(crate) mod listener;
 pub(crate) mod poller;
 pub(crate) mod ring;

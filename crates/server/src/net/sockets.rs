@@ -18,7 +18,7 @@ use socket2::{Domain, SockAddr, SockRef, Type};
 
 use crate::failure::{EXIT_OS, Failure};
 use crate::net::datagrams::Datagrams;
-use crate::net::worker::inbox::Transport;
+use crate::net::inbox::Transport;
 
 /// A listening socket.
 #[derive(Debug)]

@@ -1,7 +1,5 @@
 //! The limits of a turn, and its result.
 
-#[cfg(doc)]
-use super::Session;
 use crate::buffers::output::OUTPUT_BYTES_HIGH;
 
 /// How much a session may do in one call.
@@ -31,7 +29,7 @@ impl Allowance {
     }
 }
 
-/// The result of [`Session::receive`].
+/// The result of [`Session::receive`](super::Session::receive).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// How many bytes of the input have been consumed.

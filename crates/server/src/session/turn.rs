@@ -3,7 +3,7 @@
 use larder::Piece;
 use larder_protocol::{Command, Frame, Response, binary, render};
 
-use super::Next;
+use super::allowance::Next;
 use crate::buffers::output::Output;
 use crate::log::Interest;
 use crate::session::execute::Executor;

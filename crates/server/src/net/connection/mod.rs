@@ -24,7 +24,7 @@ use crate::buffers::backlog::Backlog;
 use crate::buffers::budget::Holding;
 use crate::buffers::output::Output;
 use crate::net::hangup::HangUp;
-use crate::net::worker::inbox::{Accepted, Transport};
+use crate::net::inbox::{Accepted, Transport};
 use crate::server::Server;
 use crate::session::execute::Executor;
 use crate::session::{Next, Session};

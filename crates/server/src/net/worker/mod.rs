@@ -1,7 +1,6 @@
 //! A worker: one thread, its connections, and the loop that gives each connection its turn.
 
 mod closing;
-pub(crate) mod inbox;
 mod uring;
 mod welcome;
 
@@ -24,11 +23,11 @@ use crate::net::connection::turn::{Begun, Input, TurnLimits, TurnOutcome};
 use crate::net::connection::{AWAIT_INPUT, AWAIT_OUTPUT, Connection};
 use crate::net::connections::Connections;
 use crate::net::datagrams::Datagrams;
+use crate::net::inbox::Inbox;
 use crate::net::poller::{LAST_KEY, NoRing, Poller};
 use crate::net::ring::event::Event;
 use crate::net::scratch::Scratch;
 use crate::net::token::Token;
-use crate::net::worker::inbox::Inbox;
 use crate::server::Server;
 use crate::session::execute::Executor;
 use crate::stop::Manner;

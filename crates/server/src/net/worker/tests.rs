@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::SockRef;
 
 use super::*;
-use crate::net::worker::inbox::{Accepted, Transport};
+use crate::net::inbox::{Accepted, Transport};
 
 /// A running worker.
 struct Working {

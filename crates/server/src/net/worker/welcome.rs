@@ -11,8 +11,8 @@ use rustix::net::{getpeername, getsockname};
 use super::Worker;
 use crate::admin::conn_table::{ConnStats, Ends};
 use crate::net::connection::{AWAIT_INPUT, Connection};
+use crate::net::inbox::{Accepted, Transport};
 use crate::net::sockets;
-use crate::net::worker::inbox::{Accepted, Transport};
 use crate::tls::Tls;
 
 impl Worker {

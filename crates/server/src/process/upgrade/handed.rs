@@ -10,8 +10,8 @@ use socket2::{SockRef, Type};
 use crate::failure::{EXIT_OS, Failure};
 use crate::log;
 use crate::net::datagrams::Datagrams;
+use crate::net::inbox::Transport;
 use crate::net::sockets::{self, Address, Socket};
-use crate::net::worker::inbox::Transport;
 
 /// An inherited socket, and its name in error messages.
 #[derive(Debug)]
