@@ -23,13 +23,13 @@ use crate::process::main_loop::MainLoop;
 use crate::process::signals::Signals;
 use crate::process::supervisor::Supervisor;
 use crate::process::upgrade::Upgrade;
-use crate::process::upgrade::handed::Handed;
-use crate::process::upgrade::handover::{Estate, Predecessor};
+use crate::process::upgrade::handover::{Handover, Predecessor};
+use crate::process::upgrade::inherited::InheritedSocket;
 use crate::process::upgrade::program::Program;
-use crate::process::upgrade::{activation, handed};
+use crate::process::upgrade::{activation, inherited};
 use crate::process::{daemon, limits, pidfile, privileges, syscalls};
 use crate::server::Server;
-use crate::server::open::{self, HandedMemory};
+use crate::server::open::{self, InheritedMemory};
 use crate::stop::Manner;
 use crate::tls::certificates::Certificates;
 
@@ -43,7 +43,7 @@ pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
     if options.daemon && !daemon::is_detached() {
         return daemon::start();
     }
-    let Given { predecessor, handed, memory } = take_handed()?;
+    let Inherited { predecessor, sockets, memory } = inherit()?;
     let supervisor = Supervisor::find();
     for warning in warnings {
         log::say(format_args!("larderd: {warning}"));
@@ -57,8 +57,8 @@ pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
     let connection_count_max = limits::raise(&options)?;
     privileges::drop_root(&options)?;
     limits::lock_memory(&options);
-    let (sockets, datagrams) = match handed {
-        Some(handed) => handed::adopt(handed, &options)?,
+    let (sockets, datagrams) = match sockets {
+        Some(sockets) => inherited::listen_on(sockets, &options)?,
         None => (sockets::open(&options)?, sockets::open_udp(&options)?),
     };
     let datagrams: Arc<[Datagrams]> = datagrams.into();
@@ -119,19 +119,21 @@ pub fn run(mut options: Options, warnings: &[String]) -> Result<(), Failure> {
 }
 
 /// What this process inherits at its start.
-struct Given {
+struct Inherited {
     /// The server that this process replaces.
     predecessor: Option<Predecessor>,
-    handed: Option<Vec<Handed>>,
-    memory: Option<HandedMemory>,
+    /// The listening sockets; `None` if this process opens its own.
+    sockets: Option<Vec<InheritedSocket>>,
+    memory: Option<InheritedMemory>,
 }
 
-fn take_handed() -> Result<Given, Failure> {
-    if let Some((predecessor, Estate { sockets, memory })) = Predecessor::find()? {
-        return Ok(Given { predecessor: Some(predecessor), handed: Some(sockets), memory });
+/// Takes what the predecessor hands over, or the sockets of the service manager.
+fn inherit() -> Result<Inherited, Failure> {
+    if let Some((predecessor, Handover { sockets, memory })) = Predecessor::find()? {
+        return Ok(Inherited { predecessor: Some(predecessor), sockets: Some(sockets), memory });
     }
-    let handed = Some(activation::take()?).filter(|handed| !handed.is_empty());
-    Ok(Given { predecessor: None, handed, memory: None })
+    let sockets = Some(activation::take()?).filter(|sockets| !sockets.is_empty());
+    Ok(Inherited { predecessor: None, sockets, memory: None })
 }
 
 /// Makes a path absolute, so that it stays valid when the directory changes.

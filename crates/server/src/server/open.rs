@@ -12,12 +12,12 @@ use crate::server::memory_file;
 #[derive(Debug)]
 pub(crate) struct Takeover {
     /// The memory of the cache, if it can be handed over.
-    pub(crate) memory: Option<HandedMemory>,
+    pub(crate) memory: Option<InheritedMemory>,
 }
 
 /// The memory of a cache that is handed over.
 #[derive(Debug)]
-pub(crate) struct HandedMemory {
+pub(crate) struct InheritedMemory {
     pub(crate) inheritance: Inheritance,
     /// The old server's `--local-readers`: which processes may have mapped the memory.
     pub(crate) readers: String,
@@ -50,8 +50,8 @@ pub(crate) fn cache(options: &Options, takeover: Option<Takeover>) -> Result<Cac
 
 /// Opens the cache of the predecessor. Returns `None`, and logs the reason, if the cache does not
 /// match the options.
-fn inherit(builder: &Builder, options: &Options, memory: HandedMemory) -> Option<Cache> {
-    let HandedMemory { inheritance, readers } = memory;
+fn inherit(builder: &Builder, options: &Options, memory: InheritedMemory) -> Option<Cache> {
+    let InheritedMemory { inheritance, readers } = memory;
     let now = options.local_readers.to_string();
     let opened = if !options.has_readers() || readers != now {
         // Processes that may no longer read still have it mapped.

@@ -94,7 +94,7 @@ impl Tls {
         counters: &Counters,
         records: &mut Records,
         bytes_max: usize,
-        mut hand_on: impl FnMut(&[u8]),
+        mut deliver: impl FnMut(&[u8]),
     ) -> Result<Received, Errno> {
         if self.is_broken {
             return Err(Errno::PROTO);
@@ -119,7 +119,7 @@ impl Tls {
         let mut bytes = 0;
         let processed = self.process(buffer, |plain| {
             bytes += plain.len();
-            hand_on(plain);
+            deliver(plain);
         });
         let was_handshaking = self.is_handshaking;
         match processed {
@@ -158,7 +158,7 @@ impl Tls {
     fn process(
         &mut self,
         records: &mut [u8],
-        mut hand_on: impl FnMut(&[u8]),
+        mut deliver: impl FnMut(&[u8]),
     ) -> Result<usize, Error> {
         let mut used = 0;
         loop {
@@ -169,7 +169,7 @@ impl Tls {
                 Ok(ConnectionState::ReadTraffic(mut traffic)) => {
                     while let Some(record) = traffic.next_record() {
                         let record = record?;
-                        hand_on(record.payload);
+                        deliver(record.payload);
                         used += record.discard;
                     }
                 }

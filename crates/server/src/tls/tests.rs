@@ -64,9 +64,9 @@ impl Ends {
             self.peer.write_all(piece).unwrap();
             loop {
                 let (tls, heard) = (&mut self.tls, &mut self.heard);
-                let hand_on = |plain: &[u8]| heard.extend_from_slice(plain);
+                let deliver = |plain: &[u8]| heard.extend_from_slice(plain);
                 let (records, counters) = (&mut self.records, &self.counters);
-                match tls.receive(&self.socket, counters, records, 64 * 1024, hand_on) {
+                match tls.receive(&self.socket, counters, records, 64 * 1024, deliver) {
                     Ok(Received { is_end: true, .. }) => return Err(Errno::PIPE),
                     Ok(_) => {}
                     Err(Errno::AGAIN) => break,

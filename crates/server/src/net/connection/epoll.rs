@@ -130,11 +130,11 @@ impl EpollIo {
                 .map(|(bytes, _)| Received::plain(bytes, room.len())),
             Some(tls) => {
                 let (room_bytes, mut filled) = (room.len(), 0);
-                let hand_on = |plain: &[u8]| {
+                let deliver = |plain: &[u8]| {
                     room[filled..][..plain.len()].copy_from_slice(plain);
                     filled += plain.len();
                 };
-                tls.receive(socket, counters, records, room_bytes, hand_on)
+                tls.receive(socket, counters, records, room_bytes, deliver)
             }
         };
         let mut bytes = 0;
@@ -165,8 +165,8 @@ impl EpollIo {
             Some(tls) => {
                 let (room_bytes, records) = (RECORDS_BYTES_MIN, &mut scratch.records);
                 let backlog = input.with_room(room_bytes);
-                let hand_on = |plain: &[u8]| backlog.extend_from_slice(plain);
-                tls.receive(socket, counters, records, room_bytes, hand_on)
+                let deliver = |plain: &[u8]| backlog.extend_from_slice(plain);
+                tls.receive(socket, counters, records, room_bytes, deliver)
             }
         }
     }

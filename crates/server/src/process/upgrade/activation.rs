@@ -13,8 +13,8 @@ use nix::unistd::close;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use crate::failure::{EXIT_OS, Failure};
-use crate::process::upgrade::handed::Handed;
 use crate::process::upgrade::handover;
+use crate::process::upgrade::inherited::InheritedSocket;
 
 /// The variables, which are meant for one process only.
 pub(crate) const VARIABLES: [&str; 3] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"];
@@ -29,7 +29,7 @@ pub(crate) fn is_meant() -> bool {
 ///
 /// # Errors
 /// The variables are malformed, or a descriptor does not exist.
-pub(crate) fn take() -> Result<Vec<Handed>, Failure> {
+pub(crate) fn take() -> Result<Vec<InheritedSocket>, Failure> {
     if !is_meant() {
         return Ok(Vec::new());
     }
@@ -41,19 +41,19 @@ pub(crate) fn take() -> Result<Vec<Handed>, Failure> {
     };
     let names = env::var("LISTEN_FDNAMES").unwrap_or_default();
     let mut names = names.split(':').filter(|name| !name.is_empty());
-    let handed = (FIRST..FIRST + count).map(|number| {
+    let inherited = (FIRST..FIRST + count).map(|number| {
         let name = match names.next() {
             Some(name) => format!("socket {number} ({name}) from systemd"),
             None => format!("socket {number} from systemd"),
         };
         match own(number) {
-            Ok(descriptor) => Ok(Handed { descriptor, name }),
+            Ok(descriptor) => Ok(InheritedSocket { descriptor, name }),
             Err(error) => {
                 Err(Failure::new(EXIT_OS, format_args!("cannot listen on {name}: {error}")))
             }
         }
     });
-    handed.collect()
+    inherited.collect()
 }
 
 /// Turns a descriptor number into an owned descriptor: the process sends it to itself, which

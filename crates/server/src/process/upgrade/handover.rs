@@ -1,6 +1,6 @@
 //! Handover: a server passes its listening sockets to its successor.
 //!
-//! The new process finds the channel as its standard input, where the handed-over messages wait
+//! The new process finds the channel as its standard input, where the messages of the old one wait
 //! already. They carry descriptors, so the processes need not agree on descriptor numbers. The new
 //! process answers with one word when it serves.
 //!
@@ -25,14 +25,14 @@ use rustix::process::{Pid, getppid};
 use rustix::stdio::dup2_stdin;
 
 use crate::failure::{EXIT_OS, Failure};
-use crate::process::upgrade::handed::Handed;
-use crate::server::open::HandedMemory;
+use crate::process::upgrade::inherited::InheritedSocket;
+use crate::server::open::InheritedMemory;
 
 /// Everything that a new process inherits.
 #[derive(Debug)]
-pub(crate) struct Estate {
-    pub(crate) sockets: Vec<Handed>,
-    pub(crate) memory: Option<HandedMemory>,
+pub(crate) struct Handover {
+    pub(crate) sockets: Vec<InheritedSocket>,
+    pub(crate) memory: Option<InheritedMemory>,
 }
 
 /// The old server's end of the channel.
@@ -58,7 +58,7 @@ impl Channel {
     /// The system's.
     pub(crate) fn open(
         sockets: &[BorrowedFd<'_>],
-        memory: Option<&HandedMemory>,
+        memory: Option<&InheritedMemory>,
     ) -> io::Result<(Self, OwnedFd)> {
         let flags = SocketFlags::CLOEXEC;
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
@@ -66,7 +66,7 @@ impl Channel {
             tell(&ours, MORE, sockets)?;
         }
         tell(&ours, LAST, &[])?;
-        if let Some(HandedMemory { inheritance, readers }) = memory {
+        if let Some(InheritedMemory { inheritance, readers }) = memory {
             let words = [MEMORY, readers.as_bytes()].concat();
             tell(&ours, &words, &[inheritance.region.as_fd(), inheritance.locks.as_fd()])?;
         }
@@ -116,7 +116,7 @@ impl Predecessor {
     ///
     /// # Errors
     /// The channel or its messages are not as expected.
-    pub(crate) fn find() -> Result<Option<(Self, Estate)>, Failure> {
+    pub(crate) fn find() -> Result<Option<(Self, Handover)>, Failure> {
         if !is_successor() {
             return Ok(None);
         }
@@ -126,11 +126,11 @@ impl Predecessor {
             Failure::new(EXIT_OS, message)
         };
         let stdin = io::stdin();
-        let handed = receive(stdin.as_fd()).map_err(failure)?;
+        let handover = receive(stdin.as_fd()).map_err(failure)?;
         let channel = stdin.as_fd().try_clone_to_owned().map_err(failure)?;
         let null = File::open("/dev/null").map_err(failure)?;
         dup2_stdin(&null).map_err(|error| failure(error.into()))?;
-        Ok(Some((Self { channel, pid: getppid() }, handed)))
+        Ok(Some((Self { channel, pid: getppid() }, handover)))
     }
 
     /// Notifies the predecessor that this process serves. From then on the predecessor accepts no
@@ -146,12 +146,12 @@ pub(crate) fn is_successor() -> bool {
     env::var_os(MARK).is_some()
 }
 
-fn receive(channel: BorrowedFd<'_>) -> io::Result<Estate> {
-    Ok(Estate { sockets: receive_sockets(channel)?, memory: receive_memory(channel)? })
+fn receive(channel: BorrowedFd<'_>) -> io::Result<Handover> {
+    Ok(Handover { sockets: receive_sockets(channel)?, memory: receive_memory(channel)? })
 }
 
 /// Receives the memory that follows the sockets, if any.
-fn receive_memory(channel: BorrowedFd<'_>) -> io::Result<Option<HandedMemory>> {
+fn receive_memory(channel: BorrowedFd<'_>) -> io::Result<Option<InheritedMemory>> {
     let mut words = [0; MEMORY_WORDS_MAX];
     let (bytes, descriptors) = match receive_message(channel, &mut words) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
@@ -162,24 +162,24 @@ fn receive_memory(channel: BorrowedFd<'_>) -> io::Result<Option<HandedMemory>> {
     let readers = String::from_utf8_lossy(readers).into_owned();
     Ok(match <[OwnedFd; 2]>::try_from(descriptors) {
         Ok([region, locks]) => {
-            Some(HandedMemory { inheritance: Inheritance { region, locks }, readers })
+            Some(InheritedMemory { inheritance: Inheritance { region, locks }, readers })
         }
         Err(_) => None,
     })
 }
 
-fn receive_sockets(channel: BorrowedFd<'_>) -> io::Result<Vec<Handed>> {
-    let mut handed = Vec::new();
+fn receive_sockets(channel: BorrowedFd<'_>) -> io::Result<Vec<InheritedSocket>> {
+    let mut inherited = Vec::new();
     loop {
         let mut words = [0; 64];
         let (bytes, descriptors) = receive_message(channel, &mut words)?;
-        handed.extend(descriptors.into_iter().map(|descriptor| {
+        inherited.extend(descriptors.into_iter().map(|descriptor| {
             let name = "a socket of the server before".to_owned();
-            Handed { descriptor, name }
+            InheritedSocket { descriptor, name }
         }));
         match &words[..bytes] {
             MORE => {}
-            LAST => return Ok(handed),
+            LAST => return Ok(inherited),
             _ => return Err(io::Error::other("it says what this version does not understand")),
         }
     }
@@ -236,12 +236,12 @@ mod tests {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let (channel, theirs) = Channel::open(&vec![listener.as_fd(); count], None).unwrap();
             assert_eq!(channel.answer(), Answer::None);
-            let Estate { sockets: handed, memory } = receive(theirs.as_fd()).unwrap();
+            let Handover { sockets, memory } = receive(theirs.as_fd()).unwrap();
             assert!(memory.is_none());
-            assert_eq!(handed.len(), count);
-            for handed in handed {
-                let handed = TcpListener::from(handed.descriptor);
-                assert_eq!(handed.local_addr().unwrap(), listener.local_addr().unwrap());
+            assert_eq!(sockets.len(), count);
+            for socket in sockets {
+                let socket = TcpListener::from(socket.descriptor);
+                assert_eq!(socket.local_addr().unwrap(), listener.local_addr().unwrap());
             }
             Predecessor { channel: theirs, pid: None }.notify_ready();
             assert_eq!(channel.answer(), Answer::Ready);
@@ -255,7 +255,7 @@ mod tests {
             larder::Cache::builder().memory_bytes(1 << 20).inheritable(true).open().unwrap();
         cache.set("k", "v", None).unwrap();
         let inheritance = cache.inheritance().unwrap().unwrap();
-        let memory = HandedMemory { inheritance, readers: "group:www".to_owned() };
+        let memory = InheritedMemory { inheritance, readers: "group:www".to_owned() };
         let (_channel, theirs) = Channel::open(&[], Some(&memory)).unwrap();
         assert_eq!(receive_sockets(theirs.as_fd()).unwrap().len(), 0, "as older versions do");
         let received = receive_memory(theirs.as_fd()).unwrap().unwrap();

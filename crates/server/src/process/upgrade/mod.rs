@@ -5,8 +5,8 @@
 //! the log.
 
 pub(crate) mod activation;
-pub(crate) mod handed;
 pub(crate) mod handover;
+pub(crate) mod inherited;
 pub(crate) mod program;
 
 use std::io;
@@ -25,7 +25,7 @@ use crate::net::sockets::Socket;
 use crate::process::pidfile;
 use crate::process::supervisor::Supervisor;
 use crate::server::Server;
-use crate::server::open::HandedMemory;
+use crate::server::open::InheritedMemory;
 
 use handover::{Answer, Channel};
 use program::Program;
@@ -97,7 +97,7 @@ impl Upgrade {
         }
     }
 
-    fn start(&self, sockets: &[Socket], memory: Option<&HandedMemory>) -> io::Result<Successor> {
+    fn start(&self, sockets: &[Socket], memory: Option<&InheritedMemory>) -> io::Result<Successor> {
         let descriptors = sockets.iter().map(|socket| socket.descriptor.as_fd());
         let datagrams = self.datagrams.iter().map(AsFd::as_fd);
         let (channel, theirs) =
@@ -211,7 +211,7 @@ fn obstacle(server: &Server) -> Option<&'static str> {
 ///
 /// # Errors
 /// The memory cannot be opened again.
-fn fate_of_cache(server: &Server) -> Result<(Option<HandedMemory>, &'static str), SharedError> {
+fn fate_of_cache(server: &Server) -> Result<(Option<InheritedMemory>, &'static str), SharedError> {
     if server.options.memory_file.is_some() {
         return Ok((None, "it uses the cache in the file of -e"));
     }
@@ -219,7 +219,7 @@ fn fate_of_cache(server: &Server) -> Result<(Option<HandedMemory>, &'static str)
         return Ok((None, "its cache begins empty, since this process cannot share its own"));
     };
     let readers = server.options.local_readers.to_string();
-    let memory = HandedMemory { inheritance: inheritance?, readers };
+    let memory = InheritedMemory { inheritance: inheritance?, readers };
     Ok((Some(memory), "it inherits the cache of this process"))
 }
 

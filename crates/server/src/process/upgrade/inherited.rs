@@ -15,7 +15,7 @@ use crate::net::sockets::{self, Address, Socket};
 
 /// An inherited socket, and its name in error messages.
 #[derive(Debug)]
-pub(crate) struct Handed {
+pub(crate) struct InheritedSocket {
     pub(crate) descriptor: OwnedFd,
     pub(crate) name: String,
 }
@@ -26,15 +26,15 @@ struct Wanted {
     at: ListenAt,
 }
 
-/// Adopts sockets according to their types. Protocol and TLS are those of the options' entry for
+/// Sorts inherited sockets by their types, and configures them. Protocol and TLS are those of the options' entry for
 /// the address or, without one, those for any address. With TLS, a socket that no `-l` names is an
 /// error if there is a `-l`: the TLS requirements for its clients would be unknown.
 ///
 /// # Errors
 /// A socket is nothing that larderd can listen on, or no `-l` names it although TLS is enabled, or
 /// a name of `-l` cannot be looked up.
-pub(crate) fn adopt(
-    handed: Vec<Handed>,
+pub(crate) fn listen_on(
+    inherited: Vec<InheritedSocket>,
     options: &Options,
 ) -> Result<(Vec<Socket>, Vec<Datagrams>), Failure> {
     let mut wanted = Vec::new();
@@ -43,7 +43,7 @@ pub(crate) fn adopt(
         wanted.extend(addresses.into_iter().map(|address| Wanted { address, at: at.clone() }));
     }
     let (mut streams, mut datagrams) = (Vec::new(), Vec::new());
-    for Handed { descriptor, name } in handed {
+    for InheritedSocket { descriptor, name } in inherited {
         let unusable = |error: io::Error| {
             Failure::new(EXIT_OS, format_args!("cannot listen on {name}: {error}"))
         };
@@ -149,8 +149,8 @@ mod tests {
 
     use super::*;
 
-    fn handed(descriptor: impl Into<OwnedFd>) -> Handed {
-        Handed { descriptor: descriptor.into(), name: "socket 3".to_owned() }
+    fn inherited(descriptor: impl Into<OwnedFd>) -> InheritedSocket {
+        InheritedSocket { descriptor: descriptor.into(), name: "socket 3".to_owned() }
     }
 
     fn options(map: &[(&str, &str)]) -> Options {
@@ -158,15 +158,15 @@ mod tests {
     }
 
     #[test]
-    fn sockets_are_adopted_by_their_type() {
+    fn sockets_are_sorted_by_their_type() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
         let udp = UdpSocket::bind("[::1]:0").unwrap();
         let (tcp_address, udp_address) = (tcp.local_addr().unwrap(), udp.local_addr().unwrap());
         let unix = UnixListener::bind(&path).unwrap();
-        let given = vec![handed(tcp), handed(udp), handed(unix)];
-        let (streams, datagrams) = adopt(given, &options(&[])).unwrap();
+        let given = vec![inherited(tcp), inherited(udp), inherited(unix)];
+        let (streams, datagrams) = listen_on(given, &options(&[])).unwrap();
         let shown: Vec<_> = streams.iter().map(|socket| socket.address.to_string()).collect();
         assert_eq!(shown, [tcp_address.to_string(), path.display().to_string()]);
         assert_eq!(
@@ -184,12 +184,12 @@ mod tests {
         let (sequence, _end) =
             socket2::Socket::pair(socket2::Domain::UNIX, Type::SEQPACKET, None).unwrap();
         for (given, words) in [
-            (handed(connected), "Accept=no"),
-            (handed(datagram), "has to be a stream"),
-            (handed(sequence), "has to be a stream"),
-            (handed(file), "non-socket"),
+            (inherited(connected), "Accept=no"),
+            (inherited(datagram), "has to be a stream"),
+            (inherited(sequence), "has to be a stream"),
+            (inherited(file), "non-socket"),
         ] {
-            let failure = adopt(vec![given], &options(&[])).unwrap_err().to_string();
+            let failure = listen_on(vec![given], &options(&[])).unwrap_err().to_string();
             assert!(failure.starts_with("cannot listen on socket 3: "), "{failure}");
             assert!(failure.to_lowercase().contains(&words.to_lowercase()), "{failure}");
         }
@@ -200,8 +200,8 @@ mod tests {
         let list = "proto[ascii]:127.0.0.1:0,proto[binary]:127.0.0.1:0,*:5";
         let options = options(&[("listen", list), ("protocol", "ascii")]);
         let listener = || TcpListener::bind("127.0.0.1:0").unwrap();
-        let given = vec![handed(listener()), handed(listener()), handed(listener())];
-        let (streams, _) = adopt(given, &options).unwrap();
+        let given = vec![inherited(listener()), inherited(listener()), inherited(listener())];
+        let (streams, _) = listen_on(given, &options).unwrap();
         let protocols: Vec<_> = streams.iter().map(|socket| socket.protocol).collect();
         assert_eq!(protocols, [Protocol::Ascii, Protocol::Binary, Protocol::Ascii]);
         let mut wanted: Vec<_> = ["0.0.0.0:5", "127.0.0.1:5"]
@@ -236,10 +236,10 @@ mod tests {
         let (named, other) = (one(), one());
         let [address, unnamed] = [&named, &other].map(|socket| socket.local_addr().unwrap());
         let mutual = tls(&format!("mtls:{address}"));
-        let (streams, _) = adopt(vec![handed(named.try_clone().unwrap())], &mutual).unwrap();
+        let (streams, _) = listen_on(vec![inherited(named.try_clone().unwrap())], &mutual).unwrap();
         assert_eq!(streams[0].client_certificates, Some(ClientCertificates::Required));
-        let given = vec![handed(named), handed(other.try_clone().unwrap())];
-        let failure = adopt(given, &mutual).unwrap_err().to_string();
+        let given = vec![inherited(named), inherited(other.try_clone().unwrap())];
+        let failure = listen_on(given, &mutual).unwrap_err().to_string();
         assert!(failure.starts_with("cannot listen on socket 3: "), "{failure}");
         assert!(failure.contains(&format!("add mtls:{unnamed},")), "{failure}");
         // If the options name no address, or all, their entry applies to this one.
@@ -247,10 +247,10 @@ mod tests {
             ("", Some(ClientCertificates::None)),
             (&*format!("mtls:*:{}", unnamed.port()), Some(ClientCertificates::Required)),
         ] {
-            let taken = adopt(vec![handed(other.try_clone().unwrap())], &tls(listen));
+            let taken = listen_on(vec![inherited(other.try_clone().unwrap())], &tls(listen));
             assert_eq!(taken.unwrap().0[0].client_certificates, demanded, "{listen}");
         }
         let plain = options(&[("listen", &address.to_string())]);
-        assert!(adopt(vec![handed(other)], &plain).is_ok());
+        assert!(listen_on(vec![inherited(other)], &plain).is_ok());
     }
 }
