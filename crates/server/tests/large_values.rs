@@ -269,9 +269,9 @@ fn unfinished_large_values_do_not_block_other_clients() -> Result<()> {
                 peer.read_exact(&mut byte)?;
                 answer.extend(byte);
             }
-            let told =
+            let expected =
                 [&b"STORED\r\nMN\r\n"[..], b"SERVER_ERROR out of memory storing object\r\nMN\r\n"];
-            ensure!(told.contains(&&answer[..]), "{io}: {}", answer.escape_ascii());
+            ensure!(expected.contains(&&answer[..]), "{io}: {}", answer.escape_ascii());
         }
         drop(peers);
         is_let_go(&mut control).with_context(|| io.to_owned())?;

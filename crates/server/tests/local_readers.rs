@@ -306,11 +306,11 @@ fn reads_are_reported_and_count_as_hits() -> Result<()> {
         // Hints are sent together with requests.
         client.get("none")?;
     }
-    let told = stat(&mut stream, " larder", "local_reads")?;
+    let reported = stat(&mut stream, " larder", "local_reads")?;
     // Three reads of each are noted; other reads before the server had received them are reported
     // too.
-    assert!((6..100).contains(&told), "{told} of 1000");
-    assert_eq!(stat(&mut stream, "", "get_hits")?, told);
+    assert!((6..100).contains(&reported), "{reported} of 1000");
+    assert_eq!(stat(&mut stream, "", "get_hits")?, reported);
     assert_eq!(stat(&mut stream, "", "get_misses")?, 500);
     Ok(())
 }

@@ -77,7 +77,7 @@ impl Scene {
         self.pid_file.pid()
     }
 
-    /// Tells the serving process to upgrade, and waits until another one serves.
+    /// Requests an upgrade from the serving process, and waits until another one serves.
     fn upgrade(&self) -> Result<Pid> {
         let (old, said) = (self.pid()?, self.said("has taken over"));
         kill_process(old, Signal::USR2)?;

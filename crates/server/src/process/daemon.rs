@@ -38,11 +38,11 @@ pub(crate) fn start() -> Result<(), Failure> {
     }
     command.args(words).env(MARK, "1").stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = command.spawn().map_err(failure)?;
-    let mut told = String::new();
+    let mut notification = String::new();
     if let Some(stdout) = &mut child.stdout {
-        stdout.read_to_string(&mut told).map_err(failure)?;
+        stdout.read_to_string(&mut notification).map_err(failure)?;
     }
-    if told == READY {
+    if notification == READY {
         return Ok(());
     }
     // It has written the error to the shared standard error.

@@ -33,26 +33,26 @@ impl Supervisor {
 
     /// Reports that the server serves.
     pub(crate) fn notify_ready(&self) {
-        self.tell(format_args!("READY=1"));
+        self.notify(format_args!("READY=1"));
     }
 
     /// Reports that the server reads files again, or starts its successor; [`Self::notify_ready`]
     /// ends that.
     pub(crate) fn notify_reloading(&self) {
-        self.tell(format_args!("RELOADING=1\nMONOTONIC_USEC={}", monotonic_us()));
+        self.notify(format_args!("RELOADING=1\nMONOTONIC_USEC={}", monotonic_us()));
     }
 
     /// Reports that a successor process has taken over.
     pub(crate) fn notify_successor(&self, pid: u32) {
-        self.tell(format_args!("MAINPID={pid}\nREADY=1"));
+        self.notify(format_args!("MAINPID={pid}\nREADY=1"));
     }
 
     /// Reports that the server ends.
     pub(crate) fn notify_stopping(&self) {
-        self.tell(format_args!("STOPPING=1"));
+        self.notify(format_args!("STOPPING=1"));
     }
 
-    fn tell(&self, words: fmt::Arguments<'_>) {
+    fn notify(&self, words: fmt::Arguments<'_>) {
         if let Some(socket) = &self.0 {
             // Fails if the service manager no longer listens.
             let _ = socket.send(words.to_string().as_bytes());

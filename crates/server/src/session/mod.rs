@@ -112,7 +112,7 @@ impl Session {
             executor,
             interest: executor.log().interest(),
             started: out.bytes.len(),
-            told: None,
+            last_response: None,
             took_long: false,
             out,
             tight_bytes_max: if allowance.is_tight { allowance.out_bytes_max } else { usize::MAX },
@@ -182,7 +182,7 @@ impl Session {
         match large.take_piece() {
             Ok(Some(piece)) => turn.show(piece, self.is_brief),
             Ok(None) => {
-                turn.tell(&Response::Hit, &kept.frame());
+                turn.respond(&Response::Hit, &kept.frame());
                 self.state = State::Command;
             }
             // A part of the value has been sent and cannot be taken back.
@@ -306,9 +306,9 @@ impl Session {
         let started = turn.out.bytes.len();
         let observer = turn.observer(self.id);
         let meta = observer.before(heard.command, heard.frame);
-        turn.told = None;
+        turn.last_response = None;
         let step = self.carry_out::<true>(turn, heard);
-        if let Some(response) = &turn.told {
+        if let Some(response) = &turn.last_response {
             observer.after(heard.command, heard.frame, meta, response);
         }
         if turn.interest.shows_commands() {
@@ -352,13 +352,13 @@ impl Session {
     ) -> Step {
         match turn.executor.execute(command, frame, &mut turn.out.bytes) {
             Executed::Done(Response::Close) => {
-                turn.tell(&Response::Close, frame);
+                turn.respond(&Response::Close, frame);
                 self.has_quit = true;
                 return Step::Stop(consumed, Next::Close);
             }
             Executed::Done(ref response) => {
                 if NOTICED {
-                    turn.told = Some(*response);
+                    turn.last_response = Some(*response);
                 }
                 match response {
                     // Following commands of the same turn may have observers now, or none any
@@ -370,7 +370,7 @@ impl Session {
                     Response::EndOfStats => (turn.left, turn.took_long) = (0, true),
                     _ => {}
                 }
-                turn.tell(response, frame);
+                turn.respond(response, frame);
             }
             Executed::Large(first, large) => {
                 turn.show(first, self.is_brief);
@@ -381,10 +381,10 @@ impl Session {
             Executed::Gather(gathering) => self.gather(turn, gathering, frame),
             Executed::Watch(watch) => self.begin_watch(turn, watch, frame),
             Executed::Region if self.may_read => return Step::Stop(consumed, Next::Region),
-            Executed::Region => turn.tell(&ClientError::RegionNotAllowed.into(), frame),
+            Executed::Region => turn.respond(&ClientError::RegionNotAllowed.into(), frame),
             Executed::Reads => match command {
                 Command::NoteReads { keys } if self.may_read => turn.executor.note_reads(keys),
-                _ => turn.tell(&ClientError::RegionNotAllowed.into(), frame),
+                _ => turn.respond(&ClientError::RegionNotAllowed.into(), frame),
             },
         }
         Step::GoOn(consumed)
@@ -393,13 +393,13 @@ impl Session {
     #[cold]
     fn begin_dump(&mut self, turn: &mut Turn<'_>, dump: Box<Dump>, frame: &Frame<'_>) {
         if self.is_brief {
-            return turn.tell(&Refusal::DumpNotAllowed(dump.form()).into(), frame);
+            return turn.respond(&Refusal::DumpNotAllowed(dump.form()).into(), frame);
         }
         if turn.has_answers() {
-            return turn.tell(&Refusal::DumpPipelined(dump.form()).into(), frame);
+            return turn.respond(&Refusal::DumpPipelined(dump.form()).into(), frame);
         }
-        if turn.executor.tells_dumps() {
-            turn.tell(&Response::Ok, frame);
+        if turn.executor.acknowledges_dumps() {
+            turn.respond(&Response::Ok, frame);
         }
         self.state = State::Dump(dump);
     }
@@ -409,7 +409,7 @@ impl Session {
         (turn.left, turn.took_long) = (0, true);
         if self.is_brief {
             gathering.finish(frame, &mut turn.out.bytes);
-            return turn.tell(&Response::EndOfStats, frame);
+            return turn.respond(&Response::EndOfStats, frame);
         }
         self.state = State::Gather(gathering, Box::new(frame.keep()));
     }
@@ -420,7 +420,7 @@ impl Session {
         if let State::Gather(gathering, kept) = &mut self.state
             && gathering.step(&kept.frame(), &mut turn.out.bytes)
         {
-            turn.tell(&Response::EndOfStats, &kept.frame());
+            turn.respond(&Response::EndOfStats, &kept.frame());
             self.state = State::Command;
         }
         Step::GoOn(0)
@@ -429,12 +429,12 @@ impl Session {
     #[cold]
     fn begin_watch(&mut self, turn: &mut Turn<'_>, watch: Box<Watch>, frame: &Frame<'_>) {
         if self.is_brief {
-            return turn.tell(&Refusal::CannotWatch.into(), frame);
+            return turn.respond(&Refusal::CannotWatch.into(), frame);
         }
         if turn.has_answers() {
-            return turn.tell(&Refusal::WatchPipelined.into(), frame);
+            return turn.respond(&Refusal::WatchPipelined.into(), frame);
         }
-        turn.tell(&Response::Ok, frame);
+        turn.respond(&Response::Ok, frame);
         self.state = State::Watch(watch);
     }
 
@@ -453,7 +453,7 @@ impl Session {
         if let Some(refusal) = executor.refusal(store, frame) {
             self.pass_over(turn, bytes as u64, Some(refusal), frame);
             if NOTICED {
-                turn.told = Some(refusal);
+                turn.last_response = Some(refusal);
             }
             return 0;
         }
@@ -463,9 +463,9 @@ impl Session {
         };
         let response = executor.store(store, payload, frame);
         if NOTICED {
-            turn.told = Some(response);
+            turn.last_response = Some(response);
         }
-        turn.tell(&response, frame);
+        turn.respond(&response, frame);
         bytes
     }
 
@@ -501,7 +501,7 @@ impl Session {
         if bytes > 0 {
             self.state = State::Payload(Box::new(Payload::passing(bytes, response, frame)));
         } else if let Some(response) = response {
-            turn.tell(&response, frame);
+            turn.respond(&response, frame);
         }
     }
 

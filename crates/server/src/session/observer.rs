@@ -31,7 +31,7 @@ impl Observer<'_> {
         }
         let key = key_of(command)?;
         let (sought, meta) = self.look_for(key);
-        self.watchers().tell(Topics::FETCHERS, |out| {
+        self.watchers().report(Topics::FETCHERS, |out| {
             let size = meta.map_or(Size::default(), |meta| self.size(key, &meta));
             watched::item_get(out, key, sought, size, self.connection);
         });
@@ -56,7 +56,7 @@ impl Observer<'_> {
             Command::Delete(Delete { key, remains: Remains::Nothing, .. })
                 if *response == Response::Deleted && !matches!(frame, Frame::Binary(_)) =>
             {
-                self.watchers().tell(Topics::DELETIONS, |out| {
+                self.watchers().report(Topics::DELETIONS, |out| {
                     let name = if matches!(frame, Frame::Meta(_)) { "md" } else { "delete" };
                     let size = meta.map_or(Size::default(), |meta| self.size(key, &meta));
                     watched::deleted(out, key, name, size);
@@ -103,7 +103,7 @@ impl Observer<'_> {
             Store { mode: StoreMode::Append, .. } => "append",
             Store { mode: StoreMode::Prepend, .. } => "prepend",
         };
-        self.watchers().tell(Topics::MUTATIONS, |out| {
+        self.watchers().report(Topics::MUTATIONS, |out| {
             watched::item_store(out, key, outcome, command, ttl_secs, size, self.connection);
         });
     }

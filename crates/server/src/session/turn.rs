@@ -22,7 +22,7 @@ pub(super) struct Turn<'a> {
     /// True if the last command used up the turn by itself.
     pub(super) took_long: bool,
     /// The last response, if it is observed.
-    pub(super) told: Option<Response>,
+    pub(super) last_response: Option<Response>,
     /// How many keys may still be looked up; any other command costs as much as
     /// [`KEYS_PER_COMMAND`].
     pub(super) left: usize,
@@ -31,8 +31,9 @@ pub(super) struct Turn<'a> {
 }
 
 impl<'a> Turn<'a> {
+    /// Appends a response.
     #[inline]
-    pub(super) fn tell(&mut self, response: &Response, frame: &Frame<'_>) {
+    pub(super) fn respond(&mut self, response: &Response, frame: &Frame<'_>) {
         render::response(&mut self.out.bytes, response, frame);
     }
 

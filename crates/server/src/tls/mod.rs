@@ -139,7 +139,7 @@ impl Tls {
                 });
             }
         }
-        // An alert tells the peer the reason.
+        // An alert gives the peer the reason.
         self.flush(socket)?;
         if self.is_broken {
             return Err(Errno::PROTO);

@@ -74,7 +74,7 @@ struct Queue {
     /// Lines dropped since the last line that had room.
     skipped: u64,
     /// True if its worker has been woken since it last read everything.
-    is_told: bool,
+    is_woken: bool,
 }
 
 /// A connection's subscription: it watches as long as this exists.
@@ -119,7 +119,7 @@ impl Watchers {
 
     /// Writes a line for the watchers of its topic, or drops it if the thread's ring is full.
     /// `write` appends the text after the stamp.
-    pub(crate) fn tell(&self, topic: Topics, write: impl FnOnce(&mut Vec<u8>)) {
+    pub(crate) fn report(&self, topic: Topics, write: impl FnOnce(&mut Vec<u8>)) {
         if self.want(topic) {
             self.rings.write(topic, |line, number| {
                 let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
@@ -198,8 +198,8 @@ impl WatcherLog {
                 false => skipped += 1,
             }
         }
-        if !queue.bytes.is_empty() && !queue.is_told {
-            queue.is_told = true;
+        if !queue.bytes.is_empty() && !queue.is_woken {
+            queue.is_woken = true;
             self.waker.wake();
         }
         (sent, skipped)
@@ -267,11 +267,11 @@ impl Watch {
         let mut queue = self.log.queue();
         let bytes = queue.bytes.len().min(out_bytes_max.saturating_sub(out.len()));
         out.extend(queue.bytes.drain(..bytes));
-        queue.is_told = !queue.bytes.is_empty();
-        if !queue.is_told {
+        queue.is_woken = !queue.bytes.is_empty();
+        if !queue.is_woken {
             queue.bytes.shrink_to(LOG_BYTES_KEPT);
         }
-        queue.is_told
+        queue.is_woken
     }
 }
 
@@ -305,7 +305,7 @@ fn evicted(watchers: &Watchers, classes: &Classes, leaving: &Leaving<'_>) {
     let size = size(classes, key.len(), &meta);
     let ttl_secs = ttl_secs(meta.deadline, leaving.now());
     let idle_secs = leaving.now().saturating_sub(meta.seen);
-    watchers.tell(Topics::EVICTIONS, |out| {
+    watchers.report(Topics::EVICTIONS, |out| {
         watched::eviction(out, &key, meta.fetched, ttl_secs, idle_secs, size);
     });
 }
@@ -362,9 +362,9 @@ mod tests {
         let (watchers, waker) = watchers();
         let gets = Watch::begin(&watchers, Topics::FETCHERS, &waker).unwrap();
         let both = Watch::begin(&watchers, Topics::FETCHERS | Topics::MUTATIONS, &waker).unwrap();
-        watchers.tell(Topics::MUTATIONS, |out| out.extend_from_slice(b"set\n"));
-        watchers.tell(Topics::FETCHERS, |out| out.extend_from_slice(b"get\n"));
-        watchers.tell(Topics::EVICTIONS, |_| panic!("no watcher wants this topic"));
+        watchers.report(Topics::MUTATIONS, |out| out.extend_from_slice(b"set\n"));
+        watchers.report(Topics::FETCHERS, |out| out.extend_from_slice(b"get\n"));
+        watchers.report(Topics::EVICTIONS, |_| panic!("no watcher wants this topic"));
         assert_eq!(read(&gets), ["get"]);
         assert_eq!(read(&both), ["set", "get"]);
         assert_eq!(watchers.log.interest().topics(), Topics::FETCHERS | Topics::MUTATIONS);
@@ -377,13 +377,13 @@ mod tests {
     fn a_slow_watcher_receives_the_number_of_missed_lines() {
         let (watchers, waker) = watchers();
         let watch = Watch::begin(&watchers, Topics::FETCHERS, &waker).unwrap();
-        let tell = || watchers.tell(Topics::FETCHERS, |out| out.extend_from_slice(b"l\n"));
+        let report = || watchers.report(Topics::FETCHERS, |out| out.extend_from_slice(b"l\n"));
         for _ in 0..10 {
-            tell();
+            report();
         }
         let first = read(&watch);
         assert!((1..10).contains(&first.len()), "{first:?}");
-        tell();
+        report();
         assert_eq!(read(&watch), [format!("skipped={}", 10 - first.len()), "l".to_owned()]);
         assert_eq!(counter(&watchers, Counter::LogWatcherSkipped), 10 - first.len() as u64);
         assert_eq!(counter(&watchers, Counter::LogWatcherSent), first.len() as u64 + 1);
@@ -398,7 +398,7 @@ mod tests {
         let held = watchers.logs();
         let lines = 1000;
         for _ in 0..lines {
-            watchers.tell(Topics::FETCHERS, |out| out.extend_from_slice(&[b'l'; 90]));
+            watchers.report(Topics::FETCHERS, |out| out.extend_from_slice(&[b'l'; 90]));
         }
         drop(held);
         watchers.collect();
@@ -412,13 +412,13 @@ mod tests {
         let (watchers, waker) = watchers();
         let first = Watch::begin(&watchers, Topics::FETCHERS, &waker).unwrap();
         let held = watchers.logs();
-        watchers.tell(Topics::FETCHERS, |out| out.extend_from_slice(b"before\n"));
+        watchers.report(Topics::FETCHERS, |out| out.extend_from_slice(b"before\n"));
         drop(held);
         let second = Watch::begin(&watchers, Topics::FETCHERS, &waker).unwrap();
-        let telling = Arc::clone(&watchers);
-        let tell = move || telling.tell(Topics::FETCHERS, |out| out.extend(b"else\n"));
-        thread::spawn(tell).join().unwrap();
-        watchers.tell(Topics::FETCHERS, |out| out.extend_from_slice(b"here\n"));
+        let reporting = Arc::clone(&watchers);
+        let report = move || reporting.report(Topics::FETCHERS, |out| out.extend(b"else\n"));
+        thread::spawn(report).join().unwrap();
+        watchers.report(Topics::FETCHERS, |out| out.extend_from_slice(b"here\n"));
         assert_eq!(read(&first), ["before", "else", "here"], "in the order of their numbers");
         assert_eq!(read(&second), ["else", "here"]);
     }
@@ -427,7 +427,7 @@ mod tests {
     fn the_worker_of_a_watcher_is_woken_by_the_collector() {
         let (watchers, waker) = watchers();
         let watch = Watch::begin(&watchers, Topics::FETCHERS, &waker).unwrap();
-        watchers.tell(Topics::FETCHERS, |out| out.extend_from_slice(b"l\n"));
+        watchers.report(Topics::FETCHERS, |out| out.extend_from_slice(b"l\n"));
         let mut ready = [PollFd::new(&waker, PollFlags::IN)];
         let limit = Timespec { tv_sec: 20, tv_nsec: 0 };
         assert_eq!(poll(&mut ready, Some(&limit)), Ok(1));

@@ -20,7 +20,7 @@ impl Worker {
         self.executor.server().conn_table.remove(connection.id());
         self.watching.retain(|watching| *watching != token);
         let (id, peer) = (connection.id(), || connection.peer());
-        self.executor.server().watchers.tell(Topics::CONNEVENTS, |out| {
+        self.executor.server().watchers.report(Topics::CONNEVENTS, |out| {
             watched::connection_close(out, peer(), closing, u64::from(id.unsigned_abs()));
         });
         let hang_up = connection.end(&self.executor);

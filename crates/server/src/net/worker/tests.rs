@@ -208,7 +208,7 @@ fn a_watcher_that_sends_input_has_one_turn_at_a_time() {
     }
     // More than one receive returns, so that each turn leaves work.
     peer.write_all(&[b'x'; 100_000]).unwrap();
-    server.watchers.tell(Topics::FETCHERS, |out| out.extend_from_slice(b"line\n"));
+    server.watchers.report(Topics::FETCHERS, |out| out.extend_from_slice(b"line\n"));
     // The collector delivers it.
     let mut woken = [PollFd::new(inbox.waker(), PollFlags::IN)];
     assert_eq!(poll(&mut woken, Some(&Timespec { tv_sec: 20, tv_nsec: 0 })), Ok(1));
@@ -349,7 +349,7 @@ fn a_worker_that_leaves_its_datagrams_has_no_operation_on_them() {
     worker.share(Arc::from([Datagrams { socket: socket.into(), address }])).unwrap();
     assert_eq!(under_way(&mut worker), Some(2));
     worker.leave_datagrams();
-    // It arrives before the kernel has been told to stop.
+    // It arrives before the kernel has taken the cancellation.
     client.send(b"\0\x01\0\0\0\x01\0\0mn\r\n").unwrap();
     while under_way(&mut worker) != Some(1) {}
     let mut answer = [0; 100];

@@ -34,7 +34,7 @@ impl Worker {
                 Connection::new(server, accepted, tls, conn_stats, self.has_ring(), second);
             log.event(format_args!("<{} new client connection", connection.id()));
             let (id, peer) = (connection.id(), || connection.peer());
-            self.executor.server().watchers.tell(Topics::CONNEVENTS, |out| {
+            self.executor.server().watchers.report(Topics::CONNEVENTS, |out| {
                 watched::connection_new(out, peer(), u64::from(id.unsigned_abs()));
             });
             let token = self.connections.add(connection);

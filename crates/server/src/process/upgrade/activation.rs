@@ -75,8 +75,8 @@ fn own(number: RawFd) -> io::Result<OwnedFd> {
 /// True if the descriptor was inherited. Descriptors that the process opens itself are all marked
 /// close-on-exec, and inherited ones cannot be.
 fn is_inherited(number: RawFd) -> bool {
-    let told = fs::read_to_string(format!("/proc/self/fdinfo/{number}")).unwrap_or_default();
-    let flags = told.lines().find_map(|line| line.strip_prefix("flags:"));
+    let info = fs::read_to_string(format!("/proc/self/fdinfo/{number}")).unwrap_or_default();
+    let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
     let flags = flags.and_then(|flags| i32::from_str_radix(flags.trim(), 8).ok());
     flags.is_some_and(|flags| flags & O_CLOEXEC == 0)
 }

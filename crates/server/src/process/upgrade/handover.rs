@@ -63,12 +63,12 @@ impl Channel {
         let flags = SocketFlags::CLOEXEC;
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         for sockets in sockets.chunks(MESSAGE_SOCKETS_MAX) {
-            tell(&ours, MORE, sockets)?;
+            send_message(&ours, MORE, sockets)?;
         }
-        tell(&ours, LAST, &[])?;
+        send_message(&ours, LAST, &[])?;
         if let Some(InheritedMemory { inheritance, readers }) = memory {
             let words = [MEMORY, readers.as_bytes()].concat();
-            tell(&ours, &words, &[inheritance.region.as_fd(), inheritance.locks.as_fd()])?;
+            send_message(&ours, &words, &[inheritance.region.as_fd(), inheritance.locks.as_fd()])?;
         }
         Ok((Self(ours), theirs))
     }
@@ -90,7 +90,7 @@ impl AsFd for Channel {
     }
 }
 
-fn tell(channel: &OwnedFd, words: &[u8], sockets: &[BorrowedFd<'_>]) -> io::Result<()> {
+fn send_message(channel: &OwnedFd, words: &[u8], sockets: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MESSAGE_SOCKETS_MAX))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !sockets.is_empty() {
@@ -265,7 +265,7 @@ mod tests {
         assert_eq!(other.get("k").as_deref(), Some(&b"v"[..]));
         // Additions of a newer version are ignored.
         let (channel, theirs) = Channel::open(&[], None).unwrap();
-        tell(&channel.0, b"larderd 1 more", &[]).unwrap();
+        send_message(&channel.0, b"larderd 1 more", &[]).unwrap();
         assert!(receive(theirs.as_fd()).unwrap().memory.is_none());
     }
 
@@ -280,7 +280,7 @@ mod tests {
         let flags = SocketFlags::CLOEXEC;
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
-        tell(&ours, b"larderd 2 sockets", &[]).unwrap();
+        send_message(&ours, b"larderd 2 sockets", &[]).unwrap();
         assert!(receive(theirs.as_fd()).unwrap_err().to_string().contains("understand"));
     }
 }

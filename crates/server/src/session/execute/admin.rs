@@ -111,7 +111,7 @@ impl Executor {
     }
 
     /// True if the start of a dump is acknowledged; memcached 1.6.18 does not.
-    pub(crate) fn tells_dumps(&self) -> bool {
+    pub(crate) fn acknowledges_dumps(&self) -> bool {
         self.server.options.answers_as != AnswersAs::V1_6_18
     }
 

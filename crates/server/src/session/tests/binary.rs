@@ -22,16 +22,16 @@ fn binary_set(opcode: u8, key: &[u8], value: &[u8]) -> Vec<u8> {
 }
 
 /// Returns opcode, status and value of all responses.
-fn told(answers: &[u8]) -> Vec<(u8, u16, Vec<u8>)> {
-    let (mut told, mut rest) = (Vec::new(), answers);
+fn replies(answers: &[u8]) -> Vec<(u8, u16, Vec<u8>)> {
+    let (mut replies, mut rest) = (Vec::new(), answers);
     while !rest.is_empty() {
         let Reading::Reply { reply, consumed } = read_reply(rest) else {
             panic!("{}", rest.escape_ascii());
         };
-        told.push((reply.opcode, reply.status, reply.value.to_vec()));
+        replies.push((reply.opcode, reply.status, reply.value.to_vec()));
         rest = &rest[consumed..];
     }
-    told
+    replies
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn a_batch_of_quiet_gets_is_answered_in_its_order() {
         (opcode::GETQ, status::SUCCESS, b"1".to_vec()),
         (opcode::NOOP, status::SUCCESS, Vec::new()),
     ];
-    assert_eq!(told(&peer.send(&sent.concat())), expected);
+    assert_eq!(replies(&peer.send(&sent.concat())), expected);
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn large_values_come_and_go_in_parts() {
         packet(opcode::GET, &[], b"large", b""),
         packet(opcode::NOOP, &[], b"", b""),
     ];
-    let answers = told(&peer.send(&sent.concat()));
+    let answers = replies(&peer.send(&sent.concat()));
     assert_eq!(answers[0], (opcode::SET, status::SUCCESS, Vec::new()));
     assert!(answers[1] == (opcode::GET, status::SUCCESS, value));
     assert_eq!(answers[2], (opcode::NOOP, status::SUCCESS, Vec::new()));
@@ -100,7 +100,7 @@ fn lengths_that_contradict_each_other_end_the_session_with_an_error() {
                 Header { opcode, key_bytes, extras_bytes, body_bytes, ..Header::default() };
             let sent = [&header.bytes(REQUEST_MAGIC)[..], &[b'x'; 300]].concat();
             let expected = (opcode, status::UNKNOWN, b"Unknown command".to_vec());
-            assert_eq!(told(&peer.send(&sent)), [expected]);
+            assert_eq!(replies(&peer.send(&sent)), [expected]);
             assert!(peer.closed);
         }
     }
@@ -111,7 +111,7 @@ fn a_quit_is_answered_and_a_quiet_one_is_not() {
     for (opcode, answers) in [(opcode::QUIT, 1), (opcode::QUITQ, 0)] {
         let mut peer = Peer::of(&[]);
         let sent = [packet(opcode, &[], b"", b""), packet(opcode::NOOP, &[], b"", b"")].concat();
-        assert_eq!(told(&peer.send(&sent)).len(), answers);
+        assert_eq!(replies(&peer.send(&sent)).len(), answers);
         assert!(peer.closed);
     }
 }
@@ -241,7 +241,7 @@ proptest! {
         let whole = Peer::of(SMALL).send(&bytes);
         let mut peer = Peer::of(SMALL);
         let answers = peer.send_cut(&bytes, &cuts);
-        prop_assert!(whole == answers, "{:?}\n{:?}", told(&whole), told(&answers));
+        prop_assert!(whole == answers, "{:?}\n{:?}", replies(&whole), replies(&answers));
         peer.session = Session::new(peer.executor.server(), 1, Protocol::Auto);
         prop_assert_eq!(peer.executor.server().cache.validate(), Ok(()));
     }
