@@ -1,11 +1,11 @@
 //! A session: turns a peer's bytes into commands and responses into bytes. It performs no I/O.
 
 mod allowance;
+mod batch;
 pub(crate) mod execute;
 pub(crate) mod observer;
 mod older;
 pub(crate) mod payload;
-mod turn;
 
 use larder::{DirectBuffer, LargeValue};
 use larder_item::{KEY_BYTES_MAX, Meta};
@@ -25,7 +25,7 @@ use crate::session::payload::{Payload, payload_bytes};
 use crate::stats::{ConnectionList, Gathering};
 
 pub use self::allowance::{Allowance, Next, Progress};
-use self::turn::{Heard, KEYS_PER_COMMAND, Step, Turn, words};
+use self::batch::{Batch, KEYS_PER_COMMAND, ParsedCommand, Step, words};
 
 /// The state of one peer's conversation.
 ///
@@ -108,7 +108,7 @@ impl Session {
         allowance: Allowance,
         out: &mut Output,
     ) -> Progress {
-        let mut turn = Turn {
+        let mut batch = Batch {
             executor,
             interest: executor.log().interest(),
             started: out.bytes.len(),
@@ -121,49 +121,49 @@ impl Session {
         };
         let mut consumed = 0;
         let next = loop {
-            if turn.out.is_full(allowance.out_bytes_max) {
+            if batch.out.is_full(allowance.out_bytes_max) {
                 break Next::Drain;
             }
             let rest = &input[consumed..];
             let step = match &mut self.state {
                 State::Command if rest.is_empty() => break Next::Input,
-                State::Command if turn.left == 0 => break turn.end(),
-                State::Command => self.command(&mut turn, rest),
+                State::Command if batch.left == 0 => break batch.end(),
+                State::Command => self.command(&mut batch, rest),
                 State::Payload(_) if rest.is_empty() => break Next::Input,
                 State::Payload(payload) => {
-                    let bytes = payload.receive(executor, rest, &mut turn.out.bytes);
+                    let bytes = payload.receive(executor, rest, &mut batch.out.bytes);
                     if payload.is_complete() {
-                        if !turn.interest.is_none()
+                        if !batch.interest.is_none()
                             && let Some((store, response)) = payload.ended()
                         {
-                            turn.observer(self.id).stored(&store, response);
+                            batch.observer(self.id).stored(&store, response);
                         }
                         self.state = State::Command;
                     }
                     Step::GoOn(bytes)
                 }
-                State::Dump(_) | State::Gather(..) if turn.left == 0 => break Next::GiveWay,
-                State::Gather(..) => self.gather_on(&mut turn),
+                State::Dump(_) | State::Gather(..) if batch.left == 0 => break Next::GiveWay,
+                State::Gather(..) => self.gather_on(&mut batch),
                 State::Dump(dump) => {
-                    match dump.step(&mut turn.out.bytes) {
-                        Some(items) => turn.left = turn.left.saturating_sub(items.max(1)),
+                    match dump.step(&mut batch.out.bytes) {
+                        Some(items) => batch.left = batch.left.saturating_sub(items.max(1)),
                         None => self.state = State::Command,
                     }
                     Step::GoOn(0)
                 }
-                State::Connections(_) if turn.left == 0 => break Next::GiveWay,
+                State::Connections(_) if batch.left == 0 => break Next::GiveWay,
                 State::Connections(list) => {
-                    turn.left -= 1;
-                    if !list.step(&mut turn.out.bytes) {
+                    batch.left -= 1;
+                    if !list.step(&mut batch.out.bytes) {
                         self.state = State::Command;
                     }
                     Step::GoOn(0)
                 }
                 State::Watch(watch) => {
-                    let has_more = watch.read(&mut turn.out.bytes, allowance.out_bytes_max);
+                    let has_more = watch.read(&mut batch.out.bytes, allowance.out_bytes_max);
                     Step::Stop(rest.len(), if has_more { Next::Drain } else { Next::Lines })
                 }
-                State::Large(..) => self.large_piece(&mut turn),
+                State::Large(..) => self.large_piece(&mut batch),
             };
             match step {
                 Step::GoOn(bytes) => consumed += bytes,
@@ -177,12 +177,12 @@ impl Session {
     }
 
     /// Appends the next piece of a large value, or the end of its item.
-    fn large_piece(&mut self, turn: &mut Turn<'_>) -> Step {
+    fn large_piece(&mut self, batch: &mut Batch<'_>) -> Step {
         let State::Large(large, kept) = &mut self.state else { return Step::GoOn(0) };
         match large.take_piece() {
-            Ok(Some(piece)) => turn.show(piece, self.is_brief),
+            Ok(Some(piece)) => batch.show(piece, self.is_brief),
             Ok(None) => {
-                turn.respond(&Response::Hit, &kept.frame());
+                batch.respond(&Response::Hit, &kept.frame());
                 self.state = State::Command;
             }
             // A part of the value has been sent and cannot be taken back.
@@ -232,30 +232,30 @@ impl Session {
 
     /// Executes the first command of `input`.
     #[inline]
-    fn command(&mut self, turn: &mut Turn<'_>, input: &[u8]) -> Step {
-        if turn.tight_bytes_max < usize::MAX && self.lacks_room(turn, input) {
+    fn command(&mut self, batch: &mut Batch<'_>, input: &[u8]) -> Step {
+        if batch.tight_bytes_max < usize::MAX && self.lacks_room(batch, input) {
             return Step::Stop(0, Next::Drain);
         }
         // By reference: moving a value that was just written field by field stalls on store
         // forwarding.
         match &self.parser.next(input) {
             Parsed::Command { command, frame: Frame::Meta(frame), consumed } if frame.base64 => {
-                self.decode(turn, command, frame, input, *consumed)
+                self.decode(batch, command, frame, input, *consumed)
             }
             Parsed::Command { command, frame, consumed } => {
-                self.run(turn, Heard { command, frame, input, consumed: *consumed })
+                self.run(batch, ParsedCommand { command, frame, input, consumed: *consumed })
             }
             Parsed::Skipped { consumed } => Step::GoOn(*consumed),
             Parsed::NeedMore => Step::Stop(0, Next::Input),
-            Parsed::Bad(bad) => self.refuse(turn, bad, input),
+            Parsed::Bad(bad) => self.refuse(batch, bad, input),
         }
     }
 
     /// True if the next command reads an item that does not fit the output any more. The command is
     /// not consumed: it is passed again once the output is sent.
     #[cold]
-    fn lacks_room(&self, turn: &Turn<'_>, input: &[u8]) -> bool {
-        if turn.out.is_empty() {
+    fn lacks_room(&self, batch: &Batch<'_>, input: &[u8]) -> bool {
+        if batch.out.is_empty() {
             return false;
         }
         let Parsed::Command { command, .. } = self.parser.clone().next(input) else { return false };
@@ -266,15 +266,15 @@ impl Session {
             return false;
         };
         let item_bytes = |meta: Meta| HEAD_BYTES_MAX + key.len() + meta.value_bytes;
-        let room = turn.tight_bytes_max.saturating_sub(turn.out.bytes.len());
-        turn.executor.cache().peek(key).is_some_and(|meta| item_bytes(meta) > room)
+        let room = batch.tight_bytes_max.saturating_sub(batch.out.bytes.len());
+        batch.executor.cache().peek(key).is_some_and(|meta| item_bytes(meta) > room)
     }
 
     /// Executes a command whose key is written in base64.
     #[cold]
     fn decode(
         &mut self,
-        turn: &mut Turn<'_>,
+        batch: &mut Batch<'_>,
         command: &Command<'_>,
         frame: &meta::Frame<'_>,
         input: &[u8],
@@ -283,177 +283,181 @@ impl Session {
         let mut bytes = [0; KEY_BYTES_MAX];
         let key = frame.decoded_key(&mut bytes).expect("the parser has checked the key");
         let (command, frame) = (command.with_key(key), Frame::Meta(*frame));
-        self.run(turn, Heard { command: &command, frame: &frame, input, consumed })
+        self.run(batch, ParsedCommand { command: &command, frame: &frame, input, consumed })
     }
 
     /// Executes a command.
     #[inline]
-    fn run(&mut self, turn: &mut Turn<'_>, heard: Heard<'_>) -> Step {
-        match heard.is_of_list() {
-            true => turn.take_key(),
-            false => turn.left = turn.left.saturating_sub(KEYS_PER_COMMAND),
+    fn run(&mut self, batch: &mut Batch<'_>, parsed: ParsedCommand<'_>) -> Step {
+        match parsed.is_of_list() {
+            true => batch.take_key(),
+            false => batch.left = batch.left.saturating_sub(KEYS_PER_COMMAND),
         }
-        if turn.interest.is_none() {
-            self.carry_out::<false>(turn, heard)
+        if batch.interest.is_none() {
+            self.carry_out::<false>(batch, parsed)
         } else {
-            self.run_observed(turn, heard)
+            self.run_observed(batch, parsed)
         }
     }
 
     /// As [`Self::run`], with observers.
     #[cold]
-    fn run_observed(&mut self, turn: &mut Turn<'_>, heard: Heard<'_>) -> Step {
-        let started = turn.out.bytes.len();
-        let observer = turn.observer(self.id);
-        let meta = observer.before(heard.command, heard.frame);
-        turn.last_response = None;
-        let step = self.carry_out::<true>(turn, heard);
-        if let Some(response) = &turn.last_response {
-            observer.after(heard.command, heard.frame, meta, response);
+    fn run_observed(&mut self, batch: &mut Batch<'_>, parsed: ParsedCommand<'_>) -> Step {
+        let started = batch.out.bytes.len();
+        let observer = batch.observer(self.id);
+        let meta = observer.before(parsed.command, parsed.frame);
+        batch.last_response = None;
+        let step = self.carry_out::<true>(batch, parsed);
+        if let Some(response) = &batch.last_response {
+            observer.after(parsed.command, parsed.frame, meta, response);
         }
-        if turn.interest.shows_commands() {
-            let words = words(Some(heard.command), heard.frame, heard.input, heard.consumed);
-            self.show(words, heard.is_of_list(), turn, started);
+        if batch.interest.shows_commands() {
+            let words = words(Some(parsed.command), parsed.frame, parsed.input, parsed.consumed);
+            self.show(words, parsed.is_of_list(), batch, started);
         }
         step
     }
 
-    /// Remembers the response if `NOTICED`.
+    /// Remembers the response if `OBSERVED`.
     #[inline]
-    fn carry_out<const NOTICED: bool>(&mut self, turn: &mut Turn<'_>, heard: Heard<'_>) -> Step {
-        let Heard { command, frame, input, consumed } = heard;
+    fn carry_out<const OBSERVED: bool>(
+        &mut self,
+        batch: &mut Batch<'_>,
+        parsed: ParsedCommand<'_>,
+    ) -> Step {
+        let ParsedCommand { command, frame, input, consumed } = parsed;
         match command {
             Command::Store(store) => {
                 let payload = &input[consumed..];
-                Step::GoOn(consumed + self.store::<NOTICED>(turn, store, frame, payload))
+                Step::GoOn(consumed + self.store::<OBSERVED>(batch, store, frame, payload))
             }
-            _ => self.execute::<NOTICED>(turn, command, frame, consumed),
+            _ => self.execute::<OBSERVED>(batch, command, frame, consumed),
         }
     }
 
     /// Logs a command and its response; a list of keys is logged with the first key.
     #[cold]
-    fn show(&mut self, words: &[u8], is_of_list: bool, turn: &Turn<'_>, started: usize) {
-        let log = turn.executor.log();
+    fn show(&mut self, words: &[u8], is_of_list: bool, batch: &Batch<'_>, started: usize) {
+        let log = batch.executor.log();
         let is_begun = std::mem::replace(&mut self.shown_list, is_of_list);
         if !is_begun {
             log.received(self.id, words);
         }
-        log.answered(self.id, &turn.out.bytes[started..]);
+        log.answered(self.id, &batch.out.bytes[started..]);
     }
 
     #[inline]
-    fn execute<const NOTICED: bool>(
+    fn execute<const OBSERVED: bool>(
         &mut self,
-        turn: &mut Turn<'_>,
+        batch: &mut Batch<'_>,
         command: &Command<'_>,
         frame: &Frame<'_>,
         consumed: usize,
     ) -> Step {
-        match turn.executor.execute(command, frame, &mut turn.out.bytes) {
+        match batch.executor.execute(command, frame, &mut batch.out.bytes) {
             Executed::Done(Response::Close) => {
-                turn.respond(&Response::Close, frame);
+                batch.respond(&Response::Close, frame);
                 self.has_quit = true;
                 return Step::Stop(consumed, Next::Close);
             }
             Executed::Done(ref response) => {
-                if NOTICED {
-                    turn.last_response = Some(*response);
+                if OBSERVED {
+                    batch.last_response = Some(*response);
                 }
                 match response {
-                    // Following commands of the same turn may have observers now, or none any
+                    // Following commands of the same batch may have observers now, or none any
                     // longer.
-                    Response::Ok => turn.interest = turn.executor.log().interest(),
+                    Response::Ok => batch.interest = batch.executor.log().interest(),
                     Response::Authenticated => self.parser.unlock(),
                     Response::ClientError(ClientError::AuthenticationFailed) => self.parser.lock(),
                     // Some statistics visit many thousands of items.
-                    Response::EndOfStats => (turn.left, turn.took_long) = (0, true),
+                    Response::EndOfStats => (batch.left, batch.took_long) = (0, true),
                     _ => {}
                 }
-                turn.respond(response, frame);
+                batch.respond(response, frame);
             }
             Executed::Large(first, large) => {
-                turn.show(first, self.is_brief);
+                batch.show(first, self.is_brief);
                 self.state = State::Large(large, Box::new(frame.keep()));
             }
-            Executed::Dump(dump) => self.begin_dump(turn, dump, frame),
+            Executed::Dump(dump) => self.begin_dump(batch, dump, frame),
             Executed::Connections(list) => self.state = State::Connections(list),
-            Executed::Gather(gathering) => self.gather(turn, gathering, frame),
-            Executed::Watch(watch) => self.begin_watch(turn, watch, frame),
+            Executed::Gather(gathering) => self.gather(batch, gathering, frame),
+            Executed::Watch(watch) => self.begin_watch(batch, watch, frame),
             Executed::Region if self.may_read => return Step::Stop(consumed, Next::Region),
-            Executed::Region => turn.respond(&ClientError::RegionNotAllowed.into(), frame),
+            Executed::Region => batch.respond(&ClientError::RegionNotAllowed.into(), frame),
             Executed::Reads => match command {
-                Command::NoteReads { keys } if self.may_read => turn.executor.note_reads(keys),
-                _ => turn.respond(&ClientError::RegionNotAllowed.into(), frame),
+                Command::NoteReads { keys } if self.may_read => batch.executor.note_reads(keys),
+                _ => batch.respond(&ClientError::RegionNotAllowed.into(), frame),
             },
         }
         Step::GoOn(consumed)
     }
 
     #[cold]
-    fn begin_dump(&mut self, turn: &mut Turn<'_>, dump: Box<Dump>, frame: &Frame<'_>) {
+    fn begin_dump(&mut self, batch: &mut Batch<'_>, dump: Box<Dump>, frame: &Frame<'_>) {
         if self.is_brief {
-            return turn.respond(&Refusal::DumpNotAllowed(dump.form()).into(), frame);
+            return batch.respond(&Refusal::DumpNotAllowed(dump.form()).into(), frame);
         }
-        if turn.has_answers() {
-            return turn.respond(&Refusal::DumpPipelined(dump.form()).into(), frame);
+        if batch.has_answers() {
+            return batch.respond(&Refusal::DumpPipelined(dump.form()).into(), frame);
         }
-        if turn.executor.acknowledges_dumps() {
-            turn.respond(&Response::Ok, frame);
+        if batch.executor.acknowledges_dumps() {
+            batch.respond(&Response::Ok, frame);
         }
         self.state = State::Dump(dump);
     }
 
     #[cold]
-    fn gather(&mut self, turn: &mut Turn<'_>, gathering: Box<Gathering>, frame: &Frame<'_>) {
-        (turn.left, turn.took_long) = (0, true);
+    fn gather(&mut self, batch: &mut Batch<'_>, gathering: Box<Gathering>, frame: &Frame<'_>) {
+        (batch.left, batch.took_long) = (0, true);
         if self.is_brief {
-            gathering.finish(frame, &mut turn.out.bytes);
-            return turn.respond(&Response::EndOfStats, frame);
+            gathering.finish(frame, &mut batch.out.bytes);
+            return batch.respond(&Response::EndOfStats, frame);
         }
         self.state = State::Gather(gathering, Box::new(frame.keep()));
     }
 
     #[cold]
-    fn gather_on(&mut self, turn: &mut Turn<'_>) -> Step {
-        (turn.left, turn.took_long) = (0, true);
+    fn gather_on(&mut self, batch: &mut Batch<'_>) -> Step {
+        (batch.left, batch.took_long) = (0, true);
         if let State::Gather(gathering, kept) = &mut self.state
-            && gathering.step(&kept.frame(), &mut turn.out.bytes)
+            && gathering.step(&kept.frame(), &mut batch.out.bytes)
         {
-            turn.respond(&Response::EndOfStats, &kept.frame());
+            batch.respond(&Response::EndOfStats, &kept.frame());
             self.state = State::Command;
         }
         Step::GoOn(0)
     }
 
     #[cold]
-    fn begin_watch(&mut self, turn: &mut Turn<'_>, watch: Box<Watch>, frame: &Frame<'_>) {
+    fn begin_watch(&mut self, batch: &mut Batch<'_>, watch: Box<Watch>, frame: &Frame<'_>) {
         if self.is_brief {
-            return turn.respond(&Refusal::CannotWatch.into(), frame);
+            return batch.respond(&Refusal::CannotWatch.into(), frame);
         }
-        if turn.has_answers() {
-            return turn.respond(&Refusal::WatchPipelined.into(), frame);
+        if batch.has_answers() {
+            return batch.respond(&Refusal::WatchPipelined.into(), frame);
         }
-        turn.respond(&Response::Ok, frame);
+        batch.respond(&Response::Ok, frame);
         self.state = State::Watch(watch);
     }
 
     /// Stores the value at the beginning of `input` if it is complete, and returns how many bytes
     /// were consumed. Otherwise the session waits for the payload.
     #[inline]
-    fn store<const NOTICED: bool>(
+    fn store<const OBSERVED: bool>(
         &mut self,
-        turn: &mut Turn<'_>,
+        batch: &mut Batch<'_>,
         store: &Store<'_>,
         frame: &Frame<'_>,
         input: &[u8],
     ) -> usize {
-        let executor = turn.executor;
+        let executor = batch.executor;
         let bytes = payload_bytes(store, frame);
         if let Some(refusal) = executor.refusal(store, frame) {
-            self.pass_over(turn, bytes as u64, Some(refusal), frame);
-            if NOTICED {
-                turn.last_response = Some(refusal);
+            self.pass_over(batch, bytes as u64, Some(refusal), frame);
+            if OBSERVED {
+                batch.last_response = Some(refusal);
             }
             return 0;
         }
@@ -462,38 +466,38 @@ impl Session {
             return 0;
         };
         let response = executor.store(store, payload, frame);
-        if NOTICED {
-            turn.last_response = Some(response);
+        if OBSERVED {
+            batch.last_response = Some(response);
         }
-        turn.respond(&response, frame);
+        batch.respond(&response, frame);
         bytes
     }
 
     /// Answers malformed input.
     #[cold]
-    fn refuse(&mut self, turn: &mut Turn<'_>, bad: &Bad<'_>, input: &[u8]) -> Step {
-        if turn.interest.shows_commands() {
-            turn.executor.log().received(self.id, words(None, &bad.frame, input, bad.consumed));
+    fn refuse(&mut self, batch: &mut Batch<'_>, bad: &Bad<'_>, input: &[u8]) -> Step {
+        if batch.interest.shows_commands() {
+            batch.executor.log().received(self.id, words(None, &bad.frame, input, bad.consumed));
         }
         if self.is_brief && !names_command(input) {
             // It may be a response; answering it could start an endless conversation of two
             // servers.
             return Step::Stop(input.len(), Next::Close);
         }
-        turn.left = turn.left.saturating_sub(KEYS_PER_COMMAND);
-        let bad = match turn.executor.server().options.answers_as {
+        batch.left = batch.left.saturating_sub(KEYS_PER_COMMAND);
+        let bad = match batch.executor.server().options.answers_as {
             AnswersAs::V1_6_45 => *bad,
             AnswersAs::V1_6_18 => older::refusal(bad, &input[..bad.consumed]),
         };
         let Bad { error, frame, consumed, swallow, close } = bad;
-        self.pass_over(turn, swallow, error, &frame);
+        self.pass_over(batch, swallow, error, &frame);
         if close { Step::Stop(consumed, Next::Close) } else { Step::GoOn(consumed) }
     }
 
     /// Skips a payload that is not wanted, then sends the reason.
     fn pass_over(
         &mut self,
-        turn: &mut Turn<'_>,
+        batch: &mut Batch<'_>,
         bytes: u64,
         response: Option<Response>,
         frame: &Frame<'_>,
@@ -501,7 +505,7 @@ impl Session {
         if bytes > 0 {
             self.state = State::Payload(Box::new(Payload::passing(bytes, response, frame)));
         } else if let Some(response) = response {
-            turn.respond(&response, frame);
+            batch.respond(&response, frame);
         }
     }
 

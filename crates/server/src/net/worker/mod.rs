@@ -53,7 +53,7 @@ pub(crate) struct Worker {
     /// Connections that can continue without waiting, each once.
     ready: VecDeque<Token>,
     /// Turns that have begun: their input is in the scratch.
-    turns: Vec<Turn>,
+    turns: Vec<PendingTurn>,
     /// Connections whose outputs were given to a ring last.
     sending: Vec<Token>,
     /// Connections that the ring had no buffers for, in the order in which they wait. Connections
@@ -72,9 +72,9 @@ pub(crate) struct Worker {
     drain_until: Option<Second>,
 }
 
-/// A connection's turn.
+/// A turn that has begun, and whose output is not sent yet.
 #[derive(Debug)]
-struct Turn {
+struct PendingTurn {
     token: Token,
     input: Input,
     output: Output,
@@ -90,7 +90,7 @@ struct Unreported {
     was_tight: bool,
 }
 
-impl Turn {
+impl PendingTurn {
     fn new(token: Token, input: Input) -> Self {
         Self { token, input, output: Output::default() }
     }
@@ -316,7 +316,7 @@ impl Worker {
             // Other work of the same wake is handled after the lines.
             Begun::Earlier => {}
             Begun::Ready(input) => {
-                self.turns.push(Turn::new(token, input));
+                self.turns.push(PendingTurn::new(token, input));
                 if self.turns.len() == TURNS_MAX || self.scratch.is_full() {
                     self.end_turns(contended);
                 }
@@ -343,7 +343,7 @@ impl Worker {
         self.turns = turns;
     }
 
-    fn execute(&mut self, turn: &mut Turn, contended: bool) {
+    fn execute(&mut self, turn: &mut PendingTurn, contended: bool) {
         let keys_max = match self.crowd {
             0..=CROWD_MIN => usize::MAX,
             crowd => (CROWD_KEYS / crowd).max(CROWDED_KEYS_MIN),
@@ -387,13 +387,13 @@ impl Worker {
         allotment
     }
 
-    fn keys_ahead(&self, turn: &Turn) -> impl Iterator<Item = &[u8]> {
+    fn keys_ahead(&self, turn: &PendingTurn) -> impl Iterator<Item = &[u8]> {
         let received = received(&turn.input, &self.scratch, &self.poller);
         let connection = self.connections.of(turn.token).into_iter();
         connection.flat_map(move |connection| connection.keys_ahead(received))
     }
 
-    fn send(&mut self, turns: &mut [Turn]) {
+    fn send(&mut self, turns: &mut [PendingTurn]) {
         for turn in turns {
             let mut output = std::mem::take(&mut turn.output);
             let Some(connection) = self.connections.of_mut(turn.token) else {

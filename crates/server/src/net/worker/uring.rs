@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use larder_protocol::text::watched::Closing;
 use rustix::io::Errno;
 
-use super::{TURNS_MAX, Turn, Worker};
+use super::{PendingTurn, TURNS_MAX, Worker};
 use crate::buffers::output::Output;
 use crate::net::connection::Connection;
 use crate::net::connection::io::Extent;
@@ -41,7 +41,7 @@ impl Worker {
                 return;
             }
         };
-        self.turns.push(Turn::new(token, input));
+        self.turns.push(PendingTurn::new(token, input));
         if self.turns.len() == TURNS_MAX || self.scratch.is_full() {
             self.end_turns(contended);
         }
@@ -62,7 +62,7 @@ impl Worker {
                 if !connection.take_direct(executor, arrival, bytes, clock.second()) {
                     return self.receive(token);
                 }
-                self.turns.push(Turn::new(token, Input::Backlog));
+                self.turns.push(PendingTurn::new(token, Input::Backlog));
                 if self.turns.len() == TURNS_MAX {
                     self.end_turns(contended);
                 }

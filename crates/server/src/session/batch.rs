@@ -1,4 +1,4 @@
-//! A turn: the commands that one call of [`Session::receive`](super::Session::receive) executes.
+//! A batch: the commands that one call of [`Session::receive`](super::Session::receive) executes.
 
 use larder::Piece;
 use larder_protocol::{Command, Frame, Response, binary, render};
@@ -9,8 +9,8 @@ use crate::log::Interest;
 use crate::session::execute::Executor;
 use crate::session::observer::Observer;
 
-/// One call of [`Session::receive`].
-pub(super) struct Turn<'a> {
+/// One call of [`Session::receive`](super::Session::receive).
+pub(super) struct Batch<'a> {
     pub(super) executor: &'a Executor,
     pub(super) out: &'a mut Output,
     /// The maximum length of the output with the next item; unlimited unless memory is short.
@@ -19,7 +19,7 @@ pub(super) struct Turn<'a> {
     pub(super) interest: Interest,
     /// Length of `out` before the first command.
     pub(super) started: usize,
-    /// True if the last command used up the turn by itself.
+    /// True if the last command used up the batch by itself.
     pub(super) took_long: bool,
     /// The last response, if it is observed.
     pub(super) last_response: Option<Response>,
@@ -30,7 +30,7 @@ pub(super) struct Turn<'a> {
     pub(super) keys_left: usize,
 }
 
-impl<'a> Turn<'a> {
+impl<'a> Batch<'a> {
     /// Appends a response.
     #[inline]
     pub(super) fn respond(&mut self, response: &Response, frame: &Frame<'_>) {
@@ -55,7 +55,7 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Returns the next step if the turn ends before the input does.
+    /// Returns the next step if the batch ends before the input does.
     pub(super) fn end(&self) -> Next {
         if self.took_long { Next::GiveWay } else { Next::Turn }
     }
@@ -72,14 +72,14 @@ impl<'a> Turn<'a> {
 
 /// A parsed command: the first `consumed` bytes of `input`.
 #[derive(Clone, Copy)]
-pub(super) struct Heard<'a> {
+pub(super) struct ParsedCommand<'a> {
     pub(super) command: &'a Command<'a>,
     pub(super) frame: &'a Frame<'a>,
     pub(super) input: &'a [u8],
     pub(super) consumed: usize,
 }
 
-impl Heard<'_> {
+impl ParsedCommand<'_> {
     /// True if it asks for one key of a list.
     #[inline]
     pub(super) fn is_of_list(&self) -> bool {
