@@ -236,8 +236,8 @@ impl Session {
         if batch.tight_bytes_max < usize::MAX && self.lacks_room(batch, input) {
             return Step::Stop(0, Next::Drain);
         }
-        // By reference: moving a value that was just written field by field stalls on store
-        // forwarding.
+        // By reference: the parser has just written the value field by field. A move would read it
+        // in larger parts, which waits until all of these stores have left the store buffer.
         match &self.parser.next(input) {
             Parsed::Command { command, frame: Frame::Meta(frame), consumed } if frame.base64 => {
                 self.decode(batch, command, frame, input, *consumed)

@@ -70,7 +70,8 @@ impl Buffers {
             let tail = BufRingEntry::tail(self.entries.as_ptr()).cast_mut();
             AtomicU16::from_ptr(tail)
         };
-        // Pairs with the kernel's load of the tail: when it sees the new tail, it sees the entry.
+        // Pairs with the kernel's acquire load of the tail: a kernel that sees the new tail also
+        // sees the entry.
         tail.store(self.tail, Release);
     }
 }
