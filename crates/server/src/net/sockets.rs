@@ -113,13 +113,22 @@ pub(crate) fn addresses(at: &ListenAt) -> Result<Vec<SocketAddr>, Failure> {
     Ok(addresses.map_err(|error| cannot_listen(host, &error))?.collect())
 }
 
-fn open_datagrams(address: SocketAddr) -> io::Result<Datagrams> {
-    let kind = Type::DGRAM.nonblocking().cloexec();
-    let socket =
-        socket2::Socket::new(Domain::for_address(address), kind, Some(socket2::Protocol::UDP))?;
+/// Creates a socket for an address. One for IPv6 leaves IPv4 to others.
+fn new_socket(
+    address: SocketAddr,
+    kind: Type,
+    protocol: socket2::Protocol,
+) -> io::Result<socket2::Socket> {
+    let kind = kind.nonblocking().cloexec();
+    let socket = socket2::Socket::new(Domain::for_address(address), kind, Some(protocol))?;
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
     }
+    Ok(socket)
+}
+
+fn open_datagrams(address: SocketAddr) -> io::Result<Datagrams> {
+    let socket = new_socket(address, Type::DGRAM, socket2::Protocol::UDP)?;
     socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
     socket.bind(&address.into())?;
     let address = socket.local_addr()?.as_socket().unwrap_or(address);
@@ -127,12 +136,7 @@ fn open_datagrams(address: SocketAddr) -> io::Result<Datagrams> {
 }
 
 fn open_tcp(address: SocketAddr, at: &ListenAt, options: &Options) -> io::Result<Socket> {
-    let kind = Type::STREAM.nonblocking().cloexec();
-    let socket =
-        socket2::Socket::new(Domain::for_address(address), kind, Some(socket2::Protocol::TCP))?;
-    if address.is_ipv6() {
-        socket.set_only_v6(true)?;
-    }
+    let socket = new_socket(address, Type::STREAM, socket2::Protocol::TCP)?;
     socket.set_reuse_address(true)?;
     // Accepted sockets inherit these two options.
     socket.set_keepalive(true)?;
