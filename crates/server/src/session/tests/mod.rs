@@ -325,14 +325,7 @@ proptest! {
         commands in vec(command(), 1..20),
         cuts in vec(any::<Index>(), 0..30),
     ) {
-        let bytes = commands.concat();
-        let whole = Peer::of(SMALL).send(&bytes);
-        let mut peer = Peer::of(SMALL);
-        let answers = peer.send_cut(&bytes, &cuts);
-        prop_assert!(whole == answers, "{}\n{}", shown(&whole), shown(&answers));
-        // A value that is still arriving is not an item yet.
-        peer.session = Session::new(peer.executor.server(), 1, Protocol::Auto);
-        prop_assert_eq!(peer.executor.server().cache.validate(), Ok(()));
+        responses_are_equal_in_parts(&commands.concat(), &cuts, shown)?;
     }
 
     #[test]
@@ -351,6 +344,22 @@ proptest! {
     fn random_bytes_never_break_a_session(bytes in vec(any::<u8>(), 0..2000)) {
         Peer::of(SMALL).send(&bytes);
     }
+}
+
+/// Sends the bytes at once and in parts. `shown` shows different responses.
+fn responses_are_equal_in_parts(
+    bytes: &[u8],
+    cuts: &[Index],
+    shown: impl Fn(&[u8]) -> String,
+) -> Result<(), TestCaseError> {
+    let whole = Peer::of(SMALL).send(bytes);
+    let mut peer = Peer::of(SMALL);
+    let answers = peer.send_cut(bytes, cuts);
+    prop_assert!(whole == answers, "{}\n{}", shown(&whole), shown(&answers));
+    // A value that is still arriving is not an item yet.
+    peer.session = Session::new(peer.executor.server(), 1, Protocol::Auto);
+    prop_assert_eq!(peer.executor.server().cache.validate(), Ok(()));
+    Ok(())
 }
 
 /// Returns the responses without their values.
