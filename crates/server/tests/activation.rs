@@ -1,5 +1,6 @@
 //! Socket activation by systemd.
 
+mod killed;
 #[allow(dead_code, reason = "other tests need more of it")]
 mod tls_scene;
 
@@ -8,10 +9,11 @@ use std::net::{TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use killed::Killed;
 use larder_testkit::server::{command, larderd, run_to_end};
 use larder_testkit::{Address, Stream, uninterrupted};
 
@@ -39,16 +41,6 @@ fn given(descriptors: [OwnedFd; 2], variables: &str, args: &[&str]) -> Command {
     shell
 }
 
-/// A process, killed at the end of the test.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn connections_that_waited_before_it_started_are_served_over_tcp_and_a_unix_socket() {
     let folder = tempfile::tempdir().unwrap();
@@ -61,7 +53,7 @@ fn connections_that_waited_before_it_started_are_served_over_tcp_and_a_unix_sock
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().port().to_string();
     let mut larderd = given([tcp.into(), unix.into()], "", &["-l", "127.0.0.1", "-p", &taken]);
-    let _process = Process(larderd.spawn().unwrap());
+    let _process = Killed(larderd.spawn().unwrap());
     early.set_timeout(Duration::from_secs(10)).unwrap();
     early.ask(b"set k 0 0 1\r\nx\r\n", b"STORED\r\n").unwrap();
     let mut local = Stream::connect(&Address::Unix(path.clone())).unwrap();
@@ -79,7 +71,7 @@ fn a_datagram_socket_is_served_and_an_address_takes_its_entry_of_the_options() {
     let (udp_address, tcp_address) = (udp.local_addr().unwrap(), tcp.local_addr().unwrap());
     let list = format!("proto[binary]:{tcp_address}");
     let mut larderd = given([udp.into(), tcp.into()], "", &["-l", &list]);
-    let _process = Process(larderd.spawn().unwrap());
+    let _process = Killed(larderd.spawn().unwrap());
     let client = UdpSocket::bind("127.0.0.1:0").unwrap();
     client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     client.send_to(b"\0\x01\0\0\0\x01\0\0mn\r\n", udp_address).unwrap();
@@ -137,7 +129,7 @@ fn with_tls_a_socket_that_no_address_names_ends_the_start() {
 fn run_with(shell: &mut Command) -> Result<(Option<i32>, String)> {
     let folder = tempfile::tempdir()?;
     let log = folder.path().join("stderr");
-    let mut process = Process(shell.stderr(fs::File::create(&log)?).spawn()?);
+    let mut process = Killed(shell.stderr(fs::File::create(&log)?).spawn()?);
     for _ in 0..1000 {
         if let Some(status) = process.0.try_wait()? {
             return Ok((status.code(), fs::read_to_string(&log)?));

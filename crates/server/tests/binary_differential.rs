@@ -11,18 +11,20 @@
 //!   unsent response refers to it, so its length depends on the network.
 //! - Requests that end the connection: earlier responses may be lost.
 
+mod dice;
 mod pair;
 
 use anyhow::{Result, bail};
+use dice::Dice;
 use larder_protocol::binary::client::{Reading, Reply, read_reply};
 use larder_protocol::binary::opcode::*;
 use larder_protocol::binary::{Header, REQUEST_MAGIC};
-use pair::{Dialect, Pair, Random};
+use pair::{Dialect, Pair};
 
 const CONVERSATIONS: u64 = 60;
 const COMMANDS: usize = 300;
 
-impl Random {
+impl Dice {
     /// Returns a key of a text or, less often, of a number.
     fn key(&mut self) -> (Vec<u8>, bool) {
         match self.below(10) {
@@ -161,5 +163,5 @@ fn random_conversations_have_the_same_results_as_with_memcached() -> Result<()> 
     let binary =
         Dialect { begin: (&FLUSH_AND_QUIT[0], &[0; 16]), end: &FLUSH_AND_QUIT[1], comparable };
     Pair::start(binary)?
-        .compare(CONVERSATIONS, |random| (0..COMMANDS).map(|_| random.command()).collect())
+        .compare(CONVERSATIONS, |dice| (0..COMMANDS).map(|_| dice.command()).collect())
 }

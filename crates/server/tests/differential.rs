@@ -1,15 +1,17 @@
 //! Random conversations, valid and malformed, have the same results on larderd and on Debian's
 //! memcached. Intentional differences are left to the transcripts and do not occur here.
 
+mod dice;
 mod pair;
 
 use anyhow::{Context, Result};
-use pair::{Dialect, Pair, Random};
+use dice::Dice;
+use pair::{Dialect, Pair};
 
 const CONVERSATIONS: u64 = 60;
 const COMMANDS: usize = 300;
 
-impl Random {
+impl Dice {
     /// Returns a key of a text or, less often, of a number.
     fn key(&mut self) -> String {
         match self.below(10) {
@@ -198,5 +200,5 @@ fn without_tokens(words: &[&str]) -> String {
 fn random_conversations_have_the_same_results_as_with_memcached() -> Result<()> {
     let text = Dialect { begin: (b"flush_all\r\n", b"OK\r\n"), end: b"quit\r\n", comparable };
     Pair::start(text)?
-        .compare(CONVERSATIONS, |random| (0..COMMANDS).map(|_| random.command()).collect())
+        .compare(CONVERSATIONS, |dice| (0..COMMANDS).map(|_| dice.command()).collect())
 }

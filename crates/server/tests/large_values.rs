@@ -1,11 +1,13 @@
 //! Large values are returned as they were stored: at any length, in any parts, in each dialect,
 //! while other clients fill, delete and flush the same keys.
 
+mod dice;
 mod large;
 #[allow(dead_code, reason = "other tests need more of it")]
 mod peers;
 #[allow(dead_code, reason = "other tests need more of it")]
 mod scene;
+mod stat;
 #[allow(dead_code, reason = "other tests need more of it")]
 mod tls_scene;
 
@@ -14,9 +16,11 @@ use std::thread::{self, sleep};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow, ensure};
+use dice::Dice;
 use larder_testkit::Stream;
-use large::{Dice, Guest, value};
+use large::{Guest, value};
 use peers::{Peer, Route, Site};
+use stat::stat;
 
 const LOOPS: [&str; 2] = ["uring", "epoll"];
 
@@ -39,20 +43,11 @@ fn duration() -> Duration {
     Duration::from_secs(secs.unwrap_or(2))
 }
 
-/// Returns a statistic of `stats` or `stats larder`.
-fn stat(stream: &mut Stream, group: &str, name: &str) -> Result<u64> {
-    let answer = stream.ask(format!("stats{group}\r\n").as_bytes(), b"END\r\n")?;
-    let answer = String::from_utf8(answer)?;
-    let head = format!("STAT {name} ");
-    let value = answer.lines().find_map(|line| line.strip_prefix(&head));
-    Ok(value.with_context(|| format!("no {name} in {answer}"))?.parse()?)
-}
-
 /// All segments have been unpinned and all uploads have ended.
 fn is_let_go(stream: &mut Stream) -> Result<()> {
     let deadline = Instant::now() + Duration::from_secs(5);
     for (group, name) in
-        [(" larder", "segments_pinned"), ("", "read_buf_bytes"), ("", "response_obj_bytes")]
+        [("larder", "segments_pinned"), ("", "read_buf_bytes"), ("", "response_obj_bytes")]
     {
         while stat(stream, group, name)? > 0 {
             ensure!(Instant::now() < deadline, "{name} stays {}", stat(stream, group, name)?);
@@ -251,8 +246,8 @@ fn unfinished_large_values_do_not_block_other_clients() -> Result<()> {
             peer.send(format!("set slow{number} 0 0 1000000\r\nx").as_bytes())?;
         }
         sleep(Duration::from_millis(200));
-        let pinned = stat(&mut control, " larder", "segments_pinned")?;
-        let segments = stat(&mut control, " larder", "segments")?;
+        let pinned = stat(&mut control, "larder", "segments_pinned")?;
+        let segments = stat(&mut control, "larder", "segments")?;
         ensure!(pinned <= segments / 8 + 1, "{io}: {pinned} of {segments} segments are held");
         let found = control.ask(b"get large\r\n", b"END\r\n")?;
         ensure!(found == [&item("large", large)[..], b"END\r\n"].concat(), "{io}: it is gone");
@@ -291,7 +286,7 @@ fn the_rest_of_a_large_value_is_received_directly() -> Result<()> {
     std::io::Write::write_all(&mut stream, &[b'v'; 100_000])?;
     let mut bystander = site.scene.connect()?;
     let deadline = Instant::now() + Duration::from_secs(5);
-    while stat(&mut bystander, " larder", "segments_pinned")? == 0 {
+    while stat(&mut bystander, "larder", "segments_pinned")? == 0 {
         ensure!(Instant::now() < deadline, "no room is held for it");
         sleep(Duration::from_millis(1));
     }

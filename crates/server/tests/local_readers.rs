@@ -4,6 +4,7 @@
 
 #[path = "../../region/tests/children/mod.rs"]
 mod children;
+mod stat;
 
 use std::fs::Permissions;
 use std::io::Write;
@@ -16,8 +17,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use larder::{Client, ClientError, Hit, Swap};
 use larder_testkit::server::{Signal, larderd, memcached, run_to_end};
-use larder_testkit::{Address, ServerUnderTest, Stream, Transport};
+use larder_testkit::{Address, ServerUnderTest, Transport};
 use rustix::process::{Pid, kill_process};
+use stat::stat;
 
 const READERS: [&str; 4] = ["--local-readers", "same-uid", "-m", "64"];
 
@@ -34,14 +36,6 @@ fn path(server: &ServerUnderTest) -> &Path {
         Address::Unix(path) => path,
         Address::Tcp(_) => panic!("the server listens on a unix socket"),
     }
-}
-
-fn stat(stream: &mut Stream, group: &str, name: &str) -> Result<u64> {
-    let answer = stream.ask(format!("stats{group}\r\n").as_bytes(), b"END\r\n")?;
-    let answer = String::from_utf8(answer)?;
-    let head = format!("STAT {name} ");
-    let value = answer.lines().find_map(|line| line.strip_prefix(&head));
-    Ok(value.with_context(|| format!("no {name} in {answer}"))?.parse()?)
 }
 
 /// Waits until a condition is true, a few seconds at most.
@@ -132,10 +126,7 @@ fn hits_come_from_the_memory_and_all_else_from_the_server() -> Result<()> {
         behaves(&client, true)?;
         let mut stream = server.connect()?;
         // All hits were local, except for a read that set a new time to live.
-        assert_eq!(
-            stat(&mut stream, "", "get_hits")?,
-            stat(&mut stream, " larder", "local_reads")?
-        );
+        assert_eq!(stat(&mut stream, "", "get_hits")?, stat(&mut stream, "larder", "local_reads")?);
         stream.ask(b"flush_all\r\n", b"OK\r\n")?;
         assert_eq!(client.get("large")?, None);
     }
@@ -233,12 +224,12 @@ fn reads_are_noted_only_of_connections_that_may_read() -> Result<()> {
     stream.ask(b"set k 0 0 1\r\nx\r\n", b"STORED\r\n")?;
     let answer = stream.ask(b"larder_read aw==\r\n", b"\r\n")?;
     assert_eq!(answer, b"CLIENT_ERROR this connection may not read the memory\r\n");
-    assert_eq!(stat(&mut stream, " larder", "local_reads")?, 0);
+    assert_eq!(stat(&mut stream, "larder", "local_reads")?, 0);
     let server = start(&READERS)?;
     let mut stream = server.connect()?;
     stream.ask(b"set k 0 0 1\r\nx\r\n", b"STORED\r\n")?;
     assert_eq!(stream.ask(b"larder_read aw==\r\nmn\r\n", b"MN\r\n")?, b"MN\r\n");
-    assert_eq!(stat(&mut stream, " larder", "local_reads")?, 2);
+    assert_eq!(stat(&mut stream, "larder", "local_reads")?, 2);
     Ok(())
 }
 
@@ -306,7 +297,7 @@ fn reads_are_reported_and_count_as_hits() -> Result<()> {
         // Hints are sent together with requests.
         client.get("none")?;
     }
-    let reported = stat(&mut stream, " larder", "local_reads")?;
+    let reported = stat(&mut stream, "larder", "local_reads")?;
     // Three reads of each are noted; other reads before the server had received them are reported
     // too.
     assert!((6..100).contains(&reported), "{reported} of 1000");
@@ -557,6 +548,6 @@ fn a_reader_stopped_during_a_read_blocks_nothing() -> Result<()> {
         sleep(Duration::from_millis(3));
     }
     assert!(since.elapsed() < Duration::from_secs(8), "{:?}", since.elapsed());
-    assert_eq!(stat(&mut stream, " larder", "segments_pinned")?, 0);
+    assert_eq!(stat(&mut stream, "larder", "segments_pinned")?, 0);
     reader.end().map(drop)
 }

@@ -1,5 +1,7 @@
 //! The process stays within `-m` plus a constant, whatever it stores.
 
+mod stat;
+
 use std::io::Write;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -9,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use larder_testkit::server::larderd;
 use larder_testkit::{ServerUnderTest, Stream, Transport};
+use stat::stat;
 
 const MIB: u64 = 1 << 20;
 const LIMIT_BYTES: u64 = 64 * MIB;
@@ -57,12 +60,6 @@ impl Stores {
     }
 }
 
-fn stat(stream: &mut Stream, name: &str) -> Result<u64> {
-    let stats = String::from_utf8(stream.ask(b"stats\r\n", b"END\r\n")?)?;
-    let value = stats.lines().find_map(|line| line.strip_prefix(&format!("STAT {name} ")));
-    Ok(value.with_context(|| format!("no {name} in {stats}"))?.parse()?)
-}
-
 #[test]
 fn a_server_filled_several_times_over_takes_no_more_than_it_may() -> Result<()> {
     let binary = larderd(env!("CARGO_BIN_EXE_larderd"));
@@ -85,13 +82,13 @@ fn a_server_filled_several_times_over_takes_no_more_than_it_may() -> Result<()> 
             "{} MiB after values of {lengths:?} bytes",
             rss_bytes / MIB
         );
-        let bytes = stat(&mut stream, "bytes")?;
+        let bytes = stat(&mut stream, "", "bytes")?;
         ensure!(
             (LIMIT_BYTES / 4..=LIMIT_BYTES).contains(&bytes),
             "{bytes} bytes of items after values of {lengths:?} bytes"
         );
     }
-    ensure!(stat(&mut stream, "evictions")? > 0, "all of that should not fit");
+    ensure!(stat(&mut stream, "", "evictions")? > 0, "all of that should not fit");
     Ok(())
 }
 
@@ -183,6 +180,6 @@ fn a_lower_limit_is_reached_while_stores_continue() -> Result<()> {
     println!("answered after {took:?}; {} stores, the longest took {:?}", stored.0, stored.1);
     ensure!(took < LONGEST, "{took:?}, {:?}", stored.1);
     ensure!(stored.1 < LONGEST, "{took:?}, {:?}", stored.1);
-    ensure!(stat(&mut stream, "limit_maxbytes")? == 64 * MIB);
+    ensure!(stat(&mut stream, "", "limit_maxbytes")? == 64 * MIB);
     Ok(())
 }

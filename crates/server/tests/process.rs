@@ -1,15 +1,18 @@
 //! larderd as a process: unix sockets, pid files, the daemon, signals.
 
+mod killed;
+
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use killed::Killed;
 use larder_testkit::server::{Signal, command, is_root, larderd, memcached, run_to_end};
 use larder_testkit::{Address, ServerUnderTest, Stream, Transport};
 use rustix::process::{Pid, kill_process};
@@ -133,7 +136,7 @@ fn it_survives_the_reader_of_its_standard_error() {
     fs::write(&users, "user:password\n").unwrap();
     let mut larderd = command(&binary());
     larderd.arg("-s").arg(&socket).arg("-Y").arg(&users).stderr(Stdio::piped());
-    let mut process = Process(larderd.spawn().unwrap());
+    let mut process = Killed(larderd.spawn().unwrap());
     drop(process.0.stderr.take());
     wait_until("it listens", || UnixStream::connect(&socket).is_ok()).unwrap();
     fs::write(&users, "no users\n").unwrap();
@@ -302,7 +305,7 @@ fn descriptors_for_as_many_connections_as_c_says_are_enough_for_a_start() {
     let mut shell = Command::new("setpriv");
     let script = format!("ulimit -n 100; exec {} -c 100 -s {}", copy.display(), socket.display());
     shell.args(["--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c", &script]);
-    let _process = Process(shell.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    let _process = Killed(shell.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
     wait_until("it listens", || UnixStream::connect(&socket).is_ok()).unwrap();
     let streams: Vec<_> = (0..100).map(|_| UnixStream::connect(&socket).unwrap()).collect();
     // At least half of them fit; the last ones are refused.
@@ -324,16 +327,6 @@ fn for_everybody() -> Result<TempDir> {
     let folder = tempfile::tempdir()?;
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777))?;
     Ok(folder)
-}
-
-/// A process, killed at the end of the test.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 #[test]

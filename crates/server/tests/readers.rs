@@ -3,6 +3,7 @@
 //! are served meanwhile.
 
 mod scene;
+mod stat;
 
 use std::io::{Read, Write};
 use std::thread::{self, sleep};
@@ -12,6 +13,7 @@ use anyhow::{Context, Result, ensure};
 use larder_testkit::{Stream, Transport};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use scene::Scene;
+use stat::stat;
 
 const MIB: u64 = 1 << 20;
 
@@ -29,13 +31,6 @@ fn set(stream: &mut Stream, key: &str, value: &[u8]) -> Result<()> {
     let head = format!("set {key} 0 0 {}\r\n", value.len());
     stream.ask(&[head.as_bytes(), value, b"\r\n"].concat(), b"STORED\r\n")?;
     Ok(())
-}
-
-fn stat(stream: &mut Stream, name: &str) -> Result<u64> {
-    let answer = String::from_utf8(stream.ask(b"stats\r\n", b"END\r\n")?)?;
-    let mut values = answer.lines().filter_map(|line| line.strip_prefix("STAT "));
-    let value = values.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    Ok(value.with_context(|| format!("no {name} in {answer}"))?.parse()?)
 }
 
 fn raise_descriptor_limit() -> Result<()> {
@@ -84,7 +79,7 @@ fn late_readers_get_their_whole_answers(clients: usize, value: &[u8], keys: usiz
         reader.set_timeout(Duration::from_secs(30))?;
         read_answer(reader, &item, keys).with_context(|| format!("reader {number}"))?;
     }
-    ensure!(stat(&mut writer, "response_obj_oom")? == 0, "a connection was closed");
+    ensure!(stat(&mut writer, "", "response_obj_oom")? == 0, "a connection was closed");
     scene.has_grown_at_most(held_bytes)?;
     drop((readers, writer));
     scene.end()
@@ -266,7 +261,7 @@ fn over_budget_the_idle_client_that_holds_most_is_closed_first() -> Result<()> {
     });
     let holders = ask_without_reading(&scene, 2000, 4000)?;
     sleep(Duration::from_secs(4));
-    let closed = stat(&mut writer, "response_obj_oom")?;
+    let closed = stat(&mut writer, "", "response_obj_oom")?;
     ensure!(closed > 0, "no client was closed");
     ensure!(closed < 2000, "all clients were closed");
     let log = scene.server.log();

@@ -1,6 +1,7 @@
 //! `watch` connections, and those that read too slowly.
 
 mod scene;
+mod stat;
 
 use std::io::{BufRead, BufReader, Write};
 use std::thread::sleep;
@@ -10,6 +11,7 @@ use anyhow::{Context, Result, ensure};
 use larder_testkit::server::larderd;
 use larder_testkit::{ServerUnderTest, Stream, Transport};
 use scene::Scene;
+use stat::stat;
 
 fn start(transport: Transport, args: &[&str]) -> Result<ServerUnderTest> {
     ServerUnderTest::start(&larderd(env!("CARGO_BIN_EXE_larderd")), transport, args)
@@ -63,16 +65,9 @@ impl Watcher {
     }
 }
 
-fn stat(stream: &mut Stream, name: &str) -> Result<u64> {
-    let answer = String::from_utf8(stream.ask(b"stats\r\n", b"END\r\n")?)?;
-    let start = format!("STAT {name} ");
-    let line = answer.lines().find(|line| line.starts_with(&start)).context(start.clone())?;
-    Ok(line[start.len()..].parse()?)
-}
-
 fn wait_for(stream: &mut Stream, name: &str, wanted: u64) -> Result<()> {
     let deadline = Instant::now() + Duration::from_secs(5);
-    while stat(stream, name)? != wanted {
+    while stat(stream, "", name)? != wanted {
         ensure!(Instant::now() < deadline, "{name} does not become {wanted}");
         sleep(Duration::from_millis(10));
     }
@@ -176,7 +171,7 @@ fn evictions_are_shown() -> Result<()> {
     assert!(line.starts_with("type=eviction key=key%2C"), "{line}");
     assert!(line.contains(" fetch=no ttl="), "{line}");
     assert!(line.ends_with(" clsid=22 size=10000"), "{line}");
-    ensure!(stat(&mut client, "log_watcher_sent")? > 0, "nothing was counted");
+    ensure!(stat(&mut client, "", "log_watcher_sent")? > 0, "nothing was counted");
     Ok(())
 }
 
@@ -191,7 +186,7 @@ fn a_watcher_that_does_not_read_misses_lines_and_blocks_no_client() -> Result<()
     }
     scene.has_grown_at_most(16 << 20)?;
     wait_for(&mut client, "log_watchers", 1)?;
-    ensure!(stat(&mut client, "log_watcher_skipped")? > 0, "nothing was skipped");
+    ensure!(stat(&mut client, "", "log_watcher_skipped")? > 0, "nothing was skipped");
     // The lines that fit arrive, then the number of dropped ones, then lines again.
     let mut count = 0;
     while !watcher.line()?.starts_with("skipped=") {
@@ -236,6 +231,6 @@ fn watch_after_other_commands_is_refused() -> Result<()> {
     let refusal = b"ERROR cannot pipeline other commands before watch\r\n";
     client.ask(b"mn\r\nwatch\r\n", refusal)?;
     client.ask(b"mn\r\n", b"MN\r\n")?;
-    assert_eq!(stat(&mut client, "log_watchers")?, 0);
+    assert_eq!(stat(&mut client, "", "log_watchers")?, 0);
     Ok(())
 }

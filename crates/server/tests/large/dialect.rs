@@ -2,7 +2,8 @@
 
 use anyhow::{Result, bail, ensure};
 
-use super::{Dice, Ear, Mode, Request, value};
+use super::{Ear, Mode, Request, value};
+use crate::dice::Dice;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Dialect {

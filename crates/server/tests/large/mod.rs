@@ -12,34 +12,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use dialect::{Answer, Dialect};
 
+use crate::dice::Dice;
 use crate::peers::{Death, Peer, Site};
-
-/// Pseudo-random numbers from a seed.
-#[derive(Debug)]
-pub(crate) struct Dice(u64);
-
-impl Dice {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15))
-    }
-
-    /// Returns a number below `end`.
-    pub(crate) fn below(&mut self, end: usize) -> usize {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % end
-    }
-
-    /// Returns one of the things.
-    pub(crate) fn one_of<T: Copy>(&mut self, things: &[T]) -> T {
-        things[self.below(things.len())]
-    }
-
-    /// True with a probability of 1 in `times`.
-    fn once_in(&mut self, times: usize) -> bool {
-        self.below(times) == 0
-    }
-}
 
 /// Random bytes; all values are parts of them.
 static NOISE: LazyLock<Vec<u8>> = LazyLock::new(|| {
@@ -180,12 +154,12 @@ impl Guest {
         let key = self.key();
         let longest = self.known.get(&key).into_iter().flatten().map(Text::bytes).max();
         let (mut mode, mut bytes) = (Mode::Set, self.length());
-        if self.dice.once_in(3) && longest.unwrap_or(0) + bytes <= LENGTH_MAX {
+        if self.dice.below(3) == 0 && longest.unwrap_or(0) + bytes <= LENGTH_MAX {
             mode = self.dice.one_of(&[Mode::Append, Mode::Prepend]);
             bytes = bytes.max(1);
         }
         let part = (self.dice.below(NOISE_STARTS), bytes);
-        let is_quiet = self.dice.once_in(4);
+        let is_quiet = self.dice.below(4) == 0;
         Request::Store { key, mode, part, is_quiet }
     }
 
@@ -201,7 +175,7 @@ impl Guest {
         let mut requests = Vec::new();
         for _ in 0..count {
             let stores = match kind {
-                0 if can_mix => self.dice.once_in(2),
+                0 if can_mix => self.dice.below(2) == 0,
                 0 | 1 => true,
                 _ => false,
             };

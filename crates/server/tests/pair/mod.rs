@@ -9,25 +9,10 @@ use anyhow::{Context, Result, anyhow, bail};
 use larder_testkit::server::{larderd, memcached};
 use larder_testkit::{ServerUnderTest, Transport, transcript::Split};
 
+use crate::dice::Dice;
+
 /// A command has been answered after this time.
 const ANSWERED: Duration = Duration::from_millis(2);
-
-/// Pseudo-random numbers from a seed.
-pub(crate) struct Random(u64);
-
-impl Random {
-    /// Returns a number below `end`.
-    pub(crate) fn below(&mut self, end: usize) -> usize {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % end
-    }
-
-    /// Returns one of the things.
-    pub(crate) fn one_of<T: Copy>(&mut self, things: &[T]) -> T {
-        things[self.below(things.len())]
-    }
-}
 
 /// The protocol of a conversation.
 pub(crate) struct Dialect {
@@ -65,15 +50,15 @@ impl Pair {
     pub(crate) fn compare(
         &self,
         conversations: u64,
-        mut conversation: impl FnMut(&mut Random) -> Vec<Vec<u8>>,
+        mut conversation: impl FnMut(&mut Dice) -> Vec<Vec<u8>>,
     ) -> Result<()> {
         let seed = match std::env::var("LARDER_SEED") {
             Ok(seed) => seed.parse().context("LARDER_SEED is a number")?,
             Err(_) => SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs(),
         };
         for number in 0..conversations {
-            let mut random = Random(seed.wrapping_add(number.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
-            let commands = conversation(&mut random);
+            let mut dice = Dice::new(seed.wrapping_add(number));
+            let commands = conversation(&mut dice);
             if self.difference(&commands, seed)?.is_some() {
                 let fewest = self.shrink(commands, seed)?;
                 let (ours, theirs) = self.difference(&fewest, seed)?.unwrap_or_default();

@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use anyhow::{Result, bail, ensure};
 use larder_testkit::mcrouter::{Reply, Request};
 
+use crate::dice::Dice;
+
 /// The highest token that does not permit a store.
 pub(crate) const HOT_MISS: u64 = 1;
 
@@ -182,61 +184,53 @@ fn expect(word: &str, reply: &Reply) -> Result<()> {
 }
 
 /// Random requests from a seed.
-pub(crate) struct Conversation(u64);
+pub(crate) struct Conversation(Dice);
 
 impl Conversation {
     /// Creates the conversation of a seed.
     pub(crate) fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % end
-    }
-
-    fn one_of<T: Clone>(&mut self, of: &[T]) -> T {
-        of[self.below(of.len())].clone()
+        Self(Dice::new(seed))
     }
 
     /// Returns requests to send at once. Tokens are those that the backend has sent so far.
     pub(crate) fn requests(&mut self, backend: &Backend) -> Vec<Request> {
-        let count = 1 + self.below(BATCH_MAX);
+        let count = 1 + self.0.below(BATCH_MAX);
         (0..count).map(|_| self.request(backend)).collect()
     }
 
     fn request(&mut self, backend: &Backend) -> Request {
-        let number = self.below(KEYS);
+        let number = self.0.below(KEYS);
         // The routing prefix is removed, the hash stop remains.
         let key = match number {
             0 => "k".repeat(250),
             1 => "user:17|#|name".into(),
             _ => format!("key{number}"),
         };
-        match self.below(24) {
+        match self.0.below(24) {
             0..=5 => {
-                let touch = self.one_of(&[None, None, Some(0), Some(100), Some(-1)]);
-                Request::Get { key, with_cas: self.below(2) == 0, touch }
+                let touch = self.0.one_of(&[None, None, Some(0), Some(100), Some(-1)]);
+                Request::Get { key, with_cas: self.0.below(2) == 0, touch }
             }
             6..=13 => self.store(key, backend),
-            14 => Request::Delete { key, exptime: self.one_of(&[0, 0, 0, 10]) },
+            14 => Request::Delete { key, exptime: self.0.one_of(&[0, 0, 0, 10]) },
             15..=17 => {
-                let delta = self.one_of(&[0, 1, 99, u64::MAX]);
-                Request::Count { word: self.one_of(&["incr", "decr"]), key, delta }
+                let delta = self.0.one_of(&[0, 1, 99, u64::MAX]);
+                Request::Count { word: self.0.one_of(&["incr", "decr"]), key, delta }
             }
-            18 => Request::Touch { key, exptime: self.one_of(&[0, 100, 2_000_000_000, u32::MAX]) },
+            18 => {
+                Request::Touch { key, exptime: self.0.one_of(&[0, 100, 2_000_000_000, u32::MAX]) }
+            }
             19 | 20 => Request::LeaseGet { key },
             21 => Request::MetaGet { key },
             22 => Request::Version,
-            _ => Request::Flush { delay: self.one_of(&[Some(1000), Some(1000), None]) },
+            _ => Request::Flush { delay: self.0.one_of(&[Some(1000), Some(1000), None]) },
         }
     }
 
     fn store(&mut self, key: String, backend: &Backend) -> Request {
         const WORDS: [&str; 9] =
             ["set", "set", "set", "add", "replace", "append", "prepend", "cas", "lease-set"];
-        let word = self.one_of(&WORDS);
+        let word = self.0.one_of(&WORDS);
         let known = match word {
             "cas" => backend.tokens.get(&key),
             "lease-set" => backend.leases.get(&key),
@@ -246,14 +240,14 @@ impl Conversation {
             "cas" | "lease-set" => Some(known.copied().unwrap_or(1 << 40)),
             _ => None,
         };
-        let value = match self.below(6) {
-            0..=2 => self.one_of(&["0", "9", "99", "18446744073709551615"]).into(),
+        let value = match self.0.below(6) {
+            0..=2 => self.0.one_of(&["0", "9", "99", "18446744073709551615"]).into(),
             3 => Vec::new(),
             4 => b"END\r\nVALUE k 0 1\r\n".into(),
-            _ => vec![b'v'; self.one_of(&[1, 300, 5000, 40_000, 300_000])],
+            _ => vec![b'v'; self.0.one_of(&[1, 300, 5000, 40_000, 300_000])],
         };
-        let flags = self.one_of(&[0, 0, 1, u64::from(u32::MAX), 1 << 32]);
-        let exptime = self.one_of(&[0, 0, 100, 2_592_000, 2_000_000_000, -1]);
+        let flags = self.0.one_of(&[0, 0, 1, u64::from(u32::MAX), 1 << 32]);
+        let exptime = self.0.one_of(&[0, 0, 100, 2_592_000, 2_000_000_000, -1]);
         Request::Store { word, key, token, flags, exptime, value }
     }
 }

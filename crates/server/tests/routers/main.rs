@@ -2,6 +2,8 @@
 //! memcached's own proxy.
 
 mod backend;
+#[path = "../dice/mod.rs"]
+mod dice;
 
 use std::io::{Read, Write};
 use std::thread;
