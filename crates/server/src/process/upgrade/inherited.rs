@@ -26,9 +26,10 @@ struct Wanted {
     at: ListenAt,
 }
 
-/// Sorts inherited sockets by their types, and configures them. Protocol and TLS are those of the options' entry for
-/// the address or, without one, those for any address. With TLS, a socket that no `-l` names is an
-/// error if there is a `-l`: the TLS requirements for its clients would be unknown.
+/// Sorts inherited sockets by their types, and configures them. Protocol and TLS are those of the
+/// options' entry for the address or, without one, those for any address. With TLS, a socket that
+/// no `-l` names is an error if there is a `-l`: the TLS requirements for its clients would be
+/// unknown.
 ///
 /// # Errors
 /// A socket is nothing that larderd can listen on, or no `-l` names it although TLS is enabled, or

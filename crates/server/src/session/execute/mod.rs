@@ -338,8 +338,8 @@ impl Executor {
         let options = &self.server.options;
         self.server.leases.revoke_all(self.cache.now());
         match self.deadline(exptime) {
-            // Without cas tokens 1.6.18 cannot distinguish items stored before and after it within a
-            // second.
+            // Without cas tokens 1.6.18 cannot distinguish items stored before and after it within
+            // a second.
             Deadline::NEVER | Deadline::PAST
                 if options.answers_as == AnswersAs::V1_6_18 && !options.cas =>
             {
