@@ -57,12 +57,12 @@ impl Log {
     /// Changes the verbosity.
     pub(crate) fn set_verbosity(&self, verbosity: u8) {
         self.verbosity.store(verbosity, Relaxed);
-        self.set_attention(Interest::COMMANDS, verbosity >= 2);
+        self.set_interest(Interest::COMMANDS, verbosity >= 2);
     }
 
     /// Switches the counting of commands by prefix on or off.
     pub(crate) fn set_prefixes(&self, counted: bool) {
-        self.set_attention(Interest::PREFIXES, counted);
+        self.set_interest(Interest::PREFIXES, counted);
     }
 
     /// True if commands are counted by prefix.
@@ -73,7 +73,7 @@ impl Log {
     /// Reports commands of these topics, and of no others, to watchers.
     pub(crate) fn set_topics(&self, topics: Topics) {
         let bits = u32::from(topics.bits() & Topics::OF_COMMANDS.bits()) << Interest::TOPICS_AT;
-        self.change_attention(|interest| interest & ((1 << Interest::TOPICS_AT) - 1) | bits);
+        self.change_interest(|interest| interest & ((1 << Interest::TOPICS_AT) - 1) | bits);
     }
 
     /// Returns the command events that are observed.
@@ -82,11 +82,11 @@ impl Log {
         Interest(self.interest.load(Relaxed))
     }
 
-    fn set_attention(&self, bit: u32, on: bool) {
-        self.change_attention(|interest| if on { interest | bit } else { interest & !bit });
+    fn set_interest(&self, bit: u32, on: bool) {
+        self.change_interest(|interest| if on { interest | bit } else { interest & !bit });
     }
 
-    fn change_attention(&self, change: impl Fn(u32) -> u32) {
+    fn change_interest(&self, change: impl Fn(u32) -> u32) {
         let changed = |interest| Some(change(interest));
         // The closure never returns `None`, so the update cannot fail.
         let _ = self.interest.fetch_update(Relaxed, Relaxed, changed);
