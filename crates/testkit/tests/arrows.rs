@@ -52,7 +52,7 @@ const UNSAFE: &[(&str, &str, &[&str])] = &[
     (
         "server",
         "the io_uring, whose buffers the kernel works on",
-        &["net/ring/mod.rs", "net/ring/arrival.rs", "net/ring/buffers.rs", "net/ring/sending.rs"],
+        &["net/ring/mod.rs", "net/ring/direct.rs", "net/ring/buffers.rs", "net/ring/sending.rs"],
     ),
     (
         "capi",

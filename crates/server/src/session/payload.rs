@@ -107,7 +107,7 @@ impl Payload {
 
     /// True if so much is missing that a direct receive pays off.
     pub(crate) fn awaits_much(&self) -> bool {
-        matches!(self.state, State::Uploading(..)) && self.left_bytes > LANDED_BYTES_MIN as u64
+        matches!(self.state, State::Uploading(..)) && self.left_bytes > DIRECT_BYTES_MIN as u64
     }
 
     /// Returns a buffer for a direct receive of the next bytes, how many they are, and whether the
@@ -117,7 +117,7 @@ impl Payload {
         let State::Uploading(_, upload, _) = &mut self.state else { return None };
         let left_bytes = usize::try_from(self.left_bytes).ok()?;
         let value_bytes = left_bytes.checked_sub(self.frame.frame().value_end().len())?;
-        if value_bytes < LANDED_BYTES_MIN {
+        if value_bytes < DIRECT_BYTES_MIN {
             return None;
         }
         let direct_buffer = upload.direct_buffer()?;
@@ -199,7 +199,7 @@ impl Head {
 }
 
 /// Less than this of a value does not justify a direct receive …
-const LANDED_BYTES_MIN: usize = 32 * 1024;
+const DIRECT_BYTES_MIN: usize = 32 * 1024;
 
 /// … and neither does less room than this: the bytes are copied there.
 const ROOM_BYTES_MIN: usize = 16 * 1024;

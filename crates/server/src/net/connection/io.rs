@@ -1,10 +1,11 @@
-//! How a connection receives and sends: when its socket is ready, or through the ring of its worker.
+//! How a connection receives and sends: when its socket is ready, or through the ring of its
+//! worker.
 
 use rustix::event::epoll::EventFlags;
 
 use crate::buffers::budget::TIGHT_INPUT_BYTES;
 use crate::net::ring::event::Reception;
-use crate::net::ring::{Arrival, BUFFER_BYTES};
+use crate::net::ring::{BUFFER_BYTES, DirectReceive};
 use crate::net::scratch::RECEIVED_BYTES_MAX;
 use crate::tls::Tls;
 
@@ -84,7 +85,7 @@ pub(crate) enum Extent {
     /// Any number of bytes, until cancelled.
     Any,
     /// A part of a value, received directly to its place.
-    Value(Box<Arrival>),
+    Value(Box<DirectReceive>),
 }
 
 impl Io {

@@ -8,7 +8,7 @@ use super::io::{COPIED_BYTES_MAX, Extent, UringIo};
 use super::turn::{Begun, Broken, Input, TurnOutcome};
 use crate::buffers::backlog::Backlog;
 use crate::net::ring::event::Reception;
-use crate::net::ring::{Arrival, BUFFER_BYTES};
+use crate::net::ring::{BUFFER_BYTES, DirectReceive};
 use crate::net::scratch::Scratch;
 use crate::session::Next;
 use crate::session::execute::Executor;
@@ -55,7 +55,7 @@ impl Connection {
             && let Some((direct_buffer, value_bytes, is_last)) = self.session.direct_buffer()
         {
             uring.begin_direct();
-            return Some(Extent::Value(Arrival::new(direct_buffer, value_bytes, is_last)));
+            return Some(Extent::Value(DirectReceive::new(direct_buffer, value_bytes, is_last)));
         }
         Some(uring.begin_receive(is_tight))
     }
@@ -65,7 +65,7 @@ impl Connection {
     pub(crate) fn take_direct(
         &mut self,
         executor: &Executor,
-        arrival: Box<Arrival>,
+        direct: Box<DirectReceive>,
         bytes: usize,
         now: Second,
     ) -> bool {
@@ -74,7 +74,7 @@ impl Connection {
         if let Some(uring) = self.io.uring_mut() {
             uring.end_direct();
         }
-        let (direct_buffer, value_bytes, behind) = arrival.into_parts(bytes);
+        let (direct_buffer, value_bytes, behind) = direct.into_parts(bytes);
         self.session.complete_direct(direct_buffer, value_bytes);
         self.input.push(&behind);
         let has_input = !behind.is_empty();

@@ -3,8 +3,8 @@
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
-use super::arrival::Arrival;
 use super::buffers::Lent;
+use super::direct::DirectReceive;
 use crate::buffers::output::Output;
 use crate::net::token::Token;
 
@@ -22,7 +22,7 @@ pub(crate) enum Event {
     /// A send is complete: the output, and how many of its bytes were sent this time.
     Sent(Token, Output, Result<usize, Errno>),
     /// A direct receive is complete: its buffer, and how many bytes arrived.
-    DirectDone(Token, Box<Arrival>, Result<usize, Errno>),
+    DirectDone(Token, Box<DirectReceive>, Result<usize, Errno>),
     /// The socket of a connection that is over has been closed; the number of its descriptor.
     Closed(i32),
 }

@@ -3,9 +3,8 @@
 //!
 //! Everything the kernel works on belongs to the [`Ring`] until the kernel reports completion.
 //! Receive buffers are lent out as [`Lent`] and given back. Outputs are moved into [`Ring::send`]
-//! and returned with [`Event::Sent`]. The buffer of a direct receive is moved in as an [`Arrival`]
-//! and returned with [`Event::DirectDone`]. Code that holds none of these cannot free memory the
-//! kernel uses.
+//! and returned with [`Event::Sent`]. A [`DirectReceive`] is moved in with its buffer and returned
+//! with [`Event::DirectDone`]. Code that holds none of these cannot free memory the kernel uses.
 //!
 //! A submission queue entry names a descriptor by number until the kernel takes the entry and holds
 //! the file itself. So a socket with entries is closed only by [`Ring::hang_up`], which owns the
@@ -15,8 +14,8 @@
 //! Source: io_uring(7), io_uring_enter(2), io_uring_register_buf_ring(3).
 #![allow(unsafe_code)]
 
-mod arrival;
 mod buffers;
+mod direct;
 pub(crate) mod event;
 mod places;
 mod sending;
@@ -37,9 +36,9 @@ use rustix::io::Errno;
 use crate::buffers::output::Output;
 use crate::net::hangup::HangUp;
 use crate::net::token::Token;
-pub(crate) use arrival::Arrival;
 use buffers::Buffers;
 pub(crate) use buffers::{BUFFER_BYTES, BUFFERS, Lent};
+pub(crate) use direct::DirectReceive;
 use event::{Event, Reception};
 use places::Places;
 use sending::Sending;
@@ -49,7 +48,7 @@ pub(crate) struct Ring {
     io: IoUring,
     buffers: Buffers,
     sends: Places<Sending>,
-    arrivals: Places<(Token, Box<Arrival>)>,
+    direct_receives: Places<(Token, Box<DirectReceive>)>,
     /// Sockets to close once the kernel has taken all entries queued before the one with their
     /// number.
     hang_ups: Places<HangUp>,
@@ -79,8 +78,8 @@ impl Ring {
             let entries = buffers.entries.as_ptr() as u64;
             io.submitter().register_buf_ring_with_flags(entries, BUFFERS, GROUP, 0)?;
         }
-        let (sends, arrivals, hang_ups) = Default::default();
-        Ok(Self { io, buffers, sends, arrivals, hang_ups, under_way: 0 })
+        let (sends, direct_receives, hang_ups) = Default::default();
+        Ok(Self { io, buffers, sends, direct_receives, hang_ups, under_way: 0 })
     }
 
     /// Makes the calling thread the only user of the ring.
@@ -131,12 +130,12 @@ impl Ring {
         &mut self,
         socket: BorrowedFd<'_>,
         token: Token,
-        mut arrival: Box<Arrival>,
+        mut direct: Box<DirectReceive>,
     ) {
-        let header = arrival.header();
-        let number = self.arrivals.keep((token, arrival));
+        let header = direct.header();
+        let number = self.direct_receives.keep((token, direct));
         let receive = opcode::RecvMsg::new(Fd(socket.as_raw_fd()), header);
-        self.push(receive.build(), Kind::Arrival, number);
+        self.push(receive.build(), Kind::DirectReceive, number);
     }
 
     /// Cancels the receive of a connection; input that has already arrived is still delivered.
@@ -210,7 +209,7 @@ impl Ring {
             Err(error) if is_passing(&error) => {}
             Err(error) => return Err(error),
         }
-        let Self { io, sends, arrivals, hang_ups, under_way, .. } = self;
+        let Self { io, sends, direct_receives, hang_ups, under_way, .. } = self;
         for entry in io.completion() {
             if !cqueue::more(entry.flags()) {
                 *under_way -= 1;
@@ -223,7 +222,7 @@ impl Ring {
                     hang_up.finish();
                 }
             } else {
-                complete(&entry, sends, arrivals, events);
+                complete(&entry, sends, direct_receives, events);
             }
         }
         Ok(())
@@ -231,7 +230,7 @@ impl Ring {
 
     fn push(&mut self, entry: squeue::Entry, kind: Kind, key: u64) {
         let entry = entry.user_data(kind.tag(key));
-        // SAFETY: memory that the entry points to is kept in `sends` or `arrivals` until its
+        // SAFETY: memory that the entry points to is kept in `sends` or `direct_receives` until its
         // completion; other entries contain no pointers.
         while unsafe { self.io.submission().push(&entry) }.is_err() {
             // The queue is full. Entries that cannot be submitted now are submitted later.
@@ -266,7 +265,7 @@ impl Drop for Ring {
     fn drop(&mut self) {
         if !self.cancel_all() {
             // The kernel may still read or write the memory these own, so it must never be reused.
-            mem::forget((mem::take(&mut self.sends), mem::take(&mut self.arrivals)));
+            mem::forget((mem::take(&mut self.sends), mem::take(&mut self.direct_receives)));
             self.buffers.is_leaked = true;
         }
     }
@@ -287,7 +286,7 @@ fn is_passing(error: &io::Error) -> bool {
 fn complete(
     entry: &cqueue::Entry,
     sends: &mut Places<Sending>,
-    arrivals: &mut Places<(Token, Box<Arrival>)>,
+    direct_receives: &mut Places<(Token, Box<DirectReceive>)>,
     events: &mut Vec<Event>,
 ) {
     let (tag, result) = (entry.user_data(), entry.result());
@@ -324,10 +323,10 @@ fn complete(
     {
         output.note_sent(done.unwrap_or(0));
         events.push(Event::Sent(token, output, done));
-    } else if kind == Kind::Arrival as u64
-        && let Some((token, arrival)) = arrivals.take(key)
+    } else if kind == Kind::DirectReceive as u64
+        && let Some((token, direct)) = direct_receives.take(key)
     {
-        events.push(Event::DirectDone(token, arrival, done));
+        events.push(Event::DirectDone(token, direct, done));
     }
 }
 
@@ -337,7 +336,7 @@ enum Kind {
     Poll,
     Receive,
     Send,
-    Arrival,
+    DirectReceive,
     Cancel,
     HangUp,
 }

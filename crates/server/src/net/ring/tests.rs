@@ -133,17 +133,17 @@ fn a_value_is_received_to_its_place_in_a_cache() {
     while let Some(direct_buffer) = upload.direct_buffer() {
         let (_, bytes) = direct_buffer.room().unwrap();
         let is_last = arrived + bytes == value.len();
-        ring.receive_at(ours.as_fd(), token(9), Arrival::new(direct_buffer, bytes, is_last));
+        ring.receive_at(ours.as_fd(), token(9), DirectReceive::new(direct_buffer, bytes, is_last));
         theirs.write_all(&value[arrived..][..bytes]).unwrap();
         if is_last {
             theirs.write_all(b"\r\nget k\r\n").unwrap();
         }
         let mut events = wait(&mut ring, SECOND);
-        let Some(Event::DirectDone(of, arrival, Ok(bytes))) = events.pop() else {
+        let Some(Event::DirectDone(of, direct, Ok(bytes))) = events.pop() else {
             panic!("{events:?}")
         };
         assert_eq!(of, token(9));
-        let (direct_buffer, value_bytes, more) = arrival.into_parts(bytes);
+        let (direct_buffer, value_bytes, more) = direct.into_parts(bytes);
         upload.complete_direct(direct_buffer, value_bytes);
         (arrived, behind) = (arrived + value_bytes, more);
     }
@@ -160,7 +160,7 @@ fn the_place_of_a_value_is_pinned_during_a_direct_receive() {
     let cache = larder::Cache::builder().memory_bytes(16 << 20).open().unwrap();
     let mut upload = cache.upload(b"k", 100_000).unwrap();
     let direct_buffer = upload.direct_buffer().unwrap();
-    ring.receive_at(ours.as_fd(), token(9), Arrival::new(direct_buffer, 1000, false));
+    ring.receive_at(ours.as_fd(), token(9), DirectReceive::new(direct_buffer, 1000, false));
     assert!(wait(&mut ring, BRIEFLY).is_empty());
     drop(upload);
     assert_eq!(cache.report().segments_pinned, 1);

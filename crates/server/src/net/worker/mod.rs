@@ -245,8 +245,8 @@ impl Worker {
                 Event::Received(token, lent) => self.take_received(token, lent, contended),
                 Event::Ended(token, reception) => self.note_reception(token, reception),
                 Event::Sent(token, bytes, sent) => self.note_sent(token, bytes, sent, contended),
-                Event::DirectDone(token, arrival, landed) => {
-                    self.note_direct(token, arrival, landed, contended);
+                Event::DirectDone(token, direct, received) => {
+                    self.note_direct(token, direct, received, contended);
                 }
                 Event::Closed(id) => self.note_closed(id),
             }

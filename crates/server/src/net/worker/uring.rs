@@ -12,7 +12,7 @@ use crate::net::connection::io::Extent;
 use crate::net::connection::turn::Input;
 use crate::net::connection::uring::Taken;
 use crate::net::ring::event::Reception;
-use crate::net::ring::{Arrival, BUFFERS, Lent};
+use crate::net::ring::{BUFFERS, DirectReceive, Lent};
 use crate::net::token::Token;
 
 impl Worker {
@@ -51,15 +51,15 @@ impl Worker {
     pub(super) fn note_direct(
         &mut self,
         token: Token,
-        arrival: Box<Arrival>,
-        landed: Result<usize, Errno>,
+        direct: Box<DirectReceive>,
+        received: Result<usize, Errno>,
         contended: bool,
     ) {
         let Self { connections, executor, clock, .. } = self;
         let Some(connection) = connections.of_mut(token) else { return };
-        let reception = match landed {
+        let reception = match received {
             Ok(bytes @ 1..) => {
-                if !connection.take_direct(executor, arrival, bytes, clock.second()) {
+                if !connection.take_direct(executor, direct, bytes, clock.second()) {
                     return self.receive(token);
                 }
                 self.turns.push(PendingTurn::new(token, Input::Backlog));
@@ -72,7 +72,7 @@ impl Worker {
             Err(Errno::INTR | Errno::AGAIN | Errno::CANCELED) => Reception::Paused,
             Err(_) => Reception::Broken,
         };
-        drop(arrival);
+        drop(direct);
         self.note_reception(token, reception);
     }
 
@@ -187,7 +187,7 @@ impl Worker {
             match extent {
                 Extent::Once(bytes) => ring.receive_once(connection.as_fd(), token, bytes),
                 Extent::Any => ring.receive(connection.as_fd(), token),
-                Extent::Value(arrival) => ring.receive_at(connection.as_fd(), token, arrival),
+                Extent::Value(direct) => ring.receive_at(connection.as_fd(), token, direct),
             }
         } else if connection.receives_too_little() && connection.stops_receiving() {
             ring.stop_receiving(token);

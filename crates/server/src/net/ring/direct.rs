@@ -9,7 +9,7 @@ use nix::libc;
 
 /// The buffer of a direct receive: a part of a value at its final place, and the bytes behind the
 /// value.
-pub(crate) struct Arrival {
+pub(crate) struct DirectReceive {
     direct_buffer: DirectBuffer,
     value_bytes: usize,
     /// Written by the kernel.
@@ -21,9 +21,9 @@ pub(crate) struct Arrival {
 }
 
 // SAFETY: the pointers belong to no thread. `behind` is lent only to the owner of the whole struct.
-unsafe impl Send for Arrival {}
+unsafe impl Send for DirectReceive {}
 
-impl Arrival {
+impl DirectReceive {
     /// Receives the first `value_bytes` of the direct buffer. If the value ends there, also
     /// receives the bytes behind it.
     pub(crate) fn new(
@@ -66,9 +66,9 @@ impl Arrival {
     }
 }
 
-impl fmt::Debug for Arrival {
+impl fmt::Debug for DirectReceive {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Arrival")
+        f.debug_struct("DirectReceive")
             .field("direct_buffer", &self.direct_buffer)
             .finish_non_exhaustive()
     }
