@@ -24,8 +24,9 @@
 //! | `reclaim` | `Reclaimer` | S3-FIFO eviction, compaction, the expiry sweep, the memory limit, repair after a crash |
 //! | `index` | `Index` | groups and their locks, lookup, growth, unlinking, the ghost |
 //! | `segment` | `Segments` | slots, records, segment headers, appenders, the segment allocator, flushes |
+//! | `superblock` | | the parameters of an existing region |
 //! | `process` | `Peers` | thread slots, peers, waiting, the context of an operation |
-//! | `region` | `Region` | memory and layout |
+//! | `region`, `error` | `Region` | memory and layout; the errors of several rooms |
 //!
 //! `interleavings` is the engine under shuttle and Miri, in many orders of its threads.
 #![deny(unsafe_code)]

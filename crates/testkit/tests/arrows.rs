@@ -21,24 +21,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("capi", &["larder", "item"]),
 ];
 
-/// The rooms of a crate (folders and files of its `src`) from the lowest to the highest. A room
-/// imports from its own and from lower rows.
-const ROOMS: &[(&str, &[&[&str]])] = &[(
-    "engine",
-    &[
-        &["error", "region"],
-        &["process"],
-        &["superblock", "segment"],
-        &["index"],
-        &["reclaim"],
-        &["engine"],
-        &["ops", "inspect", "open"],
-        &["lib", "fixtures", "interleavings"],
-    ],
-)];
-
-/// Imports that run up all the same: crate, importing room, imported room, and why.
-const UPWARDS: &[(&str, &str, &str, &str)] = &[];
+/// The crates whose rooms (folders and files of `src`) are in layers: a table in lib.rs lists them
+/// from the highest to the lowest.
+const LAYERED: &[&str] = &["engine", "server"];
 
 /// The source files that may hold `unsafe`, by folder of the crate. SECURITY.md has its list from
 /// here.
@@ -115,48 +100,61 @@ fn the_architecture_lists_the_arrows() {
     }
 }
 
-/// Returns the modules of the crate that a source text imports from, without its tests.
-fn imported_rooms(text: &str) -> BTreeSet<&str> {
+/// Returns the row of each room in the table of lib.rs, counted from the top.
+fn rows_of_rooms(lib: &str) -> BTreeMap<&str, usize> {
+    let rows = lib.lines().filter_map(|line| line.strip_prefix("//! | `"));
+    rows.enumerate()
+        .flat_map(|(row, line)| {
+            let names = line.split(" | ").next().unwrap_or_default().split(", ");
+            names.map(move |name| (name.trim_matches('`'), row))
+        })
+        .collect()
+}
+
+/// Returns the rooms that a source text names, without its unit tests, which may use everything.
+fn named_rooms(text: &str) -> BTreeSet<String> {
     let code = text.split("#[cfg(test)]\n").next().unwrap_or_default();
-    let imports = code.lines().filter_map(|line| line.trim().strip_prefix("use crate::"));
-    imports.map(|path| path.split([':', ';']).next().unwrap_or_default()).collect()
+    let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
+    let name = |rest: &str| -> String {
+        rest.chars().take_while(|letter| letter.is_alphanumeric() || *letter == '_').collect()
+    };
+    lines.flat_map(|line| line.split("crate::").skip(1).map(name).collect::<Vec<_>>()).collect()
+}
+
+fn is_test(path: &Path) -> bool {
+    let is_test =
+        |name: &str| ["tests", "tests.rs", "fixtures.rs", "interleavings"].contains(&name);
+    path.iter().any(|name| is_test(name.to_str().unwrap()))
 }
 
 #[test]
 fn rooms_import_from_lower_rooms_only() {
-    let mut used = BTreeSet::new();
-    for (folder, rows) in ROOMS {
+    for folder in LAYERED {
         let source = crates().join(folder).join("src");
-        let row_of = |room: &str| rows.iter().position(|row| row.contains(&room));
+        let lib = fs::read_to_string(source.join("lib.rs")).unwrap();
+        let rows = rows_of_rooms(&lib);
+        let ground = rows.values().max().unwrap();
         let mut files = Vec::new();
         sources(&source, &mut files);
         for file in files {
-            let name = file.strip_prefix(&source).unwrap().to_str().unwrap();
-            let room = name.split('/').next().unwrap().trim_end_matches(".rs");
-            let row =
-                row_of(room).unwrap_or_else(|| panic!("{folder}/{name}: add its room to ROOMS"));
-            let text = fs::read_to_string(&file).unwrap();
-            for imported in imported_rooms(&text) {
-                let is_listed = UPWARDS.iter().any(|(listed, from, to, _)| {
-                    (*listed, *from, *to) == (*folder, room, imported)
-                });
-                let Some(imported_row) = row_of(imported) else {
-                    panic!("{folder}/{name} imports {imported}: name the module that defines it");
+            let path = file.strip_prefix(&source).unwrap();
+            let room = path.iter().next().unwrap().to_str().unwrap().trim_end_matches(".rs");
+            if is_test(path) || ["lib", "main"].contains(&room) {
+                continue;
+            }
+            let name = path.display();
+            let row = rows.get(room).unwrap_or_else(|| {
+                panic!("{folder}: the table in lib.rs lacks the room {room} of {name}")
+            });
+            for named in named_rooms(&fs::read_to_string(&file).unwrap()) {
+                let Some(named_row) = rows.get(named.as_str()) else {
+                    panic!("{folder}: {name} imports {named}, which is no room: name its module");
                 };
-                if imported_row > row && is_listed {
-                    used.insert((*folder, room.to_owned(), imported.to_owned()));
-                    continue;
-                }
-                assert!(
-                    imported_row <= row,
-                    "{folder}/{name} imports from {imported}, a room above"
-                );
+                // The rooms of the last row may import each other.
+                let is_lower = named == room || named_row > row || named_row == ground;
+                assert!(is_lower, "{folder}: {name} imports from {named}, which is not below it");
             }
         }
-    }
-    for (folder, from, to, _) in UPWARDS {
-        let row = (*folder, (*from).to_owned(), (*to).to_owned());
-        assert!(used.contains(&row), "{folder}: {from} no longer imports from {to}; drop the row");
     }
 }
 

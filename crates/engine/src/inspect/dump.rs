@@ -49,8 +49,8 @@ pub struct Sampled {
 }
 
 impl Engine {
-    /// Appends the items of one group that `filter` selects to `out`, and moves the cursor behind the
-    /// group. Returns false at the end of the walk.
+    /// Appends the items of one group that `filter` selects to `out`, and moves the cursor behind
+    /// the group. Returns false at the end of the walk.
     ///
     /// The walk shows every item that exists from its first step to its last at least once: an item
     /// changes its place in the index only when its group is split, and then moves to a later
