@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"larder/internal/check"
 )
 
 func TestGetReturnsStoredValue(t *testing.T) {
@@ -31,16 +33,16 @@ func TestGetReturnsStoredValue(t *testing.T) {
 		}
 	}
 	value, ok := cache.Get("0")
-	equal(t, "Get of an empty value found", ok, true)
-	equal(t, "Get of an empty value is nil", value == nil, false)
+	check.Equal(t, "Get of an empty value found", ok, true)
+	check.Equal(t, "Get of an empty value is nil", value == nil, false)
 	dst, _, err := cache.GetInto([]byte("abc"), "none")
-	wantError(t, "GetInto(none)", err, ErrNotFound)
-	equal(t, "GetInto(none)", string(dst), "abc")
+	check.ErrorIs(t, "GetInto(none)", err, ErrNotFound)
+	check.Equal(t, "GetInto(none)", string(dst), "abc")
 	many := must[[][]byte](t)(cache.GetMany("5", "none", "0", "700000"))
-	equal(t, "GetMany[0]", string(many[0]), "larde")
-	equal(t, "GetMany[1] is nil", many[1] == nil, true)
-	equal(t, "GetMany[2] is nil", many[2] == nil, false)
-	equal(t, "length of GetMany[3]", len(many[3]), 700_000)
+	check.Equal(t, "GetMany[0]", string(many[0]), "larde")
+	check.Equal(t, "GetMany[1] is nil", many[1] == nil, true)
+	check.Equal(t, "GetMany[2] is nil", many[2] == nil, false)
+	check.Equal(t, "length of GetMany[3]", len(many[3]), 700_000)
 }
 
 func TestGetCountsOnce(t *testing.T) {
@@ -51,75 +53,75 @@ func TestGetCountsOnce(t *testing.T) {
 		cache.Get(key)
 		_, _, _ = cache.GetInto(nil, key)
 	}
-	wantError(t, "GetBatch", cache.GetBatch(new(Batch), "small", "large", "none"), nil)
+	check.ErrorIs(t, "GetBatch", cache.GetBatch(new(Batch), "small", "large", "none"), nil)
 	stats := cache.Stats()
-	equal(t, "Hits", stats.Hits, 6)
-	equal(t, "Misses", stats.Misses, 3)
+	check.Equal(t, "Hits", stats.Hits, 6)
+	check.Equal(t, "Misses", stats.Misses, 3)
 }
 
 func TestConditionalStores(t *testing.T) {
 	cache := openCache(t, Options{CAS: true})
 	is := must[bool](t)
-	equal(t, "Add(k)", is(cache.Add("k", []byte("one"), time.Minute)), true)
-	equal(t, "second Add(k)", is(cache.Add("k", []byte("two"), 0)), false)
-	equal(t, "Replace(none)", is(cache.Replace("none", []byte("x"), 0)), false)
-	equal(t, "Replace(k)", is(cache.Replace("k", []byte("three"), time.Minute)), true)
-	equal(t, "Append(k)", is(cache.Append("k", []byte("!"))), true)
-	equal(t, "Prepend(k)", is(cache.Prepend("k", []byte("<"))), true)
-	equal(t, "Append(none)", is(cache.Append("none", nil)), false)
+	check.Equal(t, "Add(k)", is(cache.Add("k", []byte("one"), time.Minute)), true)
+	check.Equal(t, "second Add(k)", is(cache.Add("k", []byte("two"), 0)), false)
+	check.Equal(t, "Replace(none)", is(cache.Replace("none", []byte("x"), 0)), false)
+	check.Equal(t, "Replace(k)", is(cache.Replace("k", []byte("three"), time.Minute)), true)
+	check.Equal(t, "Append(k)", is(cache.Append("k", []byte("!"))), true)
+	check.Equal(t, "Prepend(k)", is(cache.Prepend("k", []byte("<"))), true)
+	check.Equal(t, "Append(none)", is(cache.Append("none", nil)), false)
 	wantValue(t, cache, "k", "<three!")
 	item, _, err := cache.Peek("k")
-	wantError(t, "Peek", err, nil)
+	check.ErrorIs(t, "Peek", err, nil)
 	// Append and Prepend keep the time to live; a second may pass in the test.
 	wantTTL(t, item, 59*time.Second, time.Minute)
 }
 
 func TestCompareAndSwap(t *testing.T) {
 	cache := openCache(t, Options{CAS: true})
-	wantError(t, "Set", cache.Set("k", []byte("v"), time.Minute), nil)
+	check.ErrorIs(t, "Set", cache.Set("k", []byte("v"), time.Minute), nil)
 	_, item, err := cache.GetInto(nil, "k")
-	wantError(t, "GetInto", err, nil)
+	check.ErrorIs(t, "GetInto", err, nil)
 	wantTTL(t, item, 59*time.Second, time.Minute)
-	equal(t, "token is 0", item.CAS == 0, false)
+	check.Equal(t, "token is 0", item.CAS == 0, false)
 	next := must[uint64](t)(cache.CompareAndSwap("k", []byte("swapped"), 0, item.CAS))
 	_, err = cache.CompareAndSwap("k", nil, 0, item.CAS)
-	wantError(t, "CompareAndSwap with an old token", err, ErrChanged)
+	check.ErrorIs(t, "CompareAndSwap with an old token", err, ErrChanged)
 	_, err = cache.CompareAndSwap("none", nil, 0, next)
-	wantError(t, "CompareAndSwap(none)", err, ErrNotFound)
+	check.ErrorIs(t, "CompareAndSwap(none)", err, ErrNotFound)
 	item, length, err := cache.Peek("k")
-	wantError(t, "Peek", err, nil)
-	equal(t, "Peek: token", item.CAS, next)
-	equal(t, "Peek: length", length, len("swapped"))
-	equal(t, "Peek: TTL", item.TTL, 0)
+	check.ErrorIs(t, "Peek", err, nil)
+	check.Equal(t, "Peek: token", item.CAS, next)
+	check.Equal(t, "Peek: length", length, len("swapped"))
+	check.Equal(t, "Peek: TTL", item.TTL, 0)
 }
 
 func TestCounters(t *testing.T) {
 	cache := openCache(t, Options{})
 	set(t, cache, "n", "41")
 	set(t, cache, "k", "word")
-	equal(t, "Incr(n, 1)", must[uint64](t)(cache.Incr("n", 1)), 42)
-	equal(t, "Decr(n, 50)", must[uint64](t)(cache.Decr("n", 50)), 0)
+	check.Equal(t, "Incr(n, 1)", must[uint64](t)(cache.Incr("n", 1)), 42)
+	check.Equal(t, "Decr(n, 50)", must[uint64](t)(cache.Decr("n", 50)), 0)
 	_, err := cache.Incr("none", 1)
-	wantError(t, "Incr(none)", err, ErrNotFound)
+	check.ErrorIs(t, "Incr(none)", err, ErrNotFound)
 	_, err = cache.Incr("k", 1)
-	wantError(t, "Incr(k)", err, ErrNotANumber)
+	check.ErrorIs(t, "Incr(k)", err, ErrNotANumber)
 }
 
 func TestTouchAndDelete(t *testing.T) {
 	cache := openCache(t, Options{})
 	is := must[bool](t)
 	set(t, cache, "k", "v")
-	equal(t, "Touch(k)", is(cache.Touch("k", time.Hour)), true)
-	equal(t, "Touch(none)", is(cache.Touch("none", time.Hour)), false)
+	check.Equal(t, "Touch(k)", is(cache.Touch("k", time.Hour)), true)
+	check.Equal(t, "Touch(none)", is(cache.Touch("none", time.Hour)), false)
 	value, ok := cache.GetAndTouch("k", time.Minute)
-	equal(t, "GetAndTouch(k) found", ok, true)
-	equal(t, "GetAndTouch(k)", string(value), "v")
-	equal(t, "Delete(k)", is(cache.Delete("k")), true)
-	equal(t, "second Delete(k)", is(cache.Delete("k")), false)
-	equal(t, "Contains(k)", cache.Contains("k"), false)
+	check.Equal(t, "GetAndTouch(k) found", ok, true)
+	check.Equal(t, "GetAndTouch(k)", string(value), "v")
+	check.Equal(t, "Delete(k)", is(cache.Delete("k")), true)
+	check.Equal(t, "second Delete(k)", is(cache.Delete("k")), false)
+	check.Equal(t, "Contains(k)", cache.Contains("k"), false)
 	set(t, cache, "gone", "v")
-	wantError(t, "Set with a negative ttl", cache.Set("gone", []byte("v"), -time.Second), nil)
-	equal(t, "Contains(gone)", cache.Contains("gone"), false)
+	check.ErrorIs(t, "Set with a negative ttl", cache.Set("gone", []byte("v"), -time.Second), nil)
+	check.Equal(t, "Contains(gone)", cache.Contains("gone"), false)
 }
 
 func TestRemovePrefixAndClear(t *testing.T) {
@@ -127,17 +129,17 @@ func TestRemovePrefixAndClear(t *testing.T) {
 	set(t, cache, "user:1", "a")
 	set(t, cache, "user:2", "b")
 	set(t, cache, "n", "1")
-	equal(t, "RemovePrefix(user:)", must[int](t)(cache.RemovePrefix("user:")), 2)
-	equal(t, "Contains(n)", cache.Contains("n"), true)
-	wantError(t, "Clear", cache.Clear(), nil)
-	equal(t, "Contains(n) after Clear", cache.Contains("n"), false)
+	check.Equal(t, "RemovePrefix(user:)", must[int](t)(cache.RemovePrefix("user:")), 2)
+	check.Equal(t, "Contains(n)", cache.Contains("n"), true)
+	check.ErrorIs(t, "Clear", cache.Clear(), nil)
+	check.Equal(t, "Contains(n) after Clear", cache.Contains("n"), false)
 }
 
 func TestItemsExpire(t *testing.T) {
 	cache := openCache(t, Options{})
-	wantError(t, "Set", cache.Set("k", []byte("v"), time.Millisecond), nil)
+	check.ErrorIs(t, "Set", cache.Set("k", []byte("v"), time.Millisecond), nil)
 	// A fraction of a second is rounded up.
-	equal(t, "Contains(k) at once", cache.Contains("k"), true)
+	check.Equal(t, "Contains(k) at once", cache.Contains("k"), true)
 	for end := time.Now().Add(3 * time.Second); cache.Contains("k"); time.Sleep(20 * time.Millisecond) {
 		// One second to live, one second of rounding, one second for a loaded machine.
 		if time.Now().After(end) {
@@ -150,23 +152,23 @@ func TestInvalidArguments(t *testing.T) {
 	cache := openCache(t, Options{})
 	for _, key := range []string{"", strings.Repeat("k", 251)} {
 		what := fmt.Sprintf("a key of %d bytes", len(key))
-		wantError(t, "Set with "+what, cache.Set(key, []byte("v"), 0), ErrKey)
+		check.ErrorIs(t, "Set with "+what, cache.Set(key, []byte("v"), 0), ErrKey)
 		_, ok := cache.Get(key)
-		equal(t, "Get found "+what, ok, false)
+		check.Equal(t, "Get found "+what, ok, false)
 	}
-	wantError(t, "Set of 5 MiB", cache.Set("k", make([]byte, 5<<20), 0), ErrTooLarge)
-	wantError(t, "Set of nil", cache.Set("k", nil, 0), nil)
+	check.ErrorIs(t, "Set of 5 MiB", cache.Set("k", make([]byte, 5<<20), 0), ErrTooLarge)
+	check.ErrorIs(t, "Set of nil", cache.Set("k", nil, 0), nil)
 	_, err := cache.CompareAndSwap("k", nil, 0, 1)
-	wantError(t, "CompareAndSwap without tokens", err, ErrNoTokens)
-	wantError(t, "SetMemory(1)", cache.SetMemory(1), ErrInvalid)
+	check.ErrorIs(t, "CompareAndSwap without tokens", err, ErrNoTokens)
+	check.ErrorIs(t, "SetMemory(1)", cache.SetMemory(1), ErrInvalid)
 	_, err = Connect("/nowhere/at/all", 0)
-	wantError(t, "Connect", err, ErrUnreachable)
+	check.ErrorIs(t, "Connect", err, ErrUnreachable)
 }
 
 func TestInvalidOptions(t *testing.T) {
 	for _, options := range []Options{{Memory: -1}, {Memory: 1}, {Memory: 8 << 20, ItemMax: 1 << 30}} {
 		_, err := Open(options)
-		wantError(t, fmt.Sprintf("Open(%+v)", options), err, ErrNotOpened)
+		check.ErrorIs(t, fmt.Sprintf("Open(%+v)", options), err, ErrNotOpened)
 		// The text of ErrNotOpened is shorter than this.
 		if len(err.Error()) < 40 {
 			t.Errorf("Open(%+v): error %q, want the reason", options, err)
@@ -174,7 +176,7 @@ func TestInvalidOptions(t *testing.T) {
 	}
 	const path = "/nowhere/at/all"
 	_, err := OpenShared(path, Options{})
-	wantError(t, "OpenShared", err, ErrNotOpened)
+	check.ErrorIs(t, "OpenShared", err, ErrNotOpened)
 	if !strings.Contains(err.Error(), path) {
 		t.Errorf("OpenShared: error %q, want the path %q", err, path)
 	}
@@ -186,7 +188,7 @@ func TestNoEvictionFailsWithErrNoMemory(t *testing.T) {
 	for n := 0; err == nil && n < 100; n++ {
 		err = cache.Set(fmt.Sprint(n), make([]byte, 100_000), 0)
 	}
-	wantError(t, "Set into a full cache", err, ErrNoMemory)
+	check.ErrorIs(t, "Set into a full cache", err, ErrNoMemory)
 }
 
 func TestClosedCache(t *testing.T) {
@@ -194,10 +196,10 @@ func TestClosedCache(t *testing.T) {
 	set(t, cache, "k", "v")
 	walk := cache.Walk("")
 	for range 2 {
-		wantError(t, "Close", cache.Close(), nil)
+		check.ErrorIs(t, "Close", cache.Close(), nil)
 	}
 	_, ok := cache.Get("k")
-	equal(t, "Get found", ok, false)
+	check.Equal(t, "Get found", ok, false)
 	_, _, getInto := cache.GetInto(nil, "k")
 	_, del := cache.Delete("k")
 	_, incr := cache.Incr("k", 1)
@@ -210,12 +212,12 @@ func TestClosedCache(t *testing.T) {
 		"RemovePrefix": removePrefix, "CompareAndSwap": swap, "Set": cache.Set("k", nil, 0),
 		"Clear": cache.Clear(), "Maintain": cache.Maintain(), "SetMemory": cache.SetMemory(1 << 20),
 	} {
-		wantError(t, name, err, ErrClosed)
+		check.ErrorIs(t, name, err, ErrClosed)
 	}
 	_, ok = walk.Next()
-	equal(t, "Next found", ok, false)
-	equal(t, "Len", cache.Len(), 0)
-	equal(t, "MemoryLimit", cache.Stats().MemoryLimit, 0)
+	check.Equal(t, "Next found", ok, false)
+	check.Equal(t, "Len", cache.Len(), 0)
+	check.Equal(t, "MemoryLimit", cache.Stats().MemoryLimit, 0)
 	walk.Close()
 }
 
@@ -285,7 +287,7 @@ func TestConcurrentGetSetDelete(t *testing.T) {
 				switch round % 5 {
 				case 0:
 					value := strings.Repeat(key+" ", round%100)
-					wantError(t, "Set", cache.Set(key, []byte(value), 0), nil)
+					check.ErrorIs(t, "Set", cache.Set(key, []byte(value), 0), nil)
 				case 1:
 					_, _ = cache.Delete(key)
 				default:
@@ -316,7 +318,7 @@ func TestOnRemovalReportsRemovals(t *testing.T) {
 	for _, want := range []Removal{{"k", []byte("one"), Replaced}, {"k", []byte(second), Deleted}} {
 		select {
 		case got := <-reported:
-			equal(t, "removal", fmt.Sprint(got), fmt.Sprint(want))
+			check.Equal(t, "removal", fmt.Sprint(got), fmt.Sprint(want))
 		case <-time.After(5 * time.Second):
 			t.Fatalf("no removal within 5 s, want %v", want.Reason)
 		}
@@ -328,7 +330,7 @@ func TestReasonString(t *testing.T) {
 		Deleted: "deleted", Replaced: "replaced", Expired: "expired", Evicted: "evicted",
 		Cleared: "cleared",
 	} {
-		equal(t, "String", reason.String(), want)
+		check.Equal(t, "String", reason.String(), want)
 	}
 }
 
@@ -338,13 +340,13 @@ func TestStats(t *testing.T) {
 	cache.Get("k")
 	cache.Get("none")
 	stats := cache.Stats()
-	equal(t, "Hits", stats.Hits, 1)
-	equal(t, "Misses", stats.Misses, 1)
-	equal(t, "Items", stats.Items, 1)
-	equal(t, "HitRate", stats.HitRate(), 0.5)
-	equal(t, "MemoryLimit", stats.MemoryLimit, 8<<20)
-	equal(t, "MemoryUsed is 0", stats.MemoryUsed == 0, false)
-	equal(t, "curr_items", stats.Named["curr_items"], 1)
+	check.Equal(t, "Hits", stats.Hits, 1)
+	check.Equal(t, "Misses", stats.Misses, 1)
+	check.Equal(t, "Items", stats.Items, 1)
+	check.Equal(t, "HitRate", stats.HitRate(), 0.5)
+	check.Equal(t, "MemoryLimit", stats.MemoryLimit, 8<<20)
+	check.Equal(t, "MemoryUsed is 0", stats.MemoryUsed == 0, false)
+	check.Equal(t, "curr_items", stats.Named["curr_items"], 1)
 }
 
 func TestOpenSharedKeepsContents(t *testing.T) {
@@ -356,7 +358,7 @@ func TestOpenSharedKeepsContents(t *testing.T) {
 	_ = one.Close()
 	_ = other.Close()
 	info := must[os.FileInfo](t)(os.Stat(path))
-	equal(t, "permissions", info.Mode().Perm(), 0o600)
+	check.Equal(t, "permissions", info.Mode().Perm(), 0o600)
 	again := must[*Cache](t)(OpenShared(path, Options{}))
 	defer again.Close()
 	wantValue(t, again, "k", "v")
@@ -392,6 +394,6 @@ func TestAllocations(t *testing.T) {
 	for _, test := range tests {
 		// Grows the buffers that later calls reuse.
 		test.do()
-		equal(t, test.name+": allocations", testing.AllocsPerRun(100, test.do), test.want)
+		check.Equal(t, test.name+": allocations", testing.AllocsPerRun(100, test.do), test.want)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"larder/internal/check"
 )
 
 // concurrentChanges are changes of "k" through another handle during a load, and its value
@@ -26,7 +28,7 @@ var concurrentChanges = []struct {
 }
 
 func TestLoadDoesNotOverwriteOtherHandle(t *testing.T) {
-	checkGoroutineLeaks(t)
+	check.GoroutineLeaks(t)
 	for _, tokens := range []bool{false, true} {
 		for _, refresh := range []bool{false, true} {
 			for _, change := range concurrentChanges {
@@ -35,11 +37,11 @@ func TestLoadDoesNotOverwriteOtherHandle(t *testing.T) {
 					one, other := openTwice(t, Options{CAS: tokens, StaleFor: time.Hour})
 					if refresh {
 						// Less than StaleFor to live: the value is stale.
-						wantError(t, "Set", one.Set("k", []byte("old"), time.Minute), nil)
+						check.ErrorIs(t, "Set", one.Set("k", []byte("old"), time.Minute), nil)
 					}
 					loadDuring(t, one, func() { change.do(t, other) })
 					value, _ := other.Get("k")
-					equal(t, "Get(k)", string(value), change.want)
+					check.Equal(t, "Get(k)", string(value), change.want)
 				})
 			}
 		}
@@ -50,10 +52,10 @@ func TestLoadDoesNotOverwriteOtherHandle(t *testing.T) {
 func TestLoadDoesNotOverwriteSetThatBeganBefore(t *testing.T) {
 	for _, tokens := range []bool{false, true} {
 		cache := openCache(t, Options{CAS: tokens, StaleFor: time.Hour})
-		wantError(t, "Set", cache.Set("k", []byte("old"), time.Minute), nil)
+		check.ErrorIs(t, "Set", cache.Set("k", []byte("old"), time.Minute), nil)
 		cache.flights.forget("k")
 		loadDuring(t, cache, func() {
-			wantError(t, "set", cache.set("k", []byte("newer"), 0), nil)
+			check.ErrorIs(t, "set", cache.set("k", []byte("newer"), 0), nil)
 		})
 		wantValue(t, cache, "k", "newer")
 	}
@@ -70,7 +72,7 @@ func TestLoadWithoutResultReleasesReservation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cache := openCache(t, Options{})
 			_, _ = cache.GetOrLoad(t.Context(), "k", loader)
-			eventually(t, "release of the key", func() bool { return cache.Len() == 0 })
+			check.Eventually(t, "release of the key", func() bool { return cache.Len() == 0 })
 		})
 	}
 }

@@ -9,10 +9,12 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"larder/internal/check"
 )
 
 func TestGetOrLoadLoadsOnceForAllCallers(t *testing.T) {
-	checkGoroutineLeaks(t)
+	check.GoroutineLeaks(t)
 	cache := openCache(t, Options{})
 	var loads atomic.Int32
 	loader := func(context.Context, string) ([]byte, time.Duration, error) {
@@ -35,26 +37,26 @@ func TestGetOrLoadLoadsOnceForAllCallers(t *testing.T) {
 		}()
 	}
 	group.Wait()
-	equal(t, "loads", loads.Load(), 1)
+	check.Equal(t, "loads", loads.Load(), 1)
 	wantValue(t, cache, "k", "loaded")
 }
 
 func TestGetOrLoadReturnsErrorsAndDoesNotStoreThem(t *testing.T) {
-	checkGoroutineLeaks(t)
+	check.GoroutineLeaks(t)
 	cache := openCache(t, Options{})
 	broken := errors.New("broken")
 	_, err := cache.GetOrLoad(t.Context(), "k", loaderFailing(broken))
-	wantError(t, "GetOrLoad", err, broken)
-	equal(t, "Contains(k)", cache.Contains("k"), false)
+	check.ErrorIs(t, "GetOrLoad", err, broken)
+	check.Equal(t, "Contains(k)", cache.Contains("k"), false)
 	_, err = cache.GetOrLoad(t.Context(), "", loaderOf("v", 0))
-	wantError(t, "GetOrLoad with an empty key", err, ErrKey)
+	check.ErrorIs(t, "GetOrLoad with an empty key", err, ErrKey)
 	value, err := cache.GetOrLoad(t.Context(), "k", loaderOf("v", 0))
-	wantError(t, "GetOrLoad after a failed load", err, nil)
-	equal(t, "GetOrLoad after a failed load", string(value), "v")
+	check.ErrorIs(t, "GetOrLoad after a failed load", err, nil)
+	check.Equal(t, "GetOrLoad after a failed load", string(value), "v")
 }
 
 func TestGetOrLoadReturnsPanicsAsErrors(t *testing.T) {
-	checkGoroutineLeaks(t)
+	check.GoroutineLeaks(t)
 	cache := openCache(t, Options{})
 	broken := errors.New("broken")
 	panics := func(context.Context, string) ([]byte, time.Duration, error) { panic(broken) }
@@ -69,14 +71,14 @@ func TestGetOrLoadReturnsPanicsAsErrors(t *testing.T) {
 		}
 	}
 	_, err := cache.GetOrLoad(t.Context(), "k", panics)
-	wantError(t, "GetOrLoad", err, broken)
+	check.ErrorIs(t, "GetOrLoad", err, broken)
 	if !strings.Contains(err.Error(), "load_test.go") {
 		t.Errorf("GetOrLoad: error %q, want the stack trace of the loader", err)
 	}
 }
 
 func TestLoadContinuesUntilLastCallerLeaves(t *testing.T) {
-	checkGoroutineLeaks(t)
+	check.GoroutineLeaks(t)
 	cache := openCache(t, Options{})
 	ended := make(chan error, 1)
 	begun := make(chan struct{})
@@ -92,9 +94,9 @@ func TestLoadContinuesUntilLastCallerLeaves(t *testing.T) {
 	go func() { _, err := cache.GetOrLoad(first, "k", loader); outcomes <- err }()
 	<-begun
 	go func() { _, err := cache.GetOrLoad(second, "k", loader); outcomes <- err }()
-	eventually(t, "second caller", func() bool { return cache.waiting("k") == 2 })
+	check.Eventually(t, "second caller", func() bool { return cache.waiting("k") == 2 })
 	cancelFirst()
-	wantError(t, "GetOrLoad of the first caller", <-outcomes, context.Canceled)
+	check.ErrorIs(t, "GetOrLoad of the first caller", <-outcomes, context.Canceled)
 	select {
 	case <-ended:
 		t.Error("the load ended while a caller was waiting")
@@ -105,7 +107,7 @@ func TestLoadContinuesUntilLastCallerLeaves(t *testing.T) {
 	<-outcomes
 	<-ended
 	_, err := cache.GetOrLoad(first, "other", loader)
-	wantError(t, "GetOrLoad with a canceled context", err, context.Canceled)
+	check.ErrorIs(t, "GetOrLoad with a canceled context", err, context.Canceled)
 }
 
 // waiting returns the number of callers that wait for the load of a key.
@@ -119,7 +121,7 @@ func (c *Cache) waiting(key string) int {
 }
 
 func TestLoadTimeoutEndsLoad(t *testing.T) {
-	checkGoroutineLeaks(t)
+	check.GoroutineLeaks(t)
 	cache := openCache(t, Options{LoadTimeout: 20 * time.Millisecond})
 	resume := make(chan struct{})
 	ignoresContext := func(context.Context, string) ([]byte, time.Duration, error) {
@@ -127,10 +129,10 @@ func TestLoadTimeoutEndsLoad(t *testing.T) {
 		return []byte("late"), 0, nil
 	}
 	_, err := cache.GetOrLoad(t.Context(), "k", ignoresContext)
-	wantError(t, "GetOrLoad", err, ErrLoadTimeout)
+	check.ErrorIs(t, "GetOrLoad", err, ErrLoadTimeout)
 	value, err := cache.GetOrLoad(t.Context(), "k", loaderOf("new", 0))
-	wantError(t, "GetOrLoad after the timeout", err, nil)
-	equal(t, "GetOrLoad after the timeout", string(value), "new")
+	check.ErrorIs(t, "GetOrLoad after the timeout", err, nil)
+	check.Equal(t, "GetOrLoad after the timeout", string(value), "new")
 	close(resume)
 	// Long enough for the late loader to return; its result must not be stored.
 	time.Sleep(20 * time.Millisecond)
@@ -138,7 +140,7 @@ func TestLoadTimeoutEndsLoad(t *testing.T) {
 }
 
 func TestCloseEndsLoads(t *testing.T) {
-	checkGoroutineLeaks(t)
+	check.GoroutineLeaks(t)
 	cache := openCache(t, Options{})
 	loader := func(ctx context.Context, _ string) ([]byte, time.Duration, error) {
 		<-ctx.Done()
@@ -146,7 +148,7 @@ func TestCloseEndsLoads(t *testing.T) {
 	}
 	outcome := make(chan error)
 	go func() { _, err := cache.GetOrLoad(t.Context(), "k", loader); outcome <- err }()
-	eventually(t, "caller of the load", func() bool { return cache.waiting("k") == 1 })
+	check.Eventually(t, "caller of the load", func() bool { return cache.waiting("k") == 1 })
 	_ = cache.Close()
 	// The second is the error of the loader, which may return first.
 	if err := <-outcome; !errors.Is(err, ErrClosed) && !errors.Is(err, context.Canceled) {
@@ -155,7 +157,7 @@ func TestCloseEndsLoads(t *testing.T) {
 }
 
 func TestLoadDoesNotOverwriteChanges(t *testing.T) {
-	checkGoroutineLeaks(t)
+	check.GoroutineLeaks(t)
 	tests := []struct {
 		name   string
 		change func(*Cache)
@@ -176,17 +178,17 @@ func TestLoadDoesNotOverwriteChanges(t *testing.T) {
 				return []byte("old"), 0, nil
 			}
 			value, err := cache.GetOrLoad(t.Context(), "k", loader)
-			wantError(t, "GetOrLoad", err, nil)
-			equal(t, "GetOrLoad", string(value), "old")
+			check.ErrorIs(t, "GetOrLoad", err, nil)
+			check.Equal(t, "GetOrLoad", string(value), "old")
 			value, ok := cache.Get("k")
-			equal(t, "Get(k)", string(value), test.want)
-			equal(t, "Get(k) found", ok, test.want != "")
+			check.Equal(t, "Get(k)", string(value), test.want)
+			check.Equal(t, "Get(k) found", ok, test.want != "")
 		})
 	}
 }
 
 func TestGetOrLoadReturnsStaleValueDuringRefresh(t *testing.T) {
-	checkGoroutineLeaks(t)
+	check.GoroutineLeaks(t)
 	cache := openCache(t, Options{StaleFor: time.Hour})
 	var refreshes atomic.Int32
 	resume := make(chan struct{})
@@ -205,20 +207,20 @@ func TestGetOrLoadReturnsStaleValueDuringRefresh(t *testing.T) {
 			t.Fatalf("GetOrLoad = %q, %v, want %q", value, err, "old")
 		}
 	}
-	eventually(t, "start of the refresh", func() bool { wantOld(); return refreshes.Load() > 0 })
+	check.Eventually(t, "start of the refresh", func() bool { wantOld(); return refreshes.Load() > 0 })
 	for range 10 {
 		wantOld()
 	}
 	close(resume)
-	eventually(t, "refreshed value", func() bool {
+	check.Eventually(t, "refreshed value", func() bool {
 		value, _ := cache.Get("k")
 		return string(value) == "new"
 	})
-	equal(t, "refreshes", refreshes.Load(), 1)
+	check.Equal(t, "refreshes", refreshes.Load(), 1)
 }
 
 func TestRecursiveLoadFails(t *testing.T) {
-	checkGoroutineLeaks(t)
+	check.GoroutineLeaks(t)
 	cache := openCache(t, Options{})
 	var inner Loader
 	outer := func(ctx context.Context, _ string) ([]byte, time.Duration, error) {
@@ -230,5 +232,5 @@ func TestRecursiveLoadFails(t *testing.T) {
 		return value, 0, err
 	}
 	_, err := cache.GetOrLoad(t.Context(), "outer", outer)
-	wantError(t, "GetOrLoad", err, ErrRecursive)
+	check.ErrorIs(t, "GetOrLoad", err, ErrRecursive)
 }

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"larder/internal/check"
 )
 
 // serverModes are the arguments of a larderd whose clients send every get, and of one whose clients
@@ -24,24 +26,24 @@ func TestConnectedCacheGetAndCompareAndSwap(t *testing.T) {
 			t.Run(mode+", "+key, func(t *testing.T) {
 				cache := connectToServer(t, arguments...)
 				_, _, err := cache.GetInto(nil, key)
-				wantError(t, "GetInto of an absent key", err, ErrNotFound)
-				wantError(t, "Set", cache.Set(key, []byte("v"), time.Hour), nil)
+				check.ErrorIs(t, "GetInto of an absent key", err, ErrNotFound)
+				check.ErrorIs(t, "Set", cache.Set(key, []byte("v"), time.Hour), nil)
 				value, item, err := cache.GetInto([]byte("a "), key)
-				wantError(t, "GetInto", err, nil)
-				equal(t, "GetInto", string(value), "a v")
-				equal(t, "token is 0", item.CAS == 0, false)
+				check.ErrorIs(t, "GetInto", err, nil)
+				check.Equal(t, "GetInto", string(value), "a v")
+				check.Equal(t, "token is 0", item.CAS == 0, false)
 				// The test takes less than ten seconds.
 				wantTTL(t, item, 3590*time.Second, time.Hour)
 				next, err := cache.CompareAndSwap(key, []byte("w"), 0, item.CAS)
-				wantError(t, "CompareAndSwap", err, nil)
-				equal(t, "new token is 0", next == 0, false)
+				check.ErrorIs(t, "CompareAndSwap", err, nil)
+				check.Equal(t, "new token is 0", next == 0, false)
 				_, err = cache.CompareAndSwap(key, []byte("x"), 0, item.CAS)
-				wantError(t, "CompareAndSwap with an old token", err, ErrChanged)
+				check.ErrorIs(t, "CompareAndSwap with an old token", err, ErrChanged)
 				item, length, err := cache.Peek(key)
-				wantError(t, "Peek", err, nil)
-				equal(t, "Peek: token", item.CAS, next)
-				equal(t, "Peek: TTL", item.TTL, 0)
-				equal(t, "Peek: length", length, 1)
+				check.ErrorIs(t, "Peek", err, nil)
+				check.Equal(t, "Peek: token", item.CAS, next)
+				check.Equal(t, "Peek: TTL", item.TTL, 0)
+				check.Equal(t, "Peek: length", length, 1)
 			})
 		}
 	}
@@ -54,25 +56,25 @@ func TestConnectedCacheChanges(t *testing.T) {
 				cache := connectToServer(t, arguments...)
 				is := must[bool](t)
 				set(t, cache, key, "w")
-				equal(t, "Add", is(cache.Add(key, nil, 0)), false)
+				check.Equal(t, "Add", is(cache.Add(key, nil, 0)), false)
 				is(cache.Append(key, []byte(">")))
 				is(cache.Prepend(key, []byte("<")))
 				wantValue(t, cache, key, "<w>")
 				const days = 24 * time.Hour
-				equal(t, "Replace", is(cache.Replace(key, nil, 100*days)), true)
+				check.Equal(t, "Replace", is(cache.Replace(key, nil, 100*days)), true)
 				value, item, err := cache.get(key)
-				wantError(t, "get of an empty value", err, nil)
-				equal(t, "get of an empty value is nil", value == nil, false)
-				equal(t, "get of an empty value", string(value), "")
+				check.ErrorIs(t, "get of an empty value", err, nil)
+				check.Equal(t, "get of an empty value is nil", value == nil, false)
+				check.Equal(t, "get of an empty value", string(value), "")
 				// More than 30 days are a Unix time in the protocol.
 				wantTTL(t, item, 99*days, 100*days)
 				many := must[[][]byte](t)(cache.GetMany(key, "none", key))
-				equal(t, "GetMany[0] is nil", many[0] == nil, false)
-				equal(t, "GetMany[1] is nil", many[1] == nil, true)
-				equal(t, "GetMany[2] is nil", many[2] == nil, false)
-				equal(t, "Touch with a negative ttl", is(cache.Touch(key, -1)), true)
-				equal(t, "Contains", cache.Contains(key), false)
-				equal(t, "Delete of an absent key", is(cache.Delete(key)), false)
+				check.Equal(t, "GetMany[0] is nil", many[0] == nil, false)
+				check.Equal(t, "GetMany[1] is nil", many[1] == nil, true)
+				check.Equal(t, "GetMany[2] is nil", many[2] == nil, false)
+				check.Equal(t, "Touch with a negative ttl", is(cache.Touch(key, -1)), true)
+				check.Equal(t, "Contains", cache.Contains(key), false)
+				check.Equal(t, "Delete of an absent key", is(cache.Delete(key)), false)
 			})
 		}
 	}
@@ -83,32 +85,32 @@ func TestConnectedCacheErrors(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			cache := connectToServer(t, arguments...)
 			set(t, cache, "number", "7")
-			equal(t, "Incr(number, 5)", must[uint64](t)(cache.Incr("number", 5)), 12)
+			check.Equal(t, "Incr(number, 5)", must[uint64](t)(cache.Incr("number", 5)), 12)
 			set(t, cache, "word", "seven")
 			_, err := cache.Decr("word", 1)
-			wantError(t, "Decr(word)", err, ErrNotANumber)
+			check.ErrorIs(t, "Decr(word)", err, ErrNotANumber)
 			_, err = cache.Incr("none", 1)
-			wantError(t, "Incr(none)", err, ErrNotFound)
-			wantError(t, "Set of 3 MiB", cache.Set("k", make([]byte, 3<<20), 0), ErrTooLarge)
-			wantError(t, "Set with 251 bytes of key", cache.Set(strings.Repeat("k", 251), nil, 0), ErrKey)
+			check.ErrorIs(t, "Incr(none)", err, ErrNotFound)
+			check.ErrorIs(t, "Set of 3 MiB", cache.Set("k", make([]byte, 3<<20), 0), ErrTooLarge)
+			check.ErrorIs(t, "Set with 251 bytes of key", cache.Set(strings.Repeat("k", 251), nil, 0), ErrKey)
 			_, err = cache.RemovePrefix("")
-			wantError(t, "RemovePrefix", err, ErrUnsupported)
-			wantError(t, "Clear", cache.Clear(), ErrUnsupported)
-			wantError(t, "Maintain", cache.Maintain(), ErrUnsupported)
-			wantError(t, "SetMemory", cache.SetMemory(1<<30), ErrUnsupported)
+			check.ErrorIs(t, "RemovePrefix", err, ErrUnsupported)
+			check.ErrorIs(t, "Clear", cache.Clear(), ErrUnsupported)
+			check.ErrorIs(t, "Maintain", cache.Maintain(), ErrUnsupported)
+			check.ErrorIs(t, "SetMemory", cache.SetMemory(1<<30), ErrUnsupported)
 			for key := range cache.Keys("") {
 				t.Errorf("Keys returned %q, want no keys", key)
 			}
 			if len(arguments) > 0 {
 				_, item, err := cache.GetInto(nil, "number")
-				wantError(t, "GetInto(number)", err, nil)
-				equal(t, "Local", item.Local, true)
+				check.ErrorIs(t, "GetInto(number)", err, nil)
+				check.Equal(t, "Local", item.Local, true)
 			}
 			must[[]byte](t)(cache.GetOrLoad(t.Context(), "loaded", loaderOf("v", time.Hour)))
 			wantValue(t, cache, "loaded", "v")
-			wantError(t, "Close", cache.Close(), nil)
+			check.ErrorIs(t, "Close", cache.Close(), nil)
 			_, _, err = cache.GetInto(nil, "k")
-			wantError(t, "GetInto after Close", err, ErrClosed)
+			check.ErrorIs(t, "GetInto after Close", err, ErrClosed)
 		})
 	}
 }
@@ -122,12 +124,12 @@ func TestLoadDoesNotOverwriteOtherClient(t *testing.T) {
 			continue
 		}
 		t.Run(change.name, func(t *testing.T) {
-			wantError(t, "Set", cache.Set("k", []byte("old"), time.Minute), nil)
+			check.ErrorIs(t, "Set", cache.Set("k", []byte("old"), time.Minute), nil)
 			other := must[*Cache](t)(Connect(cache.remote.socket, 0))
 			defer other.Close()
 			loadDuring(t, cache, func() { change.do(t, other) })
 			value, _ := cache.Get("k")
-			equal(t, "Get(k)", string(value), change.want)
+			check.Equal(t, "Get(k)", string(value), change.want)
 		})
 	}
 }
@@ -151,7 +153,7 @@ func respond(conn net.Conn, onGet func()) {
 }
 
 func TestWaitingGoroutinesNeedNoThreads(t *testing.T) {
-	checkGoroutineLeaks(t)
+	check.GoroutineLeaks(t)
 	const waiters = 300
 	requested := make(chan struct{}, waiters)
 	release := make(chan struct{})
@@ -172,7 +174,7 @@ func TestWaitingGoroutinesNeedNoThreads(t *testing.T) {
 		go func() {
 			defer all.Done()
 			_, _, err := cache.GetInto(nil, fmt.Sprint(at))
-			wantError(t, "GetInto", err, ErrNotFound)
+			check.ErrorIs(t, "GetInto", err, ErrNotFound)
 		}()
 	}
 	for range connectionsMax {
@@ -195,7 +197,7 @@ func TestWaitingGoroutinesNeedNoThreads(t *testing.T) {
 }
 
 func TestCloseEndsWaitForServer(t *testing.T) {
-	checkGoroutineLeaks(t)
+	check.GoroutineLeaks(t)
 	requested := make(chan struct{})
 	socket := serveConns(t, func(conn net.Conn) {
 		respond(conn, func() { requested <- struct{}{} })
@@ -208,7 +210,7 @@ func TestCloseEndsWaitForServer(t *testing.T) {
 	}()
 	<-requested
 	_ = cache.Close()
-	wantError(t, "GetInto during Close", <-ended, ErrClosed)
+	check.ErrorIs(t, "GetInto during Close", <-ended, ErrClosed)
 	_, err := cache.GetOrLoad(context.Background(), "k", loaderOf("v", 0))
-	wantError(t, "GetOrLoad after Close", err, ErrClosed)
+	check.ErrorIs(t, "GetOrLoad after Close", err, ErrClosed)
 }

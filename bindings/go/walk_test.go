@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"larder/internal/check"
 )
 
 func TestKeysAndAllVisitEveryItem(t *testing.T) {
@@ -17,8 +19,8 @@ func TestKeysAndAllVisitEveryItem(t *testing.T) {
 		set(t, cache, fmt.Sprintf("%d:%d", n%2, n), fmt.Sprint(n))
 	}
 	keys := slices.Compact(slices.Sorted(cache.Keys("1:")))
-	equal(t, "distinct keys with prefix 1:", len(keys), 500)
-	equal(t, "smallest key with prefix 1:", keys[0], "1:1")
+	check.Equal(t, "distinct keys with prefix 1:", len(keys), 500)
+	check.Equal(t, "smallest key with prefix 1:", keys[0], "1:1")
 	seen := 0
 	for key, value := range cache.All("") {
 		if !strings.HasSuffix(key, ":"+string(value)) {
@@ -30,7 +32,7 @@ func TestKeysAndAllVisitEveryItem(t *testing.T) {
 			break
 		}
 	}
-	equal(t, "Len", cache.Len(), 990)
+	check.Equal(t, "Len", cache.Len(), 990)
 }
 
 // wrapClose returns a function that calls first, then the original with its own argument type.
@@ -80,13 +82,13 @@ func TestGarbageCollectorDoesNotCloseWalkDuringStep(t *testing.T) {
 			select {
 			case found := <-done:
 				isOver = true
-				equal(t, "Next found a key", found, false)
+				check.Equal(t, "Next found a key", found, false)
 			default:
 				runtime.GC()
 			}
 		}
 	}
-	equal(t, "walks closed during a step", closedInStep.Load(), 0)
+	check.Equal(t, "walks closed during a step", closedInStep.Load(), 0)
 }
 
 func TestSharedWalkMayBeClosedByOneGoroutine(t *testing.T) {

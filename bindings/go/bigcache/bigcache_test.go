@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"larder"
+	"larder/internal/check"
 )
 
 func TestGetReturnsStoredEntry(t *testing.T) {
@@ -29,13 +30,13 @@ func TestGetReturnsStoredEntry(t *testing.T) {
 	}
 	wantEntry(t, cache, "nil", "")
 	entry, response, err := cache.GetWithInfo("nil")
-	equal(t, "GetWithInfo(nil): error", err, nil)
-	equal(t, "GetWithInfo(nil): entry is nil", entry == nil, false)
-	equal(t, "GetWithInfo(nil): response", response, Response{})
+	check.Equal(t, "GetWithInfo(nil): error", err, nil)
+	check.Equal(t, "GetWithInfo(nil): entry is nil", entry == nil, false)
+	check.Equal(t, "GetWithInfo(nil): response", response, Response{})
 	entry, response, err = cache.GetWithInfo("none")
-	equal(t, "GetWithInfo(none): error", err, ErrEntryNotFound)
-	equal(t, "GetWithInfo(none): entry is nil", entry == nil, true)
-	equal(t, "GetWithInfo(none): response", response, Response{})
+	check.Equal(t, "GetWithInfo(none): error", err, ErrEntryNotFound)
+	check.Equal(t, "GetWithInfo(none): entry is nil", entry == nil, true)
+	check.Equal(t, "GetWithInfo(none): response", response, Response{})
 }
 
 func TestEntriesAreCopies(t *testing.T) {
@@ -55,7 +56,7 @@ func TestEntriesAreCopies(t *testing.T) {
 	for i := range 100 {
 		set(t, cache, fmt.Sprint(i), strings.Repeat("y", 200_000))
 	}
-	equal(t, "first copy", string(got), "gxven")
+	check.Equal(t, "first copy", string(got), "gxven")
 }
 
 func TestAnyKeyIsAccepted(t *testing.T) {
@@ -92,8 +93,8 @@ func TestAnyKeyIsAccepted(t *testing.T) {
 		}
 		wantNoEntry(t, cache, key)
 	}
-	equal(t, "entries of the iterator", len(seen), len(keys))
-	equal(t, "Len after the deletes", cache.Len(), 0)
+	check.Equal(t, "entries of the iterator", len(seen), len(keys))
+	check.Equal(t, "Len after the deletes", cache.Len(), 0)
 }
 
 func TestAppend(t *testing.T) {
@@ -107,7 +108,7 @@ func TestAppend(t *testing.T) {
 		}
 	}
 	half := bytes.Repeat([]byte("x"), 2<<20)
-	equal(t, "Append of half of the memory", cache.Append("key", half), ErrEntryTooBig)
+	check.Equal(t, "Append of half of the memory", cache.Append("key", half), ErrEntryTooBig)
 	wantEntry(t, cache, "key", "part part part ")
 }
 
@@ -132,14 +133,14 @@ func TestConcurrentAppends(t *testing.T) {
 		key := fmt.Sprint("key", at)
 		wantEntry(t, cache, key, strings.Repeat(key, workers*each))
 	}
-	equal(t, "Len", cache.Len(), keys)
+	check.Equal(t, "Len", cache.Len(), keys)
 }
 
 func TestDelete(t *testing.T) {
 	cache := newCache(t, smallConfig())
-	equal(t, "Delete of an absent key", cache.Delete("key"), ErrEntryNotFound)
+	check.Equal(t, "Delete of an absent key", cache.Delete("key"), ErrEntryNotFound)
 	set(t, cache, "key", "")
-	equal(t, "Delete", cache.Delete("key"), nil)
+	check.Equal(t, "Delete", cache.Delete("key"), nil)
 	wantNoEntry(t, cache, "key")
 }
 
@@ -149,11 +150,11 @@ func TestReset(t *testing.T) {
 		for at := range 50_000 {
 			set(t, cache, fmt.Sprint(at), "entry")
 		}
-		equal(t, "Len", cache.Len(), 50_000)
-		equal(t, "Reset", cache.Reset(), nil)
-		equal(t, "Len after Reset", cache.Len(), 0)
+		check.Equal(t, "Len", cache.Len(), 50_000)
+		check.Equal(t, "Reset", cache.Reset(), nil)
+		check.Equal(t, "Len after Reset", cache.Len(), 0)
 		wantNoEntry(t, cache, "1")
-		equal(t, "SetNext after Reset", cache.Iterator().SetNext(), false)
+		check.Equal(t, "SetNext after Reset", cache.Iterator().SetNext(), false)
 	}
 }
 
@@ -163,12 +164,12 @@ func TestKeysWithEqualHashes(t *testing.T) {
 	cache := newCache(t, config)
 	set(t, cache, "a", "1")
 	wantNoEntry(t, cache, "b")
-	equal(t, "Delete(b)", cache.Delete("b"), ErrEntryNotFound)
-	equal(t, "Append(b)", cache.Append("b", []byte("2")), nil)
+	check.Equal(t, "Delete(b)", cache.Delete("b"), ErrEntryNotFound)
+	check.Equal(t, "Append(b)", cache.Append("b", []byte("2")), nil)
 	wantEntry(t, cache, "a", "1")
 	wantEntry(t, cache, "b", "2")
-	equal(t, "Collisions", cache.Stats().Collisions, 0)
-	equal(t, "RequestCount", cache.KeyMetadata("a").RequestCount, 1)
+	check.Equal(t, "Collisions", cache.Stats().Collisions, 0)
+	check.Equal(t, "RequestCount", cache.KeyMetadata("a").RequestCount, 1)
 }
 
 func TestEntriesExpire(t *testing.T) {
@@ -193,8 +194,8 @@ func TestEntriesExpire(t *testing.T) {
 	time.Sleep(untilGone - config.LifeWindow)
 	// The entry is gone without a cleanup or a store.
 	wantNoEntry(t, cache, "key")
-	equal(t, "SetNext after expiry", cache.Iterator().SetNext(), false)
-	equal(t, "Delete after expiry", cache.Delete("other"), ErrEntryNotFound)
+	check.Equal(t, "SetNext after expiry", cache.Iterator().SetNext(), false)
+	check.Equal(t, "Delete after expiry", cache.Delete("other"), ErrEntryNotFound)
 }
 
 func TestCleanWindowRemovesExpiredEntries(t *testing.T) {
@@ -206,8 +207,8 @@ func TestCleanWindowRemovesExpiredEntries(t *testing.T) {
 	for at := range 1000 {
 		set(t, cache, fmt.Sprint(at), "entry")
 	}
-	equal(t, "Len", cache.Len(), 1000)
-	eventually(t, "cleanup of all entries", func() bool { return cache.Len() == 0 })
+	check.Equal(t, "Len", cache.Len(), 1000)
+	check.Eventually(t, "cleanup of all entries", func() bool { return cache.Len() == 0 })
 }
 
 func TestSetAndAppendRenewLife(t *testing.T) {
@@ -255,13 +256,13 @@ func TestStats(t *testing.T) {
 	for it := cache.Iterator(); it.SetNext(); {
 	}
 	want := Stats{Hits: 10, Misses: 10, DelHits: 15, DelMisses: 5}
-	equal(t, "Stats", cache.Stats(), want)
+	check.Equal(t, "Stats", cache.Stats(), want)
 	encoded, err := json.Marshal(cache.Stats())
-	equal(t, "Marshal: error", err, nil)
-	equal(t, "Marshal", string(encoded),
+	check.Equal(t, "Marshal: error", err, nil)
+	check.Equal(t, "Marshal", string(encoded),
 		`{"hits":10,"misses":10,"delete_hits":15,"delete_misses":5,"collisions":0}`)
-	equal(t, "ResetStats", cache.ResetStats(), nil)
-	equal(t, "Stats after ResetStats", cache.Stats(), Stats{})
+	check.Equal(t, "ResetStats", cache.ResetStats(), nil)
+	check.Equal(t, "Stats after ResetStats", cache.Stats(), Stats{})
 }
 
 func TestKeyMetadataCountsRequests(t *testing.T) {
@@ -281,18 +282,18 @@ func TestKeyMetadataCountsRequests(t *testing.T) {
 		}()
 	}
 	all.Wait()
-	equal(t, "RequestCount of key", cache.KeyMetadata("key").RequestCount, 1000)
-	equal(t, "RequestCount of none", cache.KeyMetadata("none").RequestCount, 0)
-	equal(t, "Hits", cache.Stats().Hits, 1000)
-	equal(t, "Misses", cache.Stats().Misses, 1000)
+	check.Equal(t, "RequestCount of key", cache.KeyMetadata("key").RequestCount, 1000)
+	check.Equal(t, "RequestCount of none", cache.KeyMetadata("none").RequestCount, 0)
+	check.Equal(t, "Hits", cache.Stats().Hits, 1000)
+	check.Equal(t, "Misses", cache.Stats().Misses, 1000)
 	set(t, cache, "key", "another")
-	equal(t, "RequestCount after Set", cache.KeyMetadata("key").RequestCount, 1000)
+	check.Equal(t, "RequestCount after Set", cache.KeyMetadata("key").RequestCount, 1000)
 	_ = cache.Delete("key")
-	equal(t, "RequestCount after Delete", cache.KeyMetadata("key").RequestCount, 0)
+	check.Equal(t, "RequestCount after Delete", cache.KeyMetadata("key").RequestCount, 0)
 	uncounted := newCache(t, smallConfig())
 	set(t, uncounted, "key", "entry")
 	wantEntry(t, uncounted, "key", "entry")
-	equal(t, "RequestCount without StatsEnabled", uncounted.KeyMetadata("key").RequestCount, 0)
+	check.Equal(t, "RequestCount without StatsEnabled", uncounted.KeyMetadata("key").RequestCount, 0)
 }
 
 func TestRequestCountsAreBounded(t *testing.T) {
@@ -318,7 +319,7 @@ func TestInvalidConfigs(t *testing.T) {
 		"LifeWindow must be >= 0":            {Shards: 16, LifeWindow: -1},
 	} {
 		cache, err := New(context.Background(), config)
-		equal(t, "New: cache is nil", cache == nil, true)
+		check.Equal(t, "New: cache is nil", cache == nil, true)
 		if err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("New(%+v): error %v, want %q", config, err, want)
 		}
@@ -340,13 +341,13 @@ func TestClose(t *testing.T) {
 		set(t, cache, "key", "entry")
 		it := cache.Iterator()
 		for range 2 {
-			equal(t, "Close", cache.Close(), nil)
+			check.Equal(t, "Close", cache.Close(), nil)
 		}
 		// An iterator may outlive its cache.
-		equal(t, "SetNext after Close", it.SetNext(), false)
+		check.Equal(t, "SetNext after Close", it.SetNext(), false)
 		wantClosed(t, cache)
 	}
-	eventually(t, "end of all goroutines", func() bool { return runtime.NumGoroutine() <= before })
+	check.Eventually(t, "end of all goroutines", func() bool { return runtime.NumGoroutine() <= before })
 }
 
 func TestEndOfContextClosesCache(t *testing.T) {
@@ -359,14 +360,14 @@ func TestEndOfContextClosesCache(t *testing.T) {
 	set(t, cache, "key", "entry")
 	cancel()
 	closed := func() bool { _, err := cache.Get("key"); return errors.Is(err, larder.ErrClosed) }
-	eventually(t, "close of the cache", closed)
+	check.Eventually(t, "close of the cache", closed)
 	// The context may have ended before New.
 	if cache, err = New(ctx, DefaultConfig(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "close of the second cache", closed)
-	equal(t, "Close", cache.Close(), nil)
-	eventually(t, "end of all goroutines", func() bool { return runtime.NumGoroutine() <= before })
+	check.Eventually(t, "close of the second cache", closed)
+	check.Equal(t, "Close", cache.Close(), nil)
+	check.Eventually(t, "end of all goroutines", func() bool { return runtime.NumGoroutine() <= before })
 }
 
 // Each entry contains its key.

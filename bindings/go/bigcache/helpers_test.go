@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"larder"
+	"larder/internal/check"
 )
 
 // smallConfig returns a configuration of a few MB without expiry.
@@ -48,14 +49,6 @@ func set(t testing.TB, cache *BigCache, key, entry string) {
 	}
 }
 
-// equal reports an error of the form "what = got, want want" if the two differ.
-func equal[T comparable](t testing.TB, what string, got, want T) {
-	t.Helper()
-	if got != want {
-		t.Errorf("%s = %#v, want %#v", what, got, want)
-	}
-}
-
 // wantEntry reports an error if a key has another entry than want.
 func wantEntry(t testing.TB, cache *BigCache, key, want string) {
 	t.Helper()
@@ -84,21 +77,11 @@ func wantClosed(t testing.TB, cache *BigCache) {
 			t.Errorf("%s of a closed cache: error %v, want %v", name, err, larder.ErrClosed)
 		}
 	}
-	equal(t, "Len of a closed cache", cache.Len(), 0)
-	equal(t, "Capacity of a closed cache", cache.Capacity(), 0)
-	equal(t, "Stats of a closed cache", cache.Stats(), Stats{})
-	equal(t, "KeyMetadata of a closed cache", cache.KeyMetadata("key"), Metadata{})
-	equal(t, "SetNext in a closed cache", cache.Iterator().SetNext(), false)
-}
-
-// eventually waits until a condition holds, and fails the test after five seconds.
-func eventually(t testing.TB, what string, condition func() bool) {
-	t.Helper()
-	for end := time.Now().Add(5 * time.Second); !condition(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("after 5 s still waiting: %s", what)
-		}
-	}
+	check.Equal(t, "Len of a closed cache", cache.Len(), 0)
+	check.Equal(t, "Capacity of a closed cache", cache.Capacity(), 0)
+	check.Equal(t, "Stats of a closed cache", cache.Stats(), Stats{})
+	check.Equal(t, "KeyMetadata of a closed cache", cache.KeyMetadata("key"), Metadata{})
+	check.Equal(t, "SetNext in a closed cache", cache.Iterator().SetNext(), false)
 }
 
 // callbackCalls are the arguments of callbacks, a line per call.

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"larder/internal/check"
 )
 
 func TestIteratorReturnsAllEntries(t *testing.T) {
@@ -22,7 +24,7 @@ func TestIteratorReturnsAllEntries(t *testing.T) {
 		}
 		seen[entry.Key()] = true
 	}
-	equal(t, "distinct keys", len(seen), 1000)
+	check.Equal(t, "distinct keys", len(seen), 1000)
 }
 
 func TestEntryInfo(t *testing.T) {
@@ -35,11 +37,11 @@ func TestEntryInfo(t *testing.T) {
 		t.Fatal("SetNext = false, want true")
 	}
 	entry, err := it.Value()
-	equal(t, "Value: error", err, nil)
-	equal(t, "Key", entry.Key(), "key")
-	equal(t, "Value", string(entry.Value()), "entry")
+	check.Equal(t, "Value: error", err, nil)
+	check.Equal(t, "Key", entry.Key(), "key")
+	check.Equal(t, "Value", string(entry.Value()), "entry")
 	// The 64-bit FNV-1a hash of the key.
-	equal(t, "Hash", entry.Hash(), 0x3dc94a19365b10ec)
+	check.Equal(t, "Hash", entry.Hash(), 0x3dc94a19365b10ec)
 	// The timestamp is exact within one second, and the test may take one.
 	if now := time.Now().Unix(); int64(entry.Timestamp()) < now-2 || int64(entry.Timestamp()) > now+1 {
 		t.Errorf("Timestamp = %d, want %d to %d", entry.Timestamp(), now-2, now+1)
@@ -51,24 +53,24 @@ func TestEntryInfo(t *testing.T) {
 	it = other.Iterator()
 	it.SetNext()
 	entry, _ = it.Value()
-	equal(t, "Hash with another Hasher", entry.Hash(), 5)
-	equal(t, "Timestamp without expiry", entry.Timestamp(), 0)
+	check.Equal(t, "Hash with another Hasher", entry.Hash(), 5)
+	check.Equal(t, "Timestamp without expiry", entry.Timestamp(), 0)
 }
 
 func TestValueWithoutEntry(t *testing.T) {
 	cache := newCache(t, smallConfig())
 	it := cache.Iterator()
 	_, err := it.Value()
-	equal(t, "Value before SetNext", err, ErrInvalidIteratorState)
-	equal(t, "SetNext in an empty cache", it.SetNext(), false)
+	check.Equal(t, "Value before SetNext", err, ErrInvalidIteratorState)
+	check.Equal(t, "SetNext in an empty cache", it.SetNext(), false)
 	set(t, cache, "key", "entry")
 	it = cache.Iterator()
 	for it.SetNext() {
 	}
 	entry, err := it.Value()
-	equal(t, "Value after the end", err, ErrInvalidIteratorState)
-	equal(t, "Key after the end", entry.Key(), "")
-	equal(t, "SetNext after the end", it.SetNext(), false)
+	check.Equal(t, "Value after the end", err, ErrInvalidIteratorState)
+	check.Equal(t, "Key after the end", entry.Key(), "")
+	check.Equal(t, "SetNext after the end", it.SetNext(), false)
 }
 
 func TestIteratorKeepsEntryAfterDelete(t *testing.T) {
@@ -80,9 +82,9 @@ func TestIteratorKeepsEntryAfterDelete(t *testing.T) {
 	}
 	_ = cache.Delete("key")
 	entry, err := it.Value()
-	equal(t, "Value after Delete: error", err, nil)
-	equal(t, "Value after Delete", string(entry.Value()), "entry")
-	equal(t, "SetNext at the end", it.SetNext(), false)
+	check.Equal(t, "Value after Delete: error", err, nil)
+	check.Equal(t, "Value after Delete", string(entry.Value()), "entry")
+	check.Equal(t, "SetNext at the end", it.SetNext(), false)
 }
 
 func TestIteratorDuringChanges(t *testing.T) {
@@ -145,7 +147,7 @@ func TestIteratorSkipsDeletedEntries(t *testing.T) {
 	for at := range 20_000 {
 		_ = cache.Delete(fmt.Sprint(at))
 	}
-	equal(t, "SetNext after the deletes", it.SetNext(), false)
+	check.Equal(t, "SetNext after the deletes", it.SetNext(), false)
 }
 
 func TestSharedIterator(t *testing.T) {

@@ -4,6 +4,8 @@ import (
 	"math"
 	"testing"
 	"testing/fstest"
+
+	"larder/internal/check"
 )
 
 func TestCgroupBytes(t *testing.T) {
@@ -48,7 +50,7 @@ func TestCgroupBytes(t *testing.T) {
 		for file, text := range test.files {
 			system[file] = &fstest.MapFile{Data: []byte(text)}
 		}
-		equal(t, name+": cgroupBytes", cgroupBytes(system), test.want)
+		check.Equal(t, name+": cgroupBytes", cgroupBytes(system), test.want)
 	}
 }
 

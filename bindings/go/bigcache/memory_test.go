@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"larder/internal/check"
 )
 
 func TestHardMaxCacheSize(t *testing.T) {
@@ -36,8 +38,8 @@ func TestOverwriteAndDeleteReleaseMemory(t *testing.T) {
 			t.Fatalf("Delete: %v", err)
 		}
 	}
-	equal(t, "Len", cache.Len(), 2)
-	equal(t, "limit", cache.memory.limit.Load(), limit)
+	check.Equal(t, "Len", cache.Len(), 2)
+	check.Equal(t, "limit", cache.memory.limit.Load(), limit)
 	wantEntry(t, cache, "kept", kept)
 }
 
@@ -52,7 +54,7 @@ func TestTooBigEntryDoesNotEvictOthers(t *testing.T) {
 		t.Fatalf("Set of half of the memory: error %v, want %v", err, ErrEntryTooBig)
 	}
 	// BigCache's text.
-	equal(t, "text of the error", err.Error(), "entry is bigger than max shard size")
+	check.Equal(t, "text of the error", err.Error(), "entry is bigger than max shard size")
 	// No reader gets the entry that was to be replaced.
 	wantNoEntry(t, cache, "key")
 	for at := range 100 {
@@ -90,7 +92,7 @@ func TestMemoryGrowsWithoutLimit(t *testing.T) {
 	for at := range entries {
 		set(t, cache, fmt.Sprint(at), entry)
 	}
-	equal(t, "Len", cache.Len(), entries)
+	check.Equal(t, "Len", cache.Len(), entries)
 	if used, least := cache.Capacity(), 2*int(first); used < least {
 		t.Errorf("Capacity = %d, want at least %d", used, least)
 	}
@@ -111,8 +113,8 @@ func TestInitialMemory(t *testing.T) {
 		{Config{MaxEntriesInWindow: 1 << 62, MaxEntrySize: 1 << 62}, min(machineBytes()/2, memoryCeiling) / 2},
 	} {
 		options := memoryOptions(&test.config)
-		equal(t, "Memory", options.Memory, test.memory)
-		equal(t, "NoEviction", options.NoEviction, test.config.HardMaxCacheSize == 0)
+		check.Equal(t, "Memory", options.Memory, test.memory)
+		check.Equal(t, "NoEviction", options.NoEviction, test.config.HardMaxCacheSize == 0)
 		if options.MemoryMax < test.memory {
 			t.Errorf("MemoryMax = %d, want at least %d", options.MemoryMax, test.memory)
 		}

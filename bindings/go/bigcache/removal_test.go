@@ -5,6 +5,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"larder/internal/check"
 )
 
 func TestCallbackForExpiredEntry(t *testing.T) {
@@ -18,7 +20,7 @@ func TestCallbackForExpiredEntry(t *testing.T) {
 	set(t, cache, "key", "entry")
 	set(t, cache, strings.Repeat("long", 100), "entry")
 	calls.want(t, "key entry 1", strings.Repeat("long", 100)+" entry 1")
-	equal(t, "Delete after expiry", cache.Delete("key"), ErrEntryNotFound)
+	check.Equal(t, "Delete after expiry", cache.Delete("key"), ErrEntryNotFound)
 	waitForCallback()
 	calls.want(t, "key entry 1", strings.Repeat("long", 100)+" entry 1")
 }
@@ -31,15 +33,15 @@ func TestCallbackForEvictedEntry(t *testing.T) {
 		lock.Lock()
 		defer lock.Unlock()
 		evicted[key] = true
-		equal(t, "reason", reason, NoSpace)
-		equal(t, "entry", string(entry), strings.Repeat(key, 200))
+		check.Equal(t, "reason", reason, NoSpace)
+		check.Equal(t, "entry", string(entry), strings.Repeat(key, 200))
 	}
 	cache := newCache(t, config)
 	for at := range 6000 {
 		set(t, cache, fmt.Sprint(1_000_000+at), strings.Repeat(fmt.Sprint(1_000_000+at), 200))
 	}
 	remaining := cache.Len()
-	eventually(t, "a callback for each entry that is gone", func() bool {
+	check.Eventually(t, "a callback for each entry that is gone", func() bool {
 		lock.Lock()
 		defer lock.Unlock()
 		return len(evicted) == 6000-remaining
@@ -92,14 +94,14 @@ func TestOnRemoveFilterSet(t *testing.T) {
 	config.OnRemoveWithReason = func(key string, entry []byte, reason RemoveReason) { calls.add(key, reason) }
 	cache := newCache(t, config.OnRemoveFilterSet(Deleted, NoSpace))
 	set(t, cache, "expires", "entry")
-	eventually(t, "expiry", func() bool { return cache.Len() == 0 })
+	check.Eventually(t, "expiry", func() bool { return cache.Len() == 0 })
 	set(t, cache, "deleted", "entry")
 	_ = cache.Delete("deleted")
 	calls.want(t, "deleted 3")
 	// An empty filter excludes nothing.
 	config = config.OnRemoveFilterSet()
-	equal(t, "reports(Expired) with an empty filter", config.reports(Expired), true)
-	equal(t, "reports(Deleted) with an empty filter", config.reports(Deleted), true)
+	check.Equal(t, "reports(Expired) with an empty filter", config.reports(Expired), true)
+	check.Equal(t, "reports(Deleted) with an empty filter", config.reports(Deleted), true)
 }
 
 func TestCallbackGetsRequestCount(t *testing.T) {
@@ -118,7 +120,7 @@ func TestCallbackGetsRequestCount(t *testing.T) {
 	calls.want(t, "key 100", strings.Repeat("long", 100)+" 100")
 	// The count of the next entry starts at 0.
 	set(t, cache, "key", "entry")
-	equal(t, "RequestCount", cache.KeyMetadata("key").RequestCount, 0)
+	check.Equal(t, "RequestCount", cache.KeyMetadata("key").RequestCount, 0)
 }
 
 func TestCallbackMayUseCache(t *testing.T) {
@@ -155,7 +157,7 @@ func TestSlowCallbackDoesNotBlock(t *testing.T) {
 		set(t, cache, fmt.Sprint(at), "entry")
 		_ = cache.Delete(fmt.Sprint(at))
 	}
-	equal(t, "Close", cache.Close(), nil)
+	check.Equal(t, "Close", cache.Close(), nil)
 }
 
 func TestCallbackGetsNilForLongEntry(t *testing.T) {

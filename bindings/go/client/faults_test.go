@@ -14,10 +14,11 @@ import (
 	"time"
 
 	"larder/client/wire"
+	"larder/internal/check"
 )
 
 func TestInvalidResponseClosesConnection(t *testing.T) {
-	checkGoroutineLeaks(t)
+	check.GoroutineLeaks(t)
 	tests := []struct {
 		name     string
 		protocol Protocol
@@ -45,7 +46,7 @@ func TestInvalidResponseClosesConnection(t *testing.T) {
 			}
 			client, connections := newCountedClient(t, Options{Protocol: test.protocol}, fakeServer(t, serve))
 			_, err := client.Get("k")
-			wantError(t, err, ErrProtocol)
+			check.ErrorIs(t, "Get", err, ErrProtocol)
 			wantErrorAs[*FaultError](t, err)
 			_, err = client.GetMulti([]string{"k", "l"})
 			// The values of k may be the beginning of a valid response to several keys.
@@ -70,7 +71,7 @@ func TestResponseToAnotherRequestIsInvalid(t *testing.T) {
 				conn.Write(response.AppendTo(nil))
 			}))
 			_, err := client.Get("k")
-			wantError(t, err, ErrProtocol)
+			check.ErrorIs(t, "Get", err, ErrProtocol)
 		})
 	}
 	for _, opaque := range []string{"", "O1", "O2", "Ox", "O99999999999999999999"} {
@@ -78,33 +79,33 @@ func TestResponseToAnotherRequestIsInvalid(t *testing.T) {
 			server := fakeServer(t, replyWith("VA 1 "+opaque+"\r\nv\r\n"))
 			client, _ := newCountedClient(t, Options{Protocol: ProtocolMeta}, server)
 			_, err := client.GetMulti([]string{"a", "b"})
-			wantError(t, err, ErrProtocol)
+			check.ErrorIs(t, "GetMulti", err, ErrProtocol)
 		})
 	}
 }
 
 func TestConnectionEndsWithinResponse(t *testing.T) {
-	checkGoroutineLeaks(t)
+	check.GoroutineLeaks(t)
 	client, connections := newCountedClient(t, Options{Protocol: ProtocolMeta}, fakeServer(t, func(conn net.Conn) {
 		bufio.NewReader(conn).ReadString('\n')
 		io.WriteString(conn, "VA 10 f0 c1\r\nabc")
 	}))
 	_, err := client.Get("k")
-	wantError(t, err, io.ErrUnexpectedEOF)
+	check.ErrorIs(t, "Get", err, io.ErrUnexpectedEOF)
 	if fault := wantErrorAs[*FaultError](t, err); fault != nil {
-		equal(t, "Timeout", fault.Timeout(), false)
+		check.Equal(t, "Timeout", fault.Timeout(), false)
 	}
 	wantOpen(t, connections, 0)
 }
 
 func TestSilentServerTimesOut(t *testing.T) {
-	checkGoroutineLeaks(t)
+	check.GoroutineLeaks(t)
 	server := fakeServer(t, func(conn net.Conn) { io.Copy(io.Discard, conn) })
 	client, connections := newCountedClient(t, Options{}, server)
 	begin := time.Now()
 	_, err := client.Get("k")
 	if timeout := wantErrorAs[net.Error](t, err); timeout != nil {
-		equal(t, "Timeout", timeout.Timeout(), true)
+		check.Equal(t, "Timeout", timeout.Timeout(), true)
 	}
 	// The client's timeout is 200 ms.
 	if took := time.Since(begin); took > 2*time.Second {
@@ -114,7 +115,7 @@ func TestSilentServerTimesOut(t *testing.T) {
 }
 
 func TestServerThatDoesNotReadLargeRequest(t *testing.T) {
-	checkGoroutineLeaks(t)
+	check.GoroutineLeaks(t)
 	server := fakeServer(t, func(conn net.Conn) { time.Sleep(time.Second) })
 	client, connections := newCountedClient(t, Options{Protocol: ProtocolMeta}, server)
 	// More than the socket buffers hold.
@@ -127,11 +128,11 @@ func TestRefusedConnectionBeginsBackoff(t *testing.T) {
 	const backoff = 200 * time.Millisecond
 	client, connections := newCountedClient(t, Options{BackoffMin: backoff}, freePort(t))
 	_, err := client.Get("k")
-	wantError(t, err, syscall.ECONNREFUSED)
+	check.ErrorIs(t, "Get", err, syscall.ECONNREFUSED)
 	wantErrorAs[*FaultError](t, err)
 	_, err = client.Get("k")
-	wantError(t, err, ErrServerDown)
-	wantError(t, err, syscall.ECONNREFUSED)
+	check.ErrorIs(t, "Get", err, ErrServerDown)
+	check.ErrorIs(t, "Get", err, syscall.ECONNREFUSED)
 	if down := wantErrorAs[*DownError](t, err); down != nil && time.Until(down.Until) > backoff {
 		t.Errorf("Until is %v from now, want at most %v", time.Until(down.Until), backoff)
 	}
@@ -139,7 +140,7 @@ func TestRefusedConnectionBeginsBackoff(t *testing.T) {
 }
 
 func TestDialTimeout(t *testing.T) {
-	checkGoroutineLeaks(t)
+	check.GoroutineLeaks(t)
 	const address = "192.0.2.1:11211"
 	client := newClient(t, Options{
 		Servers: []string{address}, DialTimeout: 50 * time.Millisecond,
@@ -150,12 +151,12 @@ func TestDialTimeout(t *testing.T) {
 	})
 	_, err := client.Get("k")
 	if timeout := wantErrorAs[*ConnectTimeoutError](t, err); timeout != nil {
-		equal(t, "Addr", timeout.Addr.String(), address)
+		check.Equal(t, "Addr", timeout.Addr.String(), address)
 	}
 }
 
 func TestCancelledContextEndsWait(t *testing.T) {
-	checkGoroutineLeaks(t)
+	check.GoroutineLeaks(t)
 	requested := make(chan struct{}, 1)
 	options := Options{Protocol: ProtocolMeta, Timeout: 10 * time.Second}
 	client, connections := newCountedClient(t, options, fakeServer(t, func(conn net.Conn) {
@@ -173,7 +174,7 @@ func TestCancelledContextEndsWait(t *testing.T) {
 		<-requested
 		begin := time.Now()
 		cancel()
-		wantError(t, <-done, context.Canceled)
+		check.ErrorIs(t, "GetMultiContext", <-done, context.Canceled)
 		// Far less than the timeout of 10 s.
 		if took := time.Since(begin); took > time.Second {
 			t.Errorf("%s returned %v after cancel, want at most 1 s", name, took)
@@ -182,12 +183,12 @@ func TestCancelledContextEndsWait(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
-	wantError(t, client.DeleteContext(ctx, "k"), context.DeadlineExceeded)
+	check.ErrorIs(t, "DeleteContext", client.DeleteContext(ctx, "k"), context.DeadlineExceeded)
 	<-requested
-	wantError(t, client.DeleteContext(ctx, "k"), context.DeadlineExceeded)
+	check.ErrorIs(t, "DeleteContext", client.DeleteContext(ctx, "k"), context.DeadlineExceeded)
 	// An ended context is not a failure of the server.
 	n := client.node(serverAddr{"tcp", client.options.Servers[0]})
-	equal(t, "failures", n.failures, 0)
+	check.Equal(t, "failures", n.failures, 0)
 }
 
 func TestLateResponseGoesToNoOtherRequest(t *testing.T) {
@@ -219,7 +220,7 @@ func TestLateResponseGoesToNoOtherRequest(t *testing.T) {
 		wantValue(t, client, "mine", "mine")
 	}
 	wantOpen(t, connections, 1)
-	equal(t, "connections opened", addTo(connections.dialed, 0), 2)
+	check.Equal(t, "connections opened", addTo(connections.dialed, 0), 2)
 }
 
 func TestTooLongValueClosesConnection(t *testing.T) {
@@ -256,7 +257,7 @@ func TestInvalidOptions(t *testing.T) {
 	servers := []string{"localhost:11211", "[::1]:11211", "/run/larder.sock", "./sock"}
 	for _, server := range servers {
 		_, err := NewWithOptions(Options{Servers: []string{server}})
-		must(t, err)
+		check.NoError(t, err)
 	}
 }
 

@@ -6,6 +6,9 @@ import (
 	"net"
 	"strings"
 	"testing"
+
+	"larder/internal/check"
+	"larder/internal/testserver"
 )
 
 // placements are the servers of the keys key:0 to key:99, as indexes into the list, in libmemcached
@@ -66,18 +69,18 @@ func TestPickServerMatchesOtherClients(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			servers := strings.Fields(test.servers)
 			list := &ServerList{Hashing: test.hashing}
-			must(t, list.SetWeighted(servers, test.weights))
+			check.NoError(t, list.SetWeighted(servers, test.weights))
 			var places strings.Builder
 			for i := range test.places {
 				addr, err := list.PickServer(fmt.Sprintf("key:%d", i))
-				must(t, err)
+				check.NoError(t, err)
 				for place, server := range servers {
 					if addr.String() == server {
 						fmt.Fprint(&places, place)
 					}
 				}
 			}
-			equal(t, "servers of the keys", places.String(), test.places)
+			check.Equal(t, "servers of the keys", places.String(), test.places)
 		})
 	}
 }
@@ -87,9 +90,9 @@ func TestNewPicksServersAsGomemcache(t *testing.T) {
 	c := New(servers...)
 	for _, key := range testKeys(100) {
 		n, err := c.pick(key, 0)
-		must(t, err)
+		check.NoError(t, err)
 		want := servers[crc32.ChecksumIEEE([]byte(key))%3]
-		equal(t, "server of "+key, n.addr.String(), want)
+		check.Equal(t, "server of "+key, n.addr.String(), want)
 	}
 }
 
@@ -97,20 +100,20 @@ func TestPickReturnsEachServerOnce(t *testing.T) {
 	servers := strings.Fields(placements[0].servers)
 	for _, hashing := range []Hashing{HashModulo, HashKetama, HashKetamaUnweighted, HashRendezvous} {
 		list := &ServerList{Hashing: hashing}
-		must(t, list.SetServers(servers...))
+		check.NoError(t, list.SetServers(servers...))
 		for _, key := range testKeys(20) {
 			seen := make(map[string]bool)
 			for tried := range servers {
 				addr, err := list.pick(key, tried)
-				must(t, err)
+				check.NoError(t, err)
 				seen[addr.String()] = true
 			}
 			if len(seen) != len(servers) {
 				t.Errorf("hashing %d: pick(%q) returned %v, want all of %v", hashing, key, seen, servers)
 			}
 			none, err := list.pick(key, len(servers))
-			must(t, err)
-			equal(t, "pick after the last server", none, nil)
+			check.NoError(t, err)
+			check.Equal(t, "pick after the last server", none, nil)
 		}
 	}
 }
@@ -119,8 +122,8 @@ func TestRemovedServerMovesOnlyItsKeys(t *testing.T) {
 	servers := strings.Fields(placements[0].servers)
 	for _, hashing := range []Hashing{HashKetama, HashKetamaUnweighted, HashRendezvous} {
 		before, after := &ServerList{Hashing: hashing}, &ServerList{Hashing: hashing}
-		must(t, before.SetServers(servers...))
-		must(t, after.SetServers(servers[:4]...))
+		check.NoError(t, before.SetServers(servers...))
+		check.NoError(t, after.SetServers(servers[:4]...))
 		for _, key := range testKeys(1000) {
 			was, _ := before.PickServer(key)
 			is, _ := after.PickServer(key)
@@ -144,21 +147,21 @@ func TestMurmur3(t *testing.T) {
 }
 
 func TestServerListCanChange(t *testing.T) {
-	first, second := startServer(t, "memcached"), startServer(t, "memcached")
+	first, second := testserver.Start(t, "memcached"), testserver.Start(t, "memcached")
 	list := new(ServerList)
 	c := NewFromSelector(list)
 	defer c.Close()
 	_, err := c.Get("k")
 	wantOutcome(t, err, ErrNoServers)
-	must(t, list.SetServers(first))
-	must(t, c.Set(&Item{Key: "k", Value: []byte("v")}))
-	must(t, list.SetServers(second))
+	check.NoError(t, list.SetServers(first))
+	check.NoError(t, c.Set(&Item{Key: "k", Value: []byte("v")}))
+	check.NoError(t, list.SetServers(second))
 	_, err = c.Get("k")
 	wantOutcome(t, err, ErrCacheMiss)
 	if err := list.SetServers("nonsense"); err == nil {
 		t.Error("SetServers(nonsense): no error, want one")
 	}
-	must(t, list.SetServers(first))
+	check.NoError(t, list.SetServers(first))
 	wantValue(t, c, "k", "v")
 }
 
@@ -174,11 +177,11 @@ func (e singleServer) PickServer(key string) (net.Addr, error) {
 func (e singleServer) Each(f func(net.Addr) error) error { return f(e.Addr) }
 
 func TestNewFromSelector(t *testing.T) {
-	c := NewFromSelector(singleServer{&net.UnixAddr{Name: startServer(t, "memcached"), Net: "unix"}})
+	c := NewFromSelector(singleServer{&net.UnixAddr{Name: testserver.Start(t, "memcached"), Net: "unix"}})
 	defer c.Close()
-	must(t, c.Set(&Item{Key: "k", Value: []byte("v")}))
+	check.NoError(t, c.Set(&Item{Key: "k", Value: []byte("v")}))
 	wantValue(t, c, "k", "v")
 	_, err := c.Get("unassigned")
-	wantError(t, err, ErrNoServers)
-	must(t, c.Ping())
+	check.ErrorIs(t, "Get", err, ErrNoServers)
+	check.NoError(t, c.Ping())
 }

@@ -7,30 +7,13 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
+
+	"larder/internal/check"
+	"larder/internal/testserver"
 )
-
-// equal reports an error of the form "what = got, want want" if the two differ.
-func equal[T comparable](t testing.TB, what string, got, want T) {
-	t.Helper()
-	if got != want {
-		t.Errorf("%s = %#v, want %#v", what, got, want)
-	}
-}
-
-// must fails the test on an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // wantOutcome fails the test unless err is want itself: gomemcache's users compare outcomes with
 // ==.
@@ -38,14 +21,6 @@ func wantOutcome(t testing.TB, err, want error) {
 	t.Helper()
 	if err != want {
 		t.Fatalf("error %v, want %v", err, want)
-	}
-}
-
-// wantError reports an error if err does not match target.
-func wantError(t testing.TB, err, target error) {
-	t.Helper()
-	if !errors.Is(err, target) {
-		t.Errorf("error %v, want %v", err, target)
 	}
 }
 
@@ -69,118 +44,6 @@ func wantValue(t testing.TB, c *Client, key, want string) *Item {
 		t.Fatalf("Get(%q) = %q with key %q, want %q", key, item.Value, item.Key, want)
 	}
 	return item
-}
-
-// waitUntil waits until a condition holds, and fails the test after 15 seconds.
-func waitUntil(t testing.TB, what string, condition func() bool) {
-	t.Helper()
-	for started := time.Now(); !condition(); time.Sleep(time.Millisecond) {
-		if time.Since(started) > 15*time.Second {
-			t.Fatalf("after 15 s still waiting: %s", what)
-		}
-	}
-}
-
-// checkGoroutineLeaks fails the test if more goroutines run after it, when its clients are closed,
-// than before.
-func checkGoroutineLeaks(t *testing.T) {
-	t.Helper()
-	before := runtime.NumGoroutine()
-	t.Cleanup(func() {
-		for range 100 {
-			if runtime.NumGoroutine() <= before {
-				return
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
-		stacks := make([]byte, 1<<16)
-		t.Errorf("%d goroutines, want at most %d:\n%s",
-			runtime.NumGoroutine(), before, stacks[:runtime.Stack(stacks, true)])
-	})
-}
-
-// program returns the path of a server's executable. Without one it skips the test, unless the
-// environment names one or CI is set.
-func program(t testing.TB, name string) string {
-	t.Helper()
-	path, advice := name, "run conformance/install.sh"
-	isNamed := false
-	if name == "larderd" {
-		path, advice = os.Getenv("LARDERD"), "run `make build`, or set LARDERD"
-		if isNamed = path != ""; !isNamed {
-			path = "../../../target/release/larderd"
-		}
-	}
-	found, err := exec.LookPath(path)
-	if err == nil {
-		found, err = filepath.Abs(found)
-	}
-	switch {
-	case err == nil:
-	case isNamed, os.Getenv("CI") != "":
-		t.Fatalf("%v: %s", err, advice)
-	default:
-		t.Skipf("%v: %s", err, advice)
-	}
-	return found
-}
-
-// startServer starts a server at a unix socket and returns its path. The server ends with the test.
-func startServer(t testing.TB, name string, args ...string) (socket string) {
-	t.Helper()
-	socket = tempSocket(t)
-	startServerAt(t, socket, name, args...)
-	return socket
-}
-
-// tempSocket returns a path for a socket. Paths below t.TempDir may exceed the system's limit.
-func tempSocket(t testing.TB) string {
-	t.Helper()
-	folder, err := os.MkdirTemp("", "larder")
-	must(t, err)
-	t.Cleanup(func() { os.RemoveAll(folder) })
-	return filepath.Join(folder, "sock")
-}
-
-// startServerAt starts a server at a path that another one may have used.
-func startServerAt(t testing.TB, socket, name string, args ...string) *exec.Cmd {
-	t.Helper()
-	server := runServer(t, name, append([]string{"-s", socket}, args...)...)
-	waitForServer(t, "unix", socket)
-	return server
-}
-
-// runServer starts a server process, which ends with the test.
-func runServer(t testing.TB, name string, args ...string) *exec.Cmd {
-	t.Helper()
-	args = append(args, "-m", "64", "-t", "2", "-U", "0")
-	if os.Getuid() == 0 {
-		args = append(args, "-u", "root")
-	}
-	server := exec.Command(program(t, name), args...)
-	server.Stderr = os.Stderr
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		server.Process.Kill()
-		server.Wait()
-	})
-	return server
-}
-
-// waitForServer waits until a server accepts connections, for four seconds.
-func waitForServer(t testing.TB, network, address string) {
-	t.Helper()
-	for range 200 {
-		conn, err := net.Dial(network, address)
-		if err == nil {
-			conn.Close()
-			return
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	t.Fatalf("no server at %s after 4 s", address)
 }
 
 // freePort returns a loopback address with a free port.
@@ -213,7 +76,7 @@ func newClient(t testing.TB, options Options) *Client {
 func forEachServer(t *testing.T, test func(t *testing.T, c *Client)) {
 	for _, server := range [][]string{{"larderd"}, localLarderd, {"memcached"}} {
 		t.Run(strings.Join(server, " "), func(t *testing.T) {
-			socket := startServer(t, server[0], server[1:]...)
+			socket := testserver.Start(t, server[0], server[1:]...)
 			for protocol, name := range []string{"auto", "meta", "text", "binary"} {
 				t.Run(name, func(t *testing.T) {
 					c := newClient(t, Options{Servers: []string{socket}, Protocol: Protocol(protocol)})
@@ -326,7 +189,7 @@ func newCountedClient(t *testing.T, options Options, servers ...string) (*Client
 // wantOpen reports an error if another number of connections is open.
 func wantOpen(t *testing.T, c *dialCounter, want int) {
 	t.Helper()
-	equal(t, "open connections", addTo(c.open, 0), want)
+	check.Equal(t, "open connections", addTo(c.open, 0), want)
 }
 
 // request sends a request on a new connection, and returns the first line of the response.
@@ -335,7 +198,7 @@ func request(t testing.TB, socket, request string) string {
 	conn, lines := sendTo(t, socket, request)
 	defer conn.Close()
 	line, err := lines.ReadString('\n')
-	must(t, err)
+	check.NoError(t, err)
 	return line
 }
 
@@ -346,7 +209,7 @@ func statOf(t testing.TB, socket, name string) (number int) {
 	defer conn.Close()
 	for {
 		line, err := lines.ReadString('\n')
-		must(t, err)
+		check.NoError(t, err)
 		if line == "END\r\n" {
 			return number
 		}
@@ -360,10 +223,10 @@ func connectionsOf(t testing.TB, socket string) int { return statOf(t, socket, "
 func sendTo(t testing.TB, socket, request string) (net.Conn, *bufio.Reader) {
 	t.Helper()
 	conn, err := net.Dial("unix", socket)
-	must(t, err)
+	check.NoError(t, err)
 	conn.SetDeadline(time.Now().Add(5 * time.Second))
 	_, err = conn.Write([]byte(request))
-	must(t, err)
+	check.NoError(t, err)
 	return conn, bufio.NewReader(conn)
 }
 

@@ -11,11 +11,14 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"larder/internal/check"
+	"larder/internal/testserver"
 )
 
 func TestMaxIdleConns(t *testing.T) {
 	options := Options{MaxIdleConns: 3, Timeout: 5 * time.Second}
-	client, connections := newCountedClient(t, options, startServer(t, "memcached"))
+	client, connections := newCountedClient(t, options, testserver.Start(t, "memcached"))
 	done := make(chan error)
 	for range 20 {
 		go func() {
@@ -24,19 +27,19 @@ func TestMaxIdleConns(t *testing.T) {
 		}()
 	}
 	for range 20 {
-		must(t, <-done)
+		check.NoError(t, <-done)
 	}
 	if open := addTo(connections.open, 0); open > 3 {
 		t.Errorf("%d connections are open, want at most 3", open)
 	}
-	must(t, client.Close())
+	check.NoError(t, client.Close())
 	wantOpen(t, connections, 0)
-	must(t, client.Ping())
+	check.NoError(t, client.Ping())
 	wantOpen(t, connections, 1)
 }
 
 func TestMaxConns(t *testing.T) {
-	checkGoroutineLeaks(t)
+	check.GoroutineLeaks(t)
 	options := Options{MaxConns: 3, Timeout: 10 * time.Second, Protocol: ProtocolMeta}
 	c, connections := newCountedClient(t, options, fakeServer(t, replyWith("EN\r\n")))
 	var group sync.WaitGroup
@@ -62,29 +65,29 @@ func TestMaxConns(t *testing.T) {
 }
 
 func TestWaitForConnectionTimesOut(t *testing.T) {
-	checkGoroutineLeaks(t)
+	check.GoroutineLeaks(t)
 	silent := func(conn net.Conn) { io.Copy(io.Discard, conn) }
 	options := Options{MaxConns: 1, Protocol: ProtocolMeta}
 	c, _ := newCountedClient(t, options, fakeServer(t, silent))
 	node := c.node(c.selector.(*ServerList).addrs[0])
-	must(t, node.acquire(context.Background(), c))
+	check.NoError(t, node.acquire(context.Background(), c))
 	_, err := c.Get("k")
-	wantError(t, err, ErrBusy)
+	check.ErrorIs(t, "Get", err, ErrBusy)
 	if timeout := wantErrorAs[net.Error](t, err); timeout != nil {
-		equal(t, "Timeout", timeout.Timeout(), true)
+		check.Equal(t, "Timeout", timeout.Timeout(), true)
 	}
 	// A busy client is not a failure of the server.
-	equal(t, "failures", node.failures, 0)
+	check.Equal(t, "failures", node.failures, 0)
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 	defer cancel()
 	_, err = c.GetContext(ctx, "k")
-	wantError(t, err, context.DeadlineExceeded)
-	equal(t, "is ErrBusy", errors.Is(err, ErrBusy), false)
+	check.ErrorIs(t, "GetContext", err, context.DeadlineExceeded)
+	check.Equal(t, "is ErrBusy", errors.Is(err, ErrBusy), false)
 	node.release()
 	// The request is sent now, and times out for the lack of a response.
 	_, err = c.Get("k")
-	equal(t, "is ErrBusy after release", errors.Is(err, ErrBusy), false)
-	equal(t, "connections in use", len(node.inUse), 0)
+	check.Equal(t, "is ErrBusy after release", errors.Is(err, ErrBusy), false)
+	check.Equal(t, "connections in use", len(node.inUse), 0)
 }
 
 func TestBackoffDoublesAndEnds(t *testing.T) {
@@ -116,15 +119,15 @@ func TestBackoffDoublesAndEnds(t *testing.T) {
 		if backoff < most/2 {
 			t.Errorf("failure %d: backoff of %v, want at least %v", failures+1, backoff, most/2)
 		}
-		equal(t, "failures", n.failures, dials)
+		check.Equal(t, "failures", n.failures, dials)
 	}
-	equal(t, "connection attempts", dials, 5)
+	check.Equal(t, "connection attempts", dials, 5)
 	port := address[strings.LastIndexByte(address, ':')+1:]
-	runServer(t, "memcached", "-l", "127.0.0.1", "-p", port)
-	waitForServer(t, "tcp", address)
+	testserver.Run(t, "memcached", "-l", "127.0.0.1", "-p", port)
+	testserver.Await(t, "tcp", address)
 	client.DialContext = nil
 	time.Sleep(time.Until(n.downUntil) + time.Millisecond)
-	must(t, client.Ping())
-	equal(t, "failures after a success", n.failures, 0)
-	equal(t, "backoff has ended", n.downUntil.IsZero(), true)
+	check.NoError(t, client.Ping())
+	check.Equal(t, "failures after a success", n.failures, 0)
+	check.Equal(t, "backoff has ended", n.downUntil.IsZero(), true)
 }

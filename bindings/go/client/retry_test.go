@@ -10,21 +10,24 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"larder/internal/check"
+	"larder/internal/testserver"
 )
 
 func TestFailoverNext(t *testing.T) {
-	dead, alive := freePort(t), startServer(t, "memcached")
+	dead, alive := freePort(t), testserver.Start(t, "memcached")
 	keys := testKeys(50)
 	for _, hashing := range []Hashing{HashModulo, HashKetama, HashKetamaUnweighted, HashRendezvous} {
 		t.Run(fmt.Sprint("hashing ", hashing), func(t *testing.T) {
 			options := Options{Hashing: hashing, Failover: FailoverNext, Timeout: 5 * time.Second}
 			client, _ := newCountedClient(t, options, dead, alive)
 			for _, key := range keys {
-				must(t, client.Set(&Item{Key: key, Value: []byte(key)}))
+				check.NoError(t, client.Set(&Item{Key: key, Value: []byte(key)}))
 			}
 			items, err := client.GetMulti(keys)
-			must(t, err)
-			equal(t, "items with FailoverNext", len(items), len(keys))
+			check.NoError(t, err)
+			check.Equal(t, "items with FailoverNext", len(items), len(keys))
 			client, _ = newCountedClient(t, Options{Hashing: hashing, Timeout: 5 * time.Second}, dead, alive)
 			items, err = client.GetMulti(keys)
 			wantErrorAs[*FaultError](t, err)
@@ -35,9 +38,9 @@ func TestFailoverNext(t *testing.T) {
 	}
 	client, _ := newCountedClient(t, Options{Failover: FailoverNext}, dead, freePort(t))
 	_, err := client.GetMulti(testKeys(3))
-	wantError(t, err, syscall.ECONNREFUSED)
+	check.ErrorIs(t, "GetMulti", err, syscall.ECONNREFUSED)
 	_, err = client.Get("k")
-	wantError(t, err, ErrServerDown)
+	check.ErrorIs(t, "Get", err, ErrServerDown)
 }
 
 func TestIncrementIsNotRetried(t *testing.T) {
@@ -57,14 +60,14 @@ func TestIncrementIsNotRetried(t *testing.T) {
 			io.WriteString(conn, "MN\r\n")
 		}
 	}))
-	must(t, client.Ping())
+	check.NoError(t, client.Ping())
 	_, err := client.Increment("n", 1)
-	wantError(t, err, io.EOF)
-	equal(t, "increments", increments.Load(), 1)
+	check.ErrorIs(t, "Increment", err, io.EOF)
+	check.Equal(t, "increments", increments.Load(), 1)
 	// The server closes each connection after two lines: a request without effect is retried.
-	must(t, client.Ping())
-	must(t, client.Ping())
-	must(t, client.Ping())
+	check.NoError(t, client.Ping())
+	check.NoError(t, client.Ping())
+	check.NoError(t, client.Ping())
 }
 
 // applyAndHangUp responds to pings. It counts each change and closes the connection without a
@@ -95,7 +98,7 @@ func applyAndHangUp(changes *atomic.Int64) func(net.Conn) {
 }
 
 func TestChangesAreNotRetried(t *testing.T) {
-	checkGoroutineLeaks(t)
+	check.GoroutineLeaks(t)
 	item := &Item{Key: "k", Value: []byte("v")}
 	large := &Item{Key: "k", Value: make([]byte, 100_000)}
 	for name, change := range map[string]func(*Client) error{
@@ -112,16 +115,16 @@ func TestChangesAreNotRetried(t *testing.T) {
 			options := Options{Protocol: ProtocolMeta, Timeout: 5 * time.Second}
 			client, connections := newCountedClient(t, options, fakeServer(t, applyAndHangUp(&changes)))
 			// The change then goes through an idle connection.
-			must(t, client.Ping())
+			check.NoError(t, client.Ping())
 			wantErrorAs[*FaultError](t, change(client))
-			equal(t, "executions", changes.Load(), 1)
+			check.Equal(t, "executions", changes.Load(), 1)
 			wantOpen(t, connections, 0)
 		})
 	}
 }
 
 func TestChangeUsesNewConnectionIfIdleOneIsClosed(t *testing.T) {
-	checkGoroutineLeaks(t)
+	check.GoroutineLeaks(t)
 	closing := make(chan struct{})
 	var served atomic.Int64
 	address := fakeServer(t, func(conn net.Conn) {
@@ -134,31 +137,31 @@ func TestChangeUsesNewConnectionIfIdleOneIsClosed(t *testing.T) {
 		<-closing
 	})
 	client := newClient(t, Options{Protocol: ProtocolMeta, Servers: []string{address}})
-	must(t, client.Ping())
+	check.NoError(t, client.Ping())
 	n := client.node(client.selector.(*ServerList).addrs[0])
 	n.mu.Lock()
 	idle := n.idle[0]
 	n.mu.Unlock()
-	equal(t, "check of an open connection", idle.alive.check(), true)
+	check.Equal(t, "check of an open connection", idle.alive.check(), true)
 	close(closing)
-	waitUntil(t, "end of the idle connection", func() bool { return !idle.alive.check() })
-	must(t, client.Delete("k"))
-	equal(t, "connections", served.Load(), 2)
+	check.Eventually(t, "end of the idle connection", func() bool { return !idle.alive.check() })
+	check.NoError(t, client.Delete("k"))
+	check.Equal(t, "connections", served.Load(), 2)
 }
 
 func TestReadIsRetriedAfterRestart(t *testing.T) {
 	address := freePort(t)
 	port := address[strings.LastIndexByte(address, ':')+1:]
-	first := runServer(t, "memcached", "-l", "127.0.0.1", "-p", port)
-	waitForServer(t, "tcp", address)
+	first := testserver.Run(t, "memcached", "-l", "127.0.0.1", "-p", port)
+	testserver.Await(t, "tcp", address)
 	c := newClient(t, Options{Servers: []string{address}})
-	must(t, c.Set(&Item{Key: "k", Value: []byte("v")}))
+	check.NoError(t, c.Set(&Item{Key: "k", Value: []byte("v")}))
 	first.Process.Kill()
 	first.Wait()
 	// The kernel has closed the connection by then.
 	time.Sleep(10 * time.Millisecond)
-	runServer(t, "memcached", "-l", "127.0.0.1", "-p", port)
-	waitForServer(t, "tcp", address)
+	testserver.Run(t, "memcached", "-l", "127.0.0.1", "-p", port)
+	testserver.Await(t, "tcp", address)
 	_, err := c.Get("k")
 	wantOutcome(t, err, ErrCacheMiss)
 }

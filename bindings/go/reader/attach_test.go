@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"larder/internal/check"
+	"larder/internal/testserver"
 	"larder/reader"
 )
 
@@ -31,10 +33,10 @@ func TestGetReadsMemoryOfServer(t *testing.T) {
 	writer.set(t, "number", 0, 0, []byte("41"))
 	writer.request(t, "incr number 1")
 	value, info, ok := local.Get(nil, []byte("k"))
-	equal(t, "Get(k) found", ok, true)
-	equal(t, "Get(k)", string(value), "value")
-	equal(t, "Flags", info.Flags, 7)
-	equal(t, "CAS is 0", info.CAS == 0, false)
+	check.Equal(t, "Get(k) found", ok, true)
+	check.Equal(t, "Get(k)", string(value), "value")
+	check.Equal(t, "Flags", info.Flags, 7)
+	check.Equal(t, "CAS is 0", info.CAS == 0, false)
 	// The test takes less than ten seconds.
 	if info.TTL > 100*time.Second || info.TTL < 90*time.Second {
 		t.Errorf("TTL = %v, want 90 s to 100 s", info.TTL)
@@ -44,12 +46,12 @@ func TestGetReadsMemoryOfServer(t *testing.T) {
 		if !ok || string(value) != "> "+want {
 			t.Errorf("Get(%q) = %.40q (%d bytes), %v, want %.40q", key, value, len(value), ok, "> "+want)
 		}
-		equal(t, "TTL of "+key, info.TTL, 0)
+		check.Equal(t, "TTL of "+key, info.TTL, 0)
 	}
 	found := map[int]string{}
 	keys := [][]byte{[]byte("number"), []byte("none"), []byte("k")}
 	local.GetMany(nil, keys, func(i int, value []byte, _ reader.Info) { found[i] = string(value) })
-	equal(t, "GetMany", fmt.Sprint(found), fmt.Sprint(map[int]string{0: "42", 2: "value"}))
+	check.Equal(t, "GetMany", fmt.Sprint(found), fmt.Sprint(map[int]string{0: "42", 2: "value"}))
 	for _, key := range []string{"none", "", strings.Repeat("k", 250), strings.Repeat("k", 300)} {
 		wantNoValue(t, local, key)
 	}
@@ -70,7 +72,7 @@ func TestGetDoesNotFindInvalidItems(t *testing.T) {
 	writer.request(t, "flush_all")
 	wantNoValue(t, local, "large")
 	writer.set(t, "brief", 0, 1, []byte("v"))
-	took := waitUntil(t, "expiry", func() bool { _, _, ok := local.Get(nil, []byte("brief")); return !ok })
+	took := check.Eventually(t, "expiry", func() bool { _, _, ok := local.Get(nil, []byte("brief")); return !ok })
 	// One second to live, one of rounding, and one for a loaded machine.
 	if took > 3*time.Second {
 		t.Errorf("a ttl of 1 s expired after %v, want at most 3 s", took)
@@ -90,7 +92,7 @@ func TestReadsAreReportedToServer(t *testing.T) {
 		}
 	}
 	// One read in two is reported, at random, and counted twice: the sum is exact within 20 %.
-	waitUntil(t, "reported hits", func() bool { return writer.stat(t, "get_hits") > keys*8/10 })
+	check.Eventually(t, "reported hits", func() bool { return writer.stat(t, "get_hits") > keys*8/10 })
 	if hits := writer.stat(t, "get_hits"); hits > keys*12/10 {
 		t.Errorf("get_hits = %d for %d reads, want at most %d", hits, keys, keys*12/10)
 	}
@@ -104,18 +106,18 @@ func TestAttachmentFollowsRestartedServer(t *testing.T) {
 	wantValue(t, local, "k", "old")
 	s.kill()
 	// The kernel closes the connection at once.
-	took := waitUntil(t, "end of the server", func() bool { return !local.IsLive() })
+	took := check.Eventually(t, "end of the server", func() bool { return !local.IsLive() })
 	if took > time.Second {
 		t.Errorf("the end of the server was detected after %v, want at most 1 s", took)
 	}
 	wantNoValue(t, local, "k")
-	next := startServer(t, larderdPath(t), s.socket, "--local-readers", "same-uid", "-u", user())
+	next := startLarderdAt(t, s.socket)
 	dial(t, next).set(t, "k", 0, 0, []byte("new"))
-	waitUntil(t, "the new server", local.IsLive)
+	check.Eventually(t, "the new server", local.IsLive)
 	wantValue(t, local, "k", "new")
 	identity, ok := local.Identity()
-	equal(t, "Identity found", ok, true)
-	equal(t, "Identity is that of the old server", identity == old, false)
+	check.Equal(t, "Identity found", ok, true)
+	check.Equal(t, "Identity is that of the old server", identity == old, false)
 }
 
 func TestConfirmDetectsReplacedServer(t *testing.T) {
@@ -123,16 +125,16 @@ func TestConfirmDetectsReplacedServer(t *testing.T) {
 	local := attach(t, s)
 	before := countDescriptors(t)
 	for range 10 {
-		wantError(t, "Confirm", local.Confirm(context.Background()), nil)
+		check.ErrorIs(t, "Confirm", local.Confirm(context.Background()), nil)
 	}
 	if after := countDescriptors(t); after > before {
 		t.Errorf("%d descriptors after Confirm, want at most %d", after, before)
 	}
 	// A second server takes the socket; the first one keeps serving its connections.
-	next := startServer(t, larderdPath(t), s.socket, "--local-readers", "same-uid", "-u", user())
+	next := startLarderdAt(t, s.socket)
 	isReplaced := func() bool { return errors.Is(local.Confirm(context.Background()), reader.ErrReplaced) }
-	waitUntil(t, "the second server", isReplaced)
-	equal(t, "IsLive with the first server", local.IsLive(), true)
+	check.Eventually(t, "the second server", isReplaced)
+	check.Equal(t, "IsLive with the first server", local.IsLive(), true)
 	next.kill()
 	s.kill()
 	err := local.Confirm(context.Background())
@@ -147,10 +149,10 @@ func TestUpgradeKeepsMemory(t *testing.T) {
 	dial(t, s).set(t, "k", 0, 0, []byte("old"))
 	old := dial(t, s).stat(t, "pid")
 	s.signal(t, syscall.SIGUSR2)
-	waitUntil(t, "the new process", func() bool { return dial(t, s).stat(t, "pid") != old })
+	check.Eventually(t, "the new process", func() bool { return dial(t, s).stat(t, "pid") != old })
 	successor := dial(t, s).stat(t, "pid")
 	t.Cleanup(func() { _ = syscall.Kill(successor, syscall.SIGKILL) })
-	wantError(t, "Confirm", local.Confirm(context.Background()), nil)
+	check.ErrorIs(t, "Confirm", local.Confirm(context.Background()), nil)
 	wantValue(t, local, "k", "old")
 	dial(t, s).set(t, "k", 0, 0, []byte("new"))
 	wantValue(t, local, "k", "new")
@@ -164,28 +166,25 @@ func TestStoppedServerIsDetected(t *testing.T) {
 	dial(t, s).set(t, "k", 0, 0, []byte("v"))
 	found := func() bool { _, _, ok := local.Get(nil, []byte("k")); return ok }
 	s.signal(t, syscall.SIGSTOP)
-	took := waitUntil(t, "the stopped server", func() bool { return !found() })
+	took := check.Eventually(t, "the stopped server", func() bool { return !found() })
 	s.signal(t, syscall.SIGCONT)
 	// The limit is three seconds of clock drift, in whole seconds; the rest is for a loaded
 	// machine.
 	if took < time.Second || took > 6*time.Second {
 		t.Errorf("the stopped server was detected after %v, want 1 s to 6 s", took)
 	}
-	waitUntil(t, "the continued server", found)
+	check.Eventually(t, "the continued server", found)
 }
 
 func TestServerThatDoesNotShareMemory(t *testing.T) {
-	for _, program := range []string{larderdPath(t), "/usr/bin/memcached"} {
-		if _, err := os.Stat(program); err != nil {
-			t.Log(err)
-			continue
-		}
-		s := startServer(t, program, tempSocket(t), "-u", user())
-		_, err := reader.Attach(context.Background(), s.socket)
-		wantError(t, "Attach to "+program, err, reader.ErrNotShared)
+	for _, program := range []string{"larderd", "memcached"} {
+		t.Run(program, func(t *testing.T) {
+			_, err := reader.Attach(context.Background(), testserver.Start(t, program))
+			check.ErrorIs(t, "Attach", err, reader.ErrNotShared)
+		})
 	}
-	_, err := reader.Attach(context.Background(), tempSocket(t))
-	wantError(t, "Attach without a server", err, os.ErrNotExist)
+	_, err := reader.Attach(context.Background(), testserver.Socket(t))
+	check.ErrorIs(t, "Attach without a server", err, os.ErrNotExist)
 }
 
 func TestAttachRejectsInvalidResponses(t *testing.T) {
@@ -238,7 +237,7 @@ func TestAttachRejectsInvalidResponses(t *testing.T) {
 			}
 			t.Log(err)
 			// Two more: the listener, and a connection that the server has not closed yet.
-			waitUntil(t, "close of descriptors", func() bool { return countDescriptors(t) <= before+2 })
+			check.Eventually(t, "close of descriptors", func() bool { return countDescriptors(t) <= before+2 })
 			waitForGoroutines(t, running+1)
 		})
 	}
@@ -268,10 +267,10 @@ func TestCloseReleasesResources(t *testing.T) {
 		all = append(all, local)
 	}
 	for _, local := range all {
-		wantError(t, "Close", local.Close(), nil)
+		check.ErrorIs(t, "Close", local.Close(), nil)
 		wantNoValue(t, local, "k")
-		equal(t, "IsLive after Close", local.IsLive(), false)
-		wantError(t, "second Close", local.Close(), reader.ErrClosed)
+		check.Equal(t, "IsLive after Close", local.IsLive(), false)
+		check.ErrorIs(t, "second Close", local.Close(), reader.ErrClosed)
 	}
 	waitForGoroutines(t, running)
 	if after := countDescriptors(t); after > before {

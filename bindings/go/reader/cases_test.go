@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"larder/internal/testserver"
 	"larder/reader"
 )
 
@@ -54,7 +55,7 @@ var cases struct {
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if _, isFailure, err := findLarderd(); err != nil && !isFailure {
+	if _, isRequired, err := testserver.Find("larderd"); err != nil && !isRequired {
 		// An example cannot skip itself.
 		fmt.Println("skipping Example:", err)
 		_ = flag.Set("test.skip", "^Example$")

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"larder/internal/check"
 	"larder/reader"
 )
 
@@ -46,14 +47,14 @@ func TestCloseDuringReads(t *testing.T) {
 			}()
 		}
 		ready.Wait()
-		equal(t, "mappings before Close", countMappings(t, path), 1)
-		must(t, region.Close())
-		equal(t, "mappings after Close", countMappings(t, path), 0)
+		check.Equal(t, "mappings before Close", countMappings(t, path), 1)
+		check.NoError(t, region.Close())
+		check.Equal(t, "mappings after Close", countMappings(t, path), 0)
 		readers.Wait()
-		wantError(t, "second Close", region.Close(), reader.ErrClosed)
+		check.ErrorIs(t, "second Close", region.Close(), reader.ErrClosed)
 		dst := region.GetMany([]byte("unchanged"), [][]byte{scene.cases[0].key()}, nil)
-		equal(t, "GetMany after Close", string(dst), "unchanged")
-		equal(t, "IsLive after Close", region.IsLive(), false)
+		check.Equal(t, "GetMany after Close", string(dst), "unchanged")
+		check.Equal(t, "IsLive after Close", region.IsLive(), false)
 	}
 }
 
@@ -71,7 +72,7 @@ func TestGarbageCollectorUnmapsRegions(t *testing.T) {
 			_ = region.Close()
 		}
 	}
-	waitUntil(t, "release of the addresses", func() bool {
+	check.Eventually(t, "release of the addresses", func() bool {
 		runtime.GC()
 		time.Sleep(time.Millisecond)
 		// The runtime may have added some mappings meanwhile.

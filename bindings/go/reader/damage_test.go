@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"larder/internal/check"
 	"larder/reader"
 )
 
@@ -28,8 +29,8 @@ func TestOpenNamesFieldThatDiffers(t *testing.T) {
 			if !errors.As(err, &wrong) {
 				t.Fatalf("Open: error %v, want a FieldError", err)
 			}
-			equal(t, "Field", wrong.Field, field)
-			equal(t, "Found is Expected", wrong.Found == wrong.Expected, false)
+			check.Equal(t, "Field", wrong.Field, field)
+			check.Equal(t, "Found is Expected", wrong.Found == wrong.Expected, false)
 			for _, part := range []string{field, path} {
 				if !strings.Contains(err.Error(), part) {
 					t.Errorf("Open: error %q, want the text %q", err, part)
@@ -49,9 +50,9 @@ func TestOpenNamesFieldThatDiffers(t *testing.T) {
 func TestOpenRejectsOtherFiles(t *testing.T) {
 	_, text := sceneNamed(t, "kinds")
 	_, err := reader.Open(copyRegion(t, text, func(region []byte) { region[0] = 'l' }))
-	wantError(t, "Open with another magic", err, reader.ErrNoRegion)
+	check.ErrorIs(t, "Open with another magic", err, reader.ErrNoRegion)
 	_, err = reader.Open(copyRegion(t, text, func(region []byte) { region[104]++ }))
-	wantError(t, "Open with another boot id", err, reader.ErrOtherBoot)
+	check.ErrorIs(t, "Open with another boot id", err, reader.ErrOtherBoot)
 	for _, length := range []int{0, 1, 4095, 4096, len(text) - 1} {
 		if _, err := reader.Open(copyRegion(t, text[:length], func([]byte) {})); err == nil {
 			t.Errorf("Open of the first %d of %d bytes: no error, want one", length, len(text))
@@ -61,7 +62,7 @@ func TestOpenRejectsOtherFiles(t *testing.T) {
 		t.Error("Open of a folder: no error, want one")
 	}
 	_, err = reader.Open(filepath.Join(t.TempDir(), "none"))
-	wantError(t, "Open of an absent file", err, os.ErrNotExist)
+	check.ErrorIs(t, "Open of an absent file", err, os.ErrNotExist)
 }
 
 // lookUpKeys reads keys of a scene in a damaged copy of its region. The reads must end without a

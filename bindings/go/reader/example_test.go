@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"time"
 
+	"larder/internal/testserver"
 	"larder/reader"
 )
 
@@ -45,11 +45,11 @@ func Example() {
 
 // exampleServer starts a larderd with one item.
 func exampleServer(socket string) (stop func()) {
-	program, _, err := findLarderd()
+	program, _, err := testserver.Find("larderd")
 	if err != nil {
 		panic(err)
 	}
-	server := exec.Command(program, "-s", socket, "--local-readers", "same-uid", "-u", user())
+	server := testserver.Command(program, "-s", socket, "--local-readers", "same-uid")
 	if err := server.Start(); err != nil {
 		panic(err)
 	}

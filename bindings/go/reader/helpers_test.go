@@ -3,9 +3,7 @@ package reader_test
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -18,32 +16,10 @@ import (
 	"testing"
 	"time"
 
+	"larder/internal/check"
+	"larder/internal/testserver"
 	"larder/reader"
 )
-
-// equal reports an error of the form "what = got, want want" if the two differ.
-func equal[T comparable](t testing.TB, what string, got, want T) {
-	t.Helper()
-	if got != want {
-		t.Errorf("%s = %#v, want %#v", what, got, want)
-	}
-}
-
-// must fails the test on an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// wantError reports an error if err does not match target.
-func wantError(t testing.TB, what string, err, target error) {
-	t.Helper()
-	if !errors.Is(err, target) {
-		t.Errorf("%s: error %v, want %v", what, err, target)
-	}
-}
 
 // getter is a Region or an Attachment.
 type getter interface {
@@ -66,93 +42,27 @@ func wantNoValue(t testing.TB, local getter, key string) {
 	}
 }
 
-// server is a larderd or a memcached with a unix socket.
+// server is a larderd with a unix socket.
 type server struct {
 	socket  string
 	process *exec.Cmd
 }
 
-// findLarderd returns the path of the larderd that LARDERD names, or of the one built in this tree.
-// Its absence is a failure only if LARDERD or CI is set.
-func findLarderd() (path string, isFailure bool, err error) {
-	named := os.Getenv("LARDERD")
-	path, err = exec.LookPath(cmp.Or(named, "../../../target/release/larderd"))
-	if err != nil {
-		err = fmt.Errorf("no larderd: run `make build`, or set LARDERD: %w", err)
-	}
-	return path, named != "" || os.Getenv("CI") != "", err
-}
-
-// larderdPath returns the path of larderd. Without one it skips or fails the test.
-func larderdPath(t testing.TB) string {
-	t.Helper()
-	path, isFailure, err := findLarderd()
-	switch {
-	case err != nil && isFailure:
-		t.Fatal(err)
-	case err != nil:
-		t.Skip(err)
-	}
-	return path
-}
-
-// tempSocket returns a path for a socket.
-func tempSocket(t testing.TB) string {
-	t.Helper()
-	// Not t.TempDir: a socket path is limited to about a hundred bytes.
-	folder, err := os.MkdirTemp("", "reader")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(folder) })
-	return filepath.Join(folder, "socket")
-}
-
-// startServer starts a server, which ends with the test.
-func startServer(t testing.TB, program, socket string, options ...string) *server {
-	t.Helper()
-	command := exec.Command(program, append([]string{"-s", socket}, options...)...)
-	var output bytes.Buffer
-	command.Stderr = &output
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	s := &server{socket, command}
-	t.Cleanup(s.kill)
-	for range 500 {
-		if conn, err := net.Dial("unix", socket); err == nil {
-			_ = conn.Close()
-			return s
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	s.kill()
-	t.Fatalf("%s does not accept connections after 5 s: %s", program, &output)
-	return nil
-}
-
 // startLarderd starts a larderd that shares its memory with this user.
 func startLarderd(t testing.TB, options ...string) *server {
 	t.Helper()
-	return startServer(t, larderdPath(t), tempSocket(t), append([]string{"--local-readers", "same-uid", "-u", user()}, options...)...)
+	return startLarderdAt(t, testserver.Socket(t), options...)
 }
 
-// user returns the user of the tests. As root a server requires an explicit user.
-func user() string {
-	name, err := exec.Command("id", "-un").Output()
-	if err != nil {
-		return "root"
-	}
-	return strings.TrimSpace(string(name))
+// startLarderdAt starts a larderd at a socket that another one may have used.
+func startLarderdAt(t testing.TB, socket string, options ...string) *server {
+	t.Helper()
+	options = append([]string{"--local-readers", "same-uid"}, options...)
+	return &server{socket, testserver.RunAt(t, socket, "larderd", options...)}
 }
 
 // kill kills the server and waits for its end.
-func (s *server) kill() {
-	if s.process.ProcessState == nil {
-		_ = s.process.Process.Kill()
-		_ = s.process.Wait()
-	}
-}
+func (s *server) kill() { testserver.Kill(s.process) }
 
 func (s *server) signal(t testing.TB, signal syscall.Signal) {
 	t.Helper()
@@ -248,20 +158,6 @@ func (c *client) get(into, key []byte) ([]byte, error) {
 	return value, err
 }
 
-// waitUntil waits until a condition holds, and returns the time. It fails the test after ten
-// seconds.
-func waitUntil(t testing.TB, what string, condition func() bool) time.Duration {
-	t.Helper()
-	started := time.Now()
-	for !condition() {
-		if time.Since(started) > 10*time.Second {
-			t.Fatalf("after 10 s still waiting: %s", what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	return time.Since(started)
-}
-
 // copyRegion writes a changed copy of a region to a file, and returns its path.
 func copyRegion(t testing.TB, text []byte, change func(region []byte)) string {
 	t.Helper()
@@ -293,7 +189,7 @@ func sceneNamed(t testing.TB, name string) (scene, []byte) {
 // serveResponse starts a server that calls answer for the first request of each connection.
 func serveResponse(t *testing.T, answer func(*net.UnixConn)) *server {
 	t.Helper()
-	socket := tempSocket(t)
+	socket := testserver.Socket(t)
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
 		t.Fatal(err)
@@ -326,7 +222,7 @@ func countDescriptors(t *testing.T) int {
 // waitForGoroutines waits until at most this number of goroutines run.
 func waitForGoroutines(t *testing.T, atMost int) {
 	t.Helper()
-	waitUntil(t, "end of goroutines", func() bool { return runtime.NumGoroutine() <= atMost })
+	check.Eventually(t, "end of goroutines", func() bool { return runtime.NumGoroutine() <= atMost })
 }
 
 // mappings returns the mappings of this process, a line each.

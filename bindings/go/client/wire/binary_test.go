@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"testing"
+
+	"larder/internal/check"
 )
 
 // The message of gomemcached's tests and benchmarks.
@@ -76,9 +78,9 @@ func TestParseSetsHeaderBeforeBodyArrives(t *testing.T) {
 			t.Fatalf("Parse of %d bytes: error %v, want %v", cut, err, ErrShort)
 		}
 		if cut >= BinaryHeaderBytes {
-			equal(t, "length", n, len(sampleBytes))
-			equal(t, "Opcode", r.Opcode, OpSet)
-			equal(t, "Opaque", r.Opaque, 7242)
+			check.Equal(t, "length", n, len(sampleBytes))
+			check.Equal(t, "Opcode", r.Opcode, OpSet)
+			check.Equal(t, "Opaque", r.Opaque, 7242)
 		}
 	}
 }
@@ -91,16 +93,16 @@ func TestOpcodeIsQuiet(t *testing.T) {
 		}
 	}
 	// GETQ and GETKQ, SETQ to PREPENDQ, GATQ and GATKQ, and six range commands.
-	equal(t, "quiet opcodes", quiet, 2+10+2+6)
-	equal(t, "OpRGet.IsQuiet", OpRGet.IsQuiet(), false)
-	equal(t, "OpRSetQ.IsQuiet", OpRSetQ.IsQuiet(), true)
+	check.Equal(t, "quiet opcodes", quiet, 2+10+2+6)
+	check.Equal(t, "OpRGet.IsQuiet", OpRGet.IsQuiet(), false)
+	check.Equal(t, "OpRSetQ.IsQuiet", OpRSetQ.IsQuiet(), true)
 }
 
 func TestOpcodeAndStatusStrings(t *testing.T) {
-	equal(t, "known opcode", OpSASLListMechs.String(), "SASL_LIST_MECHS")
-	equal(t, "unknown opcode", Opcode(0xe7).String(), "0xe7")
-	equal(t, "known status", StatusNotFound.String(), "Not found")
-	equal(t, "unknown status", BinaryStatus(0x99).String(), "status 0x0099")
+	check.Equal(t, "known opcode", OpSASLListMechs.String(), "SASL_LIST_MECHS")
+	check.Equal(t, "unknown opcode", Opcode(0xe7).String(), "0xe7")
+	check.Equal(t, "known status", StatusNotFound.String(), "Not found")
+	check.Equal(t, "unknown status", BinaryStatus(0x99).String(), "status 0x0099")
 }
 
 func TestExtras(t *testing.T) {
@@ -129,7 +131,7 @@ func TestExtrasOfWrongLength(t *testing.T) {
 			"ParseStoreExtras": storeOK, "ParseCountExtras": countOK, "ParseUint32Extras": uintOK,
 			"ParseCount": numberOK,
 		} {
-			equal(t, fmt.Sprintf("%s of %d bytes", name, len(wrong)), ok, false)
+			check.Equal(t, fmt.Sprintf("%s of %d bytes", name, len(wrong)), ok, false)
 		}
 	}
 }

@@ -9,23 +9,9 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"larder/internal/check"
 )
-
-// equal reports an error of the form "what = got, want want" if the two differ.
-func equal[T comparable](t testing.TB, what string, got, want T) {
-	t.Helper()
-	if got != want {
-		t.Errorf("%s = %#v, want %#v", what, got, want)
-	}
-}
-
-// must fails the test on an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // wantSyntaxError reports an error if err is not a SyntaxError, and returns it otherwise.
 func wantSyntaxError(t testing.TB, what string, err error) *SyntaxError {
@@ -125,12 +111,12 @@ func parseAs(message codec, bytes string) (parsed codec, n int, err error) {
 func TestMessagesMatchProtocol(t *testing.T) {
 	for _, test := range goldenText {
 		got := test.message.AppendTo([]byte("before"))
-		equal(t, "AppendTo", string(got), "before"+test.bytes)
+		check.Equal(t, "AppendTo", string(got), "before"+test.bytes)
 		parsed, n, err := parseAs(test.message, test.bytes+"next")
 		if err != nil || n != len(test.bytes) {
 			t.Errorf("Parse(%q) = %d, %v, want %d", test.bytes, n, err, len(test.bytes))
 		}
-		equal(t, "AppendTo of the parsed message", string(parsed.AppendTo(nil)), test.bytes)
+		check.Equal(t, "AppendTo of the parsed message", string(parsed.AppendTo(nil)), test.bytes)
 	}
 }
 
@@ -186,8 +172,8 @@ func TestInvalidRequests(t *testing.T) {
 			continue
 		}
 		what := fmt.Sprintf("Parse(%.40q)", test.bytes)
-		equal(t, what+": Reply", wantSyntaxError(t, what, err).Reply, test.reply)
-		equal(t, what+": rest", test.bytes[n:], test.next)
+		check.Equal(t, what+": Reply", wantSyntaxError(t, what, err).Reply, test.reply)
+		check.Equal(t, what+": rest", test.bytes[n:], test.next)
 	}
 }
 
@@ -197,7 +183,7 @@ func TestTooLongLine(t *testing.T) {
 		n, err := m.Parse(endless)
 		what := fmt.Sprintf("%T", m)
 		wantSyntaxError(t, what, err)
-		equal(t, what+": length", n, 0)
+		check.Equal(t, what+": length", n, 0)
 	}
 }
 
@@ -225,43 +211,43 @@ func TestInvalidResponses(t *testing.T) {
 		what := fmt.Sprintf("%T of %q", c.message, c.bytes)
 		wantSyntaxError(t, what, err)
 		// The start of the next message is unknown.
-		equal(t, what+": length", n, 0)
+		check.Equal(t, what+": length", n, 0)
 	}
 }
 
 func TestMetaFlags(t *testing.T) {
 	built := MetaFlags(nil).Add(FlagValue).AddInt(FlagSetTTL, -1).AddUint(FlagCompare, 1<<64-1).AddToken(FlagOpaque, []byte("x1"))
-	equal(t, "flags", string(built), "v T-1 C18446744073709551615 Ox1")
+	check.Equal(t, "flags", string(built), "v T-1 C18446744073709551615 Ox1")
 	cas, ok := built.Uint(FlagCompare)
-	equal(t, "Uint(C) found", ok, true)
-	equal(t, "Uint(C)", cas, 1<<64-1)
+	check.Equal(t, "Uint(C) found", ok, true)
+	check.Equal(t, "Uint(C)", cas, 1<<64-1)
 	ttl, ok := built.Int(FlagSetTTL)
-	equal(t, "Int(T) found", ok, true)
-	equal(t, "Int(T)", ttl, -1)
+	check.Equal(t, "Int(T) found", ok, true)
+	check.Equal(t, "Int(T)", ttl, -1)
 	opaque, ok := built.Token(FlagOpaque)
-	equal(t, "Token(O) found", ok, true)
-	equal(t, "Token(O)", string(opaque), "x1")
-	equal(t, "Has(v)", built.Has('v'), true)
-	equal(t, "Has(x)", built.Has('x'), false)
+	check.Equal(t, "Token(O) found", ok, true)
+	check.Equal(t, "Token(O)", string(opaque), "x1")
+	check.Equal(t, "Has(v)", built.Has('v'), true)
+	check.Equal(t, "Has(x)", built.Has('x'), false)
 	var letters []byte
 	for letter := range MetaFlags("  v   T60 ").All() {
 		letters = append(letters, letter)
 	}
-	equal(t, "letters", string(letters), "vT")
+	check.Equal(t, "letters", string(letters), "vT")
 }
 
 func TestKeysInBase64(t *testing.T) {
 	for key, want := range map[string]bool{"plain-ü": false, "a b": true, "\x00": true, "\x7f": true} {
-		equal(t, fmt.Sprintf("NeedsBase64(%q)", key), NeedsBase64(key), want)
+		check.Equal(t, fmt.Sprintf("NeedsBase64(%q)", key), NeedsBase64(key), want)
 	}
-	equal(t, "NeedsBase64 of bytes", NeedsBase64([]byte{0}), true)
+	check.Equal(t, "NeedsBase64 of bytes", NeedsBase64([]byte{0}), true)
 	r := MetaRequest{Verb: MetaGet, Key: []byte("YSBi"), Flags: flags("v b")}
 	key, err := r.DecodeKey(nil)
-	must(t, err)
-	equal(t, "DecodeKey", string(key), "a b")
+	check.NoError(t, err)
+	check.Equal(t, "DecodeKey", string(key), "a b")
 	r.Key = []byte("YSB")
 	_, err = r.DecodeKey(nil)
-	equal(t, "Reply", wantSyntaxError(t, "DecodeKey(YSB)", err).Reply, "CLIENT_ERROR error decoding key")
+	check.Equal(t, "Reply", wantSyntaxError(t, "DecodeKey(YSB)", err).Reply, "CLIENT_ERROR error decoding key")
 }
 
 func TestReaderJoinsReads(t *testing.T) {
@@ -290,7 +276,7 @@ func TestReaderJoinsReads(t *testing.T) {
 				t.Fatalf("%s: Read = %.40q, want %.40q", name, got, w)
 			}
 		}
-		equal(t, name+": Read at the end", r.Read(m), io.EOF)
+		check.Equal(t, name+": Read at the end", r.Read(m), io.EOF)
 	}
 }
 
@@ -302,15 +288,15 @@ func TestReaderSkipsTooLargeMessage(t *testing.T) {
 	if err := r.Read(m); !errors.As(err, &large) {
 		t.Fatalf("Read: error %v, want a TooLargeError", err)
 	}
-	equal(t, "LimitBytes", large.LimitBytes, 1000)
-	must(t, r.Read(m))
-	equal(t, "Verb", m.Meta.Verb, MetaNoOp)
-	equal(t, "Read of an incomplete message", r.Read(m), io.ErrUnexpectedEOF)
+	check.Equal(t, "LimitBytes", large.LimitBytes, 1000)
+	check.NoError(t, r.Read(m))
+	check.Equal(t, "Verb", m.Meta.Verb, MetaNoOp)
+	check.Equal(t, "Read of an incomplete message", r.Read(m), io.ErrUnexpectedEOF)
 }
 
 func TestReaderDoesNotAllocateAnnouncedLength(t *testing.T) {
 	r := NewReader(strings.NewReader("VA 100000000\r\nabc"), 0)
-	equal(t, "Read", r.Read(new(MetaResponse)), io.ErrUnexpectedEOF)
+	check.Equal(t, "Read", r.Read(new(MetaResponse)), io.ErrUnexpectedEOF)
 	// The buffer grows by growBytes beyond the bytes received.
 	if len(r.buf) > 2*growBytes {
 		t.Errorf("buffer of %d bytes, want at most %d", len(r.buf), 2*growBytes)
@@ -325,7 +311,7 @@ func TestWriterSendsLargeValue(t *testing.T) {
 	w.SetBuffer(request.AppendHeadTo(w.Buffer(), len(value)))
 	w.Value(value, "\r\n")
 	w.SetBuffer((&MetaRequest{Verb: MetaNoOp}).AppendTo(w.Buffer()))
-	must(t, w.Flush())
+	check.NoError(t, w.Flush())
 	if got, want := sent.String(), "ms k 16384\r\n"+string(value)+"\r\nmn\r\n"; got != want {
 		t.Errorf("sent %d bytes %.40q, want %d bytes %.40q", len(got), got, len(want), want)
 	}
@@ -335,10 +321,10 @@ func TestTakeDoesNotCopyLargeValue(t *testing.T) {
 	value := bytes.Repeat([]byte("l"), 500_000)
 	large := (&MetaResponse{Status: MetaValue, Value: value}).AppendTo(nil)
 	r, m := NewReader(iotest.HalfReader(bytes.NewReader(large)), 0), new(MetaResponse)
-	must(t, r.Read(m))
+	check.NoError(t, r.Read(m))
 	taken := r.Take(m.Value)
-	equal(t, "Take copied", &taken[0] != &m.Value[0], false)
-	equal(t, "reader keeps the buffer", r.buf != nil, false)
+	check.Equal(t, "Take copied", &taken[0] != &m.Value[0], false)
+	check.Equal(t, "reader keeps the buffer", r.buf != nil, false)
 }
 
 func TestTakeCopiesFromSharedBuffer(t *testing.T) {
@@ -346,9 +332,9 @@ func TestTakeCopiesFromSharedBuffer(t *testing.T) {
 	stream = (&MetaResponse{Status: MetaValue, Value: []byte("small")}).AppendTo(stream)
 	r, m := NewReader(bytes.NewReader(stream), 0), new(MetaResponse)
 	for _, want := range []byte("ls") {
-		must(t, r.Read(m))
+		check.NoError(t, r.Read(m))
 		taken := r.Take(m.Value)
-		equal(t, "Take returned the reader's memory", &taken[0] == &m.Value[0] && len(r.buf) > 0, false)
-		equal(t, "first byte", taken[0], want)
+		check.Equal(t, "Take returned the reader's memory", &taken[0] == &m.Value[0] && len(r.buf) > 0, false)
+		check.Equal(t, "first byte", taken[0], want)
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"larder/internal/check"
 )
 
 // echo responds to every command with its key.
@@ -65,8 +67,8 @@ func TestServerRespondsInAllProtocols(t *testing.T) {
 		},
 	} {
 		got, err := converse(t, new(Server), test.requests)
-		must(t, err)
-		equal(t, fmt.Sprintf("responses to %q", test.requests), got, test.want)
+		check.NoError(t, err)
+		check.Equal(t, fmt.Sprintf("responses to %q", test.requests), got, test.want)
 	}
 }
 
@@ -80,8 +82,8 @@ func TestServerSkipsTooLargeCommand(t *testing.T) {
 		string(quit.AppendTo(store.AppendTo(nil))):                                 string((&BinaryResponse{Opcode: OpQuit}).AppendTo(rejection.AppendTo(nil))),
 	} {
 		got, err := converse(t, &Server{MaxMessageBytes: 1000}, requests)
-		must(t, err)
-		equal(t, fmt.Sprintf("responses to %.20q", requests), got, want)
+		check.NoError(t, err)
+		check.Equal(t, fmt.Sprintf("responses to %.20q", requests), got, want)
 	}
 }
 
@@ -108,8 +110,8 @@ func TestServerFlushesBeforeItWaits(t *testing.T) {
 	conn, _ := serve(t, new(Server))
 	go io.WriteString(conn, "get a\r\nget ")
 	line, err := bufio.NewReader(conn).ReadString('\n')
-	must(t, err)
-	equal(t, "response", line, "a\r\n")
+	check.NoError(t, err)
+	check.Equal(t, "response", line, "a\r\n")
 }
 
 func TestIdleTimeout(t *testing.T) {
@@ -121,19 +123,19 @@ func TestIdleTimeout(t *testing.T) {
 
 func TestServeEndsWithContext(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	check.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
 	go func() { ended <- (&Server{Handler: echo}).Serve(ctx, listener) }()
 	conn, err := net.Dial("tcp", listener.Addr().String())
-	must(t, err)
+	check.NoError(t, err)
 	defer conn.Close()
 	io.WriteString(conn, "get a\r\n")
 	line, err := bufio.NewReader(conn).ReadString('\n')
-	must(t, err)
-	equal(t, "response", line, "a\r\n")
+	check.NoError(t, err)
+	check.Equal(t, "response", line, "a\r\n")
 	cancel()
-	equal(t, "Serve", <-ended, nil)
+	check.Equal(t, "Serve", <-ended, nil)
 	if _, err := conn.Read(make([]byte, 1)); err == nil {
 		t.Error("Read after the end: no error, want a closed connection")
 	}
