@@ -31,11 +31,8 @@ type loadBasis struct {
 // beginLoad records the item of a key before the loader runs, and reserves the key if there is
 // none.
 func (c *Cache) beginLoad(key string) (b loadBasis) {
-	if c.remote != nil {
-		return b
-	}
-	calls := c.gate.enter()
-	if calls == nil {
+	calls, err := c.enterMemory()
+	if err != nil {
 		return b
 	}
 	defer calls.Add(-1)

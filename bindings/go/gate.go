@@ -39,6 +39,18 @@ func (g *callGate) enter() *callCounter {
 	return calls
 }
 
+// enterMemory counts a call on a cache in memory and returns its counter, as enter does. The error
+// is [ErrUnsupported] for a connected cache and [ErrClosed] for a closed one.
+func (c *Cache) enterMemory() (*callCounter, error) {
+	if c.remote != nil {
+		return nil, ErrUnsupported
+	}
+	if calls := c.gate.enter(); calls != nil {
+		return calls, nil
+	}
+	return nil, ErrClosed
+}
+
 // close rejects new calls and waits for those in progress. It returns false if the gate is closed
 // already.
 func (g *callGate) close() bool {

@@ -224,12 +224,9 @@ func (c *Cache) Decr(key string, delta uint64) (uint64, error) {
 // all keys. To invalidate a group of items often, put a generation number into their keys and
 // change it.
 func (c *Cache) RemovePrefix(prefix string) (int, error) {
-	if c.remote != nil {
-		return 0, ErrUnsupported
-	}
-	calls := c.gate.enter()
-	if calls == nil {
-		return 0, ErrClosed
+	calls, err := c.enterMemory()
+	if err != nil {
+		return 0, err
 	}
 	defer calls.Add(-1)
 	c.flights.forgetPrefix(prefix)

@@ -42,11 +42,8 @@ func (s *Stats) HitRate() float64 {
 // Stats returns the statistics, in a few microseconds. It returns zeros for a closed or a connected
 // cache.
 func (c *Cache) Stats() (stats Stats) {
-	if c.remote != nil {
-		return stats
-	}
-	calls := c.gate.enter()
-	if calls == nil {
+	calls, err := c.enterMemory()
+	if err != nil {
 		return stats
 	}
 	defer calls.Add(-1)
@@ -85,11 +82,8 @@ func (c *Cache) named() map[string]uint64 {
 // Len returns the number of items, including expired ones that have not been found yet. It returns
 // 0 for a closed or a connected cache.
 func (c *Cache) Len() int {
-	if c.remote != nil {
-		return 0
-	}
-	calls := c.gate.enter()
-	if calls == nil {
+	calls, err := c.enterMemory()
+	if err != nil {
 		return 0
 	}
 	defer calls.Add(-1)
@@ -100,12 +94,9 @@ func (c *Cache) Len() int {
 
 // Clear removes all items, in constant time. Their memory is reclaimed later.
 func (c *Cache) Clear() error {
-	if c.remote != nil {
-		return ErrUnsupported
-	}
-	calls := c.gate.enter()
-	if calls == nil {
-		return ErrClosed
+	calls, err := c.enterMemory()
+	if err != nil {
+		return err
 	}
 	defer calls.Add(-1)
 	c.flights.forgetPrefix("")
@@ -115,12 +106,9 @@ func (c *Cache) Clear() error {
 // Maintain reclaims the memory of expired and cleared items, for a few milliseconds at most.
 // Calling it is optional.
 func (c *Cache) Maintain() error {
-	if c.remote != nil {
-		return ErrUnsupported
-	}
-	calls := c.gate.enter()
-	if calls == nil {
-		return ErrClosed
+	calls, err := c.enterMemory()
+	if err != nil {
+		return err
 	}
 	defer calls.Add(-1)
 	return statusError(C.larder_maintain(c.handle))
@@ -128,12 +116,9 @@ func (c *Cache) Maintain() error {
 
 // SetMemory sets the memory limit, in bytes, up to [Options.MemoryMax]. A lower limit evicts items.
 func (c *Cache) SetMemory(limit int64) error {
-	if c.remote != nil {
-		return ErrUnsupported
-	}
-	calls := c.gate.enter()
-	if calls == nil {
-		return ErrClosed
+	calls, err := c.enterMemory()
+	if err != nil {
+		return err
 	}
 	defer calls.Add(-1)
 	return statusError(C.larder_set_memory(c.handle, C.uint64_t(limit)))

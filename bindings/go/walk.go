@@ -33,11 +33,8 @@ type Walk struct {
 // returns no keys. The garbage collector closes a walk that is not closed.
 func (c *Cache) Walk(prefix string) *Walk {
 	walk := &Walk{cache: c}
-	if c.remote != nil {
-		return walk
-	}
-	calls := c.gate.enter()
-	if calls == nil {
+	calls, err := c.enterMemory()
+	if err != nil {
 		return walk
 	}
 	defer calls.Add(-1)
