@@ -31,9 +31,7 @@ func wantTTL(t testing.TB, item Item, least, most time.Duration) {
 func must[T any](t testing.TB) func(T, error) T {
 	return func(value T, err error) T {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		return value
 	}
 }
@@ -45,9 +43,7 @@ func openCache(t testing.TB, options Options) *Cache {
 		options.Memory = 8 << 20
 	}
 	cache, err := Open(options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() { _ = cache.Close() })
 	return cache
 }

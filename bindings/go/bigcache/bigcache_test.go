@@ -75,9 +75,7 @@ func TestAnyKeyIsAccepted(t *testing.T) {
 	seen := map[string]string{}
 	for it := cache.Iterator(); it.SetNext(); {
 		entry, err := it.Value()
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		seen[entry.Key()] = string(entry.Value())
 	}
 	for at, key := range keys {
@@ -335,9 +333,7 @@ func TestClose(t *testing.T) {
 	config.OnRemove = func(string, []byte) {}
 	for range 20 {
 		cache, err := NewBigCache(config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		set(t, cache, "key", "entry")
 		it := cache.Iterator()
 		for range 2 {
@@ -354,9 +350,7 @@ func TestEndOfContextClosesCache(t *testing.T) {
 	before := runtime.NumGoroutine()
 	ctx, cancel := context.WithCancel(context.Background())
 	cache, err := New(ctx, DefaultConfig(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	set(t, cache, "key", "entry")
 	cancel()
 	closed := func() bool { _, err := cache.Get("key"); return errors.Is(err, larder.ErrClosed) }

@@ -35,9 +35,7 @@ func (sameHash) Sum64(string) uint64 { return 5 }
 func newCache(t testing.TB, config Config) *BigCache {
 	t.Helper()
 	cache, err := New(context.Background(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() { _ = cache.Close() })
 	return cache
 }

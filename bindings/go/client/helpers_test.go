@@ -50,9 +50,7 @@ func wantValue(t testing.TB, c *Client, key, want string) *Item {
 func freePort(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer l.Close()
 	return l.Addr().String()
 }
@@ -65,9 +63,7 @@ func newClient(t testing.TB, options Options) *Client {
 		options.Timeout = 5 * time.Second
 	}
 	c, err := NewWithOptions(options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -80,9 +76,7 @@ func forEachServer(t *testing.T, test func(t *testing.T, c *Client)) {
 			for protocol, name := range []string{"auto", "meta", "text", "binary"} {
 				t.Run(name, func(t *testing.T) {
 					c := newClient(t, Options{Servers: []string{socket}, Protocol: Protocol(protocol)})
-					if err := c.FlushAll(); err != nil {
-						t.Fatal(err)
-					}
+					check.NoError(t, c.FlushAll())
 					test(t, c)
 				})
 			}
@@ -97,9 +91,7 @@ var localLarderd = []string{"larderd", "--local-readers=same-uid"}
 func fakeServer(t testing.TB, serve func(net.Conn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {

@@ -190,14 +190,10 @@ func TestServerThatDoesNotShareMemory(t *testing.T) {
 func TestAttachRejectsInvalidResponses(t *testing.T) {
 	_, region := sceneNamed(t, "kinds")
 	file, err := os.Open(copyRegion(t, region, func([]byte) {}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer file.Close()
 	pipe, other, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	defer pipe.Close()
 	defer other.Close()
 	identity := fmt.Sprintf("%016x%016x", binary.LittleEndian.Uint64(region[96:]), binary.LittleEndian.Uint64(region[88:]))

@@ -16,9 +16,7 @@ func TestCloseDuringReads(t *testing.T) {
 	path := copyRegion(t, text, func([]byte) {})
 	for range 10 {
 		region, err := reader.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		var ready, readers sync.WaitGroup
 		for range 4 {
 			ready.Add(1)
@@ -65,9 +63,7 @@ func TestGarbageCollectorUnmapsRegions(t *testing.T) {
 	before := len(mappings(t))
 	for i := range 20 {
 		region, err := reader.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		if i%2 == 0 {
 			_ = region.Close()
 		}

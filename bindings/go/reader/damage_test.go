@@ -145,9 +145,7 @@ func FuzzDamagedRegion(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, firstAt uint32, first uint64, secondAt uint32, second uint64) {
 		file, err := os.OpenFile(path, os.O_RDWR, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		defer file.Close()
 		for _, change := range []struct {
 			at   uint32

@@ -66,17 +66,13 @@ func (s *server) kill() { testserver.Kill(s.process) }
 
 func (s *server) signal(t testing.TB, signal syscall.Signal) {
 	t.Helper()
-	if err := s.process.Process.Signal(signal); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, s.process.Process.Signal(signal))
 }
 
 func attach(t testing.TB, s *server) *reader.Attachment {
 	t.Helper()
 	local, err := reader.Attach(context.Background(), s.socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() { _ = local.Close() })
 	return local
 }
@@ -90,9 +86,7 @@ type client struct {
 func dial(t testing.TB, s *server) *client {
 	t.Helper()
 	conn, err := net.Dial("unix", s.socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return &client{conn, bufio.NewReader(conn)}
 }
@@ -105,9 +99,7 @@ func (c *client) request(t testing.TB, format string, arguments ...any) string {
 		t.Fatal(err)
 	}
 	line, err := c.in.ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return strings.TrimRight(line, "\r\n")
 }
 
@@ -125,9 +117,7 @@ func (c *client) stat(t testing.TB, name string) (number int) {
 	for line := c.request(t, "stats"); line != "END"; {
 		_, _ = fmt.Sscanf(line, "STAT "+name+" %d", &number)
 		next, err := c.in.ReadString('\n')
-		if err != nil {
-			t.Fatal(err)
-		}
+		check.NoError(t, err)
 		line = strings.TrimRight(next, "\r\n")
 	}
 	return number
@@ -164,9 +154,7 @@ func copyRegion(t testing.TB, text []byte, change func(region []byte)) string {
 	region := bytes.Clone(text)
 	change(region)
 	path := filepath.Join(t.TempDir(), "copy")
-	if err := os.WriteFile(path, region, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, os.WriteFile(path, region, 0o600))
 	return path
 }
 
@@ -176,9 +164,7 @@ func sceneNamed(t testing.TB, name string) (scene, []byte) {
 	for _, scene := range scenes(t) {
 		if scene.name == name {
 			text, err := os.ReadFile(scene.path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check.NoError(t, err)
 			return scene, text
 		}
 	}
@@ -191,9 +177,7 @@ func serveResponse(t *testing.T, answer func(*net.UnixConn)) *server {
 	t.Helper()
 	socket := testserver.Socket(t)
 	listener, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
 	go func() {
 		for {
@@ -213,9 +197,7 @@ func serveResponse(t *testing.T, answer func(*net.UnixConn)) *server {
 func countDescriptors(t *testing.T) int {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check.NoError(t, err)
 	return len(entries)
 }
 
