@@ -14,12 +14,5 @@ mkdir "$folder/module"
 cd "$folder/module"
 go mod init larder.example/clients >/dev/null 2>&1
 go get "github.com/bradfitz/gomemcache@$version" >/dev/null 2>&1 || fail "cannot download gomemcache"
-go test -count=1 -v github.com/bradfitz/gomemcache/memcache |
-    tee "$folder/results" | grep -E '^ *---|_test.go' || true
-count() {
-    grep -c -E "^ *--- $1" "$folder/results" || true
-}
-# A run that panics or times out ends without this line, whatever passed before.
-failed=$(count FAIL)
-if ! grep -q '^ok ' "$folder/results" && [ "$failed" -eq 0 ]; then failed=1; fi
-conclude "$(count PASS)" "$failed" "$(count SKIP) skipped"
+play_go github.com/bradfitz/gomemcache/memcache
+conclude "$passed" "$failed" "$skipped skipped"

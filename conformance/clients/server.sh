@@ -91,3 +91,14 @@ play_driver() {
     if ! grep -q '^done$' "$folder/results" && [ "$failed" -eq 0 ]; then failed=1; fi
     conclude "$(grep -c '^ok - ' "$folder/results" || true)" "$failed"
 }
+
+# Runs `go test -v` with the given arguments, and sets $passed, $failed and $skipped.
+play_go() {
+    go test -count=1 -v "$@" 2>&1 | tee "$folder/results" |
+        grep -E '^ *--- (FAIL|SKIP)|_test.go|^panic|^#' || true
+    passed=$(grep -c '^ *--- PASS' "$folder/results" || true)
+    failed=$(grep -c '^ *--- FAIL' "$folder/results" || true)
+    skipped=$(grep -c '^ *--- SKIP' "$folder/results" || true)
+    # A run that panics or times out ends without `ok`, even if all tests before it passed.
+    if ! grep -q '^ok ' "$folder/results" && [ "$failed" -eq 0 ]; then failed=1; fi
+}

@@ -81,11 +81,5 @@ func (c *BigCache) cleanUp(uint64) {
 }
 EOF
 
-go test -vet=off -count=1 -v . 2>&1 | tee "$folder/results" | grep -E '^ *--- (FAIL|SKIP)|_test.go|^panic|^#' || true
-count() {
-    grep -c -E "^ *--- $1" "$folder/results" || true
-}
-# A run that panics or times out ends without this line, even if all tests before it passed.
-failed=$(count FAIL)
-if ! grep -q '^ok ' "$folder/results" && [ "$failed" -eq 0 ]; then failed=1; fi
-conclude "$(count PASS)" "$failed" "$(wc -l <"$folder/left_out") left out"
+play_go -vet=off .
+conclude "$passed" "$failed" "$(wc -l <"$folder/left_out") left out"

@@ -33,11 +33,5 @@ done
 sed -i -e '/^\t"bufio"$/d' -e '/^\t"io\/ioutil"$/d' their_memcache_test.go
 echo 'package memcache; var crlf = []byte("\r\n")' >crlf_test.go
 
-go test -count=1 -v . 2>&1 | tee "$folder/results" | grep -E '^ *---|_test.go' || true
-count() {
-    grep -c -E "^ *--- $1" "$folder/results" || true
-}
-# A run that panics or times out ends without this line, even if all tests before it passed.
-failed=$(count FAIL)
-if ! grep -q '^ok ' "$folder/results" && [ "$failed" -eq 0 ]; then failed=1; fi
-conclude "$(count PASS)" "$failed" "$(count SKIP) skipped"
+play_go .
+conclude "$passed" "$failed" "$skipped skipped"
