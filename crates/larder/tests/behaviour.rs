@@ -7,6 +7,7 @@ use larder::{
     Arithmetic, Cache, Clock, Deadline, Direction, Lent, Read, Sink, StoreError, StoreMode,
     StoreRequest, Stored,
 };
+use larder_testkit::value_of;
 
 fn ticked(memory_bytes: u64) -> Cache {
     Cache::builder().memory_bytes(memory_bytes).clock(Clock::Ticked).cas(true).open().unwrap()
@@ -14,11 +15,6 @@ fn ticked(memory_bytes: u64) -> Cache {
 
 fn request(key: &[u8], mode: StoreMode) -> StoreRequest<'_> {
     StoreRequest { flags: 7, ..StoreRequest::new(key, mode) }
-}
-
-/// Returns a value that depends on its key and length, so that a wrong one is detected.
-fn value_of(key: u64, bytes: usize) -> Vec<u8> {
-    (0..bytes).map(|at| (key.wrapping_mul(31) as usize + at * 7) as u8).collect()
 }
 
 #[test]

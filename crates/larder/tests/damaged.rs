@@ -8,21 +8,15 @@ mod children;
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use children::fork;
 use larder::{Builder, Cache, Inspection, Opening};
 use larder_region::layout::{GROUP_BYTES, SEGMENT_HEADER_BYTES, global};
 use larder_region::{Layout, Sharing};
-use tempfile::TempDir;
+use larder_testkit::cache_file;
 
 const MEMORY_BYTES: u64 = 4 << 20;
-
-fn place() -> (TempDir, PathBuf) {
-    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-    let path = folder.path().join("cache");
-    (folder, path)
-}
 
 fn builder(path: &Path) -> Builder {
     Cache::builder().memory_bytes(MEMORY_BYTES).cas(true).shared(path)
@@ -148,7 +142,7 @@ fn damages(region: &[u8]) -> Vec<Damage> {
 
 #[test]
 fn each_invalid_word_is_named_and_the_region_replaced() {
-    let (_folder, path) = place();
+    let (_folder, path) = cache_file();
     let whole = region(&path);
     for (name, at, value) in damages(&whole) {
         fs::write(&path, &whole).unwrap();
@@ -174,7 +168,7 @@ fn each_invalid_word_is_named_and_the_region_replaced() {
 
 #[test]
 fn a_group_damaged_after_opening_hangs_no_operation() {
-    let (_folder, path) = place();
+    let (_folder, path) = cache_file();
     let whole = region(&path);
     let of_groups = damages(&whole).into_iter().filter(|(name, ..)| name.contains("group 3"));
     for (name, at, value) in of_groups {
@@ -196,7 +190,7 @@ fn a_group_damaged_after_opening_hangs_no_operation() {
 
 #[test]
 fn a_cycle_of_overflow_groups_is_refused() {
-    let (_folder, path) = place();
+    let (_folder, path) = cache_file();
     let mut whole = region(&path);
     let layout = layout(half(&whole, 32) as usize);
     // Two overflow groups that point to each other, after group 0.
@@ -238,7 +232,7 @@ impl Draw {
 
 #[test]
 fn no_random_damage_hangs_or_ends_a_process() {
-    let (_folder, path) = place();
+    let (_folder, path) = cache_file();
     let whole = region(&path);
     let layout = layout(half(&whole, 32) as usize);
     let seed: Option<u64> =

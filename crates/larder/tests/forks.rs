@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use children::{Word, fork, sleep_for_ever};
 use larder::{Builder, Cache, Read, StoreMode, StoreRequest};
+use larder_testkit::cache_file;
 
 fn builder() -> Builder {
     Cache::builder().memory_bytes(4 << 20)
@@ -175,8 +176,7 @@ fn a_fork_beside_a_maintainer_keeps_both_sides_valid() {
 
 #[test]
 fn a_child_that_does_not_use_the_cache_does_not_keep_its_parent_alive() {
-    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-    let path = folder.path().join("cache");
+    let (_folder, path) = cache_file();
     let ready = Word::new();
     let parent = fork(|| {
         let cache = builder().shared(&path).open().unwrap();

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 use larder::{Cache, Clock, Deadline, Read, StoreError, StoreMode, StoreRequest, Stored};
+use larder_testkit::value_of;
 
 fn ticked(memory_bytes: u64) -> Cache {
     Cache::builder().memory_bytes(memory_bytes).clock(Clock::Ticked).cas(true).open().unwrap()
@@ -9,11 +10,6 @@ fn ticked(memory_bytes: u64) -> Cache {
 
 fn request(key: &[u8], mode: StoreMode) -> StoreRequest<'_> {
     StoreRequest { flags: 7, ..StoreRequest::new(key, mode) }
-}
-
-/// Returns a value that depends on its key and length, so that a wrong one is detected.
-fn value_of(key: u64, bytes: usize) -> Vec<u8> {
-    (0..bytes).map(|at| (key.wrapping_mul(31) as usize + at * 7) as u8).collect()
 }
 
 #[test]

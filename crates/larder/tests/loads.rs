@@ -7,12 +7,12 @@
 mod children;
 
 use std::convert::Infallible;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use children::fork;
 use larder::{Cache, Clock, Counter, LoadError, LoadOptions, StoreMode, StoreRequest, Stored};
-use tempfile::TempDir;
+use larder_testkit::cache_file;
 
 const FOR_EVER: LoadOptions = LoadOptions::new();
 const MINUTE: LoadOptions =
@@ -53,12 +53,6 @@ fn increment(other: &Cache) {
     }
 }
 
-fn place() -> (TempDir, PathBuf) {
-    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-    let path = folder.path().join("cache");
-    (folder, path)
-}
-
 fn open(path: &Path, cas: bool) -> Cache {
     let builder = Cache::builder().memory_bytes(1 << 20).shared(path).cas(cas);
     builder.clock(Clock::Ticked).open().unwrap_or_else(|error| panic!("{error}"))
@@ -81,7 +75,7 @@ fn load_during(cache: &Cache, options: &LoadOptions, change: impl FnOnce()) -> V
 fn a_change_by_another_handle_during_a_first_load_takes_precedence() {
     for cas in [false, true] {
         for (name, change, expected) in CHANGES {
-            let (_folder, path) = place();
+            let (_folder, path) = cache_file();
             let (cache, other) = (open(&path, cas), open(&path, cas));
             let loaded = load_during(&cache, &FOR_EVER, || change(&other));
             assert_eq!(loaded, b"loaded", "{name}");
@@ -95,7 +89,7 @@ fn a_change_by_another_handle_during_a_first_load_takes_precedence() {
 fn a_change_by_another_handle_during_a_refresh_takes_precedence() {
     for cas in [false, true] {
         for (name, change, expected) in CHANGES {
-            let (_folder, path) = place();
+            let (_folder, path) = cache_file();
             let (cache, other) = (open(&path, cas), open(&path, cas));
             let value = if name == "increment" { "7" } else { "old" };
             cache.set("k", value, Some(Duration::from_secs(300))).unwrap();
@@ -115,7 +109,7 @@ fn a_change_by_another_handle_during_a_refresh_takes_precedence() {
 fn a_change_by_another_process_during_a_load_takes_precedence() {
     for is_refresh in [false, true] {
         for (name, change, expected) in CHANGES {
-            let (_folder, path) = place();
+            let (_folder, path) = cache_file();
             let cache = open(&path, false);
             if is_refresh {
                 cache.set("k", "old", Some(Duration::from_secs(300))).unwrap();
@@ -138,7 +132,7 @@ fn a_change_by_another_process_during_a_load_takes_precedence() {
 
 #[test]
 fn a_key_being_loaded_is_invisible() {
-    let (_folder, path) = place();
+    let (_folder, path) = cache_file();
     let (cache, other) = (open(&path, true), open(&path, true));
     let removals = other.subscribe(16);
     let misses = other.counter(Counter::GetExpired);
@@ -166,7 +160,7 @@ fn a_key_being_loaded_is_invisible() {
 
 #[test]
 fn a_failed_load_leaves_no_reservation() {
-    let (_folder, path) = place();
+    let (_folder, path) = cache_file();
     let (cache, other) = (open(&path, false), open(&path, false));
     let failed = cache.get_or_load("k", &FOR_EVER, || Err::<&str, _>("no such user"));
     assert!(matches!(failed, Err(LoadError::Failed(_))));
@@ -181,7 +175,7 @@ fn a_failed_load_leaves_no_reservation() {
 
 #[test]
 fn the_first_result_of_two_loading_processes_is_stored() {
-    let (_folder, path) = place();
+    let (_folder, path) = cache_file();
     let (cache, other) = (open(&path, false), open(&path, false));
     load_during(&cache, &FOR_EVER, || {
         let first = other.get_or_load("k", &FOR_EVER, || Ok::<_, Infallible>("first"));
@@ -192,7 +186,7 @@ fn the_first_result_of_two_loading_processes_is_stored() {
 
 #[test]
 fn a_reservation_expires() {
-    let (_folder, path) = place();
+    let (_folder, path) = cache_file();
     let cache = open(&path, false);
     let until = Duration::from_secs(30);
     let basis = cache.begin_load(b"k", until).unwrap();
@@ -207,7 +201,7 @@ fn a_reservation_expires() {
 
 #[test]
 fn large_values_are_loaded_by_the_same_rules() {
-    let (_folder, path) = place();
+    let (_folder, path) = cache_file();
     let (cache, other) = (open(&path, false), open(&path, false));
     let large = vec![7; 200_000];
     for is_deleted in [false, true] {

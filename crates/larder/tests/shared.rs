@@ -7,7 +7,7 @@ mod children;
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt, symlink};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
@@ -15,16 +15,9 @@ use children::{Word, fork, sleep_for_ever};
 use larder::{Builder, Cache, OpenError, Opening, SharedError, Unusable};
 use larder_region::Locks;
 use larder_region::layout::superblock;
-use tempfile::TempDir;
+use larder_testkit::cache_file;
 
 const MEMORY_BYTES: u64 = 1 << 20;
-
-/// On a tmpfs, if there is one.
-fn place() -> (TempDir, PathBuf) {
-    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-    let path = folder.path().join("cache");
-    (folder, path)
-}
 
 fn builder(path: &Path) -> Builder {
     Cache::builder().memory_bytes(MEMORY_BYTES).shared(path)
@@ -49,13 +42,13 @@ fn change(path: &Path, at: usize, change: impl Fn(u64) -> u64) {
 
 #[test]
 fn the_file_has_the_requested_permissions() {
-    let (folder, path) = place();
+    let (folder, path) = cache_file();
     let group = fs::metadata(folder.path()).unwrap().gid();
     let cache = builder(&path).permissions(0o640).owner(None, Some(group)).open().unwrap();
     let file = fs::metadata(&path).unwrap();
     assert_eq!((file.mode() & 0o7777, file.gid()), (0o640, group));
     drop(cache);
-    let (folder, path) = place();
+    let (folder, path) = cache_file();
     drop(open(&path));
     assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o600);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "other files were created");
@@ -63,7 +56,7 @@ fn the_file_has_the_requested_permissions() {
 
 #[test]
 fn a_file_that_is_not_a_cache_is_refused_and_kept() {
-    let (folder, path) = place();
+    let (folder, path) = cache_file();
     fs::write(&path, "some unrelated bytes").unwrap();
     let said = refusal(builder(&path));
     assert!(said.contains("cache"), "{said}");
@@ -84,7 +77,7 @@ fn a_file_that_is_not_a_cache_is_refused_and_kept() {
 
 #[test]
 fn a_truncated_cache_is_refused() {
-    let (_folder, path) = place();
+    let (_folder, path) = cache_file();
     drop(open(&path));
     let whole = fs::read(&path).unwrap();
     for bytes in [8, 100, 4096, MEMORY_BYTES as usize / 2, MEMORY_BYTES as usize - 1] {
@@ -101,7 +94,7 @@ fn a_truncated_cache_is_refused() {
 
 #[test]
 fn each_field_of_another_layout_is_named() {
-    let (_folder, path) = place();
+    let (_folder, path) = cache_file();
     drop(open(&path));
     let whole = fs::read(&path).unwrap();
     for (at, name) in [
@@ -130,7 +123,7 @@ fn each_field_of_another_layout_is_named() {
 
 #[test]
 fn no_flipped_bit_of_the_superblock_crashes_a_process() {
-    let (_folder, path) = place();
+    let (_folder, path) = cache_file();
     drop(open(&path));
     let whole = fs::read(&path).unwrap();
     for bit in 0..256 * 8 {
@@ -146,7 +139,7 @@ fn no_flipped_bit_of_the_superblock_crashes_a_process() {
 
 #[test]
 fn an_existing_cache_keeps_its_settings_unless_they_must_match_exactly() {
-    let (_folder, path) = place();
+    let (_folder, path) = cache_file();
     drop(builder(&path).cas(true).open().unwrap());
     let cache = Cache::open_shared(&path).unwrap();
     assert_eq!((cache.opening(), cache.memory_limit()), (&Opening::Attached, MEMORY_BYTES));
@@ -164,7 +157,7 @@ fn an_existing_cache_keeps_its_settings_unless_they_must_match_exactly() {
 
 #[test]
 fn an_unusable_cache_is_replaced_if_no_process_uses_it() {
-    let (_folder, path) = place();
+    let (_folder, path) = cache_file();
     let used = open(&path);
     used.set("k", "v", None).unwrap();
     change(&path, superblock::FORMAT, |word| word ^ 1);
@@ -186,7 +179,7 @@ fn an_unusable_cache_is_replaced_if_no_process_uses_it() {
 
 #[test]
 fn a_cache_of_another_boot_is_not_used() {
-    let (_folder, path) = place();
+    let (_folder, path) = cache_file();
     drop(open(&path));
     change(&path, superblock::BOOT + 8, |word| !word);
     let error = builder(&path).open().unwrap_err();
@@ -199,7 +192,7 @@ fn a_cache_of_another_boot_is_not_used() {
 #[test]
 fn one_of_many_concurrent_processes_creates_the_cache_and_all_use_it() {
     for _ in 0..20 {
-        let (_folder, path) = place();
+        let (_folder, path) = cache_file();
         let caches: Vec<Cache> = thread::scope(|scope| {
             let opening: Vec<_> = (0..6).map(|_| scope.spawn(|| open(&path))).collect();
             opening.into_iter().map(|opening| opening.join().unwrap()).collect()
@@ -218,7 +211,7 @@ fn one_of_many_concurrent_processes_creates_the_cache_and_all_use_it() {
 
 #[test]
 fn time_advances_while_no_process_uses_the_cache() {
-    let (_folder, path) = place();
+    let (_folder, path) = cache_file();
     let cache = open(&path);
     cache.set("short", "v", Some(Duration::from_secs(1))).unwrap();
     cache.set("long", "v", Some(Duration::from_secs(100))).unwrap();
@@ -232,7 +225,7 @@ fn time_advances_while_no_process_uses_the_cache() {
 
 #[test]
 fn items_of_a_killed_process_are_kept() {
-    let (_folder, path) = place();
+    let (_folder, path) = cache_file();
     let stored = Word::new();
     let child = fork(|| {
         let cache = open(&path);
@@ -254,7 +247,7 @@ fn items_of_a_killed_process_are_kept() {
 
 #[test]
 fn a_live_process_is_detected_under_every_name_of_its_file() {
-    let (folder, path) = place();
+    let (folder, path) = cache_file();
     let cache = open(&path);
     cache.set("k", "v", None).unwrap();
     // Simulates a cleaner that removes unknown files.
@@ -282,7 +275,7 @@ fn a_live_process_is_detected_under_every_name_of_its_file() {
 
 #[test]
 fn a_cache_that_an_older_version_uses_is_not_replaced() {
-    let (folder, path) = place();
+    let (folder, path) = cache_file();
     drop(open(&path));
     change(&path, superblock::FORMAT, |word| word - 1);
     // The older version locks a file beside the region, from the first byte on.
@@ -316,7 +309,7 @@ fn a_full_file_system_is_reported() {
 
 #[test]
 fn too_many_processes_get_an_error() {
-    let (_folder, path) = place();
+    let (_folder, path) = cache_file();
     let mut caches = Vec::new();
     let error = loop {
         // The number of their threads does not matter.
@@ -339,7 +332,7 @@ fn too_many_processes_get_an_error() {
 #[test]
 fn one_of_many_concurrent_processes_replaces_an_unusable_cache_and_all_use_it() {
     for _ in 0..20 {
-        let (_folder, path) = place();
+        let (_folder, path) = cache_file();
         drop(open(&path));
         change(&path, superblock::FORMAT, |word| word ^ 1);
         let caches: Vec<Cache> = thread::scope(|scope| {

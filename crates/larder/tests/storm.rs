@@ -14,6 +14,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use larder::{Cache, Read, StoreError, StoreMode, StoreRequest};
 use larder_region::{Access, Memory, NewFile, file};
+use larder_testkit::memory_folder;
 use nix::sys::signal::{Signal, kill};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
@@ -296,7 +297,7 @@ struct Storm {
 
 impl Storm {
     fn begin(seed: u64) -> Self {
-        let place = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        let place = memory_folder();
         let path = place.path().join("board");
         NewFile::create(&path, 4096, &Access::default()).unwrap().publish().unwrap();
         let board = Board::open(&path);

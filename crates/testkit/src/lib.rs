@@ -1,10 +1,11 @@
 //! Shared parts of tests: a model of a cache, a server under test, wire transcripts.
 //!
 //! Files in reading order: [`model`], [`server`], [`stream`], [`transcript`], [`mcrouter`],
-//! [`mod@traces`], [`api`].
+//! [`mod@traces`], [`fixture`], [`api`].
 #![forbid(unsafe_code)]
 
 pub mod api;
+pub mod fixture;
 pub mod mcrouter;
 pub mod model;
 pub mod server;
@@ -12,6 +13,7 @@ pub mod stream;
 pub mod traces;
 pub mod transcript;
 
+pub use fixture::{cache_file, memory_folder, value_of};
 pub use server::{Address, ServerUnderTest, Subject, Transport};
 pub use stream::{Stream, uninterrupted};
 pub use traces::traces;

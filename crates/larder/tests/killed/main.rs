@@ -25,6 +25,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use judge::{Allowed, Judge, Random, contents};
 use larder_region::Memory;
+use larder_testkit::memory_folder;
 use operations::{OPERATIONS, Operation};
 use tracer::Tracee;
 use victim::{MEMORY_BYTES, Victim, open};
@@ -137,7 +138,7 @@ struct Stepped {
 
 impl<'a> Trial<'a> {
     fn of(operation: &'a Operation, plan: &'a Plan) -> Self {
-        let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        let folder = memory_folder();
         let path = folder.path().join("prepared");
         let detail = (operation.prepare)(&path);
         let base = fs::read(&path).unwrap();
