@@ -1,7 +1,7 @@
 //! `larder bench`.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, UdpSocket};
+use std::net::UdpSocket;
 use std::process::{Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use larder_testkit::{Address, ServerUnderTest, Transport};
 use rustix::process::{Pid, kill_process};
 use serde_json::{Value, json};
 
-use crate::{Fixture, binary, larder};
+use crate::{Fixture, binary, larder, start_server};
 
 /// Returns the single printed line as JSON.
 pub(crate) fn json(printed: Vec<u8>) -> Value {
@@ -207,20 +207,12 @@ fn values_that_another_client_changed_are_counted_as_wrong() {
 
 /// Answers every request of each connection with these bytes.
 fn serve(answer: &'static [u8]) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = stream.unwrap();
-            std::thread::spawn(move || {
-                let mut buffer = [0; 4096];
-                while stream.read(&mut buffer).is_ok_and(|received| received > 0) {
-                    stream.write_all(answer).ok();
-                }
-            });
+    start_server(move |mut stream| {
+        let mut buffer = [0; 4096];
+        while stream.read(&mut buffer).is_ok_and(|received| received > 0) {
+            stream.write_all(answer).ok();
         }
-    });
-    address
+    })
 }
 
 #[test]

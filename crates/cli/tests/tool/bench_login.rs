@@ -2,15 +2,14 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::thread::spawn;
+use std::net::TcpStream;
 
 use larder_testkit::{ServerUnderTest, Transport};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
 
 use crate::bench::json;
-use crate::{Fixture, Ran, binary, larder};
+use crate::{Fixture, Ran, binary, larder, start_server};
 
 /// The files of a test. Dropping it removes them.
 struct Files(TempDir);
@@ -78,31 +77,23 @@ fn serve_sasl(credentials: &'static [u8]) -> String {
         stream.read_exact(&mut body).ok()?;
         Some((header, body))
     }
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = stream.unwrap();
-            spawn(move || {
-                let mut is_in = false;
-                while let Some((header, body)) = packet(&mut stream) {
-                    let is_login = header[1] == 0x21;
-                    is_in |= is_login && body == [b"PLAIN", credentials].concat();
-                    let (status, words) = match (is_in, is_login) {
-                        (false, _) => (0x20, &b"Auth failure."[..]),
-                        (true, true) => (0, &b"Authenticated"[..]),
-                        (true, false) => (1, &b"Not found"[..]),
-                    };
-                    let mut answer = [0; 24];
-                    (answer[0], answer[1], answer[7], answer[11]) =
-                        (0x81, header[1], status, words.len() as u8);
-                    answer[12..16].copy_from_slice(&header[12..16]);
-                    stream.write_all(&[&answer, words].concat()).ok();
-                }
-            });
+    start_server(move |mut stream| {
+        let mut is_in = false;
+        while let Some((header, body)) = packet(&mut stream) {
+            let is_login = header[1] == 0x21;
+            is_in |= is_login && body == [b"PLAIN", credentials].concat();
+            let (status, words) = match (is_in, is_login) {
+                (false, _) => (0x20, &b"Auth failure."[..]),
+                (true, true) => (0, &b"Authenticated"[..]),
+                (true, false) => (1, &b"Not found"[..]),
+            };
+            let mut answer = [0; 24];
+            (answer[0], answer[1], answer[7], answer[11]) =
+                (0x81, header[1], status, words.len() as u8);
+            answer[12..16].copy_from_slice(&header[12..16]);
+            stream.write_all(&[&answer, words].concat()).ok();
         }
-    });
-    address
+    })
 }
 
 #[test]

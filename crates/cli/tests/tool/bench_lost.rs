@@ -1,34 +1,25 @@
 //! `larder bench` on servers that lose connections.
 
 use std::io::{Read, Write};
-use std::net::TcpListener;
-use std::thread::{sleep, spawn};
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use larder_testkit::server::{Signal, free_address};
 use larder_testkit::{Address, ServerUnderTest};
 
 use crate::bench::json;
-use crate::{Fixture, Ran, binary, larder};
+use crate::{Fixture, Ran, binary, larder, start_server};
 
 /// Answers `answers` gets of each connection with misses, then closes it.
 fn serve_few(answers: usize) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = stream.unwrap();
-            spawn(move || {
-                let mut buffer = [0; 4096];
-                for _ in 0..answers {
-                    if stream.read(&mut buffer).is_ok_and(|received| received > 0) {
-                        stream.write_all(b"END\r\n").ok();
-                    }
-                }
-            });
+    start_server(move |mut stream| {
+        let mut buffer = [0; 4096];
+        for _ in 0..answers {
+            if stream.read(&mut buffer).is_ok_and(|received| received > 0) {
+                stream.write_all(b"END\r\n").ok();
+            }
         }
-    });
-    address
+    })
 }
 
 #[test]

@@ -14,8 +14,10 @@ mod regions;
 mod replay;
 
 use std::io::Write;
+use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+use std::thread::spawn;
 
 use larder_testkit::{Address, ServerUnderTest, Transport, server};
 
@@ -111,4 +113,17 @@ fn larder(stdin: &[u8], args: &[&str]) -> Ran {
     let Output { status, stdout, stderr } = tool.wait_with_output().unwrap();
     let stderr = String::from_utf8(stderr).unwrap();
     Ran { exit_code: status.code().unwrap(), stdout, stderr }
+}
+
+/// Starts a server that calls `serve` in a thread for each connection. Returns its address.
+fn start_server(serve: impl Fn(TcpStream) + Clone + Send + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    spawn(move || {
+        for stream in listener.incoming() {
+            let (serve, stream) = (serve.clone(), stream.unwrap());
+            spawn(move || serve(stream));
+        }
+    });
+    address
 }
