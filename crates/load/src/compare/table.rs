@@ -30,20 +30,10 @@ pub(crate) struct Table {
 }
 
 /// The medians over all rounds of one server and one workload.
-#[derive(Debug, PartialEq)]
-struct Medians<'a> {
-    workload: &'a str,
-    server: &'a str,
-    cost_ns: f64,
+struct Medians {
+    row: Row,
     /// The cost of a request on the first server divided by the cost on this one.
     ratio: f64,
-    requests_per_second: f64,
-    busy_share: f64,
-    hit_ratio: Option<f64>,
-    p99_us: f64,
-    generator_busy_share: f64,
-    generator_starved_share: f64,
-    is_sound: bool,
 }
 
 impl Row {
@@ -75,7 +65,7 @@ impl Table {
             "{:<16} {:<14} {:>10} {:>6} {:>10} {:>5} {:>6} {:>8}\n",
             "workload", "server", "ns/request", "ratio", "requests/s", "busy", "hit", "p99"
         );
-        for row in self.medians() {
+        for Medians { row, ratio } in self.medians() {
             let hit_ratio = row.hit_ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.3}"));
             writeln!(
                 text,
@@ -83,7 +73,7 @@ impl Table {
                 row.workload,
                 row.server,
                 row.cost_ns,
-                row.ratio,
+                ratio,
                 count(row.requests_per_second),
                 row.busy_share * 100.0,
                 hit_ratio,
@@ -108,12 +98,12 @@ impl Table {
 
     /// Returns the table as one JSON object.
     pub(crate) fn json(&self, are_apart: bool) -> String {
-        let rows = self.medians().into_iter().map(|row| {
+        let rows = self.medians().into_iter().map(|Medians { row, ratio }| {
             let mut json = Json::new();
-            json.text("workload", row.workload)
-                .text("server", row.server)
+            json.text("workload", &row.workload)
+                .text("server", &row.server)
                 .number("cost_ns", row.cost_ns, 1)
-                .number("ratio", row.ratio, 4)
+                .number("ratio", ratio, 4)
                 .number("requests_per_second", row.requests_per_second, 1)
                 .number("busy_share", row.busy_share, 4)
                 .number("hit_ratio", row.hit_ratio, 6)
@@ -132,7 +122,7 @@ impl Table {
     }
 
     /// Returns the medians, workload by workload, with the servers in the given order.
-    fn medians(&self) -> Vec<Medians<'_>> {
+    fn medians(&self) -> Vec<Medians> {
         let mut pairs: Vec<(&str, &str)> = Vec::new();
         let mut workloads: Vec<&str> = Vec::new();
         for (_, row) in &self.rows {
@@ -147,7 +137,7 @@ impl Table {
         pairs.into_iter().map(|(workload, server)| self.medians_of(workload, server)).collect()
     }
 
-    fn medians_of<'a>(&'a self, workload: &'a str, server: &'a str) -> Medians<'a> {
+    fn medians_of(&self, workload: &str, server: &str) -> Medians {
         let rows = || {
             let is_of = |row: &Row| row.workload == workload && row.server == server;
             self.rows.iter().filter(move |(_, row)| is_of(row))
@@ -156,11 +146,11 @@ impl Table {
         let ratio =
             |(round, row): &(u32, Row)| Some(self.first_ns(*round, workload)? / row.cost_ns);
         let hit_ratios: Vec<f64> = rows().filter_map(|(_, row)| row.hit_ratio).collect();
-        Medians {
-            workload,
-            server,
+        let ratio = median(rows().filter_map(ratio).collect());
+        let row = Row {
+            workload: workload.to_owned(),
+            server: server.to_owned(),
             cost_ns: of(|row| row.cost_ns),
-            ratio: median(rows().filter_map(ratio).collect()),
             requests_per_second: of(|row| row.requests_per_second),
             busy_share: of(|row| row.busy_share),
             hit_ratio: (!hit_ratios.is_empty()).then(|| median(hit_ratios)),
@@ -168,7 +158,8 @@ impl Table {
             generator_busy_share: of(|row| row.generator_busy_share),
             generator_starved_share: of(|row| row.generator_starved_share),
             is_sound: rows().all(|(_, row)| row.is_sound),
-        }
+        };
+        Medians { row, ratio }
     }
 
     /// Returns the cost of a request on the first server in this round, in nanoseconds.
@@ -223,8 +214,10 @@ mod tests {
             table.push(round, row("b", "set:1:1", a));
         }
         let medians = table.medians();
-        let shown: Vec<_> =
-            medians.iter().map(|row| (row.workload, row.server, row.cost_ns, row.ratio)).collect();
+        let shown: Vec<_> = medians
+            .iter()
+            .map(|Medians { row, ratio }| (&*row.workload, &*row.server, row.cost_ns, *ratio))
+            .collect();
         let expected = [
             ("get:1:1", "a", 1000.0, 1.0),
             ("get:1:1", "b", 1000.0, 2.0),
