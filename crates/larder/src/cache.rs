@@ -1,23 +1,16 @@
-//! [`Cache`]: its shared state, its clock, its limits and its checks.
+//! [`Cache`]: its clock, its limits and its checks.
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::Arc;
 
-use larder_engine::{Broken, Config, CreateError, Engine, LimitError, Report, ThreadSlot};
+use larder_engine::{Broken, CreateError, Engine, LimitError, Report, ThreadSlot};
 use larder_item::{Epoch, Second};
-use larder_region::file::{is_length_sealed, open_again};
-use larder_region::{FileError, forks};
 use larder_stats::Counter;
 
 use crate::clock::Time;
-use crate::load::flight::Flights;
-use crate::open::builder::random;
-use crate::removals::Queues;
-use crate::thread::maintainer::Maintainer;
-use crate::thread::slots::ThreadSlots;
-use crate::{Builder, Clock, Inheritance, OpenError, Opening, SharedError, thread::slots};
+use crate::shared::{Opening, Shared};
+use crate::thread::registered;
 
 /// A cache. Clones are cheap and share everything. There is no close operation: the memory is
 /// returned when the last clone is dropped, together with the walks, uploads and large values still
@@ -30,124 +23,7 @@ pub struct Cache {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// The settings of the small cache that a forked process uses when it cannot use the parent's.
-const SUBSTITUTE: Config = Config {
-    memory_bytes: 1 << 20,
-    memory_bytes_max: 1 << 20,
-    item_bytes_max: 1 << 19,
-    huge_pages: false,
-    keeps_versions: true,
-    evicts: true,
-    hash_seed: 0,
-    epoch: Epoch { unix_secs: 0 },
-};
-
-/// The state that all clones of a cache share.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) engine: Engine,
-    time: Time,
-    pub(crate) thread_slots: ThreadSlots,
-    pub(crate) queues: Queues,
-    /// The maintainer thread, set once if the cache has one.
-    pub(crate) maintainer: OnceLock<Maintainer>,
-    /// Held by the maintainer while it works, and by callers that must keep it waiting.
-    pub(crate) tidying: Mutex<()>,
-    pub(crate) flights: Flights,
-    /// Number of forks that led to the process that owns this state.
-    forks: u32,
-    /// The state for a child forked from that process, created on its first use there.
-    in_child: OnceLock<Arc<Self>>,
-    /// The error that kept this process from using the parent's cache; `None` if it uses it.
-    lost: Option<CreateError>,
-    /// The file of the region; `None` for memory that no file backs.
-    file: Option<File>,
-    opening: Opening,
-}
-
-impl Shared {
-    #[inline]
-    pub(crate) fn now(&self) -> Second {
-        match self.time.clock {
-            Clock::System => self.time.system_second(),
-            Clock::Ticked => self.engine.now(),
-        }
-    }
-
-    /// True if this process opened the cache, or took it over after a fork.
-    #[inline]
-    pub(crate) fn is_of_this_process(&self) -> bool {
-        self.forks == forks()
-    }
-
-    /// Returns the state that replaces this one in a process forked from its owner.
-    ///
-    /// The threads that hold locks or resources of the region at the fork do not exist in the
-    /// child, so in the child those are held for ever. The child therefore creates its own. If it
-    /// cannot use the region, it continues with a small private cache.
-    #[cold]
-    fn in_this_process(&self) -> &Arc<Self> {
-        let mut last = self;
-        loop {
-            let next = last.in_child.get_or_init(|| Arc::new(last.forked()));
-            if next.is_of_this_process() {
-                return next;
-            }
-            last = next;
-        }
-    }
-
-    fn forked(&self) -> Self {
-        // The additional slot is the one that the process always lends.
-        let own_thread_slots = 1 + slots::of_this_thread(self);
-        match self.engine.in_child(own_thread_slots) {
-            Ok(engine) => Self::new(engine, self.time),
-            Err(error) => {
-                let (hash_seed, epoch) = (random(), self.engine.epoch());
-                let config = Config { hash_seed, epoch, ..SUBSTITUTE };
-                let engine = Engine::create(&config)
-                    .expect("cannot allocate the 1 MiB cache of a forked process");
-                engine.tick(self.engine.now());
-                Self { lost: Some(error), ..Self::new(engine, self.time) }
-            }
-        }
-    }
-
-    fn new(engine: Engine, time: Time) -> Self {
-        Self {
-            thread_slots: ThreadSlots::new(&engine),
-            engine,
-            time,
-            queues: Queues::default(),
-            maintainer: OnceLock::new(),
-            tidying: Mutex::default(),
-            flights: Flights::default(),
-            forks: forks(),
-            in_child: OnceLock::new(),
-            lost: None,
-            file: None,
-            opening: Opening::None,
-        }
-    }
-
-    /// Keeps the maintainer waiting until the guard is dropped.
-    pub(crate) fn tidying(&self) -> MutexGuard<'_, ()> {
-        self.tidying.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Cache {
-    /// Returns the default settings for opening a cache.
-    ///
-    /// ```
-    /// let cache = larder::Cache::builder().memory_bytes(16 << 20).cas(true).open()?;
-    /// assert_eq!(cache.memory_limit(), 16 << 20);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn builder() -> Builder {
-        Builder::default()
-    }
-
     pub(crate) fn new(engine: Engine, time: Time, file: Option<File>, opening: Opening) -> Self {
         Self { shared: Arc::new(Shared { file, opening, ..Shared::new(engine, time) }) }
     }
@@ -156,29 +32,6 @@ impl Cache {
     #[inline]
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         if self.shared.is_of_this_process() { &self.shared } else { self.shared.in_this_process() }
-    }
-
-    /// Opens the cache in a file, for all processes that open the file. If the file holds a cache,
-    /// it is used as it is; otherwise an empty cache with the default settings of [`Builder`] is
-    /// created. See [`Builder::shared`].
-    ///
-    /// Cost: a few system calls, and the repair of state that killed processes left behind. A new
-    /// file has all of its memory allocated at once.
-    ///
-    /// # Errors
-    /// [`OpenError`] names the file and describes the problem.
-    ///
-    /// ```
-    /// # let folder = tempfile::tempdir()?;
-    /// # let path = folder.path().join("cache");
-    /// use larder::Cache;
-    /// let (one, other) = (Cache::open_shared(&path)?, Cache::open_shared(&path)?);
-    /// one.set("k", "v", None)?;
-    /// assert_eq!(other.get("k").as_deref(), Some(&b"v"[..]));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn open_shared(path: impl Into<PathBuf>) -> Result<Self, OpenError> {
-        Self::builder().shared(path).open()
     }
 
     /// Returns how the file was opened: created, attached or replaced.
@@ -199,30 +52,11 @@ impl Cache {
         (engine.birth().identity, engine.peer_process_ids())
     }
 
-    /// Returns the file of a [`Builder::readable`] or [`Builder::shared`] cache. A descriptor of a
-    /// readable cache only allows reading; one of a shared cache allows the access with which the
-    /// receiver opens it.
+    /// Returns the file of a [`Builder::readable`](crate::Builder::readable) or
+    /// [`Builder::shared`](crate::Builder::shared) cache. A descriptor of a readable cache only
+    /// allows reading; one of a shared cache allows the access with which the receiver opens it.
     pub fn reading_file(&self) -> Option<&File> {
         self.shared.file.as_ref()
-    }
-
-    /// Returns the descriptors that another process needs to use this cache together with this
-    /// process, or in its place ([`Builder::open_inherited`]). Returns `None` if the cache was not
-    /// opened with [`Builder::inheritable`]. The descriptors can be sent through a unix socket.
-    ///
-    /// # Errors
-    /// The memory or the lock file cannot be opened again.
-    pub fn inheritance(&self) -> Option<Result<Inheritance, SharedError>> {
-        let region = self.shared.file.as_ref().filter(is_length_sealed)?;
-        let locks = self.shared.engine.lock_file_to_pass()?;
-        let region = open_again(region)
-            .map_err(|source| FileError::System {
-                doing: "open again",
-                path: "memfd:larder".into(),
-                source,
-            })
-            .map_err(SharedError::from);
-        Some(region.and_then(|region| Ok(Inheritance { region, locks: locks? })))
     }
 
     /// Returns the reason why this process uses a small cache of its own after a fork: it could not
@@ -316,7 +150,8 @@ impl Cache {
         self.shared().time.system_second()
     }
 
-    /// Moves a [`Clock::Ticked`] clock forward. An earlier second has no effect.
+    /// Moves a [`Clock::Ticked`](crate::Clock::Ticked) clock forward. An earlier second has no
+    /// effect.
     ///
     /// ```
     /// # let cache = larder::Cache::builder().clock(larder::Clock::Ticked).open()?;
@@ -366,10 +201,12 @@ impl Cache {
         self.shared().engine.reset_counters();
     }
 
-    /// Changes the memory limit, up to [`Builder::memory_bytes_max`]. A higher limit takes effect
+    /// Changes the memory limit, up to
+    /// [`Builder::memory_bytes_max`](crate::Builder::memory_bytes_max). A higher limit takes effect
     /// at once. A limit below current use takes effect gradually: in the background with
-    /// [`Builder::maintainer`], otherwise with the next stores and calls of [`Cache::maintain`].
-    /// Shrinking evicts the least valuable items and returns their memory to the system.
+    /// [`Builder::maintainer`](crate::Builder::maintainer), otherwise with the next stores and
+    /// calls of [`Cache::maintain`]. Shrinking evicts the least valuable items and returns their
+    /// memory to the system.
     ///
     /// # Errors
     /// [`LimitError`] states the valid range.
@@ -452,6 +289,6 @@ impl Cache {
 
     #[inline]
     pub(crate) fn with_thread_slot<T>(&self, f: impl FnOnce(&Engine, &ThreadSlot) -> T) -> T {
-        slots::with_thread_slot(self.shared(), f)
+        registered::with_thread_slot(self.shared(), f)
     }
 }

@@ -4,7 +4,7 @@
 use larder_engine::{Cursor, DumpFilter, Dumped, Sampled};
 use larder_item::Meta;
 
-use crate::Cache;
+use crate::cache::Cache;
 
 impl Cache {
     /// Passes live items to `visit` until it returns false, in no particular order. Items that

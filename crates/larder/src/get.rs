@@ -8,7 +8,7 @@ use larder_item::{Meta, Second};
 use larder_region::Sink;
 use larder_stats::Counter;
 
-use crate::Cache;
+use crate::cache::Cache;
 use crate::large::Read;
 
 /// Number of keys that [`Cache::get_many`] prefetches together.

@@ -5,13 +5,13 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use larder_engine::{
-    DirectBuffer as Room, Engine, Evicted, LargeValue as Pieces, Miss, Pinned, StoreError, Stored,
-    ThreadSlot, Upload as Arriving,
+    DirectBuffer as Room, Engine, Evicted, LargeValue as Pieces, Miss, Pinned, StoreError,
+    StoreRequest, Stored, ThreadSlot, Upload as Arriving,
 };
 use larder_item::Meta;
 
-use crate::cache::Shared;
-use crate::{StoreRequest, thread::slots};
+use crate::shared::Shared;
+use crate::thread::registered::with_thread_slot;
 
 /// Largest part of a value, in bytes, that is copied for a slow reader at a time.
 const COPIED_BYTES_MAX: usize = 16 << 10;
@@ -178,9 +178,7 @@ impl Upload {
             return Err(StoreError::NoMemory);
         }
         let now = self.shared.now();
-        slots::with_thread_slot(&self.shared, |engine, thread| {
-            engine.push(thread, arriving, bytes, now)
-        })
+        with_thread_slot(&self.shared, |engine, thread| engine.push(thread, arriving, bytes, now))
     }
 
     /// Returns a buffer in the cache's memory for the next bytes of the value, for writers outside
@@ -195,7 +193,7 @@ impl Upload {
         let now = self.shared.now();
         let direct_buffer =
             |engine: &Engine, thread: &ThreadSlot| engine.direct_buffer(thread, arriving, now);
-        let room = slots::with_thread_slot(&self.shared, direct_buffer)?;
+        let room = with_thread_slot(&self.shared, direct_buffer)?;
         Some(DirectBuffer { shared: Arc::clone(&self.shared), room: Some(room) })
     }
 
@@ -241,7 +239,7 @@ impl Upload {
         let publish = |engine: &Engine, thread: &ThreadSlot| {
             engine.publish_upload(thread, arriving, request, now)
         };
-        slots::with_thread_slot(&self.shared, publish)
+        with_thread_slot(&self.shared, publish)
     }
 }
 
@@ -279,9 +277,7 @@ impl Drop for Upload {
         if let Some(arriving) = self.arriving.take()
             && self.shared.is_of_this_process()
         {
-            slots::with_thread_slot(&self.shared, |engine, thread| {
-                engine.abort_upload(thread, arriving)
-            });
+            with_thread_slot(&self.shared, |engine, thread| engine.abort_upload(thread, arriving));
         }
     }
 }

@@ -55,21 +55,28 @@
 //! | `thread` | the thread slots of this process, the maintainer thread |
 //! | `client` | [`Client`], for the cache of a server on the same machine |
 //!
-//! The other files extend [`Cache`], one concern each: `get`, `set`, `walk`, `removals`, `stats`,
-//! and for servers and bindings `wire`, `large` and `dump`.
+//! `shared` is the state of a cache in one process, which [`Cache`] (`cache`) refers to, and `fork`
+//! replaces it in a child. The other files extend [`Cache`], one concern each: `get`, `set`,
+//! `walk`, `subscribe`, `stats`, and for servers and bindings `wire`, `large` and `dump`.
+//!
+//! A file imports only from files that do not import it. `shared` is below `thread` and `load`, and
+//! still takes the thread slots and the flights from them: these two files know no cache.
 #![forbid(unsafe_code)]
 
 pub mod cache;
 pub mod client;
 pub mod clock;
 pub mod dump;
+mod fork;
 pub mod get;
 pub mod large;
 pub mod load;
 mod open;
 pub mod removals;
 pub mod set;
+mod shared;
 pub mod stats;
+mod subscribe;
 mod thread;
 pub mod walk;
 pub mod wire;
@@ -90,10 +97,12 @@ pub use larder_region::{Lent, Sink, peer_groups};
 pub use larder_stats::Counter;
 pub use large::{DirectBuffer, LargeValue, Piece, Read, Upload};
 pub use load::{LoadError, LoadOptions, Loaded};
-pub use open::builder::{Builder, OpenError};
+pub use open::anonymous::Inheritance;
+pub use open::builder::Builder;
+pub use open::error::{OpenError, SharedError, Unusable};
 pub use open::inspect::{Inspection, Peer};
-pub use open::share::{Inheritance, Opening, SharedError, Unusable};
 pub use removals::Removals;
 pub use set::{CountError, Swap, SwapError};
+pub use shared::Opening;
 pub use stats::{Memory, Stat};
 pub use walk::{Item, Items, Keys};

@@ -6,9 +6,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use larder_engine::{Leaving, Removed};
-
-use crate::Cache;
+use larder_engine::{Engine, Removed};
 
 /// Largest capacity of a queue. A queue allocates all its entries when it is created.
 const CAPACITY_MAX: usize = 1 << 20;
@@ -32,73 +30,27 @@ pub struct Removals {
     lost: Arc<AtomicU64>,
 }
 
-impl Cache {
-    /// Subscribes to removals: each item that is deleted, replaced, evicted, cleared or found
-    /// expired is put, with its key and value, into a queue of `capacity` entries, a million at
-    /// most. Appending to an item, incrementing it or touching it does not remove it.
-    ///
-    /// Cost: none without a subscriber. Otherwise each removal copies the key and the value while
-    /// writers of the same few keys wait; it never waits for the subscriber.
-    ///
-    /// ```
-    /// # use larder::{Cache, Reason};
-    /// let cache = Cache::builder().open()?;
-    /// let removals = cache.subscribe(1000);
-    /// cache.set(b"session:7", b"alice", None)?;
-    /// cache.delete(b"session:7")?;
-    /// let removed = removals.try_next().expect("an item was deleted");
-    /// assert_eq!((&removed.key[..], removed.reason), (&b"session:7"[..], Reason::Deleted));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[must_use]
-    pub fn subscribe(&self, capacity: usize) -> Removals {
+impl Queues {
+    /// Adds a queue, and makes the engine report removals.
+    pub(crate) fn subscribe(&self, capacity: usize, engine: &Engine) -> Removals {
         let (sender, receiver) = sync_channel(capacity.min(CAPACITY_MAX));
         let lost = Arc::new(AtomicU64::new(0));
-        let queues = Arc::clone(&self.shared().queues.0);
-        let wanted = Arc::clone(self.shared().engine.removals_wanted());
+        let queues = Arc::clone(&self.0);
+        let wanted = Arc::clone(engine.removals_wanted());
         {
             let mut queues = queues.lock().unwrap_or_else(PoisonError::into_inner);
             queues.push(Queue { sender, lost: Arc::clone(&lost) });
             // Set under the lock, as it is cleared.
             wanted.store(true, Relaxed);
         }
-        let listener = move |removed| tell(&queues, &wanted, &removed);
-        self.shared().engine.set_removal_listener(Box::new(listener));
+        let listener = move |removed| report(&queues, &wanted, &removed);
+        engine.set_removal_listener(Box::new(listener));
         Removals { receiver, lost }
-    }
-
-    /// Calls `hook` for each item that is evicted, or found expired or cleared, for the life of the
-    /// cache. Only the first call has an effect. For servers, which count and log evictions;
-    /// programs use [`Cache::subscribe`].
-    ///
-    /// The thread that removes the item calls the hook while it holds a lock of the index and a
-    /// half-emptied segment. The hook must be short, must not block or panic, and must not use the
-    /// cache, which would deadlock. It must not keep a clone of the cache, which would keep the
-    /// memory for ever.
-    ///
-    /// Cost: none without a hook; otherwise the call, and the parts of the item that the hook
-    /// reads.
-    ///
-    /// ```
-    /// # use larder::{Cache, Clock, Reason};
-    /// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-    /// static EXPIRED: AtomicU64 = AtomicU64::new(0);
-    /// let cache = Cache::builder().clock(Clock::Ticked).open()?;
-    /// cache.set_departure_hook(|leaving| {
-    ///     EXPIRED.fetch_add(u64::from(leaving.reason() == Reason::Expired), Relaxed);
-    /// });
-    /// cache.set("k", "v", Some(std::time::Duration::from_secs(1)))?;
-    /// cache.tick(cache.now() + 1);
-    /// assert_eq!((cache.get("k"), EXPIRED.load(Relaxed)), (None, 1));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn set_departure_hook(&self, hook: impl Fn(&Leaving<'_>) + Send + Sync + 'static) {
-        self.shared().engine.set_departure_hook(Box::new(hook));
     }
 }
 
 /// Puts a removal into all queues. Drops the queues whose subscriber is gone.
-fn tell(queues: &Mutex<Vec<Queue>>, wanted: &AtomicBool, removed: &Removed) {
+fn report(queues: &Mutex<Vec<Queue>>, wanted: &AtomicBool, removed: &Removed) {
     let mut queues = queues.lock().unwrap_or_else(PoisonError::into_inner);
     queues.retain(|queue| match queue.sender.try_send(removed.clone()) {
         Ok(()) => true,

@@ -3,7 +3,7 @@
 use larder_engine::Report;
 use larder_stats::{Counter, Gauge, Section, Source};
 
-use crate::Cache;
+use crate::cache::Cache;
 
 /// A statistic: a row of the table from which docs/stats.md is generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use std::vec;
 use larder_engine::{Cursor, DumpFilter, Dumped, StoreError};
 use larder_item::Meta;
 
-use crate::Cache;
+use crate::cache::Cache;
 
 /// An item as [`Cache::iterate`] returns it.
 #[derive(Clone, Debug, PartialEq, Eq)]

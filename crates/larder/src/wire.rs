@@ -11,7 +11,7 @@ use larder_region::Sink;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::Cache;
+use crate::cache::Cache;
 use crate::large::{LargeValue, Read, Upload};
 
 impl Cache {

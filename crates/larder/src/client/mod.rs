@@ -31,7 +31,7 @@ use std::time::Duration;
 use larder_item::{Direction, KeyError, Second, StoreMode};
 use larder_region::forks;
 
-use crate::Cache;
+use crate::cache::Cache;
 use crate::get::{KEYS_AT_ONCE, with_buffer};
 use crate::set::Swap;
 use ask::{Ask, Outcome};

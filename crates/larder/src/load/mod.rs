@@ -34,7 +34,7 @@ use std::time::Duration;
 use larder_engine::{Basis, StoreError, StoreRequest, Stored};
 use larder_item::{Deadline, KeyError, Meta, Second, StoreMode, check_key};
 
-use crate::Cache;
+use crate::cache::Cache;
 use crate::set::count_refusal;
 use flight::{Boarded, Leader, Outcome};
 

@@ -1,37 +1,28 @@
-//! The builder of a cache.
+//! The builder of a cache: its settings.
 
-use std::fs::File;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::PathBuf;
 
-use larder_engine::{Config, CreateError, Engine};
-use larder_item::Epoch;
 use larder_region::Access;
 
-use crate::clock::Time;
-use crate::open::share::{
-    Inheritance, Opening, Place, SharedError, Sharing, open_anonymous, open_inherited,
-    open_readable,
-};
-use crate::thread::maintainer::Maintainer;
-use crate::{Cache, Clock};
+use crate::clock::Clock;
+use crate::open::share::Place;
 
 /// The settings for opening a cache. Each has a default.
 #[derive(Clone, Debug)]
 pub struct Builder {
-    memory_bytes: u64,
-    memory_bytes_max: u64,
-    item_bytes_max: u64,
-    cas: bool,
-    evict: bool,
-    clock: Clock,
-    maintainer: bool,
-    huge_pages: bool,
-    place: Place,
-    access: Access,
-    exactly: bool,
-    alone: bool,
-    replaces: bool,
+    pub(super) memory_bytes: u64,
+    pub(super) memory_bytes_max: u64,
+    pub(super) item_bytes_max: u64,
+    pub(super) cas: bool,
+    pub(super) evict: bool,
+    pub(super) clock: Clock,
+    pub(super) maintainer: bool,
+    pub(super) huge_pages: bool,
+    pub(super) place: Place,
+    pub(super) access: Access,
+    pub(super) exactly: bool,
+    pub(super) alone: bool,
+    pub(super) replaces: bool,
 }
 
 impl Default for Builder {
@@ -54,27 +45,6 @@ impl Default for Builder {
     }
 }
 
-/// The reason why a cache could not be opened.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// The memory cannot be allocated or laid out.
-    #[error("cannot open a cache of {memory_bytes} bytes: {source}")]
-    Memory {
-        /// The requested memory, in bytes.
-        memory_bytes: u64,
-        /// The cause.
-        source: CreateError,
-    },
-    /// The cache cannot be shared as requested.
-    #[error("cannot open a shared cache: {0}")]
-    Shared(#[from] SharedError),
-    /// The maintainer thread cannot be started.
-    #[error(
-        "cannot start the maintainer thread: {0}; allow more threads, or open the cache without a maintainer"
-    )]
-    Thread(std::io::Error),
-}
-
 impl Builder {
     /// Sets the memory of the cache, everything included, in bytes: 1 MiB to 1 TiB, 64 MiB by
     /// default. The system allocates it page by page at first use.
@@ -84,8 +54,9 @@ impl Builder {
         self
     }
 
-    /// Sets the highest limit that [`Cache::set_memory_limit`] accepts later, in bytes;
-    /// [`Builder::memory_bytes`] by default. It reserves address space, not memory.
+    /// Sets the highest limit that [`Cache::set_memory_limit`](crate::Cache::set_memory_limit)
+    /// accepts later, in bytes; [`Builder::memory_bytes`] by default. It reserves address space,
+    /// not memory.
     #[must_use]
     pub fn memory_bytes_max(mut self, bytes: u64) -> Self {
         self.memory_bytes_max = bytes;
@@ -137,7 +108,7 @@ impl Builder {
     /// Starts a maintainer thread. It reclaims expired items within seconds and evicts ahead of the
     /// writers, so that no store waits for an eviction. Off by default: then writers evict, and
     /// expired items keep their memory until they are read, until their memory is needed, or until
-    /// [`Cache::maintain`] is called. The thread ends with the cache.
+    /// [`Cache::maintain`](crate::Cache::maintain) is called. The thread ends with the cache.
     #[must_use]
     pub fn maintainer(mut self, on: bool) -> Self {
         self.maintainer = on;
@@ -156,8 +127,8 @@ impl Builder {
     }
 
     /// Shares the cache as [`Builder::anonymous_shared`] does, in memory of which
-    /// [`Cache::reading_file`] returns a descriptor. Other processes that get the descriptor can
-    /// read the memory but not write it.
+    /// [`Cache::reading_file`](crate::Cache::reading_file) returns a descriptor. Other processes
+    /// that get the descriptor can read the memory but not write it.
     #[must_use]
     pub fn readable(mut self, on: bool) -> Self {
         self.place = if on { Place::Readable } else { Place::Private };
@@ -165,7 +136,7 @@ impl Builder {
     }
 
     /// Shares the cache as [`Builder::readable`] does; another process can also take the cache over
-    /// with all items. See [`Cache::inheritance`].
+    /// with all items. See [`Cache::inheritance`](crate::Cache::inheritance).
     ///
     /// The drawback: a process of the same user that holds a descriptor for reading can open it
     /// again for writing.
@@ -234,8 +205,8 @@ impl Builder {
     }
 
     /// Replaces an unusable cache in the file with an empty one, if no process uses it;
-    /// [`Cache::opening`] reports it. A file that holds anything else is never changed. Off by
-    /// default: then both cases are errors.
+    /// [`Cache::opening`](crate::Cache::opening) reports it. A file that holds anything else is
+    /// never changed. Off by default: then both cases are errors.
     ///
     /// ```
     /// # let folder = tempfile::tempdir()?;
@@ -257,108 +228,4 @@ impl Builder {
         self.replaces = on;
         self
     }
-
-    /// Opens the cache: an empty one in private memory, unless it is to be shared.
-    ///
-    /// # Errors
-    /// [`OpenError`] names the size that is out of bounds or cannot be allocated.
-    pub fn open(self) -> Result<Cache, OpenError> {
-        self.open_with(None)
-    }
-
-    /// Opens a cache that another process passes on ([`Cache::inheritance`]); both processes use it
-    /// from then on. It must have the requested memory, cas tokens and eviction.
-    ///
-    /// ```
-    /// use larder::Cache;
-    /// let builder = || Cache::builder().inheritable(true);
-    /// let old = builder().open()?;
-    /// old.set("k", "v", None)?;
-    /// let new = builder().open_inherited(old.inheritance().transpose()?.ok_or("none")?)?;
-    /// drop(old);
-    /// assert_eq!(new.get("k").as_deref(), Some(&b"v"[..]));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`OpenError`]: the cache differs from the requested one, or cannot be mapped.
-    pub fn open_inherited(self, inheritance: Inheritance) -> Result<Cache, OpenError> {
-        self.open_with(Some(inheritance))
-    }
-
-    fn open_with(self, inheritance: Option<Inheritance>) -> Result<Cache, OpenError> {
-        let Self { memory_bytes, cas, evict, clock, .. } = self;
-        let time = Time::starting_now(clock);
-        let default_item_bytes_max = Self::default().item_bytes_max;
-        let item_bytes_max = if self.item_bytes_max == default_item_bytes_max {
-            default_item_bytes_max.min(memory_bytes / 2)
-        } else {
-            self.item_bytes_max
-        };
-        let config = Config {
-            memory_bytes: usize::try_from(memory_bytes).unwrap_or(usize::MAX),
-            memory_bytes_max: match self.place {
-                Place::Private => usize::try_from(self.memory_bytes_max).unwrap_or(usize::MAX),
-                _ => 0,
-            },
-            item_bytes_max: usize::try_from(item_bytes_max).unwrap_or(usize::MAX),
-            huge_pages: self.huge_pages,
-            keeps_versions: cas,
-            evicts: evict,
-            hash_seed: random(),
-            epoch: Epoch::starting_at(time.started_unix_secs()),
-        };
-        let is_private = inheritance.is_none() && self.place == Place::Private;
-        let (engine, file, opening) = match inheritance {
-            Some(inheritance) => {
-                let (engine, file) = open_inherited(&config, inheritance)?;
-                (engine, Some(file), Opening::Attached)
-            }
-            None => self.make(&config, &time)?,
-        };
-        let time = match is_private {
-            true => time,
-            false => Time::beginning_at(clock, engine.birth().monotonic_secs, engine.epoch()),
-        };
-        let cache = Cache::new(engine, time, file, opening);
-        if self.maintainer {
-            let maintainer = Maintainer::start(cache.shared()).map_err(OpenError::Thread)?;
-            let _ = cache.shared().maintainer.set(maintainer);
-        }
-        Ok(cache)
-    }
-
-    fn make(
-        &self,
-        config: &Config,
-        time: &Time,
-    ) -> Result<(Engine, Option<File>, Opening), OpenError> {
-        let monotonic_secs = time.started_monotonic_secs();
-        Ok(match &self.place {
-            Place::Private => {
-                let memory_bytes = self.memory_bytes;
-                let engine = Engine::create(config)
-                    .map_err(|source| OpenError::Memory { memory_bytes, source })?;
-                (engine, None, Opening::None)
-            }
-            Place::Anonymous => (open_anonymous(config, monotonic_secs)?, None, Opening::None),
-            Place::Readable | Place::Inheritable => {
-                let inheritable = self.place == Place::Inheritable;
-                let (engine, file) = open_readable(config, monotonic_secs, inheritable)?;
-                (engine, Some(file), Opening::None)
-            }
-            Place::File(path) => {
-                let Self { access, exactly, alone, replaces, .. } = *self;
-                let sharing = Sharing { config, access, exactly, alone, replaces };
-                let (engine, file, opening) = sharing.open(path, monotonic_secs)?;
-                (engine, Some(file), opening)
-            }
-        })
-    }
-}
-
-/// Returns an unpredictable number: the standard library seeds it from the system, differently at
-/// each use.
-pub(crate) fn random() -> u64 {
-    RandomState::new().build_hasher().finish()
 }

@@ -10,7 +10,7 @@ use larder_region::{Memory, boot, file, locks};
 use larder_stats::Counter;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::open::share::{SharedError, Unusable};
+use crate::open::error::{SharedError, Unusable};
 
 /// A cache in a file, opened read-only. Other processes do not notice it, and state that killed
 /// processes left behind is not repaired.

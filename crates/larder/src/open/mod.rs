@@ -1,5 +1,158 @@
 //! Opening a cache: in private memory, in memory that forked children share, or in a file.
 
+pub(crate) mod anonymous;
 pub(crate) mod builder;
+pub(crate) mod error;
 pub(crate) mod inspect;
 pub(crate) mod share;
+
+use std::fs::File;
+use std::path::PathBuf;
+
+use larder_engine::{Config, Engine};
+use larder_item::Epoch;
+
+use crate::cache::Cache;
+use crate::clock::Time;
+use crate::shared::Opening;
+use crate::thread::maintainer;
+use anonymous::{Inheritance, open_anonymous, open_inherited, open_readable};
+use builder::Builder;
+use error::OpenError;
+use share::{Place, Sharing, random};
+
+impl Cache {
+    /// Returns the default settings for opening a cache.
+    ///
+    /// ```
+    /// let cache = larder::Cache::builder().memory_bytes(16 << 20).cas(true).open()?;
+    /// assert_eq!(cache.memory_limit(), 16 << 20);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// Opens the cache in a file, for all processes that open the file. If the file holds a cache,
+    /// it is used as it is; otherwise an empty cache with the default settings of [`Builder`] is
+    /// created. See [`Builder::shared`].
+    ///
+    /// Cost: a few system calls, and the repair of state that killed processes left behind. A new
+    /// file has all of its memory allocated at once.
+    ///
+    /// # Errors
+    /// [`OpenError`] names the file and describes the problem.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("cache");
+    /// use larder::Cache;
+    /// let (one, other) = (Cache::open_shared(&path)?, Cache::open_shared(&path)?);
+    /// one.set("k", "v", None)?;
+    /// assert_eq!(other.get("k").as_deref(), Some(&b"v"[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn open_shared(path: impl Into<PathBuf>) -> Result<Self, OpenError> {
+        Self::builder().shared(path).open()
+    }
+}
+
+impl Builder {
+    /// Opens the cache: an empty one in private memory, unless it is to be shared.
+    ///
+    /// # Errors
+    /// [`OpenError`] names the size that is out of bounds or cannot be allocated.
+    pub fn open(self) -> Result<Cache, OpenError> {
+        self.open_with(None)
+    }
+
+    /// Opens a cache that another process passes on ([`Cache::inheritance`]); both processes use it
+    /// from then on. It must have the requested memory, cas tokens and eviction.
+    ///
+    /// ```
+    /// use larder::Cache;
+    /// let builder = || Cache::builder().inheritable(true);
+    /// let old = builder().open()?;
+    /// old.set("k", "v", None)?;
+    /// let new = builder().open_inherited(old.inheritance().transpose()?.ok_or("none")?)?;
+    /// drop(old);
+    /// assert_eq!(new.get("k").as_deref(), Some(&b"v"[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`OpenError`]: the cache differs from the requested one, or cannot be mapped.
+    pub fn open_inherited(self, inheritance: Inheritance) -> Result<Cache, OpenError> {
+        self.open_with(Some(inheritance))
+    }
+
+    fn open_with(self, inheritance: Option<Inheritance>) -> Result<Cache, OpenError> {
+        let Self { memory_bytes, cas, evict, clock, .. } = self;
+        let time = Time::starting_now(clock);
+        let default_item_bytes_max = Self::default().item_bytes_max;
+        let item_bytes_max = if self.item_bytes_max == default_item_bytes_max {
+            default_item_bytes_max.min(memory_bytes / 2)
+        } else {
+            self.item_bytes_max
+        };
+        let config = Config {
+            memory_bytes: usize::try_from(memory_bytes).unwrap_or(usize::MAX),
+            memory_bytes_max: match self.place {
+                Place::Private => usize::try_from(self.memory_bytes_max).unwrap_or(usize::MAX),
+                _ => 0,
+            },
+            item_bytes_max: usize::try_from(item_bytes_max).unwrap_or(usize::MAX),
+            huge_pages: self.huge_pages,
+            keeps_versions: cas,
+            evicts: evict,
+            hash_seed: random(),
+            epoch: Epoch::starting_at(time.started_unix_secs()),
+        };
+        let is_private = inheritance.is_none() && self.place == Place::Private;
+        let (engine, file, opening) = match inheritance {
+            Some(inheritance) => {
+                let (engine, file) = open_inherited(&config, inheritance)?;
+                (engine, Some(file), Opening::Attached)
+            }
+            None => self.make(&config, &time)?,
+        };
+        let time = match is_private {
+            true => time,
+            false => Time::beginning_at(clock, engine.birth().monotonic_secs, engine.epoch()),
+        };
+        let cache = Cache::new(engine, time, file, opening);
+        if self.maintainer {
+            let maintainer = maintainer::start(cache.shared()).map_err(OpenError::Thread)?;
+            let _ = cache.shared().maintainer.set(maintainer);
+        }
+        Ok(cache)
+    }
+
+    fn make(
+        &self,
+        config: &Config,
+        time: &Time,
+    ) -> Result<(Engine, Option<File>, Opening), OpenError> {
+        let monotonic_secs = time.started_monotonic_secs();
+        Ok(match &self.place {
+            Place::Private => {
+                let memory_bytes = self.memory_bytes;
+                let engine = Engine::create(config)
+                    .map_err(|source| OpenError::Memory { memory_bytes, source })?;
+                (engine, None, Opening::None)
+            }
+            Place::Anonymous => (open_anonymous(config, monotonic_secs)?, None, Opening::None),
+            Place::Readable | Place::Inheritable => {
+                let inheritable = self.place == Place::Inheritable;
+                let (engine, file) = open_readable(config, monotonic_secs, inheritable)?;
+                (engine, Some(file), Opening::None)
+            }
+            Place::File(path) => {
+                let Self { access, exactly, alone, replaces, .. } = *self;
+                let sharing = Sharing { config, access, exactly, alone, replaces };
+                let (engine, file, opening) = sharing.open(path, monotonic_secs)?;
+                (engine, Some(file), opening)
+            }
+        })
+    }
+}

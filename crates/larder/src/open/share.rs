@@ -1,23 +1,22 @@
-//! Opening a cache that several processes use: its memory, and the treatment of existing files.
+//! Opening a cache in a file that several processes use, and the treatment of existing files.
 //!
 //! Locks on the region's own file show which process is opening it and which peers are alive; see
 //! docs/sharing.md.
 
 use std::ffi::OsString;
 use std::fs::File;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::RangeInclusive;
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use larder_engine::{AttachError, Birth, Config, CreateError, Engine};
-use larder_engine::{OPENING_BYTE, PEER_BYTES_MAX};
+use larder_engine::{Birth, Config, Engine, OPENING_BYTE, PEER_BYTES_MAX};
 use larder_region::layout::{MAGIC, superblock};
-use larder_region::shared::ShareError;
 use larder_region::{Access, FileError, LockError, Locks, Memory, NewFile, boot, file, locks};
 
-use crate::open::builder::random;
+use crate::open::error::{SharedError, Unusable};
+use crate::shared::Opening;
 
 /// The kind of memory that holds a cache.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,117 +34,6 @@ pub(crate) enum Place {
     File(PathBuf),
 }
 
-/// The memory of an anonymous cache ([`Builder::inheritable`](crate::Builder::inheritable)), for a
-/// process that is to use the same cache.
-#[derive(Debug)]
-pub struct Inheritance {
-    /// The region's memory, open for reading and writing.
-    pub region: OwnedFd,
-    /// The file whose locks show which processes use the cache.
-    pub locks: OwnedFd,
-}
-
-/// How the file was opened when a cache in a file was opened.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Opening {
-    /// The cache has no file.
-    None,
-    /// There was no file; the cache begins empty.
-    Created,
-    /// There was a cache, and this process has joined it.
-    Attached,
-    /// The existing content was unusable, for this reason; an empty cache replaced it.
-    Replaced(String),
-}
-
-/// The reason why a cache cannot be shared.
-#[derive(Debug, thiserror::Error)]
-pub enum SharedError {
-    /// The file cannot be used or created.
-    #[error(transparent)]
-    File(#[from] FileError),
-    /// The file's locks cannot be used.
-    #[error(transparent)]
-    Lock(#[from] LockError),
-    /// Another process has been opening or repairing the cache for too long.
-    #[error(
-        "another process has been opening {path} for {secs} seconds; end it if it has been stopped"
-    )]
-    Busy {
-        /// The file.
-        path: PathBuf,
-        /// How long this process has waited, in seconds.
-        secs: u64,
-    },
-    /// The content of the file cannot be used.
-    #[error("cannot use {path}: {reason}; remove it, or name another file")]
-    Unusable {
-        /// The file.
-        path: PathBuf,
-        /// The problem with it.
-        reason: Unusable,
-    },
-    /// Other processes use the cache, but it was to be opened exclusively or replaced.
-    #[error(
-        "{path} is in use by {}{}; stop it first, or name another file",
-        named(processes),
-        .unusable.as_ref().map_or_else(String::new, |reason| format!(", and {reason}"))
-    )]
-    InUse {
-        /// The file.
-        path: PathBuf,
-        /// The process ids of the users, as they recorded them; empty if they cannot be read.
-        processes: Vec<u64>,
-        /// The reason why the cache cannot be joined, if any.
-        unusable: Option<Box<Unusable>>,
-    },
-    /// The memory cannot be laid out or mapped.
-    #[error(transparent)]
-    Create(#[from] CreateError),
-    /// The memory cannot be mapped.
-    #[error(transparent)]
-    Map(#[from] ShareError),
-    /// The system does not report the id of the current boot.
-    #[error("cannot determine the current boot; /proc/sys/kernel/random/boot_id must be readable")]
-    NoBoot,
-}
-
-/// The problem with a cache in a file.
-#[derive(Debug, thiserror::Error)]
-pub enum Unusable {
-    /// The content is not a region that this version understands.
-    #[error(transparent)]
-    Attach(#[from] AttachError),
-    /// The file is shorter than its content.
-    #[error(transparent)]
-    Share(#[from] ShareError),
-    /// It is from another boot of the system: the file may not have been written completely.
-    #[error("it was created before the system booted, and may be damaged")]
-    Rebooted,
-    /// It was created with other settings.
-    #[error("its {field} is {found}, expected {expected}")]
-    Differs {
-        /// The setting.
-        field: &'static str,
-        /// The requested value.
-        expected: u64,
-        /// The value in the file.
-        found: u64,
-    },
-}
-
-impl Unusable {
-    /// True if the problem is in the file and stays. Otherwise the next attempt may succeed, and
-    /// the content is worth keeping.
-    fn is_in_the_file(&self) -> bool {
-        match self {
-            Self::Attach(AttachError::Join(_)) | Self::Share(ShareError::Map(_)) => false,
-            Self::Rebooted => boot().is_some(),
-            Self::Attach(_) | Self::Share(_) | Self::Differs { .. } => true,
-        }
-    }
-}
-
 /// The settings for opening a cache in a file.
 pub(crate) struct Sharing<'a> {
     pub(crate) config: &'a Config,
@@ -160,37 +48,19 @@ pub(crate) struct Sharing<'a> {
 
 /// Longest wait for another process that opens the file, in seconds. Repairs after dead processes
 /// take milliseconds.
-const OPENING_SECS_MAX: u64 = 10;
+pub(super) const OPENING_SECS_MAX: u64 = 10;
+
+/// Returns an unpredictable number: the standard library seeds it from the system, differently at
+/// each use.
+pub(crate) fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
 
 /// Returns a number unique to the region, and the beginning of its time.
-fn birth(config: &Config, monotonic_secs: i64) -> Result<Birth, SharedError> {
+pub(super) fn birth(config: &Config, monotonic_secs: i64) -> Result<Birth, SharedError> {
     debug_assert!(config.memory_bytes > 0);
     let identity = u128::from(random()) << 64 | u128::from(random());
     Ok(Birth { identity, boot: boot().ok_or(SharedError::NoBoot)?, monotonic_secs })
-}
-
-/// Opens a cache in memory that children of this process share.
-pub(crate) fn open_anonymous(config: &Config, monotonic_secs: i64) -> Result<Engine, SharedError> {
-    let memory =
-        Memory::shared_anonymous(Engine::shared_bytes(config)?).map_err(ShareError::from)?;
-    let birth = birth(config, monotonic_secs)?;
-    Ok(Engine::create_shared(memory, Locks::anonymous()?, config, &birth)?)
-}
-
-/// Opens a cache in an anonymous file that other processes can map for reading, or for use if it is
-/// `inheritable`.
-pub(crate) fn open_readable(
-    config: &Config,
-    monotonic_secs: i64,
-    inheritable: bool,
-) -> Result<(Engine, File), SharedError> {
-    let bytes = Engine::shared_bytes(config)?;
-    let file = file::memfd("larder", bytes as u64)?;
-    let memory = Memory::shared(&file, bytes)?;
-    let sealed = if inheritable { file::seal_length(&file) } else { file::seal(&file) };
-    sealed.map_err(|source| ShareError::from(larder_region::MapError { bytes, source }))?;
-    let birth = birth(config, monotonic_secs)?;
-    Ok((Engine::create_shared(memory, Locks::anonymous()?, config, &birth)?, file))
 }
 
 /// An opened cache, its file, and how the file was opened.
@@ -199,26 +69,6 @@ type Opened = (Engine, File, Opening);
 /// The result of an attempt to open a file. `None` if another process has meanwhile replaced the
 /// file, or is creating it.
 type Attempt = Result<Option<Opened>, SharedError>;
-/// Attaches to a cache passed on by another process. It must have the memory, cas tokens and
-/// eviction of `config`.
-pub(crate) fn open_inherited(
-    config: &Config,
-    inheritance: Inheritance,
-) -> Result<(Engine, File), SharedError> {
-    let path = PathBuf::from("memfd:larder");
-    let locks = Locks::of(&inheritance.locks, "memfd:locks")?;
-    if !locks.lock_within(OPENING_BYTE, Duration::from_secs(OPENING_SECS_MAX))? {
-        return Err(SharedError::Busy { path, secs: OPENING_SECS_MAX });
-    }
-    let file = File::from(inheritance.region);
-    let access = Access::default();
-    let sharing = Sharing { config, access, exactly: true, alone: false, replaces: false };
-    let engine =
-        sharing.attach(&file, locks).map_err(|reason| SharedError::Unusable { path, reason })?;
-    engine.end_opening();
-    Ok((engine, file))
-}
-
 impl Sharing<'_> {
     /// Opens the cache in a file, or creates one.
     pub(crate) fn open(&self, path: &Path, monotonic_secs: i64) -> Result<Opened, SharedError> {
@@ -261,7 +111,7 @@ impl Sharing<'_> {
         }
     }
 
-    fn attach(&self, file: &File, locks: Locks) -> Result<Engine, Unusable> {
+    pub(super) fn attach(&self, file: &File, locks: Locks) -> Result<Engine, Unusable> {
         let bytes = file.metadata().map_or(0, |metadata| metadata.len());
         let memory = Memory::shared(file, usize::try_from(bytes).unwrap_or(usize::MAX))?;
         let engine = Engine::attach(memory, locks, self.config.item_bytes_max, |found, birth| {
@@ -373,15 +223,6 @@ fn users(file: &File) -> Vec<u64> {
     let lives = |byte| locks::is_locked(file, byte).unwrap_or(true);
     let living = peers.into_iter().filter(|peer| lives(peer.lock_byte));
     living.map(|peer| peer.process_id).collect()
-}
-
-fn named(processes: &[u64]) -> String {
-    let ids: Vec<_> = processes.iter().map(u64::to_string).collect();
-    match ids.split_last() {
-        None => "another process".to_owned(),
-        Some((id, [])) => format!("process {id}"),
-        Some((last, ids)) => format!("processes {} and {last}", ids.join(", ")),
-    }
 }
 
 fn differs(config: &Config, found: &Config) -> Result<(), Unusable> {

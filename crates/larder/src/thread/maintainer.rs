@@ -1,48 +1,36 @@
 //! The maintainer: an optional background thread that reclaims memory ahead of the writers.
 
 use std::sync::{Arc, Weak};
-use std::thread::{self, Thread};
+use std::thread;
 use std::time::Duration;
 
 use larder_engine::{Engine, ThreadSlot};
 use larder_stats::Counter;
 
-use crate::cache::Shared;
-use crate::thread::slots;
+use crate::shared::{Maintainer, Shared};
+use crate::thread::registered;
 
 /// Interval between searches for reclaimable memory while no writer is short of it.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Wakes the maintainer of a dropped cache, so that it ends.
-#[derive(Debug)]
-pub(crate) struct Maintainer(Thread);
-
-impl Drop for Maintainer {
-    fn drop(&mut self) {
-        self.0.unpark();
-    }
-}
-
-impl Maintainer {
-    /// Starts the maintainer of a cache. It holds no reference to the cache and ends with the last
-    /// clone.
-    ///
-    /// # Errors
-    /// The system cannot start a thread.
-    pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Self> {
-        let weak = Arc::downgrade(shared);
-        // Registered here, so that the order of thread slots does not depend on which thread runs
-        // first.
-        let thread = shared.engine.register();
-        let thread = thread::Builder::new()
-            .name("larder-maintain".to_owned())
-            .spawn(move || maintain(&weak, thread.as_ref()))?
-            .thread()
-            .clone();
-        let woken = thread.clone();
-        shared.engine.call_when_short(Box::new(move || woken.unpark()));
-        Ok(Self(thread))
-    }
+/// Starts the maintainer of a cache. It holds no reference to the cache and ends with the last
+/// clone.
+///
+/// # Errors
+/// The system cannot start a thread.
+pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Maintainer> {
+    let weak = Arc::downgrade(shared);
+    // Registered here, so that the order of thread slots does not depend on which thread runs
+    // first.
+    let thread = shared.engine.register();
+    let thread = thread::Builder::new()
+        .name("larder-maintain".to_owned())
+        .spawn(move || maintain(&weak, thread.as_ref()))?
+        .thread()
+        .clone();
+    let woken = thread.clone();
+    shared.engine.call_when_short(Box::new(move || woken.unpark()));
+    Ok(Maintainer(thread))
 }
 
 fn maintain(cache: &Weak<Shared>, thread: Option<&ThreadSlot>) {
@@ -61,7 +49,7 @@ fn maintain(cache: &Weak<Shared>, thread: Option<&ThreadSlot>) {
         };
         let more = match thread {
             Some(thread) => tidy(&shared.engine, thread),
-            None => slots::with_thread_slot(&shared, tidy),
+            None => registered::with_thread_slot(&shared, tidy),
         };
         maintained = now;
         drop(tidying);

@@ -1,38 +1,23 @@
-//! The thread slots of this process in each cache that it uses.
+//! The thread slots of a process in one cache.
 //!
-//! A thread keeps its thread slot until it ends. Some thread slots are reserved for threads that
-//! start when all others are taken: such a thread borrows one of them for each operation. A process
-//! with many long-lived threads, such as those of Go's runtime, therefore keeps the speed of its
-//! processors.
+//! Some are reserved for threads that start when all others are taken: such a thread borrows one of
+//! them for each operation. A process with many long-lived threads, such as those of Go's runtime,
+//! therefore keeps the speed of its processors.
 
-use std::cell::{Cell, RefCell};
-use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicUsize};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError, Weak};
+use std::sync::{Mutex, OnceLock, PoisonError, TryLockError};
 
 use larder_engine::{Engine, ThreadSlot};
 
-use crate::cache::Shared;
-
-thread_local! {
-    static THREAD_SLOTS: RefCell<Vec<Rc<Registered>>> = const { RefCell::new(Vec::new()) };
-    /// The cache in which this thread last found no thread slot of its own, and the number of
-    /// operations before it looks again.
-    static BORROWS: Cell<(*const Shared, u32)> = const { Cell::new((std::ptr::null(), 0)) };
-}
-
 /// Largest number of thread slots that a process lends.
 const LENT_MAX: usize = 16;
-
-/// Number of operations after which a borrowing thread looks for a thread slot of its own.
-const BORROWED_OPERATIONS: u32 = 1024;
 
 /// The thread slots of a process in one cache that do not belong to its threads.
 #[derive(Debug)]
 pub(crate) struct ThreadSlots {
     /// The thread slot that always exists.
-    first: Mutex<ThreadSlot>,
+    pub(super) first: Mutex<ThreadSlot>,
     /// The other slots to lend, taken at first use. Empty if other processes hold all thread slots.
     lent: OnceLock<Vec<Mutex<ThreadSlot>>>,
     /// Number of threads with a thread slot of their own.
@@ -46,7 +31,7 @@ impl ThreadSlots {
     }
 
     /// Takes a thread slot for a thread, unless only the slots reserved for lending are left.
-    fn take(&self, engine: &Engine) -> Option<ThreadSlot> {
+    pub(super) fn take(&self, engine: &Engine) -> Option<ThreadSlot> {
         let is_within =
             self.threads.fetch_add(1, Relaxed) < engine.thread_slot_count() - lent_max(engine);
         let thread = if is_within { engine.register() } else { None };
@@ -56,9 +41,19 @@ impl ThreadSlots {
         thread
     }
 
+    /// Releases the thread slot of a thread.
+    pub(super) fn release(&self, engine: &Engine, thread: &ThreadSlot) {
+        engine.deregister(thread);
+        self.threads.fetch_sub(1, Relaxed);
+    }
+
     /// Runs `f` with a thread slot that no other thread uses meanwhile.
     #[inline(never)]
-    fn borrow<T>(&self, engine: &Engine, f: impl FnOnce(&Engine, &ThreadSlot) -> T) -> T {
+    pub(super) fn borrow<T>(
+        &self,
+        engine: &Engine,
+        f: impl FnOnce(&Engine, &ThreadSlot) -> T,
+    ) -> T {
         let lent = self.lent.get_or_init(|| {
             let thread_slots = (1..lent_max(engine)).map_while(|_| engine.register());
             thread_slots.map(Mutex::new).collect()
@@ -79,7 +74,7 @@ impl ThreadSlots {
 }
 
 /// Returns the number of a cache's thread slots that a process lends.
-fn lent_max(engine: &Engine) -> usize {
+pub(super) fn lent_max(engine: &Engine) -> usize {
     (engine.thread_slot_count() / 4).clamp(1, LENT_MAX)
 }
 
@@ -90,150 +85,4 @@ fn place_of_thread() -> u32 {
         static PLACE: u32 = THREADS.fetch_add(1, Relaxed);
     }
     PLACE.try_with(|place| *place).unwrap_or(0)
-}
-
-/// This thread's thread slot in one cache; released when the thread ends.
-struct Registered {
-    /// Address of the state that the cache's clones share. It is unique as long as `cache` can be
-    /// upgraded.
-    address: *const Shared,
-    cache: Weak<Shared>,
-    thread: ThreadSlot,
-}
-
-impl Drop for Registered {
-    fn drop(&mut self) {
-        // A slot registered by the parent of a forked process stays the parent's.
-        if let Some(cache) = self.cache.upgrade()
-            && cache.is_of_this_process()
-        {
-            cache.engine.deregister(&self.thread);
-            cache.thread_slots.threads.fetch_sub(1, Relaxed);
-        }
-    }
-}
-
-/// Runs `f` with this thread's thread slot in the cache, or with a borrowed one.
-#[inline]
-pub(crate) fn with_thread_slot<T>(
-    cache: &Arc<Shared>,
-    f: impl FnOnce(&Engine, &ThreadSlot) -> T,
-) -> T {
-    match thread_slot_in(cache) {
-        Some(registered) => f(&cache.engine, &registered.thread),
-        None => cache.thread_slots.borrow(&cache.engine, f),
-    }
-}
-
-#[inline]
-fn thread_slot_in(cache: &Arc<Shared>) -> Option<Rc<Registered>> {
-    // The thread-local list is gone while the thread exits; the thread borrows a slot then.
-    THREAD_SLOTS
-        .try_with(|thread_slots| {
-            let address = Arc::as_ptr(cache);
-            let known = thread_slots
-                .borrow()
-                .iter()
-                .find(|registered| std::ptr::eq(registered.address, address))
-                .cloned();
-            known.or_else(|| sit_down(cache, thread_slots))
-        })
-        .ok()
-        .flatten()
-}
-
-/// Returns the number of thread slots that this thread has in one cache: one or none.
-pub(crate) fn of_this_thread(shared: &Shared) -> usize {
-    let is_here = |registered: &&Rc<Registered>| std::ptr::eq(registered.address, shared);
-    THREAD_SLOTS
-        .try_with(|thread_slots| thread_slots.borrow().iter().filter(is_here).count())
-        .unwrap_or(0)
-}
-
-#[cold]
-fn sit_down(
-    cache: &Arc<Shared>,
-    thread_slots: &RefCell<Vec<Rc<Registered>>>,
-) -> Option<Rc<Registered>> {
-    let (borrows_in, left) = BORROWS.get();
-    if left > 0 && std::ptr::eq(borrows_in, Arc::as_ptr(cache)) {
-        BORROWS.set((borrows_in, left - 1));
-        return None;
-    }
-    let Some(thread) = cache.thread_slots.take(&cache.engine) else {
-        BORROWS.set((Arc::as_ptr(cache), BORROWED_OPERATIONS));
-        return None;
-    };
-    let (address, cache) = (Arc::as_ptr(cache), Arc::downgrade(cache));
-    let registered = Rc::new(Registered { address, cache, thread });
-    let mut thread_slots = thread_slots.borrow_mut();
-    // Drops slots in caches that are gone, since their addresses may be reused.
-    thread_slots.retain(|registered| registered.cache.strong_count() > 0);
-    thread_slots.push(Rc::clone(&registered));
-    Some(registered)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::{Barrier, mpsc};
-    use std::thread;
-    use std::time::Duration;
-
-    use super::*;
-    use crate::Cache;
-
-    /// Runs `then` while enough threads live to take all thread slots.
-    fn with_all_thread_slots_taken(cache: &Cache, then: impl FnOnce()) {
-        let engine = &cache.shared().engine;
-        let threads = engine.thread_slot_count() - lent_max(engine);
-        let (registered, over) = (Barrier::new(threads + 1), Barrier::new(threads + 1));
-        thread::scope(|scope| {
-            for _ in 0..threads {
-                scope.spawn(|| {
-                    assert!(!cache.contains("k"));
-                    assert_eq!(of_this_thread(cache.shared()), 1);
-                    registered.wait();
-                    over.wait();
-                });
-            }
-            registered.wait();
-            then();
-            over.wait();
-        });
-    }
-
-    #[test]
-    fn a_thread_without_a_thread_slot_does_not_wait_for_a_borrowing_thread() {
-        let cache = Cache::builder().memory_bytes(1 << 20).open().unwrap();
-        with_all_thread_slots_taken(&cache, || {
-            // Simulates a thread that was preempted in the middle of an operation.
-            let held = cache.shared().thread_slots.first.lock().unwrap();
-            let (tell, told) = mpsc::channel();
-            let other = cache.clone();
-            let borrower = thread::spawn(move || {
-                for key in 0..2 * BORROWED_OPERATIONS {
-                    other.set(key.to_le_bytes(), "v", None).unwrap();
-                }
-                tell.send(of_this_thread(other.shared())).unwrap();
-            });
-            let thread_slots = told.recv_timeout(Duration::from_secs(20));
-            drop(held);
-            borrower.join().unwrap();
-            assert_eq!(thread_slots, Ok(0));
-        });
-        cache.validate().unwrap();
-    }
-
-    #[test]
-    fn a_borrowing_thread_gets_a_thread_slot_of_its_own_when_other_threads_end() {
-        let cache = Cache::builder().memory_bytes(1 << 20).open().unwrap();
-        with_all_thread_slots_taken(&cache, || {
-            cache.contains("k");
-            assert_eq!(of_this_thread(cache.shared()), 0);
-        });
-        for _ in 0..=BORROWED_OPERATIONS {
-            cache.contains("k");
-        }
-        assert_eq!(of_this_thread(cache.shared()), 1);
-    }
 }

@@ -1,0 +1,57 @@
+//! The state of a cache in a child of the process that opened it.
+
+use std::sync::Arc;
+
+use larder_engine::{Config, Engine};
+use larder_item::Epoch;
+
+use crate::open::share::random;
+use crate::shared::Shared;
+use crate::thread::registered;
+
+/// The settings of the small cache that a forked process uses when it cannot use the parent's.
+const SUBSTITUTE: Config = Config {
+    memory_bytes: 1 << 20,
+    memory_bytes_max: 1 << 20,
+    item_bytes_max: 1 << 19,
+    huge_pages: false,
+    keeps_versions: true,
+    evicts: true,
+    hash_seed: 0,
+    epoch: Epoch { unix_secs: 0 },
+};
+
+impl Shared {
+    /// Returns the state that replaces this one in a process forked from its owner.
+    ///
+    /// The threads that hold locks or resources of the region at the fork do not exist in the
+    /// child, so in the child those are held for ever. The child therefore creates its own. If it
+    /// cannot use the region, it continues with a small private cache.
+    #[cold]
+    pub(crate) fn in_this_process(&self) -> &Arc<Self> {
+        let mut last = self;
+        loop {
+            let next = last.in_child.get_or_init(|| Arc::new(last.forked()));
+            if next.is_of_this_process() {
+                return next;
+            }
+            last = next;
+        }
+    }
+
+    fn forked(&self) -> Self {
+        // The additional slot is the one that the process always lends.
+        let own_thread_slots = 1 + registered::of_this_thread(self);
+        match self.engine.in_child(own_thread_slots) {
+            Ok(engine) => Self::new(engine, self.time),
+            Err(error) => {
+                let (hash_seed, epoch) = (random(), self.engine.epoch());
+                let config = Config { hash_seed, epoch, ..SUBSTITUTE };
+                let engine = Engine::create(&config)
+                    .expect("cannot allocate the 1 MiB cache of a forked process");
+                engine.tick(self.engine.now());
+                Self { lost: Some(error), ..Self::new(engine, self.time) }
+            }
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! [`Shared`]: the state of a cache in one process.
+
+use std::fs::File;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::Thread;
+
+use larder_engine::{CreateError, Engine};
+use larder_item::Second;
+use larder_region::forks;
+
+use crate::clock::{Clock, Time};
+use crate::load::flight::Flights;
+use crate::removals::Queues;
+use crate::thread::slots::ThreadSlots;
+
+/// The state that all clones of a cache share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) engine: Engine,
+    pub(crate) time: Time,
+    pub(crate) thread_slots: ThreadSlots,
+    pub(crate) queues: Queues,
+    /// The maintainer thread, set once if the cache has one.
+    pub(crate) maintainer: OnceLock<Maintainer>,
+    /// Held by the maintainer while it works, and by callers that must keep it waiting.
+    pub(crate) tidying: Mutex<()>,
+    pub(crate) flights: Flights,
+    /// Number of forks that led to the process that owns this state.
+    pub(crate) forks: u32,
+    /// The state for a child forked from that process, created on its first use there.
+    pub(crate) in_child: OnceLock<Arc<Self>>,
+    /// The error that kept this process from using the parent's cache; `None` if it uses it.
+    pub(crate) lost: Option<CreateError>,
+    /// The file of the region; `None` for memory that no file backs.
+    pub(crate) file: Option<File>,
+    pub(crate) opening: Opening,
+}
+
+impl Shared {
+    #[inline]
+    pub(crate) fn now(&self) -> Second {
+        match self.time.clock {
+            Clock::System => self.time.system_second(),
+            Clock::Ticked => self.engine.now(),
+        }
+    }
+
+    /// True if this process opened the cache, or took it over after a fork.
+    #[inline]
+    pub(crate) fn is_of_this_process(&self) -> bool {
+        self.forks == forks()
+    }
+
+    pub(crate) fn new(engine: Engine, time: Time) -> Self {
+        Self {
+            thread_slots: ThreadSlots::new(&engine),
+            engine,
+            time,
+            queues: Queues::default(),
+            maintainer: OnceLock::new(),
+            tidying: Mutex::default(),
+            flights: Flights::default(),
+            forks: forks(),
+            in_child: OnceLock::new(),
+            lost: None,
+            file: None,
+            opening: Opening::None,
+        }
+    }
+
+    /// Keeps the maintainer waiting until the guard is dropped.
+    pub(crate) fn tidying(&self) -> MutexGuard<'_, ()> {
+        self.tidying.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How the file was opened when a cache in a file was opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Opening {
+    /// The cache has no file.
+    None,
+    /// There was no file; the cache begins empty.
+    Created,
+    /// There was a cache, and this process has joined it.
+    Attached,
+    /// The existing content was unusable, for this reason; an empty cache replaced it.
+    Replaced(String),
+}
+
+/// The maintainer thread of a cache. Dropping it wakes the thread, so that it ends.
+#[derive(Debug)]
+pub(crate) struct Maintainer(pub(crate) Thread);
+
+impl Drop for Maintainer {
+    fn drop(&mut self) {
+        self.0.unpark();
+    }
+}

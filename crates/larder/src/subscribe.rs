@@ -1,0 +1,61 @@
+//! Subscriptions to items that leave a cache, and the hook of servers.
+
+use larder_engine::Leaving;
+
+use crate::cache::Cache;
+use crate::removals::Removals;
+use crate::shared::Shared;
+
+impl Cache {
+    /// Subscribes to removals: each item that is deleted, replaced, evicted, cleared or found
+    /// expired is put, with its key and value, into a queue of `capacity` entries, a million at
+    /// most. Appending to an item, incrementing it or touching it does not remove it.
+    ///
+    /// Cost: none without a subscriber. Otherwise each removal copies the key and the value while
+    /// writers of the same few keys wait; it never waits for the subscriber.
+    ///
+    /// ```
+    /// # use larder::{Cache, Reason};
+    /// let cache = Cache::builder().open()?;
+    /// let removals = cache.subscribe(1000);
+    /// cache.set(b"session:7", b"alice", None)?;
+    /// cache.delete(b"session:7")?;
+    /// let removed = removals.try_next().expect("an item was deleted");
+    /// assert_eq!((&removed.key[..], removed.reason), (&b"session:7"[..], Reason::Deleted));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn subscribe(&self, capacity: usize) -> Removals {
+        let Shared { queues, engine, .. } = &**self.shared();
+        queues.subscribe(capacity, engine)
+    }
+
+    /// Calls `hook` for each item that is evicted, or found expired or cleared, for the life of the
+    /// cache. Only the first call has an effect. For servers, which count and log evictions;
+    /// programs use [`Cache::subscribe`].
+    ///
+    /// The thread that removes the item calls the hook while it holds a lock of the index and a
+    /// half-emptied segment. The hook must be short, must not block or panic, and must not use the
+    /// cache, which would deadlock. It must not keep a clone of the cache, which would keep the
+    /// memory for ever.
+    ///
+    /// Cost: none without a hook; otherwise the call, and the parts of the item that the hook
+    /// reads.
+    ///
+    /// ```
+    /// # use larder::{Cache, Clock, Reason};
+    /// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    /// static EXPIRED: AtomicU64 = AtomicU64::new(0);
+    /// let cache = Cache::builder().clock(Clock::Ticked).open()?;
+    /// cache.set_departure_hook(|leaving| {
+    ///     EXPIRED.fetch_add(u64::from(leaving.reason() == Reason::Expired), Relaxed);
+    /// });
+    /// cache.set("k", "v", Some(std::time::Duration::from_secs(1)))?;
+    /// cache.tick(cache.now() + 1);
+    /// assert_eq!((cache.get("k"), EXPIRED.load(Relaxed)), (None, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_departure_hook(&self, hook: impl Fn(&Leaving<'_>) + Send + Sync + 'static) {
+        self.shared().engine.set_departure_hook(Box::new(hook));
+    }
+}
